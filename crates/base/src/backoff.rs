@@ -1,0 +1,36 @@
+//! A bounded spin: nothing in Seriatim waits without a bound it can name.
+
+/// Spins with growing pauses, then yields, then reports that the bound is reached.
+#[derive(Debug, Default)]
+pub struct Backoff {
+    step: u32,
+}
+
+impl Backoff {
+    /// Steps that spin (2^step pause instructions each).
+    const SPINS: u32 = 6;
+    /// Steps after which [`Backoff::wait`] answers `false`; those after `SPINS` yield the processor.
+    const STEPS: u32 = 64;
+
+    /// A backoff that has not waited yet.
+    pub const fn new() -> Backoff {
+        Backoff { step: 0 }
+    }
+
+    /// Waits a little longer than the last time. `false` once the bound is reached: stop waiting and give up.
+    #[must_use]
+    pub fn wait(&mut self) -> bool {
+        if self.step >= Self::STEPS {
+            return false;
+        }
+        if self.step < Self::SPINS {
+            for _ in 0..1u32 << self.step {
+                std::hint::spin_loop();
+            }
+        } else {
+            crate::thread::yield_now();
+        }
+        self.step += 1;
+        true
+    }
+}

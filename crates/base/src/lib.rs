@@ -1,0 +1,19 @@
+//! The ground every other crate stands on.
+//!
+//! Invariant: this is the only crate that reads a clock, starts a thread, yields, sleeps or draws randomness, so that a test
+//! which replaces these doors owns every source of non-determinism. `cargo xtask tidy` enforces it.
+//! It also holds the vocabulary that all layers share: stamps, epochs, ids, cache alignment, bounded backoff.
+
+mod align;
+mod backoff;
+pub mod clock;
+mod ids;
+pub mod rng;
+mod stamp;
+pub mod thread;
+
+pub use align::{CACHE_LINE, CacheAligned};
+pub use backoff::Backoff;
+pub use ids::{ColumnId, IndexId, TableId, WorkerId};
+pub use rng::Rng;
+pub use stamp::{Epoch, Stamp};

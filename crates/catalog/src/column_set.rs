@@ -1,0 +1,85 @@
+//! Which columns an operation reads or writes, in one word.
+
+use std::fmt;
+
+use seriatim_base::ColumnId;
+
+/// A set of columns of one table: bit `min(column, 63)`. Columns from the 64th on share a bit, so that two sets may be said to
+/// intersect when they do not, and never the other way round.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct ColumnSet(u64);
+
+impl ColumnSet {
+    /// No column.
+    pub const EMPTY: ColumnSet = ColumnSet(0);
+    /// Every column, whatever the table.
+    pub const ALL: ColumnSet = ColumnSet(u64::MAX);
+
+    /// The set of one column.
+    #[inline]
+    pub const fn of(column: ColumnId) -> ColumnSet {
+        ColumnSet(1 << if column.0 < 63 { column.0 } else { 63 })
+    }
+
+    /// Columns in either set.
+    #[must_use]
+    #[inline]
+    pub const fn union(self, other: ColumnSet) -> ColumnSet {
+        ColumnSet(self.0 | other.0)
+    }
+
+    /// Whether the sets may share a column.
+    #[inline]
+    pub const fn intersects(self, other: ColumnSet) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// Whether `column` may be in the set.
+    #[inline]
+    pub const fn contains(self, column: ColumnId) -> bool {
+        self.intersects(Self::of(column))
+    }
+
+    /// Adds a column.
+    #[inline]
+    pub const fn insert(&mut self, column: ColumnId) {
+        self.0 |= Self::of(column).0;
+    }
+
+    /// Whether no column is in the set.
+    #[inline]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The set as its bits.
+    #[inline]
+    pub const fn bits(self) -> u64 {
+        self.0
+    }
+}
+
+impl FromIterator<ColumnId> for ColumnSet {
+    fn from_iter<I: IntoIterator<Item = ColumnId>>(columns: I) -> ColumnSet {
+        columns.into_iter().fold(ColumnSet::EMPTY, |set, column| set.union(ColumnSet::of(column)))
+    }
+}
+
+impl fmt::Debug for ColumnSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries((0..64u16).filter(|&column| self.contains(ColumnId(column)))).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn far_columns_share_a_bit_and_near_ones_do_not() {
+        let set: ColumnSet = [ColumnId(0), ColumnId(200)].into_iter().collect();
+        assert!(set.contains(ColumnId(0)) && !set.contains(ColumnId(1)) && set.contains(ColumnId(99)));
+        assert!(!set.intersects(ColumnSet::of(ColumnId(62))));
+        assert!(ColumnSet::ALL.contains(ColumnId(7)) && ColumnSet::EMPTY.is_empty());
+    }
+}

@@ -1,0 +1,617 @@
+//! Declarations: what a table is, before anything is placed or created. Derived and run-time tables are this same data.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::fmt;
+
+use seriatim_base::{ColumnId, IndexId};
+
+use crate::SchemaError;
+
+/// How a table or index finds its records.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Organization {
+    /// A tree in key order: lookups and range scans.
+    #[default]
+    Ordered,
+    /// A hash table: lookups by the whole key only, in fewer cache misses.
+    Hash,
+}
+
+/// The type of a column's values, as laid out in a row and ordered in a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ColumnType {
+    /// A truth value, 1 byte.
+    Bool,
+    /// A signed integer, 1 byte.
+    I8,
+    /// A signed integer, 2 bytes.
+    I16,
+    /// A signed integer, 4 bytes.
+    I32,
+    /// A signed integer, 8 bytes.
+    I64,
+    /// An unsigned integer, 1 byte.
+    U8,
+    /// An unsigned integer, 2 bytes.
+    U16,
+    /// An unsigned integer, 4 bytes.
+    U32,
+    /// An unsigned integer, 8 bytes.
+    U64,
+    /// A binary floating-point number, 8 bytes; keys use IEEE 754 total order.
+    F64,
+    /// A fixed-point number of 8 bytes: an `i64` counting units of 10^-scale.
+    Decimal {
+        /// Digits after the point, at most 18.
+        scale: u8,
+    },
+    /// Microseconds since 1970-01-01 UTC, 8 bytes, signed.
+    Timestamp,
+    /// UTF-8 text in place: its length (1 byte up to a maximum of 255, else 2), then room for `max` bytes.
+    Text {
+        /// Longest text, in bytes.
+        max: u16,
+    },
+    /// UTF-8 text of any length, out of line: the row holds 8 bytes.
+    LongText,
+    /// Bytes in place, as [`ColumnType::Text`].
+    Bytes {
+        /// Most bytes.
+        max: u16,
+    },
+}
+
+impl ColumnType {
+    /// Bytes of a value in a row.
+    pub const fn row_bytes(self) -> u32 {
+        match self {
+            ColumnType::Bool | ColumnType::I8 | ColumnType::U8 => 1,
+            ColumnType::I16 | ColumnType::U16 => 2,
+            ColumnType::I32 | ColumnType::U32 => 4,
+            ColumnType::I64 | ColumnType::U64 | ColumnType::F64 => 8,
+            ColumnType::Decimal { .. } | ColumnType::Timestamp | ColumnType::LongText => 8,
+            ColumnType::Text { max } | ColumnType::Bytes { max } => length_bytes(max as usize) as u32 + max as u32,
+        }
+    }
+
+    /// Bytes of a value in a key, without the NULL byte; `None` for text and bytes, whose width varies.
+    pub const fn key_bytes(self) -> Option<u32> {
+        match self {
+            ColumnType::Text { .. } | ColumnType::LongText | ColumnType::Bytes { .. } => None,
+            fixed => Some(fixed.row_bytes()),
+        }
+    }
+}
+
+impl fmt::Display for ColumnType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ColumnType::Bool => f.write_str("bool"),
+            ColumnType::I8 => f.write_str("i8"),
+            ColumnType::I16 => f.write_str("i16"),
+            ColumnType::I32 => f.write_str("i32"),
+            ColumnType::I64 => f.write_str("i64"),
+            ColumnType::U8 => f.write_str("u8"),
+            ColumnType::U16 => f.write_str("u16"),
+            ColumnType::U32 => f.write_str("u32"),
+            ColumnType::U64 => f.write_str("u64"),
+            ColumnType::F64 => f.write_str("f64"),
+            ColumnType::Decimal { scale } => write!(f, "decimal({scale})"),
+            ColumnType::Timestamp => f.write_str("timestamp"),
+            ColumnType::Text { max } => write!(f, "text({max})"),
+            ColumnType::LongText => f.write_str("text"),
+            ColumnType::Bytes { max } => write!(f, "bytes({max})"),
+        }
+    }
+}
+
+/// Bytes of the length in front of a text or byte column with room for `max` bytes.
+pub(crate) const fn length_bytes(max: usize) -> usize {
+    if max <= 255 { 1 } else { 2 }
+}
+
+/// A column of a table.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ColumnDef {
+    /// Its name, unique in the table.
+    pub name: Cow<'static, str>,
+    /// The type of its values.
+    pub ty: ColumnType,
+    /// Whether it may be NULL. Columns of a primary key may not.
+    pub nullable: bool,
+    /// Whether it is fixed when the row is inserted. Immutable columns live apart, so that an update does not copy them.
+    /// Key columns cannot be updated either, but stay in the row unless declared immutable too.
+    pub immutable: bool,
+}
+
+impl ColumnDef {
+    /// A column that is neither nullable nor immutable.
+    pub fn new(name: impl Into<Cow<'static, str>>, ty: ColumnType) -> ColumnDef {
+        ColumnDef { name: name.into(), ty, nullable: false, immutable: false }
+    }
+
+    /// The same column, allowed to be NULL.
+    #[must_use]
+    pub fn nullable(mut self) -> ColumnDef {
+        self.nullable = true;
+        self
+    }
+
+    /// The same column, fixed when the row is inserted.
+    #[must_use]
+    pub fn immutable(mut self) -> ColumnDef {
+        self.immutable = true;
+        self
+    }
+}
+
+/// A column of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct KeyPart {
+    /// The column.
+    pub column: ColumnId,
+    /// Whether larger values come first.
+    pub descending: bool,
+}
+
+/// A secondary index of a table.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct IndexDef {
+    /// Its name, unique among the table's indexes.
+    pub name: Cow<'static, str>,
+    /// Its columns, most significant first.
+    pub parts: Vec<KeyPart>,
+    /// Whether two rows may not agree in all its columns. NULL equals NULL here. Without it, the primary key's columns are
+    /// appended to tell rows apart.
+    pub unique: bool,
+    /// How it finds rows. A hash index must be unique.
+    pub organization: Organization,
+}
+
+/// A table: columns, primary key, secondary indexes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct TableDef {
+    /// Its name, unique in the database.
+    pub name: Cow<'static, str>,
+    /// Its columns, in order.
+    pub columns: Vec<ColumnDef>,
+    /// The columns of its primary key, most significant first.
+    pub key: Vec<KeyPart>,
+    /// How it finds rows by primary key.
+    pub organization: Organization,
+    /// Its secondary indexes.
+    pub indexes: Vec<IndexDef>,
+    /// Rows expected: a hint for sizing, no limit. Zero if unknown.
+    pub capacity: usize,
+}
+
+impl TableDef {
+    /// Most columns of a table.
+    pub const COLUMNS_MAX: usize = 1024;
+    /// Most columns of a key, not counting the primary key's that a non-unique index appends.
+    pub const KEY_PARTS_MAX: usize = 8;
+    /// Longest name, in bytes.
+    pub const NAME_MAX: usize = 63;
+    /// Most digits after the point of a decimal: 10^18 is the largest power of ten in an `i64`.
+    pub const SCALE_MAX: u8 = 18;
+
+    /// Starts the declaration of a table at run time.
+    ///
+    /// ```
+    /// use seriatim_catalog::{ColumnDef, ColumnType, TableDef, asc, desc};
+    /// let table = TableDef::builder("customer")
+    ///     .column(ColumnDef::new("id", ColumnType::U64))
+    ///     .column(ColumnDef::new("name", ColumnType::Text { max: 20 }).immutable())
+    ///     .column(ColumnDef::new("since", ColumnType::Timestamp).nullable())
+    ///     .key(["id"])
+    ///     .index("by_name", [asc("name"), desc("since")])
+    ///     .finish()?;
+    /// assert_eq!(table.columns.len(), 3);
+    /// # Ok::<(), seriatim_catalog::SchemaError>(())
+    /// ```
+    pub fn builder(name: impl Into<Cow<'static, str>>) -> TableBuilder {
+        TableBuilder {
+            table: TableDef {
+                name: name.into(),
+                columns: Vec::new(),
+                key: Vec::new(),
+                organization: Organization::Ordered,
+                indexes: Vec::new(),
+                capacity: 0,
+            },
+            key: Vec::new(),
+            indexes: Vec::new(),
+        }
+    }
+
+    /// The column of this name.
+    pub fn column(&self, name: &str) -> Option<ColumnId> {
+        self.columns.iter().position(|column| column.name == name).map(|at| ColumnId(at as u16))
+    }
+
+    /// The index of this name.
+    pub fn index(&self, name: &str) -> Option<IndexId> {
+        self.indexes.iter().position(|index| index.name == name).map(|at| IndexId(at as u16))
+    }
+
+    /// Whether an update may change this column: it is neither immutable nor part of the primary key.
+    pub fn is_updatable(&self, column: ColumnId) -> bool {
+        !self.columns[column.index()].immutable && self.key.iter().all(|part| part.column != column)
+    }
+
+    /// Checks that the declaration makes sense.
+    ///
+    /// # Errors
+    /// [`SchemaError::Invalid`], naming the first thing that does not.
+    pub fn validate(&self) -> Result<(), SchemaError> {
+        let invalid = |problem: String| Err(SchemaError::invalid(&self.name, problem));
+        if let Some(problem) = name_problem("table", &self.name) {
+            return invalid(problem);
+        }
+        if self.columns.is_empty() {
+            return invalid("has no columns; declare at least the key's".into());
+        }
+        if self.columns.len() > Self::COLUMNS_MAX {
+            return invalid(format!("has {} columns; at most {} are possible", self.columns.len(), Self::COLUMNS_MAX));
+        }
+        let mut names = HashSet::new();
+        for column in &self.columns {
+            if let Some(problem) = name_problem("column", &column.name) {
+                return invalid(problem);
+            }
+            if !names.insert(&*column.name) {
+                return invalid(format!("column `{}` is declared twice", column.name));
+            }
+            match column.ty {
+                ColumnType::Decimal { scale } if scale > Self::SCALE_MAX => {
+                    return invalid(format!(
+                        "column `{}` has {scale} digits after the point; at most {} fit",
+                        column.name,
+                        Self::SCALE_MAX
+                    ));
+                }
+                ColumnType::Text { max: 0 } | ColumnType::Bytes { max: 0 } => {
+                    return invalid(format!("column `{}` has no room; its maximum must be at least 1", column.name));
+                }
+                _ => {}
+            }
+        }
+        self.validate_parts("the primary key", &self.key)?;
+        if let Some(part) = self.key.iter().find(|part| self.columns[part.column.index()].nullable) {
+            return invalid(format!(
+                "column `{}` of the primary key is nullable; key columns always have a value",
+                self.columns[part.column.index()].name
+            ));
+        }
+        let mut names = HashSet::new();
+        for index in &self.indexes {
+            if let Some(problem) = name_problem("index", &index.name) {
+                return invalid(problem);
+            }
+            if !names.insert(&*index.name) {
+                return invalid(format!("index `{}` is declared twice", index.name));
+            }
+            self.validate_parts(&format!("index `{}`", index.name), &index.parts)?;
+            if index.organization == Organization::Hash && !index.unique {
+                return invalid(format!(
+                    "index `{}` is hashed but not unique; rows that share a key need an ordered index",
+                    index.name
+                ));
+            }
+        }
+        if self.indexes.len() > usize::from(u16::MAX) {
+            return invalid(format!("has {} indexes; at most {} are possible", self.indexes.len(), u16::MAX));
+        }
+        Ok(())
+    }
+
+    fn validate_parts(&self, what: &str, parts: &[KeyPart]) -> Result<(), SchemaError> {
+        let invalid = |problem: String| Err(SchemaError::invalid(&self.name, problem));
+        if parts.is_empty() {
+            return invalid(format!("{what} has no columns; name at least one"));
+        }
+        if parts.len() > Self::KEY_PARTS_MAX {
+            return invalid(format!(
+                "{what} has {} columns; at most {} are possible",
+                parts.len(),
+                Self::KEY_PARTS_MAX
+            ));
+        }
+        for (i, part) in parts.iter().enumerate() {
+            let Some(column) = self.columns.get(part.column.index()) else {
+                return invalid(format!(
+                    "{what} names column number {}, but there are only {}",
+                    part.column,
+                    self.columns.len()
+                ));
+            };
+            if parts[..i].iter().any(|earlier| earlier.column == part.column) {
+                return invalid(format!("{what} names column `{}` twice", column.name));
+            }
+        }
+        Ok(())
+    }
+
+    /// What differs from `other`, in words, or `None` if rows and keys of both are interchangeable. The capacity, a hint, may
+    /// differ.
+    pub fn difference(&self, other: &TableDef) -> Option<String> {
+        if self.name != other.name {
+            return Some(format!("it is called `{}`, not `{}`", self.name, other.name));
+        }
+        for at in 0..self.columns.len().max(other.columns.len()) {
+            match (self.columns.get(at), other.columns.get(at)) {
+                (Some(mine), Some(theirs)) if mine == theirs => {}
+                (mine, theirs) => {
+                    let (mine, theirs) = (describe_column(mine), describe_column(theirs));
+                    return Some(format!("column number {at} is {mine}, not {theirs}"));
+                }
+            }
+        }
+        if (&self.key, self.organization) != (&other.key, other.organization) {
+            let mine = self.describe_parts(&self.key, self.organization);
+            return Some(format!("its key is {mine}, not {}", other.describe_parts(&other.key, other.organization)));
+        }
+        for at in 0..self.indexes.len().max(other.indexes.len()) {
+            match (self.indexes.get(at), other.indexes.get(at)) {
+                (Some(mine), Some(theirs)) if mine == theirs => {}
+                (mine, theirs) => {
+                    let (mine, theirs) = (self.describe_index(mine), other.describe_index(theirs));
+                    return Some(format!("index number {at} is {mine}, not {theirs}"));
+                }
+            }
+        }
+        None
+    }
+
+    fn describe_parts(&self, parts: &[KeyPart], organization: Organization) -> String {
+        let parts: Vec<String> = parts
+            .iter()
+            .map(|part| {
+                let name = self.columns.get(part.column.index()).map_or("?", |column| &column.name);
+                if part.descending { format!("desc({name})") } else { name.to_owned() }
+            })
+            .collect();
+        let organization = if organization == Organization::Hash { "hashed" } else { "ordered" };
+        format!("({}), {organization}", parts.join(", "))
+    }
+
+    fn describe_index(&self, index: Option<&IndexDef>) -> String {
+        index.map_or_else(
+            || "absent".to_owned(),
+            |index| {
+                let unique = if index.unique { ", unique" } else { "" };
+                format!("`{}` on {}{unique}", index.name, self.describe_parts(&index.parts, index.organization))
+            },
+        )
+    }
+}
+
+fn describe_column(column: Option<&ColumnDef>) -> String {
+    column.map_or_else(
+        || "absent".to_owned(),
+        |column| {
+            let nullable = if column.nullable { ", nullable" } else { "" };
+            let immutable = if column.immutable { ", immutable" } else { "" };
+            format!("`{}` {}{nullable}{immutable}", column.name, column.ty)
+        },
+    )
+}
+
+fn name_problem(what: &str, name: &str) -> Option<String> {
+    match name.len() {
+        0 => Some(format!("the {what}'s name is empty")),
+        bytes if bytes > TableDef::NAME_MAX => {
+            Some(format!("{what} name `{name}` has {bytes} bytes; at most {} are possible", TableDef::NAME_MAX))
+        }
+        _ => None,
+    }
+}
+
+/// A key column by name: what [`asc`] and [`desc`] give. A plain name is ascending.
+#[derive(Clone, Debug)]
+pub struct PartName {
+    column: Cow<'static, str>,
+    descending: bool,
+}
+
+/// A key column, smaller values first.
+pub fn asc(column: impl Into<Cow<'static, str>>) -> PartName {
+    PartName { column: column.into(), descending: false }
+}
+
+/// A key column, larger values first.
+pub fn desc(column: impl Into<Cow<'static, str>>) -> PartName {
+    PartName { column: column.into(), descending: true }
+}
+
+impl From<&'static str> for PartName {
+    fn from(column: &'static str) -> PartName {
+        asc(column)
+    }
+}
+
+impl From<String> for PartName {
+    fn from(column: String) -> PartName {
+        asc(column)
+    }
+}
+
+/// Declares a table at run time; see [`TableDef::builder`].
+#[derive(Clone, Debug)]
+pub struct TableBuilder {
+    table: TableDef,
+    key: Vec<PartName>,
+    indexes: Vec<(IndexDef, Vec<PartName>)>,
+}
+
+impl TableBuilder {
+    /// Adds a column.
+    #[must_use]
+    pub fn column(mut self, column: ColumnDef) -> TableBuilder {
+        self.table.columns.push(column);
+        self
+    }
+
+    /// Sets the primary key: names, or [`asc`] and [`desc`] of names.
+    #[must_use]
+    pub fn key(mut self, parts: impl IntoIterator<Item = impl Into<PartName>>) -> TableBuilder {
+        self.key = parts.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Hashes the primary key instead of ordering it.
+    #[must_use]
+    pub fn hash(mut self) -> TableBuilder {
+        self.table.organization = Organization::Hash;
+        self
+    }
+
+    /// Adds an ordered index whose keys rows may share.
+    #[must_use]
+    pub fn index(
+        self,
+        name: impl Into<Cow<'static, str>>,
+        parts: impl IntoIterator<Item = impl Into<PartName>>,
+    ) -> TableBuilder {
+        self.add_index(name.into(), parts, false, Organization::Ordered)
+    }
+
+    /// Adds an index whose keys rows may not share.
+    #[must_use]
+    pub fn unique_index(
+        self,
+        name: impl Into<Cow<'static, str>>,
+        parts: impl IntoIterator<Item = impl Into<PartName>>,
+        organization: Organization,
+    ) -> TableBuilder {
+        self.add_index(name.into(), parts, true, organization)
+    }
+
+    fn add_index(
+        mut self,
+        name: Cow<'static, str>,
+        parts: impl IntoIterator<Item = impl Into<PartName>>,
+        unique: bool,
+        organization: Organization,
+    ) -> TableBuilder {
+        let index = IndexDef { name, parts: Vec::new(), unique, organization };
+        self.indexes.push((index, parts.into_iter().map(Into::into).collect()));
+        self
+    }
+
+    /// Says how many rows to expect.
+    #[must_use]
+    pub fn capacity(mut self, rows: usize) -> TableBuilder {
+        self.table.capacity = rows;
+        self
+    }
+
+    /// The finished declaration.
+    ///
+    /// # Errors
+    /// [`SchemaError::Invalid`] when a key names an unknown column or [`TableDef::validate`] finds something else.
+    pub fn finish(mut self) -> Result<TableDef, SchemaError> {
+        let resolve = |table: &TableDef, what: &str, parts: &[PartName]| -> Result<Vec<KeyPart>, SchemaError> {
+            parts
+                .iter()
+                .map(|part| match table.column(&part.column) {
+                    Some(column) => Ok(KeyPart { column, descending: part.descending }),
+                    None => {
+                        let known: Vec<_> = table.columns.iter().map(|column| &*column.name).collect();
+                        Err(SchemaError::invalid(
+                            &table.name,
+                            format!("{what} names `{}`, but the columns are {}", part.column, known.join(", ")),
+                        ))
+                    }
+                })
+                .collect()
+        };
+        self.table.key = resolve(&self.table, "the primary key", &self.key)?;
+        for (mut index, parts) in self.indexes {
+            index.parts = resolve(&self.table, &format!("index `{}`", index.name), &parts)?;
+            self.table.indexes.push(index);
+        }
+        self.table.validate()?;
+        Ok(self.table)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn builder() -> TableBuilder {
+        TableDef::builder("t")
+            .column(ColumnDef::new("a", ColumnType::U32))
+            .column(ColumnDef::new("b", ColumnType::Text { max: 9 }).nullable())
+    }
+
+    #[test]
+    fn every_mistake_is_named() {
+        let cases: [(TableBuilder, &str); 10] = [
+            (builder(), "table `t`: the primary key has no columns; name at least one"),
+            (builder().key(["c"]), "table `t`: the primary key names `c`, but the columns are a, b"),
+            (builder().key(["a", "a"]), "table `t`: the primary key names column `a` twice"),
+            (builder().key(["b"]), "table `t`: column `b` of the primary key is nullable; key columns always have a value"),
+            (
+                builder().key(["a"]).column(ColumnDef::new("a", ColumnType::Bool)),
+                "table `t`: column `a` is declared twice",
+            ),
+            (
+                builder().key(["a"]).column(ColumnDef::new("", ColumnType::Bool)),
+                "table `t`: the column's name is empty",
+            ),
+            (
+                builder().key(["a"]).column(ColumnDef::new("d", ColumnType::Decimal { scale: 19 })),
+                "table `t`: column `d` has 19 digits after the point; at most 18 fit",
+            ),
+            (
+                builder().key(["a"]).column(ColumnDef::new("d", ColumnType::Bytes { max: 0 })),
+                "table `t`: column `d` has no room; its maximum must be at least 1",
+            ),
+            (
+                builder().key(["a"]).add_index("i".into(), ["b"], false, Organization::Hash),
+                "table `t`: index `i` is hashed but not unique; rows that share a key need an ordered index",
+            ),
+            (
+                builder().key(["a"]).index("i", ["b"]).index("i", ["a"]),
+                "table `t`: index `i` is declared twice",
+            ),
+        ];
+        for (builder, message) in cases {
+            assert_eq!(builder.finish().map_err(|error| error.to_string()), Err(message.to_owned()));
+        }
+    }
+
+    #[test]
+    fn a_difference_is_told_in_words() {
+        let table = || builder().key(["a"]).index("i", [desc("b")]).finish().expect("valid");
+        assert_eq!(table().difference(&TableDef { capacity: 9, ..table() }), None);
+        let mut other = table();
+        other.columns[1].nullable = false;
+        assert_eq!(
+            table().difference(&other).as_deref(),
+            Some("column number 1 is `b` text(9), nullable, not `b` text(9)")
+        );
+        let mut other = table();
+        other.indexes[0].unique = true;
+        assert_eq!(
+            table().difference(&other).as_deref(),
+            Some("index number 0 is `i` on (desc(b)), ordered, not `i` on (desc(b)), ordered, unique")
+        );
+        let other = TableDef { indexes: vec![], ..table() };
+        assert_eq!(
+            table().difference(&other).as_deref(),
+            Some("index number 0 is `i` on (desc(b)), ordered, not absent")
+        );
+    }
+
+    #[test]
+    fn key_columns_and_immutable_ones_are_not_updatable() {
+        let table =
+            builder().column(ColumnDef::new("c", ColumnType::U8).immutable()).key(["a"]).finish().expect("valid");
+        let updatable: Vec<bool> = (0..3).map(|column| table.is_updatable(ColumnId(column))).collect();
+        assert_eq!(updatable, [false, true, false]);
+    }
+}

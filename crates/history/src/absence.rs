@@ -1,0 +1,247 @@
+//! Replaying a serial order, and moving transactions until every absence holds in it.
+//!
+//! A reader that did not find a key cannot stand, in any serial order, between an insert of the key and the next delete. So a
+//! replay that meets a live key where the reader found none yields a clause that every serial order satisfies: *the reader
+//! before that insert, or after that delete*. If every order that satisfies the clauses fails, none exists; if a replay
+//! meets no such key, its order explains the history. Clauses come from replays only, so dead keys cost nothing.
+//!
+//! A clause of which the graph rules out one side is forced. Else the side that moves the reader less is tried first, and
+//! undone when a later clause has no side left (chronological backtracking). Work is bounded; beyond it the answer is
+//! "unresolved", with the number of absences that the last replay did not explain.
+
+use crate::Promises;
+use crate::anomaly::{Anomaly, Violation};
+use crate::bits::Bits;
+use crate::graph::{Edge, Graph, Kind, Reason, fresh_from};
+use crate::index::{Index, NONE};
+use crate::order::{Added, Order};
+use crate::text::version;
+
+/// Bound on nodes visited and operations replayed, together: some tens of seconds.
+const WORK_MAX: u64 = 1 << 30;
+/// Nodes visited to find out whether a clause is forced. Not finding out costs a superfluous decision, nothing else.
+const PROBE_MAX: u64 = 10_000;
+/// Clauses taken from one replay.
+const CLAUSES_PER_REPLAY: usize = 4096;
+
+/// A reader that met a row it had not found.
+#[derive(Clone, Copy, Debug)]
+struct Mismatch {
+    reader: u32,
+    /// The live state met.
+    state: u32,
+    scanned: bool,
+}
+
+/// One side of a clause that was taken.
+#[derive(Debug)]
+struct Choice {
+    edge: Edge,
+    /// The side to try next; `None` if the choice was forced.
+    other: Option<Edge>,
+}
+
+/// The order that was found, and what it took.
+#[derive(Debug)]
+pub(crate) struct Explained {
+    /// Clauses that were needed.
+    pub(crate) clauses: u64,
+    /// Of the clauses that hold, those that either side could have satisfied.
+    pub(crate) ambiguous: u64,
+    /// Absences that the bound left unexplained.
+    pub(crate) unresolved: u64,
+}
+
+/// Why there is no order.
+#[derive(Debug)]
+pub(crate) enum Refuted {
+    /// These edges, beside the graph's, close a cycle. `searched`: other choices did so too.
+    Cycle { added: Vec<Edge>, searched: bool },
+    /// A claim is wrong by itself.
+    Alone(Violation),
+}
+
+/// Moves transactions until a replay of `order` explains every absence.
+pub(crate) fn explain(
+    index: &Index<'_>,
+    promises: &Promises,
+    graph: &mut Graph,
+    order: &mut Order,
+) -> Result<Explained, Refuted> {
+    let operations = index.states.len() as u64 + u64::from(index.transactions());
+    let mut search = Search { index, promises, graph, order, trail: Vec::new(), searched: false };
+    let mut clauses = 0;
+    let mut replayed = 0;
+    loop {
+        let mismatches = replay(index, search.order.sequence());
+        replayed += operations;
+        let ambiguous = |trail: &[Choice]| trail.iter().filter(|choice| choice.other.is_some()).count() as u64;
+        if mismatches.is_empty() || replayed + search.order.visited() > WORK_MAX {
+            let unresolved = mismatches.len() as u64;
+            return Ok(Explained { clauses, ambiguous: ambiguous(&search.trail), unresolved });
+        }
+        for mismatch in mismatches {
+            clauses += 1;
+            if !search.satisfy(mismatch)? || search.order.visited() > WORK_MAX {
+                break;
+            }
+        }
+    }
+}
+
+struct Search<'a, 'h> {
+    index: &'a Index<'h>,
+    promises: &'a Promises,
+    graph: &'a mut Graph,
+    order: &'a mut Order,
+    trail: Vec<Choice>,
+    searched: bool,
+}
+
+impl Search<'_, '_> {
+    /// Makes the clause of a mismatch hold. `false`: earlier choices were undone, so the other mismatches are out of date.
+    fn satisfy(&mut self, mismatch: Mismatch) -> Result<bool, Refuted> {
+        let reader = mismatch.reader;
+        let (insert, delete) = lifetime(self.index, mismatch.state);
+        let states = &self.index.states;
+        let side = |kind, state: u32| {
+            let writer = states[state as usize].writer;
+            let (from, to) = if kind == Kind::Unseen { (reader, writer) } else { (writer, reader) };
+            let reason = Reason { kind, state, scanned: mismatch.scanned };
+            (writer != reader).then_some(Edge { from, to, reason })
+        };
+        let before = insert.and_then(|state| side(Kind::Unseen, state));
+        let after = delete.and_then(|state| side(Kind::Gone, state));
+        let distance = |edge: Edge| self.order.position(edge.from).abs_diff(self.order.position(edge.to));
+        let (first, second) = match (before, after) {
+            (Some(before), Some(after)) if distance(after) < distance(before) => (after, Some(before)),
+            (Some(before), after) => (before, after),
+            (None, Some(after)) => (after, None),
+            (None, None) => return Err(Refuted::Alone(self.always_there(mismatch))),
+        };
+        // Satisfied meanwhile, by a clause of the same replay.
+        let holds = |edge: Edge| self.order.position(edge.from) < self.order.position(edge.to);
+        if holds(first) || second.is_some_and(holds) {
+            return Ok(true);
+        }
+        if self.order.add(self.graph, first.from, first.to) == Added::Yes {
+            let other = second.filter(|&other| !self.ruled_out(other));
+            self.trail.push(Choice { edge: first, other });
+            return Ok(true);
+        }
+        let Some(second) = second else { return self.undo(first) };
+        if self.order.add(self.graph, second.from, second.to) == Added::Yes {
+            self.trail.push(Choice { edge: second, other: None });
+            return Ok(true);
+        }
+        // Either would do as the reason; the side that did not see an insert reads better.
+        self.undo(before.unwrap_or(second))
+    }
+
+    /// Takes back choices down to one whose other side is possible, and takes that. `failed` cannot be added.
+    fn undo(&mut self, mut failed: Edge) -> Result<bool, Refuted> {
+        loop {
+            let Some(choice) = self.trail.last_mut() else {
+                return Err(Refuted::Cycle { added: vec![failed], searched: self.searched });
+            };
+            let Some(other) = choice.other.take() else {
+                if self.trail.iter().all(|choice| choice.other.is_none()) {
+                    let added = self.trail.iter().map(|choice| choice.edge).chain([failed]).collect();
+                    return Err(Refuted::Cycle { added, searched: self.searched });
+                }
+                let choice = self.trail.pop().expect("the trail has a last choice");
+                self.graph.remove(choice.edge.from, choice.edge.to);
+                continue;
+            };
+            self.searched = true;
+            self.graph.remove(choice.edge.from, choice.edge.to);
+            if self.order.add(self.graph, other.from, other.to) == Added::Yes {
+                choice.edge = other;
+                return Ok(false);
+            }
+            self.trail.pop();
+            failed = other;
+        }
+    }
+
+    /// Whether an edge is known to close a cycle.
+    fn ruled_out(&mut self, edge: Edge) -> bool {
+        let ended = self.index.history.transactions[edge.to as usize].ended;
+        fresh_from(self.index, self.promises, edge.from).is_some_and(|fresh| ended < fresh)
+            || self.order.closes_cycle(self.graph, edge.from, edge.to, PROBE_MAX)
+    }
+
+    fn always_there(&self, mismatch: Mismatch) -> Violation {
+        let index = self.index;
+        let state = index.states[mismatch.state as usize];
+        let (id, name, v) = (index.id(mismatch.reader), index.name(state.key()), version(state.stamp));
+        let text = format!("T{id} did not find {name}, which was there from before the history (version {v}) to its end");
+        Violation::alone(Anomaly::MissingRow, vec![id], text)
+    }
+}
+
+/// The insert that began the lifetime a live state is part of, and the delete that ended it.
+fn lifetime(index: &Index<'_>, state: u32) -> (Option<u32>, Option<u32>) {
+    let mut first = state;
+    while index.states[first as usize].writer != NONE && index.states[first as usize - 1].live() {
+        first -= 1;
+    }
+    let insert = (index.states[first as usize].writer != NONE).then_some(first);
+    let mut next = index.next(state);
+    while let Some(later) = next.filter(|&later| index.states[later as usize].live()) {
+        next = index.next(later);
+    }
+    (insert, next)
+}
+
+/// Runs the transactions one after another and compares what they found with what is there. Nodes that are no transactions
+/// are passed over.
+///
+/// # Panics
+/// If a read of a known version does not hold: the edges of the graph say it must, so this is a mistake of the checker.
+fn replay(index: &Index<'_>, sequence: &[u32]) -> Vec<Mismatch> {
+    let states = &index.states;
+    let mut current: Vec<u32> = index.first[..index.keys.len()].to_vec();
+    let mut live = Bits::new(index.keys.len());
+    for &state in current.iter().filter(|&&state| states[state as usize].live()) {
+        live.insert(states[state as usize].key());
+    }
+    let mut mismatches = Vec::new();
+    for &t in sequence.iter().filter(|&&node| node < index.transactions()) {
+        for claim in index.reads.of(t) {
+            let key = states[claim.number() as usize].key();
+            assert_eq!(current[key as usize], claim.number(), "the order explains what T{} read", index.id(t));
+        }
+        for claim in index.absent.of(t) {
+            let state = current[claim.number() as usize];
+            if states[state as usize].live() {
+                mismatches.push(Mismatch { reader: t, state, scanned: claim.scanned() });
+            }
+        }
+        for range in index.ranges.of(t) {
+            let mut from = range.low;
+            while let Some(key) = live.next(from).filter(|&key| key < range.high) {
+                if !index.lists(range, key) && index.own(t, key).is_none() {
+                    mismatches.push(Mismatch { reader: t, state: current[key as usize], scanned: true });
+                    if mismatches.len() >= CLAUSES_PER_REPLAY {
+                        return mismatches;
+                    }
+                }
+                from = key + 1;
+            }
+        }
+        for &state in index.writes.of(t) {
+            let key = states[state as usize].key();
+            current[key as usize] = state;
+            if states[state as usize].live() {
+                live.insert(key);
+            } else {
+                live.remove(key);
+            }
+        }
+        if mismatches.len() >= CLAUSES_PER_REPLAY {
+            break;
+        }
+    }
+    mismatches
+}

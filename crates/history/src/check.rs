@@ -1,0 +1,135 @@
+//! The judgement: the steps of the crate's documentation, one after another.
+
+use crate::absence::{self, Refuted};
+use crate::explain;
+use crate::graph::{Edges, Graph};
+use crate::index::Index;
+use crate::order::Order;
+use crate::{History, Violation};
+use std::fmt;
+
+/// What the recorded system promised beyond serializability.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Promises {
+    /// A transaction that ended before another (not on a snapshot) began comes before it.
+    pub real_time: bool,
+    /// A snapshot shows every transaction that ended before the instant it names.
+    pub snapshots: bool,
+    /// Transactions of one session are in its order; only snapshots may be older than what their session did before.
+    pub sessions: bool,
+}
+
+impl Promises {
+    /// Serializability and no more.
+    pub const SERIALIZABLE: Promises = Promises { real_time: false, snapshots: false, sessions: false };
+    /// Strict serializability, and snapshots as fresh as they say.
+    pub const STRICT: Promises = Promises { real_time: true, snapshots: true, sessions: true };
+}
+
+/// What was checked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Transactions in the history.
+    pub transactions: u64,
+    /// Keys read or written.
+    pub keys: u64,
+    /// Versions written.
+    pub versions: u64,
+    /// Reads of a known version or absence, rows of scans included.
+    pub reads: u64,
+    /// Absent reads of which it was not known when the key was absent.
+    pub absences: u64,
+    /// Range reads over keys of the history.
+    pub scans: u64,
+    /// Dependencies and order edges.
+    pub edges: u64,
+    /// Absences that had to be placed before an insert or after a delete.
+    pub clauses: u64,
+    /// Of those, how many either placement could have explained.
+    pub ambiguous: u64,
+    /// Absences neither explained nor refuted within the bound on work: 0, or the history is only probably serializable.
+    pub unresolved: u64,
+    /// A serial order that explains the history (but for what is unresolved): places in [`History::transactions`].
+    pub order: Vec<u32>,
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Summary { transactions, keys, versions, reads, absences, scans, edges, .. } = self;
+        write!(
+            f,
+            "{transactions} transactions are serializable: {versions} versions of {keys} keys, {reads} reads, {absences} \
+             absences, {scans} scans, {edges} edges"
+        )?;
+        if self.ambiguous > 0 {
+            write!(f, "; {} absences had two places", self.ambiguous)?;
+        }
+        if self.unresolved > 0 {
+            write!(f, "; {} absences are UNRESOLVED", self.unresolved)?;
+        }
+        Ok(())
+    }
+}
+
+/// Looks for a serial order that explains a history and keeps the promises.
+///
+/// # Errors
+/// With a violation, if there is no such order.
+pub fn check(history: &History, promises: &Promises) -> Result<Summary, Violation> {
+    let index = Index::build(history)?;
+    let edges = Edges::new(&index, promises);
+    let mut graph = Graph::new(edges.nodes(), |visit| edges.each(|from, to, _| visit(from, to)));
+    let successors_first = match graph.successors_first() {
+        Ok(sequence) => sequence,
+        Err(component) => return Err(explain::explain(&index, &edges, &[], &component, false)),
+    };
+    let mut order = Order::new(&graph, &successors_first, &hints(&index));
+    drop(successors_first);
+    let explained = match absence::explain(&index, promises, &mut graph, &mut order) {
+        Ok(explained) => explained,
+        Err(Refuted::Alone(violation)) => return Err(violation),
+        Err(Refuted::Cycle { added, searched }) => {
+            // The graph holds all of `added` but the last, which closes the cycle.
+            let closing = added.last().expect("an edge was refused");
+            graph.add(closing.from, closing.to);
+            let component = graph.successors_first().expect_err("the order refused only edges that close cycles");
+            return Err(explain::explain(&index, &edges, &added, &component, searched));
+        }
+    };
+    let n = index.transactions();
+    let transactions = || 0..n;
+    Ok(Summary {
+        transactions: u64::from(n),
+        keys: index.keys.len() as u64,
+        versions: (index.states.len() - index.keys.len()) as u64,
+        reads: transactions().map(|t| index.reads.of(t).len() as u64).sum(),
+        absences: transactions().map(|t| index.absent.of(t).len() as u64).sum(),
+        scans: transactions().map(|t| index.ranges.of(t).len() as u64).sum(),
+        edges: graph.edges(),
+        clauses: explained.clauses,
+        ambiguous: explained.ambiguous,
+        unresolved: explained.unresolved,
+        order: order.sequence().iter().copied().filter(|&node| node < n).collect(),
+    })
+}
+
+/// Where each transaction would like to stand: by when it ended (a snapshot: by its instant), then by its highest version.
+fn hints(index: &Index<'_>) -> Vec<u32> {
+    let key = |t: u32| {
+        let transaction = &index.history.transactions[t as usize];
+        let instant = transaction.snapshot.unwrap_or(transaction.ended);
+        let written = index.writes.of(t).iter().map(|&s| index.states[s as usize].stamp).max();
+        let read = || index.reads.of(t).iter().map(|claim| index.states[claim.number() as usize].stamp).max();
+        (instant, written.or_else(read).unwrap_or(0))
+    };
+    let mut sorted: Vec<(u64, u64, u32)> = (0..index.transactions())
+        .map(|t| {
+            let (instant, stamp) = key(t);
+            (instant, stamp, t)
+        })
+        .collect();
+    sorted.sort_unstable();
+    let mut hints = vec![0; sorted.len()];
+    sorted.iter().enumerate().for_each(|(rank, &(_, _, t))| hints[t as usize] = rank as u32);
+    hints
+}

@@ -1,0 +1,165 @@
+//! Recording while transactions run: one log per worker, merged afterwards.
+//!
+//! A [`Recorder`] belongs to one worker and shares nothing with others while a transaction runs; a commit appends to a log
+//! whose lock only [`Recording::take`] ever contends for. It reads no clock: the engine passes the instants.
+
+use crate::{Key, Read, Saw, Scan, Transaction, Write};
+use seriatim_base::TableId;
+use std::ops::Bound;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Transactions one recorder has committed.
+type Log = Arc<Mutex<Vec<Transaction>>>;
+
+/// The logs of all recorders of a database. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct Recording {
+    logs: Arc<Mutex<Vec<Log>>>,
+}
+
+impl Recording {
+    /// A recording without recorders.
+    pub fn new() -> Recording {
+        Recording::default()
+    }
+
+    /// A recorder for one more worker.
+    pub fn recorder(&self) -> Recorder {
+        let log = Log::default();
+        let mut logs = lock(&self.logs);
+        logs.push(Arc::clone(&log));
+        Recorder { log, number: logs.len() as u64, committed: 0, open: Transaction::default() }
+    }
+
+    /// Takes what has been recorded since the last call, of recorders that still run and of those that are gone. A
+    /// transaction in the middle of its commit may be missing: let the workers come to rest first.
+    pub fn take(&self) -> Vec<Transaction> {
+        let mut all = Vec::new();
+        lock(&self.logs).iter().for_each(|log| all.append(&mut lock(log)));
+        all
+    }
+}
+
+/// The log of one worker.
+#[derive(Debug)]
+pub struct Recorder {
+    log: Log,
+    number: u64,
+    committed: u64,
+    open: Transaction,
+}
+
+impl Recorder {
+    /// Starts a transaction (or starts it again: what was noted since the last commit is forgotten). `began` is an instant
+    /// before its first operation.
+    pub fn begin(&mut self, session: u32, began: u64) {
+        self.open.reads.clear();
+        self.open.scans.clear();
+        self.open.writes.clear();
+        (self.open.session, self.open.began, self.open.snapshot) = (session, began, None);
+    }
+
+    /// The open transaction runs on a snapshot that shows every transaction that ended before `instant`.
+    pub fn snapshot(&mut self, instant: u64) {
+        self.open.snapshot = Some(instant);
+    }
+
+    /// Notes a point read.
+    pub fn read(&mut self, table: TableId, key: &[u8], saw: Saw) {
+        self.open.reads.push(Read { table, key: Key::new(key), saw });
+    }
+
+    /// Notes a range read; [`Recorder::scan_saw`] then lists what it found, and [`Recorder::scan_ended`] shortens it.
+    pub fn scan(&mut self, table: TableId, low: Bound<&[u8]>, high: Bound<&[u8]>) {
+        let (low, high) = (low.map(Key::new), high.map(Key::new));
+        self.open.scans.push(Scan { table, low, high, saw: Vec::new() });
+    }
+
+    /// The latest range read found this.
+    ///
+    /// # Panics
+    /// Without a range read.
+    pub fn scan_saw(&mut self, key: &[u8], saw: Saw) {
+        let scan = self.open.scans.last_mut().expect("a scan was noted before what it saw");
+        scan.saw.push((Key::new(key), saw));
+    }
+
+    /// The latest range read stopped early, and claims nothing above `high`.
+    ///
+    /// # Panics
+    /// Without a range read.
+    pub fn scan_ended(&mut self, high: Bound<&[u8]>) {
+        self.open.scans.last_mut().expect("a scan was noted before it ended").high = high.map(Key::new);
+    }
+
+    /// The latest range read went downwards and stopped early, and claims nothing below `low`.
+    ///
+    /// # Panics
+    /// Without a range read.
+    pub fn scan_rev_ended(&mut self, low: Bound<&[u8]>) {
+        self.open.scans.last_mut().expect("a scan was noted before it ended").low = low.map(Key::new);
+    }
+
+    /// Notes a version the commit installed.
+    pub fn write(&mut self, table: TableId, key: &[u8], version: u64, deleted: bool) {
+        self.open.writes.push(Write { table, key: Key::new(key), version, deleted });
+    }
+
+    /// The transaction has committed; `ended` is an instant after its writes were visible. Returns its id in the history.
+    pub fn commit(&mut self, ended: u64) -> u64 {
+        self.committed += 1;
+        let open = &mut self.open;
+        let transaction = Transaction {
+            id: self.number * 1_000_000_000 + self.committed,
+            ended,
+            // Exactly as large as needed, while the buffers of the recorder stay.
+            reads: open.reads.drain(..).collect(),
+            scans: open.scans.drain(..).collect(),
+            writes: open.writes.drain(..).collect(),
+            ..*open
+        };
+        let id = transaction.id;
+        lock(&self.log).push(transaction);
+        id
+    }
+}
+
+/// Locks; a panic elsewhere while a log was locked leaves it whole, because one push is all that happens under the lock.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logs_of_all_workers_are_merged_and_aborted_attempts_forgotten() {
+        let recording = Recording::new();
+        seriatim_base::thread::scope(|scope| {
+            for worker in 0..3u32 {
+                let mut recorder = recording.recorder();
+                scope.spawn(move || {
+                    for i in 0..10u64 {
+                        recorder.begin(worker, i);
+                        recorder.write(TableId(9), b"aborted", 1, false);
+                        recorder.begin(worker, i);
+                        recorder.read(TableId(0), b"k", Saw::Absent);
+                        recorder.scan(TableId(0), Bound::Unbounded, Bound::Unbounded);
+                        recorder.scan_saw(b"m", Saw::Row(3));
+                        recorder.scan_ended(Bound::Included(b"m"));
+                        recorder.write(TableId(0), &i.to_be_bytes(), i + 1, i % 2 == 0);
+                        recorder.commit(i + 1);
+                    }
+                });
+            }
+        });
+        let all = recording.take();
+        assert_eq!(all.len(), 30);
+        assert!(all.iter().all(|t| t.writes.len() == 1 && t.reads.len() == 1 && t.writes[0].table == TableId(0)));
+        assert!(all.iter().all(|t| t.scans[0].high == Bound::Included("m".into()) && t.scans[0].saw.len() == 1));
+        let ids: std::collections::BTreeSet<u64> = all.iter().map(|t| t.id).collect();
+        assert_eq!(ids.len(), 30);
+        assert!(recording.take().is_empty());
+    }
+}

@@ -1,0 +1,260 @@
+//! Histories as text, one fact a line, so that a failing seed can be kept, cut down by hand and checked again.
+//!
+//! ```text
+//! # a comment
+//! history 1                              the format's version; must come first
+//! table 0 account                        a name for table 0
+//! initial empty                          or: initial unknown, or any number of
+//! initial 0 alice 3                      a row that was there: table, key, version
+//! transaction 12 session 1 from 100 to 250      its id, its session and when it ran
+//! transaction 13 session 2 from 0 to ? snapshot 90      `?`: the end is unknown; shows all that ended before 90
+//! read 0 alice 3                         facts of the latest transaction: it read this row version,
+//! read 0 bob absent                      found nothing,
+//! read 0 carl absent@7                   found nothing as of version 7,
+//! scan 0 [alice dave) alice=3 bob=absent@7      found this and nothing else in the range; (..): ends excluded, * none
+//! scan 0 * *                             found the table empty,
+//! write 0 alice 8                        wrote a row version,
+//! delete 0 bob 9                         deleted a row
+//! ```
+//!
+//! Keys are plain words (letters, digits, `_`, `.`, `-`) or `0x` and hexadecimal digits. Versions are numbers or, where they
+//! are stamps of an epoch above 0, `epoch.counter`.
+
+use crate::{History, Initial, InitialRow, Key, Read, Saw, Scan, Transaction, Write};
+use seriatim_base::{Epoch, Stamp, TableId};
+use std::fmt::{self, Write as _};
+use std::ops::Bound;
+
+/// A line that could not be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParseError {
+    /// Counted from 1.
+    pub line: usize,
+    /// What is wrong, and what would be right.
+    pub message: String,
+}
+
+impl fmt::Display for ParseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}", self.line, self.message)
+    }
+}
+
+impl std::error::Error for ParseError {}
+
+/// The text of a history.
+pub fn dump(history: &History) -> String {
+    let mut out = String::from("history 1\n");
+    let w = &mut out;
+    // Writing to a string does not fail.
+    let _ = dump_to(w, history);
+    out
+}
+
+fn dump_to(w: &mut String, history: &History) -> fmt::Result {
+    for (i, name) in history.tables.iter().enumerate() {
+        writeln!(w, "table {i} {name}")?;
+    }
+    match &history.initial {
+        Initial::Empty => writeln!(w, "initial empty")?,
+        Initial::Unknown => writeln!(w, "initial unknown")?,
+        Initial::Rows(rows) => {
+            for row in rows {
+                writeln!(w, "initial {} {} {}", row.table, row.key, version(row.version))?;
+            }
+        }
+    }
+    for t in &history.transactions {
+        write!(w, "transaction {} session {} from {} to ", t.id, t.session, t.began)?;
+        if t.ended == u64::MAX { w.push('?') } else { write!(w, "{}", t.ended)? }
+        match t.snapshot {
+            Some(instant) => writeln!(w, " snapshot {instant}")?,
+            None => w.push('\n'),
+        }
+        for read in &t.reads {
+            writeln!(w, "read {} {} {}", read.table, read.key, saw(read.saw))?;
+        }
+        for scan in &t.scans {
+            write!(w, "scan {} ", scan.table)?;
+            match &scan.low {
+                Bound::Included(key) => write!(w, "[{key}")?,
+                Bound::Excluded(key) => write!(w, "({key}")?,
+                Bound::Unbounded => w.push('*'),
+            }
+            match &scan.high {
+                Bound::Included(key) => write!(w, " {key}]")?,
+                Bound::Excluded(key) => write!(w, " {key})")?,
+                Bound::Unbounded => w.push_str(" *"),
+            }
+            for (key, seen) in &scan.saw {
+                write!(w, " {key}={}", saw(*seen))?;
+            }
+            w.push('\n');
+        }
+        for write in &t.writes {
+            let verb = if write.deleted { "delete" } else { "write" };
+            writeln!(w, "{verb} {} {} {}", write.table, write.key, version(write.version))?;
+        }
+    }
+    Ok(())
+}
+
+/// Reads a history from text.
+///
+/// # Errors
+/// At the first line that does not follow the format.
+pub fn load(text: &str) -> Result<History, ParseError> {
+    let mut history = History::default();
+    let mut started = false;
+    for (i, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let fault = |message: String| ParseError { line: i + 1, message };
+        if !started {
+            if line != "history 1" {
+                return Err(fault(format!("`{line}`: a history starts with the line `history 1`")));
+            }
+            started = true;
+            continue;
+        }
+        load_line(&mut history, line).map_err(fault)?;
+    }
+    Ok(history)
+}
+
+fn load_line(history: &mut History, line: &str) -> Result<(), String> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    match (words[0], &words[1..]) {
+        ("table", [number, name @ ..]) => {
+            let number = table(number)?.index();
+            // Names are few; an absurd number is a mistake, not a reason to allocate.
+            if number >= 1 << 16 {
+                return Err(format!("table {number}: names are for tables below 65536"));
+            }
+            if history.tables.len() <= number {
+                history.tables.resize_with(number + 1, String::new);
+            }
+            history.tables[number] = name.join(" ");
+        }
+        ("initial", ["empty"]) => history.initial = Initial::Empty,
+        ("initial", ["unknown"]) => history.initial = Initial::Unknown,
+        ("initial", [of, key, at]) => {
+            let row = InitialRow { table: table(of)?, key: key.parse()?, version: load_version(at)? };
+            match &mut history.initial {
+                Initial::Rows(rows) => rows.push(row),
+                Initial::Empty | Initial::Unknown => history.initial = Initial::Rows(vec![row]),
+            }
+        }
+        ("transaction", [id, "session", session, "from", began, "to", ended, rest @ ..]) => {
+            let snapshot = match rest {
+                [] => None,
+                ["snapshot", instant] => Some(number(instant)?),
+                _ => return Err(format!("`{}`: only `snapshot INSTANT` can follow", rest.join(" "))),
+            };
+            history.transactions.push(Transaction {
+                id: number(id)?,
+                session: number(session)?,
+                began: number(began)?,
+                ended: if *ended == "?" { u64::MAX } else { number(ended)? },
+                snapshot,
+                ..Transaction::default()
+            });
+        }
+        (verb @ ("read" | "scan" | "write" | "delete"), rest) => {
+            let t = history.transactions.last_mut().ok_or_else(|| format!("`{verb}` before any transaction"))?;
+            load_fact(t, verb, rest)?;
+        }
+        (verb, _) => {
+            return Err(format!(
+                "`{verb}`: expected `table NUMBER NAME`, `initial empty|unknown|TABLE KEY VERSION`, `transaction ID session \
+                 NUMBER from INSTANT to INSTANT [snapshot INSTANT]`, `read`, `scan`, `write` or `delete`"
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn load_fact(t: &mut Transaction, verb: &str, rest: &[&str]) -> Result<(), String> {
+    match (verb, rest) {
+        ("read", [of, key, seen]) => {
+            t.reads.push(Read { table: table(of)?, key: key.parse()?, saw: load_saw(seen)? });
+        }
+        ("write" | "delete", [of, key, at]) => {
+            let (version, deleted) = (load_version(at)?, verb == "delete");
+            t.writes.push(Write { table: table(of)?, key: key.parse()?, version, deleted });
+        }
+        ("scan", [of, low, high, seen @ ..]) => {
+            let low = match low.split_at_checked(1) {
+                Some(("*", "")) => Bound::Unbounded,
+                Some(("[", key)) => Bound::Included(key.parse()?),
+                Some(("(", key)) => Bound::Excluded(key.parse()?),
+                _ => return Err(format!("`{low}`: a range starts with `[KEY`, `(KEY` or `*`")),
+            };
+            let high = match (high.strip_suffix(']'), high.strip_suffix(')')) {
+                (Some(key), _) => Bound::Included(key.parse()?),
+                (_, Some(key)) => Bound::Excluded(key.parse()?),
+                _ if *high == "*" => Bound::Unbounded,
+                _ => return Err(format!("`{high}`: a range ends with `KEY]`, `KEY)` or `*`")),
+            };
+            let saw: Result<Vec<(Key, Saw)>, String> = seen
+                .iter()
+                .map(|pair| {
+                    let (key, seen) = pair.split_once('=').ok_or_else(|| format!("`{pair}`: write KEY=VERSION"))?;
+                    Ok((key.parse()?, load_saw(seen)?))
+                })
+                .collect();
+            t.scans.push(Scan { table: table(of)?, low, high, saw: saw? });
+        }
+        _ => return Err(format!("`{verb} {}`: write `{verb} TABLE KEY VERSION`", rest.join(" "))),
+    }
+    Ok(())
+}
+
+fn number<T: std::str::FromStr>(word: &str) -> Result<T, String> {
+    word.parse().map_err(|_| format!("`{word}` is not a number that fits here"))
+}
+
+fn table(word: &str) -> Result<TableId, String> {
+    number(word).map(TableId)
+}
+
+/// A version: `epoch.counter` if it is a stamp of an epoch above 0, else its number.
+pub(crate) fn version(version: u64) -> String {
+    let stamp = (version >> Stamp::BITS == 0).then(|| Stamp::from_bits(version));
+    match stamp {
+        Some(stamp) if stamp.epoch() != Epoch(0) => stamp.to_string(),
+        _ => version.to_string(),
+    }
+}
+
+fn load_version(word: &str) -> Result<u64, String> {
+    let Some((epoch, counter)) = word.split_once('.') else {
+        return number(word);
+    };
+    let (epoch, counter) = (number::<u64>(epoch)?, number::<u64>(counter)?);
+    if epoch >> (Stamp::BITS - Stamp::COUNTER_BITS) != 0 || counter >> Stamp::COUNTER_BITS != 0 {
+        return Err(format!("`{word}` is not a stamp: the epoch or the counter is too large"));
+    }
+    Ok(epoch << Stamp::COUNTER_BITS | counter)
+}
+
+fn saw(saw: Saw) -> String {
+    match saw {
+        Saw::Row(at) => version(at),
+        Saw::AbsentAt(at) => format!("absent@{}", version(at)),
+        Saw::Absent => "absent".to_owned(),
+    }
+}
+
+fn load_saw(word: &str) -> Result<Saw, String> {
+    match word.strip_prefix("absent") {
+        Some("") => Ok(Saw::Absent),
+        Some(at) => {
+            let at = at.strip_prefix('@').ok_or_else(|| format!("`{word}`: write `absent` or `absent@VERSION`"))?;
+            Ok(Saw::AbsentAt(load_version(at)?))
+        }
+        None => Ok(Saw::Row(load_version(word)?)),
+    }
+}

@@ -1,0 +1,187 @@
+//! Which back end runs regions: asked for by [`HtmMode`], found by [`detect`], held by [`Htm`].
+
+use crate::agent::{Agent, Budget};
+use crate::emulated::World;
+use crate::rtm::detect;
+use seriatim_base::WorkerId;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// The back end asked for. As text: `auto`, `rtm`, `emulated` (with the default [`Emulation`]), `absent`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HtmMode {
+    /// Regions in hardware if they really commit here, otherwise absent.
+    #[default]
+    Auto,
+    /// Regions in hardware, or an error.
+    Rtm,
+    /// Regions in software, slow and hostile: for tests.
+    Emulated(Emulation),
+    /// No regions: bodies run directly.
+    Absent,
+}
+
+impl fmt::Display for HtmMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            HtmMode::Auto => "auto",
+            HtmMode::Rtm => "rtm",
+            HtmMode::Emulated(_) => "emulated",
+            HtmMode::Absent => "absent",
+        })
+    }
+}
+
+/// The text is not a mode.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownMode(String);
+
+impl fmt::Display for UnknownMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "unknown mode `{}` of hardware transactional memory: use auto, rtm, emulated or absent", self.0)
+    }
+}
+
+impl std::error::Error for UnknownMode {}
+
+impl FromStr for HtmMode {
+    type Err = UnknownMode;
+
+    fn from_str(text: &str) -> Result<HtmMode, UnknownMode> {
+        match text {
+            "auto" => Ok(HtmMode::Auto),
+            "rtm" => Ok(HtmMode::Rtm),
+            "emulated" => Ok(HtmMode::Emulated(Emulation::default())),
+            "absent" => Ok(HtmMode::Absent),
+            _ => Err(UnknownMode(text.to_owned())),
+        }
+    }
+}
+
+/// How emulated regions misbehave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Emulation {
+    /// Decides, with the worker's id, which regions abort, at which access, and with which cause.
+    pub seed: u64,
+    /// One region in this many aborts on average; 0: none, 1: every one.
+    pub abort_one_in: u32,
+    /// Whether other threads get to run between any two stores.
+    pub yields: bool,
+}
+
+impl Default for Emulation {
+    fn default() -> Emulation {
+        Emulation { seed: 1, abort_one_in: 16, yields: true }
+    }
+}
+
+/// The back end in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backend {
+    /// Intel's restricted transactional memory.
+    Rtm,
+    /// Regions in software, for tests.
+    Emulated,
+    /// None: bodies run directly.
+    Absent,
+}
+
+impl fmt::Display for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Backend::Rtm => "rtm",
+            Backend::Emulated => "emulated",
+            Backend::Absent => "absent",
+        })
+    }
+}
+
+/// The mode asked for cannot be had on this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unavailable {
+    /// Why, for people.
+    pub reason: String,
+}
+
+impl fmt::Display for Unavailable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "hardware transactional memory is unavailable: {}", self.reason)
+    }
+}
+
+impl std::error::Error for Unavailable {}
+
+/// What this machine says about its transactional memory, and what it does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Detection {
+    /// CPUID leaf 7, EBX bit 11: the instructions exist.
+    pub cpuid_rtm: bool,
+    /// CPUID leaf 7, EDX bit 11 (RTM_ALWAYS_ABORT): they exist and never commit.
+    pub always_abort: bool,
+    /// A probe region committed.
+    pub probe_commits: bool,
+    /// The verdict, for people.
+    pub reason: String,
+}
+
+/// The regions of one database. Cheap to clone; clones share the emulation.
+#[derive(Clone, Debug)]
+pub struct Htm {
+    backend: Backend,
+    /// With [`Backend::Emulated`] only.
+    world: Option<Arc<World>>,
+}
+
+impl Htm {
+    /// Prepares the back end that `mode` asks for.
+    ///
+    /// # Errors
+    /// [`HtmMode::Rtm`] where regions do not really commit; the reason says which test failed.
+    pub fn new(mode: HtmMode) -> Result<Htm, Unavailable> {
+        let (backend, world) = match mode {
+            HtmMode::Absent => (Backend::Absent, None),
+            HtmMode::Emulated(emulation) => (Backend::Emulated, Some(World::new(emulation))),
+            HtmMode::Auto | HtmMode::Rtm => match detect() {
+                Detection { probe_commits: true, .. } => (Backend::Rtm, None),
+                Detection { reason, .. } if mode == HtmMode::Rtm => return Err(Unavailable { reason }),
+                _ => (Backend::Absent, None),
+            },
+        };
+        Ok(Htm { backend, world })
+    }
+
+    /// The back end in use.
+    #[inline]
+    pub fn backend(&self) -> Backend {
+        self.backend
+    }
+
+    /// An agent that runs the regions of `worker`, each within `budget`.
+    pub fn agent(&self, worker: WorkerId, budget: Budget) -> Agent {
+        Agent::new(self.clone(), worker, budget)
+    }
+
+    /// Runs `f`, which changes a word that regions read: an atomic read-modify-write, or the plain store of a word that no lock
+    /// covers, such as an epoch. Emulated regions are excluded meanwhile, as hardware excludes real ones; otherwise this is
+    /// `f` alone.
+    ///
+    /// # Panics
+    /// Inside an emulated region.
+    #[inline]
+    pub fn outside<R>(&self, f: impl FnOnce() -> R) -> R {
+        let _excluded = self.world.as_ref().map(|world| world.exclude());
+        f()
+    }
+
+    /// What emulated regions share, where there are any.
+    pub(crate) fn world(&self) -> Option<&Arc<World>> {
+        self.world.as_ref()
+    }
+
+    /// The hardware back end without a look at the processor: for tests that play the processor.
+    #[cfg(test)]
+    pub(crate) fn rtm_unchecked() -> Htm {
+        Htm { backend: Backend::Rtm, world: None }
+    }
+}

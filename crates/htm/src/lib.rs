@@ -1,0 +1,64 @@
+//! Hardware transactional regions with fallback locks: rtm, emulated and absent back ends.
+//!
+//! A *region* is a stretch of code whose loads and stores of shared words take effect together or not at all. Hardware gives
+//! no promise that one ever commits, so a region is always an *elision* of something that works without it: the fallback
+//! locks it declares at entry, or the lock bits of the words it touches (Wang et al., "Using Restricted Transactional Memory to
+//! Build a Scalable In-Memory Database", EuroSys 2014, §2.1 and §6.1; called DBX below).
+//!
+//! | back end | a body runs | for |
+//! |---|---|---|
+//! | [`Rtm`](Backend::Rtm) | in a hardware region, at last under the fallback locks | processors whose regions really commit |
+//! | [`Emulated`](Backend::Emulated) | in a software region that a seed aborts, at last under the fallback locks | tests |
+//! | [`Absent`](Backend::Absent) | under the fallback locks, at once | everything else |
+//!
+//! # How a body is run
+//!
+//! [`Agent::run`] looks at the fallback locks and waits while one is held, so that one fallback does not drag all others after
+//! it (trap 3). It begins the region, looks at the locks again as the region's first access, so that taking one aborts the
+//! region (trap 1), runs the body and commits. An abort is counted against the [`Budget`] of its cause. Once one is spent the body
+//! runs in direct mode under the locks, which are given back even if it panics.
+//!
+//! # Rules of a body
+//!
+//! 1. **It touches shared memory through [`Access`] only, and only words that were touched before**: the first touch of a page
+//!    aborts a region every time (trap 2).
+//! 2. **It runs any number of times**: it resets what it keeps in itself first. Hardware undoes those changes, emulation does
+//!    not.
+//! 3. **The words it names stay allocated until `run` returns.** This is what [`Body`] being unsafe to implement promises.
+//! 4. **Its stores can be seen one at a time, in program order**, by code outside: in direct mode, and so in emulated regions
+//!    too. A body that changes several words which readers validate with one [locks](Access::lock) that one first and unlocks
+//!    it last, in regions as well; there it costs a plain store.
+//! 5. **It calls no allocator, lock, door or system call, and writes to no log.** They take `&mut Outside`, which `run` borrows, or
+//!    call [`assert_outside`]. Memory is allocated before and released after (trap 5).
+//! 6. **It is short**: under about 100 cache lines, a few microseconds; loads before stores (DBX §2.2).
+//! 7. **A panic surfaces**, but only from direct mode or an emulated region: hardware swallows it. A body that panicked in
+//!    hardware runs next in direct mode.
+//!
+//! Outside, code that changes a word regions read does so through [`Htm::outside`] if it is an atomic read-modify-write (it takes
+//! a lock bit, say) or if no lock covers the word (an epoch, a snapshot number). The plain stores of a lock's holder need not,
+//! its release included: regions find the lock held, or one of the words they read changed.
+//!
+//! # What we do not know
+//!
+//! A region's first run may meet code pages not yet mapped; each such abort counts as a system event and falls back. We expect
+//! a handful for the life of a process, as Linux maps 16 pages around a fault. To settle: count system aborts of a cold process.
+
+mod access;
+mod agent;
+mod emulated;
+mod htm;
+mod locks;
+mod outside;
+mod rtm;
+mod statistics;
+
+pub use access::{Access, Body, Refused, Stop};
+pub use agent::{Agent, Budget};
+pub use htm::{Backend, Detection, Emulation, Htm, HtmMode, Unavailable, UnknownMode};
+pub use locks::{FallbackLocks, NoLocks, SpinLock};
+pub use outside::{Outside, assert_outside};
+pub use rtm::detect;
+pub use statistics::{Aborted, RegionStatistics};
+
+#[cfg(test)]
+mod tests;

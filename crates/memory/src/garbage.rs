@@ -1,0 +1,184 @@
+//! A worker's garbage: memory and deferred items that wait for a grace period.
+//!
+//! What is retired gathers in the open bag. The bag is sealed (`quiescence`) when it is full, or when a few transactions ended
+//! since it got its first item, or at the end of the transaction if it holds something large. Sealed bags are emptied in order,
+//! only while their worker is offline, a bounded number at a time. With nobody else online that is the end of the same
+//! transaction; the memory is still in the cache when it is used again.
+//!
+//! Bound: an idle worker keeps one open bag, and the sealed bags of its last transaction. Nothing bounds the garbage of a
+//! worker while another stays online; the engine bounds the age of transactions.
+
+use crate::Deferred;
+use crate::quiescence::{Awaited, Counts};
+use crate::small;
+use std::collections::VecDeque;
+use std::ptr::NonNull;
+
+/// Items of a kind in a full bag.
+pub(crate) const BAG: usize = small(64, 2);
+/// Transactions after which a bag is sealed even though it is not full.
+const AGE_MAX: u32 = small(16, 3) as u32;
+/// An item of more bytes has its bag sealed at the end of the transaction.
+const PRESSING: usize = 64 << 10;
+/// Bags emptied at the end of a transaction, or twice those it filled if that is more.
+const EMPTIED_MAX: usize = 4;
+/// Empty bags kept for use.
+const EMPTY_MAX: usize = 8;
+
+/// Memory to be released.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Retired {
+    pub(crate) start: NonNull<u8>,
+    pub(crate) bytes: usize,
+}
+
+#[derive(Debug)]
+pub(crate) struct Bag {
+    awaited: Vec<Awaited>,
+    retired: Vec<Retired>,
+    deferred: Vec<Deferred>,
+}
+
+// SAFETY: rule 1 of `heap`: what lies in a bag is unlinked, and belongs to whoever holds the bag.
+unsafe impl Send for Bag {}
+
+impl Bag {
+    fn new() -> Box<Bag> {
+        Box::new(Bag { awaited: Vec::new(), retired: Vec::with_capacity(BAG), deferred: Vec::new() })
+    }
+
+    fn len(&self) -> usize {
+        self.retired.len() + self.deferred.len()
+    }
+}
+
+/// Bags of workers that are gone, for those that remain.
+pub(crate) type Orphans = Vec<Box<Bag>>;
+
+#[derive(Debug)]
+pub(crate) struct Garbage {
+    worker: usize,
+    open: Box<Bag>,
+    sealed: VecDeque<Box<Bag>>,
+    empty: Vec<Box<Bag>>,
+    /// Items in all bags.
+    held: usize,
+    /// Ends of transactions that the open bag has seen while it had items.
+    age: u32,
+    /// Bags sealed since a transaction ended last.
+    sealed_now: usize,
+    ready: VecDeque<Deferred>,
+}
+
+impl Garbage {
+    pub(crate) fn new(worker: usize) -> Garbage {
+        Garbage {
+            worker,
+            open: Bag::new(),
+            sealed: VecDeque::new(),
+            empty: Vec::new(),
+            held: 0,
+            age: 0,
+            sealed_now: 0,
+            ready: VecDeque::new(),
+        }
+    }
+
+    /// Items that wait.
+    #[inline]
+    pub(crate) fn held(&self) -> usize {
+        self.held
+    }
+
+    /// Takes memory that is unlinked.
+    #[inline]
+    pub(crate) fn retire(&mut self, counts: &Counts, item: Retired) {
+        self.held += 1;
+        self.open.retired.push(item);
+        if item.bytes > PRESSING {
+            self.age = AGE_MAX;
+        }
+        if self.open.retired.len() == BAG {
+            self.seal(counts);
+        }
+    }
+
+    pub(crate) fn defer(&mut self, counts: &Counts, item: Deferred) {
+        self.held += 1;
+        self.open.deferred.push(item);
+        if self.open.deferred.len() == BAG {
+            self.seal(counts);
+        }
+    }
+
+    /// A deferred item whose grace period passed, oldest first.
+    #[inline]
+    pub(crate) fn ready(&mut self) -> Option<Deferred> {
+        self.ready.pop_front()
+    }
+
+    /// Seals the open bag.
+    #[cold]
+    fn seal(&mut self, counts: &Counts) {
+        let next = self.empty.pop().unwrap_or_else(Bag::new);
+        let mut bag = std::mem::replace(&mut self.open, next);
+        counts.seal(self.worker, &mut bag.awaited);
+        self.sealed.push_back(bag);
+        self.sealed_now += 1;
+        self.age = 0;
+    }
+
+    /// The end of a transaction: seals the open bag if it is old, and has `release` free what may be freed.
+    pub(crate) fn end(&mut self, counts: &Counts, release: impl FnMut(Retired)) {
+        if self.open.len() > 0 {
+            self.age += 1;
+            if self.age >= AGE_MAX {
+                self.seal(counts);
+            }
+        }
+        let bags_max = EMPTIED_MAX.max(2 * std::mem::take(&mut self.sealed_now));
+        self.empty(counts, bags_max, release);
+    }
+
+    /// Seals the open bag whatever its age, and has `release` free everything that may be freed.
+    pub(crate) fn collect(&mut self, counts: &Counts, release: impl FnMut(Retired)) {
+        if self.open.len() > 0 {
+            self.seal(counts);
+        }
+        self.empty(counts, usize::MAX, release);
+    }
+
+    fn empty(&mut self, counts: &Counts, bags_max: usize, mut release: impl FnMut(Retired)) {
+        for _ in 0..bags_max {
+            let Some(mut bag) = self.sealed.pop_front_if(|bag| counts.passed(&mut bag.awaited)) else { return };
+            self.held -= bag.len();
+            bag.retired.drain(..).for_each(&mut release);
+            self.ready.extend(bag.deferred.drain(..));
+            if self.empty.len() < EMPTY_MAX {
+                self.empty.push(bag);
+            }
+        }
+    }
+
+    /// Gives everything away: what waits, and what is ready and was not asked for.
+    pub(crate) fn surrender(&mut self, counts: &Counts, orphans: &mut Orphans) {
+        if self.open.len() > 0 {
+            self.seal(counts);
+        }
+        orphans.extend(self.sealed.drain(..));
+        if !self.ready.is_empty() {
+            let mut bag = Bag::new();
+            bag.deferred.extend(self.ready.drain(..));
+            orphans.push(bag);
+        }
+        self.held = 0;
+    }
+
+    /// Takes over what workers left behind.
+    pub(crate) fn adopt(&mut self, orphans: &mut Orphans) {
+        for bag in orphans.drain(..) {
+            self.held += bag.len();
+            self.sealed.push_back(bag);
+        }
+    }
+}

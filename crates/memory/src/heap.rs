@@ -1,0 +1,263 @@
+//! What workers share: mapped memory, batches of free blocks on their way from one worker to another, and the limit.
+//!
+//! Memory is mapped in growing steps, handed to workers in spans, and cut by them into blocks of one class each. A block keeps
+//! its class for ever. A worker that frees more than it allocates hands its surplus over in whole batches, and a worker takes
+//! a batch before it takes fresh memory; so where one worker allocates what another frees, memory stays bounded by what is in
+//! use, two batches a class and worker, and the garbage in flight.
+//!
+//! Access rules:
+//! 1. A block on a free list, in a batch or in a span belongs to whoever holds that list, batch or span.
+//! 2. Maps live as long as the heap. What workers were given may be used until then.
+//!
+//! The limit counts what was taken: spans and large maps. Free blocks can be used again at the limit. Ordinary allocations
+//! stop a reserve short of it, so that deletes and roll-backs can still find a block.
+
+use crate::class::{CLASSES, Class};
+use crate::system::{self, HUGE, Map};
+use crate::{Options, OutOfMemory, small};
+use std::collections::BTreeMap;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Bytes of a span, and what is touched at a time.
+pub(crate) const SPAN: usize = small(64 << 10, 4 << 10);
+/// Spans are multiples of a line.
+pub(crate) const LINE: usize = seriatim_base::CACHE_LINE;
+/// Bytes mapped in one step at most.
+const STEP_MAX: usize = 64 << 20;
+/// The reserve is this part of the limit, and at most [`RESERVE_MAX`].
+const RESERVE_PART: usize = 16;
+const RESERVE_MAX: usize = 16 << 20;
+/// Leftovers below this are forgotten rather than searched for ever.
+const LEFTOVER_MIN: usize = 1 << 10;
+
+/// A free block: its first word links it to the next.
+#[derive(Debug)]
+pub(crate) struct Block {
+    pub(crate) next: Option<NonNull<Block>>,
+}
+
+/// Free blocks of one class, linked.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Batch {
+    pub(crate) head: Option<NonNull<Block>>,
+    pub(crate) count: u32,
+}
+
+// SAFETY: rule 1; nobody else holds the blocks.
+unsafe impl Send for Batch {}
+
+/// Memory that is not cut into blocks yet; line-aligned, a multiple of lines.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span {
+    pub(crate) start: NonNull<u8>,
+    pub(crate) bytes: usize,
+    pub(crate) touched: bool,
+}
+
+// SAFETY: rule 1.
+unsafe impl Send for Span {}
+
+impl Span {
+    /// A span of nothing.
+    pub(crate) const EMPTY: Span = Span { start: NonNull::dangling(), bytes: 0, touched: true };
+
+    /// Cuts off the first `bytes`, rounded up to lines.
+    pub(crate) fn cut(&mut self, bytes: usize) -> Span {
+        let bytes = bytes.next_multiple_of(LINE);
+        assert!(bytes <= self.bytes, "cut beyond the end of a span");
+        let cut = Span { bytes, ..*self };
+        // SAFETY: inside the span, or one past its end.
+        self.start = unsafe { self.start.add(bytes) };
+        self.bytes -= bytes;
+        cut
+    }
+}
+
+/// Who asks: ordinary requests leave the reserve alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Urgency {
+    Ordinary,
+    Reserve,
+}
+
+#[derive(Debug)]
+pub(crate) struct Heap {
+    huge_pages: bool,
+    limit: usize,
+    /// Bytes mapped; written under the lock of `state`, read by anyone.
+    mapped: AtomicUsize,
+    state: Mutex<State>,
+    pools: [Mutex<Vec<Batch>>; CLASSES],
+}
+
+#[derive(Debug, Default)]
+struct State {
+    maps: Vec<Map>,
+    spans: Vec<Span>,
+    /// Large allocations by address.
+    large: BTreeMap<usize, Map>,
+    /// Bytes in spans and large maps that are out with workers.
+    taken: usize,
+}
+
+impl Heap {
+    pub(crate) fn new(options: &Options) -> Heap {
+        Heap {
+            huge_pages: options.huge_pages,
+            limit: options.limit_bytes.unwrap_or(usize::MAX),
+            mapped: AtomicUsize::new(0),
+            state: Mutex::default(),
+            pools: [const { Mutex::new(Vec::new()) }; CLASSES],
+        }
+    }
+
+    /// Bytes mapped.
+    pub(crate) fn mapped(&self) -> usize {
+        self.mapped.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that may be taken by such requests.
+    fn bound(&self, urgency: Urgency) -> usize {
+        match urgency {
+            Urgency::Reserve => self.limit,
+            Urgency::Ordinary if self.limit == usize::MAX => self.limit,
+            Urgency::Ordinary => self.limit - (self.limit / RESERVE_PART).min(RESERVE_MAX),
+        }
+    }
+
+    /// Maps and touches `bytes` more, to be handed out before other memory.
+    pub(crate) fn prefault(&self, bytes: usize) -> Result<(), OutOfMemory> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        if self.mapped().saturating_add(bytes) > self.limit {
+            return Err(OutOfMemory);
+        }
+        let map = Map::new(bytes.max(HUGE), self.huge_pages).ok_or(OutOfMemory)?;
+        // SAFETY: a fresh map of our own. The lock is not held: this takes seconds for gigabytes.
+        unsafe { system::touch(map.start(), map.bytes()) };
+        self.add(&mut lock(&self.state), map, true);
+        Ok(())
+    }
+
+    fn add(&self, state: &mut State, map: Map, touched: bool) {
+        self.mapped.fetch_add(map.bytes(), Ordering::Relaxed);
+        state.spans.push(Span { start: map.start(), bytes: map.bytes(), touched });
+        state.maps.push(map);
+    }
+
+    /// A touched span of at least `least` and at most `most` bytes (multiples of [`LINE`]).
+    pub(crate) fn take(&self, least: usize, most: usize, urgency: Urgency) -> Result<Span, OutOfMemory> {
+        debug_assert!(least.is_multiple_of(LINE) && most.is_multiple_of(LINE) && least <= most);
+        let span = {
+            let mut state = lock(&self.state);
+            let room = self.bound(urgency).saturating_sub(state.taken);
+            if room < least {
+                return Err(OutOfMemory);
+            }
+            let at = match state.find(least) {
+                Some(at) => at,
+                None => {
+                    // An eighth of what there is, but not far above what may still be taken.
+                    let step = (self.mapped() / 8).clamp(HUGE, STEP_MAX).min(room.max(HUGE)).max(least);
+                    let map = Map::new(step, self.huge_pages).ok_or(OutOfMemory)?;
+                    self.add(&mut state, map, false);
+                    state.spans.len() - 1
+                }
+            };
+            let room = room - room % LINE;
+            let bytes = most.min(room).min(state.spans[at].bytes);
+            let span = state.spans[at].cut(bytes);
+            if state.spans[at].bytes < LEFTOVER_MIN {
+                state.spans.swap_remove(at);
+            }
+            state.taken += span.bytes;
+            span
+        };
+        if !span.touched {
+            // SAFETY: rule 1; untouched memory is still zero.
+            unsafe { system::touch(span.start, span.bytes) };
+        }
+        Ok(Span { touched: true, ..span })
+    }
+
+    /// Takes back what is left of a span, unless it is too small to keep.
+    #[must_use]
+    pub(crate) fn give_back(&self, span: Span) -> Option<Span> {
+        if span.bytes < LEFTOVER_MIN {
+            return Some(span);
+        }
+        let mut state = lock(&self.state);
+        state.taken -= span.bytes;
+        state.spans.push(span);
+        None
+    }
+
+    /// A touched map of its own, page-aligned. Also tells the bytes it takes.
+    pub(crate) fn take_large(&self, bytes: usize, urgency: Urgency) -> Result<(NonNull<u8>, usize), OutOfMemory> {
+        let rounded = Map::rounded(bytes).ok_or(OutOfMemory)?;
+        {
+            let mut state = lock(&self.state);
+            if rounded > self.bound(urgency).saturating_sub(state.taken) {
+                return Err(OutOfMemory);
+            }
+            state.taken += rounded;
+        }
+        // Mapped and touched without the lock, which others need.
+        let Some(map) = Map::new(bytes, self.huge_pages) else {
+            lock(&self.state).taken -= rounded;
+            return Err(OutOfMemory);
+        };
+        debug_assert_eq!(map.bytes(), rounded);
+        let start = map.start();
+        // SAFETY: a fresh map of our own.
+        unsafe { system::touch(start, rounded) };
+        self.mapped.fetch_add(rounded, Ordering::Relaxed);
+        lock(&self.state).large.insert(start.as_ptr().addr(), map);
+        Ok((start, rounded))
+    }
+
+    /// Unmaps a large allocation; tells the bytes it took.
+    ///
+    /// # Panics
+    /// If `start` is not one: it was released twice, or with the bytes of another.
+    pub(crate) fn release_large(&self, start: NonNull<u8>, bytes: usize) -> usize {
+        let map = {
+            let mut state = lock(&self.state);
+            let map = state.large.remove(&start.as_ptr().addr()).expect("released a large block that is not allocated");
+            state.taken -= map.bytes();
+            map
+        };
+        assert_eq!(Some(map.bytes()), Map::rounded(bytes), "released a large block with other bytes than it has");
+        self.mapped.fetch_sub(map.bytes(), Ordering::Relaxed);
+        map.bytes()
+    }
+
+    /// Hands a batch of free blocks to whoever needs them.
+    pub(crate) fn hand_over(&self, class: Class, batch: Batch) {
+        if batch.head.is_some() {
+            lock(&self.pools[class.index()]).push(batch);
+        }
+    }
+
+    /// The batch handed over last.
+    pub(crate) fn take_batch(&self, class: Class) -> Option<Batch> {
+        lock(&self.pools[class.index()]).pop()
+    }
+}
+
+impl State {
+    /// A span of at least `bytes`, touched if there is one.
+    fn find(&self, bytes: usize) -> Option<usize> {
+        let fits = |touched| self.spans.iter().rposition(|span| span.bytes >= bytes && span.touched == touched);
+        fits(true).or_else(|| fits(false))
+    }
+}
+
+/// A panic while one of our locks was held left nothing half done: each is held for a few plain steps.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    seriatim_htm::assert_outside();
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

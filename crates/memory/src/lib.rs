@@ -1,0 +1,51 @@
+//! Per-worker arenas and quiescent-state reclamation.
+//!
+//! Invariant: memory is reused only after every *online* worker passed a quiescent state begun after it was retired.
+//!
+//! A [`Memory`] is shared by the workers of a database; each has a [`Local`]. A worker is *online* between [`Local::enter`]
+//! and [`Local::leave`], that is, inside a transaction, and may follow shared references only then. What it unlinks it retires;
+//! what it retires is freed once nobody who was online then can still hold it (`quiescence`, after DBX §5.5). An idle worker is
+//! offline and stalls nothing.
+//!
+//! Allocation and release of small blocks are a few instructions on lists the worker owns (`arena`); lists are refilled from
+//! batches other workers freed, then from mapped, touched memory (`heap`). Nothing here may run inside a region: it could
+//! map memory or wait for a lock (trap 5), which is why allocation wants [`Outside`](seriatim_htm::Outside).
+//!
+//! | module | one idea |
+//! |---|---|
+//! | `local` | what a worker calls, and the rules for what it may touch |
+//! | `memory` | what workers share, and the slots they take |
+//! | `quiescence` | counts, seals, grace periods; the correctness argument; the loom model |
+//! | `garbage` | bags that wait for a grace period |
+//! | `arena` | free lists of a worker |
+//! | `heap` | spans, batches between workers, large maps, the limit |
+//! | `class` | sizes of blocks |
+//! | `system` | mmap, madvise |
+//! | `poison` | overwriting freed blocks in debug builds |
+
+mod arena;
+mod class;
+mod error;
+mod garbage;
+mod heap;
+mod local;
+mod memory;
+mod poison;
+mod quiescence;
+mod sync;
+mod system;
+
+pub use error::{Error, OutOfMemory};
+pub use local::{Local, Pinned};
+pub use memory::{Memory, Options};
+
+/// Something to be done after a grace period: three words whose meaning is the caller's.
+pub type Deferred = [u64; 3];
+
+/// A size that shrinks in tests, so that rare paths become common there.
+const fn small(normal: usize, in_tests: usize) -> usize {
+    if cfg!(any(test, feature = "small")) { in_tests } else { normal }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

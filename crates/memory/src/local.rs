@@ -1,0 +1,270 @@
+//! A worker's part of the memory: its free blocks, its garbage, its presence.
+//!
+//! Rules for what a worker reads through shared references:
+//! 1. Only while online. A reference loaded while online stays good until the worker goes offline.
+//! 2. Memory is unlinked before it is retired: who comes online afterwards cannot reach it.
+//! 3. Memory is retired once, or released once, with the bytes it was allocated with.
+
+use crate::arena::Arena;
+use crate::class::{Class, SMALL_MAX};
+use crate::garbage::{Garbage, Retired};
+use crate::heap::{Heap, Urgency};
+use crate::memory::Shared;
+use crate::poison;
+use crate::quiescence::{Count, Presence};
+use crate::{Deferred, OutOfMemory};
+use seriatim_base::WorkerId;
+use seriatim_htm::{Outside, assert_outside};
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+/// A worker's part of a [`Memory`](crate::Memory). It can move to another thread, but is used by one at a time.
+///
+/// Dropping it goes offline and gives slot, free blocks and garbage to the workers that remain. Deferred items go on too: they
+/// come out of another worker's [`Local::ready`], or of none if this was the last.
+#[derive(Debug)]
+pub struct Local {
+    presence: NonNull<Presence>,
+    count: Count,
+    account: Account,
+    worker: usize,
+    shared: Arc<Shared>,
+    garbage: Garbage,
+    arena: Arena,
+}
+
+// SAFETY: `presence` and `account` point into `shared`; free blocks and garbage are owned and tied to no thread. Not `Sync`.
+unsafe impl Send for Local {}
+
+/// Proof that a worker is online, for as long as the borrow lasts (rule 1).
+#[derive(Clone, Copy, Debug)]
+pub struct Pinned<'a>(PhantomData<&'a Local>);
+
+impl Local {
+    pub(crate) fn new(shared: Arc<Shared>, worker: usize) -> Local {
+        shared.counts.admit(worker);
+        let presence = shared.counts.presence(worker);
+        let count = presence.resume();
+        assert!(!count.is_online(), "a free slot is offline");
+        Local {
+            presence: NonNull::from(presence),
+            count,
+            account: Account::resume(&shared.slots[worker].in_use),
+            worker,
+            garbage: Garbage::new(worker),
+            arena: Arena::new(),
+            shared,
+        }
+    }
+
+    /// Which worker this is: its slot, which no other worker has at the same time.
+    pub fn worker(&self) -> WorkerId {
+        WorkerId(self.worker as u16)
+    }
+
+    #[inline]
+    fn presence(&self) -> &Presence {
+        // SAFETY: it lies in a boxed slice of `shared`, which we keep alive and which is never changed.
+        unsafe { self.presence.as_ref() }
+    }
+
+    /// Goes online: what it loads from now on stays allocated until [`Local::leave`].
+    ///
+    /// # Panics
+    /// If it is online.
+    #[inline]
+    pub fn enter(&mut self) {
+        assert_outside();
+        assert!(!self.count.is_online(), "enter() of a worker that is online");
+        self.count = self.presence().enter(self.count);
+    }
+
+    /// Goes offline: it holds no reference any more. Frees garbage whose grace period passed, a bounded amount.
+    ///
+    /// # Panics
+    /// If it is offline.
+    #[inline]
+    pub fn leave(&mut self) {
+        assert!(self.count.is_online(), "leave() of a worker that is offline");
+        self.count = self.presence().leave(self.count);
+        if self.garbage.held() > 0 {
+            self.tidy();
+        }
+    }
+
+    fn tidy(&mut self) {
+        assert_outside();
+        let Local { shared, garbage, arena, account, .. } = self;
+        shared.inherit(|orphans| garbage.adopt(orphans));
+        // SAFETY: rules 2 and 3 by the contract of `retire`; the grace period passed.
+        garbage.end(&shared.counts, |item| unsafe { release(&shared.heap, arena, account, item) });
+    }
+
+    /// Frees everything whose grace period passed, its own and what workers that are gone left behind. For a worker about to
+    /// idle, and for maintenance.
+    ///
+    /// # Panics
+    /// If it is online.
+    pub fn collect(&mut self) {
+        assert_outside();
+        assert!(!self.count.is_online(), "collect() of a worker that is online");
+        let Local { shared, garbage, arena, account, .. } = self;
+        shared.inherit(|orphans| garbage.adopt(orphans));
+        // SAFETY: as in `tidy`.
+        garbage.collect(&shared.counts, |item| unsafe { release(&shared.heap, arena, account, item) });
+    }
+
+    /// Whether it is between [`Local::enter`] and [`Local::leave`].
+    #[inline]
+    pub fn is_online(&self) -> bool {
+        self.count.is_online()
+    }
+
+    /// Proof of being online.
+    ///
+    /// # Panics
+    /// If it is offline.
+    #[inline]
+    pub fn pinned(&self) -> Pinned<'_> {
+        assert!(self.count.is_online(), "pinned() of a worker that is offline");
+        Pinned(PhantomData)
+    }
+
+    /// Retired and deferred items that wait for a grace period.
+    pub fn waiting(&self) -> usize {
+        self.garbage.held()
+    }
+
+    /// Allocates `bytes`: touched, aligned to 16 (to 64 if `bytes` is a multiple of 64), with arbitrary contents.
+    ///
+    /// # Errors
+    /// At the limit, or when the operating system refuses.
+    #[inline]
+    pub fn allocate(&mut self, outside: &mut Outside, bytes: usize) -> Result<NonNull<u8>, OutOfMemory> {
+        self.allocate_as(outside, bytes, Urgency::Ordinary)
+    }
+
+    /// As [`Local::allocate`], but may also use the reserve below the limit: for work that frees memory or has to finish, as
+    /// deletes and roll-backs do.
+    ///
+    /// # Errors
+    /// When the reserve is used up too, or the operating system refuses.
+    pub fn allocate_reserved(&mut self, outside: &mut Outside, bytes: usize) -> Result<NonNull<u8>, OutOfMemory> {
+        self.allocate_as(outside, bytes, Urgency::Reserve)
+    }
+
+    #[inline(always)]
+    fn allocate_as(&mut self, _: &mut Outside, bytes: usize, urgency: Urgency) -> Result<NonNull<u8>, OutOfMemory> {
+        assert_outside();
+        if bytes > SMALL_MAX {
+            return self.allocate_large(bytes, urgency);
+        }
+        let class = Class::of(bytes);
+        let start = match self.arena.pop(class) {
+            Some(start) => start,
+            None => self.arena.refill(&self.shared.heap, class, urgency)?,
+        };
+        self.account.add(class.bytes() as i64);
+        // SAFETY: a block of the class, ours alone.
+        unsafe { poison::allocated(start, class) };
+        Ok(start)
+    }
+
+    #[cold]
+    fn allocate_large(&mut self, bytes: usize, urgency: Urgency) -> Result<NonNull<u8>, OutOfMemory> {
+        let (start, taken) = self.shared.heap.take_large(bytes, urgency)?;
+        self.account.add(taken as i64);
+        Ok(start)
+    }
+
+    /// Gives memory back at once.
+    ///
+    /// # Safety
+    /// `start` came from an allocation of `bytes` of the same [`Memory`](crate::Memory), by any worker; nobody else can reach
+    /// it, and it was not given back before (rule 3).
+    #[inline]
+    pub unsafe fn release(&mut self, start: NonNull<u8>, bytes: usize) {
+        assert_outside();
+        let Local { shared, arena, account, .. } = self;
+        // SAFETY: as the caller promises.
+        unsafe { release(&shared.heap, arena, account, Retired { start, bytes }) };
+    }
+
+    /// Gives memory back after a grace period. Its own worker may use it until it goes offline.
+    ///
+    /// # Safety
+    /// `start` came from an allocation of `bytes` of the same [`Memory`](crate::Memory), by any worker, and was not given back
+    /// before (rule 3). It is unlinked: who comes online from now on cannot reach it (rule 2).
+    #[inline]
+    pub unsafe fn retire(&mut self, start: NonNull<u8>, bytes: usize) {
+        assert_outside();
+        self.garbage.retire(&self.shared.counts, Retired { start, bytes });
+    }
+
+    /// Has `item` come out of [`Local::ready`] after a grace period: once every worker that is online now went offline,
+    /// including this one.
+    pub fn defer(&mut self, item: Deferred) {
+        assert_outside();
+        self.garbage.defer(&self.shared.counts, item);
+    }
+
+    /// A deferred item whose grace period passed, if there is one. Items become ready in [`Local::leave`] and
+    /// [`Local::collect`].
+    #[inline]
+    pub fn ready(&mut self) -> Option<Deferred> {
+        self.garbage.ready()
+    }
+}
+
+/// The bytes in use by a worker's account: a plain number, mirrored for readers in the worker's slot.
+#[derive(Debug)]
+struct Account {
+    in_use: i64,
+    mirror: NonNull<AtomicI64>,
+}
+
+impl Account {
+    /// Continues where the slot's last worker stopped. The slot must outlive the account.
+    fn resume(mirror: &AtomicI64) -> Account {
+        Account { in_use: mirror.load(Ordering::Relaxed), mirror: NonNull::from(mirror) }
+    }
+
+    #[inline]
+    fn add(&mut self, bytes: i64) {
+        self.in_use += bytes;
+        // SAFETY: as for `Local::presence`. Nobody else writes it.
+        unsafe { self.mirror.as_ref() }.store(self.in_use, Ordering::Relaxed);
+    }
+}
+
+/// # Safety
+/// As [`Local::release`].
+#[inline]
+unsafe fn release(heap: &Heap, arena: &mut Arena, account: &mut Account, item: Retired) {
+    let Retired { start, bytes } = item;
+    if bytes > SMALL_MAX {
+        return account.add(-(heap.release_large(start, bytes) as i64));
+    }
+    let class = Class::of(bytes);
+    account.add(-(class.bytes() as i64));
+    // SAFETY: a block of the class (rule 3) that nobody else can reach.
+    unsafe {
+        poison::released(start, class);
+        arena.push(heap, class, start);
+    }
+}
+
+impl Drop for Local {
+    fn drop(&mut self) {
+        if self.count.is_online() {
+            self.leave();
+        }
+        self.collect();
+        let Local { shared, garbage, arena, worker, .. } = self;
+        shared.bequeath(|orphans| garbage.surrender(&shared.counts, orphans));
+        arena.surrender(&shared.heap);
+        shared.vacate(*worker);
+    }
+}

@@ -1,0 +1,150 @@
+//! The memory of a database, shared by its workers: heap, counts, slots.
+
+use crate::garbage::Orphans;
+use crate::heap::{Heap, lock};
+use crate::quiescence::Counts;
+use crate::{Error, Local, OutOfMemory};
+use seriatim_base::CacheAligned;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// How a [`Memory`] is set up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Workers that can be registered at a time, from 1 to [`Options::WORKERS_MAX`]. Default: 256.
+    pub workers_max: usize,
+    /// Ask the kernel for huge pages (`madvise`; a kernel without them is fine). Default: yes.
+    pub huge_pages: bool,
+    /// Bytes mapped and touched by [`Memory::new`], at most `limit_bytes`. Default: 0.
+    pub prefault_bytes: usize,
+    /// Bytes that allocations may take, a sixteenth of which (at most 16 MiB) is left to
+    /// [`Local::allocate_reserved`]. Workers take memory in spans of 64 KiB, and give back none of it but large blocks: what
+    /// is released can be used again, by allocations of its size class. Default: no limit.
+    pub limit_bytes: Option<usize>,
+}
+
+impl Options {
+    /// Workers that can be asked for at most: their ids have 16 bits.
+    pub const WORKERS_MAX: usize = u16::MAX as usize + 1;
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { workers_max: 256, huge_pages: true, prefault_bytes: 0, limit_bytes: None }
+    }
+}
+
+/// The memory of a database: a heap, and the quiescence domain of the workers that use it. Cheap to clone.
+///
+/// What was allocated stays mapped until the last clone and the last [`Local`] are dropped, and is unmapped then, whether it
+/// was released or not.
+#[derive(Clone, Debug)]
+pub struct Memory(Arc<Shared>);
+
+/// What [`Memory`] and every [`Local`] share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) heap: Heap,
+    pub(crate) counts: Counts,
+    pub(crate) slots: Box<[Slot]>,
+    orphans: Mutex<Orphans>,
+    /// Whether there are orphans: read often, written when a worker leaves.
+    orphaned: AtomicBool,
+}
+
+/// A worker's place.
+#[derive(Debug, Default)]
+pub(crate) struct Slot {
+    /// Bytes this slot's workers allocated less those they released; negative where they release what others allocate.
+    /// Written by the slot's worker only, for others to sum up.
+    pub(crate) in_use: CacheAligned<AtomicI64>,
+    taken: AtomicBool,
+}
+
+impl Memory {
+    /// Sets memory up.
+    ///
+    /// # Errors
+    /// When the options contradict themselves, or the operating system refuses the memory to touch beforehand.
+    pub fn new(options: Options) -> Result<Memory, Error> {
+        let Options { workers_max, prefault_bytes, .. } = options;
+        if !(1..=Options::WORKERS_MAX).contains(&workers_max) {
+            return Err(Error::Workers(workers_max));
+        }
+        if let Some(limit) = options.limit_bytes.filter(|&limit| prefault_bytes > limit) {
+            return Err(Error::PrefaultAboveLimit { prefault: prefault_bytes, limit });
+        }
+        let memory = Memory(Arc::new(Shared {
+            heap: Heap::new(&options),
+            counts: Counts::new(workers_max),
+            slots: (0..workers_max).map(|_| Slot::default()).collect(),
+            orphans: Mutex::default(),
+            orphaned: AtomicBool::new(false),
+        }));
+        memory.prefault(prefault_bytes).map_err(Error::OutOfMemory)?;
+        Ok(memory)
+    }
+
+    /// A domain that ignores online workers: every test that watches for use after free must catch it.
+    #[cfg(test)]
+    pub(crate) fn blind(options: Options) -> Memory {
+        let mut memory = Memory::new(options).expect("sane options");
+        Arc::get_mut(&mut memory.0).expect("new").counts.blind = true;
+        memory
+    }
+
+    /// Registers a worker; `None` when all `workers_max` slots are taken. A dropped [`Local`] frees its slot.
+    pub fn register(&self) -> Option<Local> {
+        // ORDERING: acquire pairs with the release in `Shared::vacate`: the new worker continues its predecessor's count.
+        let free = |slot: &Slot| !slot.taken.load(Ordering::Relaxed) && !slot.taken.swap(true, Ordering::Acquire);
+        let worker = self.0.slots.iter().position(free)?;
+        Some(Local::new(Arc::clone(&self.0), worker))
+    }
+
+    /// Bytes mapped: used, free, and not yet touched.
+    pub fn reserved_bytes(&self) -> usize {
+        self.0.heap.mapped()
+    }
+
+    /// Bytes allocated and not released, including what is retired and waits, rounded up as the allocator does. Exact when
+    /// all workers stand still.
+    pub fn in_use_bytes(&self) -> usize {
+        let sum: i64 = self.0.slots.iter().map(|slot| slot.in_use.load(Ordering::Relaxed)).sum();
+        usize::try_from(sum).unwrap_or(0)
+    }
+
+    /// Maps and touches at least `bytes` more, which are handed out before other memory. Takes seconds for gigabytes: call it
+    /// outside any measured window.
+    ///
+    /// # Errors
+    /// When the operating system refuses, or the limit would be exceeded.
+    pub fn prefault(&self, bytes: usize) -> Result<(), OutOfMemory> {
+        self.0.heap.prefault(bytes)
+    }
+}
+
+impl Shared {
+    /// Frees a slot.
+    pub(crate) fn vacate(&self, worker: usize) {
+        // ORDERING: pairs with the acquire in `register`.
+        self.slots[worker].taken.store(false, Ordering::Release);
+    }
+
+    /// Lets a leaving worker put its garbage among the orphans.
+    pub(crate) fn bequeath(&self, give: impl FnOnce(&mut Orphans)) {
+        let mut orphans = lock(&self.orphans);
+        give(&mut orphans);
+        self.orphaned.store(!orphans.is_empty(), Ordering::Relaxed);
+    }
+
+    /// Lets a worker take the orphans in, if there are any.
+    #[inline]
+    pub(crate) fn inherit(&self, take: impl FnOnce(&mut Orphans)) {
+        // ORDERING: a hint; the lock orders what matters.
+        if self.orphaned.load(Ordering::Relaxed) {
+            let mut orphans = lock(&self.orphans);
+            take(&mut orphans);
+            self.orphaned.store(!orphans.is_empty(), Ordering::Relaxed);
+        }
+    }
+}

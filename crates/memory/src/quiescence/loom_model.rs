@@ -1,0 +1,156 @@
+//! The count protocol in every interleaving and under every reordering that the memory model allows, by loom.
+//!
+//! A reader comes online, follows the shared reference, leaves. A writer unlinks the old object, seals, and frees it once the
+//! seal has passed. Objects are loom cells, which report every access that is not ordered with the freeing.
+//! Run by `RUSTFLAGS="--cfg loom" cargo test -p seriatim-memory --release loom`.
+
+use super::*;
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread;
+
+const WRITER: usize = 0;
+
+struct Shared {
+    counts: Counts,
+    /// Which object is linked.
+    link: AtomicUsize,
+    objects: [UnsafeCell<u32>; 2],
+}
+
+/// What a broken protocol leaves out.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Broken {
+    Nothing,
+    IgnoresOnline,
+    SealsBeforeUnlinking,
+    DoesNotEnter,
+}
+
+const LINKED: u32 = 1;
+const FREED: u32 = 2;
+
+fn shared(readers: usize, broken: Broken) -> Arc<Shared> {
+    let mut counts = Counts::new(1 + readers);
+    counts.blind = broken == Broken::IgnoresOnline;
+    (0..=readers).for_each(|worker| counts.admit(worker));
+    Arc::new(Shared { counts, link: AtomicUsize::new(0), objects: [UnsafeCell::new(LINKED), UnsafeCell::new(LINKED)] })
+}
+
+fn read(shared: &Shared, worker: usize, transactions: usize, broken: Broken) {
+    let presence = shared.counts.presence(worker);
+    let mut count = presence.resume();
+    for _ in 0..transactions {
+        if broken != Broken::DoesNotEnter {
+            count = presence.enter(count);
+        }
+        let at = shared.link.load(Ordering::Acquire);
+        // SAFETY: what the model checks.
+        shared.objects[at].with(|object| assert_eq!(unsafe { *object }, LINKED, "read after free"));
+        if broken != Broken::DoesNotEnter {
+            count = presence.leave(count);
+        }
+    }
+}
+
+/// Replaces object 0 and frees it; gives up, as a worker does until its next transaction, when it is not time after a few looks.
+fn replace(shared: &Shared, broken: Broken) -> bool {
+    let mut awaited = Vec::new();
+    if broken == Broken::SealsBeforeUnlinking {
+        shared.counts.seal(WRITER, &mut awaited);
+    }
+    // Relaxed: the worst an unlinking store can be. Object 1 was initialised before the threads began.
+    shared.link.store(1, Ordering::Relaxed);
+    if broken != Broken::SealsBeforeUnlinking {
+        shared.counts.seal(WRITER, &mut awaited);
+    }
+    for _ in 0..2 {
+        if shared.counts.passed(&mut awaited) {
+            // SAFETY: what the model checks.
+            shared.objects[0].with_mut(|object| unsafe { *object = FREED });
+            return true;
+        }
+        thread::yield_now();
+    }
+    false
+}
+
+fn model(readers: usize, transactions: usize, broken: Broken) {
+    loom::model(move || {
+        let shared = shared(readers, broken);
+        let threads: Vec<_> = (1..=readers)
+            .map(|worker| {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || read(&shared, worker, transactions, broken))
+            })
+            .collect();
+        let mut freed = replace(&shared, broken);
+        for thread in threads {
+            thread.join().expect("a reader");
+        }
+        if !freed {
+            // Everybody is offline: the grace period of a seal made now is over at once (trap 22).
+            let mut awaited = Vec::new();
+            shared.counts.seal(WRITER, &mut awaited);
+            freed = shared.counts.passed(&mut awaited);
+        }
+        assert!(freed, "offline workers stall a grace period");
+    });
+}
+
+#[test]
+fn loom_one_reader_never_reads_what_was_freed() {
+    model(1, 2, Broken::Nothing);
+}
+
+#[test]
+fn loom_two_readers_never_read_what_was_freed() {
+    model(2, 1, Broken::Nothing);
+}
+
+/// A slot's next worker, on another thread, continues the count; a seal over its predecessor's transaction passes, one over
+/// its own does not.
+#[test]
+fn loom_a_slot_changes_hands() {
+    loom::model(|| {
+        let shared = shared(1, Broken::Nothing);
+        let taken = Arc::new(AtomicUsize::new(1));
+        let first = {
+            let (shared, taken) = (Arc::clone(&shared), Arc::clone(&taken));
+            thread::spawn(move || {
+                read(&shared, 1, 1, Broken::Nothing);
+                // As `Shared::vacate` does.
+                taken.store(0, Ordering::Release);
+            })
+        };
+        let second = {
+            let (shared, taken) = (Arc::clone(&shared), Arc::clone(&taken));
+            thread::spawn(move || {
+                if taken.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                    read(&shared, 1, 1, Broken::Nothing);
+                }
+            })
+        };
+        replace(&shared, Broken::Nothing);
+        first.join().expect("the first worker of the slot");
+        second.join().expect("the second worker of the slot");
+    });
+}
+
+#[test]
+#[should_panic]
+fn loom_canary_ignoring_online_workers_is_caught() {
+    model(1, 1, Broken::IgnoresOnline);
+}
+
+#[test]
+#[should_panic]
+fn loom_canary_sealing_before_unlinking_is_caught() {
+    model(1, 1, Broken::SealsBeforeUnlinking);
+}
+
+#[test]
+#[should_panic]
+fn loom_canary_reading_while_offline_is_caught() {
+    model(1, 1, Broken::DoesNotEnter);
+}

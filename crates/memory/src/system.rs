@@ -1,0 +1,177 @@
+//! The door to the operating system's memory: map, advise, touch, unmap.
+//!
+//! A map is aligned to a huge page when it holds one, so that the kernel can back it by huge pages from the first touch on.
+//! Nothing else of the system is called. Under Miri and outside Unix the standard allocator stands in.
+
+use std::ptr::NonNull;
+
+/// Bytes of a huge page, and the alignment of maps that hold one.
+pub(crate) const HUGE: usize = 2 << 20;
+/// Maps are multiples of this: the largest page the target's kernels use.
+pub(crate) const PAGE_MAX: usize = if cfg!(target_arch = "x86_64") { 4 << 10 } else { 64 << 10 };
+/// One byte in this many is written to bring memory in: the smallest page of any target.
+const PAGE_MIN: usize = 4 << 10;
+
+const _: () = assert!(HUGE.is_multiple_of(PAGE_MAX) && PAGE_MAX.is_multiple_of(PAGE_MIN));
+
+/// Zeroed memory of our own, given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Map {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: a map is memory that nothing else refers to; it is tied to no thread.
+unsafe impl Send for Map {}
+
+impl Map {
+    /// Maps at least `bytes`, untouched. `None` when the system refuses or `bytes` overflow.
+    pub(crate) fn new(bytes: usize, huge_pages: bool) -> Option<Map> {
+        let align = align(bytes);
+        let bytes = bytes.max(1).checked_next_multiple_of(align)?;
+        let start = map(bytes, align)?;
+        if huge_pages && align == HUGE {
+            advise_huge(start, bytes);
+        }
+        Some(Map { start, bytes })
+    }
+
+    /// Where it starts; a multiple of [`HUGE`] if it holds a huge page, else of [`PAGE_MAX`].
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    /// Bytes mapped.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// What [`Map::new`] makes of a request; `None` on overflow.
+    pub(crate) fn rounded(bytes: usize) -> Option<usize> {
+        bytes.max(1).checked_next_multiple_of(align(bytes))
+    }
+}
+
+impl Drop for Map {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new` with these bytes and not unmapped since; whoever drops a map gave up what lies in it.
+        unsafe { unmap(self.start, self.bytes) };
+    }
+}
+
+/// A map that holds a huge page is a number of huge pages.
+const fn align(bytes: usize) -> usize {
+    if bytes >= HUGE { HUGE } else { PAGE_MAX }
+}
+
+/// Brings fresh (zero) memory in, so that nobody faults on it later (trap 2).
+///
+/// # Safety
+/// The bytes are mapped, still zero, and nobody else refers to them.
+pub(crate) unsafe fn touch(start: NonNull<u8>, bytes: usize) {
+    let mut offset = 0;
+    while offset < bytes {
+        // SAFETY: inside the caller's bytes; volatile, or the write of a zero over a zero might be dropped.
+        unsafe { start.as_ptr().add(offset).write_volatile(0) };
+        offset += PAGE_MIN;
+    }
+}
+
+#[cfg(all(unix, not(miri)))]
+fn map(bytes: usize, align: usize) -> Option<NonNull<u8>> {
+    // A kernel page of alignment comes by itself. For more, map more and cut off both ends.
+    let slack = if align > PAGE_MAX { align } else { 0 };
+    let total = bytes.checked_add(slack)?;
+    // SAFETY: an anonymous map at an address of the kernel's choice.
+    let whole = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            total,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        )
+    };
+    if whole == libc::MAP_FAILED {
+        return None;
+    }
+    let whole = NonNull::new(whole.cast::<u8>())?;
+    if slack == 0 {
+        return Some(whole);
+    }
+    let before = whole.as_ptr().align_offset(align);
+    // SAFETY: `before <= slack`, so `start + bytes` lies within the map; both cuts are multiples of a page.
+    unsafe {
+        let start = whole.add(before);
+        if before > 0 {
+            unmap(whole, before);
+        }
+        if slack > before {
+            unmap(start.add(bytes), slack - before);
+        }
+        Some(start)
+    }
+}
+
+#[cfg(all(unix, not(miri)))]
+unsafe fn unmap(start: NonNull<u8>, bytes: usize) {
+    // SAFETY: the caller's pages.
+    let result = unsafe { libc::munmap(start.as_ptr().cast(), bytes) };
+    debug_assert_eq!(result, 0, "munmap of our own pages");
+}
+
+/// Asks for huge pages. A kernel that has none refuses, and small ones serve as well.
+fn advise_huge(start: NonNull<u8>, bytes: usize) {
+    #[cfg(all(target_os = "linux", not(miri)))]
+    // SAFETY: advice on our own map, which changes no contents.
+    unsafe {
+        libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE);
+    }
+    #[cfg(not(all(target_os = "linux", not(miri))))]
+    let _ = (start, bytes);
+}
+
+#[cfg(not(all(unix, not(miri))))]
+fn map(bytes: usize, align: usize) -> Option<NonNull<u8>> {
+    let layout = std::alloc::Layout::from_size_align(bytes, align).ok()?;
+    // SAFETY: `bytes` is not zero.
+    NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) })
+}
+
+#[cfg(not(all(unix, not(miri))))]
+unsafe fn unmap(start: NonNull<u8>, bytes: usize) {
+    if let Ok(layout) = std::alloc::Layout::from_size_align(bytes, align(bytes)) {
+        // SAFETY: allocated by `map` with this layout: `bytes` is rounded, which leaves its alignment as it was.
+        unsafe { std::alloc::dealloc(start.as_ptr(), layout) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn maps_are_aligned_zeroed_and_writable_to_the_end() {
+        for bytes in [1, PAGE_MAX, PAGE_MAX + 1, HUGE - 1, HUGE, HUGE + 1, 3 * HUGE] {
+            for huge_pages in [false, true] {
+                let map = Map::new(bytes, huge_pages).expect("a few megabytes");
+                assert!(map.bytes() >= bytes && Some(map.bytes()) == Map::rounded(bytes));
+                assert!(map.start().as_ptr().addr().is_multiple_of(align(bytes)));
+                // SAFETY: our own map.
+                unsafe {
+                    touch(map.start(), map.bytes());
+                    let last = map.start().as_ptr().add(map.bytes() - 1);
+                    assert_eq!(last.read(), 0);
+                    last.write(7);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn absurd_sizes_are_refused() {
+        assert!(Map::new(usize::MAX, true).is_none());
+        assert!(Map::new(usize::MAX / 2, true).is_none());
+    }
+}

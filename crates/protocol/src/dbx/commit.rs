@@ -1,0 +1,255 @@
+//! Commit (Algorithm 1): one body for the region and for the software path.
+//!
+//! Steps, numbered as the README argues them:
+//! 1. lock every record to be written, from exactly the header word its write builds on (lines 9–14 of the paper, and the
+//!    early subscription to the fallback's locks);
+//! 2. read the epoch E and the snapshot number S, once, together (D8's correction, trap 6);
+//! 3. validate the read set and the witnesses (lines 3–8);
+//! 4. install image and header word of every record written (lines 16–27).
+//!
+//! The serialization point is the end of step 2: all records written are locked (or the region is one instant), and whatever
+//! was read is found unchanged afterwards. Image headers are filled with guesses of E and S before the region begins, so that
+//! the region usually touches heads only; after a wrong guess it fills them again, which is private memory.
+
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use seriatim_base::{Epoch, Stamp};
+use seriatim_htm::{Access, Body, NoLocks, Refused, Stop as RegionStop};
+use seriatim_txn::{Cause, Core, Outcome, Phase, Reason, Redo, Stop};
+
+use super::SnapshotNumber;
+use super::snapshot::{HEADER_BYTES, ImageHeader};
+use crate::shared::attempt::Attempt;
+use crate::shared::head::{self, HeaderWord};
+use crate::shared::optimistic::{LockBit, Optimistic, Read, Refuted, Witnessed};
+use crate::shared::record;
+use crate::shared::sweep;
+use crate::shared::writes::WriteSet;
+
+/// A write set entry's record changed.
+const WRITE_CHANGED: u8 = 1;
+/// A record read, or a range, changed.
+const READ_CHANGED: u8 = 2;
+
+/// What is installed for one write: found out before the region.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Install {
+    /// The image to publish: the private one, or a deletion marker.
+    image: usize,
+    /// The image it replaces; zero for none.
+    before: usize,
+    /// What the new image's `previous` becomes.
+    previous: usize,
+    /// Whether S is the snapshot number of `before`: then nobody needs `before` itself.
+    before_snapshot: u64,
+}
+
+/// Decides the attempt. Read-only attempts just validate: their serialization point is the start of validation, when every
+/// word noted was unchanged; one word alone needs no validation.
+pub(super) fn commit(
+    attempt: &mut Optimistic,
+    installs: &mut Vec<Install>,
+    snapshot: &SnapshotNumber,
+    redo: &mut dyn Redo,
+) -> Result<Outcome, Stop> {
+    if attempt.base.writes.is_empty() {
+        if attempt.reads.len() + attempt.witnesses.len() > 1 {
+            attempt.validate()?;
+        }
+        let newest = attempt.base.newest;
+        attempt.base.finish(&LockBit);
+        return Ok(Outcome::Committed(newest));
+    }
+    installs.clear();
+    match prepare(attempt, installs).and_then(|()| decide(attempt, installs, snapshot)) {
+        Ok(stamp) => {
+            attempt.base.report(stamp, redo);
+            settle(attempt, installs, stamp);
+            attempt.base.finish(&LockBit);
+            Ok(Outcome::Committed(stamp))
+        }
+        Err(stop) => {
+            for (install, write) in installs.iter().zip(attempt.base.writes.entries()) {
+                if write.image == 0 && !write.is_nothing() {
+                    record::release(&mut attempt.base.core, install.image, HEADER_BYTES);
+                }
+            }
+            Err(stop)
+        }
+    }
+}
+
+fn decide(attempt: &mut Optimistic, installs: &[Install], number: &SnapshotNumber) -> Result<Stamp, Stop> {
+    let guess = Guess { epoch: attempt.base.core.epochs.current().0, snapshot: number.load(Ordering::Acquire) };
+    let Optimistic { base, reads, witnesses } = attempt;
+    let Attempt { core, writes, newest, .. } = base;
+    let Core { agent, outside, epochs, .. } = core;
+    let (newest, epoch) = (*newest, epochs.word());
+    let mut body = Commit { reads, witnesses, writes, installs, newest, epoch, number, guess, refuted: None };
+    body.fill(guess);
+    let decided = agent.run(outside, &NoLocks, &mut body);
+    let refuted = body.refuted;
+    decided.map_err(|refused| why(attempt, refused, refuted))
+}
+
+/// The cause of a refusal. A region that was rolled back took its findings with it: look again, outside.
+#[cold]
+fn why(attempt: &mut Optimistic, refused: Refused, refuted: Option<Refuted>) -> Stop {
+    match (refused, refuted) {
+        (refused, _) if refused.is_busy() => attempt.base.blame_lock(),
+        (Refused { code: WRITE_CHANGED }, Some(refuted)) => attempt.blame(Phase::Lock, refuted),
+        (_, Some(refuted)) => attempt.blame(Phase::Validate, refuted),
+        (_, None) => match attempt.validate() {
+            Err(stop) => stop,
+            Ok(()) => Stop::Abort(Cause { phase: Phase::Validate, reason: Reason::RecordChanged }),
+        },
+    }
+}
+
+/// Finds out what each write replaces and makes deletion markers. Outside the region: allocates and touches memory.
+fn prepare(attempt: &mut Optimistic, installs: &mut Vec<Install>) -> Result<(), Stop> {
+    let Attempt { core, writes, .. } = &mut attempt.base;
+    for write in writes.entries() {
+        let shape = &write.table().shape;
+        // Stable as long as the header word is `expected`, which step 1 checks.
+        let before = if write.linked { 0 } else { head::image(shape, write.record).load(Ordering::Acquire) as usize };
+        let image = match write.image {
+            0 if write.is_nothing() => before,
+            0 => {
+                let marker = core.local.allocate(&mut core.outside, HEADER_BYTES).map_err(record::full)?;
+                marker.as_ptr() as usize
+            }
+            image => image,
+        };
+        // SAFETY: an image that was the record's while we are online is readable until we leave.
+        let header = (before != 0).then(|| unsafe { ImageHeader::of(before) });
+        let (before_snapshot, previous) = header.map_or((0, 0), |header| (header.snapshot(), header.previous));
+        installs.push(Install { image, before, previous, before_snapshot });
+    }
+    Ok(())
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Guess {
+    epoch: u64,
+    snapshot: u64,
+}
+
+struct Commit<'a> {
+    reads: &'a [Read],
+    witnesses: &'a [Witnessed],
+    writes: &'a WriteSet,
+    installs: &'a [Install],
+    newest: Stamp,
+    epoch: &'a AtomicU64,
+    number: &'a AtomicU64,
+    guess: Guess,
+    refuted: Option<Refuted>,
+}
+
+impl Commit<'_> {
+    fn stamp(&self, guess: Guess) -> Stamp {
+        self.newest.next(Epoch(guess.epoch))
+    }
+
+    /// Writes the headers of the private images.
+    fn fill(&mut self, guess: Guess) {
+        let stamp = self.stamp(guess);
+        for (install, write) in self.installs.iter().zip(self.writes.entries()) {
+            if write.is_nothing() {
+                continue;
+            }
+            // A reader whose number is S - 1 or less needs `before` unless `before` is itself of snapshot S (lines 18–23).
+            let previous = if install.before_snapshot == guess.snapshot { install.previous } else { install.before };
+            // SAFETY: not published yet.
+            unsafe { ImageHeader::new(stamp, guess.snapshot, write.image == 0, previous).write(install.image) };
+        }
+        self.guess = guess;
+    }
+
+    /// Direct only: gives back the first `locked` locks.
+    fn unlock<A: Access>(&self, access: &mut A, locked: usize) {
+        if !A::REGION {
+            for write in &self.writes.entries()[..locked] {
+                access.store(head::header(&write.table().shape, write.record), write.expected.0);
+            }
+        }
+    }
+}
+
+// SAFETY: header and image words belong to records noted while the worker was online, which it is until the commit returns; E
+// and S live as long as the database.
+unsafe impl Body for Commit<'_> {
+    type Output = Stamp;
+
+    #[inline]
+    fn run<A: Access>(&mut self, access: &mut A) -> Result<Stamp, RegionStop> {
+        self.refuted = None;
+        // Step 1.
+        let writes = self.writes;
+        for (i, write) in writes.entries().iter().enumerate() {
+            let word = head::header(&write.table().shape, write.record);
+            if !access.lock(word, write.expected.0, write.expected.locked().0) {
+                let now = HeaderWord(access.load(word));
+                self.unlock(access, i);
+                if now == write.expected.locked() {
+                    return Err(RegionStop::Busy);
+                }
+                self.refuted = Some(Refuted::Write(i));
+                return Err(RegionStop::Refused(WRITE_CHANGED));
+            }
+        }
+        // Step 2.
+        if !A::REGION {
+            // ORDERING: partner of the SeqCst fetch_add that begins a snapshot.
+            fence(Ordering::SeqCst);
+        }
+        let now = Guess { epoch: access.load(self.epoch), snapshot: access.load(self.number) };
+        if now != self.guess {
+            self.fill(now);
+        }
+        // Step 3.
+        if let Some(refuted) = Optimistic::refuted(access, self.reads, self.witnesses, writes) {
+            self.unlock(access, writes.entries().len());
+            self.refuted = Some(refuted);
+            return Err(RegionStop::Refused(READ_CHANGED));
+        }
+        // Step 4. Word by word in an order that readers outside can bear: the lock bit is set until the last (trap 23).
+        let stamp = self.stamp(now);
+        for (write, install) in writes.entries().iter().zip(self.installs) {
+            let shape = &write.table().shape;
+            let after = if write.is_nothing() {
+                write.expected
+            } else {
+                access.store(head::image(shape, write.record), install.image as u64);
+                HeaderWord::committed(stamp, write.image == 0)
+            };
+            access.store(head::header(shape, write.record), after.0);
+        }
+        Ok(stamp)
+    }
+}
+
+/// Retires what was replaced; snapshot readers that began before us may still read it for a grace period.
+fn settle(attempt: &mut Optimistic, installs: &[Install], stamp: Stamp) {
+    for (i, install) in installs.iter().enumerate() {
+        let write = attempt.base.writes.entries()[i];
+        let table = write.table();
+        if write.is_nothing() {
+            if write.linked {
+                attempt.base.unlink_placeholder(&write, &LockBit);
+            }
+            continue;
+        }
+        if install.before != 0 {
+            if write.expected.is_absent() {
+                record::retire(&mut attempt.base.core, install.before, HEADER_BYTES);
+            } else {
+                record::retire_version(&mut attempt.base.core, table, write.record, install.before, write.image);
+            }
+        }
+        if write.image == 0 {
+            sweep::later(&mut attempt.base.core, table, write.record, HeaderWord::committed(stamp, true));
+        }
+    }
+}

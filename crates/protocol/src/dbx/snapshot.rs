@@ -1,0 +1,133 @@
+//! Read-only transactions (§5.4): each takes and advances S, reads the versions with a number not above its own, never
+//! validates and never aborts.
+//!
+//! Image header, three words: the version's stamp; its local snapshot number with a deletion mark in bit 0; the address of the
+//! previous image. All are written before the image is published and never change. The previous image is kept for readers that began before the
+//! image was installed; it is retired then, so it lives until they have left. Nobody else follows the pointer: a reader that
+//! begins later has a number at least as high as the image's.
+
+use std::sync::atomic::Ordering;
+
+use seriatim_base::Stamp;
+use seriatim_catalog::Key;
+use seriatim_store::RecordPtr;
+use seriatim_txn::{Core, RowPtr, Scan, Seen, Stop, Table};
+
+use super::SnapshotNumber;
+use crate::shared::attempt::Attempt;
+use crate::shared::head;
+use crate::shared::optimistic::Optimistic;
+use crate::shared::record;
+
+/// Stamp, snapshot number, previous image.
+pub(super) const HEADER_BYTES: usize = size_of::<ImageHeader>();
+
+/// The header of an image.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(super) struct ImageHeader {
+    stamp: Stamp,
+    tagged: u64,
+    pub(super) previous: usize,
+}
+
+impl ImageHeader {
+    pub(super) const fn new(stamp: Stamp, snapshot: u64, deleted: bool, previous: usize) -> ImageHeader {
+        ImageHeader { stamp, tagged: snapshot << 1 | deleted as u64, previous }
+    }
+
+    pub(super) const fn snapshot(self) -> u64 {
+        self.tagged >> 1
+    }
+
+    const fn is_deleted(self) -> bool {
+        self.tagged & 1 != 0
+    }
+
+    /// # Safety
+    /// `image` is an image this worker may read.
+    #[inline]
+    pub(super) unsafe fn of(image: usize) -> ImageHeader {
+        // SAFETY: the header of a published image never changes; that of a private one is only ours.
+        unsafe { (image as *const ImageHeader).read() }
+    }
+
+    /// # Safety
+    /// `image` is private to this worker.
+    #[inline]
+    pub(super) unsafe fn write(self, image: usize) {
+        // SAFETY: the caller says that nobody else can reach it.
+        unsafe { (image as *mut ImageHeader).write(self) }
+    }
+}
+
+/// Begins a snapshot: reads S and advances it, atomically with regard to regions that read S (D8).
+pub(super) fn take(core: &Core, number: &SnapshotNumber) -> u64 {
+    // ORDERING: SeqCst, partner of the fence between a commit's last lock and its load of S: either that commit sees the
+    // advanced number, or we see its records locked.
+    core.htm.outside(|| number.fetch_add(1, Ordering::SeqCst))
+}
+
+pub(super) fn read(
+    attempt: &mut Optimistic,
+    table: &Table,
+    key: Key<'_>,
+    snapshot: u64,
+) -> Result<Option<RowPtr>, Stop> {
+    let Attempt { core, fingers, .. } = &mut attempt.base;
+    match table.index.get_near(key, fingers.of(table), core.local.pinned()) {
+        Ok(record) => read_record(attempt, table, record, snapshot),
+        Err(_) => {
+            // Not linked: deleted before every reader that is still here began, or never committed by one they may see.
+            attempt.base.seen = Seen { absent: true, ..Seen::default() };
+            Ok(None)
+        }
+    }
+}
+
+pub(super) fn scan_next(
+    attempt: &mut Optimistic,
+    table: &Table,
+    scan: &mut Scan,
+    snapshot: u64,
+) -> Result<Option<RowPtr>, Stop> {
+    loop {
+        while let Some(&record) = scan.cursor.records().get(scan.next) {
+            scan.next += 1;
+            if let Some(row) = read_record(attempt, table, record, snapshot)? {
+                return Ok(Some(row));
+            }
+        }
+        if scan.done || !table.index.next_leaf(&mut scan.cursor, attempt.base.core.local.pinned()) {
+            scan.done = true;
+            return Ok(None);
+        }
+        scan.next = 0;
+    }
+}
+
+/// The row of a record in a snapshot.
+#[inline]
+fn read_record(
+    attempt: &mut Optimistic,
+    table: &Table,
+    record: RecordPtr,
+    snapshot: u64,
+) -> Result<Option<RowPtr>, Stop> {
+    // A locked record may be about to get a version of our snapshot: wait for it (D8's correction). The holder is between
+    // its last lock and its installs and waits for nobody, so this ends when it does; only a descheduled holder makes it long.
+    while head::settled(table, record).is_none() {}
+    let mut image = head::image(&table.shape, record).load(Ordering::Acquire) as usize;
+    while image != 0 {
+        // SAFETY: reachable from the record while we are online; see the module comment for older images.
+        let header = unsafe { ImageHeader::of(image) };
+        if header.snapshot() <= snapshot {
+            attempt.base.seen =
+                Seen { record: Some(record), stamp: header.stamp, absent: header.is_deleted(), own: false };
+            return Ok((!header.is_deleted()).then(|| record::row_of(table, image)));
+        }
+        image = header.previous;
+    }
+    attempt.base.seen = Seen { record: Some(record), absent: true, ..Seen::default() };
+    Ok(None)
+}

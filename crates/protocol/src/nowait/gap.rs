@@ -1,0 +1,75 @@
+//! Gap locks: a scan holds the gap word of every leaf it looked at, shared; an insert links only where nobody else does.
+//!
+//! Why an insert need not keep a gap lock: the record it links is exclusively locked until the end, so a scan that comes later
+//! meets it and aborts. Why the two cannot miss each other: the insert looks at the gap word with the leaf latched; the scan
+//! takes the gap word first and then checks that the leaf's word is unlatched and unchanged.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use seriatim_store::{Observer, RecordPtr};
+use seriatim_txn::{Core, Table};
+
+use super::lock::{self, Locks};
+use crate::shared::head::{self, HeaderWord};
+use crate::shared::sweep::Claim;
+
+/// Watches the inserts of an attempt that holds `locks`.
+pub(super) struct Gaps<'a> {
+    locks: &'a mut Locks,
+}
+
+impl Gaps<'_> {
+    pub(super) fn new(locks: &mut Locks) -> Gaps<'_> {
+        Gaps { locks }
+    }
+}
+
+impl Observer for Gaps<'_> {
+    fn admit(&mut self, gap: &AtomicU64, _: &AtomicU64) -> bool {
+        let own = u64::from(self.locks.holds(gap));
+        // ORDERING: SeqCst, partner of the gap lock in `lock::try_shared`.
+        gap.load(Ordering::SeqCst) == own
+    }
+
+    fn created(&mut self, _: &AtomicU64, _: u64, _: &AtomicU64, _: u64, gap: &AtomicU64) {
+        // The new leaf's gap is a copy of the old one's, which `admit` found free or ours alone.
+        if gap.load(Ordering::Relaxed) != 0 {
+            self.locks.note(gap, false);
+        }
+    }
+}
+
+/// Unlinking under the record's lock word, where no scan holds the gap.
+pub(super) struct GapClaim;
+
+struct FreeGap;
+
+impl Observer for FreeGap {
+    fn admit(&mut self, gap: &AtomicU64, _: &AtomicU64) -> bool {
+        gap.load(Ordering::SeqCst) == 0
+    }
+}
+
+impl Claim for GapClaim {
+    fn take(&self, _: &Core, table: &Table, record: RecordPtr, expected: HeaderWord) -> Option<bool> {
+        let word = lock::of(table, record);
+        if !lock::try_exclusive(word, 0) {
+            return Some(false);
+        }
+        let now = HeaderWord(head::header(&table.shape, record).load(Ordering::Acquire));
+        if now == expected {
+            return Some(true);
+        }
+        word.store(0, Ordering::Release);
+        None
+    }
+
+    fn give(&self, _: &Core, table: &Table, record: RecordPtr, word: HeaderWord) {
+        head::header(&table.shape, record).store(word.0, Ordering::Release);
+        lock::of(table, record).store(0, Ordering::Release);
+    }
+
+    fn observer(&self) -> impl Observer {
+        FreeGap
+    }
+}

@@ -1,0 +1,434 @@
+//! No-wait strict two-phase locking with gap locks.
+//!
+//! Source: Bernstein, Hadzilacos, Goodman, Concurrency Control and Recovery in Database Systems, 1987, ch. 3; the no-wait rule
+//! as in Yu et al., Staring into the Abyss, VLDB 2014. `README.md` beside this file has the argument.
+
+mod gap;
+mod lock;
+
+use std::sync::atomic::Ordering;
+
+use seriatim_base::Stamp;
+use seriatim_catalog::{ColumnSet, Key, Organization};
+use seriatim_memory::OutOfMemory;
+use seriatim_store::{Cursor, Direction, Inserted as Linked, RecordPtr};
+use seriatim_txn::{
+    Cause, Core, Environment, Freshness, Gives, Incident, Inserted, Mark, Mode, Needs, OnExists, Outcome, Phase,
+    Protocol, ProtocolInfo, Reason, Redo, RowPtr, Scan, Seen, Staged, Stop, Table, Updating,
+};
+
+use crate::shared::attempt::{Attempt, committed_row};
+use crate::shared::head::{self, HeaderWord};
+use crate::shared::writes::Write;
+use crate::shared::{record, sweep};
+use gap::{GapClaim, Gaps};
+use lock::{Locks, WRITER};
+
+/// No-wait two-phase locking.
+#[derive(Debug)]
+pub struct NoWait;
+
+/// No-wait locking has no knobs.
+#[derive(Clone, Debug, Default)]
+pub struct Options {}
+
+/// Lookups repeated because the record found was unlinked meanwhile; each repeat means another worker made progress.
+const LOOKUPS_MAX: u32 = 64;
+
+impl Protocol for NoWait {
+    const INFO: ProtocolInfo = ProtocolInfo {
+        name: "nowait",
+        summary: "strict two-phase locking; aborts instead of waiting; locks the gaps of what it scans",
+        source: "Bernstein, Hadzilacos, Goodman 1987, ch. 3; Yu et al., Staring into the Abyss, VLDB 2014",
+        needs: Needs { plan: false, regions: false },
+        gives: Gives {
+            ad_hoc: true,
+            snapshots: Freshness::None,
+            strict: true,
+            pieces: false,
+            detach: false,
+            repair: false,
+        },
+    };
+    /// Header word, image word, lock word.
+    const HEAD_BYTES: usize = 24;
+    const IMAGE_HEADER_BYTES: usize = 0;
+    type Options = Options;
+    type Worker = Worker;
+
+    fn open(_: Options, _: &Environment) -> NoWait {
+        NoWait
+    }
+
+    fn worker(&self, core: Core) -> Worker {
+        Worker { base: Attempt::new(core), locks: Locks::new(), probe: Cursor::default() }
+    }
+}
+
+/// A no-wait worker.
+pub struct Worker {
+    base: Attempt,
+    locks: Locks,
+    /// Finds the leaf whose gap an absent read locks.
+    probe: Cursor,
+}
+
+/// A record under at least a shared lock, or the proof that there is none.
+enum Found {
+    Record(RecordPtr, HeaderWord),
+    /// The gap, or a placeholder, is locked.
+    Absent,
+}
+
+impl Worker {
+    #[cold]
+    fn refuse(&mut self, table: &Table, record: RecordPtr) -> Stop {
+        self.base.stop_at(Cause { phase: Phase::Execute, reason: Reason::RecordLocked }, table, record)
+    }
+
+    #[cold]
+    fn refuse_gap(&mut self, table: &Table, reason: Reason) -> Stop {
+        let cause = Cause { phase: Phase::Execute, reason };
+        self.base.incident = Some(Incident { cause, table: Some(table.id), key: None });
+        Stop::Abort(cause)
+    }
+
+    /// Takes the record in the wanted mode. `None`: it was unlinked before we had it.
+    fn take(&mut self, table: &Table, record: RecordPtr, exclusive: bool) -> Result<Option<HeaderWord>, Stop> {
+        let word = lock::of(table, record);
+        let taken = if exclusive { self.locks.exclusive(word) } else { self.locks.shared(word) };
+        if !taken {
+            return Err(self.refuse(table, record));
+        }
+        let header = HeaderWord(head::header(&table.shape, record).load(Ordering::Acquire));
+        if header.is_removed() {
+            return Ok(None);
+        }
+        self.base.newest = self.base.newest.max(header.stamp());
+        self.base.seen =
+            Seen { record: Some(record), stamp: header.stamp(), absent: header.is_absent(), own: false };
+        Ok(Some(header))
+    }
+
+    /// The record at `key`, locked; an absence is locked too.
+    fn find(&mut self, table: &Table, key: Key<'_>, exclusive: bool) -> Result<Found, Stop> {
+        for _ in 0..LOOKUPS_MAX {
+            let Attempt { core, fingers, .. } = &mut self.base;
+            match table.index.get_near(key, fingers.of(table), core.local.pinned()) {
+                Ok(record) => {
+                    if let Some(header) = self.take(table, record, exclusive)? {
+                        return Ok(Found::Record(record, header));
+                    }
+                }
+                Err(_) => {
+                    self.base.seen = Seen { absent: true, ..Seen::default() };
+                    let held = match table.organization {
+                        Organization::Ordered => self.lock_gap(table, key)?,
+                        Organization::Hash => self.lock_placeholder(table, key)?,
+                    };
+                    if held {
+                        return Ok(Found::Absent);
+                    }
+                }
+            }
+        }
+        Err(self.refuse_gap(table, Reason::MembershipChanged))
+    }
+
+    /// Locks the gap of the leaf where `key` would be. `false`: it appeared meanwhile, look again.
+    fn lock_gap(&mut self, table: &Table, key: Key<'_>) -> Result<bool, Stop> {
+        let mut probe = std::mem::take(&mut self.probe);
+        let bounds = (std::ops::Bound::Included(key), std::ops::Bound::Included(key));
+        let scanned = table.index.scan(bounds.0, bounds.1, Direction::Forward, &mut probe);
+        debug_assert!(scanned.is_ok(), "only ordered tables have gaps");
+        let shown = table.index.next_leaf(&mut probe, self.base.core.local.pinned());
+        debug_assert!(shown, "every key has a leaf");
+        let locked = self.note_leaf(table, &probe);
+        let found = !probe.records().is_empty();
+        self.probe = probe;
+        locked.map(|()| !found)
+    }
+
+    /// Locks the gap of the leaf a cursor stands on and makes sure that what it copied is what the lock protects.
+    fn note_leaf(&mut self, table: &Table, cursor: &Cursor) -> Result<(), Stop> {
+        // SAFETY: online since the cursor moved.
+        let gap = unsafe { cursor.gap(self.base.core.local.pinned()) };
+        if !self.locks.shared(gap) {
+            return Err(self.refuse_gap(table, Reason::GapLocked));
+        }
+        // SAFETY: online since the cursor took it.
+        if unsafe { cursor.witness().still_valid() } { Ok(()) } else { Err(self.refuse_gap(table, Reason::MembershipChanged)) }
+    }
+
+    /// Links a placeholder for an absent key of a hash table, locked by us. `false`: the key appeared meanwhile.
+    fn lock_placeholder(&mut self, table: &Table, key: Key<'_>) -> Result<bool, Stop> {
+        let staged = record::stage(&mut self.base.core, table)?;
+        match self.link(table, key, &staged)? {
+            Some(_) => {
+                record::discard(&mut self.base.core, table, staged);
+                Ok(false)
+            }
+            None => {
+                let (record, expected) = (staged.record, HeaderWord::PLACEHOLDER);
+                self.base.writes.push(Write { record, table: table.into(), expected, image: 0, linked: true });
+                Ok(true)
+            }
+        }
+    }
+
+    /// Links a staged record, exclusively locked. The record that is there already, if one is; the caller then owns `staged`.
+    fn link(&mut self, table: &Table, key: Key<'_>, staged: &Staged) -> Result<Option<RecordPtr>, Stop> {
+        let record = staged.record;
+        if let Err(stop) = record::seal(&mut self.base.core, table, record, key) {
+            record::release(&mut self.base.core, record.addr(), table.shape.record);
+            return Err(stop);
+        }
+        let word = lock::of(table, record);
+        // ORDERING: linking publishes the record with release.
+        word.store(WRITER, Ordering::Relaxed);
+        let Worker { base, locks, .. } = self;
+        let (cx, finger) = (&mut base.core.store(), base.fingers.of(table));
+        let linked = match table.organization {
+            Organization::Ordered => table.index.insert_near(cx, key, finger, record, &mut Gaps::new(locks)),
+            Organization::Hash => table.index.insert(cx, key, record, &mut seriatim_store::Unobserved),
+        };
+        match linked {
+            Ok(Linked::Linked) => {
+                self.locks.note(word, true);
+                Ok(None)
+            }
+            Ok(Linked::Exists(other)) => {
+                record::unseal(&mut self.base.core, table, record);
+                Ok(Some(other))
+            }
+            Ok(Linked::Refused) | Err(_) => {
+                record::unseal(&mut self.base.core, table, record);
+                record::release(&mut self.base.core, record.addr(), table.shape.record);
+                Err(match linked {
+                    Err(error) => record::full(error),
+                    _ => self.refuse_gap(table, Reason::GapLocked),
+                })
+            }
+        }
+    }
+
+    fn own(&mut self, record: RecordPtr) -> Option<(usize, Write)> {
+        let at = self.base.writes.find(record)?;
+        let write = self.base.writes.entries()[at];
+        self.base.note_own(&write);
+        Some((at, write))
+    }
+
+    fn row(&mut self, table: &Table, record: RecordPtr, header: HeaderWord) -> Option<RowPtr> {
+        if let Some((_, write)) = self.own(record) {
+            return (write.image != 0).then(|| record::row_of(table, write.image));
+        }
+        (!header.is_absent()).then(|| committed_row(table, record))
+    }
+}
+
+impl seriatim_txn::Worker for Worker {
+    fn begin(&mut self, _: Mode, _: Stamp) {
+        self.base.begin();
+    }
+
+    fn read(&mut self, table: &Table, key: Key<'_>, _: ColumnSet) -> Result<Option<RowPtr>, Stop> {
+        match self.find(table, key, false)? {
+            Found::Record(record, header) => Ok(self.row(table, record, header)),
+            Found::Absent => Ok(None),
+        }
+    }
+
+    fn stage(&mut self, table: &Table) -> Result<Staged, Stop> {
+        record::stage(&mut self.base.core, table)
+    }
+
+    fn discard(&mut self, table: &Table, staged: Staged) {
+        record::discard(&mut self.base.core, table, staged);
+    }
+
+    fn tail(&mut self, bytes: &[u8]) -> Result<u64, OutOfMemory> {
+        self.base.tail(bytes)
+    }
+
+    fn insert(
+        &mut self,
+        table: &Table,
+        key: Key<'_>,
+        staged: Staged,
+        exists: OnExists,
+    ) -> Result<Inserted, Stop> {
+        for _ in 0..LOOKUPS_MAX {
+            let Some(other) = self.link(table, key, &staged)? else {
+                let image = record::image_of(table, staged.row);
+                let (record, expected) = (staged.record, HeaderWord::PLACEHOLDER);
+                self.base.seen = Seen { record: Some(record), absent: true, ..Seen::default() };
+                self.base.writes.push(Write { record, table: table.into(), expected, image, linked: true });
+                return Ok(Inserted::New);
+            };
+            let taken = self.take(table, other, false).and_then(|header| match header {
+                Some(header) if header.is_absent() || exists == OnExists::Replace => self.take(table, other, true),
+                same => Ok(same),
+            });
+            let header = match taken {
+                Ok(Some(header)) => header,
+                // Unlinked meanwhile: link again.
+                Ok(None) => continue,
+                Err(stop) => {
+                    record::discard(&mut self.base.core, table, staged);
+                    return Err(stop);
+                }
+            };
+            let row = self.row(table, other, header);
+            if let (Some(row), OnExists::Refuse) = (row, exists) {
+                record::discard(&mut self.base.core, table, staged);
+                return Ok(Inserted::Exists(row));
+            }
+            // Our own delete of a live row has the lock already; so has every other path that gets here.
+            let image = record::detach(&mut self.base.core, table, staged, &mut self.base.writes.parts)?;
+            match self.base.writes.find(other) {
+                Some(own) => self.base.writes.replace(own, image),
+                None => self.base.writes.push(Write {
+                    record: other,
+                    table: table.into(),
+                    expected: header,
+                    image,
+                    linked: false,
+                }),
+            }
+            return Ok(row.map_or(Inserted::New, Inserted::Replaced));
+        }
+        record::discard(&mut self.base.core, table, staged);
+        Err(self.refuse_gap(table, Reason::MembershipChanged))
+    }
+
+    fn update(&mut self, table: &Table, key: Key<'_>, _: ColumnSet) -> Result<Option<Updating>, Stop> {
+        let Found::Record(record, header) = self.find(table, key, true)? else { return Ok(None) };
+        let Some(before) = self.row(table, record, header) else { return Ok(None) };
+        let image = record::copy_row(&mut self.base.core, table, before)?;
+        match self.base.writes.find(record) {
+            Some(own) => self.base.writes.replace(own, image),
+            None => {
+                self.base.writes.push(Write { record, table: table.into(), expected: header, image, linked: false });
+            }
+        }
+        Ok(Some(Updating { before, after: record::row_of(table, image) }))
+    }
+
+    fn delete(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, Stop> {
+        let Found::Record(record, header) = self.find(table, key, true)? else { return Ok(None) };
+        let Some(before) = self.row(table, record, header) else { return Ok(None) };
+        match self.base.writes.find(record) {
+            Some(own) => self.base.writes.replace(own, 0),
+            None => {
+                self.base.writes.push(Write { record, table: table.into(), expected: header, image: 0, linked: false });
+            }
+        }
+        Ok(Some(before))
+    }
+
+    fn scan_next(&mut self, table: &Table, scan: &mut Scan, _: ColumnSet) -> Result<Option<RowPtr>, Stop> {
+        loop {
+            while let Some(&record) = scan.cursor.records().get(scan.next) {
+                scan.next += 1;
+                // A record that was removed before we locked it left the leaf, whose gap we hold: it was a tombstone.
+                let Some(header) = self.take(table, record, false)? else { continue };
+                if let Some(row) = self.row(table, record, header) {
+                    return Ok(Some(row));
+                }
+            }
+            if scan.done {
+                return Ok(None);
+            }
+            scan.next = 0;
+            scan.done = !table.index.next_leaf(&mut scan.cursor, self.base.core.local.pinned());
+            if scan.done {
+                return Ok(None);
+            }
+            self.note_leaf(table, &scan.cursor)?;
+        }
+    }
+
+    fn seen(&self) -> Seen {
+        self.base.seen
+    }
+
+    fn mark(&mut self) -> Mark {
+        self.base.writes.mark()
+    }
+
+    fn rewind(&mut self, mark: Mark) {
+        // Locks are kept: what was read stays read.
+        self.base.writes.rewind(mark);
+    }
+
+    fn validate(&mut self) -> Result<(), Stop> {
+        // Everything read is locked.
+        Ok(())
+    }
+
+    /// The serialization point is the read of the epoch: every lock is held, none was released.
+    fn commit(&mut self, redo: &mut dyn Redo) -> Result<Outcome, Stop> {
+        let newest = self.base.newest;
+        if self.base.writes.entries().iter().all(Write::is_nothing) {
+            self.locks.release_all();
+            self.drop_placeholders();
+            self.base.finish(&GapClaim);
+            return Ok(Outcome::Committed(newest));
+        }
+        let stamp = newest.next(self.base.core.epochs.current());
+        for at in 0..self.base.writes.entries().len() {
+            let write = self.base.writes.entries()[at];
+            if write.is_nothing() {
+                continue;
+            }
+            let table = write.table();
+            let image = head::image(&table.shape, write.record);
+            let before = image.load(Ordering::Relaxed) as usize;
+            // ORDERING: pairs with the acquire of the header word by the next holder of the lock.
+            image.store(write.image as u64, Ordering::Release);
+            let after = HeaderWord::committed(stamp, write.image == 0);
+            head::header(&table.shape, write.record).store(after.0, Ordering::Release);
+            if before != 0 {
+                record::retire_version(&mut self.base.core, table, write.record, before, write.image);
+            }
+            if write.image == 0 {
+                sweep::later(&mut self.base.core, table, write.record, after);
+            }
+        }
+        self.base.report(stamp, redo);
+        self.locks.release_all();
+        self.drop_placeholders();
+        self.base.finish(&GapClaim);
+        Ok(Outcome::Committed(stamp))
+    }
+
+    fn abort(&mut self) {
+        self.locks.release_all();
+        self.base.abandon(&GapClaim);
+    }
+
+    fn incident(&self) -> Option<&Incident> {
+        self.base.incident.as_ref()
+    }
+
+    fn housekeep(&mut self) {
+        sweep::sweep(&mut self.base.core, &GapClaim);
+    }
+
+    fn core(&mut self) -> &mut Core {
+        &mut self.base.core
+    }
+}
+
+impl Worker {
+    /// After a commit: unlinks the placeholders that stand for nothing.
+    fn drop_placeholders(&mut self) {
+        for at in 0..self.base.writes.entries().len() {
+            let write = self.base.writes.entries()[at];
+            if write.linked && write.is_nothing() {
+                self.base.unlink_placeholder(&write, &GapClaim);
+            }
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! What every attempt has: its worker's core, its private writes, and what it must tell.
+
+use std::sync::atomic::Ordering;
+
+use seriatim_base::Stamp;
+use seriatim_catalog::KeyBuf;
+use seriatim_memory::OutOfMemory;
+use seriatim_store::{Finger, RecordPtr, read_key};
+use seriatim_txn::{Cause, Core, Incident, Phase, Reason, Redo, RowPtr, Seen, Stop, Table};
+
+use super::head::{self, HeaderWord};
+use super::record;
+use super::sweep::{self, Claim};
+use super::writes::{Part, Write, WriteSet};
+
+/// The leaf last used of each ordered table: the node buffer of DBX §6.2 (D11).
+#[derive(Debug, Default)]
+pub(crate) struct Fingers {
+    by_table: Vec<Finger>,
+}
+
+impl Fingers {
+    #[inline]
+    pub(crate) fn of(&mut self, table: &Table) -> &mut Finger {
+        let at = table.id.index();
+        if at >= self.by_table.len() {
+            self.by_table.resize_with(at + 1, Finger::default);
+        }
+        &mut self.by_table[at]
+    }
+}
+
+/// State of one attempt, whatever its protocol.
+pub(crate) struct Attempt {
+    pub(crate) core: Core,
+    pub(crate) fingers: Fingers,
+    pub(crate) writes: WriteSet,
+    /// The newest stamp read or to be overwritten.
+    pub(crate) newest: Stamp,
+    pub(crate) seen: Seen,
+    pub(crate) incident: Option<Incident>,
+}
+
+impl Attempt {
+    pub(crate) fn new(core: Core) -> Attempt {
+        let (writes, newest, seen) = (WriteSet::new(), Stamp::ZERO, Seen::default());
+        Attempt { core, fingers: Fingers::default(), writes, newest, seen, incident: None }
+    }
+
+    #[inline]
+    pub(crate) fn begin(&mut self) {
+        self.core.local.enter();
+        self.newest = Stamp::ZERO;
+        self.incident = None;
+    }
+
+    /// Notes where the attempt stopped (promise f).
+    #[cold]
+    pub(crate) fn stop_at(&mut self, cause: Cause, table: &Table, record: RecordPtr) -> Stop {
+        // SAFETY: key words of a linked record never change; we are online.
+        let key = unsafe { read_key(record, table.class) };
+        self.incident = Some(Incident { cause, table: Some(table.id), key: Some(KeyBuf::from(key)) });
+        Stop::Abort(cause)
+    }
+
+    #[inline]
+    pub(crate) fn note_own(&mut self, write: &Write) {
+        self.seen = Seen {
+            record: Some(write.record),
+            stamp: write.expected.stamp(),
+            absent: write.image == 0,
+            own: true,
+        };
+    }
+
+    pub(crate) fn tail(&mut self, bytes: &[u8]) -> Result<u64, OutOfMemory> {
+        let tail = record::tail(&mut self.core, bytes)?;
+        if tail != 0 {
+            self.writes.parts.push(Part { address: tail as usize, bytes: record::tail_bytes(tail as usize) });
+        }
+        Ok(tail)
+    }
+
+    /// The stop of an attempt that met a lock for longer than the bound.
+    #[cold]
+    pub(crate) fn blame_lock(&mut self) -> Stop {
+        let cause = Cause { phase: Phase::Lock, reason: Reason::RecordLocked };
+        let locked = |write: &&Write| {
+            HeaderWord(head::header(&write.table().shape, write.record).load(Ordering::Acquire)).is_locked()
+        };
+        let entries = self.writes.entries();
+        match entries.iter().find(locked).or(entries.first()).copied() {
+            Some(write) => self.stop_at(cause, write.table(), write.record),
+            None => Stop::Abort(cause),
+        }
+    }
+
+    /// Promise (a): redo entries are in the buffer before the answer.
+    #[inline]
+    pub(crate) fn report(&self, stamp: Stamp, redo: &mut dyn Redo) {
+        if redo.listens() {
+            self.writes.report(stamp, redo);
+        }
+    }
+
+    /// After a commit: retires what was overwritten, queues tombstones, frees what was private. The worker leaves.
+    pub(crate) fn finish(&mut self, claim: &impl Claim) {
+        record::free_private(&mut self.core, &mut self.writes, true);
+        self.unlink_orphans(claim);
+        self.leave();
+    }
+
+    /// After an abort: frees everything private and unlinks our placeholders (promise b). The worker leaves.
+    pub(crate) fn abandon(&mut self, claim: &impl Claim) {
+        record::free_private(&mut self.core, &mut self.writes, false);
+        for entry in 0..self.writes.entries().len() {
+            let write = self.writes.entries()[entry];
+            if write.linked {
+                self.unlink_placeholder(&write, claim);
+            }
+        }
+        self.unlink_orphans(claim);
+        self.leave();
+    }
+
+    fn unlink_orphans(&mut self, claim: &impl Claim) {
+        for entry in 0..self.writes.undone.len() {
+            let write = self.writes.undone[entry];
+            if write.linked {
+                self.unlink_placeholder(&write, claim);
+            }
+        }
+    }
+
+    pub(crate) fn unlink_placeholder(&mut self, write: &Write, claim: &impl Claim) {
+        let (table, word) = (write.table(), write.expected);
+        if !sweep::unlink(&mut self.core, table, write.record, word, claim) {
+            sweep::later(&mut self.core, table, write.record, word);
+        }
+    }
+
+    #[inline]
+    fn leave(&mut self) {
+        self.writes.clear();
+        self.core.local.leave();
+    }
+}
+
+/// The committed row of a record whose settled header word says there is one.
+#[inline]
+pub(crate) fn committed_row(table: &Table, record: RecordPtr) -> RowPtr {
+    // ORDERING: pairs with the release store of the image word at install.
+    record::row_of(table, head::image(&table.shape, record).load(Ordering::Acquire) as usize)
+}

@@ -1,0 +1,102 @@
+//! The header word of a record and its named transitions.
+//!
+//! ```text
+//! 63                                   3  2        1       0
+//! | stamp of the newest committed version | REMOVED | ABSENT | LOCKED |
+//! ```
+//! Access rules for the two words every head begins with:
+//! 1. The header word and the image word change only while LOCKED is set by the changer, or inside a region that found LOCKED
+//!    clear. Readers are optimistic: an Acquire load of an unlocked header word, then the image word.
+//! 2. An image is immutable once its address is stored; it is retired, never reused, while a reader may hold it.
+//! 3. ABSENT: the newest committed state of the key is "no row" (a placeholder never committed has stamp zero).
+//! 4. REMOVED is final: the record left its index. Its header word never changes again, so whoever validated ABSENT fails.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use seriatim_base::{Backoff, Stamp};
+use seriatim_store::RecordPtr;
+use seriatim_txn::{RecordShape, Table};
+
+const LOCKED: u64 = 1;
+const ABSENT: u64 = 2;
+const REMOVED: u64 = 4;
+const FLAG_BITS: u32 = 3;
+
+/// A value of a header word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) struct HeaderWord(pub(crate) u64);
+
+impl HeaderWord {
+    /// A placeholder: linked, never committed.
+    pub(crate) const PLACEHOLDER: HeaderWord = HeaderWord(ABSENT);
+
+    /// The state after a commit with `stamp`.
+    pub(crate) const fn committed(stamp: Stamp, absent: bool) -> HeaderWord {
+        HeaderWord(stamp.bits() << FLAG_BITS | if absent { ABSENT } else { 0 })
+    }
+
+    pub(crate) const fn stamp(self) -> Stamp {
+        Stamp::from_bits(self.0 >> FLAG_BITS)
+    }
+
+    pub(crate) const fn is_locked(self) -> bool {
+        self.0 & LOCKED != 0
+    }
+
+    pub(crate) const fn is_absent(self) -> bool {
+        self.0 & ABSENT != 0
+    }
+
+    pub(crate) const fn is_removed(self) -> bool {
+        self.0 & REMOVED != 0
+    }
+
+    pub(crate) const fn locked(self) -> HeaderWord {
+        HeaderWord(self.0 | LOCKED)
+    }
+
+    pub(crate) const fn unlocked(self) -> HeaderWord {
+        HeaderWord(self.0 & !LOCKED)
+    }
+
+    /// The final state of an unlinked record.
+    pub(crate) const fn removed(self) -> HeaderWord {
+        debug_assert!(self.is_absent());
+        HeaderWord((self.0 | REMOVED) & !LOCKED)
+    }
+}
+
+/// The header word of a record of `table`.
+#[inline]
+pub(crate) fn header<'t>(shape: &RecordShape, record: RecordPtr) -> &'t AtomicU64 {
+    // SAFETY: a record found in an index or made by this attempt lives while the worker is online (promise e), and every
+    // protocol's head begins with the header word.
+    unsafe { shape.head_word(record, 0) }
+}
+
+/// The image word of a record: the address of the newest committed row image, header included; zero where there is none.
+#[inline]
+pub(crate) fn image<'t>(shape: &RecordShape, record: RecordPtr) -> &'t AtomicU64 {
+    // SAFETY: as in `header`; the image word is the second.
+    unsafe { shape.head_word(record, 1) }
+}
+
+/// Waits, within [`Backoff`]'s bound (promise d), until the record is not locked. `None`: still locked.
+#[inline]
+pub(crate) fn settled(table: &Table, record: RecordPtr) -> Option<HeaderWord> {
+    let word = header(&table.shape, record);
+    // ORDERING: pairs with the release store of the header word at install.
+    let seen = HeaderWord(word.load(Ordering::Acquire));
+    if !seen.is_locked() {
+        return Some(seen);
+    }
+    let mut backoff = Backoff::new();
+    while backoff.wait() {
+        let seen = HeaderWord(word.load(Ordering::Acquire));
+        if !seen.is_locked() {
+            return Some(seen);
+        }
+    }
+    None
+}

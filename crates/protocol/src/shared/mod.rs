@@ -1,0 +1,9 @@
+//! What several protocols have in common. Protocol folders import this, never each other.
+
+pub(crate) mod attempt;
+pub(crate) mod head;
+pub(crate) mod optimistic;
+pub(crate) mod own;
+pub(crate) mod record;
+pub(crate) mod sweep;
+pub(crate) mod writes;

@@ -1,0 +1,457 @@
+//! The read phase that optimistic protocols share: reads are noted with the header word seen, absences and ranges with the
+//! witness word of their bucket or leaf, writes are private until commit.
+//!
+//! Why a lone Acquire load of header and image words is enough, with no region and no second look at the header: should the
+//! image be newer than the header seen, the header has changed, and validation at commit refutes the read (promise c).
+
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use seriatim_base::{Stamp, TableId};
+use seriatim_catalog::{Key, KeyBuf, KeyClass};
+use seriatim_htm::Access;
+use seriatim_memory::OutOfMemory;
+use seriatim_store::{Inserted as Linked, Observer, RecordPtr, Witness, read_key};
+use seriatim_txn::{
+    Cause, Core, Incident, Inserted, Mark, OnExists, Phase, Reason, RowPtr, Scan, Seen, Staged, Stop, Table, Updating,
+};
+
+use super::attempt::{Attempt, committed_row};
+use super::head::{self, HeaderWord};
+use super::record;
+use super::sweep::{self, Claim};
+use super::writes::{Part, Write, WriteSet};
+
+/// A record read: its address with the table's id and key class above, and the header word seen.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Read {
+    record: u64,
+    header: u64,
+    seen: HeaderWord,
+}
+
+const ADDRESS_BITS: u32 = 48;
+const CLASS_SHIFT: u32 = 62;
+/// Table ids fit between address and class.
+const TABLES_MAX: u32 = 1 << (CLASS_SHIFT - ADDRESS_BITS);
+
+impl Read {
+    #[inline]
+    fn new(table: &Table, record: RecordPtr, seen: HeaderWord) -> Read {
+        let address = record.addr() as u64;
+        debug_assert!(address >> ADDRESS_BITS == 0, "user addresses have 48 bits");
+        let header = head::header(&table.shape, record) as *const AtomicU64 as u64;
+        debug_assert!(table.id.0 < TABLES_MAX, "a database has fewer tables");
+        let class = table.class as u64;
+        Read { record: address | u64::from(table.id.0) << ADDRESS_BITS | class << CLASS_SHIFT, header, seen }
+    }
+
+    #[inline]
+    fn record(self) -> RecordPtr {
+        let address = self.record & ((1 << ADDRESS_BITS) - 1);
+        // SAFETY: it was a record when noted, and the worker has been online since.
+        unsafe { RecordPtr::from_raw(NonNull::new_unchecked(address as *mut u8)) }
+    }
+
+    #[inline]
+    fn table(self) -> TableId {
+        TableId((self.record >> ADDRESS_BITS) as u32 & (TABLES_MAX - 1))
+    }
+
+    fn key(self) -> KeyBuf {
+        let classes = [KeyClass::Word8, KeyClass::Word16, KeyClass::Bytes];
+        let class = classes.into_iter().find(|&class| class as u64 == self.record >> CLASS_SHIFT);
+        // SAFETY: key words of a linked record never change, and the worker is still online.
+        KeyBuf::from(unsafe { read_key(self.record(), class.unwrap_or(KeyClass::Word8)) })
+    }
+
+    #[inline]
+    fn word<'t>(self) -> &'t AtomicU64 {
+        // SAFETY: as in `record`.
+        unsafe { &*(self.header as *const AtomicU64) }
+    }
+}
+
+/// An absence or a range, witnessed by a word of the store.
+#[derive(Debug)]
+pub(crate) struct Witnessed {
+    witness: Witness,
+    table: TableId,
+}
+
+/// What refuted a read set.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Refuted {
+    Read(usize),
+    Witness(usize),
+    Write(usize),
+}
+
+/// State of one optimistic attempt.
+pub(crate) struct Optimistic {
+    pub(crate) base: Attempt,
+    pub(crate) reads: Vec<Read>,
+    pub(crate) witnesses: Vec<Witnessed>,
+}
+
+impl Optimistic {
+    pub(crate) fn new(core: Core) -> Optimistic {
+        Optimistic {
+            base: Attempt::new(core),
+            reads: Vec::with_capacity(256),
+            witnesses: Vec::with_capacity(64),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn begin(&mut self) {
+        self.base.begin();
+        self.reads.clear();
+        self.witnesses.clear();
+    }
+
+    #[cold]
+    fn locked(&mut self, table: &Table, record: RecordPtr) -> Stop {
+        self.base.stop_at(Cause { phase: Phase::Execute, reason: Reason::RecordLocked }, table, record)
+    }
+
+    #[inline]
+    fn note_witness(&mut self, table: &Table, witness: Witness) {
+        // A scan that moves on within one leaf, or repeated misses of one bucket, need one entry.
+        if self.witnesses.last().is_none_or(|last| last.witness != witness) {
+            self.witnesses.push(Witnessed { witness, table: table.id });
+        }
+    }
+
+    /// The linked record at `key`; `None` after noting its absence.
+    #[inline]
+    fn find(&mut self, table: &Table, key: Key<'_>) -> Option<RecordPtr> {
+        let Attempt { core, fingers, .. } = &mut self.base;
+        match table.index.get_near(key, fingers.of(table), core.local.pinned()) {
+            Ok(record) => Some(record),
+            Err(witness) => {
+                self.note_witness(table, witness);
+                self.base.seen = Seen { absent: true, ..Seen::default() };
+                None
+            }
+        }
+    }
+
+    /// The settled header word of a record, noted as the version seen. `None`: unlinked since it was found.
+    #[inline]
+    fn look(&mut self, table: &Table, record: RecordPtr) -> Result<HeaderWord, Stop> {
+        let Some(word) = head::settled(table, record) else {
+            return Err(self.locked(table, record));
+        };
+        if word.is_removed() {
+            let cause = Cause { phase: Phase::Execute, reason: Reason::RecordRemoved };
+            return Err(self.base.stop_at(cause, table, record));
+        }
+        self.base.newest = self.base.newest.max(word.stamp());
+        self.base.seen = Seen { record: Some(record), stamp: word.stamp(), absent: word.is_absent(), own: false };
+        Ok(word)
+    }
+
+    #[inline]
+    pub(crate) fn read(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, Stop> {
+        match self.find(table, key) {
+            Some(record) => self.read_record(table, record),
+            None => Ok(None),
+        }
+    }
+
+    #[inline]
+    fn read_record(&mut self, table: &Table, record: RecordPtr) -> Result<Option<RowPtr>, Stop> {
+        if let Some(own) = self.base.writes.find(record) {
+            let write = self.base.writes.entries()[own];
+            self.base.note_own(&write);
+            return Ok((write.image != 0).then(|| record::row_of(table, write.image)));
+        }
+        let word = self.look(table, record)?;
+        self.reads.push(Read::new(table, record, word));
+        Ok((!word.is_absent()).then(|| committed_row(table, record)))
+    }
+
+    pub(crate) fn insert(
+        &mut self,
+        table: &Table,
+        key: Key<'_>,
+        staged: Staged,
+        exists: OnExists,
+    ) -> Result<Inserted, Stop> {
+        if let Err(stop) = record::seal(&mut self.base.core, table, staged.record, key) {
+            record::discard(&mut self.base.core, table, staged);
+            return Err(stop);
+        }
+        let Optimistic { base: Attempt { core, fingers, .. }, witnesses, .. } = self;
+        let mut own = OwnChanges { witnesses, table: table.id, witnessed: std::ptr::null() };
+        let linked = table.index.insert_near(&mut core.store(), key, fingers.of(table), staged.record, &mut own);
+        let record = match linked {
+            Ok(Linked::Linked) => {
+                let image = record::image_of(table, staged.row);
+                let expected = HeaderWord::PLACEHOLDER;
+                let write = Write { record: staged.record, table: table.into(), expected, image, linked: true };
+                self.base.seen = Seen { record: Some(staged.record), absent: true, ..Seen::default() };
+                self.base.writes.push(write);
+                return Ok(Inserted::New);
+            }
+            Ok(Linked::Exists(record)) => record,
+            refused => {
+                record::unseal(&mut self.base.core, table, staged.record);
+                record::discard(&mut self.base.core, table, staged);
+                return Err(match refused {
+                    Err(error) => record::full(error),
+                    _ => Stop::execute(Reason::GapLocked),
+                });
+            }
+        };
+        record::unseal(&mut self.base.core, table, staged.record);
+        self.overwrite(table, record, staged, exists)
+    }
+
+    /// An insert that met a linked record: live, deleted, or a placeholder.
+    fn overwrite(
+        &mut self,
+        table: &Table,
+        record: RecordPtr,
+        staged: Staged,
+        exists: OnExists,
+    ) -> Result<Inserted, Stop> {
+        let own = self.base.writes.find(record);
+        let (word, row) = match own {
+            Some(own) => {
+                let write = self.base.writes.entries()[own];
+                self.base.note_own(&write);
+                (write.expected, (write.image != 0).then(|| record::row_of(table, write.image)))
+            }
+            None => {
+                let word = match self.look(table, record) {
+                    Ok(word) => word,
+                    Err(stop) => {
+                        record::discard(&mut self.base.core, table, staged);
+                        return Err(stop);
+                    }
+                };
+                (word, (!word.is_absent()).then(|| committed_row(table, record)))
+            }
+        };
+        if let (Some(row), OnExists::Refuse) = (row, exists) {
+            record::discard(&mut self.base.core, table, staged);
+            if own.is_none() {
+                self.reads.push(Read::new(table, record, word));
+            }
+            return Ok(Inserted::Exists(row));
+        }
+        let image = record::detach(&mut self.base.core, table, staged, &mut self.base.writes.parts)?;
+        match own {
+            Some(own) => self.base.writes.replace(own, image),
+            None => self.base.writes.push(Write { record, table: table.into(), expected: word, image, linked: false }),
+        }
+        Ok(row.map_or(Inserted::New, Inserted::Replaced))
+    }
+
+    #[inline]
+    pub(crate) fn update(&mut self, table: &Table, key: Key<'_>) -> Result<Option<Updating>, Stop> {
+        let Some(record) = self.find(table, key) else { return Ok(None) };
+        if let Some(own) = self.base.writes.find(record) {
+            let write = self.base.writes.entries()[own];
+            self.base.note_own(&write);
+            if write.image == 0 {
+                return Ok(None);
+            }
+            let before = record::row_of(table, write.image);
+            let image = record::copy_row(&mut self.base.core, table, before)?;
+            self.base.writes.replace(own, image);
+            return Ok(Some(Updating { before, after: record::row_of(table, image) }));
+        }
+        let word = self.look(table, record)?;
+        if word.is_absent() {
+            self.reads.push(Read::new(table, record, word));
+            return Ok(None);
+        }
+        let before = committed_row(table, record);
+        let image = record::copy_row(&mut self.base.core, table, before)?;
+        self.base.writes.push(Write { record, table: table.into(), expected: word, image, linked: false });
+        Ok(Some(Updating { before, after: record::row_of(table, image) }))
+    }
+
+    pub(crate) fn delete(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, Stop> {
+        let Some(record) = self.find(table, key) else { return Ok(None) };
+        if let Some(own) = self.base.writes.find(record) {
+            let write = self.base.writes.entries()[own];
+            self.base.note_own(&write);
+            if write.image == 0 {
+                return Ok(None);
+            }
+            self.base.writes.replace(own, 0);
+            return Ok(Some(record::row_of(table, write.image)));
+        }
+        let word = self.look(table, record)?;
+        if word.is_absent() {
+            self.reads.push(Read::new(table, record, word));
+            return Ok(None);
+        }
+        self.base.writes.push(Write { record, table: table.into(), expected: word, image: 0, linked: false });
+        Ok(Some(committed_row(table, record)))
+    }
+
+    #[inline]
+    pub(crate) fn scan_next(&mut self, table: &Table, scan: &mut Scan) -> Result<Option<RowPtr>, Stop> {
+        loop {
+            while let Some(&record) = scan.cursor.records().get(scan.next) {
+                scan.next += 1;
+                if let Some(row) = self.read_record(table, record)? {
+                    return Ok(Some(row));
+                }
+            }
+            if scan.done {
+                return Ok(None);
+            }
+            scan.next = 0;
+            scan.done = !table.index.next_leaf(&mut scan.cursor, self.base.core.local.pinned());
+            if scan.done {
+                return Ok(None);
+            }
+            self.note_witness(table, scan.cursor.witness());
+        }
+    }
+
+    /// Whether everything read, and everything the writes build on, still holds. Inside a region or under the write set's
+    /// locks this is the decision (promise c); outside it is an answer about this moment, good enough to report a user abort
+    /// when run twice around nothing: every word checked was unchanged from its read until its check, so at the first check
+    /// all held together.
+    #[inline]
+    pub(crate) fn refuted<A: Access>(
+        access: &mut A,
+        reads: &[Read],
+        witnesses: &[Witnessed],
+        writes: &WriteSet,
+    ) -> Option<Refuted> {
+        for (i, read) in reads.iter().enumerate() {
+            let now = HeaderWord(access.load(read.word()));
+            if now != read.seen && (now != read.seen.locked() || writes.find(read.record()).is_none()) {
+                return Some(Refuted::Read(i));
+            }
+        }
+        for (i, witnessed) in witnesses.iter().enumerate() {
+            // SAFETY: the worker has been online since it took the witness.
+            let word = unsafe { &*witnessed.witness.address() };
+            if access.load(word) != witnessed.witness.value() {
+                return Some(Refuted::Witness(i));
+            }
+        }
+        None
+    }
+
+    /// Promise (g): validates without committing.
+    pub(crate) fn validate(&mut self) -> Result<(), Stop> {
+        let mut plain = Plain;
+        let refuted = Self::refuted(&mut plain, &self.reads, &self.witnesses, &self.base.writes).or_else(|| {
+            let mut stale = |write: &Write| {
+                HeaderWord(plain.load(head::header(&write.table().shape, write.record))) != write.expected
+            };
+            self.base.writes.entries().iter().position(&mut stale).map(Refuted::Write)
+        });
+        match refuted {
+            None => Ok(()),
+            Some(refuted) => Err(self.blame(Phase::Validate, refuted)),
+        }
+    }
+
+    /// The stop for what was refuted.
+    #[cold]
+    pub(crate) fn blame(&mut self, phase: Phase, refuted: Refuted) -> Stop {
+        let changed = Cause { phase, reason: Reason::RecordChanged };
+        match refuted {
+            Refuted::Witness(i) => {
+                let cause = Cause { phase, reason: Reason::MembershipChanged };
+                self.base.incident = Some(Incident { cause, table: Some(self.witnesses[i].table), key: None });
+                Stop::Abort(cause)
+            }
+            Refuted::Write(i) => {
+                let Write { record, .. } = self.base.writes.entries()[i];
+                let table = self.base.writes.entries()[i].table();
+                self.base.stop_at(changed, table, record)
+            }
+            Refuted::Read(i) => {
+                let read = self.reads[i];
+                self.base.incident = Some(Incident { cause: changed, table: Some(read.table()), key: Some(read.key()) });
+                Stop::Abort(changed)
+            }
+        }
+    }
+
+}
+
+/// Words as they are, outside any region and with no region about.
+pub(crate) struct Plain;
+
+impl Access for Plain {
+    const REGION: bool = false;
+
+    #[inline]
+    fn load(&mut self, word: &AtomicU64) -> u64 {
+        word.load(Ordering::Acquire)
+    }
+
+    fn store(&mut self, word: &AtomicU64, value: u64) {
+        word.store(value, Ordering::Release);
+    }
+
+    fn lock(&mut self, word: &AtomicU64, unlocked: u64, locked: u64) -> bool {
+        word.compare_exchange(unlocked, locked, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+}
+
+/// Keeps the witness set true under the attempt's own inserts (trap 7): a leaf it witnessed may change through itself.
+struct OwnChanges<'a> {
+    witnesses: &'a mut Vec<Witnessed>,
+    table: TableId,
+    /// The last word that `changed` found witnessed.
+    witnessed: *const AtomicU64,
+}
+
+impl Observer for OwnChanges<'_> {
+    const ADMITS: bool = false;
+
+    #[inline]
+    fn changed(&mut self, word: &AtomicU64, before: u64, after: u64) {
+        for witnessed in self.witnesses.iter_mut() {
+            if std::ptr::eq(witnessed.witness.address(), word) && witnessed.witness.value() == before {
+                witnessed.witness = Witness::new(word, after);
+                self.witnessed = word;
+            }
+        }
+    }
+
+    fn created(&mut self, from: &AtomicU64, _: u64, word: &AtomicU64, value: u64, _: &AtomicU64) {
+        if std::ptr::eq(self.witnessed, from) {
+            self.witnesses.push(Witnessed { witness: Witness::new(word, value), table: self.table });
+        }
+    }
+}
+
+/// Unlinking under the lock bit of the header word.
+pub(crate) struct LockBit;
+
+impl Claim for LockBit {
+    fn take(&self, core: &Core, table: &Table, record: RecordPtr, expected: HeaderWord) -> Option<bool> {
+        let word = head::header(&table.shape, record);
+        let exchange =
+            || word.compare_exchange(expected.0, expected.locked().0, Ordering::AcqRel, Ordering::Acquire);
+        match core.htm.outside(exchange) {
+            Ok(_) => Some(true),
+            Err(now) if HeaderWord(now).unlocked() == expected => Some(false),
+            Err(_) => None,
+        }
+    }
+
+    fn give(&self, core: &Core, table: &Table, record: RecordPtr, word: HeaderWord) {
+        // ORDERING: pairs with the acquire of whoever finds the record in a leaf it copied before.
+        core.htm.outside(|| head::header(&table.shape, record).store(word.0, Ordering::Release));
+    }
+
+    fn observer(&self) -> impl Observer {
+        seriatim_store::Unobserved
+    }
+}

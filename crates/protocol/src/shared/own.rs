@@ -1,0 +1,115 @@
+//! Finds a transaction's own entry for an address: a hash of chains that is reused without being cleared.
+//!
+//! A slot is (generation, entry); one of an older generation is empty. A chain runs from the newest entry with a slot's hash
+//! to older ones, so entries can be popped from the end (savepoints).
+
+const NONE: u32 = u32::MAX;
+
+#[derive(Debug)]
+pub(crate) struct OwnIndex {
+    slots: Vec<u64>,
+    next: Vec<u32>,
+    generation: u32,
+}
+
+impl OwnIndex {
+    pub(crate) fn new() -> OwnIndex {
+        OwnIndex { slots: vec![0; 256], next: Vec::new(), generation: 1 }
+    }
+
+    #[inline]
+    fn slot(&self, address: usize) -> usize {
+        // Fibonacci hashing of the address without its alignment bits.
+        let hash = (address as u64 >> 4).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        (hash >> (64 - self.slots.len().trailing_zeros())) as usize
+    }
+
+    #[inline]
+    fn head(&self, slot: usize) -> u32 {
+        let value = self.slots[slot];
+        if (value >> 32) as u32 == self.generation { value as u32 } else { NONE }
+    }
+
+    /// The newest entry for `address`; `address_of` gives an entry's address.
+    #[inline]
+    pub(crate) fn find(&self, address: usize, address_of: impl Fn(usize) -> usize) -> Option<usize> {
+        if self.next.is_empty() {
+            return None;
+        }
+        let mut at = self.head(self.slot(address));
+        while at != NONE {
+            if address_of(at as usize) == address {
+                return Some(at as usize);
+            }
+            at = self.next[at as usize];
+        }
+        None
+    }
+
+    /// Adds the next entry (its index is the number of entries so far).
+    #[inline]
+    pub(crate) fn push(&mut self, address: usize, address_of: impl Fn(usize) -> usize) {
+        if self.next.len() >= 2 * self.slots.len() {
+            self.grow(address_of);
+        }
+        self.link(address);
+    }
+
+    fn link(&mut self, address: usize) {
+        let slot = self.slot(address);
+        let entry = self.next.len() as u32;
+        assert!(entry < NONE, "a transaction has fewer than 2^32 writes");
+        self.next.push(self.head(slot));
+        self.slots[slot] = u64::from(self.generation) << 32 | u64::from(entry);
+    }
+
+    fn grow(&mut self, address_of: impl Fn(usize) -> usize) {
+        let entries = self.next.len();
+        self.slots = vec![0; self.slots.len() * 4];
+        self.next.clear();
+        for entry in 0..entries {
+            self.link(address_of(entry));
+        }
+    }
+
+    /// Removes the newest entry, which is `address`'s.
+    pub(crate) fn pop(&mut self, address: usize) {
+        let slot = self.slot(address);
+        if let Some(previous) = self.next.pop() {
+            self.slots[slot] = u64::from(self.generation) << 32 | u64::from(previous);
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.next.clear();
+        self.generation = self.generation.wrapping_add(1);
+        if self.generation == 0 {
+            self.slots.fill(0);
+            self.generation = 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_what_was_pushed_and_nothing_of_an_older_generation() {
+        let mut own = OwnIndex::new();
+        let addresses: Vec<usize> = (0..2000).map(|i| 0x1000 + i * 16).collect();
+        for round in 0..3 {
+            for (i, &address) in addresses.iter().enumerate() {
+                assert_eq!(own.find(address, |e| addresses[e]), None, "round {round}");
+                own.push(address, |e| addresses[e]);
+                assert_eq!(own.find(address, |e| addresses[e]), Some(i));
+            }
+            for &address in addresses[1000..].iter().rev() {
+                own.pop(address);
+                assert_eq!(own.find(address, |e| addresses[e]), None);
+            }
+            assert_eq!(own.find(addresses[999], |e| addresses[e]), Some(999));
+            own.clear();
+        }
+    }
+}

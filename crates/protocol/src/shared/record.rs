@@ -1,0 +1,265 @@
+//! Making, copying and freeing records and their parts.
+//!
+//! Ownership: a record owns its inline image and fixed part. Any other image, fixed part or tail is owned by the version that
+//! points to it, and passes to the next version where an update left it as it was.
+
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
+
+use seriatim_catalog::{Key, KeyClass};
+use seriatim_memory::OutOfMemory;
+use seriatim_store::{RecordPtr, tail_of, write_key};
+use seriatim_txn::{Core, Reason, RowPtr, Staged, Stop, Table};
+
+use super::head::{self, HeaderWord};
+use super::writes::{Part, WriteSet};
+
+/// Bytes before a tail's text: its length.
+const TAIL_HEADER: usize = 8;
+
+/// The memory limit as a stop.
+pub(crate) fn full(_: OutOfMemory) -> Stop {
+    Stop::execute(Reason::OutOfMemory)
+}
+
+/// The row of an image.
+#[inline]
+pub(crate) fn row_of(table: &Table, image: usize) -> RowPtr {
+    let row = (image + table.shape.image_header) as *mut u8;
+    // SAFETY: an image address is never zero where a row is asked for; callers checked.
+    unsafe { NonNull::new_unchecked(row) }
+}
+
+/// The image of a row.
+#[inline]
+pub(crate) fn image_of(table: &Table, row: RowPtr) -> usize {
+    row.as_ptr() as usize - table.shape.image_header
+}
+
+#[inline]
+fn inline_image(table: &Table, record: RecordPtr) -> usize {
+    record.addr() + table.shape.image
+}
+
+/// The address of a row's fixed part; zero where the table has none.
+#[inline]
+fn fixed_of(table: &Table, image: usize) -> usize {
+    if table.has_fixed() {
+        // SAFETY: the first word of a row with a fixed part is that part's address (rule of catalog's layout).
+        unsafe { row_of(table, image).cast::<u64>().read() as usize }
+    } else {
+        0
+    }
+}
+
+/// A record for a new row, not linked anywhere.
+pub(crate) fn stage(core: &mut Core, table: &Table) -> Result<Staged, Stop> {
+    let shape = &table.shape;
+    let memory = core.local.allocate(&mut core.outside, shape.record).map_err(full)?;
+    // SAFETY: the allocation is `shape.record` bytes, which contain row and fixed part; nobody else has it.
+    unsafe {
+        let row = memory.add(shape.image + shape.image_header);
+        let fixed = memory.add(shape.fixed);
+        row.write_bytes(0, shape.row + shape.fixed_bytes);
+        if table.has_fixed() {
+            row.cast::<u64>().write(fixed.as_ptr() as u64);
+        }
+        Ok(Staged { record: RecordPtr::from_raw(memory), row, fixed })
+    }
+}
+
+/// Gives a staged record back. Its tails are parts of the attempt and freed with it.
+pub(crate) fn discard(core: &mut Core, table: &Table, staged: Staged) {
+    release(core, staged.record.addr(), table.shape.record);
+}
+
+/// Frees memory nobody else can reach.
+pub(crate) fn release(core: &mut Core, address: usize, bytes: usize) {
+    if let Some(memory) = NonNull::new(address as *mut u8) {
+        // SAFETY: the caller owns the memory and says how much it is.
+        unsafe { core.local.release(memory, bytes) }
+    }
+}
+
+/// Frees memory that readers may still hold, a grace period from now (promise e).
+pub(crate) fn retire(core: &mut Core, address: usize, bytes: usize) {
+    if let Some(memory) = NonNull::new(address as *mut u8) {
+        // SAFETY: the caller unlinked the memory and says how much it is.
+        unsafe { core.local.retire(memory, bytes) }
+    }
+}
+
+/// Writes key words and head of a staged record, so that it can be linked. Further head words are the protocol's.
+pub(crate) fn seal(core: &mut Core, table: &Table, record: RecordPtr, key: Key<'_>) -> Result<(), Stop> {
+    let tail = match tail_of(key) {
+        0 => None,
+        bytes => Some(core.local.allocate(&mut core.outside, bytes).map_err(full)?),
+    };
+    // SAFETY: the record is staged: large enough and nobody else's; so is the tail.
+    unsafe { write_key(record, key, tail) };
+    // ORDERING: linking publishes the record with release.
+    head::header(&table.shape, record).store(HeaderWord::PLACEHOLDER.0, Ordering::Relaxed);
+    head::image(&table.shape, record).store(0, Ordering::Relaxed);
+    Ok(())
+}
+
+/// The address and size of the tail block that holds the record's key; zeros for keys of fixed width.
+fn key_tail(table: &Table, record: RecordPtr) -> (usize, usize) {
+    if table.class != KeyClass::Bytes {
+        return (0, 0);
+    }
+    // SAFETY: key words of a sealed record never change; the second of a Bytes key is its tail.
+    let tail = unsafe { record.as_ptr().add(8).cast::<u64>().read() as usize };
+    (tail, tail_bytes(tail))
+}
+
+/// A tail block for `bytes`; zero for none.
+pub(crate) fn tail(core: &mut Core, bytes: &[u8]) -> Result<u64, OutOfMemory> {
+    if bytes.is_empty() {
+        return Ok(0);
+    }
+    let memory = core.local.allocate(&mut core.outside, TAIL_HEADER + bytes.len())?;
+    // SAFETY: the allocation holds the length and the bytes.
+    unsafe {
+        memory.cast::<u64>().write(bytes.len() as u64);
+        memory.add(TAIL_HEADER).copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len());
+    }
+    Ok(memory.as_ptr() as u64)
+}
+
+/// Bytes of a tail block; zero for none.
+pub(crate) fn tail_bytes(tail: usize) -> usize {
+    if tail == 0 {
+        return 0;
+    }
+    // SAFETY: a tail's first word is its length.
+    TAIL_HEADER + unsafe { (tail as *const u64).read() as usize }
+}
+
+/// A private copy of a row, in an image of its own.
+#[inline]
+pub(crate) fn copy_row(core: &mut Core, table: &Table, row: RowPtr) -> Result<usize, Stop> {
+    let shape = &table.shape;
+    let image = core.local.allocate(&mut core.outside, shape.image_bytes()).map_err(full)?;
+    // SAFETY: both are `shape.row` bytes; the source is a row, immutable while we are online.
+    unsafe { image.add(shape.image_header).copy_from_nonoverlapping(row, shape.row) };
+    Ok(image.as_ptr() as usize)
+}
+
+/// Moves a staged row out of its record, into an image and fixed part of their own, and gives the record back.
+pub(crate) fn detach(core: &mut Core, table: &Table, staged: Staged, parts: &mut Vec<Part>) -> Result<usize, Stop> {
+    let copied = copy_row(core, table, staged.row).and_then(|image| {
+        if table.has_fixed() {
+            let bytes = table.shape.fixed_bytes;
+            let fixed = match core.local.allocate(&mut core.outside, bytes) {
+                Ok(fixed) => fixed,
+                Err(error) => {
+                    release(core, image, table.shape.image_bytes());
+                    return Err(full(error));
+                }
+            };
+            // SAFETY: both are `bytes` long; the first word of the row is the fixed part's address.
+            unsafe {
+                fixed.copy_from_nonoverlapping(staged.fixed, bytes);
+                row_of(table, image).cast::<u64>().write(fixed.as_ptr() as u64);
+            }
+            parts.push(Part { address: fixed.as_ptr() as usize, bytes });
+        }
+        Ok(image)
+    });
+    discard(core, table, staged);
+    copied
+}
+
+/// Whether `image` is the one inside the record.
+#[inline]
+pub(crate) fn is_inline(table: &Table, record: RecordPtr, image: usize) -> bool {
+    image == inline_image(table, record)
+}
+
+/// Tail addresses that the row and its fixed part hold.
+fn tails(table: &Table, image: usize) -> impl Iterator<Item = usize> {
+    let (row, fixed) = (row_of(table, image).as_ptr() as usize, fixed_of(table, image));
+    let of = |base: usize, offsets: &'_ [u32]| -> Vec<usize> {
+        offsets
+            .iter()
+            // SAFETY: layout offsets name words of the part that hold tail addresses.
+            .map(|&at| unsafe { ((base + at as usize) as *const u64).read_unaligned() as usize })
+            .filter(|&tail| tail != 0)
+            .collect()
+    };
+    of(row, &table.layout.row_tails).into_iter().chain(of(fixed, &table.layout.fixed_tails))
+}
+
+/// Retires what the version `old` (a row) owned and its successor `new` (zero: none) does not.
+pub(crate) fn retire_version(core: &mut Core, table: &Table, record: RecordPtr, old: usize, new: usize) {
+    let old_fixed = fixed_of(table, old);
+    if table.has_tails() {
+        let kept: Vec<usize> = if new == 0 { Vec::new() } else { tails(table, new).collect() };
+        for tail in tails(table, old).filter(|tail| !kept.contains(tail)) {
+            retire(core, tail, tail_bytes(tail));
+        }
+    }
+    if table.has_fixed() && old_fixed != record.addr() + table.shape.fixed {
+        let new_fixed = if new == 0 { 0 } else { fixed_of(table, new) };
+        if old_fixed != new_fixed {
+            retire(core, old_fixed, table.shape.fixed_bytes);
+        }
+    }
+    if !is_inline(table, record, old) {
+        retire(core, old, table.shape.image_bytes());
+    }
+}
+
+/// Frees the private images of an attempt that are not installed, and the parts no installed image refers to.
+/// `installed`: the transaction committed and the images of `writes.entries()` belong to their records now.
+pub(crate) fn free_private(core: &mut Core, writes: &mut WriteSet, installed: bool) {
+    let free = |core: &mut Core, write: super::writes::Write| {
+        let table = write.table();
+        if write.image != 0 && !is_inline(table, write.record, write.image) {
+            release(core, write.image, table.shape.image_bytes());
+        }
+    };
+    if !writes.parts.is_empty() {
+        let mut parts = std::mem::take(&mut writes.parts);
+        if installed {
+            let mut kept = Vec::new();
+            for write in writes.entries().iter().filter(|write| write.image != 0) {
+                kept.push(fixed_of(write.table(), write.image));
+                if write.table().has_tails() {
+                    kept.extend(tails(write.table(), write.image));
+                }
+            }
+            kept.sort_unstable();
+            parts.retain(|part| kept.binary_search(&part.address).is_err());
+        }
+        for part in parts.drain(..) {
+            release(core, part.address, part.bytes);
+        }
+        writes.parts = parts;
+    }
+    if !installed {
+        for entry in 0..writes.entries().len() {
+            free(core, writes.entries()[entry]);
+        }
+    }
+    let superseded: Vec<_> = writes.superseded().collect();
+    for write in superseded {
+        free(core, write);
+    }
+}
+
+/// Retires a record that was unlinked, with its key tail.
+pub(crate) fn retire_record(core: &mut Core, table: &Table, record: RecordPtr) {
+    let (tail, bytes) = key_tail(table, record);
+    retire(core, tail, bytes);
+    retire(core, record.addr(), table.shape.record);
+}
+
+/// Frees a sealed record that was never linked.
+pub(crate) fn unseal(core: &mut Core, table: &Table, record: RecordPtr) {
+    let (tail, bytes) = key_tail(table, record);
+    if tail != 0 {
+        release(core, tail, bytes);
+    }
+}

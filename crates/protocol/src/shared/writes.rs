@@ -1,0 +1,157 @@
+//! The write set: private row images until commit, with savepoints.
+//!
+//! An entry's image is never changed in place once handed out: every further update of the same row works on a new copy, so
+//! rows a transaction holds stay as they were read, and a savepoint is a position in the list of replaced entries.
+
+use std::ptr::NonNull;
+
+use seriatim_base::Stamp;
+use seriatim_store::{RecordPtr, read_key};
+use seriatim_txn::{Mark, Redo, Table};
+
+use super::head::HeaderWord;
+use super::own::OwnIndex;
+use super::record;
+
+/// One record this attempt writes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Write {
+    pub(crate) record: RecordPtr,
+    pub(crate) table: NonNull<Table>,
+    /// The header word the write builds on; commit fails if it changed.
+    pub(crate) expected: HeaderWord,
+    /// Address of the private image with its header; zero: the row is to be absent.
+    pub(crate) image: usize,
+    /// This attempt linked the record.
+    pub(crate) linked: bool,
+}
+
+impl Write {
+    #[inline]
+    pub(crate) fn table<'t>(&self) -> &'t Table {
+        // SAFETY: tables live as long as the database, which outlives its workers' open transactions.
+        unsafe { self.table.as_ref() }
+    }
+
+    /// Neither before nor after this transaction is there a row: nothing to install.
+    #[inline]
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.image == 0 && self.expected.is_absent()
+    }
+}
+
+#[derive(Debug)]
+struct Replaced {
+    entry: u32,
+    before: Write,
+}
+
+/// Memory that belongs to an image of this attempt but lies outside it: tails and fixed parts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
+    pub(crate) address: usize,
+    pub(crate) bytes: usize,
+}
+
+#[derive(Debug)]
+pub(crate) struct WriteSet {
+    entries: Vec<Write>,
+    own: OwnIndex,
+    replaced: Vec<Replaced>,
+    /// (entries, replaced) at each savepoint.
+    marks: Vec<(usize, usize)>,
+    /// Entries taken back by a rewind: their images are freed and their records unlinked at the end.
+    pub(crate) undone: Vec<Write>,
+    /// Tails and fixed parts made by this attempt.
+    pub(crate) parts: Vec<Part>,
+}
+
+impl WriteSet {
+    pub(crate) fn new() -> WriteSet {
+        WriteSet {
+            entries: Vec::with_capacity(64),
+            own: OwnIndex::new(),
+            replaced: Vec::new(),
+            marks: Vec::new(),
+            undone: Vec::new(),
+            parts: Vec::new(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn entries(&self) -> &[Write] {
+        &self.entries
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    #[inline]
+    pub(crate) fn find(&self, record: RecordPtr) -> Option<usize> {
+        self.own.find(record.addr(), |e| self.entries[e].record.addr())
+    }
+
+    #[inline]
+    pub(crate) fn push(&mut self, write: Write) {
+        let entries = &self.entries;
+        self.own.push(write.record.addr(), |e| entries[e].record.addr());
+        self.entries.push(write);
+    }
+
+    /// Gives an entry a new image; the old one stays readable until the end.
+    pub(crate) fn replace(&mut self, entry: usize, image: usize) {
+        self.replaced.push(Replaced { entry: entry as u32, before: self.entries[entry] });
+        self.entries[entry].image = image;
+    }
+
+    pub(crate) fn mark(&mut self) -> Mark {
+        self.marks.push((self.entries.len(), self.replaced.len()));
+        Mark(self.marks.len() - 1)
+    }
+
+    /// Takes back everything since the mark, which stays valid; later marks do not.
+    pub(crate) fn rewind(&mut self, mark: Mark) {
+        let (entries, replaced) = self.marks[mark.0];
+        self.marks.truncate(mark.0 + 1);
+        while self.replaced.len() > replaced {
+            if let Some(Replaced { entry, before }) = self.replaced.pop() {
+                let undone = std::mem::replace(&mut self.entries[entry as usize], before);
+                // The record stays linked through the entry that remains, or through that entry's own undoing.
+                self.undone.push(Write { linked: false, ..undone });
+            }
+        }
+        while self.entries.len() > entries {
+            if let Some(undone) = self.entries.pop() {
+                self.own.pop(undone.record.addr());
+                self.undone.push(undone);
+            }
+        }
+    }
+
+    /// Images that will not be installed although the transaction commits.
+    pub(crate) fn superseded(&self) -> impl Iterator<Item = Write> {
+        self.replaced.iter().map(|r| r.before).chain(self.undone.iter().copied())
+    }
+
+    /// Promise (a): every write with its stamp.
+    pub(crate) fn report(&self, stamp: Stamp, redo: &mut dyn Redo) {
+        for write in self.entries.iter().filter(|write| !write.is_nothing()) {
+            let table = write.table();
+            // SAFETY: key words of a linked record never change; we are online.
+            let key = unsafe { read_key(write.record, table.class) };
+            let row = (write.image != 0).then(|| record::row_of(table, write.image));
+            redo.write(table, key, stamp, row);
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.entries.clear();
+        self.own.clear();
+        self.replaced.clear();
+        self.marks.clear();
+        self.undone.clear();
+        self.parts.clear();
+    }
+}

@@ -1,0 +1,118 @@
+//! Commit (Figure 2 of the paper): lock, read the epoch, validate, stamp, install.
+//!
+//! 1. Lock the records to be written in address order. Ordered locking cannot deadlock; each wait is bounded all the same
+//!    (promise d), and a record that changed since it was read ends the attempt at once.
+//! 2. Fence, read E, fence: the serialization point.
+//! 3. Validate: every record read has its word unchanged and is not locked by another; every witness has its value.
+//! 4. Stamp: above every stamp read or overwritten, above this worker's last, in E.
+//! 5. Install and unlock, record by record.
+
+use std::sync::atomic::{Ordering, fence};
+
+use seriatim_base::{Backoff, Epoch, Stamp};
+use seriatim_htm::Access;
+use seriatim_txn::{Outcome, Phase, Redo, Stop};
+
+use super::Worker;
+use crate::shared::head::{self, HeaderWord};
+use crate::shared::optimistic::{LockBit, Optimistic, Plain, Refuted};
+use crate::shared::record;
+use crate::shared::sweep;
+use crate::shared::writes::Write;
+
+pub(super) fn commit(worker: &mut Worker, redo: &mut dyn Redo) -> Result<Outcome, Stop> {
+    let attempt = &mut worker.attempt;
+    if attempt.base.writes.is_empty() {
+        if attempt.reads.len() + attempt.witnesses.len() > 1 {
+            attempt.validate()?;
+        }
+        let newest = attempt.base.newest;
+        attempt.base.finish(&LockBit);
+        return Ok(Outcome::Committed(newest));
+    }
+    lock(attempt, &mut worker.order)?;
+    // ORDERING: the locks are visible before the epoch is read, and it is read before the read set is validated.
+    fence(Ordering::SeqCst);
+    let epoch = attempt.base.core.epochs.current();
+    fence(Ordering::SeqCst);
+    if let Some(refuted) = Optimistic::refuted(&mut Plain, &attempt.reads, &attempt.witnesses, &attempt.base.writes) {
+        unlock(attempt.base.writes.entries(), &worker.order);
+        return Err(attempt.blame(Phase::Validate, refuted));
+    }
+    let stamp = worker.last.max(attempt.base.newest).next(Epoch(epoch.0));
+    worker.last = stamp;
+    install(attempt, stamp, &mut worker.retired);
+    attempt.base.report(stamp, redo);
+    settle(attempt, stamp, &worker.retired);
+    attempt.base.finish(&LockBit);
+    Ok(Outcome::Committed(stamp))
+}
+
+/// Step 1. On failure nothing stays locked.
+fn lock(attempt: &mut Optimistic, order: &mut Vec<u32>) -> Result<(), Stop> {
+    let entries = attempt.base.writes.entries();
+    order.clear();
+    order.extend(0..entries.len() as u32);
+    order.sort_unstable_by_key(|&entry| entries[entry as usize].record.addr());
+    for (locked, &entry) in order.iter().enumerate() {
+        let write = &entries[entry as usize];
+        let word = head::header(&write.table().shape, write.record);
+        let mut backoff = Backoff::new();
+        while !Plain.lock(word, write.expected.0, write.expected.locked().0) {
+            let now = HeaderWord(word.load(Ordering::Acquire));
+            let changed = now.unlocked() != write.expected;
+            if changed || !backoff.wait() {
+                unlock(entries, &order[..locked]);
+                return Err(match changed {
+                    true => attempt.blame(Phase::Lock, Refuted::Write(entry as usize)),
+                    false => attempt.base.blame_lock(),
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn unlock(entries: &[Write], order: &[u32]) {
+    for &entry in order {
+        let write = &entries[entry as usize];
+        Plain.store(head::header(&write.table().shape, write.record), write.expected.0);
+    }
+}
+
+/// Step 5. Remembers what each entry replaced.
+fn install(attempt: &mut Optimistic, stamp: Stamp, retired: &mut Vec<usize>) {
+    retired.clear();
+    for write in attempt.base.writes.entries() {
+        let shape = &write.table().shape;
+        let image = head::image(shape, write.record);
+        retired.push(image.load(Ordering::Relaxed) as usize);
+        let after = if write.is_nothing() {
+            write.expected
+        } else {
+            Plain.store(image, write.image as u64);
+            HeaderWord::committed(stamp, write.image == 0)
+        };
+        Plain.store(head::header(shape, write.record), after.0);
+    }
+}
+
+/// Retires what was replaced and queues tombstones.
+fn settle(attempt: &mut Optimistic, stamp: Stamp, retired: &[usize]) {
+    for (i, &before) in retired.iter().enumerate() {
+        let write = attempt.base.writes.entries()[i];
+        let table = write.table();
+        if write.is_nothing() {
+            if write.linked {
+                attempt.base.unlink_placeholder(&write, &LockBit);
+            }
+            continue;
+        }
+        if before != 0 {
+            record::retire_version(&mut attempt.base.core, table, write.record, before, write.image);
+        }
+        if write.image == 0 {
+            sweep::later(&mut attempt.base.core, table, write.record, HeaderWord::committed(stamp, true));
+        }
+    }
+}

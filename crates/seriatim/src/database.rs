@@ -1,0 +1,245 @@
+//! The database: memory, regions, epoch, protocol, tables, workers.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use seriatim_base::TableId;
+use seriatim_base::thread::Periodic;
+use seriatim_catalog::{Table, TableDef};
+use seriatim_history::{History, Recording};
+use seriatim_txn::{Environment, ProtocolInfo};
+
+use crate::builder::Builder;
+use crate::engine::{self, Engine};
+use crate::error::{OpenError, SchemaError};
+use crate::handle::{Handle, TableSet};
+use crate::pool::Pool;
+use crate::runtime::DynHandle;
+use crate::{Session, Statistics};
+
+/// A serializable in-memory database. Clones share it; it ends with the last clone, session and transaction.
+///
+/// ```
+/// use seriatim::Database;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let db = Database::builder().protocol("silo").workers(8).open()?;
+/// assert_eq!(db.protocol().name, "silo");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Database {
+    inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    /// Dropped first: stops the epoch ticker.
+    _ticker: Option<Periodic>,
+    pub(crate) number: u64,
+    pub(crate) options: Builder,
+    /// Epochs a transaction may stay open.
+    pub(crate) age_epochs_max: u64,
+    pub(crate) pool: Pool,
+    pub(crate) engine: Box<dyn Engine>,
+    tables: RwLock<Tables>,
+    sessions: AtomicUsize,
+    recording: Option<Recording>,
+    /// Dropped last: everything above lives in its memory.
+    pub(crate) environment: Environment,
+}
+
+#[derive(Default)]
+struct Tables {
+    sets: Vec<Arc<TableSet>>,
+    /// Ids given out; an index is a table and has one too.
+    ids: u32,
+}
+
+impl Database {
+    /// A database with default options.
+    ///
+    /// # Errors
+    /// When the operating system gives no memory or no thread.
+    pub fn in_memory() -> Result<Database, OpenError> {
+        Builder::default().open()
+    }
+
+    /// Options for a database.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    pub(crate) fn start(options: Builder, environment: Environment) -> Result<Database, OpenError> {
+        static NUMBERS: AtomicU64 = AtomicU64::new(1);
+        let Some(engine) = engine::open(&options.protocol, &environment) else {
+            return Err(OpenError::UnknownProtocol { name: options.protocol });
+        };
+        let ticker = if options.step_helpers {
+            None
+        } else {
+            let epochs = Arc::clone(&environment.epochs);
+            let ticker = Periodic::spawn("seriatim-epoch", options.epoch_interval, move || epochs.advance());
+            Some(ticker.map_err(OpenError::Thread)?)
+        };
+        let age = options.transaction_age_max.as_nanos().div_ceil(options.epoch_interval.as_nanos());
+        let inner = Inner {
+            _ticker: ticker,
+            number: NUMBERS.fetch_add(1, Ordering::Relaxed),
+            age_epochs_max: u64::try_from(age).unwrap_or(u64::MAX),
+            pool: Pool::new(options.workers),
+            engine,
+            tables: RwLock::default(),
+            sessions: AtomicUsize::new(0),
+            recording: options.record_history.then(Recording::new),
+            environment,
+            options,
+        };
+        Ok(Database { inner: Arc::new(inner) })
+    }
+
+    /// Creates the table that `T` declares.
+    ///
+    /// # Errors
+    /// A declaration that contradicts itself, a name that is taken, no memory.
+    pub fn create<T: Table>(&self) -> Result<Handle<T>, SchemaError> {
+        self.make(T::definition()).map(Handle::new)
+    }
+
+    /// The existing table that `T` declares.
+    ///
+    /// # Errors
+    /// No such table, or one with another definition.
+    pub fn table<T: Table>(&self) -> Result<Handle<T>, SchemaError> {
+        let set = self.inner.find(T::NAME).ok_or_else(|| SchemaError::Unknown(T::NAME.to_owned()))?;
+        match set.definition.difference(&T::definition()) {
+            None => Ok(Handle::new(set)),
+            Some(difference) => Err(SchemaError::Mismatch { table: T::NAME.to_owned(), difference }),
+        }
+    }
+
+    /// Creates a table declared at run time, with the layout a derived table of the same columns has.
+    ///
+    /// # Errors
+    /// As [`Database::create`].
+    pub fn declare(&self, definition: TableDef) -> Result<DynHandle, SchemaError> {
+        self.make(definition).map(DynHandle::new)
+    }
+
+    /// An existing table, by name, for access by values known at run time.
+    ///
+    /// # Errors
+    /// No such table.
+    pub fn open_dyn(&self, name: &str) -> Result<DynHandle, SchemaError> {
+        self.inner.find(name).map(DynHandle::new).ok_or_else(|| SchemaError::Unknown(name.to_owned()))
+    }
+
+    /// Names of the tables, in order of creation.
+    pub fn table_names(&self) -> Vec<String> {
+        let tables = self.inner.tables.read().unwrap_or_else(PoisonError::into_inner);
+        tables.sets.iter().map(|set| set.definition.name.to_string()).collect()
+    }
+
+    fn make(&self, definition: TableDef) -> Result<Arc<TableSet>, SchemaError> {
+        definition.validate().map_err(SchemaError::Invalid)?;
+        let inner = &self.inner;
+        let mut tables = inner.tables.write().unwrap_or_else(PoisonError::into_inner);
+        if tables.sets.iter().any(|set| set.definition.name == definition.name) {
+            return Err(SchemaError::Exists(definition.name.to_string()));
+        }
+        let lease = inner.pool.lease(0, inner.engine.as_ref(), &inner.environment).ok_or(SchemaError::WorkersBusy)?;
+        let mut worker = lease.worker;
+        // SAFETY: the lease is ours until it is given back below.
+        let core = unsafe { worker.as_mut() }.core();
+        let first = TableId(tables.ids);
+        let made = TableSet::new(inner, definition, first, core);
+        inner.pool.give_back(lease);
+        let set = Arc::new(made?);
+        tables.ids += 1 + set.indexes.len() as u32;
+        tables.sets.push(Arc::clone(&set));
+        Ok(set)
+    }
+
+    /// A session. Sessions are cheap; a thread that runs transactions has its own.
+    pub fn session(&self) -> Session {
+        let number = self.inner.sessions.fetch_add(1, Ordering::Relaxed);
+        Session::new(Arc::clone(&self.inner), number)
+    }
+
+    /// The protocol in use.
+    pub fn protocol(&self) -> &'static ProtocolInfo {
+        self.inner.engine.info()
+    }
+
+    /// How regions run.
+    pub fn backend(&self) -> crate::htm::Backend {
+        self.inner.environment.htm.backend()
+    }
+
+    /// What the database has done so far.
+    pub fn statistics(&self) -> Statistics {
+        let memory = &self.inner.environment.memory;
+        let mut statistics = Statistics {
+            memory_bytes: memory.in_use_bytes(),
+            reserved_bytes: memory.reserved_bytes(),
+            ..Statistics::default()
+        };
+        self.inner.pool.add_to(&mut statistics);
+        statistics
+    }
+
+    /// Maps and touches this many bytes now, so that no transaction waits for fresh pages.
+    pub fn prefault(&self, bytes: usize) {
+        self.inner.environment.memory.prefault(bytes);
+    }
+
+    /// Does what helper threads do, once: advances the epoch and lets idle workers unlink what was deleted.
+    pub fn step(&self) {
+        self.inner.environment.epochs.advance();
+        self.inner.pool.housekeep();
+    }
+
+    /// What was recorded since the last call, if the database records ([`Builder::record_history`]). Let transactions come to
+    /// rest first: one in the middle of its commit may be missing.
+    pub fn take_history(&self) -> Option<History> {
+        let transactions = self.inner.recording.as_ref()?.take();
+        let tables = self.inner.tables.read().unwrap_or_else(PoisonError::into_inner);
+        let names = tables.sets.iter().flat_map(|set| set.physical()).map(|table| table.name.clone()).collect();
+        Some(History { tables: names, transactions, ..History::default() })
+    }
+
+    /// Checks the structure of every table and index against itself, with no transaction open.
+    ///
+    /// # Errors
+    /// The first fault found, in words.
+    pub fn check_structure(&self) -> Result<(), String> {
+        let tables = self.inner.tables.read().unwrap_or_else(PoisonError::into_inner);
+        for table in tables.sets.iter().flat_map(|set| set.physical()) {
+            table.index.check().map_err(|fault| format!("{}: {fault}", table.name))?;
+        }
+        Ok(())
+    }
+}
+
+impl Inner {
+    fn find(&self, name: &str) -> Option<Arc<TableSet>> {
+        let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
+        tables.sets.iter().find(|set| set.definition.name == name).cloned()
+    }
+
+    pub(crate) fn recording(&self) -> Option<&Recording> {
+        self.recording.as_ref()
+    }
+
+    /// Runs `tell` with the table or index of that id.
+    pub(crate) fn with_table<R>(&self, id: TableId, tell: impl FnOnce(&seriatim_txn::Table) -> R) -> Option<R> {
+        let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
+        tables.sets.iter().flat_map(|set| set.physical()).find(|table| table.id == id).map(tell)
+    }
+}
+
+impl std::fmt::Debug for Database {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Database").field("protocol", &self.protocol().name).finish_non_exhaustive()
+    }
+}

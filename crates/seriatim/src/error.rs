@@ -1,0 +1,257 @@
+//! What can go wrong, one type a stage: opening, declaring, transacting. Each message says what was wrong and what would be
+//! right.
+
+use std::error::Error;
+use std::fmt;
+
+use seriatim_base::TableId;
+use seriatim_txn::{Cause, Reason};
+
+pub use seriatim_catalog::SchemaError as InvalidSchema;
+
+/// A database could not be opened.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// No protocol of that name.
+    UnknownProtocol {
+        /// What was asked for.
+        name: String,
+    },
+    /// The wanted region back end does not work here.
+    Htm(seriatim_htm::Unavailable),
+    /// The operating system did not give the memory.
+    Memory(String),
+    /// A limit is out of range.
+    Invalid(String),
+    /// A helper thread could not be started.
+    Thread(std::io::Error),
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OpenError::UnknownProtocol { name } => {
+                write!(f, "there is no protocol {name:?}; it is one of auto")?;
+                crate::protocols().iter().try_for_each(|protocol| write!(f, ", {}", protocol.name))
+            }
+            OpenError::Htm(error) => error.fmt(f),
+            OpenError::Memory(error) => write!(f, "no memory: {error}"),
+            OpenError::Invalid(what) => f.write_str(what),
+            OpenError::Thread(error) => write!(f, "a helper thread could not be started: {error}"),
+        }
+    }
+}
+
+impl Error for OpenError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            OpenError::Htm(error) => Some(error),
+            OpenError::Thread(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// A table could not be declared or found.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SchemaError {
+    /// The definition contradicts itself.
+    Invalid(InvalidSchema),
+    /// A table of that name exists already.
+    Exists(String),
+    /// No table of that name.
+    Unknown(String),
+    /// The table exists with another definition than the type's.
+    Mismatch {
+        /// The table.
+        table: String,
+        /// What differs, in words.
+        difference: String,
+    },
+    /// The memory limit leaves no room for the table.
+    OutOfMemory,
+    /// All workers are busy.
+    WorkersBusy,
+}
+
+impl fmt::Display for SchemaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SchemaError::Invalid(error) => error.fmt(f),
+            SchemaError::Exists(name) => write!(f, "table {name:?} exists already; use `table` to open it"),
+            SchemaError::Unknown(name) => write!(f, "there is no table {name:?}; `create` or `declare` makes it"),
+            SchemaError::Mismatch { table, difference } => {
+                write!(f, "table {table:?} is not the one this type declares: {difference}")
+            }
+            SchemaError::OutOfMemory => f.write_str("the memory limit leaves no room for the table"),
+            SchemaError::WorkersBusy => f.write_str("every worker has an open transaction; allow more workers"),
+        }
+    }
+}
+
+impl Error for SchemaError {}
+
+/// Why a transaction's body must stop. Pass it on with `?`; the session turns it into a retry or a [`TransactError`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use]
+pub struct Abort(pub(crate) AbortKind);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AbortKind {
+    /// The protocol ended the attempt.
+    Stopped(Cause),
+    /// The key exists; table and key are noted in the transaction.
+    Duplicate,
+    /// The body's own error, noted in the transaction.
+    User,
+    /// A handle of another database.
+    ForeignHandle,
+}
+
+impl Abort {
+    /// Phase and reason, if the protocol ended the attempt.
+    pub fn cause(&self) -> Option<Cause> {
+        match self.0 {
+            AbortKind::Stopped(cause) => Some(cause),
+            _ => None,
+        }
+    }
+
+    /// Whether running the transaction again can help.
+    pub fn is_retryable(&self) -> bool {
+        self.cause().is_some_and(|cause| cause.reason.is_conflict())
+    }
+
+    pub(crate) fn stopped(reason: Reason) -> Abort {
+        Abort(AbortKind::Stopped(Cause { phase: seriatim_txn::Phase::Execute, reason }))
+    }
+}
+
+impl fmt::Display for Abort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            AbortKind::Stopped(cause) => cause.fmt(f),
+            AbortKind::Duplicate => f.write_str("the key exists already"),
+            AbortKind::User => f.write_str("the transaction was aborted by its body"),
+            AbortKind::ForeignHandle => f.write_str("the table handle belongs to another database"),
+        }
+    }
+}
+
+impl Error for Abort {}
+
+/// One conflict: why, and where it is known.
+#[derive(Clone, Debug)]
+pub struct Conflict {
+    /// Phase and reason.
+    pub cause: Cause,
+    /// The table's name, where known.
+    pub table: Option<String>,
+    /// The key as its columns read, where known.
+    pub key: Option<String>,
+}
+
+impl fmt::Display for Conflict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.cause.fmt(f)?;
+        if let Some(table) = &self.table {
+            write!(f, " (table {table}")?;
+            if let Some(key) = &self.key {
+                write!(f, ", key {key}")?;
+            }
+            f.write_str(")")?;
+        }
+        Ok(())
+    }
+}
+
+/// A transaction did not commit.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum TransactError {
+    /// The body asked for it with [`Tx::abort`](crate::Tx::abort). What it read held together at that moment.
+    User(Box<dyn Error + Send + Sync>),
+    /// An insert met its key. What it read held together at that moment.
+    Duplicate {
+        /// The table, or the unique index.
+        table: String,
+        /// The key as its columns read.
+        key: String,
+    },
+    /// Other transactions were in the way at every attempt.
+    Conflict {
+        /// The last conflict.
+        last: Conflict,
+        /// Attempts made.
+        attempts: u32,
+    },
+    /// The memory limit is reached. Reads and deletes still work.
+    OutOfMemory,
+    /// The transaction stayed open for longer than the configured age.
+    TooOld,
+    /// The request itself cannot work: a scan of a hash table, use of a transaction inside its own update closure.
+    Unsupported(Cause),
+    /// A table handle of another database.
+    ForeignHandle,
+    /// Every worker has an open transaction.
+    WorkersBusy,
+}
+
+impl TransactError {
+    /// Whether the same transaction may succeed if run again as it is.
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, TransactError::Conflict { .. } | TransactError::WorkersBusy | TransactError::TooOld)
+    }
+
+    /// Whether the transaction may have committed although this error was returned. In memory: never.
+    pub fn is_maybe_committed(&self) -> bool {
+        false
+    }
+
+    /// The body's own error, if it was one of type `E`.
+    pub fn user<E: Error + 'static>(&self) -> Option<&E> {
+        match self {
+            TransactError::User(error) => error.downcast_ref(),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for TransactError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TransactError::User(error) => write!(f, "aborted by its body: {error}"),
+            TransactError::Duplicate { table, key } => write!(f, "duplicate key {key} in {table}"),
+            TransactError::Conflict { last, attempts } => {
+                write!(f, "gave up after {attempts} attempts; the last stopped {last}")
+            }
+            TransactError::OutOfMemory => f.write_str("the memory limit is reached; delete rows or raise the limit"),
+            TransactError::TooOld => f.write_str("the transaction was open for longer than the configured age"),
+            TransactError::Unsupported(cause) => cause.fmt(f),
+            TransactError::ForeignHandle => {
+                f.write_str("the table handle belongs to another database; get one from this database")
+            }
+            TransactError::WorkersBusy => {
+                f.write_str("every worker has an open transaction; allow more workers or end some transactions")
+            }
+        }
+    }
+}
+
+impl Error for TransactError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            TransactError::User(error) => Some(error.as_ref()),
+            _ => None,
+        }
+    }
+}
+
+/// Where a duplicate key was met.
+#[derive(Debug, Clone)]
+pub(crate) struct DuplicateAt {
+    pub(crate) table: TableId,
+    pub(crate) key: seriatim_catalog::KeyBuf,
+}

@@ -1,0 +1,75 @@
+//! Seriatim: a serializable in-memory OLTP database that runs inside your process.
+//!
+//! Declare tables as structs, open a database, run closures as transactions. Every transaction is serializable: the result is
+//! as if they had run one after another. A closure may run several times; conflicts are retried, within bounds.
+//!
+//! ```
+//! use seriatim::{Database, Decimal, Table};
+//!
+//! #[derive(Table)]
+//! #[table(name = "account", key(id), hash)]
+//! struct Account {
+//!     id: u64,
+//!     balance: Decimal<2>,
+//! }
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let db = Database::in_memory()?;
+//! let accounts = db.create::<Account>()?;
+//! let mut session = db.session();
+//! session.transact(|tx| tx.insert(&accounts, &Account { id: 1, balance: Decimal::from_units(10_00) }))?;
+//! let balance = session.transact(|tx| {
+//!     tx.update(&accounts, &1, |account| {
+//!         account.set_balance(account.balance() + Decimal::from_units(5_00));
+//!         account.balance()
+//!     })
+//! })?;
+//! assert_eq!(*balance, Some(Decimal::from_units(15_00)));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Where to read on: [`Database`] and [`Builder`] to open one, [`Session`] to run transactions, [`Tx`] for what a transaction
+//! can do, [`TransactError`] for what can go wrong, [`catalog`] for columns and keys.
+//!
+//! Invariant of this crate: one declaration runs under every protocol; nothing here names one but the registry.
+
+mod builder;
+mod database;
+mod engine;
+mod error;
+mod handle;
+mod index;
+mod pool;
+mod record;
+mod retry;
+mod runtime;
+mod scan;
+mod session;
+mod statistics;
+mod transaction;
+mod tx;
+
+pub use seriatim_catalog as catalog;
+pub use seriatim_history as history;
+pub use seriatim_htm as htm;
+
+pub use builder::Builder;
+pub use catalog::{Decimal, Text, Timestamp};
+pub use database::Database;
+pub use engine::protocols;
+pub use error::{Abort, Conflict, OpenError, SchemaError, TransactError};
+pub use handle::{Handle, IndexHandle};
+pub use retry::RetryPolicy;
+pub use runtime::{DynHandle, DynRow};
+pub use scan::{DynScan, Scan};
+pub use seriatim_base::{Rng, Stamp, clock, rng, thread};
+pub use seriatim_macros::Table;
+pub use seriatim_txn::{Cause, Freshness, Gives, Needs, Phase, ProtocolInfo, Reason};
+pub use session::{Committed, Receipt, Session};
+pub use statistics::Statistics;
+pub use transaction::{SnapshotTransaction, Transaction};
+pub use tx::{ReadTx, Savepoint, Tx};
+
+#[doc(no_inline)]
+pub use catalog::Table;

@@ -1,0 +1,172 @@
+//! The bounded pool of workers: one per open transaction.
+//!
+//! Access rule: a slot's worker is touched only by whoever turned `busy` from false to true, until they turn it back.
+
+use std::cell::UnsafeCell;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use seriatim_base::CacheAligned;
+use seriatim_htm::RegionStatistics;
+use seriatim_txn::{Environment, Worker};
+
+use crate::engine::Engine;
+use crate::statistics::{Counters, Statistics};
+
+/// How long a session waits for a worker before it reports that all are busy.
+const WAIT_MAX: Duration = Duration::from_secs(1);
+
+pub(crate) struct Pool {
+    slots: Box<[CacheAligned<Slot>]>,
+    /// Sessions that wait for a worker.
+    waiting: AtomicUsize,
+    gate: Mutex<()>,
+    freed: Condvar,
+}
+
+struct Slot {
+    busy: AtomicBool,
+    worker: UnsafeCell<Option<Box<dyn Worker>>>,
+    counters: Counters,
+    /// Published now and then, for readers that find the worker busy.
+    regions: Mutex<RegionStatistics>,
+    leases: UnsafeCell<u32>,
+}
+
+// SAFETY: the cells are touched under the access rule above; workers are Send.
+unsafe impl Sync for Slot {}
+
+/// A worker taken from the pool; give it back with [`Pool::give_back`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lease {
+    pub(crate) slot: usize,
+    pub(crate) worker: NonNull<dyn Worker>,
+}
+
+impl Pool {
+    pub(crate) fn new(workers: usize) -> Pool {
+        let slot = || {
+            CacheAligned(Slot {
+                busy: AtomicBool::new(false),
+                worker: UnsafeCell::new(None),
+                counters: Counters::default(),
+                regions: Mutex::default(),
+                leases: UnsafeCell::new(0),
+            })
+        };
+        Pool {
+            slots: (0..workers).map(|_| slot()).collect(),
+            waiting: AtomicUsize::new(0),
+            gate: Mutex::new(()),
+            freed: Condvar::new(),
+        }
+    }
+
+    pub(crate) fn counters(&self, slot: usize) -> &Counters {
+        &self.slots[slot].counters
+    }
+
+    #[inline]
+    fn seize(&self, slot: usize) -> bool {
+        let busy = &self.slots[slot].busy;
+        // ORDERING: acquire pairs with the release in `give_back`.
+        !busy.load(Ordering::Relaxed) && !busy.swap(true, Ordering::Acquire)
+    }
+
+    /// Takes a worker, the one at `preferred` if it is free. `None`: all were busy for [`WAIT_MAX`].
+    #[inline]
+    pub(crate) fn lease(&self, preferred: usize, engine: &dyn Engine, environment: &Environment) -> Option<Lease> {
+        if self.seize(preferred) {
+            return self.leased(preferred, engine, environment);
+        }
+        self.lease_any(engine, environment)
+    }
+
+    #[cold]
+    fn lease_any(&self, engine: &dyn Engine, environment: &Environment) -> Option<Lease> {
+        let free = || (0..self.slots.len()).find(|&slot| self.seize(slot));
+        if let Some(slot) = free() {
+            return self.leased(slot, engine, environment);
+        }
+        let gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let mut found = None;
+        // A short slice of the bound at a time: a wake-up can fall between our look and our wait.
+        let slices = 100;
+        let mut gate = Some(gate);
+        for _ in 0..slices {
+            found = free();
+            let Some(held) = gate.take().filter(|_| found.is_none()) else { break };
+            let waited = self.freed.wait_timeout(held, WAIT_MAX / slices);
+            gate = Some(waited.unwrap_or_else(PoisonError::into_inner).0);
+        }
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        drop(gate);
+        self.leased(found?, engine, environment)
+    }
+
+    #[inline]
+    fn leased(&self, slot: usize, engine: &dyn Engine, environment: &Environment) -> Option<Lease> {
+        // SAFETY: the access rule: we seized the slot.
+        let worker = unsafe { &mut *self.slots[slot].worker.get() };
+        if worker.is_none() {
+            let Some(core) = environment.core() else {
+                self.slots[slot].busy.store(false, Ordering::Release);
+                return None;
+            };
+            *worker = Some(engine.worker(core));
+        }
+        worker.as_deref_mut().map(|worker| Lease { slot, worker: NonNull::from(worker) })
+    }
+
+    /// Gives a worker back; its transaction has ended.
+    #[inline]
+    pub(crate) fn give_back(&self, mut lease: Lease) {
+        let slot = &self.slots[lease.slot];
+        // SAFETY: the access rule: the lease is ours.
+        let (worker, leases) = unsafe { (lease.worker.as_mut(), &mut *slot.leases.get()) };
+        worker.housekeep();
+        *leases = leases.wrapping_add(1);
+        if *leases % 1024 == 0 {
+            *slot.regions.lock().unwrap_or_else(PoisonError::into_inner) = worker.core().agent.statistics();
+        }
+        // ORDERING: pairs with the acquire in `seize`.
+        slot.busy.store(false, Ordering::Release);
+        if self.waiting.load(Ordering::Relaxed) > 0 {
+            self.freed.notify_one();
+        }
+    }
+
+    /// Lets every idle worker unlink what it deleted, as it would after its next transaction.
+    pub(crate) fn housekeep(&self) {
+        for slot in 0..self.slots.len() {
+            if self.seize(slot) {
+                // SAFETY: the access rule: we seized the slot.
+                if let Some(worker) = unsafe { &mut *self.slots[slot].worker.get() } {
+                    // An empty transaction: what was retired in the last one gets its grace period.
+                    worker.core().local.enter();
+                    worker.core().local.leave();
+                    worker.housekeep();
+                }
+                self.slots[slot].busy.store(false, Ordering::Release);
+            }
+        }
+    }
+
+    pub(crate) fn add_to(&self, statistics: &mut Statistics) {
+        for (at, slot) in self.slots.iter().enumerate() {
+            slot.counters.add_to(statistics);
+            if self.seize(at) {
+                // SAFETY: the access rule: we seized the slot.
+                if let Some(worker) = unsafe { &mut *slot.worker.get() } {
+                    statistics.regions += worker.core().agent.statistics();
+                }
+                slot.busy.store(false, Ordering::Release);
+            } else {
+                statistics.regions += *slot.regions.lock().unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+    }
+}

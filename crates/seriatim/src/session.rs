@@ -1,0 +1,194 @@
+//! Sessions: where transactions are run and retried.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+
+use seriatim_base::{Rng, Stamp};
+use seriatim_txn::{Cause, Mode, Reason};
+
+use crate::database::Inner;
+use crate::error::{Abort, AbortKind};
+use crate::transaction::{SnapshotTransaction, Transaction};
+use crate::{ReadTx, TransactError, Tx};
+
+/// Runs transactions, one at a time. Sessions are many, cheap, and may move between threads.
+pub struct Session {
+    pub(crate) tx: Tx,
+    rng: Rng,
+}
+
+/// Proof of a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Receipt {
+    /// Orders the transaction among those it conflicts with; of a transaction that wrote nothing: the newest stamp it read.
+    pub stamp: Stamp,
+}
+
+/// What a committed transaction returned.
+#[derive(Clone, Copy, Debug)]
+pub struct Committed<R> {
+    /// The body's value.
+    pub value: R,
+    /// Proof of the commit.
+    pub receipt: Receipt,
+    /// Attempts it took; 1 if nothing was in the way.
+    pub attempts: u32,
+}
+
+impl<R> Committed<R> {
+    /// The body's value.
+    pub fn into_value(self) -> R {
+        self.value
+    }
+}
+
+impl<R> std::ops::Deref for Committed<R> {
+    type Target = R;
+    fn deref(&self) -> &R {
+        &self.value
+    }
+}
+
+impl Session {
+    pub(crate) fn new(inner: Arc<Inner>, number: usize) -> Session {
+        let rng = Rng::from_seed(inner.options.seed ^ (number as u64) << 32);
+        Session { tx: Tx::new(inner, number), rng }
+    }
+
+    /// Runs `body` as one serializable transaction and commits. The body may run several times: it must not have effects
+    /// outside the transaction that a repetition would spoil. [`Tx::attempt`] tells which run it is.
+    ///
+    /// ```
+    /// # use seriatim::{Database, Table};
+    /// # #[derive(Table)] #[table(name = "counter", key(id), hash)] struct Counter { id: u32, n: u64 }
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let db = Database::in_memory()?;
+    /// # let counters = db.create::<Counter>()?;
+    /// let mut session = db.session();
+    /// session.transact(|tx| tx.insert(&counters, &Counter { id: 7, n: 41 }))?;
+    /// let n = session.transact(|tx| {
+    ///     tx.update(&counters, &7, |counter| {
+    ///         counter.set_n(counter.n() + 1);
+    ///         counter.n()
+    ///     })
+    /// })?;
+    /// assert_eq!((*n, n.attempts), (Some(42), 1));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The body's own abort, a duplicate key, or a conflict that outlasted the retries.
+    ///
+    /// # Panics
+    /// If the body panics on values that held together; a panic on values that did not is a conflict like any other.
+    pub fn transact<R>(&mut self, body: impl FnMut(&Tx) -> Result<R, Abort>) -> Result<Committed<R>, TransactError> {
+        self.run(Mode::ReadWrite, body)
+    }
+
+    /// Runs `body` as a read-only transaction: on a snapshot that never aborts where the protocol gives them
+    /// ([`crate::protocols`]), else validated and retried.
+    ///
+    /// # Errors
+    /// As [`Session::transact`]; no conflicts where the protocol gives snapshots.
+    ///
+    /// # Panics
+    /// As [`Session::transact`].
+    pub fn snapshot<R>(
+        &mut self,
+        mut body: impl FnMut(&ReadTx) -> Result<R, Abort>,
+    ) -> Result<Committed<R>, TransactError> {
+        self.run(Mode::ReadOnly, |tx| body(tx))
+    }
+
+    /// Opens a transaction to be committed explicitly; dropping it rolls back.
+    ///
+    /// # Errors
+    /// When every worker is busy.
+    pub fn begin(&mut self) -> Result<Transaction<'_>, TransactError> {
+        self.tx.open(Mode::ReadWrite, 1, true)?;
+        Ok(Transaction::new(&mut self.tx))
+    }
+
+    /// Opens a read-only transaction; dropping it ends it.
+    ///
+    /// # Errors
+    /// When every worker is busy.
+    pub fn begin_snapshot(&mut self) -> Result<SnapshotTransaction<'_>, TransactError> {
+        self.tx.open(Mode::ReadOnly, 1, true)?;
+        Ok(SnapshotTransaction::new(&mut self.tx))
+    }
+
+    #[inline]
+    fn run<R>(
+        &mut self,
+        mode: Mode,
+        mut body: impl FnMut(&Tx) -> Result<R, Abort>,
+    ) -> Result<Committed<R>, TransactError> {
+        let mut attempts = 1;
+        loop {
+            self.tx.open(mode, attempts, false)?;
+            let result = catch_unwind(AssertUnwindSafe(|| body(&self.tx)));
+            let conflict = match result {
+                Ok(Ok(value)) => match self.tx.commit() {
+                    Ok(stamp) => return Ok(Committed { value, receipt: Receipt { stamp }, attempts }),
+                    Err(cause) => cause,
+                },
+                Ok(Err(abort)) => match self.aborted(&abort) {
+                    Ok(error) => return Err(error),
+                    Err(cause) => cause,
+                },
+                // Promise (g): a panic is the body's own only if what it read held together.
+                Err(panic) => match self.tx.validate() {
+                    Ok(()) => {
+                        self.tx.roll_back_user();
+                        resume_unwind(panic)
+                    }
+                    Err(cause) => cause,
+                },
+            };
+            self.conflicted(conflict, &mut attempts)?;
+        }
+    }
+
+    /// The body returned an abort: the error to report, or the conflict that makes it void (promise g).
+    fn aborted(&mut self, abort: &Abort) -> Result<TransactError, Cause> {
+        if let Some(cause) = self.tx.stopped().or(abort.cause()) {
+            return Err(cause);
+        }
+        self.tx.validate()?;
+        let error = match abort.0 {
+            AbortKind::Duplicate => self.tx.duplicate_error(),
+            AbortKind::ForeignHandle => TransactError::ForeignHandle,
+            AbortKind::User | AbortKind::Stopped(_) => self.tx.user_error(),
+        };
+        self.tx.roll_back_user();
+        Ok(error)
+    }
+
+    /// Ends a refuted attempt and pauses before the next; or reports that there is no next.
+    #[cold]
+    fn conflicted(&mut self, cause: Cause, attempts: &mut u32) -> Result<(), TransactError> {
+        let last = self.tx.conflict(cause);
+        self.tx.roll_back(Some(cause));
+        match cause.reason {
+            Reason::OutOfMemory => return Err(TransactError::OutOfMemory),
+            Reason::TooOld => return Err(TransactError::TooOld),
+            reason if !reason.is_conflict() => return Err(TransactError::Unsupported(cause)),
+            _ => {}
+        }
+        let policy = self.tx.inner().options.retry;
+        if *attempts >= policy.attempts_max {
+            return Err(TransactError::Conflict { last, attempts: *attempts });
+        }
+        *attempts += 1;
+        policy.pause(*attempts, &mut self.rng);
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session").finish_non_exhaustive()
+    }
+}

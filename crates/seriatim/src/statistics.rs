@@ -1,0 +1,76 @@
+//! Counters of a database: kept per worker, shared with nobody, added up when asked for.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use seriatim_htm::RegionStatistics;
+use seriatim_txn::{Cause, Phase, Reason};
+
+const PHASES: [Phase; 3] = [Phase::Execute, Phase::Lock, Phase::Validate];
+
+/// What a database has done so far.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Statistics {
+    /// Transactions committed, read-only ones included.
+    pub committed: u64,
+    /// Transactions ended by their body, or by a duplicate key.
+    pub user_aborted: u64,
+    /// Attempts ended by a conflict; each was retried or gave up.
+    pub conflict_aborted: u64,
+    /// The same by phase and reason; only those that happened.
+    pub aborts: Vec<(Cause, u64)>,
+    /// Regions of all workers. Of a worker in the middle of a transaction: as of up to 1024 transactions ago.
+    pub regions: RegionStatistics,
+    /// Bytes of records, row images and index nodes in use.
+    pub memory_bytes: usize,
+    /// Bytes mapped.
+    pub reserved_bytes: usize,
+}
+
+/// One worker's counters. Written by whoever leases the worker, read by anyone.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    committed: AtomicU64,
+    user_aborted: AtomicU64,
+    conflict_aborted: AtomicU64,
+    causes: [[AtomicU64; Reason::ALL.len()]; PHASES.len()],
+}
+
+/// Adds one without a locked instruction: there is one writer at a time, and leases order them.
+#[inline]
+fn bump(counter: &AtomicU64) {
+    counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+}
+
+impl Counters {
+    #[inline]
+    pub(crate) fn committed(&self) {
+        bump(&self.committed);
+    }
+
+    pub(crate) fn user_aborted(&self) {
+        bump(&self.user_aborted);
+    }
+
+    pub(crate) fn conflict_aborted(&self, cause: Cause) {
+        bump(&self.conflict_aborted);
+        bump(&self.causes[cause.phase as usize][cause.reason as usize]);
+    }
+
+    pub(crate) fn add_to(&self, statistics: &mut Statistics) {
+        statistics.committed += self.committed.load(Ordering::Relaxed);
+        statistics.user_aborted += self.user_aborted.load(Ordering::Relaxed);
+        statistics.conflict_aborted += self.conflict_aborted.load(Ordering::Relaxed);
+        for phase in PHASES {
+            for reason in Reason::ALL {
+                let count = self.causes[phase as usize][reason as usize].load(Ordering::Relaxed);
+                let cause = Cause { phase, reason };
+                match statistics.aborts.iter_mut().find(|(other, _)| *other == cause) {
+                    Some((_, total)) => *total += count,
+                    None if count > 0 => statistics.aborts.push((cause, count)),
+                    None => {}
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Where a scan is: reusable, so that a scan allocates nothing once its cursor is warm.
+
+use crate::record::RecordPtr;
+use crate::tree::Position;
+use crate::witness::Witness;
+use seriatim_memory::Pinned;
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
+
+/// Which way a scan goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// From the low end to the high end.
+    #[default]
+    Forward,
+    /// From the high end to the low end.
+    Backward,
+}
+
+/// A scan, leaf by leaf. [`Index::scan`](crate::Index::scan) positions it, [`Index::next_leaf`](crate::Index::next_leaf)
+/// moves it; what it then shows was in one leaf at one time.
+#[derive(Debug, Default)]
+pub struct Cursor {
+    pub(crate) records: Vec<RecordPtr>,
+    pub(crate) leaf: Option<(Witness, NonNull<AtomicU64>)>,
+    pub(crate) position: Position,
+}
+
+// SAFETY: the gap pointer is followed only by `Cursor::gap`, which is `unsafe` and names rule 2.
+unsafe impl Send for Cursor {}
+// SAFETY: as above.
+unsafe impl Sync for Cursor {}
+
+impl Cursor {
+    /// A cursor that shows nothing.
+    pub fn new() -> Cursor {
+        Cursor::default()
+    }
+
+    /// The records of the leaf within the scan's bounds, in the scan's order; at most a leaf's capacity.
+    #[inline(always)]
+    pub fn records(&self) -> &[RecordPtr] {
+        &self.records
+    }
+
+    /// The leaf's word and the value it had when [`Cursor::records`] was read.
+    ///
+    /// # Panics
+    /// Before the first leaf.
+    #[inline(always)]
+    pub fn witness(&self) -> Witness {
+        self.leaf.expect("a witness is of a leaf: call next_leaf first").0
+    }
+
+    /// The leaf's gap word.
+    ///
+    /// # Safety
+    /// The worker has been online since `next_leaf`, and is for `'p` (rule 2).
+    ///
+    /// # Panics
+    /// Before the first leaf.
+    #[inline(always)]
+    pub unsafe fn gap<'p>(&self, _pin: Pinned<'p>) -> &'p AtomicU64 {
+        let gap = self.leaf.expect("a gap is of a leaf: call next_leaf first").1;
+        // SAFETY: the caller's promise.
+        unsafe { gap.as_ref() }
+    }
+}

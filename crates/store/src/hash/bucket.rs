@@ -1,0 +1,331 @@
+//! Buckets: one cache line each, chained when full.
+//!
+//! ```text
+//! Bucket   +0 word   +8 gap   +16 slots: 5   +56 next          a key's home; never moves, lives as long as the table
+//! Overflow +0 slots: 7                       +56 next          comes and goes; retired when emptied
+//! slot:    0 empty, else  1 | tag 15 | address of the record 48
+//! ```
+//! Access rules (with those of the crate):
+//! (a) `slots` and `next` of a whole chain change only while the word of its bucket is latched, or in a region that latches it.
+//! (b) *Compact*: only the last line of a chain has empty slots, behind its occupied ones; no overflow line is empty.
+//! (c) *Linked means linked*: whatever slot a reader finds, at the time of its load that record was linked. For a record
+//!     that moves is stored in its new place before or while its old bucket is latched, a record's slot is overwritten
+//!     before its removal returns, and an overflow line is cleared before it is cut off. So a hit needs no validation.
+//! (d) A miss needs validation by the word: the record may have moved from behind the reader's back to before it.
+
+use super::hasher::HashValue;
+use crate::record::RecordPtr;
+use crate::witness::State;
+use seriatim_base::{Backoff, CACHE_LINE};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Slots of a bucket.
+pub(super) const BUCKET_SLOTS: usize = 5;
+/// Slots of an overflow line.
+pub(super) const OVERFLOW_SLOTS: usize = 7;
+/// Bytes of either.
+pub(super) const LINE_BYTES: usize = CACHE_LINE;
+
+const _: () = assert!(size_of::<Bucket>() == LINE_BYTES && size_of::<Overflow>() == LINE_BYTES);
+// Protocols find the gap word behind the word of a witness, in leaves and buckets alike.
+const _: () = assert!(std::mem::offset_of!(Bucket, gap) == std::mem::offset_of!(Bucket, word) + 8);
+
+/// The home of keys.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(super) struct Bucket {
+    /// Witness and latch of the whole chain.
+    pub(super) word: AtomicU64,
+    /// The protocol's. Splits only look whether it is 0.
+    pub(super) gap: AtomicU64,
+    slots: [AtomicU64; BUCKET_SLOTS],
+    next: AtomicU64,
+}
+
+/// More slots of a bucket.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(super) struct Overflow {
+    slots: [AtomicU64; OVERFLOW_SLOTS],
+    next: AtomicU64,
+}
+
+/// What a slot holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Slot(pub(super) u64);
+
+impl Slot {
+    pub(super) const EMPTY: Slot = Slot(0);
+    const ADDRESS_BITS: u32 = 48;
+    const OCCUPIED: u64 = 1 << 63;
+
+    /// The slot of a record whose key has this hash value.
+    #[inline(always)]
+    pub(super) fn new(hash: HashValue, record: RecordPtr) -> Slot {
+        let address = record.bits();
+        assert!(address >> Slot::ADDRESS_BITS == 0, "record addresses are below 2^48");
+        Slot(Slot::head(hash) << Slot::ADDRESS_BITS | address)
+    }
+
+    /// The bits above the address in the slots of keys with this hash value.
+    #[inline(always)]
+    fn head(hash: HashValue) -> u64 {
+        hash.tag() | Slot::OCCUPIED >> Slot::ADDRESS_BITS
+    }
+
+    #[inline(always)]
+    fn has(self, head: u64) -> bool {
+        self.0 >> Slot::ADDRESS_BITS == head
+    }
+
+    #[inline(always)]
+    pub(super) fn is_empty(self) -> bool {
+        self.0 & Slot::OCCUPIED == 0
+    }
+
+    /// The tag's bits.
+    pub(super) fn tag(self) -> u64 {
+        (self.0 & !Slot::OCCUPIED) >> Slot::ADDRESS_BITS
+    }
+
+    /// The record; `None` if empty.
+    ///
+    /// # Safety
+    /// The slot was loaded from a line (its address bits came from [`Slot::new`]).
+    #[inline(always)]
+    pub(super) unsafe fn record(self) -> Option<RecordPtr> {
+        // SAFETY: the caller's promise.
+        unsafe { RecordPtr::from_bits(self.0 & ((1 << Slot::ADDRESS_BITS) - 1)) }
+    }
+}
+
+/// One line of a chain.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Line<'a> {
+    pub(super) slots: &'a [AtomicU64],
+    pub(super) next: &'a AtomicU64,
+}
+
+impl Line<'_> {
+    /// What the word that names this line holds; meaningless for a bucket's own line.
+    pub(super) fn address(&self) -> u64 {
+        self.slots.as_ptr().expose_provenance() as u64
+    }
+}
+
+/// Loads a slot.
+#[inline(always)]
+pub(super) fn load(slot: &AtomicU64) -> Slot {
+    // ORDERING: pairs with the release that stored it; the record's key words were written before.
+    Slot(slot.load(Ordering::Acquire))
+}
+
+/// The first record among `slots` whose slot has the tag of `hash` and for which `matches` holds.
+#[inline(always)]
+fn find<const N: usize>(
+    slots: &[AtomicU64; N],
+    hash: HashValue,
+    mut matches: impl FnMut(RecordPtr) -> bool,
+) -> Option<RecordPtr> {
+    let head = Slot::head(hash);
+    // All tags first, then a branch that goes the same way for most hits: where in the line it lies is not predictable.
+    let mut candidates = 0u32;
+    for (i, slot) in slots.iter().enumerate() {
+        candidates |= u32::from(load(slot).has(head)) << i;
+    }
+    while candidates != 0 {
+        // Loaded again: if it changed, the word did or will, and a miss fails its validation.
+        let slot = load(&slots[candidates.trailing_zeros() as usize % N]);
+        // SAFETY: loaded from a line.
+        let record = unsafe { slot.record() };
+        if let Some(record) = record.filter(|&record| slot.has(head) && matches(record)) {
+            return Some(record);
+        }
+        candidates &= candidates - 1;
+    }
+    None
+}
+
+/// A latch is held for a few stores, unless its holder lost the processor; then yield to it. Bounded by the holder's progress.
+#[cold]
+#[inline(never)]
+fn wait_until_free(word: &AtomicU64) -> State {
+    let mut backoff = Backoff::new();
+    loop {
+        // ORDERING: as in `Bucket::seen`.
+        let state = State(word.load(Ordering::Acquire));
+        if state.is_free() {
+            return state;
+        }
+        if !backoff.wait() {
+            backoff = Backoff::new();
+        }
+    }
+}
+
+impl Bucket {
+    /// Puts an empty bucket at `place`.
+    ///
+    /// # Safety
+    /// `place` is a private line.
+    pub(super) unsafe fn write(place: *mut Bucket) {
+        let (word, zero) = (AtomicU64::new(State::NEW.0), || AtomicU64::new(0));
+        let slots = std::array::from_fn(|_| zero());
+        // SAFETY: the caller's promise.
+        unsafe { place.write(Bucket { word, gap: zero(), slots, next: zero() }) }
+    }
+
+    /// Fills a private, empty bucket.
+    pub(super) fn fill(&self, slots: &[Slot], next: u64) {
+        for (place, slot) in self.slots.iter().zip(slots) {
+            // ORDERING: Relaxed: the extent that reaches the bucket is released later.
+            place.store(slot.0, Ordering::Relaxed);
+        }
+        self.next.store(next, Ordering::Relaxed);
+    }
+
+    /// The word once it is not latched.
+    #[inline(always)]
+    pub(super) fn seen(&self) -> State {
+        // ORDERING: pairs with the release that unlatched it: slots and extent are at least as new.
+        let state = State(self.word.load(Ordering::Acquire));
+        if state.is_free() { state } else { wait_until_free(&self.word) }
+    }
+
+    /// Whether the word still is `seen`, after whatever was read in between.
+    #[inline(always)]
+    pub(super) fn is_still(&self, seen: State) -> bool {
+        // ORDERING: all loads in between are acquires, so this one is not earlier. A store into the chain that one of them
+        // read was a release after the word was latched, so that this load sees the latch.
+        self.word.load(Ordering::Acquire) == seen.0
+    }
+
+    /// The first record in the chain whose key has `hash` and for which `matches` holds.
+    ///
+    /// # Safety
+    /// The thread is online (rule 2).
+    #[inline(always)]
+    pub(super) unsafe fn find(
+        &self,
+        hash: HashValue,
+        mut matches: impl FnMut(RecordPtr) -> bool,
+    ) -> Option<RecordPtr> {
+        if let found @ Some(_) = find(&self.slots, hash, &mut matches) {
+            return found;
+        }
+        // SAFETY: rule 2: online.
+        let mut next = unsafe { overflow(&self.next) };
+        while let Some(line) = next {
+            if let found @ Some(_) = find(&line.slots, hash, &mut matches) {
+                return found;
+            }
+            // SAFETY: rule 2: online.
+            next = unsafe { overflow(&line.next) };
+        }
+        None
+    }
+
+    /// The record of the first slot with the tag of `hash` in the first line: a guess, to prefetch.
+    #[inline(always)]
+    pub(super) fn guess(&self, hash: HashValue) -> Option<RecordPtr> {
+        find(&self.slots, hash, |_| true)
+    }
+
+    /// The lines of the chain.
+    ///
+    /// # Safety
+    /// The thread is online, and does not use a line after going offline (rule 2).
+    #[inline]
+    pub(super) unsafe fn lines(&self) -> Lines<'_> {
+        Lines { next: Some(Line { slots: &self.slots, next: &self.next }) }
+    }
+}
+
+/// The line that `next` names.
+///
+/// # Safety
+/// `next` is the word of a line; the thread is online, and does not use the line after going offline (rule 2).
+#[inline(always)]
+unsafe fn overflow(next: &AtomicU64) -> Option<&Overflow> {
+    // ORDERING: pairs with the release that linked the line after filling it.
+    let address = next.load(Ordering::Acquire);
+    // SAFETY: 0 or the address of a line that was linked; rule 2 keeps it allocated.
+    unsafe { std::ptr::with_exposed_provenance::<Overflow>(address as usize).as_ref() }
+}
+
+/// Iterates over the lines of a chain.
+#[derive(Debug)]
+pub(super) struct Lines<'a> {
+    next: Option<Line<'a>>,
+}
+
+impl<'a> Iterator for Lines<'a> {
+    type Item = Line<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Line<'a>> {
+        let line = self.next?;
+        // SAFETY: the promise of `Bucket::lines`.
+        self.next = unsafe { overflow(line.next) }.map(|line| Line { slots: &line.slots, next: &line.next });
+        Some(line)
+    }
+}
+
+/// Memory for an overflow line that nobody can reach yet.
+#[derive(Debug)]
+pub(super) struct Spare(std::ptr::NonNull<u8>);
+
+// SAFETY: a private line; whoever holds it owns it.
+unsafe impl Send for Spare {}
+
+impl Spare {
+    /// An empty line.
+    pub(super) fn new(
+        local: &mut seriatim_memory::Local,
+        outside: &mut seriatim_htm::Outside,
+    ) -> Result<Spare, seriatim_memory::OutOfMemory> {
+        let memory = local.allocate(outside, LINE_BYTES)?;
+        assert!(memory.cast::<Overflow>().is_aligned(), "allocations of whole lines are aligned to lines");
+        let zero = |_| AtomicU64::new(0);
+        // SAFETY: the memory is a private line.
+        unsafe { memory.cast().write(Overflow { slots: std::array::from_fn(zero), next: AtomicU64::new(0) }) };
+        Ok(Spare(memory))
+    }
+
+    /// The overflow line at `bits`, for its last owner.
+    ///
+    /// # Safety
+    /// `bits` names an overflow line that was cut off by the caller, so that nobody else gives it back.
+    pub(super) unsafe fn from_bits(bits: u64) -> Spare {
+        let memory = std::ptr::with_exposed_provenance_mut(bits as usize);
+        Spare(std::ptr::NonNull::new(memory).expect("a line has an address"))
+    }
+
+    /// Gives the memory back once no reader can be in it.
+    pub(super) fn retire(self, local: &mut seriatim_memory::Local) {
+        // SAFETY: allocated with this size; cut off.
+        unsafe { local.retire(self.0, LINE_BYTES) }
+    }
+
+    /// Fills slots and the link to a further line. Slots beyond those given become empty.
+    pub(super) fn fill(&self, slots: &[Slot], next: u64) {
+        // SAFETY: the line is initialised and private.
+        let line = unsafe { self.0.cast::<Overflow>().as_ref() };
+        for (i, place) in line.slots.iter().enumerate() {
+            // ORDERING: linking the line releases it.
+            place.store(slots.get(i).copied().unwrap_or(Slot::EMPTY).0, Ordering::Relaxed);
+        }
+        line.next.store(next, Ordering::Relaxed);
+    }
+
+    /// What the `next` word of a line holds once this is linked.
+    pub(super) fn bits(&self) -> u64 {
+        self.0.as_ptr().expose_provenance() as u64
+    }
+
+    /// Gives the memory back.
+    pub(super) fn release(self, local: &mut seriatim_memory::Local) {
+        // SAFETY: allocated with this size; private.
+        unsafe { local.release(self.0, LINE_BYTES) }
+    }
+}

@@ -1,0 +1,137 @@
+//! The one way a chain changes: latch the word at the value it had when the change was planned, store, unlatch.
+//!
+//! A plan is made by optimistic reading, outside. Latching at exactly the value read validates it: nothing of the chain has
+//! changed, and no split has moved keys. So a body is a few stores long, whether it runs in a region or latches directly, and
+//! allocates nothing; a plan that came too late costs a second look. Latching and unlatching are stores in regions too: an
+//! emulated region, and whoever reads beside a fallback, shows one word at a time (trap 23).
+
+use super::bucket::Bucket;
+use crate::observer::Observer;
+use crate::witness::State;
+use seriatim_htm::{Access, Body, Htm, Stop};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+/// The plan came too late: make another.
+pub(super) const LATE: u8 = 1;
+/// The gate stayed shut: do not change this bucket.
+pub(super) const SHUT: u8 = 2;
+
+/// Whether a change may happen, asked while the bucket is latched.
+pub(super) trait Gate {
+    /// The question has effects that no region could roll back: latch directly.
+    const DIRECT: bool;
+
+    fn opens<A: Access>(&mut self, access: &mut A, bucket: &Bucket) -> bool;
+}
+
+/// A change that nobody can forbid.
+#[derive(Debug)]
+pub(super) struct Open;
+
+impl Gate for Open {
+    const DIRECT: bool = false;
+
+    #[inline(always)]
+    fn opens<A: Access>(&mut self, _: &mut A, _: &Bucket) -> bool {
+        true
+    }
+}
+
+/// A change that an observer admits.
+#[derive(Debug)]
+pub(super) struct Admitted<'o, O>(pub(super) &'o mut O);
+
+impl<O: Observer> Gate for Admitted<'_, O> {
+    const DIRECT: bool = O::ADMITS;
+
+    #[inline(always)]
+    fn opens<A: Access>(&mut self, _: &mut A, bucket: &Bucket) -> bool {
+        if !O::ADMITS {
+            return true;
+        }
+        // ORDERING: as in `Unheld`.
+        fence(Ordering::SeqCst);
+        self.0.admit(&bucket.gap, &bucket.word)
+    }
+}
+
+/// A change that must not happen while anybody holds anything on the gap.
+#[derive(Debug)]
+pub(super) struct Unheld;
+
+impl Gate for Unheld {
+    const DIRECT: bool = false;
+
+    #[inline]
+    fn opens<A: Access>(&mut self, access: &mut A, bucket: &Bucket) -> bool {
+        if !A::REGION {
+            // ORDERING: we latched the word, then look at the gap; who holds a gap turned it (sequentially consistent), then
+            // looks at the word. At least one of the two sees the other.
+            fence(Ordering::SeqCst);
+        }
+        access.load(&bucket.gap) == 0
+    }
+}
+
+/// A planned change of one chain.
+#[derive(Debug)]
+pub(super) struct Change<'a, G> {
+    pub(super) bucket: &'a Bucket,
+    /// The word when the plan was made.
+    pub(super) seen: State,
+    pub(super) gate: G,
+    /// What to store where, in this order.
+    pub(super) stores: &'a [(&'a AtomicU64, u64)],
+}
+
+// SAFETY: the words belong to buckets, directory and overflow lines. The first two live as long as the table; the lines were
+// reached by a thread that is online until `run` has returned (rule 2 of the crate), which retires those it cut off.
+unsafe impl<G: Gate> Body for Change<'_, G> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<A: Access>(&mut self, access: &mut A) -> Result<(), Stop> {
+        debug_assert!(!(A::REGION && G::DIRECT));
+        let word = &self.bucket.word;
+        if !access.lock(word, self.seen.0, self.seen.latched().0) {
+            return Err(Stop::Refused(LATE));
+        }
+        if !self.gate.opens(access, self.bucket) {
+            access.store(word, self.seen.0);
+            return Err(Stop::Refused(SHUT));
+        }
+        for &(word, value) in self.stores {
+            access.store(word, value);
+        }
+        access.store(word, self.seen.changed().0);
+        Ok(())
+    }
+}
+
+/// Direct mode without fallback lock, for gates that cannot pass in a region: the latch alone protects the chain, and regions
+/// refuse a latched one.
+#[derive(Debug)]
+pub(super) struct Latching<'h>(pub(super) &'h Htm);
+
+impl Access for Latching<'_> {
+    const REGION: bool = false;
+
+    #[inline(always)]
+    fn load(&mut self, word: &AtomicU64) -> u64 {
+        // ORDERING: pairs with the release of `store`, here and elsewhere.
+        word.load(Ordering::Acquire)
+    }
+
+    #[inline(always)]
+    fn store(&mut self, word: &AtomicU64, value: u64) {
+        // ORDERING: pairs with the acquire loads of readers.
+        word.store(value, Ordering::Release);
+    }
+
+    #[inline(always)]
+    fn lock(&mut self, word: &AtomicU64, unlocked: u64, locked: u64) -> bool {
+        // ORDERING: pairs with the release that unlatched the word.
+        let latch = || word.compare_exchange(unlocked, locked, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        self.0.outside(latch)
+    }
+}

@@ -1,0 +1,284 @@
+//! Where buckets are: linear hashing over a directory of sections (Litwin, "Linear Hashing", VLDB 1980, with the segment
+//! directory of Larson, "Dynamic Hash Tables", CACM 1988).
+//!
+//! A table begins with `base` buckets, as many as its expected rows want. It grows one bucket at a time: the buckets
+//! `base << level ..` appear in order, each one splitting the bucket `base << level` before it. The pair (level, buckets) is
+//! one word, the [`Extent`]. Starting from `base` instead of a power of two, a table that stays within its hint has evenly
+//! filled buckets and no more memory than it asked for.
+//!
+//! Access rules:
+//! (a) Only the holder of the table's growth lock changes the extent and the directory.
+//! (b) A section is in the directory, and the directory is published, before the extent reaches its buckets; readers load
+//!     the extent first, then the directory.
+//! (c) Sections never move and live as long as the table, and so do directories that were replaced (no more than one's size
+//!     in all): finding a bucket needs no grace period.
+//! (d) Bucket `b` is split only while its word is latched, and the extent moves on meanwhile: who reads an unlatched word and
+//!     *then* the extent sees every split of that bucket up to that value of the word.
+
+use super::bucket::{Bucket, LINE_BYTES};
+use super::hasher::HashValue;
+use seriatim_htm::Outside;
+use seriatim_memory::{Local, OutOfMemory};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Buckets of a section: 32 KiB of them, the largest size class of `memory`. Small in tests, so that directories grow too.
+pub(super) const SECTION: u64 = if cfg!(test) { 4 } else { 512 };
+/// Sections allocated at once at most: 2 MiB, a huge page.
+const SECTIONS_MAX: u64 = 64;
+/// Sections allocated at once are this fraction of those there are.
+const SECTIONS_FRACTION: u64 = 8;
+/// First capacity of a directory, sections.
+const DIRECTORY_MIN: u64 = if cfg!(test) { 2 } else { 64 };
+
+const SECTION_BYTES: usize = SECTION as usize * LINE_BYTES;
+
+/// How many buckets there are: `level 16 | buckets 48`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Extent(u64);
+
+impl Extent {
+    const BUCKETS_BITS: u32 = 48;
+
+    /// The extent of a table that was never split.
+    pub(super) fn new(base: u64) -> Extent {
+        Extent(base)
+    }
+
+    /// How often the table has doubled.
+    #[inline(always)]
+    pub(super) fn level(self) -> u32 {
+        (self.0 >> Extent::BUCKETS_BITS) as u32
+    }
+
+    /// Buckets there are; the number of the next one.
+    #[inline(always)]
+    pub(super) fn buckets(self) -> u64 {
+        self.0 & ((1 << Extent::BUCKETS_BITS) - 1)
+    }
+
+    /// The home of a key.
+    #[inline(always)]
+    pub(super) fn home(self, base: u64, hash: HashValue) -> u64 {
+        let first = hash.spread(base);
+        if self.0 == base {
+            return first;
+        }
+        let finer = first + base * (hash.levels() & ((2 << self.level()) - 1));
+        if finer < self.buckets() { finer } else { first + base * (hash.levels() & ((1 << self.level()) - 1)) }
+    }
+
+    /// The bucket that splits next. Its keys with level bit [`Extent::level`] set move to bucket [`Extent::buckets`].
+    pub(super) fn victim(self, base: u64) -> u64 {
+        self.buckets() - (base << self.level())
+    }
+
+    /// The extent after the next split; `None` if there are no level bits left.
+    #[must_use]
+    pub(super) fn grown(self, base: u64) -> Option<Extent> {
+        let (level, buckets) = (self.level(), self.buckets() + 1);
+        let level = if buckets == base << (level + 1) { level + 1 } else { level };
+        (level < HashValue::LEVELS).then_some(Extent(u64::from(level) << Extent::BUCKETS_BITS | buckets))
+    }
+
+    pub(super) fn bits(self) -> u64 {
+        self.0
+    }
+}
+
+/// The part of a table that every operation reads and only growth writes. One line.
+#[derive(Debug)]
+pub(super) struct Directory {
+    /// See [`Extent`].
+    pub(super) extent: AtomicU64,
+    /// Address of the array of section addresses.
+    sections: AtomicU64,
+    base: u64,
+}
+
+/// What only the holder of the growth lock uses.
+#[derive(Debug)]
+pub(super) struct Blocks {
+    /// Sections in the directory.
+    sections: u64,
+    /// Sections the directory has room for.
+    capacity: u64,
+    /// Allocations that hold them, and directories that were replaced.
+    blocks: Vec<(NonNull<u8>, usize)>,
+}
+
+// SAFETY: addresses and sizes of memory that the table owns.
+unsafe impl Send for Blocks {}
+
+fn directory_bytes(capacity: u64) -> usize {
+    capacity as usize * size_of::<AtomicU64>()
+}
+
+/// Room for `capacity` section addresses, all 0.
+fn array(capacity: u64, local: &mut Local, outside: &mut Outside) -> Result<NonNull<AtomicU64>, OutOfMemory> {
+    let array = local.allocate(outside, directory_bytes(capacity))?.cast::<AtomicU64>();
+    for i in 0..capacity as usize {
+        // SAFETY: within the allocation, which is private.
+        unsafe { array.add(i).write(AtomicU64::new(0)) };
+    }
+    Ok(array)
+}
+
+impl Directory {
+    /// At least `buckets` empty buckets.
+    pub(super) fn new(
+        buckets: u64,
+        local: &mut Local,
+        outside: &mut Outside,
+    ) -> Result<(Directory, Blocks), OutOfMemory> {
+        let sections = buckets.max(1).div_ceil(SECTION);
+        let base = sections * SECTION;
+        assert!(base < 1 << 32, "a table begins with less than 2^32 buckets");
+        let capacity = sections.max(DIRECTORY_MIN).next_power_of_two();
+        let array = array(capacity, local, outside)?;
+        let extent = AtomicU64::new(Extent::new(base).bits());
+        let directory = Directory { extent, sections: AtomicU64::new(array.as_ptr().expose_provenance() as u64), base };
+        let mut blocks = Blocks { sections: 0, capacity, blocks: Vec::new() };
+        if let Err(error) = directory.append(&mut blocks, sections, local, outside) {
+            // SAFETY: allocated above with this size; private.
+            unsafe { local.release(array.cast(), directory_bytes(capacity)) };
+            return Err(error);
+        }
+        for bucket in 0..base {
+            // SAFETY: the table is private, and the bucket lies within the sections just appended.
+            unsafe { Bucket::write(directory.place(bucket)) };
+        }
+        Ok((directory, blocks))
+    }
+
+    /// The number of first buckets.
+    #[inline(always)]
+    pub(super) fn base(&self) -> u64 {
+        self.base
+    }
+
+    /// The extent now.
+    #[inline(always)]
+    pub(super) fn extent(&self) -> Extent {
+        // ORDERING: pairs with the release of the extent by a split: the directory is at least as new (b).
+        Extent(self.extent.load(Ordering::Acquire))
+    }
+
+    /// # Safety
+    /// `bucket` lies in a section of the directory.
+    #[inline(always)]
+    unsafe fn place(&self, bucket: u64) -> *mut Bucket {
+        // ORDERING: pairs with the release in `append`.
+        let array = self.sections.load(Ordering::Acquire);
+        let array = std::ptr::with_exposed_provenance::<AtomicU64>(array as usize);
+        // SAFETY: the caller's promise; the directory lives as long as the table (c).
+        // ORDERING: Relaxed: written before the directory or the extent that led here was released.
+        let section = unsafe { &*array.add((bucket / SECTION) as usize) }.load(Ordering::Relaxed);
+        std::ptr::with_exposed_provenance_mut::<Bucket>(section as usize).wrapping_add((bucket % SECTION) as usize)
+    }
+
+    /// A bucket.
+    ///
+    /// # Safety
+    /// `bucket` is below the number of buckets of an extent that was loaded before.
+    #[inline(always)]
+    pub(super) unsafe fn bucket(&self, bucket: u64) -> &Bucket {
+        // SAFETY: (b): buckets below a published extent are in the directory and initialised; (c): as long as the table.
+        unsafe { &*self.place(bucket) }
+    }
+
+    /// Puts an empty bucket behind the last one, not yet part of the table.
+    ///
+    /// # Errors
+    /// When there is no memory for a section.
+    pub(super) fn prepare(
+        &self,
+        blocks: &mut Blocks,
+        local: &mut Local,
+        outside: &mut Outside,
+    ) -> Result<&Bucket, OutOfMemory> {
+        let bucket = self.extent().buckets();
+        if bucket / SECTION >= blocks.sections {
+            let more = (blocks.sections / SECTIONS_FRACTION).clamp(1, SECTIONS_MAX);
+            self.append(blocks, more, local, outside)?;
+        }
+        // SAFETY: in the directory now; private, as the extent does not reach it, and growth is locked (a).
+        unsafe {
+            let place = self.place(bucket);
+            Bucket::write(place);
+            Ok(&*place)
+        }
+    }
+
+    /// Adds sections, in one allocation.
+    fn append(
+        &self,
+        blocks: &mut Blocks,
+        more: u64,
+        local: &mut Local,
+        outside: &mut Outside,
+    ) -> Result<(), OutOfMemory> {
+        let needed = blocks.sections + more;
+        if needed > blocks.capacity {
+            self.widen(blocks, needed, local, outside)?;
+        }
+        let bytes = more as usize * SECTION_BYTES;
+        let block = local.allocate(outside, bytes)?;
+        assert!(block.cast::<Bucket>().is_aligned(), "allocations of whole lines are aligned to lines");
+        blocks.blocks.push((block, bytes));
+        let array = std::ptr::with_exposed_provenance::<AtomicU64>(self.sections.load(Ordering::Relaxed) as usize);
+        for i in 0..more {
+            let section = block.as_ptr().wrapping_add(i as usize * SECTION_BYTES).expose_provenance();
+            // SAFETY: within the capacity; entries are only accessed as atomics.
+            // ORDERING: Relaxed: the extent that reaches this section is released later (b).
+            unsafe { &*array.add((blocks.sections + i) as usize) }.store(section as u64, Ordering::Relaxed);
+        }
+        blocks.sections = needed;
+        Ok(())
+    }
+
+    /// Replaces the directory by one of at least twice the capacity.
+    fn widen(
+        &self,
+        blocks: &mut Blocks,
+        needed: u64,
+        local: &mut Local,
+        outside: &mut Outside,
+    ) -> Result<(), OutOfMemory> {
+        let capacity = needed.next_power_of_two();
+        let new = array(capacity, local, outside)?;
+        let old = std::ptr::with_exposed_provenance_mut::<AtomicU64>(self.sections.load(Ordering::Relaxed) as usize);
+        for i in 0..blocks.sections as usize {
+            // SAFETY: both have room for `blocks.sections` entries.
+            // ORDERING: Relaxed: growth is locked (a), and the new directory is released below.
+            unsafe { new.add(i).as_ref().store((*old.add(i)).load(Ordering::Relaxed), Ordering::Relaxed) };
+        }
+        // ORDERING: pairs with the acquire in `place`.
+        self.sections.store(new.as_ptr().expose_provenance() as u64, Ordering::Release);
+        let bytes = directory_bytes(std::mem::replace(&mut blocks.capacity, capacity));
+        blocks.blocks.extend(NonNull::new(old.cast()).map(|old| (old, bytes)));
+        Ok(())
+    }
+
+    /// Sections and bytes, of the blocks and the directory.
+    pub(super) fn footprint(&self, blocks: &Blocks) -> (usize, usize) {
+        let bytes: usize = blocks.blocks.iter().map(|block| block.1).sum();
+        (blocks.sections as usize, bytes + directory_bytes(blocks.capacity))
+    }
+
+    /// Gives all memory back.
+    ///
+    /// # Safety
+    /// Nobody uses the table any more (rule 5), nor this directory after this call.
+    pub(super) unsafe fn release(&self, blocks: Blocks, local: &mut Local) {
+        for (block, bytes) in blocks.blocks {
+            // SAFETY: allocated with this size; the caller's promise.
+            unsafe { local.release(block, bytes) };
+        }
+        let array = std::ptr::with_exposed_provenance_mut(self.sections.load(Ordering::Relaxed) as usize);
+        if let Some(array) = NonNull::new(array) {
+            // SAFETY: as above.
+            unsafe { local.release(array, directory_bytes(blocks.capacity)) };
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Hash values of keys, and which of their bits decide what.
+//!
+//! ```text
+//! 63           32 31        17 16        0
+//! |    spread    |    tag     |   rest   |
+//!                         |8..|               levels: the low 8 bits of the tag, then the rest: 25 bits
+//! ```
+//! *spread* picks one of the table's first buckets, one *level* bit is used up each time the table doubles, and the *tag* lies in
+//! a slot beside the record's address so that a lookup follows (almost) no wrong record. Sharing 8 bits between levels and tag
+//! lets the first 8 doublings split buckets without touching a record, and costs the tag one bit per doubling.
+//!
+//! The functions fold a 128-bit product onto itself (wyhash, Wang Yi, public domain; the constants are its secrets). They are
+//! fixed: hash tables are not for keys that an adversary chooses.
+
+use crate::record::{Bytes, BytesProbe, Kind, Word8, Word16};
+
+const SECRET: [u64; 4] = [0xA076_1D64_78BD_642F, 0xE703_7ED1_A0B4_28DB, 0x8EBC_6AF0_9C88_C6E3, 0x5899_65CC_7537_4CC3];
+
+#[inline(always)]
+const fn fold(a: u64, b: u64) -> u64 {
+    let product = a as u128 * b as u128;
+    product as u64 ^ (product >> 64) as u64
+}
+
+/// A key kind that can be hashed.
+pub(crate) trait Hashed: Kind {
+    /// The hash value of a key; equal keys have equal ones.
+    fn hash(probe: Self::Probe<'_>) -> HashValue;
+}
+
+impl Hashed for Word8 {
+    #[inline(always)]
+    fn hash(probe: u64) -> HashValue {
+        HashValue(fold(fold(probe ^ SECRET[0], SECRET[1]) ^ SECRET[2], SECRET[3]))
+    }
+}
+
+impl Hashed for Word16 {
+    #[inline(always)]
+    fn hash(probe: u128) -> HashValue {
+        let low = fold(probe as u64 ^ SECRET[0], SECRET[1]);
+        HashValue(fold(low ^ (probe >> 64) as u64 ^ SECRET[2], SECRET[3]))
+    }
+}
+
+impl Hashed for Bytes {
+    #[inline]
+    fn hash(probe: BytesProbe<'_>) -> HashValue {
+        let words = probe.bytes.chunks_exact(8);
+        let (last, length) = (words.remainder(), probe.bytes.len() as u64);
+        let seed = length ^ SECRET[2];
+        let state = words.fold(seed, |state, word| match word.first_chunk::<8>() {
+            Some(word) => fold(state ^ u64::from_le_bytes(*word), SECRET[1]),
+            None => state,
+        });
+        let last = last.iter().fold(0, |word, &byte| word << 8 | u64::from(byte));
+        HashValue(fold(fold(state ^ last, SECRET[0]) ^ SECRET[2], SECRET[3]))
+    }
+}
+
+/// The hash value of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HashValue(pub(crate) u64);
+
+impl HashValue {
+    const TAG_SHIFT: u32 = 17;
+    /// Bits of a tag.
+    pub(super) const TAG_BITS: u32 = 15;
+    /// Level bits that are tag bits too.
+    pub(super) const TAG_LEVELS: u32 = 8;
+    /// Level bits there are: no table doubles more often.
+    pub(super) const LEVELS: u32 = Self::TAG_LEVELS + Self::TAG_SHIFT;
+    /// One key in this many is counted.
+    pub(super) const SAMPLING: u64 = 16;
+
+    /// One of `base` (below 2^32) first buckets (Lemire, "Fast random integer generation in an interval", 2019, §4).
+    #[inline(always)]
+    pub(super) fn spread(self, base: u64) -> u64 {
+        ((self.0 >> 32) * base) >> 32
+    }
+
+    /// The tag.
+    #[inline(always)]
+    pub(super) fn tag(self) -> u64 {
+        self.0 >> Self::TAG_SHIFT & ((1 << Self::TAG_BITS) - 1)
+    }
+
+    /// The level bits; the first doubling uses bit 0.
+    #[inline(always)]
+    pub(super) fn levels(self) -> u64 {
+        let (tag, rest) = (self.0 >> Self::TAG_SHIFT, self.0 & ((1 << Self::TAG_SHIFT) - 1));
+        tag & ((1 << Self::TAG_LEVELS) - 1) | rest << Self::TAG_LEVELS
+    }
+
+    /// Whether this key is one of those counted. A property of the key, so that linking and unlinking agree for ever.
+    #[inline(always)]
+    pub(super) fn is_counted(self) -> bool {
+        self.0 >> 8 & (Self::SAMPLING - 1) == 0
+    }
+}

@@ -1,0 +1,323 @@
+//! One index of a table: a tree or a hash table over one class of keys, behind one predictable branch.
+
+use crate::cursor::{Cursor, Direction};
+use crate::hash::Hash;
+use crate::observer::Observer;
+use crate::record::{Bytes, Kind, RecordPtr, Word8, Word16};
+use crate::statistics::IndexStatistics;
+use crate::tree::{Finger, Tree, size};
+use crate::witness::Witness;
+use seriatim_catalog::{Key, KeyClass, Organization};
+use seriatim_htm::{Agent, Htm, Outside};
+use seriatim_memory::{Local, OutOfMemory, Pinned};
+use std::ops::Bound;
+
+/// What an operation that changes an index works with: all of it belongs to the calling worker.
+#[derive(Debug)]
+pub struct StoreCx<'a> {
+    /// The worker's memory; it is online.
+    pub local: &'a mut Local,
+    /// The worker's regions.
+    pub agent: &'a mut Agent,
+    /// The worker is not in a region.
+    pub outside: &'a mut Outside,
+}
+
+impl StoreCx<'_> {
+    /// The same, for a callee.
+    #[inline(always)]
+    pub fn reborrow(&mut self) -> StoreCx<'_> {
+        StoreCx { local: self.local, agent: self.agent, outside: self.outside }
+    }
+}
+
+/// What became of an insertion (get-with-insert, DBX §4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Inserted {
+    /// The record is linked.
+    Linked,
+    /// Nothing changed: the key has this record.
+    Exists(RecordPtr),
+    /// Nothing changed: the observer did not admit it.
+    Refused,
+}
+
+/// A hash table has no order to scan in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unordered;
+
+impl std::fmt::Display for Unordered {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a hash table cannot be scanned: declare the table or index as ordered")
+    }
+}
+
+impl std::error::Error for Unordered {}
+
+/// Maps the keys of one table or secondary index to records.
+///
+/// Shared by all workers of one [`Memory`](seriatim_memory::Memory) and one [`Htm`]. Keys are of the class it was made for;
+/// another class panics. Dropping it leaves its nodes to the memory it came from; [`Index::dispose`] gives them back.
+#[derive(Debug)]
+pub struct Index(Kinds);
+
+#[derive(Debug)]
+enum Kinds {
+    Tree8(Tree<Word8, { size::LEAF }, { size::FAN }>),
+    Tree16(Tree<Word16, { size::LEAF }, { size::FAN }>),
+    TreeBytes(Tree<Bytes, { size::LEAF }, { size::FAN }>),
+    Hash8(Hash<Word8>),
+    Hash16(Hash<Word16>),
+    HashBytes(Hash<Bytes>),
+}
+
+/// `on!(self, index, K => body)`: `body` for the index that this is, with `K` its kind of keys.
+macro_rules! on {
+    ($self:expr, $index:ident, $kind:ident => $body:expr) => {
+        on!($self, $index, $kind => tree $body, hash $body)
+    };
+    ($self:expr, $index:ident, $kind:ident => tree $tree:expr, hash $hash:expr) => {
+        match $self {
+            Kinds::Tree8($index) => {
+                #[allow(dead_code)]
+                type $kind = Word8;
+                $tree
+            }
+            Kinds::Tree16($index) => {
+                #[allow(dead_code)]
+                type $kind = Word16;
+                $tree
+            }
+            Kinds::TreeBytes($index) => {
+                #[allow(dead_code)]
+                type $kind = Bytes;
+                $tree
+            }
+            Kinds::Hash8($index) => {
+                #[allow(dead_code)]
+                type $kind = Word8;
+                $hash
+            }
+            Kinds::Hash16($index) => {
+                #[allow(dead_code)]
+                type $kind = Word16;
+                $hash
+            }
+            Kinds::HashBytes($index) => {
+                #[allow(dead_code)]
+                type $kind = Bytes;
+                $hash
+            }
+        }
+    };
+}
+
+impl Index {
+    /// An empty index for keys of `class`; `capacity` is a hint of how many records it will hold.
+    ///
+    /// # Errors
+    /// When memory is refused.
+    pub fn new(
+        organization: Organization,
+        class: KeyClass,
+        capacity: usize,
+        htm: &Htm,
+        cx: &mut StoreCx<'_>,
+    ) -> Result<Index, OutOfMemory> {
+        Ok(Index(match (organization, class) {
+            (Organization::Ordered, KeyClass::Word8) => Kinds::Tree8(Tree::new(cx)?),
+            (Organization::Ordered, KeyClass::Word16) => Kinds::Tree16(Tree::new(cx)?),
+            (Organization::Ordered, KeyClass::Bytes) => Kinds::TreeBytes(Tree::new(cx)?),
+            (Organization::Hash, KeyClass::Word8) => Kinds::Hash8(Hash::new(capacity, htm, cx)?),
+            (Organization::Hash, KeyClass::Word16) => Kinds::Hash16(Hash::new(capacity, htm, cx)?),
+            (Organization::Hash, KeyClass::Bytes) => Kinds::HashBytes(Hash::new(capacity, htm, cx)?),
+        }))
+    }
+
+    /// The class of its keys.
+    pub fn class(&self) -> KeyClass {
+        on!(&self.0, _index, K => K::CLASS)
+    }
+
+    /// How it finds its records.
+    pub fn organization(&self) -> Organization {
+        on!(&self.0, _index, K => tree Organization::Ordered, hash Organization::Hash)
+    }
+
+    /// The record of `key`, or the witness of its absence: the word that changes when `key` is linked. Waits for no one
+    /// but writers in the act.
+    ///
+    /// # Errors
+    /// The witness, when the key is absent.
+    #[inline]
+    pub fn get(&self, key: Key<'_>, pin: Pinned<'_>) -> Result<RecordPtr, Witness> {
+        on!(&self.0, index, K => index.get(K::probe(key), pin))
+    }
+
+    /// As [`Index::get`], beginning at the leaf that `finger` was last used for; a hash table ignores it.
+    ///
+    /// # Errors
+    /// The witness, when the key is absent.
+    #[inline]
+    pub fn get_near(&self, key: Key<'_>, finger: &mut Finger, pin: Pinned<'_>) -> Result<RecordPtr, Witness> {
+        on!(&self.0, index, K => tree index.get_near(K::probe(key), finger, pin), hash index.get(K::probe(key), pin))
+    }
+
+    /// Starts to fetch the first line that a lookup of `key` will miss: the bucket of a hash table, nothing of a tree.
+    #[inline]
+    pub fn prefetch_bucket(&self, key: Key<'_>) {
+        on!(&self.0, _index, K => tree (), hash _index.prefetch_bucket(K::probe(key)));
+    }
+
+    /// Links `record` under `key` unless the key has a record already. The key words of `record` hold `key`.
+    ///
+    /// # Errors
+    /// When memory is refused; nothing changed.
+    #[inline]
+    pub fn insert<O: Observer>(
+        &self,
+        cx: &mut StoreCx<'_>,
+        key: Key<'_>,
+        record: RecordPtr,
+        observer: &mut O,
+    ) -> Result<Inserted, OutOfMemory> {
+        on!(&self.0, index, K => index.insert(cx, K::probe(key), record, observer))
+    }
+
+    /// As [`Index::insert`], beginning at the leaf that `finger` was last used for; a hash table ignores it.
+    ///
+    /// # Errors
+    /// When memory is refused; nothing changed.
+    #[inline]
+    pub fn insert_near<O: Observer>(
+        &self,
+        cx: &mut StoreCx<'_>,
+        key: Key<'_>,
+        finger: &mut Finger,
+        record: RecordPtr,
+        observer: &mut O,
+    ) -> Result<Inserted, OutOfMemory> {
+        on!(
+            &self.0,
+            index,
+            K => tree index.insert_near(cx, K::probe(key), finger, record, observer),
+            hash index.insert(cx, K::probe(key), record, observer)
+        )
+    }
+
+    /// As [`Index::insert_near`] without latches, regions and observers: for loading.
+    ///
+    /// # Safety
+    /// No other thread uses the index during the call (rule 5).
+    ///
+    /// # Errors
+    /// When memory is refused; nothing changed.
+    pub unsafe fn insert_exclusive(
+        &self,
+        cx: &mut StoreCx<'_>,
+        key: Key<'_>,
+        finger: &mut Finger,
+        record: RecordPtr,
+    ) -> Result<Inserted, OutOfMemory> {
+        on!(
+            &self.0,
+            index,
+            // SAFETY: the caller's promise.
+            K => tree unsafe { index.insert_exclusive(cx, K::probe(key), finger, record) },
+            hash index.insert(cx, K::probe(key), record, &mut crate::Unobserved)
+        )
+    }
+
+    /// Unlinks exactly `record`; `false` if `key` has no or another record. The caller retires the record.
+    #[inline]
+    pub fn remove<O: Observer>(
+        &self,
+        cx: &mut StoreCx<'_>,
+        key: Key<'_>,
+        record: RecordPtr,
+        observer: &mut O,
+    ) -> bool {
+        on!(&self.0, index, K => index.remove(cx, K::probe(key), record, observer))
+    }
+
+    /// Positions `cursor` before the keys between `low` and `high` in `direction`.
+    ///
+    /// # Errors
+    /// A hash table cannot be scanned.
+    #[inline]
+    pub fn scan(
+        &self,
+        low: Bound<Key<'_>>,
+        high: Bound<Key<'_>>,
+        direction: Direction,
+        cursor: &mut Cursor,
+    ) -> Result<(), Unordered> {
+        on!(
+            &self.0,
+            index,
+            K => tree {
+                index.scan(low.map(K::probe), high.map(K::probe), direction, cursor);
+                Ok(())
+            },
+            hash {
+                let _ = (index, low, high, direction, cursor);
+                Err(Unordered)
+            }
+        )
+    }
+
+    /// Moves `cursor` to the next leaf of its scan: its records within the bounds, read at one time, with the leaf's witness
+    /// and gap word. Every leaf that could hold a key of the range is shown, so also leaves without a record. `false` when
+    /// there is none left; the cursor then still shows the last one.
+    ///
+    /// Keys that stay linked are shown exactly once, whatever splits and unlinks happen between calls.
+    #[inline]
+    pub fn next_leaf(&self, cursor: &mut Cursor, pin: Pinned<'_>) -> bool {
+        on!(&self.0, index, K => tree index.next_leaf(cursor, pin), hash { let _ = (index, cursor, pin); false })
+    }
+
+    /// About how many records are linked.
+    pub fn len_estimate(&self, pin: Pinned<'_>) -> usize {
+        on!(&self.0, index, K => tree index.len_estimate(pin), hash { let _ = pin; index.len_estimate() })
+    }
+
+    /// What it is made of. Walks all of it.
+    ///
+    /// # Safety
+    /// No other thread changes the index during the call (rule 5).
+    pub unsafe fn statistics(&self) -> IndexStatistics {
+        // SAFETY: the caller's promise.
+        on!(&self.0, index, K => tree unsafe { index.statistics() }, hash index.statistics())
+    }
+
+    /// Checks every structural invariant.
+    ///
+    /// # Safety
+    /// No other thread changes the index during the call (rule 5).
+    ///
+    /// # Errors
+    /// What is wrong, in words.
+    pub unsafe fn check(&self) -> Result<(), String> {
+        // SAFETY: the caller's promise.
+        on!(&self.0, index, K => tree unsafe { index.check() }, hash index.check())
+    }
+
+    /// Calls `f` for every record; a tree in key order.
+    ///
+    /// # Safety
+    /// No other thread changes the index during the call (rule 5).
+    pub unsafe fn for_each(&self, mut f: impl FnMut(RecordPtr)) {
+        // SAFETY: the caller's promise.
+        on!(&self.0, index, K => tree unsafe { index.for_each(&mut f) }, hash index.for_each(&mut f));
+    }
+
+    /// Gives the index's own memory back, not that of its records.
+    ///
+    /// # Safety
+    /// No witness, cursor or finger of the index is used any more by any thread (rule 5).
+    pub unsafe fn dispose(self, local: &mut Local) {
+        // SAFETY: the caller's promise.
+        on!(self.0, index, K => unsafe { index.dispose(local) });
+    }
+}

@@ -1,0 +1,31 @@
+//! Maps keys to records: a B+-tree and a hash table whose membership can be witnessed (DBX §4).
+//!
+//! Invariant: every change of membership of a leaf or bucket changes its witness word, which can be validated ([`Witness`])
+//! or locked (the gap word beside it); nothing here matches on a protocol.
+//!
+//! Rules that the `unsafe` of this crate relies on:
+//! 1. A record's key words (and the tail they name) do not change from before it is linked until its memory is reused.
+//! 2. Whoever unlinks a record or node retires it through `memory`; a thread that reads the structure is online
+//!    ([`Pinned`](seriatim_memory::Pinned)), so everything it reached stays allocated.
+//! 3. A node's words are only ever accessed as atomics; a node is private to its creator until a latched node points to it.
+//! 4. A reader acts on what it read from a node only after the node's word proved unchanged; a writer holds the latch.
+//! 5. Whoever uses an index exclusively (loading, dropping, walking) has promised that no other thread uses it.
+
+mod cursor;
+mod hash;
+mod index;
+mod observer;
+mod prefetch;
+mod record;
+mod statistics;
+mod tree;
+mod witness;
+
+pub use cursor::{Cursor, Direction};
+pub use index::{Index, Inserted, StoreCx, Unordered};
+pub use observer::{GAP_CLOSED, Observer, Unobserved};
+pub use record::{RecordPtr, key_bytes, read_key, tail_of, write_key};
+pub use seriatim_memory::OutOfMemory;
+pub use statistics::IndexStatistics;
+pub use tree::Finger;
+pub use witness::Witness;

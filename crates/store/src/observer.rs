@@ -1,0 +1,46 @@
+//! How a transaction learns about the membership changes that its own operation makes (trap 7), and how a protocol that
+//! locks gaps is asked for leave.
+
+use std::sync::atomic::AtomicU64;
+
+/// The gap word of a leaf that left the tree: no lock on it can be taken any more, its keys belong to another leaf.
+pub const GAP_CLOSED: u64 = u64::MAX;
+
+/// Told about the changes of one operation, in the thread that runs it.
+///
+/// A leaf's or bucket's *gap word* belongs to the protocol, except that 0 means "nobody holds anything here" and
+/// [`GAP_CLOSED`] is final: a leaf whose gap word is not 0 is never unlinked.
+pub trait Observer {
+    /// Whether [`Observer::admit`] must be asked. If so, operations latch nodes one by one and never run in a region, for
+    /// what `admit` does to the gap word could not be rolled back. Protocols that validate set this to `false`.
+    const ADMITS: bool = true;
+
+    /// Called with the leaf or bucket latched, before a record is linked. `false`: the operation answers
+    /// [`Inserted::Refused`](crate::Inserted::Refused) and changes nothing. May run several times in one operation.
+    fn admit(&mut self, gap: &AtomicU64, word: &AtomicU64) -> bool {
+        let _ = (gap, word);
+        true
+    }
+
+    /// This leaf's or bucket's word went from `before` to `after` by this operation and nothing else: a transaction that
+    /// witnessed `before` may go on with `after`. Not called for a leaf that was unlinked because it became empty: its
+    /// keys belong to another leaf now, and whoever witnessed it must fail.
+    fn changed(&mut self, word: &AtomicU64, before: u64, after: u64) {
+        let _ = (word, before, after);
+    }
+
+    /// A split moved part of the leaf or bucket `from`, whose word was `from_before`, to a new one, whose word is `value` and
+    /// whose gap word was set to what `from`'s gap word held: a transaction that witnessed `from` must witness both.
+    /// [`Observer::changed`] is called for `from` too, before this.
+    fn created(&mut self, from: &AtomicU64, from_before: u64, word: &AtomicU64, value: u64, gap: &AtomicU64) {
+        let _ = (from, from_before, word, value, gap);
+    }
+}
+
+/// Nobody wants to know.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Unobserved;
+
+impl Observer for Unobserved {
+    const ADMITS: bool = false;
+}

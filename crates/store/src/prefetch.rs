@@ -1,0 +1,21 @@
+//! Asks the processor for lines that will be read soon.
+
+/// Starts to fetch the line at `address`, which need not be mapped.
+#[inline(always)]
+pub(crate) fn line(address: *const u8) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a prefetch reads nothing and faults on nothing.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast());
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = address;
+}
+
+/// Starts to fetch the `bytes` at `address`.
+#[inline(always)]
+pub(crate) fn lines(address: *const u8, bytes: usize) {
+    for offset in (0..bytes).step_by(seriatim_base::CACHE_LINE) {
+        line(address.wrapping_add(offset));
+    }
+}

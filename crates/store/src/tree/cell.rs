@@ -1,0 +1,111 @@
+//! Keys in nodes: one or two atomic words that compare as one integer.
+
+use super::load::Load;
+use seriatim_htm::Access;
+use std::fmt::Debug;
+use std::sync::atomic::AtomicU64;
+
+/// The place of a key in a node. Two words may be torn; the node's word tells.
+pub(crate) trait Cell: Send + Sync + 'static {
+    /// The integer it holds.
+    type Value: Copy + Ord + Debug;
+    /// The smallest.
+    const MIN: Self::Value;
+    /// The largest.
+    const MAX: Self::Value;
+
+    fn load<L: Load>(&self, load: &mut L) -> Self::Value;
+    fn store<A: Access>(&self, access: &mut A, value: Self::Value);
+    /// The next smaller value.
+    fn before(value: Self::Value) -> Option<Self::Value>;
+    /// The next larger value.
+    fn after(value: Self::Value) -> Option<Self::Value>;
+}
+
+impl Cell for AtomicU64 {
+    type Value = u64;
+    const MIN: u64 = 0;
+    const MAX: u64 = u64::MAX;
+
+    #[inline(always)]
+    fn load<L: Load>(&self, load: &mut L) -> u64 {
+        load.load(self)
+    }
+
+    #[inline(always)]
+    fn store<A: Access>(&self, access: &mut A, value: u64) {
+        access.store(self, value);
+    }
+
+    #[inline(always)]
+    fn before(value: u64) -> Option<u64> {
+        value.checked_sub(1)
+    }
+
+    #[inline(always)]
+    fn after(value: u64) -> Option<u64> {
+        value.checked_add(1)
+    }
+}
+
+/// Two words as one integer, the high one first.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Pair([AtomicU64; 2]);
+
+impl Cell for Pair {
+    type Value = u128;
+    const MIN: u128 = 0;
+    const MAX: u128 = u128::MAX;
+
+    #[inline(always)]
+    fn load<L: Load>(&self, load: &mut L) -> u128 {
+        u128::from(load.load(&self.0[0])) << 64 | u128::from(load.load(&self.0[1]))
+    }
+
+    #[inline(always)]
+    fn store<A: Access>(&self, access: &mut A, value: u128) {
+        access.store(&self.0[0], (value >> 64) as u64);
+        access.store(&self.0[1], value as u64);
+    }
+
+    #[inline(always)]
+    fn before(value: u128) -> Option<u128> {
+        value.checked_sub(1)
+    }
+
+    #[inline(always)]
+    fn after(value: u128) -> Option<u128> {
+        value.checked_add(1)
+    }
+}
+
+/// The place of a separator's tail address in an interior node: a word, or nothing where keys are integers.
+pub(crate) trait TailCell: Send + Sync + 'static {
+    fn follow<L: Load>(&self, load: &mut L) -> u64;
+    fn store<A: Access>(&self, access: &mut A, value: u64);
+}
+
+impl TailCell for () {
+    #[inline(always)]
+    fn follow<L: Load>(&self, _load: &mut L) -> u64 {
+        0
+    }
+
+    #[inline(always)]
+    fn store<A: Access>(&self, _access: &mut A, value: u64) {
+        debug_assert_eq!(value, 0, "integer separators have no tails");
+    }
+}
+
+impl TailCell for AtomicU64 {
+    #[inline(always)]
+    fn follow<L: Load>(&self, load: &mut L) -> u64 {
+        load.follow(self)
+    }
+
+    #[inline(always)]
+    fn store<A: Access>(&self, access: &mut A, value: u64) {
+        access.store(self, value);
+    }
+}

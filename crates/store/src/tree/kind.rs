@@ -1,0 +1,189 @@
+//! How each kind of key appears in nodes.
+//!
+//! A node holds a key's *short form*, an integer ordered as the keys are, up to ties. Integers are their own short form, and
+//! never tie. A byte string's is its first 16 bytes, big-endian and zero padded; on a tie the whole strings decide.
+//!
+//! A *separator* `(short, tail)` divides the keys below it from those at or above it. With tail 0 the short form alone decides:
+//! it is the least key with that short form, which as a byte string is the 16 bytes without trailing zeros. Otherwise the tail
+//! is the separator's full byte string, in a block that the interior node owns. A split needs a tail only between two
+//! keys that tie, and cuts it after the first byte that tells them apart (suffix truncation, Bayer and Unterauer 1977).
+
+use super::cell::{Cell, Pair, TailCell};
+use super::position::Limit;
+use crate::record::{Bytes, BytesProbe, Kind, Word8, Word16, tail};
+use std::cmp::Ordering;
+use std::sync::atomic::AtomicU64;
+
+/// A kind of key as nodes see it.
+pub(crate) trait NodeKind: Kind {
+    /// Where nodes keep short forms.
+    type Cell: Cell;
+    /// Where interior nodes keep addresses of separators' tails.
+    type Tail: TailCell;
+    /// Whether short forms never tie.
+    const EXACT: bool;
+
+    /// The short form of a key.
+    fn short(probe: Self::Probe<'_>) -> Short<Self>;
+
+    /// The bytes of a key whose short form may tie.
+    fn bytes<'k>(probe: Self::Probe<'k>) -> &'k [u8];
+
+    /// Compares the separator `(short(probe), tail)` with `probe`.
+    ///
+    /// # Safety
+    /// `tail` is 0 or names a block that is allocated during the call (rule 2).
+    unsafe fn compare_tail(tail: u64, probe: Self::Probe<'_>) -> Ordering;
+
+    /// Keeps a key in a cursor.
+    fn save(probe: Self::Probe<'_>, limit: &mut Limit);
+
+    /// Keeps a separator in a cursor, as the least key at or above it.
+    ///
+    /// # Safety
+    /// As [`NodeKind::compare_tail`].
+    unsafe fn save_separator(separator: Separator<Self>, limit: &mut Limit);
+
+    /// The key kept.
+    fn restore(limit: &Limit) -> Self::Probe<'_>;
+}
+
+/// The short form of keys of kind `K`.
+pub(crate) type Short<K> = <<K as NodeKind>::Cell as Cell>::Value;
+
+/// What divides two children.
+#[derive(Debug)]
+pub(crate) struct Separator<K: NodeKind + ?Sized> {
+    pub(crate) short: Short<K>,
+    pub(crate) tail: u64,
+}
+
+impl<K: NodeKind + ?Sized> Clone for Separator<K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K: NodeKind + ?Sized> Copy for Separator<K> {}
+
+impl NodeKind for Word8 {
+    type Cell = AtomicU64;
+    type Tail = ();
+    const EXACT: bool = true;
+
+    #[inline(always)]
+    fn short(probe: u64) -> u64 {
+        probe
+    }
+
+    fn bytes<'k>(_probe: u64) -> &'k [u8] {
+        &[]
+    }
+
+    #[inline(always)]
+    unsafe fn compare_tail(_tail: u64, _probe: u64) -> Ordering {
+        Ordering::Equal
+    }
+
+    #[inline(always)]
+    fn save(probe: u64, limit: &mut Limit) {
+        limit.word = u128::from(probe);
+    }
+
+    #[inline(always)]
+    unsafe fn save_separator(separator: Separator<Self>, limit: &mut Limit) {
+        limit.word = u128::from(separator.short);
+    }
+
+    #[inline(always)]
+    fn restore(limit: &Limit) -> u64 {
+        limit.word as u64
+    }
+}
+
+impl NodeKind for Word16 {
+    type Cell = Pair;
+    type Tail = ();
+    const EXACT: bool = true;
+
+    #[inline(always)]
+    fn short(probe: u128) -> u128 {
+        probe
+    }
+
+    fn bytes<'k>(_probe: u128) -> &'k [u8] {
+        &[]
+    }
+
+    #[inline(always)]
+    unsafe fn compare_tail(_tail: u64, _probe: u128) -> Ordering {
+        Ordering::Equal
+    }
+
+    #[inline(always)]
+    fn save(probe: u128, limit: &mut Limit) {
+        limit.word = probe;
+    }
+
+    #[inline(always)]
+    unsafe fn save_separator(separator: Separator<Self>, limit: &mut Limit) {
+        limit.word = separator.short;
+    }
+
+    #[inline(always)]
+    fn restore(limit: &Limit) -> u128 {
+        limit.word
+    }
+}
+
+impl NodeKind for Bytes {
+    type Cell = Pair;
+    type Tail = AtomicU64;
+    const EXACT: bool = false;
+
+    #[inline]
+    fn short(probe: BytesProbe<'_>) -> u128 {
+        let rest = probe.bytes.get(8..).map_or(0, crate::record::prefix);
+        u128::from(probe.prefix) << 64 | u128::from(rest)
+    }
+
+    fn bytes(probe: BytesProbe<'_>) -> &[u8] {
+        probe.bytes
+    }
+
+    unsafe fn compare_tail(tail: u64, probe: BytesProbe<'_>) -> Ordering {
+        match tail {
+            // The least key with this short form: `probe`, which has it too, is that key or above.
+            0 => least_len(Self::short(probe)).cmp(&probe.bytes.len()),
+            // SAFETY: the caller's promise.
+            tail => unsafe { tail::read(tail) }.cmp(probe.bytes),
+        }
+    }
+
+    fn save(probe: BytesProbe<'_>, limit: &mut Limit) {
+        limit.bytes.clear();
+        limit.bytes.extend_from_slice(probe.bytes);
+    }
+
+    unsafe fn save_separator(separator: Separator<Self>, limit: &mut Limit) {
+        limit.bytes.clear();
+        match separator.tail {
+            0 => {
+                let least = separator.short.to_be_bytes();
+                limit.bytes.extend_from_slice(&least[..least_len(separator.short)]);
+            }
+            // SAFETY: the caller's promise.
+            tail => limit.bytes.extend_from_slice(unsafe { tail::read(tail) }),
+        }
+    }
+
+    #[inline]
+    fn restore(limit: &Limit) -> BytesProbe<'_> {
+        BytesProbe::new(&limit.bytes)
+    }
+}
+
+/// Bytes of the least byte string with this short form.
+fn least_len(short: u128) -> usize {
+    16 - (short.trailing_zeros() as usize / 8)
+}

@@ -1,0 +1,175 @@
+//! The ordered index: a B+-tree (DBX §4; `README.md` beside this file).
+//!
+//! Invariants:
+//! (a) Every key is in the one leaf that a descent for it reaches; leaves hold their keys in ascending order, without repeats.
+//! (b) Every change of a leaf's records, and its unlinking, changes the leaf's word; a leaf loses keys of its range in no
+//!     other way. So a word that has not changed proves what the leaf held and that it is still the leaf to look in.
+//! (c) Whoever waits for a latch holds none, and whoever holds one waits for nothing: no deadlock, and waits end.
+//! (d) Nodes have no siblings: scans go from leaf to leaf by descending for the bound that ended the last one. So a split or
+//!     unlink touches the node, its parent and nothing else.
+//! (e) A leaf that becomes empty is unlinked with every ancestor that has no other child, unless something is held in its gap
+//!     or it is the last leaf. Nothing else is ever merged (Sen and Tarjan 2010: deletion without rebalancing is fine).
+
+mod cell;
+mod check;
+mod descend;
+mod finger;
+mod insert;
+mod kind;
+mod load;
+mod node;
+mod position;
+mod remove;
+mod scan;
+mod search;
+pub(crate) mod size;
+mod spare;
+
+#[cfg(test)]
+mod tests;
+
+pub use finger::Finger;
+pub use position::Position;
+
+use crate::index::StoreCx;
+use crate::record::RecordPtr;
+use crate::witness::{State, Witness};
+use cell::Cell;
+use descend::Aim;
+use kind::NodeKind;
+use load::{Exclusive, Load, Optimistic, Patience};
+use node::{Interior, Leaf};
+use seriatim_base::{CACHE_LINE, CacheAligned};
+use seriatim_htm::Htm;
+use seriatim_memory::{OutOfMemory, Pinned};
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Levels above the leaves that a tree can have. With a fan-out of at least 2 when nodes split and 48-bit addresses, a tree
+/// of 15-way nodes ends far below; the root's level also fits beside its address.
+const HEIGHT_MAX: usize = 32;
+const _: () = assert!(HEIGHT_MAX < CACHE_LINE);
+
+/// A B+-tree over keys of kind `K`, with up to `LEAF` records in a leaf and `FAN` children in an interior node.
+#[derive(Debug)]
+pub(crate) struct Tree<K: NodeKind, const LEAF: usize, const FAN: usize> {
+    /// [`Root`], alone on its line (DBX §4).
+    root: CacheAligned<AtomicU64>,
+    /// Leaves unlinked so far; see [`Finger`].
+    unlinked: CacheAligned<AtomicU64>,
+    id: u64,
+    htm: Htm,
+    kind: PhantomData<K>,
+}
+
+/// The root's address, aligned to a line, with its level in the bits that leaves free.
+#[derive(Clone, Copy, Debug)]
+struct Root {
+    address: usize,
+    level: usize,
+}
+
+impl Root {
+    const LEVEL: u64 = CACHE_LINE as u64 - 1;
+
+    #[inline(always)]
+    fn pack(self) -> u64 {
+        debug_assert!(self.level < HEIGHT_MAX && self.address as u64 & Root::LEVEL == 0);
+        self.address as u64 | self.level as u64
+    }
+
+    #[inline(always)]
+    fn unpack(word: u64) -> Root {
+        Root { address: (word & !Root::LEVEL) as usize, level: (word & Root::LEVEL) as usize }
+    }
+}
+
+impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
+    const SIZES: () = assert!(LEAF >= 2 && FAN >= 3, "a split leaves a record, or a child, on each side");
+
+    /// An empty tree.
+    pub(crate) fn new(htm: &Htm, cx: &mut StoreCx<'_>) -> Result<Self, OutOfMemory> {
+        const { Self::SIZES };
+        static IDS: AtomicU64 = AtomicU64::new(1);
+        let memory = cx.local.allocate(cx.outside, Leaf::<K, LEAF>::BYTES)?;
+        // SAFETY: just allocated, of a multiple of the line size, hence aligned.
+        let leaf = unsafe { Leaf::<K, LEAF>::create(&mut Exclusive, memory) };
+        Ok(Tree {
+            root: CacheAligned(AtomicU64::new(Root { address: leaf.address(), level: 0 }.pack())),
+            unlinked: CacheAligned::default(),
+            id: IDS.fetch_add(1, Ordering::Relaxed),
+            htm: htm.clone(),
+            kind: PhantomData,
+        })
+    }
+
+    /// The record of `probe`, or the witness of its absence.
+    #[inline]
+    pub(crate) fn get(&self, probe: K::Probe<'_>, _pin: Pinned<'_>) -> Result<RecordPtr, Witness> {
+        self.get_by_descent(probe).0
+    }
+
+    /// As [`Tree::get`], beginning with the finger's leaf.
+    #[inline]
+    pub(crate) fn get_near(
+        &self,
+        probe: K::Probe<'_>,
+        finger: &mut Finger,
+        _pin: Pinned<'_>,
+    ) -> Result<RecordPtr, Witness> {
+        if let Some(leaf) = self.touched(finger) {
+            let load = &mut Optimistic;
+            let state = State(load.follow(&leaf.word));
+            let range = leaf.range(load);
+            if state.is_usable()
+                && (range.low..=range.last).contains(&K::short(probe))
+                && let Some(answer) = leaf.get(state, probe)
+            {
+                return answer;
+            }
+        }
+        let unlinked = self.unlinked();
+        let (answer, leaf) = self.get_by_descent(probe);
+        *finger = Finger { tree: self.id, unlinked, leaf: leaf.address() };
+        answer
+    }
+
+    #[inline(always)]
+    fn get_by_descent(&self, probe: K::Probe<'_>) -> (Result<RecordPtr, Witness>, &Leaf<K, LEAF>) {
+        let mut patience = Patience::default();
+        loop {
+            if let Ok((leaf, state)) = self.descend(&mut Optimistic, &Aim::Key(probe), &mut ())
+                && let Some(answer) = leaf.get(state, probe)
+            {
+                return (answer, leaf);
+            }
+            patience.wait();
+        }
+    }
+
+    /// The count of leaves unlinked, to be read before a finger's leaf is reached.
+    #[inline(always)]
+    fn unlinked(&self) -> u64 {
+        // ORDERING: pairs with the release in `retire_leaf`: a thread that comes online after that leaf's grace period sees it counted.
+        self.unlinked.load(Ordering::Acquire)
+    }
+
+    /// The leaf a finger is on, if it is still there.
+    #[inline(always)]
+    fn touched(&self, finger: &Finger) -> Option<&Leaf<K, LEAF>> {
+        let kept = finger.tree == self.id && finger.unlinked == self.unlinked();
+        // SAFETY: rule 2: no leaf of this tree was retired since the finger was set, or only after this thread came online.
+        kept.then(|| unsafe { Leaf::at(finger.leaf) })
+    }
+}
+
+impl<K: NodeKind, const LEAF: usize> Leaf<K, LEAF> {
+    /// The answer for `probe`, which belongs to this leaf if the word is still `state`; `None` if it is not.
+    #[inline(always)]
+    fn get(&self, state: State, probe: K::Probe<'_>) -> Option<Result<RecordPtr, Witness>> {
+        let load = &mut Optimistic;
+        let count = self.meta(load).count;
+        let (_, found) = self.find(load, count, probe);
+        load.unchanged(&self.word, state.0).then(|| found.ok_or_else(|| Witness::new(&self.word, state.0)))
+    }
+}

@@ -1,0 +1,80 @@
+//! Memory that an operation may turn out to need. Bodies do not allocate: one that lacks memory ends, saying what it needs, and
+//! is run again with it.
+
+use crate::index::StoreCx;
+use seriatim_memory::OutOfMemory;
+use std::ptr::NonNull;
+
+/// Sizes of what is needed, 0 for nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Need {
+    /// A leaf, or an interior node beside the one that is split.
+    pub(crate) node: usize,
+    /// An interior node above the root.
+    pub(crate) root: usize,
+    /// The tail of a separator.
+    pub(crate) tail: usize,
+}
+
+/// A block with its size.
+type Block = Option<(NonNull<u8>, usize)>;
+
+/// Blocks that nobody else can reach.
+#[derive(Debug, Default)]
+pub(crate) struct Spare {
+    node: Block,
+    root: Block,
+    tail: Block,
+}
+
+impl Spare {
+    /// The blocks of exactly these sizes, or `None` if one lacks. They stay here until [`Spare::used`].
+    pub(crate) fn take(&self, need: Need) -> Option<Taken> {
+        let fits = |block: Block, bytes: usize| {
+            if bytes == 0 { Some(NonNull::dangling()) } else { block.filter(|block| block.1 == bytes).map(|block| block.0) }
+        };
+        Some(Taken { node: fits(self.node, need.node)?, root: fits(self.root, need.root)?, tail: fits(self.tail, need.tail)? })
+    }
+
+    /// Holds exactly what is needed from now on.
+    pub(crate) fn provide(&mut self, cx: &mut StoreCx<'_>, need: Need) -> Result<(), OutOfMemory> {
+        for (block, bytes) in
+            [(&mut self.node, need.node), (&mut self.root, need.root), (&mut self.tail, need.tail)]
+        {
+            if block.is_none_or(|block| block.1 != bytes) {
+                give_back(cx, block);
+                if bytes > 0 {
+                    *block = Some((cx.local.allocate(cx.outside, bytes)?, bytes));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The blocks are linked now.
+    pub(crate) fn used(&mut self) {
+        *self = Spare::default();
+    }
+
+    /// Gives back what was not used.
+    pub(crate) fn give_back(&mut self, cx: &mut StoreCx<'_>) {
+        for block in [&mut self.node, &mut self.root, &mut self.tail] {
+            give_back(cx, block);
+        }
+    }
+}
+
+fn give_back(cx: &mut StoreCx<'_>, block: &mut Block) {
+    if let Some((memory, bytes)) = block.take() {
+        // SAFETY: allocated in `provide`, and never linked: `used` forgets what was.
+        unsafe { cx.local.release(memory, bytes) };
+    }
+}
+
+/// The blocks a body may link, each of the size it asked for, dangling where it asked for none.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Taken {
+    pub(crate) node: NonNull<u8>,
+    pub(crate) root: NonNull<u8>,
+    pub(crate) tail: NonNull<u8>,
+}

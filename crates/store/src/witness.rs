@@ -1,0 +1,127 @@
+//! Proof of what a leaf or bucket held: its word and the value the word had.
+//!
+//! Word, 64 bits: `count of changes 62 | dead 1 | latched 1`. Transitions are in [`State`]:
+//!
+//! ```text
+//!   live, unlatched --latch--> latched --unlatch_changed--> live, unlatched, count + 1
+//!                                 |----unlatch_unchanged--> live, unlatched, same count (nothing was stored)
+//!                                 `----unlatch_dead-------> dead, count + 1, for ever
+//! ```
+//! Invariant: no value is repeated in the life of a node, and a latched value is never handed out; so an equal word means
+//! that nothing was linked or unlinked since. A node's memory is reused only after every thread that may hold a witness of
+//! it went offline (rule 2 of the crate).
+
+use seriatim_memory::Pinned;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The word of a leaf or bucket with the value it had when the holder read the leaf or bucket.
+///
+/// Good while the worker that took it stays online.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Witness {
+    word: NonNull<AtomicU64>,
+    value: u64,
+}
+
+// SAFETY: following the word is `unsafe` and names rule 2; the rest is two numbers.
+unsafe impl Send for Witness {}
+// SAFETY: as above.
+unsafe impl Sync for Witness {}
+
+impl Witness {
+    /// The witness that `word` had `value`, an unlatched value.
+    #[inline(always)]
+    pub fn new(word: &AtomicU64, value: u64) -> Witness {
+        debug_assert!(State(value).is_free(), "a latched value witnesses nothing");
+        Witness { word: NonNull::from(word), value }
+    }
+
+    /// The word, for regions that load it through their `Access` and protocols that compare addresses.
+    ///
+    /// # Safety
+    /// The worker that took this witness has been online ever since, and is for `'p` (rule 2).
+    #[inline(always)]
+    pub unsafe fn word<'p>(&self, _pin: Pinned<'p>) -> &'p AtomicU64 {
+        // SAFETY: the caller's promise.
+        unsafe { self.word.as_ref() }
+    }
+
+    /// Where the word is: the identity of the leaf or bucket while the worker is online.
+    #[inline(always)]
+    pub fn address(&self) -> *const AtomicU64 {
+        self.word.as_ptr()
+    }
+
+    /// The value the word had.
+    #[inline(always)]
+    pub fn value(&self) -> u64 {
+        self.value
+    }
+
+    /// Whether nothing was linked or unlinked since, and nobody is about to.
+    ///
+    /// # Safety
+    /// The worker that took this witness has been online ever since (rule 2).
+    #[inline(always)]
+    pub unsafe fn still_valid(&self) -> bool {
+        // ORDERING: pairs with the release that unlatched the word; and whatever the caller reads next was not read before.
+        // SAFETY: the caller's promise.
+        unsafe { self.word.as_ref() }.load(Ordering::Acquire) == self.value
+    }
+}
+
+/// The value of a latch/version word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct State(pub(crate) u64);
+
+impl State {
+    const LATCHED: u64 = 1;
+    const DEAD: u64 = 2;
+    const CHANGE: u64 = 4;
+
+    /// A new node's word.
+    pub(crate) const NEW: State = State(State::CHANGE);
+
+    /// Whether nobody holds the latch.
+    #[inline(always)]
+    pub(crate) fn is_free(self) -> bool {
+        self.0 & State::LATCHED == 0
+    }
+
+    /// Whether the node has left the structure.
+    #[inline(always)]
+    pub(crate) fn is_dead(self) -> bool {
+        self.0 & State::DEAD != 0
+    }
+
+    /// Whether the node can be read and latched at this value.
+    #[inline(always)]
+    pub(crate) fn is_usable(self) -> bool {
+        self.0 & (State::LATCHED | State::DEAD) == 0
+    }
+
+    /// The value while the latch is held.
+    #[inline(always)]
+    #[must_use]
+    pub(crate) fn latched(self) -> State {
+        debug_assert!(self.is_usable());
+        State(self.0 | State::LATCHED)
+    }
+
+    /// The value after a change, given the value before the latch was taken.
+    #[inline(always)]
+    #[must_use]
+    pub(crate) fn changed(self) -> State {
+        debug_assert!(self.is_usable());
+        State(self.0 + State::CHANGE)
+    }
+
+    /// The value of a node that left the structure, given the value before the latch was taken.
+    #[inline(always)]
+    #[must_use]
+    pub(crate) fn dead(self) -> State {
+        debug_assert!(self.is_usable());
+        State(self.0 + State::CHANGE | State::DEAD)
+    }
+}

@@ -1,0 +1,1 @@
+//! What must hold of every protocol, on every back end.

@@ -1,0 +1,160 @@
+//! Why an attempt stops. An abort is an outcome with a cause; it is not an error.
+
+use seriatim_base::TableId;
+use seriatim_catalog::KeyBuf;
+
+/// What an attempt was doing when it stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Phase {
+    /// Running the body.
+    Execute,
+    /// Taking the locks of the write set.
+    Lock,
+    /// Checking the read set.
+    Validate,
+}
+
+/// What stood in the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Reason {
+    /// A record read or to be written was committed by another transaction.
+    RecordChanged,
+    /// A record was locked by another transaction for longer than the bound.
+    RecordLocked,
+    /// A record was unlinked from its index.
+    RecordRemoved,
+    /// A key appeared in, or left, a range or bucket that was read.
+    MembershipChanged,
+    /// A gap into which a key was to be inserted is locked by a scan, or the reverse.
+    GapLocked,
+    /// The memory limit is reached.
+    OutOfMemory,
+    /// The transaction is older than the configured age.
+    TooOld,
+    /// A write in a read-only transaction.
+    ReadOnly,
+    /// A scan of a table or index that is not ordered.
+    Unordered,
+    /// The transaction already stopped and must be rolled back.
+    Stopped,
+    /// The transaction was used from inside one of its own update closures.
+    Reentered,
+}
+
+impl Reason {
+    /// Every reason, in order of declaration: for counters and reports.
+    pub const ALL: [Reason; 11] = [
+        Reason::RecordChanged,
+        Reason::RecordLocked,
+        Reason::RecordRemoved,
+        Reason::MembershipChanged,
+        Reason::GapLocked,
+        Reason::OutOfMemory,
+        Reason::TooOld,
+        Reason::ReadOnly,
+        Reason::Unordered,
+        Reason::Stopped,
+        Reason::Reentered,
+    ];
+
+    /// Whether running the transaction again can help.
+    pub const fn is_conflict(self) -> bool {
+        matches!(
+            self,
+            Reason::RecordChanged
+                | Reason::RecordLocked
+                | Reason::RecordRemoved
+                | Reason::MembershipChanged
+                | Reason::GapLocked
+        )
+    }
+
+    /// A name for counters and JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Reason::RecordChanged => "record_changed",
+            Reason::RecordLocked => "record_locked",
+            Reason::RecordRemoved => "record_removed",
+            Reason::MembershipChanged => "membership_changed",
+            Reason::GapLocked => "gap_locked",
+            Reason::OutOfMemory => "out_of_memory",
+            Reason::TooOld => "too_old",
+            Reason::ReadOnly => "read_only",
+            Reason::Unordered => "unordered",
+            Reason::Stopped => "stopped",
+            Reason::Reentered => "reentered",
+        }
+    }
+}
+
+/// Phase and reason of an abort.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Cause {
+    /// What the attempt was doing.
+    pub phase: Phase,
+    /// What stood in the way.
+    pub reason: Reason,
+}
+
+impl std::fmt::Display for Cause {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let phase = match self.phase {
+            Phase::Execute => "while executing",
+            Phase::Lock => "while locking the write set",
+            Phase::Validate => "while validating the read set",
+        };
+        let reason = match self.reason {
+            Reason::RecordChanged => "a record was changed by another transaction",
+            Reason::RecordLocked => "a record stayed locked by another transaction",
+            Reason::RecordRemoved => "a record was removed by another transaction",
+            Reason::MembershipChanged => "a key appeared in, or left, a range that was read",
+            Reason::GapLocked => "a range is locked by another transaction",
+            Reason::OutOfMemory => "the memory limit is reached",
+            Reason::TooOld => "the transaction is older than the configured age",
+            Reason::ReadOnly => "the transaction is read-only",
+            Reason::Unordered => "the table or index is not ordered and cannot be scanned",
+            Reason::Stopped => "the transaction already stopped and must be rolled back",
+            Reason::Reentered => "the transaction was used inside its own update closure",
+        };
+        write!(f, "{phase}: {reason}")
+    }
+}
+
+/// What a transaction may wait for (protocols that block; each names its bound).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum On {
+    /// A lock another transaction holds: call again.
+    Lock,
+    /// An order that a validator has yet to decide: call again.
+    Order,
+}
+
+/// Why an operation or a commit did not go through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Stop {
+    /// Not yet: the same call may be made again.
+    Wait(On),
+    /// The attempt is over; [`super::Worker::abort`] follows.
+    Abort(Cause),
+}
+
+impl Stop {
+    /// An abort in the execute phase.
+    pub const fn execute(reason: Reason) -> Stop {
+        Stop::Abort(Cause { phase: Phase::Execute, reason })
+    }
+}
+
+/// Where an abort happened: for users who ask which key, and for counters by table.
+#[derive(Clone, Debug)]
+pub struct Incident {
+    /// Phase and reason.
+    pub cause: Cause,
+    /// The table, where one is known.
+    pub table: Option<TableId>,
+    /// The key, where one is known (a range or bucket has none).
+    pub key: Option<KeyBuf>,
+}

@@ -1,0 +1,304 @@
+//! The contract: what a protocol must offer and what it promises.
+//!
+//! Promises, each met at a place that repeats its letter:
+//! - (a) after [`Outcome::Committed`] the writes are visible together, and their redo entries are in the worker's buffer;
+//! - (b) after an abort nothing was visible to a committed transaction;
+//! - (c) `commit` alone decides: a value read may later be refuted, but no committed transaction used one;
+//! - (d) nothing blocks without a bound it can name;
+//! - (e) removed memory goes through `memory`;
+//! - (f) every abort carries a cause;
+//! - (g) a user abort, a constraint failure or a panic is reported only after [`Worker::validate`] passes.
+//!
+//! Rules for rows: a [`RowPtr`] stays readable and unchanged until the transaction leaves, whatever is written after it, so
+//! readers never copy. A protocol that updates in place hands out copies.
+
+use std::ptr::NonNull;
+
+use seriatim_base::Stamp;
+use seriatim_catalog::{ColumnSet, Key};
+use seriatim_memory::OutOfMemory;
+use seriatim_store::{Cursor, RecordPtr};
+
+use crate::{Core, Environment, Incident, Redo, Stop, Table};
+
+/// A row image: readable, unchanging, until the transaction that was given it leaves.
+pub type RowPtr = NonNull<u8>;
+
+/// How fresh a protocol's read-only snapshots are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Freshness {
+    /// No snapshots: read-only transactions validate and may abort.
+    None,
+    /// A snapshot sees every transaction that committed before it began.
+    Latest,
+    /// A snapshot may lag by a stated time.
+    Bounded,
+}
+
+/// What a protocol needs of its database.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Needs {
+    /// Only procedures with a plan, no ad-hoc transactions.
+    pub plan: bool,
+    /// Hardware regions (or their emulation); a protocol that runs without says `false`.
+    pub regions: bool,
+}
+
+/// What a protocol gives.
+#[derive(Clone, Copy, Debug)]
+pub struct Gives {
+    /// Transactions that are not declared beforehand.
+    pub ad_hoc: bool,
+    /// Read-only snapshots that never abort, and how fresh.
+    pub snapshots: Freshness,
+    /// The serial order agrees with real time between transactions that do not overlap.
+    pub strict: bool,
+    /// Publishes piece by piece ([`Pieces`]).
+    pub pieces: bool,
+    /// Splits commit into prepare and decide ([`Detach`]).
+    pub detach: bool,
+    /// May answer [`Outcome::Repair`].
+    pub repair: bool,
+}
+
+/// A protocol's line in the registry.
+#[derive(Clone, Copy, Debug)]
+pub struct ProtocolInfo {
+    /// The name users select it by.
+    pub name: &'static str,
+    /// One line: what it does.
+    pub summary: &'static str,
+    /// Where it comes from.
+    pub source: &'static str,
+    /// What it needs.
+    pub needs: Needs,
+    /// What it gives.
+    pub gives: Gives,
+}
+
+/// A concurrency-control protocol.
+pub trait Protocol: Sized + Send + Sync + 'static {
+    /// Its line in the registry.
+    const INFO: ProtocolInfo;
+    /// Bytes of the head it keeps beside each record; a multiple of 8.
+    const HEAD_BYTES: usize;
+    /// Bytes it keeps before each row image; a multiple of 8.
+    const IMAGE_HEADER_BYTES: usize;
+    /// Knobs, each with unit, default and source.
+    type Options: Default + Clone + Send;
+    /// Per-worker state.
+    type Worker: Worker;
+
+    /// The protocol's shared state for one database.
+    fn open(options: Self::Options, environment: &Environment) -> Self;
+
+    /// A worker. Registered until dropped.
+    fn worker(&self, core: Core) -> Self::Worker;
+}
+
+/// What a transaction is going to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Read and write.
+    ReadWrite,
+    /// Read only: from a snapshot where the protocol has them, else validated.
+    ReadOnly,
+}
+
+/// A new row being written, not yet linked: the caller fills row and fixed part, then inserts or discards.
+#[derive(Debug)]
+#[must_use]
+pub struct Staged {
+    /// The record that will hold it.
+    pub record: RecordPtr,
+    /// Where the row image goes. Its first word already points to `fixed` where the table has a fixed part; all else is zero.
+    pub row: RowPtr,
+    /// Where the fixed part goes; dangling where the table has none. Zeroed.
+    pub fixed: NonNull<u8>,
+}
+
+/// What to do when the key to insert exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnExists {
+    /// Leave it and say so.
+    Refuse,
+    /// Replace the whole row.
+    Replace,
+}
+
+/// What an insert found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Inserted {
+    /// The key was absent.
+    New,
+    /// The key exists and was left as it is; the staged row was discarded.
+    Exists(RowPtr),
+    /// The key existed with this row, which was replaced.
+    Replaced(RowPtr),
+}
+
+/// A row being updated.
+#[derive(Clone, Copy, Debug)]
+pub struct Updating {
+    /// The row before this update.
+    pub before: RowPtr,
+    /// A private image that starts as a copy of `before`; visible to the transaction itself, to others on commit.
+    pub after: RowPtr,
+}
+
+/// Which version the last operation saw: for recorders.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// The record, where there is one.
+    pub record: Option<RecordPtr>,
+    /// Stamp of the committed version seen: zero where the key was never committed, or is not linked.
+    pub stamp: Stamp,
+    /// The version is a deletion, or the key is not there.
+    pub absent: bool,
+    /// The transaction saw its own write.
+    pub own: bool,
+}
+
+/// A position to rewind to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Mark(pub usize);
+
+/// A scan in progress; reusable.
+#[derive(Default)]
+pub struct Scan {
+    /// The leaf cursor.
+    pub cursor: Cursor,
+    /// Next record of the leaf the cursor holds.
+    pub next: usize,
+    /// The protocol took note of the leaf the cursor holds.
+    pub noted: bool,
+    /// The range is exhausted.
+    pub done: bool,
+}
+
+/// What commit decided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Outcome {
+    /// Committed; the stamp orders it among conflicting transactions. A transaction that wrote nothing gets the newest stamp
+    /// it saw.
+    Committed(Stamp),
+    /// These operations (by their index in the plan) read stale values; re-run them and commit again.
+    Repair(Vec<u16>),
+}
+
+/// One worker: the state an open transaction runs on. Methods are called in the order
+/// `begin (read | stage insert | update | delete | scan_next | mark | rewind | validate)* (commit | abort)`.
+/// After a [`Stop::Abort`] only `abort` follows.
+pub trait Worker: Send {
+    /// Opens a transaction. `first_stamp` is the priority stamp of its first attempt ([`Stamp::ZERO`] on that attempt), for
+    /// protocols that favour the older transaction.
+    fn begin(&mut self, mode: Mode, first_stamp: Stamp);
+
+    /// The row at `key`, if there is one.
+    ///
+    /// # Errors
+    /// A conflict, or the lock to wait for.
+    fn read(&mut self, table: &Table, key: Key<'_>, columns: ColumnSet) -> Result<Option<RowPtr>, Stop>;
+
+    /// Memory for a new row.
+    ///
+    /// # Errors
+    /// The memory limit.
+    fn stage(&mut self, table: &Table) -> Result<Staged, Stop>;
+
+    /// Gives a staged row back.
+    fn discard(&mut self, table: &Table, staged: Staged);
+
+    /// A tail block for a long column, freed should the attempt abort. Zero for no bytes.
+    ///
+    /// # Errors
+    /// The memory limit.
+    fn tail(&mut self, bytes: &[u8]) -> Result<u64, OutOfMemory>;
+
+    /// Inserts a staged row.
+    ///
+    /// # Errors
+    /// A conflict, or the lock to wait for; the staged row is gone.
+    fn insert(&mut self, table: &Table, key: Key<'_>, staged: Staged, exists: OnExists) -> Result<Inserted, Stop>;
+
+    /// Opens the row at `key` for update; `columns` are those that may be read or changed.
+    ///
+    /// # Errors
+    /// A conflict, or the lock to wait for.
+    fn update(&mut self, table: &Table, key: Key<'_>, columns: ColumnSet) -> Result<Option<Updating>, Stop>;
+
+    /// Deletes the row at `key`; the row it was.
+    ///
+    /// # Errors
+    /// A conflict, or the lock to wait for.
+    fn delete(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, Stop>;
+
+    /// The next row of a scan begun with [`seriatim_store::Index::scan`].
+    ///
+    /// # Errors
+    /// A conflict, or the lock to wait for.
+    fn scan_next(&mut self, table: &Table, scan: &mut Scan, columns: ColumnSet) -> Result<Option<RowPtr>, Stop>;
+
+    /// Which version the last operation saw.
+    fn seen(&self) -> Seen;
+
+    /// A savepoint.
+    fn mark(&mut self) -> Mark;
+
+    /// Undoes the writes since the mark. What was read stays read: it is still validated.
+    fn rewind(&mut self, mark: Mark);
+
+    /// Whether everything read still holds, now (promise g).
+    ///
+    /// # Errors
+    /// A conflict.
+    fn validate(&mut self) -> Result<(), Stop>;
+
+    /// Decides. On [`Outcome::Committed`] the transaction has left.
+    ///
+    /// # Errors
+    /// A conflict: `abort` follows. Or the order to wait for.
+    fn commit(&mut self, redo: &mut dyn Redo) -> Result<Outcome, Stop>;
+
+    /// Ends the attempt; nothing of it was visible. The transaction has left.
+    fn abort(&mut self);
+
+    /// Where the last abort happened (promise f).
+    fn incident(&self) -> Option<&Incident>;
+
+    /// Work for idle moments: unlinking what was deleted. Called offline, after a transaction.
+    fn housekeep(&mut self);
+
+    /// The worker's memory, regions and epoch.
+    fn core(&mut self) -> &mut Core;
+}
+
+/// Splits commit in two, for validators that hold executed transactions, order them, then decide (R3, R7).
+pub trait Detach: Worker {
+    /// What must be known of an executed transaction to order it.
+    type Prepared;
+
+    /// Ends execution; the transaction waits for a decision.
+    ///
+    /// # Errors
+    /// A conflict that is already certain.
+    fn prepare(&mut self) -> Result<Self::Prepared, Stop>;
+
+    /// Decides a prepared transaction at its place in the order.
+    ///
+    /// # Errors
+    /// As [`Worker::commit`].
+    fn decide(&mut self, prepared: Self::Prepared, redo: &mut dyn Redo) -> Result<Outcome, Stop>;
+}
+
+/// Publishes piece by piece (C2, C9): the promises hold per piece, and once the first piece is visible the chain finishes
+/// exactly once.
+pub trait Pieces: Worker {
+    /// Commits the piece that ran since the last boundary and opens the next.
+    ///
+    /// # Errors
+    /// A conflict of this piece only: re-run it alone.
+    fn end_piece(&mut self, redo: &mut dyn Redo) -> Result<Stamp, Stop>;
+}

@@ -1,0 +1,53 @@
+//! What a database gives its protocol: memory, regions, the epoch.
+
+use std::sync::Arc;
+
+use seriatim_htm::{Agent, Budget, Htm, Outside};
+use seriatim_memory::{Local, Memory};
+use seriatim_store::StoreCx;
+
+use crate::Epochs;
+
+/// Shared by all workers of a database.
+#[derive(Clone)]
+pub struct Environment {
+    /// Regions.
+    pub htm: Htm,
+    /// The heap and the quiescence domain.
+    pub memory: Memory,
+    /// The epoch.
+    pub epochs: Arc<Epochs>,
+    /// Retries of a region before its fallback.
+    pub budget: Budget,
+}
+
+/// One worker's own: never shared, reused from transaction to transaction.
+pub struct Core {
+    /// Memory of this worker; online while a transaction is open.
+    pub local: Local,
+    /// Runs this worker's regions and counts them.
+    pub agent: Agent,
+    /// Proof that this worker is not inside a region.
+    pub outside: Outside,
+    /// Regions, for the door to words they read.
+    pub htm: Htm,
+    /// The epoch.
+    pub epochs: Arc<Epochs>,
+}
+
+impl Environment {
+    /// A worker's own part; `None` when all workers the memory was opened for are registered.
+    pub fn core(&self) -> Option<Core> {
+        let local = self.memory.register()?;
+        let agent = self.htm.agent(local.worker(), self.budget);
+        Some(Core { local, agent, outside: Outside::claim(), htm: self.htm.clone(), epochs: Arc::clone(&self.epochs) })
+    }
+}
+
+impl Core {
+    /// What the store needs to change an index.
+    #[inline]
+    pub fn store(&mut self) -> StoreCx<'_> {
+        StoreCx { local: &mut self.local, agent: &mut self.agent, outside: &mut self.outside }
+    }
+}

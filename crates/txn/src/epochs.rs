@@ -1,0 +1,40 @@
+//! The epoch of the database: which commits become durable together, and when a deleted key may be unlinked.
+//!
+//! One helper advances it; every commit reads it once, after its last lock is held or inside its region.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use seriatim_base::{CacheAligned, Epoch};
+
+/// The current epoch E.
+#[derive(Debug)]
+pub struct Epochs {
+    current: CacheAligned<AtomicU64>,
+}
+
+impl Default for Epochs {
+    fn default() -> Epochs {
+        // Epoch 0 holds only stamp zero, "never committed".
+        Epochs { current: CacheAligned(AtomicU64::new(1)) }
+    }
+}
+
+impl Epochs {
+    /// The epoch now.
+    #[inline]
+    pub fn current(&self) -> Epoch {
+        // ORDERING: pairs with the release in `advance`.
+        Epoch(self.current.load(Ordering::Acquire))
+    }
+
+    /// Begins the next epoch. Called by the ticker only (or by a test that steps it).
+    pub fn advance(&self) {
+        self.current.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// The word, for a commit that reads it inside a region.
+    #[inline]
+    pub fn word(&self) -> &AtomicU64 {
+        &self.current
+    }
+}

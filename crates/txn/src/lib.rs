@@ -1,0 +1,23 @@
+//! The contract of a concurrency-control protocol, and what every protocol is given to meet it.
+//!
+//! Invariant: this crate defines the contract and implements no protocol. It knows tables, records, row images, stamps and
+//! causes; it never looks inside a record's head, which belongs to the protocol.
+//!
+//! Start at [`Protocol`] and [`Worker`]; the promises (a) to (g) stand there. Decision record 1 walks eight engines through it.
+
+mod cause;
+mod contract;
+mod environment;
+mod epochs;
+mod redo;
+mod table;
+
+pub use cause::{Cause, Incident, On, Phase, Reason, Stop};
+pub use contract::{
+    Detach, Freshness, Gives, Inserted, Mark, Mode, Needs, OnExists, Outcome, Pieces, Protocol, ProtocolInfo, RowPtr,
+    Scan, Seen, Staged, Updating, Worker,
+};
+pub use environment::{Core, Environment};
+pub use epochs::Epochs;
+pub use redo::{NoRedo, Redo};
+pub use table::{RecordShape, Table};

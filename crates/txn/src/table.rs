@@ -1,0 +1,104 @@
+//! A table as protocols see it: an index from keys to records, and the shape of a record.
+//!
+//! ```text
+//! record:  key words 8|16 | head | image header | row image | fixed part
+//!          `- the store -'`----------- the protocol ---------------------'
+//! ```
+//! The first row image and the fixed part lie inside the record's own allocation; later images lie elsewhere and are reached
+//! through the head. A secondary index is a table too, whose rows are the primary keys (decision record 6).
+
+use std::sync::atomic::AtomicU64;
+
+use seriatim_base::TableId;
+use seriatim_catalog::{KeyClass, KeyCodec, Layout, Organization};
+use seriatim_store::{Index, RecordPtr, key_bytes};
+
+/// Offsets and sizes of a record's parts, in bytes. All multiples of 8.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordShape {
+    /// From the record to the protocol's head.
+    pub head: usize,
+    /// From the record to the header of the inline row image.
+    pub image: usize,
+    /// From the header of an image to its row.
+    pub image_header: usize,
+    /// Bytes of the row, without header.
+    pub row: usize,
+    /// From the record to the inline fixed part.
+    pub fixed: usize,
+    /// Bytes of the fixed part; zero where the table has no immutable column.
+    pub fixed_bytes: usize,
+    /// Bytes of the whole record.
+    pub record: usize,
+}
+
+impl RecordShape {
+    /// The shape of a table's records under a protocol with that head and image header.
+    pub fn new(class: KeyClass, layout: &Layout, head_bytes: usize, image_header: usize) -> RecordShape {
+        let (row, fixed_bytes) = (layout.row_bytes as usize, layout.fixed_bytes as usize);
+        assert!(
+            [head_bytes, image_header, row, fixed_bytes].iter().all(|bytes| bytes % 8 == 0),
+            "record parts are whole words"
+        );
+        let head = key_bytes(class);
+        let image = head + head_bytes;
+        let fixed = image + image_header + row;
+        RecordShape { head, image, image_header, row, fixed, fixed_bytes, record: fixed + fixed_bytes }
+    }
+
+    /// Bytes of an image with its header.
+    #[inline]
+    pub const fn image_bytes(&self) -> usize {
+        self.image_header + self.row
+    }
+
+    /// The protocol's head of a record, as words.
+    ///
+    /// # Safety
+    /// `record` is a live record of a table of this shape; `word` lies within the head.
+    #[inline]
+    pub unsafe fn head_word<'t>(&self, record: RecordPtr, word: usize) -> &'t AtomicU64 {
+        // SAFETY: the caller vouches for the record; the head is made of aligned words that are only accessed atomically.
+        unsafe { &*record.as_ptr().wrapping_add(self.head + 8 * word).cast::<AtomicU64>() }
+    }
+}
+
+/// A table or secondary index of an open database. Never moves and lives as long as its workers.
+pub struct Table {
+    /// Its id; below 2^16.
+    pub id: TableId,
+    /// Its name, for messages.
+    pub name: String,
+    /// Ordered or hash.
+    pub organization: Organization,
+    /// How its keys are represented.
+    pub class: KeyClass,
+    /// Encodes its keys and describes them in messages.
+    pub codec: KeyCodec,
+    /// Where its columns are.
+    pub layout: Layout,
+    /// Where a record's parts are.
+    pub shape: RecordShape,
+    /// Keys to records.
+    pub index: Index,
+}
+
+impl Table {
+    /// Whether rows carry a pointer to a fixed part (their first word).
+    #[inline]
+    pub const fn has_fixed(&self) -> bool {
+        self.shape.fixed_bytes > 0
+    }
+
+    /// Whether rows or fixed parts carry pointers to tails.
+    #[inline]
+    pub fn has_tails(&self) -> bool {
+        !(self.layout.row_tails.is_empty() && self.layout.fixed_tails.is_empty())
+    }
+}
+
+impl std::fmt::Debug for Table {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Table").field("id", &self.id).field("name", &self.name).finish_non_exhaustive()
+    }
+}

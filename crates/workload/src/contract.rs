@@ -1,0 +1,115 @@
+//! What a runner needs of a workload: load it, run its terminals, ask whether the data still makes sense.
+
+use std::fmt;
+
+use crate::Report;
+use seriatim::{Database, SchemaError, Session, TransactError};
+
+/// A benchmark with its data, its transactions and its promises about the data.
+pub trait Workload: Send + Sync {
+    /// The name in the registry.
+    fn name(&self) -> &'static str;
+
+    /// The kinds of transaction it runs; [`Outcome::kind`] is an index into this.
+    fn kinds(&self) -> &'static [&'static str];
+
+    /// Creates its tables in `db` and fills them. The same options and seed give the same rows, for any thread count.
+    ///
+    /// # Errors
+    /// When a table cannot be created or a loading transaction fails.
+    fn load(&self, db: &Database, loading: &Loading<'_>) -> Result<(), LoadError>;
+
+    /// Checks what must hold of the data between transactions. Run it while nothing else writes: it reads in parts, so
+    /// that a protocol without snapshots can validate each part.
+    ///
+    /// # Errors
+    /// When the tables are missing or a reading transaction fails; a violated condition is no error but in the report.
+    fn consistency(&self, db: &Database) -> Result<Report, LoadError>;
+
+    /// The `index`-th source of transactions, whose inputs `seed` determines. Terminals of one workload over one database
+    /// must have different indexes while they run at the same time.
+    ///
+    /// # Errors
+    /// When `db` lacks the tables: it was not loaded with this workload.
+    fn terminal(&self, db: &Database, index: u16, seed: u64) -> Result<Box<dyn Terminal>, LoadError>;
+}
+
+/// A source of transactions: one client's inputs, in order.
+pub trait Terminal: Send {
+    /// Generates the next input and runs it to its end on `session`.
+    fn run_one(&mut self, session: &mut Session) -> Outcome;
+}
+
+/// What became of one transaction.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Index into [`Workload::kinds`].
+    pub kind: usize,
+    /// How it ended.
+    pub ending: Ending,
+}
+
+/// How a transaction ended.
+#[derive(Debug)]
+pub enum Ending {
+    /// It committed.
+    Committed,
+    /// It rolled back because the workload asks for it (TPC-C clause 2.4.1.4), which counts as success.
+    UserAborted,
+    /// It did not commit although it should have.
+    Failed(TransactError),
+}
+
+/// How to load.
+pub struct Loading<'a> {
+    /// Threads that insert, at least 1.
+    pub threads: usize,
+    /// Called now and then from any of them with rows inserted so far and rows in all.
+    pub progress: &'a (dyn Fn(u64, u64) + Sync),
+}
+
+impl Default for Loading<'_> {
+    /// One thread, no progress reports.
+    fn default() -> Self {
+        Loading { threads: 1, progress: &|_, _| {} }
+    }
+}
+
+/// Why loading or checking stopped.
+#[derive(Debug)]
+pub enum LoadError {
+    /// A table could not be created or is not there.
+    Schema(SchemaError),
+    /// A loading or checking transaction failed.
+    Transact(TransactError),
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LoadError::Schema(error) => write!(f, "the workload's tables: {error}"),
+            LoadError::Transact(error) => write!(f, "a loading or checking transaction: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for LoadError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            LoadError::Schema(error) => Some(error),
+            LoadError::Transact(error) => Some(error),
+        }
+    }
+}
+
+impl From<SchemaError> for LoadError {
+    fn from(error: SchemaError) -> LoadError {
+        LoadError::Schema(error)
+    }
+}
+
+impl From<TransactError> for LoadError {
+    fn from(error: TransactError) -> LoadError {
+        LoadError::Transact(error)
+    }
+}

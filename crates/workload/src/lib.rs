@@ -1,0 +1,18 @@
+//! TPC-C and YCSB against the public API, and TPC-C over plain arrays as the speed of light.
+//!
+//! Invariant: a workload sees a database only through the crate `seriatim`, and a runner sees a workload only through
+//! [`Workload`]; so every workload runs under every protocol, and one runner drives them all.
+//! Inputs are plain data, generated apart from the functions that execute them. Nothing allocates per transaction.
+
+pub mod contract;
+pub mod parallel;
+pub mod random;
+pub mod registry;
+pub mod report;
+pub mod roofline;
+pub mod tpcc;
+pub mod ycsb;
+
+pub use contract::{Ending, LoadError, Loading, Outcome, Terminal, Workload};
+pub use registry::{Entry, Knob, Misuse, Values, WORKLOADS};
+pub use report::{Report, Rule, Violation};

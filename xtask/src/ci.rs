@@ -1,0 +1,157 @@
+//! Every check, in the order in which failures are cheapest to find; the first failure ends the run.
+
+use std::path::Path;
+use std::process::Command;
+
+use seriatim_base::clock::Instant;
+
+use crate::tidy;
+
+/// Crates with loom models: tests of the library whose path contains `loom`.
+const MODELLED: &[&str] = &["seriatim-memory", "seriatim-store"];
+
+struct Step {
+    name: &'static str,
+    what: &'static str,
+    run: fn(&Path) -> Result<(), String>,
+}
+
+const STEPS: &[Step] = &[
+    Step { name: "format", what: "cargo fmt --all --check", run: format },
+    Step { name: "tidy", what: "the repository's own rules", run: tidy::run },
+    Step { name: "clippy", what: "cargo clippy, every target, warnings denied", run: clippy },
+    Step { name: "docs", what: "cargo doc, warnings denied", run: docs },
+    Step { name: "loom", what: "model-checked state words", run: loom },
+    Step { name: "test", what: "cargo test --workspace", run: test },
+];
+
+/// The steps' names, in order.
+pub(crate) fn names() -> Vec<&'static str> {
+    STEPS.iter().map(|step| step.name).collect()
+}
+
+/// Runs the named steps, or all.
+///
+/// # Errors
+/// When a name is unknown, or at the first step that fails.
+pub(crate) fn run(root: &Path, wanted: &[String]) -> Result<(), String> {
+    let chosen = choose(wanted)?;
+    let mut summary = Vec::new();
+    let began = Instant::now();
+    for step in &chosen {
+        eprintln!("== {}: {}", step.name, step.what);
+        let step_began = Instant::now();
+        let done = (step.run)(root);
+        let seconds = step_began.elapsed().as_secs_f64();
+        let verdict = if done.is_ok() { "passed" } else { "FAILED" };
+        summary.push(format!("   {:<8} {verdict} {seconds:>7.1} s", step.name));
+        if let Err(message) = done {
+            report(&summary, began);
+            return Err(format!("step `{}`: {message}", step.name));
+        }
+    }
+    report(&summary, began);
+    Ok(())
+}
+
+fn choose(wanted: &[String]) -> Result<Vec<&'static Step>, String> {
+    if let Some(unknown) = wanted.iter().find(|name| !names().contains(&name.as_str())) {
+        return Err(format!("no step `{unknown}`; steps are {}", names().join(", ")));
+    }
+    Ok(STEPS.iter().filter(|step| wanted.is_empty() || wanted.iter().any(|name| name == step.name)).collect())
+}
+
+fn report(summary: &[String], began: Instant) {
+    eprintln!("== summary\n{}\n   total           {:>7.1} s", summary.join("\n"), began.elapsed().as_secs_f64());
+}
+
+fn cargo(root: &Path) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root);
+    command
+}
+
+fn finish(mut command: Command) -> Result<(), String> {
+    let status = command.status().map_err(|error| format!("cannot run {command:?}: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("{command:?} ended with {status}")) }
+}
+
+fn format(root: &Path) -> Result<(), String> {
+    let mut command = cargo(root);
+    command.args(["fmt", "--all", "--check"]);
+    finish(command)
+}
+
+fn clippy(root: &Path) -> Result<(), String> {
+    let mut command = cargo(root);
+    command.args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]);
+    finish(command)
+}
+
+fn docs(root: &Path) -> Result<(), String> {
+    let mut command = cargo(root);
+    command.args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings");
+    finish(command)
+}
+
+fn test(root: &Path) -> Result<(), String> {
+    let mut command = cargo(root);
+    command.args(["test", "--workspace"]);
+    finish(command)
+}
+
+/// Runs the models of each crate, and makes sure that there are some: a filter that matches nothing also passes.
+fn loom(root: &Path) -> Result<(), String> {
+    // Its own folder, or the flag would rebuild everything each time.
+    let folder = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), Into::into).join("loom");
+    let models = |package: &str| {
+        let mut command = cargo(root);
+        command.args(["test", "-p", package, "--release", "--lib", "loom"]).env("CARGO_TARGET_DIR", &folder);
+        command.env("RUSTFLAGS", "--cfg loom");
+        // The models need optimized code, not the release profile's slow link.
+        command.env("CARGO_PROFILE_RELEASE_LTO", "off").env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
+        command
+    };
+    for package in MODELLED {
+        let mut list = models(package);
+        let output = list.args(["--", "--list"]).output().map_err(|error| format!("cannot run {list:?}: {error}"))?;
+        if !output.status.success() {
+            return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+        }
+        if tests_listed(&String::from_utf8_lossy(&output.stdout)) == 0 {
+            return Err(format!("{package} has no loom models: name its test module `loom`"));
+        }
+        finish(models(package))?;
+    }
+    Ok(())
+}
+
+fn tests_listed(list: &str) -> usize {
+    list.lines().filter(|line| line.ends_with(": test")).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_run_in_their_own_order_whatever_order_they_are_named_in() {
+        let chosen = choose(&["docs".to_owned(), "format".to_owned()]).map_err(|error| panic!("{error}"));
+        let names: Vec<_> = chosen.into_iter().flatten().map(|step| step.name).collect();
+        assert_eq!(names, ["format", "docs"]);
+        assert_eq!(choose(&[]).map(|steps| steps.len()).ok(), Some(STEPS.len()));
+    }
+
+    #[test]
+    fn canary_an_unknown_step_is_refused() {
+        assert!(
+            choose(&["formt".to_owned()]).is_err_and(|message| message.contains("formt") && message.contains("format"))
+        );
+    }
+
+    #[test]
+    fn canary_an_empty_list_of_models_is_seen() {
+        assert_eq!(tests_listed("\n0 tests, 0 benchmarks\n"), 0);
+        assert_eq!(tests_listed("loom::a: test\nloom::b: test\n\n2 tests, 0 benchmarks\n"), 2);
+    }
+}

@@ -1,0 +1,277 @@
+//! Rules about text: whitespace, links, decision records, the change log, and paths of the machine it was written on.
+
+use std::collections::BTreeMap;
+
+use crate::files::Tree;
+use crate::tidy::Finding;
+
+/// Markdown has no tabs and no trailing whitespace.
+pub(crate) fn whitespace(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (path, text) in tree.ending(".md") {
+        for (i, line) in text.split('\n').enumerate() {
+            if line.contains('\t') {
+                findings.push(Finding::new(path, i + 1, "tab: use spaces"));
+            } else if line.trim_end() != line {
+                findings.push(Finding::new(path, i + 1, "trailing whitespace"));
+            }
+        }
+    }
+    findings
+}
+
+/// Links in Markdown to files of the repository, and to headings in them, resolve.
+pub(crate) fn links(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (path, text) in tree.ending(".md") {
+        for (target, line) in targets(text) {
+            if target.contains("://") || target.starts_with("mailto:") {
+                continue;
+            }
+            let (file, heading) =
+                target.split_once('#').map_or((target, None), |(file, heading)| (file, Some(heading)));
+            let resolved = if file.is_empty() { Some(path.to_owned()) } else { resolve(path, file) };
+            let Some(resolved) = resolved.filter(|resolved| tree.has(resolved)) else {
+                findings.push(Finding::new(path, line, format!("link to `{target}`: there is no such file")));
+                continue;
+            };
+            let document = tree.text(&resolved).filter(|_| resolved.ends_with(".md"));
+            if let (Some(heading), Some(document)) = (heading, document)
+                && !headings(document).any(|known| known == heading)
+            {
+                findings.push(Finding::new(path, line, format!("link to `{target}`: there is no such heading")));
+            }
+        }
+    }
+    findings
+}
+
+/// A link's path seen from the root; `None` when it leaves the repository.
+fn resolve(from: &str, link: &str) -> Option<String> {
+    let mut parts: Vec<&str> = from.split('/').collect();
+    parts.pop();
+    for part in link.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()?),
+            _ => parts.push(part),
+        }
+    }
+    Some(parts.join("/"))
+}
+
+/// Lines outside fenced code, numbered from 1.
+fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut fenced = false;
+    text.lines().enumerate().filter_map(move |(i, line)| {
+        let fence = line.trim_start().starts_with("```");
+        fenced ^= fence;
+        (!fenced && !fence).then_some((i + 1, line))
+    })
+}
+
+/// Targets of `[text](target)` and `[name]: target`, outside code.
+fn targets(text: &str) -> Vec<(&str, usize)> {
+    let mut found = Vec::new();
+    for (number, line) in prose(text) {
+        if let Some((name, target)) = line.split_once("]: ")
+            && name.starts_with('[')
+            && !name.starts_with("[^")
+        {
+            found.push((target.trim(), number));
+        }
+        // Every second piece between backticks is code.
+        let mut at = 0;
+        for (i, piece) in line.split('`').enumerate() {
+            let piece_at = at;
+            at += piece.len() + 1;
+            if i % 2 == 1 {
+                continue;
+            }
+            // A link's text may hold code, so `](` may open a piece whose `[` lies in an earlier one.
+            for (offset, _) in piece.match_indices("](") {
+                let rest = &line[piece_at + offset + 2..];
+                if let Some(end) = rest.find(')') {
+                    found.push((rest[..end].split(' ').next().unwrap_or_default(), number));
+                }
+            }
+        }
+    }
+    found
+}
+
+/// The anchors that a document's headings get: lower case, spaces to hyphens, other punctuation dropped.
+fn headings(text: &str) -> impl Iterator<Item = String> {
+    prose(text).filter(|(_, line)| line.starts_with('#')).map(|(_, line)| {
+        let kept = line.trim_start_matches('#').trim().chars().flat_map(char::to_lowercase);
+        kept.filter_map(|c| match c {
+            ' ' => Some('-'),
+            _ if c.is_alphanumeric() || c == '-' || c == '_' => Some(c),
+            _ => None,
+        })
+        .collect()
+    })
+}
+
+const DECISIONS: &str = "docs/decisions";
+const SECTIONS: &[&str] = &["## Context", "## Decision", "## Alternatives", "## Consequences"];
+
+/// Decision records are numbered from 1 without gaps, carry their number, and have all their sections.
+pub(crate) fn decisions(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut records: BTreeMap<usize, &str> = BTreeMap::new();
+    for path in tree.under(DECISIONS) {
+        let name = path.rsplit('/').next().unwrap_or_default();
+        let digits = name.split('-').next().unwrap_or_default();
+        let Some(number) = digits.parse().ok().filter(|_| digits.len() == 4 && name.ends_with(".md")) else {
+            findings.push(Finding::new(path, 0, "a decision record is named NNNN-what-was-decided.md"));
+            continue;
+        };
+        if let Some(other) = records.insert(number, path) {
+            findings.push(Finding::new(path, 0, format!("number {number} is taken by {other}")));
+        }
+        let text = tree.text(path).unwrap_or_default();
+        if !text.starts_with(&format!("# {number}. ")) {
+            findings.push(Finding::new(path, 1, format!("the first line is `# {number}. ` and a title")));
+        }
+        for section in SECTIONS.iter().filter(|section| !text.lines().any(|line| line == **section)) {
+            findings.push(Finding::new(path, 0, format!("no section `{section}`")));
+        }
+    }
+    for (expected, (number, path)) in (1..).zip(&records) {
+        if *number != expected {
+            findings.push(Finding::new(path, 0, format!("decision records have a gap: number {expected} is missing")));
+            break;
+        }
+    }
+    findings
+}
+
+/// The change log says what the next release brings.
+pub(crate) fn changelog(tree: &Tree) -> Vec<Finding> {
+    const PATH: &str = "CHANGELOG.md";
+    let Some(text) = tree.text(PATH) else {
+        return vec![Finding::new(PATH, 0, "missing")];
+    };
+    match text.lines().any(|line| line == "## Unreleased") {
+        true => Vec::new(),
+        false => vec![Finding::new(PATH, 0, "no section `## Unreleased`")],
+    }
+}
+
+/// Folders of machines that this text was written on. Split, so that this file does not name them.
+const MACHINE_PATHS: &[&str] = &[
+    concat!("/", "work"),
+    concat!("/", "tmp/target"),
+    concat!("/", "root"),
+    concat!("/", "home"),
+    concat!("/", "Users"),
+];
+
+/// No tracked file names an absolute path of the machine it was written on.
+pub(crate) fn machine_paths(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (path, text) in tree.texts() {
+        for (i, line) in text.lines().enumerate() {
+            for machine in MACHINE_PATHS.iter().filter(|machine| names_path(line, machine)) {
+                findings.push(Finding::new(
+                    path,
+                    i + 1,
+                    format!("`{machine}` is a path of one machine: make it relative"),
+                ));
+            }
+        }
+    }
+    findings
+}
+
+/// Whether `line` has `path` as the whole beginning of an absolute path.
+fn names_path(line: &str, path: &str) -> bool {
+    line.match_indices(path).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        let after = line[at + path.len()..].chars().next();
+        // A target folder may go on with any suffix; the others must be whole folder names.
+        let whole = path.ends_with("target") || after.is_none_or(|c| !c.is_alphanumeric() && c != '_' && c != '-');
+        whole && before.is_none_or(|c| !c.is_alphanumeric() && !"._-~/}>)*".contains(c))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tidy::assert_one;
+
+    fn document(path: &str, text: &str) -> Tree {
+        Tree::of(&[(path, text), ("docs/a.md", "# A heading, `code`\n\n## Two\n"), ("src/lib.rs", "")])
+    }
+
+    #[test]
+    fn canary_whitespace_is_found() {
+        assert_one(&whitespace(&document("b.md", "x\ny \n")), &["b.md:2", "trailing"]);
+        assert_one(&whitespace(&document("b.md", "\tx\n")), &["b.md:1", "tab"]);
+        assert_one(&whitespace(&document("b.md", "x\r\n")), &["trailing"]);
+        assert_eq!(whitespace(&document("b.md", "x\n\ny\n")), []);
+    }
+
+    #[test]
+    fn links_that_resolve_pass() {
+        let text = "[a](a.md) [b](../src/lib.rs) [c](a.md#two) [d](#here) [`e`](./) [f](https://x.y/z) [g](a.md#a-heading-code)\n\
+                    # Here\n```\n[not](a/link)\n```\n`[nor](this)`\n[h]: a.md\n";
+        assert_eq!(links(&document("docs/b.md", text)), []);
+    }
+
+    #[test]
+    fn canary_broken_links_are_found() {
+        for (text, target) in [
+            ("x\n[a](gone.md)", "gone.md"),
+            ("x\n[`a`](gone.md)", "gone.md"),
+            ("x\n[a]: gone.md", "gone.md"),
+            ("x\n[a](../../out.md)", "out.md"),
+            ("x\n[a](a.md#three)", "a.md#three"),
+            ("x\n[a](#nowhere)", "#nowhere"),
+        ] {
+            assert_one(&links(&document("docs/b.md", text)), &["docs/b.md:2", target, "there is no such"]);
+        }
+    }
+
+    const RECORD: &str = "\n## Context\n\n## Decision\n\n## Alternatives\n\n## Consequences\n";
+
+    #[test]
+    fn decision_records_in_sequence_pass() {
+        let (one, two) = (format!("# 1. One\n{RECORD}"), format!("# 2. Two\n{RECORD}"));
+        assert_eq!(
+            decisions(&Tree::of(&[("docs/decisions/0001-one.md", &one), ("docs/decisions/0002-two.md", &two)])),
+            []
+        );
+    }
+
+    #[test]
+    fn canary_broken_decision_records_are_found() {
+        let (one, three) = (format!("# 1. One\n{RECORD}"), format!("# 3. Three\n{RECORD}"));
+        let first = ("docs/decisions/0001-one.md", one.as_str());
+        let with = |path, text| decisions(&Tree::of(&[first, (path, text)]));
+        assert_one(&with("docs/decisions/0003-three.md", &three), &["gap", "number 2 is missing"]);
+        assert_one(&with("docs/decisions/0001-other.md", &one), &["number 1 is taken"]);
+        assert_one(&with("docs/decisions/notes.md", ""), &["NNNN"]);
+        assert_one(&with("docs/decisions/0002-two.md", &one), &["# 2. "]);
+        let short = format!("# 2. Two\n{}", RECORD.replace("## Alternatives\n", ""));
+        assert_one(&with("docs/decisions/0002-two.md", &short), &["## Alternatives"]);
+    }
+
+    #[test]
+    fn canary_a_change_log_without_its_next_section_is_found() {
+        assert_one(&changelog(&Tree::of(&[("CHANGELOG.md", "# Changes\n")])), &["Unreleased"]);
+        assert_one(&changelog(&Tree::of(&[])), &["CHANGELOG.md", "missing"]);
+        assert_eq!(changelog(&Tree::of(&[("CHANGELOG.md", "## Unreleased\n")])), []);
+    }
+
+    #[test]
+    fn canary_machine_paths_are_found() {
+        for machine in MACHINE_PATHS {
+            let found = machine_paths(&document("b.toml", &format!("x = 1\ny = \"{machine}/x\"")));
+            assert_one(&found, &["b.toml:2", machine, "relative"]);
+        }
+        let fine = "crates/work/a load/work ./root/b https://x.y/home/z /workload /rooted a/tmp/target ../work";
+        assert_eq!(machine_paths(&document("b.md", fine)), []);
+    }
+}

@@ -1,0 +1,37 @@
+//! Repository chores: `cargo xtask ci` runs every check, `cargo xtask tidy` the rules the compiler cannot know.
+//!
+//! Invariant: a rule that somebody wrote down is a check here, with a message that says what to do and a canary in its tests.
+
+mod ci;
+mod documents;
+mod files;
+mod layers;
+mod protocols;
+mod rust;
+mod sources;
+mod tidy;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "usage: cargo xtask ci [STEP...]   every check, or the named steps
+       cargo xtask tidy           the repository's own rules";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let root = files::root();
+    let done = match arguments.first().map(String::as_str) {
+        Some("ci") => ci::run(&root, &arguments[1..]),
+        Some("tidy") if arguments.len() == 1 => tidy::run(&root),
+        _ => {
+            eprintln!("{USAGE}\nsteps: {}", ci::names().join(" "));
+            return ExitCode::from(2);
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("xtask: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}

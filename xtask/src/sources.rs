@@ -1,0 +1,193 @@
+//! Rules about Rust sources: how a file opens, who may use the clock, what must not be shipped, who may print.
+
+use std::collections::BTreeSet;
+
+use crate::files::Tree;
+use crate::rust::{self, Token};
+use crate::tidy::Finding;
+
+/// Crates that talk on standard error or print data: the doors and the proof. Libraries return values.
+const SPEAKERS: &[&str] = &["cli", "suite", "figures", "bench", "sim"];
+
+/// Names that read a clock or draw randomness wherever they come from.
+const DOORS: &[&str] = &["RandomState", "SystemTime", "clock_gettime", "getrandom", "_rdtsc", "_rdrand64_step"];
+
+/// Every file opens with a module comment.
+pub(crate) fn opening(tree: &Tree) -> Vec<Finding> {
+    let bare = tree.ending(".rs").filter(|(_, text)| !text.starts_with("//!"));
+    bare.map(|(path, _)| {
+        Finding::new(path, 1, "open with a `//!` sentence of purpose, then the invariant, then the source")
+    })
+    .collect()
+}
+
+/// Only `base` uses time, threads and randomness; `Duration` is a mere number. Tests and examples are free.
+pub(crate) fn doors(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for_each_shipped(tree, |path, tokens| {
+        if path.starts_with("crates/base/") || has_folder(path, "examples") {
+            return;
+        }
+        let mut find = |line, what: &str| {
+            let message =
+                format!("`{what}`: only the crate base opens this door; use seriatim_base::{{clock, thread, rng}}");
+            findings.push(Finding::new(path, line, message));
+        };
+        for (names, line) in rust::paths(tokens, &["std", "core"]) {
+            let allowed = names.len() == 3 && names[1..] == ["time", "Duration"];
+            if matches!(names[1], "time" | "thread") && !allowed {
+                find(line, &names.join("::"));
+            }
+        }
+        tokens.iter().filter(|token| DOORS.contains(&token.text)).for_each(|token| find(token.line, token.text));
+    });
+    findings
+}
+
+/// Nothing unfinished, and no debugging left behind, not even in tests.
+pub(crate) fn unfinished(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (path, text) in tree.ending(".rs") {
+        for (name, line) in macros(&rust::tokens(text), &["todo", "dbg", "unimplemented"]) {
+            findings.push(Finding::new(path, line, format!("`{name}!` must not be committed")));
+        }
+    }
+    findings
+}
+
+/// Library crates do not print, except in tests, examples and build scripts.
+pub(crate) fn silence(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for_each_shipped(tree, |path, tokens| {
+        let Some(folder) = path.strip_prefix("crates/").and_then(|rest| rest.split('/').next()) else { return };
+        if SPEAKERS.contains(&folder) || has_folder(path, "examples") || path.ends_with("/build.rs") {
+            return;
+        }
+        for (name, line) in macros(tokens, &["print", "println", "eprint", "eprintln"]) {
+            findings.push(Finding::new(
+                path,
+                line,
+                format!("`{name}!` in a library crate: return it, or print in cli"),
+            ));
+        }
+    });
+    findings
+}
+
+fn macros<'a>(tokens: &[Token<'a>], names: &[&str]) -> Vec<(&'a str, usize)> {
+    let calls = tokens.windows(2).filter(|pair| pair[1].text == "!" && names.contains(&pair[0].text));
+    calls.map(|pair| (pair[0].text, pair[0].line)).collect()
+}
+
+fn has_folder(path: &str, folder: &str) -> bool {
+    path.split('/').any(|part| part == folder)
+}
+
+/// Calls with each file that is not a test, and its tokens without what only tests compile.
+fn for_each_shipped<'a>(tree: &'a Tree, mut call: impl FnMut(&'a str, &[Token<'a>])) {
+    let files: Vec<_> = tree.ending(".rs").map(|(path, text)| (path, rust::shipped(&rust::tokens(text)))).collect();
+    let declared = files.iter().flat_map(|(path, file)| file.test_modules.iter().map(|name| module(path, name)));
+    let tests: BTreeSet<String> = declared.collect();
+    for (path, file) in &files {
+        let module = path.trim_end_matches(".rs");
+        let within = |tests: &String| module == *tests || module.starts_with(&format!("{tests}/"));
+        if !has_folder(path, "tests") && !path.ends_with("/tests.rs") && !tests.iter().any(within) {
+            call(path, &file.tokens);
+        }
+    }
+}
+
+/// The path, without extension, of module `name` declared in the file at `path`.
+fn module(path: &str, name: &str) -> String {
+    let (folder, file) = path.rsplit_once('/').unwrap_or(("", path));
+    match file {
+        "lib.rs" | "main.rs" | "mod.rs" => format!("{folder}/{name}"),
+        _ => format!("{}/{name}", path.trim_end_matches(".rs")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tidy::assert_one;
+
+    fn source(path: &str, text: &str) -> Tree {
+        Tree::of(&[(path, text)])
+    }
+
+    const LIBRARY: &str = "crates/store/src/lib.rs";
+
+    #[test]
+    fn canary_a_file_without_opening_is_found() {
+        assert_one(&opening(&source(LIBRARY, "// A comment.\n")), &["lib.rs:1", "//!"]);
+        assert_eq!(opening(&source(LIBRARY, "//! Purpose.\n")), []);
+    }
+
+    #[test]
+    fn canary_every_door_is_found() {
+        for (text, name) in [
+            ("use std::time::Instant;", "std::time::Instant"),
+            ("use std::{sync::Arc, time::{Duration, Instant}};", "std::time::Instant"),
+            ("use std::time;", "std::time"),
+            ("fn f() { ::std::thread::yield_now() }", "std::thread::yield_now"),
+            ("use std::thread::{self};", "std::thread::self"),
+            ("use std::hash::RandomState;", "RandomState"),
+            ("fn f() { unsafe { core::arch::x86_64::_rdtsc() } }", "_rdtsc"),
+        ] {
+            assert_one(&doors(&source(LIBRARY, text)), &["lib.rs:1", name, "base"]);
+        }
+    }
+
+    #[test]
+    fn doors_are_free_where_they_may_be() {
+        let text = "use std::time::Instant; fn f() { std::thread::yield_now() }";
+        for path in [
+            "crates/base/src/clock.rs",
+            "crates/store/tests/a.rs",
+            "crates/seriatim/examples/bank.rs",
+            "crates/store/src/tests.rs",
+        ] {
+            assert_eq!(doors(&source(path, text)), []);
+        }
+        assert_eq!(
+            doors(&source(
+                LIBRARY,
+                "use std::time::Duration;\n// std::thread\n#[cfg(test)] mod a { use std::thread; }"
+            )),
+            []
+        );
+    }
+
+    #[test]
+    fn modules_declared_for_tests_are_tests() {
+        let files = [
+            ("crates/store/src/lib.rs", "#[cfg(test)]\nmod model;\nmod tree;"),
+            ("crates/store/src/model.rs", "use std::thread;"),
+            ("crates/store/src/model/deep.rs", "use std::thread;"),
+            ("crates/store/src/tree.rs", "#[cfg(test)] mod hammer;"),
+            ("crates/store/src/tree/hammer.rs", "fn f() { println!() }"),
+        ];
+        assert_eq!(doors(&Tree::of(&files)), []);
+        assert_eq!(silence(&Tree::of(&files)), []);
+        assert_one(&doors(&Tree::of(&[files[1], ("crates/store/src/lib.rs", "mod model;")])), &["model.rs"]);
+    }
+
+    #[test]
+    fn canary_unfinished_code_is_found() {
+        for name in ["todo", "dbg", "unimplemented"] {
+            let text = format!("#[test]\nfn f() {{ {name}!() }}");
+            assert_one(&unfinished(&source(LIBRARY, &text)), &["lib.rs:2", name]);
+        }
+        assert_eq!(unfinished(&source(LIBRARY, "// todo!()\nfn f() { \"dbg!\"; todo() }")), []);
+    }
+
+    #[test]
+    fn canary_a_library_that_prints_is_found() {
+        assert_one(&silence(&source(LIBRARY, "fn f() { println!(\"x\") }")), &["println", "library"]);
+        for path in ["crates/cli/src/main.rs", "xtask/src/main.rs", "crates/store/tests/a.rs", "crates/store/build.rs"]
+        {
+            assert_eq!(silence(&source(path, "fn f() { println!() }")), []);
+        }
+        assert_eq!(silence(&source(LIBRARY, "#[test] fn f() { eprintln!(\"seed 1\") }")), []);
+    }
+}
