@@ -25,7 +25,7 @@ impl Machine {
             cores: seriatim::thread::processors(),
             memory_bytes: kilobytes.map(|kilobytes| kilobytes * 1024),
             kernel: std::fs::read_to_string("/proc/sys/kernel/osrelease").ok().map(|text| text.trim().to_owned()),
-            rtm: seriatim::htm::detect().to_string(),
+            rtm: seriatim::htm::detect().reason,
         }
     }
 }

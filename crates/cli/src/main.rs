@@ -1,2 +1,66 @@
-//! The command line.
-fn main() {}
+//! The `seriatim` command line: benchmarks, and the registry of protocols.
+//!
+//! Standard output is data, standard error is talk. Exit codes: 0 done, 1 a consistency check or a run failed, 2 the arguments
+//! cannot be: one line says what is wrong and what would be right.
+
+mod args;
+mod bench;
+mod machine;
+mod protocols;
+mod report;
+mod runner;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let matches = match args::parse(std::env::args_os()) {
+        Ok(matches) => matches,
+        Err(exit) => return exit,
+    };
+    let done = match matches.subcommand() {
+        Some(("bench", bench)) => bench::run(bench),
+        Some(("protocols", protocols)) => protocols::run(protocols),
+        _ => unreachable!("clap requires a known subcommand"),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("seriatim: {failure}");
+            failure.exit_code()
+        }
+    }
+}
+
+/// Why a command did not do what it was asked to.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The arguments cannot be.
+    Usage(String),
+    /// A run went wrong, or what it left is inconsistent.
+    Run(String),
+}
+
+impl Failure {
+    pub(crate) fn run(error: impl std::fmt::Display) -> Failure {
+        Failure::Run(error.to_string())
+    }
+
+    pub(crate) fn usage(error: impl std::fmt::Display) -> Failure {
+        Failure::Usage(error.to_string())
+    }
+
+    fn exit_code(&self) -> ExitCode {
+        match self {
+            Failure::Usage(_) => ExitCode::from(2),
+            Failure::Run(_) => ExitCode::from(1),
+        }
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Failure::Usage(message) | Failure::Run(message) => f.write_str(message),
+        }
+    }
+}

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use seriatim::clock::Instant;
-use seriatim::{Database, TransactError, thread};
+use seriatim::{Database, Statistics, TransactError, thread};
 use seriatim_workload::{Ending, LoadError, Workload};
 
 const WARM_UP: u8 = 0;
@@ -42,6 +42,8 @@ pub(crate) struct Measured {
     /// Transactions that failed although they should not, with an example.
     pub(crate) failed: u64,
     pub(crate) failure: Option<TransactError>,
+    /// What the database counted meanwhile; memory as of the end.
+    pub(crate) statistics: Statistics,
 }
 
 impl Measured {
@@ -87,7 +89,7 @@ pub(crate) fn run(
     let terminals = (0..plan.threads)
         .map(|at| workload.terminal(db, at as u16, plan.seed.wrapping_add(at as u64 + 1)))
         .collect::<Result<Vec<_>, _>>()?;
-    let parts = thread::scope(|scope| {
+    let (parts, base) = thread::scope(|scope| {
         let running: Vec<_> = terminals
             .into_iter()
             .zip(&counts)
@@ -138,10 +140,12 @@ pub(crate) fn run(
         let begin = Instant::now();
         let (warm, end) = (plan.warmup, plan.warmup + plan.seconds);
         let (mut second, mut before) = (0u64, 0u64);
+        let mut base = db.statistics();
         loop {
             let now = begin.elapsed().as_secs_f64();
-            if now >= warm {
-                let _ = phase.compare_exchange(WARM_UP, MEASURE, Ordering::Relaxed, Ordering::Relaxed);
+            if now >= warm && phase.load(Ordering::Relaxed) == WARM_UP {
+                base = db.statistics();
+                phase.store(MEASURE, Ordering::Relaxed);
             }
             if now >= end {
                 break;
@@ -159,22 +163,24 @@ pub(crate) fn run(
             }
         }
         phase.store(STOP, Ordering::Relaxed);
-        running.into_iter().map(|thread| thread.join().expect("a terminal does not panic")).collect::<Vec<_>>()
+        let join = |thread: thread::ScopedJoinHandle<'_, Part>| thread.join().expect("a terminal does not panic");
+        (running.into_iter().map(join).collect::<Vec<_>>(), base)
     });
-    Ok(merge(workload, parts))
+    Ok(merge(workload, parts, db.statistics().since(&base)))
 }
 
 /// A counter alone on its cache lines.
 #[repr(align(128))]
 struct Count(AtomicU64);
 
-fn merge(workload: &dyn Workload, parts: Vec<Part>) -> Measured {
+fn merge(workload: &dyn Workload, parts: Vec<Part>, statistics: Statistics) -> Measured {
     let kinds = workload.kinds().iter();
     let mut measured = Measured {
         seconds: 0.0,
         kinds: kinds.map(|name| Kind { name, committed: 0, user_aborted: 0, latency: histogram() }).collect(),
         failed: 0,
         failure: None,
+        statistics,
     };
     for part in parts {
         measured.seconds = measured.seconds.max(part.seconds);

@@ -5,9 +5,10 @@
 //! before that insert, or after that delete*. If every order that satisfies the clauses fails, none exists; if a replay
 //! meets no such key, its order explains the history. Clauses come from replays only, so dead keys cost nothing.
 //!
-//! A clause of which the graph rules out one side is forced. Else the side that moves the reader less is tried first, and
-//! undone when a later clause has no side left (chronological backtracking). Work is bounded; beyond it the answer is
-//! "unresolved", with the number of absences that the last replay did not explain.
+//! A clause of which the graph rules out one side is forced. Else the side that moves the reader less is tried first. When a
+//! later clause has no side left, decisions it does not depend on are forgotten and the last one it depends on is turned
+//! round (backjumping). Work is bounded; beyond it the answer is "unresolved", with the number of absences that the last
+//! replay did not explain.
 
 use crate::Promises;
 use crate::anomaly::{Anomaly, Violation};
@@ -22,7 +23,7 @@ const WORK_MAX: u64 = 1 << 30;
 /// Nodes visited to find out whether a clause is forced. Not finding out costs a superfluous decision, nothing else.
 const PROBE_MAX: u64 = 10_000;
 /// Clauses taken from one replay.
-const CLAUSES_PER_REPLAY: usize = 4096;
+const CLAUSES_PER_REPLAY: usize = 1 << 20;
 
 /// A reader that met a row it had not found.
 #[derive(Clone, Copy, Debug)]
@@ -34,11 +35,14 @@ struct Mismatch {
 }
 
 /// One side of a clause that was taken.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Choice {
+    clause: Mismatch,
     edge: Edge,
-    /// The side to try next; `None` if the choice was forced.
+    /// The side to try next; `None` if the choice was forced, by the graph or because the other side led nowhere.
     other: Option<Edge>,
+    /// Whether the other side led nowhere.
+    turned: bool,
 }
 
 /// The order that was found, and what it took.
@@ -69,7 +73,7 @@ pub(crate) fn explain(
     order: &mut Order,
 ) -> Result<Explained, Refuted> {
     let operations = index.states.len() as u64 + u64::from(index.transactions());
-    let mut search = Search { index, promises, graph, order, trail: Vec::new(), searched: false };
+    let mut search = Search { index, promises, graph, order, trail: Vec::new(), pending: Vec::new() };
     let mut clauses = 0;
     let mut replayed = 0;
     loop {
@@ -80,11 +84,11 @@ pub(crate) fn explain(
             let unresolved = mismatches.len() as u64;
             return Ok(Explained { clauses, ambiguous: ambiguous(&search.trail), unresolved });
         }
-        for mismatch in mismatches {
+        // Clauses hold in every serial order, so those of decisions that were taken back join the rest.
+        search.pending = mismatches;
+        while let Some(mismatch) = search.pending.pop().filter(|_| search.order.visited() <= WORK_MAX) {
             clauses += 1;
-            if !search.satisfy(mismatch)? || search.order.visited() > WORK_MAX {
-                break;
-            }
+            search.satisfy(mismatch)?;
         }
     }
 }
@@ -95,12 +99,13 @@ struct Search<'a, 'h> {
     graph: &'a mut Graph,
     order: &'a mut Order,
     trail: Vec<Choice>,
-    searched: bool,
+    /// Clauses to be satisfied.
+    pending: Vec<Mismatch>,
 }
 
 impl Search<'_, '_> {
-    /// Makes the clause of a mismatch hold. `false`: earlier choices were undone, so the other mismatches are out of date.
-    fn satisfy(&mut self, mismatch: Mismatch) -> Result<bool, Refuted> {
+    /// Makes a clause hold, for the time being.
+    fn satisfy(&mut self, mismatch: Mismatch) -> Result<(), Refuted> {
         let reader = mismatch.reader;
         let (insert, delete) = lifetime(self.index, mismatch.state);
         let states = &self.index.states;
@@ -122,46 +127,48 @@ impl Search<'_, '_> {
         // Satisfied meanwhile, by a clause of the same replay.
         let holds = |edge: Edge| self.order.position(edge.from) < self.order.position(edge.to);
         if holds(first) || second.is_some_and(holds) {
-            return Ok(true);
+            return Ok(());
         }
+        // Asked before the first side is taken, because that may itself rule out the second.
+        let other = second.filter(|&other| !self.ruled_out(other));
         if self.order.add(self.graph, first.from, first.to) == Added::Yes {
-            let other = second.filter(|&other| !self.ruled_out(other));
-            self.trail.push(Choice { edge: first, other });
-            return Ok(true);
+            self.trail.push(Choice { clause: mismatch, edge: first, other, turned: false });
+            return Ok(());
         }
-        let Some(second) = second else { return self.undo(first) };
-        if self.order.add(self.graph, second.from, second.to) == Added::Yes {
-            self.trail.push(Choice { edge: second, other: None });
-            return Ok(true);
+        if let Some(second) = other
+            && self.order.add(self.graph, second.from, second.to) == Added::Yes
+        {
+            self.trail.push(Choice { clause: mismatch, edge: second, other: None, turned: false });
+            return Ok(());
         }
-        // Either would do as the reason; the side that did not see an insert reads better.
-        self.undo(before.unwrap_or(second))
+        self.undo(mismatch, before, after)
     }
 
-    /// Takes back choices down to one whose other side is possible, and takes that. `failed` cannot be added.
-    fn undo(&mut self, mut failed: Edge) -> Result<bool, Refuted> {
-        loop {
-            let Some(choice) = self.trail.last_mut() else {
-                return Err(Refuted::Cycle { added: vec![failed], searched: self.searched });
-            };
-            let Some(other) = choice.other.take() else {
-                if self.trail.iter().all(|choice| choice.other.is_none()) {
-                    let added = self.trail.iter().map(|choice| choice.edge).chain([failed]).collect();
-                    return Err(Refuted::Cycle { added, searched: self.searched });
-                }
-                let choice = self.trail.pop().expect("the trail has a last choice");
+    /// Both sides of a clause would close a cycle: takes back decisions down to one that matters, and turns that round.
+    fn undo(&mut self, clause: Mismatch, before: Option<Edge>, after: Option<Edge>) -> Result<(), Refuted> {
+        self.pending.push(clause);
+        // Either would do as the reason; the side that did not see an insert reads better.
+        let mut failed = before.or(after).expect("a clause without sides is refuted earlier");
+        let mut led_nowhere = false;
+        while let Some(at) = self.trail.iter().rposition(|choice| choice.other.is_some()) {
+            let removed = self.trail.split_off(at);
+            for choice in &removed {
                 self.graph.remove(choice.edge.from, choice.edge.to);
-                continue;
-            };
-            self.searched = true;
-            self.graph.remove(choice.edge.from, choice.edge.to);
-            if self.order.add(self.graph, other.from, other.to) == Added::Yes {
-                choice.edge = other;
-                return Ok(false);
+                self.pending.push(choice.clause);
             }
-            self.trail.pop();
-            failed = other;
+            let mut sides = before.into_iter().chain(after);
+            if !led_nowhere && sides.all(|side| self.order.closes_cycle(self.graph, side.from, side.to, u64::MAX)) {
+                continue;
+            }
+            let Choice { clause, other: Some(other), .. } = removed[0] else { unreachable!("found as a decision") };
+            if self.order.add(self.graph, other.from, other.to) == Added::Yes {
+                self.trail.push(Choice { clause, edge: other, other: None, turned: true });
+                return Ok(());
+            }
+            (failed, led_nowhere) = (other, true);
         }
+        let searched = led_nowhere || self.trail.iter().any(|choice| choice.turned);
+        Err(Refuted::Cycle { added: self.trail.iter().map(|choice| choice.edge).chain([failed]).collect(), searched })
     }
 
     /// Whether an edge is known to close a cycle.
@@ -175,7 +182,8 @@ impl Search<'_, '_> {
         let index = self.index;
         let state = index.states[mismatch.state as usize];
         let (id, name, v) = (index.id(mismatch.reader), index.name(state.key()), version(state.stamp));
-        let text = format!("T{id} did not find {name}, which was there from before the history (version {v}) to its end");
+        let text =
+            format!("T{id} did not find {name}, which was there from before the history (version {v}) to its end");
         Violation::alone(Anomaly::MissingRow, vec![id], text)
     }
 }

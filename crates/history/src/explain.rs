@@ -31,7 +31,8 @@ pub(crate) fn explain(
         }
     });
     inside.extend(added.iter().filter(|edge| member[edge.from as usize] && member[edge.to as usize]));
-    let localized = inside.iter().map(|edge| Edge { from: local[&edge.from], to: local[&edge.to], reason: edge.reason });
+    let localized =
+        inside.iter().map(|edge| Edge { from: local[&edge.from], to: local[&edge.to], reason: edge.reason });
     let cycle = worst(component.len() as u32, &localized.collect::<Vec<Edge>>());
     let global = |node: u32| component[node as usize];
     let cycle: Vec<Edge> =
@@ -79,7 +80,7 @@ fn shortest(nodes: u32, starts: &[Edge], edges: &[Edge]) -> Option<Vec<Edge>> {
     (0..nodes as usize).for_each(|i| first[i + 1] += first[i]);
     let mut sorted: Vec<Edge> = edges.to_vec();
     sorted.sort_by_key(|edge| edge.from);
-    let cost = |edge: &Edge| u32::from(edge.reason.kind != Kind::Time);
+    let cost = |edge: &Edge| u32::from(edge.reason.kind != Kind::Later);
     let mut best: Option<(u32, Vec<Edge>)> = None;
     let mut work = 0;
     // Breadth first with free steps; `via[node]` is (round, distance, edge taken) and stale in other rounds.
@@ -151,14 +152,18 @@ fn describe(index: &Index<'_>, inside: &[Edge], cycle: &[Edge], searched: bool) 
 fn name(index: &Index<'_>, inside: &[Edge], hops: &[Edge]) -> Anomaly {
     let kinds = |wanted: &[Kind]| hops.iter().filter(|hop| wanted.contains(&hop.reason.kind)).count();
     let anti = kinds(&[Kind::Anti, Kind::Unseen]);
-    if kinds(&[Kind::Time]) > 0 {
+    if kinds(&[Kind::Ended]) > 0 {
         return if anti > 0 { Anomaly::StaleRead } else { Anomaly::RealTimeOrder };
     }
     if kinds(&[Kind::Session]) > 0 {
         return Anomaly::SessionOrder;
     }
     if anti == 0 {
-        return if kinds(&[Kind::Write]) == hops.len() { Anomaly::DirtyWrite } else { Anomaly::CircularInformationFlow };
+        return if kinds(&[Kind::Write]) == hops.len() {
+            Anomaly::DirtyWrite
+        } else {
+            Anomaly::CircularInformationFlow
+        };
     }
     let live = |hop: &Edge| index.states[hop.reason.state as usize].live();
     // An absence in a range that ended: an insert the scan did not see.
@@ -238,7 +243,7 @@ fn step(index: &Index<'_>, hop: &Edge) -> Step {
             (dependency, format!("T{a} did not find {name}{scanned}, which T{b} inserted at version {at}"))
         }
         Kind::Session => (Dependency::Session, format!("T{a} came before T{b} in their session")),
-        Kind::Time => {
+        Kind::Ended | Kind::Later => {
             let ended = index.history.transactions[hop.from as usize].ended;
             let later = &index.history.transactions[hop.to as usize];
             let text = match later.snapshot {

@@ -23,15 +23,17 @@ pub(crate) enum Kind {
     Unseen,
     /// Order within a session.
     Session,
-    /// Real time; to or from a point in time.
-    Time,
+    /// Real time, from a transaction to a point in time.
+    Ended,
+    /// Real time, from a point in time to a later one or to a transaction.
+    Later,
 }
 
 /// Why an edge is there, with the state that makes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Reason {
     pub(crate) kind: Kind,
-    /// [`NONE`] for `Session` and `Time`.
+    /// [`NONE`] for promised orders.
     pub(crate) state: u32,
     /// Whether the reader found it through a scan.
     pub(crate) scanned: bool,
@@ -97,7 +99,10 @@ impl<'a, 'h> Edges<'a, 'h> {
             }
         }
         self.sessions.iter().for_each(|&(from, to)| visit(from, to, follows(Kind::Session, NONE, false)));
-        self.times.iter().for_each(|&(from, to)| visit(from, to, follows(Kind::Time, NONE, false)));
+        self.times.iter().for_each(|&(from, to)| {
+            let kind = if from < index.transactions() { Kind::Ended } else { Kind::Later };
+            visit(from, to, follows(kind, NONE, false));
+        });
     }
 }
 

@@ -97,7 +97,7 @@ impl<T> Lists<T> {
 pub(crate) struct Index<'h> {
     pub(crate) history: &'h History,
     /// Keys by id; ids are in order of (table, bytes).
-    pub(crate) keys: Vec<(TableId, &'h Key)>,
+    pub(crate) keys: Vec<(TableId, Key)>,
     pub(crate) states: Vec<State>,
     /// By key, its initial state; one more at the end.
     pub(crate) first: Vec<u32>,
@@ -110,6 +110,9 @@ pub(crate) struct Index<'h> {
     pub(crate) ranges: Lists<Range>,
     /// Keys that scans list, ascending within a scan.
     listed: Vec<u32>,
+    /// While claims are taken: absences (transaction, key, stamp) before all writes of a key, whose initial row may yet become
+    /// known.
+    early: Vec<(u32, u32, u64)>,
 }
 
 impl<'h> Index<'h> {
@@ -148,6 +151,7 @@ impl<'h> Index<'h> {
             absent: Lists::new(n),
             ranges: Lists::new(n),
             listed: Vec::new(),
+            early: Vec::new(),
         };
         index.fill_states(initial, &ids)?;
         index.fill_writes();
@@ -235,34 +239,19 @@ impl<'h> Index<'h> {
 
     fn fill_claims(&mut self, ids: &[u32]) -> Result<(), Violation> {
         let history = self.history;
-        // Rows first: they say what the initial rows were, if nobody else does.
-        let mut at = 0;
-        for t in &history.transactions {
-            at += t.writes.len();
-            let saws = t.reads.iter().map(|r| r.saw).chain(t.scans.iter().flat_map(|s| s.saw.iter().map(|&(_, saw)| saw)));
-            for saw in saws {
-                let first = self.first[ids[at] as usize];
-                if let (Saw::Row(stamp), Initial::Unknown) = (saw, &history.initial) {
-                    let below = self.next(first).is_none_or(|next| stamp < self.states[next as usize].stamp);
-                    if below && !self.states[first as usize].live() {
-                        self.states[first as usize] = State::new(ids[at], stamp, NONE, true);
-                    }
-                }
-                at += 1;
-            }
-        }
         let mut at = 0;
         for (i, t) in history.transactions.iter().enumerate() {
             let i = i as u32;
+            let writes = &ids[at..at + t.writes.len()];
             at += t.writes.len();
             for read in &t.reads {
-                self.claim(i, ids[at], read.saw, false)?;
+                self.claim(i, writes, ids[at], read.saw, false)?;
                 at += 1;
             }
             for scan in &t.scans {
                 let listed = self.listed.len();
                 for &(_, saw) in &scan.saw {
-                    self.claim(i, ids[at], saw, true)?;
+                    self.claim(i, writes, ids[at], saw, true)?;
                     self.listed.push(ids[at]);
                     at += 1;
                 }
@@ -273,11 +262,15 @@ impl<'h> Index<'h> {
             self.absent.end();
             self.ranges.end();
         }
-        Ok(())
+        let early = std::mem::take(&mut self.early);
+        match early.into_iter().find(|&(_, key, _)| self.states[self.first[key as usize] as usize].live()) {
+            Some((i, key, stamp)) => Err(self.not_deleted(i, stamp, self.first[key as usize])),
+            None => Ok(()),
+        }
     }
 
-    /// Takes note of what transaction `i` saw at a key, or says what is wrong with it.
-    fn claim(&mut self, i: u32, key: u32, saw: Saw, scanned: bool) -> Result<(), Violation> {
+    /// Takes note of what transaction `i`, which wrote the keys `writes`, saw at a key, or says what is wrong with it.
+    fn claim(&mut self, i: u32, writes: &[u32], key: u32, saw: Saw, scanned: bool) -> Result<(), Violation> {
         let first = self.first[key as usize];
         let written = &self.states[first as usize + 1..self.first[key as usize + 1] as usize];
         let state = match saw {
@@ -297,6 +290,10 @@ impl<'h> Index<'h> {
                         return Err(Violation::alone(Anomaly::AbortedRead, vec![a, b], text));
                     }
                     _ if initial.live() && initial.stamp == stamp => first,
+                    _ if at == 0 && !initial.live() && self.history.initial == Initial::Unknown => {
+                        self.states[first as usize] = State::new(key, stamp, NONE, true);
+                        first
+                    }
                     _ => {
                         let (a, name) = (self.id(i), self.name(key));
                         let v = version(stamp);
@@ -308,12 +305,10 @@ impl<'h> Index<'h> {
             Saw::AbsentAt(stamp) => {
                 let state = first + written.partition_point(|s| s.stamp <= stamp) as u32;
                 if self.states[state as usize].live() {
-                    let (a, name) = (self.id(i), self.name(key));
-                    let (v, w) = (version(stamp), version(self.states[state as usize].stamp));
-                    let text = format!(
-                        "T{a} found {name} deleted as of version {v}, but no committed transaction deleted version {w}"
-                    );
-                    return Err(Violation::alone(Anomaly::AbortedRead, vec![a], text));
+                    return Err(self.not_deleted(i, stamp, state));
+                }
+                if state == first && self.history.initial == Initial::Unknown {
+                    self.early.push((i, key, stamp));
                 }
                 state
             }
@@ -322,13 +317,18 @@ impl<'h> Index<'h> {
         if writer == i {
             return Ok(());
         }
-        if let Some(next) = self.next(state).filter(|&next| writer != NONE && self.states[next as usize].writer == writer) {
+        if let Some(next) =
+            self.next(state).filter(|&next| writer != NONE && self.states[next as usize].writer == writer)
+        {
             let (a, b) = (self.id(i), self.id(writer));
             let (v, w) = (version(self.states[state as usize].stamp), version(self.states[next as usize].stamp));
             let text = format!("T{a} read {} at version {v}, which T{b} itself replaced with {w}", self.name(key));
             return Err(Violation::alone(Anomaly::IntermediateRead, vec![a, b], text));
         }
-        if let Some(own) = self.own(i, key).filter(|&own| own < state) {
+        // A look at the keys first, because they are at hand; those of a large transaction are searched.
+        if (writes.len() > 64 || writes.contains(&key))
+            && let Some(own) = self.own(i, key).filter(|&own| own < state)
+        {
             let a = self.id(i);
             let (v, w) = (version(self.states[state as usize].stamp), version(self.states[own as usize].stamp));
             let text = format!("T{a} read {} at version {v} and then wrote version {w}", self.name(key));
@@ -338,19 +338,28 @@ impl<'h> Index<'h> {
         Ok(())
     }
 
+    /// `i` found a key absent as of `stamp`, where a row was.
+    fn not_deleted(&self, i: u32, stamp: u64, state: u32) -> Violation {
+        let state = self.states[state as usize];
+        let (a, name, v, w) = (self.id(i), self.name(state.key()), version(stamp), version(state.stamp));
+        let text =
+            format!("T{a} found {name} deleted as of version {v}, but no committed transaction deleted version {w}");
+        Violation::alone(Anomaly::AbortedRead, vec![a], text)
+    }
+
     fn range(&mut self, i: u32, scan: &Scan, listed: usize) -> Result<(), Violation> {
         let below = |bound: &Bound<Key>, table: TableId, key: &Key| match bound {
             Bound::Unbounded => table < scan.table,
             Bound::Included(b) => (table, key) < (scan.table, b),
             Bound::Excluded(b) => (table, key) <= (scan.table, b),
         };
-        let low = self.keys.partition_point(|&(table, key)| below(&scan.low, table, key));
+        let low = self.keys.partition_point(|(table, key)| below(&scan.low, *table, key));
         let above = |table: TableId, key: &Key| match &scan.high {
             Bound::Unbounded => table > scan.table,
             Bound::Included(b) => (table, key) > (scan.table, b),
             Bound::Excluded(b) => (table, key) >= (scan.table, b),
         };
-        let high = self.keys.partition_point(|&(table, key)| !above(table, key)).max(low);
+        let high = self.keys.partition_point(|(table, key)| !above(*table, key)).max(low);
         let (low, high) = (low as u32, high as u32);
         if let Some(outside) = self.listed[listed..].iter().find(|&&key| !(low..high).contains(&key)) {
             let (a, name) = (self.id(i), self.name(*outside));
@@ -394,7 +403,7 @@ impl<'h> Index<'h> {
 
     /// Table and key, as `table/key`.
     pub(crate) fn name(&self, key: u32) -> String {
-        let (table, key) = self.keys[key as usize];
-        format!("{}/{key}", self.history.table_name(table))
+        let (table, key) = &self.keys[key as usize];
+        format!("{}/{key}", self.history.table_name(*table))
     }
 }

@@ -4,26 +4,27 @@ use crate::Key;
 use seriatim_base::TableId;
 
 /// The distinct keys met so far.
-pub(crate) struct Interner<'h> {
+pub(crate) struct Interner {
     /// (upper half of the hash, id + 1); 0 is free. At most half full.
     slots: Vec<(u32, u32)>,
-    keys: Vec<(TableId, &'h Key)>,
+    /// Copies, because a look into the history would be one more cache miss.
+    keys: Vec<(TableId, Key)>,
 }
 
-impl<'h> Interner<'h> {
-    pub(crate) fn new() -> Interner<'h> {
+impl Interner {
+    pub(crate) fn new() -> Interner {
         Interner { slots: vec![(0, 0); 1024], keys: Vec::new() }
     }
 
     /// The id of a key: the number of different keys met before it.
-    pub(crate) fn id(&mut self, table: TableId, key: &'h Key) -> u32 {
+    pub(crate) fn id(&mut self, table: TableId, key: &Key) -> u32 {
         let hash = hash(table, key.bytes());
         let mask = self.slots.len() - 1;
         let mut at = hash as usize & mask;
         loop {
             let (tag, id) = self.slots[at];
             if id == 0 {
-                self.keys.push((table, key));
+                self.keys.push((table, key.clone()));
                 assert!(self.keys.len() < (1 << 31), "a history holds less than 2^31 keys");
                 self.slots[at] = ((hash >> 32) as u32, self.keys.len() as u32);
                 if self.keys.len() * 2 > self.slots.len() {
@@ -31,7 +32,8 @@ impl<'h> Interner<'h> {
                 }
                 return self.keys.len() as u32 - 1;
             }
-            if tag == (hash >> 32) as u32 && self.keys[id as usize - 1] == (table, key) {
+            let (other, met) = &self.keys[id as usize - 1];
+            if tag == (hash >> 32) as u32 && *other == table && met == key {
                 return id - 1;
             }
             at = (at + 1) & mask;
@@ -52,8 +54,8 @@ impl<'h> Interner<'h> {
     }
 
     /// The keys in order of (table, bytes), and for each id the key's place in that order.
-    pub(crate) fn rank(self) -> (Vec<(TableId, &'h Key)>, Vec<u32>) {
-        let Interner { slots, keys } = self;
+    pub(crate) fn rank(self) -> (Vec<(TableId, Key)>, Vec<u32>) {
+        let Interner { slots, mut keys } = self;
         drop(slots);
         let prefix = |key: &Key| {
             let mut word = [0; 8];
@@ -67,14 +69,15 @@ impl<'h> Interner<'h> {
         sorted.sort_unstable();
         for group in sorted.chunk_by_mut(|a, b| (a.0, a.1) == (b.0, b.1)) {
             if group.len() > 1 {
-                group.sort_unstable_by_key(|&(_, _, i)| keys[i as usize].1);
+                group.sort_unstable_by(|a, b| keys[a.2 as usize].1.cmp(&keys[b.2 as usize].1));
             }
         }
         let mut ranks = vec![0; keys.len()];
         for (rank, &(_, _, i)) in sorted.iter().enumerate() {
             ranks[i as usize] = rank as u32;
         }
-        (sorted.iter().map(|&(_, _, i)| keys[i as usize]).collect(), ranks)
+        let mut take = |i: u32| std::mem::replace(&mut keys[i as usize], (TableId(0), Key::new(&[])));
+        (sorted.iter().map(|&(_, _, i)| take(i)).collect(), ranks)
     }
 }
 

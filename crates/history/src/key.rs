@@ -139,7 +139,8 @@ mod tests {
 
     #[test]
     fn text_round_trips_and_order_is_of_bytes() {
-        for bytes in [&b""[..], b"abc", b"0xab", b"a b", &[0, 255], &[7; 23], b"a-long-but-plain-word-of-more-than-22"] {
+        for bytes in [&b""[..], b"abc", b"0xab", b"a b", &[0, 255], &[7; 23], b"a-long-but-plain-word-of-more-than-22"]
+        {
             let key = Key::new(bytes);
             assert_eq!(key.bytes(), bytes);
             assert_eq!(key.to_string().parse::<Key>().unwrap(), key, "{key}");

@@ -66,7 +66,11 @@ fn dump_to(w: &mut String, history: &History) -> fmt::Result {
     }
     for t in &history.transactions {
         write!(w, "transaction {} session {} from {} to ", t.id, t.session, t.began)?;
-        if t.ended == u64::MAX { w.push('?') } else { write!(w, "{}", t.ended)? }
+        if t.ended == u64::MAX {
+            w.push('?')
+        } else {
+            write!(w, "{}", t.ended)?
+        }
         match t.snapshot {
             Some(instant) => writeln!(w, " snapshot {instant}")?,
             None => w.push('\n'),

@@ -287,7 +287,10 @@ fn phantom() {
     // Each counts the other's range, finds it empty and inserts into its own.
     refused(
         Anomaly::Phantom,
-        &["T1 did not find account/b1 in a scan, which T2 inserted at version 2", "T2 did not find account/a1 in a scan"],
+        &[
+            "T1 did not find account/b1 in a scan, which T2 inserted at version 2",
+            "T2 did not find account/a1 in a scan",
+        ],
         "transaction 1 session 0 from 0 to ?
          scan 0 [b c)
          write 0 a1 2

@@ -66,8 +66,8 @@ impl std::error::Error for Refused {}
 /// Code that runs in a region or, word by word, in direct mode. It may be run any number of times.
 ///
 /// # Safety
-/// Every word given to `access` stays allocated until [`Agent::run`](crate::Agent::run) returns (rule 3 of the crate): a
-/// region may write it back after `run` has returned.
+/// Every word given to `access` stays allocated until [`Agent::run`](crate::Agent::run) returns (rule 3 of the crate): an
+/// emulated region looks at its words, and writes them, after the body has ended.
 pub unsafe trait Body {
     /// What the body computes.
     type Output;

@@ -37,6 +37,24 @@ impl Aborted {
     }
 }
 
+impl RegionStatistics {
+    /// What was counted since `earlier`, counts of the same agents. Zero where `earlier` is ahead.
+    pub fn since(self, earlier: &RegionStatistics) -> RegionStatistics {
+        RegionStatistics {
+            started: self.started.saturating_sub(earlier.started),
+            committed: self.committed.saturating_sub(earlier.committed),
+            aborted: Aborted {
+                conflict: self.aborted.conflict.saturating_sub(earlier.aborted.conflict),
+                capacity: self.aborted.capacity.saturating_sub(earlier.aborted.capacity),
+                explicit: self.aborted.explicit.saturating_sub(earlier.aborted.explicit),
+                system: self.aborted.system.saturating_sub(earlier.aborted.system),
+            },
+            fallback: self.fallback.saturating_sub(earlier.fallback),
+            begun_while_locked: self.begun_while_locked.saturating_sub(earlier.begun_while_locked),
+        }
+    }
+}
+
 impl Add for RegionStatistics {
     type Output = RegionStatistics;
 

@@ -1,11 +1,12 @@
 //! A worker's garbage: memory and deferred items that wait for a grace period.
 //!
-//! What is retired gathers in the open bag. The bag is sealed (`quiescence`) when it is full, or when a few transactions ended
-//! since it got its first item, or at the end of the transaction if it holds something large. Sealed bags are emptied in order,
-//! only while their worker is offline, a bounded number at a time. With nobody else online that is the end of the same
-//! transaction; the memory is still in the cache when it is used again.
+//! What is retired gathers in the open bag. The bag is sealed (`quiescence`) when it is full, at the end of every few
+//! transactions, or at the end of this one if it holds something large. Sealed bags are emptied in order, only while their
+//! worker is offline, a bounded number at a time, at the end of a transaction that sealed one or every few transactions. With
+//! nobody else online the bag sealed last is among them: the memory is still in the cache when it is used again. With others
+//! at work it is usually the one before.
 //!
-//! Bound: an idle worker keeps one open bag, and the sealed bags of its last transaction. Nothing bounds the garbage of a
+//! Bound: an idle worker keeps what its last few transactions left, unless it collects before it idles. Nothing bounds the garbage of a
 //! worker while another stays online; the engine bounds the age of transactions.
 
 use crate::Deferred;
@@ -16,7 +17,7 @@ use std::ptr::NonNull;
 
 /// Items of a kind in a full bag.
 pub(crate) const BAG: usize = small(64, 2);
-/// Transactions after which a bag is sealed even though it is not full.
+/// Transactions after which a bag is sealed even though it is not full, and sealed bags are looked at.
 const AGE_MAX: u32 = small(16, 3) as u32;
 /// An item of more bytes has its bag sealed at the end of the transaction.
 const PRESSING: usize = 64 << 10;
@@ -43,8 +44,8 @@ pub(crate) struct Bag {
 unsafe impl Send for Bag {}
 
 impl Bag {
-    fn new() -> Box<Bag> {
-        Box::new(Bag { awaited: Vec::new(), retired: Vec::with_capacity(BAG), deferred: Vec::new() })
+    fn new() -> Bag {
+        Bag { awaited: Vec::new(), retired: Vec::with_capacity(BAG), deferred: Vec::new() }
     }
 
     fn len(&self) -> usize {
@@ -53,17 +54,17 @@ impl Bag {
 }
 
 /// Bags of workers that are gone, for those that remain.
-pub(crate) type Orphans = Vec<Box<Bag>>;
+pub(crate) type Orphans = Vec<Bag>;
 
 #[derive(Debug)]
 pub(crate) struct Garbage {
     worker: usize,
-    open: Box<Bag>,
-    sealed: VecDeque<Box<Bag>>,
-    empty: Vec<Box<Bag>>,
+    open: Bag,
+    sealed: VecDeque<Bag>,
+    empty: Vec<Bag>,
     /// Items in all bags.
     held: usize,
-    /// Ends of transactions that the open bag has seen while it had items.
+    /// Transactions since a bag was sealed or sealed bags were looked at.
     age: u32,
     /// Bags sealed since a transaction ended last.
     sealed_now: usize,
@@ -130,11 +131,15 @@ impl Garbage {
 
     /// The end of a transaction: seals the open bag if it is old, and has `release` free what may be freed.
     pub(crate) fn end(&mut self, counts: &Counts, release: impl FnMut(Retired)) {
-        if self.open.len() > 0 {
-            self.age += 1;
-            if self.age >= AGE_MAX {
+        self.age += 1;
+        if self.age >= AGE_MAX {
+            self.age = 0;
+            if self.open.len() > 0 {
                 self.seal(counts);
             }
+        } else if self.sealed_now == 0 {
+            // Looking at the counts of busy workers costs both sides a cache miss. A seal has just paid for it.
+            return;
         }
         let bags_max = EMPTIED_MAX.max(2 * std::mem::take(&mut self.sealed_now));
         self.empty(counts, bags_max, release);

@@ -135,7 +135,8 @@ impl Heap {
         if self.mapped().saturating_add(bytes) > self.limit {
             return Err(OutOfMemory);
         }
-        let map = Map::new(bytes.max(HUGE), self.huge_pages).ok_or(OutOfMemory)?;
+        let map =
+            Map::new(bytes.checked_next_multiple_of(HUGE).ok_or(OutOfMemory)?, self.huge_pages).ok_or(OutOfMemory)?;
         // SAFETY: a fresh map of our own. The lock is not held: this takes seconds for gigabytes.
         unsafe { system::touch(map.start(), map.bytes()) };
         self.add(&mut lock(&self.state), map, true);
@@ -161,7 +162,7 @@ impl Heap {
                 Some(at) => at,
                 None => {
                     // An eighth of what there is, but not far above what may still be taken.
-                    let step = (self.mapped() / 8).clamp(HUGE, STEP_MAX).min(room.max(HUGE)).max(least);
+                    let step = (self.mapped() / 8).clamp(HUGE, STEP_MAX).min(room).max(least).next_multiple_of(HUGE);
                     let map = Map::new(step, self.huge_pages).ok_or(OutOfMemory)?;
                     self.add(&mut state, map, false);
                     state.spans.len() - 1

@@ -86,7 +86,7 @@ impl Memory {
     }
 
     /// A domain that ignores online workers: every test that watches for use after free must catch it.
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     pub(crate) fn blind(options: Options) -> Memory {
         let mut memory = Memory::new(options).expect("sane options");
         Arc::get_mut(&mut memory.0).expect("new").counts.blind = true;

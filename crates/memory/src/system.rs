@@ -27,8 +27,8 @@ unsafe impl Send for Map {}
 impl Map {
     /// Maps at least `bytes`, untouched. `None` when the system refuses or `bytes` overflow.
     pub(crate) fn new(bytes: usize, huge_pages: bool) -> Option<Map> {
+        let bytes = Map::rounded(bytes)?;
         let align = align(bytes);
-        let bytes = bytes.max(1).checked_next_multiple_of(align)?;
         let start = map(bytes, align)?;
         if huge_pages && align == HUGE {
             advise_huge(start, bytes);
@@ -48,7 +48,7 @@ impl Map {
 
     /// What [`Map::new`] makes of a request; `None` on overflow.
     pub(crate) fn rounded(bytes: usize) -> Option<usize> {
-        bytes.max(1).checked_next_multiple_of(align(bytes))
+        bytes.max(1).checked_next_multiple_of(PAGE_MAX)
     }
 }
 
@@ -59,7 +59,7 @@ impl Drop for Map {
     }
 }
 
-/// A map that holds a huge page is a number of huge pages.
+/// How a map of so many bytes is aligned.
 const fn align(bytes: usize) -> usize {
     if bytes >= HUGE { HUGE } else { PAGE_MAX }
 }
@@ -142,7 +142,7 @@ fn map(bytes: usize, align: usize) -> Option<NonNull<u8>> {
 #[cfg(not(all(unix, not(miri))))]
 unsafe fn unmap(start: NonNull<u8>, bytes: usize) {
     if let Ok(layout) = std::alloc::Layout::from_size_align(bytes, align(bytes)) {
-        // SAFETY: allocated by `map` with this layout: `bytes` is rounded, which leaves its alignment as it was.
+        // SAFETY: allocated by `map` with this layout: `bytes` is rounded, as it was there.
         unsafe { std::alloc::dealloc(start.as_ptr(), layout) };
     }
 }

@@ -78,8 +78,9 @@ impl Database {
         let ticker = if options.step_helpers {
             None
         } else {
-            let epochs = Arc::clone(&environment.epochs);
-            let ticker = Periodic::spawn("seriatim-epoch", options.epoch_interval, move || epochs.advance());
+            let (epochs, htm) = (Arc::clone(&environment.epochs), environment.htm.clone());
+            let tick = move || htm.outside(|| epochs.advance());
+            let ticker = Periodic::spawn("seriatim-epoch", options.epoch_interval, tick);
             Some(ticker.map_err(OpenError::Thread)?)
         };
         let age = options.transaction_age_max.as_nanos().div_ceil(options.epoch_interval.as_nanos());
@@ -195,7 +196,8 @@ impl Database {
 
     /// Does what helper threads do, once: advances the epoch and lets idle workers unlink what was deleted.
     pub fn step(&self) {
-        self.inner.environment.epochs.advance();
+        let environment = &self.inner.environment;
+        environment.htm.outside(|| environment.epochs.advance());
         self.inner.pool.housekeep();
     }
 

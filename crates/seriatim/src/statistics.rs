@@ -27,6 +27,23 @@ pub struct Statistics {
     pub reserved_bytes: usize,
 }
 
+impl Statistics {
+    /// What was counted since `earlier`; memory as of now.
+    pub fn since(&self, earlier: &Statistics) -> Statistics {
+        let before = |cause: Cause| earlier.aborts.iter().find(|(other, _)| *other == cause).map_or(0, |(_, n)| *n);
+        let aborts = self.aborts.iter().map(|&(cause, count)| (cause, count - before(cause)));
+        Statistics {
+            committed: self.committed - earlier.committed,
+            user_aborted: self.user_aborted - earlier.user_aborted,
+            conflict_aborted: self.conflict_aborted - earlier.conflict_aborted,
+            aborts: aborts.filter(|&(_, count)| count > 0).collect(),
+            regions: self.regions.since(&earlier.regions),
+            memory_bytes: self.memory_bytes,
+            reserved_bytes: self.reserved_bytes,
+        }
+    }
+}
+
 /// One worker's counters. Written by whoever leases the worker, read by anyone.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {

@@ -262,3 +262,395 @@ pub(crate) fn encode_bounds<K: TableKey>(range: &impl RangeBounds<K>) -> (Bound<
     let encode = |key: &K| key.encode(|key| key.to_buf());
     (range.start_bound().map(encode), range.end_bound().map(encode))
 }
+
+/// Writing.
+impl Tx {
+    pub(crate) fn new(inner: Arc<Inner>, number: usize) -> Tx {
+        let log = inner.recording().map(|recording| RefCell::new(Log::new(recording.recorder(), number as u32)));
+        let workers = inner.options.workers;
+        Tx {
+            read: ReadTx {
+                lease: Cell::new(None),
+                preferred: Cell::new(number % workers),
+                mode: Cell::new(Mode::ReadWrite),
+                explicit: Cell::new(false),
+                attempt: Cell::new(0),
+                stopped: Cell::new(None),
+                updating: Cell::new(false),
+                left: Cell::new(0),
+                operations: Cell::new(0),
+                begun: Cell::new(Epoch::default()),
+                duplicate: RefCell::new(None),
+                user: RefCell::new(None),
+                log,
+                scans: RefCell::new(Vec::new()),
+                inner,
+            },
+        }
+    }
+
+    /// Inserts a row.
+    ///
+    /// # Errors
+    /// A conflict; or, if the key or a unique index's key exists, an abort that the session reports as
+    /// [`TransactError::Duplicate`].
+    pub fn insert<T: Table>(&self, table: &Handle<T>, row: &T) -> Result<(), Abort> {
+        let set = self.own(&table.set)?;
+        row.key().encode(|key| match self.insert_at(set, key, |writer| row.encode(writer), OnExists::Refuse)? {
+            true => Ok(()),
+            false => Err(self.duplicate(&set.primary, key)),
+        })
+    }
+
+    /// Inserts a row unless its key exists; whether it did.
+    ///
+    /// # Errors
+    /// A conflict; or, if a unique index's key exists, an abort that is reported as [`TransactError::Duplicate`].
+    pub fn try_insert<T: Table>(&self, table: &Handle<T>, row: &T) -> Result<bool, Abort> {
+        let set = self.own(&table.set)?;
+        row.key().encode(|key| self.insert_at(set, key, |writer| row.encode(writer), OnExists::Refuse))
+    }
+
+    /// Inserts a row, or replaces the whole row with its key, immutable columns included.
+    ///
+    /// # Errors
+    /// As [`Tx::try_insert`].
+    pub fn put<T: Table>(&self, table: &Handle<T>, row: &T) -> Result<(), Abort> {
+        let set = self.own(&table.set)?;
+        row.key().encode(|key| self.insert_at(set, key, |writer| row.encode(writer), OnExists::Replace)).map(|_| ())
+    }
+
+    /// Updates the row at `key` in `change`, which reads and sets its columns; what `change` returned, or `None` if there is
+    /// no such row. The transaction cannot be used inside `change`.
+    ///
+    /// # Errors
+    /// A conflict; or, if an updated column makes a unique index's key that exists, an abort that is reported as
+    /// [`TransactError::Duplicate`].
+    #[inline]
+    pub fn update<T: Table, R>(
+        &self,
+        table: &Handle<T>,
+        key: &T::Key,
+        change: impl FnOnce(&mut T::Update<'_>) -> R,
+    ) -> Result<Option<R>, Abort> {
+        let set = self.own(&table.set)?;
+        key.encode(|key| {
+            self.update_at(set, key, |writer| {
+                let mut update = T::update(writer);
+                let result = change(&mut update);
+                (result, T::finish(update))
+            })
+        })
+    }
+
+    /// Deletes the row at `key`; whether there was one.
+    ///
+    /// # Errors
+    /// A conflict.
+    pub fn delete<T: Table>(&self, table: &Handle<T>, key: &T::Key) -> Result<bool, Abort> {
+        let set = self.own(&table.set)?;
+        key.encode(|key| self.delete_at(set, key))
+    }
+
+    /// A position to roll back to.
+    ///
+    /// # Errors
+    /// If the transaction has stopped.
+    pub fn savepoint(&self) -> Result<Savepoint, Abort> {
+        Ok(Savepoint { mark: self.operate(|worker| Ok(worker.mark()))? })
+    }
+
+    /// Undoes every write since the savepoint, which can be rolled back to again; later savepoints are gone. What was read
+    /// stays read.
+    ///
+    /// # Errors
+    /// If the transaction has stopped.
+    pub fn rollback_to(&self, savepoint: Savepoint) -> Result<(), Abort> {
+        self.operate(|worker| {
+            worker.rewind(savepoint.mark);
+            Ok(())
+        })
+    }
+}
+
+/// Writing, on encoded keys: shared by derived and declared tables.
+impl ReadTx {
+    fn writable(&self) -> Result<(), Abort> {
+        match self.mode.get() {
+            Mode::ReadWrite => Ok(()),
+            Mode::ReadOnly => Err(self.stop(Cause { phase: Phase::Execute, reason: Reason::ReadOnly })),
+        }
+    }
+
+    /// Inserts the row that `encode` writes; `false` if the key exists and was to be left.
+    pub(crate) fn insert_at(
+        &self,
+        set: &TableSet,
+        key: Key<'_>,
+        encode: impl FnOnce(&mut RowWriter<'_>) -> Result<(), seriatim_catalog::OutOfMemory>,
+        exists: OnExists,
+    ) -> Result<bool, Abort> {
+        self.writable()?;
+        let table = &set.primary;
+        let staged = self.operate(|worker| worker.stage(table))?;
+        let mut tails = Tails(self);
+        // SAFETY: a staged row is ours, zeroed, and of the table's layout.
+        let mut writer =
+            unsafe { RowWriter::for_insert(staged.row.as_ptr(), staged.fixed.as_ptr(), &mut tails) };
+        let encoded = encode(&mut writer);
+        drop(writer);
+        if encoded.is_err() {
+            self.worker().discard(table, staged);
+            return Err(self.stop(Cause { phase: Phase::Execute, reason: Reason::OutOfMemory }));
+        }
+        let inserted = self.operate(|worker| worker.insert(table, key, staged, exists))?;
+        self.note(table, key);
+        let before = match inserted {
+            Inserted::Exists(_) => return Ok(false),
+            Inserted::New => None,
+            Inserted::Replaced(before) => Some(before),
+        };
+        if !set.indexes.is_empty() {
+            // The row now lies in the transaction's own image: read it back from there.
+            let after = self.operate(|worker| worker.read(table, key, ColumnSet::ALL))?;
+            self.maintain(set, before, after, ColumnSet::ALL)?;
+        }
+        Ok(true)
+    }
+
+    /// Updates the row at `key` in `change`, which returns its result and the columns it set.
+    #[inline]
+    pub(crate) fn update_at<R>(
+        &self,
+        set: &TableSet,
+        key: Key<'_>,
+        change: impl FnOnce(RowWriter<'_>) -> (R, ColumnSet),
+    ) -> Result<Option<R>, Abort> {
+        self.writable()?;
+        let table = &set.primary;
+        let updating = self.operate(|worker| worker.update(table, key, ColumnSet::ALL))?;
+        self.note(table, key);
+        let Some(Updating { before, after }) = updating else { return Ok(None) };
+        let mut tails = Tails(self);
+        // SAFETY: a private image of the table's layout; access rule 2 keeps others away while it is written.
+        let writer = unsafe { RowWriter::for_update(after.as_ptr(), &mut tails) };
+        let guard = Updating2(self, self.left.replace(0));
+        self.updating.set(true);
+        let (result, dirty) = change(writer);
+        drop(guard);
+        if !set.indexes.is_empty() {
+            self.maintain(set, Some(before), Some(after), dirty)?;
+        }
+        Ok(Some(result))
+    }
+
+    /// Deletes the row at `key`.
+    pub(crate) fn delete_at(&self, set: &TableSet, key: Key<'_>) -> Result<bool, Abort> {
+        self.writable()?;
+        let table = &set.primary;
+        let before = self.operate(|worker| worker.delete(table, key))?;
+        self.note(table, key);
+        if before.is_some() {
+            self.maintain(set, before, None, ColumnSet::ALL)?;
+        }
+        Ok(before.is_some())
+    }
+
+    /// Deletes an index entry that must be there.
+    pub(crate) fn unlink_entry(&self, table: &seriatim_txn::Table, key: Key<'_>) -> Result<(), Abort> {
+        self.operate(|worker| worker.delete(table, key))?;
+        self.note(table, key);
+        Ok(())
+    }
+
+    /// Inserts an index entry whose row is the primary key; `false` if the entry exists.
+    pub(crate) fn link_entry(
+        &self,
+        table: &seriatim_txn::Table,
+        key: Key<'_>,
+        primary: Key<'_>,
+    ) -> Result<bool, Abort> {
+        let staged = self.operate(|worker| worker.stage(table))?;
+        if crate::index::write_primary(staged.row, primary, &mut Tails(self)).is_err() {
+            self.worker().discard(table, staged);
+            return Err(self.stop(Cause { phase: Phase::Execute, reason: Reason::OutOfMemory }));
+        }
+        let inserted = self.operate(|worker| worker.insert(table, key, staged, OnExists::Refuse))?;
+        self.note(table, key);
+        Ok(inserted == Inserted::New)
+    }
+
+    /// An abort that says which key exists already; a conflict instead if that was not true of one state (promise g).
+    pub(crate) fn duplicate(&self, table: &seriatim_txn::Table, key: Key<'_>) -> Abort {
+        if let Err(Stop::Abort(cause)) = self.worker().validate() {
+            return self.stop(cause);
+        }
+        *self.duplicate.borrow_mut() = Some(DuplicateAt { table: table.id, key: key.to_buf() });
+        Abort(AbortKind::Duplicate)
+    }
+}
+
+/// Ends an update closure, also when it panics.
+struct Updating2<'t>(&'t ReadTx, u32);
+
+impl Drop for Updating2<'_> {
+    fn drop(&mut self) {
+        self.0.updating.set(false);
+        self.0.left.set(self.1);
+    }
+}
+
+/// Opening and ending, for sessions.
+impl Tx {
+    pub(crate) fn open(&self, mode: Mode, attempt: u32, explicit: bool) -> Result<(), TransactError> {
+        debug_assert!(self.lease.get().is_none(), "a session runs one transaction at a time");
+        let inner = &self.inner;
+        let lease = inner.pool.lease(self.preferred.get(), inner.engine.as_ref(), &inner.environment);
+        let lease = lease.ok_or(TransactError::WorkersBusy)?;
+        self.lease.set(Some(lease));
+        self.preferred.set(lease.slot);
+        self.mode.set(mode);
+        self.explicit.set(explicit);
+        self.attempt.set(attempt);
+        self.stopped.set(None);
+        self.operations.set(0);
+        self.begun.set(inner.environment.epochs.current());
+        self.left.set(self.stride());
+        if let Some(log) = &self.log {
+            log.borrow_mut().begin(mode == Mode::ReadOnly);
+        }
+        self.worker().begin(mode, Stamp::ZERO);
+        Ok(())
+    }
+
+    fn close(&self) {
+        if let Some(lease) = self.lease.take() {
+            self.inner.pool.give_back(lease);
+        }
+    }
+
+    /// Commits; the cause if it cannot. A transaction that stopped cannot.
+    #[inline]
+    pub(crate) fn commit(&self) -> Result<Stamp, Cause> {
+        if let Some(cause) = self.stopped.get() {
+            return Err(cause);
+        }
+        let mut backoff = Backoff::new();
+        loop {
+            let outcome = match &self.log {
+                Some(log) => self.worker().commit(&mut *log.borrow_mut()),
+                None => self.worker().commit(&mut NoRedo),
+            };
+            match outcome {
+                Ok(Outcome::Committed(stamp)) => {
+                    if let Some(log) = &self.log {
+                        log.borrow_mut().commit();
+                    }
+                    if let Some(lease) = self.lease.get() {
+                        self.inner.pool.counters(lease.slot).committed();
+                    }
+                    self.close();
+                    return Ok(stamp);
+                }
+                // Only procedures are repaired, and they are not run through closures.
+                Ok(Outcome::Repair(_)) => return Err(Cause { phase: Phase::Validate, reason: Reason::RecordChanged }),
+                Err(Stop::Wait(_)) if backoff.wait() => {}
+                Err(Stop::Wait(_)) => return Err(Cause { phase: Phase::Lock, reason: Reason::RecordLocked }),
+                Err(Stop::Abort(cause)) => return Err(cause),
+            }
+        }
+    }
+
+    pub(crate) fn commit_explicit(&self) -> Result<Receipt, TransactError> {
+        match self.commit() {
+            Ok(stamp) => Ok(Receipt { stamp }),
+            Err(cause) => {
+                let error = self.error_of(&Abort(AbortKind::Stopped(cause)));
+                self.roll_back(Some(cause));
+                Err(error)
+            }
+        }
+    }
+
+    pub(crate) fn validate(&self) -> Result<(), Cause> {
+        if let Some(cause) = self.stopped.get() {
+            return Err(cause);
+        }
+        match self.worker().validate() {
+            Ok(()) => Ok(()),
+            Err(Stop::Abort(cause)) => Err(cause),
+            Err(Stop::Wait(_)) => Err(Cause { phase: Phase::Validate, reason: Reason::RecordLocked }),
+        }
+    }
+
+    /// Ends the attempt without a trace, if it is open, and counts why.
+    pub(crate) fn roll_back(&self, cause: Option<Cause>) {
+        let Some(lease) = self.lease.get() else { return };
+        let counters = self.inner.pool.counters(lease.slot);
+        match cause {
+            Some(cause) => counters.conflict_aborted(cause),
+            None => counters.user_aborted(),
+        }
+        self.worker().abort();
+        self.close();
+    }
+
+    pub(crate) fn roll_back_user(&self) {
+        self.roll_back(None);
+    }
+
+    /// A conflict with what is known of its place.
+    pub(crate) fn conflict(&self, cause: Cause) -> Conflict {
+        let incident = self.lease.get().and_then(|_| self.worker().incident().cloned());
+        let Some(incident) = incident.filter(|incident| incident.cause == cause) else {
+            return Conflict { cause, table: None, key: None };
+        };
+        let place = |table: &seriatim_txn::Table| {
+            let key = incident.key.as_ref().map(|key| table.codec.describe(key.as_key()));
+            (table.name.clone(), key)
+        };
+        match incident.table.and_then(|id| self.inner.with_table(id, place)) {
+            Some((table, key)) => Conflict { cause, table: Some(table), key },
+            None => Conflict { cause, table: None, key: None },
+        }
+    }
+
+    pub(crate) fn duplicate_error(&self) -> TransactError {
+        let met = self.duplicate.borrow_mut().take();
+        let described = met.and_then(|met| {
+            let tell = |table: &seriatim_txn::Table| (table.name.clone(), table.codec.describe(met.key.as_key()));
+            self.inner.with_table(met.table, tell)
+        });
+        let (table, key) = described.unwrap_or_default();
+        TransactError::Duplicate { table, key }
+    }
+
+    pub(crate) fn user_error(&self) -> TransactError {
+        let error = self.user.borrow_mut().take();
+        TransactError::User(error.unwrap_or_else(|| Box::new(Abort(AbortKind::User))))
+    }
+
+    /// What an abort stands for, outside the retry loop.
+    pub(crate) fn error_of(&self, abort: &Abort) -> TransactError {
+        match abort.0 {
+            AbortKind::Duplicate => self.duplicate_error(),
+            AbortKind::User => self.user_error(),
+            AbortKind::ForeignHandle => TransactError::ForeignHandle,
+            AbortKind::Stopped(cause) => match cause.reason {
+                Reason::OutOfMemory => TransactError::OutOfMemory,
+                Reason::TooOld => TransactError::TooOld,
+                reason if reason.is_conflict() => {
+                    TransactError::Conflict { last: self.conflict(cause), attempts: self.attempt.get() }
+                }
+                _ => TransactError::Unsupported(cause),
+            },
+        }
+    }
+}
+
+impl Drop for Tx {
+    fn drop(&mut self) {
+        // A session dropped while a panic unwinds through its open transaction.
+        self.roll_back(self.stopped.get());
+    }
+}

@@ -74,9 +74,6 @@ enum Kinds {
 
 /// `on!(self, index, K => body)`: `body` for the index that this is, with `K` its kind of keys.
 macro_rules! on {
-    ($self:expr, $index:ident, $kind:ident => $body:expr) => {
-        on!($self, $index, $kind => tree $body, hash $body)
-    };
     ($self:expr, $index:ident, $kind:ident => tree $tree:expr, hash $hash:expr) => {
         match $self {
             Kinds::Tree8($index) => {
@@ -111,6 +108,9 @@ macro_rules! on {
             }
         }
     };
+    ($self:expr, $index:ident, $kind:ident => $body:expr) => {
+        on!($self, $index, $kind => tree $body, hash $body)
+    };
 }
 
 impl Index {
@@ -126,9 +126,9 @@ impl Index {
         cx: &mut StoreCx<'_>,
     ) -> Result<Index, OutOfMemory> {
         Ok(Index(match (organization, class) {
-            (Organization::Ordered, KeyClass::Word8) => Kinds::Tree8(Tree::new(cx)?),
-            (Organization::Ordered, KeyClass::Word16) => Kinds::Tree16(Tree::new(cx)?),
-            (Organization::Ordered, KeyClass::Bytes) => Kinds::TreeBytes(Tree::new(cx)?),
+            (Organization::Ordered, KeyClass::Word8) => Kinds::Tree8(Tree::new(htm, cx)?),
+            (Organization::Ordered, KeyClass::Word16) => Kinds::Tree16(Tree::new(htm, cx)?),
+            (Organization::Ordered, KeyClass::Bytes) => Kinds::TreeBytes(Tree::new(htm, cx)?),
             (Organization::Hash, KeyClass::Word8) => Kinds::Hash8(Hash::new(capacity, htm, cx)?),
             (Organization::Hash, KeyClass::Word16) => Kinds::Hash16(Hash::new(capacity, htm, cx)?),
             (Organization::Hash, KeyClass::Bytes) => Kinds::HashBytes(Hash::new(capacity, htm, cx)?),
@@ -168,6 +168,12 @@ impl Index {
     #[inline]
     pub fn prefetch_bucket(&self, key: Key<'_>) {
         on!(&self.0, _index, K => tree (), hash _index.prefetch_bucket(K::probe(key)));
+    }
+
+    /// Starts to fetch the record of `key` where the bucket, once fetched, tells where it is without a search: in a hash table.
+    #[inline]
+    pub fn prefetch_record(&self, key: Key<'_>) {
+        on!(&self.0, _index, K => tree (), hash _index.prefetch_record(K::probe(key)));
     }
 
     /// Links `record` under `key` unless the key has a record already. The key words of `record` hold `key`.

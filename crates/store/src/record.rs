@@ -78,7 +78,7 @@ pub const fn key_bytes(class: KeyClass) -> usize {
 }
 
 /// Bytes of the tail block that a key of `len` bytes needs.
-pub const fn tail_bytes(len: usize) -> usize {
+pub(crate) const fn tail_bytes(len: usize) -> usize {
     8 + len
 }
 
@@ -227,7 +227,7 @@ impl Kind for Word8 {
     }
 
     #[inline(always)]
-    unsafe fn of<'t>(record: RecordPtr) -> u64 {
+    unsafe fn of<'t>(record: RecordPtr) -> Self::Probe<'t> {
         // SAFETY: the caller's promise.
         unsafe { record.key_word(0) }
     }
@@ -255,7 +255,7 @@ impl Kind for Word16 {
     }
 
     #[inline(always)]
-    unsafe fn of<'t>(record: RecordPtr) -> u128 {
+    unsafe fn of<'t>(record: RecordPtr) -> Self::Probe<'t> {
         // SAFETY: the caller's promise.
         unsafe { u128::from(record.key_word(0)) << 64 | u128::from(record.key_word(1)) }
     }
@@ -300,7 +300,7 @@ impl Kind for Bytes {
     }
 
     #[inline(always)]
-    unsafe fn of<'t>(record: RecordPtr) -> BytesProbe<'t> {
+    unsafe fn of<'t>(record: RecordPtr) -> Self::Probe<'t> {
         // SAFETY: the caller's promise.
         unsafe { BytesProbe { prefix: record.key_word(0), bytes: tail::read(record.key_word(1)) } }
     }

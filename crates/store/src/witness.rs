@@ -125,3 +125,27 @@ impl State {
         State(self.0 + State::CHANGE | State::DEAD)
     }
 }
+
+#[cfg(all(test, loom))]
+mod loom_model;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_transition_repeats_a_value_or_shows_a_latched_one() {
+        let state = State::NEW;
+        assert!(state.is_usable() && state.is_free());
+        assert!(!state.latched().is_free() && !state.latched().is_usable());
+        assert!(state.changed().is_usable() && state.changed().0 > state.latched().0);
+        assert!(state.dead().is_free() && !state.dead().is_usable() && state.dead().0 > state.changed().0);
+        let word = AtomicU64::new(state.0);
+        let witness = Witness::new(&word, state.0);
+        for after in [state.latched(), state.changed(), state.dead()] {
+            word.store(after.0, Ordering::Relaxed);
+            // SAFETY: the word is on this stack.
+            assert!(!unsafe { witness.still_valid() });
+        }
+    }
+}

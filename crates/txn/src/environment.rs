@@ -6,7 +6,7 @@ use seriatim_htm::{Agent, Budget, Htm, Outside};
 use seriatim_memory::{Local, Memory};
 use seriatim_store::StoreCx;
 
-use crate::Epochs;
+use crate::{Epochs, Fault};
 
 /// Shared by all workers of a database.
 #[derive(Clone)]
@@ -19,6 +19,9 @@ pub struct Environment {
     pub epochs: Arc<Epochs>,
     /// Retries of a region before its fallback.
     pub budget: Budget,
+    /// What is deliberately broken.
+    #[cfg(feature = "canary")]
+    pub fault: Fault,
 }
 
 /// One worker's own: never shared, reused from transaction to transaction.
@@ -33,6 +36,8 @@ pub struct Core {
     pub htm: Htm,
     /// The epoch.
     pub epochs: Arc<Epochs>,
+    #[cfg(feature = "canary")]
+    fault: Fault,
 }
 
 impl Environment {
@@ -40,11 +45,31 @@ impl Environment {
     pub fn core(&self) -> Option<Core> {
         let local = self.memory.register()?;
         let agent = self.htm.agent(local.worker(), self.budget);
-        Some(Core { local, agent, outside: Outside::claim(), htm: self.htm.clone(), epochs: Arc::clone(&self.epochs) })
+        Some(Core {
+            local,
+            agent,
+            outside: Outside::claim(),
+            htm: self.htm.clone(),
+            epochs: Arc::clone(&self.epochs),
+            #[cfg(feature = "canary")]
+            fault: self.fault,
+        })
     }
 }
 
 impl Core {
+    /// Whether this fault is deliberately built in. Always `false` without the feature `canary`.
+    #[inline(always)]
+    pub fn suffers(&self, fault: Fault) -> bool {
+        #[cfg(feature = "canary")]
+        return self.fault == fault;
+        #[cfg(not(feature = "canary"))]
+        {
+            let _ = fault;
+            false
+        }
+    }
+
     /// What the store needs to change an index.
     #[inline]
     pub fn store(&mut self) -> StoreCx<'_> {

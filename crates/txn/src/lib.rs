@@ -9,6 +9,7 @@ mod cause;
 mod contract;
 mod environment;
 mod epochs;
+mod fault;
 mod redo;
 mod table;
 
@@ -19,5 +20,6 @@ pub use contract::{
 };
 pub use environment::{Core, Environment};
 pub use epochs::Epochs;
+pub use fault::Fault;
 pub use redo::{NoRedo, Redo};
 pub use table::{RecordShape, Table};

@@ -8,27 +8,27 @@ use std::ops::Bound;
 
 /// What to simulate.
 #[derive(Clone, Copy, Debug)]
-pub struct Shape {
+pub(crate) struct Shape {
     /// Transactions.
-    pub transactions: u64,
+    pub(crate) transactions: u64,
     /// Operations of one, at most.
-    pub operations: u64,
+    pub(crate) operations: u64,
     /// Tables.
-    pub tables: u64,
+    pub(crate) tables: u64,
     /// Keys of each table.
-    pub keys: u64,
+    pub(crate) keys: u64,
     /// Of the operations that write, how many in a hundred delete.
-    pub deletes: u64,
+    pub(crate) deletes: u64,
     /// Of the operations, how many in a hundred scan.
-    pub scans: u64,
+    pub(crate) scans: u64,
     /// Of the absences, how many in a hundred say since when.
-    pub precise: u64,
+    pub(crate) precise: u64,
     /// Of the transactions, how many in a hundred run on a snapshot.
-    pub snapshots: u64,
+    pub(crate) snapshots: u64,
     /// Of the keys, how many in a hundred have an initial row.
-    pub initial: u64,
+    pub(crate) initial: u64,
     /// Of the times, how far they lie from the point where the transaction ran; points are 10 apart.
-    pub spread: u64,
+    pub(crate) spread: u64,
 }
 
 type Place = (TableId, Key);
@@ -36,12 +36,12 @@ type Place = (TableId, Key);
 type Store = BTreeMap<Place, (u64, bool)>;
 
 /// The key with this number.
-pub fn key(number: u64) -> Key {
+pub(crate) fn key(number: u64) -> Key {
     Key::from(format!("k{number:04}").as_str())
 }
 
 /// A serializable history that keeps [`seriatim_history::Promises::STRICT`], with its transactions shuffled.
-pub fn serial(rng: &mut Rng, shape: Shape) -> History {
+pub(crate) fn serial(rng: &mut Rng, shape: Shape) -> History {
     let mut store = Store::new();
     let mut rows = Vec::new();
     for table in 0..shape.tables {
@@ -156,7 +156,7 @@ fn observe(rng: &mut Rng, shape: Shape, store: &Store, own: &BTreeMap<Place, boo
 }
 
 /// Whether a key lies in the range of a scan.
-pub fn inside(scan: &Scan, key: &Key) -> bool {
+pub(crate) fn inside(scan: &Scan, key: &Key) -> bool {
     let above = match &scan.low {
         Bound::Unbounded => true,
         Bound::Included(low) => key >= low,

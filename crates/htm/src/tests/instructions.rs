@@ -1,7 +1,7 @@
 //! The hardware back end where there is no hardware: an illegal-instruction handler plays the processor, so that the
 //! instructions' encodings, the abort path, and the codes are executed and not only read.
 //!
-//! It undoes registers, the innermost [`STACK`] bytes of stack, and [`WORDS`]; it does not isolate threads. Each test says what the
+//! It undoes registers, the innermost [`STACK`] bytes of stack, and two words; it does not isolate threads. Each test says what the
 //! next `xbegin`s answer. On a processor that knows the instructions the tests of the other files run on them instead.
 
 use super::{Words, Worker};

@@ -25,6 +25,7 @@ enum Broken {
     IgnoresOnline,
     SealsBeforeUnlinking,
     DoesNotEnter,
+    EntersWithoutFence,
 }
 
 const LINKED: u32 = 1;
@@ -41,8 +42,13 @@ fn read(shared: &Shared, worker: usize, transactions: usize, broken: Broken) {
     let presence = shared.counts.presence(worker);
     let mut count = presence.resume();
     for _ in 0..transactions {
-        if broken != Broken::DoesNotEnter {
-            count = presence.enter(count);
+        match broken {
+            Broken::DoesNotEnter => {}
+            Broken::EntersWithoutFence => {
+                count = count.next();
+                presence.0.store(count.0, Ordering::Release);
+            }
+            _ => count = presence.enter(count),
         }
         let at = shared.link.load(Ordering::Acquire);
         // SAFETY: what the model checks.
@@ -75,8 +81,11 @@ fn replace(shared: &Shared, broken: Broken) -> bool {
     false
 }
 
-fn model(readers: usize, transactions: usize, broken: Broken) {
-    loom::model(move || {
+/// `preemptions`: how often a thread may be interrupted in a schedule; `None`: any number of times.
+fn model(readers: usize, transactions: usize, preemptions: Option<usize>, broken: Broken) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = preemptions;
+    builder.check(move || {
         let shared = shared(readers, broken);
         let threads: Vec<_> = (1..=readers)
             .map(|worker| {
@@ -100,12 +109,12 @@ fn model(readers: usize, transactions: usize, broken: Broken) {
 
 #[test]
 fn loom_one_reader_never_reads_what_was_freed() {
-    model(1, 2, Broken::Nothing);
+    model(1, 2, None, Broken::Nothing);
 }
 
 #[test]
 fn loom_two_readers_never_read_what_was_freed() {
-    model(2, 1, Broken::Nothing);
+    model(2, 1, Some(5), Broken::Nothing);
 }
 
 /// A slot's next worker, on another thread, continues the count; a seal over its predecessor's transaction passes, one over
@@ -140,17 +149,23 @@ fn loom_a_slot_changes_hands() {
 #[test]
 #[should_panic]
 fn loom_canary_ignoring_online_workers_is_caught() {
-    model(1, 1, Broken::IgnoresOnline);
+    model(1, 1, None, Broken::IgnoresOnline);
 }
 
 #[test]
 #[should_panic]
 fn loom_canary_sealing_before_unlinking_is_caught() {
-    model(1, 1, Broken::SealsBeforeUnlinking);
+    model(1, 1, None, Broken::SealsBeforeUnlinking);
+}
+
+#[test]
+#[should_panic]
+fn loom_canary_entering_without_a_fence_is_caught() {
+    model(1, 1, None, Broken::EntersWithoutFence);
 }
 
 #[test]
 #[should_panic]
 fn loom_canary_reading_while_offline_is_caught() {
-    model(1, 1, Broken::DoesNotEnter);
+    model(1, 1, None, Broken::DoesNotEnter);
 }

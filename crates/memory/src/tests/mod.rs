@@ -1,1 +1,26 @@
+//! What must hold of the memory as a whole. Bags, batches and spans are small here (`small`), so that bags fill, lists
+//! overflow and spans end all the time.
 
+mod heap;
+mod objects;
+mod stepped;
+mod threads;
+
+use crate::{Local, Memory, Options};
+use seriatim_base::{Rng, rng};
+
+/// Memory for so many workers.
+fn memory(workers_max: usize) -> Memory {
+    Memory::new(Options { workers_max, huge_pages: false, ..Options::default() }).expect("sane options")
+}
+
+fn register(memory: &Memory) -> Local {
+    memory.register().expect("a free slot")
+}
+
+/// A generator with a seed nobody chose; `SERIATIM_SEED` repeats a run.
+fn seeded() -> Rng {
+    let seed = std::env::var("SERIATIM_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(rng::entropy);
+    eprintln!("SERIATIM_SEED={seed}");
+    Rng::from_seed(seed)
+}

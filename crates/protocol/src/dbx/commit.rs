@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use seriatim_base::{Epoch, Stamp};
 use seriatim_htm::{Access, Body, NoLocks, Refused, Stop as RegionStop};
-use seriatim_txn::{Cause, Core, Outcome, Phase, Reason, Redo, Stop};
+use seriatim_txn::{Cause, Core, Fault, Outcome, Phase, Reason, Redo, Stop};
 
 use super::SnapshotNumber;
 use super::snapshot::{HEADER_BYTES, ImageHeader};
@@ -83,9 +83,10 @@ fn decide(attempt: &mut Optimistic, installs: &[Install], number: &SnapshotNumbe
     let guess = Guess { epoch: attempt.base.core.epochs.current().0, snapshot: number.load(Ordering::Acquire) };
     let Optimistic { base, reads, witnesses } = attempt;
     let Attempt { core, writes, newest, .. } = base;
+    let faults = Faults::of(core);
     let Core { agent, outside, epochs, .. } = core;
     let (newest, epoch) = (*newest, epochs.word());
-    let mut body = Commit { reads, witnesses, writes, installs, newest, epoch, number, guess, refuted: None };
+    let mut body = Commit { reads, witnesses, writes, installs, newest, epoch, number, guess, refuted: None, faults };
     body.fill(guess);
     let decided = agent.run(outside, &NoLocks, &mut body);
     let refuted = body.refuted;
@@ -116,7 +117,7 @@ fn prepare(attempt: &mut Optimistic, installs: &mut Vec<Install>) -> Result<(), 
         let image = match write.image {
             0 if write.is_nothing() => before,
             0 => {
-                let marker = core.local.allocate(&mut core.outside, HEADER_BYTES).map_err(record::full)?;
+                let marker = core.local.allocate_reserved(&mut core.outside, HEADER_BYTES).map_err(record::full)?;
                 marker.as_ptr() as usize
             }
             image => image,
@@ -145,11 +146,34 @@ struct Commit<'a> {
     number: &'a AtomicU64,
     guess: Guess,
     refuted: Option<Refuted>,
+    faults: Faults,
+}
+
+/// What canaries break; all `false`, and known to be at compile time, otherwise.
+#[derive(Clone, Copy, Debug)]
+struct Faults {
+    skip_validation: bool,
+    no_subscription: bool,
+    late_subscription: bool,
+    publish_early: bool,
+    reuse_stamp: bool,
+}
+
+impl Faults {
+    fn of(core: &Core) -> Faults {
+        Faults {
+            skip_validation: core.suffers(Fault::SkipValidation),
+            no_subscription: core.suffers(Fault::NoSubscription),
+            late_subscription: core.suffers(Fault::LateSubscription),
+            publish_early: core.suffers(Fault::PublishEarly),
+            reuse_stamp: core.suffers(Fault::ReuseStamp),
+        }
+    }
 }
 
 impl Commit<'_> {
     fn stamp(&self, guess: Guess) -> Stamp {
-        self.newest.next(Epoch(guess.epoch))
+        if self.faults.reuse_stamp { self.newest } else { self.newest.next(Epoch(guess.epoch)) }
     }
 
     /// Writes the headers of the private images.
@@ -167,10 +191,55 @@ impl Commit<'_> {
         self.guess = guess;
     }
 
+    /// Step 1. On failure nothing stays locked.
+    #[inline]
+    fn lock<A: Access>(&mut self, access: &mut A) -> Result<(), RegionStop> {
+        for (i, write) in self.writes.entries().iter().enumerate() {
+            let word = head::header(&write.table().shape, write.record);
+            if !access.lock(word, write.expected.0, write.expected.locked().0) {
+                let now = HeaderWord(access.load(word));
+                self.unlock(access, i);
+                if now == write.expected.locked() {
+                    return Err(RegionStop::Busy);
+                }
+                self.refuted = Some(Refuted::Write(i));
+                return Err(RegionStop::Refused(WRITE_CHANGED));
+            }
+        }
+        Ok(())
+    }
+
+    /// Step 3. On failure the first `locked` locks are given back.
+    #[inline]
+    fn validate<A: Access>(&mut self, access: &mut A, locked: usize) -> Result<(), RegionStop> {
+        let Some(refuted) = Optimistic::refuted(access, self.reads, self.witnesses, self.writes) else { return Ok(()) };
+        self.unlock(access, locked);
+        self.refuted = Some(refuted);
+        Err(RegionStop::Refused(READ_CHANGED))
+    }
+
+    /// Step 4. Word by word in an order that readers outside can bear: the lock bit is set until the last (trap 23).
+    #[inline]
+    fn install<A: Access>(&self, access: &mut A, stamp: Stamp) {
+        for (write, install) in self.writes.entries().iter().zip(self.installs) {
+            let shape = &write.table().shape;
+            let after = if write.is_nothing() {
+                write.expected
+            } else {
+                access.store(head::image(shape, write.record), install.image as u64);
+                HeaderWord::committed(stamp, write.image == 0)
+            };
+            access.store(head::header(shape, write.record), after.0);
+        }
+    }
+
     /// Direct only: gives back the first `locked` locks.
     fn unlock<A: Access>(&self, access: &mut A, locked: usize) {
         if !A::REGION {
-            for write in &self.writes.entries()[..locked] {
+            for (write, install) in self.writes.entries()[..locked].iter().zip(self.installs) {
+                if self.faults.publish_early {
+                    access.store(head::image(&write.table().shape, write.record), install.before as u64);
+                }
                 access.store(head::header(&write.table().shape, write.record), write.expected.0);
             }
         }
@@ -185,20 +254,15 @@ unsafe impl Body for Commit<'_> {
     #[inline]
     fn run<A: Access>(&mut self, access: &mut A) -> Result<Stamp, RegionStop> {
         self.refuted = None;
-        // Step 1.
-        let writes = self.writes;
-        for (i, write) in writes.entries().iter().enumerate() {
-            let word = head::header(&write.table().shape, write.record);
-            if !access.lock(word, write.expected.0, write.expected.locked().0) {
-                let now = HeaderWord(access.load(word));
-                self.unlock(access, i);
-                if now == write.expected.locked() {
-                    return Err(RegionStop::Busy);
-                }
-                self.refuted = Some(Refuted::Write(i));
-                return Err(RegionStop::Refused(WRITE_CHANGED));
-            }
+        if self.faults.late_subscription {
+            self.validate(access, 0)?;
+            seriatim_base::thread::yield_now();
         }
+        // Step 1.
+        if !self.faults.no_subscription {
+            self.lock(access)?;
+        }
+        let locked = self.writes.entries().len();
         // Step 2.
         if !A::REGION {
             // ORDERING: partner of the SeqCst fetch_add that begins a snapshot.
@@ -208,24 +272,17 @@ unsafe impl Body for Commit<'_> {
         if now != self.guess {
             self.fill(now);
         }
-        // Step 3.
-        if let Some(refuted) = Optimistic::refuted(access, self.reads, self.witnesses, writes) {
-            self.unlock(access, writes.entries().len());
-            self.refuted = Some(refuted);
-            return Err(RegionStop::Refused(READ_CHANGED));
-        }
-        // Step 4. Word by word in an order that readers outside can bear: the lock bit is set until the last (trap 23).
         let stamp = self.stamp(now);
-        for (write, install) in writes.entries().iter().zip(self.installs) {
-            let shape = &write.table().shape;
-            let after = if write.is_nothing() {
-                write.expected
-            } else {
-                access.store(head::image(shape, write.record), install.image as u64);
-                HeaderWord::committed(stamp, write.image == 0)
-            };
-            access.store(head::header(shape, write.record), after.0);
+        if self.faults.publish_early {
+            self.install(access, stamp);
+            seriatim_base::thread::yield_now();
         }
+        // Step 3.
+        if !self.faults.skip_validation && !self.faults.late_subscription {
+            self.validate(access, locked)?;
+        }
+        // Step 4.
+        self.install(access, stamp);
         Ok(stamp)
     }
 }
@@ -241,7 +298,10 @@ fn settle(attempt: &mut Optimistic, installs: &[Install], stamp: Stamp) {
             }
             continue;
         }
-        if install.before != 0 {
+        // A canary that installs without locks may replace one image twice: it leaks them, so that what is caught is the
+        // anomaly and not a double free.
+        let faults = Faults::of(&attempt.base.core);
+        if install.before != 0 && !faults.no_subscription && !faults.late_subscription {
             if write.expected.is_absent() {
                 record::retire(&mut attempt.base.core, install.before, HEADER_BYTES);
             } else {

@@ -13,7 +13,7 @@ use seriatim_catalog::{ColumnSet, Key, Organization};
 use seriatim_memory::OutOfMemory;
 use seriatim_store::{Cursor, Direction, Inserted as Linked, RecordPtr};
 use seriatim_txn::{
-    Cause, Core, Environment, Freshness, Gives, Incident, Inserted, Mark, Mode, Needs, OnExists, Outcome, Phase,
+    Cause, Core, Environment, Fault, Freshness, Gives, Incident, Inserted, Mark, Mode, Needs, OnExists, Outcome, Phase,
     Protocol, ProtocolInfo, Reason, Redo, RowPtr, Scan, Seen, Staged, Stop, Table, Updating,
 };
 
@@ -151,6 +151,9 @@ impl Worker {
 
     /// Locks the gap of the leaf a cursor stands on and makes sure that what it copied is what the lock protects.
     fn note_leaf(&mut self, table: &Table, cursor: &Cursor) -> Result<(), Stop> {
+        if self.base.core.suffers(Fault::DropWitness) {
+            return Ok(());
+        }
         // SAFETY: online since the cursor moved.
         let gap = unsafe { cursor.gap(self.base.core.local.pinned()) };
         if !self.locks.shared(gap) {

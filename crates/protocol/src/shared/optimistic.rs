@@ -7,20 +7,19 @@
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use seriatim_base::{Stamp, TableId};
+use seriatim_base::TableId;
 use seriatim_catalog::{Key, KeyBuf, KeyClass};
 use seriatim_htm::Access;
-use seriatim_memory::OutOfMemory;
 use seriatim_store::{Inserted as Linked, Observer, RecordPtr, Witness, read_key};
 use seriatim_txn::{
-    Cause, Core, Incident, Inserted, Mark, OnExists, Phase, Reason, RowPtr, Scan, Seen, Staged, Stop, Table, Updating,
+    Cause, Core, Fault, Incident, Inserted, OnExists, Phase, Reason, RowPtr, Scan, Seen, Staged, Stop, Table, Updating,
 };
 
 use super::attempt::{Attempt, committed_row};
 use super::head::{self, HeaderWord};
 use super::record;
-use super::sweep::{self, Claim};
-use super::writes::{Part, Write, WriteSet};
+use super::sweep::Claim;
+use super::writes::{Write, WriteSet};
 
 /// A record read: its address with the table's id and key class above, and the header word seen.
 #[derive(Clone, Copy, Debug)]
@@ -117,6 +116,9 @@ impl Optimistic {
 
     #[inline]
     fn note_witness(&mut self, table: &Table, witness: Witness) {
+        if self.base.core.suffers(Fault::DropWitness) {
+            return;
+        }
         // A scan that moves on within one leaf, or repeated misses of one bucket, need one entry.
         if self.witnesses.last().is_none_or(|last| last.witness != witness) {
             self.witnesses.push(Witnessed { witness, table: table.id });

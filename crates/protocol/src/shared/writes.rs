@@ -26,6 +26,9 @@ pub(crate) struct Write {
     pub(crate) linked: bool,
 }
 
+// SAFETY: tables are shared by all workers and live as long as the database; the record is followed while online only.
+unsafe impl Send for Write {}
+
 impl Write {
     #[inline]
     pub(crate) fn table<'t>(&self) -> &'t Table {

@@ -120,6 +120,14 @@ pub(super) fn load(slot: &AtomicU64) -> Slot {
     Slot(slot.load(Ordering::Acquire))
 }
 
+/// Fills a private line. Whoever publishes it releases these stores.
+fn fill(places: &[AtomicU64], link: &AtomicU64, slots: &[Slot], next: u64) {
+    assert!(slots.len() <= places.len(), "a line is not filled beyond its slots");
+    let slots = slots.iter().copied().chain(std::iter::repeat(Slot::EMPTY));
+    places.iter().zip(slots).for_each(|(place, slot)| place.store(slot.0, Ordering::Relaxed));
+    link.store(next, Ordering::Relaxed);
+}
+
 /// The first record among `slots` whose slot has the tag of `hash` and for which `matches` holds.
 #[inline(always)]
 fn find<const N: usize>(
@@ -175,13 +183,10 @@ impl Bucket {
         unsafe { place.write(Bucket { word, gap: zero(), slots, next: zero() }) }
     }
 
-    /// Fills a private, empty bucket.
+    /// Fills a private bucket. Slots beyond those given become empty.
     pub(super) fn fill(&self, slots: &[Slot], next: u64) {
-        for (place, slot) in self.slots.iter().zip(slots) {
-            // ORDERING: Relaxed: the extent that reaches the bucket is released later.
-            place.store(slot.0, Ordering::Relaxed);
-        }
-        self.next.store(next, Ordering::Relaxed);
+        // ORDERING: the extent that reaches the bucket is released later.
+        fill(&self.slots, &self.next, slots, next);
     }
 
     /// The word once it is not latched.
@@ -205,11 +210,7 @@ impl Bucket {
     /// # Safety
     /// The thread is online (rule 2).
     #[inline(always)]
-    pub(super) unsafe fn find(
-        &self,
-        hash: HashValue,
-        mut matches: impl FnMut(RecordPtr) -> bool,
-    ) -> Option<RecordPtr> {
+    pub(super) unsafe fn find(&self, hash: HashValue, mut matches: impl FnMut(RecordPtr) -> bool) -> Option<RecordPtr> {
         if let found @ Some(_) = find(&self.slots, hash, &mut matches) {
             return found;
         }
@@ -311,11 +312,8 @@ impl Spare {
     pub(super) fn fill(&self, slots: &[Slot], next: u64) {
         // SAFETY: the line is initialised and private.
         let line = unsafe { self.0.cast::<Overflow>().as_ref() };
-        for (i, place) in line.slots.iter().enumerate() {
-            // ORDERING: linking the line releases it.
-            place.store(slots.get(i).copied().unwrap_or(Slot::EMPTY).0, Ordering::Relaxed);
-        }
-        line.next.store(next, Ordering::Relaxed);
+        // ORDERING: linking the line releases it.
+        fill(&line.slots, &line.next, slots, next);
     }
 
     /// What the `next` word of a line holds once this is linked.

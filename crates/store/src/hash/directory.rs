@@ -64,8 +64,11 @@ impl Extent {
         if self.0 == base {
             return first;
         }
-        let finer = first + base * (hash.levels() & ((2 << self.level()) - 1));
-        if finer < self.buckets() { finer } else { first + base * (hash.levels() & ((1 << self.level()) - 1)) }
+        let (half, level_bits) = (base << self.level(), (2 << self.level()) - 1);
+        let finer = first + base * (hash.levels() & level_bits);
+        // A bucket that is not there yet has its records in the one it will split off, half the table before. No branch: it
+        // would go either way with equal chance.
+        finer - (half & u64::from(finer >= self.buckets()).wrapping_neg())
     }
 
     /// The bucket that splits next. Its keys with level bit [`Extent::level`] set move to bucket [`Extent::buckets`].

@@ -111,8 +111,6 @@ impl<K: Hashed> Hash<K> {
                 }
                 Err(code) => {
                     spares.drain(..).for_each(|spare| spare.release(cx.local));
-                    // SAFETY: private still.
-                    unsafe { Bucket::write(std::ptr::from_ref(new).cast_mut()) };
                     if code != LATE {
                         return Ok(Split::PutOff);
                     }
@@ -123,14 +121,7 @@ impl<K: Hashed> Hash<K> {
     }
 
     /// Rewrites the chain of `old`, read when its word was `seen`, to hold `stay` alone, and moves the extent on.
-    fn publish(
-        &self,
-        cx: &mut StoreCx<'_>,
-        old: &Bucket,
-        seen: State,
-        stay: &[Slot],
-        grown: Extent,
-    ) -> Result<(), u8> {
+    fn publish(&self, cx: &mut StoreCx<'_>, old: &Bucket, seen: State, stay: &[Slot], grown: Extent) -> Result<(), u8> {
         let mut stores: Vec<(&AtomicU64, u64)> = Vec::new();
         let mut cut: Vec<u64> = Vec::new();
         let (mut at, mut kept) = (0, None);
@@ -175,7 +166,7 @@ unsafe fn level_bit<K: Hashed>(slot: Slot, extent: Extent) -> bool {
     hash.is_some_and(|hash| hash.levels() >> level & 1 == 1)
 }
 
-/// Fills `bucket`, private and empty, with `slots`. The overflow lines that took.
+/// Fills `bucket`, which is private, with `slots`. The overflow lines that took.
 fn fill(bucket: &Bucket, slots: &[Slot], cx: &mut StoreCx<'_>) -> Result<Vec<Spare>, OutOfMemory> {
     let (home, rest) = slots.split_at(slots.len().min(BUCKET_SLOTS));
     let mut spares: Vec<Spare> = Vec::new();

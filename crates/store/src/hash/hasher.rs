@@ -9,7 +9,8 @@
 //! a slot beside the record's address so that a lookup follows (almost) no wrong record. Sharing 8 bits between levels and tag
 //! lets the first 8 doublings split buckets without touching a record, and costs the tag one bit per doubling.
 //!
-//! The functions fold a 128-bit product onto itself (wyhash, Wang Yi, public domain; the constants are its secrets). They are
+//! The functions fold a 128-bit product onto itself (wyhash, Wang Yi, public domain; the constants are its secrets). Twice for
+//! words: after one fold, composite keys on a grid overflow up to 2.4 times as many buckets as random ones would. They are
 //! fixed: hash tables are not for keys that an adversary chooses.
 
 use crate::record::{Bytes, BytesProbe, Kind, Word8, Word16};

@@ -133,8 +133,9 @@ impl<K: Hashed> Hash<K> {
             };
             // SAFETY: online.
             let store = match unsafe { room(vacancy.bucket) } {
-                Room::Slot(place) => (place, slot.0),
-                Room::Line(next) => {
+                None => continue,
+                Some(Room::Slot(place)) => (place, slot.0),
+                Some(Room::Line(next)) => {
                     let line = match spare.take() {
                         Some(line) => line,
                         None => match Spare::new(cx.local, cx.outside) {
@@ -307,22 +308,21 @@ enum Room<'a> {
     Line(&'a AtomicU64),
 }
 
+/// Where `bucket` takes one more record; `None` if it changes meanwhile. (Other changes are noticed by the word.)
+///
 /// # Safety
 /// The thread is online, and does not use the answer after going offline.
 #[inline]
-unsafe fn room(bucket: &Bucket) -> Room<'_> {
+unsafe fn room(bucket: &Bucket) -> Option<Room<'_>> {
+    let mut last = None;
     // SAFETY: the caller's promise.
-    let mut lines = unsafe { bucket.lines() };
-    loop {
-        // A chain that changes meanwhile may look like anything; a change planned by it comes too late.
-        let Some(line) = lines.next() else { return Room::Slot(&bucket.word) };
+    for line in unsafe { bucket.lines() } {
         if let Some(slot) = line.slots.iter().find(|slot| load(slot).is_empty()) {
-            return Room::Slot(slot);
+            return Some(Room::Slot(slot));
         }
-        if line.next.load(Ordering::Relaxed) == 0 {
-            return Room::Line(line.next);
-        }
+        last = Some(line.next);
     }
+    last.filter(|next| next.load(Ordering::Relaxed) == 0).map(Room::Line)
 }
 
 /// A slot to be emptied, and what takes its place.

@@ -34,7 +34,6 @@ pub(crate) trait Trace<'t, K: NodeKind, const FAN: usize> {
 }
 
 /// An interior node on the way, and which of its `count + 1` children was taken.
-#[derive(Debug)]
 pub(crate) struct Step<'t, K: NodeKind, const FAN: usize> {
     pub(crate) node: &'t Interior<K, FAN>,
     pub(crate) state: State,

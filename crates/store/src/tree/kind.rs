@@ -76,7 +76,7 @@ impl NodeKind for Word8 {
         probe
     }
 
-    fn bytes<'k>(_probe: u64) -> &'k [u8] {
+    fn bytes<'k>(_probe: Self::Probe<'k>) -> &'k [u8] {
         &[]
     }
 
@@ -111,7 +111,7 @@ impl NodeKind for Word16 {
         probe
     }
 
-    fn bytes<'k>(_probe: u128) -> &'k [u8] {
+    fn bytes<'k>(_probe: Self::Probe<'k>) -> &'k [u8] {
         &[]
     }
 
@@ -147,7 +147,7 @@ impl NodeKind for Bytes {
         u128::from(probe.prefix) << 64 | u128::from(rest)
     }
 
-    fn bytes(probe: BytesProbe<'_>) -> &[u8] {
+    fn bytes<'k>(probe: Self::Probe<'k>) -> &'k [u8] {
         probe.bytes
     }
 

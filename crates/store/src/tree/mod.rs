@@ -29,16 +29,15 @@ mod spare;
 mod tests;
 
 pub use finger::Finger;
-pub use position::Position;
+pub(crate) use position::Position;
 
 use crate::index::StoreCx;
 use crate::record::RecordPtr;
 use crate::witness::{State, Witness};
-use cell::Cell;
 use descend::Aim;
 use kind::NodeKind;
 use load::{Exclusive, Load, Optimistic, Patience};
-use node::{Interior, Leaf};
+use node::Leaf;
 use seriatim_base::{CACHE_LINE, CacheAligned};
 use seriatim_htm::Htm;
 use seriatim_memory::{OutOfMemory, Pinned};

@@ -21,7 +21,7 @@ pub(crate) enum Side {
 
 /// What is left of a scan.
 #[derive(Debug, Default)]
-pub struct Position {
+pub(crate) struct Position {
     pub(crate) direction: Direction,
     /// Where to go on: the low end of a forward scan, the high end of a backward one.
     pub(crate) near: Limit,

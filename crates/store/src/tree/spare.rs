@@ -28,10 +28,11 @@ pub(crate) struct Spare {
 }
 
 impl Spare {
-    /// The blocks of exactly these sizes, or `None` if one lacks. They stay here until [`Spare::used`].
+    /// The blocks, if they are exactly what is needed. They stay here until [`Spare::used`] forgets all of them.
     pub(crate) fn take(&self, need: Need) -> Option<Taken> {
-        let fits = |block: Block, bytes: usize| {
-            if bytes == 0 { Some(NonNull::dangling()) } else { block.filter(|block| block.1 == bytes).map(|block| block.0) }
+        let fits = |block: Block, bytes: usize| match block {
+            Some((memory, has)) => (has == bytes).then_some(memory),
+            None => (bytes == 0).then_some(NonNull::dangling()),
         };
         Some(Taken { node: fits(self.node, need.node)?, root: fits(self.root, need.root)?, tail: fits(self.tail, need.tail)? })
     }
@@ -41,7 +42,7 @@ impl Spare {
         for (block, bytes) in
             [(&mut self.node, need.node), (&mut self.root, need.root), (&mut self.tail, need.tail)]
         {
-            if block.is_none_or(|block| block.1 != bytes) {
+            if block.map_or(0, |block| block.1) != bytes {
                 give_back(cx, block);
                 if bytes > 0 {
                     *block = Some((cx.local.allocate(cx.outside, bytes)?, bytes));

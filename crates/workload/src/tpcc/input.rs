@@ -141,7 +141,7 @@ impl Inputs {
     pub fn new(rng: Rng, scale: Scale, constants: Constants, remote: Remote, w_id: u16, history: u64) -> Inputs {
         assert!((1..=scale.warehouses).contains(&w_id), "warehouse {w_id} of {}", scale.warehouses);
         assert!(scale.customers > 0 && scale.items > 0);
-        let now = Timestamp(0);
+        let now = Timestamp::from_microseconds(0);
         Inputs { rng, scale, constants, remote, w_id, history, now, until_clock: 0 }
     }
 
@@ -240,16 +240,20 @@ impl Inputs {
     fn date(&mut self) -> Timestamp {
         if self.until_clock == 0 {
             self.until_clock = Self::INPUTS_PER_CLOCK;
-            self.now = Timestamp(clock::unix_microseconds());
+            self.now = Timestamp::from_microseconds(clock::unix_microseconds());
         }
         self.until_clock -= 1;
         self.now
     }
 }
 
-/// The first history key of a terminal that has inserted nothing yet.
-pub fn first_history(terminal: u16) -> u64 {
-    History::id(terminal + 1, 0)
+/// The first and the last history key of a terminal, counting from 0.
+///
+/// # Panics
+/// For terminal 65,535: the keys' 16 bits count the loader too.
+pub fn history_keys(terminal: u16) -> (u64, u64) {
+    assert!(terminal < u16::MAX, "at most {} terminals", u16::MAX);
+    (History::id(terminal + 1, 0), History::id(terminal + 1, History::SEQUENCE_MAX))
 }
 
 #[cfg(test)]
@@ -262,7 +266,7 @@ mod tests {
         println!("seed {seed}");
         let mut rng = Rng::from_seed(seed);
         let constants = Constants::for_load(&mut rng);
-        Inputs::new(rng, Scale::spec(warehouses), constants, Remote::SPEC, 2, first_history(0))
+        Inputs::new(rng, Scale::spec(warehouses), constants, Remote::SPEC, 2, history_keys(0).0)
     }
 
     fn assert_share(name: &str, got: u32, of: u32, expected: f64) {

@@ -22,6 +22,7 @@ pub type Rate = Decimal<4>;
 #[table(name = "warehouse", key(w_id), hash)]
 #[allow(missing_docs, reason = "the columns are those of the specification")]
 pub struct Warehouse {
+    #[column(immutable)]
     pub w_id: u16,
     #[column(immutable)]
     pub w_name: Text<10>,
@@ -45,7 +46,9 @@ pub struct Warehouse {
 #[table(name = "district", key(d_w_id, d_id), hash)]
 #[allow(missing_docs, reason = "the columns are those of the specification")]
 pub struct District {
+    #[column(immutable)]
     pub d_w_id: u16,
+    #[column(immutable)]
     pub d_id: u8,
     #[column(immutable)]
     pub d_name: Text<10>,
@@ -72,8 +75,11 @@ pub struct District {
 #[table(index(name = "by_name", columns(c_w_id, c_d_id, c_last, c_first), ordered))]
 #[allow(missing_docs, reason = "the columns are those of the specification")]
 pub struct Customer {
+    #[column(immutable)]
     pub c_w_id: u16,
+    #[column(immutable)]
     pub c_d_id: u8,
+    #[column(immutable)]
     pub c_id: u32,
     #[column(immutable)]
     pub c_first: Text<16>,
@@ -126,13 +132,13 @@ pub struct History {
 }
 
 impl History {
-    /// Bits of the sequence number in [`History::h_id`].
-    pub const SEQUENCE_BITS: u32 = 48;
+    /// The largest sequence number in [`History::h_id`].
+    pub const SEQUENCE_MAX: u64 = (1 << 48) - 1;
 
     /// The key of a source's row `sequence`.
     pub fn id(source: u16, sequence: u64) -> u64 {
-        debug_assert!(sequence >> Self::SEQUENCE_BITS == 0);
-        u64::from(source) << Self::SEQUENCE_BITS | sequence
+        debug_assert!(sequence <= Self::SEQUENCE_MAX);
+        u64::from(source) << 48 | sequence
     }
 }
 
@@ -196,7 +202,9 @@ pub struct Item {
 #[table(name = "stock", key(s_w_id, s_i_id), hash, capacity = 100_000)]
 #[allow(missing_docs, reason = "the columns are those of the specification")]
 pub struct Stock {
+    #[column(immutable)]
     pub s_w_id: u16,
+    #[column(immutable)]
     pub s_i_id: u32,
     pub s_quantity: i16,
     #[column(immutable)]

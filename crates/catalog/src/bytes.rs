@@ -1,0 +1,154 @@
+//! Byte strings of bounded length, held in place.
+
+use std::borrow::Borrow;
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::ops::Deref;
+
+/// A value is longer than its column has room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooLong {
+    /// Its length, in bytes.
+    pub bytes: usize,
+    /// The room, in bytes.
+    pub max: usize,
+}
+
+impl fmt::Display for TooLong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the value has {} bytes; the column has room for {}", self.bytes, self.max)
+    }
+}
+
+impl std::error::Error for TooLong {}
+
+/// At most `N` bytes, without allocation. A column of this type takes `N` bytes and a length in the row.
+///
+/// ```
+/// use seriatim_catalog::Bytes;
+/// let digest = Bytes::<32>::new(&[1, 2, 3])?;
+/// assert_eq!(*digest, [1, 2, 3]);
+/// # Ok::<(), seriatim_catalog::TooLong>(())
+/// ```
+// Invariant: bytes beyond `len` are zero, so that a row is a function of its values.
+#[derive(Clone, Copy)]
+pub struct Bytes<const N: usize> {
+    len: u16,
+    bytes: [u8; N],
+}
+
+impl<const N: usize> Bytes<N> {
+    /// Most bytes. Checked when compiled: 1 to 65535.
+    pub const MAX: usize = {
+        assert!(N >= 1 && N <= u16::MAX as usize, "room for text or bytes is 1 to 65535 bytes");
+        N
+    };
+
+    /// No bytes.
+    pub const EMPTY: Bytes<N> = Bytes { len: 0, bytes: [0; N] };
+
+    /// A copy of `from`.
+    ///
+    /// # Errors
+    /// [`TooLong`] beyond `N` bytes.
+    #[inline]
+    pub const fn new(from: &[u8]) -> Result<Bytes<N>, TooLong> {
+        if from.len() > Self::MAX {
+            return Err(TooLong { bytes: from.len(), max: N });
+        }
+        let mut bytes = [0; N];
+        bytes.split_at_mut(from.len()).0.copy_from_slice(from);
+        Ok(Bytes { len: from.len() as u16, bytes })
+    }
+
+    /// The bytes.
+    #[inline]
+    pub const fn as_slice(&self) -> &[u8] {
+        self.bytes.split_at(self.len as usize).0
+    }
+
+    /// The length and all the room, zero beyond the length.
+    #[inline]
+    pub(crate) const fn parts(&self) -> (u16, &[u8; N]) {
+        (self.len, &self.bytes)
+    }
+
+    /// From [`Bytes::parts`]; `bytes` is zero from `len` on, and `len` at most `N`.
+    #[inline]
+    pub(crate) const fn from_parts(len: u16, bytes: [u8; N]) -> Bytes<N> {
+        assert!(len as usize <= N);
+        Bytes { len, bytes }
+    }
+}
+
+impl<const N: usize> Default for Bytes<N> {
+    fn default() -> Bytes<N> {
+        Bytes::EMPTY
+    }
+}
+
+impl<const N: usize> Deref for Bytes<N> {
+    type Target = [u8];
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        self.as_slice()
+    }
+}
+
+impl<const N: usize> AsRef<[u8]> for Bytes<N> {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl<const N: usize> Borrow<[u8]> for Bytes<N> {
+    fn borrow(&self) -> &[u8] {
+        self
+    }
+}
+
+impl<const N: usize> TryFrom<&[u8]> for Bytes<N> {
+    type Error = TooLong;
+    fn try_from(from: &[u8]) -> Result<Bytes<N>, TooLong> {
+        Bytes::new(from)
+    }
+}
+
+impl<const N: usize> PartialEq for Bytes<N> {
+    fn eq(&self, other: &Bytes<N>) -> bool {
+        **self == **other
+    }
+}
+
+impl<const N: usize> Eq for Bytes<N> {}
+
+impl<const N: usize> PartialEq<[u8]> for Bytes<N> {
+    fn eq(&self, other: &[u8]) -> bool {
+        **self == *other
+    }
+}
+
+impl<const N: usize> PartialOrd for Bytes<N> {
+    fn partial_cmp(&self, other: &Bytes<N>) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<const N: usize> Ord for Bytes<N> {
+    fn cmp(&self, other: &Bytes<N>) -> Ordering {
+        (**self).cmp(&**other)
+    }
+}
+
+impl<const N: usize> Hash for Bytes<N> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (**self).hash(state);
+    }
+}
+
+impl<const N: usize> fmt::Debug for Bytes<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "b\"{}\"", self.escape_ascii())
+    }
+}

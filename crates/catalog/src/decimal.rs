@@ -1,0 +1,273 @@
+//! Fixed-point numbers, for money: an `i64` counting units of 10^-S. Sums are exact; overflow never passes silently.
+
+use std::fmt;
+use std::iter::Sum;
+use std::ops::{Add, AddAssign, Mul, Neg, Sub, SubAssign};
+use std::str::FromStr;
+
+/// A number with `S` digits after the point (at most 18), within ±9.2 × 10^(18 - S).
+///
+/// The operators panic on overflow, in every build; the `checked_` methods return `None`.
+///
+/// ```
+/// use seriatim_catalog::Decimal;
+/// let price: Decimal<2> = "19.99".parse()?;
+/// let tax: Decimal<4> = "0.0825".parse()?;
+/// assert_eq!((price * 3).to_string(), "59.97");
+/// assert_eq!(price.times(tax).to_string(), "1.65");
+/// assert_eq!((price - Decimal::from_units(2000)).to_string(), "-0.01");
+/// # Ok::<(), seriatim_catalog::DecimalError>(())
+/// ```
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Decimal<const S: u32>(i64);
+
+/// Why a text is not a [`Decimal`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DecimalError {
+    /// It is not of the form `[+-]digits[.digits]`.
+    Syntax,
+    /// It has more digits after the point than the type.
+    TooPrecise {
+        /// Digits after the point that the type has.
+        scale: u32,
+    },
+    /// It is too large.
+    Overflow,
+}
+
+impl fmt::Display for DecimalError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DecimalError::Syntax => f.write_str("not a decimal number; write digits, optionally a point and more digits"),
+            DecimalError::TooPrecise { scale } => write!(f, "too many digits after the point; there is room for {scale}"),
+            DecimalError::Overflow => f.write_str("too large for a decimal of 64 bits"),
+        }
+    }
+}
+
+impl std::error::Error for DecimalError {}
+
+/// 10^`scale`; `scale` is at most 18.
+const fn power(scale: u32) -> i64 {
+    assert!(scale <= 18, "a decimal has at most 18 digits after the point");
+    10i64.pow(scale)
+}
+
+impl<const S: u32> Decimal<S> {
+    /// Units in 1: 10^S. Checked when compiled: `S` is at most 18.
+    pub const ONE_UNITS: i64 = power(S);
+    /// Zero.
+    pub const ZERO: Decimal<S> = Decimal(0);
+    /// One.
+    pub const ONE: Decimal<S> = Decimal(Self::ONE_UNITS);
+
+    /// `units` × 10^-S.
+    #[inline]
+    pub const fn from_units(units: i64) -> Decimal<S> {
+        let _scale_is_valid = Self::ONE_UNITS;
+        Decimal(units)
+    }
+
+    /// How many units of 10^-S it is.
+    #[inline]
+    pub const fn units(self) -> i64 {
+        self.0
+    }
+
+    /// A whole number.
+    ///
+    /// # Panics
+    /// On overflow.
+    pub const fn whole(number: i64) -> Decimal<S> {
+        match number.checked_mul(Self::ONE_UNITS) {
+            Some(units) => Decimal(units),
+            None => panic!("decimal overflow"),
+        }
+    }
+
+    /// The sum, or `None` on overflow.
+    pub fn checked_add(self, other: Decimal<S>) -> Option<Decimal<S>> {
+        self.0.checked_add(other.0).map(Decimal)
+    }
+
+    /// The difference, or `None` on overflow.
+    pub fn checked_sub(self, other: Decimal<S>) -> Option<Decimal<S>> {
+        self.0.checked_sub(other.0).map(Decimal)
+    }
+
+    /// The product with an integer, or `None` on overflow.
+    pub fn checked_mul(self, factor: i64) -> Option<Decimal<S>> {
+        self.0.checked_mul(factor).map(Decimal)
+    }
+
+    /// The product with a number of any scale, rounded to `S` digits, halves away from zero; `None` on overflow.
+    pub fn checked_times<const T: u32>(self, factor: Decimal<T>) -> Option<Decimal<S>> {
+        let product = i128::from(self.0) * i128::from(factor.0);
+        round(product, i128::from(Decimal::<T>::ONE_UNITS)).map(Decimal)
+    }
+
+    /// The product with a number of any scale, rounded to `S` digits, halves away from zero.
+    ///
+    /// # Panics
+    /// On overflow.
+    pub fn times<const T: u32>(self, factor: Decimal<T>) -> Decimal<S> {
+        self.checked_times(factor).expect("decimal overflow")
+    }
+
+    /// The same number with `T` digits after the point, rounded, halves away from zero; `None` on overflow.
+    pub fn rescale<const T: u32>(self) -> Option<Decimal<T>> {
+        round(i128::from(self.0) * i128::from(Decimal::<T>::ONE_UNITS), i128::from(Self::ONE_UNITS)).map(Decimal)
+    }
+
+    /// The nearest floating-point number.
+    pub fn to_f64(self) -> f64 {
+        self.0 as f64 / Self::ONE_UNITS as f64
+    }
+}
+
+fn round(numerator: i128, denominator: i128) -> Option<i64> {
+    let half = denominator / 2 * numerator.signum();
+    i64::try_from((numerator + half) / denominator).ok()
+}
+
+impl<const S: u32> fmt::Display for Decimal<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        display(self.0, S, f)
+    }
+}
+
+/// Writes `units` × 10^-`scale`, with exactly `scale` digits after the point.
+pub(crate) fn display(units: i64, scale: u32, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let (magnitude, one) = (units.unsigned_abs(), power(scale) as u64);
+    let text = match scale {
+        0 => magnitude.to_string(),
+        _ => format!("{}.{:0width$}", magnitude / one, magnitude % one, width = scale as usize),
+    };
+    f.pad_integral(units >= 0, "", &text)
+}
+
+/// Reads what [`display`] writes, and fewer digits after the point.
+pub(crate) fn parse(text: &str, scale: u32) -> Result<i64, DecimalError> {
+    let (negative, digits) = match text.as_bytes().first() {
+        Some(b'-') => (true, &text[1..]),
+        Some(b'+') => (false, &text[1..]),
+        _ => (false, text),
+    };
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    if whole.is_empty() && fraction.is_empty() || !(whole.bytes().chain(fraction.bytes())).all(|b| b.is_ascii_digit()) {
+        return Err(DecimalError::Syntax);
+    }
+    if fraction.len() > scale as usize {
+        return Err(DecimalError::TooPrecise { scale });
+    }
+    let padding = std::iter::repeat_n(b'0', scale as usize - fraction.len());
+    whole.bytes().chain(fraction.bytes()).chain(padding).try_fold(0i64, |units, digit| {
+        let digit = i64::from(digit - b'0');
+        let shifted = units.checked_mul(10).ok_or(DecimalError::Overflow)?;
+        if negative { shifted.checked_sub(digit) } else { shifted.checked_add(digit) }.ok_or(DecimalError::Overflow)
+    })
+}
+
+impl<const S: u32> fmt::Debug for Decimal<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl<const S: u32> FromStr for Decimal<S> {
+    type Err = DecimalError;
+    fn from_str(text: &str) -> Result<Decimal<S>, DecimalError> {
+        parse(text, S).map(Decimal::from_units)
+    }
+}
+
+impl<const S: u32> Add for Decimal<S> {
+    type Output = Decimal<S>;
+    #[inline]
+    fn add(self, other: Decimal<S>) -> Decimal<S> {
+        self.checked_add(other).expect("decimal overflow")
+    }
+}
+
+impl<const S: u32> Sub for Decimal<S> {
+    type Output = Decimal<S>;
+    #[inline]
+    fn sub(self, other: Decimal<S>) -> Decimal<S> {
+        self.checked_sub(other).expect("decimal overflow")
+    }
+}
+
+impl<const S: u32> Mul<i64> for Decimal<S> {
+    type Output = Decimal<S>;
+    #[inline]
+    fn mul(self, factor: i64) -> Decimal<S> {
+        self.checked_mul(factor).expect("decimal overflow")
+    }
+}
+
+impl<const S: u32> Neg for Decimal<S> {
+    type Output = Decimal<S>;
+    #[inline]
+    fn neg(self) -> Decimal<S> {
+        Decimal(self.0.checked_neg().expect("decimal overflow"))
+    }
+}
+
+impl<const S: u32> AddAssign for Decimal<S> {
+    #[inline]
+    fn add_assign(&mut self, other: Decimal<S>) {
+        *self = *self + other;
+    }
+}
+
+impl<const S: u32> SubAssign for Decimal<S> {
+    #[inline]
+    fn sub_assign(&mut self, other: Decimal<S>) {
+        *self = *self - other;
+    }
+}
+
+impl<const S: u32> Sum for Decimal<S> {
+    fn sum<I: Iterator<Item = Decimal<S>>>(numbers: I) -> Decimal<S> {
+        numbers.fold(Decimal::ZERO, Add::add)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_and_units_agree() {
+        for (text, units) in [("0.00", 0), ("-0.05", -5), ("12.30", 1230), ("92233720368547758.07", i64::MAX)] {
+            assert_eq!(text.parse(), Ok(Decimal::<2>::from_units(units)), "{text}");
+            assert_eq!(Decimal::<2>::from_units(units).to_string(), text);
+        }
+        assert_eq!(Decimal::<2>::from_units(i64::MIN).to_string().parse(), Ok(Decimal::<2>::from_units(i64::MIN)));
+        assert_eq!("+.5".parse(), Ok(Decimal::<1>::from_units(5)));
+        assert_eq!("7".parse(), Ok(Decimal::<0>::from_units(7)));
+        assert_eq!("0.001".parse::<Decimal<2>>(), Err(DecimalError::TooPrecise { scale: 2 }));
+        assert_eq!("92233720368547758.08".parse::<Decimal<2>>(), Err(DecimalError::Overflow));
+        for text in ["", "-", ".", "1.2.3", "1e3", "--1", "٣"] {
+            assert_eq!(text.parse::<Decimal<2>>(), Err(DecimalError::Syntax), "{text}");
+        }
+        assert_eq!(format!("{:>8}|{:<8}|{:+}", Decimal::<2>::ONE, Decimal::<2>::ONE, Decimal::<2>::ONE), "    1.00|1.00    |+1.00");
+    }
+
+    #[test]
+    fn products_round_halves_away_from_zero() {
+        let rate = Decimal::<1>::from_units(5);
+        assert_eq!(Decimal::<2>::from_units(1).times(rate).units(), 1);
+        assert_eq!(Decimal::<2>::from_units(-1).times(rate).units(), -1);
+        assert_eq!(Decimal::<2>::from_units(-3).times(Decimal::<2>::from_units(33)).units(), -1);
+        assert_eq!(Decimal::<4>::from_units(12345).rescale::<2>(), Some(Decimal::from_units(123)));
+        assert_eq!(Decimal::<2>::from_units(i64::MAX).checked_times(Decimal::<0>::whole(2)), None);
+        assert_eq!(Decimal::<0>::whole(10).rescale::<18>(), None);
+    }
+
+    #[test]
+    #[should_panic(expected = "decimal overflow")]
+    fn overflow_panics() {
+        let _ = Decimal::<2>::from_units(i64::MAX) + Decimal::from_units(1);
+    }
+}

@@ -1,0 +1,218 @@
+//! Where each column lies in a row. One algorithm, `const`, for derived tables at compile time and declared ones at run time.
+//!
+//! ```text
+//! row image    [address of the fixed part: 8, only if a column is immutable] [NULL bits] [mutable columns]   padded to 8
+//! fixed part   [NULL bits] [immutable columns]                                                               padded to 8
+//! tail block   [length: 8] [bytes]         the text of one LongText column; its 8 bytes in the row are the block's address
+//! ```
+//! Columns follow one another in order of declaration, unaligned; integers are little-endian. The NULL bits of a part are one
+//! bit for each of its nullable columns, the first in the lowest bit of the first byte; a set bit means NULL.
+//! A row image is replaced as a whole by an update; its fixed part stays and is shared by all images of the row.
+
+use crate::{Column, ColumnDef, ColumnType};
+
+/// What the placement of a column depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ColumnSpec {
+    /// The type of its values.
+    pub ty: ColumnType,
+    /// Whether it may be NULL.
+    pub nullable: bool,
+    /// Whether it lies in the fixed part.
+    pub immutable: bool,
+}
+
+impl ColumnSpec {
+    /// The specification of a column of Rust type `C`.
+    pub const fn of<C: Column>(immutable: bool) -> ColumnSpec {
+        ColumnSpec { ty: C::TYPE, nullable: C::NULLABLE, immutable }
+    }
+}
+
+impl From<&ColumnDef> for ColumnSpec {
+    fn from(column: &ColumnDef) -> ColumnSpec {
+        ColumnSpec { ty: column.ty, nullable: column.nullable, immutable: column.immutable }
+    }
+}
+
+/// Which block of memory a column lies in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Part {
+    /// The row image.
+    Row,
+    /// The fixed part, whose address is the row image's first word.
+    Fixed,
+}
+
+/// Where a column lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// The block of memory.
+    pub part: Part,
+    /// Bytes from the block's start to the value.
+    pub offset: u32,
+    /// Bytes of the value.
+    pub bytes: u32,
+    /// The byte (from the block's start) and the bit that say whether the value is NULL; `None` if it cannot be.
+    pub null: Option<(u32, u8)>,
+    /// The column's number.
+    pub column: u16,
+}
+
+/// The sizes of a row's two blocks, in bytes, multiples of 8.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ImageBytes {
+    /// Of the row image.
+    pub row: u32,
+    /// Of the fixed part; 0 if no column is immutable, and then there is none.
+    pub fixed: u32,
+}
+
+/// The algorithm: a cursor that places one column after another.
+struct Cursor {
+    next: [u32; 2],
+    next_null: [u32; 2],
+    null_start: [u32; 2],
+}
+
+impl Cursor {
+    const fn new(specs: &[ColumnSpec]) -> Cursor {
+        let (mut nullable, mut has_fixed, mut at) = ([0u32; 2], false, 0);
+        while at < specs.len() {
+            nullable[specs[at].immutable as usize] += specs[at].nullable as u32;
+            has_fixed |= specs[at].immutable;
+            at += 1;
+        }
+        let null_start = [if has_fixed { 8 } else { 0 }, 0];
+        let next = [null_start[0] + nullable[0].div_ceil(8), null_start[1] + nullable[1].div_ceil(8)];
+        Cursor { next, next_null: [0, 0], null_start }
+    }
+
+    const fn place(&mut self, spec: ColumnSpec, column: usize) -> Place {
+        let part = spec.immutable as usize;
+        let null = if spec.nullable {
+            let bit = self.next_null[part];
+            self.next_null[part] += 1;
+            Some((self.null_start[part] + bit / 8, 1u8 << (bit % 8)))
+        } else {
+            None
+        };
+        let (offset, bytes) = (self.next[part], spec.ty.row_bytes());
+        self.next[part] += bytes;
+        let part = if spec.immutable { Part::Fixed } else { Part::Row };
+        Place { part, offset, bytes, null, column: column as u16 }
+    }
+
+    const fn bytes(&self) -> ImageBytes {
+        ImageBytes { row: self.next[0].next_multiple_of(8), fixed: self.next[1].next_multiple_of(8) }
+    }
+}
+
+/// The length before a text or byte value with room for `max` bytes.
+///
+/// # Safety
+/// Such a value lies at `at`.
+#[inline(always)]
+pub(crate) unsafe fn length_of(at: *const u8, max: usize) -> usize {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match crate::schema::length_bytes(max) {
+            1 => usize::from(at.read()),
+            _ => usize::from(at.cast::<u16>().read_unaligned()),
+        }
+    }
+}
+
+/// Places the columns of a derived table.
+pub const fn place<const N: usize>(specs: &[ColumnSpec; N]) -> [Place; N] {
+    let mut places = [Place { part: Part::Row, offset: 0, bytes: 0, null: None, column: 0 }; N];
+    let (mut cursor, mut at) = (Cursor::new(specs), 0);
+    while at < N {
+        places[at] = cursor.place(specs[at], at);
+        at += 1;
+    }
+    places
+}
+
+/// The sizes of a derived table's rows.
+pub const fn image_bytes(specs: &[ColumnSpec]) -> ImageBytes {
+    let (mut cursor, mut at) = (Cursor::new(specs), 0);
+    while at < specs.len() {
+        cursor.place(specs[at], at);
+        at += 1;
+    }
+    cursor.bytes()
+}
+
+/// Where the columns of a table lie, at run time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Bytes of a row image.
+    pub row_bytes: u32,
+    /// Bytes of a fixed part; 0 if there is none.
+    pub fixed_bytes: u32,
+    /// The columns, in order of declaration.
+    pub places: Vec<Place>,
+    /// Offsets of the tail addresses in a row image.
+    pub row_tails: Vec<u32>,
+    /// Offsets of the tail addresses in a fixed part.
+    pub fixed_tails: Vec<u32>,
+    /// The NULL bits of a row image: first byte, number of bytes.
+    pub(crate) row_nulls: (u32, u32),
+    /// The NULL bits of a fixed part.
+    pub(crate) fixed_nulls: (u32, u32),
+}
+
+impl Layout {
+    /// Places `columns`, as [`place`] does.
+    pub fn new(columns: &[ColumnDef]) -> Layout {
+        let specs: Vec<ColumnSpec> = columns.iter().map(ColumnSpec::from).collect();
+        let mut cursor = Cursor::new(&specs);
+        let nulls = |part: usize| (cursor.null_start[part], cursor.next[part] - cursor.null_start[part]);
+        let (row_nulls, fixed_nulls) = (nulls(0), nulls(1));
+        let places: Vec<Place> = specs.iter().enumerate().map(|(at, &spec)| cursor.place(spec, at)).collect();
+        let tails = |part: Part| {
+            let long = |place: &&Place| place.part == part && specs[usize::from(place.column)].ty == ColumnType::LongText;
+            places.iter().filter(long).map(|place| place.offset).collect()
+        };
+        let (row_tails, fixed_tails) = (tails(Part::Row), tails(Part::Fixed));
+        let bytes = cursor.bytes();
+        Layout { row_bytes: bytes.row, fixed_bytes: bytes.fixed, places, row_tails, fixed_tails, row_nulls, fixed_nulls }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn immutable_columns_lie_apart_and_nulls_come_first() {
+        let columns = [
+            ColumnDef::new("a", ColumnType::U16),
+            ColumnDef::new("b", ColumnType::Text { max: 10 }).immutable().nullable(),
+            ColumnDef::new("c", ColumnType::LongText).nullable(),
+            ColumnDef::new("d", ColumnType::Text { max: 300 }),
+            ColumnDef::new("e", ColumnType::LongText).immutable(),
+        ];
+        let layout = Layout::new(&columns);
+        let places: Vec<_> = layout.places.iter().map(|p| (p.part, p.offset, p.bytes, p.null)).collect();
+        assert_eq!(
+            places,
+            [
+                (Part::Row, 9, 2, None),
+                (Part::Fixed, 1, 11, Some((0, 1))),
+                (Part::Row, 11, 8, Some((8, 1))),
+                (Part::Row, 19, 302, None),
+                (Part::Fixed, 12, 8, None)
+            ]
+        );
+        assert_eq!((layout.row_bytes, layout.fixed_bytes), (328, 24));
+        assert_eq!((&*layout.row_tails, &*layout.fixed_tails), (&[11][..], &[12][..]));
+    }
+
+    #[test]
+    fn a_row_without_immutable_columns_has_no_fixed_part() {
+        let layout = Layout::new(&[ColumnDef::new("a", ColumnType::U64)]);
+        assert_eq!((layout.row_bytes, layout.fixed_bytes, layout.places[0].offset), (8, 0, 0));
+    }
+}

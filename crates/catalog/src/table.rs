@@ -1,0 +1,67 @@
+//! Tables as Rust types: what `#[derive(Table)]` implements.
+
+use std::marker::PhantomData;
+
+use crate::{ColumnSet, IndexId, OutOfMemory, RowRef, RowWriter, TableDef, TableKey};
+
+/// A row type, by `#[derive(Table)]`.
+pub trait Table: Sized {
+    /// The table's name.
+    const NAME: &'static str;
+    /// The type of its primary key: a column's, or a tuple of columns'.
+    type Key: TableKey;
+    /// A row as readers see it: one accessor a column.
+    type Row<'t>: Copy;
+    /// A row being updated: a getter for each column, a setter for each that may change.
+    type Update<'u>;
+
+    /// The table's declaration.
+    fn definition() -> TableDef;
+    /// The row's primary key.
+    fn key(&self) -> Self::Key;
+    /// Writes all columns of a new row.
+    ///
+    /// # Errors
+    /// At the memory limit, if a column is long text.
+    fn encode(&self, row: &mut RowWriter<'_>) -> Result<(), OutOfMemory>;
+    /// A row of this table as its readers see it.
+    fn row(row: RowRef<'_>) -> Self::Row<'_>;
+    /// A row of this table as an owned value.
+    fn decode(row: RowRef<'_>) -> Self;
+    /// A row of this table being updated.
+    fn update(row: RowWriter<'_>) -> Self::Update<'_>;
+    /// Ends an update: the columns it set.
+    fn finish(update: Self::Update<'_>) -> ColumnSet;
+}
+
+/// An index of a derived table: rows of type `T` found by keys of type `K`.
+pub struct IndexSpec<T, K> {
+    id: IndexId,
+    types: PhantomData<fn(K) -> T>,
+}
+
+impl<T, K> IndexSpec<T, K> {
+    /// The index declared at this position. Derived constants call it; others are for nobody's use.
+    pub const fn new(id: IndexId) -> IndexSpec<T, K> {
+        IndexSpec { id, types: PhantomData }
+    }
+
+    /// Its position in the declaration.
+    pub const fn id(&self) -> IndexId {
+        self.id
+    }
+}
+
+impl<T, K> Clone for IndexSpec<T, K> {
+    fn clone(&self) -> IndexSpec<T, K> {
+        *self
+    }
+}
+
+impl<T, K> Copy for IndexSpec<T, K> {}
+
+impl<T, K> std::fmt::Debug for IndexSpec<T, K> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "IndexSpec({})", self.id)
+    }
+}

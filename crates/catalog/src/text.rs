@@ -1,0 +1,203 @@
+//! UTF-8 text of bounded length, held in place.
+
+use std::borrow::Borrow;
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::ops::Deref;
+
+use crate::{Bytes, TooLong};
+
+/// UTF-8 text of at most `N` bytes, without allocation. A column of this type takes `N` bytes and a length in the row.
+/// It dereferences to `str` and compares, hashes and prints as one.
+///
+/// ```
+/// use seriatim_catalog::Text;
+/// let name: Text<16> = Text::new("BARBARBAR")?;
+/// assert_eq!(name, *"BARBARBAR");
+/// assert_eq!(Text::<4>::new("too long").unwrap_err().to_string(), "the value has 8 bytes; the column has room for 4");
+/// const GOOD: Text<2> = Text::literal("GC");
+/// # Ok::<(), seriatim_catalog::TooLong>(())
+/// ```
+// Invariant: the bytes up to the length are UTF-8.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Text<const N: usize>(Bytes<N>);
+
+impl<const N: usize> Text<N> {
+    /// The empty text.
+    pub const EMPTY: Text<N> = Text(Bytes::EMPTY);
+
+    /// A copy of `text`.
+    ///
+    /// # Errors
+    /// [`TooLong`] beyond `N` bytes.
+    #[inline]
+    pub const fn new(text: &str) -> Result<Text<N>, TooLong> {
+        match Bytes::new(text.as_bytes()) {
+            Ok(bytes) => Ok(Text(bytes)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A copy of a literal, for constants.
+    ///
+    /// # Panics
+    /// If `text` has more than `N` bytes; in a constant, that is a compile error.
+    pub const fn literal(text: &'static str) -> Text<N> {
+        match Self::new(text) {
+            Ok(text) => text,
+            Err(_) => panic!("the literal is longer than the text has room for"),
+        }
+    }
+
+    /// As much of `text` as there is room for, cut between characters.
+    pub fn truncated(text: &str) -> Text<N> {
+        let fits = &text[..text.floor_char_boundary(N)];
+        // `fits` has at most N bytes.
+        Self::new(fits).unwrap_or_default()
+    }
+
+    /// The text.
+    #[inline]
+    pub const fn as_str(&self) -> &str {
+        // SAFETY: the type's invariant; every constructor copies a whole `str` and nothing changes it but `append`, which adds one.
+        unsafe { std::str::from_utf8_unchecked(self.0.as_slice()) }
+    }
+
+    /// Adds `more` at the end, or nothing.
+    ///
+    /// # Errors
+    /// [`TooLong`] if both together have more than `N` bytes.
+    pub fn append(&mut self, more: &str) -> Result<(), TooLong> {
+        let (len, mut bytes) = (self.0.len(), *self.0.parts().1);
+        let total = len + more.len();
+        match bytes.get_mut(len..total) {
+            Some(room) => room.copy_from_slice(more.as_bytes()),
+            None => return Err(TooLong { bytes: total, max: N }),
+        }
+        self.0 = Bytes::from_parts(total as u16, bytes);
+        Ok(())
+    }
+
+    pub(crate) const fn bytes(&self) -> &Bytes<N> {
+        &self.0
+    }
+
+    /// # Safety
+    /// `bytes` is UTF-8.
+    pub(crate) const unsafe fn from_bytes(bytes: Bytes<N>) -> Text<N> {
+        Text(bytes)
+    }
+}
+
+/// Formatting into a text: `write!(text, "{}", n)`. Text that does not fit is an error and leaves what was there before.
+impl<const N: usize> fmt::Write for Text<N> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.append(text).map_err(|_| fmt::Error)
+    }
+}
+
+impl<const N: usize> Deref for Text<N> {
+    type Target = str;
+    #[inline]
+    fn deref(&self) -> &str {
+        self.as_str()
+    }
+}
+
+impl<const N: usize> AsRef<str> for Text<N> {
+    fn as_ref(&self) -> &str {
+        self
+    }
+}
+
+impl<const N: usize> Borrow<str> for Text<N> {
+    fn borrow(&self) -> &str {
+        self
+    }
+}
+
+impl<const N: usize> TryFrom<&str> for Text<N> {
+    type Error = TooLong;
+    fn try_from(text: &str) -> Result<Text<N>, TooLong> {
+        Text::new(text)
+    }
+}
+
+impl<const N: usize> TryFrom<String> for Text<N> {
+    type Error = TooLong;
+    fn try_from(text: String) -> Result<Text<N>, TooLong> {
+        Text::new(&text)
+    }
+}
+
+impl<const N: usize> std::str::FromStr for Text<N> {
+    type Err = TooLong;
+    fn from_str(text: &str) -> Result<Text<N>, TooLong> {
+        Text::new(text)
+    }
+}
+
+impl<const N: usize> From<Text<N>> for String {
+    fn from(text: Text<N>) -> String {
+        text.as_str().to_owned()
+    }
+}
+
+impl<const N: usize> PartialEq<str> for Text<N> {
+    fn eq(&self, other: &str) -> bool {
+        self.as_str() == other
+    }
+}
+
+impl<const N: usize> PartialEq<&str> for Text<N> {
+    fn eq(&self, other: &&str) -> bool {
+        self.as_str() == *other
+    }
+}
+
+impl<const N: usize> PartialOrd<str> for Text<N> {
+    fn partial_cmp(&self, other: &str) -> Option<Ordering> {
+        Some(self.as_str().cmp(other))
+    }
+}
+
+impl<const N: usize> Hash for Text<N> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_str().hash(state);
+    }
+}
+
+impl<const N: usize> fmt::Display for Text<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self)
+    }
+}
+
+impl<const N: usize> fmt::Debug for Text<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.as_str(), f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fmt::Write;
+
+    #[test]
+    fn truncation_keeps_characters_whole() {
+        assert_eq!(Text::<4>::truncated("aéé"), *"aé");
+        assert_eq!(Text::<5>::truncated("aéé"), *"aéé");
+        assert_eq!(Text::<1>::truncated("é"), *"");
+    }
+
+    #[test]
+    fn appending_is_all_or_nothing() {
+        let mut text = Text::<6>::literal("abc");
+        assert_eq!(text.append("defg"), Err(TooLong { bytes: 7, max: 6 }));
+        assert_eq!(text, *"abc");
+        assert!(write!(text, "{}", 12).is_ok());
+        assert_eq!(text, *"abc12");
+    }
+}

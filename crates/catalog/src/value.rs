@@ -1,0 +1,251 @@
+//! Values whose type is known at run time only.
+
+use std::fmt;
+
+use crate::codec::bytes_of;
+use crate::column::KeyColumn;
+use crate::{ColumnDef, ColumnType, KeyWriter, OutOfMemory, Place, RowRef, RowWriter, decimal};
+
+/// A value of some column.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// No value.
+    Null,
+    /// A truth value.
+    Bool(bool),
+    /// A signed integer of any width.
+    Int(i64),
+    /// An unsigned integer of any width.
+    UInt(u64),
+    /// A float.
+    Float(f64),
+    /// A fixed-point number: `units` / 10^`scale`.
+    Decimal {
+        /// The number without its point.
+        units: i64,
+        /// Digits after the point.
+        scale: u8,
+    },
+    /// Text, short or long.
+    Text(String),
+    /// Bytes.
+    Bytes(Vec<u8>),
+    /// Microseconds since 1970.
+    Timestamp(i64),
+}
+
+/// A value does not fit its column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ValueError {
+    /// It is of another type, out of range, or too long.
+    Unfit {
+        /// The column.
+        column: String,
+        /// What was given and what would be right.
+        problem: String,
+    },
+    /// There are too many or too few.
+    Count(String),
+    /// Memory for a long text could not be had.
+    OutOfMemory(OutOfMemory),
+}
+
+impl ValueError {
+    /// `given` values where `wanted` are.
+    pub fn count(given: usize, wanted: usize) -> ValueError {
+        ValueError::Count(format!("{given} values given where there are {wanted} columns"))
+    }
+}
+
+impl fmt::Display for ValueError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ValueError::Unfit { column, problem } => write!(f, "column `{column}`: {problem}"),
+            ValueError::Count(problem) => f.write_str(problem),
+            ValueError::OutOfMemory(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ValueError {}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Null => f.write_str("NULL"),
+            Value::Bool(value) => value.fmt(f),
+            Value::Int(value) | Value::Timestamp(value) => value.fmt(f),
+            Value::UInt(value) => value.fmt(f),
+            Value::Float(value) => value.fmt(f),
+            Value::Decimal { units, scale } => decimal::display(*units, u32::from(*scale), f),
+            Value::Text(value) => value.fmt(f),
+            Value::Bytes(value) => value.escape_ascii().fmt(f),
+        }
+    }
+}
+
+impl From<&str> for Value {
+    fn from(text: &str) -> Value {
+        Value::Text(text.to_owned())
+    }
+}
+
+impl From<i64> for Value {
+    fn from(number: i64) -> Value {
+        Value::Int(number)
+    }
+}
+
+impl Value {
+    fn unfit(&self, column: &ColumnDef) -> ValueError {
+        let null = if column.nullable { " or NULL" } else { "" };
+        let problem = format!("the value {self} does not fit; it must be a value of type {}{null}", column.ty);
+        ValueError::Unfit { column: column.name.to_string(), problem }
+    }
+
+    /// An integer in the range of `N`.
+    fn integer<N: TryFrom<i64> + TryFrom<u64>>(&self, column: &ColumnDef) -> Result<N, ValueError> {
+        let number = match *self {
+            Value::Int(number) => N::try_from(number).ok(),
+            Value::UInt(number) => N::try_from(number).ok(),
+            _ => None,
+        };
+        number.ok_or_else(|| self.unfit(column))
+    }
+
+    /// The 64-bit integer that a decimal or timestamp column stores.
+    fn units(&self, column: &ColumnDef) -> Result<i64, ValueError> {
+        match (self, column.ty) {
+            (Value::Decimal { units, scale }, ColumnType::Decimal { scale: wanted }) if *scale == wanted => Ok(*units),
+            (Value::Timestamp(units), ColumnType::Timestamp) => Ok(*units),
+            _ => Err(self.unfit(column)),
+        }
+    }
+
+    fn bytes(&self, column: &ColumnDef) -> Result<&[u8], ValueError> {
+        let (bytes, max) = match (self, column.ty) {
+            (Value::Text(text), ColumnType::Text { max }) => (text.as_bytes(), usize::from(max)),
+            (Value::Text(text), ColumnType::LongText) => (text.as_bytes(), usize::MAX),
+            (Value::Bytes(bytes), ColumnType::Bytes { max }) => (&bytes[..], usize::from(max)),
+            _ => return Err(self.unfit(column)),
+        };
+        if bytes.len() > max {
+            let problem = format!("the value has {} bytes; the column has room for {max}", bytes.len());
+            return Err(ValueError::Unfit { column: column.name.to_string(), problem });
+        }
+        Ok(bytes)
+    }
+
+    /// Appends the value's key bytes.
+    pub(crate) fn write_key(&self, column: &ColumnDef, key: &mut KeyWriter) -> Result<(), ValueError> {
+        let width = column.ty.key_bytes();
+        if column.nullable {
+            key.number(u128::from(*self == Value::Null), 1);
+            if *self == Value::Null {
+                if let Some(width) = width {
+                    key.number(0, width);
+                }
+                return Ok(());
+            }
+        }
+        match column.ty {
+            ColumnType::Bool => match self {
+                Value::Bool(value) => KeyColumn::write(value, key),
+                _ => return Err(self.unfit(column)),
+            },
+            ColumnType::I8 => self.integer::<i8>(column)?.write(key),
+            ColumnType::I16 => self.integer::<i16>(column)?.write(key),
+            ColumnType::I32 => self.integer::<i32>(column)?.write(key),
+            ColumnType::I64 => self.integer::<i64>(column)?.write(key),
+            ColumnType::U8 => self.integer::<u8>(column)?.write(key),
+            ColumnType::U16 => self.integer::<u16>(column)?.write(key),
+            ColumnType::U32 => self.integer::<u32>(column)?.write(key),
+            ColumnType::U64 => self.integer::<u64>(column)?.write(key),
+            ColumnType::F64 => match self {
+                Value::Float(value) => value.write(key),
+                _ => return Err(self.unfit(column)),
+            },
+            ColumnType::Decimal { .. } | ColumnType::Timestamp => self.units(column)?.write(key),
+            ColumnType::Text { .. } | ColumnType::LongText | ColumnType::Bytes { .. } => {
+                key.escaped(self.bytes(column)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets a column of a row being written.
+    ///
+    /// # Errors
+    /// If the value does not fit the column, or at the memory limit.
+    pub fn write(&self, column: &ColumnDef, place: &Place, row: &mut RowWriter<'_>) -> Result<(), ValueError> {
+        macro_rules! set {
+            ($type:ty, $value:expr) => {{
+                let value = $value;
+                let set = match column.nullable {
+                    true => row.set::<Option<$type>>(place, Some(value)),
+                    false => row.set::<$type>(place, value),
+                };
+                set.map_err(ValueError::OutOfMemory)
+            }};
+        }
+        if *self == Value::Null {
+            // Whatever the type: the bit, and zeros.
+            return match column.nullable {
+                true => row.set_null(place).map_err(ValueError::OutOfMemory),
+                false => Err(self.unfit(column)),
+            };
+        }
+        match column.ty {
+            ColumnType::Bool => match self {
+                Value::Bool(value) => set!(bool, *value),
+                _ => Err(self.unfit(column)),
+            },
+            ColumnType::I8 => set!(i8, self.integer(column)?),
+            ColumnType::I16 => set!(i16, self.integer(column)?),
+            ColumnType::I32 => set!(i32, self.integer(column)?),
+            ColumnType::I64 => set!(i64, self.integer(column)?),
+            ColumnType::U8 => set!(u8, self.integer(column)?),
+            ColumnType::U16 => set!(u16, self.integer(column)?),
+            ColumnType::U32 => set!(u32, self.integer(column)?),
+            ColumnType::U64 => set!(u64, self.integer(column)?),
+            ColumnType::F64 => match self {
+                Value::Float(value) => set!(f64, *value),
+                _ => Err(self.unfit(column)),
+            },
+            ColumnType::Decimal { .. } | ColumnType::Timestamp => set!(i64, self.units(column)?),
+            ColumnType::LongText => {
+                let text = std::str::from_utf8(self.bytes(column)?).map_err(|_| self.unfit(column))?;
+                set!(String, text)
+            }
+            ColumnType::Text { .. } | ColumnType::Bytes { .. } => {
+                row.set_bytes(place, self.bytes(column)?);
+                Ok(())
+            }
+        }
+    }
+
+    /// The value of a column of a row.
+    pub fn read(column: &ColumnDef, place: &Place, row: RowRef<'_>) -> Value {
+        if row.is_null(place) {
+            return Value::Null;
+        }
+        match column.ty {
+            ColumnType::Bool => Value::Bool(row.get::<bool>(place)),
+            ColumnType::I8 => Value::Int(row.get::<i8>(place).into()),
+            ColumnType::I16 => Value::Int(row.get::<i16>(place).into()),
+            ColumnType::I32 => Value::Int(row.get::<i32>(place).into()),
+            ColumnType::I64 => Value::Int(row.get::<i64>(place)),
+            ColumnType::U8 => Value::UInt(row.get::<u8>(place).into()),
+            ColumnType::U16 => Value::UInt(row.get::<u16>(place).into()),
+            ColumnType::U32 => Value::UInt(row.get::<u32>(place).into()),
+            ColumnType::U64 => Value::UInt(row.get::<u64>(place)),
+            ColumnType::F64 => Value::Float(row.get::<f64>(place)),
+            ColumnType::Decimal { scale } => Value::Decimal { units: row.get::<i64>(place), scale },
+            ColumnType::Timestamp => Value::Timestamp(row.get::<i64>(place)),
+            ColumnType::LongText => Value::Text(row.get::<String>(place).to_owned()),
+            ColumnType::Text { .. } => Value::Text(String::from_utf8_lossy(bytes_of(row, place)).into_owned()),
+            ColumnType::Bytes { .. } => Value::Bytes(bytes_of(row, place).to_vec()),
+        }
+    }
+}

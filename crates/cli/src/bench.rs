@@ -1,0 +1,128 @@
+//! `seriatim bench`: loads a workload, runs it, checks it, reports.
+
+use std::sync::Mutex;
+
+use clap::ArgMatches;
+use indicatif::{ProgressBar, ProgressStyle};
+use seriatim::htm::{Emulation, HtmMode};
+use seriatim::{Database, rng};
+use seriatim_workload::{Entry, Loading, roofline};
+use serde_json::json;
+
+use crate::Failure;
+use crate::machine::{self, Machine};
+use crate::report::{self, Consistency};
+use crate::runner::{self, Plan};
+
+const MIB: usize = 1 << 20;
+
+pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
+    let Some((name, matches)) = matches.subcommand() else { unreachable!("clap requires a workload") };
+    let seed = matches.get_one::<u64>("seed").copied().unwrap_or_else(rng::entropy);
+    eprintln!("seed {seed}");
+    match Entry::find(name) {
+        Ok(entry) => workload(entry, matches, seed),
+        Err(_) => speed_of_light(matches, seed),
+    }
+}
+
+fn is_json(matches: &ArgMatches) -> bool {
+    matches.get_one::<String>("format").is_some_and(|format| format == "json")
+}
+
+fn plan(matches: &ArgMatches, seed: u64) -> Plan {
+    let seconds = |name| matches.try_get_one::<f64>(name).ok().flatten().copied().unwrap_or(0.0);
+    let threads = matches.get_one::<u16>("threads").copied().unwrap_or(1);
+    Plan { threads: usize::from(threads), seconds: seconds("seconds"), warmup: seconds("warmup"), seed }
+}
+
+fn speed_of_light(matches: &ArgMatches, seed: u64) -> Result<(), Failure> {
+    let plan = plan(matches, seed);
+    let rate = roofline::run(plan.threads, plan.seconds, seed);
+    if is_json(matches) {
+        let report = json!({
+            "workload": "roofline", "threads": rate.threads, "seconds": plan.seconds,
+            "committed": rate.transactions, "committed_per_second": rate.per_second,
+            "nanoseconds_per_transaction": rate.nanoseconds,
+            "seed": seed, "revision": machine::revision(), "machine": Machine::here(),
+        });
+        println!("{report}");
+    } else {
+        println!(
+            "roofline: {} threads, {:.0} transactions a second, {:.0} ns each",
+            rate.threads, rate.per_second, rate.nanoseconds
+        );
+    }
+    Ok(())
+}
+
+fn workload(entry: &Entry, matches: &ArgMatches, seed: u64) -> Result<(), Failure> {
+    let mut values = entry.values(seed);
+    for knob in entry.knobs {
+        if let Some(value) = matches.get_one::<String>(knob.name) {
+            values.set(knob.name, value).map_err(Failure::usage)?;
+        }
+    }
+    let workload = (entry.open)(&values).map_err(Failure::usage)?;
+    let plan = plan(matches, seed);
+    let text = |name: &str| matches.get_one::<String>(name).cloned().unwrap_or_default();
+    let htm = match text("htm").parse::<HtmMode>().map_err(Failure::usage)? {
+        HtmMode::Emulated(emulation) => HtmMode::Emulated(Emulation { seed, ..emulation }),
+        mode => mode,
+    };
+    let db = Database::builder().protocol(&text("protocol")).htm(htm).workers(plan.threads + 1).seed(seed).open();
+    let db = db.map_err(Failure::usage)?;
+    eprintln!("{} under {} with regions {}", entry.name, db.protocol().name, db.backend());
+    load(&db, workload.as_ref(), plan.threads)?;
+    let wanted = matches.get_one::<u64>("prefault").map(|mib| *mib as usize * MIB);
+    let bytes = wanted.unwrap_or_else(|| expected_growth(entry.name, &plan));
+    if bytes > 0 {
+        eprintln!("touching {} MiB", bytes / MIB);
+        db.prefault(bytes);
+    }
+    let measured = runner::run(&db, workload.as_ref(), &plan, |second, count, warm| {
+        let mark = if warm { " (warm-up)" } else { "" };
+        eprintln!("{second:>4} s  {count:>10} transactions{mark}");
+    })
+    .map_err(Failure::run)?;
+    let consistency = if matches.get_flag("no-check") {
+        Consistency::Skipped
+    } else {
+        Consistency::Checked(workload.consistency(&db).map_err(Failure::run)?)
+    };
+    let report = report::Report { entry, values: &values, db: &db, plan: &plan, measured: &measured, consistency };
+    if is_json(matches) {
+        println!("{}", report.json(matches));
+    } else {
+        print!("{}", report.text());
+    }
+    report.verdict()
+}
+
+fn load(db: &Database, workload: &dyn seriatim_workload::Workload, threads: usize) -> Result<(), Failure> {
+    let style = ProgressStyle::with_template("loading {wide_bar} {percent:>3} % {elapsed} {per_sec}");
+    let bar = ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    let shown = Mutex::new(bar);
+    let progress = |done: u64, total: u64| {
+        if let Ok(bar) = shown.try_lock() {
+            bar.set_length(total);
+            bar.set_position(done);
+        }
+    };
+    let loaded = workload.load(db, &Loading { threads, progress: &progress });
+    if let Ok(bar) = shown.lock() {
+        bar.finish_and_clear();
+    }
+    loaded.map_err(Failure::run)
+}
+
+/// Bytes a run is expected to add, so that it does not wait for fresh pages: TPC-C keeps every order.
+fn expected_growth(workload: &str, plan: &Plan) -> usize {
+    if workload != "tpcc" {
+        return 64 * MIB;
+    }
+    // Measured: about 0.6 KB a transaction at some 500,000 transactions a second and thread; no more than half of memory.
+    let wanted = (plan.seconds + plan.warmup) * plan.threads as f64 * 300.0 * MIB as f64;
+    let memory = Machine::here().memory_bytes.unwrap_or(4 << 30) as f64;
+    wanted.min(memory / 2.0) as usize
+}

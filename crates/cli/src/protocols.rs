@@ -1,0 +1,61 @@
+//! `seriatim protocols`: the registry.
+
+use clap::ArgMatches;
+use comfy_table::{ContentArrangement, Table, presets};
+use seriatim::{Freshness, ProtocolInfo};
+use serde_json::json;
+
+use crate::Failure;
+
+pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
+    if matches.get_one::<String>("format").is_some_and(|format| format == "json") {
+        let all: Vec<_> = seriatim::protocols().iter().map(as_json).collect();
+        let here = json!({ "protocols": all, "rtm": seriatim::htm::detect().reason });
+        println!("{here}");
+        return Ok(());
+    }
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_header(["name", "what it does", "needs", "gives", "source"]);
+    for protocol in seriatim::protocols() {
+        table.add_row([
+            protocol.name.to_owned(),
+            protocol.summary.to_owned(),
+            needs(protocol).join(", "),
+            gives(protocol).join(", "),
+            protocol.source.to_owned(),
+        ]);
+    }
+    println!("{table}");
+    eprintln!("RTM on this machine: {}", seriatim::htm::detect().reason);
+    Ok(())
+}
+
+fn needs(protocol: &ProtocolInfo) -> Vec<&'static str> {
+    let wanted = [(protocol.needs.plan, "plan"), (protocol.needs.regions, "regions")];
+    wanted.into_iter().filter_map(|(needed, name)| needed.then_some(name)).collect()
+}
+
+fn gives(protocol: &ProtocolInfo) -> Vec<&'static str> {
+    let gives = &protocol.gives;
+    let given = [
+        (gives.ad_hoc, "ad-hoc transactions"),
+        (gives.strict, "strict serializability"),
+        (gives.snapshots == Freshness::Latest, "latest snapshots"),
+        (gives.snapshots == Freshness::Bounded, "snapshots of bounded age"),
+        (gives.pieces, "pieces"),
+        (gives.detach, "detached decision"),
+        (gives.repair, "repair"),
+    ];
+    given.into_iter().filter_map(|(given, name)| given.then_some(name)).collect()
+}
+
+fn as_json(protocol: &ProtocolInfo) -> serde_json::Value {
+    json!({
+        "name": protocol.name,
+        "summary": protocol.summary,
+        "source": protocol.source,
+        "needs": needs(protocol),
+        "gives": gives(protocol),
+    })
+}

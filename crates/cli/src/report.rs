@@ -1,0 +1,177 @@
+//! What a run came to, as text and as JSON (the fields are a stable interface).
+
+use std::fmt::Write;
+
+use clap::ArgMatches;
+use comfy_table::{Table, presets};
+use hdrhistogram::Histogram;
+use seriatim::{Database, Statistics};
+use seriatim_workload::{Entry, Values};
+use serde_json::{Map, Value, json};
+
+use crate::Failure;
+use crate::machine::{self, Machine};
+use crate::runner::{Measured, Plan};
+
+/// Whether the data still makes sense.
+pub(crate) enum Consistency {
+    Checked(seriatim_workload::Report),
+    Skipped,
+}
+
+impl Consistency {
+    fn word(&self) -> &'static str {
+        match self {
+            Consistency::Checked(report) if report.passed() => "passed",
+            Consistency::Checked(_) => "failed",
+            Consistency::Skipped => "skipped",
+        }
+    }
+}
+
+pub(crate) struct Report<'a> {
+    pub(crate) entry: &'a Entry,
+    pub(crate) values: &'a Values,
+    pub(crate) db: &'a Database,
+    pub(crate) plan: &'a Plan,
+    pub(crate) measured: &'a Measured,
+    pub(crate) consistency: Consistency,
+}
+
+fn microseconds(latency: &Histogram<u64>, quantile: f64) -> f64 {
+    latency.value_at_quantile(quantile) as f64 / 1000.0
+}
+
+impl Report<'_> {
+    fn per_second(&self) -> f64 {
+        self.measured.committed() as f64 / self.measured.seconds.max(f64::MIN_POSITIVE)
+    }
+
+    pub(crate) fn text(&self) -> String {
+        let Measured { seconds, kinds, failed, .. } = self.measured;
+        let statistics = &self.measured.statistics;
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING);
+        table.set_header(["transaction", "committed", "rolled back", "p50 µs", "p95 µs", "p99 µs", "p99.9 µs", "max µs"]);
+        let all = self.measured.latency();
+        let rows = kinds.iter().map(|kind| (kind.name, kind.committed, kind.user_aborted, &kind.latency));
+        let total = ("all", self.measured.committed(), self.measured.user_aborted(), &all);
+        for (name, committed, rolled_back, latency) in rows.chain([total]) {
+            let quantile = |q| format!("{:.1}", microseconds(latency, q));
+            table.add_row([
+                name.to_owned(),
+                committed.to_string(),
+                rolled_back.to_string(),
+                quantile(0.5),
+                quantile(0.95),
+                quantile(0.99),
+                quantile(0.999),
+                quantile(1.0),
+            ]);
+        }
+        let mut text = format!("{table}\n\n");
+        let mut line = |name: &str, value: String| {
+            let _ = writeln!(text, "{name:<14} {value}");
+        };
+        line("throughput", format!("{:.0} transactions a second over {seconds:.1} s", self.per_second()));
+        line("protocol", format!("{}, regions {}", self.db.protocol().name, self.db.backend()));
+        line("conflicts", format!("{} attempts retried, {failed} transactions failed", statistics.conflict_aborted));
+        for (cause, count) in &statistics.aborts {
+            line("", format!("{count} {cause}"));
+        }
+        let regions = &statistics.regions;
+        if regions.started > 0 {
+            let (started, aborted) = (regions.started, regions.aborted.total());
+            line("regions", format!("{started} started, {aborted} aborted, {} fell back", regions.fallback));
+        }
+        line("memory", format!("{} MiB in use", statistics.memory_bytes >> 20));
+        line("seed", self.plan.seed.to_string());
+        line("consistency", self.consistency.word().to_owned());
+        if let Consistency::Checked(report) = &self.consistency {
+            let _ = write!(text, "{report}");
+        }
+        text
+    }
+
+    pub(crate) fn json(&self, matches: &ArgMatches) -> Value {
+        let statistics: &Statistics = &self.measured.statistics;
+        let all = self.measured.latency();
+        let kinds: Map<String, Value> = self
+            .measured
+            .kinds
+            .iter()
+            .map(|kind| {
+                let kind_report = json!({
+                    "committed": kind.committed, "user_aborted": kind.user_aborted,
+                    "p50_us": microseconds(&kind.latency, 0.5), "p99_us": microseconds(&kind.latency, 0.99),
+                });
+                (kind.name.to_owned(), kind_report)
+            })
+            .collect();
+        let causes: Map<String, Value> = statistics
+            .aborts
+            .iter()
+            .map(|(cause, count)| (format!("{:?}.{}", cause.phase, cause.reason.name()).to_lowercase(), json!(count)))
+            .collect();
+        let mut options: Map<String, Value> = self
+            .entry
+            .knobs
+            .iter()
+            .filter_map(|knob| Some((knob.name.to_owned(), json!(self.values.text(knob.name).ok()?))))
+            .collect();
+        for name in ["protocol", "htm", "durability"] {
+            options.insert(name.to_owned(), json!(matches.get_one::<String>(name)));
+        }
+        options.insert("warmup".to_owned(), json!(self.plan.warmup));
+        let regions = &statistics.regions;
+        json!({
+            "workload": self.entry.name,
+            "protocol": self.db.protocol().name,
+            "threads": self.plan.threads,
+            "seconds": self.measured.seconds,
+            "committed": self.measured.committed(),
+            "committed_per_second": self.per_second(),
+            "user_aborted": self.measured.user_aborted(),
+            "conflict_aborted": statistics.conflict_aborted,
+            "aborts": causes,
+            "failed": self.measured.failed,
+            "latency_us": {
+                "p50": microseconds(&all, 0.5), "p95": microseconds(&all, 0.95), "p99": microseconds(&all, 0.99),
+                "p999": microseconds(&all, 0.999), "max": microseconds(&all, 1.0),
+            },
+            "transactions": kinds,
+            "htm": {
+                "backend": self.db.backend().to_string(),
+                "started": regions.started,
+                "committed": regions.committed,
+                "aborted": {
+                    "conflict": regions.aborted.conflict, "capacity": regions.aborted.capacity,
+                    "explicit": regions.aborted.explicit, "system": regions.aborted.system,
+                },
+                "fallback": regions.fallback,
+            },
+            "memory_bytes": statistics.memory_bytes,
+            "consistency": self.consistency.word(),
+            "seed": self.plan.seed,
+            "revision": machine::revision(),
+            "machine": Machine::here(),
+            "options": options,
+        })
+    }
+
+    /// Failure if the data is inconsistent or transactions failed.
+    pub(crate) fn verdict(&self) -> Result<(), Failure> {
+        if let Consistency::Checked(report) = &self.consistency
+            && !report.passed()
+        {
+            let first = report.violations().first().map(ToString::to_string).unwrap_or_default();
+            return Err(Failure::Run(format!("the consistency check failed: {first}")));
+        }
+        match &self.measured.failure {
+            Some(failure) => {
+                Err(Failure::Run(format!("{} transactions failed, for example: {failure}", self.measured.failed)))
+            }
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Handles of tables and indexes, and what lies behind them.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use seriatim_base::TableId;
+use seriatim_catalog::{ColumnSet, IndexSpec, KeyCodec, Layout, Organization, Table, TableDef};
+use seriatim_store::Index;
+use seriatim_txn::{Core, RecordShape};
+
+use crate::database::Inner;
+use crate::error::SchemaError;
+use crate::index;
+
+/// A table with its secondary indexes.
+pub(crate) struct TableSet {
+    /// The database it belongs to: handles of another are refused.
+    pub(crate) database: u64,
+    pub(crate) definition: TableDef,
+    pub(crate) primary: seriatim_txn::Table,
+    pub(crate) indexes: Vec<Secondary>,
+    /// Keeps the memory that records and nodes lie in.
+    _memory: seriatim_memory::Memory,
+}
+
+/// A secondary index.
+pub(crate) struct Secondary {
+    pub(crate) table: seriatim_txn::Table,
+    /// The indexed columns.
+    pub(crate) columns: ColumnSet,
+    pub(crate) unique: bool,
+}
+
+impl TableSet {
+    pub(crate) fn new(
+        inner: &Inner,
+        definition: TableDef,
+        first: TableId,
+        core: &mut Core,
+    ) -> Result<TableSet, SchemaError> {
+        let capacity = definition.capacity;
+        let make = |id: u32, name: String, organization: Organization, codec: KeyCodec, layout: Layout, core: &mut Core| {
+            let class = codec.class();
+            let (head, header) = (inner.engine.head_bytes(), inner.engine.image_header_bytes());
+            let shape = RecordShape::new(class, &layout, head, header);
+            core.local.enter();
+            let index = Index::new(organization, class, capacity, &inner.environment.htm, &mut core.store());
+            core.local.leave();
+            let index = index.map_err(|_| SchemaError::OutOfMemory)?;
+            Ok(seriatim_txn::Table { id: TableId(id), name, organization, class, codec, layout, shape, index })
+        };
+        let layout = Layout::new(&definition.columns);
+        let codec = KeyCodec::for_table(&definition);
+        let class = codec.class();
+        let primary = make(first.0, definition.name.to_string(), definition.organization, codec, layout, core)?;
+        let mut indexes = Vec::new();
+        for (at, index) in definition.indexes.iter().enumerate() {
+            let name = format!("{}.{}", definition.name, index.name);
+            let codec = KeyCodec::for_index(index, &definition);
+            let id = first.0 + 1 + at as u32;
+            let table = make(id, name, index.organization, codec, index::entry_layout(class), core)?;
+            let columns = index.parts.iter().map(|part| part.column).collect();
+            indexes.push(Secondary { table, columns, unique: index.unique });
+        }
+        let _memory = inner.environment.memory.clone();
+        Ok(TableSet { database: inner.number, definition, primary, indexes, _memory })
+    }
+
+    /// The table and its indexes, in order of their ids.
+    pub(crate) fn physical(&self) -> impl Iterator<Item = &seriatim_txn::Table> {
+        std::iter::once(&self.primary).chain(self.indexes.iter().map(|index| &index.table))
+    }
+}
+
+/// A table of a database, for rows of type `T`. Cheap to clone, shared between threads.
+pub struct Handle<T> {
+    pub(crate) set: Arc<TableSet>,
+    rows: PhantomData<fn() -> T>,
+}
+
+impl<T> Clone for Handle<T> {
+    fn clone(&self) -> Handle<T> {
+        Handle { set: Arc::clone(&self.set), rows: PhantomData }
+    }
+}
+
+impl<T> std::fmt::Debug for Handle<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Handle({})", self.set.definition.name)
+    }
+}
+
+impl<T: Table> Handle<T> {
+    pub(crate) fn new(set: Arc<TableSet>) -> Handle<T> {
+        Handle { set, rows: PhantomData }
+    }
+
+    /// The index that a constant of the derived table names, such as `Customer::BY_NAME`.
+    pub fn index<K>(&self, spec: IndexSpec<T, K>) -> IndexHandle<T, K> {
+        IndexHandle { set: Arc::clone(&self.set), at: spec.id().index(), types: PhantomData }
+    }
+
+    /// How the table is declared.
+    pub fn definition(&self) -> &TableDef {
+        &self.set.definition
+    }
+}
+
+/// A secondary index of a table: rows of type `T`, found by keys of type `K`.
+pub struct IndexHandle<T, K> {
+    pub(crate) set: Arc<TableSet>,
+    pub(crate) at: usize,
+    types: PhantomData<fn(K) -> T>,
+}
+
+impl<T, K> IndexHandle<T, K> {
+    pub(crate) fn secondary(&self) -> &Secondary {
+        &self.set.indexes[self.at]
+    }
+}
+
+impl<T, K> Clone for IndexHandle<T, K> {
+    fn clone(&self) -> IndexHandle<T, K> {
+        IndexHandle { set: Arc::clone(&self.set), at: self.at, types: PhantomData }
+    }
+}
+
+impl<T, K> std::fmt::Debug for IndexHandle<T, K> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "IndexHandle({})", self.secondary().table.name)
+    }
+}

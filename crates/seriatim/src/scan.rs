@@ -1,0 +1,244 @@
+//! Scans: iterators over rows in key or index order.
+
+use std::marker::PhantomData;
+use std::ops::Bound;
+
+use seriatim_catalog::{ColumnSet, Key, KeyBuf, KeyClass, Organization, RowRef, Table};
+use seriatim_history::Saw;
+use seriatim_store::{Direction, read_key};
+use seriatim_txn::{Reason, RowPtr};
+
+use crate::error::Abort;
+use crate::handle::TableSet;
+use crate::index::read_primary;
+use crate::record::saw;
+use crate::runtime::DynRow;
+use crate::ReadTx;
+
+/// What a scan walks over.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Target {
+    /// The rows of the table.
+    Rows,
+    /// The entries of an index, each leading to its row.
+    Index(usize),
+}
+
+/// The untyped half of a scan: yields row images.
+pub(crate) struct RawScan<'t> {
+    tx: &'t ReadTx,
+    set: &'t TableSet,
+    target: Target,
+    direction: Direction,
+    state: Option<Box<seriatim_txn::Scan>>,
+    failed: Option<Abort>,
+    record: Option<Box<Noted>>,
+}
+
+/// What a recorded scan saw so far.
+struct Noted {
+    low: Bound<Vec<u8>>,
+    high: Bound<Vec<u8>>,
+    rows: Vec<(Vec<u8>, Saw)>,
+    last: Option<Vec<u8>>,
+    ended: bool,
+}
+
+impl<'t> RawScan<'t> {
+    #[inline]
+    pub(crate) fn new(
+        tx: &'t ReadTx,
+        set: &'t TableSet,
+        target: Target,
+        low: Bound<KeyBuf>,
+        high: Bound<KeyBuf>,
+        direction: Direction,
+    ) -> RawScan<'t> {
+        let mut scan = RawScan { tx, set, target, direction, state: None, failed: None, record: None };
+        scan.failed = scan.start(&low, &high).err();
+        if tx.log.is_some() {
+            let owned = |bound: &Bound<KeyBuf>| bound.as_ref().map(|key| key.as_key().to_bytes().into_owned());
+            let (low, high) = (owned(&low), owned(&high));
+            scan.record = Some(Box::new(Noted { low, high, rows: Vec::new(), last: None, ended: false }));
+        }
+        scan
+    }
+
+    fn table(&self) -> &'t seriatim_txn::Table {
+        match self.target {
+            Target::Rows => &self.set.primary,
+            Target::Index(at) => &self.set.indexes[at].table,
+        }
+    }
+
+    #[inline]
+    fn start(&mut self, low: &Bound<KeyBuf>, high: &Bound<KeyBuf>) -> Result<(), Abort> {
+        self.tx.own(self.set)?;
+        let table = self.table();
+        if table.organization == Organization::Hash {
+            return Err(Abort::stopped(Reason::Unordered));
+        }
+        let mut state = self.tx.scans.borrow_mut().pop().unwrap_or_default();
+        (state.next, state.noted, state.done) = (0, false, is_empty(low, high));
+        state.cursor.clear();
+        let bounds = (low.as_ref().map(KeyBuf::as_key), high.as_ref().map(KeyBuf::as_key));
+        if !state.done && table.index.scan(bounds.0, bounds.1, self.direction, &mut state.cursor).is_err() {
+            return Err(Abort::stopped(Reason::Unordered));
+        }
+        self.state = Some(state);
+        Ok(())
+    }
+
+    /// The next row of the table.
+    #[inline]
+    pub(crate) fn next(&mut self) -> Option<Result<RowPtr, Abort>> {
+        if let Some(abort) = self.failed.take() {
+            return Some(Err(abort));
+        }
+        loop {
+            let row = match self.step()? {
+                Ok(row) => row,
+                Err(abort) => return Some(Err(abort)),
+            };
+            match self.target {
+                Target::Rows => return Some(Ok(row)),
+                Target::Index(_) => match self.follow(row).transpose() {
+                    Some(row) => return Some(row),
+                    // The entry's row is gone: the two were not read from one state. Commit will say so; go on.
+                    None => continue,
+                },
+            }
+        }
+    }
+
+    /// The next row or index entry.
+    #[inline]
+    fn step(&mut self) -> Option<Result<RowPtr, Abort>> {
+        let table = self.table();
+        let state = self.state.as_deref_mut()?;
+        let step = self.tx.operate(|worker| worker.scan_next(table, state, ColumnSet::ALL));
+        if self.record.is_some() {
+            self.note(&step);
+        }
+        if !matches!(step, Ok(Some(_))) {
+            self.put_back();
+        }
+        step.transpose()
+    }
+
+    fn follow(&self, entry: RowPtr) -> Result<Option<RowPtr>, Abort> {
+        let primary = &self.set.primary;
+        // SAFETY: an entry of an index of this table, readable until the transaction ends.
+        let key = unsafe { read_primary(entry, primary.class) };
+        self.tx.read_at(primary, key)
+    }
+
+    #[cold]
+    fn note(&mut self, step: &Result<Option<RowPtr>, Abort>) {
+        let (class, seen) = (self.table().class, self.tx.worker().seen());
+        let Some(noted) = &mut self.record else { return };
+        match (step, seen.record) {
+            (Ok(Some(_)), Some(record)) => {
+                // SAFETY: key words of a linked record never change; the transaction is open.
+                let key = unsafe { read_key(record, class) }.to_bytes().into_owned();
+                if !seen.own {
+                    noted.rows.push((key.clone(), saw(seen)));
+                }
+                noted.last = Some(key);
+            }
+            _ => noted.ended = step.is_ok(),
+        }
+    }
+
+    /// Returns the reusable part.
+    fn put_back(&mut self) {
+        if let Some(state) = self.state.take() {
+            self.tx.scans.borrow_mut().push(state);
+        }
+    }
+}
+
+/// Whether no key can lie between the bounds.
+fn is_empty(low: &Bound<KeyBuf>, high: &Bound<KeyBuf>) -> bool {
+    match (low, high) {
+        (Bound::Included(low), Bound::Included(high)) => low > high,
+        (Bound::Included(low) | Bound::Excluded(low), Bound::Included(high) | Bound::Excluded(high)) => low >= high,
+        _ => false,
+    }
+}
+
+impl Drop for RawScan<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.put_back();
+        if let (Some(noted), Some(log)) = (self.record.take(), &self.tx.log) {
+            let Noted { mut low, mut high, rows, last, ended } = *noted;
+            match (ended, last, self.direction) {
+                (true, _, _) => {}
+                // Stopped early: it claims nothing beyond the last row it looked at.
+                (false, Some(last), Direction::Forward) => high = Bound::Included(last),
+                (false, Some(last), Direction::Backward) => low = Bound::Included(last),
+                // Never moved.
+                (false, None, _) => return,
+            }
+            log.borrow_mut().scan(self.table().id, low, high, &rows);
+        }
+    }
+}
+
+/// Rows of a scan, in order. Each step may report a conflict, after which the transaction has stopped.
+#[must_use = "a scan reads nothing until it is iterated"]
+pub struct Scan<'t, T> {
+    raw: RawScan<'t>,
+    rows: PhantomData<fn() -> T>,
+}
+
+impl<'t, T: Table> Scan<'t, T> {
+    #[inline]
+    pub(crate) fn new(
+        tx: &'t ReadTx,
+        set: &'t TableSet,
+        target: Target,
+        low: Bound<KeyBuf>,
+        high: Bound<KeyBuf>,
+        direction: Direction,
+    ) -> Scan<'t, T> {
+        Scan { raw: RawScan::new(tx, set, target, low, high, direction), rows: PhantomData }
+    }
+
+    /// A scan of the rows that one key of a hash index leads to: entries cannot be enumerated there, so it fails.
+    pub(crate) fn of_unique(tx: &'t ReadTx, set: &'t TableSet, row: Result<Option<RowPtr>, Abort>) -> Scan<'t, T> {
+        let _ = row;
+        Scan::new(tx, set, Target::Rows, Bound::Unbounded, Bound::Unbounded, Direction::Forward)
+    }
+}
+
+impl<'t, T: Table> Iterator for Scan<'t, T> {
+    type Item = Result<T::Row<'t>, Abort>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        // SAFETY: a row of this table, readable while the `ReadTx` is borrowed.
+        Some(self.raw.next()?.map(|row| T::row(unsafe { RowRef::from_raw(row.as_ptr()) })))
+    }
+}
+
+impl<T> std::fmt::Debug for Scan<'_, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Scan({})", self.raw.table().name)
+    }
+}
+
+/// Rows of a scan of a table declared at run time.
+#[must_use = "a scan reads nothing until it is iterated"]
+pub struct DynScan<'t> {
+    pub(crate) raw: RawScan<'t>,
+}
+
+impl<'t> Iterator for DynScan<'t> {
+    type Item = Result<DynRow<'t>, Abort>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        Some(self.raw.next()?.map(|row| DynRow::new(self.raw.set, row)))
+    }
+}

@@ -1,0 +1,444 @@
+//! Insertion, with the splits it takes.
+//!
+//! The body descends without latches and latches the leaf at the value its word had; success proves that everything read on the
+//! way still stands. A full leaf is split together with its insertion; if its parent is full too, the topmost of the full
+//! ancestors right above it is split first, alone, and the insertion begins again. So a body changes at most a node, its
+//! parent, and new nodes nobody sees.
+//!
+//! Where to split: an ascending run (each insertion right behind the last) splits behind itself, so that sequential loads
+//! leave full leaves; a descending one likewise; anything else splits in the middle.
+
+use super::Root;
+use super::cell::Cell;
+use super::descend::{Aim, Bounds, Disturbed, Path};
+use super::kind::{NodeKind, Separator, Short};
+use super::load::{Exclusive, Latching, Load, Patience, Through};
+use super::node::{Interior, Leaf, Meta, Range};
+use super::spare::{Need, Spare};
+use super::{Finger, Tree};
+use crate::index::{Inserted, StoreCx};
+use crate::observer::{Observer, Unobserved};
+use crate::record::{RecordPtr, tail, tail_bytes};
+use crate::witness::State;
+use seriatim_htm::{Access, Body, NoLocks, Stop};
+use seriatim_memory::OutOfMemory;
+
+impl From<Disturbed> for Stop {
+    fn from(_: Disturbed) -> Stop {
+        Stop::Busy
+    }
+}
+
+impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
+    /// Links `record` unless its key has a record.
+    #[inline]
+    pub(crate) fn insert<O: Observer>(
+        &self,
+        cx: &mut StoreCx<'_>,
+        probe: K::Probe<'_>,
+        record: RecordPtr,
+        observer: &mut O,
+    ) -> Result<Inserted, OutOfMemory> {
+        self.insert_near(cx, probe, &mut Finger::default(), record, observer)
+    }
+
+    /// As [`Tree::insert`], beginning with the finger's leaf.
+    #[inline]
+    pub(crate) fn insert_near<O: Observer>(
+        &self,
+        cx: &mut StoreCx<'_>,
+        probe: K::Probe<'_>,
+        finger: &mut Finger,
+        record: RecordPtr,
+        observer: &mut O,
+    ) -> Result<Inserted, OutOfMemory> {
+        self.insert_with(cx, probe, finger, record, observer, |cx, body| match O::ADMITS {
+            true => body.run(&mut Latching::new(&self.htm)).ok(),
+            false => cx.agent.run(cx.outside, &NoLocks, body).ok(),
+        })
+    }
+
+    /// As [`Tree::insert_near`] for the only thread.
+    ///
+    /// # Safety
+    /// No other thread uses the tree during the call (rule 5).
+    pub(crate) unsafe fn insert_exclusive(
+        &self,
+        cx: &mut StoreCx<'_>,
+        probe: K::Probe<'_>,
+        finger: &mut Finger,
+        record: RecordPtr,
+    ) -> Result<Inserted, OutOfMemory> {
+        self.insert_with(cx, probe, finger, record, &mut Unobserved, |_, body| body.run(&mut Exclusive).ok())
+    }
+
+    /// As [`Tree::insert`] in a way of the test's choice.
+    #[cfg(test)]
+    pub(crate) fn insert_through<A: Access>(
+        &self,
+        cx: &mut StoreCx<'_>,
+        probe: K::Probe<'_>,
+        record: RecordPtr,
+        access: &mut A,
+    ) -> Result<Inserted, OutOfMemory> {
+        let finger = &mut Finger::default();
+        self.insert_with(cx, probe, finger, record, &mut Unobserved, |_, body| body.run(access).ok())
+    }
+
+    #[inline(always)]
+    fn insert_with<'a, 'k, O: Observer>(
+        &'a self,
+        cx: &mut StoreCx<'_>,
+        probe: K::Probe<'k>,
+        finger: &mut Finger,
+        record: RecordPtr,
+        observer: &mut O,
+        mut run: impl FnMut(&mut StoreCx<'_>, &mut Insert<'_, 'a, 'k, K, O, LEAF, FAN>) -> Option<Step<'a, K, LEAF>>,
+    ) -> Result<Inserted, OutOfMemory> {
+        // The memory that bodies reach stays allocated while the worker is online (rule 2); this asserts that it is.
+        let _ = cx.local.pinned();
+        let start = self.touched(finger);
+        let unlinked = self.unlinked();
+        let mut spare = Spare::default();
+        let mut patience = Patience::default();
+        let (leaf, inserted) = loop {
+            let mut body = Insert { tree: self, probe, record, start, spare: &spare, observer: &mut *observer };
+            match run(cx, &mut body) {
+                Some(Step::Linked { leaf, before }) => {
+                    observer.changed(&leaf.word, before.0, before.changed().0);
+                    break (leaf, Inserted::Linked);
+                }
+                Some(Step::Split { leaf, before, right, into_right }) => {
+                    spare.used();
+                    observer.changed(&leaf.word, before.0, before.changed().0);
+                    observer.created(&leaf.word, before.0, &right.word, State::NEW.0, &right.gap);
+                    break (if into_right { right } else { leaf }, Inserted::Linked);
+                }
+                Some(Step::Exists { leaf, record }) => break (leaf, Inserted::Exists(record)),
+                Some(Step::Refused { leaf }) => break (leaf, Inserted::Refused),
+                Some(Step::Again) => spare.used(),
+                Some(Step::Lacks(need)) => {
+                    if let Err(refused) = spare.provide(cx, need) {
+                        spare.give_back(cx);
+                        return Err(refused);
+                    }
+                }
+                None => patience.wait(),
+            }
+        };
+        spare.give_back(cx);
+        *finger = Finger { tree: self.id, unlinked, leaf: leaf.address() };
+        Ok(inserted)
+    }
+}
+
+/// What a run of the body came to.
+enum Step<'a, K: NodeKind, const LEAF: usize> {
+    /// Linked, and the leaf's word was `before`.
+    Linked { leaf: &'a Leaf<K, LEAF>, before: State },
+    /// Linked by a split, into one of the two leaves.
+    Split { leaf: &'a Leaf<K, LEAF>, before: State, right: &'a Leaf<K, LEAF>, into_right: bool },
+    /// The key has a record.
+    Exists { leaf: &'a Leaf<K, LEAF>, record: RecordPtr },
+    /// The observer did not admit it.
+    Refused { leaf: &'a Leaf<K, LEAF> },
+    /// An interior node was split: begin again.
+    Again,
+    /// Nothing changed: memory lacks.
+    Lacks(Need),
+}
+
+struct Insert<'b, 'a, 'k, K: NodeKind, O, const LEAF: usize, const FAN: usize> {
+    tree: &'a Tree<K, LEAF, FAN>,
+    probe: K::Probe<'k>,
+    record: RecordPtr,
+    start: Option<&'a Leaf<K, LEAF>>,
+    spare: &'b Spare,
+    observer: &'b mut O,
+}
+
+// SAFETY: nodes are reached while the worker is online, which it is until `run` has returned (rule 2).
+unsafe impl<'a, K: NodeKind, O: Observer, const LEAF: usize, const FAN: usize> Body
+    for Insert<'_, 'a, '_, K, O, LEAF, FAN>
+{
+    type Output = Step<'a, K, LEAF>;
+
+    #[inline(always)]
+    fn run<A: Access>(&mut self, access: &mut A) -> Result<Step<'a, K, LEAF>, Stop> {
+        if let Some(leaf) = self.start {
+            let load = &mut Through(access);
+            let state = State(load.follow(&leaf.word));
+            let range = leaf.range(load);
+            if state.is_usable()
+                && (range.low..=range.last).contains(&K::short(self.probe))
+                && let Some(step) = self.place(access, leaf, state, None)?
+            {
+                return Ok(step);
+            }
+        }
+        let mut bounds = Bounds::NONE;
+        let (leaf, state) = self.tree.descend(&mut Through(access), &Aim::Key(self.probe), &mut bounds)?;
+        match self.place(access, leaf, state, Some(bounds.range()))? {
+            Some(step) => Ok(step),
+            None => self.split(access),
+        }
+    }
+}
+
+impl<'a, K: NodeKind, O: Observer, const LEAF: usize, const FAN: usize> Insert<'_, 'a, '_, K, O, LEAF, FAN> {
+    /// Inserts into the leaf that the key belongs to while its word is `state`; `None` if it is full.
+    #[inline(always)]
+    fn place<A: Access>(
+        &mut self,
+        access: &mut A,
+        leaf: &'a Leaf<K, LEAF>,
+        state: State,
+        range: Option<Range<Short<K>>>,
+    ) -> Result<Option<Step<'a, K, LEAF>>, Stop> {
+        let load = &mut Through(&mut *access);
+        let count = leaf.meta(load).count;
+        let (place, found) = leaf.find(load, count, self.probe);
+        if let Some(record) = found {
+            let sure = load.unchanged(&leaf.word, state.0);
+            return if sure { Ok(Some(Step::Exists { leaf, record })) } else { Err(Stop::Busy) };
+        }
+        if count == LEAF {
+            return Ok(None);
+        }
+        if !access.lock(&leaf.word, state.0, state.latched().0) {
+            return Err(Stop::Busy);
+        }
+        if O::ADMITS && !self.observer.admit(&leaf.gap, &leaf.word) {
+            access.store(&leaf.word, state.0);
+            return Ok(Some(Step::Refused { leaf }));
+        }
+        // The leaf may have inherited keys of unlinked neighbours, which its own range does not tell yet.
+        if let Some(range) = range
+            && leaf.range(&mut Through(&mut *access)) != range
+        {
+            leaf.set_range(access, range);
+        }
+        leaf.insert(access, count, place, K::short(self.probe), self.record);
+        access.store(&leaf.word, state.changed().0);
+        Ok(Some(Step::Linked { leaf, before: state }))
+    }
+
+    /// Splits the full leaf, or what must be split before it.
+    #[cold]
+    #[inline(never)]
+    fn split<A: Access>(&mut self, access: &mut A) -> Result<Step<'a, K, LEAF>, Stop> {
+        let mut path = Path::new();
+        let load = &mut Through(&mut *access);
+        let (leaf, state) = self.tree.descend(load, &Aim::Key(self.probe), &mut path)?;
+        let meta = leaf.meta(load);
+        let (place, found) = leaf.find(load, meta.count, self.probe);
+        if found.is_some() || meta.count < LEAF || !load.unchanged(&leaf.word, state.0) {
+            return Err(Stop::Busy);
+        }
+        let full = (0..path.len()).rev().take_while(|&i| path.step(i).count == Interior::<K, FAN>::FULL).count();
+        match full {
+            0 => self.split_leaf(access, &path, leaf, state, meta, place),
+            full => self.split_interior(access, &path, path.len() - full),
+        }
+    }
+
+    /// Splits the full leaf at the end of `path`, whose parent is not full, and inserts at `place`.
+    fn split_leaf<A: Access>(
+        &mut self,
+        access: &mut A,
+        path: &Path<'a, K, FAN>,
+        leaf: &'a Leaf<K, LEAF>,
+        state: State,
+        meta: Meta,
+        place: usize,
+    ) -> Result<Step<'a, K, LEAF>, Stop> {
+        // The leaf's keys and the new one, in order: 0..=LEAF. The first `at` of them stay.
+        let at = split_point(meta, place);
+        let (short, new) = (K::short(self.probe), self.record);
+        let entry = |access: &mut A, i: usize| {
+            let load = &mut Through(access);
+            match i.cmp(&place) {
+                std::cmp::Ordering::Less => (leaf.key(load, i), leaf.record(load, i)),
+                std::cmp::Ordering::Equal => (short, new),
+                std::cmp::Ordering::Greater => (leaf.key(load, i - 1), leaf.record(load, i - 1)),
+            }
+        };
+        let (below, above) = (entry(access, at - 1), entry(access, at));
+        let tail: &[u8] = if below.0 == above.0 {
+            // SAFETY: rule 2: both are linked, or the caller's to link.
+            unsafe { shortest_between(K::bytes(K::of(below.1)), K::bytes(K::of(above.1))) }
+        } else {
+            &[]
+        };
+        let parent = path.len().checked_sub(1).map(|last| path.step(last));
+        let need = Need {
+            node: Leaf::<K, LEAF>::BYTES,
+            root: if parent.is_none() { Interior::<K, FAN>::BYTES } else { 0 },
+            tail: if tail.is_empty() { 0 } else { tail_bytes(tail.len()) },
+        };
+        let Some(taken) = self.spare.take(need) else { return Ok(Step::Lacks(need)) };
+        let mut separator = Separator::<K> { short: above.0, tail: 0 };
+        if !tail.is_empty() {
+            // SAFETY: the block is private and of the size asked for.
+            unsafe { tail::write(taken.tail, tail) };
+            separator.tail = taken.tail.as_ptr().expose_provenance() as u64;
+        }
+
+        if let Some(parent) = parent
+            && !access.lock(&parent.node.word, parent.state.0, parent.state.latched().0)
+        {
+            return Err(Stop::Busy);
+        }
+        let latched = access.lock(&leaf.word, state.0, state.latched().0);
+        let admitted = latched && (!O::ADMITS || self.observer.admit(&leaf.gap, &leaf.word));
+        if !admitted {
+            if latched {
+                access.store(&leaf.word, state.0);
+            }
+            if let Some(parent) = parent {
+                access.store(&parent.node.word, parent.state.0);
+            }
+            return if latched { Ok(Step::Refused { leaf }) } else { Err(Stop::Busy) };
+        }
+
+        // SAFETY: the block is private and of the size asked for, a multiple of the line size, hence aligned.
+        let right = unsafe { Leaf::<K, LEAF>::create(access, taken.node) };
+        let gap = if O::ADMITS { settle(access, leaf) } else { access.load(&leaf.gap) };
+        access.store(&right.gap, gap);
+        for i in at..=LEAF {
+            let (short, record) = entry(access, i);
+            right.set(access, i - at, short, record);
+        }
+        let into_right = place >= at;
+        let inserted = into_right.then(|| (place - at) as u32);
+        right.set_meta(access, Meta { count: LEAF + 1 - at, inserted });
+        let Range { low, last } = path.bounds.range();
+        let middle = Bounds::<K> { low: Some(separator), high: Some(separator) }.range();
+        right.set_range(access, Range { low: middle.low, last });
+        leaf.set_range(access, Range { low, last: middle.last });
+        if into_right {
+            leaf.set_meta(access, Meta { count: at, inserted: None });
+        } else {
+            leaf.insert(access, at - 1, place, short, new);
+        }
+        self.link(access, path, path.len(), leaf.address(), separator, right.address(), taken.root);
+        access.store(&leaf.word, state.changed().0);
+        if let Some(parent) = parent {
+            access.store(&parent.node.word, parent.state.changed().0);
+        }
+        Ok(Step::Split { leaf, before: state, right, into_right })
+    }
+
+    /// Splits the full interior node that is step `index` of `path`; the step before it, if any, is not full.
+    fn split_interior<A: Access>(
+        &mut self,
+        access: &mut A,
+        path: &Path<'a, K, FAN>,
+        index: usize,
+    ) -> Result<Step<'a, K, LEAF>, Stop> {
+        let step = path.step(index);
+        let parent = index.checked_sub(1).map(|above| path.step(above));
+        let bytes = Interior::<K, FAN>::BYTES;
+        let need = Need { node: bytes, root: if parent.is_none() { bytes } else { 0 }, tail: 0 };
+        let Some(taken) = self.spare.take(need) else { return Ok(Step::Lacks(need)) };
+        if let Some(parent) = parent
+            && !access.lock(&parent.node.word, parent.state.0, parent.state.latched().0)
+        {
+            return Err(Stop::Busy);
+        }
+        if !access.lock(&step.node.word, step.state.0, step.state.latched().0) {
+            if let Some(parent) = parent {
+                access.store(&parent.node.word, parent.state.0);
+            }
+            return Err(Stop::Busy);
+        }
+        // At the right edge all but the last child stay.
+        let last = if step.index == step.count { step.count - 1 } else { step.count / 2 };
+        // SAFETY: the block is private and of the size asked for, a multiple of the line size, hence aligned.
+        let (right, separator) = unsafe { step.node.split(access, step.count, last, taken.node) };
+        self.link(access, path, index, step.node.address(), separator, right.address(), taken.root);
+        access.store(&step.node.word, step.state.changed().0);
+        if let Some(parent) = parent {
+            access.store(&parent.node.word, parent.state.changed().0);
+        }
+        Ok(Step::Again)
+    }
+
+    /// Links `right` behind `left`, which hangs below step `below - 1` of `path`, or is the root if `below` is 0. Both `left`
+    /// and that step are latched; a root that is latched cannot cease to be the root.
+    #[expect(clippy::too_many_arguments, reason = "two callers, and no two of these belong together")]
+    fn link<A: Access>(
+        &self,
+        access: &mut A,
+        path: &Path<'a, K, FAN>,
+        below: usize,
+        left: usize,
+        separator: Separator<K>,
+        right: usize,
+        root: std::ptr::NonNull<u8>,
+    ) {
+        if let Some(above) = below.checked_sub(1) {
+            let step = path.step(above);
+            step.node.insert(access, step.count, step.index, separator, right);
+            return;
+        }
+        let level = path.len() + 1;
+        assert!(level < super::HEIGHT_MAX, "a tree of this height would not fit the address space");
+        debug_assert_eq!(access.load(&self.tree.root), Root { address: left, level: level - 1 }.pack());
+        // SAFETY: the block is private and of the size asked for, a multiple of the line size, hence aligned.
+        let node = unsafe { Interior::<K, FAN>::create(access, root, level, left) };
+        node.insert(access, 0, 0, separator, right);
+        access.store(&self.tree.root, Root { address: node.address(), level }.pack());
+    }
+}
+
+impl<K: NodeKind> Bounds<K> {
+    /// The short forms that surely lie within: a separator with a tail leaves its own on neither side.
+    #[inline(always)]
+    fn range(&self) -> Range<Short<K>> {
+        let low = match self.low {
+            None => Some(K::Cell::MIN),
+            Some(Separator { short, tail: 0 }) => Some(short),
+            Some(Separator { short, .. }) => K::Cell::after(short),
+        };
+        let last = match self.high {
+            None => Some(K::Cell::MAX),
+            Some(Separator { short, .. }) => K::Cell::before(short),
+        };
+        match (low, last) {
+            (Some(low), Some(last)) => Range { low, last },
+            _ => Range { low: K::Cell::MAX, last: K::Cell::MIN },
+        }
+    }
+}
+
+/// How many of a full leaf's `LEAF + 1` keys, the new one at `place` among them, stay in it.
+fn split_point(meta: Meta, place: usize) -> usize {
+    let keys = meta.count + 1;
+    if meta.ascends(place) {
+        // Behind the run; at the end of the leaf the new key goes on alone.
+        if place == meta.count { place } else { place + 1 }
+    } else if place == 0 && meta.inserted == Some(0) {
+        1
+    } else {
+        keys / 2
+    }
+}
+
+/// The shortest prefix of `above` that is above `below`.
+fn shortest_between<'t>(below: &[u8], above: &'t [u8]) -> &'t [u8] {
+    debug_assert!(below < above);
+    let common = below.iter().zip(above).take_while(|(a, b)| a == b).count();
+    &above[..=common]
+}
+
+/// The gap word of a latched leaf, such that whoever changes it later sees the latch: a read-modify-write that changes nothing
+/// comes before or after theirs.
+fn settle<K: NodeKind, A: Access, const LEAF: usize>(access: &mut A, leaf: &Leaf<K, LEAF>) -> u64 {
+    loop {
+        let gap = access.load(&leaf.gap);
+        if access.lock(&leaf.gap, gap, gap) {
+            return gap;
+        }
+    }
+}

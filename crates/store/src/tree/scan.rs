@@ -1,0 +1,194 @@
+//! Scans: one leaf at a time, each reached by a descent for the bound that ended the last one.
+//!
+//! The bounds of a leaf come from the separators on the way down. When its word was read, the leaf held all keys between them,
+//! perhaps more, if a neighbour was just unlinked. So a scan goes on at its bound, or behind the last record it showed if that
+//! is further: what lies between is witnessed by the leaf's word.
+
+use super::Tree;
+use super::descend::{Aim, Bounds};
+use super::kind::{NodeKind, Separator};
+use super::load::{Load, Optimistic, Patience};
+use super::node::Leaf;
+use super::position::{Limit, Side};
+use crate::cursor::{Cursor, Direction};
+use crate::prefetch;
+use crate::record::RecordPtr;
+use crate::witness::Witness;
+use seriatim_memory::Pinned;
+use std::cmp::Ordering;
+use std::ops::Bound;
+use std::ptr::NonNull;
+
+impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
+    /// Positions `cursor` before the keys between `low` and `high`.
+    pub(crate) fn scan(
+        &self,
+        low: Bound<K::Probe<'_>>,
+        high: Bound<K::Probe<'_>>,
+        direction: Direction,
+        cursor: &mut Cursor,
+    ) {
+        cursor.records.clear();
+        cursor.records.reserve(LEAF);
+        cursor.leaf = None;
+        let position = &mut cursor.position;
+        position.direction = direction;
+        position.exhausted = false;
+        let (lower, upper) = match direction {
+            Direction::Forward => (&mut position.near, &mut position.far),
+            Direction::Backward => (&mut position.far, &mut position.near),
+        };
+        save::<K>(low, lower);
+        save::<K>(high, upper);
+    }
+
+    /// Shows the next leaf of the scan.
+    #[inline]
+    pub(crate) fn next_leaf(&self, cursor: &mut Cursor, _pin: Pinned<'_>) -> bool {
+        if cursor.position.exhausted {
+            return false;
+        }
+        let mut patience = Patience::default();
+        while !self.try_next_leaf(cursor) {
+            patience.wait();
+        }
+        true
+    }
+
+    #[inline(always)]
+    fn try_next_leaf(&self, cursor: &mut Cursor) -> bool {
+        let load = &mut Optimistic;
+        let mut bounds = Bounds::<K>::NONE;
+        let Cursor { records, leaf: shown, position } = cursor;
+        records.clear();
+        let forward = position.direction == Direction::Forward;
+        let (near, far) = (&position.near, &position.far);
+        let aim = match (near.side, position.direction) {
+            (Side::Unbounded, Direction::Forward) => Aim::First,
+            (Side::Unbounded, Direction::Backward) => Aim::Last,
+            (Side::Excluded, Direction::Backward) => Aim::Below(K::restore(near)),
+            _ => Aim::Key(K::restore(near)),
+        };
+        let Ok((leaf, state)) = self.descend(load, &aim, &mut bounds) else { return false };
+        let count = leaf.meta(load).count;
+        let (low, high) = if forward { (near, far) } else { (far, near) };
+        let start = leaf.end_of(load, count, low, Side::Excluded, 0);
+        let end = leaf.end_of(load, count, high, Side::Included, count).max(start);
+        // Rule 2: the records are safe to fetch; whether they are the right ones the word tells.
+        records.extend((start..end).map(|i| {
+            let record = leaf.record(load, i);
+            prefetch::line(record.as_ptr());
+            record
+        }));
+        if !load.unchanged(&leaf.word, state.0) {
+            return false;
+        }
+        if !forward {
+            records.reverse();
+        }
+        *shown = Some((Witness::new(&leaf.word, state.0), NonNull::from(&leaf.gap)));
+
+        // SAFETY: rule 2: the separators were linked when they were read.
+        unsafe {
+            if forward {
+                position.exhausted = end < count || bounds.high.is_none_or(|next| past_high::<K>(next, far));
+                if let Some(next) = bounds.high.filter(|_| !position.exhausted) {
+                    go_on::<K>(&mut position.near, next, Side::Included, records.last().copied(), Ordering::is_ge);
+                }
+            } else {
+                position.exhausted = start > 0 || bounds.low.is_none_or(|next| past_low::<K>(next, far));
+                if let Some(next) = bounds.low.filter(|_| !position.exhausted) {
+                    go_on::<K>(&mut position.near, next, Side::Excluded, records.last().copied(), Ordering::is_lt);
+                }
+            }
+        }
+        true
+    }
+}
+
+impl<K: NodeKind, const LEAF: usize> Leaf<K, LEAF> {
+    /// How many of the leaf's keys lie below the end of a range, the end's own key among them if its side is `with`.
+    #[inline(always)]
+    fn end_of<L: Load>(&self, load: &mut L, count: usize, limit: &Limit, with: Side, unbounded: usize) -> usize {
+        if limit.side == Side::Unbounded {
+            return unbounded;
+        }
+        let (place, found) = self.find(load, count, K::restore(limit));
+        place + usize::from(found.is_some() && limit.side == with)
+    }
+}
+
+fn save<K: NodeKind>(bound: Bound<K::Probe<'_>>, limit: &mut Limit) {
+    let (side, probe) = match bound {
+        Bound::Unbounded => (Side::Unbounded, None),
+        Bound::Included(probe) => (Side::Included, Some(probe)),
+        Bound::Excluded(probe) => (Side::Excluded, Some(probe)),
+    };
+    limit.side = side;
+    if let Some(probe) = probe {
+        K::save(probe, limit);
+    }
+}
+
+/// How a separator compares with a limit's key.
+///
+/// # Safety
+/// The separator's tail is allocated (rule 2).
+#[inline(always)]
+unsafe fn compare<K: NodeKind>(separator: Separator<K>, probe: K::Probe<'_>) -> Ordering {
+    let order = separator.short.cmp(&K::short(probe));
+    // SAFETY: the caller's promise.
+    if K::EXACT { order } else { order.then_with(|| unsafe { K::compare_tail(separator.tail, probe) }) }
+}
+
+/// Whether no key at or above `next` is in a range with this high end.
+///
+/// # Safety
+/// As [`compare`].
+#[inline(always)]
+unsafe fn past_high<K: NodeKind>(next: Separator<K>, high: &Limit) -> bool {
+    // SAFETY: the caller's promise.
+    match high.side {
+        Side::Unbounded => false,
+        Side::Included => unsafe { compare::<K>(next, K::restore(high)) }.is_gt(),
+        Side::Excluded => unsafe { compare::<K>(next, K::restore(high)) }.is_ge(),
+    }
+}
+
+/// Whether no key below `next` is in a range with this low end.
+///
+/// # Safety
+/// As [`compare`].
+#[inline(always)]
+unsafe fn past_low<K: NodeKind>(next: Separator<K>, low: &Limit) -> bool {
+    // SAFETY: the caller's promise.
+    low.side != Side::Unbounded && unsafe { compare::<K>(next, K::restore(low)) }.is_le()
+}
+
+/// Goes on at `next`, or behind the last record shown if that lies beyond: if `beyond` holds for how it compares with `next`.
+///
+/// # Safety
+/// As [`compare`]; `last` is linked or was when it was read (rule 2).
+#[inline(always)]
+unsafe fn go_on<K: NodeKind>(
+    near: &mut Limit,
+    next: Separator<K>,
+    side: Side,
+    last: Option<RecordPtr>,
+    beyond: impl Fn(Ordering) -> bool,
+) {
+    // SAFETY: the caller's promise.
+    let last = last.map(|last| unsafe { K::of(last) });
+    // SAFETY: the caller's promise.
+    match last.filter(|&last| beyond(unsafe { compare::<K>(next, last) }.reverse())) {
+        Some(last) => {
+            near.side = Side::Excluded;
+            K::save(last, near);
+        }
+        None => {
+            near.side = side;
+            // SAFETY: the caller's promise.
+            unsafe { K::save_separator(next, near) };
+        }
+    }
+}

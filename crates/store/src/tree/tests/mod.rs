@@ -1,0 +1,11 @@
+//! Tests of the tree: what each file shows must hold is in its first line.
+//!
+//! `LEAF` and `FAN` are small in most of them, so that splits and unlinks are common.
+
+mod canaries;
+mod fixture;
+mod hammer;
+mod model;
+mod shape;
+mod transactions;
+mod witnesses;

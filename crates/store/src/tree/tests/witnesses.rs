@@ -1,0 +1,159 @@
+//! Every change of a leaf's membership changes its word: a witness that still holds proves that the leaf has the same records,
+//! and that absent keys are still absent. And an operation disturbs no more leaves than it must.
+
+use super::fixture::{TestKind, World, bytes_of, holds, modes, seeded};
+use crate::observer::GAP_CLOSED;
+use crate::record::{Bytes, RecordPtr, Word8, Word16};
+use crate::tree::Tree;
+use crate::witness::Witness;
+use crate::{Direction, Inserted, Observer, Unobserved};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+#[test]
+fn word8() {
+    run::<Word8, 4, 4>("witnesses::word8", 200);
+}
+
+#[test]
+fn word16() {
+    run::<Word16, 3, 3>("witnesses::word16", 200);
+}
+
+#[test]
+fn bytes() {
+    run::<Bytes, 4, 4>("witnesses::bytes", 200);
+}
+
+fn run<K: TestKind, const LEAF: usize, const FAN: usize>(test: &str, universe: u64) {
+    let (seed, mut rng) = seeded(test);
+    for mode in modes(seed) {
+        let world = World::new(mode);
+        let mut worker = world.worker();
+        let tree = Tree::<K, LEAF, FAN>::new(&world.htm, &mut worker.cx()).expect("memory");
+        let mut model: BTreeMap<Vec<u8>, RecordPtr> = BTreeMap::new();
+        let mut earlier: Vec<(Witness, Vec<RecordPtr>)> = Vec::new();
+        for operation in 0..1_500 {
+            let growing = operation / 300 % 2 == 0;
+            let key = K::key(rng.below(universe));
+            let (probe, bytes) = (K::probe(key.as_key()), bytes_of(key.as_key()));
+            let leaves = tree.leaves(&worker, Direction::Forward);
+            earlier.extend(leaves.iter().cloned());
+            let absent = tree.get(probe, worker.local.pinned()).err();
+            assert!(absent.is_none_or(|absent| leaves.iter().any(|leaf| leaf.0 == absent)), "absence is a leaf's word");
+            let linked = model.get(&bytes).copied();
+            let change = match linked {
+                None if growing || rng.below(4) == 0 => {
+                    let record = worker.record(key.as_key());
+                    let inserted = tree.insert(&mut worker.cx(), probe, record, &mut Unobserved);
+                    assert_eq!(inserted, Ok(Inserted::Linked));
+                    model.insert(bytes, record);
+                    true
+                }
+                Some(record) if !growing || rng.below(4) == 0 => {
+                    assert!(tree.remove(&mut worker.cx(), probe, record, &mut Unobserved));
+                    model.remove(&bytes);
+                    true
+                }
+                Some(record) => {
+                    let again = tree.insert(&mut worker.cx(), probe, record, &mut Unobserved);
+                    assert_eq!(again, Ok(Inserted::Exists(record)));
+                    false
+                }
+                None => false,
+            };
+            if let Some(absent) = absent {
+                assert_eq!(holds(absent), !change, "a witness of absence ends when the key is linked, not before");
+            }
+            let disturbed = leaves.iter().filter(|leaf| !holds(leaf.0)).count();
+            assert_eq!(disturbed, usize::from(change), "exactly the leaf of the key changes");
+            let now = tree.leaves(&worker, Direction::Backward);
+            for (witness, records) in earlier.iter().filter(|leaf| holds(leaf.0)) {
+                let same = now.iter().find(|leaf| leaf.0 == *witness).expect("a leaf whose word holds is in the tree");
+                assert!(records.iter().eq(same.1.iter().rev()), "a leaf whose word holds has the same records");
+            }
+            earlier.retain(|leaf| holds(leaf.0));
+        }
+        tree.checked();
+    }
+}
+
+/// Admits, or not.
+struct Gate {
+    open: bool,
+    seen: Vec<(u64, *const AtomicU64)>,
+}
+
+impl Observer for Gate {
+    fn admit(&mut self, gap: &AtomicU64, word: &AtomicU64) -> bool {
+        assert_eq!(word.load(Ordering::Relaxed) & 1, 1, "asked with the leaf latched");
+        self.seen.push((gap.load(Ordering::Relaxed), std::ptr::from_ref(word)));
+        self.open
+    }
+}
+
+#[test]
+fn an_insertion_not_admitted_changes_nothing() {
+    let (seed, _) = seeded("an_insertion_not_admitted_changes_nothing");
+    for mode in modes(seed) {
+        let world = World::new(mode);
+        let mut worker = world.worker();
+        let tree = Tree::<Word8, 4, 4>::new(&world.htm, &mut worker.cx()).expect("memory");
+        for n in 0..100 {
+            let record = worker.record(Word8::key(n).as_key());
+            let before = tree.leaves(&worker, Direction::Forward);
+            let mut gate = Gate { open: false, seen: Vec::new() };
+            assert_eq!(tree.insert(&mut worker.cx(), n, record, &mut gate), Ok(Inserted::Refused));
+            assert_eq!(tree.leaves(&worker, Direction::Forward), before);
+            assert!(before.iter().any(|leaf| Some(leaf.0.address()) == gate.seen.last().map(|seen| seen.1)));
+            gate.open = true;
+            assert_eq!(tree.insert(&mut worker.cx(), n, record, &mut gate), Ok(Inserted::Linked));
+        }
+        tree.checked();
+    }
+}
+
+#[test]
+fn a_held_gap_keeps_its_leaf_and_is_copied_by_splits() {
+    let (seed, _) = seeded("a_held_gap_keeps_its_leaf_and_is_copied_by_splits");
+    for mode in modes(seed) {
+        let world = World::new(mode);
+        let mut worker = world.worker();
+        let tree = Tree::<Word8, 4, 4>::new(&world.htm, &mut worker.cx()).expect("memory");
+        let gaps = |worker: &super::fixture::Worker| {
+            let mut cursor = crate::Cursor::new();
+            let mut gaps = Vec::new();
+            tree.scan(std::ops::Bound::Unbounded, std::ops::Bound::Unbounded, Direction::Forward, &mut cursor);
+            while tree.next_leaf(&mut cursor, worker.local.pinned()) {
+                // SAFETY: the worker stays online until the test ends.
+                let gap: *const AtomicU64 = unsafe { cursor.gap(worker.local.pinned()) };
+                gaps.push(gap);
+            }
+            gaps
+        };
+        // SAFETY: the worker stays online until the test ends.
+        let at = |gap: *const AtomicU64| unsafe { &*gap };
+        at(gaps(&worker)[0]).store(7, Ordering::Relaxed);
+        let mut records = Vec::new();
+        for n in 0..40 {
+            let record = worker.record(Word8::key(n).as_key());
+            let mut gate = Gate { open: true, seen: Vec::new() };
+            assert_eq!(tree.insert(&mut worker.cx(), n, record, &mut gate), Ok(Inserted::Linked));
+            assert!(gate.seen.iter().all(|seen| seen.0 == 7));
+            records.push(record);
+        }
+        let held = gaps(&worker);
+        assert!(held.len() >= 10 && held.iter().all(|&gap| at(gap).load(Ordering::Relaxed) == 7));
+        for (n, &record) in (0..).zip(&records[..20]) {
+            assert!(tree.remove(&mut worker.cx(), n, record, &mut Unobserved));
+        }
+        assert_eq!(gaps(&worker), held, "empty leaves stay while their gaps are held");
+        held.iter().for_each(|&gap| at(gap).store(0, Ordering::Relaxed));
+        for (n, &record) in (20..).zip(&records[20..]) {
+            assert!(tree.remove(&mut worker.cx(), n, record, &mut Unobserved));
+        }
+        let left = gaps(&worker);
+        let closed = held.iter().filter(|&&gap| at(gap).load(Ordering::Relaxed) == GAP_CLOSED).count();
+        assert!(closed > 0 && left.len() + closed == held.len(), "a leaf's gap is closed when it is unlinked");
+    }
+}

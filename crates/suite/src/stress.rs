@@ -1,0 +1,228 @@
+//! Random transactions on threads, recorded, and judged by the independent checker afterwards.
+//!
+//! Keys are few, so that conflicts, deletes, reinserts, splits and unlinks are common. Transfers keep the sum of an account
+//! table constant; every transaction that reads the whole table asserts it, so a body that ran on values which never existed
+//! together is noticed (trap 21).
+
+use std::sync::Mutex;
+
+use seriatim::history::{self, Promises};
+use seriatim::{Abort, Builder, Database, Handle, IndexHandle, Rng, Table, Text, TransactError, Tx, thread};
+
+use crate::Setting;
+
+/// A row of the ordered table, with two secondary indexes.
+#[derive(Table, Clone, Debug)]
+#[table(name = "item", key(id))]
+#[table(index(name = "by_owner", columns(owner), ordered))]
+#[table(index(name = "by_tag", columns(tag), hash, unique))]
+pub struct Item {
+    /// The key.
+    pub id: u32,
+    /// Not unique.
+    pub owner: u16,
+    /// Unique: the key in words.
+    pub tag: Text<12>,
+    /// Changes with every update.
+    pub note: String,
+}
+
+/// A row of the hash table. The sum of all balances is constant.
+#[derive(Table, Clone, Debug)]
+#[table(name = "account", key(id), hash)]
+pub struct Account {
+    /// The key.
+    pub id: u32,
+    /// May go below zero.
+    pub balance: i64,
+}
+
+/// How much to run.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    /// Threads.
+    pub threads: usize,
+    /// Transactions a thread.
+    pub transactions: usize,
+    /// Keys a table.
+    pub keys: u64,
+    /// Most operations a transaction.
+    pub operations: u64,
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Stressed {
+    /// Transactions committed.
+    pub committed: u64,
+    /// Attempts ended by a conflict.
+    pub conflicts: u64,
+    /// Records in both tables at the end.
+    pub rows: usize,
+}
+
+const BALANCE: i64 = 100;
+
+/// Body error: the sum of a transaction's reads is impossible.
+#[derive(Debug)]
+struct WrongSum(i64);
+
+impl std::fmt::Display for WrongSum {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "balances sum to {}", self.0)
+    }
+}
+
+impl std::error::Error for WrongSum {}
+
+struct Tables {
+    items: Handle<Item>,
+    by_owner: IndexHandle<Item, u16>,
+    by_tag: IndexHandle<Item, Text<12>>,
+    accounts: Handle<Account>,
+    keys: u64,
+}
+
+/// Runs the load in a setting.
+///
+/// # Errors
+/// What does not hold, in words.
+pub fn stress(setting: &Setting, load: &Load, seed: u64) -> Result<Stressed, String> {
+    stress_with(setting, load, seed, |builder| builder)
+}
+
+/// As [`stress`], with further options.
+///
+/// # Errors
+/// As [`stress`].
+pub fn stress_with(
+    setting: &Setting,
+    load: &Load,
+    seed: u64,
+    options: impl Fn(Builder) -> Builder,
+) -> Result<Stressed, String> {
+    let builder = options(setting.builder().record_history(true).workers(load.threads + 1).seed(seed));
+    let db = builder.open().map_err(|error| error.to_string())?;
+    let result = run(&db, load, seed).and_then(|()| audit(&db, setting.strict, load));
+    result.map_err(|fault| format!("{setting}, {load:?}, seed {seed}: {fault}"))
+}
+
+fn run(db: &Database, load: &Load, seed: u64) -> Result<(), String> {
+    let items = db.create::<Item>().map_err(|error| error.to_string())?;
+    let accounts = db.create::<Account>().map_err(|error| error.to_string())?;
+    let (by_owner, by_tag) = (items.index(Item::BY_OWNER), items.index(Item::BY_TAG));
+    let tables = Tables { items, by_owner, by_tag, accounts, keys: load.keys };
+    let mut loader = db.session();
+    let loaded = loader.transact(|tx| {
+        (0..load.keys as u32).try_for_each(|id| tx.insert(&tables.accounts, &Account { id, balance: BALANCE }))
+    });
+    loaded.map_err(|error| error.to_string())?;
+    let fault = Mutex::new(None);
+    thread::scope(|scope| {
+        for at in 0..load.threads {
+            let (tables, fault) = (&tables, &fault);
+            scope.spawn(move || {
+                let mut rng = Rng::from_seed(seed ^ (at as u64 + 1) << 20);
+                let mut session = db.session();
+                for _ in 0..load.transactions {
+                    let draws = rng.next_u64();
+                    let result = match rng.below(10) {
+                        0 => session.snapshot(|tx| sum(tx, tables)).map(|_| ()),
+                        1 => session.transact(|tx| sum(tx, tables)).map(|_| ()),
+                        2..=4 => session.transact(|tx| transfer(tx, tables, draws)).map(|_| ()),
+                        _ => session.transact(|tx| shuffle(tx, tables, draws, load.operations)).map(|_| ()),
+                    };
+                    match result {
+                        // Two new tags may collide only if uniqueness is broken; every other end is expected.
+                        Ok(()) | Err(TransactError::Conflict { .. }) => {}
+                        Err(error) => {
+                            fault.lock().map(|mut fault| *fault = Some(error.to_string())).unwrap_or(());
+                            return;
+                        }
+                    }
+                }
+            });
+        }
+    });
+    fault.into_inner().map_or(Err("a thread panicked".to_owned()), |fault| fault.map_or(Ok(()), Err))
+}
+
+fn sum(tx: &seriatim::ReadTx, tables: &Tables) -> Result<(), Abort> {
+    let mut sum = 0;
+    for id in 0..tables.keys as u32 {
+        sum += tx.get(&tables.accounts, &id)?.map_or(0, |account| account.balance());
+    }
+    if sum == BALANCE * tables.keys as i64 { Ok(()) } else { Err(tx.abort(WrongSum(sum))) }
+}
+
+fn transfer(tx: &Tx, tables: &Tables, draws: u64) -> Result<(), Abort> {
+    let mut rng = Rng::from_seed(draws);
+    let (from, to) = (rng.below(tables.keys) as u32, rng.below(tables.keys) as u32);
+    let amount = rng.range(1, 9) as i64;
+    tx.update(&tables.accounts, &from, |account| account.set_balance(account.balance() - amount))?;
+    tx.update(&tables.accounts, &to, |account| account.set_balance(account.balance() + amount))?;
+    Ok(())
+}
+
+fn item(id: u32, rng: &mut Rng) -> Item {
+    let tag = Text::new(&format!("tag{id}")).unwrap_or_default();
+    Item { id, owner: rng.below(4) as u16, tag, note: "n".repeat(rng.below(40) as usize) }
+}
+
+/// Random operations on the ordered table and its indexes.
+fn shuffle(tx: &Tx, tables: &Tables, draws: u64, operations: u64) -> Result<(), Abort> {
+    let mut rng = Rng::from_seed(draws);
+    for _ in 0..rng.range(1, operations) {
+        let id = rng.below(tables.keys) as u32;
+        match rng.below(12) {
+            0 | 1 => drop(tx.get(&tables.items, &id)?),
+            2 | 3 => drop(tx.try_insert(&tables.items, &item(id, &mut rng))?),
+            4 | 5 => drop(tx.delete(&tables.items, &id)?),
+            6 => tx.put(&tables.items, &item(id, &mut rng))?,
+            7 => {
+                let owner = rng.below(4) as u16;
+                tx.update(&tables.items, &id, |item| item.set_owner(owner))?;
+            }
+            8 => {
+                let (low, high) = (id, id + rng.below(tables.keys / 4 + 1) as u32);
+                let ids: Result<Vec<u32>, Abort> =
+                    tx.scan(&tables.items, low..=high).map(|row| row.map(|row| row.id())).collect();
+                assert!(ids?.is_sorted(), "a scan is in key order");
+            }
+            9 => {
+                // Stops early, going down.
+                if let Some(row) = tx.scan_rev(&tables.items, ..=id).next() {
+                    assert!(row?.id() <= id);
+                }
+            }
+            10 => {
+                let owner = rng.below(4) as u16;
+                for row in tx.find_by(&tables.by_owner, &owner) {
+                    assert_eq!(row?.owner(), owner, "the index leads to rows with its key");
+                }
+            }
+            _ => {
+                let tag = Text::new(&format!("tag{id}")).unwrap_or_default();
+                if let Some(row) = tx.get_by(&tables.by_tag, &tag)? {
+                    assert_eq!(row.id(), id, "the unique index leads to its row");
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn audit(db: &Database, strict: bool, load: &Load) -> Result<Stressed, String> {
+    let history = db.take_history().ok_or("the database records")?;
+    history::check(&history, &Promises { real_time: strict }).map_err(|violation| violation.to_string())?;
+    for _ in 0..4 {
+        db.step();
+    }
+    db.check_structure()?;
+    let statistics = db.statistics();
+    let wanted = (load.threads * load.transactions) as u64;
+    if statistics.committed < wanted / 2 {
+        return Err(format!("only {} of {wanted} transactions committed", statistics.committed));
+    }
+    Ok(Stressed { committed: statistics.committed, conflicts: statistics.conflict_aborted, rows: 0 })
+}

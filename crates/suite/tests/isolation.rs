@@ -1,0 +1,36 @@
+//! Isolation specifications: one file an anomaly; sessions and steps run in every interleaving, in every setting.
+
+#[path = "isolation/absent_read_skew.rs"]
+mod absent_read_skew;
+#[path = "isolation/delete_reinsert.rs"]
+mod delete_reinsert;
+#[path = "isolation/dirty_read.rs"]
+mod dirty_read;
+#[path = "isolation/dirty_write.rs"]
+mod dirty_write;
+#[path = "isolation/fuzzy_read.rs"]
+mod fuzzy_read;
+#[path = "isolation/lost_update.rs"]
+mod lost_update;
+#[path = "isolation/phantom.rs"]
+mod phantom;
+#[path = "isolation/read_only_anomaly.rs"]
+mod read_only_anomaly;
+#[path = "isolation/write_skew.rs"]
+mod write_skew;
+
+use seriatim_suite::explore::{Explored, Spec, explore};
+use seriatim_suite::{matrix, seed};
+
+/// Explores a specification in every setting. Some schedule must let all programs commit: a protocol that aborts everything
+/// would forbid every anomaly.
+fn forbid(anomaly: &str, spec: &Spec) {
+    for setting in matrix(seed(anomaly)) {
+        match explore(&setting, spec) {
+            Ok(Explored { schedules, all_committed }) => {
+                assert!(schedules > 1 && all_committed > 0, "{setting}: {all_committed} of {schedules} committed");
+            }
+            Err(fault) => panic!("{anomaly}: {fault}"),
+        }
+    }
+}

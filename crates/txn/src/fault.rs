@@ -1,0 +1,34 @@
+//! Deliberate faults for canaries: broken variants of the protocols, built only with the feature `canary`, that the suite must
+//! catch. Without the feature [`Core::suffers`](crate::Core::suffers) is the constant `false`.
+
+/// What is broken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing.
+    #[default]
+    None,
+    /// Commits without validating the read set.
+    SkipValidation,
+    /// Installs without taking, or looking at, the locks of the write set.
+    NoSubscription,
+    /// Validates before it takes the locks of the write set.
+    LateSubscription,
+    /// Forgets the leaves and buckets that witness ranges and absences (locking: the gaps).
+    DropWitness,
+    /// Gives a version the stamp of the one it replaces.
+    ReuseStamp,
+    /// Makes writes visible before the read set is validated.
+    PublishEarly,
+}
+
+impl Fault {
+    /// Every fault but none.
+    pub const ALL: [Fault; 6] = [
+        Fault::SkipValidation,
+        Fault::NoSubscription,
+        Fault::LateSubscription,
+        Fault::DropWitness,
+        Fault::ReuseStamp,
+        Fault::PublishEarly,
+    ];
+}

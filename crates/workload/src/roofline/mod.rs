@@ -1,0 +1,85 @@
+//! The speed of light: the standard mix of TPC-C over plain arrays, a warehouse per thread, with rows of the specification's
+//! sizes but no index, no concurrency control, no log and no aborts. What an engine adds on top of this is its cost.
+//!
+//! Everything is allocated and touched before the clock starts; orders, lines and history live in rings.
+
+mod data;
+mod transactions;
+
+use std::hint::black_box;
+use std::sync::Barrier;
+use std::time::Duration;
+
+use data::{Item, Warehouse};
+use seriatim::{Rng, clock, thread};
+
+/// What was measured.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rate {
+    /// Threads, a warehouse each.
+    pub threads: usize,
+    /// Transactions of all threads.
+    pub transactions: u64,
+    /// Transactions per second, the threads' rates added up.
+    pub per_second: f64,
+    /// Nanoseconds of a transaction on its thread.
+    pub nanoseconds: f64,
+}
+
+/// Transactions between two looks at the clock.
+const STRIDE: u64 = 1024;
+
+/// Runs the mix on `threads` threads for `seconds` each.
+///
+/// # Panics
+/// If `threads` is zero.
+pub fn run(threads: usize, seconds: f64, seed: u64) -> Rate {
+    assert!(threads > 0, "at least one thread");
+    let window = Duration::from_secs_f64(seconds);
+    let mut rng = Rng::from_seed(seed);
+    let items = data::items();
+    let start = Barrier::new(threads);
+    let (items, start) = (&items[..], &start);
+    let counts: Vec<(u64, f64)> = thread::scope(|scope| {
+        let running: Vec<_> = (0..threads)
+            .map(|_| {
+                let rng = rng.fork();
+                scope.spawn(move || drive(items, rng, start, window))
+            })
+            .collect();
+        running.into_iter().map(|thread| thread.join().expect("a roofline thread panicked")).collect()
+    });
+    let per_second = counts.iter().map(|(count, elapsed)| *count as f64 / elapsed).sum();
+    let transactions = counts.iter().map(|(count, _)| count).sum();
+    Rate { threads, transactions, per_second, nanoseconds: threads as f64 * 1e9 / per_second }
+}
+
+/// One thread: loads its warehouse, waits for the others, runs the mix. Transactions and seconds.
+fn drive(items: &[Item], mut rng: Rng, start: &Barrier, window: Duration) -> (u64, f64) {
+    let mut warehouse = Warehouse::load(&mut rng);
+    start.wait();
+    let (begin, mut count) = (clock::Instant::now(), 0);
+    loop {
+        for _ in 0..STRIDE {
+            black_box(warehouse.run_one(items, &mut rng, count));
+            count += 1;
+        }
+        let elapsed = begin.elapsed();
+        if elapsed >= window {
+            black_box(&warehouse);
+            return (count, elapsed.as_secs_f64());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_run_counts_whole_strides_on_every_thread() {
+        let rate = run(2, 0.001, 7);
+        assert_eq!((rate.threads, rate.transactions % STRIDE), (2, 0));
+        assert!(rate.transactions >= 2 * STRIDE && rate.per_second > 0.0 && rate.nanoseconds > 0.0);
+    }
+}

@@ -1,0 +1,132 @@
+//! TPC-C revision 5.11: the schema, the population, the five transactions and the consistency conditions, in process and
+//! without terminals' keying and think times.
+//!
+//! Departures from the specification, as every engine paper takes them: no think times; a terminal chooses its district
+//! anew each time; Delivery runs at once and delivers its ten districts in one transaction; prices and the like are integers.
+
+mod consistency;
+mod delivery;
+mod input;
+mod load;
+mod new_order;
+mod options;
+mod order_status;
+mod payment;
+mod random;
+mod scale;
+mod schema;
+mod shared;
+mod stock_level;
+mod terminal;
+#[cfg(test)]
+mod tests;
+
+pub use consistency::{RULES, check};
+pub use delivery::{DeliveryOutput, delivery};
+pub use input::{
+    CustomerChoice, DeliveryInput, Inputs, NewOrderInput, NewOrderLine, OrderStatusInput, PaymentInput, Remote,
+    StockLevelInput, history_keys,
+};
+pub use load::load;
+pub use new_order::{NewOrderOutput, NewOrderOutputLine, UnusedItem, new_order};
+pub use options::{Mix, Options, open};
+pub use order_status::{OrderStatusLine, OrderStatusOutput, order_status};
+pub use payment::{Address, PaymentOutput, payment};
+pub use random::{Constants, last_name};
+pub use scale::{DISTRICTS, LINES_MAX, LINES_MIN, Scale, district_ids};
+pub use schema::{
+    Customer, District, History, Item, Money, NewOrder, Order, OrderLine, Rate, Stock, Tables, Warehouse,
+};
+pub use shared::Missing;
+pub use stock_level::{StockLevelOutput, stock_level};
+pub use terminal::TpccTerminal;
+
+use crate::registry::{Entry, Knob};
+use crate::{LoadError, Loading, Report, Terminal, Workload};
+use seriatim::{Database, Rng};
+
+/// The line of the registry.
+pub const ENTRY: Entry = Entry {
+    name: "tpcc",
+    about: "TPC-C 5.11: orders, payments and deliveries of a wholesale supplier",
+    knobs: &[
+        Knob { name: "warehouses", value: "N", default: "1", about: "warehouses; terminals take them in turn as home" },
+        Knob {
+            name: "mix",
+            value: "MIX",
+            default: "full",
+            about: "full (45:43:4:4:4), new-order, payment, order-status, delivery, stock-level, read-only, \
+                    new-order-payment, or five counts like 45:43:4:4:4 in that order",
+        },
+        Knob {
+            name: "remote",
+            value: "PERCENT",
+            default: "1",
+            about: "order lines supplied by another warehouse (clause 2.4.1.5)",
+        },
+        Knob {
+            name: "remote-payments",
+            value: "PERCENT",
+            default: "15",
+            about: "payments by a customer of another warehouse (clause 2.5.1.2)",
+        },
+        Knob {
+            name: "scale",
+            value: "spec|small",
+            default: "spec",
+            about: "rows per warehouse: as specified, or a hundredth for tests",
+        },
+    ],
+    open,
+};
+
+/// The kinds of transaction, in the order of their clauses.
+pub const KINDS: [&str; 5] = ["new_order", "payment", "order_status", "delivery", "stock_level"];
+
+/// TPC-C as a [`Workload`].
+#[derive(Clone, Debug)]
+pub struct Tpcc {
+    options: Options,
+    load_constants: Constants,
+    run_constants: Constants,
+}
+
+impl Tpcc {
+    /// The workload with these options.
+    ///
+    /// # Panics
+    /// If a count of the scale is zero, or more orders are undelivered than there are.
+    pub fn new(options: Options) -> Tpcc {
+        let scale = options.scale;
+        assert!(scale.warehouses > 0 && scale.items > 0 && scale.customers > 0 && scale.undelivered <= scale.customers);
+        let mut rng = Rng::from_seed(options.seed);
+        let load_constants = Constants::for_load(&mut rng);
+        let run_constants = Constants::for_run(&mut rng, &load_constants);
+        Tpcc { options, load_constants, run_constants }
+    }
+}
+
+impl Workload for Tpcc {
+    fn name(&self) -> &'static str {
+        ENTRY.name
+    }
+
+    fn kinds(&self) -> &'static [&'static str] {
+        &KINDS
+    }
+
+    fn load(&self, db: &Database, loading: &Loading<'_>) -> Result<(), LoadError> {
+        load(db, self.options.scale, self.options.seed, self.load_constants, loading)
+    }
+
+    fn consistency(&self, db: &Database) -> Result<Report, LoadError> {
+        consistency::check_in_parts(&mut db.session(), &Tables::open(db)?, self.options.scale)
+    }
+
+    fn terminal(&self, db: &Database, index: u16, seed: u64) -> Result<Box<dyn Terminal>, LoadError> {
+        let Options { scale, remote, mix, .. } = self.options;
+        let rng = Rng::from_seed(seed ^ u64::from(index) << 48);
+        let inputs = Inputs::new(rng, scale, self.run_constants, remote, index % scale.warehouses + 1, 0);
+        Ok(Box::new(TpccTerminal::new(Tables::open(db)?, inputs, mix, index)))
+    }
+}

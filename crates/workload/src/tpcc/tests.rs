@@ -1,0 +1,394 @@
+//! The population has the specification's cardinalities; every condition holds after loading and after runs; and every
+//! condition notices when it is broken on purpose, so none of them is asleep.
+
+use super::*;
+use crate::{Ending, Outcome};
+use seriatim::{Abort, ReadTx, Session, TransactError, Tx, thread};
+
+const SEED: u64 = 2_024_1121;
+
+fn loaded(warehouses: u16) -> (Database, Tpcc, Tables) {
+    let db = Database::in_memory().expect("a database opens");
+    let workload = Tpcc::new(Options::new(Scale::small(warehouses), SEED));
+    workload.load(&db, &Loading::default()).expect("loading succeeds");
+    let tables = Tables::open(&db).expect("loading made the tables");
+    (db, workload, tables)
+}
+
+#[track_caller]
+fn assert_consistent(db: &Database, workload: &Tpcc, tables: &Tables) {
+    let report = workload.consistency(db).expect("the check runs");
+    assert!(report.passed(), "{report}");
+    let scale = workload.options.scale;
+    let whole = db.session().snapshot(|tx| check(tx, tables, scale)).expect("the check runs").into_value();
+    assert!(whole.passed(), "{whole}");
+    RULES.iter().for_each(|rule| assert!(whole.checked(rule.clause) > 0, "{} is never asked", rule.clause));
+}
+
+fn count<T>(rows: impl Iterator<Item = Result<T, Abort>>) -> Result<u64, Abort> {
+    rows.map(|row| row.map(|_| 1)).sum()
+}
+
+#[test]
+fn the_population_has_the_cardinalities_of_clause_4_3_3() {
+    let (db, workload, tables) = loaded(2);
+    let Scale { items, customers, undelivered, .. } = workload.options.scale;
+    let mut session = db.session();
+    session
+        .snapshot(|tx| {
+            assert_eq!(count(tx.scan(&tables.order, ..))?, u64::from(customers) * 20);
+            assert_eq!(count(tx.scan(&tables.new_order, ..))?, u64::from(undelivered) * 20);
+            assert_eq!(count(tx.scan(&tables.history, ..))?, u64::from(customers) * 20);
+            let lines = count(tx.scan(&tables.order_line, ..))?;
+            let mean = lines as f64 / f64::from(customers * 20);
+            assert!((9.5..10.5).contains(&mean), "5 to 15 lines an order, 10 in the mean: {mean}");
+            let mut original = 0;
+            for i_id in 1..=items {
+                let item = tx.get(&tables.item, &i_id)?.expect("every item");
+                assert!((14..=24).contains(&item.i_name().len()) && (26..=50).contains(&item.i_data().len()));
+                assert!((1_00..=100_00).contains(&item.i_price().units()));
+                original += u32::from(item.i_data().contains("ORIGINAL"));
+                let stock = tx.get(&tables.stock, &(2, i_id))?.expect("stock of every item");
+                assert!((10..=100).contains(&stock.s_quantity()));
+                assert!((1..=10).all(|d_id| stock.dist(d_id).len() == 24));
+            }
+            assert!((items / 20..items / 5).contains(&original), "a tenth is original: {original} of {items}");
+            assert!(tx.get(&tables.item, &(items + 1))?.is_none() && tx.get(&tables.warehouse, &3)?.is_none());
+            let mut bad = 0;
+            for (d_id, c_id) in district_ids().flat_map(|d_id| (1..=customers).map(move |c_id| (d_id, c_id))) {
+                let customer = tx.get(&tables.customer, &(1, d_id, c_id))?.expect("every customer");
+                assert_eq!(customer.c_last(), &*last_name(c_id - 1), "the first thousand have a name each");
+                assert!((300..=500).contains(&customer.c_data().len()) && customer.c_middle() == "OE");
+                assert_eq!((customer.c_balance().units(), customer.c_ytd_payment().units()), (-10_00, 10_00));
+                bad += u32::from(customer.c_credit() == "BC");
+            }
+            let all = customers * 10;
+            assert!((all / 20..all / 5).contains(&bad), "a tenth has bad credit: {bad} of {all}");
+            let mut customers_of_orders = std::collections::BTreeSet::new();
+            for order in tx.prefix(&tables.order, &(1, 1)) {
+                customers_of_orders.insert(order?.o_c_id());
+            }
+            assert_eq!(customers_of_orders.len(), customers as usize, "a permutation: every customer has one order");
+            Ok(())
+        })
+        .expect("the population can be read");
+    assert_consistent(&db, &workload, &tables);
+}
+
+#[test]
+fn the_population_is_the_same_for_any_number_of_threads() {
+    let load = |threads| {
+        let db = Database::in_memory().expect("a database opens");
+        let last = std::sync::atomic::AtomicU64::new(0);
+        let progress = |done, _| drop(last.fetch_max(done, std::sync::atomic::Ordering::Relaxed));
+        let workload = Tpcc::new(Options::new(Scale::small(2), SEED));
+        workload.load(&db, &Loading { threads, progress: &progress }).expect("loading succeeds");
+        assert!(last.into_inner() > 2000);
+        let tables = Tables::open(&db).expect("loading made the tables");
+        let rows = db.session().snapshot(|tx| {
+            let mut rows = Vec::new();
+            for order in tx.scan(&tables.order, ..) {
+                let order = order?;
+                rows.push((order.o_c_id(), order.o_ol_cnt(), order.o_carrier_id()));
+            }
+            let customer = tx.get(&tables.customer, &(2, 10, 30))?.expect("every customer");
+            Ok((rows, customer.c_first().to_owned(), customer.c_data().to_owned()))
+        });
+        rows.expect("the population can be read").into_value()
+    };
+    assert_eq!(load(1), load(3));
+}
+
+#[test]
+fn one_of_each_transaction_does_what_its_clause_says() {
+    let (db, workload, tables) = loaded(2);
+    let mut session = db.session();
+    let line = |i_id, supply_w_id| NewOrderLine { i_id, supply_w_id, quantity: 5 };
+    let mut lines = [line(1, 1); LINES_MAX];
+    (lines[1], lines[2], lines[3], lines[4]) = (line(2, 2), line(3, 1), line(4, 1), line(1, 1));
+    let date = seriatim::Timestamp::from_microseconds(7);
+    let input = NewOrderInput { w_id: 1, d_id: 4, c_id: 9, entry_d: date, ol_cnt: 5, lines };
+    let stock = |tx: &ReadTx, w_id, i_id| -> Result<(i16, u32, u32, u32), Abort> {
+        let row = tx.get(&tables.stock, &(w_id, i_id))?.expect("stock");
+        Ok((row.s_quantity(), row.s_ytd(), row.s_order_cnt(), row.s_remote_cnt()))
+    };
+    let before = session.snapshot(|tx| stock(tx, 2, 2)).expect("a read").into_value();
+    let output = session.transact(|tx| new_order(tx, &tables, &input)).expect("an order").into_value();
+    assert_eq!((output.o_id, output.ol_cnt), (31, 5));
+    let sum: i64 = output.lines[..5].iter().map(|line| line.amount.units()).sum();
+    assert!(sum > 0 && output.lines[..5].iter().all(|line| line.amount.units() == line.i_price.units() * 5));
+    let factor = (1.0 - output.c_discount.units() as f64 / 1e4)
+        * (1.0 + (output.w_tax.units() + output.d_tax.units()) as f64 / 1e4);
+    assert!((output.total_amount.units() as f64 - sum as f64 * factor).abs() <= 0.500_001);
+    let after = session.snapshot(|tx| stock(tx, 2, 2)).expect("a read").into_value();
+    let expected = if before.0 >= 15 { before.0 - 5 } else { before.0 + 86 };
+    assert_eq!(after, (expected, 5, 1, 1), "another warehouse supplied the second line");
+    assert_eq!(session.snapshot(|tx| stock(tx, 1, 1)).expect("a read").1, 10, "an item ordered twice");
+
+    let status = OrderStatusInput { w_id: 1, d_id: 4, customer: CustomerChoice::Last(last_name(8)) };
+    let shown = session.snapshot(|tx| order_status(tx, &tables, &status)).expect("a status").into_value();
+    assert_eq!((shown.c_id, shown.o_id, shown.ol_cnt, shown.o_carrier_id), (9, 31, 5, None));
+    assert!((0..5).all(|n| shown.lines[n].ol_i_id == input.lines[n].i_id && shown.lines[n].ol_delivery_d.is_none()));
+
+    let (h_id, _) = history_keys(3);
+    let amount = Money::from_units(77_77);
+    let customer = CustomerChoice::Id(9);
+    let pay = PaymentInput { w_id: 2, d_id: 1, c_w_id: 1, c_d_id: 4, customer, amount, date, h_id };
+    let paid = session.transact(|tx| payment(tx, &tables, &pay)).expect("a payment").into_value();
+    assert_eq!((paid.c_id, paid.c_balance.units()), (9, -10_00 - 77_77));
+    assert_eq!(paid.c_data.is_some(), &*paid.c_credit == "BC");
+    if let Some(data) = paid.c_data {
+        assert!(data.starts_with("9 4 1 1 2 77.77 | "), "{}", &*data);
+    }
+
+    let level = StockLevelInput { w_id: 1, d_id: 4, threshold: 101 };
+    let all = session.snapshot(|tx| stock_level(tx, &tables, &level)).expect("a level").into_value();
+    let distinct = session.snapshot(|tx| {
+        let mut items = std::collections::BTreeSet::new();
+        for line in tx.scan(&tables.order_line, (1, 4, 12, 0)..(1, 4, 32, 0)) {
+            items.insert(line?.ol_i_id());
+        }
+        Ok(items.len() as u32)
+    });
+    assert_eq!(all.low_stock, *distinct.expect("a scan"), "with such a threshold every item of 20 orders is low");
+
+    let deliver = DeliveryInput { w_id: 1, carrier_id: 3, date };
+    for oldest in 22..=30 {
+        let output = session.transact(|tx| delivery(tx, &tables, &deliver)).expect("a delivery").into_value();
+        assert_eq!(output.delivered, [Some(oldest); 10]);
+    }
+    let output = session.transact(|tx| delivery(tx, &tables, &deliver)).expect("a delivery").into_value();
+    let only = |d| (d == 3).then_some(31);
+    assert_eq!(output.delivered, std::array::from_fn(only), "districts without outstanding orders are skipped");
+    let shown = session.snapshot(|tx| order_status(tx, &tables, &status)).expect("a status").into_value();
+    assert_eq!((shown.o_carrier_id, shown.lines[0].ol_delivery_d), (Some(3), Some(date)));
+    assert_eq!(shown.c_balance.units(), -10_00 - 77_77 + sum);
+    assert_consistent(&db, &workload, &tables);
+}
+
+#[test]
+fn an_unused_item_rolls_everything_back() {
+    let (db, workload, tables) = loaded(1);
+    let mut session = db.session();
+    let mut lines = [NewOrderLine { i_id: 1, supply_w_id: 1, quantity: 1 }; LINES_MAX];
+    lines[4].i_id = workload.options.scale.items + 1;
+    let entry_d = seriatim::Timestamp::from_microseconds(0);
+    let input = NewOrderInput { w_id: 1, d_id: 1, c_id: 1, entry_d, ol_cnt: 5, lines };
+    let error = session.transact(|tx| new_order(tx, &tables, &input)).expect_err("the item is unused");
+    assert!(error.user::<UnusedItem>().is_some() && !error.is_retryable());
+    assert_consistent(&db, &workload, &tables);
+    let ytd = session.snapshot(|tx| Ok(tx.get(&tables.stock, &(1, 1))?.map(|row| row.s_ytd())));
+    assert_eq!(*ytd.expect("a read"), Some(0));
+}
+
+#[test]
+fn names_more_common_than_the_buffer_still_give_the_middle_customer() {
+    let (db, _, tables) = loaded(1);
+    let mut session = db.session();
+    let mut more = session.snapshot(|tx| Ok(Customer::from_row(tx, &tables, 1))).expect("a read").into_value();
+    session
+        .transact(|tx| {
+            for n in 0..200u32 {
+                more.c_id = 1000 + n;
+                more.c_last = seriatim::Text::new("COMMON").expect("six letters");
+                more.c_first = seriatim::Text::new(&format!("{:08}", 199 - n)).expect("eight digits");
+                tx.insert(&tables.customer, &more)?;
+            }
+            Ok(())
+        })
+        .expect("inserts");
+    let choice = CustomerChoice::Last(seriatim::Text::new("COMMON").expect("six letters"));
+    let c_id = session.snapshot(|tx| Ok(shared::customer(tx, &tables, 1, 1, &choice)?.c_id()));
+    // By first name the n-th of 200 is 1199 - n; n = 100 counts from 1.
+    assert_eq!(*c_id.expect("a read"), 1100);
+    let nobody = CustomerChoice::Last(seriatim::Text::new("NOBODY").expect("six letters"));
+    let error = session.snapshot(|tx| shared::customer(tx, &tables, 1, 1, &nobody).map(|row| row.c_id()));
+    assert!(error.expect_err("nobody has this name").user::<Missing>().is_some());
+}
+
+impl Customer {
+    fn from_row(tx: &ReadTx, tables: &Tables, c_id: u32) -> Customer {
+        let row = tx.get(&tables.customer, &(1, 1, c_id)).expect("a read");
+        row.expect("every customer").to_owned()
+    }
+}
+
+fn run(workload: &Tpcc, db: &Database, terminals: u16, transactions: u32, seed: u64) -> [[u32; 3]; KINDS.len()] {
+    let work = |index| {
+        let mut terminal = workload.terminal(db, index, seed).expect("the database is loaded");
+        let (mut session, mut endings) = (db.session(), [[0; 3]; KINDS.len()]);
+        for _ in 0..transactions {
+            let Outcome { kind, ending } = terminal.run_one(&mut session);
+            endings[kind][match ending {
+                Ending::Committed => 0,
+                Ending::UserAborted => 1,
+                Ending::Failed(TransactError::Conflict { .. }) => 2,
+                Ending::Failed(error) => panic!("{}: {error}", KINDS[kind]),
+            }] += 1;
+        }
+        endings
+    };
+    let all: Vec<_> = thread::scope(|scope| {
+        let running: Vec<_> = (0..terminals).map(|index| scope.spawn(move || work(index))).collect();
+        running.into_iter().map(|terminal| terminal.join().expect("a terminal panicked")).collect()
+    });
+    std::array::from_fn(|kind| std::array::from_fn(|ending| all.iter().map(|endings| endings[kind][ending]).sum()))
+}
+
+#[test]
+fn conditions_hold_after_a_concurrent_run_and_a_second_one_over_the_same_data() {
+    println!("seed {SEED}");
+    let (db, workload, tables) = loaded(2);
+    for round in 0..2 {
+        let endings = run(&workload, &db, 4, 1000, SEED + round);
+        let kinds = endings.map(|endings| endings.iter().sum::<u32>());
+        assert_eq!(kinds, [1800, 1720, 160, 160, 160], "ten full decks a terminal");
+        assert!(endings.iter().skip(1).all(|endings| endings[1] == 0) && (1..60).contains(&endings[0][1]), "{endings:?}");
+        assert_consistent(&db, &workload, &tables);
+    }
+}
+
+#[test]
+fn conditions_hold_when_everything_is_remote() {
+    println!("seed {SEED}");
+    let db = Database::in_memory().expect("a database opens");
+    let remote = Remote { lines: 100, payments: 100 };
+    let workload = Tpcc::new(Options { remote, ..Options::new(Scale::small(3), SEED) });
+    workload.load(&db, &Loading::default()).expect("loading succeeds");
+    run(&workload, &db, 3, 500, SEED);
+    assert_consistent(&db, &workload, &Tables::open(&db).expect("loading made the tables"));
+}
+
+/// Loads, corrupts with `corrupt`, and asks that exactly `clauses` are violated.
+#[track_caller]
+fn canary(clauses: &[&str], corrupt: impl Fn(&Tx, &Tables) -> Result<Option<()>, Abort>) {
+    let (db, workload, tables) = loaded(1);
+    let mut session: Session = db.session();
+    let done = session.transact(|tx| corrupt(tx, &tables)).expect("the corruption commits");
+    assert_eq!(*done, Some(()), "the corruption met no row");
+    let report = workload.consistency(&db).expect("the check runs");
+    let violated: Vec<&str> = RULES.iter().map(|rule| rule.clause).filter(|clause| report.is_violated(clause)).collect();
+    assert_eq!(violated, clauses, "{report}");
+    assert!(report.violations().iter().all(|violation| violation.left != violation.right));
+}
+
+const CENT: Money = Money::from_units(1);
+
+#[test]
+fn condition_1_notices_a_warehouse_that_earned_too_much() {
+    canary(&["3.3.2.1", "3.3.2.8"], |tx, tables| {
+        tx.update(&tables.warehouse, &1, |row| row.set_w_ytd(row.w_ytd() + CENT))
+    });
+}
+
+#[test]
+fn condition_2_notices_a_skipped_order_number() {
+    canary(&["3.3.2.2"], |tx, tables| {
+        tx.update(&tables.district, &(1, 2), |row| row.set_d_next_o_id(row.d_next_o_id() + 1))
+    });
+}
+
+#[test]
+fn condition_3_notices_a_hole_in_the_queue() {
+    canary(&["3.3.2.3", "3.3.2.5", "3.3.2.11"], |tx, tables| {
+        Ok(tx.delete(&tables.new_order, &(1, 3, 25))?.then_some(()))
+    });
+}
+
+#[test]
+fn conditions_4_and_6_notice_a_lost_line() {
+    canary(&["3.3.2.4", "3.3.2.6"], |tx, tables| Ok(tx.delete(&tables.order_line, &(1, 4, 7, 5))?.then_some(())));
+}
+
+#[test]
+fn condition_5_notices_a_carrier_of_an_undelivered_order() {
+    canary(&["3.3.2.5", "3.3.2.7"], |tx, tables| {
+        tx.update(&tables.order, &(1, 5, 30), |row| row.set_o_carrier_id(Some(1)))
+    });
+}
+
+#[test]
+fn condition_6_notices_a_line_counted_at_the_wrong_order() {
+    canary(&["3.3.2.6"], |tx, tables| {
+        tx.update(&tables.order, &(1, 6, 1), |row| row.set_o_ol_cnt(row.o_ol_cnt() + 1))?;
+        tx.update(&tables.order, &(1, 6, 2), |row| row.set_o_ol_cnt(row.o_ol_cnt() - 1))
+    });
+}
+
+#[test]
+fn condition_7_notices_a_line_delivered_before_its_order() {
+    canary(&["3.3.2.7", "3.3.2.10", "3.3.2.12"], |tx, tables| {
+        tx.update(&tables.order_line, &(1, 7, 30, 1), |row| row.set_ol_delivery_d(Some(seriatim::Timestamp::from_microseconds(1))))
+    });
+}
+
+#[test]
+fn condition_8_notices_a_payment_missing_in_history() {
+    canary(&["3.3.2.8", "3.3.2.9"], |tx, tables| {
+        tx.update(&tables.warehouse, &1, |row| row.set_w_ytd(row.w_ytd() + CENT))?;
+        tx.update(&tables.district, &(1, 8), |row| row.set_d_ytd(row.d_ytd() + CENT))
+    });
+}
+
+#[test]
+fn condition_9_notices_a_payment_booked_in_the_wrong_district() {
+    canary(&["3.3.2.9"], |tx, tables| {
+        tx.update(&tables.district, &(1, 8), |row| row.set_d_ytd(row.d_ytd() + CENT))?;
+        tx.update(&tables.district, &(1, 9), |row| row.set_d_ytd(row.d_ytd() - CENT))
+    });
+}
+
+#[test]
+fn condition_10_notices_a_wrong_balance() {
+    canary(&["3.3.2.10"], |tx, tables| {
+        tx.update(&tables.customer, &(1, 10, 3), |row| {
+            row.set_c_balance(row.c_balance() + CENT);
+            row.set_c_ytd_payment(row.c_ytd_payment() - CENT);
+        })
+    });
+}
+
+#[test]
+fn condition_11_notices_a_delivery_nobody_received() {
+    canary(&["3.3.2.11"], |tx, tables| {
+        tx.update(&tables.customer, &(1, 1, 3), |row| row.set_c_delivery_cnt(row.c_delivery_cnt() + 1))
+    });
+}
+
+#[test]
+fn condition_12_notices_a_payment_that_was_not_counted() {
+    canary(&["3.3.2.12"], |tx, tables| {
+        tx.update(&tables.customer, &(1, 1, 3), |row| row.set_c_ytd_payment(row.c_ytd_payment() + CENT))
+    });
+}
+
+#[test]
+fn counts_notice_rows_that_are_gone() {
+    canary(&["counts"], |tx, tables| Ok(tx.delete(&tables.item, &7)?.then_some(())));
+    canary(&["counts"], |tx, tables| Ok(tx.delete(&tables.stock, &(1, 7))?.then_some(())));
+}
+
+#[test]
+fn payments_notice_a_lost_payment_count() {
+    canary(&["payments"], |tx, tables| {
+        tx.update(&tables.customer, &(1, 1, 3), |row| row.set_c_payment_cnt(row.c_payment_cnt() + 1))
+    });
+}
+
+#[test]
+fn stock_notices_an_order_that_was_not_entered() {
+    canary(&["stock 1"], |tx, tables| {
+        tx.update(&tables.stock, &(1, 3), |row| row.set_s_order_cnt(row.s_order_cnt() + 1))
+    });
+    canary(&["stock 2"], |tx, tables| tx.update(&tables.stock, &(1, 3), |row| row.set_s_ytd(row.s_ytd() + 1)));
+    canary(&["stock 3"], |tx, tables| {
+        tx.update(&tables.stock, &(1, 3), |row| row.set_s_remote_cnt(row.s_remote_cnt() + 1))
+    });
+}
+
+#[test]
+fn all_local_notices_an_order_that_was_not() {
+    canary(&["all local"], |tx, tables| {
+        tx.update(&tables.order, &(1, 1, 1), |row| row.set_o_all_local(!row.o_all_local()))
+    });
+}

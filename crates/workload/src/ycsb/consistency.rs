@@ -1,0 +1,73 @@
+//! What holds of YCSB's table: the rows count exactly the writes that committed, and no value is torn.
+
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+
+use super::options::Options;
+use super::table::Shape;
+use super::{Ledger, Shared};
+use crate::{LoadError, Report, Rule};
+use seriatim::{Abort, Database, Handle, ReadTx};
+
+static WRITES: Rule = Rule { clause: "writes", says: "sum of the rows' write counters = writes committed" };
+static ROWS: Rule = Rule { clause: "rows", says: "rows = rows loaded + inserts committed" };
+static VALUES: Rule = Rule { clause: "values", says: "every field is one letter repeated, of its full length" };
+
+/// Keys looked at in one transaction.
+const PART: u64 = 1 << 16;
+
+/// What a part found.
+#[derive(Default)]
+struct Found {
+    rows: u64,
+    writes: u64,
+    torn: Vec<u64>,
+}
+
+/// Checks the table against what the terminals of this workload committed.
+///
+/// # Errors
+/// When the table is missing or a reading transaction fails.
+pub(super) fn check<T: Shape>(db: &Database, options: &Options, shared: &Shared) -> Result<Report, LoadError> {
+    let (table, mut session) = (db.table::<T>()?, db.session());
+    let end = shared.next_key.load(Ordering::Relaxed);
+    let mut report = Report::new(&[&WRITES, &ROWS, &VALUES]);
+    let (mut rows, mut writes) = (0, 0);
+    for from in (0..end).step_by(PART as usize) {
+        let keys = from..end.min(from + PART);
+        let found = session.snapshot(|tx| collect(tx, &table, options, keys.clone()))?.into_value();
+        (rows, writes) = (rows + found.rows, writes + found.writes);
+        let place = format!("keys {} to {}", keys.start, keys.end - 1);
+        let torn = found.torn.first().map_or_else(|| "whole".to_owned(), |key| format!("key {key} torn"));
+        report.equal(&VALUES, place, torn.as_str(), "whole");
+    }
+    let ledgers = shared.ledgers.lock().unwrap_or_else(PoisonError::into_inner);
+    let committed = |count: fn(&Ledger) -> u64| ledgers.iter().map(|ledger| count(ledger)).sum::<u64>();
+    report.equal(&WRITES, "the table", writes, committed(|ledger| ledger.writes.load(Ordering::Relaxed)));
+    let inserts = committed(|ledger| ledger.inserts.load(Ordering::Relaxed));
+    report.equal(&ROWS, "the table", rows, options.records + inserts);
+    Ok(report)
+}
+
+fn collect<T: Shape>(
+    tx: &ReadTx,
+    table: &Handle<T>,
+    options: &Options,
+    keys: std::ops::Range<u64>,
+) -> Result<Found, Abort> {
+    let mut found = Found::default();
+    for key in keys {
+        let Some(row) = tx.get(table, &key)? else { continue };
+        found.rows += 1;
+        found.writes += T::writes(&row);
+        if !(0..T::FIELDS).all(|field| is_whole(T::field(&row, field), options.value_bytes / T::FIELDS)) {
+            found.torn.push(key);
+        }
+    }
+    Ok(found)
+}
+
+fn is_whole(field: &str, bytes: usize) -> bool {
+    let field = field.as_bytes();
+    field.len() == bytes && field.iter().all(|byte| byte.is_ascii_lowercase() && *byte == field[0])
+}

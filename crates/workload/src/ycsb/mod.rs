@@ -1,0 +1,151 @@
+//! YCSB: single-table reads and writes by skewed keys (Cooper et al., "Benchmarking Cloud Serving Systems with YCSB", SoCC
+//! 2010): the core workloads A to F, and free mixes with any number of operations per transaction.
+//!
+//! Departures: keys are the numbers 0, 1, 2, …, not hashed strings; every row has a counter of its writes, so that lost updates
+//! show; a value is one letter repeated, so that torn values show.
+
+mod chooser;
+mod consistency;
+mod options;
+mod table;
+mod terminal;
+#[cfg(test)]
+mod tests;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+pub use chooser::{Chooser, Distribution};
+pub use options::{Core, Options, Shares, ValueShape, open};
+pub use table::Shape;
+pub use terminal::{Operation, OperationKind, YcsbTerminal};
+
+use crate::parallel;
+use crate::registry::{Entry, Knob};
+use crate::{LoadError, Loading, Report, Terminal, Workload};
+use seriatim::{Database, Rng, SchemaError};
+use table::with_shape;
+
+/// The line of the registry.
+pub const ENTRY: Entry = Entry {
+    name: "ycsb",
+    about: "YCSB: reads and writes of one table by skewed keys",
+    knobs: &[
+        Knob {
+            name: "core",
+            value: "A..F",
+            default: "",
+            about: "a core workload: A half updates, B 5% updates, C reads, D 5% inserts and latest reads, E scans, \
+                    F half read-modify-writes; sets the mix, --keys and --value-bytes",
+        },
+        Knob { name: "records", value: "N", default: "1000000", about: "rows at the start" },
+        Knob { name: "ops", value: "N", default: "1", about: "operations of a transaction" },
+        Knob { name: "reads", value: "PERCENT", default: "50", about: "operations that read; the others update" },
+        Knob { name: "rmw", value: "PERCENT", default: "0", about: "operations that read, then update" },
+        Knob { name: "theta", value: "Z", default: "0.99", about: "skew of the keys: 0 is none, below 1" },
+        Knob {
+            name: "keys",
+            value: "scrambled|zipfian|uniform|latest",
+            default: "scrambled",
+            about: "which keys are hot: some anywhere, the first, none, the newest",
+        },
+        Knob {
+            name: "value-bytes",
+            value: "N",
+            default: "100",
+            about: "bytes of a row's values: up to 100 in one column, up to 1000 in ten; --core has 1000",
+        },
+        Knob { name: "index", value: "hash|ordered", default: "hash", about: "how the table finds its rows" },
+    ],
+    open,
+};
+
+/// YCSB as a [`Workload`].
+pub struct Ycsb {
+    options: Options,
+    shared: Arc<Shared>,
+}
+
+/// What terminals and the check share.
+struct Shared {
+    /// The key that the next insert takes.
+    next_key: AtomicU64,
+    ledgers: Mutex<Vec<Arc<Ledger>>>,
+}
+
+/// What one terminal has committed. Written by it alone; alone on its cache lines.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Ledger {
+    writes: AtomicU64,
+    inserts: AtomicU64,
+}
+
+impl Ledger {
+    fn add(&self, writes: u64, inserts: u64) {
+        // One writer: no read-modify-write instruction is needed. Read at rest, so no ordering either.
+        let bump = |counter: &AtomicU64, by| counter.store(counter.load(Ordering::Relaxed) + by, Ordering::Relaxed);
+        bump(&self.writes, writes);
+        bump(&self.inserts, inserts);
+    }
+}
+
+impl Ycsb {
+    /// The workload with these options.
+    pub fn new(options: Options) -> Ycsb {
+        let shared = Shared { next_key: AtomicU64::new(options.records), ledgers: Mutex::default() };
+        Ycsb { options, shared: Arc::new(shared) }
+    }
+
+    fn load_shape<T: Shape>(&self, db: &Database, loading: &Loading<'_>) -> Result<(), LoadError> {
+        const PART: u64 = 10_000;
+        const BATCH: u64 = 100;
+        let Options { records, value_bytes, seed, .. } = self.options;
+        let table = db.create::<T>()?;
+        parallel::load(db, loading, records.div_ceil(PART), records, |session, part, progress| {
+            let mut rng = Rng::from_seed(seed.wrapping_add((part + 1).wrapping_mul(0xD1B5_4A32_D192_ED03)));
+            let (mut key, end) = (part * PART, records.min((part + 1) * PART));
+            let mut batch = Vec::with_capacity(BATCH as usize);
+            while key < end {
+                let next = end.min(key + BATCH);
+                batch.clear();
+                batch.extend((key..next).map(|key| T::new(key, rng.below(26) as u8, value_bytes)));
+                session.transact(|tx| batch.iter().try_for_each(|row| tx.insert(&table, row)))?;
+                progress.add(next - key);
+                key = next;
+            }
+            Ok(())
+        })
+    }
+
+    fn terminal_shape<T: Shape>(&self, db: &Database, rng: Rng) -> Result<Box<dyn Terminal>, SchemaError> {
+        let ledger = Arc::new(Ledger::default());
+        let mut ledgers = self.shared.ledgers.lock().unwrap_or_else(PoisonError::into_inner);
+        ledgers.push(Arc::clone(&ledger));
+        let table = db.table::<T>()?;
+        Ok(Box::new(YcsbTerminal::new(table, self.options, rng, Arc::clone(&self.shared), ledger)))
+    }
+}
+
+impl Workload for Ycsb {
+    fn name(&self) -> &'static str {
+        ENTRY.name
+    }
+
+    fn kinds(&self) -> &'static [&'static str] {
+        terminal::kinds(self.options.ops)
+    }
+
+    fn load(&self, db: &Database, loading: &Loading<'_>) -> Result<(), LoadError> {
+        with_shape!(self.options, T => self.load_shape::<T>(db, loading))
+    }
+
+    fn consistency(&self, db: &Database) -> Result<Report, LoadError> {
+        with_shape!(self.options, T => consistency::check::<T>(db, &self.options, &self.shared))
+    }
+
+    fn terminal(&self, db: &Database, index: u16, seed: u64) -> Result<Box<dyn Terminal>, LoadError> {
+        let rng = Rng::from_seed(seed ^ u64::from(index) << 48);
+        Ok(with_shape!(self.options, T => self.terminal_shape::<T>(db, rng))?)
+    }
+}

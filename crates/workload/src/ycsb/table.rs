@@ -1,0 +1,118 @@
+//! The table in its four shapes: hashed or ordered, one value of up to 100 bytes or ten fields of as many.
+
+use seriatim::{Table, Text};
+
+/// Bytes that a field has room for.
+pub const FIELD_BYTES: usize = 100;
+
+/// What YCSB needs of its table, whatever the shape.
+pub trait Shape: Table<Key = u64> + Send + Sync + 'static {
+    /// Fields of a row.
+    const FIELDS: usize;
+
+    /// A row never written whose fields repeat a letter (0 to 25) and have `value_bytes` together.
+    fn new(key: u64, letter: u8, value_bytes: usize) -> Self;
+
+    /// Writes of the row since it was inserted.
+    fn writes(row: &Self::Row<'_>) -> u64;
+
+    /// A field's value.
+    fn field<'t>(row: &Self::Row<'t>, field: usize) -> &'t str;
+
+    /// Writes a field and counts the write.
+    fn write(row: &mut Self::Update<'_>, field: usize, value: &Text<FIELD_BYTES>);
+}
+
+/// `bytes` times a letter.
+#[inline]
+pub(super) fn value(letter: u8, bytes: usize) -> Text<FIELD_BYTES> {
+    let all = [b'a' + letter; FIELD_BYTES];
+    Text::truncated(std::str::from_utf8(&all[..bytes.min(FIELD_BYTES)]).expect("letters are ASCII"))
+}
+
+macro_rules! shape {
+    ($module:ident $Row:ident $organization:ident, $count:literal: $($number:literal $field:ident $set:ident),+) => {
+        mod $module {
+            use super::{FIELD_BYTES, Shape, value};
+            use seriatim::{Table, Text};
+
+            /// A row.
+            #[derive(Table, Clone, Debug)]
+            #[table(name = "usertable", key(key), $organization)]
+            #[allow(missing_docs, reason = "fields as YCSB numbers them")]
+            pub struct $Row {
+                pub key: u64,
+                /// Writes since it was inserted.
+                pub writes: u64,
+                $(pub $field: Text<100>,)+
+            }
+
+            impl Shape for $Row {
+                const FIELDS: usize = $count;
+
+                fn new(key: u64, letter: u8, value_bytes: usize) -> $Row {
+                    let filled = value(letter, value_bytes / $count);
+                    $Row { key, writes: 0, $($field: filled,)+ }
+                }
+
+                fn writes(row: &Self::Row<'_>) -> u64 {
+                    row.writes()
+                }
+
+                #[inline]
+                fn field<'t>(row: &Self::Row<'t>, field: usize) -> &'t str {
+                    match field {
+                        $($number => row.$field(),)+
+                        _ => panic!("a row has {} fields", $count),
+                    }
+                }
+
+                #[inline]
+                fn write(row: &mut Self::Update<'_>, field: usize, value: &Text<FIELD_BYTES>) {
+                    match field {
+                        $($number => row.$set(value),)+
+                        _ => panic!("a row has {} fields", $count),
+                    }
+                    row.set_writes(row.writes() + 1);
+                }
+            }
+        }
+        pub(super) use $module::$Row;
+    };
+}
+
+shape!(hash_one HashOne hash, 1: 0 field0 set_field0);
+shape!(ordered_one OrderedOne ordered, 1: 0 field0 set_field0);
+shape!(hash_ten HashTen hash, 10: 0 field0 set_field0, 1 field1 set_field1, 2 field2 set_field2, 3 field3 set_field3,
+    4 field4 set_field4, 5 field5 set_field5, 6 field6 set_field6, 7 field7 set_field7, 8 field8 set_field8,
+    9 field9 set_field9);
+shape!(ordered_ten OrderedTen ordered, 10: 0 field0 set_field0, 1 field1 set_field1, 2 field2 set_field2,
+    3 field3 set_field3, 4 field4 set_field4, 5 field5 set_field5, 6 field6 set_field6, 7 field7 set_field7,
+    8 field8 set_field8, 9 field9 set_field9);
+
+/// Evaluates an expression with `$T` as the shape that the options ask for.
+macro_rules! with_shape {
+    ($options:expr, $T:ident => $body:expr) => {{
+        use crate::ycsb::options::ValueShape;
+        use crate::ycsb::table::{HashOne, HashTen, OrderedOne, OrderedTen};
+        match ($options.is_ordered, $options.value_shape()) {
+            (false, ValueShape::One) => {
+                type $T = HashOne;
+                $body
+            }
+            (true, ValueShape::One) => {
+                type $T = OrderedOne;
+                $body
+            }
+            (false, ValueShape::Ten) => {
+                type $T = HashTen;
+                $body
+            }
+            (true, ValueShape::Ten) => {
+                type $T = OrderedTen;
+                $body
+            }
+        }
+    }};
+}
+pub(super) use with_shape;
