@@ -2,7 +2,7 @@
 
 use crate::{Key, KeyBuf, KeyClass, KeyShape, KeyWriter};
 
-pub use crate::column::KeyColumn;
+use crate::column::KeyColumn;
 
 /// Columns that make up a key or the beginning of one.
 pub trait KeyParts {

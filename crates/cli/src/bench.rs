@@ -78,7 +78,7 @@ fn workload(entry: &Entry, matches: &ArgMatches, seed: u64) -> Result<(), Failur
     let bytes = wanted.unwrap_or_else(|| expected_growth(entry.name, &plan));
     if bytes > 0 {
         eprintln!("touching {} MiB", bytes / MIB);
-        db.prefault(bytes);
+        db.prefault(bytes).map_err(Failure::run)?;
     }
     let measured = runner::run(&db, workload.as_ref(), &plan, |second, count, warm| {
         let mark = if warm { " (warm-up)" } else { "" };

@@ -18,8 +18,8 @@ use crate::index::{Index, NONE};
 use crate::order::{Added, Order};
 use crate::text::version;
 
-/// Bound on nodes visited and operations replayed, together: some tens of seconds.
-const WORK_MAX: u64 = 1 << 30;
+/// A bound on the work of [`explain`] of some tens of seconds.
+pub(crate) const WORK_MAX: u64 = 1 << 30;
 /// Nodes visited to find out whether a clause is forced. Not finding out costs a superfluous decision, nothing else.
 const PROBE_MAX: u64 = 10_000;
 /// Clauses taken from one replay.
@@ -65,32 +65,34 @@ pub(crate) enum Refuted {
     Alone(Violation),
 }
 
-/// Moves transactions until a replay of `order` explains every absence.
+/// Moves transactions until a replay of `order` explains every absence, or the work (nodes visited and operations replayed)
+/// exceeds `work_max`.
 pub(crate) fn explain(
     index: &Index<'_>,
     promises: &Promises,
     graph: &mut Graph,
     order: &mut Order,
+    work_max: u64,
 ) -> Result<Explained, Refuted> {
     let operations = index.states.len() as u64 + u64::from(index.transactions());
     let mut search = Search { index, promises, graph, order, trail: Vec::new(), pending: Vec::new() };
-    let mut clauses = 0;
-    let mut replayed = 0;
-    loop {
-        let mismatches = replay(index, search.order.sequence());
-        replayed += operations;
-        let ambiguous = |trail: &[Choice]| trail.iter().filter(|choice| choice.other.is_some()).count() as u64;
-        if mismatches.is_empty() || replayed + search.order.visited() > WORK_MAX {
-            let unresolved = mismatches.len() as u64;
-            return Ok(Explained { clauses, ambiguous: ambiguous(&search.trail), unresolved });
-        }
+    let mut mismatches = replay(index, search.order.sequence(), Depth::Reads);
+    let (mut clauses, mut replayed) = (0, operations);
+    while !mismatches.is_empty() && replayed + search.order.visited() <= work_max {
         // Clauses hold in every serial order, so those of decisions that were taken back join the rest.
         search.pending = mismatches;
-        while let Some(mismatch) = search.pending.pop().filter(|_| search.order.visited() <= WORK_MAX) {
+        while let Some(clause) = search.pending.pop().filter(|_| replayed + search.order.visited() <= work_max) {
             clauses += 1;
-            search.satisfy(mismatch)?;
+            search.satisfy(clause)?;
         }
+        mismatches = replay(index, search.order.sequence(), Depth::Absences);
+        replayed += operations;
     }
+    if clauses > 0 {
+        replay(index, search.order.sequence(), Depth::Reads);
+    }
+    let ambiguous = search.trail.iter().filter(|choice| choice.other.is_some()).count() as u64;
+    Ok(Explained { clauses, ambiguous, unresolved: mismatches.len() as u64 })
 }
 
 struct Search<'a, 'h> {
@@ -202,12 +204,21 @@ fn lifetime(index: &Index<'_>, state: u32) -> (Option<u32>, Option<u32>) {
     (insert, next)
 }
 
+/// What a replay looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Depth {
+    /// Absences and ranges.
+    Absences,
+    /// Reads of known versions as well: they hold by construction, and that is asserted.
+    Reads,
+}
+
 /// Runs the transactions one after another and compares what they found with what is there. Nodes that are no transactions
 /// are passed over.
 ///
 /// # Panics
 /// If a read of a known version does not hold: the edges of the graph say it must, so this is a mistake of the checker.
-fn replay(index: &Index<'_>, sequence: &[u32]) -> Vec<Mismatch> {
+fn replay(index: &Index<'_>, sequence: &[u32], depth: Depth) -> Vec<Mismatch> {
     let states = &index.states;
     let mut current: Vec<u32> = index.first[..index.keys.len()].to_vec();
     let mut live = Bits::new(index.keys.len());
@@ -216,7 +227,7 @@ fn replay(index: &Index<'_>, sequence: &[u32]) -> Vec<Mismatch> {
     }
     let mut mismatches = Vec::new();
     for &t in sequence.iter().filter(|&&node| node < index.transactions()) {
-        for claim in index.reads.of(t) {
+        for claim in index.reads.of(t).iter().filter(|_| depth == Depth::Reads) {
             let key = states[claim.number() as usize].key();
             assert_eq!(current[key as usize], claim.number(), "the order explains what T{} read", index.id(t));
         }

@@ -190,8 +190,11 @@ impl Database {
     }
 
     /// Maps and touches this many bytes now, so that no transaction waits for fresh pages.
-    pub fn prefault(&self, bytes: usize) {
-        self.inner.environment.memory.prefault(bytes);
+    ///
+    /// # Errors
+    /// When the operating system does not give them.
+    pub fn prefault(&self, bytes: usize) -> Result<(), OpenError> {
+        self.inner.environment.memory.prefault(bytes).map_err(|error| OpenError::Memory(error.to_string()))
     }
 
     /// Does what helper threads do, once: advances the epoch and lets idle workers unlink what was deleted.
@@ -210,16 +213,19 @@ impl Database {
         Some(History { tables: names, transactions, ..History::default() })
     }
 
-    /// Checks the structure of every table and index against itself, with no transaction open.
+    /// Checks the structure of every table and index against itself. New transactions wait meanwhile.
     ///
     /// # Errors
-    /// The first fault found, in words.
+    /// The first fault found, in words; or that a transaction is open.
     pub fn check_structure(&self) -> Result<(), String> {
         let tables = self.inner.tables.read().unwrap_or_else(PoisonError::into_inner);
-        for table in tables.sets.iter().flat_map(|set| set.physical()) {
-            table.index.check().map_err(|fault| format!("{}: {fault}", table.name))?;
-        }
-        Ok(())
+        let check = |table: &seriatim_txn::Table| {
+            // SAFETY: no transaction is open, so no worker uses an index.
+            unsafe { table.index.check() }.map_err(|fault| format!("{}: {fault}", table.name))
+        };
+        let all = || tables.sets.iter().flat_map(|set| set.physical()).try_for_each(check);
+        let busy = || Err("a transaction is open: end it before the structure is checked".to_owned());
+        self.inner.pool.quietly(all).unwrap_or_else(busy)
     }
 }
 

@@ -40,16 +40,17 @@ impl<P: Protocol> Engine for P {
 /// What `auto` stands for: the newest snapshots, and as fast without regions as any.
 const DEFAULT: &str = "dbx";
 
-/// Opens the protocol called `name`; `None` if there is none.
-pub(crate) fn open(name: &str, environment: &Environment) -> Option<Box<dyn Engine>> {
-    let name = if name == "auto" { DEFAULT } else { name };
-    macro_rules! select {
-        ($($protocol:ident => $type:path,)*) => {
-            match name {
-                $(stringify!($protocol) => Some(Box::new(<$type as Protocol>::open(Default::default(), environment))),)*
+macro_rules! selector {
+    ($($protocol:ident => $type:path,)*) => {
+        /// Opens the protocol called `name`; `None` if there is none.
+        pub(crate) fn open(name: &str, environment: &Environment) -> Option<Box<dyn Engine>> {
+            match if name == "auto" { DEFAULT } else { name } {
+                $(stringify!($protocol) => {
+                    Some(Box::new(<$type as Protocol>::open(Default::default(), environment)))
+                })*
                 _ => None,
             }
-        };
-    }
-    for_each_protocol!(select)
+        }
+    };
 }
+for_each_protocol!(selector);

@@ -7,7 +7,7 @@ use std::fmt;
 use seriatim_base::TableId;
 use seriatim_txn::{Cause, Reason};
 
-pub use seriatim_catalog::SchemaError as InvalidSchema;
+pub(crate) use seriatim_catalog::SchemaError as InvalidSchema;
 
 /// A database could not be opened.
 #[derive(Debug)]

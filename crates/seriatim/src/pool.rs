@@ -155,6 +155,16 @@ impl Pool {
         }
     }
 
+    /// Runs `f` while no transaction is open and none can be opened. `None` if one is open.
+    pub(crate) fn quietly<R>(&self, f: impl FnOnce() -> R) -> Option<R> {
+        let seized = (0..self.slots.len()).take_while(|&slot| self.seize(slot)).count();
+        let result = (seized == self.slots.len()).then(f);
+        for slot in &self.slots[..seized] {
+            slot.busy.store(false, Ordering::Release);
+        }
+        result
+    }
+
     pub(crate) fn add_to(&self, statistics: &mut Statistics) {
         for (at, slot) in self.slots.iter().enumerate() {
             slot.counters.add_to(statistics);

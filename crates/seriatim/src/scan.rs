@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::ops::Bound;
 
-use seriatim_catalog::{ColumnSet, Key, KeyBuf, KeyClass, Organization, RowRef, Table};
+use seriatim_catalog::{ColumnSet, KeyBuf, Organization, RowRef, Table};
 use seriatim_history::Saw;
 use seriatim_store::{Direction, read_key};
 use seriatim_txn::{Reason, RowPtr};
@@ -80,7 +80,6 @@ impl<'t> RawScan<'t> {
         }
         let mut state = self.tx.scans.borrow_mut().pop().unwrap_or_default();
         (state.next, state.noted, state.done) = (0, false, is_empty(low, high));
-        state.cursor.clear();
         let bounds = (low.as_ref().map(KeyBuf::as_key), high.as_ref().map(KeyBuf::as_key));
         if !state.done && table.index.scan(bounds.0, bounds.1, self.direction, &mut state.cursor).is_err() {
             return Err(Abort::stopped(Reason::Unordered));
@@ -204,12 +203,6 @@ impl<'t, T: Table> Scan<'t, T> {
         direction: Direction,
     ) -> Scan<'t, T> {
         Scan { raw: RawScan::new(tx, set, target, low, high, direction), rows: PhantomData }
-    }
-
-    /// A scan of the rows that one key of a hash index leads to: entries cannot be enumerated there, so it fails.
-    pub(crate) fn of_unique(tx: &'t ReadTx, set: &'t TableSet, row: Result<Option<RowPtr>, Abort>) -> Scan<'t, T> {
-        let _ = row;
-        Scan::new(tx, set, Target::Rows, Bound::Unbounded, Bound::Unbounded, Direction::Forward)
     }
 }
 

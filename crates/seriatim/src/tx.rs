@@ -9,7 +9,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::ops::{Bound, Deref, RangeBounds};
-use std::ptr::NonNull;
 use std::sync::Arc;
 
 use seriatim_base::{Backoff, Epoch, Stamp};
@@ -72,6 +71,14 @@ impl Deref for Tx {
     fn deref(&self) -> &ReadTx {
         &self.read
     }
+}
+
+/// Why a row was not written.
+pub(crate) enum NotEncoded {
+    /// No memory for a long text.
+    OutOfMemory(seriatim_catalog::OutOfMemory),
+    /// A value does not fit its column; the caller knows which.
+    Unfit,
 }
 
 /// Stores the long texts of rows being written.
@@ -233,15 +240,67 @@ impl ReadTx {
     /// The rows whose keys begin with `prefix`: the first columns of the key, as a tuple.
     #[inline]
     pub fn prefix<'t, T: Table, P: KeyPrefix<T::Key>>(&'t self, table: &'t Handle<T>, prefix: &P) -> Scan<'t, T> {
-        let (low, high) = prefix.prefix_range();
-        Scan::new(self, &table.set, Target::Rows, Bound::Included(low), Bound::Included(high), Direction::Forward)
+        let range = table.set.primary.codec.range_of_prefix(prefix);
+        Scan::new(self, &table.set, Target::Rows, range.low, range.high, Direction::Forward)
     }
 
     /// As [`ReadTx::prefix`], in descending key order.
     #[inline]
     pub fn prefix_rev<'t, T: Table, P: KeyPrefix<T::Key>>(&'t self, table: &'t Handle<T>, prefix: &P) -> Scan<'t, T> {
-        let (low, high) = prefix.prefix_range();
-        Scan::new(self, &table.set, Target::Rows, Bound::Included(low), Bound::Included(high), Direction::Backward)
+        let range = table.set.primary.codec.range_of_prefix(prefix);
+        Scan::new(self, &table.set, Target::Rows, range.low, range.high, Direction::Backward)
+    }
+
+    /// The row that a unique index finds (of an index that is not unique: none).
+    ///
+    /// # Errors
+    /// A conflict.
+    pub fn get_by<'t, T: Table, K: TableKey>(
+        &'t self,
+        index: &IndexHandle<T, K>,
+        key: &K,
+    ) -> Result<Option<T::Row<'t>>, Abort> {
+        let set = self.own(&index.set)?;
+        let secondary = index.secondary();
+        let Some(entry) = key.encode(|key| self.read_at(&secondary.table, key))? else { return Ok(None) };
+        // SAFETY: an entry of an index of this table, readable until the transaction ends.
+        let primary = unsafe { crate::index::read_primary(entry, set.primary.class) };
+        let row = self.read_at(&set.primary, primary)?;
+        // SAFETY: access rule 3.
+        Ok(row.map(|row| T::row(unsafe { RowRef::from_raw(row.as_ptr()) })))
+    }
+
+    /// The rows whose index keys begin with `prefix` (the first indexed columns, as a tuple), in index order. A hash index
+    /// finds whole keys only.
+    #[inline]
+    pub fn find_by<'t, T: Table, K: TableKey, P: KeyPrefix<K>>(
+        &'t self,
+        index: &'t IndexHandle<T, K>,
+        prefix: &P,
+    ) -> Scan<'t, T> {
+        let range = index.secondary().table.codec.range_of_prefix(prefix);
+        Scan::new(self, &index.set, Target::Index(index.at), range.low, range.high, Direction::Forward)
+    }
+
+    /// As [`ReadTx::find_by`], in descending index order.
+    #[inline]
+    pub fn find_by_rev<'t, T: Table, K: TableKey, P: KeyPrefix<K>>(
+        &'t self,
+        index: &'t IndexHandle<T, K>,
+        prefix: &P,
+    ) -> Scan<'t, T> {
+        let range = index.secondary().table.codec.range_of_prefix(prefix);
+        Scan::new(self, &index.set, Target::Index(index.at), range.low, range.high, Direction::Backward)
+    }
+
+    /// The rows whose index keys lie in `range`, in index order. Ordered indexes only.
+    pub fn scan_by<'t, T: Table, K: TableKey>(
+        &'t self,
+        index: &'t IndexHandle<T, K>,
+        range: impl RangeBounds<K>,
+    ) -> Scan<'t, T> {
+        let range = index.secondary().table.codec.range_between(range.start_bound(), range.end_bound());
+        Scan::new(self, &index.set, Target::Index(index.at), range.low, range.high, Direction::Forward)
     }
 
     /// How many times the body has been run in this transaction; 1 the first time.
@@ -390,18 +449,30 @@ impl ReadTx {
         encode: impl FnOnce(&mut RowWriter<'_>) -> Result<(), seriatim_catalog::OutOfMemory>,
         exists: OnExists,
     ) -> Result<bool, Abort> {
+        self.insert_encoded(set, key, |writer| encode(writer).map_err(NotEncoded::OutOfMemory), exists)
+    }
+
+    /// As [`ReadTx::insert_at`], where `encode` may also find that the row's values do not fit.
+    #[inline]
+    pub(crate) fn insert_encoded(
+        &self,
+        set: &TableSet,
+        key: Key<'_>,
+        encode: impl FnOnce(&mut RowWriter<'_>) -> Result<(), NotEncoded>,
+        exists: OnExists,
+    ) -> Result<bool, Abort> {
         self.writable()?;
         let table = &set.primary;
         let staged = self.operate(|worker| worker.stage(table))?;
         let mut tails = Tails(self);
         // SAFETY: a staged row is ours, zeroed, and of the table's layout.
-        let mut writer =
-            unsafe { RowWriter::for_insert(staged.row.as_ptr(), staged.fixed.as_ptr(), &mut tails) };
-        let encoded = encode(&mut writer);
-        drop(writer);
-        if encoded.is_err() {
+        let mut writer = unsafe { RowWriter::for_insert(staged.row.as_ptr(), staged.fixed.as_ptr(), &mut tails) };
+        if let Err(error) = encode(&mut writer) {
             self.worker().discard(table, staged);
-            return Err(self.stop(Cause { phase: Phase::Execute, reason: Reason::OutOfMemory }));
+            return Err(match error {
+                NotEncoded::OutOfMemory(_) => self.stop(Cause { phase: Phase::Execute, reason: Reason::OutOfMemory }),
+                NotEncoded::Unfit => Abort(AbortKind::User),
+            });
         }
         let inserted = self.operate(|worker| worker.insert(table, key, staged, exists))?;
         self.note(table, key);
@@ -434,7 +505,7 @@ impl ReadTx {
         let mut tails = Tails(self);
         // SAFETY: a private image of the table's layout; access rule 2 keeps others away while it is written.
         let writer = unsafe { RowWriter::for_update(after.as_ptr(), &mut tails) };
-        let guard = Updating2(self, self.left.replace(0));
+        let guard = Closure(self, self.left.replace(0));
         self.updating.set(true);
         let (result, dirty) = change(writer);
         drop(guard);
@@ -491,9 +562,9 @@ impl ReadTx {
 }
 
 /// Ends an update closure, also when it panics.
-struct Updating2<'t>(&'t ReadTx, u32);
+struct Closure<'t>(&'t ReadTx, u32);
 
-impl Drop for Updating2<'_> {
+impl Drop for Closure<'_> {
     fn drop(&mut self) {
         self.0.updating.set(false);
         self.0.left.set(self.1);
@@ -503,7 +574,8 @@ impl Drop for Updating2<'_> {
 /// Opening and ending, for sessions.
 impl Tx {
     pub(crate) fn open(&self, mode: Mode, attempt: u32, explicit: bool) -> Result<(), TransactError> {
-        debug_assert!(self.lease.get().is_none(), "a session runs one transaction at a time");
+        // A transaction that was leaked instead of dropped is still open: a session runs one at a time.
+        self.roll_back(None);
         let inner = &self.inner;
         let lease = inner.pool.lease(self.preferred.get(), inner.engine.as_ref(), &inner.environment);
         let lease = lease.ok_or(TransactError::WorkersBusy)?;

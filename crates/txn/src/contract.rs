@@ -105,8 +105,9 @@ pub enum Mode {
     ReadOnly,
 }
 
-/// A new row being written, not yet linked: the caller fills row and fixed part, then inserts or discards.
-#[derive(Debug)]
+/// A new row being written, not yet linked: the caller fills row and fixed part, then inserts or discards it, once. (It is
+/// `Copy` so that a call that answered [`Stop::Wait`] can be made again.)
+#[derive(Clone, Copy, Debug)]
 #[must_use]
 pub struct Staged {
     /// The record that will hold it.

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crate::{LoadError, Loading};
-use seriatim::{Database, Session};
 use seriatim::thread;
+use seriatim::{Database, Session};
 
 /// Counts rows as they are inserted and passes the count on.
 pub struct Progress<'a> {

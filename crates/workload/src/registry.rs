@@ -155,7 +155,9 @@ mod tests {
         let entry = Entry::find("tpcc").expect("it is registered");
         let mut values = entry.values(1);
         assert!(values.set("warehouse", "1").unwrap_err().to_string().contains("warehouses"));
-        for (name, wrong) in [("warehouses", "0"), ("warehouses", "x"), ("mix", "half"), ("scale", "big"), ("remote", "101")] {
+        for (name, wrong) in
+            [("warehouses", "0"), ("warehouses", "x"), ("mix", "half"), ("scale", "big"), ("remote", "101")]
+        {
             let mut values = entry.values(1);
             values.set(name, wrong).expect("a knob of this workload");
             let misuse = (entry.open)(&values).map(|_| ()).unwrap_err().to_string();

@@ -101,7 +101,8 @@ fn leaf(broken: Broken) -> impl Fn() + Sync + Send + 'static {
                     }
                     let count = (state.0 - State::NEW.0) / 4;
                     if count == 1 {
-                        leaf.places[1].store(leaf.places[0].load(Ordering::Relaxed), stores(broken));
+                        // The other's number moves up. Loom finds less when a thread loads a word before it stores it.
+                        leaf.places[1].store(3 - number, stores(broken));
                     }
                     leaf.places[0].store(number, stores(broken));
                     leaf.count.store(count + 1, stores(broken));

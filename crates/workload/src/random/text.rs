@@ -1,7 +1,7 @@
 //! Random strings of TPC-C clause 4.3.2.2: a-strings of letters and digits, n-strings of digits.
 
-use seriatim::Text;
 use seriatim::Rng;
+use seriatim::Text;
 
 /// 64 characters, so that six random bits choose one; two letters come twice.
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789ae";

@@ -31,8 +31,15 @@ impl Zipfian {
     pub fn new(n: u64, theta: f64) -> Zipfian {
         assert!(n > 0, "a distribution needs at least one value");
         assert!((0.0..1.0).contains(&theta), "theta must be at least 0 and below 1");
-        let mut zipfian =
-            Zipfian { n: 0, theta, head: 0.0, zeta: 0.0, two: 1.0 + 0.5f64.powf(theta), alpha: 1.0 / (1.0 - theta), eta: 0.0 };
+        let mut zipfian = Zipfian {
+            n: 0,
+            theta,
+            head: 0.0,
+            zeta: 0.0,
+            two: 1.0 + 0.5f64.powf(theta),
+            alpha: 1.0 / (1.0 - theta),
+            eta: 0.0,
+        };
         zipfian.grow(n);
         zipfian
     }
@@ -115,9 +122,10 @@ impl Scrambled {
 /// FNV-1a over the eight bytes of a number, the low byte first.
 #[inline]
 fn fnv(value: u64) -> u64 {
-    value.to_le_bytes().iter().fold(0xCBF2_9CE4_8422_2325, |hash, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3)
-    })
+    value
+        .to_le_bytes()
+        .iter()
+        .fold(0xCBF2_9CE4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3))
 }
 
 #[cfg(test)]

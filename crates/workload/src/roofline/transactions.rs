@@ -1,6 +1,8 @@
 //! The five transactions over arrays. Each returns a number that depends on everything it read.
 
-use super::data::{CUSTOMERS, DISTRICTS, HISTORY, History, ITEMS, Item, LINES, Line, NAMES, ORDERS, Order, Warehouse, nurand};
+use super::data::{
+    CUSTOMERS, DISTRICTS, HISTORY, History, ITEMS, Item, LINES, Line, NAMES, ORDERS, Order, Warehouse, nurand,
+};
 use seriatim::Rng;
 
 /// Most lines of twenty orders.

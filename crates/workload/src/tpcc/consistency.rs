@@ -79,15 +79,23 @@ pub(super) fn check_in_parts(session: &mut Session, tables: &Tables, scale: Scal
 #[derive(Clone, Copy, Debug)]
 enum Part {
     Items,
-    Warehouse { w_id: u16 },
-    District { w_id: u16, d_id: u8 },
+    Warehouse {
+        w_id: u16,
+    },
+    District {
+        w_id: u16,
+        d_id: u8,
+    },
     /// History from a key on, up to a bounded number of rows.
-    History { from: u64 },
+    History {
+        from: u64,
+    },
 }
 
 fn parts(scale: Scale) -> impl Iterator<Item = Part> {
     let warehouses = scale.warehouse_ids().map(|w_id| Part::Warehouse { w_id });
-    let districts = scale.warehouse_ids().flat_map(|w_id| district_ids().map(move |d_id| Part::District { w_id, d_id }));
+    let districts =
+        scale.warehouse_ids().flat_map(|w_id| district_ids().map(move |d_id| Part::District { w_id, d_id }));
     [Part::Items, Part::History { from: 0 }].into_iter().chain(warehouses).chain(districts)
 }
 
@@ -384,7 +392,8 @@ impl Totals {
             report.equal(&QUEUE_DENSE, at, u64::from(newest - first) + 1, queue.len() as u64);
         }
         report.equal(&LINES_IN_ALL, at, orders.iter().map(|order| u64::from(order.ol_cnt)).sum(), district.lines);
-        let deliveries: u64 = district.customers.iter().flatten().map(|customer| u64::from(customer.delivery_cnt)).sum();
+        let deliveries: u64 =
+            district.customers.iter().flatten().map(|customer| u64::from(customer.delivery_cnt)).sum();
         let delivered = u64::from(self.scale.customers - self.scale.undelivered) + deliveries;
         report.equal(&DELIVERED_ORDERS, at, orders.len() as i64 - queue.len() as i64, delivered as i64);
         let customers = district.customers.iter().flatten().count() as u64;

@@ -5,8 +5,8 @@
 use super::random::{Constants, last_name};
 use super::scale::{DISTRICTS, LINES_MAX, LINES_MIN, Scale};
 use super::schema::{History, Money};
-use seriatim::{Text, Timestamp};
 use seriatim::{Rng, clock};
+use seriatim::{Text, Timestamp};
 
 /// One line of a New-Order input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -113,7 +113,6 @@ pub fn new_order(tx: &Tx, tables: &Tables, input: &NewOrderInput) -> Result<NewO
             if line.supply_w_id != w_id {
                 stock.set_s_remote_cnt(stock.s_remote_cnt() + 1);
             }
-            let stock = stock.row();
             (left, Text::truncated(stock.dist(d_id)), is_original(item.i_data()) && is_original(stock.s_data()))
         })?;
         let (s_quantity, ol_dist_info, is_brand) = present(tx, stock, "stock")?;

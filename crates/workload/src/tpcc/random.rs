@@ -1,8 +1,8 @@
 //! The specification's own randomness: NURand (clause 2.1.6), its constants (2.1.6.1), last names (4.3.2.3).
 
 use super::scale::LAST_NAMES;
-use seriatim::Text;
 use seriatim::Rng;
+use seriatim::Text;
 
 /// A of NURand for last names.
 const A_LAST: u32 = 255;

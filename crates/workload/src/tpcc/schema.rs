@@ -234,23 +234,31 @@ pub struct Stock {
     pub s_data: Text<50>,
 }
 
-impl StockRow<'_> {
-    /// S_DIST_xx for district `d_id`, 1 to 10.
-    pub fn dist(&self, d_id: u8) -> &str {
-        match d_id {
-            1 => self.s_dist_01(),
-            2 => self.s_dist_02(),
-            3 => self.s_dist_03(),
-            4 => self.s_dist_04(),
-            5 => self.s_dist_05(),
-            6 => self.s_dist_06(),
-            7 => self.s_dist_07(),
-            8 => self.s_dist_08(),
-            9 => self.s_dist_09(),
-            _ => self.s_dist_10(),
+macro_rules! dist {
+    ($view:ident) => {
+        impl $view<'_> {
+            /// S_DIST_xx for district `d_id`, 1 to 10.
+            #[inline]
+            pub fn dist(&self, d_id: u8) -> &str {
+                match d_id {
+                    1 => self.s_dist_01(),
+                    2 => self.s_dist_02(),
+                    3 => self.s_dist_03(),
+                    4 => self.s_dist_04(),
+                    5 => self.s_dist_05(),
+                    6 => self.s_dist_06(),
+                    7 => self.s_dist_07(),
+                    8 => self.s_dist_08(),
+                    9 => self.s_dist_09(),
+                    _ => self.s_dist_10(),
+                }
+            }
         }
-    }
+    };
 }
+
+dist!(StockRow);
+dist!(StockUpdate);
 
 /// Handles of all tables and indexes.
 #[derive(Clone)]

@@ -144,7 +144,8 @@ mod tests {
     fn original_is_found_wherever_it_is_and_nowhere_else() {
         for before in 0..50 {
             for after in 0..20 {
-                let text = |word: &str| format!("{}{word}{}", "xORIGINA".repeat(7).split_at(before).0, "L".repeat(after));
+                let text =
+                    |word: &str| format!("{}{word}{}", "xORIGINA".repeat(7).split_at(before).0, "L".repeat(after));
                 assert_eq!(is_original(&text("ORIGINAL")), text("ORIGINAL").contains("ORIGINAL"));
                 assert_eq!(is_original(&text("LANIGIRO")), text("LANIGIRO").contains("ORIGINAL"));
             }

@@ -25,7 +25,9 @@ pub fn stock_level(tx: &ReadTx, tables: &Tables, input: &StockLevelInput) -> Res
     let next_o_id = present(tx, tx.get(&tables.district, &(w_id, d_id))?, "district")?.d_next_o_id();
     let mut items = Items::new();
     let mut low_stock = 0;
-    for line in tx.scan(&tables.order_line, (w_id, d_id, next_o_id.saturating_sub(ORDERS), 0)..(w_id, d_id, next_o_id, 0)) {
+    for line in
+        tx.scan(&tables.order_line, (w_id, d_id, next_o_id.saturating_sub(ORDERS), 0)..(w_id, d_id, next_o_id, 0))
+    {
         let i_id = line?.ol_i_id();
         if items.insert(i_id) {
             let stock = present(tx, tx.get(&tables.stock, &(w_id, i_id))?, "stock")?;

@@ -80,7 +80,9 @@ fn the_population_is_the_same_for_any_number_of_threads() {
     let load = |threads| {
         let db = Database::in_memory().expect("a database opens");
         let last = std::sync::atomic::AtomicU64::new(0);
-        let progress = |done, _| drop(last.fetch_max(done, std::sync::atomic::Ordering::Relaxed));
+        let progress = |done, _| {
+            last.fetch_max(done, std::sync::atomic::Ordering::Relaxed);
+        };
         let workload = Tpcc::new(Options::new(Scale::small(2), SEED));
         workload.load(&db, &Loading { threads, progress: &progress }).expect("loading succeeds");
         assert!(last.into_inner() > 2000);
@@ -243,7 +245,10 @@ fn conditions_hold_after_a_concurrent_run_and_a_second_one_over_the_same_data() 
         let endings = run(&workload, &db, 4, 1000, SEED + round);
         let kinds = endings.map(|endings| endings.iter().sum::<u32>());
         assert_eq!(kinds, [1800, 1720, 160, 160, 160], "ten full decks a terminal");
-        assert!(endings.iter().skip(1).all(|endings| endings[1] == 0) && (1..60).contains(&endings[0][1]), "{endings:?}");
+        assert!(
+            endings.iter().skip(1).all(|endings| endings[1] == 0) && (1..60).contains(&endings[0][1]),
+            "{endings:?}"
+        );
         assert_consistent(&db, &workload, &tables);
     }
 }
@@ -267,7 +272,8 @@ fn canary(clauses: &[&str], corrupt: impl Fn(&Tx, &Tables) -> Result<Option<()>,
     let done = session.transact(|tx| corrupt(tx, &tables)).expect("the corruption commits");
     assert_eq!(*done, Some(()), "the corruption met no row");
     let report = workload.consistency(&db).expect("the check runs");
-    let violated: Vec<&str> = RULES.iter().map(|rule| rule.clause).filter(|clause| report.is_violated(clause)).collect();
+    let violated: Vec<&str> =
+        RULES.iter().map(|rule| rule.clause).filter(|clause| report.is_violated(clause)).collect();
     assert_eq!(violated, clauses, "{report}");
     assert!(report.violations().iter().all(|violation| violation.left != violation.right));
 }
@@ -318,7 +324,9 @@ fn condition_6_notices_a_line_counted_at_the_wrong_order() {
 #[test]
 fn condition_7_notices_a_line_delivered_before_its_order() {
     canary(&["3.3.2.7", "3.3.2.10", "3.3.2.12"], |tx, tables| {
-        tx.update(&tables.order_line, &(1, 7, 30, 1), |row| row.set_ol_delivery_d(Some(seriatim::Timestamp::from_microseconds(1))))
+        tx.update(&tables.order_line, &(1, 7, 30, 1), |row| {
+            row.set_ol_delivery_d(Some(seriatim::Timestamp::from_microseconds(1)))
+        })
     });
 }
 

@@ -72,7 +72,9 @@ mod tests {
             seen
         };
         let zipfian = shares(Distribution::Zipfian);
-        assert!(zipfian[0] > 11_000 && zipfian[0] > zipfian[1] && zipfian[1] > zipfian[10] && zipfian[1000..] == [0; 100]);
+        assert!(
+            zipfian[0] > 11_000 && zipfian[0] > zipfian[1] && zipfian[1] > zipfian[10] && zipfian[1000..] == [0; 100]
+        );
         let latest = shares(Distribution::Latest);
         assert!(latest[1099] > 11_000 && latest[1099] > latest[1098] && latest[1098] > latest[1000]);
         let uniform = shares(Distribution::Uniform);
