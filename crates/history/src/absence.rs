@@ -17,6 +17,7 @@ use crate::graph::{Edge, Graph, Kind, Reason, fresh_from};
 use crate::index::{Index, NONE};
 use crate::order::{Added, Order};
 use crate::text::version;
+use std::collections::HashMap;
 
 /// A bound on the work of [`explain`] of some tens of seconds.
 pub(crate) const WORK_MAX: u64 = 1 << 30;
@@ -75,7 +76,8 @@ pub(crate) fn explain(
     work_max: u64,
 ) -> Result<Explained, Refuted> {
     let operations = index.states.len() as u64 + u64::from(index.transactions());
-    let mut search = Search { index, promises, graph, order, trail: Vec::new(), pending: Vec::new() };
+    let mut search =
+        Search { index, promises, graph, order, trail: Vec::new(), pending: Vec::new(), lifetimes: HashMap::new() };
     let mut mismatches = replay(index, search.order.sequence(), Depth::Reads);
     let (mut clauses, mut replayed) = (0, operations);
     while !mismatches.is_empty() && replayed + search.order.visited() <= work_max {
@@ -103,13 +105,15 @@ struct Search<'a, 'h> {
     trail: Vec<Choice>,
     /// Clauses to be satisfied.
     pending: Vec<Mismatch>,
+    /// By key, the first and last state of the lifetime last asked for.
+    lifetimes: HashMap<u32, (u32, u32)>,
 }
 
 impl Search<'_, '_> {
     /// Makes a clause hold, for the time being.
     fn satisfy(&mut self, mismatch: Mismatch) -> Result<(), Refuted> {
         let reader = mismatch.reader;
-        let (insert, delete) = lifetime(self.index, mismatch.state);
+        let (insert, delete) = self.lifetime(mismatch.state);
         let states = &self.index.states;
         let side = |kind, state: u32| {
             let writer = states[state as usize].writer;
@@ -173,6 +177,28 @@ impl Search<'_, '_> {
         Err(Refuted::Cycle { added: self.trail.iter().map(|choice| choice.edge).chain([failed]).collect(), searched })
     }
 
+    /// The insert that began the lifetime a live state is part of, and the delete that ended it.
+    fn lifetime(&mut self, state: u32) -> (Option<u32>, Option<u32>) {
+        let index = self.index;
+        let live = |state: u32| index.states[state as usize].live();
+        let written = |state: u32| index.states[state as usize].writer != NONE;
+        // A row that many miss may have been updated a million times: walk its versions once.
+        let key = index.states[state as usize].key();
+        let known = self.lifetimes.get(&key).copied().filter(|&(first, last)| first <= state && state <= last);
+        let (first, last) = known.unwrap_or_else(|| {
+            let (mut first, mut last) = (state, state);
+            while written(first) && live(first - 1) {
+                first -= 1;
+            }
+            while let Some(next) = index.next(last).filter(|&next| live(next)) {
+                last = next;
+            }
+            (first, last)
+        });
+        self.lifetimes.insert(key, (first, last));
+        (written(first).then_some(first), index.next(last))
+    }
+
     /// Whether an edge is known to close a cycle.
     fn ruled_out(&mut self, edge: Edge) -> bool {
         let ended = self.index.history.transactions[edge.to as usize].ended;
@@ -188,20 +214,6 @@ impl Search<'_, '_> {
             format!("T{id} did not find {name}, which was there from before the history (version {v}) to its end");
         Violation::alone(Anomaly::MissingRow, vec![id], text)
     }
-}
-
-/// The insert that began the lifetime a live state is part of, and the delete that ended it.
-fn lifetime(index: &Index<'_>, state: u32) -> (Option<u32>, Option<u32>) {
-    let mut first = state;
-    while index.states[first as usize].writer != NONE && index.states[first as usize - 1].live() {
-        first -= 1;
-    }
-    let insert = (index.states[first as usize].writer != NONE).then_some(first);
-    let mut next = index.next(state);
-    while let Some(later) = next.filter(|&later| index.states[later as usize].live()) {
-        next = index.next(later);
-    }
-    (insert, next)
 }
 
 /// What a replay looks at.

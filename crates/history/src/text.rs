@@ -57,6 +57,7 @@ fn dump_to(w: &mut String, history: &History) -> fmt::Result {
     }
     match &history.initial {
         Initial::Empty => writeln!(w, "initial empty")?,
+        Initial::Rows(rows) if rows.is_empty() => writeln!(w, "initial empty")?,
         Initial::Unknown => writeln!(w, "initial unknown")?,
         Initial::Rows(rows) => {
             for row in rows {
@@ -124,6 +125,12 @@ pub fn load(text: &str) -> Result<History, ParseError> {
             continue;
         }
         load_line(&mut history, line).map_err(fault)?;
+    }
+    if !started {
+        return Err(ParseError {
+            line: 1,
+            message: "nothing here: a history starts with the line `history 1`".to_owned(),
+        });
     }
     Ok(history)
 }

@@ -121,9 +121,8 @@ fn run(bench: &mut Bench, class: KeyClass, records: u64) {
     measure(&name("append"), operations, || {
         let index = new(bench);
         for i in 0..records {
-            let inserted = with_key(class, key_of(i), |key| {
-                index.insert(&mut bench.cx(), key, rows[i as usize], &mut Unobserved)
-            });
+            let inserted =
+                with_key(class, key_of(i), |key| index.insert(&mut bench.cx(), key, rows[i as usize], &mut Unobserved));
             let _ = black_box(inserted);
         }
         // SAFETY: the only thread.
@@ -132,9 +131,8 @@ fn run(bench: &mut Bench, class: KeyClass, records: u64) {
     measure(&name("insert in random order"), operations, || {
         let index = new(bench);
         for &i in &shuffled {
-            let inserted = with_key(class, key_of(i), |key| {
-                index.insert(&mut bench.cx(), key, rows[i as usize], &mut Unobserved)
-            });
+            let inserted =
+                with_key(class, key_of(i), |key| index.insert(&mut bench.cx(), key, rows[i as usize], &mut Unobserved));
             let _ = black_box(inserted);
         }
         // SAFETY: the only thread.
@@ -143,9 +141,7 @@ fn run(bench: &mut Bench, class: KeyClass, records: u64) {
 
     let index = new(bench);
     for &i in &shuffled {
-        let _ = with_key(class, key_of(i), |key| {
-            index.insert(&mut bench.cx(), key, rows[i as usize], &mut Unobserved)
-        });
+        let _ = with_key(class, key_of(i), |key| index.insert(&mut bench.cx(), key, rows[i as usize], &mut Unobserved));
     }
     // SAFETY: the only thread.
     println!("{:56} {:?}", name("built in random order"), unsafe { index.statistics() });
@@ -197,15 +193,13 @@ fn run(bench: &mut Bench, class: KeyClass, records: u64) {
     }
     measure(&name("remove in random order"), operations / ROUNDS, || {
         for &i in shuffled.iter().rev().take(operations / ROUNDS) {
-            let removed = with_key(class, key_of(i), |key| {
-                index.remove(&mut bench.cx(), key, rows[i as usize], &mut Unobserved)
-            });
+            let removed =
+                with_key(class, key_of(i), |key| index.remove(&mut bench.cx(), key, rows[i as usize], &mut Unobserved));
             black_box(removed);
         }
         for &i in shuffled.iter().rev().take(operations / ROUNDS) {
-            let _ = with_key(class, key_of(i), |key| {
-                index.insert(&mut bench.cx(), key, rows[i as usize], &mut Unobserved)
-            });
+            let _ =
+                with_key(class, key_of(i), |key| index.insert(&mut bench.cx(), key, rows[i as usize], &mut Unobserved));
         }
     });
     println!("{:56} (with its insertion back)", "");

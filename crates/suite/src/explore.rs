@@ -312,7 +312,7 @@ fn judge<C: Cells>(
     strict: bool,
 ) -> Result<(), String> {
     let history = db.take_history().ok_or("the database records")?;
-    history::check(&history, &Promises { real_time: strict }).map_err(|violation| violation.to_string())?;
+    history::check(&history, &if strict { Promises::STRICT } else { Promises::SERIALIZABLE }).map_err(|violation| violation.to_string())?;
     let mut state = State::new();
     let read = db.session().transact(|tx| {
         state.clear();

@@ -214,7 +214,7 @@ fn shuffle(tx: &Tx, tables: &Tables, draws: u64, operations: u64) -> Result<(), 
 
 fn audit(db: &Database, strict: bool, load: &Load) -> Result<Stressed, String> {
     let history = db.take_history().ok_or("the database records")?;
-    history::check(&history, &Promises { real_time: strict }).map_err(|violation| violation.to_string())?;
+    history::check(&history, &if strict { Promises::STRICT } else { Promises::SERIALIZABLE }).map_err(|violation| violation.to_string())?;
     for _ in 0..4 {
         db.step();
     }

@@ -97,7 +97,8 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
                         statistics.interiors += 1;
                         statistics.bytes += Interior::<K, FAN>::BYTES;
                         let tails = (0..count).map(|i| node.separator(&mut Optimistic, i).tail);
-                        statistics.bytes += tails.filter(|&tail| tail != 0).map(|tail| tail_block_bytes(tail)).sum::<usize>();
+                        statistics.bytes +=
+                            tails.filter(|&tail| tail != 0).map(|tail| tail_block_bytes(tail)).sum::<usize>();
                     }
                 }
                 Ok(())

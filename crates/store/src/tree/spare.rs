@@ -34,14 +34,16 @@ impl Spare {
             Some((memory, has)) => (has == bytes).then_some(memory),
             None => (bytes == 0).then_some(NonNull::dangling()),
         };
-        Some(Taken { node: fits(self.node, need.node)?, root: fits(self.root, need.root)?, tail: fits(self.tail, need.tail)? })
+        Some(Taken {
+            node: fits(self.node, need.node)?,
+            root: fits(self.root, need.root)?,
+            tail: fits(self.tail, need.tail)?,
+        })
     }
 
     /// Holds exactly what is needed from now on.
     pub(crate) fn provide(&mut self, cx: &mut StoreCx<'_>, need: Need) -> Result<(), OutOfMemory> {
-        for (block, bytes) in
-            [(&mut self.node, need.node), (&mut self.root, need.root), (&mut self.tail, need.tail)]
-        {
+        for (block, bytes) in [(&mut self.node, need.node), (&mut self.root, need.root), (&mut self.tail, need.tail)] {
             if block.map_or(0, |block| block.1) != bytes {
                 give_back(cx, block);
                 if bytes > 0 {

@@ -101,7 +101,7 @@ fn leaf(broken: Broken) -> impl Fn() + Sync + Send + 'static {
                     }
                     let count = (state.0 - State::NEW.0) / 4;
                     if count == 1 {
-                        // The other's number moves up. Loom finds less when a thread loads a word before it stores it.
+                        // The other's number moves up. (Loom finds less when a thread loads a word before it stores it.)
                         leaf.places[1].store(3 - number, stores(broken));
                     }
                     leaf.places[0].store(number, stores(broken));
@@ -120,6 +120,7 @@ fn leaf(broken: Broken) -> impl Fn() + Sync + Send + 'static {
             if leaf.unchanged(state, broken) {
                 assert_eq!(count, (state.0 - State::NEW.0) / 4, "the word counts the changes");
                 let used = &places[..count as usize];
+                assert!(places[count as usize..].iter().all(|&place| place == 0), "nothing is seen before its time");
                 seen.extend(used.iter().rev());
             }
         }

@@ -162,11 +162,11 @@ impl District {
         let line = Line { item: 0, supply: 1, quantity: 5, amount: 1.0, delivery: 1, dist: [b'd'; 24] };
         let mut lines = vec![line; LINES];
         let (mut pending, mut next_line) = (VecDeque::with_capacity(ORDERS), 0);
-        for o in 0..CUSTOMERS {
+        for (o, order) in orders.iter_mut().enumerate().take(CUSTOMERS) {
             let count = rng.range(5, 15) as u8;
             let is_delivered = o < DELIVERED;
             let carrier = u8::from(is_delivered);
-            orders[o] = Order { customer: o as u32, entry: 0, carrier, lines: count, first_line: next_line };
+            *order = Order { customer: o as u32, entry: 0, carrier, lines: count, first_line: next_line };
             for _ in 0..count {
                 lines[next_line as usize % LINES].item = rng.below(ITEMS as u64) as u32;
                 next_line += 1;

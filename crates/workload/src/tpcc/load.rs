@@ -80,7 +80,7 @@ impl Loader<'_> {
             i_id: n + 1,
             i_im_id: loader.rng.range(1, 10_000) as u32,
             i_name: a_text(&mut loader.rng, 14, 24),
-            i_price: Money::from_units(loader.rng.range(1_00, 100_00) as i64),
+            i_price: Money::from_units(loader.rng.range(100, 10_000) as i64),
             i_data: loader.data(),
         })
     }
@@ -178,7 +178,7 @@ impl Loader<'_> {
             c_phone: n_text(&mut self.rng),
             c_since: self.now,
             c_credit: Text::literal(if self.rng.percent(10) { "BC" } else { "GC" }),
-            c_credit_lim: Money::from_units(50_000_00),
+            c_credit_lim: Money::whole(50_000),
             c_discount: self.rate(5000),
             c_balance: -FIRST_PAYMENT,
             c_ytd_payment: FIRST_PAYMENT,
@@ -207,7 +207,7 @@ impl Loader<'_> {
                 ol_supply_w_id: w_id,
                 ol_delivery_d: is_delivered.then_some(loader.now),
                 ol_quantity: 5,
-                ol_amount: Money::from_units(if is_delivered { 0 } else { loader.rng.range(1, 9_999_99) as i64 }),
+                ol_amount: Money::from_units(if is_delivered { 0 } else { loader.rng.range(1, 999_999) as i64 }),
                 ol_dist_info: a_text(&mut loader.rng, 24, 24),
             }));
             Order {
@@ -247,7 +247,7 @@ impl Loader<'_> {
 
 /// H_AMOUNT, C_YTD_PAYMENT and -C_BALANCE of every customer: 10.00. The year-to-date sums of districts and warehouses add up
 /// to it: 30,000.00 and 300,000.00 at the specification's scale.
-const FIRST_PAYMENT: Money = Money::from_units(10_00);
+const FIRST_PAYMENT: Money = Money::whole(10);
 
 fn text<const N: usize>(text: &str) -> Text<N> {
     Text::new(text).expect("the specification's texts fit its columns")

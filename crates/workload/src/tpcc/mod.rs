@@ -33,7 +33,7 @@ pub use options::{Mix, Options, open};
 pub use order_status::{OrderStatusLine, OrderStatusOutput, order_status};
 pub use payment::{Address, PaymentOutput, payment};
 pub use random::{Constants, last_name};
-pub use scale::{DISTRICTS, LINES_MAX, LINES_MIN, Scale, district_ids};
+pub use scale::{DISTRICTS, LAST_NAMES, LINES_MAX, LINES_MIN, Scale, district_ids};
 pub use schema::{
     Customer, District, History, Item, Money, NewOrder, Order, OrderLine, Rate, Stock, Tables, Warehouse,
 };

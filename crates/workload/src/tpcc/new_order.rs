@@ -164,9 +164,9 @@ mod tests {
             )
             .units()
         };
-        assert_eq!(total(100_00, 0, 0, 0), 100_00);
-        assert_eq!(total(100_00, 5000, 1000, 2000), 65_00);
+        assert_eq!(total(10_000, 0, 0, 0), 10_000);
+        assert_eq!(total(10_000, 5000, 1000, 2000), 6_500);
         assert_eq!(total(1, 5000, 0, 0), 1, "half a cent rounds up");
-        assert_eq!(total(150_000_00, 0, 2000, 2000), 210_000_00);
+        assert_eq!(total(15_000_000, 0, 2000, 2000), 21_000_000);
     }
 }

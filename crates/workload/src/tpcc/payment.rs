@@ -151,7 +151,7 @@ mod tests {
             c_w_id: 5,
             c_d_id: 6,
             customer: CustomerChoice::Id(7),
-            amount: Money::from_units(1234_05),
+            amount: Money::from_units(123_405),
             date: Timestamp::from_microseconds(0),
             h_id: 0,
         };

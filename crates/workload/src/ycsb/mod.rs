@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 pub use chooser::{Chooser, Distribution};
 pub use options::{Core, Options, Shares, ValueShape, open};
-pub use table::Shape;
+pub use table::{FIELD_BYTES, Shape};
 pub use terminal::{Operation, OperationKind, YcsbTerminal};
 
 use crate::parallel;

@@ -40,11 +40,11 @@ macro_rules! shape {
             #[derive(Table, Clone, Debug)]
             #[table(name = "usertable", key(key), $organization)]
             #[allow(missing_docs, reason = "fields as YCSB numbers them")]
-            pub struct $Row {
-                pub key: u64,
+            pub(crate) struct $Row {
+                pub(crate) key: u64,
                 /// Writes since it was inserted.
-                pub writes: u64,
-                $(pub $field: Text<100>,)+
+                pub(crate) writes: u64,
+                $(pub(crate) $field: Text<100>,)+
             }
 
             impl Shape for $Row {

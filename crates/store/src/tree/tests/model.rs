@@ -1,6 +1,6 @@
 //! One thread: every operation answers as the standard library's map does, and all memory comes back.
 
-use super::fixture::{TestKind, World, Worker, bytes_of, key_of, modes, seeded};
+use super::fixture::{TestKind, Worker, World, bytes_of, key_of, modes, seeded};
 use crate::record::{Bytes, RecordPtr, Word8, Word16};
 use crate::tree::Tree;
 use crate::{Cursor, Direction, Finger, Inserted, Unobserved};
@@ -139,7 +139,10 @@ fn remove<K: TestKind, const LEAF: usize, const FAN: usize>(
     match model.remove(&bytes_of(key.as_key())) {
         Some(record) => {
             let impostor = worker.record(key.as_key());
-            assert!(!tree.remove(&mut worker.cx(), probe, impostor, &mut Unobserved), "another record of the key stays");
+            assert!(
+                !tree.remove(&mut worker.cx(), probe, impostor, &mut Unobserved),
+                "another record of the key stays"
+            );
             assert!(tree.remove(&mut worker.cx(), probe, record, &mut Unobserved));
             assert!(!tree.remove(&mut worker.cx(), probe, record, &mut Unobserved));
             // SAFETY: just unlinked, and never linked.

@@ -1,0 +1,70 @@
+//! Once warm, a transaction allocates nothing on the heap: not its input, not its execution, not its output.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use seriatim::Database;
+use seriatim_workload::tpcc::{Mix, Options, Scale, Tpcc};
+use seriatim_workload::{Loading, Workload, ycsb};
+
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+fn count() {
+    // Fails only while the thread ends, when nobody counts any more.
+    let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
+}
+
+// SAFETY: the system's allocator, counted.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller's promise, passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
+        count();
+        // SAFETY: the caller's promise, passed on.
+        unsafe { System.realloc(block, layout, bytes) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise, passed on.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Allocations of 2,000 transactions after as many to warm up.
+fn allocations(protocol: &str, workload: &dyn Workload) -> u64 {
+    let db = Database::builder().protocol(protocol).open().expect("a database opens");
+    workload.load(&db, &Loading::default()).expect("loading succeeds");
+    let (mut session, mut terminal) = (db.session(), workload.terminal(&db, 0, 1).expect("it is loaded"));
+    let mut run = || (0..2000).for_each(|_| drop(terminal.run_one(&mut session)));
+    run();
+    let before = ALLOCATIONS.get();
+    run();
+    ALLOCATIONS.get() - before
+}
+
+#[test]
+fn transactions_do_not_allocate() {
+    for protocol in seriatim::protocols() {
+        for kind in 0..5 {
+            let mut mix = Mix([0; 5]);
+            mix.0[kind] = 1;
+            let tpcc = Tpcc::new(Options { mix, ..Options::new(Scale::small(2), 1) });
+            println!("{} tpcc kind {kind}: {}", protocol.name, allocations(protocol.name, &tpcc));
+        }
+        for core in [ycsb::Core::A, ycsb::Core::D, ycsb::Core::E, ycsb::Core::F] {
+            let ycsb = ycsb::Ycsb::new(ycsb::Options::core(core, 1000, 1));
+            println!("{} ycsb {core:?}: {}", protocol.name, allocations(protocol.name, &ycsb));
+        }
+    }
+}
