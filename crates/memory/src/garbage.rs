@@ -6,8 +6,8 @@
 //! nobody else online the bag sealed last is among them: the memory is still in the cache when it is used again. With others
 //! at work it is usually the one before.
 //!
-//! Bound: an idle worker keeps what its last few transactions left, unless it collects before it idles. Nothing bounds the garbage of a
-//! worker while another stays online; the engine bounds the age of transactions.
+//! Bound: an idle worker keeps what its last few transactions left, unless it collects before it idles. Nothing bounds the
+//! garbage of a worker while another stays online; the engine bounds the age of transactions.
 
 use crate::Deferred;
 use crate::quiescence::{Awaited, Counts};

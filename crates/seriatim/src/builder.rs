@@ -26,6 +26,8 @@ pub struct Builder {
     pub(crate) step_helpers: bool,
     pub(crate) operations_max: u32,
     pub(crate) seed: u64,
+    #[cfg(feature = "canary")]
+    pub(crate) fault: seriatim_txn::Fault,
 }
 
 impl Default for Builder {
@@ -45,6 +47,8 @@ impl Default for Builder {
             step_helpers: false,
             operations_max: 1 << 16,
             seed: 0,
+            #[cfg(feature = "canary")]
+            fault: seriatim_txn::Fault::None,
         }
     }
 }
@@ -135,6 +139,14 @@ impl Builder {
         self
     }
 
+    /// Breaks the protocol deliberately, for tests that must notice.
+    #[cfg(feature = "canary")]
+    #[doc(hidden)]
+    pub fn canary(mut self, fault: seriatim_txn::Fault) -> Builder {
+        self.fault = fault;
+        self
+    }
+
     /// Opens the database.
     ///
     /// # Errors
@@ -161,6 +173,8 @@ impl Builder {
             memory: Memory::new(options).map_err(|error| OpenError::Memory(error.to_string()))?,
             epochs: Arc::new(Epochs::default()),
             budget: self.budget,
+            #[cfg(feature = "canary")]
+            fault: self.fault,
         };
         Database::start(self, environment)
     }

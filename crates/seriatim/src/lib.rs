@@ -73,3 +73,12 @@ pub use tx::{ReadTx, Savepoint, Tx};
 
 #[doc(no_inline)]
 pub use catalog::Table;
+
+#[cfg(feature = "canary")]
+#[doc(hidden)]
+pub use seriatim_txn::Fault;
+
+/// The README's example compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -40,6 +40,8 @@ pub struct ReadTx {
     attempt: Cell<u32>,
     stopped: Cell<Option<Cause>>,
     updating: Cell<bool>,
+    /// The worker is ending the attempt. Should that panic, the worker is not used again.
+    ending: Cell<bool>,
     /// Operations until the next check of age and bound.
     left: Cell<u32>,
     operations: Cell<u32>,
@@ -336,6 +338,7 @@ impl Tx {
                 attempt: Cell::new(0),
                 stopped: Cell::new(None),
                 updating: Cell::new(false),
+                ending: Cell::new(false),
                 left: Cell::new(0),
                 operations: Cell::new(0),
                 begun: Cell::new(Epoch::default()),
@@ -609,10 +612,12 @@ impl Tx {
         }
         let mut backoff = Backoff::new();
         loop {
+            self.ending.set(true);
             let outcome = match &self.log {
                 Some(log) => self.worker().commit(&mut *log.borrow_mut()),
                 None => self.worker().commit(&mut NoRedo),
             };
+            self.ending.set(false);
             match outcome {
                 Ok(Outcome::Committed(stamp)) => {
                     if let Some(log) = &self.log {
@@ -657,13 +662,15 @@ impl Tx {
 
     /// Ends the attempt without a trace, if it is open, and counts why.
     pub(crate) fn roll_back(&self, cause: Option<Cause>) {
-        let Some(lease) = self.lease.get() else { return };
+        let Some(lease) = self.lease.get().filter(|_| !self.ending.get()) else { return };
         let counters = self.inner.pool.counters(lease.slot);
         match cause {
             Some(cause) => counters.conflict_aborted(cause),
             None => counters.user_aborted(),
         }
+        self.ending.set(true);
         self.worker().abort();
+        self.ending.set(false);
         self.close();
     }
 

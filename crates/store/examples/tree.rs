@@ -1,6 +1,7 @@
 //! Nanoseconds per operation of the tree on this machine: `cargo run --release -p seriatim-store --example tree`.
 //!
-//! One thread, software latches, best of some rounds. Standard output is one line per measurement.
+//! One thread, software latches, best of some rounds. Standard output is one line per measurement. An argument such as `Word8`
+//! or `"Word8, 100000"` picks the trees whose name begins so.
 
 use seriatim_base::clock::Instant;
 use seriatim_base::{Rng, WorkerId};
@@ -43,7 +44,9 @@ impl Bench {
 
 fn text(n: u64) -> [u8; 24] {
     let mut key = *b"w0001d01NNNNNNNNNNNNNNNN";
-    key[8..].copy_from_slice(format!("{n:016x}").as_bytes());
+    for (i, byte) in key[8..].iter_mut().enumerate() {
+        *byte = b"0123456789abcdef"[(n >> (60 - 4 * i)) as usize & 15];
+    }
     key
 }
 
@@ -73,9 +76,12 @@ fn main() {
     let agent = htm.agent(WorkerId(0), Budget::default());
     let mut bench = Bench { local, agent, outside: Outside::claim(), htm };
     bench.local.enter();
+    let only = std::env::args().nth(1).unwrap_or_default();
     for class in [KeyClass::Word8, KeyClass::Word16, KeyClass::Bytes] {
         for records in [1_000, 100_000, 2_000_000] {
-            run(&mut bench, class, records);
+            if format!("{class:?}, {records} ").starts_with(&only) {
+                run(&mut bench, class, records);
+            }
         }
     }
 }

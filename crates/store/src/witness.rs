@@ -89,12 +89,6 @@ impl State {
         self.0 & State::LATCHED == 0
     }
 
-    /// Whether the node has left the structure.
-    #[inline(always)]
-    pub(crate) fn is_dead(self) -> bool {
-        self.0 & State::DEAD != 0
-    }
-
     /// Whether the node can be read and latched at this value.
     #[inline(always)]
     pub(crate) fn is_usable(self) -> bool {
@@ -122,7 +116,7 @@ impl State {
     #[must_use]
     pub(crate) fn dead(self) -> State {
         debug_assert!(self.is_usable());
-        State(self.0 + State::CHANGE | State::DEAD)
+        State((self.0 + State::CHANGE) | State::DEAD)
     }
 }
 

@@ -119,9 +119,10 @@ fn run(db: &Database, load: &Load, seed: u64) -> Result<(), String> {
     loaded.map_err(|error| error.to_string())?;
     let fault = Mutex::new(None);
     thread::scope(|scope| {
+        let mut running = Vec::new();
         for at in 0..load.threads {
             let (tables, fault) = (&tables, &fault);
-            scope.spawn(move || {
+            running.push(scope.spawn(move || {
                 let mut rng = Rng::from_seed(seed ^ (at as u64 + 1) << 20);
                 let mut session = db.session();
                 for _ in 0..load.transactions {
@@ -141,7 +142,11 @@ fn run(db: &Database, load: &Load, seed: u64) -> Result<(), String> {
                         }
                     }
                 }
-            });
+            }));
+        }
+        // A body's assertion on values that held together is a finding like any other.
+        if running.into_iter().map(|thread| thread.join()).filter(Result::is_err).count() > 0 {
+            fault.lock().map(|mut fault| *fault = Some("a body panicked on what it read".to_owned())).unwrap_or(());
         }
     });
     fault.into_inner().map_or(Err("a thread panicked".to_owned()), |fault| fault.map_or(Ok(()), Err))

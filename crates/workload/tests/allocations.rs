@@ -41,30 +41,37 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Allocations of 2,000 transactions after as many to warm up.
+const TRANSACTIONS: u64 = 2000;
+
+/// Allocations of this many transactions after as many to warm up.
 fn allocations(protocol: &str, workload: &dyn Workload) -> u64 {
     let db = Database::builder().protocol(protocol).open().expect("a database opens");
     workload.load(&db, &Loading::default()).expect("loading succeeds");
     let (mut session, mut terminal) = (db.session(), workload.terminal(&db, 0, 1).expect("it is loaded"));
-    let mut run = || (0..2000).for_each(|_| drop(terminal.run_one(&mut session)));
+    let mut run = || (0..TRANSACTIONS).for_each(|_| drop(terminal.run_one(&mut session)));
     run();
     let before = ALLOCATIONS.get();
     run();
     ALLOCATIONS.get() - before
 }
 
+/// Allocations per thousand transactions that the engine still makes, by kind: superseded images at a rollback; the range of a
+/// prefix of text; long texts of replaced rows. Lower these as they go; the aim is zero.
+const ENGINE: [u64; 5] = [200, 4500, 700, 0, 0];
+
 #[test]
 fn transactions_do_not_allocate() {
     for protocol in seriatim::protocols() {
-        for kind in 0..5 {
+        for (kind, allowed) in ENGINE.into_iter().enumerate() {
             let mut mix = Mix([0; 5]);
             mix.0[kind] = 1;
             let tpcc = Tpcc::new(Options { mix, ..Options::new(Scale::small(2), 1) });
-            println!("{} tpcc kind {kind}: {}", protocol.name, allocations(protocol.name, &tpcc));
+            let made = allocations(protocol.name, &tpcc);
+            assert!(made <= allowed * TRANSACTIONS / 1000, "{} tpcc kind {kind}: {made}", protocol.name);
         }
         for core in [ycsb::Core::A, ycsb::Core::D, ycsb::Core::E, ycsb::Core::F] {
             let ycsb = ycsb::Ycsb::new(ycsb::Options::core(core, 1000, 1));
-            println!("{} ycsb {core:?}: {}", protocol.name, allocations(protocol.name, &ycsb));
+            assert_eq!(allocations(protocol.name, &ycsb), 0, "{} ycsb {core:?}", protocol.name);
         }
     }
 }

@@ -448,6 +448,65 @@ fn no_key_is_lost_while_the_table_grows() {
 }
 
 #[test]
+fn no_key_is_lost_while_chains_are_compacted() {
+    let seed = seed();
+    for mode in modes(seed) {
+        let changes = if mode == HtmMode::Absent { 100_000 } else { 1_000 };
+        let world = World::new(mode);
+        let mut worker = world.worker();
+        worker.local.enter();
+        let table = worker.table::<Word8>(&world, 0);
+        worker.local.leave();
+        // Keys that are not counted leave the table at four buckets, so that chains are long.
+        let keys = (0..).filter(|&n| !Word8::hash(n).is_counted()).take(changes as usize);
+        let keys: Vec<Owned> = keys.map(Owned::Word8).collect();
+        // A queue of 40: the place of the oldest is taken by one of the youngest. Keys `removing .. inserted` are there.
+        let (inserted, removing) = (AtomicU64::new(0), AtomicU64::new(0));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut worker = world.worker();
+                let mut queue = std::collections::VecDeque::new();
+                for (n, key) in keys.iter().enumerate() {
+                    worker.local.enter();
+                    let record = worker.record(key);
+                    assert_eq!(worker.insert(&table, key, record), Inserted::Linked);
+                    inserted.store(n as u64 + 1, Ordering::SeqCst);
+                    queue.push_back((key, record));
+                    if queue.len() > 40
+                        && let Some((key, record)) = queue.pop_front()
+                    {
+                        removing.fetch_add(1, Ordering::SeqCst);
+                        assert!(worker.remove(&table, key, record));
+                        worker.retire(record);
+                    }
+                    worker.local.leave();
+                }
+            });
+            for reader in 0..2 {
+                let (world, table, keys, inserted, removing) = (&world, &table, &keys, &inserted, &removing);
+                scope.spawn(move || {
+                    let (mut worker, mut rng) = (world.worker(), Rng::from_seed(seed + reader));
+                    loop {
+                        let end = inserted.load(Ordering::SeqCst);
+                        if end == changes {
+                            break;
+                        }
+                        let n = end.saturating_sub(rng.range(1, 10));
+                        worker.local.enter();
+                        let found = worker.get(table, &keys[n as usize]).is_ok();
+                        worker.local.leave();
+                        let begin = removing.load(Ordering::SeqCst);
+                        assert!(found || n < begin || n >= end, "key {n} of {begin}..{end}");
+                    }
+                });
+            }
+        });
+        assert_eq!(table.directory.extent().buckets(), table.directory.base());
+        table.check().expect("the table is sound");
+    }
+}
+
+#[test]
 fn canary_a_reader_that_does_not_validate_its_misses_loses_keys() {
     let careless = |worker: &Worker, table: &Hash<Word8>, key: &Owned| {
         assert!(worker.local.is_online());

@@ -20,15 +20,16 @@ enum Node<'t, K: NodeKind, const LEAF: usize, const FAN: usize> {
     Interior(&'t Interior<K, FAN>, usize),
 }
 
+/// Shown each node with its level and bounds.
+type Visit<'v, K, const LEAF: usize, const FAN: usize> =
+    dyn FnMut(Node<'_, K, LEAF, FAN>, usize, &Bounds<K>) -> Result<(), String> + 'v;
+
 impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
     /// Calls `visit` for every node with its level and bounds, children before parents, from left to right.
     ///
     /// # Safety
     /// No other thread changes the tree during the call (rule 5).
-    unsafe fn walk(
-        &self,
-        visit: &mut dyn FnMut(Node<'_, K, LEAF, FAN>, usize, &Bounds<K>) -> Result<(), String>,
-    ) -> Result<(), String> {
+    unsafe fn walk(&self, visit: &mut Visit<'_, K, LEAF, FAN>) -> Result<(), String> {
         let root = Root::unpack(Optimistic.follow(&self.root));
         // SAFETY: the caller's promise.
         unsafe { Self::walk_below(root, &Bounds::NONE, visit) }
@@ -36,11 +37,7 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
 
     /// # Safety
     /// As [`Tree::walk`].
-    unsafe fn walk_below(
-        at: Root,
-        bounds: &Bounds<K>,
-        visit: &mut dyn FnMut(Node<'_, K, LEAF, FAN>, usize, &Bounds<K>) -> Result<(), String>,
-    ) -> Result<(), String> {
+    unsafe fn walk_below(at: Root, bounds: &Bounds<K>, visit: &mut Visit<'_, K, LEAF, FAN>) -> Result<(), String> {
         if at.level == 0 {
             // SAFETY: the caller's promise: reached, and nobody unlinks it.
             return visit(Node::Leaf(unsafe { Leaf::at(at.address) }), 0, bounds);
@@ -238,10 +235,7 @@ unsafe fn below<K: NodeKind>(a: Separator<K>, b: Separator<K>) -> bool {
 /// # Safety
 /// The bounds' tails are allocated (rule 2).
 unsafe fn within<K: NodeKind>(bounds: &Bounds<K>, key: K::Probe<'_>) -> bool {
-    let compare = |separator: Separator<K>| {
-        let order = separator.short.cmp(&K::short(key));
-        // SAFETY: the caller's promise.
-        if K::EXACT { order } else { order.then_with(|| unsafe { K::compare_tail(separator.tail, key) }) }
-    };
+    // SAFETY: the caller's promise.
+    let compare = |separator: Separator<K>| unsafe { separator.compare(key) };
     bounds.low.is_none_or(|low| compare(low).is_le()) && bounds.high.is_none_or(|high| compare(high).is_gt())
 }

@@ -58,6 +58,19 @@ pub(crate) struct Separator<K: NodeKind + ?Sized> {
     pub(crate) tail: u64,
 }
 
+impl<K: NodeKind> Separator<K> {
+    /// Compares with a key.
+    ///
+    /// # Safety
+    /// The tail is 0 or names a block that is allocated during the call (rule 2).
+    #[inline(always)]
+    pub(crate) unsafe fn compare(self, probe: K::Probe<'_>) -> Ordering {
+        let order = self.short.cmp(&K::short(probe));
+        // SAFETY: the caller's promise.
+        if K::EXACT { order } else { order.then_with(|| unsafe { K::compare_tail(self.tail, probe) }) }
+    }
+}
+
 impl<K: NodeKind + ?Sized> Clone for Separator<K> {
     fn clone(&self) -> Self {
         *self

@@ -130,45 +130,34 @@ fn save<K: NodeKind>(bound: Bound<K::Probe<'_>>, limit: &mut Limit) {
     }
 }
 
-/// How a separator compares with a limit's key.
-///
-/// # Safety
-/// The separator's tail is allocated (rule 2).
-#[inline(always)]
-unsafe fn compare<K: NodeKind>(separator: Separator<K>, probe: K::Probe<'_>) -> Ordering {
-    let order = separator.short.cmp(&K::short(probe));
-    // SAFETY: the caller's promise.
-    if K::EXACT { order } else { order.then_with(|| unsafe { K::compare_tail(separator.tail, probe) }) }
-}
-
 /// Whether no key at or above `next` is in a range with this high end.
 ///
 /// # Safety
-/// As [`compare`].
+/// As [`Separator::compare`].
 #[inline(always)]
 unsafe fn past_high<K: NodeKind>(next: Separator<K>, high: &Limit) -> bool {
-    // SAFETY: the caller's promise.
-    match high.side {
-        Side::Unbounded => false,
-        Side::Included => unsafe { compare::<K>(next, K::restore(high)) }.is_gt(),
-        Side::Excluded => unsafe { compare::<K>(next, K::restore(high)) }.is_ge(),
+    if high.side == Side::Unbounded {
+        return false;
     }
+    // SAFETY: the caller's promise.
+    let order = unsafe { next.compare(K::restore(high)) };
+    order.is_gt() || order.is_eq() && high.side == Side::Excluded
 }
 
 /// Whether no key below `next` is in a range with this low end.
 ///
 /// # Safety
-/// As [`compare`].
+/// As [`Separator::compare`].
 #[inline(always)]
 unsafe fn past_low<K: NodeKind>(next: Separator<K>, low: &Limit) -> bool {
     // SAFETY: the caller's promise.
-    low.side != Side::Unbounded && unsafe { compare::<K>(next, K::restore(low)) }.is_le()
+    low.side != Side::Unbounded && unsafe { next.compare(K::restore(low)) }.is_le()
 }
 
 /// Goes on at `next`, or behind the last record shown if that lies beyond: if `beyond` holds for how it compares with `next`.
 ///
 /// # Safety
-/// As [`compare`]; `last` is linked or was when it was read (rule 2).
+/// As [`Separator::compare`]; `last` is linked or was when it was read (rule 2).
 #[inline(always)]
 unsafe fn go_on<K: NodeKind>(
     near: &mut Limit,
@@ -180,7 +169,7 @@ unsafe fn go_on<K: NodeKind>(
     // SAFETY: the caller's promise.
     let last = last.map(|last| unsafe { K::of(last) });
     // SAFETY: the caller's promise.
-    match last.filter(|&last| beyond(unsafe { compare::<K>(next, last) }.reverse())) {
+    match last.filter(|&last| beyond(unsafe { next.compare(last) }.reverse())) {
         Some(last) => {
             near.side = Side::Excluded;
             K::save(last, near);

@@ -2,14 +2,20 @@
 //! condition notices when it is broken on purpose, so none of them is asleep.
 
 use super::*;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
 use crate::{Ending, Outcome};
-use seriatim::{Abort, ReadTx, Session, TransactError, Tx, thread};
+use seriatim::{Abort, Freshness, ReadTx, Session, TransactError, Tx, protocols, thread};
 
 const SEED: u64 = 20_241_121;
 
 fn loaded(warehouses: u16) -> (Database, Tpcc, Tables) {
-    let db = Database::in_memory().expect("a database opens");
-    let workload = Tpcc::new(Options::new(Scale::small(warehouses), SEED));
+    loaded_under("auto", Options::new(Scale::small(warehouses), SEED))
+}
+
+fn loaded_under(protocol: &str, options: Options) -> (Database, Tpcc, Tables) {
+    let db = Database::builder().protocol(protocol).open().expect("a database opens");
+    let workload = Tpcc::new(options);
     workload.load(&db, &Loading::default()).expect("loading succeeds");
     let tables = Tables::open(&db).expect("loading made the tables");
     (db, workload, tables)
@@ -79,9 +85,9 @@ fn the_population_has_the_cardinalities_of_clause_4_3_3() {
 fn the_population_is_the_same_for_any_number_of_threads() {
     let load = |threads| {
         let db = Database::in_memory().expect("a database opens");
-        let last = std::sync::atomic::AtomicU64::new(0);
+        let last = AtomicU64::new(0);
         let progress = |done, _| {
-            last.fetch_max(done, std::sync::atomic::Ordering::Relaxed);
+            last.fetch_max(done, Ordering::Relaxed);
         };
         let workload = Tpcc::new(Options::new(Scale::small(2), SEED));
         workload.load(&db, &Loading { threads, progress: &progress }).expect("loading succeeds");
@@ -240,28 +246,52 @@ fn run(workload: &Tpcc, db: &Database, terminals: u16, transactions: u32, seed: 
 #[test]
 fn conditions_hold_after_a_concurrent_run_and_a_second_one_over_the_same_data() {
     println!("seed {SEED}");
-    let (db, workload, tables) = loaded(2);
-    for round in 0..2 {
-        let endings = run(&workload, &db, 4, 1000, SEED + round);
-        let kinds = endings.map(|endings| endings.iter().sum::<u32>());
-        assert_eq!(kinds, [1800, 1720, 160, 160, 160], "ten full decks a terminal");
-        assert!(
-            endings.iter().skip(1).all(|endings| endings[1] == 0) && (1..60).contains(&endings[0][1]),
-            "{endings:?}"
-        );
-        assert_consistent(&db, &workload, &tables);
+    for protocol in protocols() {
+        let (db, workload, tables) = loaded_under(protocol.name, Options::new(Scale::small(2), SEED));
+        for round in 0..2 {
+            let endings = run(&workload, &db, 4, 1000, SEED + round);
+            let kinds = endings.map(|endings| endings.iter().sum::<u32>());
+            assert_eq!(kinds, [1800, 1720, 160, 160, 160], "ten full decks a terminal");
+            let only_new_order = endings[1..].iter().all(|endings| endings[1] == 0);
+            assert!(only_new_order && (1..60).contains(&endings[0][1]), "{}: {endings:?}", protocol.name);
+            assert_consistent(&db, &workload, &tables);
+        }
     }
 }
 
 #[test]
 fn conditions_hold_when_everything_is_remote() {
     println!("seed {SEED}");
-    let db = Database::in_memory().expect("a database opens");
     let remote = Remote { lines: 100, payments: 100 };
-    let workload = Tpcc::new(Options { remote, ..Options::new(Scale::small(3), SEED) });
-    workload.load(&db, &Loading::default()).expect("loading succeeds");
-    run(&workload, &db, 3, 500, SEED);
-    assert_consistent(&db, &workload, &Tables::open(&db).expect("loading made the tables"));
+    for protocol in protocols() {
+        let options = Options { remote, ..Options::new(Scale::small(3), SEED) };
+        let (db, workload, tables) = loaded_under(protocol.name, options);
+        run(&workload, &db, 3, 500, SEED);
+        assert_consistent(&db, &workload, &tables);
+    }
+}
+
+#[test]
+fn snapshots_are_consistent_beside_writers() {
+    println!("seed {SEED}");
+    for protocol in protocols().iter().filter(|protocol| protocol.gives.snapshots != Freshness::None) {
+        let (db, workload, tables) = loaded_under(protocol.name, Options::new(Scale::small(2), SEED));
+        let running = AtomicBool::new(true);
+        thread::scope(|scope| {
+            let writers = scope.spawn(|| {
+                run(&workload, &db, 2, 2000, SEED);
+                running.store(false, Ordering::Relaxed);
+            });
+            let (mut session, mut checks) = (db.session(), 0);
+            while running.load(Ordering::Relaxed) || checks == 0 {
+                let report = session.snapshot(|tx| check(tx, &tables, workload.options.scale));
+                let report = report.expect("a snapshot never aborts").into_value();
+                assert!(report.passed(), "{}: {report}", protocol.name);
+                checks += 1;
+            }
+            writers.join().expect("a terminal panicked");
+        });
+    }
 }
 
 /// Loads, corrupts with `corrupt`, and asks that exactly `clauses` are violated.

@@ -4,7 +4,7 @@ use super::chooser::Distribution;
 use super::table::HashOne;
 use super::*;
 use crate::{Ending, Outcome};
-use seriatim::{Text, thread};
+use seriatim::{Text, protocols, thread};
 
 const SEED: u64 = 31_337;
 
@@ -12,9 +12,9 @@ fn small(options: Options) -> Options {
     Options { records: 300, ..options }
 }
 
-fn run(options: Options, terminals: u16, transactions: u32) -> (Database, Ycsb, Vec<u32>) {
-    println!("seed {SEED}");
-    let db = Database::in_memory().expect("a database opens");
+fn run(protocol: &str, options: Options, terminals: u16, transactions: u32) -> (Database, Ycsb, Vec<u32>) {
+    println!("{protocol} seed {SEED}");
+    let db = Database::builder().protocol(protocol).open().expect("a database opens");
     let workload = Ycsb::new(options);
     workload.load(&db, &Loading { threads: 2, ..Loading::default() }).expect("loading succeeds");
     let work = |index| {
@@ -52,12 +52,14 @@ fn core_workloads_run_their_mixes_and_stay_whole() {
         (Core::E, [0, 0, 5, 95, 0]),
         (Core::F, [50, 0, 0, 0, 50]),
     ] {
-        let (db, workload, kinds) = run(small(Options::core(core, 300, SEED)), 2, 2000);
-        for (kind, percent) in kinds.iter().zip(expected) {
-            let share = f64::from(*kind) / 40.0;
-            assert!((share - f64::from(percent)).abs() < 4.0, "core {core:?}: {kinds:?}");
+        for protocol in protocols() {
+            let (db, workload, kinds) = run(protocol.name, small(Options::core(core, 300, SEED)), 2, 2000);
+            for (kind, percent) in kinds.iter().zip(expected) {
+                let share = f64::from(*kind) / 40.0;
+                assert!((share - f64::from(percent)).abs() < 4.0, "core {core:?}: {kinds:?}");
+            }
+            assert_consistent(&db, &workload);
         }
-        assert_consistent(&db, &workload);
     }
 }
 
@@ -66,10 +68,12 @@ fn transactions_of_many_operations_stay_whole_under_contention_in_every_shape() 
     let shares = Shares { read: 40, read_modify_write: 30, ..Shares::default() };
     let free = Options { ops: 8, shares, distribution: Distribution::Zipfian, ..Options::core(Core::A, 50, SEED) };
     for (value_bytes, is_ordered) in [(100, false), (100, true), (1000, false), (1000, true)] {
-        let (db, workload, kinds) = run(Options { value_bytes, is_ordered, ..free }, 3, 300);
-        assert_eq!(kinds.len(), 2);
-        assert_eq!(kinds.iter().sum::<u32>(), 900);
-        assert_consistent(&db, &workload);
+        for protocol in protocols() {
+            let (db, workload, kinds) = run(protocol.name, Options { value_bytes, is_ordered, ..free }, 3, 300);
+            assert_eq!(kinds.len(), 2);
+            assert_eq!(kinds.iter().sum::<u32>(), 900);
+            assert_consistent(&db, &workload);
+        }
     }
 }
 
@@ -77,7 +81,7 @@ fn transactions_of_many_operations_stay_whole_under_contention_in_every_shape() 
 fn the_check_notices_a_lost_write_a_lost_row_and_a_torn_value() {
     let options = Options { value_bytes: 100, ..small(Options::core(Core::A, 300, SEED)) };
     let canary = |clause: &str, corrupt: fn(&mut <HashOne as seriatim::Table>::Update<'_>)| {
-        let (db, workload, _) = run(options, 1, 50);
+        let (db, workload, _) = run("auto", options, 1, 50);
         let table = db.table::<HashOne>().expect("the table is there");
         db.session().transact(|tx| tx.update(&table, &17, corrupt)).expect("the corruption commits");
         let report = workload.consistency(&db).expect("the check runs");
@@ -90,7 +94,7 @@ fn the_check_notices_a_lost_write_a_lost_row_and_a_torn_value() {
         let torn = format!("{}{}", "a".repeat(50), "b".repeat(50));
         row.set_field0(&Text::truncated(&torn));
     });
-    let (db, workload, _) = run(Options { shares: Core::C.shares(), ..options }, 1, 50);
+    let (db, workload, _) = run("auto", Options { shares: Core::C.shares(), ..options }, 1, 50);
     let table = db.table::<HashOne>().expect("the table is there");
     db.session().transact(|tx| tx.delete(&table, &17)).expect("the corruption commits");
     let report = workload.consistency(&db).expect("the check runs");

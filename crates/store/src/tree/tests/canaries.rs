@@ -23,7 +23,7 @@ impl Access for Forgetful {
 
     fn store(&mut self, word: &AtomicU64, value: u64) {
         // Words of nodes are the only ones at the start of a line that change by one step.
-        let is_word = std::ptr::from_ref(word).addr() % 64 == 0 && value == word.load(Ordering::Relaxed) + 4;
+        let is_word = std::ptr::from_ref(word).addr().is_multiple_of(64) && value == word.load(Ordering::Relaxed) + 4;
         if !is_word {
             word.store(value, Ordering::Release);
         }

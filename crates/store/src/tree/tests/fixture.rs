@@ -127,7 +127,7 @@ impl TestKind for Bytes {
         }
         // Makes it unique: without it, 0 and 3 in base 3 differ by trailing zeros only, which is the point.
         bytes.push(b'.');
-        if n % 7 == 0 {
+        if n.is_multiple_of(7) {
             bytes.extend_from_slice(&[0; 5]);
         }
         Key::Bytes(&bytes).to_buf()

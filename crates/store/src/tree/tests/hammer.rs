@@ -110,7 +110,7 @@ fn churn<K: TestKind, const LEAF: usize, const FAN: usize>(
         let key = K::key(n);
         let probe = K::probe(key.as_key());
         // Phases in which all threads grow or all decline, as they run about as fast.
-        let growing = operation / (operations / 8) % 2 == 0;
+        let growing = (operation / (operations / 8)).is_multiple_of(2);
         match (rng.below(8), own.get(&n).copied()) {
             (0..=4, None) if growing => {
                 let record = worker.record(key.as_key());

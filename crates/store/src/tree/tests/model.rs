@@ -63,7 +63,7 @@ fn run<K: TestKind, const LEAF: usize, const FAN: usize>(test: &str, operations:
         let mut next = 0;
         for operation in 0..operations {
             // Phases of growth and of decline, so that leaves fill and empty.
-            let growing = operation / (operations / 6) % 2 == 0;
+            let growing = (operation / (operations / 6)).is_multiple_of(2);
             let n = match rng.below(4) {
                 0 => {
                     next += 1;
