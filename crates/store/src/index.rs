@@ -170,10 +170,11 @@ impl Index {
         on!(&self.0, _index, K => tree (), hash _index.prefetch_bucket(K::probe(key)));
     }
 
-    /// Starts to fetch the record of `key` where the bucket, once fetched, tells where it is without a search: in a hash table.
+    /// The record that probably has `key`, where the bucket, once fetched, tells without touching a record: in a hash table.
+    /// A guess, to prefetch: it may have another key.
     #[inline]
-    pub fn prefetch_record(&self, key: Key<'_>) {
-        on!(&self.0, _index, K => tree (), hash _index.prefetch_record(K::probe(key)));
+    pub fn guess(&self, key: Key<'_>, pin: Pinned<'_>) -> Option<RecordPtr> {
+        on!(&self.0, index, K => tree { let _ = (index, pin); None }, hash index.guess(K::probe(key), pin))
     }
 
     /// Links `record` under `key` unless the key has a record already. The key words of `record` hold `key`.

@@ -15,7 +15,7 @@ mod cursor;
 mod hash;
 mod index;
 mod observer;
-mod prefetch;
+pub mod prefetch;
 mod record;
 mod statistics;
 mod tree;

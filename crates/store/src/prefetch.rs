@@ -2,7 +2,7 @@
 
 /// Starts to fetch the line at `address`, which need not be mapped.
 #[inline(always)]
-pub(crate) fn line(address: *const u8) {
+pub fn line(address: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: a prefetch reads nothing and faults on nothing.
     unsafe {
@@ -14,7 +14,7 @@ pub(crate) fn line(address: *const u8) {
 
 /// Starts to fetch the `bytes` at `address`.
 #[inline(always)]
-pub(crate) fn lines(address: *const u8, bytes: usize) {
+pub fn lines(address: *const u8, bytes: usize) {
     for offset in (0..bytes).step_by(seriatim_base::CACHE_LINE) {
         line(address.wrapping_add(offset));
     }

@@ -96,6 +96,22 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     fn worker(&self, core: Core) -> Self::Worker;
 }
 
+/// The waves of a prefetch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wave {
+    /// The bucket of the index.
+    Bucket,
+    /// The record, with its fixed part.
+    Record,
+    /// The newest row image, where it lies outside the record.
+    Image,
+}
+
+impl Wave {
+    /// All waves, in order.
+    pub const ALL: [Wave; 3] = [Wave::Bucket, Wave::Record, Wave::Image];
+}
+
 /// What a transaction is going to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
@@ -196,6 +212,10 @@ pub trait Worker: Send {
     /// Opens a transaction. `first_stamp` is the priority stamp of its first attempt ([`Stamp::ZERO`] on that attempt), for
     /// protocols that favour the older transaction.
     fn begin(&mut self, mode: Mode, first_stamp: Stamp);
+
+    /// Starts to fetch what [`Worker::read`] of this key will touch: the part of it that `wave` stands for. Prefetching many
+    /// keys in one wave overlaps their cache misses; each wave needs what the one before it fetched. Only a hint.
+    fn prefetch(&mut self, table: &Table, key: Key<'_>, wave: Wave);
 
     /// The row at `key`, if there is one.
     ///

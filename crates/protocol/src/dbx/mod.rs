@@ -13,7 +13,7 @@ use seriatim_catalog::{ColumnSet, Key};
 use seriatim_memory::OutOfMemory;
 use seriatim_txn::{
     Core, Environment, Freshness, Gives, Incident, Inserted, Mark, Mode, Needs, OnExists, Outcome, Protocol,
-    ProtocolInfo, Redo, RowPtr, Scan, Seen, Staged, Stop, Table, Updating,
+    ProtocolInfo, Redo, RowPtr, Scan, Seen, Staged, Stop, Table, Updating, Wave,
 };
 
 use crate::shared::optimistic::{LockBit, Optimistic};
@@ -86,6 +86,11 @@ impl seriatim_txn::Worker for Worker {
             None => self.attempt.read(table, key),
             Some(snapshot) => snapshot::read(&mut self.attempt, table, key, snapshot),
         }
+    }
+
+    #[inline]
+    fn prefetch(&mut self, table: &Table, key: Key<'_>, wave: Wave) {
+        record::prefetch(&self.attempt.base.core, table, key, wave);
     }
 
     fn stage(&mut self, table: &Table) -> Result<Staged, Stop> {

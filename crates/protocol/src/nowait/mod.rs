@@ -14,7 +14,7 @@ use seriatim_memory::OutOfMemory;
 use seriatim_store::{Cursor, Direction, Inserted as Linked, RecordPtr};
 use seriatim_txn::{
     Cause, Core, Environment, Fault, Freshness, Gives, Incident, Inserted, Mark, Mode, Needs, OnExists, Outcome, Phase,
-    Protocol, ProtocolInfo, Reason, Redo, RowPtr, Scan, Seen, Staged, Stop, Table, Updating,
+    Protocol, ProtocolInfo, Reason, Redo, RowPtr, Scan, Seen, Staged, Stop, Table, Updating, Wave,
 };
 
 use crate::shared::attempt::{Attempt, committed_row};
@@ -240,6 +240,11 @@ impl seriatim_txn::Worker for Worker {
             Found::Record(record, header) => Ok(self.row(table, record, header)),
             Found::Absent => Ok(None),
         }
+    }
+
+    #[inline]
+    fn prefetch(&mut self, table: &Table, key: Key<'_>, wave: Wave) {
+        record::prefetch(&self.base.core, table, key, wave);
     }
 
     fn stage(&mut self, table: &Table) -> Result<Staged, Stop> {

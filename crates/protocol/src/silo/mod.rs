@@ -10,7 +10,7 @@ use seriatim_catalog::{ColumnSet, Key};
 use seriatim_memory::OutOfMemory;
 use seriatim_txn::{
     Core, Environment, Freshness, Gives, Incident, Inserted, Mark, Mode, Needs, OnExists, Outcome, Protocol,
-    ProtocolInfo, Redo, RowPtr, Scan, Seen, Staged, Stop, Table, Updating,
+    ProtocolInfo, Redo, RowPtr, Scan, Seen, Staged, Stop, Table, Updating, Wave,
 };
 
 use crate::shared::optimistic::{LockBit, Optimistic};
@@ -73,6 +73,11 @@ impl seriatim_txn::Worker for Worker {
     #[inline]
     fn read(&mut self, table: &Table, key: Key<'_>, _: ColumnSet) -> Result<Option<RowPtr>, Stop> {
         self.attempt.read(table, key)
+    }
+
+    #[inline]
+    fn prefetch(&mut self, table: &Table, key: Key<'_>, wave: Wave) {
+        record::prefetch(&self.attempt.base.core, table, key, wave);
     }
 
     fn stage(&mut self, table: &Table) -> Result<Staged, Stop> {

@@ -98,13 +98,11 @@ impl<K: Hashed> Hash<K> {
         prefetch::line(std::ptr::from_ref(self.home(K::hash(key))).cast());
     }
 
-    /// Starts to fetch the first line of the record that probably has this key: worthwhile once the bucket is cached.
+    /// The record that probably has this key: a guess by its tag, worthwhile once the bucket is cached.
     #[inline]
-    pub(crate) fn prefetch_record(&self, key: K::Probe<'_>) {
+    pub(crate) fn guess(&self, key: K::Probe<'_>, _pin: Pinned<'_>) -> Option<RecordPtr> {
         let hash = K::hash(key);
-        if let Some(record) = self.home(hash).guess(hash) {
-            prefetch::line(record.as_ptr());
-        }
+        self.home(hash).guess(hash)
     }
 
     /// Links `record`, whose key is `key`, unless that key is linked already (get-with-insert, D4).

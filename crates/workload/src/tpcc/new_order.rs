@@ -64,6 +64,9 @@ impl std::error::Error for UnusedItem {}
 /// That abort, a conflict, or a row missing.
 pub fn new_order(tx: &Tx, tables: &Tables, input: &NewOrderInput) -> Result<NewOrderOutput, Abort> {
     let NewOrderInput { w_id, d_id, c_id, entry_d, ol_cnt, .. } = *input;
+    // Every key is an argument: fetch the rows that miss the cache together, before the first is needed.
+    tx.prefetch(&tables.item, input.lines().iter().map(|line| line.i_id));
+    tx.prefetch(&tables.stock, input.lines().iter().map(|line| (line.supply_w_id, line.i_id)));
     let w_tax = present(tx, tx.get(&tables.warehouse, &w_id)?, "warehouse")?.w_tax();
     let district = tx.update(&tables.district, &(w_id, d_id), |district| {
         let o_id = district.d_next_o_id();

@@ -24,12 +24,15 @@ pub fn stock_level(tx: &ReadTx, tables: &Tables, input: &StockLevelInput) -> Res
     let StockLevelInput { w_id, d_id, threshold } = *input;
     let next_o_id = present(tx, tx.get(&tables.district, &(w_id, d_id))?, "district")?.d_next_o_id();
     let mut items = Items::new();
-    let mut low_stock = 0;
     for line in
         tx.scan(&tables.order_line, (w_id, d_id, next_o_id.saturating_sub(ORDERS), 0)..(w_id, d_id, next_o_id, 0))
     {
-        let i_id = line?.ol_i_id();
-        if items.insert(i_id) {
+        items.insert(line?.ol_i_id());
+    }
+    let mut low_stock = 0;
+    for batch in items.found().chunks(BATCH) {
+        tx.prefetch(&tables.stock, batch.iter().map(|&i_id| (w_id, i_id)));
+        for &i_id in batch {
             let stock = present(tx, tx.get(&tables.stock, &(w_id, i_id))?, "stock")?;
             low_stock += u32::from(stock.s_quantity() < threshold);
         }
@@ -40,15 +43,22 @@ pub fn stock_level(tx: &ReadTx, tables: &Tables, input: &StockLevelInput) -> Res
 /// A set of item numbers on the stack: open addressing, linear probing. Zero marks an empty slot; items count from 1.
 struct Items {
     slots: [u32; Items::SLOTS],
-    free: usize,
+    /// The items, in order of insertion.
+    found: [u32; Items::MOST],
+    count: usize,
 }
+
+/// Rows fetched together.
+const BATCH: usize = 16;
 
 impl Items {
     const SLOTS: usize = 512;
-    const _LEAVES_SLOTS_EMPTY: () = assert!(Items::SLOTS > ORDERS as usize * LINES_MAX);
+    /// Twenty orders have no more lines.
+    const MOST: usize = ORDERS as usize * LINES_MAX;
+    const _LEAVES_SLOTS_EMPTY: () = assert!(Items::SLOTS > Items::MOST);
 
     fn new() -> Items {
-        Items { slots: [0; Items::SLOTS], free: Items::SLOTS - 1 }
+        Items { slots: [0; Items::SLOTS], found: [0; Items::MOST], count: 0 }
     }
 
     /// Whether `item` was not in the set before.
@@ -61,10 +71,15 @@ impl Items {
                 _ => at = (at + 1) % Items::SLOTS,
             }
         }
-        assert!(self.free > 0, "twenty orders have at most 300 lines");
-        self.free -= 1;
         self.slots[at] = item;
+        self.found[self.count] = item;
+        self.count += 1;
         true
+    }
+
+    /// The items inserted, each once.
+    fn found(&self) -> &[u32] {
+        &self.found[..self.count]
     }
 }
 
