@@ -67,6 +67,11 @@ impl KeyCodec {
         self.shape.class
     }
 
+    /// How many columns a key has.
+    pub fn parts(&self) -> usize {
+        self.parts.len()
+    }
+
     /// The columns a key is made of.
     pub fn columns(&self) -> ColumnSet {
         self.columns
@@ -109,6 +114,13 @@ impl KeyCodec {
         let mut key = KeyWriter::new();
         self.write_values(values, &mut key)?;
         Ok(KeyRange::of_prefix(key.as_slice(), self.shape))
+    }
+
+    /// The key of which these are all columns.
+    pub fn key_of(&self, parts: &impl KeyParts) -> KeyBuf {
+        let mut key = KeyWriter::new();
+        parts.write_parts(&mut key);
+        self.with_bytes(key.as_slice(), |key| key.to_buf())
     }
 
     /// The range of keys that begin with this prefix.

@@ -8,6 +8,8 @@ use crate::column::KeyColumn;
 pub trait KeyParts {
     /// Bytes of the columns of fixed width, and whether there are others.
     const WIDTH: (u32, bool);
+    /// How many columns.
+    const COUNT: usize;
     /// The key bytes of all columns as a number, right-aligned. Only for keys of fixed width up to 16.
     fn parts_bits(&self) -> u128;
     /// Appends the key bytes of all columns.
@@ -49,6 +51,7 @@ impl<K: KeyParts> KeyPrefix<K> for K {}
 
 impl KeyParts for () {
     const WIDTH: (u32, bool) = (0, false);
+    const COUNT: usize = 0;
     fn parts_bits(&self) -> u128 {
         0
     }
@@ -57,6 +60,7 @@ impl KeyParts for () {
 
 impl<C: KeyColumn> KeyParts for C {
     const WIDTH: (u32, bool) = width::<C>((0, false));
+    const COUNT: usize = 1;
 
     #[inline(always)]
     fn parts_bits(&self) -> u128 {
@@ -84,6 +88,8 @@ macro_rules! tuple {
                 $(let total = width::<$column>(total);)+
                 total
             };
+
+            const COUNT: usize = [$($at),+].len();
 
             #[inline(always)]
             fn parts_bits(&self) -> u128 {

@@ -165,7 +165,7 @@ pub struct IndexDef {
     /// Whether two rows may not agree in all its columns. NULL equals NULL here. Without it, the primary key's columns are
     /// appended to tell rows apart.
     pub unique: bool,
-    /// How it finds rows. A hash index must be unique.
+    /// How it finds rows. A hash index finds whole keys only; one that is not unique keeps a list of rows for each key.
     pub organization: Organization,
 }
 
@@ -293,12 +293,6 @@ impl TableDef {
                 return invalid(format!("index `{}` is declared twice", index.name));
             }
             self.validate_parts(&format!("index `{}`", index.name), &index.parts)?;
-            if index.organization == Organization::Hash && !index.unique {
-                return invalid(format!(
-                    "index `{}` is hashed but not unique; rows that share a key need an ordered index",
-                    index.name
-                ));
-            }
         }
         if self.indexes.len() > usize::from(u16::MAX) {
             return invalid(format!("has {} indexes; at most {} are possible", self.indexes.len(), u16::MAX));

@@ -78,16 +78,6 @@ impl<const N: usize> Text<N> {
         self.0 = Bytes::from_parts(total as u16, bytes);
         Ok(())
     }
-
-    pub(crate) const fn bytes(&self) -> &Bytes<N> {
-        &self.0
-    }
-
-    /// # Safety
-    /// `bytes` is UTF-8.
-    pub(crate) const unsafe fn from_bytes(bytes: Bytes<N>) -> Text<N> {
-        Text(bytes)
-    }
 }
 
 /// Formatting into a text: `write!(text, "{}", n)`. Text that does not fit is an error and leaves what was there before.

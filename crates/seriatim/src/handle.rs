@@ -28,7 +28,19 @@ pub(crate) struct Secondary {
     pub(crate) table: seriatim_txn::Table,
     /// The indexed columns.
     pub(crate) columns: ColumnSet,
-    pub(crate) unique: bool,
+    unique: bool,
+}
+
+impl Secondary {
+    /// Whether an entry's row is one primary key and its key the indexed columns alone.
+    pub(crate) fn is_single(&self) -> bool {
+        self.unique
+    }
+
+    /// Whether an entry's row is a list of primary keys.
+    pub(crate) fn is_list(&self) -> bool {
+        !self.unique && self.table.organization == Organization::Hash
+    }
 }
 
 impl TableSet {
@@ -57,8 +69,10 @@ impl TableSet {
         for (at, index) in definition.indexes.iter().enumerate() {
             let name = format!("{}.{}", definition.name, index.name);
             let codec = KeyCodec::for_index(index, &definition);
+            let is_list = !index.unique && index.organization == Organization::Hash;
+            let layout = index::entry_layout(class, is_list);
             let id = first.0 + 1 + at as u32;
-            let table = make(id, name, index.organization, codec, index::entry_layout(class), core)?;
+            let table = make(id, name, index.organization, codec, layout, core)?;
             let columns = index.parts.iter().map(|part| part.column).collect();
             indexes.push(Secondary { table, columns, unique: index.unique });
         }

@@ -10,7 +10,7 @@ use seriatim_txn::{Reason, RowPtr};
 
 use crate::error::Abort;
 use crate::handle::TableSet;
-use crate::index::read_primary;
+use crate::index::{KeyList, key_from_bytes, read_primary};
 use crate::record::saw;
 use crate::runtime::DynRow;
 use crate::ReadTx;
@@ -32,7 +32,16 @@ pub(crate) struct RawScan<'t> {
     direction: Direction,
     state: Option<Box<seriatim_txn::Scan>>,
     failed: Option<Abort>,
+    /// Primary keys still to be followed, of one key of a hash index.
+    found: Found<'t>,
     record: Option<Box<Noted>>,
+}
+
+/// What a lookup in a hash index found.
+enum Found<'t> {
+    Nothing,
+    One(RowPtr),
+    List(KeyList<'t>),
 }
 
 /// What a recorded scan saw so far.
@@ -54,7 +63,7 @@ impl<'t> RawScan<'t> {
         high: Bound<KeyBuf>,
         direction: Direction,
     ) -> RawScan<'t> {
-        let mut scan = RawScan { tx, set, target, direction, state: None, failed: None, record: None };
+        let mut scan = RawScan { tx, set, target, direction, state: None, failed: None, found: Found::Nothing, record: None };
         scan.failed = scan.start(&low, &high).err();
         if tx.log.is_some() {
             let owned = |bound: &Bound<KeyBuf>| bound.as_ref().map(|key| key.as_key().to_bytes().into_owned());
@@ -62,6 +71,52 @@ impl<'t> RawScan<'t> {
             scan.record = Some(Box::new(Noted { low, high, rows: Vec::new(), last: None, ended: false }));
         }
         scan
+    }
+
+    /// The rows that one key of a hash index finds; a scan that fails if there is no whole key.
+    pub(crate) fn of_key(tx: &'t ReadTx, set: &'t TableSet, at: usize, key: Option<KeyBuf>) -> RawScan<'t> {
+        let (target, direction) = (Target::Index(at), Direction::Forward);
+        let mut scan = RawScan { tx, set, target, direction, state: None, failed: None, found: Found::Nothing, record: None };
+        match scan.look_up(key) {
+            Ok(found) => scan.found = found,
+            Err(abort) => scan.failed = Some(abort),
+        }
+        scan
+    }
+
+    fn look_up(&self, key: Option<KeyBuf>) -> Result<Found<'t>, Abort> {
+        self.tx.own(self.set)?;
+        let Target::Index(at) = self.target else { return Ok(Found::Nothing) };
+        let index = &self.set.indexes[at];
+        let key = key.ok_or(Abort::stopped(Reason::Unordered))?;
+        Ok(match self.tx.read_at(&index.table, key.as_key())? {
+            None => Found::Nothing,
+            // SAFETY: a row of a list index, readable while the `ReadTx` is borrowed.
+            Some(row) if index.is_list() => Found::List(unsafe { KeyList::of(row) }),
+            Some(row) => Found::One(row),
+        })
+    }
+
+    /// The next row that a hash index found.
+    fn next_found(&mut self) -> Option<Result<RowPtr, Abort>> {
+        loop {
+            let row = match &mut self.found {
+                Found::Nothing => return None,
+                Found::One(entry) => {
+                    let entry = *entry;
+                    self.found = Found::Nothing;
+                    self.follow(entry)
+                }
+                Found::List(list) => {
+                    let key = list.next()?;
+                    let primary = &self.set.primary;
+                    self.tx.read_at(primary, key_from_bytes(key, primary.class))
+                }
+            };
+            if let Some(row) = row.transpose() {
+                return Some(row);
+            }
+        }
     }
 
     fn table(&self) -> &'t seriatim_txn::Table {
@@ -93,6 +148,9 @@ impl<'t> RawScan<'t> {
     pub(crate) fn next(&mut self) -> Option<Result<RowPtr, Abort>> {
         if let Some(abort) = self.failed.take() {
             return Some(Err(abort));
+        }
+        if !matches!(self.found, Found::Nothing) {
+            return self.next_found();
         }
         loop {
             let row = match self.step()? {
@@ -203,6 +261,10 @@ impl<'t, T: Table> Scan<'t, T> {
         direction: Direction,
     ) -> Scan<'t, T> {
         Scan { raw: RawScan::new(tx, set, target, low, high, direction), rows: PhantomData }
+    }
+
+    pub(crate) fn of_key(tx: &'t ReadTx, set: &'t TableSet, index: usize, key: Option<KeyBuf>) -> Scan<'t, T> {
+        Scan { raw: RawScan::of_key(tx, set, index, key), rows: PhantomData }
     }
 }
 

@@ -12,7 +12,9 @@ use std::ops::{Bound, Deref, RangeBounds};
 use std::sync::Arc;
 
 use seriatim_base::{Backoff, Epoch, Stamp};
-use seriatim_catalog::{ColumnSet, Key, KeyBuf, KeyPrefix, RowRef, RowWriter, Table, TableKey, TailStore};
+use seriatim_catalog::{
+    ColumnSet, Key, KeyBuf, KeyPrefix, Organization, RowRef, RowWriter, Table, TableKey, TailStore,
+};
 use seriatim_store::Direction;
 use seriatim_txn::{
     Cause, Inserted, Mark, Mode, NoRedo, OnExists, Outcome, Phase, Reason, RowPtr, Stop, Updating, Wave, Worker,
@@ -299,6 +301,9 @@ impl ReadTx {
     ) -> Result<Option<T::Row<'t>>, Abort> {
         let set = self.own(&index.set)?;
         let secondary = index.secondary();
+        if !secondary.is_single() {
+            return Ok(None);
+        }
         let Some(entry) = key.encode(|key| self.read_at(&secondary.table, key))? else { return Ok(None) };
         // SAFETY: an entry of an index of this table, readable until the transaction ends.
         let primary = unsafe { crate::index::read_primary(entry, set.primary.class) };
@@ -315,7 +320,12 @@ impl ReadTx {
         index: &'t IndexHandle<T, K>,
         prefix: &P,
     ) -> Scan<'t, T> {
-        let range = index.secondary().table.codec.range_of_prefix(prefix);
+        let codec = &index.secondary().table.codec;
+        if index.secondary().table.organization == Organization::Hash {
+            let key = (P::COUNT == K::COUNT).then(|| codec.key_of(prefix));
+            return Scan::of_key(self, &index.set, index.at, key);
+        }
+        let range = codec.range_of_prefix(prefix);
         Scan::new(self, &index.set, Target::Index(index.at), range.low, range.high, Direction::Forward)
     }
 
@@ -508,7 +518,7 @@ impl ReadTx {
         if let Err(error) = encode(&mut writer) {
             self.worker().discard(table, staged);
             return Err(match error {
-                NotEncoded::OutOfMemory(_) => self.stop(Cause { phase: Phase::Execute, reason: Reason::OutOfMemory }),
+                NotEncoded::OutOfMemory(_) => self.out_of_memory(),
                 NotEncoded::Unfit => Abort(AbortKind::User),
             });
         }
@@ -565,6 +575,18 @@ impl ReadTx {
         Ok(before.is_some())
     }
 
+    /// Opens an index entry for update.
+    pub(crate) fn update_entry(&self, table: &seriatim_txn::Table, key: Key<'_>) -> Result<Option<Updating>, Abort> {
+        let updating = self.operate(|worker| worker.update(table, key, ColumnSet::ALL))?;
+        self.note(table, key);
+        Ok(updating)
+    }
+
+    /// Stops the transaction at the memory limit.
+    pub(crate) fn out_of_memory(&self) -> Abort {
+        self.stop(Cause { phase: Phase::Execute, reason: Reason::OutOfMemory })
+    }
+
     /// Deletes an index entry that must be there.
     pub(crate) fn unlink_entry(&self, table: &seriatim_txn::Table, key: Key<'_>) -> Result<(), Abort> {
         self.operate(|worker| worker.delete(table, key))?;
@@ -582,7 +604,7 @@ impl ReadTx {
         let staged = self.operate(|worker| worker.stage(table))?;
         if crate::index::write_primary(staged.row, primary, &mut Tails(self)).is_err() {
             self.worker().discard(table, staged);
-            return Err(self.stop(Cause { phase: Phase::Execute, reason: Reason::OutOfMemory }));
+            return Err(self.out_of_memory());
         }
         let inserted = self.operate(|worker| worker.insert(table, key, staged, OnExists::Refuse))?;
         self.note(table, key);

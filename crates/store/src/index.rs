@@ -322,3 +322,101 @@ impl Index {
         on!(self.0, index, K => unsafe { index.dispose(local) });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Unobserved, key_bytes, read_key, tail_of, write_key};
+    use seriatim_htm::{Budget, HtmMode};
+    use seriatim_memory::{Memory, Options};
+
+    fn key(class: KeyClass, n: u64, text: &mut String) -> Key<'_> {
+        match class {
+            KeyClass::Word8 => Key::Word8(n),
+            KeyClass::Word16 => Key::Word16(u128::from(n) << 70 | 1),
+            KeyClass::Bytes => {
+                *text = format!("a key of some length, number {n:05}");
+                Key::Bytes(text.as_bytes())
+            }
+        }
+    }
+
+    #[test]
+    fn every_organization_serves_every_class() {
+        const N: u64 = 1_000;
+        let memory = Memory::new(Options::default()).expect("memory");
+        let htm = Htm::new(HtmMode::Absent).expect("always there");
+        let mut local = memory.register().expect("a worker");
+        let mut agent = htm.agent(local.worker(), Budget::default());
+        let mut outside = Outside::claim();
+        local.enter();
+        for organization in [Organization::Ordered, Organization::Hash] {
+            for class in [KeyClass::Word8, KeyClass::Word16, KeyClass::Bytes] {
+                let mut cx = StoreCx { local: &mut local, agent: &mut agent, outside: &mut outside };
+                let index = Index::new(organization, class, 100, &htm, &mut cx).expect("memory");
+                assert_eq!((index.class(), index.organization()), (class, organization));
+                let mut text = String::new();
+                let mut records = Vec::new();
+                for n in 0..N {
+                    let key = key(class, n, &mut text);
+                    let tail = tail_of(key);
+                    let tail = (tail > 0).then(|| cx.local.allocate(cx.outside, tail).expect("memory"));
+                    let memory = cx.local.allocate(cx.outside, key_bytes(class)).expect("memory");
+                    // SAFETY: just allocated, and never released.
+                    let record = unsafe { RecordPtr::from_raw(memory) };
+                    // SAFETY: as above.
+                    unsafe { write_key(record, key, tail) };
+                    // SAFETY: as above.
+                    assert_eq!(unsafe { read_key(record, class) }, key);
+                    assert!(index.get(key, cx.local.pinned()).is_err());
+                    assert_eq!(index.insert(&mut cx, key, record, &mut Unobserved), Ok(Inserted::Linked));
+                    assert_eq!(index.insert(&mut cx, key, record, &mut Unobserved), Ok(Inserted::Exists(record)));
+                    assert_eq!(index.get(key, cx.local.pinned()).ok(), Some(record));
+                    records.push(record);
+                }
+                // SAFETY: the only thread.
+                unsafe {
+                    assert_eq!(index.check(), Ok(()));
+                    let mut all = 0;
+                    index.for_each(|_| all += 1);
+                    assert_eq!((all, index.statistics().records as u64), (N, N));
+                }
+                let mut cursor = Cursor::new();
+                let (all, forward) = (Bound::Unbounded, Direction::Forward);
+                match organization {
+                    Organization::Hash => assert_eq!(index.scan(all, all, forward, &mut cursor), Err(Unordered)),
+                    Organization::Ordered => {
+                        assert_eq!(index.scan(all, all, forward, &mut cursor), Ok(()));
+                        let mut shown = Vec::new();
+                        while index.next_leaf(&mut cursor, cx.local.pinned()) {
+                            shown.extend_from_slice(cursor.records());
+                        }
+                        assert_eq!(shown, records);
+                    }
+                }
+                for (n, &record) in (0..).zip(&records) {
+                    assert!(index.remove(&mut cx, key(class, n, &mut text), record, &mut Unobserved));
+                }
+                // SAFETY: the only thread, and nothing of the index is kept.
+                unsafe {
+                    assert_eq!((index.check(), index.statistics().records), (Ok(()), 0));
+                    index.dispose(cx.local);
+                }
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "an index of key class Word8 was asked for")]
+    fn a_key_of_another_class_is_a_mistake() {
+        let memory = Memory::new(Options::default()).expect("memory");
+        let htm = Htm::new(HtmMode::Absent).expect("always there");
+        let mut local = memory.register().expect("a worker");
+        let mut agent = htm.agent(local.worker(), Budget::default());
+        let mut outside = Outside::claim();
+        local.enter();
+        let mut cx = StoreCx { local: &mut local, agent: &mut agent, outside: &mut outside };
+        let index = Index::new(Organization::Ordered, KeyClass::Word8, 0, &htm, &mut cx).expect("memory");
+        let _ = index.get(Key::Word16(1), cx.local.pinned());
+    }
+}

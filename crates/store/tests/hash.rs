@@ -171,7 +171,9 @@ fn costs() {
             let waves = repeat(&|keys| {
                 for wave in keys.chunks(10) {
                     wave.iter().for_each(|&key| index.prefetch_bucket(Key::Word8(key)));
-                    wave.iter().for_each(|&key| index.prefetch_record(Key::Word8(key)));
+                    for record in wave.iter().filter_map(|&key| index.guess(Key::Word8(key), pin)) {
+                        seriatim_store::prefetch::line(record.as_ptr());
+                    }
                     assert_eq!(found(wave), wave.len());
                 }
             });

@@ -16,11 +16,14 @@ use crate::Setting;
 #[table(name = "item", key(id))]
 #[table(index(name = "by_owner", columns(owner), ordered))]
 #[table(index(name = "by_tag", columns(tag), hash, unique))]
+#[table(index(name = "by_color", columns(color), hash))]
 pub struct Item {
     /// The key.
     pub id: u32,
     /// Not unique.
     pub owner: u16,
+    /// Not unique, found by hash.
+    pub color: u8,
     /// Unique: the key in words.
     pub tag: Text<12>,
     /// Changes with every update.
@@ -79,6 +82,7 @@ struct Tables {
     items: Handle<Item>,
     by_owner: IndexHandle<Item, u16>,
     by_tag: IndexHandle<Item, Text<12>>,
+    by_color: IndexHandle<Item, u8>,
     accounts: Handle<Account>,
     keys: u64,
 }
@@ -111,7 +115,8 @@ fn run(db: &Database, load: &Load, seed: u64) -> Result<(), String> {
     let items = db.create::<Item>().map_err(|error| error.to_string())?;
     let accounts = db.create::<Account>().map_err(|error| error.to_string())?;
     let (by_owner, by_tag) = (items.index(Item::BY_OWNER), items.index(Item::BY_TAG));
-    let tables = Tables { items, by_owner, by_tag, accounts, keys: load.keys };
+    let by_color = items.index(Item::BY_COLOR);
+    let tables = Tables { items, by_owner, by_tag, by_color, accounts, keys: load.keys };
     let mut loader = db.session();
     let loaded = loader.transact(|tx| {
         (0..load.keys as u32).try_for_each(|id| tx.insert(&tables.accounts, &Account { id, balance: BALANCE }))
@@ -171,7 +176,7 @@ fn transfer(tx: &Tx, tables: &Tables, draws: u64) -> Result<(), Abort> {
 
 fn item(id: u32, rng: &mut Rng) -> Item {
     let tag = Text::new(&format!("tag{id}")).unwrap_or_default();
-    Item { id, owner: rng.below(4) as u16, tag, note: "n".repeat(rng.below(40) as usize) }
+    Item { id, owner: rng.below(4) as u16, color: rng.below(3) as u8, tag, note: "n".repeat(rng.below(40) as usize) }
 }
 
 /// Random operations on the ordered table and its indexes.
@@ -179,14 +184,17 @@ fn shuffle(tx: &Tx, tables: &Tables, draws: u64, operations: u64) -> Result<(), 
     let mut rng = Rng::from_seed(draws);
     for _ in 0..rng.range(1, operations) {
         let id = rng.below(tables.keys) as u32;
-        match rng.below(12) {
+        match rng.below(13) {
             0 | 1 => drop(tx.get(&tables.items, &id)?),
             2 | 3 => drop(tx.try_insert(&tables.items, &item(id, &mut rng))?),
             4 | 5 => drop(tx.delete(&tables.items, &id)?),
             6 => tx.put(&tables.items, &item(id, &mut rng))?,
             7 => {
                 let owner = rng.below(4) as u16;
-                tx.update(&tables.items, &id, |item| item.set_owner(owner))?;
+                tx.update(&tables.items, &id, |item| {
+                    item.set_owner(owner);
+                    item.set_color(owner as u8 % 3);
+                })?;
             }
             8 => {
                 let (low, high) = (id, id + rng.below(tables.keys / 4 + 1) as u32);
@@ -204,6 +212,12 @@ fn shuffle(tx: &Tx, tables: &Tables, draws: u64, operations: u64) -> Result<(), 
                 let owner = rng.below(4) as u16;
                 for row in tx.find_by(&tables.by_owner, &owner) {
                     assert_eq!(row?.owner(), owner, "the index leads to rows with its key");
+                }
+            }
+            11 => {
+                let color = rng.below(3) as u8;
+                for row in tx.find_by(&tables.by_color, &color) {
+                    assert_eq!(row?.color(), color, "the hash index leads to rows with its key");
                 }
             }
             _ => {

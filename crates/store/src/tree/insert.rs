@@ -43,7 +43,6 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
     }
 
     /// As [`Tree::insert`], beginning with the finger's leaf.
-    #[inline]
     pub(crate) fn insert_near<O: Observer>(
         &self,
         cx: &mut StoreCx<'_>,

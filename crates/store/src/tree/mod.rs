@@ -103,13 +103,11 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
     }
 
     /// The record of `probe`, or the witness of its absence.
-    #[inline]
     pub(crate) fn get(&self, probe: K::Probe<'_>, _pin: Pinned<'_>) -> Result<RecordPtr, Witness> {
         self.get_by_descent(probe).0
     }
 
     /// As [`Tree::get`], beginning with the finger's leaf.
-    #[inline]
     pub(crate) fn get_near(
         &self,
         probe: K::Probe<'_>,

@@ -4,8 +4,8 @@
 //! leaf      word | gap | count, last insertion | low, last | keys[LEAF] | records[LEAF]
 //! interior  word | count, level | keys[FAN] | tails[FAN] | children[FAN]     (keys and tails: the last place is unused)
 //! ```
-//! Leaves of one-word keys take 512 bytes, of two-word keys 768; interior nodes take 256 bytes with a fan-out of 15 for
-//! one-word keys (DBX §4), 384 for two-word keys, 512 for byte strings.
+//! With the sizes of `size`, a leaf of one-word keys takes 512 bytes and of two-word keys 768; an interior node takes 512 for
+//! one-word keys, 768 for two-word keys, 1024 for byte strings.
 //!
 //! Who may touch what (rule 3: always as atomics):
 //! 1. All fields but `word` and `gap` change only while the word is latched; `level` never changes.

@@ -20,7 +20,6 @@ use std::sync::atomic::Ordering;
 
 impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
     /// Unlinks exactly `record`.
-    #[inline]
     pub(crate) fn remove<O: Observer>(
         &self,
         cx: &mut StoreCx<'_>,

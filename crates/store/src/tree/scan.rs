@@ -43,7 +43,6 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
     }
 
     /// Shows the next leaf of the scan.
-    #[inline]
     pub(crate) fn next_leaf(&self, cursor: &mut Cursor, _pin: Pinned<'_>) -> bool {
         if cursor.position.exhausted {
             return false;

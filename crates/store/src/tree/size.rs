@@ -3,5 +3,5 @@
 /// Records in a leaf: 512 bytes with one-word keys, 768 with two-word keys.
 pub(crate) const LEAF: usize = if cfg!(feature = "small") { 4 } else { 29 };
 
-/// Children of an interior node (DBX §4: 256 bytes with 8-byte keys).
-pub(crate) const FAN: usize = if cfg!(feature = "small") { 4 } else { 15 };
+/// Children of an interior node: 512 bytes with one-word keys. DBX §4 has 15 in 256 bytes; see `README.md` for why not.
+pub(crate) const FAN: usize = if cfg!(feature = "small") { 4 } else { 31 };

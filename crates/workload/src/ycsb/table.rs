@@ -32,6 +32,7 @@ pub(super) fn value(letter: u8, bytes: usize) -> Text<FIELD_BYTES> {
 
 macro_rules! shape {
     ($module:ident $Row:ident $organization:ident, $count:literal: $($number:literal $field:ident $set:ident),+) => {
+        #[allow(clippy::wrong_self_convention, reason = "derived rows are Copy and have `to_owned`")]
         mod $module {
             use super::{FIELD_BYTES, Shape, value};
             use seriatim::{Table, Text};

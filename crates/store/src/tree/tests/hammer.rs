@@ -39,7 +39,7 @@ fn small_nodes_bytes() {
 
 #[test]
 fn real_nodes_word8() {
-    run::<Word8, 29, 15>("real_nodes_word8", 4_000);
+    run::<Word8, 29, 31>("real_nodes_word8", 4_000);
 }
 
 fn run<K: TestKind, const LEAF: usize, const FAN: usize>(test: &str, universe: u64) {

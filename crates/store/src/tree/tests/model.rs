@@ -6,6 +6,7 @@ use crate::tree::Tree;
 use crate::{Cursor, Direction, Finger, Inserted, Unobserved};
 use seriatim_base::Rng;
 use seriatim_catalog::{Key, KeyBuf};
+use seriatim_htm::HtmMode;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
@@ -38,17 +39,17 @@ fn odd_nodes_bytes() {
 
 #[test]
 fn real_nodes_word8() {
-    run::<Word8, 29, 15>("real_nodes_word8", 30_000, 9_000);
+    run::<Word8, 29, 31>("real_nodes_word8", 30_000, 9_000);
 }
 
 #[test]
 fn real_nodes_word16() {
-    run::<Word16, 29, 15>("real_nodes_word16", 20_000, 9_000);
+    run::<Word16, 29, 31>("real_nodes_word16", 20_000, 9_000);
 }
 
 #[test]
 fn real_nodes_bytes() {
-    run::<Bytes, 29, 15>("real_nodes_bytes", 20_000, 9_000);
+    run::<Bytes, 29, 31>("real_nodes_bytes", 20_000, 9_000);
 }
 
 fn run<K: TestKind, const LEAF: usize, const FAN: usize>(test: &str, operations: usize, universe: u64) {
@@ -84,6 +85,10 @@ fn run<K: TestKind, const LEAF: usize, const FAN: usize>(test: &str, operations:
             }
         }
         tree.checked();
+        let regions = worker.agent.statistics();
+        assert!(
+            mode == HtmMode::Absent || regions.committed > 0 && regions.aborted.total() > 0 && regions.fallback > 0
+        );
         let mut all = Vec::new();
         // SAFETY: the only thread.
         unsafe { tree.for_each(&mut |record| all.push(record)) };

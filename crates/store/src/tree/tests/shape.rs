@@ -2,21 +2,21 @@
 
 use super::fixture::{TestKind, World, seeded};
 use crate::record::{Bytes, Word8, Word16};
+use crate::tree::Tree;
 use crate::tree::node::{Interior, Leaf};
-use crate::tree::{Tree, size};
 use crate::{Finger, Inserted, Unobserved};
 use seriatim_htm::HtmMode;
 use std::collections::VecDeque;
 
 #[test]
 fn nodes_have_the_sizes_they_are_drawn_with() {
-    const { assert!(!cfg!(feature = "small") || size::LEAF == 4) };
     assert_eq!(Leaf::<Word8, 29>::BYTES, 512);
     assert_eq!(Leaf::<Word16, 29>::BYTES, 768);
     assert_eq!(Leaf::<Bytes, 29>::BYTES, 768);
     assert_eq!(Interior::<Word8, 15>::BYTES, 256, "DBX §4");
-    assert_eq!(Interior::<Word16, 15>::BYTES, 384);
-    assert_eq!(Interior::<Bytes, 15>::BYTES, 512);
+    assert_eq!(Interior::<Word8, 31>::BYTES, 512);
+    assert_eq!(Interior::<Word16, 31>::BYTES, 768);
+    assert_eq!(Interior::<Bytes, 31>::BYTES, 1024);
 }
 
 #[test]
@@ -25,7 +25,7 @@ fn sequential_loads_leave_full_leaves() {
     let mut worker = world.worker();
     const N: u64 = 5_000;
     for descending in [false, true] {
-        let tree = Tree::<Word8, 29, 15>::new(&world.htm, &mut worker.cx()).expect("memory");
+        let tree = Tree::<Word8, 29, 31>::new(&world.htm, &mut worker.cx()).expect("memory");
         for i in 0..N {
             let n = if descending { N - i } else { i };
             let record = worker.record(Word8::key(n).as_key());
@@ -44,7 +44,7 @@ fn interleaved_runs_leave_leaves_nearly_full() {
     let mut worker = world.worker();
     const RUNS: u64 = 10;
     const LENGTH: u64 = 1_000;
-    let tree = Tree::<Word8, 29, 15>::new(&world.htm, &mut worker.cx()).expect("memory");
+    let tree = Tree::<Word8, 29, 31>::new(&world.htm, &mut worker.cx()).expect("memory");
     for i in 0..LENGTH / 10 {
         for run in 0..RUNS {
             for j in 0..10 {
@@ -101,7 +101,7 @@ fn a_queue_does_not_grow() {
 fn the_estimate_of_the_size_is_of_the_right_order() {
     let world = World::new(HtmMode::Absent);
     let mut worker = world.worker();
-    let tree = Tree::<Word8, 29, 15>::new(&world.htm, &mut worker.cx()).expect("memory");
+    let tree = Tree::<Word8, 29, 31>::new(&world.htm, &mut worker.cx()).expect("memory");
     assert_eq!(tree.len_estimate(worker.local.pinned()), 0);
     for n in 0..20_000 {
         let record = worker.record(Word8::key(n * 7919 % 20_000).as_key());

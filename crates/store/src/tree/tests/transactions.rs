@@ -63,7 +63,7 @@ fn own_splits_pass_and_others_insertions_fail_bytes() {
 
 #[test]
 fn own_splits_pass_and_others_insertions_fail_with_real_nodes() {
-    own_splits::<Word8, 29, 15>("own_splits_real", 64);
+    own_splits::<Word8, 29, 31>("own_splits_real", 64);
 }
 
 fn own_splits<K: TestKind, const LEAF: usize, const FAN: usize>(test: &str, fill: u64) {
