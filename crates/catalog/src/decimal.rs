@@ -38,8 +38,12 @@ pub enum DecimalError {
 impl fmt::Display for DecimalError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            DecimalError::Syntax => f.write_str("not a decimal number; write digits, optionally a point and more digits"),
-            DecimalError::TooPrecise { scale } => write!(f, "too many digits after the point; there is room for {scale}"),
+            DecimalError::Syntax => {
+                f.write_str("not a decimal number; write digits, optionally a point and more digits")
+            }
+            DecimalError::TooPrecise { scale } => {
+                write!(f, "too many digits after the point; there is room for {scale}")
+            }
             DecimalError::Overflow => f.write_str("too large for a decimal of 64 bits"),
         }
     }
@@ -56,6 +60,11 @@ const fn power(scale: u32) -> i64 {
 impl<const S: u32> Decimal<S> {
     /// Units in 1: 10^S. Checked when compiled: `S` is at most 18.
     pub const ONE_UNITS: i64 = power(S);
+    /// Digits after the point.
+    pub(crate) const SCALE: u8 = {
+        let _scale_is_valid = Self::ONE_UNITS;
+        S as u8
+    };
     /// Zero.
     pub const ZERO: Decimal<S> = Decimal(0);
     /// One.
@@ -251,7 +260,10 @@ mod tests {
         for text in ["", "-", ".", "1.2.3", "1e3", "--1", "٣"] {
             assert_eq!(text.parse::<Decimal<2>>(), Err(DecimalError::Syntax), "{text}");
         }
-        assert_eq!(format!("{:>8}|{:<8}|{:+}", Decimal::<2>::ONE, Decimal::<2>::ONE, Decimal::<2>::ONE), "    1.00|1.00    |+1.00");
+        assert_eq!(
+            format!("{:>8}|{:<8}|{:+}", Decimal::<2>::ONE, Decimal::<2>::ONE, Decimal::<2>::ONE),
+            "    1.00|1.00    |+1.00"
+        );
     }
 
     #[test]

@@ -123,6 +123,19 @@ impl KeyBuf {
     pub fn class(&self) -> KeyClass {
         self.as_key().class()
     }
+
+    /// The least byte string above all that begin with `prefix`: the prefix up to its last byte below 0xFF, that byte raised by
+    /// one. `None` if it has no such byte, and nothing lies above.
+    pub(crate) fn after_all(prefix: &[u8]) -> Option<KeyBuf> {
+        let last = prefix.iter().rposition(|&byte| byte != 0xFF)?;
+        let mut key = Key::Bytes(&prefix[..=last]).to_buf();
+        match &mut key.0 {
+            Repr::Inline { bytes, .. } => bytes[last] += 1,
+            Repr::Heap(bytes) => bytes[last] += 1,
+            Repr::Word8(_) | Repr::Word16(_) => {}
+        }
+        Some(key)
+    }
 }
 
 impl From<Key<'_>> for KeyBuf {

@@ -3,27 +3,26 @@
 use crate::KeyBuf;
 
 /// Key bytes in the making.
-#[derive(Debug, Default)]
+///
+/// Invariant: while `spilled` is empty the key is the first `len` bytes of `inline`; once it is not, it is all of `spilled`,
+/// and `len` is its length.
 pub struct KeyWriter {
     len: usize,
-    bytes: Inline,
-    /// All bytes, once there are too many for `bytes`.
+    inline: [u8; KeyBuf::INLINE],
     spilled: Vec<u8>,
 }
 
-#[derive(Debug)]
-struct Inline([u8; KeyBuf::INLINE]);
-
-impl Default for Inline {
-    fn default() -> Inline {
-        Inline([0; KeyBuf::INLINE])
+impl Default for KeyWriter {
+    fn default() -> KeyWriter {
+        KeyWriter::new()
     }
 }
 
 impl KeyWriter {
     /// No bytes yet.
-    pub fn new() -> KeyWriter {
-        KeyWriter::default()
+    #[inline]
+    pub const fn new() -> KeyWriter {
+        KeyWriter { len: 0, inline: [0; KeyBuf::INLINE], spilled: Vec::new() }
     }
 
     /// Bytes so far.
@@ -40,49 +39,101 @@ impl KeyWriter {
     /// The bytes so far.
     #[inline]
     pub fn as_slice(&self) -> &[u8] {
-        if self.spilled.is_empty() { &self.bytes.0[..self.len] } else { &self.spilled }
+        if self.spilled.is_empty() { &self.inline[..self.len] } else { &self.spilled }
     }
 
+    #[inline]
     fn as_mut_slice(&mut self) -> &mut [u8] {
-        if self.spilled.is_empty() { &mut self.bytes.0[..self.len] } else { &mut self.spilled }
+        if self.spilled.is_empty() { &mut self.inline[..self.len] } else { &mut self.spilled }
     }
 
     /// Appends bytes as they are.
     #[inline]
     pub fn bytes(&mut self, more: &[u8]) {
         let len = self.len + more.len();
-        if !self.spilled.is_empty() {
-            self.spilled.extend_from_slice(more);
-        } else if let Some(room) = self.bytes.0.get_mut(self.len..len) {
-            room.copy_from_slice(more);
-        } else {
-            self.spilled.reserve(2 * len);
-            self.spilled.extend_from_slice(&self.bytes.0[..self.len]);
-            self.spilled.extend_from_slice(more);
+        match self.inline.get_mut(self.len..len) {
+            Some(room) if self.spilled.is_empty() => room.copy_from_slice(more),
+            _ => self.spill(more),
         }
         self.len = len;
     }
 
-    /// Appends the low `width` bytes of a number, most significant first. `width` is at most 16.
-    #[inline]
-    pub fn number(&mut self, bits: u128, width: u32) {
-        self.bytes(&bits.to_be_bytes()[16 - width as usize..]);
+    #[cold]
+    fn spill(&mut self, more: &[u8]) {
+        if self.spilled.is_empty() {
+            self.spilled.reserve(2 * (self.len + more.len()));
+            self.spilled.extend_from_slice(&self.inline[..self.len]);
+        }
+        self.spilled.extend_from_slice(more);
     }
 
-    /// Appends a byte string so that order is kept and its end is marked: 0x00 becomes 0x00 0xFF, the end is 0x00 0x00.
+    /// Appends the low `width` bytes of a number, most significant first.
+    ///
+    /// # Panics
+    /// If `width` is above 8.
+    #[inline]
+    pub fn number(&mut self, bits: u64, width: u32) {
+        assert!(width <= 8, "a number has at most 8 bytes");
+        // One store of constant size; what is beyond `width` is overwritten by what follows, or is not part of the key.
+        let high = bits.unbounded_shl(64 - 8 * width).to_be_bytes();
+        match self.inline.get_mut(self.len..self.len + 8) {
+            Some(room) if self.spilled.is_empty() => {
+                room.copy_from_slice(&high);
+                self.len += width as usize;
+            }
+            _ => self.bytes(&high[..width as usize]),
+        }
+    }
+
+    /// Appends a byte string so that order is kept and its end is marked: 0x00 becomes 0x01 0x01, 0x01 becomes 0x01 0x02, the
+    /// end is 0x00.
+    #[inline]
     pub fn escaped(&mut self, more: &[u8]) {
-        for run in more.split_inclusive(|&byte| byte == 0) {
-            self.bytes(run);
-            if run.last() == Some(&0) {
-                self.bytes(&[0xFF]);
+        if more.iter().fold(true, |plain, &byte| plain & (byte > 1)) {
+            self.bytes(more);
+        } else {
+            self.escape(more);
+        }
+        self.bytes(&[0]);
+    }
+
+    #[cold]
+    fn escape(&mut self, more: &[u8]) {
+        for &byte in more {
+            match byte {
+                0 | 1 => self.bytes(&[1, byte + 1]),
+                _ => self.bytes(&[byte]),
             }
         }
-        self.bytes(&[0, 0]);
     }
 
     /// Inverts every byte from `from` on: a descending column.
+    #[inline]
     pub fn invert(&mut self, from: usize) {
         self.as_mut_slice()[from..].iter_mut().for_each(|byte| *byte = !*byte);
+    }
+}
+
+impl std::fmt::Debug for KeyWriter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "b\"{}\"", self.as_slice().escape_ascii())
+    }
+}
+
+/// The byte string that [`KeyWriter::escaped`] wrote at the start of `key`, and how many bytes it takes there. `None` if the end
+/// is missing.
+pub(crate) fn unescape(key: impl Iterator<Item = u8>) -> Option<(Vec<u8>, usize)> {
+    let (mut text, mut taken, mut key) = (Vec::new(), 0, key);
+    loop {
+        taken += 1;
+        match key.next()? {
+            0 => return Some((text, taken)),
+            1 => {
+                text.push(key.next()?.wrapping_sub(1));
+                taken += 1;
+            }
+            byte => text.push(byte),
+        }
     }
 }
 
@@ -96,23 +147,47 @@ mod tests {
         let all: Vec<u8> = (0..200u8).collect();
         all.chunks(7).for_each(|chunk| key.bytes(chunk));
         assert_eq!((key.as_slice(), key.len()), (&all[..], 200));
+        key.invert(198);
+        assert_eq!(key.as_slice()[197..], [197, !198, !199]);
+    }
+
+    #[test]
+    fn numbers_have_their_width_wherever_the_inline_room_ends() {
+        for before in 0..80 {
+            for width in 0..=8 {
+                let mut key = KeyWriter::new();
+                key.bytes(&vec![9; before]);
+                key.number(0x0102_0304_0506_0708, width);
+                key.number(0xFF, 1);
+                let mut wanted = vec![9; before];
+                wanted.extend_from_slice(&0x0102_0304_0506_0708u64.to_be_bytes()[8 - width as usize..]);
+                wanted.push(0xFF);
+                assert_eq!(key.as_slice(), wanted);
+                assert_eq!(key.len(), wanted.len());
+            }
+        }
     }
 
     #[test]
     fn escaping_keeps_order_and_no_key_begins_another() {
-        let mut texts: Vec<&[u8]> = vec![b"", b"\0", b"\0\0", b"\0a", b"a", b"a\0", b"a\0b", b"a\xff", b"aa", b"b"];
-        texts.sort_unstable();
+        let bytes = [0u8, 1, 2, 0xFF];
+        let mut texts: Vec<Vec<u8>> = vec![vec![]];
+        for round in 0..4 {
+            let longer: Vec<_> = texts.iter().filter(|text| text.len() == round).cloned().collect();
+            texts.extend(longer.iter().flat_map(|text| bytes.map(|byte| [&text[..], &[byte]].concat())));
+        }
+        texts.sort();
         let keys: Vec<Vec<u8>> = texts
             .iter()
             .map(|text| {
                 let mut key = KeyWriter::new();
                 key.escaped(text);
+                assert_eq!(unescape(key.as_slice().iter().copied()), Some((text.clone(), key.len())));
                 key.as_slice().to_vec()
             })
             .collect();
         assert!(keys.is_sorted());
-        for (i, a) in keys.iter().enumerate() {
-            assert!(keys.iter().enumerate().all(|(j, b)| i == j || !b.starts_with(a)));
-        }
+        // Sorted, so a key that begins another is right before one that it begins.
+        assert!(keys.windows(2).all(|pair| !pair[1].starts_with(&pair[0])));
     }
 }

@@ -5,7 +5,8 @@
 //! fixed part   [NULL bits] [immutable columns]                                                               padded to 8
 //! tail block   [length: 8] [bytes]         the text of one LongText column; its 8 bytes in the row are the block's address
 //! ```
-//! Columns follow one another in order of declaration, unaligned; integers are little-endian. The NULL bits of a part are one
+//! Columns follow one another in order of declaration, unaligned, in the machine's byte order; see [`ColumnType`] for the bytes of
+//! each. Bytes beyond a text's length, the value of a NULL and the padding are zero: a row is a function of its values. The NULL bits of a part are one
 //! bit for each of its nullable columns, the first in the lowest bit of the first byte; a set bit means NULL.
 //! A row image is replaced as a whole by an update; its fixed part stays and is shared by all images of the row.
 
@@ -59,6 +60,62 @@ pub struct Place {
     pub column: u16,
 }
 
+impl Place {
+    /// Whether the value is NULL.
+    ///
+    /// # Safety
+    /// `block` is the block of memory of a row that the place speaks of, readable and not being written.
+    #[inline(always)]
+    pub(crate) unsafe fn is_null(&self, block: *const u8) -> bool {
+        match self.null {
+            // SAFETY: the caller's promise; the NULL bits lie in the block.
+            Some((byte, mask)) => unsafe { block.add(byte as usize).read() & mask != 0 },
+            None => false,
+        }
+    }
+
+    /// Notes whether the value is NULL; nothing if it cannot be.
+    ///
+    /// # Safety
+    /// `block` is the block of memory of a row that the place speaks of, private to the caller.
+    #[inline(always)]
+    pub(crate) unsafe fn set_null(&self, block: *mut u8, is_null: bool) {
+        if let Some((byte, mask)) = self.null {
+            // SAFETY: the caller's promise; the NULL bits lie in the block.
+            unsafe {
+                let byte = block.add(byte as usize);
+                byte.write(if is_null { byte.read() | mask } else { byte.read() & !mask });
+            }
+        }
+    }
+}
+
+/// Bytes of the length in front of a text or byte value with room for `max` bytes.
+#[inline(always)]
+pub(crate) const fn length_bytes(max: usize) -> usize {
+    if max <= 255 { 1 } else { 2 }
+}
+
+/// The length in front of a text or byte value with room for `max` bytes.
+///
+/// # Safety
+/// Such a value lies at `at`, readable and not being written.
+#[inline(always)]
+pub(crate) unsafe fn load_length(at: *const u8, max: usize) -> usize {
+    // SAFETY: the caller's promise.
+    unsafe { if length_bytes(max) == 1 { at.read().into() } else { at.cast::<u16>().read_unaligned().into() } }
+}
+
+/// Writes what [`load_length`] reads.
+///
+/// # Safety
+/// There is room for such a value at `at`, private to the caller.
+#[inline(always)]
+pub(crate) unsafe fn store_length(at: *mut u8, max: usize, len: u16) {
+    // SAFETY: the caller's promise.
+    unsafe { if length_bytes(max) == 1 { at.write(len as u8) } else { at.cast::<u16>().write_unaligned(len) } }
+}
+
 /// The sizes of a row's two blocks, in bytes, multiples of 8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImageBytes {
@@ -108,21 +165,6 @@ impl Cursor {
     }
 }
 
-/// The length before a text or byte value with room for `max` bytes.
-///
-/// # Safety
-/// Such a value lies at `at`.
-#[inline(always)]
-pub(crate) unsafe fn length_of(at: *const u8, max: usize) -> usize {
-    // SAFETY: the caller's promise.
-    unsafe {
-        match crate::schema::length_bytes(max) {
-            1 => usize::from(at.read()),
-            _ => usize::from(at.cast::<u16>().read_unaligned()),
-        }
-    }
-}
-
 /// Places the columns of a derived table.
 pub const fn place<const N: usize>(specs: &[ColumnSpec; N]) -> [Place; N] {
     let mut places = [Place { part: Part::Row, offset: 0, bytes: 0, null: None, column: 0 }; N];
@@ -157,10 +199,6 @@ pub struct Layout {
     pub row_tails: Vec<u32>,
     /// Offsets of the tail addresses in a fixed part.
     pub fixed_tails: Vec<u32>,
-    /// The NULL bits of a row image: first byte, number of bytes.
-    pub(crate) row_nulls: (u32, u32),
-    /// The NULL bits of a fixed part.
-    pub(crate) fixed_nulls: (u32, u32),
 }
 
 impl Layout {
@@ -168,16 +206,15 @@ impl Layout {
     pub fn new(columns: &[ColumnDef]) -> Layout {
         let specs: Vec<ColumnSpec> = columns.iter().map(ColumnSpec::from).collect();
         let mut cursor = Cursor::new(&specs);
-        let nulls = |part: usize| (cursor.null_start[part], cursor.next[part] - cursor.null_start[part]);
-        let (row_nulls, fixed_nulls) = (nulls(0), nulls(1));
         let places: Vec<Place> = specs.iter().enumerate().map(|(at, &spec)| cursor.place(spec, at)).collect();
         let tails = |part: Part| {
-            let long = |place: &&Place| place.part == part && specs[usize::from(place.column)].ty == ColumnType::LongText;
+            let long =
+                |place: &&Place| place.part == part && specs[usize::from(place.column)].ty == ColumnType::LongText;
             places.iter().filter(long).map(|place| place.offset).collect()
         };
         let (row_tails, fixed_tails) = (tails(Part::Row), tails(Part::Fixed));
         let bytes = cursor.bytes();
-        Layout { row_bytes: bytes.row, fixed_bytes: bytes.fixed, places, row_tails, fixed_tails, row_nulls, fixed_nulls }
+        Layout { row_bytes: bytes.row, fixed_bytes: bytes.fixed, places, row_tails, fixed_tails }
     }
 }
 

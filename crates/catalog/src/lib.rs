@@ -6,6 +6,38 @@
 //! The page order is the order of use: a table is declared ([`TableDef`], or [`Table`] by derive), placed ([`Layout`]), its rows
 //! are written and read ([`RowWriter`], [`RowRef`], one [`Column`] type for each Rust type), and found by [`Key`]s
 //! ([`TableKey`] where types are known, [`KeyCodec`] where only the schema is).
+//!
+//! ```
+//! use seriatim_catalog::{ColumnDef, ColumnType, Decimal, Key, KeyCodec, Table, TableDef, TableKey, Text};
+//! use seriatim_macros::Table;
+//!
+//! #[derive(Table)]
+//! #[table(name = "account", key(branch, id), index(name = "by_owner", columns(owner)), crate = "seriatim_catalog")]
+//! struct Account {
+//!     branch: u16,
+//!     id: u32,
+//!     owner: Text<20>,
+//!     balance: Decimal<2>,
+//! }
+//!
+//! // The same table, declared at run time.
+//! let declared = TableDef::builder("account")
+//!     .column(ColumnDef::new("branch", ColumnType::U16))
+//!     .column(ColumnDef::new("id", ColumnType::U32))
+//!     .column(ColumnDef::new("owner", ColumnType::Text { max: 20 }))
+//!     .column(ColumnDef::new("balance", ColumnType::Decimal { scale: 2 }))
+//!     .key(["branch", "id"])
+//!     .index("by_owner", ["owner"])
+//!     .finish()?;
+//! assert_eq!(Account::definition(), declared);
+//!
+//! let row = Account { branch: 1, id: 7, owner: Text::new("ann")?, balance: "10.50".parse()? };
+//! row.key().encode(|key| {
+//!     assert_eq!(key, Key::Word8(0x0001_0000_0007));
+//!     assert_eq!(KeyCodec::for_table(&declared).describe(key), "branch 1, id 7");
+//! });
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod bytes;
 mod codec;
@@ -16,6 +48,7 @@ mod error;
 mod key;
 mod key_writer;
 mod layout;
+mod order;
 mod parts;
 mod range;
 mod row;
@@ -28,13 +61,14 @@ mod writer;
 
 pub use bytes::{Bytes, TooLong};
 pub use codec::KeyCodec;
-pub use column::{Column, KeyColumn};
+pub use column::Column;
 pub use column_set::ColumnSet;
 pub use decimal::{Decimal, DecimalError};
 pub use error::{OutOfMemory, SchemaError};
 pub use key::{Key, KeyBuf, KeyClass, KeyShape};
 pub use key_writer::KeyWriter;
 pub use layout::{ColumnSpec, ImageBytes, Layout, Part, Place, image_bytes, place};
+pub use order::KeyColumn;
 pub use parts::{KeyParts, KeyPrefix, TableKey};
 pub use range::KeyRange;
 pub use row::{RowRef, tail};

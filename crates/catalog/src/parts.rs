@@ -1,8 +1,6 @@
 //! Keys of derived tables: a column, or a tuple of columns, known at compile time.
 
-use crate::{Key, KeyBuf, KeyClass, KeyShape, KeyWriter};
-
-use crate::column::KeyColumn;
+use crate::{Key, KeyBuf, KeyClass, KeyColumn, KeyShape, KeyWriter};
 
 /// Columns that make up a key or the beginning of one.
 pub trait KeyParts {
@@ -21,7 +19,14 @@ pub trait TableKey: KeyParts {
     /// How keys of this type are represented.
     const SHAPE: KeyShape = KeyShape::new(Self::WIDTH.0, Self::WIDTH.1);
 
-    /// Encodes the key. For integers a few shifts.
+    /// Encodes the key. For integers a few shifts; for bytes up to [`KeyBuf::INLINE`] no allocation.
+    ///
+    /// ```
+    /// use seriatim_catalog::{Key, Reverse, TableKey, Text};
+    /// (7u16, 300u32).encode(|key| assert_eq!(key, Key::Word8(0x0007_0000_012C)));
+    /// (7u16, Reverse(1u8)).encode(|key| assert_eq!(key, Key::Word8(0x0007_FE)));
+    /// (7u16, Text::<4>::literal("ab")).encode(|key| assert_eq!(key, Key::Bytes(b"\0\x07ab\0")));
+    /// ```
     #[inline(always)]
     fn encode<R>(&self, with: impl FnOnce(Key<'_>) -> R) -> R {
         match Self::SHAPE.class {
@@ -44,7 +49,12 @@ pub trait TableKey: KeyParts {
 
 impl<K: KeyParts> TableKey for K {}
 
-/// The first columns of a key `K`, or all of them.
+/// The beginning of a key `K`: its first columns as a tuple (the empty tuple included), its first column alone, or all of it.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not the beginning of the key `{K}`",
+    label = "not the key's first columns",
+    note = "write the first column, or a tuple of the first columns, with exactly the key's types"
+)]
 pub trait KeyPrefix<K>: KeyParts {}
 
 impl<K: KeyParts> KeyPrefix<K> for K {}
@@ -52,9 +62,11 @@ impl<K: KeyParts> KeyPrefix<K> for K {}
 impl KeyParts for () {
     const WIDTH: (u32, bool) = (0, false);
     const COUNT: usize = 0;
+    #[inline]
     fn parts_bits(&self) -> u128 {
         0
     }
+    #[inline]
     fn write_parts(&self, _: &mut KeyWriter) {}
 }
 
@@ -64,12 +76,12 @@ impl<C: KeyColumn> KeyParts for C {
 
     #[inline(always)]
     fn parts_bits(&self) -> u128 {
-        KeyColumn::bits(self)
+        self.bits()
     }
 
     #[inline]
     fn write_parts(&self, key: &mut KeyWriter) {
-        KeyColumn::write(self, key);
+        self.write(key);
     }
 }
 
@@ -88,7 +100,6 @@ macro_rules! tuple {
                 $(let total = width::<$column>(total);)+
                 total
             };
-
             const COUNT: usize = [$($at),+].len();
 
             #[inline(always)]
@@ -115,45 +126,25 @@ tuple!(A 0, B 1, C 2, D 3, E 4, F 5);
 tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6);
 tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
 
-/// The proper prefixes of a tuple.
-macro_rules! prefix {
-    ($($all:ident)+: $($prefix:ident)*) => {
-        impl<$($all: KeyColumn),+> KeyPrefix<($($all,)+)> for ($($prefix,)*) {}
+/// The proper prefixes of a key: none of its columns, the first alone, tuples of the first ones.
+macro_rules! prefixes {
+    ($first:ident $($rest:ident)*) => {
+        impl<$first: KeyColumn, $($rest: KeyColumn),*> KeyPrefix<($first, $($rest,)*)> for () {}
+        impl<$first: KeyColumn, $($rest: KeyColumn),*> KeyPrefix<($first, $($rest,)*)> for $first {}
+        prefixes!(@ [$first $($rest)*] [] $first $($rest)*);
     };
+    (@ [$($all:ident)*] [$($before:ident)*] $next:ident $($after:ident)+) => {
+        impl<$($all: KeyColumn),*> KeyPrefix<($($all,)*)> for ($($before,)* $next,) {}
+        prefixes!(@ [$($all)*] [$($before)* $next] $($after)+);
+    };
+    (@ [$($all:ident)*] [$($before:ident)*] $last:ident) => {};
 }
 
-prefix!(A B:);
-prefix!(A B: A);
-prefix!(A B C:);
-prefix!(A B C: A);
-prefix!(A B C: A B);
-prefix!(A B C D:);
-prefix!(A B C D: A);
-prefix!(A B C D: A B);
-prefix!(A B C D: A B C);
-prefix!(A B C D E:);
-prefix!(A B C D E: A);
-prefix!(A B C D E: A B);
-prefix!(A B C D E: A B C);
-prefix!(A B C D E: A B C D);
-prefix!(A B C D E F:);
-prefix!(A B C D E F: A);
-prefix!(A B C D E F: A B);
-prefix!(A B C D E F: A B C);
-prefix!(A B C D E F: A B C D);
-prefix!(A B C D E F: A B C D E);
-prefix!(A B C D E F G:);
-prefix!(A B C D E F G: A);
-prefix!(A B C D E F G: A B);
-prefix!(A B C D E F G: A B C);
-prefix!(A B C D E F G: A B C D);
-prefix!(A B C D E F G: A B C D E);
-prefix!(A B C D E F G: A B C D E F);
-prefix!(A B C D E F G H:);
-prefix!(A B C D E F G H: A);
-prefix!(A B C D E F G H: A B);
-prefix!(A B C D E F G H: A B C);
-prefix!(A B C D E F G H: A B C D);
-prefix!(A B C D E F G H: A B C D E);
-prefix!(A B C D E F G H: A B C D E F);
-prefix!(A B C D E F G H: A B C D E F G);
+impl<C: KeyColumn> KeyPrefix<C> for () {}
+prefixes!(A B);
+prefixes!(A B C);
+prefixes!(A B C D);
+prefixes!(A B C D E);
+prefixes!(A B C D E F);
+prefixes!(A B C D E F G);
+prefixes!(A B C D E F G H);

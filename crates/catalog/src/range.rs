@@ -2,9 +2,9 @@
 
 use std::ops::Bound;
 
-use crate::{Key, KeyBuf, KeyClass, KeyShape};
+use crate::{Key, KeyBuf, KeyClass, KeyParts, KeyShape, KeyWriter};
 
-/// A range of encoded keys of one table.
+/// A range of encoded keys of one table. It may be empty: then `low` is not below `high`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyRange {
     /// The lower end.
@@ -14,54 +14,129 @@ pub struct KeyRange {
 }
 
 impl KeyRange {
-    /// Every key that begins with `prefix`, among keys of `shape`. A prefix longer than a key of fixed width is cut.
-    pub fn of_prefix(prefix: &[u8], shape: KeyShape) -> KeyRange {
-        let fixed = |bytes: u32| {
-            let prefix = &prefix[..prefix.len().min(bytes as usize)];
-            let value = prefix.iter().fold(0u128, |value, &byte| value << 8 | u128::from(byte));
-            let rest = 8 * (bytes - prefix.len() as u32);
-            let (low, last) = match rest {
-                128 => (0, u128::MAX),
-                _ => (value << rest, (1u128 << rest) - 1),
-            };
-            (low, low | last)
-        };
-        let (low, high) = match shape.class {
-            KeyClass::Word8 => {
-                let (low, high) = fixed(shape.bytes);
-                (Key::Word8(low as u64).to_buf(), Key::Word8(high as u64).to_buf())
-            }
-            KeyClass::Word16 => {
-                let (low, high) = fixed(shape.bytes);
-                (Key::Word16(low).to_buf(), Key::Word16(high).to_buf())
-            }
+    /// Every key that begins with these columns, among keys of `shape`.
+    ///
+    /// # Panics
+    /// If the columns are longer than a key, or vary where keys of `shape` do not: they are of another table.
+    #[inline]
+    pub fn of_parts<P: KeyParts>(prefix: &P, shape: KeyShape) -> KeyRange {
+        match shape.class {
             KeyClass::Bytes => {
-                let low = Bound::Included(Key::Bytes(prefix).to_buf());
-                return KeyRange { low, high: after(prefix) };
+                let mut key = KeyWriter::new();
+                prefix.write_parts(&mut key);
+                KeyRange::of_bytes(key.as_slice())
             }
+            _ => {
+                assert!(!P::WIDTH.1, "the prefix is of another table: its width varies, the keys' does not");
+                KeyRange::of_bits(prefix.parts_bits(), P::WIDTH.0, shape)
+            }
+        }
+    }
+
+    /// Every key that begins with `prefix`, the bytes of its first columns, among keys of `shape`.
+    ///
+    /// # Panics
+    /// If the prefix is longer than a key of `shape`.
+    pub fn of_prefix(prefix: &[u8], shape: KeyShape) -> KeyRange {
+        match shape.class {
+            KeyClass::Bytes => KeyRange::of_bytes(prefix),
+            _ => {
+                let bits = prefix.iter().fold(0u128, |bits, &byte| bits << 8 | u128::from(byte));
+                KeyRange::of_bits(bits, prefix.len() as u32, shape)
+            }
+        }
+    }
+
+    /// Integers whose highest `bytes` of the used bytes are `bits`: the others are all zeros to all ones.
+    #[inline]
+    fn of_bits(bits: u128, bytes: u32, shape: KeyShape) -> KeyRange {
+        assert!(bytes <= shape.bytes, "the prefix is of another table: it is longer than the keys");
+        let rest = 8 * (shape.bytes - bytes);
+        let low = bits.unbounded_shl(rest);
+        let high = low | 1u128.unbounded_shl(rest).wrapping_sub(1);
+        let key = |bits: u128| match shape.class {
+            KeyClass::Word8 => Key::Word8(bits as u64).to_buf(),
+            _ => Key::Word16(bits).to_buf(),
         };
-        KeyRange { low: Bound::Included(low), high: Bound::Included(high) }
+        KeyRange { low: Bound::Included(key(low)), high: Bound::Included(key(high)) }
+    }
+
+    fn of_bytes(prefix: &[u8]) -> KeyRange {
+        if prefix.is_empty() {
+            return KeyRange { low: Bound::Unbounded, high: Bound::Unbounded };
+        }
+        let high = KeyBuf::after_all(prefix).map_or(Bound::Unbounded, Bound::Excluded);
+        KeyRange { low: Bound::Included(Key::Bytes(prefix).to_buf()), high }
+    }
+
+    /// The keys from `low` to `high`, bounds on the first columns, among keys of `shape`. An included bound takes in every key
+    /// that begins with it, an excluded one none.
+    ///
+    /// # Panics
+    /// As [`KeyRange::of_parts`].
+    pub fn between<P: KeyParts>(low: Bound<&P>, high: Bound<&P>, shape: KeyShape) -> KeyRange {
+        let of = |prefix: &P| KeyRange::of_parts(prefix, shape);
+        let high = match high {
+            Bound::Included(prefix) => of(prefix).high,
+            Bound::Excluded(prefix) => flip(of(prefix).low),
+            Bound::Unbounded => Bound::Unbounded,
+        };
+        let low = match low {
+            Bound::Included(prefix) => of(prefix).low,
+            Bound::Excluded(prefix) => match of(prefix) {
+                // Nothing lies after the keys that begin with 0xFF only, or after all keys.
+                KeyRange { low: Bound::Included(key) | Bound::Excluded(key), high: Bound::Unbounded } => {
+                    return KeyRange { low: Bound::Excluded(key.clone()), high: Bound::Excluded(key) };
+                }
+                KeyRange { low: Bound::Unbounded, high: Bound::Unbounded } => {
+                    let key = Key::Bytes(&[]).to_buf();
+                    return KeyRange { low: Bound::Excluded(key.clone()), high: Bound::Excluded(key) };
+                }
+                KeyRange { high, .. } => flip(high),
+            },
+            Bound::Unbounded => Bound::Unbounded,
+        };
+        KeyRange { low, high }
+    }
+
+    /// Whether a key lies in the range.
+    pub fn contains(&self, key: Key<'_>) -> bool {
+        let above = match &self.low {
+            Bound::Included(low) => low.as_key() <= key,
+            Bound::Excluded(low) => low.as_key() < key,
+            Bound::Unbounded => true,
+        };
+        let below = match &self.high {
+            Bound::Included(high) => key <= high.as_key(),
+            Bound::Excluded(high) => key < high.as_key(),
+            Bound::Unbounded => true,
+        };
+        above && below
     }
 }
 
-/// The end of the byte strings that begin with `prefix`: the prefix with its last byte below 0xFF raised by one.
-fn after(prefix: &[u8]) -> Bound<KeyBuf> {
-    let Some(last) = prefix.iter().rposition(|&byte| byte != 0xFF) else { return Bound::Unbounded };
-    let mut next = prefix[..=last].to_vec();
-    next[last] += 1;
-    Bound::Excluded(Key::Bytes(&next).to_buf())
+/// The bound on the same key from its other side.
+fn flip(bound: Bound<KeyBuf>) -> Bound<KeyBuf> {
+    match bound {
+        Bound::Included(key) => Bound::Excluded(key),
+        Bound::Excluded(key) => Bound::Included(key),
+        Bound::Unbounded => Bound::Unbounded,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{TableKey, Text};
 
     #[test]
     fn prefixes_of_words_fill_the_rest_with_zeros_and_ones() {
         let range = KeyRange::of_prefix(&[1, 2], KeyShape::new(4, false));
         assert_eq!(range.low, Bound::Included(Key::Word8(0x0102_0000).to_buf()));
         assert_eq!(range.high, Bound::Included(Key::Word8(0x0102_FFFF).to_buf()));
-        let all = KeyRange::of_prefix(&[], KeyShape::new(16, false));
+        assert_eq!(KeyRange::of_parts(&0x0102u16, KeyShape::new(4, false)), range);
+        let all = KeyRange::of_parts(&(), KeyShape::new(16, false));
+        assert_eq!(all.low, Bound::Included(Key::Word16(0).to_buf()));
         assert_eq!(all.high, Bound::Included(Key::Word16(u128::MAX).to_buf()));
     }
 
@@ -70,5 +145,23 @@ mod tests {
         let range = KeyRange::of_prefix(&[7, 0xFF], KeyShape::new(0, true));
         assert_eq!(range.high, Bound::Excluded(Key::Bytes(&[8]).to_buf()));
         assert_eq!(KeyRange::of_prefix(&[0xFF], KeyShape::new(0, true)).high, Bound::Unbounded);
+        let all = KeyRange::of_prefix(&[], KeyShape::new(0, true));
+        assert_eq!(all, KeyRange { low: Bound::Unbounded, high: Bound::Unbounded });
+    }
+
+    #[test]
+    fn nothing_lies_after_the_last_prefix() {
+        let shape = <(u8, Text<4>)>::SHAPE;
+        let key = (255u8, Text::<4>::literal("a")).to_buf();
+        assert!(KeyRange::of_parts(&255u8, shape).contains(key.as_key()));
+        assert!(!KeyRange::between(Bound::Excluded(&255u8), Bound::Unbounded, shape).contains(key.as_key()));
+        assert!(KeyRange::between(Bound::Excluded(&254u8), Bound::Unbounded, shape).contains(key.as_key()));
+        assert!(!KeyRange::between(Bound::Unbounded, Bound::Excluded(&255u8), shape).contains(key.as_key()));
+    }
+
+    #[test]
+    #[should_panic(expected = "of another table")]
+    fn a_prefix_longer_than_the_key_is_refused() {
+        let _ = KeyRange::of_parts(&(1u32, 2u32), KeyShape::new(4, false));
     }
 }

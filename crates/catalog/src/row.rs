@@ -1,8 +1,12 @@
 //! Rows as readers see them: a row image, and behind it its fixed part and tails.
 //!
-//! Rules for a row image handed to [`RowRef::from_raw`], which the accessors rely on:
-//! 1. It has the layout of its table and was written through [`RowWriter`](crate::RowWriter) only, so texts are UTF-8 and lengths are within bounds.
-//! 2. It, its fixed part and its tails are readable and do not change while the reference lives.
+//! Rules for a [`RowRef`], which every accessor relies on; whoever makes one by [`RowRef::from_raw`] vouches for them:
+//! 1. The row has the layout of its table and was written through [`RowWriter`](crate::RowWriter) only, or copied from one
+//!    that was: texts are UTF-8, lengths within bounds, tail addresses 0 or those of tail blocks.
+//! 2. The image, its fixed part and its tails are readable and do not change while the reference lives.
+//! 3. The reference goes only to code that reads it by places and column types of that table: what the derive generates
+//!    ([`Table`](crate::Table) is unsafe to implement), and [`KeyCodec`](crate::KeyCodec)s and [`Value`](crate::Value)s of its
+//!    declaration.
 
 use std::marker::PhantomData;
 
@@ -19,56 +23,56 @@ impl<'t> RowRef<'t> {
     /// The row at an address.
     ///
     /// # Safety
-    /// Rules 1 and 2 of the module, for `'t`.
-    #[inline]
+    /// Rules 1 to 3 of this module, for `'t`.
+    #[inline(always)]
     pub const unsafe fn from_raw(row: *const u8) -> RowRef<'t> {
         RowRef { row, lifetime: PhantomData }
     }
 
     /// The address of the row image.
-    #[inline]
+    #[inline(always)]
     pub const fn as_ptr(self) -> *const u8 {
         self.row
     }
 
     /// The block of memory that a part is.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn block(self, part: Part) -> *const u8 {
         match part {
             Part::Row => self.row,
-            // SAFETY: a row with a column in the fixed part begins with that part's address (rule 1).
-            Part::Fixed => unsafe { self.row.cast::<u64>().read_unaligned() as *const u8 },
+            Part::Fixed => {
+                // SAFETY: rules 1 and 3: a row with a column in the fixed part begins with that part's address.
+                let address = unsafe { self.row.cast::<u64>().read_unaligned() };
+                std::ptr::with_exposed_provenance(address as usize)
+            }
         }
     }
 
-    /// The value of a column of type `C` that lies at `place`.
-    #[inline]
+    /// The value of a column of type `C` that lies at `place` (rule 3).
+    #[inline(always)]
     pub fn get<C: Column>(self, place: &Place) -> C::Ref<'t> {
-        // SAFETY: rules 1 and 2; `place` and `C` come from the table's declaration.
+        // SAFETY: rules 1 to 3.
         unsafe { C::load(self.block(place.part), place) }
     }
 
-    /// Whether the column at `place` is NULL.
+    /// Whether the column at `place` (rule 3) is NULL.
     #[inline]
     pub fn is_null(self, place: &Place) -> bool {
-        match place.null {
-            // SAFETY: rules 1 and 2.
-            Some((byte, mask)) => unsafe { self.block(place.part).add(byte as usize).read() & mask != 0 },
-            None => false,
-        }
+        // SAFETY: rules 1 to 3.
+        unsafe { place.is_null(self.block(place.part)) }
     }
 }
 
 /// The bytes of a tail block; none for address 0.
 ///
 /// # Safety
-/// `address` is 0 or names a tail block `[length: u64][bytes]` that is readable and does not change for `'t`.
+/// `address` is 0 or names a tail block `[length: u64][bytes]` whose provenance was exposed, readable and unchanged for `'t`.
 #[inline]
 pub unsafe fn tail<'t>(address: u64) -> &'t [u8] {
     if address == 0 {
         return &[];
     }
-    let block = address as *const u8;
+    let block: *const u8 = std::ptr::with_exposed_provenance(address as usize);
     // SAFETY: the caller's promise.
     unsafe { std::slice::from_raw_parts(block.add(8), block.cast::<u64>().read_unaligned() as usize) }
 }

@@ -7,6 +7,7 @@ use std::fmt;
 use seriatim_base::{ColumnId, IndexId};
 
 use crate::SchemaError;
+use crate::layout::length_bytes;
 
 /// How a table or index finds its records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -106,11 +107,6 @@ impl fmt::Display for ColumnType {
     }
 }
 
-/// Bytes of the length in front of a text or byte column with room for `max` bytes.
-pub(crate) const fn length_bytes(max: usize) -> usize {
-    if max <= 255 { 1 } else { 2 }
-}
-
 /// A column of a table.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ColumnDef {
@@ -162,8 +158,8 @@ pub struct IndexDef {
     pub name: Cow<'static, str>,
     /// Its columns, most significant first.
     pub parts: Vec<KeyPart>,
-    /// Whether two rows may not agree in all its columns. NULL equals NULL here. Without it, the primary key's columns are
-    /// appended to tell rows apart.
+    /// Whether two rows may not agree in all its columns. NULL equals NULL here. In an ordered index without it, the primary
+    /// key's columns follow to tell rows apart.
     pub unique: bool,
     /// How it finds rows. A hash index finds whole keys only; one that is not unique keeps a list of rows for each key.
     pub organization: Organization,
@@ -471,6 +467,16 @@ impl TableBuilder {
         self.add_index(name.into(), parts, false, Organization::Ordered)
     }
 
+    /// Adds a hash index whose keys rows may share.
+    #[must_use]
+    pub fn hash_index(
+        self,
+        name: impl Into<Cow<'static, str>>,
+        parts: impl IntoIterator<Item = impl Into<PartName>>,
+    ) -> TableBuilder {
+        self.add_index(name.into(), parts, false, Organization::Hash)
+    }
+
     /// Adds an index whose keys rows may not share.
     #[must_use]
     pub fn unique_index(
@@ -543,11 +549,14 @@ mod tests {
 
     #[test]
     fn every_mistake_is_named() {
-        let cases: [(TableBuilder, &str); 10] = [
+        let cases: [(TableBuilder, &str); 9] = [
             (builder(), "table `t`: the primary key has no columns; name at least one"),
             (builder().key(["c"]), "table `t`: the primary key names `c`, but the columns are a, b"),
             (builder().key(["a", "a"]), "table `t`: the primary key names column `a` twice"),
-            (builder().key(["b"]), "table `t`: column `b` of the primary key is nullable; key columns always have a value"),
+            (
+                builder().key(["b"]),
+                "table `t`: column `b` of the primary key is nullable; key columns always have a value",
+            ),
             (
                 builder().key(["a"]).column(ColumnDef::new("a", ColumnType::Bool)),
                 "table `t`: column `a` is declared twice",
@@ -564,14 +573,7 @@ mod tests {
                 builder().key(["a"]).column(ColumnDef::new("d", ColumnType::Bytes { max: 0 })),
                 "table `t`: column `d` has no room; its maximum must be at least 1",
             ),
-            (
-                builder().key(["a"]).add_index("i".into(), ["b"], false, Organization::Hash),
-                "table `t`: index `i` is hashed but not unique; rows that share a key need an ordered index",
-            ),
-            (
-                builder().key(["a"]).index("i", ["b"]).index("i", ["a"]),
-                "table `t`: index `i` is declared twice",
-            ),
+            (builder().key(["a"]).index("i", ["b"]).index("i", ["a"]), "table `t`: index `i` is declared twice"),
         ];
         for (builder, message) in cases {
             assert_eq!(builder.finish().map_err(|error| error.to_string()), Err(message.to_owned()));

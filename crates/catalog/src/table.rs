@@ -2,12 +2,25 @@
 
 use std::marker::PhantomData;
 
-use crate::{ColumnSet, IndexId, OutOfMemory, RowRef, RowWriter, TableDef, TableKey};
+use crate::{ColumnSet, IndexId, OutOfMemory, Place, RowRef, RowWriter, TableDef, TableKey};
 
 /// A row type, by `#[derive(Table)]`.
-pub trait Table: Sized {
+///
+/// # Safety
+/// `definition` is the same at every call, and `PLACES` are the places that [`Layout::new`](crate::Layout::new) gives its columns.
+/// Every [`RowRef`] and [`RowWriter`] that is given to the functions here is read and written by these places as the columns'
+/// types only, and is handed on to no code that might do otherwise (rule 3 of [`RowRef`], rule 2 of [`RowWriter`]). The derive
+/// keeps all this; there is no reason to implement the trait by hand.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a table",
+    label = "not a row type",
+    note = "put #[derive(Table)] and #[table(key(...))] on the struct"
+)]
+pub unsafe trait Table: Sized {
     /// The table's name.
     const NAME: &'static str;
+    /// Where the columns lie, in order of declaration.
+    const PLACES: &'static [Place];
     /// The type of its primary key: a column's, or a tuple of columns'.
     type Key: TableKey;
     /// A row as readers see it: one accessor a column.
@@ -19,7 +32,7 @@ pub trait Table: Sized {
     fn definition() -> TableDef;
     /// The row's primary key.
     fn key(&self) -> Self::Key;
-    /// Writes all columns of a new row.
+    /// Writes all columns of a new row. `row` is of this table.
     ///
     /// # Errors
     /// At the memory limit, if a column is long text.

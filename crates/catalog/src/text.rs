@@ -78,6 +78,10 @@ impl<const N: usize> Text<N> {
         self.0 = Bytes::from_parts(total as u16, bytes);
         Ok(())
     }
+
+    pub(crate) const fn bytes(&self) -> &Bytes<N> {
+        &self.0
+    }
 }
 
 /// Formatting into a text: `write!(text, "{}", n)`. Text that does not fit is an error and leaves what was there before.

@@ -2,9 +2,11 @@
 
 use std::fmt;
 
-use crate::codec::bytes_of;
-use crate::column::KeyColumn;
-use crate::{ColumnDef, ColumnType, KeyWriter, OutOfMemory, Place, RowRef, RowWriter, decimal};
+use crate::column::load_bytes;
+use crate::{
+    Bytes, ColumnDef, ColumnType, Decimal, KeyColumn, KeyWriter, OutOfMemory, Place, RowRef, RowWriter, Text,
+    Timestamp, decimal,
+};
 
 /// A value of some column.
 #[derive(Clone, Debug, PartialEq)]
@@ -70,12 +72,19 @@ impl fmt::Display for ValueError {
 
 impl std::error::Error for ValueError {}
 
+impl From<OutOfMemory> for ValueError {
+    fn from(error: OutOfMemory) -> ValueError {
+        ValueError::OutOfMemory(error)
+    }
+}
+
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Value::Null => f.write_str("NULL"),
             Value::Bool(value) => value.fmt(f),
-            Value::Int(value) | Value::Timestamp(value) => value.fmt(f),
+            Value::Int(value) => value.fmt(f),
+            Value::Timestamp(value) => Timestamp::from_microseconds(*value).fmt(f),
             Value::UInt(value) => value.fmt(f),
             Value::Float(value) => value.fmt(f),
             Value::Decimal { units, scale } => decimal::display(*units, u32::from(*scale), f),
@@ -85,15 +94,46 @@ impl fmt::Display for Value {
     }
 }
 
-impl From<&str> for Value {
-    fn from(text: &str) -> Value {
-        Value::Text(text.to_owned())
-    }
+/// `units` / 10^`scale` in units of 10^-`wanted`, if that is exact and fits.
+fn rescale(units: i64, scale: u8, wanted: u8) -> Option<i64> {
+    let power = 10i64.checked_pow(scale.abs_diff(wanted).into())?;
+    if wanted >= scale { units.checked_mul(power) } else { (units % power == 0).then_some(units / power) }
 }
 
-impl From<i64> for Value {
-    fn from(number: i64) -> Value {
-        Value::Int(number)
+macro_rules! from {
+    ($([$($parameters:tt)*] $type:ty, |$value:ident| $made:expr;)+) => {$(
+        impl $($parameters)* From<$type> for Value {
+            fn from($value: $type) -> Value {
+                $made
+            }
+        }
+    )+};
+}
+
+from! {
+    [] bool, |value| Value::Bool(value);
+    [] i8, |value| Value::Int(value.into());
+    [] i16, |value| Value::Int(value.into());
+    [] i32, |value| Value::Int(value.into());
+    [] i64, |value| Value::Int(value);
+    [] u8, |value| Value::UInt(value.into());
+    [] u16, |value| Value::UInt(value.into());
+    [] u32, |value| Value::UInt(value.into());
+    [] u64, |value| Value::UInt(value);
+    [] f64, |value| Value::Float(value);
+    [] &str, |value| Value::Text(value.to_owned());
+    [] String, |value| Value::Text(value);
+    [] &[u8], |value| Value::Bytes(value.to_vec());
+    [] Vec<u8>, |value| Value::Bytes(value);
+    [] Timestamp, |value| Value::Timestamp(value.microseconds());
+    [<const S: u32>] Decimal<S>, |value| Value::Decimal { units: value.units(), scale: Decimal::<S>::SCALE };
+    [<const N: usize>] Text<N>, |value| Value::Text(value.into());
+    [<const N: usize>] Bytes<N>, |value| Value::Bytes(value.to_vec());
+}
+
+impl<T: Into<Value>> From<Option<T>> for Value {
+    fn from(value: Option<T>) -> Value {
+        value.map_or(Value::Null, Into::into)
     }
 }
 
@@ -114,13 +154,19 @@ impl Value {
         number.ok_or_else(|| self.unfit(column))
     }
 
-    /// The 64-bit integer that a decimal or timestamp column stores.
+    /// The 64-bit integer that a decimal or timestamp column stores. Decimals and whole numbers of another scale fit if they
+    /// need no rounding.
     fn units(&self, column: &ColumnDef) -> Result<i64, ValueError> {
-        match (self, column.ty) {
-            (Value::Decimal { units, scale }, ColumnType::Decimal { scale: wanted }) if *scale == wanted => Ok(*units),
-            (Value::Timestamp(units), ColumnType::Timestamp) => Ok(*units),
-            _ => Err(self.unfit(column)),
-        }
+        let units = match (self, column.ty) {
+            (Value::Timestamp(units), ColumnType::Timestamp) => Some(*units),
+            (Value::Decimal { units, scale }, ColumnType::Decimal { scale: wanted }) => rescale(*units, *scale, wanted),
+            (Value::Int(number), ColumnType::Decimal { scale }) => rescale(*number, 0, scale),
+            (Value::UInt(number), ColumnType::Decimal { scale }) => {
+                i64::try_from(*number).ok().and_then(|number| rescale(number, 0, scale))
+            }
+            _ => None,
+        };
+        units.ok_or_else(|| self.unfit(column))
     }
 
     fn bytes(&self, column: &ColumnDef) -> Result<&[u8], ValueError> {
@@ -139,13 +185,10 @@ impl Value {
 
     /// Appends the value's key bytes.
     pub(crate) fn write_key(&self, column: &ColumnDef, key: &mut KeyWriter) -> Result<(), ValueError> {
-        let width = column.ty.key_bytes();
         if column.nullable {
-            key.number(u128::from(*self == Value::Null), 1);
+            key.number(u64::from(*self == Value::Null), 1);
             if *self == Value::Null {
-                if let Some(width) = width {
-                    key.number(0, width);
-                }
+                key.number(0, column.ty.key_bytes().unwrap_or(0));
                 return Ok(());
             }
         }
@@ -174,7 +217,7 @@ impl Value {
         Ok(())
     }
 
-    /// Sets a column of a row being written.
+    /// Sets a column of a row being written; `column` and `place` are of the row's table.
     ///
     /// # Errors
     /// If the value does not fit the column, or at the memory limit.
@@ -190,11 +233,11 @@ impl Value {
             }};
         }
         if *self == Value::Null {
-            // Whatever the type: the bit, and zeros.
-            return match column.nullable {
-                true => row.set_null(place).map_err(ValueError::OutOfMemory),
-                false => Err(self.unfit(column)),
-            };
+            if !column.nullable {
+                return Err(self.unfit(column));
+            }
+            row.set_null(place);
+            return Ok(());
         }
         match column.ty {
             ColumnType::Bool => match self {
@@ -214,18 +257,18 @@ impl Value {
                 _ => Err(self.unfit(column)),
             },
             ColumnType::Decimal { .. } | ColumnType::Timestamp => set!(i64, self.units(column)?),
-            ColumnType::LongText => {
-                let text = std::str::from_utf8(self.bytes(column)?).map_err(|_| self.unfit(column))?;
-                set!(String, text)
-            }
-            ColumnType::Text { .. } | ColumnType::Bytes { .. } => {
-                row.set_bytes(place, self.bytes(column)?);
+            ColumnType::LongText => match self {
+                Value::Text(text) => set!(String, text),
+                _ => Err(self.unfit(column)),
+            },
+            ColumnType::Text { max } | ColumnType::Bytes { max } => {
+                row.set_bytes(place, max, self.bytes(column)?);
                 Ok(())
             }
         }
     }
 
-    /// The value of a column of a row.
+    /// The value of a column of a row; `column` and `place` are of the row's table.
     pub fn read(column: &ColumnDef, place: &Place, row: RowRef<'_>) -> Value {
         if row.is_null(place) {
             return Value::Null;
@@ -244,8 +287,16 @@ impl Value {
             ColumnType::Decimal { scale } => Value::Decimal { units: row.get::<i64>(place), scale },
             ColumnType::Timestamp => Value::Timestamp(row.get::<i64>(place)),
             ColumnType::LongText => Value::Text(row.get::<String>(place).to_owned()),
-            ColumnType::Text { .. } => Value::Text(String::from_utf8_lossy(bytes_of(row, place)).into_owned()),
-            ColumnType::Bytes { .. } => Value::Bytes(bytes_of(row, place).to_vec()),
+            ColumnType::Text { max } => {
+                // SAFETY: rules 1 to 3 of `RowRef`: a whole text lies at the place.
+                let text =
+                    unsafe { std::str::from_utf8_unchecked(load_bytes(row.block(place.part), place, max.into())) };
+                Value::Text(text.to_owned())
+            }
+            ColumnType::Bytes { max } => {
+                // SAFETY: rules 1 to 3 of `RowRef`.
+                Value::Bytes(unsafe { load_bytes(row.block(place.part), place, max.into()) }.to_vec())
+            }
         }
     }
 }

@@ -1,12 +1,19 @@
 //! Rows as they are written: a private image, its fixed part while it is new, and the tails of long texts.
+//!
+//! Rules for a [`RowWriter`]; whoever makes one vouches for them:
+//! 1. Its blocks have the layout of a table and are its own while it lives; those of a new row are zeroed but for the address
+//!    of the fixed part, the image of an update is a copy of a row.
+//! 2. It goes only to code that uses places and column types of that table, as rule 3 of [`RowRef`] says.
 
 use std::marker::PhantomData;
 
+use crate::layout::{length_bytes, store_length};
 use crate::{Column, ColumnId, ColumnSet, OutOfMemory, Part, Place, RowRef};
 
 /// Where long texts go.
 pub trait TailStore {
-    /// A tail block with these bytes: its address, or 0 for no bytes. The tail it replaces, if any, is not freed.
+    /// A tail block with these bytes: its address, or 0 for no bytes. The tail it replaces, if any, is not freed: the store
+    /// knows what it gave out, and the old row still refers to the old tail.
     ///
     /// # Errors
     /// At the memory limit.
@@ -24,11 +31,11 @@ pub struct RowWriter<'a> {
 }
 
 impl<'a> RowWriter<'a> {
-    /// A writer for a new row.
+    /// A writer for a new row. `fixed` may dangle if the table has no immutable columns.
     ///
     /// # Safety
-    /// `row` and `fixed` are writable blocks of the table's layout that nobody else uses for `'a`, zeroed but for the address
-    /// of `fixed` in the first word of `row` where the table has a fixed part.
+    /// Rules 1 and 2 of this module, for `'a`.
+    #[inline]
     pub unsafe fn for_insert(row: *mut u8, fixed: *mut u8, tails: &'a mut dyn TailStore) -> RowWriter<'a> {
         RowWriter { row, fixed, tails, dirty: ColumnSet::EMPTY, lifetime: PhantomData }
     }
@@ -36,73 +43,86 @@ impl<'a> RowWriter<'a> {
     /// A writer for the mutable columns of a copied row.
     ///
     /// # Safety
-    /// `row` is a writable copy of a row of the table that nobody else uses for `'a`.
+    /// Rules 1 and 2 of this module, for `'a`.
+    #[inline]
     pub unsafe fn for_update(row: *mut u8, tails: &'a mut dyn TailStore) -> RowWriter<'a> {
         RowWriter { row, fixed: std::ptr::null_mut(), tails, dirty: ColumnSet::EMPTY, lifetime: PhantomData }
     }
 
-    /// Sets a column.
+    /// The block that a place lies in, about to be written.
+    ///
+    /// # Panics
+    /// If the column is immutable and the row is not new.
+    #[inline(always)]
+    fn touch(&mut self, place: &Place) -> *mut u8 {
+        let block = match place.part {
+            Part::Row => self.row,
+            Part::Fixed => {
+                assert!(!self.fixed.is_null(), "an immutable column is set when its row is inserted and never again");
+                self.fixed
+            }
+        };
+        self.dirty.insert(ColumnId(place.column));
+        block
+    }
+
+    /// Sets the column at `place` (rule 2).
     ///
     /// # Errors
     /// Long text only: at the memory limit.
     ///
     /// # Panics
     /// If the column is immutable and the row is not new. Derived tables have no such setter.
-    #[inline]
+    #[inline(always)]
     pub fn set<C: Column>(&mut self, place: &Place, value: C::Set<'_>) -> Result<(), OutOfMemory> {
-        let block = match place.part {
-            Part::Row => self.row,
-            Part::Fixed => self.fixed,
-        };
-        assert!(!block.is_null(), "an immutable column is set when its row is inserted and never again");
-        self.dirty.insert(ColumnId(place.column));
-        // SAFETY: the block is private and of the table's layout; `place` and `C` come from the table's declaration.
+        let block = self.touch(place);
+        // SAFETY: rules 1 and 2.
         unsafe { C::store(value, block, place, self.tails) }
     }
 
     /// Sets a nullable column to NULL, whatever its type.
-    ///
-    /// # Errors
-    /// None; as [`RowWriter::set`].
-    pub(crate) fn set_null(&mut self, place: &Place) -> Result<(), OutOfMemory> {
-        // A value of any type: only the place's bytes and its bit are written.
-        self.set::<Option<u8>>(place, None)
-    }
-
-    /// Sets a text or byte column; `bytes` fit it.
-    pub(crate) fn set_bytes(&mut self, place: &Place, bytes: &[u8]) {
-        let room = place.bytes as usize;
-        let width = if room <= 256 { 1 } else { 2 };
-        assert!(bytes.len() + width <= room, "checked against the column's room");
-        let block = match place.part {
-            Part::Row => self.row,
-            Part::Fixed => self.fixed,
-        };
-        assert!(!block.is_null(), "an immutable column is set when its row is inserted and never again");
-        self.dirty.insert(ColumnId(place.column));
-        // SAFETY: as in `set`; length and bytes lie within the place.
+    pub(crate) fn set_null(&mut self, place: &Place) {
+        let block = self.touch(place);
+        // SAFETY: rules 1 and 2; zeros are what `Option` stores under the NULL bit of every type.
         unsafe {
-            let at = block.add(place.offset as usize);
-            at.copy_from_nonoverlapping((bytes.len() as u16).to_le_bytes().as_ptr(), width);
-            at.add(width).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
-            if let Some((byte, mask)) = place.null {
-                let nulls = block.add(byte as usize);
-                nulls.write(nulls.read() & !mask);
-            }
+            block.add(place.offset as usize).write_bytes(0, place.bytes as usize);
+            place.set_null(block, true);
         }
     }
 
-    /// What a column holds now.
-    #[inline]
-    pub fn get<C: Column>(&self, place: &Place) -> C::Ref<'_> {
-        // SAFETY: as in `set`; the borrow of `self` keeps `set` away while the reference lives.
-        unsafe { RowRef::<'_>::from_raw(self.row) }.get::<C>(place)
+    /// Sets a text or byte column with room for `max` bytes; a text column to a whole text.
+    pub(crate) fn set_bytes(&mut self, place: &Place, max: u16, bytes: &[u8]) {
+        let max = usize::from(max);
+        assert!(bytes.len() <= max && length_bytes(max) + max == place.bytes as usize, "checked against the column");
+        let block = self.touch(place);
+        // SAFETY: rules 1 and 2; length and room lie within the place, as just asserted.
+        unsafe {
+            let at = block.add(place.offset as usize);
+            store_length(at, max, bytes.len() as u16);
+            let room = at.add(length_bytes(max));
+            room.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+            room.add(bytes.len()).write_bytes(0, max - bytes.len());
+            place.set_null(block, false);
+        }
     }
 
-    /// Whether the column at `place` is NULL now.
+    /// What the column at `place` (rule 2) holds now.
+    #[inline(always)]
+    pub fn get<C: Column>(&self, place: &Place) -> C::Ref<'_> {
+        self.as_row().get::<C>(place)
+    }
+
+    /// Whether the column at `place` (rule 2) is NULL now.
     pub fn is_null(&self, place: &Place) -> bool {
-        // SAFETY: as in `get`.
-        unsafe { RowRef::<'_>::from_raw(self.row) }.is_null(place)
+        self.as_row().is_null(place)
+    }
+
+    /// The row as it is now, while nothing is set.
+    #[inline(always)]
+    pub fn as_row(&self) -> RowRef<'_> {
+        // SAFETY: rules 1 and 2; the borrow of `self` keeps `set` away while the reference lives. Zeros are a value of every
+        // type, so columns not set yet can be read too.
+        unsafe { RowRef::from_raw(self.row) }
     }
 
     /// The columns set so far.

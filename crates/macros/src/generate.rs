@@ -1,138 +1,168 @@
-//! From a declaration to code.
+//! From a declaration to code. The generated code names everything by its full path and relies on no import.
 
 use proc_macro2::TokenStream;
-use quote::{format_ident, quote};
+use quote::{format_ident, quote, quote_spanned};
+use syn::ext::IdentExt;
 
-use crate::parse::{Declaration, Part};
+use crate::parse::{Column, Declaration, Part};
 
+/// Everything the derive makes.
 pub(crate) fn table(table: &Declaration) -> TokenStream {
+    let (implementation, checks, indexes) = (implementation(table), checks(table), indexes(table));
+    let (view, update) = (view(table), update(table));
+    quote!(#implementation #checks #indexes #view #update)
+}
+
+fn implementation(table: &Declaration) -> TokenStream {
     let Declaration { row, name, catalog, columns, .. } = table;
-    let (places, view, update) = (places(table), view(table), update(table));
-    let (row_view, row_update) = (format_ident!("{row}Row"), format_ident!("{row}Update"));
-    let key_type = key_type(&table.key, table);
-    let key_value = key_value(&table.key, table);
-    let definition = definition(table);
-    let indexes = table.indexes.iter().enumerate().map(|(at, index)| {
-        let constant = format_ident!("{}", index.name.value().to_uppercase(), span = index.name.span());
-        let key = key_type_of(&index.parts, table);
+    let (row_view, row_update) = (format_ident!("{}Row", row.unraw()), format_ident!("{}Update", row.unraw()));
+    let (key_type, key_value, definition) = (key_type(&table.key, table), key_value(table), definition(table));
+    let specs = columns.iter().map(|column| {
+        let (ty, immutable) = (&column.ty, column.is_immutable);
+        quote!(#catalog::ColumnSpec::of::<#ty>(#immutable))
+    });
+    let places = (0..columns.len()).map(|at| place(table, at));
+    let encode = columns.iter().zip(places.clone()).map(|(Column { name, ty, .. }, place)| {
+        quote!(row.set::<#ty>(#place, <#ty as #catalog::Column>::lend(&self.#name))?;)
+    });
+    let decode = columns.iter().zip(places).map(
+        |(Column { name, ty, .. }, place)| quote!(#name: <#ty as #catalog::Column>::owned(row.get::<#ty>(#place)),),
+    );
+    quote! {
+        // SAFETY: the places are computed from the same columns as the definition, and rows are read and written by the
+        // methods below and those of the two row types only, each by its column's place and type.
+        #[automatically_derived]
+        unsafe impl #catalog::Table for #row {
+            const NAME: &'static str = #name;
+            const PLACES: &'static [#catalog::Place] = &#catalog::place(&[#(#specs),*]);
+            type Key = #key_type;
+            type Row<'t> = #row_view<'t>;
+            type Update<'u> = #row_update<'u>;
+
+            fn definition() -> #catalog::TableDef {
+                #definition
+            }
+
+            #[inline]
+            fn key(&self) -> Self::Key {
+                #key_value
+            }
+
+            #[inline]
+            fn encode(&self, row: &mut #catalog::RowWriter<'_>) -> ::core::result::Result<(), #catalog::OutOfMemory> {
+                #(#encode)*
+                ::core::result::Result::Ok(())
+            }
+
+            #[inline]
+            fn row(row: #catalog::RowRef<'_>) -> #row_view<'_> {
+                #row_view(row)
+            }
+
+            fn decode(row: #catalog::RowRef<'_>) -> Self {
+                #row { #(#decode)* }
+            }
+
+            #[inline]
+            fn update(row: #catalog::RowWriter<'_>) -> #row_update<'_> {
+                #row_update(row)
+            }
+
+            #[inline]
+            fn finish(update: #row_update<'_>) -> #catalog::ColumnSet {
+                update.0.dirty()
+            }
+        }
+    }
+}
+
+/// What only types can tell, checked when they are known.
+fn checks(table: &Declaration) -> TokenStream {
+    let Declaration { catalog, columns, .. } = table;
+    let checks = table.key.iter().map(|part| {
+        let (ty, name) = (&columns[part.column].ty, &columns[part.column].name);
+        let message = format!(
+            "column `{name}` of the primary key is optional; key columns always have a value, so write its type without Option"
+        );
+        quote_spanned! {part.span=>
+            const _: () = ::core::assert!(!<#ty as #catalog::Column>::NULLABLE, #message);
+        }
+    });
+    quote!(#(#checks)*)
+}
+
+fn indexes(table: &Declaration) -> TokenStream {
+    let Declaration { row, catalog, visibility, .. } = table;
+    if table.indexes.is_empty() {
+        return TokenStream::new();
+    }
+    let constants = table.indexes.iter().enumerate().map(|(at, index)| {
+        let (constant, key, at) = (&index.constant, key_type(&index.parts, table), at as u16);
         let doc = format!("The index `{}`.", index.name.value());
-        let (at, visibility) = (at as u16, &table.visibility);
         quote! {
             #[doc = #doc]
             #visibility const #constant: #catalog::IndexSpec<#row, #key> =
                 #catalog::IndexSpec::new(#catalog::IndexId(#at));
         }
     });
-    let index_constants = if table.indexes.is_empty() { quote!() } else { quote!(impl #row { #(#indexes)* }) };
-    let encode = columns.iter().enumerate().map(|(at, column)| {
-        let (field, ty) = (&column.name, &column.ty);
-        quote!(row.set::<#ty>(&PLACES[#at], <#ty as #catalog::Column>::lend(&self.#field))?;)
-    });
-    let decode = columns.iter().enumerate().map(|(at, column)| {
-        let (field, ty) = (&column.name, &column.ty);
-        quote!(#field: <#ty as #catalog::Column>::owned(row.get::<#ty>(&PLACES[#at])),)
-    });
     quote! {
-        const _: () = {
-            #places
-
-            #[automatically_derived]
-            impl #catalog::Table for #row {
-                const NAME: &'static str = #name;
-                type Key = #key_type;
-                type Row<'t> = #row_view<'t>;
-                type Update<'u> = #row_update<'u>;
-
-                fn definition() -> #catalog::TableDef {
-                    #definition
-                }
-
-                #[inline]
-                fn key(&self) -> Self::Key {
-                    #key_value
-                }
-
-                #[inline]
-                fn encode(
-                    &self,
-                    row: &mut #catalog::RowWriter<'_>,
-                ) -> ::core::result::Result<(), #catalog::OutOfMemory> {
-                    #(#encode)*
-                    ::core::result::Result::Ok(())
-                }
-
-                #[inline]
-                fn row(row: #catalog::RowRef<'_>) -> #row_view<'_> {
-                    #row_view(row)
-                }
-
-                fn decode(row: #catalog::RowRef<'_>) -> Self {
-                    #row { #(#decode)* }
-                }
-
-                #[inline]
-                fn update(row: #catalog::RowWriter<'_>) -> #row_update<'_> {
-                    #row_update(row)
-                }
-
-                #[inline]
-                fn finish(update: #row_update<'_>) -> #catalog::ColumnSet {
-                    update.0.dirty()
-                }
-            }
-
-            #index_constants
-        };
-
-        #view
-        #update
+        #[automatically_derived]
+        #[allow(dead_code)]
+        impl #row {
+            #(#constants)*
+        }
     }
 }
 
-/// The constant array of places, computed by the catalog.
-fn places(table: &Declaration) -> TokenStream {
-    let Declaration { catalog, columns, .. } = table;
-    let count = columns.len();
-    let specs = columns.iter().map(|column| {
-        let (ty, immutable) = (&column.ty, column.is_immutable);
-        quote!(#catalog::ColumnSpec::of::<#ty>(#immutable))
-    });
-    quote! {
-        static PLACES: [#catalog::Place; #count] = const { #catalog::place(&[#(#specs),*]) };
-    }
-}
-
-/// A place as a constant of its own, for accessors outside the block that holds the array.
+/// A reference to a column's place that costs nothing: the constant is promoted.
 fn place(table: &Declaration, at: usize) -> TokenStream {
-    let Declaration { catalog, columns, .. } = table;
-    let specs = columns.iter().map(|column| {
-        let (ty, immutable) = (&column.ty, column.is_immutable);
-        quote!(#catalog::ColumnSpec::of::<#ty>(#immutable))
-    });
-    quote!(const { &#catalog::place(&[#(#specs),*])[#at] })
+    let Declaration { row, catalog, .. } = table;
+    quote!(const { &<#row as #catalog::Table>::PLACES[#at] })
+}
+
+/// A getter for each column; what it gives lives for `lifetime`.
+fn getters<'t>(table: &'t Declaration, lifetime: &'t TokenStream) -> impl Iterator<Item = TokenStream> + 't {
+    table.columns.iter().enumerate().map(move |(at, column)| {
+        let Column { name, visibility, ty, .. } = column;
+        let (place, docs, catalog) = (place(table, at), docs(column), &table.catalog);
+        quote! {
+            #docs
+            #[inline]
+            #visibility fn #name(&self) -> <#ty as #catalog::Column>::Ref<#lifetime> {
+                self.0.get::<#ty>(#place)
+            }
+        }
+    })
+}
+
+fn docs(column: &Column) -> TokenStream {
+    match &column.docs[..] {
+        [] => {
+            let doc = format!("The column `{}`.", column.name.unraw());
+            quote!(#[doc = #doc])
+        }
+        docs => quote!(#(#docs)*),
+    }
 }
 
 fn view(table: &Declaration) -> TokenStream {
     let Declaration { row, catalog, visibility, columns, .. } = table;
-    let name = format_ident!("{row}Row");
+    let name = format_ident!("{}Row", row.unraw());
     let doc = format!("A row of [`{row}`] as it was read.");
-    let getters = columns.iter().enumerate().map(|(at, column)| {
-        let (field, ty, docs, visibility) = (&column.name, &column.ty, &column.docs, &column.visibility);
-        let place = place(table, at);
-        quote! {
-            #(#docs)*
-            #[inline]
-            #visibility fn #field(&self) -> <#ty as #catalog::Column>::Ref<'t> {
-                self.0.get::<#ty>(#place)
-            }
-        }
+    let lifetime = quote!('t);
+    let getters = getters(table, &lifetime);
+    let fields = columns.iter().map(|Column { name, .. }| {
+        let text = name.unraw().to_string();
+        quote!(.field(#text, &self.#name()))
     });
+    let title = row.unraw().to_string();
     quote! {
         #[doc = #doc]
         #[derive(Clone, Copy)]
         #visibility struct #name<'t>(#catalog::RowRef<'t>);
 
-        #[allow(dead_code, missing_docs)]
+        #[automatically_derived]
+        #[allow(dead_code)]
         impl<'t> #name<'t> {
             #(#getters)*
 
@@ -142,9 +172,10 @@ fn view(table: &Declaration) -> TokenStream {
             }
         }
 
+        #[automatically_derived]
         impl ::core::fmt::Debug for #name<'_> {
             fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
-                f.debug_struct(stringify!(#row)).finish_non_exhaustive()
+                f.debug_struct(#title)#(#fields)*.finish()
             }
         }
     }
@@ -152,107 +183,69 @@ fn view(table: &Declaration) -> TokenStream {
 
 fn update(table: &Declaration) -> TokenStream {
     let Declaration { row, catalog, visibility, columns, .. } = table;
-    let name = format_ident!("{row}Update");
+    let name = format_ident!("{}Update", row.unraw());
     let doc = format!("A row of [`{row}`] being updated.");
-    let getters = columns.iter().enumerate().map(|(at, column)| {
-        let (field, ty, docs, visibility) = (&column.name, &column.ty, &column.docs, &column.visibility);
-        let place = place(table, at);
+    let lifetime = quote!('_);
+    let getters = getters(table, &lifetime);
+    let is_updatable = |at: &usize| !columns[*at].is_immutable && table.key.iter().all(|part| part.column != *at);
+    let setters = (0..columns.len()).filter(is_updatable).map(|at| {
+        let Column { name, visibility, ty, .. } = &columns[at];
+        let (setter, place) = (format_ident!("set_{}", name.unraw(), span = name.span()), place(table, at));
+        let doc = format!("Sets `{}`. For long text: whether there was memory for it.", name.unraw());
         quote! {
-            #(#docs)*
+            #[doc = #doc]
             #[inline]
-            #visibility fn #field(&self) -> <#ty as #catalog::Column>::Ref<'_> {
-                self.0.get::<#ty>(#place)
+            #visibility fn #setter(
+                &mut self,
+                value: <#ty as #catalog::Column>::Set<'_>,
+            ) -> <#ty as #catalog::Column>::Stored {
+                <#ty as #catalog::Column>::stored(self.0.set::<#ty>(#place, value))
             }
         }
     });
-    let updatable = |at: &usize| !columns[*at].is_immutable && table.key.iter().all(|part| part.column != *at);
-    let setters = (0..columns.len()).filter(updatable).map(|at| {
-        let (field, ty, visibility) = (&columns[at].name, &columns[at].ty, &columns[at].visibility);
-        let (setter, place) = (format_ident!("set_{field}"), place(table, at));
-        let doc = format!("Sets `{field}`.");
-        if is_long_text(ty) {
-            quote! {
-                #[doc = #doc]
-                ///
-                /// # Errors
-                /// At the memory limit.
-                #[inline]
-                #visibility fn #setter(
-                    &mut self,
-                    value: <#ty as #catalog::Column>::Set<'_>,
-                ) -> ::core::result::Result<(), #catalog::OutOfMemory> {
-                    self.0.set::<#ty>(#place, value)
-                }
-            }
-        } else {
-            quote! {
-                #[doc = #doc]
-                #[inline]
-                #visibility fn #setter(&mut self, value: <#ty as #catalog::Column>::Set<'_>) {
-                    // Only long text can fail.
-                    let _ = self.0.set::<#ty>(#place, value);
-                }
-            }
-        }
-    });
+    let title = row.unraw().to_string();
     quote! {
         #[doc = #doc]
         #visibility struct #name<'u>(#catalog::RowWriter<'u>);
 
-        #[allow(dead_code, missing_docs)]
+        #[automatically_derived]
+        #[allow(dead_code)]
         impl #name<'_> {
             #(#getters)*
             #(#setters)*
         }
 
+        #[automatically_derived]
         impl ::core::fmt::Debug for #name<'_> {
             fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
-                self.0.fmt(f)
+                f.debug_struct(#title).field("dirty", &self.0.dirty()).finish_non_exhaustive()
             }
         }
     }
 }
 
-/// Whether a type is `String` or `Option<String>`, by its last path segment: the macro sees tokens, not types.
-fn is_long_text(ty: &syn::Type) -> bool {
-    let syn::Type::Path(path) = ty else { return false };
-    let Some(last) = path.path.segments.last() else { return false };
-    match &last.arguments {
-        _ if last.ident == "String" => true,
-        syn::PathArguments::AngleBracketed(arguments) if last.ident == "Option" => arguments
-            .args
-            .iter()
-            .any(|argument| matches!(argument, syn::GenericArgument::Type(inner) if is_long_text(inner))),
-        _ => false,
-    }
-}
-
-fn key_type_of(parts: &[Part], table: &Declaration) -> TokenStream {
+fn key_type(parts: &[Part], table: &Declaration) -> TokenStream {
     let catalog = &table.catalog;
-    let types = parts.iter().map(|part| {
+    let mut types = parts.iter().map(|part| {
         let ty = &table.columns[part.column].ty;
         if part.is_descending { quote!(#catalog::Reverse<#ty>) } else { quote!(#ty) }
     });
-    match parts.len() {
-        1 => quote!(#(#types)*),
-        _ => quote!((#(#types),*)),
+    match (parts.len(), types.next()) {
+        (1, Some(only)) => only,
+        (_, first) => quote!((#first, #(#types),*)),
     }
 }
 
-fn key_type(parts: &[Part], table: &Declaration) -> TokenStream {
-    key_type_of(parts, table)
-}
-
-fn key_value(parts: &[Part], table: &Declaration) -> TokenStream {
+fn key_value(table: &Declaration) -> TokenStream {
     let catalog = &table.catalog;
-    let values = parts.iter().map(|part| {
+    let mut values = table.key.iter().map(|part| {
         let field = &table.columns[part.column].name;
         let value = quote!(::core::clone::Clone::clone(&self.#field));
         if part.is_descending { quote!(#catalog::Reverse(#value)) } else { value }
     });
-    match parts.len() {
-        1 => quote!(#(#values)*),
-        _ => quote!((#(#values),*)),
+    match (table.key.len(), values.next()) {
+        (1, Some(only)) => only,
+        (_, first) => quote!((#first, #(#values),*)),
     }
 }
 
@@ -260,7 +253,7 @@ fn definition(table: &Declaration) -> TokenStream {
     let Declaration { name, catalog, columns, .. } = table;
     let column_defs = columns.iter().map(|column| {
         let (ty, immutable) = (&column.ty, column.is_immutable);
-        let text = unraw(&column.name);
+        let text = column.name.unraw().to_string();
         quote! {
             #catalog::ColumnDef {
                 name: ::std::borrow::Cow::Borrowed(#text),
@@ -305,9 +298,4 @@ fn definition(table: &Declaration) -> TokenStream {
             capacity: #capacity,
         }
     }
-}
-
-fn unraw(name: &syn::Ident) -> String {
-    use syn::ext::IdentExt;
-    name.unraw().to_string()
 }

@@ -1,7 +1,8 @@
 //! The derive macro behind typed tables.
 //!
-//! Invariant: it only lowers tokens. Everything that needs types (widths, layout, key class) is decided by constants of
-//! `seriatim-catalog` in the code it generates, by the same functions that lay out tables declared at run time.
+//! Invariant: it only lowers tokens. Everything that needs types (widths, layout, key class, whether a setter can fail) is
+//! decided by constants and associated types of `seriatim-catalog` in the code it generates, by the same functions that lay out
+//! tables declared at run time. So an alias of a type is as good as the type.
 
 mod generate;
 mod parse;
@@ -11,15 +12,34 @@ use syn::{DeriveInput, parse_macro_input};
 
 /// Declares a table whose rows are values of a struct with named fields.
 ///
-/// On the struct: `#[table(name = "stock", key(w_id, i_id), hash)]`. `name` defaults to the struct's name in lower case; `key`
-/// lists the primary key's columns, `desc(column)` for descending order; `hash` or `ordered` (the default) says how rows are
-/// found; `capacity = 1000` is a hint. Indexes: `#[table(index(name = "by_owner", columns(owner, desc(id)), ordered))]`, with
-/// `unique` if two rows may not agree in its columns.
+/// # On the struct
 ///
-/// On a field: `#[column(immutable)]` for a column that is set when its row is inserted and never again.
+/// ```text
+/// #[table(name = "stock", key(w_id, i_id), hash, capacity = 100_000)]
+/// #[table(index(name = "by_quantity", columns(w_id, desc(quantity)), ordered))]
+/// ```
+/// - `key(...)`: the primary key's columns, most significant first, at most 8; `desc(column)` for larger values first. Required.
+/// - `name`: the table's name; without it the struct's, `OrderLine` becoming `order_line`.
+/// - `ordered` (the default) or `hash`: how rows are found by key; only ordered tables are scanned.
+/// - `capacity`: how many rows to expect, an expression of type `usize`; a hint.
+/// - `index(name = ..., columns(...))`: a secondary index, with `unique` if two rows may not agree in all its columns, and
+///   `ordered` (the default) or `hash`, which finds whole keys only. Repeat for more.
+/// - `crate = path`: where the catalog is found, if not at `::seriatim::catalog`.
 ///
-/// For a struct `Stock` it makes `StockRow<'t>` with a getter for each column, `StockUpdate<'u>` with getters and, for the columns
-/// that may change, setters, and a constant such as `Stock::BY_OWNER` for each index.
+/// # On a field
+///
+/// - `#[column(immutable)]`: set when its row is inserted and never again; such columns are stored apart and not copied by
+///   updates. Key columns cannot be updated either, with or without it.
+///
+/// Fields have column types: `bool`, integers of 8 to 64 bits, `f64`, `Decimal<S>`, `Timestamp`, `Text<N>`, `Bytes<N>`,
+/// `String`, and `Option`s of these, except in the primary key.
+///
+/// # What it makes
+///
+/// For a struct `Stock`: the implementation of `Table`; `StockRow<'t>`, a row as it was read, with a getter for each column and
+/// `to_owned()`; `StockUpdate<'u>`, a row being updated, with the same getters and, for each column that may change, `set_` and
+/// its name; a constant such as `Stock::BY_QUANTITY` for each index. A key of several columns is a tuple, a descending column in
+/// it a [`Reverse`](std::cmp::Reverse). Getters and setters are as visible as their fields.
 #[proc_macro_derive(Table, attributes(table, column))]
 pub fn derive_table(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);

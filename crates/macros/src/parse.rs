@@ -1,10 +1,23 @@
 //! From the derive's input to a declaration; every mistake is reported at its token, with what to write instead.
+//!
+//! Mistakes are collected, so that one compilation shows them all. What tokens cannot tell (a type that is no column's, an
+//! optional key column) is left to the types in the generated code.
 
+use proc_macro2::Span;
 use syn::ext::IdentExt;
+use syn::meta::ParseNestedMeta;
 use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
-use syn::{Data, DeriveInput, Error, Expr, Fields, Ident, LitStr, Path, Result, Token, Type, Visibility, parenthesized};
+use syn::{
+    Attribute, Data, DeriveInput, Error, Expr, Field, Fields, Ident, LitStr, Path, Result, Token, Type, Visibility,
+    parenthesized,
+};
+
+/// Most columns of a key: the longest tuple that is a key.
+const KEY_PARTS_MAX: usize = 8;
+/// Longest name of a table or index, in bytes.
+const NAME_MAX: usize = 63;
 
 /// A table as declared.
 pub(crate) struct Declaration {
@@ -25,20 +38,104 @@ pub(crate) struct Column {
     pub(crate) visibility: Visibility,
     pub(crate) ty: Type,
     pub(crate) is_immutable: bool,
-    pub(crate) docs: Vec<syn::Attribute>,
+    pub(crate) docs: Vec<Attribute>,
 }
 
 /// A column of a key, by position.
 pub(crate) struct Part {
     pub(crate) column: usize,
     pub(crate) is_descending: bool,
+    /// Where the key names it.
+    pub(crate) span: Span,
 }
 
 pub(crate) struct Index {
     pub(crate) name: LitStr,
+    /// The name of the constant.
+    pub(crate) constant: Ident,
     pub(crate) parts: Vec<Part>,
     pub(crate) is_unique: bool,
     pub(crate) is_hash: bool,
+}
+
+/// Mistakes met so far.
+#[derive(Default)]
+struct Mistakes(Option<Error>);
+
+impl Mistakes {
+    fn add(&mut self, error: Error) {
+        match &mut self.0 {
+            Some(first) => first.combine(error),
+            None => self.0 = Some(error),
+        }
+    }
+
+    fn say(&mut self, span: Span, message: impl std::fmt::Display) {
+        self.add(Error::new(span, message));
+    }
+
+    fn note<T>(&mut self, result: Result<T>) -> Option<T> {
+        result.map_err(|error| self.add(error)).ok()
+    }
+}
+
+/// Reads the declaration.
+pub(crate) fn declaration(input: &DeriveInput) -> Result<Declaration> {
+    let Data::Struct(data) = &input.data else {
+        return Err(Error::new(input.ident.span(), "a table is a struct: its fields are the columns"));
+    };
+    let Fields::Named(fields) = &data.fields else {
+        return Err(Error::new(input.ident.span(), "a table's struct has named fields: they name the columns"));
+    };
+    if let Some(parameter) = input.generics.params.first() {
+        return Err(Error::new(parameter.span(), "a table's struct has no parameters: its columns have one type each"));
+    }
+    let mut mistakes = Mistakes::default();
+    let mut attributes = Attributes::default();
+    for attribute in input.attrs.iter().filter(|attribute| attribute.path().is_ident("table")) {
+        mistakes.note(attributes.read(attribute));
+    }
+    let all_read = mistakes.0.is_none();
+    let columns: Vec<Column> = fields.named.iter().map(|field| column(field, &mut mistakes)).collect();
+
+    let key = match &attributes.key {
+        Some((span, parts)) => resolve("a primary key", *span, parts, &columns, &mut mistakes),
+        // Lost with an attribute that could not be read, which is told already.
+        None if !all_read => Vec::new(),
+        None => {
+            let example = columns.first().map_or("id".to_owned(), |column| column.name.to_string());
+            mistakes.say(input.ident.span(), format!("a table needs a primary key: write #[table(key({example}))]"));
+            Vec::new()
+        }
+    };
+    if let Some(name) = &attributes.name {
+        check_name("a table's name", name, &mut mistakes);
+    }
+    let mut indexes: Vec<Index> = Vec::new();
+    for index in attributes.indexes {
+        check_name("an index's name", &index.name, &mut mistakes);
+        if indexes.iter().any(|earlier| earlier.name.value().eq_ignore_ascii_case(&index.name.value())) {
+            mistakes.say(index.name.span(), "another index has this name; give each its own");
+        }
+        let parts = resolve("an index", index.name.span(), &index.parts, &columns, &mut mistakes);
+        let Some(constant) = mistakes.note(constant(&index.name)) else { continue };
+        indexes.push(Index { name: index.name, constant, parts, is_unique: index.is_unique, is_hash: index.is_hash });
+    }
+    check_methods(&columns, &key, &mut mistakes);
+    if let Some(error) = mistakes.0 {
+        return Err(error);
+    }
+    Ok(Declaration {
+        row: input.ident.clone(),
+        visibility: input.vis.clone(),
+        name: attributes.name.map_or_else(|| snake_case(&input.ident.unraw().to_string()), |name| name.value()),
+        columns,
+        key,
+        is_hash: attributes.hash == Some(true),
+        capacity: attributes.capacity,
+        indexes,
+        catalog: attributes.catalog.unwrap_or_else(|| syn::parse_quote!(::seriatim::catalog)),
+    })
 }
 
 /// `column` or `desc(column)`, before columns are looked up.
@@ -49,13 +146,20 @@ struct NamedPart {
 
 impl Parse for NamedPart {
     fn parse(input: ParseStream<'_>) -> Result<NamedPart> {
-        let name = input.call(Ident::parse_any)?;
-        if name == "desc" && input.peek(syn::token::Paren) {
-            let inner;
-            parenthesized!(inner in input);
-            return Ok(NamedPart { name: inner.call(Ident::parse_any)?, is_descending: true });
+        if !input.peek(Ident::peek_any) {
+            return Err(input.error("write a column's name, or desc(name)"));
         }
-        Ok(NamedPart { name, is_descending: false })
+        let name = input.call(Ident::parse_any)?;
+        if !input.peek(syn::token::Paren) {
+            return Ok(NamedPart { name, is_descending: false });
+        }
+        if name != "desc" && name != "asc" {
+            return Err(Error::new(name.span(), "write a column's name, or desc(name)"));
+        }
+        let inner;
+        parenthesized!(inner in input);
+        let part = NamedPart { name: inner.call(Ident::parse_any)?, is_descending: name == "desc" };
+        if inner.is_empty() { Ok(part) } else { Err(inner.error("desc(...) takes one column; repeat it for each")) }
     }
 }
 
@@ -68,8 +172,8 @@ fn named_parts(input: ParseStream<'_>) -> Result<Vec<NamedPart>> {
 #[derive(Default)]
 struct Attributes {
     name: Option<LitStr>,
-    key: Option<Vec<NamedPart>>,
-    is_hash: bool,
+    key: Option<(Span, Vec<NamedPart>)>,
+    hash: Option<bool>,
     capacity: Option<Expr>,
     indexes: Vec<NamedIndex>,
     catalog: Option<Path>,
@@ -82,37 +186,50 @@ struct NamedIndex {
     is_hash: bool,
 }
 
+/// Sets what may be said once.
+fn once<T>(slot: &mut Option<T>, value: T, meta: &ParseNestedMeta<'_>, message: &str) -> Result<()> {
+    match slot.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(meta.error(message)),
+    }
+}
+
 impl Attributes {
-    fn read(&mut self, attribute: &syn::Attribute) -> Result<()> {
+    fn read(&mut self, attribute: &Attribute) -> Result<()> {
         attribute.parse_nested_meta(|meta| {
-            if meta.path.is_ident("name") {
-                self.name = Some(meta.value()?.parse()?);
-            } else if meta.path.is_ident("key") {
-                self.key = Some(named_parts(meta.input)?);
-            } else if meta.path.is_ident("hash") {
-                self.is_hash = true;
-            } else if meta.path.is_ident("ordered") {
-                self.is_hash = false;
-            } else if meta.path.is_ident("capacity") {
-                self.capacity = Some(meta.value()?.parse()?);
-            } else if meta.path.is_ident("crate") {
-                self.catalog = Some(meta.value()?.call(Path::parse_mod_style)?);
-            } else if meta.path.is_ident("index") {
+            let is = |word: &str| meta.path.is_ident(word);
+            if is("name") {
+                once(&mut self.name, meta.value()?.parse()?, &meta, "the name is given twice")
+            } else if is("key") {
+                let key = (meta.path.span(), named_parts(meta.input)?);
+                once(&mut self.key, key, &meta, "the primary key is given twice; list all its columns in one key(...)")
+            } else if is("hash") || is("ordered") {
+                once(&mut self.hash, is("hash"), &meta, "a table is either hash or ordered; write one of them")
+            } else if is("capacity") {
+                once(&mut self.capacity, meta.value()?.parse()?, &meta, "the capacity is given twice")
+            } else if is("crate") {
+                let value = meta.value()?;
+                let path = match value.peek(LitStr) {
+                    true => value.parse::<LitStr>()?.parse_with(Path::parse_mod_style)?,
+                    false => value.call(Path::parse_mod_style)?,
+                };
+                once(&mut self.catalog, path, &meta, "the crate is given twice")
+            } else if is("index") {
                 let inner;
                 parenthesized!(inner in meta.input);
                 self.indexes.push(index(&inner, meta.path.span())?);
+                Ok(())
             } else {
-                return Err(meta.error(
-                    "unknown table attribute; write name = \"...\", key(...), hash, ordered, capacity = N or index(...)",
-                ));
+                Err(meta.error(
+                    "unknown table attribute; write key(...), name = \"...\", hash, ordered, capacity = N or index(...)",
+                ))
             }
-            Ok(())
         })
     }
 }
 
-fn index(input: ParseStream<'_>, span: proc_macro2::Span) -> Result<NamedIndex> {
-    let (mut name, mut parts, mut is_unique, mut is_hash) = (None, None, false, false);
+fn index(input: ParseStream<'_>, span: Span) -> Result<NamedIndex> {
+    let (mut name, mut parts, mut is_unique, mut is_hash, mut is_ordered) = (None, None, false, false, false);
     while !input.is_empty() {
         let word = input.call(Ident::parse_any)?;
         match word.to_string().as_str() {
@@ -123,11 +240,14 @@ fn index(input: ParseStream<'_>, span: proc_macro2::Span) -> Result<NamedIndex> 
             "columns" => parts = Some(named_parts(input)?),
             "unique" => is_unique = true,
             "hash" => is_hash = true,
-            "ordered" => is_hash = false,
+            "ordered" => is_ordered = true,
             _ => {
                 let known = "name = \"...\", columns(...), unique, hash or ordered";
                 return Err(Error::new(word.span(), format!("unknown index attribute; write {known}")));
             }
+        }
+        if is_hash && is_ordered {
+            return Err(Error::new(word.span(), "an index is either hash or ordered; write one of them"));
         }
         if !input.is_empty() {
             input.parse::<Token![,]>()?;
@@ -138,79 +258,133 @@ fn index(input: ParseStream<'_>, span: proc_macro2::Span) -> Result<NamedIndex> 
     Ok(NamedIndex { name, parts, is_unique, is_hash })
 }
 
-/// Reads the declaration.
-pub(crate) fn declaration(input: &DeriveInput) -> Result<Declaration> {
-    let Data::Struct(data) = &input.data else {
-        return Err(Error::new(input.ident.span(), "a table is a struct: its fields are the columns"));
-    };
-    let Fields::Named(fields) = &data.fields else {
-        return Err(Error::new(input.ident.span(), "a table's struct has named fields: they name the columns"));
-    };
-    if let Some(parameter) = input.generics.params.first() {
-        return Err(Error::new(parameter.span(), "a table's struct has no generic parameters: its columns have fixed types"));
-    }
-    let mut attributes = Attributes::default();
-    for attribute in input.attrs.iter().filter(|attribute| attribute.path().is_ident("table")) {
-        attributes.read(attribute)?;
-    }
-    let columns = fields.named.iter().map(column).collect::<Result<Vec<_>>>()?;
-    let Some(key) = attributes.key else {
-        let example = columns.first().map_or("id".to_owned(), |column| column.name.to_string());
-        let message = format!("a table needs a primary key: write #[table(key({example}))]");
-        return Err(Error::new(input.ident.span(), message));
-    };
-    let key = resolve(&key, &columns)?;
-    if key.is_empty() {
-        return Err(Error::new(input.ident.span(), "a primary key has at least one column"));
-    }
-    let mut indexes = Vec::new();
-    for index in attributes.indexes {
-        let parts = resolve(&index.parts, &columns)?;
-        if parts.is_empty() {
-            return Err(Error::new(index.name.span(), "an index has at least one column"));
-        }
-        indexes.push(Index { name: index.name, parts, is_unique: index.is_unique, is_hash: index.is_hash });
-    }
-    let catalog = attributes.catalog.unwrap_or_else(|| syn::parse_quote!(::seriatim::catalog));
-    Ok(Declaration {
-        row: input.ident.clone(),
-        visibility: input.vis.clone(),
-        name: attributes.name.map_or_else(|| input.ident.to_string().to_lowercase(), |name| name.value()),
-        columns,
-        key,
-        is_hash: attributes.is_hash,
-        capacity: attributes.capacity,
-        indexes,
-        catalog,
-    })
-}
-
-fn column(field: &syn::Field) -> Result<Column> {
-    let Some(name) = field.ident.clone() else {
-        return Err(Error::new(field.span(), "a column needs a name"));
-    };
+fn column(field: &Field, mistakes: &mut Mistakes) -> Column {
     let mut is_immutable = false;
     for attribute in field.attrs.iter().filter(|attribute| attribute.path().is_ident("column")) {
-        attribute.parse_nested_meta(|meta| {
+        mistakes.note(attribute.parse_nested_meta(|meta| {
             if meta.path.is_ident("immutable") {
                 is_immutable = true;
                 return Ok(());
             }
             Err(meta.error("unknown column attribute; write immutable"))
-        })?;
+        }));
     }
     let docs = field.attrs.iter().filter(|attribute| attribute.path().is_ident("doc")).cloned().collect();
-    Ok(Column { name, visibility: field.vis.clone(), ty: field.ty.clone(), is_immutable, docs })
+    // Named fields have names.
+    let name = field.ident.clone().unwrap_or_else(|| Ident::new("_", field.span()));
+    Column { name, visibility: field.vis.clone(), ty: field.ty.clone(), is_immutable, docs }
 }
 
-fn resolve(parts: &[NamedPart], columns: &[Column]) -> Result<Vec<Part>> {
-    let find = |part: &NamedPart| {
-        let column = columns.iter().position(|column| column.name == part.name).ok_or_else(|| {
-            let names: Vec<String> = columns.iter().map(|column| column.name.to_string()).collect();
-            let message = format!("no column `{}`; the columns are {}", part.name, names.join(", "));
-            Error::new(part.name.span(), message)
-        })?;
-        Ok(Part { column, is_descending: part.is_descending })
-    };
-    parts.iter().map(find).collect()
+/// Looks up the columns of a key.
+fn resolve(what: &str, span: Span, parts: &[NamedPart], columns: &[Column], mistakes: &mut Mistakes) -> Vec<Part> {
+    if parts.is_empty() {
+        mistakes.say(span, format!("{what} has at least one column"));
+    }
+    if let Some(part) = parts.get(KEY_PARTS_MAX) {
+        mistakes.say(part.name.span(), format!("{what} has at most {KEY_PARTS_MAX} columns"));
+    }
+    let mut found: Vec<Part> = Vec::new();
+    for part in parts {
+        let Some(column) = columns.iter().position(|column| column.name == part.name) else {
+            let names: Vec<String> = columns.iter().map(|column| format!("`{}`", column.name)).collect();
+            mistakes.say(part.name.span(), format!("no column `{}`; the columns are {}", part.name, names.join(", ")));
+            continue;
+        };
+        if found.iter().any(|earlier| earlier.column == column) {
+            mistakes.say(part.name.span(), format!("{what} names `{}` twice", part.name));
+        }
+        found.push(Part { column, is_descending: part.is_descending, span: part.name.span() });
+    }
+    found
+}
+
+fn check_name(what: &str, name: &LitStr, mistakes: &mut Mistakes) {
+    match name.value().len() {
+        0 => mistakes.say(name.span(), format!("{what} is not empty")),
+        1..=NAME_MAX => {}
+        bytes => mistakes.say(name.span(), format!("{what} has at most {NAME_MAX} bytes, not {bytes}")),
+    }
+}
+
+/// The constant for an index: its name in upper case.
+fn constant(name: &LitStr) -> Result<Ident> {
+    let upper = name.value().to_uppercase();
+    let mut constant = syn::parse_str::<Ident>(&upper).map_err(|_| {
+        let message =
+            format!("`{upper}` cannot name a constant; write letters, digits and underscores, as in \"by_name\"");
+        Error::new(name.span(), message)
+    })?;
+    constant.set_span(name.span());
+    Ok(constant)
+}
+
+/// Columns whose methods would have one name.
+fn check_methods(columns: &[Column], key: &[Part], mistakes: &mut Mistakes) {
+    for (at, column) in columns.iter().enumerate() {
+        let name = column.name.unraw().to_string();
+        if name == "to_owned" {
+            mistakes.say(column.name.span(), "rows have a method `to_owned`; call the column something else");
+        }
+        let is_updatable = !column.is_immutable && key.iter().all(|part| part.column != at);
+        let setter = format!("set_{name}");
+        if let Some(other) = columns.iter().find(|other| is_updatable && other.name.unraw() == setter) {
+            let message = format!("`{setter}` is the setter of the column `{name}`; call this column something else");
+            mistakes.say(other.name.span(), message);
+        }
+    }
+}
+
+/// `OrderLine` as `order_line`.
+fn snake_case(name: &str) -> String {
+    let mut snake = String::new();
+    for (at, letter) in name.char_indices() {
+        let follows_small = name[..at].ends_with(|before: char| before.is_lowercase() || before.is_ascii_digit());
+        if letter.is_uppercase() && follows_small {
+            snake.push('_');
+        }
+        snake.extend(letter.to_lowercase());
+    }
+    snake
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mistakes(declared: &str) -> Vec<String> {
+        let input = syn::parse_str::<DeriveInput>(declared).expect("a struct");
+        match declaration(&input) {
+            Ok(_) => vec![],
+            Err(error) => error.into_iter().map(|error| error.to_string()).collect(),
+        }
+    }
+
+    #[test]
+    fn all_mistakes_are_told_at_once() {
+        let told = mistakes("#[table(key(a, b, a))] #[table(size = 3)] struct T { a: u8, #[column(fixed)] c: u8 }");
+        assert_eq!(
+            told,
+            [
+                "unknown table attribute; write key(...), name = \"...\", hash, ordered, capacity = N or index(...)",
+                "unknown column attribute; write immutable",
+                "no column `b`; the columns are `a`, `c`",
+                "a primary key names `a` twice",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_name_is_made_from_the_struct() {
+        assert_eq!(snake_case("OrderLine"), "order_line");
+        assert_eq!(snake_case("HTTPLog2Row"), "httplog2_row");
+        assert_eq!(snake_case("stock"), "stock");
+    }
+
+    #[test]
+    fn a_sound_declaration_has_no_mistakes() {
+        let declared = "#[table(key(a, desc(b)), hash, capacity = 1 << 4, crate = \"x::y\", name = \"t\")]
+            #[table(index(name = \"by_b\", columns(b,), unique, hash), index(name = \"by_c\", columns(desc(c), a)))]
+            pub struct T { a: u8, b: u8, #[column(immutable)] c: u8 }";
+        assert!(mistakes(declared).is_empty());
+    }
 }

@@ -22,6 +22,14 @@ pub trait Observer {
         true
     }
 
+    /// What the gap word of a new leaf begins with, when the leaf of `gap` is split after [`Observer::admit`] was asked: as much as
+    /// the operation's own transaction holds of `gap`, since its key range is divided. Others may count in `gap` for a moment,
+    /// until they see that the leaf is latched; they do not know of the new leaf and would never let go of it.
+    fn inherit(&mut self, gap: &AtomicU64) -> u64 {
+        let _ = gap;
+        0
+    }
+
     /// This leaf's or bucket's word went from `before` to `after` by this operation and nothing else: a transaction that
     /// witnessed `before` may go on with `after`. Not called for a leaf that was unlinked because it became empty: its
     /// keys belong to another leaf now, and whoever witnessed it must fail.
@@ -30,7 +38,7 @@ pub trait Observer {
     }
 
     /// A split moved part of the leaf or bucket `from`, whose word was `from_before`, to a new one, whose word is `value` and
-    /// whose gap word was set to what `from`'s gap word held: a transaction that witnessed `from` must witness both.
+    /// whose gap word was set to what [`Observer::inherit`] said: a transaction that witnessed `from` must witness both.
     /// [`Observer::changed`] is called for `from` too, before this.
     fn created(&mut self, from: &AtomicU64, from_before: u64, word: &AtomicU64, value: u64, gap: &AtomicU64) {
         let _ = (from, from_before, word, value, gap);

@@ -4,6 +4,7 @@
 //! [`matrix`]. Workload and auditor are different code: histories go to `seriatim-history`, small programs to a serial
 //! reference ([`model`]).
 
+pub mod audit;
 pub mod explore;
 pub mod model;
 pub mod setting;

@@ -7,7 +7,8 @@
 use std::sync::Mutex;
 
 use seriatim::history::{self, Promises};
-use seriatim::{Abort, Builder, Database, Handle, IndexHandle, Rng, Table, Text, TransactError, Tx, thread};
+use seriatim::htm::RegionStatistics;
+use seriatim::{Abort, Builder, Database, Handle, IndexHandle, Rng, Statistics, Table, Text, TransactError, Tx, thread};
 
 use crate::Setting;
 
@@ -62,9 +63,13 @@ pub struct Stressed {
     pub conflicts: u64,
     /// Records in both tables at the end.
     pub rows: usize,
+    /// What became of the regions.
+    pub regions: RegionStatistics,
 }
 
 const BALANCE: i64 = 100;
+/// Enough that the lists of the hash index are not all that transactions fight over.
+const COLORS: u64 = 50;
 
 /// Body error: the sum of a transaction's reads is impossible.
 #[derive(Debug)]
@@ -176,7 +181,7 @@ fn transfer(tx: &Tx, tables: &Tables, draws: u64) -> Result<(), Abort> {
 
 fn item(id: u32, rng: &mut Rng) -> Item {
     let tag = Text::new(&format!("tag{id}")).unwrap_or_default();
-    Item { id, owner: rng.below(4) as u16, color: rng.below(3) as u8, tag, note: "n".repeat(rng.below(40) as usize) }
+    Item { id, owner: rng.below(4) as u16, color: rng.below(COLORS) as u8, tag, note: "n".repeat(rng.below(40) as usize) }
 }
 
 /// Random operations on the ordered table and its indexes.
@@ -190,10 +195,10 @@ fn shuffle(tx: &Tx, tables: &Tables, draws: u64, operations: u64) -> Result<(), 
             4 | 5 => drop(tx.delete(&tables.items, &id)?),
             6 => tx.put(&tables.items, &item(id, &mut rng))?,
             7 => {
-                let owner = rng.below(4) as u16;
+                let (owner, color) = (rng.below(4) as u16, rng.below(COLORS) as u8);
                 tx.update(&tables.items, &id, |item| {
                     item.set_owner(owner);
-                    item.set_color(owner as u8 % 3);
+                    item.set_color(color);
                 })?;
             }
             8 => {
@@ -215,7 +220,7 @@ fn shuffle(tx: &Tx, tables: &Tables, draws: u64, operations: u64) -> Result<(), 
                 }
             }
             11 => {
-                let color = rng.below(3) as u8;
+                let color = rng.below(COLORS) as u8;
                 for row in tx.find_by(&tables.by_color, &color) {
                     assert_eq!(row?.color(), color, "the hash index leads to rows with its key");
                 }
@@ -243,5 +248,6 @@ fn audit(db: &Database, strict: bool, load: &Load) -> Result<Stressed, String> {
     if statistics.committed < wanted / 2 {
         return Err(format!("only {} of {wanted} transactions committed", statistics.committed));
     }
-    Ok(Stressed { committed: statistics.committed, conflicts: statistics.conflict_aborted, rows: 0 })
+    let Statistics { committed, conflict_aborted: conflicts, regions, .. } = statistics;
+    Ok(Stressed { committed, conflicts, rows: 0, regions })
 }

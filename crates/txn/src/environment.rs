@@ -70,6 +70,13 @@ impl Core {
         }
     }
 
+    /// Whether memory is leaked instead of freed: under a deliberate fault two transactions may free the same version, and what
+    /// a canary must show is the anomaly, not a double free. Always `false` without the feature `canary`.
+    #[inline(always)]
+    pub fn leaks(&self) -> bool {
+        !self.suffers(Fault::None) && cfg!(feature = "canary")
+    }
+
     /// What the store needs to change an index.
     #[inline]
     pub fn store(&mut self) -> StoreCx<'_> {

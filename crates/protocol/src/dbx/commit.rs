@@ -298,10 +298,7 @@ fn settle(attempt: &mut Optimistic, installs: &[Install], stamp: Stamp) {
             }
             continue;
         }
-        // A canary that installs without locks may replace one image twice: it leaks them, so that what is caught is the
-        // anomaly and not a double free.
-        let faults = Faults::of(&attempt.base.core);
-        if install.before != 0 && !faults.no_subscription && !faults.late_subscription {
+        if install.before != 0 {
             if write.expected.is_absent() {
                 record::retire(&mut attempt.base.core, install.before, HEADER_BYTES);
             } else {

@@ -16,11 +16,13 @@ use crate::shared::sweep::Claim;
 /// Watches the inserts of an attempt that holds `locks`.
 pub(super) struct Gaps<'a> {
     locks: &'a mut Locks,
+    /// Whether the attempt holds the gap of the leaf that was split.
+    held: bool,
 }
 
 impl Gaps<'_> {
     pub(super) fn new(locks: &mut Locks) -> Gaps<'_> {
-        Gaps { locks }
+        Gaps { locks, held: false }
     }
 }
 
@@ -31,9 +33,14 @@ impl Observer for Gaps<'_> {
         gap.load(Ordering::SeqCst) == own
     }
 
+    fn inherit(&mut self, gap: &AtomicU64) -> u64 {
+        self.held = self.locks.holds(gap);
+        u64::from(self.held)
+    }
+
     fn created(&mut self, _: &AtomicU64, _: u64, _: &AtomicU64, _: u64, gap: &AtomicU64) {
-        // The new leaf's gap is a copy of the old one's, which `admit` found free or ours alone.
-        if gap.load(Ordering::Relaxed) != 0 {
+        // Ours from the start, if the old leaf's gap was; others may have come since.
+        if self.held {
             self.locks.note(gap, false);
         }
     }

@@ -17,7 +17,7 @@ use seriatim_txn::{
     Protocol, ProtocolInfo, Reason, Redo, RowPtr, Scan, Seen, Staged, Stop, Table, Updating, Wave,
 };
 
-use crate::shared::attempt::{Attempt, committed_row};
+use crate::shared::attempt::Attempt;
 use crate::shared::head::{self, HeaderWord};
 use crate::shared::writes::Write;
 use crate::shared::{record, sweep};
@@ -226,7 +226,9 @@ impl Worker {
         if let Some((_, write)) = self.own(record) {
             return (write.image != 0).then(|| record::row_of(table, write.image));
         }
-        (!header.is_absent()).then(|| committed_row(table, record))
+        // Stable: we hold its lock.
+        let image = head::image(&table.shape, record).load(Ordering::Acquire) as usize;
+        (!header.is_absent()).then(|| record::row_of(table, image))
     }
 }
 

@@ -6,7 +6,7 @@ use seriatim_base::Stamp;
 use seriatim_catalog::KeyBuf;
 use seriatim_memory::OutOfMemory;
 use seriatim_store::{Finger, RecordPtr, read_key};
-use seriatim_txn::{Cause, Core, Incident, Phase, Reason, Redo, RowPtr, Seen, Stop, Table};
+use seriatim_txn::{Cause, Core, Incident, Phase, Reason, Redo, Seen, Stop, Table};
 
 use super::head::{self, HeaderWord};
 use super::record;
@@ -144,11 +144,4 @@ impl Attempt {
         self.writes.clear();
         self.core.local.leave();
     }
-}
-
-/// The committed row of a record whose settled header word says there is one.
-#[inline]
-pub(crate) fn committed_row(table: &Table, record: RecordPtr) -> RowPtr {
-    // ORDERING: pairs with the release store of the image word at install.
-    record::row_of(table, head::image(&table.shape, record).load(Ordering::Acquire) as usize)
 }

@@ -82,6 +82,22 @@ pub(crate) fn image<'t>(shape: &RecordShape, record: RecordPtr) -> &'t AtomicU64
     unsafe { shape.head_word(record, 1) }
 }
 
+/// The settled header word of a record and the image it speaks of. `None`: still locked.
+///
+/// The second look at the header is what keeps the two together: an image stored after the first look was stored under the
+/// lock, so the second sees the lock or what followed. Without it a row could be sought in the marker of a deletion.
+#[inline]
+pub(crate) fn settled_image(table: &Table, record: RecordPtr) -> Option<(HeaderWord, usize)> {
+    loop {
+        let word = settled(table, record)?;
+        // ORDERING: pairs with the release store of the image word at install; orders the second look after it.
+        let image = image(&table.shape, record).load(Ordering::Acquire) as usize;
+        if header(&table.shape, record).load(Ordering::Relaxed) == word.0 {
+            return Some((word, image));
+        }
+    }
+}
+
 /// Waits, within [`Backoff`]'s bound (promise d), until the record is not locked. `None`: still locked.
 #[inline]
 pub(crate) fn settled(table: &Table, record: RecordPtr) -> Option<HeaderWord> {

@@ -1,8 +1,8 @@
 //! The read phase that optimistic protocols share: reads are noted with the header word seen, absences and ranges with the
 //! witness word of their bucket or leaf, writes are private until commit.
 //!
-//! Why a lone Acquire load of header and image words is enough, with no region and no second look at the header: should the
-//! image be newer than the header seen, the header has changed, and validation at commit refutes the read (promise c).
+//! A read needs no region: header word, image word and header word again, unchanged, are one version (Algorithm 2 takes a region
+//! for that). Whether it still is the newest at commit, validation decides (promise c).
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use seriatim_txn::{
     Cause, Core, Fault, Incident, Inserted, OnExists, Phase, Reason, RowPtr, Scan, Seen, Staged, Stop, Table, Updating,
 };
 
-use super::attempt::{Attempt, committed_row};
+use super::attempt::Attempt;
 use super::head::{self, HeaderWord};
 use super::record;
 use super::sweep::Claim;
@@ -139,10 +139,10 @@ impl Optimistic {
         }
     }
 
-    /// The settled header word of a record, noted as the version seen. `None`: unlinked since it was found.
+    /// The settled header word of a record with its image, noted as the version seen.
     #[inline]
-    fn look(&mut self, table: &Table, record: RecordPtr) -> Result<HeaderWord, Stop> {
-        let Some(word) = head::settled(table, record) else {
+    fn look(&mut self, table: &Table, record: RecordPtr) -> Result<(HeaderWord, usize), Stop> {
+        let Some((word, image)) = head::settled_image(table, record) else {
             return Err(self.locked(table, record));
         };
         if word.is_removed() {
@@ -151,7 +151,7 @@ impl Optimistic {
         }
         self.base.newest = self.base.newest.max(word.stamp());
         self.base.seen = Seen { record: Some(record), stamp: word.stamp(), absent: word.is_absent(), own: false };
-        Ok(word)
+        Ok((word, image))
     }
 
     #[inline]
@@ -169,9 +169,9 @@ impl Optimistic {
             self.base.note_own(&write);
             return Ok((write.image != 0).then(|| record::row_of(table, write.image)));
         }
-        let word = self.look(table, record)?;
+        let (word, image) = self.look(table, record)?;
         self.reads.push(Read::new(table, record, word));
-        Ok((!word.is_absent()).then(|| committed_row(table, record)))
+        Ok((!word.is_absent()).then(|| record::row_of(table, image)))
     }
 
     pub(crate) fn insert(
@@ -227,14 +227,14 @@ impl Optimistic {
                 (write.expected, (write.image != 0).then(|| record::row_of(table, write.image)))
             }
             None => {
-                let word = match self.look(table, record) {
-                    Ok(word) => word,
+                let (word, image) = match self.look(table, record) {
+                    Ok(seen) => seen,
                     Err(stop) => {
                         record::discard(&mut self.base.core, table, staged);
                         return Err(stop);
                     }
                 };
-                (word, (!word.is_absent()).then(|| committed_row(table, record)))
+                (word, (!word.is_absent()).then(|| record::row_of(table, image)))
             }
         };
         if let (Some(row), OnExists::Refuse) = (row, exists) {
@@ -266,12 +266,12 @@ impl Optimistic {
             self.base.writes.replace(own, image);
             return Ok(Some(Updating { before, after: record::row_of(table, image) }));
         }
-        let word = self.look(table, record)?;
+        let (word, seen) = self.look(table, record)?;
         if word.is_absent() {
             self.reads.push(Read::new(table, record, word));
             return Ok(None);
         }
-        let before = committed_row(table, record);
+        let before = record::row_of(table, seen);
         let image = record::copy_row(&mut self.base.core, table, before)?;
         self.base.writes.push(Write { record, table: table.into(), expected: word, image, linked: false });
         Ok(Some(Updating { before, after: record::row_of(table, image) }))
@@ -288,13 +288,13 @@ impl Optimistic {
             self.base.writes.replace(own, 0);
             return Ok(Some(record::row_of(table, write.image)));
         }
-        let word = self.look(table, record)?;
+        let (word, seen) = self.look(table, record)?;
         if word.is_absent() {
             self.reads.push(Read::new(table, record, word));
             return Ok(None);
         }
         self.base.writes.push(Write { record, table: table.into(), expected: word, image: 0, linked: false });
-        Ok(Some(committed_row(table, record)))
+        Ok(Some(record::row_of(table, seen)))
     }
 
     #[inline]

@@ -78,7 +78,7 @@ pub(crate) fn discard(core: &mut Core, table: &Table, staged: Staged) {
 
 /// Frees memory nobody else can reach.
 pub(crate) fn release(core: &mut Core, address: usize, bytes: usize) {
-    if let Some(memory) = NonNull::new(address as *mut u8) {
+    if let Some(memory) = NonNull::new(address as *mut u8).filter(|_| !core.leaks()) {
         // SAFETY: the caller owns the memory and says how much it is.
         unsafe { core.local.release(memory, bytes) }
     }
@@ -86,7 +86,7 @@ pub(crate) fn release(core: &mut Core, address: usize, bytes: usize) {
 
 /// Frees memory that readers may still hold, a grace period from now (promise e).
 pub(crate) fn retire(core: &mut Core, address: usize, bytes: usize) {
-    if let Some(memory) = NonNull::new(address as *mut u8) {
+    if let Some(memory) = NonNull::new(address as *mut u8).filter(|_| !core.leaks()) {
         // SAFETY: the caller unlinked the memory and says how much it is.
         unsafe { core.local.retire(memory, bytes) }
     }

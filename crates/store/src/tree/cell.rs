@@ -16,6 +16,8 @@ pub(crate) trait Cell: Send + Sync + 'static {
 
     fn load<L: Load>(&self, load: &mut L) -> Self::Value;
     fn store<A: Access>(&self, access: &mut A, value: Self::Value);
+    /// Whether `a` is smaller, computed without a branch.
+    fn less(a: Self::Value, b: Self::Value) -> bool;
     /// The next smaller value.
     fn before(value: Self::Value) -> Option<Self::Value>;
     /// The next larger value.
@@ -35,6 +37,11 @@ impl Cell for AtomicU64 {
     #[inline(always)]
     fn store<A: Access>(&self, access: &mut A, value: u64) {
         access.store(self, value);
+    }
+
+    #[inline(always)]
+    fn less(a: u64, b: u64) -> bool {
+        a < b
     }
 
     #[inline(always)]
@@ -67,6 +74,14 @@ impl Cell for Pair {
     fn store<A: Access>(&self, access: &mut A, value: u128) {
         access.store(&self.0[0], (value >> 64) as u64);
         access.store(&self.0[1], value as u64);
+    }
+
+    #[inline(always)]
+    fn less(a: u128, b: u128) -> bool {
+        // By halves, for a comparison of the whole is compiled to a jump even where the search asks for none.
+        let (high, low) = ((a >> 64) as u64, a as u64);
+        let (high_b, low_b) = ((b >> 64) as u64, b as u64);
+        (high < high_b) | ((high == high_b) & (low < low_b))
     }
 
     #[inline(always)]

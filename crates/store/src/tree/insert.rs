@@ -302,7 +302,13 @@ impl<'a, K: NodeKind, O: Observer, const LEAF: usize, const FAN: usize> Insert<'
 
         // SAFETY: the block is private and of the size asked for, a multiple of the line size, hence aligned.
         let right = unsafe { Leaf::<K, LEAF>::create(access, taken.node) };
-        let gap = if O::ADMITS { settle(access, leaf) } else { access.load(&leaf.gap) };
+        let gap = if O::ADMITS {
+            // Others may hold the word for a moment, until they see the latch: what they hold is not handed on.
+            settle(access, leaf);
+            self.observer.inherit(&leaf.gap)
+        } else {
+            access.load(&leaf.gap)
+        };
         access.store(&right.gap, gap);
         for i in at..=LEAF {
             let (short, record) = entry(access, i);
@@ -431,13 +437,13 @@ fn shortest_between<'t>(below: &[u8], above: &'t [u8]) -> &'t [u8] {
     &above[..=common]
 }
 
-/// The gap word of a latched leaf, such that whoever changes it later sees the latch: a read-modify-write that changes nothing
-/// comes before or after theirs.
-fn settle<K: NodeKind, A: Access, const LEAF: usize>(access: &mut A, leaf: &Leaf<K, LEAF>) -> u64 {
+/// Sees to it that whoever changes the gap word of a latched leaf from now on sees the latch: a read-modify-write that changes
+/// nothing comes before or after theirs.
+fn settle<K: NodeKind, A: Access, const LEAF: usize>(access: &mut A, leaf: &Leaf<K, LEAF>) {
     loop {
         let gap = access.load(&leaf.gap);
         if access.lock(&leaf.gap, gap, gap) {
-            return gap;
+            return;
         }
     }
 }

@@ -177,7 +177,7 @@ impl<K: NodeKind, const LEAF: usize> Leaf<K, LEAF> {
     #[inline(always)]
     pub(crate) fn find<L: Load>(&self, load: &mut L, count: usize, probe: K::Probe<'_>) -> (usize, Option<RecordPtr>) {
         let short = K::short(probe);
-        let place = partition(count, |i| self.key(load, i) < short);
+        let place = partition(count, |i| K::Cell::less(self.key(load, i), short));
         if place == count || self.key(load, place) != short {
             (place, None)
         } else if K::EXACT {
@@ -322,37 +322,46 @@ impl<K: NodeKind, const FAN: usize> Interior<K, FAN> {
         Separator { short: short.load(load), tail: tail.follow(load) }
     }
 
-    /// How the separator at `index` compares with `probe`.
+    /// The short form of the separator at `index`, below a count that was followed.
     #[inline(always)]
-    pub(crate) fn compare<L: Load>(&self, load: &mut L, index: usize, probe: K::Probe<'_>) -> Ordering {
+    fn key<L: Load>(&self, load: &mut L, index: usize) -> Short<K> {
         // SAFETY: in bounds, for counts are.
-        let short = unsafe { item(&self.keys, index) }.load(load);
-        let order = short.cmp(&K::short(probe));
-        if K::EXACT || order.is_ne() {
-            return order;
-        }
-        // SAFETY: in bounds, for counts are.
-        let tail = unsafe { item(&self.tails, index) }.follow(load);
-        // SAFETY: rule 2: the tail is linked or was when this thread read the node's word.
-        unsafe { K::compare_tail(tail, probe) }
+        unsafe { item(&self.keys, index) }.load(load)
     }
 
     /// The child that `probe` belongs to.
     #[inline(always)]
     pub(crate) fn find<L: Load>(&self, load: &mut L, count: usize, probe: K::Probe<'_>) -> usize {
+        let short = K::short(probe);
         if K::EXACT {
-            let short = K::short(probe);
-            // SAFETY: in bounds, for counts are.
-            partition(count, |i| unsafe { item(&self.keys, i) }.load(load) <= short)
-        } else {
-            partition(count, |i| self.compare(load, i, probe).is_le())
+            return partition(count, |i| !K::Cell::less(short, self.key(load, i)));
         }
+        self.find_or(load, count, probe, Ordering::is_le)
     }
 
     /// The child that the greatest keys below `probe` belong to.
     #[inline(always)]
     pub(crate) fn find_below<L: Load>(&self, load: &mut L, count: usize, probe: K::Probe<'_>) -> usize {
-        partition(count, |i| self.compare(load, i, probe).is_lt())
+        self.find_or(load, count, probe, Ordering::is_lt)
+    }
+
+    /// The child behind all separators below `probe`, and behind those that tie with it for which `passed` holds.
+    #[inline(always)]
+    fn find_or<L: Load>(
+        &self,
+        load: &mut L,
+        count: usize,
+        probe: K::Probe<'_>,
+        passed: impl Fn(Ordering) -> bool,
+    ) -> usize {
+        let short = K::short(probe);
+        let first = partition(count, |i| K::Cell::less(self.key(load, i), short));
+        if first == count || self.key(load, first) != short {
+            return first;
+        }
+        let tied = if K::EXACT { 1 } else { partition(count - first, |i| self.key(load, first + i) <= short) };
+        // SAFETY: rule 2: tails are linked or were when this thread read the node's word.
+        first + partition(tied, |i| passed(unsafe { self.separator(load, first + i).compare(probe) }))
     }
 
     fn set_separator<A: Access>(&self, access: &mut A, index: usize, separator: Separator<K>) {

@@ -1,0 +1,171 @@
+//! Keys where only the schema is known: from rows, for index maintenance; from values; and back into words, for messages.
+//!
+//! The bytes are those of [`TableKey`](crate::TableKey): a derived key and a codec of the same columns agree. A codec is
+//! computed once for a table or index; encoding a row then walks a list of offsets, widths and masks.
+
+mod describe;
+mod step;
+#[cfg(test)]
+mod tests;
+
+use std::ops::Bound;
+
+use self::step::Step;
+use crate::{
+    ColumnDef, ColumnSet, IndexDef, Key, KeyBuf, KeyClass, KeyPart, KeyParts, KeyRange, KeyShape, KeyWriter, Layout,
+    Organization, RowRef, TableDef, TableKey, Value, ValueError,
+};
+
+/// Encodes and describes the keys of one table or index.
+#[derive(Clone, Debug)]
+pub struct KeyCodec {
+    /// What encoding a row needs of each column, most significant first.
+    steps: Box<[Step]>,
+    /// The columns, for values and messages, and whether each is descending.
+    parts: Box<[(ColumnDef, bool)]>,
+    shape: KeyShape,
+    columns: ColumnSet,
+}
+
+impl KeyCodec {
+    /// The codec of a table's primary key.
+    pub fn for_table(table: &TableDef) -> KeyCodec {
+        KeyCodec::new(table, &table.key)
+    }
+
+    /// The codec of an index's entries: the index's columns, then, if it is ordered and not unique, those columns of the primary
+    /// key that are not among them. A hash index that is not unique has one entry for each key, which lists the rows.
+    pub fn for_index(index: &IndexDef, table: &TableDef) -> KeyCodec {
+        let mut parts = index.parts.clone();
+        if !index.unique && index.organization == Organization::Ordered {
+            let is_new = |part: &&KeyPart| index.parts.iter().all(|mine| mine.column != part.column);
+            parts.extend(table.key.iter().filter(is_new));
+        }
+        KeyCodec::new(table, &parts)
+    }
+
+    fn new(table: &TableDef, parts: &[KeyPart]) -> KeyCodec {
+        let layout = Layout::new(&table.columns);
+        let column = |part: &KeyPart| &table.columns[part.column.index()];
+        let step = |part: &KeyPart| Step::new(column(part).ty, part.descending, layout.places[part.column.index()]);
+        let (mut bytes, mut varies) = (0, false);
+        for column in parts.iter().map(column) {
+            match column.ty.key_bytes() {
+                Some(width) => bytes += width + u32::from(column.nullable),
+                None => varies = true,
+            }
+        }
+        KeyCodec {
+            steps: parts.iter().map(step).collect(),
+            parts: parts.iter().map(|part| (column(part).clone(), part.descending)).collect(),
+            shape: KeyShape::new(bytes, varies),
+            columns: parts.iter().map(|part| part.column).collect(),
+        }
+    }
+
+    /// How its keys are represented.
+    #[inline]
+    pub fn class(&self) -> KeyClass {
+        self.shape.class
+    }
+
+    /// How its keys are represented, and how many bytes of an integer are used.
+    #[inline]
+    pub fn shape(&self) -> KeyShape {
+        self.shape
+    }
+
+    /// How many columns a key has.
+    #[inline]
+    pub fn parts(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// The columns a key is made of: an update that touches none of them leaves the key as it is.
+    #[inline]
+    pub fn columns(&self) -> ColumnSet {
+        self.columns
+    }
+
+    /// The key of a row of the codec's table.
+    #[inline]
+    pub fn encode_row<R>(&self, row: RowRef<'_>, with: impl FnOnce(Key<'_>) -> R) -> R {
+        match self.shape.class {
+            KeyClass::Word8 => {
+                let append = |bits: u64, step: &Step| bits.unbounded_shl(step.bits()) | step.load(row) as u64;
+                with(Key::Word8(self.steps.iter().fold(0, append)))
+            }
+            KeyClass::Word16 => {
+                let append = |bits: u128, step: &Step| bits.unbounded_shl(step.bits()) | step.load(row);
+                with(Key::Word16(self.steps.iter().fold(0, append)))
+            }
+            KeyClass::Bytes => {
+                let mut key = KeyWriter::new();
+                self.steps.iter().for_each(|step| step.write(row, &mut key));
+                with(Key::Bytes(key.as_slice()))
+            }
+        }
+    }
+
+    /// The key of these values, one a column.
+    ///
+    /// # Errors
+    /// A value that is not of its column's type, or too many or too few.
+    pub fn encode_values(&self, values: &[Value]) -> Result<KeyBuf, ValueError> {
+        if values.len() != self.parts.len() {
+            return Err(ValueError::count(values.len(), self.parts.len()));
+        }
+        let mut key = KeyWriter::new();
+        self.write_values(values, &mut key)?;
+        let number = |bytes: &[u8]| bytes.iter().fold(0u128, |bits, &byte| bits << 8 | u128::from(byte));
+        Ok(match self.shape.class {
+            KeyClass::Word8 => Key::Word8(number(key.as_slice()) as u64).to_buf(),
+            KeyClass::Word16 => Key::Word16(number(key.as_slice())).to_buf(),
+            KeyClass::Bytes => Key::Bytes(key.as_slice()).to_buf(),
+        })
+    }
+
+    /// The range of keys that begin with these values.
+    ///
+    /// # Errors
+    /// As [`KeyCodec::encode_values`]; fewer values are fine.
+    pub fn range_of_values(&self, values: &[Value]) -> Result<KeyRange, ValueError> {
+        if values.len() > self.parts.len() {
+            return Err(ValueError::count(values.len(), self.parts.len()));
+        }
+        let mut key = KeyWriter::new();
+        self.write_values(values, &mut key)?;
+        Ok(KeyRange::of_prefix(key.as_slice(), self.shape))
+    }
+
+    fn write_values(&self, values: &[Value], key: &mut KeyWriter) -> Result<(), ValueError> {
+        for ((column, descending), value) in self.parts.iter().zip(values) {
+            let from = key.len();
+            value.write_key(column, key)?;
+            if *descending {
+                key.invert(from);
+            }
+        }
+        Ok(())
+    }
+
+    /// The key of which these are all columns.
+    #[inline]
+    pub fn key_of<P: KeyParts>(&self, parts: &P) -> KeyBuf {
+        debug_assert!(P::COUNT == self.parts.len() && KeyShape::new(P::WIDTH.0, P::WIDTH.1) == self.shape);
+        parts.to_buf()
+    }
+
+    /// The range of keys that begin with this prefix, of the types of the codec's first columns.
+    #[inline]
+    pub fn range_of_prefix<P: KeyParts>(&self, prefix: &P) -> KeyRange {
+        KeyRange::of_parts(prefix, self.shape)
+    }
+
+    /// The range of keys between two bounds on their first columns: an included bound takes in every key that begins with
+    /// it, an excluded one none.
+    #[inline]
+    pub fn range_between<P: KeyParts>(&self, low: Bound<&P>, high: Bound<&P>) -> KeyRange {
+        KeyRange::between(low, high, self.shape)
+    }
+}

@@ -1,0 +1,98 @@
+//! One column of a key, prepared for encoding rows: the table-driven twin of [`KeyColumn`](crate::KeyColumn).
+
+use crate::column::load_bytes;
+use crate::order::float_bits;
+use crate::{Column, ColumnType, KeyWriter, Place, RowRef};
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Step {
+    place: Place,
+    kind: Kind,
+    descending: bool,
+    /// Bytes of the value in a key if fixed, without the NULL byte.
+    width: u32,
+    /// What turns a stored number into its ascending key bits: the sign bit, or nothing.
+    flip: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Number,
+    Float,
+    /// Text or bytes in place, with room for so many.
+    InPlace(u16),
+    LongText,
+}
+
+impl Step {
+    pub(super) fn new(ty: ColumnType, descending: bool, place: Place) -> Step {
+        let kind = match ty {
+            ColumnType::F64 => Kind::Float,
+            ColumnType::Text { max } | ColumnType::Bytes { max } => Kind::InPlace(max),
+            ColumnType::LongText => Kind::LongText,
+            _ => Kind::Number,
+        };
+        let width = ty.key_bytes().unwrap_or(0);
+        let flip = match ty {
+            ColumnType::I8 | ColumnType::I16 | ColumnType::I32 => 1 << (8 * width - 1),
+            ColumnType::I64 | ColumnType::Decimal { .. } | ColumnType::Timestamp => 1 << 63,
+            _ => 0,
+        };
+        Step { place, kind, descending, width, flip }
+    }
+
+    /// Bits in a key of fixed width.
+    #[inline(always)]
+    pub(super) fn bits(&self) -> u32 {
+        8 * (self.width + u32::from(self.place.null.is_some()))
+    }
+
+    /// The key bits of a row's value, right-aligned. Columns of fixed width only.
+    #[inline(always)]
+    pub(super) fn load(&self, row: RowRef<'_>) -> u128 {
+        let ascending = match self.place.null {
+            Some(_) if row.is_null(&self.place) => 1u128 << (8 * self.width),
+            _ => u128::from(self.number(row)),
+        };
+        if self.descending { !ascending & ((1u128 << self.bits()) - 1) } else { ascending }
+    }
+
+    /// The ascending key bits of a value that is not NULL.
+    #[inline(always)]
+    fn number(&self, row: RowRef<'_>) -> u64 {
+        let block = row.block(self.place.part);
+        // SAFETY: rules 1 to 3 of `RowRef`; a number of `width` bytes lies at the place.
+        let stored = unsafe {
+            match self.width {
+                1 => u64::from(u8::load(block, &self.place)),
+                2 => u64::from(u16::load(block, &self.place)),
+                4 => u64::from(u32::load(block, &self.place)),
+                _ => u64::load(block, &self.place),
+            }
+        };
+        if matches!(self.kind, Kind::Float) { float_bits(stored) } else { stored ^ self.flip }
+    }
+
+    /// Appends the key bytes of a row's value.
+    #[inline]
+    pub(super) fn write(&self, row: RowRef<'_>, key: &mut KeyWriter) {
+        let from = key.len();
+        let is_null = row.is_null(&self.place);
+        if self.place.null.is_some() {
+            key.number(u64::from(is_null), 1);
+        }
+        match self.kind {
+            Kind::Number | Kind::Float => key.number(if is_null { 0 } else { self.number(row) }, self.width),
+            _ if is_null => {}
+            Kind::InPlace(max) => {
+                let block = row.block(self.place.part);
+                // SAFETY: rules 1 to 3 of `RowRef`; text or bytes with that room lie at the place.
+                key.escaped(unsafe { load_bytes(block, &self.place, max.into()) });
+            }
+            Kind::LongText => key.escaped(row.get::<String>(&self.place).as_bytes()),
+        }
+        if self.descending {
+            key.invert(from);
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! What the tests share: a row in memory of its own, used as the engine uses rows, and generators of columns and values.
+
+#![allow(unsafe_code, dead_code)]
+
+use std::cmp::Ordering;
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
+use seriatim_base::rng;
+use seriatim_catalog::{
+    ColumnDef, ColumnId, ColumnSet, ColumnType, Key, KeyCodec, Layout, OutOfMemory, RowRef, RowWriter, Table,
+    TailStore, Value, ValueError,
+};
+
+/// Tails that live as long as the block.
+#[derive(Default)]
+pub(crate) struct Tails {
+    blocks: Vec<Box<[u64]>>,
+    refuse: bool,
+}
+
+impl TailStore for Tails {
+    fn store(&mut self, bytes: &[u8]) -> Result<u64, OutOfMemory> {
+        if self.refuse {
+            return Err(OutOfMemory);
+        }
+        if bytes.is_empty() {
+            return Ok(0);
+        }
+        let mut block = vec![0u64; 1 + bytes.len().div_ceil(8)].into_boxed_slice();
+        block[0] = bytes.len() as u64;
+        let address = block.as_mut_ptr();
+        // SAFETY: the block has room for the bytes after its first word.
+        unsafe { address.add(1).cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        self.blocks.push(block);
+        Ok(address.expose_provenance() as u64)
+    }
+}
+
+/// A row image, its fixed part and its tails.
+pub(crate) struct Block {
+    row: Box<[u64]>,
+    fixed: Box<[u64]>,
+    layout: Layout,
+    tails: Tails,
+}
+
+impl Block {
+    pub(crate) fn new(layout: &Layout) -> Block {
+        let mut row = vec![0u64; layout.row_bytes as usize / 8].into_boxed_slice();
+        let mut fixed = vec![0u64; layout.fixed_bytes as usize / 8].into_boxed_slice();
+        if layout.fixed_bytes > 0 {
+            row[0] = fixed.as_mut_ptr().expose_provenance() as u64;
+        }
+        Block { row, fixed, layout: layout.clone(), tails: Tails::default() }
+    }
+
+    pub(crate) fn refuse_tails(&mut self) {
+        self.tails.refuse = true;
+    }
+
+    fn row(&self) -> RowRef<'_> {
+        // SAFETY: a zeroed row of the layout, or one written since, borrowed; the tests use it by its own table.
+        unsafe { RowRef::from_raw(self.row.as_ptr().cast()) }
+    }
+
+    fn inserting(&mut self) -> RowWriter<'_> {
+        let fixed = match self.layout.fixed_bytes {
+            0 => self.fixed.as_mut_ptr().cast(),
+            _ => std::ptr::with_exposed_provenance_mut(self.row[0] as usize),
+        };
+        // SAFETY: zeroed blocks of the layout, borrowed exclusively.
+        unsafe { RowWriter::for_insert(self.row.as_mut_ptr().cast(), fixed, &mut self.tails) }
+    }
+
+    fn updating(&mut self) -> RowWriter<'_> {
+        // SAFETY: a row of the layout, borrowed exclusively.
+        unsafe { RowWriter::for_update(self.row.as_mut_ptr().cast(), &mut self.tails) }
+    }
+
+    pub(crate) fn insert<T: Table>(&mut self, row: &T) {
+        let mut writer = self.inserting();
+        row.encode(&mut writer).expect("tests have memory");
+        let all = (0..T::PLACES.len()).map(|column| ColumnId(column as u16)).collect::<ColumnSet>();
+        assert_eq!(writer.dirty(), all, "an insert sets every column");
+    }
+
+    pub(crate) fn insert_values(&mut self, columns: &[ColumnDef], values: &[Value]) {
+        let places = self.layout.places.clone();
+        let mut writer = self.inserting();
+        for ((column, place), value) in columns.iter().zip(&places).zip(values) {
+            value.write(column, place, &mut writer).expect("values of the columns' types");
+        }
+    }
+
+    pub(crate) fn set_value(&mut self, column: &ColumnDef, at: usize, value: &Value) -> Result<(), ValueError> {
+        let place = self.layout.places[at];
+        value.write(column, &place, &mut self.updating())
+    }
+
+    pub(crate) fn update<T: Table, R>(&mut self, change: impl FnOnce(&mut T::Update<'_>) -> R) -> ColumnSet {
+        let mut update = T::update(self.updating());
+        change(&mut update);
+        T::finish(update)
+    }
+
+    pub(crate) fn typed<T: Table>(&self) -> T::Row<'_> {
+        T::row(self.row())
+    }
+
+    pub(crate) fn values(&self, columns: &[ColumnDef]) -> Vec<Value> {
+        let places = self.layout.places.iter();
+        columns.iter().zip(places).map(|(column, place)| Value::read(column, place, self.row())).collect()
+    }
+
+    pub(crate) fn encode<R>(&self, codec: &KeyCodec, with: impl FnOnce(Key<'_>) -> R) -> R {
+        codec.encode_row(self.row(), with)
+    }
+
+    /// The bytes of both blocks with addresses replaced by what they lead to.
+    pub(crate) fn bytes(&self) -> (Vec<u8>, Vec<u8>, Vec<String>) {
+        let bytes = |block: &[u64]| block.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<u8>>();
+        let (mut row, mut fixed, mut texts) = (bytes(&self.row), bytes(&self.fixed), Vec::new());
+        if self.layout.fixed_bytes > 0 {
+            row[..8].fill(0);
+        }
+        let tails = [(&mut row, &self.layout.row_tails), (&mut fixed, &self.layout.fixed_tails)];
+        for (block, offsets) in tails {
+            for &offset in offsets {
+                let word = &mut block[offset as usize..offset as usize + 8];
+                let address = u64::from_ne_bytes(word.try_into().expect("eight bytes"));
+                // SAFETY: a tail of this block, or 0.
+                let text = unsafe { seriatim_catalog::tail(address) };
+                texts.push(String::from_utf8(text.to_vec()).expect("whole texts"));
+                word.fill(0);
+            }
+        }
+        (row, fixed, texts)
+    }
+}
+
+/// Checks a property of generated values. Prints the seed first; `SERIATIM_SEED` repeats a run, and proptest shrinks what fails.
+pub(crate) fn check<S: Strategy>(cases: u32, strategy: &S, test: impl Fn(S::Value) -> Result<(), TestCaseError>) {
+    let given = std::env::var("SERIATIM_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed: u64 = given.unwrap_or_else(rng::entropy);
+    println!("SERIATIM_SEED={seed}");
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    let config = Config { cases, failure_persistence: None, ..Config::default() };
+    let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
+    if let Err(failure) = runner.run(strategy, test) {
+        panic!("{failure}");
+    }
+}
+
+/// Any type of a column, with small maxima that texts often fill.
+pub(crate) fn column_type() -> impl Strategy<Value = ColumnType> {
+    prop_oneof![
+        Just(ColumnType::Bool),
+        Just(ColumnType::I8),
+        Just(ColumnType::I16),
+        Just(ColumnType::I32),
+        Just(ColumnType::I64),
+        Just(ColumnType::U8),
+        Just(ColumnType::U16),
+        Just(ColumnType::U32),
+        Just(ColumnType::U64),
+        Just(ColumnType::F64),
+        (0..=18u8).prop_map(|scale| ColumnType::Decimal { scale }),
+        Just(ColumnType::Timestamp),
+        prop_oneof![1..5u16, 250..260u16].prop_map(|max| ColumnType::Text { max }),
+        Just(ColumnType::LongText),
+        prop_oneof![1..5u16, 250..260u16].prop_map(|max| ColumnType::Bytes { max }),
+    ]
+}
+
+/// Integers that are often extreme or near zero.
+fn integer() -> impl Strategy<Value = u64> {
+    prop_oneof![any::<u64>(), (0..3u64), (0..3u64).prop_map(|n| !n), (0..64u32).prop_map(|shift| 1 << shift)]
+}
+
+/// Bytes that are often the ones that escaping and inverting treat specially, at most `max`.
+fn bytes(max: usize) -> impl Strategy<Value = Vec<u8>> {
+    let byte = || prop_oneof![Just(0u8), Just(1), Just(2), Just(0xFF), any::<u8>()];
+    prop_oneof![proptest::collection::vec(byte(), 0..=max.min(4)), proptest::collection::vec(byte(), 0..=max.min(300))]
+}
+
+/// Text that often has NUL bytes and shared beginnings, at most `max` bytes.
+fn text(max: usize) -> impl Strategy<Value = String> {
+    let letter = prop_oneof![Just('\0'), Just('\u{1}'), Just('a'), Just('é'), any::<char>()];
+    proptest::collection::vec(letter, 0..=max.min(80)).prop_map(move |letters| {
+        let mut text: String = letters.into_iter().collect();
+        text.truncate(text.floor_char_boundary(max));
+        text
+    })
+}
+
+/// Any value of a column.
+pub(crate) fn value(column: &ColumnDef) -> BoxedStrategy<Value> {
+    let value = match column.ty {
+        ColumnType::Bool => any::<bool>().prop_map(Value::from).boxed(),
+        ColumnType::I8 => integer().prop_map(|n| Value::from(n as i8)).boxed(),
+        ColumnType::I16 => integer().prop_map(|n| Value::from(n as i16)).boxed(),
+        ColumnType::I32 => integer().prop_map(|n| Value::from(n as i32)).boxed(),
+        ColumnType::I64 => integer().prop_map(|n| Value::from(n as i64)).boxed(),
+        ColumnType::U8 => integer().prop_map(|n| Value::from(n as u8)).boxed(),
+        ColumnType::U16 => integer().prop_map(|n| Value::from(n as u16)).boxed(),
+        ColumnType::U32 => integer().prop_map(|n| Value::from(n as u32)).boxed(),
+        ColumnType::U64 => integer().prop_map(Value::from).boxed(),
+        ColumnType::F64 => prop_oneof![any::<f64>(), integer().prop_map(f64::from_bits), Just(0.0), Just(-0.0)]
+            .prop_map(Value::from)
+            .boxed(),
+        ColumnType::Decimal { scale } => integer().prop_map(move |n| Value::Decimal { units: n as i64, scale }).boxed(),
+        ColumnType::Timestamp => integer().prop_map(|n| Value::Timestamp(n as i64)).boxed(),
+        ColumnType::Text { max } => text(max.into()).prop_map(Value::Text).boxed(),
+        ColumnType::LongText => text(200).prop_map(Value::Text).boxed(),
+        ColumnType::Bytes { max } => bytes(max.into()).prop_map(Value::Bytes).boxed(),
+    };
+    if column.nullable { prop_oneof![1 => Just(Value::Null), 3 => value].boxed() } else { value }
+}
+
+/// How values of one column are ordered in an ascending key: the model that keys are compared with.
+pub(crate) fn compare(a: &Value, b: &Value) -> Ordering {
+    match (a, b) {
+        (Value::Null, Value::Null) => Ordering::Equal,
+        (Value::Null, _) => Ordering::Greater,
+        (_, Value::Null) => Ordering::Less,
+        (Value::Bool(a), Value::Bool(b)) => a.cmp(b),
+        (Value::Int(a), Value::Int(b)) => a.cmp(b),
+        (Value::UInt(a), Value::UInt(b)) => a.cmp(b),
+        (Value::Float(a), Value::Float(b)) => a.total_cmp(b),
+        (Value::Decimal { units: a, .. }, Value::Decimal { units: b, .. }) => a.cmp(b),
+        (Value::Timestamp(a), Value::Timestamp(b)) => a.cmp(b),
+        (Value::Text(a), Value::Text(b)) => a.as_bytes().cmp(b.as_bytes()),
+        (Value::Bytes(a), Value::Bytes(b)) => a.cmp(b),
+        _ => panic!("{a:?} and {b:?} are of different types"),
+    }
+}
+
+/// Whether all values are the same, floats bit by bit.
+pub(crate) fn same(a: &[Value], b: &[Value]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| compare(a, b).is_eq())
+}

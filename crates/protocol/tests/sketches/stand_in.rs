@@ -1,0 +1,505 @@
+//! What the sketches share in place of `shared/`: records in a real index, a log of private writes, one commit body.
+//!
+//! A head begins with two words: the version word (stamp, HOT, LOCKED) and the address of the newest image (0: no row). Only
+//! fixed-width keys, no fixed parts, no tails; placeholders and tombstones stay linked for ever.
+
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use seriatim_base::{Epoch, Stamp, TableId};
+use seriatim_catalog::{ColumnDef, ColumnType, Key, KeyCodec, Layout, Place, RowRef, TableDef};
+use seriatim_htm::{Access, Body, Htm, HtmMode, NoLocks, Stop as RegionStop};
+use seriatim_memory::{Memory, Options};
+use seriatim_store::{Index, Inserted as Linked, RecordPtr, Unobserved, Witness, tail_of, write_key};
+use seriatim_txn::{
+    Cause, Core, Environment, Incident, Inserted, Mark, NoRedo, OnExists, Outcome, Phase, Protocol, Reason, RecordShape,
+    RowPtr, Scan, Seen, Staged, Stop, Table, Updating, Worker,
+};
+
+pub(crate) const LOCKED: u64 = 1;
+pub(crate) const HOT: u64 = 2;
+const FLAGS: u32 = 2;
+
+/// The version word after a commit.
+pub(crate) fn versioned(stamp: Stamp, flags: u64) -> u64 {
+    stamp.bits() << FLAGS | flags
+}
+
+pub(crate) fn stamp_of(word: u64) -> Stamp {
+    Stamp::from_bits(word >> FLAGS)
+}
+
+/// A conflict found in this phase.
+pub(crate) fn conflict(phase: Phase, reason: Reason) -> Stop {
+    Stop::Abort(Cause { phase, reason })
+}
+
+/// A record read: the version word seen, and which operation or piece of the procedure read it first.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Read {
+    pub(crate) table: NonNull<Table>,
+    pub(crate) record: RecordPtr,
+    pub(crate) seen: u64,
+    pub(crate) part: u16,
+}
+
+/// A private write. The log may hold several of one record: the last one counts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Write {
+    pub(crate) table: NonNull<Table>,
+    pub(crate) record: RecordPtr,
+    /// The version word it builds on.
+    pub(crate) seen: u64,
+    /// Zero: a delete.
+    pub(crate) image: usize,
+    pub(crate) part: u16,
+}
+
+// SAFETY: tables outlive workers; records are followed while the worker is online.
+unsafe impl Send for Read {}
+// SAFETY: as above.
+unsafe impl Send for Write {}
+
+impl Read {
+    pub(crate) fn version(&self) -> &AtomicU64 {
+        // SAFETY: tables outlive workers.
+        version(unsafe { self.table.as_ref() }, self.record)
+    }
+}
+
+impl Write {
+    pub(crate) fn table<'t>(&self) -> &'t Table {
+        // SAFETY: tables outlive workers.
+        unsafe { self.table.as_ref() }
+    }
+
+    pub(crate) fn version(&self) -> &AtomicU64 {
+        version(self.table(), self.record)
+    }
+
+    pub(crate) fn newest(&self) -> &AtomicU64 {
+        newest(self.table(), self.record)
+    }
+}
+
+/// The version word of a record.
+pub(crate) fn version<'t>(table: &Table, record: RecordPtr) -> &'t AtomicU64 {
+    // SAFETY: every sketch's head has two words; the record lives while its finder is online.
+    unsafe { table.shape.head_word(record, 0) }
+}
+
+/// The image word of a record.
+pub(crate) fn newest<'t>(table: &Table, record: RecordPtr) -> &'t AtomicU64 {
+    // SAFETY: as above.
+    unsafe { table.shape.head_word(record, 1) }
+}
+
+/// The row of an image, if there is one.
+pub(crate) fn row_of(table: &Table, image: usize) -> Option<RowPtr> {
+    let row = if image == 0 { 0 } else { image + table.shape.image_header };
+    NonNull::new(row as *mut u8)
+}
+
+/// One attempt's reads, absences and private writes.
+pub(crate) struct Ground {
+    pub(crate) core: Core,
+    pub(crate) reads: Vec<Read>,
+    pub(crate) absences: Vec<Witness>,
+    pub(crate) writes: Vec<Write>,
+    /// The operation or piece that runs.
+    pub(crate) part: u16,
+    pub(crate) newest: Stamp,
+    pub(crate) seen: Seen,
+    pub(crate) incident: Option<Incident>,
+}
+
+impl Ground {
+    pub(crate) fn new(core: Core) -> Ground {
+        let (newest, seen) = (Stamp::ZERO, Seen::default());
+        let (reads, absences, writes) = (Vec::new(), Vec::new(), Vec::new());
+        Ground { core, reads, absences, writes, part: 0, newest, seen, incident: None }
+    }
+
+    pub(crate) fn enter(&mut self) {
+        self.core.local.enter();
+        (self.part, self.newest, self.incident) = (0, Stamp::ZERO, None);
+    }
+
+    pub(crate) fn leave(&mut self) {
+        self.forget_all();
+        self.core.local.leave();
+    }
+
+    pub(crate) fn forget_all(&mut self) {
+        self.reads.clear();
+        self.absences.clear();
+        self.writes.clear();
+    }
+
+    /// Notes why the attempt stops (promise f).
+    pub(crate) fn stop(&mut self, phase: Phase, reason: Reason) -> Stop {
+        let cause = Cause { phase, reason };
+        self.incident = Some(Incident { cause, table: None, key: None });
+        Stop::Abort(cause)
+    }
+
+    /// The record at `key`; `None` after noting its absence.
+    pub(crate) fn find(&mut self, table: &Table, key: Key<'_>) -> Option<RecordPtr> {
+        match table.index.get(key, self.core.local.pinned()) {
+            Ok(record) => Some(record),
+            Err(witness) => {
+                self.absences.push(witness);
+                self.seen = Seen { absent: true, ..Seen::default() };
+                None
+            }
+        }
+    }
+
+    /// The attempt's own newest write of a record.
+    pub(crate) fn own(&self, record: RecordPtr) -> Option<Write> {
+        self.writes.iter().rev().find(|write| write.record == record).copied()
+    }
+
+    /// Version word and image of a record, from one moment. `None`: locked for longer than the bound.
+    pub(crate) fn look(&mut self, table: &Table, record: RecordPtr) -> Option<(u64, usize)> {
+        let mut backoff = seriatim_base::Backoff::new();
+        loop {
+            let word = version(table, record).load(Ordering::Acquire);
+            let image = newest(table, record).load(Ordering::Acquire) as usize;
+            // ORDERING: the image was loaded with acquire, so this comes after; a new image implies that the word was locked.
+            if word & LOCKED == 0 && version(table, record).load(Ordering::Relaxed) == word {
+                self.newest = self.newest.max(stamp_of(word));
+                self.seen = Seen { record: Some(record), stamp: stamp_of(word), absent: image == 0, own: false };
+                return Some((word, image));
+            }
+            if !backoff.wait() {
+                return None;
+            }
+        }
+    }
+
+    /// An optimistic read: own writes first, then the newest version, noted.
+    pub(crate) fn read_record(&mut self, table: &Table, record: RecordPtr) -> Result<Option<RowPtr>, Stop> {
+        if let Some(own) = self.own(record) {
+            self.seen = Seen { record: Some(record), stamp: stamp_of(own.seen), absent: own.image == 0, own: true };
+            return Ok(row_of(table, own.image));
+        }
+        let Some((word, image)) = self.look(table, record) else {
+            return Err(self.stop(Phase::Execute, Reason::RecordLocked));
+        };
+        self.reads.push(Read { table: NonNull::from(table), record, seen: word, part: self.part });
+        Ok(row_of(table, image))
+    }
+
+    /// Opens a record for update on the word it builds on.
+    pub(crate) fn update_record(
+        &mut self,
+        table: &Table,
+        record: RecordPtr,
+        seen: u64,
+        before: RowPtr,
+    ) -> Result<Updating, Stop> {
+        let image = self.copy(table, before)?;
+        self.writes.push(Write { table: NonNull::from(table), record, seen, image, part: self.part });
+        Ok(Updating { before, after: row_of(table, image).expect("an image has a row") })
+    }
+
+    /// A private image with this row. What an attempt does not install is left to the arena: sketches are short-lived.
+    pub(crate) fn copy(&mut self, table: &Table, row: RowPtr) -> Result<usize, Stop> {
+        let shape = &table.shape;
+        let image = self.core.local.allocate(&mut self.core.outside, shape.image_bytes());
+        let image = image.map_err(|_| Stop::execute(Reason::OutOfMemory))?;
+        // SAFETY: both are `shape.row` bytes; rows do not change while we are online.
+        unsafe {
+            image.write_bytes(0, shape.image_header);
+            image.add(shape.image_header).copy_from_nonoverlapping(row, shape.row);
+        }
+        Ok(image.as_ptr() as usize)
+    }
+
+    pub(crate) fn stage(&mut self, table: &Table) -> Result<Staged, Stop> {
+        let shape = &table.shape;
+        let memory = self.core.local.allocate(&mut self.core.outside, shape.record);
+        let memory = memory.map_err(|_| Stop::execute(Reason::OutOfMemory))?;
+        // SAFETY: the allocation is that long and ours.
+        unsafe { memory.write_bytes(0, shape.record) };
+        // SAFETY: as above.
+        let (record, row) = unsafe { (RecordPtr::from_raw(memory), memory.add(shape.image + shape.image_header)) };
+        Ok(Staged { record, row, fixed: NonNull::dangling() })
+    }
+
+    pub(crate) fn discard(&mut self, table: &Table, staged: Staged) {
+        let memory = NonNull::new(staged.record.as_ptr()).expect("records are somewhere");
+        // SAFETY: staged, so nobody else has it.
+        unsafe { self.core.local.release(memory, table.shape.record) };
+    }
+
+    /// Links a staged record as a placeholder; the one that is there already, if one is.
+    pub(crate) fn link(&mut self, table: &Table, key: Key<'_>, staged: Staged) -> Result<Option<RecordPtr>, Stop> {
+        assert_eq!(tail_of(key), 0, "sketches have keys of fixed width");
+        // SAFETY: staged, so nobody else has it; the key needs no tail.
+        unsafe { write_key(staged.record, key, None) };
+        match table.index.insert(&mut self.core.store(), key, staged.record, &mut Unobserved) {
+            Ok(Linked::Linked) => Ok(None),
+            Ok(Linked::Exists(record)) => Ok(Some(record)),
+            Ok(Linked::Refused) => Err(self.stop(Phase::Execute, Reason::GapLocked)),
+            Err(_) => Err(self.stop(Phase::Execute, Reason::OutOfMemory)),
+        }
+    }
+
+    /// An insert whose row stays private until commit.
+    pub(crate) fn insert(
+        &mut self,
+        table: &Table,
+        key: Key<'_>,
+        staged: Staged,
+        exists: OnExists,
+    ) -> Result<Inserted, Stop> {
+        let part = self.part;
+        let Some(record) = self.link(table, key, staged)? else {
+            let image = staged.record.addr() + table.shape.image;
+            self.writes.push(Write { table: NonNull::from(table), record: staged.record, seen: 0, image, part });
+            return Ok(Inserted::New);
+        };
+        let row = self.read_record(table, record);
+        if let (Ok(Some(row)), OnExists::Refuse) = (row, exists) {
+            self.discard(table, staged);
+            return Ok(Inserted::Exists(row));
+        }
+        let seen = match self.own(record) {
+            Some(own) => own.seen,
+            None => self.reads.last().map_or(0, |read| read.seen),
+        };
+        let written = row.and_then(|row| self.update_record(table, record, seen, staged.row).map(|_| row));
+        self.discard(table, staged);
+        written.map(|row| row.map_or(Inserted::New, Inserted::Replaced))
+    }
+
+    /// Each leaf's witness is noted, then each of its records is read by `read`.
+    pub(crate) fn next_leaf(&mut self, table: &Table, scan: &mut Scan) -> bool {
+        scan.next = 0;
+        scan.done = !table.index.next_leaf(&mut scan.cursor, self.core.local.pinned());
+        if !scan.done {
+            self.absences.push(scan.cursor.witness());
+        }
+        !scan.done
+    }
+
+    pub(crate) fn rewind(&mut self, mark: Mark) {
+        self.writes.truncate(mark.0);
+    }
+
+    /// The log with one entry a record: the last.
+    pub(crate) fn effective(&self) -> Vec<Write> {
+        let last = |i: usize, write: &Write| self.writes[i + 1..].iter().all(|later| later.record != write.record);
+        self.writes.iter().enumerate().filter(|(i, write)| last(*i, write)).map(|(_, write)| *write).collect()
+    }
+
+    /// Indexes of the reads that no longer hold; `writes` is what the attempt itself would lock.
+    pub(crate) fn stale(&self) -> Vec<Read> {
+        self.reads.iter().filter(|read| read.version().load(Ordering::Acquire) != read.seen).copied().collect()
+    }
+
+    pub(crate) fn validate(&mut self) -> Result<(), Stop> {
+        // SAFETY: online since the witnesses were taken.
+        let absent = self.absences.iter().all(|witness| unsafe { witness.still_valid() });
+        if absent && self.stale().is_empty() {
+            return Ok(());
+        }
+        Err(self.stop(Phase::Validate, if absent { Reason::RecordChanged } else { Reason::MembershipChanged }))
+    }
+
+    /// Validates and installs in one region, or word by word under the lock bits where there is none (DBX, Algorithm 1).
+    pub(crate) fn decide(&mut self, writes: &[Write], prepare: &mut dyn FnMut(Stamp)) -> Option<Stamp> {
+        let Ground { core, reads, absences, newest, .. } = self;
+        let epoch = core.epochs.word();
+        let mut body = Decide { reads, absences, writes, newest: *newest, epoch, prepare };
+        core.agent.run(&mut core.outside, &NoLocks, &mut body).ok()
+    }
+}
+
+struct Decide<'a> {
+    reads: &'a [Read],
+    absences: &'a [Witness],
+    writes: &'a [Write],
+    newest: Stamp,
+    epoch: &'a AtomicU64,
+    /// Fills in what the images must know of the commit, in private memory.
+    prepare: &'a mut dyn FnMut(Stamp),
+}
+
+// SAFETY: the words belong to records and nodes found while the worker was online, which it is until `run` returns.
+unsafe impl Body for Decide<'_> {
+    type Output = Stamp;
+
+    fn run<A: Access>(&mut self, access: &mut A) -> Result<Stamp, RegionStop> {
+        let unlock = |access: &mut A, locked: usize| {
+            if !A::REGION {
+                self.writes[..locked].iter().for_each(|write| access.store(write.version(), write.seen));
+            }
+        };
+        for (i, write) in self.writes.iter().enumerate() {
+            if !access.lock(write.version(), write.seen, write.seen | LOCKED) {
+                unlock(access, i);
+                return Err(RegionStop::Refused(1));
+            }
+        }
+        let stamp = self.newest.next(Epoch(access.load(self.epoch)));
+        (self.prepare)(stamp);
+        for read in self.reads {
+            let now = access.load(read.version());
+            let own = || self.writes.iter().any(|write| write.record == read.record);
+            if now != read.seen && !(now == read.seen | LOCKED && own()) {
+                unlock(access, self.writes.len());
+                return Err(RegionStop::Refused(2));
+            }
+        }
+        for witness in self.absences {
+            // SAFETY: as above.
+            if access.load(unsafe { &*witness.address() }) != witness.value() {
+                unlock(access, self.writes.len());
+                return Err(RegionStop::Refused(2));
+            }
+        }
+        for write in self.writes {
+            access.store(write.newest(), write.image as u64);
+            access.store(write.version(), versioned(stamp, write.seen & HOT));
+        }
+        Ok(stamp)
+    }
+}
+
+/// The methods of a worker that are alike in all sketches. They use `self.ground` and `self.read_record`.
+macro_rules! common_methods {
+    () => {
+        fn prefetch(&mut self, table: &Table, key: Key<'_>, _: seriatim_txn::Wave) {
+            table.index.prefetch_bucket(key);
+        }
+        fn read(&mut self, table: &Table, key: Key<'_>, _: ColumnSet) -> Result<Option<RowPtr>, Stop> {
+            match self.ground.find(table, key) {
+                Some(record) => self.read_record(table, record),
+                None => Ok(None),
+            }
+        }
+        fn scan_next(&mut self, table: &Table, scan: &mut Scan, _: ColumnSet) -> Result<Option<RowPtr>, Stop> {
+            loop {
+                while let Some(&record) = scan.cursor.records().get(scan.next) {
+                    scan.next += 1;
+                    if let Some(row) = self.read_record(table, record)? {
+                        return Ok(Some(row));
+                    }
+                }
+                if scan.done || !self.ground.next_leaf(table, scan) {
+                    return Ok(None);
+                }
+            }
+        }
+        fn stage(&mut self, table: &Table) -> Result<Staged, Stop> {
+            self.ground.stage(table)
+        }
+        fn discard(&mut self, table: &Table, staged: Staged) {
+            self.ground.discard(table, staged);
+        }
+        fn tail(&mut self, bytes: &[u8]) -> Result<u64, OutOfMemory> {
+            // No long columns: only the empty tail can be had.
+            if bytes.is_empty() { Ok(0) } else { Err(OutOfMemory) }
+        }
+        fn seen(&self) -> Seen {
+            self.ground.seen
+        }
+        fn incident(&self) -> Option<&Incident> {
+            self.ground.incident.as_ref()
+        }
+        fn housekeep(&mut self) {}
+        fn core(&mut self) -> &mut Core {
+            &mut self.ground.core
+        }
+    };
+}
+
+/// A database of one table `cell(id, value)` under a sketch.
+pub(crate) struct Bench<P: Protocol> {
+    pub(crate) protocol: P,
+    pub(crate) environment: Environment,
+    pub(crate) cells: Table,
+    value: Place,
+}
+
+impl<P: Protocol> Bench<P> {
+    /// Opens it with rows 0, 1, 2, ... of these values.
+    pub(crate) fn open(mode: HtmMode, values: &[i64]) -> Bench<P> {
+        let htm = Htm::new(mode).expect("the mode is always available");
+        let memory = Memory::new(Options { workers_max: 16, ..Options::default() }).expect("memory");
+        let environment = Environment::for_tests(htm, memory);
+        let mut core = environment.core().expect("a free slot");
+        let column = |name: &'static str, ty| ColumnDef::new(name, ty);
+        let cells = TableDef::builder("cell").column(column("id", ColumnType::U64)).column(column("value", ColumnType::I64));
+        let cells = cells.key(["id"]).finish().expect("a valid table");
+        let (codec, layout) = (KeyCodec::for_table(&cells), Layout::new(&cells.columns));
+        let (class, organization, value) = (codec.class(), cells.organization, layout.places[1]);
+        let shape = RecordShape::new(class, &layout, P::HEAD_BYTES, P::IMAGE_HEADER_BYTES);
+        core.local.enter();
+        let index = Index::new(organization, class, 64, &environment.htm, &mut core.store()).expect("memory");
+        core.local.leave();
+        let name = "cell".to_owned();
+        let cells = Table { id: TableId(0), name, organization, class, codec, layout, shape, index };
+        let protocol = P::open(P::Options::default(), &environment);
+        drop(core);
+        let bench = Bench { protocol, environment, cells, value };
+        let mut loader = bench.worker();
+        loader.begin(seriatim_txn::Mode::ReadWrite, Stamp::ZERO);
+        for (id, &value) in values.iter().enumerate() {
+            let staged = loader.stage(&bench.cells).expect("memory");
+            bench.set(staged.row, value);
+            let inserted = loader.insert(&bench.cells, Key::Word8(id as u64), staged, OnExists::Refuse);
+            assert_eq!(inserted, Ok(Inserted::New));
+        }
+        assert!(matches!(loader.commit(&mut NoRedo), Ok(Outcome::Committed(_))));
+        drop(loader);
+        bench
+    }
+
+    pub(crate) fn worker(&self) -> P::Worker {
+        self.protocol.worker(self.environment.core().expect("a free slot"))
+    }
+
+    pub(crate) fn get(&self, row: RowPtr) -> i64 {
+        // SAFETY: a row of this table, readable while the worker that gave it is online.
+        unsafe { RowRef::from_raw(row.as_ptr()) }.get::<i64>(&self.value)
+    }
+
+    pub(crate) fn set(&self, row: RowPtr, value: i64) {
+        // SAFETY: a private row of this table.
+        unsafe { row.as_ptr().add(self.value.offset as usize).cast::<i64>().write_unaligned(value) };
+    }
+
+    /// Reads a cell in the worker's transaction.
+    pub(crate) fn read(&self, worker: &mut P::Worker, id: u64) -> Result<Option<i64>, Stop> {
+        let row = worker.read(&self.cells, Key::Word8(id), seriatim_catalog::ColumnSet::ALL)?;
+        Ok(row.map(|row| self.get(row)))
+    }
+
+    /// Changes a cell in the worker's transaction; what it becomes.
+    pub(crate) fn change(&self, worker: &mut P::Worker, id: u64, f: impl Fn(i64) -> i64) -> Result<i64, Stop> {
+        let updating = worker.update(&self.cells, Key::Word8(id), seriatim_catalog::ColumnSet::ALL)?;
+        let updating = updating.expect("the cell exists");
+        let value = f(self.get(updating.before));
+        self.set(updating.after, value);
+        Ok(value)
+    }
+
+    /// What a transaction of its own finds in the cells.
+    pub(crate) fn state(&self, ids: &[u64]) -> Vec<i64> {
+        let mut worker = self.worker();
+        worker.begin(seriatim_txn::Mode::ReadWrite, Stamp::ZERO);
+        let state = ids.iter().map(|&id| self.read(&mut worker, id).expect("nobody is about").expect("the cell exists"));
+        let state = state.collect();
+        assert!(matches!(worker.commit(&mut NoRedo), Ok(Outcome::Committed(_))));
+        state
+    }
+}
+
+/// The ways of running that every sketch is driven in.
+pub(crate) fn modes() -> [HtmMode; 2] {
+    [HtmMode::Absent, HtmMode::Emulated(seriatim_htm::Emulation { seed: 7, abort_one_in: 4, yields: false })]
+}

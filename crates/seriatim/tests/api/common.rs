@@ -1,0 +1,105 @@
+//! The settings every test runs in, and the table most of them use.
+
+use seriatim::htm::{Emulation, HtmMode};
+use seriatim::{Builder, Database, Decimal, Handle, ProtocolInfo, Session, Table, Text, Timestamp, rng};
+
+/// A protocol on a back end.
+pub(crate) struct Setting {
+    pub(crate) protocol: &'static ProtocolInfo,
+    htm: HtmMode,
+}
+
+impl Setting {
+    /// Options for a database in this setting.
+    pub(crate) fn builder(&self) -> Builder {
+        Database::builder().protocol(self.protocol.name).htm(self.htm.clone()).workers(4)
+    }
+
+    /// A database in this setting.
+    pub(crate) fn open(&self) -> Database {
+        self.builder().open().expect("a valid setting")
+    }
+
+    /// A database in this setting with the table of people, and a session of it.
+    pub(crate) fn people(&self) -> (Database, Handle<Person>, Session) {
+        let db = self.open();
+        let people = db.create().expect("a valid table");
+        let session = db.session();
+        (db, people, session)
+    }
+}
+
+/// Runs a test under every protocol, on the default back end and on emulated regions that abort now and then.
+pub(crate) fn each(test: impl Fn(&Setting)) {
+    let emulation = Emulation { seed: 7, abort_one_in: 16, yields: false };
+    for htm in [HtmMode::Auto, HtmMode::Emulated(emulation)] {
+        for protocol in seriatim::protocols() {
+            let setting = Setting { protocol, htm: htm.clone() };
+            eprintln!("under {} on {htm}", protocol.name);
+            test(&setting);
+        }
+    }
+}
+
+/// The seed of a random test: `SERIATIM_SEED` if set, else one nobody can predict. Printed before it is used.
+pub(crate) fn seed(test: &str) -> u64 {
+    let given = std::env::var("SERIATIM_SEED").ok().and_then(|text| text.parse().ok());
+    let seed = given.unwrap_or_else(rng::entropy);
+    eprintln!("{test}: SERIATIM_SEED={seed}");
+    seed
+}
+
+/// A row with a composite key, fixed and long text, nullable and immutable columns, and an index of every kind.
+#[derive(Table, Clone, Debug, PartialEq)]
+#[table(name = "person", key(region, desc(number)), ordered)]
+#[table(index(name = "by_name", columns(last, first), ordered))]
+#[table(index(name = "by_age", columns(desc(age)), ordered))]
+#[table(index(name = "by_badge", columns(badge), ordered, unique))]
+#[table(index(name = "by_email", columns(email), hash, unique))]
+#[table(index(name = "by_city", columns(city), hash))]
+pub(crate) struct Person {
+    pub(crate) region: u8,
+    pub(crate) number: u32,
+    #[column(immutable)]
+    pub(crate) born: Timestamp,
+    #[column(immutable)]
+    pub(crate) origin: String,
+    pub(crate) first: Text<16>,
+    pub(crate) last: Text<16>,
+    pub(crate) age: Option<i16>,
+    pub(crate) badge: u32,
+    pub(crate) email: Text<40>,
+    pub(crate) city: Text<12>,
+    pub(crate) balance: Decimal<2>,
+    pub(crate) rate: f64,
+    pub(crate) is_member: bool,
+    pub(crate) note: String,
+    pub(crate) nickname: Option<String>,
+}
+
+/// Text of any room.
+pub(crate) fn text<const N: usize>(value: &str) -> Text<N> {
+    Text::new(value).expect("a text that fits")
+}
+
+/// A person whose unique columns follow from the key.
+pub(crate) fn person(region: u8, number: u32) -> Person {
+    let badge = u32::from(region) * 1000 + number;
+    Person {
+        region,
+        number,
+        born: Timestamp::from_microseconds(-5),
+        origin: format!("born in region {region}"),
+        first: text("Ada"),
+        last: text("Lovelace"),
+        age: Some(36),
+        badge,
+        email: text(&format!("{badge}@example.org")),
+        city: text("London"),
+        balance: Decimal::from_units(-12_34),
+        rate: 0.5,
+        is_member: true,
+        note: format!("a note of some length about number {number} of region {region}"),
+        nickname: None,
+    }
+}

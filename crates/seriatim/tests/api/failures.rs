@@ -1,0 +1,244 @@
+//! What goes wrong in a body: its own aborts, panics, misuse. Nothing stays behind and the session goes on.
+
+use std::cell::RefCell;
+use std::error::Error;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use seriatim::catalog::Reverse;
+use seriatim::{Abort, Database, Handle, OpenError, Reason, RetryPolicy, SchemaError, Table, TransactError, Tx};
+
+use crate::common::{Person, each, person};
+
+/// A body's own error.
+#[derive(Debug, PartialEq)]
+struct Insufficient {
+    missing: i64,
+}
+
+impl fmt::Display for Insufficient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} missing", self.missing)
+    }
+}
+
+impl Error for Insufficient {}
+
+fn count(tx: &Tx, people: &Handle<Person>) -> Result<usize, Abort> {
+    Ok(tx.scan(people, ..).collect::<Result<Vec<_>, _>>()?.len())
+}
+
+#[test]
+fn a_bodys_own_error_comes_out_with_its_type() {
+    each(|setting| {
+        let (_db, people, mut session) = setting.people();
+        let error = session.transact(|tx| {
+            tx.insert(&people, &person(1, 1))?;
+            Err::<(), _>(tx.abort(Insufficient { missing: 7 }))
+        });
+        let error = error.expect_err("aborted");
+        assert_eq!(error.user::<Insufficient>(), Some(&Insufficient { missing: 7 }));
+        assert_eq!(error.user::<fmt::Error>(), None);
+        assert_eq!(error.to_string(), "aborted by its body: 7 missing");
+        assert!(error.source().is_some() && !error.is_retryable() && !error.is_maybe_committed());
+        let TransactError::User(error) = error else { panic!("the body's") };
+        assert_eq!(*error.downcast::<Insufficient>().expect("its type"), Insufficient { missing: 7 });
+        assert_eq!(*session.transact(|tx| count(tx, &people)).expect("no conflict"), 0);
+
+        let error = session.snapshot(|tx| Err::<(), _>(tx.abort("just words"))).expect_err("aborted");
+        assert_eq!(error.to_string(), "aborted by its body: just words");
+        let open = session.begin().expect("a worker");
+        let abort = open.abort(Insufficient { missing: 1 });
+        assert_eq!(open.explain(&abort).user(), Some(&Insufficient { missing: 1 }));
+    });
+}
+
+#[test]
+fn a_panic_comes_through_and_leaves_nothing() {
+    each(|setting| {
+        let (db, people, mut session) = setting.people();
+        session.transact(|tx| tx.insert(&people, &person(1, 1))).expect("a new key");
+        let caught = |body: &mut dyn FnMut()| {
+            let panic = catch_unwind(AssertUnwindSafe(body)).expect_err("it panics");
+            *panic.downcast::<&str>().expect("the panic of the body")
+        };
+        let mut in_body = || {
+            let _ = session.transact(|tx| -> Result<(), Abort> {
+                tx.insert(&people, &person(1, 2))?;
+                tx.delete(&people, &(1, Reverse(1)))?;
+                panic!("in the body")
+            });
+        };
+        assert_eq!(caught(&mut in_body), "in the body");
+        let mut in_update = || {
+            let _ = session.transact(|tx| {
+                tx.update(&people, &(1, Reverse(1)), |row| -> () {
+                    row.set_badge(0);
+                    panic!("in an update")
+                })
+            });
+        };
+        assert_eq!(caught(&mut in_update), "in an update");
+        let mut in_open = || {
+            let open = session.begin().expect("a worker");
+            open.insert(&people, &person(1, 3)).expect("a new key");
+            panic!("with a transaction open")
+        };
+        assert_eq!(caught(&mut in_open), "with a transaction open");
+        let mut in_scan = || {
+            let _ = session.transact(|tx| -> Result<(), Abort> {
+                let _half = tx.scan(&people, ..).next();
+                panic!("in a scan")
+            });
+        };
+        assert_eq!(caught(&mut in_scan), "in a scan");
+        let row = session.transact(|tx| Ok((count(tx, &people)?, tx.get(&people, &(1, Reverse(1)))?.map(|row| row.to_owned()))));
+        assert_eq!(row.expect("the session goes on").value, (1, Some(person(1, 1))));
+        assert_eq!(db.statistics().user_aborted, 4);
+        assert_eq!(db.check_structure(), Ok(()), "no worker was left behind");
+    });
+}
+
+#[test]
+fn a_transaction_cannot_be_used_inside_its_own_update() {
+    each(|setting| {
+        let (_db, people, mut session) = setting.people();
+        session.transact(|tx| tx.insert(&people, &person(1, 1))).expect("a new key");
+        let key = (1, Reverse(1));
+        type Nested<'a> = &'a dyn Fn(&Tx) -> Result<(), Abort>;
+        let uses: [Nested<'_>; 7] = [
+            &|tx| tx.get(&people, &key).map(|_| ()),
+            &|tx| tx.update(&people, &key, |row| row.set_badge(0)).map(|_| ()),
+            &|tx| tx.insert(&people, &person(1, 2)),
+            &|tx| tx.delete(&people, &key).map(|_| ()),
+            &|tx| count(tx, &people).map(|_| ()),
+            &|tx| tx.get_by(&people.index(Person::BY_BADGE), &1001).map(|_| ()),
+            &|tx| tx.savepoint().and_then(|savepoint| tx.rollback_to(savepoint)),
+        ];
+        for nested in uses {
+            let error = session.transact(|tx| {
+                tx.update(&people, &key, |row| {
+                    row.set_badge(5);
+                    nested(tx)
+                })?
+                .expect("there")
+            });
+            let error = error.expect_err("reentered");
+            let TransactError::Unsupported(cause) = &error else { panic!("unsupported, not {error:?}") };
+            assert_eq!(cause.reason, Reason::Reentered);
+            assert!(error.to_string().contains("inside its own update closure"), "{error}");
+        }
+        // Another session's transaction inside is fine, and so is the transaction after the update.
+        let (_, mut other) = ((), _db.session());
+        let done = session.transact(|tx| {
+            let inside = tx.update(&people, &key, |_| other.transact(|tx| tx.insert(&people, &person(2, 1))).is_ok())?;
+            Ok((inside, tx.get(&people, &key)?.map(|row| row.to_owned())))
+        });
+        assert_eq!(done.expect("no conflict").value, (Some(true), Some(person(1, 1))));
+    });
+}
+
+#[test]
+fn handles_of_another_database_are_refused() {
+    each(|setting| {
+        let (_db, people, mut session) = setting.people();
+        let (other, foreign, _session) = setting.people();
+        let foreign_dyn = other.open_dyn("person").expect("there");
+        let (by_badge, by_city) = (foreign.index(Person::BY_BADGE), foreign.index(Person::BY_CITY));
+        session.transact(|tx| tx.insert(&people, &person(1, 1))).expect("a new key");
+        let key = (1, Reverse(1));
+        type Use<'a> = &'a dyn Fn(&Tx) -> Result<(), Abort>;
+        let uses: [Use<'_>; 13] = [
+            &|tx| tx.get(&foreign, &key).map(|_| ()),
+            &|tx| tx.scan(&foreign, ..).try_for_each(|row| row.map(|_| ())),
+            &|tx| tx.prefix(&foreign, &(1,)).try_for_each(|row| row.map(|_| ())),
+            &|tx| tx.get_by(&by_badge, &1001).map(|_| ()),
+            &|tx| tx.find_by(&by_badge, &1001).try_for_each(|row| row.map(|_| ())),
+            &|tx| tx.find_by(&by_city, &person(1, 1).city).try_for_each(|row| row.map(|_| ())),
+            &|tx| tx.insert(&foreign, &person(1, 1)),
+            &|tx| tx.put(&foreign, &person(1, 1)),
+            &|tx| tx.update(&foreign, &key, |_| ()).map(|_| ()),
+            &|tx| tx.delete(&foreign, &key).map(|_| ()),
+            &|tx| tx.scan_dyn(&foreign_dyn, &[]).map(|_| ()),
+            &|tx| tx.insert_dyn(&foreign_dyn, &[]),
+            &|tx| tx.delete_dyn(&foreign_dyn, &[]).map(|_| ()),
+        ];
+        for (at, used) in uses.into_iter().enumerate() {
+            let error = session.transact(used).expect_err("a foreign handle");
+            assert!(matches!(error, TransactError::ForeignHandle), "use {at}: {error:?}");
+            assert!(!error.is_retryable());
+        }
+        session
+            .transact(|tx| {
+                tx.prefetch(&foreign, [key].into_iter());
+                count(tx, &people)
+            })
+            .expect("a hint is not an error");
+    });
+}
+
+/// The table of people under another declaration.
+#[derive(Table)]
+#[table(name = "person", key(region))]
+struct Impostor {
+    region: u8,
+}
+
+#[test]
+fn mistakes_in_opening_and_declaring_say_what_would_be_right() {
+    let error = |result: Result<Database, OpenError>| result.map(|_| ()).expect_err("a mistake").to_string();
+    let unknown = error(Database::builder().protocol("paxos").open());
+    assert_eq!(unknown, "there is no protocol \"paxos\"; it is one of auto, dbx, silo, nowait");
+    assert_eq!(error(Database::builder().workers(0).open()), "workers must be between 1 and 4096");
+    let never = RetryPolicy { attempts_max: 0, ..RetryPolicy::default() };
+    assert_eq!(
+        error(Database::builder().retry(never).open()),
+        "attempts_max and operations_max must be at least 1"
+    );
+    each(|setting| {
+        let (db, people, _session) = setting.people();
+        assert_eq!(db.protocol().name, setting.protocol.name);
+        assert_eq!(db.table_names(), ["person"]);
+        assert_eq!(db.table::<Person>().expect("there").definition(), people.definition());
+        let exists = db.create::<Person>().expect_err("it exists");
+        assert_eq!(exists.to_string(), "table \"person\" exists already; use `table` to open it");
+        let error = db.table::<Impostor>().expect_err("another declaration");
+        assert!(matches!(error, SchemaError::Mismatch { .. }), "{error:?}");
+        assert_eq!(
+            error.to_string(),
+            "table \"person\" is not the one this type declares: column number 1 is `number` u32, not absent"
+        );
+        let missing = db.open_dyn("persons").expect_err("no such table");
+        assert_eq!(missing.to_string(), "there is no table \"persons\"; `create` or `declare` makes it");
+    });
+}
+
+#[test]
+fn an_abort_of_one_attempt_does_not_leak_into_the_next() {
+    each(|setting| {
+        let (_db, people, mut session) = setting.people();
+        let last = RefCell::new(None);
+        for number in 0..20 {
+            let result = session.transact(|tx| {
+                tx.insert(&people, &person(1, number))?;
+                match number % 3 {
+                    0 => Ok(number),
+                    1 => Err(tx.abort(Insufficient { missing: number.into() })),
+                    _ => tx.insert(&people, &person(1, number)).map(|()| number),
+                }
+            });
+            let told = match &result {
+                Ok(number) => format!("{}", number.value),
+                Err(error) => error.to_string(),
+            };
+            let wanted = match number % 3 {
+                0 => format!("{number}"),
+                1 => format!("aborted by its body: {number} missing"),
+                _ => format!("duplicate key region 1, number {number} in person"),
+            };
+            assert_eq!(told, wanted);
+            *last.borrow_mut() = Some(number);
+        }
+        assert_eq!(*session.transact(|tx| count(tx, &people)).expect("no conflict"), 7);
+    });
+}

@@ -1,0 +1,16 @@
+//! The public API as a user expects it, under every protocol of the registry.
+//!
+//! One table type with everything in it ([`common::Person`]) goes through reading and writing, indexes, scans, savepoints,
+//! failures and sessions; the last module compares random programs with a map of the standard library.
+
+mod common;
+mod dynamic;
+mod failures;
+mod indexes;
+mod memory;
+mod random;
+mod rows;
+mod savepoints;
+mod scans;
+mod sessions;
+mod transactions;

@@ -1,0 +1,143 @@
+//! The memory limit: writes are refused, reads and deletes go on, and what is deleted can be used again.
+
+use seriatim::{Abort, Database, Handle, Session, Table, TransactError};
+
+use crate::common::each;
+
+const LIMIT: usize = 8 << 20;
+
+/// A row that is mostly long text.
+#[derive(Table, Clone, Debug, PartialEq)]
+#[table(name = "bulky", key(id), ordered)]
+#[table(index(name = "by_half", columns(half), ordered))]
+struct Bulky {
+    id: u32,
+    half: u32,
+    text: String,
+}
+
+/// A row found by hash, with an index that lists rows.
+#[derive(Table, Clone, Debug, PartialEq)]
+#[table(name = "hashed", key(id), hash)]
+#[table(index(name = "by_group", columns(group), hash))]
+struct Hashed {
+    id: u64,
+    group: u32,
+    text: String,
+}
+
+fn bulky(id: u32) -> Bulky {
+    Bulky { id, half: id / 2, text: format!("{id:05}").repeat(100) }
+}
+
+fn hashed(id: u64) -> Hashed {
+    Hashed { id, group: id as u32 / 8, text: format!("{id:05}").repeat(100) }
+}
+
+/// Inserts rows until the limit is met; how many fit.
+fn fill<T: Table>(session: &mut Session, table: &Handle<T>, row: impl Fn(u64) -> T) -> u64 {
+    for id in 0.. {
+        match session.transact(|tx| tx.insert(table, &row(id))) {
+            Ok(_) => {}
+            Err(TransactError::OutOfMemory) => return id,
+            Err(other) => panic!("{other}"),
+        }
+        assert!(id < 100_000, "the limit must be met");
+    }
+    0
+}
+
+/// Helpers' work, until what was deleted is unlinked and given back.
+fn settle(db: &Database) {
+    (0..400).for_each(|_| db.step());
+}
+
+#[test]
+fn at_the_limit_reads_and_deletes_go_on_and_space_comes_back() {
+    each(|setting| {
+        let db = setting.builder().memory_limit(LIMIT).open().expect("valid");
+        let table = db.create::<Bulky>().expect("valid");
+        let mut session = db.session();
+        let fits = fill(&mut session, &table, |id| bulky(id as u32)) as u32;
+        assert!(fits > 1000, "{fits} rows of about 600 bytes");
+        let statistics = db.statistics();
+        assert!(statistics.memory_bytes <= LIMIT, "{statistics:?}");
+        let error = session.transact(|tx| tx.insert(&table, &bulky(fits))).expect_err("the limit");
+        assert_eq!(error.to_string(), "the memory limit is reached; delete rows or raise the limit");
+        assert!(!error.is_retryable() && !error.is_maybe_committed());
+        let error = session.transact(|tx| {
+            // Caught by the body or not: the transaction has stopped.
+            let _ = (fits..fits + 1000).try_for_each(|id| tx.insert(&table, &bulky(id)));
+            Ok(())
+        });
+        assert!(matches!(error, Err(TransactError::OutOfMemory)), "{error:?}");
+
+        let read = session.transact(|tx| {
+            let ids: Result<Vec<u32>, Abort> = tx.scan(&table, ..).map(|row| Ok(row?.id())).collect();
+            let missing = tx.get(&table, &fits)?.is_none();
+            let found = tx.find_by(&table.index(Bulky::BY_HALF), &0).count();
+            Ok((ids?.len() as u32, missing, found, tx.get(&table, &1)?.map(|row| row.to_owned())))
+        });
+        assert_eq!(read.expect("reads go on").value, (fits, true, 2, Some(bulky(1))));
+        for id in 0..fits {
+            assert!(*session.transact(|tx| tx.delete(&table, &id)).expect("deletes go on"));
+        }
+        settle(&db);
+        assert!(db.statistics().memory_bytes < statistics.memory_bytes / 4, "{:?}", db.statistics());
+        for round in 0..2 {
+            for id in 0..fits * 9 / 10 {
+                session.transact(|tx| tx.insert(&table, &bulky(id))).unwrap_or_else(|e| panic!("round {round}, {id}: {e}"));
+            }
+            for id in (0..fits * 9 / 10).rev() {
+                session.transact(|tx| tx.delete(&table, &id)).expect("deletes go on");
+            }
+            settle(&db);
+        }
+        assert_eq!(db.check_structure(), Ok(()));
+    });
+}
+
+#[test]
+fn a_hash_table_at_the_limit_is_read_and_emptied() {
+    each(|setting| {
+        let db = setting.builder().memory_limit(LIMIT).open().expect("valid");
+        let table = db.create::<Hashed>().expect("valid");
+        let mut session = db.session();
+        let fits = fill(&mut session, &table, hashed);
+        assert!(fits > 1000, "{fits} rows of about 600 bytes");
+        let by_group = table.index(Hashed::BY_GROUP);
+        let read = session.transact(|tx| {
+            let found = tx.find_by(&by_group, &1).collect::<Result<Vec<_>, _>>()?.len();
+            Ok((tx.get(&table, &5)?.map(|row| row.to_owned()), found))
+        });
+        assert_eq!(read.expect("reads go on").value, (Some(hashed(5)), 8));
+        let missing = session.transact(|tx| Ok(tx.get(&table, &u64::MAX)?.is_none()));
+        assert!(*missing.expect("a lookup of what is not there is a read too"));
+        for id in 0..fits {
+            let deleted = session.transact(|tx| tx.delete(&table, &id));
+            assert!(*deleted.unwrap_or_else(|error| panic!("deletes go on, at {id} of {fits}: {error}")));
+        }
+        settle(&db);
+        for id in 0..fits * 8 / 10 {
+            session.transact(|tx| tx.insert(&table, &hashed(id))).expect("space came back");
+        }
+        assert_eq!(db.check_structure(), Ok(()));
+    });
+}
+
+#[test]
+fn a_long_text_that_does_not_fit_stops_its_transaction() {
+    each(|setting| {
+        let db = setting.builder().memory_limit(LIMIT).open().expect("valid");
+        let table = db.create::<Bulky>().expect("valid");
+        let mut session = db.session();
+        session.transact(|tx| tx.insert(&table, &bulky(1))).expect("space");
+        let huge = "x".repeat(2 * LIMIT);
+        let error = session.transact(|tx| tx.insert(&table, &Bulky { text: huge.clone(), ..bulky(2) }));
+        assert!(matches!(error, Err(TransactError::OutOfMemory)), "{error:?}");
+        let set = session.transact(|tx| tx.update(&table, &1, |row| row.set_text(&huge).is_err()));
+        assert!(!matches!(set, Ok(ref done) if done.value != Some(true)), "the setter says so");
+        let row = session.transact(|tx| Ok(tx.get(&table, &1)?.map(|row| row.to_owned())));
+        assert_eq!(row.expect("no conflict").value, Some(bulky(1)));
+    });
+}

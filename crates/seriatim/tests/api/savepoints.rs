@@ -1,0 +1,159 @@
+//! Savepoints: part of a transaction is taken back, the rest goes on.
+
+use seriatim::catalog::Reverse;
+use seriatim::{Abort, Handle, ReadTx};
+
+use crate::common::{Person, each, person, text};
+
+fn rows(tx: &ReadTx, people: &Handle<Person>) -> Result<Vec<Person>, Abort> {
+    tx.scan(people, ..).map(|row| row.map(|row| row.to_owned())).collect()
+}
+
+/// As [`rows`], found through each index; every index must agree.
+fn checked(tx: &ReadTx, people: &Handle<Person>) -> Result<Vec<Person>, Abort> {
+    let rows = rows(tx, people)?;
+    let (by_name, by_badge) = (people.index(Person::BY_NAME), people.index(Person::BY_BADGE));
+    assert_eq!(tx.find_by(&by_name, &()).count(), rows.len());
+    assert_eq!(tx.find_by(&by_badge, &()).count(), rows.len());
+    for row in &rows {
+        let by_email = tx.get_by(&people.index(Person::BY_EMAIL), &row.email)?.map(|row| row.to_owned());
+        assert_eq!(by_email.as_ref(), Some(row));
+        let in_city = tx.find_by(&people.index(Person::BY_CITY), &row.city);
+        let in_city = in_city.map(|row| row.map(|row| row.badge())).collect::<Result<Vec<_>, _>>()?;
+        assert!(in_city.contains(&row.badge));
+    }
+    Ok(rows)
+}
+
+#[test]
+fn a_savepoint_takes_back_inserts_updates_deletes_and_index_entries() {
+    each(|setting| {
+        let (db, people, mut session) = setting.people();
+        let key = |number| (1, Reverse(number));
+        let mut old: Vec<Person> = (1..=4).map(|number| person(1, number)).collect();
+        session.transact(|tx| old.iter().try_for_each(|row| tx.insert(&people, row))).expect("new keys");
+        old.reverse();
+        let kept = Person { note: "kept".to_owned(), ..person(1, 1) };
+        let committed = session.transact(|tx| {
+            tx.update(&people, &key(1), |row| row.set_note("kept"))?;
+            let savepoint = tx.savepoint()?;
+            let before = checked(tx, &people)?;
+            // Rolled back to repeatedly.
+            for round in 0..3 {
+                tx.insert(&people, &person(1, 9))?;
+                tx.update(&people, &key(1), |row| {
+                    row.set_badge(50 + round);
+                    row.set_city(&text("Paris"));
+                    row.set_note("a long text that is taken back")
+                })?;
+                tx.update(&people, &key(2), |row| row.set_last(&text("Byron")))?;
+                tx.update(&people, &key(2), |row| row.set_first(&text("Anne")))?;
+                tx.delete(&people, &key(3))?;
+                tx.insert(&people, &Person { city: text("Rome"), ..person(1, 3) })?;
+                tx.delete(&people, &key(4))?;
+                tx.put(&people, &Person { email: text("new"), origin: "replaced".to_owned(), ..person(1, 2) })?;
+                assert_eq!(checked(tx, &people)?.len(), 4);
+                tx.rollback_to(savepoint)?;
+                assert_eq!(checked(tx, &people)?, before);
+            }
+            tx.insert(&people, &person(1, 10))
+        });
+        committed.expect("no conflict");
+        let now = session.transact(|tx| checked(tx, &people)).expect("no conflict").into_value();
+        assert_eq!(now, [&[person(1, 10)], &old[..3], &[kept]].concat());
+        db.step();
+        assert_eq!(db.check_structure(), Ok(()));
+    });
+}
+
+#[test]
+fn savepoints_nest() {
+    each(|setting| {
+        let (_db, people, mut session) = setting.people();
+        let numbers = |tx: &ReadTx| -> Result<Vec<u32>, Abort> {
+            tx.scan_rev(&people, ..).map(|row| row.map(|row| row.number())).collect()
+        };
+        session
+            .transact(|tx| {
+                let first = tx.savepoint()?;
+                tx.insert(&people, &person(1, 1))?;
+                let second = tx.savepoint()?;
+                tx.insert(&people, &person(1, 2))?;
+                let third = tx.savepoint()?;
+                tx.insert(&people, &person(1, 3))?;
+                tx.rollback_to(third)?;
+                assert_eq!(numbers(tx)?, [1, 2]);
+                tx.insert(&people, &person(1, 4))?;
+                tx.rollback_to(second)?;
+                assert_eq!(numbers(tx)?, [1]);
+                tx.insert(&people, &person(1, 5))?;
+                tx.rollback_to(second)?;
+                tx.insert(&people, &person(1, 2))?;
+                let again = tx.savepoint()?;
+                tx.delete(&people, &(1, Reverse(1)))?;
+                tx.delete(&people, &(1, Reverse(2)))?;
+                assert_eq!(numbers(tx)?, []);
+                tx.rollback_to(again)?;
+                assert_eq!(numbers(tx)?, [1, 2]);
+                tx.rollback_to(first)?;
+                assert_eq!(numbers(tx)?, []);
+                tx.insert(&people, &person(1, 6))
+            })
+            .expect("no conflict");
+        assert_eq!(session.transact(|tx| numbers(tx)).expect("no conflict").value, [6]);
+    });
+}
+
+#[test]
+fn a_savepoint_in_an_explicit_transaction_recovers_from_a_duplicate() {
+    each(|setting| {
+        let (_db, people, mut session) = setting.people();
+        session.transact(|tx| tx.insert(&people, &person(1, 1))).expect("a new key");
+        let open = session.begin().expect("a worker");
+        open.insert(&people, &person(1, 2)).expect("a new key");
+        let savepoint = open.savepoint().expect("an open transaction");
+        let violating = Person { email: person(1, 1).email, ..person(1, 3) };
+        let abort = open.insert(&people, &violating).expect_err("the address is taken");
+        assert!(!abort.is_retryable());
+        assert_eq!(
+            open.explain(&abort).to_string(),
+            "duplicate key email 1001@example.org in person.by_email"
+        );
+        open.rollback_to(savepoint).expect("an open transaction");
+        open.insert(&people, &person(1, 3)).expect("a new key");
+        open.commit().expect("no conflict");
+        let now = session.transact(|tx| checked(tx, &people)).expect("no conflict").into_value();
+        assert_eq!(now, [person(1, 3), person(1, 2), person(1, 1)]);
+    });
+}
+
+#[test]
+fn what_was_taken_back_is_free_for_others_and_its_memory_is_too() {
+    each(|setting| {
+        let (db, people, mut session) = setting.people();
+        session.transact(|tx| tx.insert(&people, &person(1, 1))).expect("a new key");
+        let mut settle = |rounds: u32| {
+            for _ in 0..rounds {
+                session
+                    .transact(|tx| {
+                        let savepoint = tx.savepoint()?;
+                        for number in 2..20 {
+                            tx.insert(&people, &Person { note: "n".repeat(500), ..person(1, number) })?;
+                        }
+                        tx.update(&people, &(1, Reverse(1)), |row| row.set_note(&"m".repeat(300)))?;
+                        tx.rollback_to(savepoint)?;
+                        tx.update(&people, &(1, Reverse(1)), |row| row.set_balance(row.balance()))
+                    })
+                    .expect("no conflict");
+                db.step();
+            }
+            db.statistics().memory_bytes
+        };
+        let before = settle(30);
+        let after = settle(100);
+        assert!(after <= before + before / 10, "{before} bytes grew to {after}");
+        assert_eq!(session.transact(|tx| rows(tx, &people)).expect("no conflict").value, [person(1, 1)]);
+        let mut other = db.session();
+        other.transact(|tx| tx.insert(&people, &person(1, 2))).expect("the key is free");
+    });
+}

@@ -1,0 +1,300 @@
+//! Scans: order, bounds, prefixes, direction, own writes, early stops.
+
+use std::ops::Bound;
+
+use seriatim::catalog::Reverse;
+use seriatim::{Abort, Handle, Reason, Scan, Table, Text, TransactError, Tx};
+
+use crate::common::{each, text};
+
+/// A three-column key in two words, the second column descending.
+#[derive(Table, Clone, Debug, PartialEq)]
+#[table(name = "event", key(day, desc(hour), id))]
+struct Event {
+    day: i32,
+    hour: u8,
+    id: u64,
+    seen: u32,
+}
+
+/// A byte key.
+#[derive(Table, Clone, Debug, PartialEq)]
+#[table(name = "word", key(text, count))]
+struct Word {
+    text: Text<24>,
+    count: u16,
+}
+
+/// Found by hash: cannot be scanned.
+#[derive(Table, Clone, Debug)]
+#[table(name = "unsorted", key(id), hash)]
+struct Unsorted {
+    id: u32,
+}
+
+/// The key columns of events.
+fn keys(scan: Scan<'_, Event>) -> Result<Vec<(i32, u8, u64)>, Abort> {
+    scan.map(|row| row.map(|row| (row.day(), row.hour(), row.id()))).collect()
+}
+
+fn fill(tx: &Tx, events: &Handle<Event>) -> Result<(), Abort> {
+    for day in [3, -2, 0, 7] {
+        for hour in [9, 0, 23] {
+            for id in [0, 5, u64::MAX] {
+                tx.insert(events, &Event { day, hour, id, seen: 0 })?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What [`fill`] inserts, in key order.
+fn all() -> Vec<(i32, u8, u64)> {
+    let hours = |day| [23, 9, 0].into_iter().map(move |hour| (day, hour));
+    let ids = |(day, hour)| [0, 5, u64::MAX].into_iter().map(move |id| (day, hour, id));
+    [-2, 0, 3, 7].into_iter().flat_map(hours).flat_map(ids).collect()
+}
+
+#[test]
+fn scans_follow_key_order_within_their_bounds() {
+    each(|setting| {
+        let db = setting.open();
+        let events = db.create::<Event>().expect("valid");
+        let mut session = db.session();
+        session.transact(|tx| fill(tx, &events)).expect("new keys");
+        let all = all();
+        let reversed = |range: &[(i32, u8, u64)]| range.iter().rev().copied().collect::<Vec<_>>();
+        let check = |tx: &seriatim::ReadTx| {
+            assert_eq!(keys(tx.scan(&events, ..))?, all);
+            assert_eq!(keys(tx.scan_rev(&events, ..))?, reversed(&all));
+            let (low, high) = ((0, Reverse(9), 5), (3, Reverse(9), 0));
+            for (bounds, wanted) in [
+                ((Bound::Included(low), Bound::Included(high)), 13..22),
+                ((Bound::Included(low), Bound::Excluded(high)), 13..21),
+                ((Bound::Excluded(low), Bound::Included(high)), 14..22),
+                ((Bound::Excluded(low), Bound::Excluded(high)), 14..21),
+                ((Bound::Unbounded, Bound::Excluded(low)), 0..13),
+                ((Bound::Excluded(high), Bound::Unbounded), 22..36),
+                ((Bound::Included(low), Bound::Included(low)), 13..14),
+            ] {
+                assert_eq!(keys(tx.scan(&events, bounds))?, all[wanted.clone()], "{bounds:?}");
+                assert_eq!(keys(tx.scan_rev(&events, bounds))?, reversed(&all[wanted]), "{bounds:?}");
+            }
+            // Bounds that are no row's.
+            assert_eq!(keys(tx.scan(&events, (1, Reverse(0), 0)..(3, Reverse(12), 0)))?, all[18..21]);
+            Ok(())
+        };
+        session.transact(|tx| check(tx)).expect("no conflict");
+        session.snapshot(check).expect("no conflict");
+    });
+}
+
+#[test]
+fn empty_and_inverted_ranges_yield_nothing() {
+    each(|setting| {
+        let db = setting.open();
+        let events = db.create::<Event>().expect("valid");
+        let mut session = db.session();
+        let nothing = |tx: &Tx, low, high| {
+            for bounds in [
+                (Bound::Excluded(low), Bound::Excluded(high)),
+                (Bound::Included(low), Bound::Excluded(high)),
+                (Bound::Excluded(low), Bound::Included(high)),
+            ] {
+                assert_eq!(keys(tx.scan(&events, bounds))?, [], "{bounds:?}");
+                assert_eq!(keys(tx.scan_rev(&events, bounds))?, [], "{bounds:?}");
+            }
+            Ok(())
+        };
+        session.transact(|tx| Ok(keys(tx.scan(&events, ..))?.len())).expect("an empty table");
+        session.transact(|tx| fill(tx, &events)).expect("new keys");
+        session
+            .transact(|tx| {
+                let (low, high) = ((0, Reverse(9), 5), (3, Reverse(9), 0));
+                nothing(tx, high, low)?;
+                nothing(tx, low, low)?;
+                assert_eq!(keys(tx.scan(&events, high..=low))?, []);
+                assert_eq!(keys(tx.scan(&events, (4, Reverse(0), 0)..=(6, Reverse(0), 0)))?, []);
+                assert_eq!(keys(tx.prefix(&events, &(5,)))?, []);
+                assert_eq!(keys(tx.scan(&events, (8, Reverse(0), 0)..))?, []);
+                assert_eq!(keys(tx.scan(&events, ..(-9, Reverse(0), 0)))?, []);
+                Ok(())
+            })
+            .expect("no conflict");
+    });
+}
+
+#[test]
+fn a_prefix_finds_the_rows_that_begin_with_it() {
+    each(|setting| {
+        let db = setting.open();
+        let (events, words) = (db.create::<Event>().expect("valid"), db.create::<Word>().expect("valid"));
+        let mut session = db.session();
+        session.transact(|tx| fill(tx, &events)).expect("new keys");
+        let texts = ["", "a", "ab", "ab\0", "ab\0c", "abc", "ac", "\u{ff}"];
+        session
+            .transact(|tx| {
+                texts.iter().try_for_each(|value| {
+                    (0..3).try_for_each(|count| tx.insert(&words, &Word { text: text(value), count }))
+                })
+            })
+            .expect("new keys");
+        let all = all();
+        session
+            .transact(|tx| {
+                assert_eq!(keys(tx.prefix(&events, &(0,)))?, all[9..18]);
+                assert_eq!(keys(tx.prefix(&events, &(0, Reverse(9))))?, all[12..15]);
+                assert_eq!(keys(tx.prefix(&events, &(0, Reverse(9), 5)))?, all[13..14]);
+                assert_eq!(keys(tx.prefix(&events, &()))?, all);
+                let backwards: Vec<_> = all[9..18].iter().rev().copied().collect();
+                assert_eq!(keys(tx.prefix_rev(&events, &(0,)))?, backwards);
+                for value in texts {
+                    let found: Result<Vec<Word>, Abort> =
+                        tx.prefix(&words, &(text(value),)).map(|row| row.map(|row| row.to_owned())).collect();
+                    let wanted: Vec<Word> = (0..3).map(|count| Word { text: text(value), count }).collect();
+                    assert_eq!(found?, wanted, "the column {value:?}, not texts that begin with it");
+                }
+                let order: Result<Vec<String>, Abort> =
+                    tx.scan(&words, ..).step_by(3).map(|row| row.map(|row| row.text().to_owned())).collect();
+                assert_eq!(order?, texts, "byte order, a text before those that continue it");
+                Ok(())
+            })
+            .expect("no conflict");
+    });
+}
+
+#[test]
+fn a_scan_can_stop_early_and_others_can_run_inside_it() {
+    each(|setting| {
+        let db = setting.open();
+        let events = db.create::<Event>().expect("valid");
+        let mut session = db.session();
+        session.transact(|tx| fill(tx, &events)).expect("new keys");
+        let all = all();
+        session
+            .transact(|tx| {
+                assert_eq!(keys_of(tx.scan(&events, ..).take(3))?, all[..3]);
+                assert_eq!(tx.scan_rev(&events, ..).next().transpose()?.map(|row| row.id()), Some(u64::MAX));
+                let mut pairs = 0;
+                for outer in tx.prefix(&events, &(0,)) {
+                    let outer = outer?;
+                    for inner in tx.prefix(&events, &(0, Reverse(outer.hour()))).take(2) {
+                        assert_eq!(inner?.hour(), outer.hour());
+                        pairs += 1;
+                    }
+                }
+                assert_eq!(pairs, 18);
+                let _never_moved = tx.scan(&events, ..);
+                let mut ended = tx.prefix(&events, &(5,));
+                assert!(ended.next().is_none() && ended.next().is_none(), "an ended scan stays ended");
+                Ok(())
+            })
+            .expect("no conflict");
+    });
+}
+
+fn keys_of<'t>(
+    rows: impl Iterator<Item = Result<<Event as Table>::Row<'t>, Abort>>,
+) -> Result<Vec<(i32, u8, u64)>, Abort> {
+    rows.map(|row| row.map(|row| (row.day(), row.hour(), row.id()))).collect()
+}
+
+#[test]
+fn a_scan_sees_the_transactions_own_writes() {
+    each(|setting| {
+        let db = setting.open();
+        let events = db.create::<Event>().expect("valid");
+        let mut session = db.session();
+        session.transact(|tx| fill(tx, &events)).expect("new keys");
+        let own = |tx: &Tx| {
+            tx.delete(&events, &(0, Reverse(23), 0))?;
+            tx.insert(&events, &Event { day: 0, hour: 12, id: 1, seen: 9 })?;
+            tx.insert(&events, &Event { day: 0, hour: 12, id: 2, seen: 9 })?;
+            tx.delete(&events, &(0, Reverse(12), 2))?;
+            tx.update(&events, &(0, Reverse(9), 5), |row| row.set_seen(9))?;
+            let found = tx.prefix(&events, &(0,)).map(|row| row.map(|row| (row.hour(), row.id(), row.seen())));
+            found.collect::<Result<Vec<_>, Abort>>()
+        };
+        let wanted = [
+            (23, 5, 0),
+            (23, u64::MAX, 0),
+            (12, 1, 9),
+            (9, 0, 0),
+            (9, 5, 9),
+            (9, u64::MAX, 0),
+            (0, 0, 0),
+            (0, 5, 0),
+            (0, u64::MAX, 0),
+        ];
+        let open = session.begin().expect("a worker");
+        assert_eq!(own(&open).expect("no conflict"), wanted);
+        open.rollback();
+        let untouched = session.transact(|tx| keys(tx.prefix(&events, &(0,))));
+        assert_eq!(untouched.expect("no conflict").value, all()[9..18]);
+        assert_eq!(session.transact(own).expect("no conflict").value, wanted);
+    });
+}
+
+#[test]
+fn a_scan_that_updates_sees_each_row_once() {
+    each(|setting| {
+        let db = setting.open();
+        let events = db.create::<Event>().expect("valid");
+        let mut session = db.session();
+        session
+            .transact(|tx| {
+                (0..500).try_for_each(|id| tx.insert(&events, &Event { day: 1, hour: 0, id: id * 2, seen: 0 }))
+            })
+            .expect("new keys");
+        let visits = session.transact(|tx| {
+            let mut visits = 0;
+            for row in tx.scan(&events, ..) {
+                let key = row?.id();
+                tx.update(&events, &(1, Reverse(0), key), |row| row.set_seen(row.seen() + 1))?;
+                visits += 1;
+            }
+            for row in tx.scan_rev(&events, ..) {
+                let key = row?.id();
+                tx.update(&events, &(1, Reverse(0), key), |row| row.set_seen(row.seen() + 1))?;
+                visits += 1;
+            }
+            Ok(visits)
+        });
+        assert_eq!(*visits.expect("no conflict"), 1000);
+        let seen = session.transact(|tx| tx.scan(&events, ..).map(|row| Ok(row?.seen())).collect::<Result<Vec<_>, Abort>>());
+        assert!(seen.expect("no conflict").iter().all(|&seen| seen == 2));
+
+        // Rows deleted on the way, and rows inserted behind the scan, are met at most once; rows that stay exactly once.
+        let met = session.transact(|tx| {
+            let mut met = Vec::new();
+            for row in tx.scan(&events, ..) {
+                let id = row?.id();
+                met.push(id);
+                tx.delete(&events, &(1, Reverse(0), id))?;
+                if id > 0 {
+                    tx.insert(&events, &Event { day: 1, hour: 0, id: id - 1, seen: 0 })?;
+                }
+            }
+            Ok(met)
+        });
+        assert_eq!(met.expect("no conflict").value, (0..500).map(|id| id * 2).collect::<Vec<u64>>());
+        let left = session.transact(|tx| Ok(keys(tx.scan(&events, ..))?.len()));
+        assert_eq!(*left.expect("no conflict"), 499);
+        assert_eq!(db.check_structure(), Ok(()));
+    });
+}
+
+#[test]
+fn a_hash_table_cannot_be_scanned() {
+    each(|setting| {
+        let db = setting.open();
+        let table = db.create::<Unsorted>().expect("valid");
+        let mut session = db.session();
+        session.transact(|tx| tx.insert(&table, &Unsorted { id: 1 })).expect("a new key");
+        let error = session.transact(|tx| Ok(tx.scan(&table, ..).collect::<Result<Vec<_>, _>>()?.len()));
+        let error = error.expect_err("not ordered");
+        assert!(matches!(&error, TransactError::Unsupported(cause) if cause.reason == Reason::Unordered), "{error:?}");
+        assert!(error.to_string().contains("not ordered") && !error.is_retryable(), "{error}");
+        session.transact(|tx| tx.insert(&table, &Unsorted { id: 2 })).expect("the session goes on");
+    });
+}

@@ -1,0 +1,128 @@
+//! Sessions and workers: sessions are many and move between threads, workers are few.
+
+use std::time::Duration;
+
+use seriatim::catalog::Reverse;
+use seriatim::{Database, Handle, Session, Transaction, TransactError, clock, thread};
+
+use crate::common::{each, person};
+
+fn is_send<T: Send>() {}
+fn is_shared<T: Send + Sync>() {}
+
+#[test]
+fn sessions_and_open_transactions_move_between_threads() {
+    is_shared::<Database>();
+    is_shared::<Handle<crate::common::Person>>();
+    is_send::<Session>();
+    is_send::<Transaction<'_>>();
+    each(|setting| {
+        let (_db, people, mut session) = setting.people();
+        session.transact(|tx| tx.insert(&people, &person(1, 1))).expect("a new key");
+        let people = &people;
+        let mut session = thread::scope(|scope| {
+            let moved = scope.spawn(move || {
+                session.transact(|tx| tx.insert(people, &person(1, 2))).expect("a new key");
+                session
+            });
+            moved.join().expect("no panic")
+        });
+        let open = session.begin().expect("a worker");
+        open.insert(people, &person(1, 3)).expect("a new key");
+        thread::scope(|scope| {
+            let moved = scope.spawn(move || {
+                open.update(people, &(1, Reverse(3)), |row| row.set_badge(33)).expect("no conflict");
+                open.commit().expect("no conflict");
+            });
+            moved.join().expect("no panic");
+        });
+        let badges = session.transact(|tx| tx.scan(people, ..).map(|row| Ok(row?.badge())).collect::<Result<Vec<_>, _>>());
+        assert_eq!(badges.expect("no conflict").value, [33, 1002, 1001]);
+    });
+}
+
+#[test]
+fn many_sessions_share_few_workers() {
+    each(|setting| {
+        let db = setting.builder().workers(2).open().expect("valid");
+        let people = db.create().expect("valid");
+        let mut sessions: Vec<Session> = (0..50).map(|_| db.session()).collect();
+        for (number, session) in (0..).zip(&mut sessions) {
+            session.transact(|tx| tx.insert(&people, &person(1, number))).expect("a worker");
+        }
+        thread::scope(|scope| {
+            for (part, sessions) in (2..).zip(sessions.chunks_mut(10)) {
+                let people = &people;
+                scope.spawn(move || {
+                    for (number, session) in (0..).zip(sessions) {
+                        session.transact(|tx| tx.insert(people, &person(part, number))).expect("a worker in time");
+                    }
+                });
+            }
+        });
+        let count = sessions[0].snapshot(|tx| Ok(tx.scan(&people, ..).count()));
+        assert_eq!(*count.expect("a worker"), 100);
+    });
+}
+
+#[test]
+fn when_every_worker_stays_busy_the_session_is_told() {
+    // One wait of the bound is enough: the pool knows nothing of protocols or back ends.
+    let db = Database::builder().workers(1).open().expect("valid");
+    let people = db.create().expect("valid");
+    let (mut first, mut second) = (db.session(), db.session());
+    let open = first.begin().expect("the worker");
+    open.insert(&people, &person(1, 1)).expect("a new key");
+    let asked = clock::Instant::now();
+    let error = second.transact(|tx| tx.insert(&people, &person(1, 2))).expect_err("the worker is busy");
+    assert!(matches!(error, TransactError::WorkersBusy) && error.is_retryable(), "{error:?}");
+    assert_eq!(
+        error.to_string(),
+        "every worker has an open transaction; allow more workers or end some transactions"
+    );
+    assert!(asked.elapsed() >= Duration::from_millis(100), "it waits for a while before it gives up");
+    // A session that waits gets the worker that becomes free.
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| second.transact(|tx| tx.insert(&people, &person(1, 2))).map(|_| ()));
+        thread::sleep(Duration::from_millis(20));
+        open.commit().expect("no conflict");
+        waiting.join().expect("no panic").expect("a worker");
+    });
+    let count = first.transact(|tx| Ok(tx.scan(&people, ..).count()));
+    assert_eq!(*count.expect("a worker"), 2);
+}
+
+#[test]
+fn a_transaction_that_stays_open_too_long_is_stopped() {
+    each(|setting| {
+        let builder = setting.builder().step_helpers(true).epoch_interval(Duration::from_millis(10));
+        let db = builder.transaction_age_max(Duration::from_millis(50)).open().expect("valid");
+        let people = db.create().expect("valid");
+        let mut session = db.session();
+        session.transact(|tx| tx.insert(&people, &person(1, 1))).expect("a new key");
+        let open = session.begin().expect("a worker");
+        for _ in 0..5 {
+            db.step();
+            open.get(&people, &(1, Reverse(1))).expect("still young");
+        }
+        open.insert(&people, &person(1, 2)).expect("still young");
+        db.step();
+        let abort = open.get(&people, &(1, Reverse(1))).expect_err("too old");
+        let error = open.explain(&abort);
+        assert!(matches!(error, TransactError::TooOld) && error.is_retryable(), "{error:?}");
+        assert!(open.commit().is_err());
+        let count = session.transact(|tx| Ok(tx.scan(&people, ..).count()));
+        assert_eq!(*count.expect("the session goes on"), 1);
+    });
+}
+
+#[test]
+fn the_database_lives_as_long_as_its_last_session() {
+    each(|setting| {
+        let (db, people, mut session) = setting.people();
+        drop(db);
+        session.transact(|tx| tx.insert(&people, &person(1, 1))).expect("a new key");
+        let count = session.transact(|tx| Ok(tx.scan(&people, ..).count()));
+        assert_eq!(*count.expect("no conflict"), 1);
+    });
+}

@@ -1,0 +1,278 @@
+//! Whole transactions: commit, rollback, conflicts and what they say, retries, statistics.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use seriatim::catalog::Reverse;
+use seriatim::{Abort, Handle, ReadTx, RetryPolicy, Table, TransactError, Transaction, Tx};
+
+use crate::common::{Person, each, person};
+
+/// A counter.
+#[derive(Table, Clone, Debug, PartialEq)]
+#[table(name = "counter", key(id), hash)]
+struct Counter {
+    id: u32,
+    n: u64,
+}
+
+/// Reads `tx`, writes `other` in the way, writes `tx`, commits: whichever protocol it is, one of the two must fail. Its error.
+fn collide(tx: Transaction<'_>, other: Transaction<'_>, counters: &Handle<Counter>) -> TransactError {
+    let add = |tx: &Transaction<'_>| tx.update(counters, &7, |row| row.set_n(row.n() + 1));
+    assert_eq!(tx.get(counters, &7).expect("nobody is in the way yet").map(|row| row.n()), Some(0));
+    if let Err(abort) = add(&other) {
+        assert!(abort.is_retryable());
+        let error = other.explain(&abort);
+        // Operations after a conflict keep failing, and so does the commit.
+        assert_eq!(other.get(counters, &8).expect_err("stopped").cause(), abort.cause());
+        assert_eq!(add(&other).expect_err("stopped").cause(), abort.cause());
+        assert_eq!(other.savepoint().expect_err("stopped").cause(), abort.cause());
+        assert!(other.scan(counters, ..).next().is_some_and(|row| row.is_err()));
+        assert!(other.commit().is_err_and(|error| error.is_retryable()));
+        add(&tx).expect("nobody is in the way any more");
+        tx.commit().expect("no conflict");
+        return error;
+    }
+    other.commit().expect("no conflict");
+    match add(&tx) {
+        Err(abort) => tx.explain(&abort),
+        Ok(_) => tx.commit().expect_err("what it read was overwritten"),
+    }
+}
+
+#[test]
+fn an_explicit_transaction_commits_when_told_and_rolls_back_otherwise() {
+    each(|setting| {
+        let (db, people, mut session) = setting.people();
+        let mut other = db.session();
+        let numbers = |tx: &ReadTx| -> Result<Vec<u32>, Abort> {
+            tx.scan_rev(&people, ..).map(|row| row.map(|row| row.number())).collect()
+        };
+        let open = session.begin().expect("a worker");
+        open.insert(&people, &person(1, 1)).expect("a new key");
+        assert_eq!(numbers(&open).expect("no conflict"), [1]);
+        let receipt = open.commit().expect("no conflict");
+        assert_eq!(other.transact(|tx| numbers(tx)).expect("no conflict").value, [1]);
+
+        let open = session.begin().expect("a worker");
+        open.insert(&people, &person(1, 2)).expect("a new key");
+        open.rollback();
+        {
+            let dropped = session.begin().expect("a worker");
+            dropped.insert(&people, &person(1, 3)).expect("a new key");
+            assert!(dropped.delete(&people, &(1, Reverse(1))).expect("no conflict"));
+        }
+        assert_eq!(other.transact(|tx| numbers(tx)).expect("no conflict").value, [1]);
+        let later = other.transact(|tx| tx.update(&people, &(1, Reverse(1)), |row| row.set_note("x").is_ok()));
+        assert!(later.expect("no conflict").receipt.stamp > receipt.stamp, "a later write of a row has a later stamp");
+
+        let reading = session.begin_snapshot().expect("a worker");
+        assert_eq!(numbers(&reading).expect("no conflict"), [1]);
+        reading.finish().expect("no conflict");
+    });
+}
+
+#[test]
+fn a_leaked_transaction_ends_with_the_next_one() {
+    each(|setting| {
+        let (_db, people, mut session) = setting.people();
+        let open = session.begin().expect("a worker");
+        open.insert(&people, &person(1, 1)).expect("a new key");
+        std::mem::forget(open);
+        let count = session.transact(|tx| Ok(tx.scan(&people, ..).count()));
+        assert_eq!(*count.expect("no conflict"), 0);
+    });
+}
+
+#[test]
+fn a_conflict_says_in_words_where_it_was() {
+    each(|setting| {
+        let db = setting.open();
+        let counters = db.create::<Counter>().expect("valid");
+        let (mut first, mut second) = (db.session(), db.session());
+        first.transact(|tx| tx.insert(&counters, &Counter { id: 7, n: 0 })).expect("a new key");
+        let error = collide(first.begin().expect("a worker"), second.begin().expect("a worker"), &counters);
+        assert!(error.is_retryable() && !error.is_maybe_committed());
+        let words = error.to_string();
+        assert!(words.contains("(table counter, key id 7)") && words.contains("by another transaction"), "{words}");
+        let TransactError::Conflict { last, attempts: 1 } = error else { panic!("a conflict: {error:?}") };
+        assert_eq!((last.table.as_deref(), last.key.as_deref()), (Some("counter"), Some("id 7")));
+        let n = first.transact(|tx| Ok(tx.get(&counters, &7)?.map(|row| row.n())));
+        assert_eq!(*n.expect("no conflict"), Some(1), "exactly one of the two counted");
+    });
+}
+
+#[test]
+fn a_phantom_is_a_conflict_too() {
+    each(|setting| {
+        let (db, people, mut session) = setting.people();
+        session.transact(|tx| tx.insert(&people, &person(1, 1))).expect("a new key");
+        let mut inserting = db.session();
+        let open = session.begin().expect("a worker");
+        assert_eq!(open.prefix(&people, &(1,)).count(), 1);
+        let inserting = inserting.begin().expect("a worker");
+        let inserted = inserting.insert(&people, &person(1, 2)).map(|()| inserting.commit());
+        let written = open.update(&people, &(1, Reverse(1)), |row| row.set_badge(5)).map(|_| open.commit());
+        let failed = |result: Result<Result<_, TransactError>, Abort>| !matches!(result, Ok(Ok(_)));
+        assert!(failed(inserted) ^ failed(written), "one of the two, and one only");
+    });
+}
+
+#[test]
+fn statistics_count_endings_and_causes() {
+    each(|setting| {
+        let db = setting.open();
+        let counters = db.create::<Counter>().expect("valid");
+        let (mut first, mut second) = (db.session(), db.session());
+        first.transact(|tx| tx.insert(&counters, &Counter { id: 7, n: 0 })).expect("a new key");
+        let before = db.statistics();
+        let error = collide(first.begin().expect("a worker"), second.begin().expect("a worker"), &counters);
+        let TransactError::Conflict { last, .. } = error else { panic!("a conflict: {error:?}") };
+        first.snapshot(|tx| Ok(tx.get(&counters, &7)?.is_some())).expect("no conflict");
+        first.transact(|tx| Err::<(), _>(tx.abort("not today"))).expect_err("the body's own abort");
+        first.transact(|tx| tx.insert(&counters, &Counter { id: 7, n: 0 })).expect_err("the key exists");
+        drop(first.begin().expect("a worker"));
+        let all = db.statistics();
+        let since = all.since(&before);
+        assert_eq!((since.committed, since.user_aborted, since.conflict_aborted), (2, 3, 1));
+        assert_eq!(since.aborts, [(last.cause, 1)]);
+        assert_eq!(all.committed, before.committed + 2);
+        assert!(all.memory_bytes > 0 && all.reserved_bytes >= all.memory_bytes);
+    });
+}
+
+#[test]
+fn the_retry_policy_bounds_attempts_and_the_body_sees_them() {
+    each(|setting| {
+        let retry = RetryPolicy {
+            attempts_max: 5,
+            immediate: 1,
+            pause_first: Duration::from_micros(1),
+            pause_max: Duration::from_micros(3),
+        };
+        let db = setting.builder().retry(retry).open().expect("valid");
+        let counters = db.create::<Counter>().expect("valid");
+        let (mut session, mut hostile) = (db.session(), db.session());
+        session
+            .transact(|tx| (7..9).try_for_each(|id| tx.insert(&counters, &Counter { id, n: 0 })))
+            .expect("new keys");
+        // Meets a lock, or reads what is overwritten before it commits.
+        let mut spoilt = |tx: &Tx| {
+            let open = hostile.begin().expect("a worker");
+            open.update(&counters, &7, |row| row.set_n(row.n() + 1)).expect("nobody is in its way");
+            let n = tx.get(&counters, &7)?.map(|row| row.n());
+            open.commit().expect("nobody is in its way");
+            Ok::<_, Abort>(n)
+        };
+        let mut attempts = Vec::new();
+        let error = session.transact(|tx| {
+            attempts.push(tx.attempt());
+            spoilt(tx)?;
+            tx.update(&counters, &8, |row| row.set_n(1))
+        });
+        let error = error.expect_err("every attempt was spoilt");
+        assert_eq!(attempts, [1, 2, 3, 4, 5]);
+        let TransactError::Conflict { last, attempts: 5 } = &error else { panic!("after five attempts: {error:?}") };
+        assert_eq!(last.table.as_deref(), Some("counter"));
+        assert!(error.to_string().starts_with("gave up after 5 attempts; the last stopped while "), "{error}");
+        assert_eq!(db.statistics().aborts, [(last.cause, 5)]);
+
+        let counted = session.transact(|tx| {
+            if tx.attempt() < 3 {
+                // Even a body that hides the conflict does not commit.
+                let _ = spoilt(tx);
+            }
+            tx.update(&counters, &8, |row| row.set_n(row.n() + 1))
+        });
+        assert_eq!(counted.expect("the conflict went away").attempts, 3);
+        let n = session.transact(|tx| Ok(tx.get(&counters, &8)?.map(|row| row.n())));
+        assert_eq!(*n.expect("no conflict"), Some(1), "failed attempts left nothing");
+    });
+}
+
+#[test]
+fn threads_that_count_lose_no_update() {
+    each(|setting| {
+        let db = setting.open();
+        let counters = db.create::<Counter>().expect("valid");
+        let mut session = db.session();
+        session.transact(|tx| tx.insert(&counters, &Counter { id: 1, n: 0 })).expect("a new key");
+        const THREADS: u64 = 3;
+        const ROUNDS: u64 = 200;
+        seriatim::thread::scope(|scope| {
+            for _ in 0..THREADS {
+                let (mut session, counters) = (db.session(), counters.clone());
+                scope.spawn(move || {
+                    for _ in 0..ROUNDS {
+                        session.transact(|tx| tx.update(&counters, &1, |row| row.set_n(row.n() + 1))).expect("retried");
+                    }
+                });
+            }
+        });
+        let n = session.snapshot(|tx| Ok(tx.get(&counters, &1)?.map(|row| row.n())));
+        assert_eq!(*n.expect("no conflict"), Some(THREADS * ROUNDS));
+        assert_eq!(db.statistics().committed, 2 + THREADS * ROUNDS);
+    });
+}
+
+#[test]
+fn a_snapshot_shows_one_moment() {
+    each(|setting| {
+        let (db, people, mut session) = setting.people();
+        session
+            .transact(|tx| (0..20).try_for_each(|number| tx.insert(&people, &Person { badge: number, ..person(1, number) })))
+            .expect("new keys");
+        seriatim::thread::scope(|scope| {
+            let (mut writing, rows) = (db.session(), people.clone());
+            scope.spawn(move || {
+                for round in 1..=30 {
+                    writing
+                        .transact(|tx| {
+                            // Badges are unique: move each to a value that is free.
+                            (0..20).try_for_each(|number| {
+                                let badge = round * 100 + number;
+                                tx.update(&rows, &(1, Reverse(number)), |row| row.set_badge(badge)).map(|_| ())
+                            })
+                        })
+                        .expect("retried");
+                }
+            });
+            for _ in 0..30 {
+                let rounds = session.snapshot(|tx| {
+                    tx.scan(&people, ..).map(|row| Ok(row?.badge() / 100)).collect::<Result<HashSet<u32>, Abort>>()
+                });
+                assert_eq!(rounds.expect("retried").len(), 1, "all rows of one round");
+            }
+        });
+    });
+}
+
+/// Read-only transactions have no writing methods: this trait's would be shadowed by them, and not compile.
+trait NoWriting {
+    fn insert(&self) {}
+    fn try_insert(&self) {}
+    fn put(&self) {}
+    fn update(&self) {}
+    fn delete(&self) {}
+    fn insert_dyn(&self) {}
+    fn put_dyn(&self) {}
+    fn update_dyn(&self) {}
+    fn delete_dyn(&self) {}
+    fn savepoint(&self) {}
+}
+
+impl NoWriting for ReadTx {}
+
+#[test]
+fn a_read_only_transaction_cannot_write_by_its_type() {
+    each(|setting| {
+        let db = setting.open();
+        let mut session = db.session();
+        let nothing = |tx: &ReadTx| {
+            (tx.insert(), tx.try_insert(), tx.put(), tx.update(), tx.delete());
+            (tx.insert_dyn(), tx.put_dyn(), tx.update_dyn(), tx.delete_dyn(), tx.savepoint());
+        };
+        session.snapshot(|tx| Ok(nothing(tx))).expect("no conflict");
+        nothing(&session.begin_snapshot().expect("a worker"));
+    });
+}
