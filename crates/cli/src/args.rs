@@ -110,9 +110,7 @@ fn seconds(text: &str) -> Result<f64, String> {
 /// The matches; or, after printing help or one line of error, the exit code.
 pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<ArgMatches, ExitCode> {
     command().try_get_matches_from(args).map_err(|error| match error.kind() {
-        ErrorKind::DisplayHelp
-        | ErrorKind::DisplayVersion
-        | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             // Asked for, or the answer to no arguments: what the program can do is its output.
             print!("{error}");
             ExitCode::SUCCESS

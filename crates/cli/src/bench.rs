@@ -4,10 +4,10 @@ use std::sync::Mutex;
 
 use clap::ArgMatches;
 use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
 use seriatim::htm::{Emulation, HtmMode};
 use seriatim::{Database, rng};
 use seriatim_workload::{Entry, Loading, roofline};
-use serde_json::json;
 
 use crate::Failure;
 use crate::machine::{self, Machine};

@@ -2,8 +2,8 @@
 
 use clap::ArgMatches;
 use comfy_table::{ContentArrangement, Table, presets};
-use seriatim::{Freshness, ProtocolInfo};
 use serde_json::json;
+use seriatim::{Freshness, ProtocolInfo};
 
 use crate::Failure;
 

@@ -5,9 +5,9 @@ use std::fmt::Write;
 use clap::ArgMatches;
 use comfy_table::{Table, presets};
 use hdrhistogram::Histogram;
+use serde_json::{Map, Value, json};
 use seriatim::{Database, Statistics};
 use seriatim_workload::{Entry, Values};
-use serde_json::{Map, Value, json};
 
 use crate::Failure;
 use crate::machine::{self, Machine};
@@ -52,7 +52,16 @@ impl Report<'_> {
         let statistics = &self.measured.statistics;
         let mut table = Table::new();
         table.load_style(presets::NOTHING);
-        table.set_header(["transaction", "committed", "rolled back", "p50 µs", "p95 µs", "p99 µs", "p99.9 µs", "max µs"]);
+        table.set_header([
+            "transaction",
+            "committed",
+            "rolled back",
+            "p50 µs",
+            "p95 µs",
+            "p99 µs",
+            "p99.9 µs",
+            "max µs",
+        ]);
         let all = self.measured.latency();
         let rows = kinds.iter().map(|kind| (kind.name, kind.committed, kind.user_aborted, &kind.latency));
         let total = ("all", self.measured.committed(), self.measured.user_aborted(), &all);

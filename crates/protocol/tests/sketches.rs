@@ -5,6 +5,10 @@
 //! drives the control flow that the contract must allow. What a sketch needed beyond the contract is a trait in its file, named
 //! there as an addition.
 
+#[macro_use]
+#[path = "sketches/stand_in.rs"]
+mod stand_in;
+
 #[path = "sketches/batching.rs"]
 mod batching;
 #[path = "sketches/htcc.rs"]
@@ -13,6 +17,3 @@ mod htcc;
 mod pieces;
 #[path = "sketches/speculation.rs"]
 mod speculation;
-#[path = "sketches/stand_in.rs"]
-#[macro_use]
-mod stand_in;

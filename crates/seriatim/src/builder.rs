@@ -169,7 +169,7 @@ impl Builder {
             limit_bytes: self.memory_limit,
         };
         let environment = Environment {
-            htm: Htm::new(self.htm.clone()).map_err(OpenError::Htm)?,
+            htm: Htm::new(self.htm).map_err(OpenError::Htm)?,
             memory: Memory::new(options).map_err(|error| OpenError::Memory(error.to_string()))?,
             epochs: Arc::new(Epochs::default()),
             budget: self.budget,

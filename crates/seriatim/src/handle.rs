@@ -51,16 +51,17 @@ impl TableSet {
         core: &mut Core,
     ) -> Result<TableSet, SchemaError> {
         let capacity = definition.capacity;
-        let make = |id: u32, name: String, organization: Organization, codec: KeyCodec, layout: Layout, core: &mut Core| {
-            let class = codec.class();
-            let (head, header) = (inner.engine.head_bytes(), inner.engine.image_header_bytes());
-            let shape = RecordShape::new(class, &layout, head, header);
-            core.local.enter();
-            let index = Index::new(organization, class, capacity, &inner.environment.htm, &mut core.store());
-            core.local.leave();
-            let index = index.map_err(|_| SchemaError::OutOfMemory)?;
-            Ok(seriatim_txn::Table { id: TableId(id), name, organization, class, codec, layout, shape, index })
-        };
+        let make =
+            |id: u32, name: String, organization: Organization, codec: KeyCodec, layout: Layout, core: &mut Core| {
+                let class = codec.class();
+                let (head, header) = (inner.engine.head_bytes(), inner.engine.image_header_bytes());
+                let shape = RecordShape::new(class, &layout, head, header);
+                core.local.enter();
+                let index = Index::new(organization, class, capacity, &inner.environment.htm, &mut core.store());
+                core.local.leave();
+                let index = index.map_err(|_| SchemaError::OutOfMemory)?;
+                Ok(seriatim_txn::Table { id: TableId(id), name, organization, class, codec, layout, shape, index })
+            };
         let layout = Layout::new(&definition.columns);
         let codec = KeyCodec::for_table(&definition);
         let class = codec.class();

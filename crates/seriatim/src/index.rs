@@ -3,7 +3,9 @@
 //! An entry's key is the indexed columns, followed by the primary key where the index is ordered and not unique; its row is the
 //! primary key. A hash index that is not unique has one entry a key, whose row is the list of primary keys. So an index read is protected exactly as a table read is (decision record 6).
 
-use seriatim_catalog::{ColumnDef, ColumnSet, ColumnType, Key, KeyBuf, KeyClass, Layout, OutOfMemory, RowRef, TailStore};
+use seriatim_catalog::{
+    ColumnDef, ColumnSet, ColumnType, Key, KeyBuf, KeyClass, Layout, OutOfMemory, RowRef, TailStore,
+};
 use seriatim_txn::RowPtr;
 
 use crate::ReadTx;
@@ -151,8 +153,10 @@ impl ReadTx {
             if let (Some(new), Some(after)) = (new, after) {
                 // SAFETY: as above.
                 let row = unsafe { RowRef::from_raw(after.as_ptr()) };
-                let linked =
-                    set.primary.codec.encode_row(row, |primary| self.link_entry(&index.table, new.as_key(), primary))?;
+                let linked = set
+                    .primary
+                    .codec
+                    .encode_row(row, |primary| self.link_entry(&index.table, new.as_key(), primary))?;
                 if !linked {
                     return Err(self.duplicate(&index.table, new.as_key()));
                 }

@@ -145,9 +145,8 @@ impl Pool {
             if self.seize(slot) {
                 // SAFETY: the access rule: we seized the slot.
                 if let Some(worker) = unsafe { &mut *self.slots[slot].worker.get() } {
-                    // An empty transaction: what was retired in the last one gets its grace period.
-                    worker.core().local.enter();
-                    worker.core().local.leave();
+                    // However little was retired or deferred: its grace period begins now.
+                    worker.core().local.collect();
                     worker.housekeep();
                 }
                 self.slots[slot].busy.store(false, Ordering::Release);

@@ -25,7 +25,7 @@ pub(crate) fn saw(seen: Seen) -> Saw {
     }
 }
 
-fn borrowed<'a>(bound: &'a Bound<Vec<u8>>) -> Bound<&'a [u8]> {
+fn borrowed(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
     match bound {
         Bound::Included(bytes) => Bound::Included(bytes),
         Bound::Excluded(bytes) => Bound::Excluded(bytes),

@@ -8,12 +8,12 @@ use seriatim_history::Saw;
 use seriatim_store::{Direction, read_key};
 use seriatim_txn::{Reason, RowPtr};
 
+use crate::ReadTx;
 use crate::error::Abort;
 use crate::handle::TableSet;
 use crate::index::{KeyList, key_from_bytes, read_primary};
 use crate::record::saw;
 use crate::runtime::DynRow;
-use crate::ReadTx;
 
 /// What a scan walks over.
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +63,8 @@ impl<'t> RawScan<'t> {
         high: Bound<KeyBuf>,
         direction: Direction,
     ) -> RawScan<'t> {
-        let mut scan = RawScan { tx, set, target, direction, state: None, failed: None, found: Found::Nothing, record: None };
+        let mut scan =
+            RawScan { tx, set, target, direction, state: None, failed: None, found: Found::Nothing, record: None };
         scan.failed = scan.start(&low, &high).err();
         if tx.log.is_some() {
             let owned = |bound: &Bound<KeyBuf>| bound.as_ref().map(|key| key.as_key().to_bytes().into_owned());
@@ -76,7 +77,8 @@ impl<'t> RawScan<'t> {
     /// The rows that one key of a hash index finds; a scan that fails if there is no whole key.
     pub(crate) fn of_key(tx: &'t ReadTx, set: &'t TableSet, at: usize, key: Option<KeyBuf>) -> RawScan<'t> {
         let (target, direction) = (Target::Index(at), Direction::Forward);
-        let mut scan = RawScan { tx, set, target, direction, state: None, failed: None, found: Found::Nothing, record: None };
+        let mut scan =
+            RawScan { tx, set, target, direction, state: None, failed: None, found: Found::Nothing, record: None };
         match scan.look_up(key) {
             Ok(found) => scan.found = found,
             Err(abort) => scan.failed = Some(abort),

@@ -52,6 +52,7 @@ pub struct ReadTx {
     user: RefCell<Option<Box<dyn std::error::Error + Send + Sync>>>,
     pub(crate) log: Option<RefCell<Log>>,
     /// Scans to reuse.
+    #[expect(clippy::vec_box, reason = "a scan is large and changes hands: the box moves, not the scan")]
     pub(crate) scans: RefCell<Vec<Box<seriatim_txn::Scan>>>,
 }
 

@@ -3,8 +3,8 @@
 
 use std::collections::HashMap;
 
-use seriatim::history::{History, Saw, Transaction};
 use seriatim::Stamp;
+use seriatim::history::{History, Saw, Transaction};
 
 /// A key of a table.
 type Place = (u32, Vec<u8>);

@@ -5,7 +5,7 @@
 //! agrees with real time. The recorded history goes to the independent checker as well.
 
 use seriatim::history::{self, Promises};
-use seriatim::{Abort, Builder, Handle, ReadTx, SnapshotTransaction, Table, Transaction, TransactError, Tx};
+use seriatim::{Abort, Builder, Handle, ReadTx, SnapshotTransaction, Table, TransactError, Transaction, Tx};
 
 use crate::Setting;
 use crate::model::{Observed, Op, State, run_alone};
@@ -133,11 +133,7 @@ pub fn explore(setting: &Setting, spec: &Spec) -> Result<Explored, String> {
 ///
 /// # Errors
 /// As [`explore`].
-pub fn explore_with(
-    setting: &Setting,
-    spec: &Spec,
-    options: impl Fn(Builder) -> Builder,
-) -> Result<Explored, String> {
+pub fn explore_with(setting: &Setting, spec: &Spec, options: impl Fn(Builder) -> Builder) -> Result<Explored, String> {
     let lengths: Vec<usize> = spec.programs.iter().map(|program| program.ops.len() + 1).collect();
     let mut explored = Explored::default();
     for schedule in interleavings(&lengths) {
@@ -312,7 +308,8 @@ fn judge<C: Cells>(
     strict: bool,
 ) -> Result<(), String> {
     let history = db.take_history().ok_or("the database records")?;
-    history::check(&history, &if strict { Promises::STRICT } else { Promises::SERIALIZABLE }).map_err(|violation| violation.to_string())?;
+    history::check(&history, &if strict { Promises::STRICT } else { Promises::SERIALIZABLE })
+        .map_err(|violation| violation.to_string())?;
     let mut state = State::new();
     let read = db.session().transact(|tx| {
         state.clear();
@@ -329,8 +326,7 @@ fn judge<C: Cells>(
         Ok(())
     });
     read.map_err(|error| error.to_string())?;
-    let committed: Vec<usize> =
-        (0..fates.len()).filter(|&i| matches!(fates[i], Fate::Committed { .. })).collect();
+    let committed: Vec<usize> = (0..fates.len()).filter(|&i| matches!(fates[i], Fate::Committed { .. })).collect();
     let initial: State = spec.initial.iter().copied().collect();
     let explains = |order: &[usize]| {
         let mut replayed = initial.clone();

@@ -17,7 +17,7 @@ pub struct Setting {
 impl Setting {
     /// Options for a database in this setting.
     pub fn builder(&self) -> Builder {
-        Database::builder().protocol(self.protocol).htm(self.htm.clone())
+        Database::builder().protocol(self.protocol).htm(self.htm)
     }
 }
 
@@ -35,11 +35,7 @@ pub fn matrix(seed: u64) -> Vec<Setting> {
         backends.push(HtmMode::Rtm);
     }
     let settings = |htm: HtmMode| {
-        protocols().iter().map(move |protocol| Setting {
-            protocol: protocol.name,
-            htm: htm.clone(),
-            strict: protocol.gives.strict,
-        })
+        protocols().iter().map(move |protocol| Setting { protocol: protocol.name, htm, strict: protocol.gives.strict })
     };
     backends.into_iter().flat_map(settings).collect()
 }

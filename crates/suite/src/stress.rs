@@ -8,7 +8,9 @@ use std::sync::Mutex;
 
 use seriatim::history::{self, Promises};
 use seriatim::htm::RegionStatistics;
-use seriatim::{Abort, Builder, Database, Handle, IndexHandle, Rng, Statistics, Table, Text, TransactError, Tx, thread};
+use seriatim::{
+    Abort, Builder, Database, Handle, IndexHandle, Rng, Statistics, Table, Text, TransactError, Tx, thread,
+};
 
 use crate::Setting;
 
@@ -181,7 +183,13 @@ fn transfer(tx: &Tx, tables: &Tables, draws: u64) -> Result<(), Abort> {
 
 fn item(id: u32, rng: &mut Rng) -> Item {
     let tag = Text::new(&format!("tag{id}")).unwrap_or_default();
-    Item { id, owner: rng.below(4) as u16, color: rng.below(COLORS) as u8, tag, note: "n".repeat(rng.below(40) as usize) }
+    Item {
+        id,
+        owner: rng.below(4) as u16,
+        color: rng.below(COLORS) as u8,
+        tag,
+        note: "n".repeat(rng.below(40) as usize),
+    }
 }
 
 /// Random operations on the ordered table and its indexes.
@@ -238,7 +246,8 @@ fn shuffle(tx: &Tx, tables: &Tables, draws: u64, operations: u64) -> Result<(), 
 
 fn audit(db: &Database, strict: bool, load: &Load) -> Result<Stressed, String> {
     let history = db.take_history().ok_or("the database records")?;
-    history::check(&history, &if strict { Promises::STRICT } else { Promises::SERIALIZABLE }).map_err(|violation| violation.to_string())?;
+    history::check(&history, &if strict { Promises::STRICT } else { Promises::SERIALIZABLE })
+        .map_err(|violation| violation.to_string())?;
     for _ in 0..4 {
         db.step();
     }

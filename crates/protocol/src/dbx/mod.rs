@@ -60,7 +60,12 @@ impl Protocol for Dbx {
     }
 
     fn worker(&self, core: Core) -> Worker {
-        Worker { attempt: Optimistic::new(core), snapshot: Arc::clone(&self.snapshot), reading: None, installs: Vec::new() }
+        Worker {
+            attempt: Optimistic::new(core),
+            snapshot: Arc::clone(&self.snapshot),
+            reading: None,
+            installs: Vec::new(),
+        }
     }
 }
 
@@ -105,13 +110,7 @@ impl seriatim_txn::Worker for Worker {
         self.attempt.base.tail(bytes)
     }
 
-    fn insert(
-        &mut self,
-        table: &Table,
-        key: Key<'_>,
-        staged: Staged,
-        exists: OnExists,
-    ) -> Result<Inserted, Stop> {
+    fn insert(&mut self, table: &Table, key: Key<'_>, staged: Staged, exists: OnExists) -> Result<Inserted, Stop> {
         debug_assert!(self.reading.is_none(), "the session refuses writes in read-only transactions");
         self.attempt.insert(table, key, staged, exists)
     }

@@ -105,8 +105,7 @@ impl Worker {
             return Ok(None);
         }
         self.base.newest = self.base.newest.max(header.stamp());
-        self.base.seen =
-            Seen { record: Some(record), stamp: header.stamp(), absent: header.is_absent(), own: false };
+        self.base.seen = Seen { record: Some(record), stamp: header.stamp(), absent: header.is_absent(), own: false };
         Ok(Some(header))
     }
 
@@ -160,7 +159,11 @@ impl Worker {
             return Err(self.refuse_gap(table, Reason::GapLocked));
         }
         // SAFETY: online since the cursor took it.
-        if unsafe { cursor.witness().still_valid() } { Ok(()) } else { Err(self.refuse_gap(table, Reason::MembershipChanged)) }
+        if unsafe { cursor.witness().still_valid() } {
+            Ok(())
+        } else {
+            Err(self.refuse_gap(table, Reason::MembershipChanged))
+        }
     }
 
     /// Links a placeholder for an absent key of a hash table, locked by us. `false`: the key appeared meanwhile.
@@ -261,13 +264,7 @@ impl seriatim_txn::Worker for Worker {
         self.base.tail(bytes)
     }
 
-    fn insert(
-        &mut self,
-        table: &Table,
-        key: Key<'_>,
-        staged: Staged,
-        exists: OnExists,
-    ) -> Result<Inserted, Stop> {
+    fn insert(&mut self, table: &Table, key: Key<'_>, staged: Staged, exists: OnExists) -> Result<Inserted, Stop> {
         for _ in 0..LOOKUPS_MAX {
             let Some(other) = self.link(table, key, &staged)? else {
                 let image = record::image_of(table, staged.row);

@@ -65,12 +65,8 @@ impl Attempt {
 
     #[inline]
     pub(crate) fn note_own(&mut self, write: &Write) {
-        self.seen = Seen {
-            record: Some(write.record),
-            stamp: write.expected.stamp(),
-            absent: write.image == 0,
-            own: true,
-        };
+        self.seen =
+            Seen { record: Some(write.record), stamp: write.expected.stamp(), absent: write.image == 0, own: true };
     }
 
     pub(crate) fn tail(&mut self, bytes: &[u8]) -> Result<u64, OutOfMemory> {

@@ -95,11 +95,7 @@ pub(crate) struct Optimistic {
 
 impl Optimistic {
     pub(crate) fn new(core: Core) -> Optimistic {
-        Optimistic {
-            base: Attempt::new(core),
-            reads: Vec::with_capacity(256),
-            witnesses: Vec::with_capacity(64),
-        }
+        Optimistic { base: Attempt::new(core), reads: Vec::with_capacity(256), witnesses: Vec::with_capacity(64) }
     }
 
     #[inline]
@@ -377,12 +373,12 @@ impl Optimistic {
             }
             Refuted::Read(i) => {
                 let read = self.reads[i];
-                self.base.incident = Some(Incident { cause: changed, table: Some(read.table()), key: Some(read.key()) });
+                self.base.incident =
+                    Some(Incident { cause: changed, table: Some(read.table()), key: Some(read.key()) });
                 Stop::Abort(changed)
             }
         }
     }
-
 }
 
 /// Words as they are, outside any region and with no region about.
@@ -439,8 +435,7 @@ pub(crate) struct LockBit;
 impl Claim for LockBit {
     fn take(&self, core: &Core, table: &Table, record: RecordPtr, expected: HeaderWord) -> Option<bool> {
         let word = head::header(&table.shape, record);
-        let exchange =
-            || word.compare_exchange(expected.0, expected.locked().0, Ordering::AcqRel, Ordering::Acquire);
+        let exchange = || word.compare_exchange(expected.0, expected.locked().0, Ordering::AcqRel, Ordering::Acquire);
         match core.htm.outside(exchange) {
             Ok(_) => Some(true),
             Err(now) if HeaderWord(now).unlocked() == expected => Some(false),

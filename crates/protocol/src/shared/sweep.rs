@@ -35,9 +35,8 @@ pub(crate) fn sweep(core: &mut Core, claim: &impl Claim) {
     while let Some(item) = core.local.ready() {
         let [table, address, word] = item;
         // SAFETY: `later` put them there; tables outlive workers, and the record was not retired since only we do that.
-        let (table, record) = unsafe {
-            (&*(table as *const Table), RecordPtr::from_raw(NonNull::new_unchecked(address as *mut u8)))
-        };
+        let (table, record) =
+            unsafe { (&*(table as *const Table), RecordPtr::from_raw(NonNull::new_unchecked(address as *mut u8))) };
         core.local.enter();
         if !unlink(core, table, record, HeaderWord(word), claim) {
             later(core, table, record, HeaderWord(word));

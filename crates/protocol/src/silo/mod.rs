@@ -92,13 +92,7 @@ impl seriatim_txn::Worker for Worker {
         self.attempt.base.tail(bytes)
     }
 
-    fn insert(
-        &mut self,
-        table: &Table,
-        key: Key<'_>,
-        staged: Staged,
-        exists: OnExists,
-    ) -> Result<Inserted, Stop> {
+    fn insert(&mut self, table: &Table, key: Key<'_>, staged: Staged, exists: OnExists) -> Result<Inserted, Stop> {
         self.attempt.insert(table, key, staged, exists)
     }
 

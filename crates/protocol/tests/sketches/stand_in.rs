@@ -4,15 +4,16 @@
 //! fixed-width keys, no fixed parts, no tails; placeholders and tombstones stay linked for ever.
 
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use seriatim_base::{Epoch, Stamp, TableId};
 use seriatim_catalog::{ColumnDef, ColumnType, Key, KeyCodec, Layout, Place, RowRef, TableDef};
-use seriatim_htm::{Access, Body, Htm, HtmMode, NoLocks, Stop as RegionStop};
+use seriatim_htm::{Access, Body, Budget, Htm, HtmMode, NoLocks, Stop as RegionStop};
 use seriatim_memory::{Memory, Options};
 use seriatim_store::{Index, Inserted as Linked, RecordPtr, Unobserved, Witness, tail_of, write_key};
 use seriatim_txn::{
-    Cause, Core, Environment, Incident, Inserted, Mark, NoRedo, OnExists, Outcome, Phase, Protocol, Reason, RecordShape,
+    Cause, Core, Environment, Epochs, Incident, Inserted, Mark, NoRedo, OnExists, Outcome, Phase, Protocol, Reason, RecordShape,
     RowPtr, Scan, Seen, Staged, Stop, Table, Updating, Worker,
 };
 
@@ -310,10 +311,11 @@ impl Ground {
     }
 
     /// Validates and installs in one region, or word by word under the lock bits where there is none (DBX, Algorithm 1).
-    pub(crate) fn decide(&mut self, writes: &[Write], prepare: &mut dyn FnMut(Stamp)) -> Option<Stamp> {
+    /// `holds`: a word that must have this value at that instant. `None`: refused, and nothing was stored.
+    pub(crate) fn decide(&mut self, writes: &[Write], holds: Option<(&AtomicU64, u64)>) -> Option<Stamp> {
         let Ground { core, reads, absences, newest, .. } = self;
         let epoch = core.epochs.word();
-        let mut body = Decide { reads, absences, writes, newest: *newest, epoch, prepare };
+        let mut body = Decide { reads, absences, writes, newest: *newest, epoch, holds };
         core.agent.run(&mut core.outside, &NoLocks, &mut body).ok()
     }
 }
@@ -324,8 +326,7 @@ struct Decide<'a> {
     writes: &'a [Write],
     newest: Stamp,
     epoch: &'a AtomicU64,
-    /// Fills in what the images must know of the commit, in private memory.
-    prepare: &'a mut dyn FnMut(Stamp),
+    holds: Option<(&'a AtomicU64, u64)>,
 }
 
 // SAFETY: the words belong to records and nodes found while the worker was online, which it is until `run` returns.
@@ -345,7 +346,10 @@ unsafe impl Body for Decide<'_> {
             }
         }
         let stamp = self.newest.next(Epoch(access.load(self.epoch)));
-        (self.prepare)(stamp);
+        if self.holds.is_some_and(|(word, value)| access.load(word) != value) {
+            unlock(access, self.writes.len());
+            return Err(RegionStop::Refused(3));
+        }
         for read in self.reads {
             let now = access.load(read.version());
             let own = || self.writes.iter().any(|write| write.record == read.record);
@@ -369,14 +373,14 @@ unsafe impl Body for Decide<'_> {
     }
 }
 
-/// The methods of a worker that are alike in all sketches. They use `self.ground` and `self.read_record`.
+/// The methods of a worker that are alike in all sketches. They use `self.ground`, `self.find` and `self.read_record`.
 macro_rules! common_methods {
     () => {
         fn prefetch(&mut self, table: &Table, key: Key<'_>, _: seriatim_txn::Wave) {
             table.index.prefetch_bucket(key);
         }
         fn read(&mut self, table: &Table, key: Key<'_>, _: ColumnSet) -> Result<Option<RowPtr>, Stop> {
-            match self.ground.find(table, key) {
+            match self.find(table, key) {
                 Some(record) => self.read_record(table, record),
                 None => Ok(None),
             }
@@ -430,7 +434,14 @@ impl<P: Protocol> Bench<P> {
     pub(crate) fn open(mode: HtmMode, values: &[i64]) -> Bench<P> {
         let htm = Htm::new(mode).expect("the mode is always available");
         let memory = Memory::new(Options { workers_max: 16, ..Options::default() }).expect("memory");
-        let environment = Environment::for_tests(htm, memory);
+        let environment = Environment {
+            htm,
+            memory,
+            epochs: Arc::new(Epochs::default()),
+            budget: Budget::default(),
+            #[cfg(feature = "canary")]
+            fault: seriatim_txn::Fault::None,
+        };
         let mut core = environment.core().expect("a free slot");
         let column = |name: &'static str, ty| ColumnDef::new(name, ty);
         let cells = TableDef::builder("cell").column(column("id", ColumnType::U64)).column(column("value", ColumnType::I64));

@@ -115,7 +115,7 @@ fn a_declared_table_is_written_and_read_by_values() {
         });
         assert_eq!(read.expect("no conflict").value, ["nut", "", "axle", "gear"]);
         let error = session.transact(|tx| tx.insert_dyn(&items, &item(7, "gear", 8))).expect_err("the key exists");
-        assert_eq!(error.to_string(), "duplicate key shop 7, code gear in item");
+        assert_eq!(error.to_string(), "duplicate key shop 7, code \"gear\" in item");
         let error = session.transact(|tx| tx.insert_dyn(&items, &item(8, "gear", 8))).expect_err("the digest is taken");
         assert_eq!(error.to_string(), "duplicate key digest gear in item.by_digest");
         assert_eq!(db.check_structure(), Ok(()));
@@ -134,14 +134,20 @@ fn a_value_that_does_not_fit_is_named_and_nothing_is_written() {
             row
         };
         let cases = [
-            (with(0, Value::UInt(70_000)), "column `shop`: the value 70000 does not fit; it must be a value of type u16"),
+            (
+                with(0, Value::UInt(70_000)),
+                "column `shop`: the value 70000 does not fit; it must be a value of type u16",
+            ),
             (with(0, Value::Null), "column `shop`: the value NULL does not fit; it must be a value of type u16"),
             (with(1, "ninebytes".into()), "column `code`: the value has 9 bytes; the column has room for 8"),
             (
                 with(2, Value::Decimal { units: 1, scale: 3 }),
                 "column `price`: the value 0.001 does not fit; it must be a value of type decimal(2)",
             ),
-            (with(3, "many".into()), "column `stock`: the value many does not fit; it must be a value of type i32 or NULL"),
+            (
+                with(3, "many".into()),
+                "column `stock`: the value many does not fit; it must be a value of type i32 or NULL",
+            ),
             (with(6, Value::Bytes(vec![0; 5])), "column `digest`: the value has 5 bytes; the column has room for 4"),
             (with(8, Value::Int(1)), "column `live`: the value 1 does not fit; it must be a value of type bool"),
             (item(5, "new", 1)[1..].to_vec(), "8 values given where there are 9 columns"),
@@ -168,13 +174,17 @@ fn a_value_that_does_not_fit_is_named_and_nothing_is_written() {
                 let changes = [("stock", Value::Int(77)), (column, value.clone())];
                 tx.update_dyn(&items, &key(1, "bolt"), &changes)
             });
-            assert_eq!(error.map(|_| ()).expect_err("it does not fit").to_string(), format!("aborted by its body: {message}"));
+            assert_eq!(
+                error.map(|_| ()).expect_err("it does not fit").to_string(),
+                format!("aborted by its body: {message}")
+            );
         }
         let lookups = session.transact(|tx| tx.get_dyn(&items, &[Value::UInt(1)]).map(|_| ()));
         assert!(matches!(lookups, Err(TransactError::User(_))), "{lookups:?}");
         let lookups = session.transact(|tx| tx.scan_dyn(&items, &["bolt".into()]).map(|_| ()));
         assert!(matches!(lookups, Err(TransactError::User(_))), "{lookups:?}");
-        let error = session.transact(|tx| tx.find_dyn(&items, "by_colour", &[]).map(|_| ())).expect_err("no such index");
+        let error =
+            session.transact(|tx| tx.find_dyn(&items, "by_colour", &[]).map(|_| ())).expect_err("no such index");
         assert_eq!(error.to_string(), "aborted by its body: table \"item\" has no index \"by_colour\"");
         let row = session.transact(|tx| Ok(tx.get_dyn(&items, &key(1, "bolt"))?.map(|row| row.values())));
         assert_eq!(row.expect("no conflict").value, Some(item(1, "bolt", 250)));
@@ -237,18 +247,21 @@ fn a_table_declared_as_a_type_declares_it_is_opened_as_that_type() {
         let twins = db.table::<Twin>().expect("the same declaration");
         let mut session = db.session();
         let values = vec![Value::UInt(1), "bolt".into(), money(5), Value::Null, "Smith".into()];
-        let twin = Twin { shop: 2, code: text("nut"), price: Decimal::from_units(6), stock: Some(-1), maker: String::new() };
+        let twin =
+            Twin { shop: 2, code: text("nut"), price: Decimal::from_units(6), stock: Some(-1), maker: String::new() };
         let read = session.transact(|tx| {
             tx.insert_dyn(&by_name, &values)?;
             tx.insert(&twins, &twin)?;
             let typed = tx.get(&twins, &(1, text("bolt")))?.map(|row| row.to_owned());
             let dynamic = tx.get_dyn(&by_name, &key(2, "nut"))?.map(|row| row.values());
-            let order = tx.scan_by(&twins.index(Twin::BY_PRICE), Reverse(Decimal::from_units(6))..);
+            let by_price = twins.index(Twin::BY_PRICE);
+            let order = tx.scan_by(&by_price, Reverse(Decimal::from_units(6))..);
             let order = order.map(|row| Ok(row?.shop())).collect::<Result<Vec<_>, Abort>>()?;
             Ok((typed, dynamic, order))
         });
         let (typed, dynamic, order) = read.expect("no conflict").into_value();
-        let bolt = Twin { shop: 1, code: text("bolt"), price: Decimal::from_units(5), stock: None, maker: "Smith".to_owned() };
+        let bolt =
+            Twin { shop: 1, code: text("bolt"), price: Decimal::from_units(5), stock: None, maker: "Smith".to_owned() };
         assert_eq!(typed, Some(bolt));
         let wanted = vec![Value::UInt(2), "nut".into(), money(6), Value::Int(-1), Value::Text(String::new())];
         assert_eq!((dynamic, order), (Some(wanted), vec![2, 1]));

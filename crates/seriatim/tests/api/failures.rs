@@ -92,7 +92,8 @@ fn a_panic_comes_through_and_leaves_nothing() {
             });
         };
         assert_eq!(caught(&mut in_scan), "in a scan");
-        let row = session.transact(|tx| Ok((count(tx, &people)?, tx.get(&people, &(1, Reverse(1)))?.map(|row| row.to_owned()))));
+        let row = session
+            .transact(|tx| Ok((count(tx, &people)?, tx.get(&people, &(1, Reverse(1)))?.map(|row| row.to_owned()))));
         assert_eq!(row.expect("the session goes on").value, (1, Some(person(1, 1))));
         assert_eq!(db.statistics().user_aborted, 4);
         assert_eq!(db.check_structure(), Ok(()), "no worker was left behind");
@@ -131,7 +132,8 @@ fn a_transaction_cannot_be_used_inside_its_own_update() {
         // Another session's transaction inside is fine, and so is the transaction after the update.
         let (_, mut other) = ((), _db.session());
         let done = session.transact(|tx| {
-            let inside = tx.update(&people, &key, |_| other.transact(|tx| tx.insert(&people, &person(2, 1))).is_ok())?;
+            let inside =
+                tx.update(&people, &key, |_| other.transact(|tx| tx.insert(&people, &person(2, 1))).is_ok())?;
             Ok((inside, tx.get(&people, &key)?.map(|row| row.to_owned())))
         });
         assert_eq!(done.expect("no conflict").value, (Some(true), Some(person(1, 1))));
@@ -191,10 +193,7 @@ fn mistakes_in_opening_and_declaring_say_what_would_be_right() {
     assert_eq!(unknown, "there is no protocol \"paxos\"; it is one of auto, dbx, silo, nowait");
     assert_eq!(error(Database::builder().workers(0).open()), "workers must be between 1 and 4096");
     let never = RetryPolicy { attempts_max: 0, ..RetryPolicy::default() };
-    assert_eq!(
-        error(Database::builder().retry(never).open()),
-        "attempts_max and operations_max must be at least 1"
-    );
+    assert_eq!(error(Database::builder().retry(never).open()), "attempts_max and operations_max must be at least 1");
     each(|setting| {
         let (db, people, _session) = setting.people();
         assert_eq!(db.protocol().name, setting.protocol.name);

@@ -86,7 +86,9 @@ fn at_the_limit_reads_and_deletes_go_on_and_space_comes_back() {
         assert!(db.statistics().memory_bytes < statistics.memory_bytes / 4, "{:?}", db.statistics());
         for round in 0..2 {
             for id in 0..fits * 9 / 10 {
-                session.transact(|tx| tx.insert(&table, &bulky(id))).unwrap_or_else(|e| panic!("round {round}, {id}: {e}"));
+                session
+                    .transact(|tx| tx.insert(&table, &bulky(id)))
+                    .unwrap_or_else(|e| panic!("round {round}, {id}: {e}"));
             }
             for id in (0..fits * 9 / 10).rev() {
                 session.transact(|tx| tx.delete(&table, &id)).expect("deletes go on");

@@ -36,7 +36,8 @@ fn violates(model: &Model, new: &Person) -> bool {
 
 /// That the table and each of its indexes hold exactly the model.
 fn check(tx: &ReadTx, people: &Handle<Person>, model: &Model) -> Result<(), Abort> {
-    let owned = |scan: seriatim::Scan<'_, Person>| scan.map(|row| Ok(row?.to_owned())).collect::<Result<Vec<_>, Abort>>();
+    let owned =
+        |scan: seriatim::Scan<'_, Person>| scan.map(|row| Ok(row?.to_owned())).collect::<Result<Vec<_>, Abort>>();
     let mut rows: Vec<Person> = model.values().cloned().collect();
     rows.sort_by_key(|row| (row.region, Reverse(row.number)));
     assert_eq!(owned(tx.scan(people, ..))?, rows);

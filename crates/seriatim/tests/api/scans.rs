@@ -261,7 +261,8 @@ fn a_scan_that_updates_sees_each_row_once() {
             Ok(visits)
         });
         assert_eq!(*visits.expect("no conflict"), 1000);
-        let seen = session.transact(|tx| tx.scan(&events, ..).map(|row| Ok(row?.seen())).collect::<Result<Vec<_>, Abort>>());
+        let seen =
+            session.transact(|tx| tx.scan(&events, ..).map(|row| Ok(row?.seen())).collect::<Result<Vec<_>, Abort>>());
         assert!(seen.expect("no conflict").iter().all(|&seen| seen == 2));
 
         // Rows deleted on the way, and rows inserted behind the scan, are met at most once; rows that stay exactly once.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use seriatim::catalog::Reverse;
-use seriatim::{Database, Handle, Session, Transaction, TransactError, clock, thread};
+use seriatim::{Database, Handle, Session, TransactError, Transaction, clock, thread};
 
 use crate::common::{each, person};
 
@@ -36,7 +36,8 @@ fn sessions_and_open_transactions_move_between_threads() {
             });
             moved.join().expect("no panic");
         });
-        let badges = session.transact(|tx| tx.scan(people, ..).map(|row| Ok(row?.badge())).collect::<Result<Vec<_>, _>>());
+        let badges =
+            session.transact(|tx| tx.scan(people, ..).map(|row| Ok(row?.badge())).collect::<Result<Vec<_>, _>>());
         assert_eq!(badges.expect("no conflict").value, [33, 1002, 1001]);
     });
 }
@@ -76,10 +77,7 @@ fn when_every_worker_stays_busy_the_session_is_told() {
     let asked = clock::Instant::now();
     let error = second.transact(|tx| tx.insert(&people, &person(1, 2))).expect_err("the worker is busy");
     assert!(matches!(error, TransactError::WorkersBusy) && error.is_retryable(), "{error:?}");
-    assert_eq!(
-        error.to_string(),
-        "every worker has an open transaction; allow more workers or end some transactions"
-    );
+    assert_eq!(error.to_string(), "every worker has an open transaction; allow more workers or end some transactions");
     assert!(asked.elapsed() >= Duration::from_millis(100), "it waits for a while before it gives up");
     // A session that waits gets the worker that becomes free.
     thread::scope(|scope| {

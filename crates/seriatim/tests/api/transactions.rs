@@ -153,9 +153,7 @@ fn the_retry_policy_bounds_attempts_and_the_body_sees_them() {
         let db = setting.builder().retry(retry).open().expect("valid");
         let counters = db.create::<Counter>().expect("valid");
         let (mut session, mut hostile) = (db.session(), db.session());
-        session
-            .transact(|tx| (7..9).try_for_each(|id| tx.insert(&counters, &Counter { id, n: 0 })))
-            .expect("new keys");
+        session.transact(|tx| (7..9).try_for_each(|id| tx.insert(&counters, &Counter { id, n: 0 }))).expect("new keys");
         // Meets a lock, or reads what is overwritten before it commits.
         let mut spoilt = |tx: &Tx| {
             let open = hostile.begin().expect("a worker");
@@ -220,7 +218,9 @@ fn a_snapshot_shows_one_moment() {
     each(|setting| {
         let (db, people, mut session) = setting.people();
         session
-            .transact(|tx| (0..20).try_for_each(|number| tx.insert(&people, &Person { badge: number, ..person(1, number) })))
+            .transact(|tx| {
+                (0..20).try_for_each(|number| tx.insert(&people, &Person { badge: number, ..person(1, number) }))
+            })
             .expect("new keys");
         seriatim::thread::scope(|scope| {
             let (mut writing, rows) = (db.session(), people.clone());

@@ -33,10 +33,7 @@ fn two_inserts_of_one_key() {
 fn a_rolled_back_insert_leaves_nothing() {
     let spec = Spec {
         initial: vec![],
-        programs: vec![
-            Program::rolling_back([Insert(1, 10), Get(1)]),
-            Program::new([Get(1), Insert(1, 20), Get(1)]),
-        ],
+        programs: vec![Program::rolling_back([Insert(1, 10), Get(1)]), Program::new([Get(1), Insert(1, 20), Get(1)])],
         ordered: false,
     };
     super::forbid("rolled-back insert", &spec);

@@ -7,10 +7,7 @@ use seriatim_suite::model::Op::Put;
 fn dirty_write() {
     let spec = Spec {
         initial: vec![(1, 0), (2, 0)],
-        programs: vec![
-            Program::new([Put(1, |_| 10), Put(2, |_| 10)]),
-            Program::new([Put(1, |_| 20), Put(2, |_| 20)]),
-        ],
+        programs: vec![Program::new([Put(1, |_| 10), Put(2, |_| 10)]), Program::new([Put(1, |_| 20), Put(2, |_| 20)])],
         ordered: false,
     };
     super::forbid("dirty write", &spec);

@@ -7,10 +7,7 @@ use seriatim_suite::model::Op::{Delete, Insert, Put, Scan, ScanDown};
 fn mutual_insert_into_a_scanned_range() {
     let spec = Spec {
         initial: vec![(1, 1), (5, 1)],
-        programs: vec![
-            Program::new([Scan(1, 9), Insert(3, 1)]),
-            Program::new([ScanDown(1, 9), Insert(4, 1)]),
-        ],
+        programs: vec![Program::new([Scan(1, 9), Insert(3, 1)]), Program::new([ScanDown(1, 9), Insert(4, 1)])],
         ordered: true,
     };
     super::forbid("phantom by insert", &spec);
@@ -33,10 +30,7 @@ fn scan_of_an_empty_range() {
 fn delete_from_a_scanned_range() {
     let spec = Spec {
         initial: vec![(1, 1), (2, 1)],
-        programs: vec![
-            Program::new([Scan(1, 9), Delete(1)]),
-            Program::new([Scan(1, 9), Delete(2)]),
-        ],
+        programs: vec![Program::new([Scan(1, 9), Delete(1)]), Program::new([Scan(1, 9), Delete(2)])],
         ordered: true,
     };
     super::forbid("phantom by delete", &spec);
@@ -46,10 +40,7 @@ fn delete_from_a_scanned_range() {
 fn own_inserts_do_not_hide_those_of_others() {
     let spec = Spec {
         initial: vec![(1, 1)],
-        programs: vec![
-            Program::new([Scan(1, 9), Insert(4, 1), Scan(1, 9)]),
-            Program::new([Insert(6, 1), Delete(1)]),
-        ],
+        programs: vec![Program::new([Scan(1, 9), Insert(4, 1), Scan(1, 9)]), Program::new([Insert(6, 1), Delete(1)])],
         ordered: true,
     };
     super::forbid("phantom beside an own insert", &spec);

@@ -134,8 +134,12 @@ fn epochs_up_to_any_one_are_a_prefix() {
         let history = assert_serializable(&setting, &db);
         let checked = audit::epochs_follow_dependencies(&history).unwrap_or_else(|fault| panic!("{setting}: {fault}"));
         audit::versions_rise(&history).unwrap_or_else(|fault| panic!("{setting}: {fault}"));
-        let epochs: std::collections::BTreeSet<u64> =
-            history.transactions.iter().flat_map(|t| &t.writes).map(|write| Stamp::from_bits(write.version).epoch().0).collect();
+        let epochs: std::collections::BTreeSet<u64> = history
+            .transactions
+            .iter()
+            .flat_map(|t| &t.writes)
+            .map(|write| Stamp::from_bits(write.version).epoch().0)
+            .collect();
         assert!(checked > 200 && epochs.len() > 3, "{setting}: {checked} dependencies, {} epochs", epochs.len());
     }
 }

@@ -31,7 +31,7 @@ fn versions_rise<C: Cells>(setting: &Setting, rng: &mut Rng) {
                 0 => tx.delete(&cells, &id)?,
                 1 => tx.try_insert(&cells, &C::new(id, 1))?,
                 2 => tx.put(&cells, &C::new(id, 1)).map(|()| true)?,
-                _ => tx.update(&cells, &id, |cell| drop(C::add(cell, 0)))?.is_some(),
+                _ => tx.update(&cells, &id, |cell| C::add(cell, 0))?.is_some(),
             })
         });
         let done = done.expect("alone");
@@ -115,20 +115,22 @@ struct Met {
 
 /// A reader finds a tombstone; the record is unlinked and the key comes back with a new one, together with a cell that the
 /// reader sees. So there is no order in which the key was absent.
-fn tombstone<C: Cells>(setting: &Setting, before: u32, after: u32, met: &mut Met) {
+fn tombstone<C: Cells>(setting: &Setting, [before, after]: [u32; 2], delayed: bool, met: &mut Met) {
     let db = stepped(setting);
     let cells = db.create::<C>().expect("a table");
     let put = |tx: &Tx, id, value| tx.put(&cells, &C::new(id, value));
     let mut session = db.session();
     session.transact(|tx| put(tx, 1, 7).and_then(|()| put(tx, 2, 0))).expect("loading");
+    let mut sessions = [db.session(), db.session(), db.session()];
+    let [reading, looking, delaying] = &mut sessions;
+    // A transaction that was open at the delete delays the unlink until the reader has met the tombstone.
+    let delay = delayed.then(|| delaying.begin().expect("a worker"));
     session.transact(|tx| tx.delete(&cells, &1)).expect("alone");
     (0..before).for_each(|_| db.step());
     db.take_history();
-
-    let mut sessions = [db.session(), db.session()];
-    let [reading, looking] = &mut sessions;
     let reader = reading.begin().expect("a worker");
     assert!(reader.get(&cells, &1).expect("alone").is_none());
+    drop(delay);
     let look = |session: &mut seriatim::Session| {
         session.transact(|tx| Ok(tx.get(&cells, &1)?.is_some())).expect("reading only");
         saw(&db.take_history().expect("the database records"))
@@ -158,8 +160,10 @@ fn a_tombstone_reader_does_not_survive_the_rebirth_of_its_key() {
         let mut met = Met::default();
         for before in 0..4 {
             for after in 0..4 {
-                tombstone::<Cell>(&setting, before, after, &mut met);
-                tombstone::<BucketCell>(&setting, before, after, &mut met);
+                for delayed in [false, true] {
+                    tombstone::<Cell>(&setting, [before, after], delayed, &mut met);
+                    tombstone::<BucketCell>(&setting, [before, after], delayed, &mut met);
+                }
             }
         }
         eprintln!("{setting}: {met:?}");

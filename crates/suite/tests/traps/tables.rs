@@ -46,7 +46,8 @@ fn pair<A: Cells, B: Cells>(setting: &seriatim_suite::Setting) {
     // A transaction's own writes in one table hide nothing of the other, present or absent.
     let db = stepped(setting);
     let (a, b) = (db.create::<A>().expect("a table"), db.create::<B>().expect("a table"));
-    let load = |tx: &Tx| (1..9).try_for_each(|id| tx.put(&a, &A::new(id, 10)).and_then(|()| tx.put(&b, &B::new(id, 20))));
+    let load =
+        |tx: &Tx| (1..9).try_for_each(|id| tx.put(&a, &A::new(id, 10)).and_then(|()| tx.put(&b, &B::new(id, 20))));
     db.session().transact(load).expect("loading");
     let own = |tx: &Tx| {
         tx.update(&a, &1, |cell| A::add(cell, 1))?;

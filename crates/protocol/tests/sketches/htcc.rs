@@ -1,0 +1,371 @@
+//! HTCC (Wu, Tan, USENIX ATC 2016): hot records locked at access, cold ones validated in a region, and a transaction whose reads
+//! went stale repaired instead of run again.
+//!
+//! Additions it needs, as decision record 1 foresees: which operation of the plan a call belongs to, and which operations no
+//! longer run ([`Repairs`]).
+
+use std::sync::atomic::Ordering;
+
+use seriatim_base::{Backoff, Stamp};
+use seriatim_catalog::{ColumnSet, Key, KeyBuf};
+use seriatim_htm::HtmMode;
+use seriatim_memory::OutOfMemory;
+use seriatim_store::RecordPtr;
+use seriatim_txn::{
+    Core, Environment, Freshness, Gives, Incident, Inserted, Mark, Mode, Needs, NoRedo, OnExists, Outcome, Phase,
+    Protocol, ProtocolInfo, Reason, Redo, RowPtr, Scan, Seen, Staged, Stop, Table, Updating, Worker as _,
+};
+
+use crate::stand_in::{Bench, Ground, HOT, LOCKED, Read, Write, modes, newest, row_of, stamp_of, version, versioned};
+
+/// Repairs of one attempt; beyond, it aborts (trap 11).
+const REPAIRS_MAX: u32 = 8;
+
+/// The addition: operations by their index in the plan.
+pub(crate) trait Repairs: seriatim_txn::Worker {
+    /// The calls that follow belong to this operation; what an earlier run of it read and wrote is dropped.
+    fn operation(&mut self, index: u16);
+
+    /// The operation no longer runs, as a branch went the other way (§4.2, last paragraph).
+    fn forget(&mut self, index: u16);
+}
+
+pub(crate) struct Htcc;
+
+impl Protocol for Htcc {
+    const INFO: ProtocolInfo = ProtocolInfo {
+        name: "sketch-htcc",
+        summary: "locks hot records, validates cold ones in a region, repairs what went stale",
+        source: "Wu, Tan, USENIX ATC 2016",
+        needs: Needs { plan: true, regions: false },
+        gives: Gives {
+            ad_hoc: false,
+            snapshots: Freshness::None,
+            strict: true,
+            pieces: false,
+            detach: false,
+            repair: true,
+        },
+    };
+    const HEAD_BYTES: usize = 16;
+    const IMAGE_HEADER_BYTES: usize = 0;
+    type Options = ();
+    type Worker = Worker;
+
+    fn open((): (), _: &Environment) -> Htcc {
+        Htcc
+    }
+
+    fn worker(&self, core: Core) -> Worker {
+        Worker { ground: Ground::new(core), hot: Vec::new(), workset: Vec::new(), repairs: 0, lookups: 0 }
+    }
+}
+
+pub(crate) struct Worker {
+    /// The rw-set: each element knows its operation (§4.3).
+    ground: Ground,
+    /// Hot records locked, with the word each had (§3.2).
+    hot: Vec<Read>,
+    /// The workset cache (§4.1): operation, key, record.
+    workset: Vec<(u16, KeyBuf, RecordPtr)>,
+    repairs: u32,
+    /// Index lookups: for the test.
+    lookups: u32,
+}
+
+impl Worker {
+    /// Fast restoration while the key stays (§4.2: no lookup), slow restoration when it changed.
+    fn find(&mut self, table: &Table, key: Key<'_>) -> Option<RecordPtr> {
+        let operation = self.ground.part;
+        let cached = |entry: &&(u16, KeyBuf, RecordPtr)| entry.0 == operation && entry.1.as_key() == key;
+        if let Some(&(_, _, record)) = self.workset.iter().find(cached) {
+            return Some(record);
+        }
+        self.lookups += 1;
+        let record = self.ground.find(table, key)?;
+        self.workset.push((operation, KeyBuf::from(key), record));
+        Some(record)
+    }
+
+    /// AccessRecord of Figure 4. The hot bit is part of the word that is validated, so a flip is a conflict (H1's correction).
+    fn access(&mut self, table: &Table, record: RecordPtr) -> Result<(u64, Option<RowPtr>), Stop> {
+        if let Some(held) = self.hot.iter().find(|held| held.record == record) {
+            return Ok((held.seen, row_of(table, newest(table, record).load(Ordering::Acquire) as usize)));
+        }
+        let mut backoff = Backoff::new();
+        loop {
+            let Some((word, image)) = self.ground.look(table, record) else {
+                return Err(self.ground.stop(Phase::Execute, Reason::RecordLocked));
+            };
+            let read = Read { table: table.into(), record, seen: word, part: self.ground.part };
+            if word & HOT == 0 {
+                self.ground.reads.push(read);
+                return Ok((word, row_of(table, image)));
+            }
+            // No-wait with a bounded spin (§3.2): a lock that is not had in time ends the attempt.
+            let lock = || {
+                version(table, record).compare_exchange(word, word | LOCKED, Ordering::Acquire, Ordering::Relaxed).is_ok()
+            };
+            if self.ground.core.htm.outside(lock) {
+                self.hot.push(read);
+                return Ok((word, row_of(table, image)));
+            }
+            if !backoff.wait() {
+                return Err(self.ground.stop(Phase::Execute, Reason::RecordLocked));
+            }
+        }
+    }
+
+    fn read_record(&mut self, table: &Table, record: RecordPtr) -> Result<Option<RowPtr>, Stop> {
+        match self.ground.own(record) {
+            Some(own) => Ok(row_of(table, own.image)),
+            None => self.access(table, record).map(|(_, row)| row),
+        }
+    }
+
+    /// The word a write builds on, and the row before it.
+    fn open(&mut self, table: &Table, key: Key<'_>) -> Result<Option<(RecordPtr, u64, RowPtr)>, Stop> {
+        let Some(record) = self.find(table, key) else { return Ok(None) };
+        let (seen, row) = match self.ground.own(record) {
+            Some(own) => (own.seen, row_of(table, own.image)),
+            None => self.access(table, record)?,
+        };
+        Ok(row.map(|row| (record, seen, row)))
+    }
+
+    /// Takes the elements of an operation out of the rw-set.
+    fn erase(&mut self, index: u16) {
+        self.ground.reads.retain(|read| read.part != index);
+        self.ground.writes.retain(|write| write.part != index);
+    }
+
+    fn is_hot(&self, write: &Write) -> bool {
+        self.hot.iter().any(|held| held.record == write.record)
+    }
+
+    /// Gives hot locks back; those of records written got their new word before.
+    fn unlock(&mut self, kept: impl Fn(&Read) -> bool) {
+        let outside = |read: &Read| self.ground.core.htm.outside(|| read.version().store(read.seen, Ordering::Release));
+        self.hot.iter().filter(|held| !kept(held)).for_each(outside);
+        self.hot.retain(|held| kept(held));
+    }
+
+    /// Operations whose reads, or the words their writes build on, no longer hold.
+    fn invalid(&self) -> Vec<u16> {
+        let reads = self.ground.stale().into_iter().map(|read| read.part);
+        let stale = |write: &&Write| !self.is_hot(write) && write.version().load(Ordering::Acquire) != write.seen;
+        let mut operations: Vec<u16> = reads.chain(self.ground.writes.iter().filter(stale).map(|w| w.part)).collect();
+        operations.sort_unstable();
+        operations.dedup();
+        operations
+    }
+}
+
+impl Repairs for Worker {
+    fn operation(&mut self, index: u16) {
+        self.erase(index);
+        self.ground.part = index;
+    }
+
+    fn forget(&mut self, index: u16) {
+        self.erase(index);
+        self.workset.retain(|entry| entry.0 != index);
+        // Hot locks of operations that did not run again are given back (Figure 6, `del_set`).
+        self.unlock(|held| held.part != index);
+    }
+}
+
+impl seriatim_txn::Worker for Worker {
+    common_methods!();
+
+    fn begin(&mut self, _: Mode, _: Stamp) {
+        self.ground.enter();
+        self.workset.clear();
+        (self.repairs, self.lookups) = (0, 0);
+    }
+
+    fn insert(&mut self, table: &Table, key: Key<'_>, staged: Staged, exists: OnExists) -> Result<Inserted, Stop> {
+        // The placeholder is H6's private record: it has no row until the commit.
+        self.ground.insert(table, key, staged, exists)
+    }
+
+    fn update(&mut self, table: &Table, key: Key<'_>, _: ColumnSet) -> Result<Option<Updating>, Stop> {
+        // Hot writes are buffered too and installed under their lock (H2's correction).
+        let Some((record, seen, before)) = self.open(table, key)? else { return Ok(None) };
+        self.ground.update_record(table, record, seen, before).map(Some)
+    }
+
+    fn delete(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, Stop> {
+        let Some((record, seen, before)) = self.open(table, key)? else { return Ok(None) };
+        self.ground.writes.push(Write { table: table.into(), record, seen, image: 0, part: self.ground.part });
+        Ok(Some(before))
+    }
+
+    fn mark(&mut self) -> Mark {
+        Mark(self.ground.writes.len())
+    }
+
+    fn rewind(&mut self, mark: Mark) {
+        self.ground.rewind(mark);
+    }
+
+    fn validate(&mut self) -> Result<(), Stop> {
+        self.ground.validate()
+    }
+
+    /// Figure 4: validate and install the cold in one region, then install the hot, then unlock.
+    fn commit(&mut self, redo: &mut dyn Redo) -> Result<Outcome, Stop> {
+        // Slow restoration may have left hot records that no operation uses any more.
+        let effective = self.ground.effective();
+        let (hot, cold): (Vec<Write>, Vec<Write>) = effective.iter().partition(|write| self.is_hot(write));
+        let stamp = match self.ground.decide(&cold, None) {
+            Some(stamp) => stamp,
+            None => {
+                self.repairs += 1;
+                let operations = self.invalid();
+                // A witness has no operation in this sketch; nor has a lock that was given back meanwhile.
+                if operations.is_empty() || self.repairs > REPAIRS_MAX {
+                    return Err(self.ground.stop(Phase::Validate, Reason::RecordChanged));
+                }
+                // The region stored nothing; hot locks stay. The attempt is still open.
+                return Ok(Outcome::Repair(operations));
+            }
+        };
+        for write in &hot {
+            write.newest().store(write.image as u64, Ordering::Release);
+            write.version().store(versioned(stamp, HOT), Ordering::Release);
+        }
+        for write in &effective {
+            // SAFETY: key words of a linked record never change.
+            let key = unsafe { seriatim_store::read_key(write.record, write.table().class) };
+            redo.write(write.table(), key, stamp, row_of(write.table(), write.image));
+        }
+        self.hot.retain(|held| !hot.iter().any(|write| write.record == held.record));
+        self.unlock(|_| false);
+        self.ground.leave();
+        Ok(Outcome::Committed(stamp))
+    }
+
+    fn abort(&mut self) {
+        self.unlock(|_| false);
+        self.ground.leave();
+    }
+}
+
+impl Worker {
+    /// The background thread's flip (§3.1): only of a record that is not locked. Optimistic readers find a changed word.
+    fn flip(&mut self, table: &Table, key: Key<'_>) {
+        self.ground.enter();
+        let record = self.ground.find(table, key).expect("the record exists");
+        let word = version(table, record).load(Ordering::Acquire);
+        assert_eq!(word & LOCKED, 0);
+        let flip = || version(table, record).compare_exchange(word, word ^ HOT, Ordering::AcqRel, Ordering::Relaxed);
+        assert!(self.ground.core.htm.outside(flip).is_ok());
+        self.ground.leave();
+    }
+}
+
+const COUNTER: u64 = 9;
+
+/// A procedure's frame: operation 0 reads which cell, operation 1 (its key depends on 0) adds to that cell, operation 2 counts.
+#[derive(Default)]
+struct Frame {
+    cell: i64,
+    runs: [u32; 3],
+}
+
+impl Frame {
+    fn run(&mut self, bench: &Bench<Htcc>, worker: &mut Worker, operations: &[u16]) -> Result<(), Stop> {
+        for &operation in operations {
+            worker.operation(operation);
+            self.runs[usize::from(operation)] += 1;
+            match operation {
+                0 => self.cell = bench.read(worker, 0)?.expect("the cell exists"),
+                1 => drop(bench.change(worker, self.cell as u64, |value| value + 10)?),
+                _ => drop(bench.change(worker, COUNTER, |value| value + 1)?),
+            }
+        }
+        Ok(())
+    }
+
+    /// Those operations and what depends on them (Figure 9).
+    fn affected(operations: &[u16]) -> Vec<u16> {
+        if operations.contains(&0) { [&[0, 1][..], operations].concat() } else { operations.to_vec() }
+            .into_iter()
+            .collect::<std::collections::BTreeSet<u16>>()
+            .into_iter()
+            .collect()
+    }
+}
+
+fn prepare(mode: HtmMode) -> (Bench<Htcc>, Worker, Worker) {
+    let bench = Bench::<Htcc>::open(mode, &[1, 100, 200, 0, 0, 0, 0, 0, 0, 1000]);
+    let (mut worker, other) = (bench.worker(), bench.worker());
+    worker.flip(&bench.cells, Key::Word8(COUNTER));
+    worker.begin(Mode::ReadWrite, Stamp::ZERO);
+    (bench, worker, other)
+}
+
+fn commit_other(bench: &Bench<Htcc>, other: &mut Worker, id: u64, value: i64) {
+    other.begin(Mode::ReadWrite, Stamp::ZERO);
+    assert_eq!(bench.change(other, id, |_| value), Ok(value));
+    assert!(matches!(other.commit(&mut NoRedo), Ok(Outcome::Committed(_))));
+}
+
+#[test]
+fn a_repair_re_runs_the_stale_operation_and_its_descendants_and_keeps_hot_locks() {
+    for mode in modes() {
+        let (bench, mut worker, mut other) = prepare(mode);
+        let mut frame = Frame::default();
+        assert_eq!(frame.run(&bench, &mut worker, &[0, 1, 2]), Ok(()));
+        // Another transaction sends operation 1 to another cell.
+        commit_other(&bench, &mut other, 0, 2);
+        let repair = worker.commit(&mut NoRedo).expect("a repair, no abort");
+        assert_eq!(repair, Outcome::Repair(vec![0]));
+        // The hot lock is held across the repair.
+        other.begin(Mode::ReadWrite, Stamp::ZERO);
+        assert_eq!(bench.read(&mut other, COUNTER), Err(Stop::execute(Reason::RecordLocked)));
+        other.abort();
+        assert_eq!(frame.run(&bench, &mut worker, &Frame::affected(&[0])), Ok(()));
+        assert!(matches!(worker.commit(&mut NoRedo), Ok(Outcome::Committed(_))));
+        assert_eq!(frame.runs, [2, 2, 1], "the count did not run again");
+        // Five lookups: three operations, and the cell that operation 1 changed to.
+        assert_eq!(worker.lookups, 4);
+        assert_eq!(bench.state(&[0, 1, 2, COUNTER]), [2, 100, 210, 1001]);
+    }
+}
+
+#[test]
+fn a_flip_under_an_optimistic_read_is_a_conflict_that_repairs_without_a_lookup() {
+    for mode in modes() {
+        let (bench, mut worker, mut other) = prepare(mode);
+        let mut frame = Frame::default();
+        assert_eq!(frame.run(&bench, &mut worker, &[0, 1, 2]), Ok(()));
+        other.flip(&bench.cells, Key::Word8(1));
+        assert_eq!(worker.commit(&mut NoRedo), Ok(Outcome::Repair(vec![1])));
+        let lookups = worker.lookups;
+        assert_eq!(frame.run(&bench, &mut worker, &[1]), Ok(()));
+        assert_eq!(worker.lookups, lookups, "fast restoration");
+        assert!(matches!(worker.commit(&mut NoRedo), Ok(Outcome::Committed(_))));
+        assert_eq!(bench.state(&[1, COUNTER]), [110, 1001]);
+    }
+}
+
+#[test]
+fn an_operation_that_no_longer_runs_leaves_nothing_behind() {
+    for mode in modes() {
+        let (bench, mut worker, mut other) = prepare(mode);
+        let mut frame = Frame::default();
+        assert_eq!(frame.run(&bench, &mut worker, &[0, 1, 2]), Ok(()));
+        commit_other(&bench, &mut other, 0, 2);
+        assert_eq!(worker.commit(&mut NoRedo), Ok(Outcome::Repair(vec![0])));
+        assert_eq!(frame.run(&bench, &mut worker, &[0]), Ok(()));
+        // The branch that adds and counts is not taken any more: the count's hot lock is free for others at once.
+        worker.forget(1);
+        worker.forget(2);
+        commit_other(&bench, &mut other, COUNTER, 5);
+        let before = stamp_of(0);
+        assert!(matches!(worker.commit(&mut NoRedo), Ok(Outcome::Committed(stamp)) if stamp > before));
+        assert_eq!(bench.state(&[1, 2, COUNTER]), [100, 200, 5]);
+    }
+}

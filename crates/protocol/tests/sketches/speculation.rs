@@ -1,0 +1,328 @@
+//! Speculation (Jones, Abadi, Madden, SIGMOD 2010, §4.2): one thread owns a partition; while the head of its queue waits for a
+//! coordinator, it runs the next transactions on the head's uncommitted state, each on a worker of its own, and undoes them from
+//! the tail if the head aborts.
+//!
+//! No addition to the contract: `prepare` is the vote, `decide` waits for its turn in the queue, `abort` cascades.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use seriatim_base::Stamp;
+use seriatim_catalog::{ColumnSet, Key};
+use seriatim_memory::OutOfMemory;
+use seriatim_store::RecordPtr;
+use seriatim_txn::{
+    Core, Detach, Environment, Freshness, Gives, Incident, Inserted, Mark, Mode, Needs, NoRedo, On, OnExists, Outcome,
+    Phase, Protocol, ProtocolInfo, Reason, Redo, RowPtr, Scan, Seen, Staged, Stop, Table, Updating, Worker as _,
+};
+
+use crate::stand_in::{Bench, Ground, Write, modes, newest, row_of, versioned};
+
+/// An undo: the image that a write replaced.
+struct Undo {
+    write: Write,
+    before: u64,
+}
+
+/// A transaction of the uncommitted queue (§4.2.1).
+struct Entry {
+    position: u64,
+    undo: Vec<Undo>,
+}
+
+/// What the partition's thread knows.
+#[derive(Default)]
+struct Queue {
+    uncommitted: VecDeque<Entry>,
+    next: u64,
+    last: Stamp,
+}
+
+impl Queue {
+    fn entry(&mut self, position: u64) -> Option<&mut Entry> {
+        self.uncommitted.iter_mut().find(|entry| entry.position == position)
+    }
+
+    /// Removes entries from the tail and undoes them, down to `position`: whoever ran behind it read its state.
+    fn undo_from(&mut self, position: u64) {
+        while self.uncommitted.back().is_some_and(|entry| entry.position >= position) {
+            let entry = self.uncommitted.pop_back().expect("it is there");
+            entry.undo.iter().rev().for_each(Undo::undo);
+        }
+    }
+}
+
+impl Undo {
+    fn undo(&self) {
+        self.write.newest().store(self.before, Ordering::Release);
+    }
+}
+
+pub(crate) struct Speculation {
+    queue: Arc<Mutex<Queue>>,
+}
+
+impl Protocol for Speculation {
+    const INFO: ProtocolInfo = ProtocolInfo {
+        name: "sketch-speculation",
+        summary: "a partition's thread runs ahead of undecided transactions and undoes what was wrong",
+        source: "Jones, Abadi, Madden, SIGMOD 2010",
+        needs: Needs { plan: false, regions: false },
+        gives: Gives {
+            ad_hoc: true,
+            snapshots: Freshness::None,
+            strict: true,
+            pieces: false,
+            detach: true,
+            repair: false,
+        },
+    };
+    const HEAD_BYTES: usize = 16;
+    const IMAGE_HEADER_BYTES: usize = 0;
+    type Options = ();
+    type Worker = Worker;
+
+    fn open((): (), _: &Environment) -> Speculation {
+        Speculation { queue: Arc::default() }
+    }
+
+    fn worker(&self, core: Core) -> Worker {
+        Worker { ground: Ground::new(core), queue: Arc::clone(&self.queue), position: 0 }
+    }
+}
+
+pub(crate) struct Worker {
+    ground: Ground,
+    queue: Arc<Mutex<Queue>>,
+    position: u64,
+}
+
+/// The vote: which place in the queue is ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Prepared {
+    position: u64,
+}
+
+impl Worker {
+    /// Only the partition's thread takes it; the mutex is there because workers are `Send`.
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn cascaded(&mut self) -> Stop {
+        self.ground.stop(Phase::Execute, Reason::RecordChanged)
+    }
+
+    /// Whether the attempt was undone together with one before it.
+    fn is_undone(&self) -> bool {
+        self.queue().entry(self.position).is_none()
+    }
+
+    fn find(&mut self, table: &Table, key: Key<'_>) -> Option<RecordPtr> {
+        self.ground.find(table, key)
+    }
+
+    /// The newest image, committed or not: what precedes in the queue precedes in the order.
+    fn read_record(&mut self, table: &Table, record: RecordPtr) -> Result<Option<RowPtr>, Stop> {
+        if self.is_undone() {
+            return Err(self.cascaded());
+        }
+        Ok(self.ground.look(table, record).and_then(|(_, image)| row_of(table, image)))
+    }
+
+    /// Installs at once; the undo buffer is the image replaced.
+    fn install(&mut self, write: Write) {
+        let before = write.newest().swap(write.image as u64, Ordering::AcqRel);
+        let position = self.position;
+        if let Some(entry) = self.queue().entry(position) {
+            entry.undo.push(Undo { write, before });
+        }
+    }
+}
+
+impl seriatim_txn::Worker for Worker {
+    common_methods!();
+
+    fn begin(&mut self, _: Mode, _: Stamp) {
+        self.ground.enter();
+        let mut queue = self.queue();
+        let position = queue.next;
+        queue.next += 1;
+        queue.uncommitted.push_back(Entry { position, undo: Vec::new() });
+        drop(queue);
+        self.position = position;
+    }
+
+    fn insert(&mut self, table: &Table, key: Key<'_>, staged: Staged, exists: OnExists) -> Result<Inserted, Stop> {
+        let inserted = self.ground.insert(table, key, staged, exists)?;
+        if !matches!(inserted, Inserted::Exists(_)) {
+            let write = *self.ground.writes.last().expect("an insert writes");
+            self.install(write);
+        }
+        Ok(inserted)
+    }
+
+    fn update(&mut self, table: &Table, key: Key<'_>, _: ColumnSet) -> Result<Option<Updating>, Stop> {
+        let Some(record) = self.find(table, key) else { return Ok(None) };
+        let Some(before) = self.read_record(table, record)? else { return Ok(None) };
+        let updating = self.ground.update_record(table, record, 0, before)?;
+        let write = *self.ground.writes.last().expect("an update writes");
+        self.install(write);
+        Ok(Some(updating))
+    }
+
+    fn delete(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, Stop> {
+        let Some(record) = self.find(table, key) else { return Ok(None) };
+        let Some(before) = self.read_record(table, record)? else { return Ok(None) };
+        let write = Write { table: table.into(), record, seen: 0, image: 0, part: 0 };
+        self.ground.writes.push(write);
+        self.install(write);
+        Ok(Some(before))
+    }
+
+    fn mark(&mut self) -> Mark {
+        Mark(self.ground.writes.len())
+    }
+
+    fn rewind(&mut self, mark: Mark) {
+        let position = self.position;
+        if let Some(entry) = self.queue().entry(position) {
+            entry.undo.drain(mark.0..).rev().for_each(|undo| undo.undo());
+        }
+        self.ground.rewind(mark);
+    }
+
+    /// Within the queue all that was read holds. A user's abort may be reported only when everything before has committed.
+    fn validate(&mut self) -> Result<(), Stop> {
+        if self.is_undone() {
+            return Err(self.cascaded());
+        }
+        let head = self.queue().uncommitted.front().map(|entry| entry.position);
+        if head == Some(self.position) { Ok(()) } else { Err(Stop::Wait(On::Order)) }
+    }
+
+    /// A single-partition transaction decides for itself, when its turn comes.
+    fn commit(&mut self, redo: &mut dyn Redo) -> Result<Outcome, Stop> {
+        let prepared = self.prepare()?;
+        self.decide(prepared, redo)
+    }
+
+    /// From the tail down to this one. Those behind find out at their next call, and are run again in the same order.
+    fn abort(&mut self) {
+        let position = self.position;
+        if !self.is_undone() {
+            self.queue().undo_from(position);
+        }
+        self.ground.leave();
+    }
+}
+
+impl Detach for Worker {
+    type Prepared = Prepared;
+
+    /// The last fragment has run; the thread goes on with the next transaction on another worker.
+    fn prepare(&mut self) -> Result<Prepared, Stop> {
+        if self.is_undone() { Err(self.cascaded()) } else { Ok(Prepared { position: self.position }) }
+    }
+
+    /// The coordinator says commit, or it is a speculative transaction's turn. Results leave here and not before.
+    fn decide(&mut self, prepared: Prepared, redo: &mut dyn Redo) -> Result<Outcome, Stop> {
+        assert_eq!(prepared.position, self.position);
+        if self.is_undone() {
+            return Err(self.cascaded());
+        }
+        let epoch = self.ground.core.epochs.current();
+        let mut queue = self.queue();
+        if queue.uncommitted.front().is_none_or(|head| head.position != prepared.position) {
+            drop(queue);
+            return Err(Stop::Wait(On::Order));
+        }
+        let stamp = queue.last.next(epoch);
+        queue.last = stamp;
+        queue.uncommitted.pop_front();
+        drop(queue);
+        for write in self.ground.effective() {
+            write.version().store(versioned(stamp, 0), Ordering::Release);
+            // SAFETY: key words of a linked record never change.
+            let key = unsafe { seriatim_store::read_key(write.record, write.table().class) };
+            redo.write(write.table(), key, stamp, row_of(write.table(), write.image));
+        }
+        self.ground.leave();
+        Ok(Outcome::Committed(stamp))
+    }
+}
+
+/// Runs a chain: transaction `i` reads cell `i` and adds what it found to cell `i + 1`. All on this thread, none decided.
+fn chain(bench: &Bench<Speculation>, workers: &mut [Worker], first: u64) -> Vec<Prepared> {
+    let run = |(i, worker): (u64, &mut Worker)| {
+        worker.begin(Mode::ReadWrite, Stamp::ZERO);
+        let found = bench.read(worker, i).expect("nobody waits").expect("the cell exists");
+        assert!(bench.change(worker, i + 1, |value| value + found).is_ok());
+        worker.prepare().expect("nothing was undone")
+    };
+    (first..).zip(workers).map(run).collect()
+}
+
+#[test]
+fn the_head_commits_and_what_speculated_on_it_follows_in_order() {
+    for mode in modes() {
+        let bench = Bench::<Speculation>::open(mode, &[1, 10, 100]);
+        let mut workers: Vec<Worker> = (0..2).map(|_| bench.worker()).collect();
+        let prepared = chain(&bench, &mut workers, 0);
+        assert_eq!(workers[1].decide(prepared[1], &mut NoRedo), Err(Stop::Wait(On::Order)), "not before the head");
+        assert_eq!(workers[1].validate(), Err(Stop::Wait(On::Order)), "no error of it is reported before the head's fate");
+        let stamps: Vec<Outcome> =
+            (0..2).map(|i| workers[i].decide(prepared[i], &mut NoRedo).expect("its turn")).collect();
+        assert!(matches!(stamps[..], [Outcome::Committed(head), Outcome::Committed(next)] if head < next));
+        assert_eq!(bench.state(&[0, 1, 2]), [1, 11, 111]);
+    }
+}
+
+#[test]
+fn aborting_the_head_undoes_a_chain_of_one_to_eight_and_it_runs_again() {
+    for length in 1..=8 {
+        let bench = Bench::<Speculation>::open(modes()[0].clone(), &[1; 10]);
+        let mut workers: Vec<Worker> = (0..=length).map(|_| bench.worker()).collect();
+        let prepared = chain(&bench, &mut workers, 0);
+        workers[0].abort();
+        for (worker, prepared) in workers[1..].iter_mut().zip(&prepared[1..]) {
+            let stop = worker.decide(*prepared, &mut NoRedo);
+            assert!(matches!(stop, Err(Stop::Abort(_))), "it read what was undone");
+            assert!(worker.incident().is_some());
+            worker.abort();
+        }
+        assert_eq!(bench.state(&[0, 1, 2, 3, 4, 5, 6, 7, 8]), [1; 9]);
+        // Back at the head of the unexecuted queue, in the same order.
+        let again = chain(&bench, &mut workers[1..], 1);
+        for (worker, prepared) in workers[1..].iter_mut().zip(again) {
+            assert!(matches!(worker.decide(prepared, &mut NoRedo), Ok(Outcome::Committed(_))));
+        }
+        let state = bench.state(&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+        let expected: Vec<i64> = (0..10).map(|i| if (2..=length as i64 + 1).contains(&i) { i } else { 1 }).collect();
+        assert_eq!(state, expected);
+    }
+}
+
+#[test]
+fn a_savepoint_undoes_part_of_an_uncommitted_transaction() {
+    let bench = Bench::<Speculation>::open(modes()[0].clone(), &[1, 10]);
+    let mut worker = bench.worker();
+    worker.begin(Mode::ReadWrite, Stamp::ZERO);
+    assert_eq!(bench.change(&mut worker, 0, |value| value + 1), Ok(2));
+    let mark = worker.mark();
+    assert_eq!(bench.change(&mut worker, 0, |value| value + 5), Ok(7));
+    assert_eq!(bench.change(&mut worker, 1, |value| value + 5), Ok(15));
+    worker.rewind(mark);
+    assert_eq!(bench.read(&mut worker, 0), Ok(Some(2)));
+    assert!(matches!(worker.commit(&mut NoRedo), Ok(Outcome::Committed(_))));
+    assert_eq!(bench.state(&[0, 1]), [2, 10]);
+    let record = bench.cells.index.len_estimate(worker_pin(&mut bench.worker()));
+    assert_eq!(record, 2);
+    let _ = newest;
+}
+
+fn worker_pin(worker: &mut Worker) -> seriatim_memory::Pinned<'_> {
+    worker.ground.enter();
+    worker.ground.core.local.pinned()
+}
