@@ -41,6 +41,18 @@ pub struct Core {
 }
 
 impl Environment {
+    /// An environment in which the epoch has just begun, for whoever runs a protocol without a database.
+    pub fn new(htm: Htm, memory: Memory, budget: Budget) -> Environment {
+        Environment {
+            htm,
+            memory,
+            epochs: Arc::default(),
+            budget,
+            #[cfg(feature = "canary")]
+            fault: Fault::None,
+        }
+    }
+
     /// A worker's own part; `None` when all workers the memory was opened for are registered.
     pub fn core(&self) -> Option<Core> {
         let local = self.memory.register()?;

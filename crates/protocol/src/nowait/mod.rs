@@ -249,7 +249,7 @@ impl seriatim_txn::Worker for Worker {
 
     #[inline]
     fn prefetch(&mut self, table: &Table, key: Key<'_>, wave: Wave) {
-        record::prefetch(&self.base.core, table, key, wave);
+        self.base.prefetch(table, key, wave);
     }
 
     fn stage(&mut self, table: &Table) -> Result<Staged, Stop> {

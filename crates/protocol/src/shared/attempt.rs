@@ -3,15 +3,18 @@
 use std::sync::atomic::Ordering;
 
 use seriatim_base::Stamp;
-use seriatim_catalog::KeyBuf;
+use seriatim_catalog::{Key, KeyBuf, Organization};
 use seriatim_memory::OutOfMemory;
-use seriatim_store::{Finger, RecordPtr, read_key};
-use seriatim_txn::{Cause, Core, Incident, Phase, Reason, Redo, Seen, Stop, Table};
+use seriatim_store::{Finger, RecordPtr, prefetch, read_key};
+use seriatim_txn::{Cause, Core, Incident, Phase, Reason, Redo, Seen, Stop, Table, Wave};
 
 use super::head::{self, HeaderWord};
 use super::record;
 use super::sweep::{self, Claim};
 use super::writes::{Part, Write, WriteSet};
+
+/// Most bytes of a record or image that a prefetch asks for: beyond, the processor's own prefetcher has caught on.
+const PREFETCH_MAX: usize = 512;
 
 /// The leaf last used of each ordered table: the node buffer of DBX §6.2 (D11).
 #[derive(Debug, Default)]
@@ -75,6 +78,28 @@ impl Attempt {
             self.writes.parts.push(Part { address: tail as usize, bytes: record::tail_bytes(tail as usize) });
         }
         Ok(tail)
+    }
+
+    /// One wave of a prefetch. What it looks at is not noted: it is a hint.
+    #[inline]
+    pub(crate) fn prefetch(&mut self, table: &Table, key: Key<'_>, wave: Wave) {
+        let Attempt { core, fingers, .. } = self;
+        let is_tree = table.organization == Organization::Ordered;
+        let record = match wave {
+            Wave::Bucket => return table.index.prefetch_bucket(key),
+            // Interior nodes and leaves tend to be cached where records are not; there is nothing to overlap on the way down.
+            Wave::Record if is_tree => table.index.get_near(key, fingers.of(table), core.local.pinned()).ok(),
+            Wave::Image if is_tree => None,
+            Wave::Record | Wave::Image => table.index.guess(key, core.local.pinned()),
+        };
+        let Some(record) = record else { return };
+        if wave == Wave::Record {
+            return prefetch::lines(record.as_ptr(), table.shape.record.min(PREFETCH_MAX));
+        }
+        let image = head::image(&table.shape, record).load(Ordering::Relaxed) as usize;
+        if image != 0 && !record::is_inline(table, record, image) {
+            prefetch::lines(image as *const u8, table.shape.image_bytes().min(PREFETCH_MAX));
+        }
     }
 
     /// The stop of an attempt that met a lock for longer than the bound.

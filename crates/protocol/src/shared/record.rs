@@ -8,14 +8,11 @@ use std::sync::atomic::Ordering;
 
 use seriatim_catalog::{Key, KeyClass};
 use seriatim_memory::OutOfMemory;
-use seriatim_store::{RecordPtr, prefetch, tail_of, write_key};
-use seriatim_txn::{Core, Reason, RowPtr, Staged, Stop, Table, Wave};
+use seriatim_store::{RecordPtr, tail_of, write_key};
+use seriatim_txn::{Core, Reason, RowPtr, Staged, Stop, Table};
 
 use super::head::{self, HeaderWord};
 use super::writes::{Part, WriteSet};
-
-/// Most bytes of a record or image that a prefetch asks for: beyond, the processor's own prefetcher has caught on.
-const PREFETCH_MAX: usize = 512;
 
 /// Bytes before a tail's text: its length.
 const TAIL_HEADER: usize = 8;
@@ -249,22 +246,6 @@ pub(crate) fn free_private(core: &mut Core, writes: &mut WriteSet, installed: bo
     let superseded: Vec<_> = writes.superseded().collect();
     for write in superseded {
         free(core, write);
-    }
-}
-
-/// One wave of a prefetch (see [`Wave`]).
-#[inline]
-pub(crate) fn prefetch(core: &Core, table: &Table, key: Key<'_>, wave: Wave) {
-    if wave == Wave::Bucket {
-        return table.index.prefetch_bucket(key);
-    }
-    let Some(record) = table.index.guess(key, core.local.pinned()) else { return };
-    if wave == Wave::Record {
-        return prefetch::lines(record.as_ptr(), table.shape.record.min(PREFETCH_MAX));
-    }
-    let image = head::image(&table.shape, record).load(Ordering::Relaxed) as usize;
-    if image != 0 && !is_inline(table, record, image) {
-        prefetch::lines(image as *const u8, table.shape.image_bytes().min(PREFETCH_MAX));
     }
 }
 

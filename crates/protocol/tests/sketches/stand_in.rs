@@ -13,8 +13,8 @@ use seriatim_htm::{Access, Body, Budget, Htm, HtmMode, NoLocks, Stop as RegionSt
 use seriatim_memory::{Memory, Options};
 use seriatim_store::{Index, Inserted as Linked, RecordPtr, Unobserved, Witness, tail_of, write_key};
 use seriatim_txn::{
-    Cause, Core, Environment, Epochs, Incident, Inserted, Mark, NoRedo, OnExists, Outcome, Phase, Protocol, Reason, RecordShape,
-    RowPtr, Scan, Seen, Staged, Stop, Table, Updating, Worker,
+    Cause, Core, Environment, Epochs, Incident, Inserted, Mark, NoRedo, OnExists, Outcome, Phase, Protocol, Reason,
+    RecordShape, RowPtr, Scan, Seen, Staged, Stop, Table, Updating, Worker,
 };
 
 pub(crate) const LOCKED: u64 = 1;
@@ -425,7 +425,8 @@ macro_rules! common_methods {
 pub(crate) struct Bench<P: Protocol> {
     pub(crate) protocol: P,
     pub(crate) environment: Environment,
-    pub(crate) cells: Table,
+    /// Boxed: tables never move.
+    pub(crate) cells: Box<Table>,
     value: Place,
 }
 
@@ -444,7 +445,8 @@ impl<P: Protocol> Bench<P> {
         };
         let mut core = environment.core().expect("a free slot");
         let column = |name: &'static str, ty| ColumnDef::new(name, ty);
-        let cells = TableDef::builder("cell").column(column("id", ColumnType::U64)).column(column("value", ColumnType::I64));
+        let cells =
+            TableDef::builder("cell").column(column("id", ColumnType::U64)).column(column("value", ColumnType::I64));
         let cells = cells.key(["id"]).finish().expect("a valid table");
         let (codec, layout) = (KeyCodec::for_table(&cells), Layout::new(&cells.columns));
         let (class, organization, value) = (codec.class(), cells.organization, layout.places[1]);
@@ -453,7 +455,7 @@ impl<P: Protocol> Bench<P> {
         let index = Index::new(organization, class, 64, &environment.htm, &mut core.store()).expect("memory");
         core.local.leave();
         let name = "cell".to_owned();
-        let cells = Table { id: TableId(0), name, organization, class, codec, layout, shape, index };
+        let cells = Box::new(Table { id: TableId(0), name, organization, class, codec, layout, shape, index });
         let protocol = P::open(P::Options::default(), &environment);
         drop(core);
         let bench = Bench { protocol, environment, cells, value };
@@ -503,7 +505,8 @@ impl<P: Protocol> Bench<P> {
     pub(crate) fn state(&self, ids: &[u64]) -> Vec<i64> {
         let mut worker = self.worker();
         worker.begin(seriatim_txn::Mode::ReadWrite, Stamp::ZERO);
-        let state = ids.iter().map(|&id| self.read(&mut worker, id).expect("nobody is about").expect("the cell exists"));
+        let state =
+            ids.iter().map(|&id| self.read(&mut worker, id).expect("nobody is about").expect("the cell exists"));
         let state = state.collect();
         assert!(matches!(worker.commit(&mut NoRedo), Ok(Outcome::Committed(_))));
         state

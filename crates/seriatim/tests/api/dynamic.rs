@@ -163,7 +163,7 @@ fn a_value_that_does_not_fit_is_named_and_nothing_is_written() {
             }
         }
         let changes = [
-            ("price", Value::Int(1), "column `price`: the value 1 does not fit; it must be a value of type decimal(2)"),
+            ("price", Value::Bool(true), "column `price`: the value true does not fit; it must be a value of type decimal(2)"),
             ("live", Value::Null, "column `live`: the value NULL does not fit; it must be a value of type bool"),
             ("maker", "another".into(), "column \"maker\" is part of the key or immutable"),
             ("code", "another".into(), "column \"code\" is part of the key or immutable"),

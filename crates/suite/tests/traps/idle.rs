@@ -90,6 +90,8 @@ fn a_parked_transaction_holds_memory_only_while_it_is_open() {
         for snapshot in [false, true] {
             let world = World::new(&setting, |builder| builder);
             let mut session = world.db.session();
+            let page = Page { id: 7000, text: "parked".to_owned() };
+            session.transact(|tx| tx.insert(&world.pages, &page)).expect("alone");
             world.rest(&mut session);
             let before = world.rest(&mut session);
             let mut parked = world.db.session();
@@ -100,12 +102,12 @@ fn a_parked_transaction_holds_memory_only_while_it_is_open() {
             };
             if snapshot {
                 let tx = parked.begin_snapshot().expect("a worker");
-                assert!(tx.get(&world.cells, &5000).expect("nobody is in the way").is_none());
+                assert!(tx.get(&world.pages, &7000).expect("nobody is in the way").is_some());
                 churn();
                 drop(tx);
             } else {
                 let tx = parked.begin().expect("a worker");
-                assert!(tx.get(&world.cells, &5000).expect("nobody is in the way").is_none());
+                assert!(tx.get(&world.pages, &7000).expect("nobody is in the way").is_some());
                 churn();
                 tx.rollback();
             }

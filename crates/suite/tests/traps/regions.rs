@@ -122,7 +122,7 @@ fn program(db: &Database, seed: u64) -> Outcome {
                     4 => tx.put(&things, &thing).map(|()| None)?,
                     5 => tx.update(&things, &id, |row| {
                         row.set_color(thing.color);
-                        row.set_text(&thing.text);
+                        row.set_text(&thing.text).expect("no memory limit");
                         u64::from(thing.color)
                     })?,
                     6 => Some(tx.find_by(&by_color, &thing.color).count() as u64),

@@ -52,6 +52,6 @@ impl Scale {
 }
 
 /// District numbers.
-pub fn district_ids() -> impl Iterator<Item = u8> {
+pub fn district_ids() -> impl Iterator<Item = u8> + Clone {
     1..=DISTRICTS
 }

@@ -1,0 +1,89 @@
+//! Measurements below the workloads: what a transaction costs over its index, what dispatch costs, whether memory grows.
+//!
+//! Each is one module with a small size that runs as a test and asserts relations, never times. Standard output is data,
+//! standard error is talk. Arms that are compared run in alternating pairs, and medians come with their quartiles, because the
+//! machine's speed drifts more than most differences.
+
+mod churn;
+mod dispatch;
+mod measure;
+mod raw_index;
+mod row;
+
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+use measure::Length;
+
+/// Measures what lies below the workloads.
+#[derive(Parser)]
+#[command(name = "seriatim-bench", version, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    measurement: Measurement,
+}
+
+#[derive(Subcommand)]
+enum Measurement {
+    /// One-operation transactions, 80 % reads and 20 % read-modify-writes, against the same on the bare index
+    RawIndex {
+        #[command(flatten)]
+        pairs: Pairs,
+        /// Records
+        #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+        keys: u64,
+        /// Concurrency-control protocol
+        #[arg(long, default_value = "auto")]
+        protocol: String,
+    },
+    /// A single-read transaction through a session's closure, through `dyn Worker`, and monomorphised
+    Dispatch {
+        #[command(flatten)]
+        pairs: Pairs,
+        /// Records: few, so that they stay in the cache
+        #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..))]
+        keys: u64,
+    },
+    /// Memory in use while rows are updated, deleted and inserted again
+    Churn(churn::Options),
+}
+
+/// How often and how long arms run.
+#[derive(Args)]
+struct Pairs {
+    /// Rounds; in each, every arm runs once
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+    pairs: u32,
+    /// Length of each arm's run
+    #[arg(long, default_value_t = 2.0, value_parser = seconds)]
+    seconds: f64,
+    /// Determines the keys drawn
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(seconds) if (0.001..=86_400.0).contains(&seconds) => Ok(seconds),
+        _ => Err("seconds are a number from 0.001 to 86400".to_owned()),
+    }
+}
+
+fn main() -> ExitCode {
+    let done = match Arguments::parse().measurement {
+        Measurement::RawIndex { pairs, keys, protocol } => {
+            raw_index::run(&protocol, keys, pairs.pairs, Length::Seconds(pairs.seconds), pairs.seed)
+        }
+        Measurement::Dispatch { pairs, keys } => {
+            dispatch::run(keys, pairs.pairs, Length::Seconds(pairs.seconds), pairs.seed)
+        }
+        Measurement::Churn(options) => churn::run(&options),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("seriatim-bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

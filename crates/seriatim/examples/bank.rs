@@ -1,0 +1,158 @@
+//! A bank: threads transfer money between accounts while an auditor adds them all up, and the sum never changes.
+//!
+//! `cargo run -p seriatim --example bank`. What to look at: a transfer is a closure that may run again, a refused one is an
+//! error of the program's own that rolls the transaction back, and the audit reads one moment of the whole bank while the
+//! transfers go on.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use seriatim::{Database, Decimal, Handle, Rng, Session, Table, TransactError, clock, thread};
+
+type Money = Decimal<2>;
+
+const ACCOUNTS: u32 = 100;
+const TELLERS: u64 = 3;
+const TRANSFERS: u32 = 2_000;
+
+/// An account. Ordered by its number, so that it can be scanned.
+#[derive(Table)]
+#[table(name = "account", key(number), ordered)]
+#[table(index(name = "by_owner", columns(owner), ordered))]
+struct Account {
+    number: u32,
+    owner: String,
+    balance: Money,
+}
+
+/// A transfer that went through.
+#[derive(Table)]
+#[table(name = "transfer", key(teller, number), ordered)]
+struct Transfer {
+    teller: u64,
+    number: u32,
+    from: u32,
+    to: u32,
+    amount: Money,
+}
+
+/// The account does not hold enough.
+#[derive(Debug)]
+struct Insufficient {
+    balance: Money,
+}
+
+impl fmt::Display for Insufficient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "only {} left", self.balance)
+    }
+}
+
+impl std::error::Error for Insufficient {}
+
+/// Moves money, or says why not. Nothing of a refused transfer stays.
+fn transfer(
+    session: &mut Session,
+    accounts: &Handle<Account>,
+    transfers: &Handle<Transfer>,
+    wanted: &Transfer,
+) -> Result<u32, TransactError> {
+    let &Transfer { from, to, amount, .. } = wanted;
+    let done = session.transact(|tx| {
+        tx.insert(transfers, wanted)?;
+        tx.update(accounts, &to, |account| account.set_balance(account.balance() + amount))?;
+        let left = tx.update(accounts, &from, |account| {
+            account.set_balance(account.balance() - amount);
+            account.balance()
+        })?;
+        match left {
+            Some(left) if left < Money::ZERO => Err(tx.abort(Insufficient { balance: left + amount })),
+            _ => Ok(()),
+        }
+    })?;
+    Ok(done.attempts)
+}
+
+/// Makes transfers; how many went through, were refused, and had to be repeated.
+fn teller(mut session: Session, accounts: &Handle<Account>, transfers: &Handle<Transfer>, teller: u64) -> [u32; 3] {
+    let mut rng = Rng::from_seed(teller);
+    let [mut made, mut refused, mut repeated] = [0; 3];
+    for number in 0..TRANSFERS {
+        let from = rng.below(ACCOUNTS.into()) as u32;
+        let to = (from + 1 + rng.below(u64::from(ACCOUNTS) - 1) as u32) % ACCOUNTS;
+        let amount = Money::from_units(rng.range(1, 400_00) as i64);
+        match transfer(&mut session, accounts, transfers, &Transfer { teller, number, from, to, amount }) {
+            Ok(attempts) => {
+                made += 1;
+                repeated += attempts - 1;
+            }
+            Err(error) if error.user::<Insufficient>().is_some() => refused += 1,
+            Err(error) => panic!("a transfer failed: {error}"),
+        }
+    }
+    [made, refused, repeated]
+}
+
+/// Adds up all balances, as of one moment.
+fn audit(session: &mut Session, accounts: &Handle<Account>) -> Result<Money, TransactError> {
+    let total = session.snapshot(|tx| {
+        let mut total = Money::ZERO;
+        for account in tx.scan(accounts, ..) {
+            total += account?.balance();
+        }
+        Ok(total)
+    })?;
+    Ok(total.into_value())
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let db = Database::in_memory()?;
+    let (accounts, transfers) = (db.create::<Account>()?, db.create::<Transfer>()?);
+    let mut session = db.session();
+    session.transact(|tx| {
+        (0..ACCOUNTS).try_for_each(|number| {
+            let owner = format!("owner {}", number / 2);
+            tx.insert(&accounts, &Account { number, owner, balance: Money::whole(500) })
+        })
+    })?;
+    let funds = audit(&mut session, &accounts)?;
+
+    let begin = clock::Instant::now();
+    let closed = AtomicBool::new(false);
+    let (totals, audits) = thread::scope(|scope| {
+        let auditor = scope.spawn(|| {
+            let mut audits = 0;
+            while !closed.load(Ordering::Relaxed) {
+                assert_eq!(audit(&mut session, &accounts).expect("an audit is retried"), funds, "money appeared or vanished");
+                audits += 1;
+            }
+            audits
+        });
+        let tellers: Vec<_> = (0..TELLERS)
+            .map(|number| {
+                let (session, accounts, transfers) = (db.session(), &accounts, &transfers);
+                scope.spawn(move || teller(session, accounts, transfers, number))
+            })
+            .collect();
+        let totals: Vec<[u32; 3]> = tellers.into_iter().map(|teller| teller.join().expect("no panic")).collect();
+        closed.store(true, Ordering::Relaxed);
+        (totals, auditor.join().expect("no panic"))
+    });
+    let elapsed = begin.elapsed();
+
+    let mut session = db.session();
+    let [made, refused, repeated] = [0, 1, 2].map(|kind| totals.iter().map(|counts| counts[kind]).sum::<u32>());
+    let written = session.snapshot(|tx| Ok(tx.scan(&transfers, ..).count()))?;
+    assert_eq!(*written as u32, made, "refused transfers left no trace");
+    assert_eq!(audit(&mut session, &accounts)?, funds);
+    let first = session.snapshot(|tx| {
+        let by_owner = accounts.index(Account::BY_OWNER);
+        tx.find_by(&by_owner, &"owner 0".to_owned()).map(|account| Ok(account?.balance())).collect::<Result<Vec<_>, _>>()
+    })?;
+
+    println!("protocol    {}", db.protocol().name);
+    println!("transfers   {made} made, {refused} refused, {repeated} attempts repeated, in {elapsed:.1?}");
+    println!("audits      {audits} while transfers ran, each {funds}");
+    println!("owner 0     {}", first.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and "));
+    Ok(())
+}
