@@ -12,8 +12,8 @@ pub(crate) trait Record: Table<Key = u64> + 'static {
     fn new(key: u64) -> Self;
     /// Its value.
     fn value<'t>(row: &Self::Row<'t>) -> &'t [u8];
-    /// Sets its value.
-    fn set(row: &mut Self::Update<'_>, value: &[u8; VALUE_BYTES]);
+    /// Replaces its value by the next.
+    fn advance(row: &mut Self::Update<'_>);
 }
 
 macro_rules! record {
@@ -37,10 +37,9 @@ macro_rules! record {
             }
 
             #[inline]
-            fn set(row: &mut Self::Update<'_>, value: &[u8; VALUE_BYTES]) {
-                if let Ok(value) = Bytes::new(value) {
-                    row.set_value(&value);
-                }
+            fn advance(row: &mut Self::Update<'_>) {
+                let value = Bytes::new(&next(row.value())).unwrap_or(Bytes::EMPTY);
+                row.set_value(&value);
             }
         }
     };

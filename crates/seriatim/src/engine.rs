@@ -1,7 +1,7 @@
 //! The one place that turns a protocol's name into its code.
 //!
 //! A closure cannot be generic over the protocol, so a session holds its worker behind `dyn Worker`: one predictable indirect
-//! call per operation (decision record 2 has the measurement).
+//! call per operation (decision record 2; `docs/performance.md` has the measurement).
 
 use seriatim_protocol::{PROTOCOLS, for_each_protocol};
 use seriatim_txn::{Core, Environment, Protocol, ProtocolInfo, Worker};

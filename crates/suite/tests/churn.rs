@@ -10,6 +10,9 @@ const SLACK: usize = 64 << 10;
 
 /// A table of some shape.
 trait Shape: for<'t> Table<Key = u32> + Sized + Send + Sync + 'static {
+    /// Ordered indexes over values that move about: their leaves take a while to become as sparse as they get, and split
+    /// around entries that wait for their epoch.
+    const SPARSE: usize = 0;
     fn new(id: u32, rng: &mut Rng) -> Self;
     fn change(update: &mut Self::Update<'_>, rng: &mut Rng);
 }
@@ -94,6 +97,8 @@ fn name(id: u32, rng: &mut Rng) -> Text<24> {
 }
 
 impl Shape for Indexed {
+    const SPARSE: usize = 3;
+
     fn new(id: u32, rng: &mut Rng) -> Indexed {
         Indexed { id, owner: rng.below(50) as u16, color: rng.below(50) as u16, name: name(id, rng) }
     }
@@ -197,15 +202,24 @@ impl<T: Shape> World<T> {
         }
     }
 
+    /// Memory once helpers have nothing left to do.
     fn rest(&self) -> usize {
-        (0..4).for_each(|_| self.db.step());
-        self.db.statistics().memory_bytes
+        let (mut memory, mut same) = (usize::MAX, 0);
+        for _ in 0..1000 {
+            self.db.step();
+            let now = self.db.statistics().memory_bytes;
+            same = if now == memory { same + 1 } else { 0 };
+            memory = now;
+            if same == 4 {
+                break;
+            }
+        }
+        memory
     }
 }
 
 fn stays_bounded<T: Shape>(setting: &Setting, churn: Churn, threads: u32, seed: u64) {
-    const ROUNDS: u32 = 20;
-    // Mean sizes of random texts vary; these rows are few, so they may vary by more.
+    let (warm_up, last) = if T::SPARSE == 0 { (2, 20) } else { (12, 40) };
     let rows = 96;
     let builder = setting.builder().workers(threads as usize + 1).epoch_interval(Duration::from_millis(1));
     let db = if threads == 1 { builder.step_helpers(true) } else { builder }.open().expect("a database");
@@ -219,7 +233,7 @@ fn stays_bounded<T: Shape>(setting: &Setting, churn: Churn, threads: u32, seed: 
     };
     world.db.session().transact(load).expect("loading");
     let mut after = Vec::new();
-    for rounds in [0..2, 2..ROUNDS] {
+    for rounds in [0..warm_up, warm_up..last] {
         thread::scope(|scope| {
             for at in 0..threads {
                 let (world, rounds) = (&world, rounds.clone());
@@ -239,7 +253,8 @@ fn stays_bounded<T: Shape>(setting: &Setting, churn: Churn, threads: u32, seed: 
     }
     let [warm, end] = after[..] else { panic!("two measurements") };
     let name = T::NAME;
-    assert!(end <= warm + warm / 20 + SLACK, "{setting}, {name}, {churn:?}, {threads} threads: {warm} grew to {end}");
+    let slack = SLACK + T::SPARSE * threads as usize * (32 << 10);
+    assert!(end <= warm + warm / 20 + slack, "{setting}, {name}, {churn:?}, {threads} threads: {warm} grew to {end}");
     world.db.check_structure().unwrap_or_else(|fault| panic!("{setting}, {name}, {churn:?}: {fault}"));
     eprintln!("{setting}, {name}, {churn:?}, {threads} threads: {warm} bytes, then {end}");
 }
@@ -273,4 +288,29 @@ fn memory_of_long_texts_is_bounded() {
 #[test]
 fn memory_of_indexes_is_bounded() {
     every_churn::<Indexed>("churn of indexes");
+}
+
+/// Transactions that delete many rows each: what they leave must be cleared away as fast as it comes.
+#[test]
+#[ignore = "a sweep unlinks 32 records a transaction, however many each deletes: the rest piles up"]
+fn large_deletes_are_cleared_away_as_they_come() {
+    for setting in matrix(seed("large deletes")) {
+        let db = setting.builder().workers(2).step_helpers(true).open().expect("a database");
+        let table = db.create::<Ordered>().expect("a table");
+        let mut session = db.session();
+        let mut rng = Rng::from_seed(1);
+        let mut peaks = [0, 0];
+        for round in 0..40u32 {
+            let base = round * 200;
+            let insert = |tx: &Tx| (base..base + 200).try_for_each(|id| tx.insert(&table, &Ordered::new(id, &mut rng)));
+            session.transact(insert).expect("alone");
+            let delete = |tx: &Tx| (base..base + 200).try_for_each(|id| tx.delete(&table, &id).map(drop));
+            session.transact(delete).expect("alone");
+            db.step();
+            let peak = &mut peaks[usize::from(round >= 10)];
+            *peak = (*peak).max(db.statistics().memory_bytes);
+        }
+        let [warm, end] = peaks;
+        assert!(end <= warm + warm / 20 + SLACK, "{setting}: {warm} bytes in ten rounds, {end} in forty");
+    }
 }

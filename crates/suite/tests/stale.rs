@@ -15,16 +15,25 @@ struct Wide {
     text: Text<60000>,
 }
 
+/// Keeps workers busy without mappings of its own.
+#[derive(Table, Clone)]
+#[table(name = "small", key(id))]
+struct Small {
+    id: u32,
+}
+
 #[test]
+#[ignore = "crashes: a worker's list of tombstones names records that another worker unlinked and freed"]
 fn a_record_that_another_worker_unlinked_is_not_touched() {
     for setting in matrix(seed("stale list of tombstones")) {
         let db = setting.builder().workers(2).epoch_interval(Duration::from_millis(1)).open().expect("a database");
         let wides = db.create::<Wide>().expect("a table");
+        let smalls = db.create::<Small>().expect("a table");
         let wide = |id| Wide { id, text: Text::default() };
         let (mut idling, mut working) = (db.session(), db.session());
         let busy = |session: &mut Session, id: u32| {
             for round in 0..60 {
-                session.transact(|tx| tx.put(&wides, &wide(id))).expect("alone");
+                session.transact(|tx| tx.put(&smalls, &Small { id })).expect("alone");
                 if round % 20 == 0 {
                     thread::sleep(Duration::from_millis(3));
                 }

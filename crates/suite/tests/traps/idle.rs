@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use seriatim::{Abort, Database, Handle, Reason, Session, Table, TransactError, Tx};
+use seriatim::{Abort, Database, Handle, Reason, Session, Table, TransactError, Tx, thread};
 use seriatim_suite::explore::{BucketCell, Cell};
 use seriatim_suite::{Setting, matrix, seed};
 
@@ -214,5 +214,30 @@ fn leaked_transactions_end_with_the_next_of_their_session() {
         world.rest(&mut session);
         let after = world.rest(&mut session);
         assert!(after <= before + before / 20 + 4096, "{setting}: {before} bytes grew to {after}");
+    }
+}
+
+/// What a worker deleted before it went idle is cleared away by helpers, not only by its own next transaction.
+#[test]
+#[ignore = "helper threads advance the epoch only; what an idle worker deleted waits for its next transaction"]
+fn what_an_idle_worker_deleted_is_cleared_away() {
+    const MANY: u32 = 3000;
+    for setting in matrix(seed("idle after a large delete")) {
+        let db = setting.builder().workers(3).epoch_interval(Duration::from_millis(1)).open().expect("a database");
+        let pages = db.create::<Page>().expect("a table");
+        let (mut idle, mut busy) = (db.session(), db.session());
+        let before = db.statistics().memory_bytes;
+        let fill = |tx: &Tx| (0..MANY).try_for_each(|id| tx.insert(&pages, &Page { id, text: "p".repeat(200) }));
+        idle.transact(fill).expect("alone");
+        let full = db.statistics().memory_bytes - before;
+        idle.transact(|tx| (0..MANY).try_for_each(|id| tx.delete(&pages, &id).map(drop))).expect("alone");
+        for round in 0..2000 {
+            busy.transact(|tx| tx.put(&pages, &Page { id: MANY, text: "q".repeat(round % 100) })).expect("alone");
+            if round % 20 == 0 {
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
+        let left = db.statistics().memory_bytes - before;
+        assert!(left < full / 2, "{setting}: {full} bytes were filled, and {left} are left of them");
     }
 }

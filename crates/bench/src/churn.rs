@@ -1,0 +1,212 @@
+//! Whether memory grows while rows come, change and go: long texts of changing length, indexed values that move, rows deleted
+//! and inserted again under their own key, and a queue whose keys only ascend. Their number stays what it was.
+
+use std::error::Error;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use clap::Args;
+use seriatim::{Database, Handle, Session, Table, TransactError};
+use seriatim_base::clock::Instant;
+use seriatim_base::{Rng, thread};
+
+/// What to run.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Options {
+    /// Length of the run; memory at its end is compared with memory after a fifth of it
+    #[arg(long, default_value_t = 600, value_parser = clap::value_parser!(u64).range(5..))]
+    seconds: u64,
+    /// Seconds between two lines
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
+    interval: u64,
+    /// Rows of each thread, in each of two tables
+    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..))]
+    rows: u64,
+    /// Threads
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=64))]
+    threads: u64,
+    /// Concurrency-control protocol
+    #[arg(long, default_value = "auto")]
+    protocol: String,
+    /// Determines what is changed
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// Longest text, in bytes.
+const TEXT_MAX: u64 = 400;
+/// Values of the indexed column.
+const GROUPS: u64 = 100;
+
+/// A row that is updated, deleted and inserted again.
+#[derive(Table, Clone, Debug)]
+#[table(name = "item", key(id), ordered)]
+#[table(index(name = "by_group", columns(group), ordered))]
+#[table(index(name = "by_tag", columns(tag), hash, unique))]
+struct Item {
+    id: u64,
+    group: u32,
+    tag: u64,
+    text: String,
+}
+
+/// A row of a queue.
+#[derive(Table, Clone, Debug)]
+#[table(name = "queued", key(thread, place), ordered)]
+struct Queued {
+    thread: u64,
+    place: u64,
+    text: String,
+}
+
+/// One thread's part: rows of its own, so that nobody conflicts and counts stay exact.
+struct Churner {
+    session: Session,
+    items: Handle<Item>,
+    queue: Handle<Queued>,
+    rng: Rng,
+    thread: u64,
+    rows: u64,
+    /// The places of the queue that are filled.
+    first: u64,
+}
+
+fn text(rng: &mut Rng) -> String {
+    "x".repeat(rng.below(TEXT_MAX) as usize)
+}
+
+impl Churner {
+    /// Inserts the thread's rows.
+    fn load(db: &Database, thread: u64, rows: u64, seed: u64) -> Result<Churner, Box<dyn Error>> {
+        let (items, queue) = (db.table::<Item>()?, db.table::<Queued>()?);
+        let rng = Rng::from_seed(seed ^ thread << 32);
+        let mut churner = Churner { session: db.session(), items, queue, rng, thread, rows, first: 0 };
+        for place in 0..rows {
+            let item = churner.item(thread * rows + place);
+            let queued = Queued { thread, place, text: text(&mut churner.rng) };
+            churner.session.transact(|tx| {
+                tx.insert(&churner.items, &item)?;
+                tx.insert(&churner.queue, &queued)
+            })?;
+        }
+        Ok(churner)
+    }
+
+    fn item(&mut self, id: u64) -> Item {
+        let (group, text) = (self.rng.below(GROUPS) as u32, text(&mut self.rng));
+        Item { id, group, tag: id << 32 | self.rng.below(1 << 32), text }
+    }
+
+    /// Changes a few rows, and leaves as many as there were. Transactions committed.
+    fn step(&mut self) -> Result<u64, TransactError> {
+        let id = self.thread * self.rows + self.rng.below(self.rows);
+        let new = self.item(id);
+        let Churner { session, items, .. } = self;
+        let written = session.transact(|tx| {
+            tx.update(items, &id, |row| {
+                row.set_group(new.group);
+                let _ = row.set_text(&new.text);
+            })
+        })?;
+        assert!(written.is_some(), "rows are this thread's own");
+        let id = self.thread * self.rows + self.rng.below(self.rows);
+        let again = self.item(id);
+        let Churner { session, items, .. } = self;
+        session.transact(|tx| tx.delete(items, &id))?;
+        session.transact(|tx| tx.insert(items, &again))?;
+        let (thread, first, place) = (self.thread, self.first, self.first + self.rows);
+        let last = Queued { thread, place, text: text(&mut self.rng) };
+        let Churner { session, queue, .. } = self;
+        session.transact(|tx| {
+            tx.delete(queue, &(thread, first))?;
+            tx.insert(queue, &last)
+        })?;
+        self.first += 1;
+        Ok(4)
+    }
+}
+
+fn open(protocol: &str, step_helpers: bool) -> Result<Database, Box<dyn Error>> {
+    let db = Database::builder().protocol(protocol).step_helpers(step_helpers).open()?;
+    db.create::<Item>()?;
+    db.create::<Queued>()?;
+    Ok(db)
+}
+
+/// Runs and prints a line each interval.
+pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
+    let db = open(&options.protocol, false)?;
+    let (threads, rows, seed) = (options.threads, options.rows, options.seed);
+    let churners = (0..threads).map(|thread| Churner::load(&db, thread, rows, seed));
+    let churners = churners.collect::<Result<Vec<_>, _>>()?;
+    eprintln!("{threads} threads, twice {rows} rows each, protocol {}, seed {seed}", db.protocol().name);
+    println!("{:>8} {:>14} {:>14} {:>14}", "seconds", "transactions", "memory_bytes", "reserved_bytes");
+    let (done, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+    let (done, stop) = (&done, &stop);
+    let samples = thread::scope(|scope| -> Result<Vec<(f64, usize)>, Box<dyn Error>> {
+        let working: Vec<_> = churners
+            .into_iter()
+            .map(|mut churner| {
+                scope.spawn(move || {
+                    while !stop.load(Ordering::Relaxed) {
+                        done.fetch_add(churner.step()?, Ordering::Relaxed);
+                    }
+                    Ok::<(), TransactError>(())
+                })
+            })
+            .collect();
+        let begin = Instant::now();
+        let mut samples = Vec::new();
+        while begin.elapsed().as_secs_f64() < options.seconds as f64 && working.iter().all(|thread| !thread.is_finished()) {
+            let next = Duration::from_secs(options.interval * (samples.len() as u64 + 1));
+            thread::sleep(next.saturating_sub(begin.elapsed()));
+            let (seconds, statistics) = (begin.elapsed().as_secs_f64(), db.statistics());
+            let (memory, reserved) = (statistics.memory_bytes, statistics.reserved_bytes);
+            println!("{seconds:>8.1} {:>14} {memory:>14} {reserved:>14}", done.load(Ordering::Relaxed));
+            samples.push((seconds, memory));
+        }
+        stop.store(true, Ordering::Relaxed);
+        for thread in working {
+            thread.join().map_err(|_| "a thread panicked")??;
+        }
+        Ok(samples)
+    })?;
+    let fifth = options.seconds as f64 / 5.0;
+    let early = samples.iter().find(|(seconds, _)| *seconds >= fifth);
+    if let (Some(&(at, early)), Some(&(end, late))) = (early, samples.last()) {
+        println!("memory at {end:.0} s is {:.3} times that at {at:.0} s", late as f64 / early as f64);
+    }
+    db.check_structure()?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Memory may be a twentieth above what it was after a fifth of the run.
+    #[test]
+    fn memory_does_not_grow_under_any_protocol() {
+        for protocol in seriatim::protocols() {
+            let db = open(protocol.name, true).expect("memory");
+            let mut churner = Churner::load(&db, 0, 1_000, 7).expect("memory");
+            let mut samples = Vec::new();
+            for _ in 0..10 {
+                for step in 0..1_000 {
+                    churner.step().expect("alone");
+                    if step % 50 == 0 {
+                        db.step();
+                    }
+                }
+                samples.push(db.statistics().memory_bytes);
+            }
+            eprintln!("{}: {samples:?}", protocol.name);
+            assert!(samples[9] * 100 <= samples[1] * 105, "{}: {samples:?}", protocol.name);
+            let rows = churner.session.snapshot(|tx| {
+                Ok((tx.scan(&churner.items, ..).count(), tx.scan(&churner.queue, ..).count()))
+            });
+            assert_eq!(*rows.expect("alone"), (1_000, 1_000));
+            assert_eq!(db.check_structure(), Ok(()));
+        }
+    }
+}

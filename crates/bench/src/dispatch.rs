@@ -1,0 +1,197 @@
+//! What dispatch costs: one read transaction run three ways on equal tables. Through a session's closure, as users do; on the
+//! worker behind `dyn Worker`, as the session does inside; and on the protocol's own worker type, where the compiler sees
+//! everything. The second against the third is the indirect calls; the first against the second is the session: lease,
+//! unwinding guard, counters.
+
+use std::error::Error;
+use std::hint::black_box;
+
+use seriatim::{Database, Handle, Session};
+use seriatim_base::{Rng, Stamp, TableId};
+use seriatim_catalog::{ColumnSet, Key, KeyCodec, Layout, OutOfMemory, RowRef, RowWriter, TableKey, TailStore};
+use seriatim_htm::{Budget, Htm, HtmMode};
+use seriatim_memory::{Memory, Options};
+use seriatim_protocol::for_each_protocol;
+use seriatim_store::Index;
+use seriatim_txn::{
+    Environment, Inserted, Mode, NoRedo, OnExists, Outcome, Protocol, RecordShape, Stop, Table, Worker,
+};
+
+use crate::measure::{Length, Quartiles, alternate, rate};
+use crate::row::{Hashed, Record};
+
+/// A row's value as a number that depends on it.
+#[inline]
+fn look(value: &[u8]) -> u64 {
+    value.iter().map(|&byte| u64::from(byte)).sum()
+}
+
+/// A protocol without a database: its worker, and one table that this thread alone uses.
+struct Direct<P: Protocol> {
+    worker: P::Worker,
+    // Boxed: a table does not move while its worker lives.
+    table: Box<Table>,
+    _protocol: P,
+    _environment: Environment,
+}
+
+/// The table has no long text.
+struct NoTails;
+
+impl TailStore for NoTails {
+    fn store(&mut self, _: &[u8]) -> Result<u64, OutOfMemory> {
+        Err(OutOfMemory)
+    }
+}
+
+/// A stop of a worker that is alone: a fault.
+fn stopped(stop: Stop) -> String {
+    format!("a transaction stopped with nobody in its way: {stop:?}")
+}
+
+impl<P: Protocol> Direct<P> {
+    fn load(keys: u64) -> Result<Direct<P>, Box<dyn Error>> {
+        let memory = Memory::new(Options { workers_max: 1, ..Options::default() })?;
+        let environment = Environment::new(Htm::new(HtmMode::Auto)?, memory, Budget::default());
+        let protocol = P::open(P::Options::default(), &environment);
+        let mut core = environment.core().ok_or("no worker is left")?;
+        let definition = <Hashed as seriatim::catalog::Table>::definition();
+        let (layout, codec) = (Layout::new(&definition.columns), KeyCodec::for_table(&definition));
+        let (class, organization) = (codec.class(), definition.organization);
+        core.local.enter();
+        let index = Index::new(organization, class, definition.capacity, &environment.htm, &mut core.store());
+        core.local.leave();
+        let shape = RecordShape::new(class, &layout, P::HEAD_BYTES, P::IMAGE_HEADER_BYTES);
+        let (id, name, index) = (TableId(0), definition.name.to_string(), index?);
+        let table = Box::new(Table { id, name, organization, class, codec, layout, shape, index });
+        let mut direct = Direct { worker: protocol.worker(core), table, _protocol: protocol, _environment: environment };
+        (0..keys).try_for_each(|key| direct.insert(key))?;
+        Ok(direct)
+    }
+
+    fn insert(&mut self, key: u64) -> Result<(), Box<dyn Error>> {
+        let (worker, table) = (&mut self.worker, &*self.table);
+        worker.begin(Mode::ReadWrite, Stamp::ZERO);
+        let staged = worker.stage(table).map_err(stopped)?;
+        let mut tails = NoTails;
+        // SAFETY: a staged row is ours, zeroed, and of the table's layout.
+        let mut writer = unsafe { RowWriter::for_insert(staged.row.as_ptr(), staged.fixed.as_ptr(), &mut tails) };
+        seriatim::catalog::Table::encode(&Hashed::new(key), &mut writer)?;
+        let inserted = key.encode(|key| worker.insert(table, key, staged, OnExists::Refuse)).map_err(stopped)?;
+        assert_eq!(inserted, Inserted::New, "keys are distinct");
+        match worker.commit(&mut NoRedo).map_err(stopped)? {
+            Outcome::Committed(_) => Ok(()),
+            outcome => Err(format!("an insert ended with {outcome:?}").into()),
+        }
+    }
+}
+
+/// The transaction on a worker, of its own type or `dyn`.
+#[inline]
+fn read<W: Worker + ?Sized>(worker: &mut W, table: &Table, key: Key<'_>) -> u64 {
+    worker.begin(Mode::ReadWrite, Stamp::ZERO);
+    let Ok(Some(row)) = worker.read(table, key, ColumnSet::ALL) else { panic!("alone, every record is there") };
+    // SAFETY: a row of this table, readable until the commit.
+    let row = unsafe { RowRef::from_raw(row.as_ptr()) };
+    let value = look(Hashed::value(&<Hashed as seriatim::catalog::Table>::row(row)));
+    let committed = worker.commit(&mut NoRedo);
+    assert!(matches!(committed, Ok(Outcome::Committed(_))), "alone, a read commits");
+    worker.housekeep();
+    value
+}
+
+fn run_worker<W: Worker + ?Sized>(worker: &mut W, table: &Table, keys: u64, length: Length, seed: u64) -> (f64, u64) {
+    let (mut rng, mut sum) = (Rng::from_seed(seed), 0u64);
+    let rate = rate(length, || sum = sum.wrapping_add(read(worker, table, Key::Word8(rng.below(keys)))));
+    (rate, black_box(sum))
+}
+
+fn run_session(session: &mut Session, table: &Handle<Hashed>, keys: u64, length: Length, seed: u64) -> (f64, u64) {
+    let (mut rng, mut sum) = (Rng::from_seed(seed), 0u64);
+    let rate = rate(length, || {
+        let key = rng.below(keys);
+        let value = session.transact(|tx| Ok(tx.get(table, &key)?.map(|row| look(Hashed::value(&row)))));
+        let Ok(Some(value)) = value.map(seriatim::Committed::into_value) else { panic!("alone, every record is there") };
+        sum = sum.wrapping_add(value);
+    });
+    (rate, black_box(sum))
+}
+
+/// The three arms of one protocol: rates of the session, of `dyn Worker`, of the worker; and what each read.
+fn compare<P: Protocol>(
+    name: &str,
+    keys: u64,
+    rounds: u32,
+    length: Length,
+    seed: u64,
+) -> Result<([Vec<f64>; 3], [u64; 3]), Box<dyn Error>> {
+    let db = Database::builder().protocol(name).workers(1).open()?;
+    let (handle, mut session) = (db.create::<Hashed>()?, db.session());
+    session.transact(|tx| (0..keys).try_for_each(|key| tx.insert(&handle, &Hashed::new(key))))?;
+    let (mut indirect, mut direct) = (Direct::<P>::load(keys)?, Direct::<P>::load(keys)?);
+    let mut sums = [0; 3];
+    let [through_session, through_dyn, through_type] = &mut sums;
+    let mut first = |length, seed| {
+        let (rate, sum) = run_session(&mut session, &handle, keys, length, seed);
+        *through_session += sum;
+        rate
+    };
+    let worker: &mut dyn Worker = black_box(&mut indirect.worker);
+    let mut second = |length, seed| {
+        let (rate, sum) = run_worker(worker, &indirect.table, keys, length, seed);
+        *through_dyn += sum;
+        rate
+    };
+    let mut third = |length, seed| {
+        let (rate, sum) = run_worker(&mut direct.worker, &direct.table, keys, length, seed);
+        *through_type += sum;
+        rate
+    };
+    let mut rates = alternate(&mut [&mut first, &mut second, &mut third], rounds, length, seed);
+    Ok(([rates.remove(0), rates.remove(0), rates.remove(0)], sums))
+}
+
+/// Runs `$body` for each protocol of the registry, with its name and type.
+macro_rules! comparisons {
+    ($($protocol:ident => $type:path,)*) => {
+        /// A function that compares the arms of each protocol.
+        #[allow(clippy::type_complexity, reason = "a table of one function's instances")]
+        const COMPARISONS: &[(
+            &str,
+            fn(&str, u64, u32, Length, u64) -> Result<([Vec<f64>; 3], [u64; 3]), Box<dyn Error>>,
+        )] = &[$((stringify!($protocol), compare::<$type>),)*];
+    };
+}
+for_each_protocol!(comparisons);
+
+/// Measures and prints.
+pub(crate) fn run(keys: u64, rounds: u32, length: Length, seed: u64) -> Result<(), Box<dyn Error>> {
+    eprintln!("single-read transactions over {keys} records of a hash table, {rounds} rounds, 1 thread, seed {seed}");
+    println!("nanoseconds a transaction, and what calls through `dyn Worker` and the session add to the worker's own type");
+    println!("{:8} {:>22} {:>22} {:>22} {:>10} {:>10}", "protocol", "session", "dyn worker", "worker", "dyn", "session");
+    for (name, compare) in COMPARISONS {
+        let (rates, _) = compare(name, keys, rounds, length, seed)?;
+        let [session, indirect, direct] = rates.map(|rates| rates.into_iter().map(|rate| 1e9 / rate).collect::<Vec<_>>());
+        let added = |arm: &[f64]| Quartiles::of(arm.iter().zip(&direct).map(|(arm, direct)| arm - direct)).median;
+        let (by_dyn, by_session) = (added(&indirect), added(&session));
+        let [session, indirect, direct] = [&session, &indirect, &direct].map(|arm| Quartiles::of(arm.iter().copied()));
+        println!("{name:8} {session:>22.1} {indirect:>22.1} {direct:>22.1} {by_dyn:>+10.1} {by_session:>+10.1}");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_arm_reads_the_same_under_every_protocol() {
+        assert_eq!(COMPARISONS.len(), seriatim::protocols().len());
+        for ((name, compare), protocol) in COMPARISONS.iter().zip(seriatim::protocols()) {
+            assert_eq!(*name, protocol.name);
+            let (rates, sums) = compare(name, 200, 2, Length::Operations(1_500), 3).expect("memory");
+            assert!(rates.iter().all(|rates| rates.len() == 2 && rates.iter().all(|&rate| rate > 0.0)));
+            assert!(sums[0] > 0 && sums.iter().all(|&sum| sum == sums[0]), "{name}: {sums:?}");
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! The workloads, small and on two threads, in every setting: they run to their end and their data stays consistent.
+
+use seriatim::htm::{Budget, Emulation, HtmMode};
+use seriatim::{Database, protocols, thread};
+use seriatim_suite::{Setting, matrix, seed};
+use seriatim_workload::tpcc::{self, Scale, Tpcc};
+use seriatim_workload::ycsb::{self, Core, Distribution, Shares, Ycsb};
+use seriatim_workload::{Ending, Loading, Workload};
+
+/// The matrix, and a back end whose regions abort every other time and fall back at once.
+fn settings(seed: u64) -> Vec<(Setting, Budget)> {
+    let tiny = Budget { conflict: 1, capacity: 1, system: 1, explicit: 1 };
+    let htm = HtmMode::Emulated(Emulation { seed, abort_one_in: 2, yields: false });
+    let hostile = protocols().iter().map(|protocol| {
+        let setting = Setting { protocol: protocol.name, htm, strict: protocol.gives.strict };
+        (setting, tiny)
+    });
+    matrix(seed).into_iter().map(|setting| (setting, Budget::default())).chain(hostile).collect()
+}
+
+/// Loads, runs two terminals, and checks. The history, where one is recorded, goes to the checker.
+fn run(setting: &Setting, budget: Budget, workload: &dyn Workload, transactions: u32, seed: u64) {
+    let db: Database = setting.builder().region_budget(budget).workers(4).seed(seed).open().expect("a database");
+    workload.load(&db, &Loading { threads: 2, ..Loading::default() }).unwrap_or_else(|e| panic!("{setting}: {e}"));
+    thread::scope(|scope| {
+        for index in 0..2 {
+            let db = &db;
+            scope.spawn(move || {
+                let mut terminal = workload.terminal(db, index, seed).expect("loading made the tables");
+                let mut session = db.session();
+                for at in 0..transactions {
+                    let outcome = terminal.run_one(&mut session);
+                    if let Ending::Failed(error) = outcome.ending {
+                        panic!("{setting}, {}, transaction {at}: {error}", workload.kinds()[outcome.kind]);
+                    }
+                }
+            });
+        }
+    });
+    let report = workload.consistency(&db).unwrap_or_else(|error| panic!("{setting}: {error}"));
+    assert!(report.passed(), "{setting}: {report}");
+    (0..3).for_each(|_| db.step());
+    db.check_structure().unwrap_or_else(|fault| panic!("{setting}: {fault}"));
+    let statistics = db.statistics();
+    assert!(statistics.committed >= u64::from(transactions), "{setting}: {statistics:?}");
+    assert_eq!(statistics.regions.begun_while_locked, 0, "{setting}");
+}
+
+#[test]
+fn tpcc_stays_consistent() {
+    let seed = seed("tpcc");
+    for (setting, budget) in settings(seed) {
+        let scale = Scale { items: 200, customers: 12, undelivered: 4, ..Scale::small(1) };
+        run(&setting, budget, &Tpcc::new(tpcc::Options::new(scale, seed)), 250, seed);
+    }
+}
+
+#[test]
+fn tpcc_of_two_warehouses_stays_consistent() {
+    let seed = seed("tpcc of two warehouses");
+    for setting in matrix(seed) {
+        run(&setting, Budget::default(), &Tpcc::new(tpcc::Options::new(Scale::small(2), seed)), 200, seed);
+    }
+}
+
+#[test]
+fn ycsb_stays_consistent() {
+    let seed = seed("ycsb");
+    let free = Shares { read: 40, read_modify_write: 30, ..Shares::default() };
+    for (setting, budget) in settings(seed) {
+        for is_ordered in [false, true] {
+            for core in [Core::A, Core::D, Core::F] {
+                let options = ycsb::Options { is_ordered, ..ycsb::Options::core(core, 200, seed) };
+                run(&setting, budget, &Ycsb::new(options), 300, seed);
+            }
+            let hot = ycsb::Options { ops: 8, shares: free, is_ordered, ..ycsb::Options::core(Core::A, 40, seed) };
+            let hot = ycsb::Options { distribution: Distribution::Zipfian, value_bytes: 100, ..hot };
+            run(&setting, budget, &Ycsb::new(hot), 300, seed);
+        }
+        run(&setting, budget, &Ycsb::new(ycsb::Options::core(Core::E, 200, seed)), 150, seed);
+    }
+}
