@@ -1,10 +1,10 @@
 //! Stamps order the versions of a key for ever; epochs group them for durability.
 //!
 //! ```text
-//! Stamp, 61 bits:   epoch 34 | counter 27
-//! Header word, 64:  stamp 61 | flags 3      (what the flags mean belongs to each protocol)
+//! Stamp, 60 bits:   epoch 34 | counter 26
+//! Header word, 64:  stamp 60 | flags 4      (what the flags mean belongs to each protocol)
 //! ```
-//! At one epoch every 10 ms, 34 bits last 5.4 years of uptime; 2^27 dependent commits in one epoch would take over 100 ms
+//! At one epoch every 10 ms, 34 bits last 5.4 years of uptime; 2^26 dependent commits in one epoch would take over 60 ms
 //! at a nanosecond each. Both bounds are checked where stamps are made ([`Stamp::next`]).
 
 /// A group of commits that become durable together. Advanced by a ticker, never by a commit.
@@ -17,9 +17,9 @@ pub struct Stamp(u64);
 
 impl Stamp {
     /// Bits of the counter.
-    pub const COUNTER_BITS: u32 = 27;
+    pub const COUNTER_BITS: u32 = 26;
     /// Bits of a stamp; a header word has `64 - BITS` left for flags.
-    pub const BITS: u32 = 61;
+    pub const BITS: u32 = 60;
     /// The stamp of a key that was never committed.
     pub const ZERO: Stamp = Stamp(0);
     const EPOCH_MAX: u64 = (1 << (Self::BITS - Self::COUNTER_BITS)) - 1;
@@ -36,7 +36,7 @@ impl Stamp {
         Stamp(bits)
     }
 
-    /// The bits: ordered as stamps are, below 2^61.
+    /// The bits: ordered as stamps are, below 2^60.
     #[inline]
     pub const fn bits(self) -> u64 {
         self.0
@@ -48,7 +48,7 @@ impl Stamp {
         Epoch(self.0 >> Self::COUNTER_BITS)
     }
 
-    /// The smallest stamp above `self` that lies in `epoch` or later. Should one epoch ever hold 2^27 dependent commits the
+    /// The smallest stamp above `self` that lies in `epoch` or later. Should one epoch ever hold 2^26 dependent commits the
     /// carry runs into the next epoch's range: order is kept, and the assertion in [`Stamp::first_of`] still bounds epochs.
     #[inline]
     pub fn next(self, epoch: Epoch) -> Stamp {

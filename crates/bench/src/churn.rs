@@ -157,7 +157,9 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
             .collect();
         let begin = Instant::now();
         let mut samples = Vec::new();
-        while begin.elapsed().as_secs_f64() < options.seconds as f64 && working.iter().all(|thread| !thread.is_finished()) {
+        while begin.elapsed().as_secs_f64() < options.seconds as f64
+            && working.iter().all(|thread| !thread.is_finished())
+        {
             let next = Duration::from_secs(options.interval * (samples.len() as u64 + 1));
             thread::sleep(next.saturating_sub(begin.elapsed()));
             let (seconds, statistics) = (begin.elapsed().as_secs_f64(), db.statistics());
@@ -202,9 +204,9 @@ mod tests {
             }
             eprintln!("{}: {samples:?}", protocol.name);
             assert!(samples[9] * 100 <= samples[1] * 105, "{}: {samples:?}", protocol.name);
-            let rows = churner.session.snapshot(|tx| {
-                Ok((tx.scan(&churner.items, ..).count(), tx.scan(&churner.queue, ..).count()))
-            });
+            let rows = churner
+                .session
+                .snapshot(|tx| Ok((tx.scan(&churner.items, ..).count(), tx.scan(&churner.queue, ..).count())));
             assert_eq!(*rows.expect("alone"), (1_000, 1_000));
             assert_eq!(db.check_structure(), Ok(()));
         }

@@ -64,7 +64,8 @@ impl<P: Protocol> Direct<P> {
         let shape = RecordShape::new(class, &layout, P::HEAD_BYTES, P::IMAGE_HEADER_BYTES);
         let (id, name, index) = (TableId(0), definition.name.to_string(), index?);
         let table = Box::new(Table { id, name, organization, class, codec, layout, shape, index });
-        let mut direct = Direct { worker: protocol.worker(core), table, _protocol: protocol, _environment: environment };
+        let mut direct =
+            Direct { worker: protocol.worker(core), table, _protocol: protocol, _environment: environment };
         (0..keys).try_for_each(|key| direct.insert(key))?;
         Ok(direct)
     }
@@ -111,20 +112,34 @@ fn run_session(session: &mut Session, table: &Handle<Hashed>, keys: u64, length:
     let rate = rate(length, || {
         let key = rng.below(keys);
         let value = session.transact(|tx| Ok(tx.get(table, &key)?.map(|row| look(Hashed::value(&row)))));
-        let Ok(Some(value)) = value.map(seriatim::Committed::into_value) else { panic!("alone, every record is there") };
+        let Ok(Some(value)) = value.map(seriatim::Committed::into_value) else {
+            panic!("alone, every record is there")
+        };
         sum = sum.wrapping_add(value);
     });
     (rate, black_box(sum))
 }
 
-/// The three arms of one protocol: rates of the session, of `dyn Worker`, of the worker; and what each read.
+/// What comparing the arms of one protocol gave: session, `dyn Worker`, worker.
+struct Compared {
+    /// Transactions a second, of each round.
+    rates: [Vec<f64>; 3],
+    /// What was read: the same in each arm.
+    #[cfg_attr(not(test), allow(dead_code, reason = "for tests"))]
+    sums: [u64; 3],
+}
+
+/// Compares the arms of one protocol: its name, records, rounds, length, seed.
+type Compare = fn(&str, u64, u32, Length, u64) -> Result<Compared, Box<dyn Error>>;
+
+/// The three arms of one protocol.
 fn compare<P: Protocol>(
     name: &str,
     keys: u64,
     rounds: u32,
     length: Length,
     seed: u64,
-) -> Result<([Vec<f64>; 3], [u64; 3]), Box<dyn Error>> {
+) -> Result<Compared, Box<dyn Error>> {
     let db = Database::builder().protocol(name).workers(1).open()?;
     let (handle, mut session) = (db.create::<Hashed>()?, db.session());
     session.transact(|tx| (0..keys).try_for_each(|key| tx.insert(&handle, &Hashed::new(key))))?;
@@ -148,18 +163,14 @@ fn compare<P: Protocol>(
         rate
     };
     let mut rates = alternate(&mut [&mut first, &mut second, &mut third], rounds, length, seed);
-    Ok(([rates.remove(0), rates.remove(0), rates.remove(0)], sums))
+    Ok(Compared { rates: [rates.remove(0), rates.remove(0), rates.remove(0)], sums })
 }
 
 /// Runs `$body` for each protocol of the registry, with its name and type.
 macro_rules! comparisons {
     ($($protocol:ident => $type:path,)*) => {
         /// A function that compares the arms of each protocol.
-        #[allow(clippy::type_complexity, reason = "a table of one function's instances")]
-        const COMPARISONS: &[(
-            &str,
-            fn(&str, u64, u32, Length, u64) -> Result<([Vec<f64>; 3], [u64; 3]), Box<dyn Error>>,
-        )] = &[$((stringify!($protocol), compare::<$type>),)*];
+        const COMPARISONS: &[(&str, Compare)] = &[$((stringify!($protocol), compare::<$type>),)*];
     };
 }
 for_each_protocol!(comparisons);
@@ -167,11 +178,17 @@ for_each_protocol!(comparisons);
 /// Measures and prints.
 pub(crate) fn run(keys: u64, rounds: u32, length: Length, seed: u64) -> Result<(), Box<dyn Error>> {
     eprintln!("single-read transactions over {keys} records of a hash table, {rounds} rounds, 1 thread, seed {seed}");
-    println!("nanoseconds a transaction, and what calls through `dyn Worker` and the session add to the worker's own type");
-    println!("{:8} {:>22} {:>22} {:>22} {:>10} {:>10}", "protocol", "session", "dyn worker", "worker", "dyn", "session");
+    println!(
+        "nanoseconds a transaction, and what calls through `dyn Worker` and the session add to the worker's own type"
+    );
+    println!(
+        "{:8} {:>22} {:>22} {:>22} {:>10} {:>10}",
+        "protocol", "session", "dyn worker", "worker", "dyn", "session"
+    );
     for (name, compare) in COMPARISONS {
-        let (rates, _) = compare(name, keys, rounds, length, seed)?;
-        let [session, indirect, direct] = rates.map(|rates| rates.into_iter().map(|rate| 1e9 / rate).collect::<Vec<_>>());
+        let Compared { rates, .. } = compare(name, keys, rounds, length, seed)?;
+        let [session, indirect, direct] =
+            rates.map(|rates| rates.into_iter().map(|rate| 1e9 / rate).collect::<Vec<_>>());
         let added = |arm: &[f64]| Quartiles::of(arm.iter().zip(&direct).map(|(arm, direct)| arm - direct)).median;
         let (by_dyn, by_session) = (added(&indirect), added(&session));
         let [session, indirect, direct] = [&session, &indirect, &direct].map(|arm| Quartiles::of(arm.iter().copied()));
@@ -189,7 +206,7 @@ mod tests {
         assert_eq!(COMPARISONS.len(), seriatim::protocols().len());
         for ((name, compare), protocol) in COMPARISONS.iter().zip(seriatim::protocols()) {
             assert_eq!(*name, protocol.name);
-            let (rates, sums) = compare(name, 200, 2, Length::Operations(1_500), 3).expect("memory");
+            let Compared { rates, sums } = compare(name, 200, 2, Length::Operations(1_500), 3).expect("memory");
             assert!(rates.iter().all(|rates| rates.len() == 2 && rates.iter().all(|&rate| rate > 0.0)));
             assert!(sums[0] > 0 && sums.iter().all(|&sum| sum == sums[0]), "{name}: {sums:?}");
         }

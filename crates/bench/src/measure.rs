@@ -43,14 +43,14 @@ pub(crate) type Arm<'a> = &'a mut dyn FnMut(Length, u64) -> f64;
 
 /// Runs the arms in turn, in every other round backwards, each round with a seed of its own: the rates of each arm.
 pub(crate) fn alternate(arms: &mut [Arm<'_>], rounds: u32, length: Length, seed: u64) -> Vec<Vec<f64>> {
-    let mut rates = vec![vec![0.0; rounds as usize]; arms.len()];
-    for round in 0..rounds as usize {
-        let mut order: Vec<usize> = (0..arms.len()).collect();
+    let mut rates = vec![Vec::new(); arms.len()];
+    for round in 0..u64::from(rounds) {
+        let mut turn: Vec<_> = arms.iter_mut().zip(&mut rates).collect();
         if round % 2 == 1 {
-            order.reverse();
+            turn.reverse();
         }
-        for arm in order {
-            rates[arm][round] = arms[arm](length, seed + round as u64);
+        for (arm, rates) in turn {
+            rates.push(arm(length, seed + round));
         }
     }
     rates

@@ -47,9 +47,8 @@ impl<T: Record> Transactions<T> {
         let db = Database::builder().protocol(protocol).workers(1).open()?;
         let (table, mut session) = (db.create::<T>()?, db.session());
         for first in (0..keys).step_by(1_000) {
-            session.transact(|tx| {
-                (first..keys.min(first + 1_000)).try_for_each(|key| tx.insert(&table, &T::new(key)))
-            })?;
+            session
+                .transact(|tx| (first..keys.min(first + 1_000)).try_for_each(|key| tx.insert(&table, &T::new(key))))?;
         }
         Ok(Transactions { table, session, keys })
     }
@@ -149,7 +148,9 @@ pub(crate) fn run(protocol: &str, keys: u64, pairs: u32, length: Length, seed: u
     for organization in [Organization::Hash, Organization::Ordered] {
         let (name, compared) = match organization {
             Organization::Hash => ("hash", compare::<Hashed>(protocol, organization, keys, pairs, length, seed)?),
-            Organization::Ordered => ("ordered", compare::<Ordered>(protocol, organization, keys, pairs, length, seed)?),
+            Organization::Ordered => {
+                ("ordered", compare::<Ordered>(protocol, organization, keys, pairs, length, seed)?)
+            }
         };
         let [with, without] = &compared;
         let millions = |rates: &[f64]| Quartiles::of(rates.iter().map(|rate| rate / 1e6));
@@ -193,7 +194,8 @@ mod tests {
 
     #[test]
     fn a_small_comparison_has_a_rate_for_every_pair() {
-        let compared = compare::<Hashed>("auto", Organization::Hash, 100, 4, Length::Operations(500), 1).expect("memory");
+        let compared =
+            compare::<Hashed>("auto", Organization::Hash, 100, 4, Length::Operations(500), 1).expect("memory");
         assert!(compared.iter().all(|rates| rates.len() == 4 && rates.iter().all(|&rate| rate > 0.0)));
     }
 }

@@ -162,7 +162,7 @@ fn view(table: &Declaration) -> TokenStream {
         #visibility struct #name<'t>(#catalog::RowRef<'t>);
 
         #[automatically_derived]
-        #[allow(dead_code)]
+        #[allow(dead_code, clippy::wrong_self_convention)]
         impl<'t> #name<'t> {
             #(#getters)*
 

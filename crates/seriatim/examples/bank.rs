@@ -80,7 +80,7 @@ fn teller(mut session: Session, accounts: &Handle<Account>, transfers: &Handle<T
     for number in 0..TRANSFERS {
         let from = rng.below(ACCOUNTS.into()) as u32;
         let to = (from + 1 + rng.below(u64::from(ACCOUNTS) - 1) as u32) % ACCOUNTS;
-        let amount = Money::from_units(rng.range(1, 400_00) as i64);
+        let amount = Money::from_units(rng.range(1, 40_000) as i64);
         match transfer(&mut session, accounts, transfers, &Transfer { teller, number, from, to, amount }) {
             Ok(attempts) => {
                 made += 1;
@@ -123,7 +123,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let auditor = scope.spawn(|| {
             let mut audits = 0;
             while !closed.load(Ordering::Relaxed) {
-                assert_eq!(audit(&mut session, &accounts).expect("an audit is retried"), funds, "money appeared or vanished");
+                assert_eq!(
+                    audit(&mut session, &accounts).expect("an audit is retried"),
+                    funds,
+                    "money appeared or vanished"
+                );
                 audits += 1;
             }
             audits
@@ -147,7 +151,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert_eq!(audit(&mut session, &accounts)?, funds);
     let first = session.snapshot(|tx| {
         let by_owner = accounts.index(Account::BY_OWNER);
-        tx.find_by(&by_owner, &"owner 0".to_owned()).map(|account| Ok(account?.balance())).collect::<Result<Vec<_>, _>>()
+        tx.find_by(&by_owner, &"owner 0".to_owned())
+            .map(|account| Ok(account?.balance()))
+            .collect::<Result<Vec<_>, _>>()
     })?;
 
     println!("protocol    {}", db.protocol().name);

@@ -49,6 +49,9 @@ pub(crate) struct Inner {
     pub(crate) environment: Environment,
 }
 
+/// Most tables and indexes of a database: protocols keep the id beside an address in one word.
+const TABLES_MAX: usize = 1 << 14;
+
 #[derive(Default)]
 struct Tables {
     sets: Vec<Arc<TableSet>>,
@@ -147,6 +150,9 @@ impl Database {
         let mut tables = inner.tables.write().unwrap_or_else(PoisonError::into_inner);
         if tables.sets.iter().any(|set| set.definition.name == definition.name) {
             return Err(SchemaError::Exists(definition.name.to_string()));
+        }
+        if tables.ids as usize + 1 + definition.indexes.len() > TABLES_MAX {
+            return Err(SchemaError::TooMany { most: TABLES_MAX });
         }
         let lease = inner.pool.lease(0, inner.engine.as_ref(), &inner.environment).ok_or(SchemaError::WorkersBusy)?;
         let mut worker = lease.worker;

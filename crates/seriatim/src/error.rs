@@ -72,6 +72,11 @@ pub enum SchemaError {
     },
     /// The memory limit leaves no room for the table.
     OutOfMemory,
+    /// The database has as many tables and indexes as it can have.
+    TooMany {
+        /// How many that is.
+        most: usize,
+    },
     /// All workers are busy.
     WorkersBusy,
 }
@@ -85,6 +90,7 @@ impl fmt::Display for SchemaError {
             SchemaError::Mismatch { table, difference } => {
                 write!(f, "table {table:?} is not the one this type declares: {difference}")
             }
+            SchemaError::TooMany { most } => write!(f, "a database has at most {most} tables and indexes"),
             SchemaError::OutOfMemory => f.write_str("the memory limit leaves no room for the table"),
             SchemaError::WorkersBusy => f.write_str("every worker has an open transaction; allow more workers"),
         }

@@ -200,6 +200,7 @@ impl Tx {
         match updated {
             None => Ok(false),
             Some(Ok(())) => Ok(true),
+            Some(Err(ValueError::OutOfMemory(_))) => Err(self.out_of_memory()),
             Some(Err(error)) => Err(self.unfit(error)),
         }
     }

@@ -175,9 +175,7 @@ impl ReadTx {
         self.operations.set(operations);
         if operations >= inner.options.operations_max {
             self.operations.set(0);
-            if let Err(Stop::Abort(cause)) = self.worker().validate() {
-                return Err(self.stop(cause));
-            }
+            self.validate().map_err(|cause| self.stop(cause))?;
         }
         self.left.set(stride);
         Ok(())
@@ -206,6 +204,18 @@ impl ReadTx {
         let row = self.operate(|worker| worker.read(table, key, ColumnSet::ALL))?;
         self.note(table, key);
         Ok(row)
+    }
+
+    /// Whether what was read holds together; what is undecided does not count as held (promise g).
+    pub(crate) fn validate(&self) -> Result<(), Cause> {
+        if let Some(cause) = self.stopped.get() {
+            return Err(cause);
+        }
+        match self.worker().validate() {
+            Ok(()) => Ok(()),
+            Err(Stop::Abort(cause)) => Err(cause),
+            Err(Stop::Wait(_)) => Err(Cause { phase: Phase::Validate, reason: Reason::RecordLocked }),
+        }
     }
 
     /// Where the transaction stopped, if it did.
@@ -614,7 +624,7 @@ impl ReadTx {
 
     /// An abort that says which key exists already; a conflict instead if that was not true of one state (promise g).
     pub(crate) fn duplicate(&self, table: &seriatim_txn::Table, key: Key<'_>) -> Abort {
-        if let Err(Stop::Abort(cause)) = self.worker().validate() {
+        if let Err(cause) = self.validate() {
             return self.stop(cause);
         }
         *self.duplicate.borrow_mut() = Some(DuplicateAt { table: table.id, key: key.to_buf() });
@@ -705,17 +715,6 @@ impl Tx {
                 self.roll_back(Some(cause));
                 Err(error)
             }
-        }
-    }
-
-    pub(crate) fn validate(&self) -> Result<(), Cause> {
-        if let Some(cause) = self.stopped.get() {
-            return Err(cause);
-        }
-        match self.worker().validate() {
-            Ok(()) => Ok(()),
-            Err(Stop::Abort(cause)) => Err(cause),
-            Err(Stop::Wait(_)) => Err(Cause { phase: Phase::Validate, reason: Reason::RecordLocked }),
         }
     }
 

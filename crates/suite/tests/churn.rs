@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use seriatim::htm::HtmMode;
 use seriatim::{Abort, Database, Handle, Rng, Session, Table, Text, Tx, thread};
 use seriatim_suite::{Setting, matrix, seed};
 
@@ -219,7 +220,12 @@ impl<T: Shape> World<T> {
 }
 
 fn stays_bounded<T: Shape>(setting: &Setting, churn: Churn, threads: u32, seed: u64) {
-    let (warm_up, last) = if T::SPARSE == 0 { (2, 20) } else { (12, 40) };
+    let (warm_up, last) = match (T::SPARSE, setting.htm) {
+        (0, _) => (2, 20),
+        // Slow on purpose.
+        (_, HtmMode::Emulated(_)) => (6, 16),
+        _ => (12, 40),
+    };
     let rows = 96;
     let builder = setting.builder().workers(threads as usize + 1).epoch_interval(Duration::from_millis(1));
     let db = if threads == 1 { builder.step_helpers(true) } else { builder }.open().expect("a database");
@@ -227,9 +233,8 @@ fn stays_bounded<T: Shape>(setting: &Setting, churn: Churn, threads: u32, seed: 
     let world = World { db, table, rows };
     let load = |tx: &Tx| {
         let mut rng = Rng::from_seed(seed);
-        (0..threads).try_for_each(|at| {
-            (0..rows).try_for_each(|id| tx.insert(&world.table, &T::new((at << 24) + id, &mut rng)))
-        })
+        (0..threads)
+            .try_for_each(|at| (0..rows).try_for_each(|id| tx.insert(&world.table, &T::new((at << 24) + id, &mut rng))))
     };
     world.db.session().transact(load).expect("loading");
     let mut after = Vec::new();

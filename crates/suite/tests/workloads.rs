@@ -51,7 +51,7 @@ fn tpcc_stays_consistent() {
     let seed = seed("tpcc");
     for (setting, budget) in settings(seed) {
         let scale = Scale { items: 200, customers: 12, undelivered: 4, ..Scale::small(1) };
-        run(&setting, budget, &Tpcc::new(tpcc::Options::new(scale, seed)), 250, seed);
+        run(&setting, budget, &Tpcc::new(tpcc::Options::new(scale, seed)), 600, seed);
     }
 }
 
@@ -59,7 +59,7 @@ fn tpcc_stays_consistent() {
 fn tpcc_of_two_warehouses_stays_consistent() {
     let seed = seed("tpcc of two warehouses");
     for setting in matrix(seed) {
-        run(&setting, Budget::default(), &Tpcc::new(tpcc::Options::new(Scale::small(2), seed)), 200, seed);
+        run(&setting, Budget::default(), &Tpcc::new(tpcc::Options::new(Scale::small(2), seed)), 500, seed);
     }
 }
 

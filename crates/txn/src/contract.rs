@@ -198,8 +198,8 @@ pub struct Scan {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Outcome {
-    /// Committed; the stamp orders it among conflicting transactions. A transaction that wrote nothing gets the newest stamp
-    /// it saw.
+    /// Committed; the stamp orders it after what it read or overwrote (of two transactions of which one overwrote what the other
+    /// read, only the epochs are ordered). A transaction that wrote nothing gets the newest stamp it saw.
     Committed(Stamp),
     /// These operations (by their index in the plan) read stale values; re-run them and commit again.
     Repair(Vec<u16>),
@@ -299,7 +299,7 @@ pub trait Worker: Send {
 /// Splits commit in two, for validators that hold executed transactions, order them, then decide (R3, R7).
 pub trait Detach: Worker {
     /// What must be known of an executed transaction to order it.
-    type Prepared;
+    type Prepared: Clone;
 
     /// Ends execution; the transaction waits for a decision.
     ///
@@ -315,11 +315,11 @@ pub trait Detach: Worker {
 }
 
 /// Publishes piece by piece (C2, C9): the promises hold per piece, and once the first piece is visible the chain finishes
-/// exactly once.
+/// exactly once: [`Worker::abort`] is for chains of which nothing is visible yet.
 pub trait Pieces: Worker {
     /// Commits the piece that ran since the last boundary and opens the next.
     ///
     /// # Errors
-    /// A conflict of this piece only: re-run it alone.
+    /// A conflict of this piece only, which is gone without a trace: re-run it alone. No `abort` follows.
     fn end_piece(&mut self, redo: &mut dyn Redo) -> Result<Stamp, Stop>;
 }

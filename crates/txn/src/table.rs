@@ -65,7 +65,7 @@ impl RecordShape {
 
 /// A table or secondary index of an open database. Never moves and lives as long as its workers.
 pub struct Table {
-    /// Its id; below 2^16.
+    /// Its id; below 2^14.
     pub id: TableId,
     /// Its name, for messages.
     pub name: String,

@@ -23,7 +23,6 @@ use crate::shared::attempt::Attempt;
 use crate::shared::head::{self, HeaderWord};
 use crate::shared::optimistic::{LockBit, Optimistic, Read, Refuted, Witnessed};
 use crate::shared::record;
-use crate::shared::sweep;
 use crate::shared::writes::WriteSet;
 
 /// A write set entry's record changed.
@@ -199,7 +198,8 @@ impl Commit<'_> {
             if !access.lock(word, write.expected.0, write.expected.locked().0) {
                 let now = HeaderWord(access.load(word));
                 self.unlock(access, i);
-                if now == write.expected.locked() {
+                // Locked, or let go of unchanged a moment ago.
+                if now.unlocked() == write.expected {
                     return Err(RegionStop::Busy);
                 }
                 self.refuted = Some(Refuted::Write(i));
@@ -223,12 +223,10 @@ impl Commit<'_> {
     fn install<A: Access>(&self, access: &mut A, stamp: Stamp) {
         for (write, install) in self.writes.entries().iter().zip(self.installs) {
             let shape = &write.table().shape;
-            let after = if write.is_nothing() {
-                write.expected
-            } else {
+            if !write.is_nothing() {
                 access.store(head::image(shape, write.record), install.image as u64);
-                HeaderWord::committed(stamp, write.image == 0)
-            };
+            }
+            let after = Attempt::after(write, stamp);
             access.store(head::header(shape, write.record), after.0);
         }
     }
@@ -305,8 +303,6 @@ fn settle(attempt: &mut Optimistic, installs: &[Install], stamp: Stamp) {
                 record::retire_version(&mut attempt.base.core, table, write.record, install.before, write.image);
             }
         }
-        if write.image == 0 {
-            sweep::later(&mut attempt.base.core, table, write.record, HeaderWord::committed(stamp, true));
-        }
+        attempt.base.queue_deleted(&write, stamp);
     }
 }

@@ -6,7 +6,7 @@
 //! image was installed; it is retired then, so it lives until they have left. Nobody else follows the pointer: a reader that
 //! begins later has a number at least as high as the image's.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 
 use seriatim_base::Stamp;
 use seriatim_catalog::Key;
@@ -65,7 +65,9 @@ impl ImageHeader {
 pub(super) fn take(core: &Core, number: &SnapshotNumber) -> u64 {
     // ORDERING: SeqCst, partner of the fence between a commit's last lock and its load of S: either that commit sees the
     // advanced number, or we see its records locked.
-    core.htm.outside(|| number.fetch_add(1, Ordering::SeqCst))
+    let snapshot = core.htm.outside(|| number.fetch_add(1, Ordering::SeqCst));
+    fence(Ordering::SeqCst);
+    snapshot
 }
 
 pub(super) fn read(
@@ -122,6 +124,7 @@ fn read_record(
         // SAFETY: reachable from the record while we are online; see the module comment for older images.
         let header = unsafe { ImageHeader::of(image) };
         if header.snapshot() <= snapshot {
+            attempt.base.newest = attempt.base.newest.max(header.stamp);
             attempt.base.seen =
                 Seen { record: Some(record), stamp: header.stamp, absent: header.is_deleted(), own: false };
             return Ok((!header.is_deleted()).then(|| record::row_of(table, image)));

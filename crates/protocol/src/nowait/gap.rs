@@ -4,7 +4,7 @@
 //! meets it and aborts. Why the two cannot miss each other: the insert looks at the gap word with the leaf latched; the scan
 //! takes the gap word first and then checks that the leaf's word is unlatched and unchanged.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use seriatim_store::{Observer, RecordPtr};
 use seriatim_txn::{Core, Table};
@@ -29,8 +29,9 @@ impl Gaps<'_> {
 impl Observer for Gaps<'_> {
     fn admit(&mut self, gap: &AtomicU64, _: &AtomicU64) -> bool {
         let own = u64::from(self.locks.holds(gap));
-        // ORDERING: SeqCst, partner of the gap lock in `lock::try_shared`.
-        gap.load(Ordering::SeqCst) == own
+        // ORDERING: partner of the fence between a scan's gap lock and its look at the leaf's word: the leaf was latched before.
+        fence(Ordering::SeqCst);
+        gap.load(Ordering::Relaxed) == own
     }
 
     fn inherit(&mut self, gap: &AtomicU64) -> u64 {
@@ -46,37 +47,17 @@ impl Observer for Gaps<'_> {
     }
 }
 
-/// Unlinking under the record's lock word, where no scan holds the gap.
+/// Unlinking under the record's lock word. A leaf whose gap a scan holds loses the record but is not unlinked itself.
 pub(super) struct GapClaim;
 
-struct FreeGap;
-
-impl Observer for FreeGap {
-    fn admit(&mut self, gap: &AtomicU64, _: &AtomicU64) -> bool {
-        gap.load(Ordering::SeqCst) == 0
-    }
-}
-
 impl Claim for GapClaim {
-    fn take(&self, _: &Core, table: &Table, record: RecordPtr, expected: HeaderWord) -> Option<bool> {
-        let word = lock::of(table, record);
-        if !lock::try_exclusive(word, 0) {
-            return Some(false);
-        }
-        let now = HeaderWord(head::header(&table.shape, record).load(Ordering::Acquire));
-        if now == expected {
-            return Some(true);
-        }
-        word.store(0, Ordering::Release);
-        None
+    fn take(&self, _: &Core, table: &Table, record: RecordPtr) -> Option<HeaderWord> {
+        let taken = lock::try_exclusive(lock::of(table, record), 0);
+        taken.then(|| HeaderWord(head::header(&table.shape, record).load(Ordering::Acquire)))
     }
 
     fn give(&self, _: &Core, table: &Table, record: RecordPtr, word: HeaderWord) {
         head::header(&table.shape, record).store(word.0, Ordering::Release);
         lock::of(table, record).store(0, Ordering::Release);
-    }
-
-    fn observer(&self) -> impl Observer {
-        FreeGap
     }
 }

@@ -8,6 +8,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use seriatim_htm::Htm;
 use seriatim_store::RecordPtr;
 use seriatim_txn::{RecordShape, Table};
 
@@ -26,8 +27,7 @@ pub(super) fn lock_word<'t>(shape: &RecordShape, record: RecordPtr) -> &'t Atomi
 fn try_shared(word: &AtomicU64) -> bool {
     let mut now = word.load(Ordering::Relaxed);
     while now & WRITER == 0 {
-        // ORDERING: SeqCst, so that a scan's gap lock and an insert's look at the gap word under the latch of the leaf (also
-        // SeqCst) cannot both miss the other; acquire pairs with the release of the last writer.
+        // ORDERING: acquire pairs with the release of the last writer; SeqCst for the gaps, see `Gaps::admit`.
         match word.compare_exchange_weak(now, now + 1, Ordering::SeqCst, Ordering::Relaxed) {
             Ok(_) => return true,
             Err(other) => now = other,
@@ -53,14 +53,16 @@ struct Held {
 pub(super) struct Locks {
     held: Vec<Held>,
     own: OwnIndex,
+    /// Regions read gap words: changes go through this door.
+    htm: Htm,
 }
 
 // SAFETY: the pointers are only followed by the worker that holds the locks; the worker moves between threads as a whole.
 unsafe impl Send for Locks {}
 
 impl Locks {
-    pub(super) fn new() -> Locks {
-        Locks { held: Vec::with_capacity(256), own: OwnIndex::new() }
+    pub(super) fn new(htm: Htm) -> Locks {
+        Locks { held: Vec::with_capacity(256), own: OwnIndex::new(), htm }
     }
 
     #[inline]
@@ -88,7 +90,7 @@ impl Locks {
         if self.find(word).is_some() {
             return true;
         }
-        let taken = try_shared(word);
+        let taken = self.htm.outside(|| try_shared(word));
         if taken {
             self.note(word, false);
         }
@@ -125,7 +127,7 @@ impl Locks {
                 // ORDERING: pairs with the acquire of the next holder.
                 word.store(0, Ordering::Release);
             } else {
-                word.fetch_sub(1, Ordering::Release);
+                self.htm.outside(|| word.fetch_sub(1, Ordering::Release));
             }
         }
         self.held.clear();

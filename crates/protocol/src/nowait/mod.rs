@@ -6,7 +6,7 @@
 mod gap;
 mod lock;
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 
 use seriatim_base::Stamp;
 use seriatim_catalog::{ColumnSet, Key, Organization};
@@ -61,7 +61,8 @@ impl Protocol for NoWait {
     }
 
     fn worker(&self, core: Core) -> Worker {
-        Worker { base: Attempt::new(core), locks: Locks::new(), probe: Cursor::default() }
+        let htm = core.htm.clone();
+        Worker { base: Attempt::new(core), locks: Locks::new(htm), probe: Cursor::default() }
     }
 }
 
@@ -158,6 +159,8 @@ impl Worker {
         if !self.locks.shared(gap) {
             return Err(self.refuse_gap(table, Reason::GapLocked));
         }
+        // ORDERING: partner of the fence in `Gaps::admit`: an insert that has latched the leaf sees our lock, or we its latch.
+        fence(Ordering::SeqCst);
         // SAFETY: online since the cursor took it.
         if unsafe { cursor.witness().still_valid() } {
             Ok(())
@@ -394,14 +397,12 @@ impl seriatim_txn::Worker for Worker {
             let before = image.load(Ordering::Relaxed) as usize;
             // ORDERING: pairs with the acquire of the header word by the next holder of the lock.
             image.store(write.image as u64, Ordering::Release);
-            let after = HeaderWord::committed(stamp, write.image == 0);
+            let after = Attempt::after(&write, stamp);
             head::header(&table.shape, write.record).store(after.0, Ordering::Release);
             if before != 0 {
                 record::retire_version(&mut self.base.core, table, write.record, before, write.image);
             }
-            if write.image == 0 {
-                sweep::later(&mut self.base.core, table, write.record, after);
-            }
+            self.base.queue_deleted(&write, stamp);
         }
         self.base.report(stamp, redo);
         self.locks.release_all();

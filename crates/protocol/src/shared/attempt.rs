@@ -153,10 +153,24 @@ impl Attempt {
         }
     }
 
+    /// Takes the look that this attempt owes a record it linked.
     pub(crate) fn unlink_placeholder(&mut self, write: &Write, claim: &impl Claim) {
-        let (table, word) = (write.table(), write.expected);
-        if !sweep::unlink(&mut self.core, table, write.record, word, claim) {
-            sweep::later(&mut self.core, table, write.record, word);
+        sweep::look(&mut self.core, write.table(), write.record, HeaderWord::PLACEHOLDER, claim);
+    }
+
+    /// The header word after a commit of `write`. Whoever linked the record and fills it owes it nothing any more; a deleted one
+    /// is owed a look, by us unless somebody owes it already.
+    #[inline]
+    pub(crate) fn after(write: &Write, stamp: Stamp) -> HeaderWord {
+        let deleted = write.image == 0;
+        let owed = !write.linked && (deleted || write.expected.is_queued());
+        if write.is_nothing() { write.expected } else { HeaderWord::committed(stamp, deleted, owed) }
+    }
+
+    /// After a commit of `write`: queues what it deleted, unless somebody owes the record a look already.
+    pub(crate) fn queue_deleted(&mut self, write: &Write, stamp: Stamp) {
+        if write.image == 0 && !write.expected.is_queued() {
+            sweep::later(&mut self.core, write.table(), write.record, Self::after(write, stamp));
         }
     }
 

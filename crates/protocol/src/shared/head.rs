@@ -1,15 +1,19 @@
 //! The header word of a record and its named transitions.
 //!
 //! ```text
-//! 63                                   3  2        1       0
-//! | stamp of the newest committed version | REMOVED | ABSENT | LOCKED |
+//! 63                                   4  3       2        1       0
+//! | stamp of the newest committed version | QUEUED | REMOVED | ABSENT | LOCKED |
 //! ```
 //! Access rules for the two words every head begins with:
 //! 1. The header word and the image word change only while LOCKED is set by the changer, or inside a region that found LOCKED
 //!    clear. Readers are optimistic: an Acquire load of an unlocked header word, then the image word.
 //! 2. An image is immutable once its address is stored; it is retired, never reused, while a reader may hold it.
 //! 3. ABSENT: the newest committed state of the key is "no row" (a placeholder never committed has stamp zero).
+//!    (A protocol that locks elsewhere, as `nowait` does in a third word, holds that lock instead of LOCKED.)
 //! 4. REMOVED is final: the record left its index. Its header word never changes again, so whoever validated ABSENT fails.
+//! 5. QUEUED: exactly one party, the attempt that linked the record or an entry of a sweep list, owes it a look, and holds its
+//!    address until then. Only that party unlinks it, so the address stays good. Who revives or deletes the record meanwhile
+//!    leaves the mark and does not queue it again.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -20,7 +24,9 @@ use seriatim_txn::{RecordShape, Table};
 const LOCKED: u64 = 1;
 const ABSENT: u64 = 2;
 const REMOVED: u64 = 4;
-const FLAG_BITS: u32 = 3;
+const QUEUED: u64 = 8;
+const FLAG_BITS: u32 = 4;
+const _STAMP_AND_FLAGS_FILL_A_WORD: () = assert!(Stamp::BITS + FLAG_BITS == u64::BITS);
 
 /// A value of a header word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,12 +34,23 @@ const FLAG_BITS: u32 = 3;
 pub(crate) struct HeaderWord(pub(crate) u64);
 
 impl HeaderWord {
-    /// A placeholder: linked, never committed.
-    pub(crate) const PLACEHOLDER: HeaderWord = HeaderWord(ABSENT);
+    /// A placeholder: linked, never committed; who linked it owes it a look.
+    pub(crate) const PLACEHOLDER: HeaderWord = HeaderWord(ABSENT | QUEUED);
 
     /// The state after a commit with `stamp`.
-    pub(crate) const fn committed(stamp: Stamp, absent: bool) -> HeaderWord {
-        HeaderWord(stamp.bits() << FLAG_BITS | if absent { ABSENT } else { 0 })
+    pub(crate) const fn committed(stamp: Stamp, absent: bool, queued: bool) -> HeaderWord {
+        let flags = if absent { ABSENT } else { 0 } | if queued { QUEUED } else { 0 };
+        HeaderWord((stamp.bits() << FLAG_BITS) | flags)
+    }
+
+    /// Whether somebody owes the record a look (rule 5).
+    pub(crate) const fn is_queued(self) -> bool {
+        self.0 & QUEUED != 0
+    }
+
+    /// The state once the look was taken and the record stays.
+    pub(crate) const fn looked_at(self) -> HeaderWord {
+        HeaderWord(self.0 & !QUEUED)
     }
 
     pub(crate) const fn stamp(self) -> Stamp {

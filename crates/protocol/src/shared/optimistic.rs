@@ -5,7 +5,7 @@
 //! for that). Whether it still is the newest at commit, validation decides (promise c).
 
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use seriatim_base::TableId;
 use seriatim_catalog::{Key, KeyBuf, KeyClass};
@@ -314,10 +314,9 @@ impl Optimistic {
         }
     }
 
-    /// Whether everything read, and everything the writes build on, still holds. Inside a region or under the write set's
-    /// locks this is the decision (promise c); outside it is an answer about this moment, good enough to report a user abort
-    /// when run twice around nothing: every word checked was unchanged from its read until its check, so at the first check
-    /// all held together.
+    /// What no longer holds of what was read. Inside a region, or under the locks of the write set, this is the decision
+    /// (promise c). Elsewhere it is an answer about the moment the check began: a word that is unchanged when it is checked was
+    /// unchanged then, so all held together.
     #[inline]
     pub(crate) fn refuted<A: Access>(
         access: &mut A,
@@ -343,6 +342,9 @@ impl Optimistic {
 
     /// Promise (g): validates without committing.
     pub(crate) fn validate(&mut self) -> Result<(), Stop> {
+        // ORDERING: every word was loaded before, in an order all processors agree on, so that "unchanged since" is about one
+        // instant.
+        fence(Ordering::SeqCst);
         let mut plain = Plain;
         let refuted = Self::refuted(&mut plain, &self.reads, &self.witnesses, &self.base.writes).or_else(|| {
             let mut stale = |write: &Write| {
@@ -433,22 +435,18 @@ impl Observer for OwnChanges<'_> {
 pub(crate) struct LockBit;
 
 impl Claim for LockBit {
-    fn take(&self, core: &Core, table: &Table, record: RecordPtr, expected: HeaderWord) -> Option<bool> {
+    fn take(&self, core: &Core, table: &Table, record: RecordPtr) -> Option<HeaderWord> {
         let word = head::header(&table.shape, record);
-        let exchange = || word.compare_exchange(expected.0, expected.locked().0, Ordering::AcqRel, Ordering::Acquire);
-        match core.htm.outside(exchange) {
-            Ok(_) => Some(true),
-            Err(now) if HeaderWord(now).unlocked() == expected => Some(false),
-            Err(_) => None,
+        let seen = HeaderWord(word.load(Ordering::Relaxed));
+        if seen.is_locked() {
+            return None;
         }
+        let exchange = || word.compare_exchange(seen.0, seen.locked().0, Ordering::AcqRel, Ordering::Relaxed);
+        core.htm.outside(exchange).is_ok().then_some(seen)
     }
 
     fn give(&self, core: &Core, table: &Table, record: RecordPtr, word: HeaderWord) {
         // ORDERING: pairs with the acquire of whoever finds the record in a leaf it copied before.
         core.htm.outside(|| head::header(&table.shape, record).store(word.0, Ordering::Release));
-    }
-
-    fn observer(&self) -> impl Observer {
-        seriatim_store::Unobserved
     }
 }

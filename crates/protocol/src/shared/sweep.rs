@@ -7,81 +7,65 @@
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
-use seriatim_store::{Observer, RecordPtr};
+use seriatim_store::{RecordPtr, Unobserved};
 use seriatim_txn::{Core, Table};
 
 use super::head::{self, HeaderWord};
 use super::record;
 
-/// How a protocol makes sure that nobody else changes the record while it is unlinked.
+/// How a protocol makes sure that nobody else changes the record while it is looked at.
 pub(crate) trait Claim {
-    /// Takes the record if its header word is still `expected`. `None`: it changed, leave it. `Some(false)`: busy, try later.
-    fn take(&self, core: &Core, table: &Table, record: RecordPtr, expected: HeaderWord) -> Option<bool>;
-    /// Gives it back; `word` is its final or unchanged header word.
+    /// Takes the record, whatever its state: its header word. `None`: another holds it.
+    fn take(&self, core: &Core, table: &Table, record: RecordPtr) -> Option<HeaderWord>;
+    /// Gives it back with its new header word.
     fn give(&self, core: &Core, table: &Table, record: RecordPtr, word: HeaderWord);
-    /// Whether a gap may be changed under a scan's lock on it.
-    fn observer(&self) -> impl Observer;
 }
 
-/// Puts a record on the list to be unlinked after a grace period.
+/// Puts a record that carries the QUEUED mark on this worker's list, to be looked at after a grace period.
 pub(crate) fn later(core: &mut Core, table: &Table, record: RecordPtr, word: HeaderWord) {
+    debug_assert!(word.is_queued());
     core.local.defer([std::ptr::from_ref(table) as u64, record.addr() as u64, word.0]);
 }
 
-/// Unlinks what has waited long enough. The worker is offline before and after; while it works it is online.
+/// Looks at what has waited long enough. The worker is offline before and after; while it works it is online.
 pub(crate) fn sweep(core: &mut Core, claim: &impl Claim) {
-    // Bounded: what cannot be unlinked yet is deferred again and comes up in a later call.
-    let mut budget = 32;
-    while let Some(item) = core.local.ready() {
-        let [table, address, word] = item;
-        // SAFETY: `later` put them there; tables outlive workers, and the record was not retired since only we do that.
+    // Bounded: what cannot be unlinked yet is queued again and comes up in a later call.
+    for _ in 0..32 {
+        let Some([table, address, word]) = core.local.ready() else { return };
+        // SAFETY: `later` put them there. Tables outlive workers; the record is not retired, because only the party that QUEUED
+        // stands for unlinks it, and that is this entry (rule 5 of `head`).
         let (table, record) =
             unsafe { (&*(table as *const Table), RecordPtr::from_raw(NonNull::new_unchecked(address as *mut u8))) };
         core.local.enter();
-        if !unlink(core, table, record, HeaderWord(word), claim) {
-            later(core, table, record, HeaderWord(word));
-            budget = 0;
-        }
+        look(core, table, record, HeaderWord(word), claim);
         core.local.leave();
-        if budget == 0 {
-            return;
-        }
-        budget -= 1;
     }
 }
 
-/// Unlinks a record whose header word is still `expected` (absent, unlocked). `false`: not yet possible, try later.
-#[must_use]
-pub(crate) fn unlink(
-    core: &mut Core,
-    table: &Table,
-    target: RecordPtr,
-    expected: HeaderWord,
-    claim: &impl Claim,
-) -> bool {
-    debug_assert!(expected.is_absent() && !expected.is_locked());
-    if expected.stamp().epoch() >= core.epochs.current() {
-        return false;
+/// Takes the look that the caller owes a record: unlinks it if its key is gone in the state `expected`; takes the mark off if
+/// the key lives; and puts it on the list (again) if it cannot be decided yet, since the record is held, or its key was deleted
+/// anew, or in this epoch.
+pub(crate) fn look(core: &mut Core, table: &Table, target: RecordPtr, expected: HeaderWord, claim: &impl Claim) {
+    let Some(word) = claim.take(core, table, target) else {
+        return later(core, table, target, expected);
+    };
+    debug_assert!(word.is_queued() && !word.is_removed());
+    if !word.is_absent() {
+        return claim.give(core, table, target, word.looked_at());
     }
-    match claim.take(core, table, target, expected) {
-        // Reborn, or already unlinked by another worker that put it on its list too.
-        None => return true,
-        Some(false) => return false,
-        Some(true) => {}
+    if word != expected || word.stamp().epoch() >= core.epochs.current() {
+        claim.give(core, table, target, word);
+        return later(core, table, target, word);
     }
     // SAFETY: key words of a linked record never change.
     let key = unsafe { seriatim_store::read_key(target, table.class) };
-    let removed = table.index.remove(&mut core.store(), key, target, &mut claim.observer());
-    if !removed {
-        claim.give(core, table, target, expected);
-        return false;
-    }
+    let removed = table.index.remove(&mut core.store(), key, target, &mut Unobserved);
+    assert!(removed, "a record that nobody unlinked is in its index");
     let image = head::image(&table.shape, target).load(Ordering::Relaxed) as usize;
-    claim.give(core, table, target, expected.removed());
+    claim.give(core, table, target, word.removed());
     // What is left of a tombstone is the marker image some protocols keep for snapshot readers.
     if image != 0 && !record::is_inline(table, target, image) {
         record::retire(core, image, table.shape.image_header);
     }
     record::retire_record(core, table, target);
-    true
 }

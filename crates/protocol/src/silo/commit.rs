@@ -14,10 +14,10 @@ use seriatim_htm::Access;
 use seriatim_txn::{Fault, Outcome, Phase, Redo, Stop};
 
 use super::Worker;
+use crate::shared::attempt::Attempt;
 use crate::shared::head::{self, HeaderWord};
 use crate::shared::optimistic::{LockBit, Optimistic, Plain, Refuted};
 use crate::shared::record;
-use crate::shared::sweep;
 use crate::shared::writes::Write;
 
 pub(super) fn commit(worker: &mut Worker, redo: &mut dyn Redo) -> Result<Outcome, Stop> {
@@ -88,12 +88,10 @@ fn install(attempt: &mut Optimistic, stamp: Stamp, retired: &mut Vec<usize>) {
         let shape = &write.table().shape;
         let image = head::image(shape, write.record);
         retired.push(image.load(Ordering::Relaxed) as usize);
-        let after = if write.is_nothing() {
-            write.expected
-        } else {
+        if !write.is_nothing() {
             Plain.store(image, write.image as u64);
-            HeaderWord::committed(stamp, write.image == 0)
-        };
+        }
+        let after = Attempt::after(write, stamp);
         Plain.store(head::header(shape, write.record), after.0);
     }
 }
@@ -112,8 +110,6 @@ fn settle(attempt: &mut Optimistic, stamp: Stamp, retired: &[usize]) {
         if before != 0 {
             record::retire_version(&mut attempt.base.core, table, write.record, before, write.image);
         }
-        if write.image == 0 {
-            sweep::later(&mut attempt.base.core, table, write.record, HeaderWord::committed(stamp, true));
-        }
+        attempt.base.queue_deleted(&write, stamp);
     }
 }

@@ -217,7 +217,7 @@ impl seriatim_txn::Worker for Worker {
 
     /// Figure 4: validate and install the cold in one region, then install the hot, then unlock.
     fn commit(&mut self, redo: &mut dyn Redo) -> Result<Outcome, Stop> {
-        // Slow restoration may have left hot records that no operation uses any more.
+        // Hot records that slow restoration left behind stay locked to the end: more locks than needed are no harm.
         let effective = self.ground.effective();
         let (hot, cold): (Vec<Write>, Vec<Write>) = effective.iter().partition(|write| self.is_hot(write));
         let stamp = match self.ground.decide(&cold, None) {

@@ -12,7 +12,7 @@ pub(crate) struct Setting {
 impl Setting {
     /// Options for a database in this setting.
     pub(crate) fn builder(&self) -> Builder {
-        Database::builder().protocol(self.protocol.name).htm(self.htm.clone()).workers(4)
+        Database::builder().protocol(self.protocol.name).htm(self.htm).workers(4)
     }
 
     /// A database in this setting.
@@ -34,7 +34,7 @@ pub(crate) fn each(test: impl Fn(&Setting)) {
     let emulation = Emulation { seed: 7, abort_one_in: 16, yields: false };
     for htm in [HtmMode::Auto, HtmMode::Emulated(emulation)] {
         for protocol in seriatim::protocols() {
-            let setting = Setting { protocol, htm: htm.clone() };
+            let setting = Setting { protocol, htm };
             eprintln!("under {} on {htm}", protocol.name);
             test(&setting);
         }

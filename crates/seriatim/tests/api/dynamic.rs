@@ -163,7 +163,11 @@ fn a_value_that_does_not_fit_is_named_and_nothing_is_written() {
             }
         }
         let changes = [
-            ("price", Value::Bool(true), "column `price`: the value true does not fit; it must be a value of type decimal(2)"),
+            (
+                "price",
+                Value::Bool(true),
+                "column `price`: the value true does not fit; it must be a value of type decimal(2)",
+            ),
             ("live", Value::Null, "column `live`: the value NULL does not fit; it must be a value of type bool"),
             ("maker", "another".into(), "column \"maker\" is part of the key or immutable"),
             ("code", "another".into(), "column \"code\" is part of the key or immutable"),
@@ -190,6 +194,45 @@ fn a_value_that_does_not_fit_is_named_and_nothing_is_written() {
         assert_eq!(row.expect("no conflict").value, Some(item(1, "bolt", 250)));
         let count = session.transact(|tx| Ok(codes(tx.scan_dyn(&items, &[])?)?.len()));
         assert_eq!(*count.expect("no conflict"), 4);
+    });
+}
+
+#[test]
+#[ignore = "known fault: a refused update by values leaves the columns before the one that did not fit"]
+fn an_update_that_does_not_fit_and_was_shrugged_off_changes_nothing() {
+    each(|setting| {
+        let db = setting.open();
+        let items = shop(&db);
+        let mut session = db.session();
+        // The body goes on: the transaction refuses to commit, or the update was taken back as a whole.
+        let _ = session.transact(|tx| {
+            let changes = [("stock", Value::Int(77)), ("live", Value::Null)];
+            assert!(tx.update_dyn(&items, &key(1, "bolt"), &changes).is_err());
+            Ok(())
+        });
+        let row = session.transact(|tx| Ok(tx.get_dyn(&items, &key(1, "bolt"))?.map(|row| row.values())));
+        assert_eq!(row.expect("no conflict").value, Some(item(1, "bolt", 250)));
+    });
+}
+
+#[test]
+fn a_text_beyond_the_memory_limit_is_out_of_memory_by_values_too() {
+    each(|setting| {
+        let db = setting.builder().memory_limit(8 << 20).open().expect("valid");
+        let notes = TableDef::builder("note")
+            .column(ColumnDef::new("id", ColumnType::U32))
+            .column(ColumnDef::new("text", ColumnType::LongText))
+            .key(["id"])
+            .finish()
+            .expect("valid");
+        let notes = db.declare(notes).expect("space");
+        let mut session = db.session();
+        session.transact(|tx| tx.insert_dyn(&notes, &[Value::UInt(1), "short".into()])).expect("space");
+        let huge = Value::Text("x".repeat(16 << 20));
+        let inserted = session.transact(|tx| tx.insert_dyn(&notes, &[Value::UInt(2), huge.clone()]));
+        assert!(matches!(inserted, Err(TransactError::OutOfMemory)), "{inserted:?}");
+        let updated = session.transact(|tx| tx.update_dyn(&notes, &[Value::UInt(1)], &[("text", huge.clone())]));
+        assert!(matches!(updated, Err(TransactError::OutOfMemory)), "{updated:?}");
     });
 }
 

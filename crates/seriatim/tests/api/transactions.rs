@@ -269,10 +269,19 @@ fn a_read_only_transaction_cannot_write_by_its_type() {
         let db = setting.open();
         let mut session = db.session();
         let nothing = |tx: &ReadTx| {
-            (tx.insert(), tx.try_insert(), tx.put(), tx.update(), tx.delete());
-            (tx.insert_dyn(), tx.put_dyn(), tx.update_dyn(), tx.delete_dyn(), tx.savepoint());
+            tx.insert();
+            tx.try_insert();
+            tx.put();
+            tx.update();
+            tx.delete();
+            tx.insert_dyn();
+            tx.put_dyn();
+            tx.update_dyn();
+            tx.delete_dyn();
+            tx.savepoint();
+            Ok(())
         };
-        session.snapshot(|tx| Ok(nothing(tx))).expect("no conflict");
-        nothing(&session.begin_snapshot().expect("a worker"));
+        session.snapshot(nothing).expect("no conflict");
+        nothing(&session.begin_snapshot().expect("a worker")).expect("nothing fails");
     });
 }

@@ -62,7 +62,7 @@ fn an_insert_into_a_scanned_range_refutes_the_scan_at_every_fill_level() {
     for setting in matrix(seed("insert into a scanned range")) {
         for n in 0..=ROWS_MAX {
             for (at, gap) in gaps(n).into_iter().enumerate() {
-                let way = if (n as usize + at) % 2 == 0 { Way::Up } else { Way::Down };
+                let way = if (n as usize + at).is_multiple_of(2) { Way::Up } else { Way::Down };
                 let (db, cells) = even(&setting, n, n / 3);
                 let mut session = db.session();
                 let reader = session.begin().expect("a worker");
