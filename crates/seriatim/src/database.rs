@@ -40,7 +40,7 @@ pub(crate) struct Inner {
     pub(crate) options: Builder,
     /// Epochs a transaction may stay open.
     pub(crate) age_epochs_max: u64,
-    pub(crate) pool: Pool,
+    pub(crate) pool: Arc<Pool>,
     pub(crate) engine: Box<dyn Engine>,
     tables: RwLock<Tables>,
     sessions: AtomicUsize,
@@ -48,6 +48,9 @@ pub(crate) struct Inner {
     /// Dropped last: everything above lives in its memory.
     pub(crate) environment: Environment,
 }
+
+/// Epochs between two looks at idle workers.
+const TICKS_A_HOUSEKEEPING: u32 = 8;
 
 /// Most tables and indexes of a database: protocols keep the id beside an address in one word.
 const TABLES_MAX: usize = 1 << 14;
@@ -78,11 +81,19 @@ impl Database {
         let Some(engine) = engine::open(&options.protocol, &environment) else {
             return Err(OpenError::UnknownProtocol { name: options.protocol });
         };
+        let pool = Arc::new(Pool::new(options.workers));
         let ticker = if options.step_helpers {
             None
         } else {
             let (epochs, htm) = (Arc::clone(&environment.epochs), environment.htm.clone());
-            let tick = move || htm.outside(|| epochs.advance());
+            let (idle, mut leases, mut ticks) = (Arc::clone(&pool), Vec::new(), 0u32);
+            let tick = move || {
+                htm.outside(|| epochs.advance());
+                ticks = ticks.wrapping_add(1);
+                if ticks.is_multiple_of(TICKS_A_HOUSEKEEPING) {
+                    idle.housekeep_idle(&mut leases);
+                }
+            };
             let ticker = Periodic::spawn("seriatim-epoch", options.epoch_interval, tick);
             Some(ticker.map_err(OpenError::Thread)?)
         };
@@ -91,7 +102,7 @@ impl Database {
             _ticker: ticker,
             number: NUMBERS.fetch_add(1, Ordering::Relaxed),
             age_epochs_max: u64::try_from(age).unwrap_or(u64::MAX),
-            pool: Pool::new(options.workers),
+            pool,
             engine,
             tables: RwLock::default(),
             sessions: AtomicUsize::new(0),

@@ -81,6 +81,12 @@ impl TableSet {
         Ok(TableSet { database: inner.number, definition, primary, indexes, _memory })
     }
 
+    /// Whether a write can fail after the row itself was written.
+    #[inline]
+    pub(crate) fn has_unique_index(&self) -> bool {
+        self.indexes.iter().any(|index| index.unique)
+    }
+
     /// The table and its indexes, in order of their ids.
     pub(crate) fn physical(&self) -> impl Iterator<Item = &seriatim_txn::Table> {
         std::iter::once(&self.primary).chain(self.indexes.iter().map(|index| &index.table))

@@ -4,7 +4,7 @@
 
 use std::cell::UnsafeCell;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ struct Slot {
     counters: Counters,
     /// Published now and then, for readers that find the worker busy.
     regions: Mutex<RegionStatistics>,
-    leases: UnsafeCell<u32>,
+    leases: AtomicU32,
 }
 
 // SAFETY: the cells are touched under the access rule above; workers are Send.
@@ -53,7 +53,7 @@ impl Pool {
                 worker: UnsafeCell::new(None),
                 counters: Counters::default(),
                 regions: Mutex::default(),
-                leases: UnsafeCell::new(0),
+                leases: AtomicU32::new(0),
             })
         };
         Pool {
@@ -126,10 +126,11 @@ impl Pool {
     pub(crate) fn give_back(&self, mut lease: Lease) {
         let slot = &self.slots[lease.slot];
         // SAFETY: the access rule: the lease is ours.
-        let (worker, leases) = unsafe { (lease.worker.as_mut(), &mut *slot.leases.get()) };
+        let worker = unsafe { lease.worker.as_mut() };
         worker.housekeep();
-        *leases = leases.wrapping_add(1);
-        if *leases % 1024 == 0 {
+        let leases = slot.leases.load(Ordering::Relaxed).wrapping_add(1);
+        slot.leases.store(leases, Ordering::Relaxed);
+        if leases.is_multiple_of(1024) {
             *slot.regions.lock().unwrap_or_else(PoisonError::into_inner) = worker.core().agent.statistics();
         }
         // ORDERING: pairs with the acquire in `seize`.
@@ -139,18 +140,33 @@ impl Pool {
         }
     }
 
-    /// Lets every idle worker unlink what it deleted, as it would after its next transaction.
+    /// Lets every idle worker unlink what it deleted, as it would after its next transactions.
     pub(crate) fn housekeep(&self) {
-        for slot in 0..self.slots.len() {
-            if self.seize(slot) {
-                // SAFETY: the access rule: we seized the slot.
-                if let Some(worker) = unsafe { &mut *self.slots[slot].worker.get() } {
-                    // However little was retired or deferred: its grace period begins now.
-                    worker.core().local.collect();
-                    worker.housekeep();
-                }
-                self.slots[slot].busy.store(false, Ordering::Release);
+        (0..self.slots.len()).for_each(|slot| self.housekeep_slot(slot));
+    }
+
+    /// As [`Pool::housekeep`], for workers that had no transaction since the last call with `leases`: the busy ones look after
+    /// themselves.
+    pub(crate) fn housekeep_idle(&self, leases: &mut Vec<u32>) {
+        leases.resize(self.slots.len(), 0);
+        for (at, before) in leases.iter_mut().enumerate() {
+            let now = self.slots[at].leases.load(Ordering::Relaxed);
+            if now != 0 && now == *before {
+                self.housekeep_slot(at);
             }
+            *before = now;
+        }
+    }
+
+    fn housekeep_slot(&self, slot: usize) {
+        if self.seize(slot) {
+            // SAFETY: the access rule: we seized the slot.
+            if let Some(worker) = unsafe { &mut *self.slots[slot].worker.get() } {
+                // However little was retired or deferred: its grace period begins now.
+                worker.core().local.collect();
+                worker.housekeep();
+            }
+            self.slots[slot].busy.store(false, Ordering::Release);
         }
     }
 

@@ -191,18 +191,21 @@ impl Tx {
             }
         }
         let key = self.key_of(set, key)?;
-        let updated = self.update_at(set, key.as_key(), |mut writer| {
-            let (defs, places) = (&set.definition.columns, &set.primary.layout.places);
-            let write = |&(at, value): &(usize, &Value)| value.write(&defs[at], &places[at], &mut writer);
-            let result = columns.iter().try_for_each(write);
-            (result, writer.dirty())
-        })?;
-        match updated {
-            None => Ok(false),
-            Some(Ok(())) => Ok(true),
-            Some(Err(ValueError::OutOfMemory(_))) => Err(self.out_of_memory()),
-            Some(Err(error)) => Err(self.unfit(error)),
-        }
+        // A body may ignore that a value does not fit: then no other value of this update stays either.
+        self.whole(|| {
+            let updated = self.update_at(set, key.as_key(), |mut writer| {
+                let (defs, places) = (&set.definition.columns, &set.primary.layout.places);
+                let write = |&(at, value): &(usize, &Value)| value.write(&defs[at], &places[at], &mut writer);
+                let result = columns.iter().try_for_each(write);
+                (result, writer.dirty())
+            })?;
+            match updated {
+                None => Ok(false),
+                Some(Ok(())) => Ok(true),
+                Some(Err(ValueError::OutOfMemory(_))) => Err(self.out_of_memory()),
+                Some(Err(error)) => Err(self.unfit(error)),
+            }
+        })
     }
 
     /// Deletes the row with these key values; whether there was one.

@@ -10,6 +10,7 @@
 use std::cell::{Cell, RefCell};
 use std::ops::{Bound, Deref, RangeBounds};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use seriatim_base::{Backoff, Epoch, Stamp};
 use seriatim_catalog::{
@@ -51,6 +52,8 @@ pub struct ReadTx {
     duplicate: RefCell<Option<DuplicateAt>>,
     user: RefCell<Option<Box<dyn std::error::Error + Send + Sync>>>,
     pub(crate) log: Option<RefCell<Log>>,
+    /// Savepoints that can be rolled back to.
+    savepoints: RefCell<Vec<(u64, Mark)>>,
     /// Scans to reuse.
     #[expect(clippy::vec_box, reason = "a scan is large and changes hands: the box moves, not the scan")]
     pub(crate) scans: RefCell<Vec<Box<seriatim_txn::Scan>>>,
@@ -68,7 +71,8 @@ pub struct Tx {
 /// A position in a transaction to roll back to: see [`Tx::savepoint`].
 #[derive(Clone, Copy, Debug)]
 pub struct Savepoint {
-    mark: Mark,
+    /// Unlike that of any other savepoint of any transaction.
+    serial: u64,
 }
 
 impl Deref for Tx {
@@ -401,6 +405,7 @@ impl Tx {
                 duplicate: RefCell::new(None),
                 user: RefCell::new(None),
                 log,
+                savepoints: RefCell::new(Vec::new()),
                 scans: RefCell::new(Vec::new()),
                 inner,
             },
@@ -475,24 +480,52 @@ impl Tx {
     /// # Errors
     /// If the transaction has stopped.
     pub fn savepoint(&self) -> Result<Savepoint, Abort> {
-        Ok(Savepoint { mark: self.operate(|worker| Ok(worker.mark()))? })
+        static SERIALS: AtomicU64 = AtomicU64::new(0);
+        let mark = self.operate(|worker| Ok(worker.mark()))?;
+        let serial = SERIALS.fetch_add(1, Ordering::Relaxed);
+        self.savepoints.borrow_mut().push((serial, mark));
+        Ok(Savepoint { serial })
     }
 
     /// Undoes every write since the savepoint, which can be rolled back to again; later savepoints are gone. What was read
     /// stays read.
     ///
     /// # Errors
-    /// If the transaction has stopped.
+    /// If the transaction has stopped; or the savepoint is gone or another transaction's.
     pub fn rollback_to(&self, savepoint: Savepoint) -> Result<(), Abort> {
-        self.operate(|worker| {
-            worker.rewind(savepoint.mark);
-            Ok(())
-        })
+        let mut savepoints = self.savepoints.borrow_mut();
+        let Some(at) = savepoints.iter().position(|(serial, _)| *serial == savepoint.serial) else {
+            return Err(
+                self.abort("the savepoint is gone: it was rolled back beyond, or belongs to another transaction")
+            );
+        };
+        let (_, mark) = savepoints[at];
+        self.rewind(mark)?;
+        savepoints.truncate(at + 1);
+        Ok(())
     }
 }
 
 /// Writing, on encoded keys: shared by derived and declared tables.
 impl ReadTx {
+    /// Undoes every write since the mark.
+    fn rewind(&self, mark: Mark) -> Result<(), Abort> {
+        self.operate(|worker| {
+            worker.rewind(mark);
+            Ok(())
+        })
+    }
+
+    /// Runs a write that can fail half-way for a reason the body may choose to ignore: then nothing of it stays.
+    pub(crate) fn whole<R>(&self, write: impl FnOnce() -> Result<R, Abort>) -> Result<R, Abort> {
+        let mark = self.operate(|worker| Ok(worker.mark()))?;
+        let result = write();
+        if result.is_err() && self.stopped.get().is_none() {
+            self.rewind(mark)?;
+        }
+        result
+    }
+
     fn writable(&self) -> Result<(), Abort> {
         match self.mode.get() {
             Mode::ReadWrite => Ok(()),
@@ -521,6 +554,21 @@ impl ReadTx {
         exists: OnExists,
     ) -> Result<bool, Abort> {
         self.writable()?;
+        if set.has_unique_index() {
+            return self.whole(|| self.insert_parts(set, key, encode, exists));
+        }
+        self.insert_parts(set, key, encode, exists)
+    }
+
+    /// The row, then its index entries.
+    #[inline]
+    fn insert_parts(
+        &self,
+        set: &TableSet,
+        key: Key<'_>,
+        encode: impl FnOnce(&mut RowWriter<'_>) -> Result<(), NotEncoded>,
+        exists: OnExists,
+    ) -> Result<bool, Abort> {
         let table = &set.primary;
         let staged = self.operate(|worker| worker.stage(table))?;
         let mut tails = Tails(self);
@@ -557,6 +605,20 @@ impl ReadTx {
         change: impl FnOnce(RowWriter<'_>) -> (R, ColumnSet),
     ) -> Result<Option<R>, Abort> {
         self.writable()?;
+        if set.has_unique_index() {
+            return self.whole(|| self.update_parts(set, key, change));
+        }
+        self.update_parts(set, key, change)
+    }
+
+    /// The row, then its index entries.
+    #[inline]
+    fn update_parts<R>(
+        &self,
+        set: &TableSet,
+        key: Key<'_>,
+        change: impl FnOnce(RowWriter<'_>) -> (R, ColumnSet),
+    ) -> Result<Option<R>, Abort> {
         let table = &set.primary;
         let updating = self.operate(|worker| worker.update(table, key, ColumnSet::ALL))?;
         self.note(table, key);
@@ -657,6 +719,7 @@ impl Tx {
         self.explicit.set(explicit);
         self.attempt.set(attempt);
         self.stopped.set(None);
+        self.savepoints.borrow_mut().clear();
         self.operations.set(0);
         self.begun.set(inner.environment.epochs.current());
         self.left.set(self.stride());

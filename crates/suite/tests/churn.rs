@@ -297,7 +297,6 @@ fn memory_of_indexes_is_bounded() {
 
 /// Transactions that delete many rows each: what they leave must be cleared away as fast as it comes.
 #[test]
-#[ignore = "a sweep unlinks 32 records a transaction, however many each deletes: the rest piles up"]
 fn large_deletes_are_cleared_away_as_they_come() {
     for setting in matrix(seed("large deletes")) {
         let db = setting.builder().workers(2).step_helpers(true).open().expect("a database");

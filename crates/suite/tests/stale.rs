@@ -23,7 +23,6 @@ struct Small {
 }
 
 #[test]
-#[ignore = "crashes: a worker's list of tombstones names records that another worker unlinked and freed"]
 fn a_record_that_another_worker_unlinked_is_not_touched() {
     for setting in matrix(seed("stale list of tombstones")) {
         let db = setting.builder().workers(2).epoch_interval(Duration::from_millis(1)).open().expect("a database");

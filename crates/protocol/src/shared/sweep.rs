@@ -29,33 +29,44 @@ pub(crate) fn later(core: &mut Core, table: &Table, record: RecordPtr, word: Hea
 
 /// Looks at what has waited long enough. The worker is offline before and after; while it works it is online.
 pub(crate) fn sweep(core: &mut Core, claim: &impl Claim) {
-    // Bounded: what cannot be unlinked yet is queued again and comes up in a later call.
-    for _ in 0..32 {
-        let Some([table, address, word]) = core.local.ready() else { return };
+    // Until one cannot be decided yet: those behind it are younger, and with one worker a grace period is over at once.
+    while let Some([table, address, word]) = core.local.ready() {
         // SAFETY: `later` put them there. Tables outlive workers; the record is not retired, because only the party that QUEUED
         // stands for unlinks it, and that is this entry (rule 5 of `head`).
         let (table, record) =
             unsafe { (&*(table as *const Table), RecordPtr::from_raw(NonNull::new_unchecked(address as *mut u8))) };
         core.local.enter();
-        look(core, table, record, HeaderWord(word), claim);
+        let decided = look(core, table, record, HeaderWord(word), claim);
         core.local.leave();
+        if !decided {
+            return;
+        }
     }
 }
 
 /// Takes the look that the caller owes a record: unlinks it if its key is gone in the state `expected`; takes the mark off if
 /// the key lives; and puts it on the list (again) if it cannot be decided yet, since the record is held, or its key was deleted
-/// anew, or in this epoch.
-pub(crate) fn look(core: &mut Core, table: &Table, target: RecordPtr, expected: HeaderWord, claim: &impl Claim) {
+/// anew, or in this epoch: `false`.
+pub(crate) fn look(
+    core: &mut Core,
+    table: &Table,
+    target: RecordPtr,
+    expected: HeaderWord,
+    claim: &impl Claim,
+) -> bool {
     let Some(word) = claim.take(core, table, target) else {
-        return later(core, table, target, expected);
+        later(core, table, target, expected);
+        return false;
     };
     debug_assert!(word.is_queued() && !word.is_removed());
     if !word.is_absent() {
-        return claim.give(core, table, target, word.looked_at());
+        claim.give(core, table, target, word.looked_at());
+        return true;
     }
     if word != expected || word.stamp().epoch() >= core.epochs.current() {
         claim.give(core, table, target, word);
-        return later(core, table, target, word);
+        later(core, table, target, word);
+        return false;
     }
     // SAFETY: key words of a linked record never change.
     let key = unsafe { seriatim_store::read_key(target, table.class) };
@@ -68,4 +79,5 @@ pub(crate) fn look(core: &mut Core, table: &Table, target: RecordPtr, expected: 
         record::retire(core, image, table.shape.image_header);
     }
     record::retire_record(core, table, target);
+    true
 }

@@ -151,7 +151,6 @@ fn rows_read_before_a_rollback_stay_readable_after_it() {
 }
 
 #[test]
-#[ignore = "known fault: a savepoint that is gone panics or stands for a later one"]
 fn a_savepoint_that_is_gone_is_refused() {
     each(|setting| {
         let (_db, people, mut session) = setting.people();

@@ -219,7 +219,6 @@ fn leaked_transactions_end_with_the_next_of_their_session() {
 
 /// What a worker deleted before it went idle is cleared away by helpers, not only by its own next transaction.
 #[test]
-#[ignore = "helper threads advance the epoch only; what an idle worker deleted waits for its next transaction"]
 fn what_an_idle_worker_deleted_is_cleared_away() {
     const MANY: u32 = 3000;
     for setting in matrix(seed("idle after a large delete")) {

@@ -85,6 +85,10 @@ struct Gate {
 }
 
 impl Observer for Gate {
+    fn inherit(&mut self, gap: &AtomicU64) -> u64 {
+        gap.load(Ordering::Relaxed)
+    }
+
     fn admit(&mut self, gap: &AtomicU64, word: &AtomicU64) -> bool {
         assert_eq!(word.load(Ordering::Relaxed) & 1, 1, "asked with the leaf latched");
         self.seen.push((gap.load(Ordering::Relaxed), std::ptr::from_ref(word)));
