@@ -269,11 +269,18 @@ impl ReadTx {
     /// ```
     #[inline]
     pub fn prefetch<T: Table>(&self, table: &Handle<T>, keys: impl Iterator<Item = T::Key> + Clone) {
-        let Ok(set) = self.own(&table.set) else { return };
         for wave in Wave::ALL {
-            for key in keys.clone() {
-                key.encode(|key| self.worker().prefetch(&set.primary, key, wave));
-            }
+            self.prefetch_wave(table, keys.clone(), wave);
+        }
+    }
+
+    /// One wave of [`ReadTx::prefetch`]. Waves are called in their order, each for all keys of all tables wanted, with other work
+    /// in between: what a wave asks for arrives meanwhile.
+    #[inline]
+    pub fn prefetch_wave<T: Table>(&self, table: &Handle<T>, keys: impl Iterator<Item = T::Key>, wave: Wave) {
+        let Ok(set) = self.own(&table.set) else { return };
+        for key in keys {
+            key.encode(|key| self.worker().prefetch(&set.primary, key, wave));
         }
     }
 

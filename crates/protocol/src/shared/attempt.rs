@@ -14,7 +14,7 @@ use super::sweep::{self, Claim};
 use super::writes::{Part, Write, WriteSet};
 
 /// Most bytes of a record or image that a prefetch asks for: beyond, the processor's own prefetcher has caught on.
-const PREFETCH_MAX: usize = 512;
+const PREFETCH_MAX: usize = 384;
 
 /// The leaf last used of each ordered table: the node buffer of DBX §6.2 (D11).
 #[derive(Debug, Default)]
