@@ -177,7 +177,7 @@ impl fmt::Display for Conflict {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum TransactError {
-    /// The body asked for it with [`Tx::abort`](crate::Tx::abort). What it read held together at that moment.
+    /// The body asked for it with [`Tx::abort`](crate::ReadTx::abort). What it read held together at that moment.
     User(Box<dyn Error + Send + Sync>),
     /// An insert met its key. What it read held together at that moment.
     Duplicate {

@@ -56,7 +56,7 @@ impl Session {
     }
 
     /// Runs `body` as one serializable transaction and commits. The body may run several times: it must not have effects
-    /// outside the transaction that a repetition would spoil. [`Tx::attempt`] tells which run it is.
+    /// outside the transaction that a repetition would spoil. [`ReadTx::attempt`] tells which run it is.
     ///
     /// ```
     /// # use seriatim::{Database, Table};
