@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use seriatim_base::CacheAligned;
+use seriatim_base::{CacheAligned, thread};
 use seriatim_htm::RegionStatistics;
 use seriatim_txn::{Environment, Worker};
 
@@ -172,12 +172,23 @@ impl Pool {
 
     /// Runs `f` while no transaction is open and none can be opened. `None` if one is open.
     pub(crate) fn quietly<R>(&self, f: impl FnOnce() -> R) -> Option<R> {
-        let seized = (0..self.slots.len()).take_while(|&slot| self.seize(slot)).count();
+        let seized = (0..self.slots.len()).take_while(|&slot| self.seize_soon(slot)).count();
         let result = (seized == self.slots.len()).then(f);
         for slot in &self.slots[..seized] {
             slot.busy.store(false, Ordering::Release);
         }
         result
+    }
+
+    /// Seizes a slot that at most a look after an idle worker holds: waits a tenth of a second.
+    fn seize_soon(&self, slot: usize) -> bool {
+        (0..100).any(|_| {
+            let seized = self.seize(slot);
+            if !seized {
+                thread::sleep(Duration::from_millis(1));
+            }
+            seized
+        })
     }
 
     pub(crate) fn add_to(&self, statistics: &mut Statistics) {
