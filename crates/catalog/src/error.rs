@@ -14,7 +14,7 @@ impl fmt::Display for OutOfMemory {
 
 impl std::error::Error for OutOfMemory {}
 
-/// Why a table cannot be created or found. Every message names the table and what would be right.
+/// Why a declaration cannot be. Every message names the table and what would be right.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SchemaError {
@@ -25,25 +25,6 @@ pub enum SchemaError {
         /// What is wrong and what would be right.
         problem: String,
     },
-    /// A table of this name exists with another declaration.
-    Different {
-        /// The table.
-        table: String,
-        /// The first difference: what exists, what was asked for.
-        difference: String,
-    },
-    /// A table of this name exists already.
-    Exists {
-        /// The table.
-        table: String,
-    },
-    /// No table has this name.
-    Missing {
-        /// The name asked for.
-        table: String,
-    },
-    /// Memory for the table's structures could not be had.
-    OutOfMemory(OutOfMemory),
 }
 
 impl SchemaError {
@@ -56,20 +37,8 @@ impl fmt::Display for SchemaError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             SchemaError::Invalid { table, problem } => write!(f, "table `{table}`: {problem}"),
-            SchemaError::Different { table, difference } => {
-                write!(f, "table `{table}` exists with another declaration: {difference}")
-            }
-            SchemaError::Exists { table } => write!(f, "table `{table}` exists already"),
-            SchemaError::Missing { table } => write!(f, "there is no table `{table}`; create it first"),
-            SchemaError::OutOfMemory(error) => error.fmt(f),
         }
     }
 }
 
 impl std::error::Error for SchemaError {}
-
-impl From<OutOfMemory> for SchemaError {
-    fn from(error: OutOfMemory) -> SchemaError {
-        SchemaError::OutOfMemory(error)
-    }
-}

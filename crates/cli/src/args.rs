@@ -94,10 +94,9 @@ fn bench() -> Command {
         }
         bench = bench.subcommand(workload);
     }
-    bench.subcommand(
-        run_options(Command::new("roofline").about("TPC-C over plain arrays: the speed of light on this machine"))
-            .alias("speed-of-light"),
-    )
+    bench.subcommand(run_options(
+        Command::new("roofline").about("TPC-C over plain arrays: the speed of light on this machine"),
+    ))
 }
 
 fn seconds(text: &str) -> Result<f64, String> {

@@ -136,7 +136,7 @@ impl<'t> RawScan<'t> {
             return Err(Abort::stopped(Reason::Unordered));
         }
         let mut state = self.tx.scans.borrow_mut().pop().unwrap_or_default();
-        (state.next, state.noted, state.done) = (0, false, is_empty(low, high));
+        (state.next, state.done) = (0, is_empty(low, high));
         let bounds = (low.as_ref().map(KeyBuf::as_key), high.as_ref().map(KeyBuf::as_key));
         if !state.done && table.index.scan(bounds.0, bounds.1, self.direction, &mut state.cursor).is_err() {
             return Err(Abort::stopped(Reason::Unordered));

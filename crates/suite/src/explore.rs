@@ -42,9 +42,11 @@ pub trait Cells: for<'t> Table<Key = u32> + Sized + 'static {
     fn add(update: &mut Self::Update<'_>, amount: i64) -> i64;
 }
 
+/// Makes a table with columns `id: u32` and `value: i64` a table of cells.
+#[macro_export]
 macro_rules! cells {
     ($table:ident) => {
-        impl Cells for $table {
+        impl $crate::explore::Cells for $table {
             fn new(id: u32, value: i64) -> Self {
                 $table { id, value }
             }

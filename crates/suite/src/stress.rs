@@ -63,8 +63,6 @@ pub struct Stressed {
     pub committed: u64,
     /// Attempts ended by a conflict.
     pub conflicts: u64,
-    /// Records in both tables at the end.
-    pub rows: usize,
     /// What became of the regions.
     pub regions: RegionStatistics,
 }
@@ -258,5 +256,5 @@ fn audit(db: &Database, strict: bool, load: &Load) -> Result<Stressed, String> {
         return Err(format!("only {} of {wanted} transactions committed", statistics.committed));
     }
     let Statistics { committed, conflict_aborted: conflicts, regions, .. } = statistics;
-    Ok(Stressed { committed, conflicts, rows: 0, regions })
+    Ok(Stressed { committed, conflicts, regions })
 }

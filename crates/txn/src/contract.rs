@@ -188,8 +188,6 @@ pub struct Scan {
     pub cursor: Cursor,
     /// Next record of the leaf the cursor holds.
     pub next: usize,
-    /// The protocol took note of the leaf the cursor holds.
-    pub noted: bool,
     /// The range is exhausted.
     pub done: bool,
 }

@@ -52,12 +52,7 @@ pub(super) fn commit(
     redo: &mut dyn Redo,
 ) -> Result<Outcome, Stop> {
     if attempt.base.writes.is_empty() {
-        if attempt.reads.len() + attempt.witnesses.len() > 1 {
-            attempt.validate()?;
-        }
-        let newest = attempt.base.newest;
-        attempt.base.finish(&LockBit);
-        return Ok(Outcome::Committed(newest));
+        return attempt.commit_read_only();
     }
     installs.clear();
     match prepare(attempt, installs).and_then(|()| decide(attempt, installs, snapshot)) {

@@ -12,7 +12,8 @@ use seriatim_catalog::{Key, KeyBuf, KeyClass};
 use seriatim_htm::Access;
 use seriatim_store::{Inserted as Linked, Observer, RecordPtr, Witness, read_key};
 use seriatim_txn::{
-    Cause, Core, Fault, Incident, Inserted, OnExists, Phase, Reason, RowPtr, Scan, Seen, Staged, Stop, Table, Updating,
+    Cause, Core, Fault, Incident, Inserted, OnExists, Outcome, Phase, Reason, RowPtr, Scan, Seen, Staged, Stop, Table,
+    Updating,
 };
 
 use super::attempt::Attempt;
@@ -356,6 +357,18 @@ impl Optimistic {
             None => Ok(()),
             Some(refuted) => Err(self.blame(Phase::Validate, refuted)),
         }
+    }
+
+    /// Commits an attempt that wrote nothing: its place is the start of validation, when every word noted was unchanged. One
+    /// word alone needs no validation.
+    #[inline]
+    pub(crate) fn commit_read_only(&mut self) -> Result<Outcome, Stop> {
+        if self.reads.len() + self.witnesses.len() > 1 {
+            self.validate()?;
+        }
+        let newest = self.base.newest;
+        self.base.finish(&LockBit);
+        Ok(Outcome::Committed(newest))
     }
 
     /// The stop for what was refuted.

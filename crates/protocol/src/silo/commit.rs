@@ -23,12 +23,7 @@ use crate::shared::writes::Write;
 pub(super) fn commit(worker: &mut Worker, redo: &mut dyn Redo) -> Result<Outcome, Stop> {
     let attempt = &mut worker.attempt;
     if attempt.base.writes.is_empty() {
-        if attempt.reads.len() + attempt.witnesses.len() > 1 {
-            attempt.validate()?;
-        }
-        let newest = attempt.base.newest;
-        attempt.base.finish(&LockBit);
-        return Ok(Outcome::Committed(newest));
+        return attempt.commit_read_only();
     }
     lock(attempt, &mut worker.order)?;
     // ORDERING: the locks are visible before the epoch is read, and it is read before the read set is validated.

@@ -15,21 +15,7 @@ macro_rules! twins {
             value: i64,
         }
 
-        impl Cells for $name {
-            fn new(id: u32, value: i64) -> Self {
-                $name { id, value }
-            }
-            fn value(row: &Self::Row<'_>) -> i64 {
-                row.value()
-            }
-            fn id(row: &Self::Row<'_>) -> u32 {
-                row.id()
-            }
-            fn add(update: &mut Self::Update<'_>, amount: i64) -> i64 {
-                update.set_value(update.value() + amount);
-                update.value()
-            }
-        }
+        seriatim_suite::cells!($name);
     )*};
 }
 twins! {
