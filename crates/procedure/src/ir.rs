@@ -1,0 +1,449 @@
+//! The intermediate representation: a procedure as data.
+//!
+//! Invariant: it is closed. What is not representable here cannot be analysed, so front ends (the attribute macro, SQL) refuse
+//! it at its place in the source. Every [`Step`] and [`Operation`] has an id, dense and in source order, by which generated
+//! code, interpreter and analysis mean the same thing. Names are not resolved: that needs the schema and happens at registration.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::{Datum, EvaluationError};
+
+/// A place in a source text.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Span {
+    /// The file, as the compiler names it; of SQL: the statement's name.
+    pub file: Arc<str>,
+    /// From 1.
+    pub line: u32,
+    /// From 1.
+    pub column: u32,
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.file, self.line, self.column)
+    }
+}
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name(pub u16);
+
+        impl $name {
+            /// The id as an index.
+            pub const fn index(self) -> usize {
+                self.0 as usize
+            }
+        }
+    };
+}
+
+id!(/** A step of a procedure: dense, in source order, nested steps after the one they are in. */ StepId);
+id!(/** An operation of a procedure: dense, in source order. */ OperationId);
+id!(/** A variable of a procedure: parameters first, then in order of declaration; shadowing makes a new one. */ VariableId);
+
+/// A procedure.
+#[derive(Clone, Debug)]
+pub struct Procedure {
+    /// Its name, unique in a set of registered procedures.
+    pub name: Arc<str>,
+    /// Where it is declared.
+    pub span: Span,
+    /// How many of `variables` are parameters.
+    pub parameters: usize,
+    /// Its variables; indexed by [`VariableId`].
+    pub variables: Vec<Variable>,
+    /// The tables it uses; indexed by [`TableUse`]'s position in operations.
+    pub tables: Vec<TableUse>,
+    /// Its body. Running off its end is a front end's mistake: every path ends in [`StepKind::Return`] or [`StepKind::Abort`].
+    pub body: Block,
+    /// Number of steps.
+    pub steps: usize,
+    /// Number of operations.
+    pub operations: usize,
+}
+
+/// A variable.
+#[derive(Clone, Debug)]
+pub struct Variable {
+    /// Its name in the source; empty for one the front end made.
+    pub name: Arc<str>,
+    /// Whether steps after its declaration assign it.
+    pub mutable: bool,
+    /// Where it is declared.
+    pub span: Span,
+}
+
+/// A table that a procedure uses.
+#[derive(Clone, Debug)]
+pub struct TableUse {
+    /// The table's name.
+    pub table: Arc<str>,
+    /// Where it is first used.
+    pub span: Span,
+}
+
+/// Steps in order.
+#[derive(Clone, Debug, Default)]
+pub struct Block(pub Vec<Step>);
+
+/// A step: what an execution does at once or descends into.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// Its id.
+    pub id: StepId,
+    /// Where it stands.
+    pub span: Span,
+    /// What it does.
+    pub kind: StepKind,
+}
+
+/// What a step does.
+#[derive(Clone, Debug)]
+pub enum StepKind {
+    /// Declares a variable that later steps assign before they read it.
+    Declare(VariableId),
+    /// Binds a value.
+    Let {
+        /// Matches every value that `value` can have.
+        pattern: Pattern,
+        /// The value.
+        value: Expression,
+    },
+    /// Binds a value if it matches; else runs a block that does not come back.
+    LetElse {
+        /// What to match.
+        pattern: Pattern,
+        /// The value.
+        value: Expression,
+        /// Ends in return, abort, break or continue.
+        otherwise: Block,
+    },
+    /// Assigns a variable, or a part of it, or (in the body of an update) a column.
+    Assign {
+        /// What is assigned.
+        place: Place,
+        /// `Some(op)` for `place op= value`.
+        operator: Option<BinaryOperator>,
+        /// The value.
+        value: Expression,
+    },
+    /// Accesses the database.
+    Operation {
+        /// What is done.
+        operation: Box<Operation>,
+        /// Binds the result (see [`OperationKind`]).
+        bind: Option<Pattern>,
+    },
+    /// Runs one of two blocks.
+    If {
+        /// A truth value.
+        condition: Expression,
+        /// If it is true.
+        then: Block,
+        /// If it is not.
+        otherwise: Block,
+    },
+    /// Runs the block of the first arm that matches. The last arm matches always.
+    Match {
+        /// The value.
+        value: Expression,
+        /// The arms in order.
+        arms: Vec<Arm>,
+    },
+    /// Runs a block for each element of a list or range.
+    For {
+        /// Binds the element.
+        pattern: Pattern,
+        /// The elements: a list, or [`Expression::Range`].
+        over: Expression,
+        /// Run for each.
+        body: Block,
+    },
+    /// Runs a block for each row of a scan, in order, as the scan goes; `break` ends the scan early. The operation is a
+    /// [`OperationKind::Scan`] with [`Take::Each`].
+    ForEach {
+        /// Binds the row.
+        row: VariableId,
+        /// The scan.
+        operation: Box<Operation>,
+        /// Run for each.
+        body: Block,
+    },
+    /// Leaves the innermost loop.
+    Break,
+    /// Goes on with the next element of the innermost loop.
+    Continue,
+    /// Ends the procedure, which is then committed, with a result.
+    Return(Expression),
+    /// Ends the procedure, which is then rolled back, with the caller's own error.
+    Abort(Expression),
+    /// In the body of an update: its value.
+    Yield(Expression),
+}
+
+/// An arm of a match.
+#[derive(Clone, Debug)]
+pub struct Arm {
+    /// What to match.
+    pub pattern: Pattern,
+    /// And what must also be true.
+    pub guard: Option<Expression>,
+    /// Run if it does.
+    pub body: Block,
+}
+
+/// A pattern.
+#[derive(Clone, Debug)]
+pub enum Pattern {
+    /// Matches anything.
+    Any,
+    /// Matches anything and binds it.
+    Bind(VariableId),
+    /// A value that compares equal.
+    Literal(Datum),
+    /// `low..=high` or `low..high` of literals.
+    Range {
+        /// Smallest.
+        low: Datum,
+        /// Largest, or the first too large.
+        high: Datum,
+        /// Whether `high` matches.
+        inclusive: bool,
+    },
+    /// `None`.
+    None,
+    /// `Some(pattern)`.
+    Some(Box<Pattern>),
+    /// A tuple.
+    Tuple(Vec<Pattern>),
+    /// A struct, or a variant of an enum, by its last path segment, with named or (names "0", "1", …) positional fields.
+    /// Fields left out match anything.
+    Record {
+        /// Last segment of the path.
+        name: Arc<str>,
+        /// Fields.
+        fields: Vec<(Arc<str>, Pattern)>,
+    },
+    /// Any of these; they bind the same variables.
+    Either(Vec<Pattern>),
+}
+
+/// What is assigned.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// A mutable variable; in the body of an update it may be the row.
+    pub variable: VariableId,
+    /// Leads to a part of it. Of the row of an update: one [`Selector::Field`], a column.
+    pub path: Vec<Selector>,
+}
+
+/// A step from a value to a part of it.
+#[derive(Clone, Debug)]
+pub enum Selector {
+    /// A field of a record (of a tuple: "0", "1", …), or a column of a row.
+    Field(Arc<str>),
+    /// An element of a list.
+    Index(Expression),
+}
+
+/// An access to the database.
+#[derive(Clone, Debug)]
+pub struct Operation {
+    /// Its id.
+    pub id: OperationId,
+    /// Where it stands.
+    pub span: Span,
+    /// Index into [`Procedure::tables`].
+    pub table: usize,
+    /// The index used instead of the primary key, by its name; [`OperationKind::Get`] and [`OperationKind::Scan`] only.
+    pub index: Option<Arc<str>>,
+    /// What it does.
+    pub kind: OperationKind,
+}
+
+/// What an operation does, and what its result is.
+#[derive(Clone, Debug)]
+pub enum OperationKind {
+    /// Reads one row. Result: `Option` of a row, or, if required, the row, and an abort if there is none.
+    Get {
+        /// Values of all columns of the key.
+        key: Vec<Expression>,
+        /// Whether a missing row aborts.
+        required: bool,
+    },
+    /// Changes columns of one row. Result: what the body yields (unit if nothing), in an `Option` unless required.
+    Update {
+        /// Values of all columns of the key.
+        key: Vec<Expression>,
+        /// Whether a missing row aborts.
+        required: bool,
+        /// The row in `body`.
+        row: VariableId,
+        /// Pure steps and assignments of columns; may end in [`StepKind::Yield`].
+        body: Block,
+    },
+    /// Adds a row. Result: unit. A row with its key, or with its key in a unique index, aborts.
+    Insert {
+        /// A value for each column, by name.
+        columns: Vec<(Arc<str>, Expression)>,
+    },
+    /// Removes one row. Result: whether it was there; if required: unit, and an abort if it was not.
+    Delete {
+        /// Values of all columns of the key.
+        key: Vec<Expression>,
+        /// Whether a missing row aborts.
+        required: bool,
+    },
+    /// Reads rows in key order.
+    Scan {
+        /// Which.
+        range: KeyRange,
+        /// Whether in descending order.
+        reverse: bool,
+        /// At most so many.
+        limit: Option<Expression>,
+        /// What is done with them.
+        take: Take,
+    },
+}
+
+/// The keys that a scan covers.
+#[derive(Clone, Debug)]
+pub enum KeyRange {
+    /// Keys that begin with these values; all keys if there are none.
+    Prefix(Vec<Expression>),
+    /// Keys between two bounds, each all columns of the key.
+    Between {
+        /// Where it begins; `None` for the first key.
+        low: Option<Vec<Expression>>,
+        /// Where it ends; `None` for the last key.
+        high: Option<Vec<Expression>>,
+        /// Whether `high` itself is in it.
+        inclusive: bool,
+    },
+}
+
+/// What a scan does with its rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Take {
+    /// The body of a [`StepKind::ForEach`] runs for each.
+    Each,
+    /// Result: `Option` of the first row.
+    First,
+    /// Result: a list of rows.
+    All,
+    /// Result: their number, a `u64`.
+    Count,
+}
+
+/// A pure expression.
+#[derive(Clone, Debug)]
+pub struct Expression {
+    /// Where it stands.
+    pub span: Span,
+    /// What it is.
+    pub kind: Box<ExpressionKind>,
+}
+
+/// What an expression is.
+#[derive(Clone, Debug)]
+pub enum ExpressionKind {
+    /// A constant. Integers without a suffix take the type of their surroundings.
+    Literal(Datum),
+    /// A variable.
+    Variable(VariableId),
+    /// A field of a record or tuple, or a column of a row.
+    Field(Expression, Arc<str>),
+    /// An element of a list.
+    Element(Expression, Expression),
+    /// `!x` or `-x`.
+    Unary(UnaryOperator, Expression),
+    /// Arithmetic is checked: overflow and division by zero abort. Comparisons give truth values; `&&` and `||` are lazy.
+    Binary(BinaryOperator, Expression, Expression),
+    /// A call of a pure function, or of a method or conversion of the closed list (see [`Function`]).
+    Call(Function, Vec<Expression>),
+    /// A tuple; the empty one is unit.
+    Tuple(Vec<Expression>),
+    /// A list.
+    List(Vec<Expression>),
+    /// `[value; count]`.
+    Repeat(Expression, usize),
+    /// A struct, or a variant of an enum with fields; names as in [`Pattern::Record`].
+    Record(Arc<str>, Vec<(Arc<str>, Expression)>),
+    /// `None`.
+    None,
+    /// `Some(x)`.
+    Some(Expression),
+    /// One of two values.
+    If(Expression, Expression, Expression),
+    /// Values by pattern; guards allowed. The last arm matches always.
+    Match(Expression, Vec<(Pattern, Option<Expression>, Expression)>),
+    /// `{ let …; value }`: bindings, then a value.
+    Block(Vec<(Pattern, Expression)>, Expression),
+    /// `low..high` or `low..=high` of integers: a list.
+    Range {
+        /// First.
+        low: Expression,
+        /// Last, or the first too large.
+        high: Expression,
+        /// Whether `high` is in it.
+        inclusive: bool,
+    },
+}
+
+/// A function that depends on its arguments alone.
+#[derive(Clone)]
+pub enum Function {
+    /// Declared with `#[pure]`; called on dynamic values through its wrapper.
+    Pure {
+        /// Its name, for people.
+        name: Arc<str>,
+        /// The wrapper.
+        evaluate: fn(&[Datum]) -> Result<Datum, EvaluationError>,
+    },
+    /// Of the closed list of methods, by name, the receiver first: see the interpreter.
+    Method(Arc<str>),
+    /// Of the closed list of conversions and constructors: the type as written and the function, as `("u32", "from")`.
+    Associated(Arc<str>, Arc<str>),
+}
+
+impl fmt::Debug for Function {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Function::Pure { name, .. } => write!(f, "{name}"),
+            Function::Method(name) => write!(f, ".{name}"),
+            Function::Associated(ty, name) => write!(f, "{ty}::{name}"),
+        }
+    }
+}
+
+/// A prefix operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum UnaryOperator {
+    Not,
+    Negate,
+}
+
+/// An infix operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum BinaryOperator {
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    Remainder,
+    Equal,
+    NotEqual,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+    And,
+    Or,
+}
