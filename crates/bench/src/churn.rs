@@ -13,10 +13,10 @@ use seriatim_base::{Rng, thread};
 /// What to run.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
-    /// Length of the run; memory at its end is compared with memory after a fifth of it
-    #[arg(long, default_value_t = 600, value_parser = clap::value_parser!(u64).range(5..))]
+    /// Length of the run; memory in its last tenth is compared with memory in its second (of ten minutes: 10 and 2)
+    #[arg(long, default_value_t = 600, value_parser = clap::value_parser!(u64).range(10..))]
     seconds: u64,
-    /// Seconds between two lines
+    /// Seconds between two lines, at most a tenth of the run
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
     interval: u64,
     /// Rows of each thread, in each of two tables
@@ -160,7 +160,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
         while begin.elapsed().as_secs_f64() < options.seconds as f64
             && working.iter().all(|thread| !thread.is_finished())
         {
-            let next = Duration::from_secs(options.interval * (samples.len() as u64 + 1));
+            let next = Duration::from_secs(options.interval.min(options.seconds / 10) * (samples.len() as u64 + 1));
             thread::sleep(next.saturating_sub(begin.elapsed()));
             let (seconds, statistics) = (begin.elapsed().as_secs_f64(), db.statistics());
             let (memory, reserved) = (statistics.memory_bytes, statistics.reserved_bytes);
@@ -173,10 +173,15 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
         }
         Ok(samples)
     })?;
-    let fifth = options.seconds as f64 / 5.0;
-    let early = samples.iter().find(|(seconds, _)| *seconds >= fifth);
-    if let (Some(&(at, early)), Some(&(end, late))) = (early, samples.last()) {
-        println!("memory at {end:.0} s is {:.3} times that at {at:.0} s", late as f64 / early as f64);
+    let tenth = options.seconds as f64 / 10.0;
+    // What waits to be reused comes and goes with every grace period: single samples differ by a twentieth.
+    let mean = |after: f64| {
+        let inside = samples.iter().filter(|(seconds, _)| (after..=after + tenth + 0.5).contains(seconds));
+        let (sum, count) = inside.fold((0.0, 0), |(sum, count), (_, memory)| (sum + *memory as f64, count + 1));
+        (count > 0).then(|| sum / f64::from(count))
+    };
+    if let (Some(early), Some(late)) = (mean(tenth), mean(9.0 * tenth)) {
+        println!("memory in the last tenth is {:.3} times that in the second", late / early);
     }
     db.check_structure()?;
     Ok(())
