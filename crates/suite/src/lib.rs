@@ -5,7 +5,9 @@
 //! reference ([`model`]).
 
 pub mod audit;
+pub mod clients;
 pub mod explore;
+pub mod judge;
 pub mod model;
 pub mod setting;
 pub mod stress;

@@ -1,0 +1,383 @@
+//! Clients of a database that write down what they asked and what they were answered, and nothing else: the black box that
+//! [`judge`](crate::judge) looks at. The database's own recorder is off.
+//!
+//! Every attempt is an operation of its own, for an aborted attempt must leave nothing that another sees; the loop that tries
+//! again is here and not the session's. Values are unique in a history, so that a read tells who wrote what it saw. Invocations
+//! and answers draw tickets from one counter, the former before the transaction begins, the latter after it ended: an answer
+//! with a lower ticket than an invocation came before it in real time. Keys are few and skewed; lists are abandoned for fresh
+//! keys as they grow, so that absent keys are as common as long lists.
+//!
+//! Source: Kingsbury and Alvaro, *Elle: Inferring Isolation Anomalies from Experimental Observations*, VLDB 2020, §3.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use seriatim::{
+    Abort, Builder, Database, Freshness, Handle, ReadTx, Receipt, RetryPolicy, Rng, Session, Table, TransactError, Tx,
+    thread,
+};
+
+use crate::Setting;
+use crate::judge::{Promised, judge};
+
+/// A register: one value, overwritten blindly.
+#[derive(Table, Clone, Debug)]
+#[table(name = "register", key(id), hash)]
+struct Register {
+    id: u32,
+    value: u64,
+}
+
+/// A list in one row: its elements in decimal, each followed by a space.
+#[derive(Table, Clone, Debug)]
+#[table(name = "list", key(id), hash)]
+struct List {
+    id: u32,
+    elements: String,
+}
+
+/// An element of a list in rows: reading the list is a scan, appending to it an insert.
+#[derive(Table, Clone, Debug)]
+#[table(name = "element", key(list, position))]
+struct Element {
+    list: u32,
+    position: u32,
+    value: u64,
+}
+
+/// What a key names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// A value; writing replaces it. Hash table.
+    Registers,
+    /// A list; writing appends. A list is a row of a hash table.
+    Lists,
+    /// A list; writing appends. A list is a range of rows of an ordered table, so what it lacks is a gap.
+    ListsInRows,
+}
+
+impl Shape {
+    /// All of them.
+    pub const ALL: [Shape; 3] = [Shape::Registers, Shape::Lists, Shape::ListsInRows];
+}
+
+/// One step of a transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// What is at the key.
+    Read {
+        /// The key.
+        key: u32,
+        /// The list, or the value of the register if there is one. Means nothing in an attempt that failed.
+        saw: Vec<u64>,
+    },
+    /// Appends to the list or replaces the register's value.
+    Write {
+        /// The key.
+        key: u32,
+        /// Unique in the history.
+        value: u64,
+    },
+}
+
+/// One attempt at a transaction: an invocation and its answer. An answer always comes, and always says what happened: a commit
+/// in memory cannot be left in doubt.
+#[derive(Clone, Debug)]
+pub struct Attempt {
+    /// The thread that made it; it makes one at a time.
+    pub process: usize,
+    /// Ticket drawn before it began.
+    pub invoked: u64,
+    /// Ticket drawn after it ended.
+    pub answered: u64,
+    /// Whether it asked for a read-only transaction.
+    pub is_read_only: bool,
+    /// Whether it committed; if not, it must have had no effect.
+    pub is_committed: bool,
+    /// Its steps, in order.
+    pub steps: Vec<Step>,
+}
+
+/// How much to run.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    /// Clients, one a thread.
+    pub clients: usize,
+    /// Transactions a client.
+    pub transactions: u32,
+    /// Keys in use at a time.
+    pub keys: u32,
+    /// Most steps a transaction.
+    pub steps: u64,
+}
+
+/// Attempts at one transaction before a client turns to the next.
+const ATTEMPTS_MAX: u32 = 50;
+/// Transactions of a client after which the oldest list is abandoned for a fresh key. Lists reach a few dozen elements.
+const TRANSACTIONS_PER_LIST: u32 = 8;
+
+/// Runs the load in a setting and has the judge look at what the clients saw.
+///
+/// # Errors
+/// What does not hold, in words.
+pub fn interrogate(setting: &Setting, shape: Shape, load: &Load, seed: u64) -> Result<Seen, String> {
+    interrogate_with(setting, shape, load, seed, |builder| builder)
+}
+
+/// As [`interrogate`], with further options.
+///
+/// # Errors
+/// As [`interrogate`].
+pub fn interrogate_with(
+    setting: &Setting,
+    shape: Shape,
+    load: &Load,
+    seed: u64,
+    options: impl Fn(Builder) -> Builder,
+) -> Result<Seen, String> {
+    let builder = setting.builder().workers(load.clients + 1).retry(RetryPolicy::never()).seed(seed);
+    let examine = || {
+        let db = options(builder).open().map_err(|error| error.to_string())?;
+        let attempts = run(&db, shape, load, seed)?;
+        let is_fresh = db.protocol().gives.snapshots != Freshness::Bounded;
+        judge(shape, &attempts, Promised { is_strict: setting.strict, is_fresh })?;
+        let seen = Seen::count(&attempts);
+        let wanted = load.clients as u64 * u64::from(load.transactions);
+        if seen.committed < wanted / 2 {
+            return Err(format!("only {} of {wanted} transactions committed", seen.committed));
+        }
+        Ok(seen)
+    };
+    examine().map_err(|fault| format!("{setting}, {shape:?}, {load:?}, seed {seed}: {fault}"))
+}
+
+/// What the clients' attempts came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Attempts that committed.
+    pub committed: u64,
+    /// Of those, read-only ones.
+    pub read_only: u64,
+    /// Attempts without effect, conflicts and rollbacks.
+    pub failed: u64,
+    /// Reads of committed attempts that found something.
+    pub informed_reads: u64,
+}
+
+impl Seen {
+    fn count(attempts: &[Attempt]) -> Seen {
+        let mut seen = Seen::default();
+        for attempt in attempts {
+            if !attempt.is_committed {
+                seen.failed += 1;
+                continue;
+            }
+            seen.committed += 1;
+            seen.read_only += u64::from(attempt.is_read_only);
+            let informed = |step: &&Step| matches!(step, Step::Read { saw, .. } if !saw.is_empty());
+            seen.informed_reads += attempt.steps.iter().filter(informed).count() as u64;
+        }
+        seen
+    }
+}
+
+enum Cells {
+    Registers(Handle<Register>),
+    Lists(Handle<List>),
+    ListsInRows(Handle<Element>),
+}
+
+impl Cells {
+    fn create(db: &Database, shape: Shape) -> Result<Cells, seriatim::SchemaError> {
+        Ok(match shape {
+            Shape::Registers => Cells::Registers(db.create()?),
+            Shape::Lists => Cells::Lists(db.create()?),
+            Shape::ListsInRows => Cells::ListsInRows(db.create()?),
+        })
+    }
+
+    fn read(&self, tx: &ReadTx, key: u32) -> Result<Vec<u64>, Abort> {
+        match self {
+            Cells::Registers(registers) => Ok(tx.get(registers, &key)?.map(|row| row.value()).into_iter().collect()),
+            Cells::Lists(lists) => {
+                let Some(list) = tx.get(lists, &key)? else { return Ok(Vec::new()) };
+                let elements = list.elements().split_whitespace().map(str::parse);
+                elements.collect::<Result<_, _>>().map_err(|error| tx.abort(error))
+            }
+            Cells::ListsInRows(elements) => {
+                tx.prefix(elements, &(key,)).map(|element| element.map(|element| element.value())).collect()
+            }
+        }
+    }
+
+    /// Whether the row found its place; if not, another transaction has taken it and this one must be rolled back.
+    fn write(&self, tx: &Tx, key: u32, value: u64) -> Result<bool, Abort> {
+        match self {
+            Cells::Registers(registers) => tx.put(registers, &Register { id: key, value }).map(|()| true),
+            Cells::Lists(lists) => {
+                let append = |list: &mut ListUpdate<'_>| {
+                    let longer = format!("{}{value} ", list.elements());
+                    list.set_elements(&longer)
+                };
+                match tx.update(lists, &key, append)? {
+                    Some(_) => Ok(true),
+                    None => tx.try_insert(lists, &List { id: key, elements: format!("{value} ") }),
+                }
+            }
+            Cells::ListsInRows(elements) => {
+                let last = tx.prefix_rev(elements, &(key,)).next().transpose()?;
+                let position = last.map_or(0, |last| last.position() + 1);
+                tx.try_insert(elements, &Element { list: key, position, value })
+            }
+        }
+    }
+}
+
+fn run(db: &Database, shape: Shape, load: &Load, seed: u64) -> Result<Vec<Attempt>, String> {
+    let cells = Cells::create(db, shape).map_err(|error| error.to_string())?;
+    let tickets = AtomicU64::new(0);
+    let answers = thread::scope(|scope| {
+        let start = |process| {
+            let rng = Rng::from_seed(seed ^ (process as u64 + 1) << 20);
+            let session = db.session();
+            let client = Client { process, load, cells: &cells, tickets: &tickets, session, rng, values: 0 };
+            scope.spawn(move || client.run())
+        };
+        let clients: Vec<_> = (0..load.clients).map(start).collect();
+        clients.into_iter().map(|client| client.join()).collect::<Vec<_>>()
+    });
+    let mut attempts = Vec::new();
+    for answer in answers {
+        attempts.extend(answer.map_err(|_| "a client panicked")??);
+    }
+    Ok(attempts)
+}
+
+struct Client<'r> {
+    process: usize,
+    load: &'r Load,
+    cells: &'r Cells,
+    tickets: &'r AtomicU64,
+    session: Session,
+    rng: Rng,
+    /// Values made so far.
+    values: u64,
+}
+
+impl Client<'_> {
+    fn run(mut self) -> Result<Vec<Attempt>, String> {
+        let mut attempts = Vec::new();
+        for at in 0..self.load.transactions {
+            let mut steps = self.draw(at);
+            let is_read_only = steps.iter().all(|step| matches!(step, Step::Read { .. }));
+            let rolls_back = !is_read_only && self.rng.percent(5);
+            for _ in 0..ATTEMPTS_MAX {
+                steps.iter_mut().for_each(|step| self.renew(step));
+                let attempt = self.attempt(steps.clone(), is_read_only, rolls_back)?;
+                let is_over = attempt.is_committed || rolls_back;
+                attempts.push(attempt);
+                if is_over {
+                    break;
+                }
+                thread::yield_now();
+            }
+        }
+        Ok(attempts)
+    }
+
+    /// The steps of the next transaction: one in four reads only.
+    fn draw(&mut self, at: u32) -> Vec<Step> {
+        let first = match self.cells {
+            Cells::Registers(_) => 0,
+            Cells::Lists(_) | Cells::ListsInRows(_) => at / TRANSACTIONS_PER_LIST,
+        };
+        let only_reads = self.rng.percent(25);
+        (0..self.rng.range(2, self.load.steps))
+            .map(|_| {
+                let skewed = self.rng.below(u64::from(self.load.keys)) + 1;
+                let key = first + self.rng.below(skewed) as u32;
+                match only_reads || self.rng.percent(50) {
+                    true => Step::Read { key, saw: Vec::new() },
+                    false => Step::Write { key, value: 0 },
+                }
+            })
+            .collect()
+    }
+
+    /// An attempt repeats the keys of the one before with values of its own.
+    fn renew(&mut self, step: &mut Step) {
+        if let Step::Write { value, .. } = step {
+            *value = self.values * self.load.clients as u64 + self.process as u64;
+            self.values += 1;
+        }
+    }
+
+    fn attempt(&mut self, mut steps: Vec<Step>, is_read_only: bool, rolls_back: bool) -> Result<Attempt, String> {
+        // ORDERING: pairs with itself: who was answered before another invoked happens before it.
+        let invoked = self.tickets.fetch_add(1, Ordering::AcqRel);
+        let is_committed = match is_read_only {
+            true => self.read_only(&mut steps),
+            false => self.read_write(&mut steps, rolls_back),
+        }?;
+        let answered = self.tickets.fetch_add(1, Ordering::AcqRel);
+        Ok(Attempt { process: self.process, invoked, answered, is_read_only, is_committed, steps })
+    }
+
+    /// Whether it committed.
+    fn read_only(&mut self, steps: &mut [Step]) -> Result<bool, String> {
+        let tx = self.session.begin_snapshot().map_err(|error| error.to_string())?;
+        match take(steps, |key| self.cells.read(&tx, key), |_, _| unreachable!("it has no writes")) {
+            Ok(_) => is_committed(tx.finish()),
+            Err(abort) => is_conflict(&abort),
+        }
+    }
+
+    /// Whether it committed.
+    fn read_write(&mut self, steps: &mut [Step], rolls_back: bool) -> Result<bool, String> {
+        let tx = self.session.begin().map_err(|error| error.to_string())?;
+        match take(steps, |key| self.cells.read(&tx, key), |key, value| self.cells.write(&tx, key, value)) {
+            Ok(true) if !rolls_back => is_committed(tx.commit()),
+            Ok(_) => {
+                tx.rollback();
+                Ok(false)
+            }
+            Err(abort) => is_conflict(&abort),
+        }
+    }
+}
+
+/// Takes the steps in order; false at the first write that finds its place taken. Yields now and then, so that transactions
+/// overlap on few processors too.
+fn take(
+    steps: &mut [Step],
+    read: impl Fn(u32) -> Result<Vec<u64>, Abort>,
+    write: impl Fn(u32, u64) -> Result<bool, Abort>,
+) -> Result<bool, Abort> {
+    for (at, step) in steps.iter_mut().enumerate() {
+        match step {
+            Step::Read { key, saw } => *saw = read(*key)?,
+            Step::Write { key, value } => {
+                if !write(*key, *value)? {
+                    return Ok(false);
+                }
+            }
+        }
+        if at % 2 == 0 {
+            thread::yield_now();
+        }
+    }
+    Ok(true)
+}
+
+/// Only a conflict is an answer; any other error is a finding.
+fn is_committed(ended: Result<Receipt, TransactError>) -> Result<bool, String> {
+    match ended {
+        Ok(_) => Ok(true),
+        Err(TransactError::Conflict { .. }) => Ok(false),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// As [`is_committed`]: what a conflict ended did not commit.
+fn is_conflict(abort: &Abort) -> Result<bool, String> {
+    if abort.is_retryable() { Ok(false) } else { Err(abort.to_string()) }
+}
