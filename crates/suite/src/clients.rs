@@ -7,9 +7,11 @@
 //! with a lower ticket than an invocation came before it in real time. Keys are few and skewed; lists are abandoned for fresh
 //! keys as they grow, so that absent keys are as common as long lists.
 //!
-//! Source: Kingsbury and Alvaro, *Elle: Inferring Isolation Anomalies from Experimental Observations*, VLDB 2020, §3.
+//! Source: Kingsbury and Alvaro, *Elle: Inferring Isolation Anomalies from Experimental Observations*, VLDB 2020, for
+//! list-append and register workloads; the rows of [`Shape::ListsInRows`] are ours, for phantoms.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use seriatim::{
     Abort, Builder, Database, Freshness, Handle, ReadTx, Receipt, RetryPolicy, Rng, Session, Table, TransactError, Tx,
@@ -237,9 +239,10 @@ fn run(db: &Database, shape: Shape, load: &Load, seed: u64) -> Result<Vec<Attemp
     let tickets = AtomicU64::new(0);
     let answers = thread::scope(|scope| {
         let start = |process| {
-            let rng = Rng::from_seed(seed ^ (process as u64 + 1) << 20);
+            let mut rng = Rng::from_seed(seed ^ (process as u64 + 1) << 20);
+            let pauses = rng.fork();
             let session = db.session();
-            let client = Client { process, load, cells: &cells, tickets: &tickets, session, rng, values: 0 };
+            let client = Client { process, load, cells: &cells, tickets: &tickets, session, rng, pauses, values: 0 };
             scope.spawn(move || client.run())
         };
         let clients: Vec<_> = (0..load.clients).map(start).collect();
@@ -258,7 +261,9 @@ struct Client<'r> {
     cells: &'r Cells,
     tickets: &'r AtomicU64,
     session: Session,
+    /// Says what to ask, and is drawn from for nothing else: the seed determines it.
     rng: Rng,
+    pauses: Rng,
     /// Values made so far.
     values: u64,
 }
@@ -270,7 +275,7 @@ impl Client<'_> {
             let mut steps = self.draw(at);
             let is_read_only = steps.iter().all(|step| matches!(step, Step::Read { .. }));
             let rolls_back = !is_read_only && self.rng.percent(5);
-            for _ in 0..ATTEMPTS_MAX {
+            for again in 0..ATTEMPTS_MAX {
                 steps.iter_mut().for_each(|step| self.renew(step));
                 let attempt = self.attempt(steps.clone(), is_read_only, rolls_back)?;
                 let is_over = attempt.is_committed || rolls_back;
@@ -278,7 +283,7 @@ impl Client<'_> {
                 if is_over {
                     break;
                 }
-                thread::yield_now();
+                self.pause(again);
             }
         }
         Ok(attempts)
@@ -308,6 +313,15 @@ impl Client<'_> {
         if let Step::Write { value, .. } = step {
             *value = self.values * self.load.clients as u64 + self.process as u64;
             self.values += 1;
+        }
+    }
+
+    /// Lets others finish: after a few attempts for a random time, the longer the more often it failed, at most half a
+    /// millisecond.
+    fn pause(&mut self, failed_before: u32) {
+        match failed_before {
+            0..3 => thread::yield_now(),
+            _ => thread::sleep(Duration::from_micros(self.pauses.below(1 << failed_before.min(9)))),
         }
     }
 

@@ -2,12 +2,13 @@
 //!
 //! [`seriatim_history`] sees versions by their stamps, as the database tells them; this judge is told nothing but invocations
 //! and answers, and infers the order of versions from unique values. So it also notices a database that records one thing and
-//! answers another. What it may assume of registers follows from the promise that is under trial: whoever reads a value and
-//! then writes had the older one before, and where the order is strict, values follow each other in real time.
+//! answers another. Registers show little of their order, so it may assume what the promise on trial implies: a value that a
+//! transaction read is older than the one it then wrote and, where the order is strict, values follow each other as the
+//! transactions that knew them do in real time.
 //!
 //! Snapshots that may be stale are left out of the judgement of real time; everything must be serializable together.
 //!
-//! Source: Adya, *Weak Consistency*, MIT 1999, §4; Kingsbury and Alvaro, *Elle*, VLDB 2020, §4 and §5.
+//! Source: Adya, *Weak Consistency*, MIT 1999, for the anomalies; Kingsbury and Alvaro, *Elle*, VLDB 2020, for the inference.
 
 use adya::history::{Id, Interner, Mop, Op, OpType, ReadValue, Scalar};
 use adya::{History, Opts, Valid, Workload, check};
@@ -32,12 +33,12 @@ const MALFORMED: [&str; 3] = ["duplicate-appends", "duplicate-writes", "unexpect
 /// The first anomaly of each kind with the judge's proof, or why there is no verdict: nothing could be inferred.
 pub fn judge(shape: Shape, attempts: &[Attempt], promised: Promised) -> Result<(), String> {
     let all: Vec<&Attempt> = attempts.iter().collect();
-    if promised.is_strict && !promised.is_fresh {
-        let current: Vec<&Attempt> = attempts.iter().filter(|attempt| !attempt.is_read_only).collect();
-        ask(shape, &current, true)?;
-        return ask(shape, &all, false);
+    if !promised.is_strict || promised.is_fresh {
+        return ask(shape, &all, promised.is_strict);
     }
-    ask(shape, &all, promised.is_strict)
+    ask(shape, &all, false)?;
+    let current: Vec<&Attempt> = attempts.iter().filter(|attempt| !attempt.is_read_only).collect();
+    ask(shape, &current, true)
 }
 
 fn ask(shape: Shape, attempts: &[&Attempt], is_strict: bool) -> Result<(), String> {

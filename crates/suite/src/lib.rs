@@ -2,7 +2,7 @@
 //!
 //! Invariant: nothing here names a protocol; the registry does. A test says what must hold and runs for each [`Setting`] of
 //! [`matrix`]. Workload and auditor are different code: histories go to `seriatim-history`, small programs to a serial
-//! reference ([`model`]).
+//! reference ([`model`]), and what [`clients`] see to a [`judge`] that others wrote.
 
 pub mod audit;
 pub mod clients;

@@ -3,6 +3,7 @@
 
 use seriatim::htm::HtmMode;
 use seriatim::{Fault, clock};
+use seriatim_suite::clients::{self, Shape, interrogate_with};
 use seriatim_suite::explore::{Program, Spec, explore_with};
 use seriatim_suite::model::Op::{self, Get, If, Put, Scan};
 use seriatim_suite::stress::{Load, stress_with};
@@ -12,42 +13,86 @@ fn setting(protocol: &'static str) -> Setting {
     Setting { protocol, htm: HtmMode::Absent, strict: true }
 }
 
-/// Stresses a broken protocol until its history is refuted; fails if that takes a minute. A broken protocol may also break
-/// memory, so it runs in a process of its own, whose crash counts as noticed.
+/// What looks at a broken protocol under load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Alarm {
+    /// The checker of recorded histories.
+    Histories,
+    /// The judge of what clients saw.
+    Clients(Shape),
+}
+
+impl Alarm {
+    const ALL: [Alarm; 4] = [
+        Alarm::Histories,
+        Alarm::Clients(Shape::Registers),
+        Alarm::Clients(Shape::Lists),
+        Alarm::Clients(Shape::ListsInRows),
+    ];
+
+    /// Loads the broken protocol once.
+    fn listen(self, setting: &Setting, fault: Fault, seed: u64) -> Result<(), String> {
+        match self {
+            Alarm::Histories => {
+                let load = Load { threads: 3, transactions: 300, keys: 6, operations: 5 };
+                stress_with(setting, &load, seed, |builder| builder.canary(fault)).map(drop)
+            }
+            Alarm::Clients(shape) => {
+                let load = clients::Load { clients: 3, transactions: 300, keys: 5, steps: 5 };
+                interrogate_with(setting, shape, &load, seed, |builder| builder.canary(fault)).map(drop)
+            }
+        }
+    }
+}
+
+/// A broken protocol may also break memory, so it runs in a process of its own, whose crash counts as noticed.
 fn caught_by_histories(protocol: &'static str, fault: Fault) {
-    let name = format!("{protocol} with {fault:?}");
+    caught_under_load(Alarm::Histories, protocol, fault);
+}
+
+/// Only a verdict convicts: a crash says nothing about the judge, so what crashes is loaded again.
+fn convicted_by_clients(shape: Shape, protocol: &'static str, fault: Fault) {
+    let mut said = (0..10).map(|_| caught_under_load(Alarm::Clients(shape), protocol, fault));
+    assert!(said.any(|said| said.contains("False of ")), "{protocol} with {fault:?} was never convicted");
+}
+
+/// Loads a broken protocol until the alarm rings and says what was found; fails if that takes a minute.
+fn caught_under_load(alarm: Alarm, protocol: &'static str, fault: Fault) -> String {
+    let name = format!("{protocol} with {fault:?}, {alarm:?}");
     let tests = std::env::current_exe().expect("the tests are a program");
     let child = std::process::Command::new(tests)
         .args(["--exact", "broken_protocol", "--ignored", "--nocapture"])
-        .env(CHILD, format!("{protocol} {fault:?}"))
+        .env(CHILD, format!("{protocol} {fault:?} {alarm:?}"))
         .output()
         .expect("the tests start themselves");
     let said = String::from_utf8_lossy(&child.stderr);
     let caught = said.lines().find(|line| line.starts_with("caught"));
-    match (child.status.success(), caught) {
-        (_, Some(caught)) => eprintln!("{name}: {}", caught.chars().take(300).collect::<String>()),
-        (false, None) => eprintln!("{name}: the process ended with {}", child.status),
+    let said = match (child.status.success(), caught) {
+        (_, Some(caught)) => caught.chars().take(300).collect(),
+        (false, None) => format!("the process ended with {}", child.status),
         (true, None) => panic!("{name} passed: {said}"),
-    }
+    };
+    eprintln!("{name}: {said}");
+    said
 }
 
-/// Says what a child is to break.
+/// Says what a child is to break, and who is to notice.
 const CHILD: &str = "SERIATIM_CANARY";
 
-/// The child of `caught_by_histories`: ends well only if the fault stays unnoticed for a minute.
+/// The child of `caught_under_load`: ends well only if the fault stays unnoticed for a minute.
 #[test]
 #[ignore = "run by the other tests, in a process of its own"]
 fn broken_protocol() {
     let Ok(canary) = std::env::var(CHILD) else { return };
-    let (protocol, fault) = canary.split_once(' ').expect("protocol and fault");
+    let [protocol, fault, alarm] = canary.splitn(3, ' ').collect::<Vec<_>>()[..] else { panic!("what to break") };
+    let alarm = Alarm::ALL.into_iter().find(|known| format!("{known:?}") == alarm).expect("a known alarm");
     let fault = Fault::ALL.into_iter().find(|known| format!("{known:?}") == fault).expect("a known fault");
     let protocols = seriatim::protocols().iter();
     let protocol = protocols.map(|known| known.name).find(|known| *known == protocol).expect("a known protocol");
     let seed = seed(&canary);
     let begin = clock::Instant::now();
-    let load = Load { threads: 3, transactions: 300, keys: 6, operations: 5 };
     for round in 0.. {
-        if let Err(found) = stress_with(&setting(protocol), &load, seed + round, |builder| builder.canary(fault)) {
+        if let Err(found) = alarm.listen(&setting(protocol), fault, seed + round) {
             eprintln!("caught in round {round}: {}", found.replace('\n', " "));
             std::process::exit(3);
         }
@@ -111,4 +156,37 @@ fn late_subscription_is_caught() {
 #[test]
 fn early_publication_is_caught() {
     caught_by_histories("dbx", Fault::PublishEarly);
+}
+
+#[test]
+fn what_clients_see_of_skipped_validation_convicts_it() {
+    for protocol in ["dbx", "silo"] {
+        for shape in Shape::ALL {
+            convicted_by_clients(shape, protocol, Fault::SkipValidation);
+        }
+    }
+}
+
+#[test]
+fn what_clients_see_of_dropped_witnesses_convicts_them_in_every_protocol() {
+    for protocol in seriatim::protocols() {
+        convicted_by_clients(Shape::ListsInRows, protocol.name, Fault::DropWitness);
+    }
+}
+
+#[test]
+fn what_clients_see_of_reused_stamps_convicts_them() {
+    convicted_by_clients(Shape::Registers, "dbx", Fault::ReuseStamp);
+}
+
+#[test]
+fn what_clients_see_of_missing_and_late_subscription_convicts_it() {
+    for fault in [Fault::NoSubscription, Fault::LateSubscription] {
+        convicted_by_clients(Shape::Registers, "dbx", fault);
+    }
+}
+
+#[test]
+fn what_clients_see_of_early_publication_convicts_it() {
+    convicted_by_clients(Shape::Registers, "dbx", Fault::PublishEarly);
 }

@@ -3,26 +3,31 @@
 use seriatim_suite::clients::{Load, Shape, interrogate};
 use seriatim_suite::{matrix, seed};
 
+/// Histories of each shape in each setting.
+const ROUNDS: u64 = 3;
+
 fn every_setting(test: &str, shape: Shape, load: &Load) {
     let seed = seed(test);
     for setting in matrix(seed) {
-        let seen = interrogate(&setting, shape, load, seed).unwrap_or_else(|fault| panic!("{fault}"));
-        eprintln!("{setting}, {shape:?}: {seen:?}");
-        assert!(seen.read_only > 0 && seen.informed_reads > 0, "{setting}, {shape:?}: {seen:?}");
+        for round in 0..ROUNDS {
+            let seen = interrogate(&setting, shape, load, seed ^ round).unwrap_or_else(|fault| panic!("{fault}"));
+            eprintln!("{setting}, {shape:?}: {seen:?}");
+            assert!(seen.read_only > 0 && seen.informed_reads > 0, "{setting}, {shape:?}: {seen:?}");
+        }
     }
 }
 
 #[test]
 fn registers_are_serializable_to_their_clients() {
-    every_setting("registers", Shape::Registers, &Load { clients: 3, transactions: 200, keys: 5, steps: 5 });
+    every_setting("registers", Shape::Registers, &Load { clients: 3, transactions: 600, keys: 5, steps: 5 });
 }
 
 #[test]
 fn lists_are_serializable_to_their_clients() {
-    every_setting("lists", Shape::Lists, &Load { clients: 3, transactions: 300, keys: 5, steps: 5 });
+    every_setting("lists", Shape::Lists, &Load { clients: 3, transactions: 1500, keys: 5, steps: 5 });
 }
 
 #[test]
 fn lists_in_rows_are_serializable_to_their_clients() {
-    every_setting("lists in rows", Shape::ListsInRows, &Load { clients: 3, transactions: 300, keys: 5, steps: 5 });
+    every_setting("lists in rows", Shape::ListsInRows, &Load { clients: 3, transactions: 1500, keys: 5, steps: 5 });
 }
