@@ -60,7 +60,18 @@ impl TableSet {
                 let index = Index::new(organization, class, capacity, &inner.environment.htm, &mut core.store());
                 core.local.leave();
                 let index = index.map_err(|_| SchemaError::OutOfMemory)?;
-                Ok(seriatim_txn::Table { id: TableId(id), name, organization, class, codec, layout, shape, index })
+                let unlinked = seriatim_txn::Unlinked::default();
+                Ok(seriatim_txn::Table {
+                    id: TableId(id),
+                    name,
+                    organization,
+                    class,
+                    codec,
+                    layout,
+                    shape,
+                    index,
+                    unlinked,
+                })
             };
         let layout = Layout::new(&definition.columns);
         let codec = KeyCodec::for_table(&definition);

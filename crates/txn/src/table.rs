@@ -7,9 +7,9 @@
 //! The first row image and the fixed part lie inside the record's own allocation; later images lie elsewhere and are reached
 //! through the head. A secondary index is a table too, whose rows are the primary keys (decision record 6).
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use seriatim_base::TableId;
+use seriatim_base::{Stamp, TableId};
 use seriatim_catalog::{KeyClass, KeyCodec, Layout, Organization};
 use seriatim_store::{Index, RecordPtr, key_bytes};
 
@@ -81,6 +81,34 @@ pub struct Table {
     pub shape: RecordShape,
     /// Keys to records.
     pub index: Index,
+    /// What has been unlinked from it.
+    pub unlinked: Unlinked,
+}
+
+/// The newest stamp of the records ever unlinked from a table. A key that is nowhere to be found may have been deleted with any
+/// stamp up to this one, so who finds a key absent, or gives it its first record, takes part in an order above it: stamps of a
+/// key never go back although nothing is left of it.
+///
+/// Written by who unlinks a deleted record, before it does; read after the absence was seen. Rarely written to: whole batches
+/// of deleted records are unlinked together, and only the newest of them moves it.
+#[derive(Debug, Default)]
+pub struct Unlinked(AtomicU64);
+
+impl Unlinked {
+    /// Announces that a record with this stamp is going to be unlinked.
+    #[inline]
+    pub fn announce(&self, stamp: Stamp) {
+        if self.0.load(Ordering::Relaxed) < stamp.bits() {
+            // ORDERING: sequenced before the release that unlinks the record; who acquires that sees this.
+            self.0.fetch_max(stamp.bits(), Ordering::Relaxed);
+        }
+    }
+
+    /// No unlinked record that the caller could have met before has a newer stamp.
+    #[inline]
+    pub fn newest(&self) -> Stamp {
+        Stamp::from_bits(self.0.load(Ordering::Relaxed))
+    }
 }
 
 impl Table {

@@ -105,7 +105,7 @@ impl Worker {
         if header.is_removed() {
             return Ok(None);
         }
-        self.base.newest = self.base.newest.max(header.stamp());
+        self.base.note_stamp(table, header.stamp());
         self.base.seen = Seen { record: Some(record), stamp: header.stamp(), absent: header.is_absent(), own: false };
         Ok(Some(header))
     }
@@ -163,6 +163,7 @@ impl Worker {
         fence(Ordering::SeqCst);
         // SAFETY: online since the cursor took it.
         if unsafe { cursor.witness().still_valid() } {
+            self.base.note_unlinked(table);
             Ok(())
         } else {
             Err(self.refuse_gap(table, Reason::MembershipChanged))
@@ -204,6 +205,7 @@ impl Worker {
         match linked {
             Ok(Linked::Linked) => {
                 self.locks.note(word, true);
+                self.base.note_unlinked(table);
                 Ok(None)
             }
             Ok(Linked::Exists(other)) => {

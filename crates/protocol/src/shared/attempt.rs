@@ -57,6 +57,21 @@ impl Attempt {
         self.incident = None;
     }
 
+    /// A version was seen: the attempt comes after it. Stamp zero is that of a placeholder: what its key had before is unlinked.
+    #[inline]
+    pub(crate) fn note_stamp(&mut self, table: &Table, stamp: Stamp) {
+        if stamp == Stamp::ZERO {
+            self.note_unlinked(table);
+        }
+        self.newest = self.newest.max(stamp);
+    }
+
+    /// A key of the table was found absent, or is given its first record: the attempt comes after whatever deleted it.
+    #[inline]
+    pub(crate) fn note_unlinked(&mut self, table: &Table) {
+        self.newest = self.newest.max(table.unlinked.newest());
+    }
+
     /// Notes where the attempt stopped (promise f).
     #[cold]
     pub(crate) fn stop_at(&mut self, cause: Cause, table: &Table, record: RecordPtr) -> Stop {

@@ -113,6 +113,7 @@ impl Optimistic {
 
     #[inline]
     fn note_witness(&mut self, table: &Table, witness: Witness) {
+        self.base.note_unlinked(table);
         if self.base.core.suffers(Fault::DropWitness) {
             return;
         }
@@ -146,7 +147,7 @@ impl Optimistic {
             let cause = Cause { phase: Phase::Execute, reason: Reason::RecordRemoved };
             return Err(self.base.stop_at(cause, table, record));
         }
-        self.base.newest = self.base.newest.max(word.stamp());
+        self.base.note_stamp(table, word.stamp());
         self.base.seen = Seen { record: Some(record), stamp: word.stamp(), absent: word.is_absent(), own: false };
         Ok((word, image))
     }
@@ -191,6 +192,7 @@ impl Optimistic {
                 let expected = HeaderWord::PLACEHOLDER;
                 let write = Write { record: staged.record, table: table.into(), expected, image, linked: true };
                 self.base.seen = Seen { record: Some(staged.record), absent: true, ..Seen::default() };
+                self.base.note_unlinked(table);
                 self.base.writes.push(write);
                 return Ok(Inserted::New);
             }

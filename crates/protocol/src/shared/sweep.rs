@@ -1,8 +1,9 @@
 //! Unlinks records whose key is gone: placeholders of aborted inserts at once, tombstones a grace period after the delete.
 //!
 //! Order (traps 8 and 19): lock the record; unlink it, which changes the witness word of its leaf or bucket; mark it REMOVED,
-//! which changes the word that readers of the tombstone validate; retire it. A tombstone is unlinked only in a later epoch than
-//! its stamp's, so that the first stamp of a reborn key, assigned in the then current epoch, lies above.
+//! which changes the word that readers of the tombstone validate; retire it. Its stamp is announced to the table first
+//! ([`seriatim_txn::Unlinked`]), so that the first stamp of a reborn key lies above. Waiting for the next epoch would do that
+//! too, but a queue that is drained at 80 deletes an epoch would have every scan of its head walk over them.
 
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
@@ -46,7 +47,7 @@ pub(crate) fn sweep(core: &mut Core, claim: &impl Claim) {
 
 /// Takes the look that the caller owes a record: unlinks it if its key is gone in the state `expected`; takes the mark off if
 /// the key lives; and puts it on the list (again) if it cannot be decided yet, since the record is held, or its key was deleted
-/// anew, or in this epoch: `false`.
+/// anew: `false`.
 pub(crate) fn look(
     core: &mut Core,
     table: &Table,
@@ -63,11 +64,12 @@ pub(crate) fn look(
         claim.give(core, table, target, word.looked_at());
         return true;
     }
-    if word != expected || word.stamp().epoch() >= core.epochs.current() {
+    if word != expected {
         claim.give(core, table, target, word);
         later(core, table, target, word);
         return false;
     }
+    table.unlinked.announce(word.stamp());
     // SAFETY: key words of a linked record never change.
     let key = unsafe { seriatim_store::read_key(target, table.class) };
     let removed = table.index.remove(&mut core.store(), key, target, &mut Unobserved);

@@ -455,7 +455,9 @@ impl<P: Protocol> Bench<P> {
         let index = Index::new(organization, class, 64, &environment.htm, &mut core.store()).expect("memory");
         core.local.leave();
         let name = "cell".to_owned();
-        let cells = Box::new(Table { id: TableId(0), name, organization, class, codec, layout, shape, index });
+        let unlinked = seriatim_txn::Unlinked::default();
+        let cells =
+            Box::new(Table { id: TableId(0), name, organization, class, codec, layout, shape, index, unlinked });
         let protocol = P::open(P::Options::default(), &environment);
         drop(core);
         let bench = Bench { protocol, environment, cells, value };
