@@ -1,16 +1,22 @@
-//! TPC-C and YCSB against the public API, and TPC-C over plain arrays as the speed of light.
+//! Workloads against the public API, and TPC-C over plain arrays as the speed of light.
 //!
 //! Invariant: a workload sees a database only through the crate `seriatim`, and a runner sees a workload only through
 //! [`Workload`]; so every workload runs under every protocol, and one runner drives them all.
 //! Inputs are plain data, generated apart from the functions that execute them. Nothing allocates per transaction.
 
 pub mod contract;
+pub mod five_five;
+mod ledger;
+pub mod multi_key;
 pub mod parallel;
 pub mod random;
 pub mod registry;
 pub mod report;
 pub mod roofline;
 pub mod tpcc;
+#[cfg(test)]
+mod trial;
+pub mod twelve_key;
 pub mod ycsb;
 
 pub use contract::{Ending, LoadError, Loading, Outcome, Terminal, Workload};

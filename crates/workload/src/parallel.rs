@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::{LoadError, Loading};
 use seriatim::thread;
-use seriatim::{Database, Session};
+use seriatim::{Abort, Database, Session, Tx};
 
 /// Counts rows as they are inserted and passes the count on.
 pub struct Progress<'a> {
@@ -54,4 +54,27 @@ pub fn load(
         work();
     });
     failure.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
+}
+
+/// Runs `insert(tx, key)` for every key in `0..keys` on the threads of `loading`, a hundred a transaction.
+///
+/// # Errors
+/// The first that a transaction returned.
+pub fn load_keys(
+    db: &Database,
+    loading: &Loading<'_>,
+    keys: u64,
+    insert: impl Fn(&Tx, u64) -> Result<(), Abort> + Sync,
+) -> Result<(), LoadError> {
+    const PART: u64 = 10_000;
+    const BATCH: u64 = 100;
+    load(db, loading, keys.div_ceil(PART), keys, |session, part, progress| {
+        let end = keys.min((part + 1) * PART);
+        for from in (part * PART..end).step_by(BATCH as usize) {
+            let to = end.min(from + BATCH);
+            session.transact(|tx| (from..to).try_for_each(|key| insert(tx, key)))?;
+            progress.add(to - from);
+        }
+        Ok(())
+    })
 }

@@ -5,10 +5,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::{Workload, tpcc, ycsb};
+use crate::{Workload, five_five, multi_key, tpcc, twelve_key, ycsb};
 
 /// Every workload, by name.
-pub const WORKLOADS: &[Entry] = &[tpcc::ENTRY, ycsb::ENTRY];
+pub const WORKLOADS: &[Entry] = &[tpcc::ENTRY, ycsb::ENTRY, twelve_key::ENTRY, five_five::ENTRY, multi_key::ENTRY];
 
 /// A workload that can be run by name.
 #[derive(Clone, Copy, Debug)]

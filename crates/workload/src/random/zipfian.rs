@@ -85,6 +85,24 @@ impl Zipfian {
         let rank = self.n as f64 * (self.eta * u - self.eta + 1.0).powf(self.alpha);
         (rank as u64).min(self.n - 1)
     }
+
+    /// Ranks that differ, in the order drawn; a rank drawn before is drawn anew.
+    ///
+    /// # Panics
+    /// If there are fewer than `N`.
+    pub fn draw_distinct<const N: usize>(&self, rng: &mut Rng) -> [u64; N] {
+        assert!(N as u64 <= self.n, "{N} ranks that differ, of {}", self.n);
+        let mut ranks = [0; N];
+        for at in 0..N {
+            ranks[at] = loop {
+                let rank = self.draw(rng);
+                if !ranks[..at].contains(&rank) {
+                    break rank;
+                }
+            };
+        }
+        ranks
+    }
 }
 
 /// Sum of i^-theta for i in a+1..=b: integral, half the ends, and the first correction.
@@ -175,6 +193,21 @@ mod tests {
         let mut seen = [0u32; 100];
         (0..100_000).for_each(|_| seen[uniform.draw(&mut rng) as usize] += 1);
         assert!(seen.iter().all(|&n| (800..1200).contains(&n)), "{seen:?}");
+    }
+
+    #[test]
+    fn distinct_ranks_differ_and_come_to_every_rank_there_is() {
+        for theta in [0.0, 0.99] {
+            let (zipfian, mut rng) = (Zipfian::new(10, theta), Rng::from_seed(8));
+            let mut first = [0u32; 10];
+            for _ in 0..2000 {
+                let mut ranks = zipfian.draw_distinct::<10>(&mut rng);
+                first[ranks[0] as usize] += 1;
+                ranks.sort_unstable();
+                assert_eq!(ranks, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+            }
+            assert_eq!(first[0] > 400, theta > 0.0, "the skew is that of single draws: {first:?}");
+        }
     }
 
     #[test]

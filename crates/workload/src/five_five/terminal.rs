@@ -1,0 +1,48 @@
+//! A terminal: generates the input, runs the transaction, remembers what it wrote.
+
+use std::hint::black_box;
+use std::sync::Arc;
+
+use super::Ledger;
+use super::input::{Inputs, ReadWriteInput};
+use super::schema::Tables;
+use super::transactions::read_write;
+use crate::{Ending, Outcome, Terminal};
+use seriatim::Session;
+
+impl Ledger {
+    fn committed(&self, input: &ReadWriteInput) {
+        self.committed.add(1);
+        for id in std::iter::once(&input.both).chain(&input.writes) {
+            self.last[*id as usize].set(input.value);
+        }
+    }
+}
+
+/// One terminal.
+pub struct FiveFiveTerminal {
+    tables: Tables,
+    inputs: Inputs,
+    ledger: Arc<Ledger>,
+}
+
+impl FiveFiveTerminal {
+    pub(super) fn new(tables: Tables, inputs: Inputs, ledger: Arc<Ledger>) -> FiveFiveTerminal {
+        FiveFiveTerminal { tables, inputs, ledger }
+    }
+}
+
+impl Terminal for FiveFiveTerminal {
+    fn run_one(&mut self, session: &mut Session) -> Outcome {
+        let input = self.inputs.read_write();
+        let ending = match session.transact(|tx| read_write(tx, &self.tables, &input)) {
+            Ok(sum) => {
+                black_box(*sum);
+                self.ledger.committed(&input);
+                Ending::Committed
+            }
+            Err(error) => Ending::Failed(error),
+        };
+        Outcome { kind: 0, ending }
+    }
+}

@@ -1,0 +1,82 @@
+//! What the tests of workloads share: load, run a few terminals under a protocol, ask the check.
+
+use crate::{Ending, Entry, Loading, Outcome, Report, Workload};
+use seriatim::{Database, thread};
+
+/// What became of the transactions of one kind, of all terminals together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    pub(crate) committed: u32,
+    pub(crate) rolled_back: u32,
+}
+
+/// A database under a protocol, loaded by two threads.
+pub(crate) fn loaded(protocol: &str, workload: &dyn Workload) -> Database {
+    let db = Database::builder().protocol(protocol).open().expect("a database opens");
+    workload.load(&db, &Loading { threads: 2, ..Loading::default() }).expect("loading succeeds");
+    db
+}
+
+/// Loads, then runs terminals side by side, none of whose transactions may fail; a tally of each kind.
+pub(crate) fn run(
+    protocol: &str,
+    workload: &dyn Workload,
+    terminals: u16,
+    transactions: u32,
+    seed: u64,
+) -> (Database, Vec<Tally>) {
+    println!("{protocol} seed {seed}");
+    let db = loaded(protocol, workload);
+    let work = |index| {
+        let mut terminal = workload.terminal(&db, index, seed).expect("the database is loaded");
+        let (mut session, mut tallies) = (db.session(), vec![Tally::default(); workload.kinds().len()]);
+        for _ in 0..transactions {
+            let Outcome { kind, ending } = terminal.run_one(&mut session);
+            match ending {
+                Ending::Committed => tallies[kind].committed += 1,
+                Ending::UserAborted => tallies[kind].rolled_back += 1,
+                Ending::Failed(error) => panic!("{protocol}, {}: {error}", workload.kinds()[kind]),
+            }
+        }
+        tallies
+    };
+    let mut sums = vec![Tally::default(); workload.kinds().len()];
+    thread::scope(|scope| {
+        let running: Vec<_> = (0..terminals).map(|index| scope.spawn(move || work(index))).collect();
+        for tallies in running.into_iter().map(|terminal| terminal.join().expect("no panic")) {
+            for (sum, tally) in sums.iter_mut().zip(tallies) {
+                sum.committed += tally.committed;
+                sum.rolled_back += tally.rolled_back;
+            }
+        }
+    });
+    (db, sums)
+}
+
+/// The check runs, asks every rule, and finds nothing.
+#[track_caller]
+pub(crate) fn assert_consistent(db: &Database, workload: &dyn Workload, clauses: &[&str]) {
+    let report = report(db, workload);
+    assert!(report.passed(), "{report}");
+    clauses.iter().for_each(|clause| assert!(report.checked(clause) > 0, "{clause} is never asked"));
+}
+
+/// The rules, of these, that the check finds violated.
+#[track_caller]
+pub(crate) fn violated<'c>(db: &Database, workload: &dyn Workload, clauses: &[&'c str]) -> Vec<&'c str> {
+    let report = report(db, workload);
+    println!("{report}");
+    clauses.iter().copied().filter(|clause| report.is_violated(clause)).collect()
+}
+
+#[track_caller]
+fn report(db: &Database, workload: &dyn Workload) -> Report {
+    workload.consistency(db).expect("the check runs")
+}
+
+/// Opens a workload with these knobs; or says what is wrong with them.
+pub(crate) fn open(entry: &Entry, knobs: &[(&str, &str)]) -> Result<(), String> {
+    let mut values = entry.values(1);
+    knobs.iter().for_each(|(name, value)| values.set(name, value).expect("a knob of this workload"));
+    (entry.open)(&values).map(|_| ()).map_err(|misuse| misuse.to_string())
+}

@@ -1,0 +1,53 @@
+//! The keys: one hash table. A row's key is (partition, client, number): five bytes, so that it is compared as an integer.
+
+use super::input::KEYS;
+use super::options::Options;
+use crate::{LoadError, Loading, parallel};
+use seriatim::{Database, Handle, SchemaError, Table};
+
+/// A key and its value.
+#[derive(Table, Clone, Debug, PartialEq, Eq)]
+#[table(name = "cell", key(partition, client, number), hash)]
+pub struct Cell {
+    /// Where it lives.
+    pub partition: u16,
+    /// Whose it is.
+    pub client: u16,
+    /// Which of that client's keys there, below [`KEYS`].
+    pub number: u8,
+    /// Updates so far.
+    pub value: u64,
+    /// What the transaction of two rounds that last wrote here had read, at all its keys together.
+    pub sum: u64,
+}
+
+/// The tables.
+#[derive(Clone, Debug)]
+pub struct Tables {
+    /// The keys.
+    pub cell: Handle<Cell>,
+}
+
+impl Tables {
+    /// Finds the tables.
+    ///
+    /// # Errors
+    /// When one is missing.
+    pub fn open(db: &Database) -> Result<Tables, SchemaError> {
+        Ok(Tables { cell: db.table()? })
+    }
+}
+
+/// Creates the table and fills it with every client's keys on every partition, never updated.
+///
+/// # Errors
+/// When it exists already or an insert fails.
+pub(super) fn load(db: &Database, options: &Options, loading: &Loading<'_>) -> Result<(), LoadError> {
+    let table = db.create::<Cell>()?;
+    let (keys, clients) = (KEYS as u64, u64::from(options.clients));
+    parallel::load_keys(db, loading, u64::from(options.partitions) * clients * keys, |tx, at| {
+        let (partition, client, number) = (at / keys / clients, at / keys % clients, at % keys);
+        let (partition, client, number) = (partition as u16, client as u16, number as u8);
+        tx.insert(&table, &Cell { partition, client, number, value: 0, sum: 0 })
+    })
+}
