@@ -57,7 +57,7 @@ fn inputs_draw_ten_records_by_the_law() {
             keys.sort_unstable();
             assert!(keys.windows(2).all(|pair| pair[0] < pair[1]), "the records differ: {keys:?}");
         }
-        // A single draw takes rank 0 with probability 1/zeta: 0.001, or 0.066 at theta 0.8. Ten that differ, a little less than
+        // A single draw takes rank 0 with probability 1/zeta: 0.001, or 0.065 at theta 0.8. Ten that differ, a little less than
         // ten times as often.
         assert!(hottest.contains(&seen[0]), "theta {theta}: {}", seen[0]);
     }
