@@ -76,7 +76,7 @@ fn inputs_draw_nine_objects_by_the_law_and_values_never_twice() {
         assert!(values_differ && input.value != 0);
     }
     let all: u32 = hottest.iter().sum();
-    // A draw is object 0 with probability 0.098; nine that differ, a little less than nine times as often.
+    // A draw is object 0 with probability 0.095; nine that differ, a little less than nine times as often.
     assert!((1600..2640).contains(&all), "{hottest:?}");
     assert!(hottest[0] * 6 < all && hottest[1].abs_diff(hottest[2]) * 5 < all, "no role is hotter: {hottest:?}");
 }

@@ -1,11 +1,10 @@
 //! What holds of YCSB's table: the rows count exactly the writes that committed, and no value is torn.
 
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
+use super::Shared;
 use super::options::Options;
 use super::table::Shape;
-use super::{Ledger, Shared};
 use crate::{LoadError, Report, Rule};
 use seriatim::{Abort, Database, Handle, ReadTx};
 
@@ -41,10 +40,8 @@ pub(super) fn check<T: Shape>(db: &Database, options: &Options, shared: &Shared)
         let torn = found.torn.first().map_or_else(|| "whole".to_owned(), |key| format!("key {key} torn"));
         report.equal(&VALUES, place, torn.as_str(), "whole");
     }
-    let ledgers = shared.ledgers.lock().unwrap_or_else(PoisonError::into_inner);
-    let committed = |count: fn(&Ledger) -> u64| ledgers.iter().map(|ledger| count(ledger)).sum::<u64>();
-    report.equal(&WRITES, "the table", writes, committed(|ledger| ledger.writes.load(Ordering::Relaxed)));
-    let inserts = committed(|ledger| ledger.inserts.load(Ordering::Relaxed));
+    report.equal(&WRITES, "the table", writes, shared.ledgers.sum(|ledger| ledger.writes.get()));
+    let inserts = shared.ledgers.sum(|ledger| ledger.inserts.get());
     report.equal(&ROWS, "the table", rows, options.records + inserts);
     Ok(report)
 }

@@ -6,23 +6,27 @@
 
 mod chooser;
 mod consistency;
+mod input;
 mod options;
 mod table;
 mod terminal;
 #[cfg(test)]
 mod tests;
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 pub use chooser::{Chooser, Distribution};
+pub use input::{INSERT, Operation, OperationsInput, READ, READ_MODIFY_WRITE, SCAN, UPDATE};
 pub use options::{Core, Options, Shares, ValueShape, open};
-pub use table::{FIELD_BYTES, Shape};
-pub use terminal::{Operation, OperationKind, YcsbTerminal};
+pub use table::{FIELD_BYTES, Shape, Tables};
+pub use terminal::YcsbTerminal;
 
+use crate::ledger::{Count, Ledgers};
 use crate::parallel;
 use crate::registry::{Entry, Knob};
 use crate::{LoadError, Loading, Report, Terminal, Workload};
+use input::Inputs;
 use seriatim::{Database, Rng, SchemaError};
 use table::with_shape;
 
@@ -39,7 +43,12 @@ pub const ENTRY: Entry = Entry {
                     F half read-modify-writes; sets the mix, --keys and --value-bytes",
         },
         Knob { name: "records", value: "N", default: "1000000", about: "rows at the start" },
-        Knob { name: "ops", value: "N", default: "1", about: "operations of a transaction" },
+        Knob {
+            name: "ops",
+            value: "N",
+            default: "1",
+            about: "operations of a transaction; the reordering paper has 16, with --reads 50 --rmw 50",
+        },
         Knob { name: "reads", value: "PERCENT", default: "50", about: "operations that read; the others update" },
         Knob { name: "rmw", value: "PERCENT", default: "0", about: "operations that read, then update" },
         Knob { name: "theta", value: "Z", default: "0.99", about: "skew of the keys: 0 is none, below 1" },
@@ -60,6 +69,11 @@ pub const ENTRY: Entry = Entry {
     open,
 };
 
+/// The kinds of transaction with one operation.
+pub const KINDS_OF_ONE: [&str; 5] = ["read", "update", "insert", "scan", "read_modify_write"];
+/// The kinds of transaction with several operations.
+pub const KINDS_OF_SEVERAL: [&str; 2] = ["read_only", "read_write"];
+
 /// YCSB as a [`Workload`].
 pub struct Ycsb {
     options: Options,
@@ -70,30 +84,21 @@ pub struct Ycsb {
 struct Shared {
     /// The key that the next insert takes.
     next_key: AtomicU64,
-    ledgers: Mutex<Vec<Arc<Ledger>>>,
+    ledgers: Ledgers<Ledger>,
 }
 
-/// What one terminal has committed. Written by it alone; alone on its cache lines.
+/// What one terminal has committed.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Ledger {
-    writes: AtomicU64,
-    inserts: AtomicU64,
-}
-
-impl Ledger {
-    fn add(&self, writes: u64, inserts: u64) {
-        // One writer: no read-modify-write instruction is needed. Read at rest, so no ordering either.
-        let bump = |counter: &AtomicU64, by| counter.store(counter.load(Ordering::Relaxed) + by, Ordering::Relaxed);
-        bump(&self.writes, writes);
-        bump(&self.inserts, inserts);
-    }
+    writes: Count,
+    inserts: Count,
 }
 
 impl Ycsb {
     /// The workload with these options.
     pub fn new(options: Options) -> Ycsb {
-        let shared = Shared { next_key: AtomicU64::new(options.records), ledgers: Mutex::default() };
+        let shared = Shared { next_key: AtomicU64::new(options.records), ledgers: Ledgers::default() };
         Ycsb { options, shared: Arc::new(shared) }
     }
 
@@ -119,11 +124,9 @@ impl Ycsb {
     }
 
     fn terminal_shape<T: Shape>(&self, db: &Database, rng: Rng) -> Result<Box<dyn Terminal>, SchemaError> {
-        let ledger = Arc::new(Ledger::default());
-        let mut ledgers = self.shared.ledgers.lock().unwrap_or_else(PoisonError::into_inner);
-        ledgers.push(Arc::clone(&ledger));
-        let table = db.table::<T>()?;
-        Ok(Box::new(YcsbTerminal::new(table, self.options, rng, Arc::clone(&self.shared), ledger)))
+        let tables = Tables::<T>::open(db)?;
+        let inputs = Inputs::new(self.options, rng, Arc::clone(&self.shared));
+        Ok(Box::new(YcsbTerminal::new(tables, inputs, self.shared.ledgers.open(|_| Ledger::default()))))
     }
 }
 
@@ -133,7 +136,7 @@ impl Workload for Ycsb {
     }
 
     fn kinds(&self) -> &'static [&'static str] {
-        terminal::kinds(self.options.ops)
+        if self.options.ops == 1 { &KINDS_OF_ONE } else { &KINDS_OF_SEVERAL }
     }
 
     fn load(&self, db: &Database, loading: &Loading<'_>) -> Result<(), LoadError> {

@@ -115,6 +115,11 @@ impl Options {
 /// # Errors
 /// The first value that is no such thing, or two that contradict each other.
 pub fn open(values: &Values) -> Result<Box<dyn Workload>, Misuse> {
+    Ok(Box::new(Ycsb::new(parse(values)?)))
+}
+
+/// The options that the knobs give.
+pub(super) fn parse(values: &Values) -> Result<Options, Misuse> {
     let records = values.number("records", 1, 1 << 40)?;
     let core = match values.text("core")? {
         "" => None,
@@ -164,5 +169,5 @@ pub fn open(values: &Values) -> Result<Box<dyn Workload>, Misuse> {
         Some("hash") => return Err(Misuse::new("index", "hash", "ordered for core workload E, which scans")),
         Some(other) => return Err(Misuse::new("index", other, "hash or ordered")),
     };
-    Ok(Box::new(Ycsb::new(options)))
+    Ok(options)
 }

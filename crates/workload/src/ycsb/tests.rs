@@ -1,45 +1,28 @@
 //! Every mix keeps its counters and values whole; the check notices a lost write, a lost row and a torn value.
 
 use super::chooser::Distribution;
-use super::table::HashOne;
+use super::table::{HashOne, OrderedTen};
 use super::*;
-use crate::{Ending, Outcome};
-use seriatim::{Text, protocols, thread};
+use crate::trial;
+use seriatim::{Text, protocols};
 
 const SEED: u64 = 31_337;
+const CLAUSES: [&str; 3] = ["writes", "rows", "values"];
 
 fn small(options: Options) -> Options {
     Options { records: 300, ..options }
 }
 
 fn run(protocol: &str, options: Options, terminals: u16, transactions: u32) -> (Database, Ycsb, Vec<u32>) {
-    println!("{protocol} seed {SEED}");
-    let db = Database::builder().protocol(protocol).open().expect("a database opens");
     let workload = Ycsb::new(options);
-    workload.load(&db, &Loading { threads: 2, ..Loading::default() }).expect("loading succeeds");
-    let work = |index| {
-        let mut terminal = workload.terminal(&db, index, SEED).expect("the database is loaded");
-        let (mut session, mut kinds) = (db.session(), vec![0; workload.kinds().len()]);
-        for _ in 0..transactions {
-            let Outcome { kind, ending } = terminal.run_one(&mut session);
-            assert!(matches!(ending, Ending::Committed), "{ending:?}");
-            kinds[kind] += 1;
-        }
-        kinds
-    };
-    let kinds = thread::scope(|scope| {
-        let running: Vec<_> = (0..terminals).map(|index| scope.spawn(move || work(index))).collect();
-        let all: Vec<Vec<u32>> = running.into_iter().map(|terminal| terminal.join().expect("no panic")).collect();
-        (0..all[0].len()).map(|kind| all.iter().map(|kinds| kinds[kind]).sum()).collect()
-    });
-    (db, workload, kinds)
+    let (db, tallies) = trial::run(protocol, &workload, terminals, transactions, SEED);
+    assert!(tallies.iter().all(|kind| kind.rolled_back == 0));
+    (db, workload, tallies.iter().map(|kind| kind.committed).collect())
 }
 
 #[track_caller]
 fn assert_consistent(db: &Database, workload: &Ycsb) {
-    let report = workload.consistency(db).expect("the check runs");
-    assert!(report.passed(), "{report}");
-    ["writes", "rows", "values"].iter().for_each(|clause| assert!(report.checked(clause) > 0));
+    trial::assert_consistent(db, workload, &CLAUSES);
 }
 
 #[test]
@@ -77,6 +60,76 @@ fn transactions_of_many_operations_stay_whole_under_contention_in_every_shape() 
     }
 }
 
+/// The mixes of the papers, by their knobs: 80/20 reads and read-modify-writes; sixteen requests a transaction, half of them
+/// read-modify-writes (the reordering paper, section 5.5).
+#[test]
+fn the_papers_mixes_are_knobs_away() {
+    for (knobs, expected) in [
+        (&[("reads", "80"), ("rmw", "20")][..], (1, [80.0, 0.0, 20.0])),
+        (&[("reads", "50"), ("rmw", "50"), ("ops", "16"), ("theta", "0.9")], (16, [50.0, 0.0, 50.0])),
+    ] {
+        let mut values = ENTRY.values(SEED);
+        knobs.iter().for_each(|(name, value)| values.set(name, value).expect("a knob of this workload"));
+        values.set("records", "100").expect("a knob of this workload");
+        let options = options::parse(&values).expect("these knobs agree");
+        let shared = Arc::clone(&Ycsb::new(options).shared);
+        let mut inputs = Inputs::new(options, Rng::from_seed(SEED), shared);
+        let mut seen = [0u32; KINDS_OF_ONE.len()];
+        for _ in 0..2000 {
+            let input = inputs.operations(1);
+            assert_eq!((input.operations.len(), input.records, input.value_bytes), (expected.0, 100, 100));
+            input.operations.iter().for_each(|operation| seen[usize::from(operation.kind)] += 1);
+        }
+        let share = |kind: u8| f64::from(seen[usize::from(kind)]) * 100.0 / (2000 * expected.0) as f64;
+        for (kind, percent) in [READ, UPDATE, READ_MODIFY_WRITE].into_iter().zip(expected.1) {
+            assert!((share(kind) - percent).abs() < 4.0, "{knobs:?}: {seen:?}");
+        }
+        for protocol in protocols() {
+            let (db, workload, kinds) = run(protocol.name, options, 2, 300);
+            assert_eq!(kinds.iter().sum::<u32>(), 600);
+            assert_consistent(&db, &workload);
+        }
+    }
+}
+
+#[test]
+fn operations_run_in_order_and_do_what_they_say() {
+    let options = Options { value_bytes: 1000, is_ordered: true, ..small(Options::core(Core::A, 300, SEED)) };
+    let workload = Ycsb::new(options);
+    let db = trial::loaded("auto", &workload);
+    let (tables, mut session) = (Tables::<OrderedTen>::open(&db).expect("loaded"), db.session());
+    let operation = |kind, key, field, letter, rows| Operation { kind, key, field, letter, rows };
+    let input =
+        |operations: &[Operation]| OperationsInput { operations: operations.to_vec(), records: 300, value_bytes: 1000 };
+    let mut run = |operations: &[Operation]| {
+        let input = input(operations);
+        session.transact(|tx| OrderedTen::run(tx, &tables, &input)).map(|sum| sum.into_value())
+    };
+    // Both ends of ten fields of a row that is all one letter.
+    let whole = |letter: u8| 20 * u64::from(b'a' + letter);
+    run(&[operation(INSERT, 300, 0, 3, 0), operation(INSERT, 301, 0, 4, 0)]).expect("new keys");
+    assert_eq!(run(&[operation(READ, 300, 0, 0, 0)]).ok(), Some(whole(3)));
+    assert_eq!(run(&[operation(SCAN, 300, 0, 0, 5)]).ok(), Some(whole(3) + whole(4)), "to the end of the table");
+    assert_eq!(run(&[operation(SCAN, 300, 0, 0, 1)]).ok(), Some(whole(3)));
+    assert_eq!(run(&[operation(READ, 302, 0, 0, 0)]).ok(), Some(0), "a newer key may not be there yet");
+    let sum = run(&[
+        operation(READ_MODIFY_WRITE, 301, 9, 5, 0),
+        operation(UPDATE, 301, 0, 5, 0),
+        operation(READ, 301, 0, 0, 0),
+    ]);
+    assert_eq!(sum.ok(), Some(whole(4) + whole(4) + 4), "two of ten fields are a letter later");
+    for wrong in
+        [operation(INSERT, 7, 0, 0, 0), operation(UPDATE, 302, 0, 0, 0), operation(READ_MODIFY_WRITE, 302, 0, 0, 0)]
+    {
+        assert!(run(&[operation(UPDATE, 8, 0, 1, 0), wrong]).is_err());
+    }
+    let writes = |session: &mut seriatim::Session, key: u64| {
+        let read = session.snapshot(|tx| Ok(tx.get(&tables.usertable, &key)?.map(|row| row.writes())));
+        read.expect("the row can be read").into_value()
+    };
+    assert_eq!([301, 300, 8].map(|key| writes(&mut session, key)), [Some(2), Some(0), Some(0)]);
+}
+
 #[test]
 fn the_check_notices_a_lost_write_a_lost_row_and_a_torn_value() {
     let options = Options { value_bytes: 100, ..small(Options::core(Core::A, 300, SEED)) };
@@ -84,10 +137,7 @@ fn the_check_notices_a_lost_write_a_lost_row_and_a_torn_value() {
         let (db, workload, _) = run("auto", options, 1, 50);
         let table = db.table::<HashOne>().expect("the table is there");
         db.session().transact(|tx| tx.update(&table, &17, corrupt)).expect("the corruption commits");
-        let report = workload.consistency(&db).expect("the check runs");
-        let violated: Vec<&str> =
-            ["writes", "rows", "values"].into_iter().filter(|clause| report.is_violated(clause)).collect();
-        assert_eq!(violated, [clause], "{report}");
+        assert_eq!(trial::violated(&db, &workload, &CLAUSES), [clause]);
     };
     canary("writes", |row| row.set_writes(row.writes() + 1));
     canary("values", |row| {
@@ -97,17 +147,12 @@ fn the_check_notices_a_lost_write_a_lost_row_and_a_torn_value() {
     let (db, workload, _) = run("auto", Options { shares: Core::C.shares(), ..options }, 1, 50);
     let table = db.table::<HashOne>().expect("the table is there");
     db.session().transact(|tx| tx.delete(&table, &17)).expect("the corruption commits");
-    let report = workload.consistency(&db).expect("the check runs");
-    assert!(report.is_violated("rows") && !report.is_violated("writes"), "{report}");
+    assert_eq!(trial::violated(&db, &workload, &CLAUSES), ["rows"]);
 }
 
 #[test]
 fn knobs_that_contradict_each_other_are_refused_with_the_reason() {
-    let open = |knobs: &[(&str, &str)]| {
-        let mut values = ENTRY.values(1);
-        knobs.iter().for_each(|(name, value)| values.set(name, value).expect("a knob of this workload"));
-        (ENTRY.open)(&values).map(|_| ()).map_err(|misuse| misuse.to_string())
-    };
+    let open = |knobs: &[(&str, &str)]| trial::open(&ENTRY, knobs);
     assert_eq!(open(&[("core", "e")]), Ok(()));
     assert_eq!(open(&[("reads", "80"), ("rmw", "20"), ("theta", "0"), ("keys", "zipfian")]), Ok(()));
     for (knobs, wants) in [
