@@ -2,12 +2,16 @@
 //! that stays silent here would stay silent for a real fault.
 
 use seriatim::htm::HtmMode;
-use seriatim::{Fault, clock};
+use seriatim::{Fault, clock, thread};
 use seriatim_suite::clients::{self, Shape, interrogate_with};
 use seriatim_suite::explore::{Program, Spec, explore_with};
 use seriatim_suite::model::Op::{self, Get, If, Put, Scan};
 use seriatim_suite::stress::{Load, stress_with};
 use seriatim_suite::{Setting, seed};
+use seriatim_workload::five_five::{self, FiveFive};
+use seriatim_workload::multi_key::{self, MultiKey};
+use seriatim_workload::twelve_key::{self, Rounds, TwelveKey};
+use seriatim_workload::{Loading, Workload};
 
 fn setting(protocol: &'static str) -> Setting {
     Setting { protocol, htm: HtmMode::Absent, strict: true }
@@ -45,7 +49,7 @@ impl Alarm {
     }
 }
 
-/// A broken protocol may also break memory, so it runs in a process of its own, whose crash counts as noticed.
+/// Loads a broken protocol until its history is refuted.
 fn caught_by_histories(protocol: &'static str, fault: Fault) {
     caught_under_load(Alarm::Histories, protocol, fault);
 }
@@ -58,11 +62,21 @@ fn convicted_by_clients(shape: Shape, protocol: &'static str, fault: Fault) {
 
 /// Loads a broken protocol until the alarm rings and says what was found; fails if that takes a minute.
 fn caught_under_load(alarm: Alarm, protocol: &'static str, fault: Fault) -> String {
-    let name = format!("{protocol} with {fault:?}, {alarm:?}");
+    caught_by("broken_protocol", &format!("{protocol} {fault:?} {alarm:?}"))
+}
+
+/// Runs a workload under a broken protocol until its check fails; fails if that takes a minute.
+fn caught_by_workload(protocol: &'static str, fault: Fault, workload: &str) {
+    caught_by("broken_workload", &format!("{protocol} {fault:?} {workload}"));
+}
+
+/// Runs one of the tests that are children, and says what was found. A broken protocol may also break memory, so it runs in a
+/// process of its own, whose crash counts as noticed.
+fn caught_by(test: &str, canary: &str) -> String {
     let tests = std::env::current_exe().expect("the tests are a program");
     let child = std::process::Command::new(tests)
-        .args(["--exact", "broken_protocol", "--ignored", "--nocapture"])
-        .env(CHILD, format!("{protocol} {fault:?} {alarm:?}"))
+        .args(["--exact", test, "--ignored", "--nocapture"])
+        .env(CHILD, canary)
         .output()
         .expect("the tests start themselves");
     let said = String::from_utf8_lossy(&child.stderr);
@@ -70,34 +84,76 @@ fn caught_under_load(alarm: Alarm, protocol: &'static str, fault: Fault) -> Stri
     let said = match (child.status.success(), caught) {
         (_, Some(caught)) => caught.chars().take(300).collect(),
         (false, None) => format!("the process ended with {}", child.status),
-        (true, None) => panic!("{name} passed: {said}"),
+        (true, None) => panic!("{canary} passed: {said}"),
     };
-    eprintln!("{name}: {said}");
+    eprintln!("{canary}: {said}");
     said
 }
 
-/// Says what a child is to break, and who is to notice.
+/// Says what a child is to break: protocol, fault, and what is to notice.
 const CHILD: &str = "SERIATIM_CANARY";
 
-/// The child of `caught_under_load`: ends well only if the fault stays unnoticed for a minute.
-#[test]
-#[ignore = "run by the other tests, in a process of its own"]
-fn broken_protocol() {
-    let Ok(canary) = std::env::var(CHILD) else { return };
-    let [protocol, fault, alarm] = canary.splitn(3, ' ').collect::<Vec<_>>()[..] else { panic!("what to break") };
-    let alarm = Alarm::ALL.into_iter().find(|known| format!("{known:?}") == alarm).expect("a known alarm");
+/// What a child is to break and what is to notice, from [`CHILD`]; nothing if this process is no child.
+fn broken() -> Option<(String, Setting, Fault)> {
+    let canary = std::env::var(CHILD).ok()?;
+    let [protocol, fault, notice] = canary.splitn(3, ' ').collect::<Vec<_>>()[..] else { panic!("what to break") };
     let fault = Fault::ALL.into_iter().find(|known| format!("{known:?}") == fault).expect("a known fault");
     let protocols = seriatim::protocols().iter();
     let protocol = protocols.map(|known| known.name).find(|known| *known == protocol).expect("a known protocol");
-    let seed = seed(&canary);
+    Some((notice.to_owned(), setting(protocol), fault))
+}
+
+/// A child of `caught_under_load`: ends well only if the fault stays unnoticed for a minute.
+#[test]
+#[ignore = "run by the other tests, in a process of its own"]
+fn broken_protocol() {
+    let Some((alarm, setting, fault)) = broken() else { return };
+    let alarm = Alarm::ALL.into_iter().find(|known| format!("{known:?}") == alarm).expect("a known alarm");
+    let seed = seed(&format!("{setting:?} {fault:?} {alarm:?}"));
     let begin = clock::Instant::now();
     for round in 0.. {
-        if let Err(found) = alarm.listen(&setting(protocol), fault, seed + round) {
+        if let Err(found) = alarm.listen(&setting, fault, seed + round) {
             eprintln!("caught in round {round}: {}", found.replace('\n', " "));
             std::process::exit(3);
         }
         if begin.elapsed().as_secs() >= 60 {
             return;
+        }
+    }
+}
+
+/// A child of `caught_by_workload`: ends well only if the fault stays unnoticed for a minute.
+#[test]
+#[ignore = "run by the other tests, in a process of its own"]
+fn broken_workload() {
+    let Some((name, setting, fault)) = broken() else { return };
+    let seed = seed(&format!("{setting:?} {fault:?} {name}"));
+    let begin = clock::Instant::now();
+    while begin.elapsed().as_secs() < 60 {
+        let workload: Box<dyn Workload> = match &*name {
+            "twelve-key" => {
+                let one_client = twelve_key::Options { clients: 1, multi: 100, ..twelve_key::Options::default() };
+                Box::new(TwelveKey::new(twelve_key::Options { rounds: Rounds::Two, ..one_client }))
+            }
+            "five-five" => Box::new(FiveFive::new(five_five::Options { objects: 9, theta: 0.0 })),
+            _ => Box::new(MultiKey::new(multi_key::Options { records: 10, theta: 0.0 })),
+        };
+        let db = setting.builder().canary(fault).open().expect("a database");
+        workload.load(&db, &Loading::default()).expect("a load alone meets no other transaction");
+        thread::scope(|scope| {
+            let (db, workload) = (&db, &workload);
+            for index in 0..3 {
+                scope.spawn(move || {
+                    let mut terminal = workload.terminal(db, index, seed).expect("loading made the tables");
+                    let mut session = db.session();
+                    (0..3000).for_each(|_| drop(terminal.run_one(&mut session)));
+                });
+            }
+        });
+        let report = workload.consistency(&db).expect("the check runs");
+        if let Some(violation) = report.violations().first() {
+            eprintln!("caught: {violation}");
+            std::process::exit(3);
         }
     }
 }
@@ -128,6 +184,17 @@ fn skipped_validation_is_caught_by_schedules_and_histories() {
         caught_by_schedules(protocol, Fault::SkipValidation, &write_skew());
         caught_by_histories(protocol, Fault::SkipValidation);
     }
+}
+
+#[test]
+fn updates_lost_are_caught_by_the_checks_of_workloads() {
+    for protocol in ["dbx", "silo"] {
+        for workload in ["twelve-key", "five-five"] {
+            caught_by_workload(protocol, Fault::SkipValidation, workload);
+        }
+    }
+    // Its updates read what they lock, so they are only lost where locks are not looked at.
+    caught_by_workload("dbx", Fault::NoSubscription, "multi-key");
 }
 
 #[test]

@@ -3,7 +3,10 @@
 use seriatim::htm::{Budget, Emulation, HtmMode};
 use seriatim::{Database, protocols, thread};
 use seriatim_suite::{Setting, matrix, seed};
+use seriatim_workload::five_five::{self, FiveFive};
+use seriatim_workload::multi_key::{self, MultiKey};
 use seriatim_workload::tpcc::{self, Scale, Tpcc};
+use seriatim_workload::twelve_key::{self, Rounds, TwelveKey};
 use seriatim_workload::ycsb::{self, Core, Distribution, Shares, Ycsb};
 use seriatim_workload::{Ending, Loading, Workload};
 
@@ -78,5 +81,38 @@ fn ycsb_stays_consistent() {
             run(&setting, budget, &Ycsb::new(hot), 300, seed);
         }
         run(&setting, budget, &Ycsb::new(ycsb::Options::core(Core::E, 200, seed)), 150, seed);
+    }
+}
+
+#[test]
+fn twelve_key_stays_consistent() {
+    let seed = seed("twelve-key");
+    let hot = twelve_key::Options { partitions: 1, clients: 2, multi: 0, conflict: 80, abort: 10, rounds: Rounds::One };
+    let general = twelve_key::Options { partitions: 3, clients: 1, multi: 60, conflict: 0, rounds: Rounds::Two, ..hot };
+    for (setting, budget) in settings(seed) {
+        // The general ones have one client's keys for both terminals: every key is fought over.
+        for options in [hot, twelve_key::Options { rounds: Rounds::One, ..general }, general] {
+            run(&setting, budget, &TwelveKey::new(options), 300, seed);
+        }
+    }
+}
+
+#[test]
+fn five_five_stays_consistent() {
+    let seed = seed("five-five");
+    for (setting, budget) in settings(seed) {
+        for (objects, theta) in [(20, 0.0), (200, 0.9)] {
+            run(&setting, budget, &FiveFive::new(five_five::Options { objects, theta }), 300, seed);
+        }
+    }
+}
+
+#[test]
+fn multi_key_stays_consistent() {
+    let seed = seed("multi-key");
+    for (setting, budget) in settings(seed) {
+        for (records, theta) in [(20, 0.0), (200, 0.8)] {
+            run(&setting, budget, &MultiKey::new(multi_key::Options { records, theta }), 300, seed);
+        }
     }
 }

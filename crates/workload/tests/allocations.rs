@@ -5,7 +5,7 @@ use std::cell::Cell;
 
 use seriatim::Database;
 use seriatim_workload::tpcc::{Mix, Options, Scale, Tpcc};
-use seriatim_workload::{Loading, Workload, ycsb};
+use seriatim_workload::{Loading, Workload, five_five, multi_key, twelve_key, ycsb};
 
 struct Counting;
 
@@ -72,6 +72,16 @@ fn transactions_do_not_allocate() {
         for core in [ycsb::Core::A, ycsb::Core::D, ycsb::Core::E, ycsb::Core::F] {
             let ycsb = ycsb::Ycsb::new(ycsb::Options::core(core, 1000, 1));
             assert_eq!(allocations(protocol.name, &ycsb), 0, "{} ycsb {core:?}", protocol.name);
+        }
+        let pairs = twelve_key::Options { multi: 50, abort: 10, ..twelve_key::Options::default() };
+        let microbenchmarks: [Box<dyn Workload>; 4] = [
+            Box::new(twelve_key::TwelveKey::new(pairs)),
+            Box::new(twelve_key::TwelveKey::new(twelve_key::Options { rounds: twelve_key::Rounds::Two, ..pairs })),
+            Box::new(five_five::FiveFive::new(five_five::Options { objects: 1000, theta: 0.9 })),
+            Box::new(multi_key::MultiKey::new(multi_key::Options { records: 1000, theta: 0.8 })),
+        ];
+        for workload in microbenchmarks {
+            assert_eq!(allocations(protocol.name, workload.as_ref()), 0, "{} {}", protocol.name, workload.name());
         }
     }
 }
