@@ -1,5 +1,5 @@
 //! The validator microbenchmark of Ding, Kot and Gehrke ("Improving Optimistic Concurrency Control Through Transaction Batching
-//! and Operation Reordering", PVLDB 12(2), 2018, section 5.1): 100 K objects; each transaction reads five and writes five,
+//! and Operation Reordering", PVLDB 12(2), 2018, section 5): 100 K objects; each transaction reads five and writes five,
 //! drawn by Zipf's law; one of the objects read is also written.
 //!
 //! Departure: the paper leaves values null. Here the object read and written counts its writes by what was read, so that a lost
