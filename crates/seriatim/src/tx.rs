@@ -18,7 +18,7 @@ use seriatim_catalog::{
 };
 use seriatim_store::Direction;
 use seriatim_txn::{
-    Cause, Inserted, Mark, Mode, NoRedo, OnExists, Outcome, Phase, Reason, RowPtr, Stop, Updating, Wave, Worker,
+    Cause, Inserted, Mark, Mode, NoRedo, OnExists, Outcome, Phase, Reason, RowPtr, Stop, Updating, Worker,
 };
 
 use crate::database::Inner;
@@ -268,20 +268,27 @@ impl ReadTx {
     /// # }
     /// ```
     #[inline]
-    pub fn prefetch<T: Table>(&self, table: &Handle<T>, keys: impl Iterator<Item = T::Key> + Clone) {
-        for wave in Wave::ALL {
-            self.prefetch_wave(table, keys.clone(), wave);
+    pub fn prefetch<T: Table>(&self, table: &Handle<T>, keys: impl IntoIterator<Item = T::Key>) {
+        self.begin_prefetch(table, keys);
+        self.advance_prefetch();
+        self.advance_prefetch();
+    }
+
+    /// The first wave of [`ReadTx::prefetch`], for many tables' rows before [`ReadTx::advance_prefetch`] goes on with all of them.
+    /// What is then read in the order in which it was asked for is also found sooner.
+    #[inline]
+    pub fn begin_prefetch<T: Table>(&self, table: &Handle<T>, keys: impl IntoIterator<Item = T::Key>) {
+        let Ok(set) = self.own(&table.set) else { return };
+        for key in keys {
+            key.encode(|key| self.worker().prefetch(&set.primary, key));
         }
     }
 
-    /// One wave of [`ReadTx::prefetch`]. Waves are called in their order, each for all keys of all tables wanted, with other work
-    /// in between: what a wave asks for arrives meanwhile.
+    /// The next wave of everything that [`ReadTx::begin_prefetch`] began in this transaction; there are two. With other work before
+    /// each, what the wave before asked for arrives meanwhile.
     #[inline]
-    pub fn prefetch_wave<T: Table>(&self, table: &Handle<T>, keys: impl Iterator<Item = T::Key>, wave: Wave) {
-        let Ok(set) = self.own(&table.set) else { return };
-        for key in keys {
-            key.encode(|key| self.worker().prefetch(&set.primary, key, wave));
-        }
+    pub fn advance_prefetch(&self) {
+        self.worker().advance_prefetch();
     }
 
     /// The rows with keys in `range`, in key order. Ordered tables only.

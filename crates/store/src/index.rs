@@ -1,7 +1,7 @@
 //! One index of a table: a tree or a hash table over one class of keys, behind one predictable branch.
 
 use crate::cursor::{Cursor, Direction};
-use crate::hash::Hash;
+use crate::hash::{Hash, HashValue};
 use crate::observer::Observer;
 use crate::record::{Bytes, Kind, RecordPtr, Word8, Word16};
 use crate::statistics::IndexStatistics;
@@ -54,6 +54,10 @@ impl std::fmt::Display for Unordered {
 }
 
 impl std::error::Error for Unordered {}
+
+/// What is left of a key that is going to be looked up in a hash table.
+#[derive(Clone, Copy, Debug)]
+pub struct HashHint(HashValue);
 
 /// Maps the keys of one table or secondary index to records.
 ///
@@ -164,17 +168,18 @@ impl Index {
         on!(&self.0, index, K => tree index.get_near(K::probe(key), finger, pin), hash index.get(K::probe(key), pin))
     }
 
-    /// Starts to fetch the first line that a lookup of `key` will miss: the bucket of a hash table, nothing of a tree.
+    /// Starts to fetch the first line that a lookup of `key` will miss, the bucket, and gives what [`Index::guess`] wants.
+    /// `None` for a tree: it has no bucket.
     #[inline]
-    pub fn prefetch_bucket(&self, key: Key<'_>) {
-        on!(&self.0, _index, K => tree (), hash _index.prefetch_bucket(K::probe(key)));
+    pub fn prefetch_bucket(&self, key: Key<'_>) -> Option<HashHint> {
+        on!(&self.0, _index, K => tree None, hash Some(HashHint(_index.prefetch_bucket(K::probe(key)))))
     }
 
-    /// The record that probably has `key`, where the bucket, once fetched, tells without touching a record: in a hash table.
-    /// A guess, to prefetch: it may have another key.
+    /// The record that probably has the key of the hint, once its bucket is fetched: told by the bucket alone, without touching a
+    /// record. A guess, to prefetch: it may have another key. `None` for a tree.
     #[inline]
-    pub fn guess(&self, key: Key<'_>, pin: Pinned<'_>) -> Option<RecordPtr> {
-        on!(&self.0, index, K => tree { let _ = (index, pin); None }, hash index.guess(K::probe(key), pin))
+    pub fn guess(&self, hint: HashHint, pin: Pinned<'_>) -> Option<RecordPtr> {
+        on!(&self.0, index, K => tree { let _ = (index, pin); None }, hash index.guess(hint.0, pin))
     }
 
     /// Links `record` under `key` unless the key has a record already. The key words of `record` hold `key`.

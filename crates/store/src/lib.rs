@@ -22,9 +22,9 @@ mod tree;
 mod witness;
 
 pub use cursor::{Cursor, Direction};
-pub use index::{Index, Inserted, StoreCx, Unordered};
+pub use index::{HashHint, Index, Inserted, StoreCx, Unordered};
 pub use observer::{GAP_CLOSED, Observer, Unobserved};
-pub use record::{RecordPtr, key_bytes, read_key, tail_of, write_key};
+pub use record::{RecordPtr, has_key, key_bytes, read_key, tail_of, write_key};
 pub use seriatim_memory::OutOfMemory;
 pub use statistics::IndexStatistics;
 pub use tree::Finger;

@@ -138,6 +138,22 @@ pub unsafe fn read_key<'t>(record: RecordPtr, class: KeyClass) -> Key<'t> {
     }
 }
 
+/// Whether the record's key is `key`.
+///
+/// # Safety
+/// The record's key words are of the class of `key`, and the record is allocated (rules 1 and 2).
+#[inline(always)]
+pub unsafe fn has_key(record: RecordPtr, key: Key<'_>) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match key {
+            Key::Word8(_) => Word8::matches(record, Word8::probe(key)),
+            Key::Word16(_) => Word16::matches(record, Word16::probe(key)),
+            Key::Bytes(_) => Bytes::matches(record, Bytes::probe(key)),
+        }
+    }
+}
+
 /// The first 8 bytes, big-endian, zero padded: ordered as the bytes are, up to ties.
 #[inline]
 pub(crate) fn prefix(bytes: &[u8]) -> u64 {

@@ -170,8 +170,11 @@ fn costs() {
             });
             let waves = repeat(&|keys| {
                 for wave in keys.chunks(10) {
-                    wave.iter().for_each(|&key| index.prefetch_bucket(Key::Word8(key)));
-                    for record in wave.iter().filter_map(|&key| index.guess(Key::Word8(key), pin)) {
+                    let mut hints = [None; 10];
+                    for (hint, &key) in hints.iter_mut().zip(wave) {
+                        *hint = index.prefetch_bucket(Key::Word8(key));
+                    }
+                    for record in hints.iter().flatten().filter_map(|&hint| index.guess(hint, pin)) {
                         seriatim_store::prefetch::line(record.as_ptr());
                     }
                     assert_eq!(found(wave), wave.len());

@@ -96,22 +96,6 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     fn worker(&self, core: Core) -> Self::Worker;
 }
 
-/// The waves of a prefetch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wave {
-    /// The bucket of the index.
-    Bucket,
-    /// The record, with its fixed part.
-    Record,
-    /// The newest row image, where it lies outside the record.
-    Image,
-}
-
-impl Wave {
-    /// All waves, in order.
-    pub const ALL: [Wave; 3] = [Wave::Bucket, Wave::Record, Wave::Image];
-}
-
 /// What a transaction is going to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
@@ -211,9 +195,12 @@ pub trait Worker: Send {
     /// protocols that favour the older transaction.
     fn begin(&mut self, mode: Mode, first_stamp: Stamp);
 
-    /// Starts to fetch what [`Worker::read`] of this key will touch: the part of it that `wave` stands for. Prefetching many
-    /// keys in one wave overlaps their cache misses; each wave needs what the one before it fetched. Only a hint.
-    fn prefetch(&mut self, table: &Table, key: Key<'_>, wave: Wave);
+    /// Starts to fetch what [`Worker::read`] of this key will touch first. Only a hint, which conflicts with nothing.
+    fn prefetch(&mut self, table: &Table, key: Key<'_>);
+
+    /// Goes on to fetch what [`Worker::read`] of all keys prefetched in this transaction will touch next: it follows what the
+    /// wave before asked for. Two waves after the first, everything is on its way.
+    fn advance_prefetch(&mut self);
 
     /// The row at `key`, if there is one.
     ///

@@ -13,7 +13,7 @@ use seriatim_catalog::{ColumnSet, Key};
 use seriatim_memory::OutOfMemory;
 use seriatim_txn::{
     Core, Environment, Freshness, Gives, Incident, Inserted, Mark, Mode, Needs, OnExists, Outcome, Protocol,
-    ProtocolInfo, Redo, RowPtr, Scan, Seen, Staged, Stop, Table, Updating, Wave,
+    ProtocolInfo, Redo, RowPtr, Scan, Seen, Staged, Stop, Table, Updating,
 };
 
 use crate::shared::optimistic::{LockBit, Optimistic};
@@ -94,8 +94,13 @@ impl seriatim_txn::Worker for Worker {
     }
 
     #[inline]
-    fn prefetch(&mut self, table: &Table, key: Key<'_>, wave: Wave) {
-        self.attempt.base.prefetch(table, key, wave);
+    fn prefetch(&mut self, table: &Table, key: Key<'_>) {
+        self.attempt.base.prefetch(table, key);
+    }
+
+    #[inline]
+    fn advance_prefetch(&mut self) {
+        self.attempt.base.advance_prefetch();
     }
 
     fn stage(&mut self, table: &Table) -> Result<Staged, Stop> {

@@ -14,7 +14,6 @@ use seriatim_store::RecordPtr;
 use seriatim_txn::{Core, RowPtr, Scan, Seen, Stop, Table};
 
 use super::SnapshotNumber;
-use crate::shared::attempt::Attempt;
 use crate::shared::head;
 use crate::shared::optimistic::Optimistic;
 use crate::shared::record;
@@ -76,8 +75,7 @@ pub(super) fn read(
     key: Key<'_>,
     snapshot: u64,
 ) -> Result<Option<RowPtr>, Stop> {
-    let Attempt { core, fingers, .. } = &mut attempt.base;
-    match table.index.get_near(key, fingers.of(table), core.local.pinned()) {
+    match attempt.base.find(table, key) {
         Ok(record) => read_record(attempt, table, record, snapshot),
         Err(_) => {
             // Not linked: deleted before every reader that is still here began, or never committed by one they may see.

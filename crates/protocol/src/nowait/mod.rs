@@ -14,7 +14,7 @@ use seriatim_memory::OutOfMemory;
 use seriatim_store::{Cursor, Direction, Inserted as Linked, RecordPtr};
 use seriatim_txn::{
     Cause, Core, Environment, Fault, Freshness, Gives, Incident, Inserted, Mark, Mode, Needs, OnExists, Outcome, Phase,
-    Protocol, ProtocolInfo, Reason, Redo, RowPtr, Scan, Seen, Staged, Stop, Table, Updating, Wave,
+    Protocol, ProtocolInfo, Reason, Redo, RowPtr, Scan, Seen, Staged, Stop, Table, Updating,
 };
 
 use crate::shared::attempt::Attempt;
@@ -113,8 +113,7 @@ impl Worker {
     /// The record at `key`, locked; an absence is locked too.
     fn find(&mut self, table: &Table, key: Key<'_>, exclusive: bool) -> Result<Found, Stop> {
         for _ in 0..LOOKUPS_MAX {
-            let Attempt { core, fingers, .. } = &mut self.base;
-            match table.index.get_near(key, fingers.of(table), core.local.pinned()) {
+            match self.base.find(table, key) {
                 Ok(record) => {
                     if let Some(header) = self.take(table, record, exclusive)? {
                         return Ok(Found::Record(record, header));
@@ -253,8 +252,13 @@ impl seriatim_txn::Worker for Worker {
     }
 
     #[inline]
-    fn prefetch(&mut self, table: &Table, key: Key<'_>, wave: Wave) {
-        self.base.prefetch(table, key, wave);
+    fn prefetch(&mut self, table: &Table, key: Key<'_>) {
+        self.base.prefetch(table, key);
+    }
+
+    #[inline]
+    fn advance_prefetch(&mut self) {
+        self.base.advance_prefetch();
     }
 
     fn stage(&mut self, table: &Table) -> Result<Staged, Stop> {

@@ -3,18 +3,16 @@
 use std::sync::atomic::Ordering;
 
 use seriatim_base::Stamp;
-use seriatim_catalog::{Key, KeyBuf, Organization};
+use seriatim_catalog::{Key, KeyBuf};
 use seriatim_memory::OutOfMemory;
-use seriatim_store::{Finger, RecordPtr, prefetch, read_key};
-use seriatim_txn::{Cause, Core, Incident, Phase, Reason, Redo, Seen, Stop, Table, Wave};
+use seriatim_store::{Finger, RecordPtr, Witness, read_key};
+use seriatim_txn::{Cause, Core, Incident, Phase, Reason, Redo, Seen, Stop, Table};
 
 use super::head::{self, HeaderWord};
+use super::prefetch::Prefetched;
 use super::record;
 use super::sweep::{self, Claim};
 use super::writes::{Part, Write, WriteSet};
-
-/// Most bytes of a record or image that a prefetch asks for: beyond, the processor's own prefetcher has caught on.
-const PREFETCH_MAX: usize = 384;
 
 /// The leaf last used of each ordered table: the node buffer of DBX §6.2 (D11).
 #[derive(Debug, Default)]
@@ -37,6 +35,7 @@ impl Fingers {
 pub(crate) struct Attempt {
     pub(crate) core: Core,
     pub(crate) fingers: Fingers,
+    prefetched: Prefetched,
     pub(crate) writes: WriteSet,
     /// The newest stamp read or to be overwritten.
     pub(crate) newest: Stamp,
@@ -47,12 +46,14 @@ pub(crate) struct Attempt {
 impl Attempt {
     pub(crate) fn new(core: Core) -> Attempt {
         let (writes, newest, seen) = (WriteSet::new(), Stamp::ZERO, Seen::default());
-        Attempt { core, fingers: Fingers::default(), writes, newest, seen, incident: None }
+        let (fingers, prefetched) = (Fingers::default(), Prefetched::default());
+        Attempt { core, fingers, prefetched, writes, newest, seen, incident: None }
     }
 
     #[inline]
     pub(crate) fn begin(&mut self) {
         self.core.local.enter();
+        self.prefetched.clear();
         self.newest = Stamp::ZERO;
         self.incident = None;
     }
@@ -95,25 +96,27 @@ impl Attempt {
         Ok(tail)
     }
 
-    /// One wave of a prefetch. What it looks at is not noted: it is a hint.
+    /// Begins to fetch the row at `key`.
     #[inline]
-    pub(crate) fn prefetch(&mut self, table: &Table, key: Key<'_>, wave: Wave) {
-        let Attempt { core, fingers, .. } = self;
-        let is_tree = table.organization == Organization::Ordered;
-        let record = match wave {
-            Wave::Bucket => return table.index.prefetch_bucket(key),
-            // Interior nodes and leaves tend to be cached where records are not; there is nothing to overlap on the way down.
-            Wave::Record if is_tree => table.index.get_near(key, fingers.of(table), core.local.pinned()).ok(),
-            Wave::Image if is_tree => None,
-            Wave::Record | Wave::Image => table.index.guess(key, core.local.pinned()),
-        };
-        let Some(record) = record else { return };
-        if wave == Wave::Record {
-            return prefetch::lines(record.as_ptr(), table.shape.record.min(PREFETCH_MAX));
-        }
-        let image = head::image(&table.shape, record).load(Ordering::Relaxed) as usize;
-        if image != 0 && !record::is_inline(table, record, image) {
-            prefetch::lines(image as *const u8, table.shape.image_bytes().min(PREFETCH_MAX));
+    pub(crate) fn prefetch(&mut self, table: &Table, key: Key<'_>) {
+        let Attempt { core, fingers, prefetched, .. } = self;
+        prefetched.begin(table, key, fingers.of(table), core.local.pinned());
+    }
+
+    /// The next wave of what was prefetched.
+    #[inline]
+    pub(crate) fn advance_prefetch(&mut self) {
+        self.prefetched.advance(self.core.local.pinned());
+    }
+
+    /// The linked record at `key`, or the witness of its absence.
+    #[inline]
+    pub(crate) fn find(&mut self, table: &Table, key: Key<'_>) -> Result<RecordPtr, Witness> {
+        let Attempt { core, fingers, prefetched, .. } = self;
+        let pin = core.local.pinned();
+        match prefetched.find(table, key, pin) {
+            Some(record) => Ok(record),
+            None => table.index.get_near(key, fingers.of(table), pin),
         }
     }
 

@@ -4,6 +4,7 @@ pub(crate) mod attempt;
 pub(crate) mod head;
 pub(crate) mod optimistic;
 pub(crate) mod own;
+pub(crate) mod prefetch;
 pub(crate) mod record;
 pub(crate) mod sweep;
 pub(crate) mod writes;

@@ -126,8 +126,7 @@ impl Optimistic {
     /// The linked record at `key`; `None` after noting its absence.
     #[inline]
     fn find(&mut self, table: &Table, key: Key<'_>) -> Option<RecordPtr> {
-        let Attempt { core, fingers, .. } = &mut self.base;
-        match table.index.get_near(key, fingers.of(table), core.local.pinned()) {
+        match self.base.find(table, key) {
             Ok(record) => Some(record),
             Err(witness) => {
                 self.note_witness(table, witness);

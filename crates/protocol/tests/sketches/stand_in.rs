@@ -376,9 +376,10 @@ unsafe impl Body for Decide<'_> {
 /// The methods of a worker that are alike in all sketches. They use `self.ground`, `self.find` and `self.read_record`.
 macro_rules! common_methods {
     () => {
-        fn prefetch(&mut self, table: &Table, key: Key<'_>, _: seriatim_txn::Wave) {
+        fn prefetch(&mut self, table: &Table, key: Key<'_>) {
             table.index.prefetch_bucket(key);
         }
+        fn advance_prefetch(&mut self) {}
         fn read(&mut self, table: &Table, key: Key<'_>, _: ColumnSet) -> Result<Option<RowPtr>, Stop> {
             match self.find(table, key) {
                 Some(record) => self.read_record(table, record),

@@ -26,7 +26,7 @@ mod hasher;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use hasher::Hashed;
+pub(crate) use hasher::{HashValue, Hashed};
 
 use crate::index::{Inserted, StoreCx};
 use crate::observer::Observer;
@@ -37,7 +37,6 @@ use bucket::{Bucket, Slot, Spare, load};
 use change::{Admitted, Change, Gate, LATE, Latching, Open};
 use directory::Directory;
 use grow::{Growth, LOAD};
-use hasher::HashValue;
 use seriatim_base::CacheAligned;
 use seriatim_htm::{Agent, Backend, Body, Htm, NoLocks, Outside, SpinLock, Stop};
 use seriatim_memory::{Local, OutOfMemory, Pinned};
@@ -94,14 +93,15 @@ impl<K: Hashed> Hash<K> {
 
     /// Starts to fetch the line of the key's bucket.
     #[inline]
-    pub(crate) fn prefetch_bucket(&self, key: K::Probe<'_>) {
-        prefetch::line(std::ptr::from_ref(self.home(K::hash(key))).cast());
+    pub(crate) fn prefetch_bucket(&self, key: K::Probe<'_>) -> HashValue {
+        let hash = K::hash(key);
+        prefetch::line(std::ptr::from_ref(self.home(hash)).cast());
+        hash
     }
 
-    /// The record that probably has this key: a guess by its tag, worthwhile once the bucket is cached.
+    /// The record that probably has a key with this hash value: a guess by its tag, worthwhile once the bucket is cached.
     #[inline]
-    pub(crate) fn guess(&self, key: K::Probe<'_>, _pin: Pinned<'_>) -> Option<RecordPtr> {
-        let hash = K::hash(key);
+    pub(crate) fn guess(&self, hash: HashValue, _pin: Pinned<'_>) -> Option<RecordPtr> {
         self.home(hash).guess(hash)
     }
 

@@ -6,7 +6,7 @@ use super::input::NewOrderInput;
 use super::scale::LINES_MAX;
 use super::schema::{Money, NewOrder, Order, OrderLine, Rate, Tables};
 use super::shared::{is_original, present};
-use seriatim::{Abort, Text, Tx, Wave};
+use seriatim::{Abort, Text, Tx};
 
 /// What the terminal shows (clause 2.4.3.3).
 #[derive(Clone, Copy, Debug)]
@@ -65,12 +65,9 @@ impl std::error::Error for UnusedItem {}
 pub fn new_order(tx: &Tx, tables: &Tables, input: &NewOrderInput) -> Result<NewOrderOutput, Abort> {
     let NewOrderInput { w_id, d_id, c_id, entry_d, ol_cnt, .. } = *input;
     // Every key is an argument: the rows that miss the cache are fetched together, wave by wave between the work on others.
-    let fetch = |wave| {
-        tx.prefetch_wave(&tables.customer, std::iter::once((w_id, d_id, c_id)), wave);
-        tx.prefetch_wave(&tables.item, input.lines().iter().map(|line| line.i_id), wave);
-        tx.prefetch_wave(&tables.stock, input.lines().iter().map(|line| (line.supply_w_id, line.i_id)), wave);
-    };
-    fetch(Wave::Bucket);
+    tx.begin_prefetch(&tables.customer, [(w_id, d_id, c_id)]);
+    tx.begin_prefetch(&tables.item, input.lines().iter().map(|line| line.i_id));
+    tx.begin_prefetch(&tables.stock, input.lines().iter().map(|line| (line.supply_w_id, line.i_id)));
     let w_tax = present(tx, tx.get(&tables.warehouse, &w_id)?, "warehouse")?.w_tax();
     let district = tx.update(&tables.district, &(w_id, d_id), |district| {
         let o_id = district.d_next_o_id();
@@ -78,7 +75,7 @@ pub fn new_order(tx: &Tx, tables: &Tables, input: &NewOrderInput) -> Result<NewO
         (o_id, district.d_tax())
     })?;
     let (o_id, d_tax) = present(tx, district, "district")?;
-    fetch(Wave::Record);
+    tx.advance_prefetch();
 
     tx.insert(
         &tables.order,
@@ -94,7 +91,7 @@ pub fn new_order(tx: &Tx, tables: &Tables, input: &NewOrderInput) -> Result<NewO
         },
     )?;
     tx.insert(&tables.new_order, &NewOrder { no_w_id: w_id, no_d_id: d_id, no_o_id: o_id })?;
-    fetch(Wave::Image);
+    tx.advance_prefetch();
     let customer = present(tx, tx.get(&tables.customer, &(w_id, d_id, c_id))?, "customer")?;
     let c_discount = customer.c_discount();
 

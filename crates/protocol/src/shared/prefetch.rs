@@ -1,0 +1,157 @@
+//! Rows fetched before they are asked for, in waves: what one wave asks the processor for, the next one follows.
+//!
+//! | wave | of a hash table | of an ordered one |
+//! |---|---|---|
+//! | begin | the bucket | looks the record up, then the record (interior nodes and leaves tend to be cached) |
+//! | 1st advance | the record, by the tag in the bucket | the newest image, if it lies outside the record |
+//! | 2nd advance | the newest image | |
+//!
+//! Records found this way wait in the order they were asked for, and the next lookup of their table tries the next of them
+//! first: its key is compared, so a wrong guess costs a comparison and a right one saves hashing and probing. A hit is as good
+//! as the index's own: the record was linked while the worker was online.
+
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
+
+use seriatim_catalog::{Key, Organization};
+use seriatim_memory::Pinned;
+use seriatim_store::{Finger, HashHint, RecordPtr, has_key, prefetch};
+use seriatim_txn::Table;
+
+use super::{head, record};
+
+/// Most bytes of a record or image that a prefetch asks for: beyond, the processor's own prefetcher has caught on.
+const BYTES_MAX: usize = 384;
+/// Most rows that wait; more are not fetched. Their lines must not drive each other out of the cache.
+const ROWS_MAX: usize = 512;
+
+/// A row on its way.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    table: NonNull<Table>,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Stage {
+    /// Its bucket was asked for.
+    Bucket(HashHint),
+    /// Its record was.
+    Record(RecordPtr),
+    /// Nothing to be had.
+    Nothing,
+}
+
+/// The rows that one attempt asked for.
+#[derive(Debug, Default)]
+pub(crate) struct Prefetched {
+    entries: Vec<Entry>,
+    /// Entries before this had every wave.
+    complete: usize,
+    /// Entries before this had the first advance.
+    advanced: usize,
+    /// By table id: the entry to be tried next; beyond the end if there is none.
+    next: Vec<u32>,
+}
+
+// SAFETY: tables are shared by all workers and live as long as the database; records are followed while online only.
+unsafe impl Send for Prefetched {}
+
+impl Prefetched {
+    /// Forgets everything.
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        if !self.entries.is_empty() {
+            self.entries.clear();
+            self.next.fill(u32::MAX);
+            (self.complete, self.advanced) = (0, 0);
+        }
+    }
+
+    /// The first wave for one row.
+    #[inline]
+    pub(crate) fn begin(&mut self, table: &Table, key: Key<'_>, finger: &mut Finger, pin: Pinned<'_>) {
+        let at = self.entries.len();
+        if at == ROWS_MAX {
+            return;
+        }
+        let stage = if table.organization == Organization::Hash {
+            table.index.prefetch_bucket(key).map_or(Stage::Nothing, Stage::Bucket)
+        } else {
+            match table.index.get_near(key, finger, pin) {
+                Ok(found) => {
+                    fetch_record(table, found);
+                    Stage::Record(found)
+                }
+                Err(_) => Stage::Nothing,
+            }
+        };
+        self.entries.push(Entry { table: table.into(), stage });
+        let id = table.id.index();
+        if id >= self.next.len() {
+            self.next.resize(id + 1, u32::MAX);
+        }
+        if self.expected(id).is_none_or(|entry| entry.table != table.into()) {
+            self.next[id] = at as u32;
+        }
+    }
+
+    /// The next wave for all rows.
+    #[inline]
+    pub(crate) fn advance(&mut self, pin: Pinned<'_>) {
+        for entry in &self.entries[self.complete..self.advanced] {
+            if let Stage::Record(found) = entry.stage {
+                // SAFETY: tables live as long as the database.
+                fetch_image(unsafe { entry.table.as_ref() }, found);
+            }
+        }
+        self.complete = self.advanced;
+        for entry in &mut self.entries[self.advanced..] {
+            // SAFETY: as above.
+            let table = unsafe { entry.table.as_ref() };
+            match entry.stage {
+                Stage::Bucket(hint) => {
+                    entry.stage = Stage::Nothing;
+                    if let Some(found) = table.index.guess(hint, pin) {
+                        fetch_record(table, found);
+                        entry.stage = Stage::Record(found);
+                    }
+                }
+                Stage::Record(found) => fetch_image(table, found),
+                Stage::Nothing => {}
+            }
+        }
+        self.advanced = self.entries.len();
+    }
+
+    #[inline]
+    fn expected(&self, table: usize) -> Option<&Entry> {
+        self.entries.get(*self.next.get(table)? as usize)
+    }
+
+    /// The record with this key, if it is the one expected next of its table.
+    #[inline]
+    pub(crate) fn find(&mut self, table: &Table, key: Key<'_>, _: Pinned<'_>) -> Option<RecordPtr> {
+        let entry = self.expected(table.id.index()).filter(|entry| entry.table == table.into())?;
+        let Stage::Record(found) = entry.stage else { return None };
+        // SAFETY: found in the index since the worker came online.
+        if !unsafe { has_key(found, key) } {
+            return None;
+        }
+        self.next[table.id.index()] += 1;
+        Some(found)
+    }
+}
+
+#[inline]
+fn fetch_record(table: &Table, found: RecordPtr) {
+    prefetch::lines(found.as_ptr(), table.shape.record.min(BYTES_MAX));
+}
+
+#[inline]
+fn fetch_image(table: &Table, found: RecordPtr) {
+    let image = head::image(&table.shape, found).load(Ordering::Relaxed) as usize;
+    if image != 0 && !record::is_inline(table, found, image) {
+        prefetch::lines(image as *const u8, table.shape.image_bytes().min(BYTES_MAX));
+    }
+}
