@@ -78,6 +78,13 @@ pub unsafe trait Body {
     /// # Errors
     /// [`Stop`] says what happens next.
     fn run<A: Access>(&mut self, access: &mut A) -> Result<Self::Output, Stop>;
+
+    /// How many times a short body's work one run of this is. The [`Budget`](crate::Budget) is divided by it, so that what
+    /// is lost before the fallback is about the same for all bodies. Asked outside regions, and only after an abort.
+    #[inline]
+    fn weight(&self) -> u32 {
+        1
+    }
 }
 
 /// Direct mode where no region is emulated: the locks of the words, or the fallback locks, protect the body.

@@ -11,7 +11,8 @@ use crate::rtm::Rtm;
 use crate::statistics::RegionStatistics;
 use seriatim_base::{Backoff, WorkerId};
 
-/// After how many aborts of a cause, while running one body, it runs under the fallback locks instead (DBX §6.1). 0 acts as 1.
+/// After how many aborts of a cause, while running one body of [weight](Body::weight) 1, it runs under the fallback locks instead
+/// (DBX §6.1). 0 acts as 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
     /// Conflicts with other threads: likely to pass.
@@ -27,6 +28,19 @@ pub struct Budget {
 impl Default for Budget {
     fn default() -> Budget {
         Budget { conflict: 100, capacity: 10, system: 2, explicit: 100 }
+    }
+}
+
+impl Budget {
+    /// The budget of a body of this [`Body::weight`].
+    fn for_weight(self, weight: u32) -> Budget {
+        let weight = weight.max(1);
+        Budget {
+            conflict: self.conflict / weight,
+            capacity: self.capacity / weight,
+            system: self.system / weight,
+            explicit: self.explicit / weight,
+        }
     }
 }
 
@@ -172,11 +186,13 @@ impl Elision {
         locks: &L,
         body: &mut B,
     ) -> Result<B::Output, Refused> {
-        let mut left = self.budget;
+        // Shared out at the first abort: most bodies have none.
+        let mut shared = None;
         let mut busy = Backoff::new();
         loop {
             let seen_free = self.look(locks);
             if !seen_free && !self.never_waits() {
+                let left = shared.get_or_insert_with(|| self.budget.for_weight(body.weight()));
                 if spend(&mut left.explicit) {
                     continue;
                 }
@@ -191,6 +207,7 @@ impl Elision {
                 }
                 Err(abort) => abort,
             };
+            let left = shared.get_or_insert_with(|| self.budget.for_weight(body.weight()));
             let aborted = &mut self.statistics.aborted;
             let again = match abort {
                 Abort::Conflict => {

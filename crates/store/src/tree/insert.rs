@@ -182,6 +182,11 @@ unsafe impl<'a, K: NodeKind, O: Observer, const LEAF: usize, const FAN: usize> B
             None => self.split(access),
         }
     }
+
+    /// Once it has memory to split with, it goes down twice.
+    fn weight(&self) -> u32 {
+        self.tree.height() * if self.spare.is_empty() { 1 } else { 2 }
+    }
 }
 
 impl<'a, K: NodeKind, O: Observer, const LEAF: usize, const FAN: usize> Insert<'_, 'a, '_, K, O, LEAF, FAN> {

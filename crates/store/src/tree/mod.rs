@@ -144,6 +144,12 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
         }
     }
 
+    /// Nodes on the way to a leaf, the leaf included: the weight of a body that goes there once.
+    #[inline(always)]
+    fn height(&self) -> u32 {
+        Root::unpack(self.root.load(Ordering::Relaxed)).level as u32 + 1
+    }
+
     /// The count of leaves unlinked, to be read before a finger's leaf is reached.
     #[inline(always)]
     fn unlinked(&self) -> u64 {

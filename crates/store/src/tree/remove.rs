@@ -109,6 +109,10 @@ unsafe impl<'a, K: NodeKind, const LEAF: usize, const FAN: usize> Body for Remov
         access.store(&leaf.word, state.changed().0);
         Ok(Step::Removed { leaf, before: state })
     }
+
+    fn weight(&self) -> u32 {
+        self.tree.height()
+    }
 }
 
 impl<'a, K: NodeKind, const LEAF: usize, const FAN: usize> Remove<'a, '_, K, LEAF, FAN> {

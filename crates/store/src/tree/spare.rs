@@ -54,6 +54,11 @@ impl Spare {
         Ok(())
     }
 
+    /// Whether it holds nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.node.is_none() && self.root.is_none() && self.tail.is_none()
+    }
+
     /// The blocks are linked now.
     pub(crate) fn used(&mut self) {
         *self = Spare::default();
