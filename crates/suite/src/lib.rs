@@ -6,6 +6,7 @@
 
 pub mod audit;
 pub mod clients;
+pub mod epochs;
 pub mod explore;
 pub mod judge;
 pub mod model;

@@ -38,6 +38,9 @@ pub struct Core {
     pub epochs: Arc<Epochs>,
     #[cfg(feature = "canary")]
     fault: Fault,
+    /// The database's epoch, where `epochs` is this worker's own, which stands still from begin to begin.
+    #[cfg(feature = "canary")]
+    followed: Option<Arc<Epochs>>,
 }
 
 impl Environment {
@@ -57,7 +60,7 @@ impl Environment {
     pub fn core(&self) -> Option<Core> {
         let local = self.memory.register()?;
         let agent = self.htm.agent(local.worker(), self.budget);
-        Some(Core {
+        let core = Core {
             local,
             agent,
             outside: Outside::claim(),
@@ -65,11 +68,29 @@ impl Environment {
             epochs: Arc::clone(&self.epochs),
             #[cfg(feature = "canary")]
             fault: self.fault,
-        })
+            #[cfg(feature = "canary")]
+            followed: None,
+        };
+        #[cfg(feature = "canary")]
+        if core.suffers(Fault::EpochAtBegin) {
+            let followed = Some(core.epochs);
+            return Some(Core { epochs: Arc::default(), followed, ..core });
+        }
+        Some(core)
     }
 }
 
 impl Core {
+    /// Goes online: a transaction begins.
+    #[inline(always)]
+    pub fn enter(&mut self) {
+        self.local.enter();
+        #[cfg(feature = "canary")]
+        if let Some(followed) = &self.followed {
+            self.epochs.follow(followed);
+        }
+    }
+
     /// Whether this fault is deliberately built in. Always `false` without the feature `canary`.
     #[inline(always)]
     pub fn suffers(&self, fault: Fault) -> bool {

@@ -32,6 +32,12 @@ impl Epochs {
         self.current.fetch_add(1, Ordering::AcqRel);
     }
 
+    /// Becomes what `current` is.
+    #[cfg(feature = "canary")]
+    pub(crate) fn follow(&self, current: &Epochs) {
+        self.current.store(current.current().0, Ordering::Release);
+    }
+
     /// The word, for a commit that reads it inside a region.
     #[inline]
     pub fn word(&self) -> &AtomicU64 {

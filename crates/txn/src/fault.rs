@@ -19,16 +19,19 @@ pub enum Fault {
     ReuseStamp,
     /// Makes writes visible before the read set is validated.
     PublishEarly,
+    /// Commits in the epoch that it read at begin.
+    EpochAtBegin,
 }
 
 impl Fault {
     /// Every fault but none.
-    pub const ALL: [Fault; 6] = [
+    pub const ALL: [Fault; 7] = [
         Fault::SkipValidation,
         Fault::NoSubscription,
         Fault::LateSubscription,
         Fault::DropWitness,
         Fault::ReuseStamp,
         Fault::PublishEarly,
+        Fault::EpochAtBegin,
     ];
 }

@@ -52,7 +52,7 @@ impl Attempt {
 
     #[inline]
     pub(crate) fn begin(&mut self) {
-        self.core.local.enter();
+        self.core.enter();
         self.prefetched.clear();
         self.newest = Stamp::ZERO;
         self.incident = None;

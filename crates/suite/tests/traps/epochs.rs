@@ -4,71 +4,29 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use seriatim::{Abort, Database, Receipt, Rng, Stamp, Tx, thread};
+use seriatim::{Abort, Receipt, Rng, Stamp, Tx, thread};
 use seriatim_suite::explore::{BucketCell, Cell};
-use seriatim_suite::{audit, matrix, seed};
+use seriatim_suite::{audit, epochs, matrix, seed};
 
-use crate::{assert_serializable, committed, stepped};
+use crate::{assert_serializable, committed};
 
 fn epoch(receipt: Receipt) -> u64 {
     receipt.stamp.epoch().0
 }
 
-/// The epoch now, from a commit.
-fn now(db: &Database, cells: &seriatim::Handle<Cell>) -> u64 {
-    epoch(db.session().transact(|tx| tx.put(cells, &Cell { id: 0, value: 0 })).expect("alone").receipt)
+#[test]
+fn a_commit_belongs_to_the_epoch_in_which_it_commits() {
+    for setting in matrix(seed("epoch of the commit")) {
+        let db = epochs::belong_to_their_commits(&setting, |builder| builder).expect("epochs of commits");
+        audit::epochs_follow_dependencies(&assert_serializable(&setting, &db)).expect("epochs in order");
+    }
 }
 
 #[test]
-fn a_commit_belongs_to_the_epoch_in_which_it_commits() {
-    type Write = fn(&Tx, &seriatim::Handle<Cell>, &seriatim::Handle<BucketCell>) -> Result<(), Abort>;
-    let writes: [Write; 6] = [
-        |tx, cells, _| tx.update(cells, &1, |cell| cell.set_value(2)).map(drop),
-        |tx, cells, _| tx.insert(cells, &Cell { id: 9, value: 0 }),
-        |tx, cells, _| tx.delete(cells, &2).map(drop),
-        |tx, _, buckets| tx.update(buckets, &1, |cell| cell.set_value(2)).map(drop),
-        |tx, _, buckets| tx.insert(buckets, &BucketCell { id: 9, value: 0 }),
-        |tx, cells, buckets| tx.get(cells, &3).and_then(|_| tx.delete(buckets, &2)).map(drop),
-    ];
-    for setting in matrix(seed("epoch of the commit")) {
-        let db = stepped(&setting);
-        let (cells, buckets) = (db.create::<Cell>().expect("a table"), db.create::<BucketCell>().expect("a table"));
-        let load = |tx: &Tx| {
-            (1..5).try_for_each(|id| {
-                tx.insert(&cells, &Cell { id, value: 1 })?;
-                tx.insert(&buckets, &BucketCell { id, value: 1 })
-            })
-        };
-        db.session().transact(load).expect("loading");
-        let mut session = db.session();
-        for (at, write) in writes.into_iter().enumerate() {
-            for (before, between) in [(0, 2), (2, 0), (1, 1), (0, 0)] {
-                let begun = now(&db, &cells);
-                let tx = session.begin().expect("a worker");
-                (0..before).for_each(|_| db.step());
-                write(&tx, &cells, &buckets).expect("alone");
-                (0..between).for_each(|_| db.step());
-                // Even a stall across two epochs: nothing ends meanwhile that the stamp could be below.
-                let current = now(&db, &cells);
-                assert_eq!(current, begun + before + between, "{setting}: a step is an epoch");
-                let receipt = if between == 0 && before == 0 {
-                    // A rollback is no commit: it leaves no stamp.
-                    tx.rollback();
-                    continue;
-                } else {
-                    committed(tx.commit())
-                };
-                let stamped = epoch(receipt.expect("alone"));
-                assert_eq!(stamped, current, "{setting}, write {at}: begun in {begun}, committed in {current}");
-                let undo = |tx: &Tx| {
-                    tx.put(&cells, &Cell { id: 2, value: 1 })?;
-                    tx.put(&buckets, &BucketCell { id: 2, value: 1 })?;
-                    tx.delete(&cells, &9).and_then(|_| tx.delete(&buckets, &9)).map(drop)
-                };
-                db.session().transact(undo).expect("alone");
-            }
-        }
-        audit::epochs_follow_dependencies(&assert_serializable(&setting, &db)).expect("epochs in order");
+fn who_overwrites_what_another_read_is_of_no_earlier_epoch() {
+    for setting in matrix(seed("epoch of the one that overwrites")) {
+        let checked = epochs::follow_what_was_read(&setting, |builder| builder);
+        assert!(checked.as_ref().is_ok_and(|&checked| checked > 0), "{setting}: {checked:?}");
     }
 }
 
@@ -134,12 +92,12 @@ fn epochs_up_to_any_one_are_a_prefix() {
         let history = assert_serializable(&setting, &db);
         let checked = audit::epochs_follow_dependencies(&history).unwrap_or_else(|fault| panic!("{setting}: {fault}"));
         audit::versions_rise(&history).unwrap_or_else(|fault| panic!("{setting}: {fault}"));
-        let epochs: std::collections::BTreeSet<u64> = history
+        let reached: std::collections::BTreeSet<u64> = history
             .transactions
             .iter()
             .flat_map(|t| &t.writes)
             .map(|write| Stamp::from_bits(write.version).epoch().0)
             .collect();
-        assert!(checked > 200 && epochs.len() > 3, "{setting}: {checked} dependencies, {} epochs", epochs.len());
+        assert!(checked > 200 && reached.len() > 3, "{setting}: {checked} dependencies, {} epochs", reached.len());
     }
 }
