@@ -3,6 +3,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::sync::Arc;
 
 use seriatim_base::TableId;
 use seriatim_txn::{Cause, Reason};
@@ -178,6 +179,7 @@ impl fmt::Display for Conflict {
 #[non_exhaustive]
 pub enum TransactError {
     /// The body asked for it with [`Tx::abort`](crate::ReadTx::abort). What it read held together at that moment.
+    /// [`TransactError::user`] gives it with its type.
     User(Box<dyn Error + Send + Sync>),
     /// An insert met its key. What it read held together at that moment.
     Duplicate {
@@ -219,9 +221,44 @@ impl TransactError {
     /// The body's own error, if it was one of type `E`.
     pub fn user<E: Error + 'static>(&self) -> Option<&E> {
         match self {
-            TransactError::User(error) => error.downcast_ref(),
+            TransactError::User(error) => match error.downcast_ref::<Shared>() {
+                Some(Shared(error)) => error.downcast_ref(),
+                None => error.downcast_ref(),
+            },
             _ => None,
         }
+    }
+}
+
+/// A body's own error that was explained and may be again: it shows itself as the error does.
+#[derive(Clone)]
+pub(crate) struct Shared(Arc<dyn Error + Send + Sync>);
+
+impl Shared {
+    /// `error`, or what it shares already.
+    pub(crate) fn new(error: Box<dyn Error + Send + Sync>) -> Shared {
+        match error.downcast::<Shared>() {
+            Ok(shared) => *shared,
+            Err(error) => Shared(Arc::from(error)),
+        }
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Display for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Error for Shared {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.0.source()
     }
 }
 

@@ -22,7 +22,7 @@ use seriatim_txn::{
 };
 
 use crate::database::Inner;
-use crate::error::{Abort, AbortKind, Conflict, DuplicateAt, TransactError};
+use crate::error::{Abort, AbortKind, Conflict, DuplicateAt, Shared, TransactError};
 use crate::handle::{Handle, IndexHandle, TableSet};
 use crate::pool::Lease;
 use crate::record::Log;
@@ -807,6 +807,8 @@ impl Tx {
         self.worker().abort();
         self.ending.set(false);
         self.close();
+        self.duplicate.take();
+        self.user.take();
     }
 
     pub(crate) fn roll_back_user(&self) {
@@ -830,7 +832,7 @@ impl Tx {
     }
 
     pub(crate) fn duplicate_error(&self) -> TransactError {
-        let met = self.duplicate.borrow_mut().take();
+        let met = self.duplicate.borrow().clone();
         let described = met.and_then(|met| {
             let tell = |table: &seriatim_txn::Table| (table.name.clone(), table.codec.describe(met.key.as_key()));
             self.inner.with_table(met.table, tell)
@@ -839,16 +841,26 @@ impl Tx {
         TransactError::Duplicate { table, key }
     }
 
+    /// The body's own error, which is gone then.
     pub(crate) fn user_error(&self) -> TransactError {
         let error = self.user.borrow_mut().take();
         TransactError::User(error.unwrap_or_else(|| Box::new(Abort(AbortKind::User))))
     }
 
-    /// What an abort stands for, outside the retry loop.
+    /// The body's own error, which stays.
+    fn shared_user_error(&self) -> TransactError {
+        let mut noted = self.user.borrow_mut();
+        let Some(error) = noted.take() else { return TransactError::User(Box::new(Abort(AbortKind::User))) };
+        let shared = Shared::new(error);
+        *noted = Some(Box::new(shared.clone()));
+        TransactError::User(Box::new(shared))
+    }
+
+    /// What an abort stands for, outside the retry loop. It may be asked for again.
     pub(crate) fn error_of(&self, abort: &Abort) -> TransactError {
         match abort.0 {
             AbortKind::Duplicate => self.duplicate_error(),
-            AbortKind::User => self.user_error(),
+            AbortKind::User => self.shared_user_error(),
             AbortKind::ForeignHandle => TransactError::ForeignHandle,
             AbortKind::Stopped(cause) => match cause.reason {
                 Reason::OutOfMemory => TransactError::OutOfMemory,

@@ -53,6 +53,51 @@ fn a_bodys_own_error_comes_out_with_its_type() {
     });
 }
 
+/// An error with a reason of its own.
+#[derive(Debug)]
+struct Because(Insufficient);
+
+impl fmt::Display for Because {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("because")
+    }
+}
+
+impl Error for Because {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&self.0)
+    }
+}
+
+#[test]
+fn an_abort_can_be_explained_again_and_says_the_same() {
+    each(|setting| {
+        let (_db, people, mut session) = setting.people();
+        session.transact(|tx| tx.insert(&people, &person(1, 1))).expect("a new key");
+        let open = session.begin().expect("a worker");
+        let duplicate = open.insert(&people, &person(1, 1)).expect_err("it exists");
+        let own = open.abort(Because(Insufficient { missing: 3 }));
+        for _ in 0..3 {
+            let error = open.explain(&duplicate);
+            assert_eq!(error.to_string(), "duplicate key region 1, number 1 in person");
+            let error = open.explain(&own);
+            assert_eq!(error.to_string(), "aborted by its body: because");
+            assert_eq!(error.user::<Because>().map(|because| because.0.missing), Some(3));
+            assert!(error.user::<Insufficient>().is_none() && error.user::<fmt::Error>().is_none());
+            let TransactError::User(inner) = &error else { panic!("the body's, not {error:?}") };
+            assert_eq!(format!("{inner:?}"), "Because(Insufficient { missing: 3 })");
+            let reason = inner.source().and_then(|reason| reason.downcast_ref());
+            assert_eq!(reason, Some(&Insufficient { missing: 3 }));
+        }
+        let newer = open.abort(Insufficient { missing: 4 });
+        assert_eq!(open.explain(&newer).user(), Some(&Insufficient { missing: 4 }));
+        assert_eq!(open.explain(&newer).to_string(), "aborted by its body: 4 missing");
+        drop(open);
+        let open = session.begin().expect("a worker");
+        assert!(open.explain(&newer).user::<Insufficient>().is_none(), "what an earlier transaction noted is gone");
+    });
+}
+
 #[test]
 fn a_panic_comes_through_and_leaves_nothing() {
     each(|setting| {
