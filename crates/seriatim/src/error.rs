@@ -136,6 +136,29 @@ impl Abort {
     }
 }
 
+/// A setter found no memory for a long text: pass it on with `?`, and the transaction ends with [`TransactError::OutOfMemory`].
+///
+/// ```
+/// # use seriatim::{Abort, Database, Table};
+/// # #[derive(Table)] #[table(name = "note", key(id), hash)] struct Note { id: u32, text: String }
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let db = Database::in_memory()?;
+/// # let notes = db.create::<Note>()?;
+/// # let mut session = db.session();
+/// let there = session.transact(|tx| {
+///     let set = tx.update(&notes, &7, |note| note.set_text("a long text"))?;
+///     Ok(set.transpose()?.is_some())
+/// })?;
+/// assert!(!*there);
+/// # Ok(())
+/// # }
+/// ```
+impl From<seriatim_catalog::OutOfMemory> for Abort {
+    fn from(_: seriatim_catalog::OutOfMemory) -> Abort {
+        Abort::stopped(Reason::OutOfMemory)
+    }
+}
+
 impl fmt::Display for Abort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {

@@ -149,8 +149,29 @@ fn a_long_text_that_does_not_fit_stops_its_transaction() {
         let huge = "x".repeat(2 * LIMIT);
         let error = session.transact(|tx| tx.insert(&table, &Bulky { text: huge.clone(), ..bulky(2) }));
         assert!(matches!(error, Err(TransactError::OutOfMemory)), "{error:?}");
-        let set = session.transact(|tx| tx.update(&table, &1, |row| row.set_text(&huge).is_err()));
-        assert!(!matches!(set, Ok(ref done) if done.value != Some(true)), "the setter says so");
+        let mut ran = 0;
+        let set = session.transact(|tx| {
+            ran += 1;
+            let set = tx.update(&table, &1, |row| {
+                row.set_half(77);
+                row.set_text(&huge)
+            })?;
+            Ok(set.transpose()?)
+        });
+        let error = set.expect_err("the setter's error, passed on");
+        assert!(matches!(error, TransactError::OutOfMemory) && !error.is_retryable(), "{error:?}");
+        assert_eq!(ran, 1, "running it again cannot help");
+        let open = session.begin().expect("a worker");
+        let refused = open.update(&table, &1, |row| row.set_text(&huge)).expect("no conflict").expect("there");
+        let abort = Abort::from(refused.expect_err("the limit"));
+        assert_eq!(abort.to_string(), "while executing: the memory limit is reached");
+        assert!(matches!(open.explain(&abort), TransactError::OutOfMemory) && !abort.is_retryable());
+        drop(open);
+        let shorter = session.transact(|tx| {
+            let half = tx.update(&table, &1, |row| row.set_text(&huge).is_err().then(|| row.half()))?;
+            Ok(half.flatten())
+        });
+        assert_eq!(*shorter.expect("who settles for the old text may commit"), Some(0));
         let row = session.transact(|tx| Ok(tx.get(&table, &1)?.map(|row| row.to_owned())));
         assert_eq!(row.expect("no conflict").value, Some(bulky(1)));
     });

@@ -104,7 +104,7 @@ fn empty_and_inverted_ranges_yield_nothing() {
                 assert_eq!(keys(tx.scan(&events, bounds))?, [], "{bounds:?}");
                 assert_eq!(keys(tx.scan_rev(&events, bounds))?, [], "{bounds:?}");
             }
-            Ok(())
+            Ok::<_, Abort>(())
         };
         session.transact(|tx| Ok(keys(tx.scan(&events, ..))?.len())).expect("an empty table");
         session.transact(|tx| fill(tx, &events)).expect("new keys");

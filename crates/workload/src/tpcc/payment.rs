@@ -87,7 +87,7 @@ pub fn payment(tx: &Tx, tables: &Tables, input: &PaymentInput) -> Result<Payment
             customer.set_c_data(data.as_str())?;
             c_data = Some(Text::truncated(data.as_str()));
         }
-        Ok(PaymentOutput {
+        Ok::<_, Abort>(PaymentOutput {
             warehouse,
             district,
             c_id,
@@ -104,7 +104,7 @@ pub fn payment(tx: &Tx, tables: &Tables, input: &PaymentInput) -> Result<Payment
             c_data,
         })
     })?;
-    let output = present(tx, output, "customer")?.map_err(|error: seriatim::catalog::OutOfMemory| tx.abort(error))?;
+    let output = present(tx, output, "customer")??;
     tx.insert(
         &tables.history,
         &History {

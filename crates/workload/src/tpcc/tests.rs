@@ -189,6 +189,48 @@ fn an_unused_item_rolls_everything_back() {
     assert_eq!(*ytd.expect("a read"), Some(0));
 }
 
+/// Long texts eat all memory within a transaction, then a customer of bad credit pays.
+#[test]
+fn a_payment_without_memory_is_no_rollback_of_the_users() {
+    for protocol in protocols() {
+        let db = Database::builder().protocol(protocol.name).memory_limit(32 << 20).open().expect("a database opens");
+        let workload = Tpcc::new(Options::new(Scale::small(1), SEED));
+        workload.load(&db, &Loading::default()).expect("loading succeeds");
+        let tables = Tables::open(&db).expect("loading made the tables");
+        let mut session = db.session();
+        let bad = session.snapshot(|tx| {
+            let bad = |c_id: &u32| Customer::from_row(tx, &tables, *c_id).c_credit == "BC";
+            Ok((1..=workload.options.scale.customers).find(bad).expect("a tenth has bad credit"))
+        });
+        let customer = CustomerChoice::Id(bad.expect("a read").into_value());
+        let (date, amount, (h_id, _)) =
+            (seriatim::Timestamp::from_microseconds(7), Money::from_units(1), history_keys(3));
+        let pay = PaymentInput { w_id: 1, d_id: 1, c_w_id: 1, c_d_id: 1, customer, amount, date, h_id };
+        let earned = |session: &mut Session| {
+            let earned = session.snapshot(|tx| Ok(tx.get(&tables.warehouse, &1)?.map(|row| row.w_ytd())));
+            earned.expect("reads go on").into_value()
+        };
+        let before = earned(&mut session);
+        let text = "x".repeat(500);
+        let mut fits = 0;
+        let error = session.transact(|tx| {
+            // What a payment writes beside the text is written once before, so that the text is what lacks.
+            payment(tx, &tables, &pay)?;
+            let full = tx.update(&tables.customer, &(1, 1, 1), |row| {
+                while row.set_c_data(&text).is_ok() {
+                    fits += 1;
+                }
+            })?;
+            full.expect("every customer");
+            payment(tx, &tables, &PaymentInput { h_id: h_id + 1, ..pay })
+        });
+        let error = error.expect_err("the limit");
+        assert!(matches!(error, TransactError::OutOfMemory), "{}: {error:?}", protocol.name);
+        assert!(fits > 1000, "{}: {fits} texts", protocol.name);
+        assert_eq!(earned(&mut session), before, "{}: nothing was paid", protocol.name);
+    }
+}
+
 #[test]
 fn names_more_common_than_the_buffer_still_give_the_middle_customer() {
     let (db, _, tables) = loaded(1);
