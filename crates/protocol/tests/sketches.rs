@@ -5,6 +5,8 @@
 //! drives the control flow that the contract must allow. What a sketch needed beyond the contract is a trait in its file, named
 //! there as an addition.
 
+mod common;
+
 #[macro_use]
 #[path = "sketches/stand_in.rs"]
 mod stand_in;

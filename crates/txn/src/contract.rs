@@ -16,7 +16,7 @@ use std::ptr::NonNull;
 
 use seriatim_base::Stamp;
 use seriatim_catalog::{ColumnSet, Key};
-use seriatim_memory::OutOfMemory;
+use seriatim_memory::{OutOfMemory, Pinned};
 use seriatim_store::{Cursor, RecordPtr};
 
 use crate::{Core, Environment, Incident, Redo, Stop, Table};
@@ -94,6 +94,15 @@ pub trait Protocol: Sized + Send + Sync + 'static {
 
     /// A worker. Registered until dropped.
     fn worker(&self, core: Core) -> Self::Worker;
+
+    /// The newest committed version of a record, for whoever has no transaction, such as a checkpoint. It does not wait. Stamps
+    /// that one thread is shown of one record never go back; versions of several records need not belong together.
+    ///
+    /// The row is readable and does not change until the worker of `pin` goes offline.
+    ///
+    /// # Safety
+    /// `record` was found in the index of `table` after the worker of `pin` came online.
+    unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, pin: Pinned<'_>) -> Peeked;
 }
 
 /// What a transaction is going to do.
@@ -159,6 +168,20 @@ pub struct Seen {
     pub absent: bool,
     /// The transaction saw its own write.
     pub own: bool,
+}
+
+/// A record's newest committed version, as [`Protocol::peek_committed`] finds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Peeked {
+    /// This row, with the stamp of the transaction that wrote it.
+    Row(Stamp, RowPtr),
+    /// No row: the transaction with this stamp deleted it.
+    Deleted(Stamp),
+    /// No transaction that wrote the key has committed.
+    NeverCommitted,
+    /// A commit is at work on the record: try again.
+    Busy,
 }
 
 /// A position to rewind to.

@@ -15,8 +15,8 @@ mod table;
 
 pub use cause::{Cause, Incident, On, Phase, Reason, Stop};
 pub use contract::{
-    Detach, Freshness, Gives, Inserted, Mark, Mode, Needs, OnExists, Outcome, Pieces, Protocol, ProtocolInfo, RowPtr,
-    Scan, Seen, Staged, Updating, Worker,
+    Detach, Freshness, Gives, Inserted, Mark, Mode, Needs, OnExists, Outcome, Peeked, Pieces, Protocol, ProtocolInfo,
+    RowPtr, Scan, Seen, Staged, Updating, Worker,
 };
 pub use environment::{Core, Environment};
 pub use epochs::Epochs;

@@ -10,14 +10,15 @@ use std::sync::atomic::AtomicU64;
 
 use seriatim_base::{CacheAligned, Stamp};
 use seriatim_catalog::{ColumnSet, Key};
-use seriatim_memory::OutOfMemory;
+use seriatim_memory::{OutOfMemory, Pinned};
+use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Core, Environment, Freshness, Gives, Incident, Inserted, Mark, Mode, Needs, OnExists, Outcome, Protocol,
+    Core, Environment, Freshness, Gives, Incident, Inserted, Mark, Mode, Needs, OnExists, Outcome, Peeked, Protocol,
     ProtocolInfo, Redo, RowPtr, Scan, Seen, Staged, Stop, Table, Updating,
 };
 
 use crate::shared::optimistic::{LockBit, Optimistic};
-use crate::shared::{record, sweep};
+use crate::shared::{head, record, sweep};
 
 /// The global snapshot number S (§5.4): advanced by each read-only transaction, read once by each commit.
 pub(crate) type SnapshotNumber = Arc<CacheAligned<AtomicU64>>;
@@ -66,6 +67,10 @@ impl Protocol for Dbx {
             reading: None,
             installs: Vec::new(),
         }
+    }
+
+    unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, _: Pinned<'_>) -> Peeked {
+        head::peek(table, record)
     }
 }
 

@@ -10,11 +10,11 @@ use std::sync::atomic::{Ordering, fence};
 
 use seriatim_base::Stamp;
 use seriatim_catalog::{ColumnSet, Key, Organization};
-use seriatim_memory::OutOfMemory;
+use seriatim_memory::{OutOfMemory, Pinned};
 use seriatim_store::{Cursor, Direction, Inserted as Linked, RecordPtr};
 use seriatim_txn::{
-    Cause, Core, Environment, Fault, Freshness, Gives, Incident, Inserted, Mark, Mode, Needs, OnExists, Outcome, Phase,
-    Protocol, ProtocolInfo, Reason, Redo, RowPtr, Scan, Seen, Staged, Stop, Table, Updating,
+    Cause, Core, Environment, Fault, Freshness, Gives, Incident, Inserted, Mark, Mode, Needs, OnExists, Outcome,
+    Peeked, Phase, Protocol, ProtocolInfo, Reason, Redo, RowPtr, Scan, Seen, Staged, Stop, Table, Updating,
 };
 
 use crate::shared::attempt::Attempt;
@@ -63,6 +63,10 @@ impl Protocol for NoWait {
     fn worker(&self, core: Core) -> Worker {
         let htm = core.htm.clone();
         Worker { base: Attempt::new(core), locks: Locks::new(htm), probe: Cursor::default() }
+    }
+
+    unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, _: Pinned<'_>) -> Peeked {
+        head::peek(table, record)
     }
 }
 
@@ -401,10 +405,13 @@ impl seriatim_txn::Worker for Worker {
             let table = write.table();
             let image = head::image(&table.shape, write.record);
             let before = image.load(Ordering::Relaxed) as usize;
-            // ORDERING: pairs with the acquire of the header word by the next holder of the lock.
+            let header = head::header(&table.shape, write.record);
+            // For those who hold no lock. ORDERING: whoever sees the image in `head::peek` sees this, or what followed.
+            header.store(write.expected.locked().0, Ordering::Relaxed);
+            // ORDERING: pairs with the acquire of the header word by the next holder of the lock, and with that of the peek.
             image.store(write.image as u64, Ordering::Release);
             let after = Attempt::after(&write, stamp);
-            head::header(&table.shape, write.record).store(after.0, Ordering::Release);
+            header.store(after.0, Ordering::Release);
             if before != 0 {
                 record::retire_version(&mut self.base.core, table, write.record, before, write.image);
             }

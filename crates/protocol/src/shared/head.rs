@@ -9,7 +9,8 @@
 //!    clear. Readers are optimistic: an Acquire load of an unlocked header word, then the image word.
 //! 2. An image is immutable once its address is stored; it is retired, never reused, while a reader may hold it.
 //! 3. ABSENT: the newest committed state of the key is "no row" (a placeholder never committed has stamp zero).
-//!    (A protocol that locks elsewhere, as `nowait` does in a third word, holds that lock instead of LOCKED.)
+//!    (A protocol that locks elsewhere, as `nowait` does in a third word, holds that lock besides, and sets LOCKED only while it
+//!    installs, for [`peek`].)
 //! 4. REMOVED is final: the record left its index. Its header word never changes again, so whoever validated ABSENT fails.
 //! 5. QUEUED: exactly one party, the attempt that linked the record or an entry of a sweep list, owes it a look, and holds its
 //!    address until then. Only that party unlinks it, so the address stays good. Who revives or deletes the record meanwhile
@@ -19,7 +20,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use seriatim_base::{Backoff, Stamp};
 use seriatim_store::RecordPtr;
-use seriatim_txn::{RecordShape, Table};
+use seriatim_txn::{Peeked, RecordShape, Table};
+
+use super::record;
 
 const LOCKED: u64 = 1;
 const ABSENT: u64 = 2;
@@ -112,6 +115,22 @@ pub(crate) fn settled_image(table: &Table, record: RecordPtr) -> Option<(HeaderW
         if header(&table.shape, record).load(Ordering::Relaxed) == word.0 {
             return Some((word, image));
         }
+    }
+}
+
+/// The newest committed version of a record, for who has no transaction: [`settled_image`] without its waits.
+pub(crate) fn peek(table: &Table, record: RecordPtr) -> Peeked {
+    let header = header(&table.shape, record);
+    // ORDERING: as in `settled` and `settled_image`.
+    let word = HeaderWord(header.load(Ordering::Acquire));
+    let image = image(&table.shape, record).load(Ordering::Acquire) as usize;
+    if word.is_locked() || header.load(Ordering::Relaxed) != word.0 {
+        return Peeked::Busy;
+    }
+    match (word.stamp(), word.is_absent()) {
+        (Stamp::ZERO, _) => Peeked::NeverCommitted,
+        (stamp, true) => Peeked::Deleted(stamp),
+        (stamp, false) => Peeked::Row(stamp, record::row_of(table, image)),
     }
 }
 

@@ -7,14 +7,15 @@ mod commit;
 
 use seriatim_base::Stamp;
 use seriatim_catalog::{ColumnSet, Key};
-use seriatim_memory::OutOfMemory;
+use seriatim_memory::{OutOfMemory, Pinned};
+use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Core, Environment, Freshness, Gives, Incident, Inserted, Mark, Mode, Needs, OnExists, Outcome, Protocol,
+    Core, Environment, Freshness, Gives, Incident, Inserted, Mark, Mode, Needs, OnExists, Outcome, Peeked, Protocol,
     ProtocolInfo, Redo, RowPtr, Scan, Seen, Staged, Stop, Table, Updating,
 };
 
 use crate::shared::optimistic::{LockBit, Optimistic};
-use crate::shared::{record, sweep};
+use crate::shared::{head, record, sweep};
 
 /// Silo.
 #[derive(Debug)]
@@ -51,6 +52,10 @@ impl Protocol for Silo {
 
     fn worker(&self, core: Core) -> Worker {
         Worker { attempt: Optimistic::new(core), last: Stamp::ZERO, order: Vec::new(), retired: Vec::new() }
+    }
+
+    unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, _: Pinned<'_>) -> Peeked {
+        head::peek(table, record)
     }
 }
 

@@ -10,14 +10,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use seriatim_base::Stamp;
 use seriatim_catalog::{ColumnSet, Key};
-use seriatim_memory::OutOfMemory;
+use seriatim_memory::{OutOfMemory, Pinned};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
     Core, Detach, Environment, Freshness, Gives, Incident, Inserted, Mark, Mode, Needs, NoRedo, OnExists, Outcome,
-    Phase, Protocol, ProtocolInfo, Reason, Redo, RowPtr, Scan, Seen, Staged, Stop, Table, Updating, Worker as _,
+    Peeked, Phase, Protocol, ProtocolInfo, Reason, Redo, RowPtr, Scan, Seen, Staged, Stop, Table, Updating,
+    Worker as _,
 };
 
-use crate::stand_in::{Bench, Ground, LOCKED, Write, conflict, modes, row_of, stamp_of, versioned};
+use crate::common::{Bench, modes};
+use crate::stand_in::{Ground, LOCKED, Write, conflict, look_once, peeked, row_of, stamp_of, versioned};
 
 /// The validator's versions and the writes that storage has not applied yet.
 #[derive(Default)]
@@ -77,6 +79,13 @@ impl Protocol for Validating {
 
     fn worker(&self, core: Core) -> Worker {
         Worker { ground: Ground::new(core), shared: Arc::clone(&self.shared) }
+    }
+
+    unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, _: Pinned<'_>) -> Peeked {
+        // What was validated is committed, applied or not.
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner).apply(record.addr());
+        let found = look_once(table, record);
+        found.map_or(Peeked::Busy, |(word, image)| peeked(word, row_of(table, image)))
     }
 }
 

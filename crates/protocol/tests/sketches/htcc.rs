@@ -9,14 +9,17 @@ use std::sync::atomic::Ordering;
 use seriatim_base::{Backoff, Stamp};
 use seriatim_catalog::{ColumnSet, Key, KeyBuf};
 use seriatim_htm::HtmMode;
-use seriatim_memory::OutOfMemory;
+use seriatim_memory::{OutOfMemory, Pinned};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Core, Environment, Freshness, Gives, Incident, Inserted, Mark, Mode, Needs, NoRedo, OnExists, Outcome, Phase,
-    Protocol, ProtocolInfo, Reason, Redo, RowPtr, Scan, Seen, Staged, Stop, Table, Updating, Worker as _,
+    Core, Environment, Freshness, Gives, Incident, Inserted, Mark, Mode, Needs, NoRedo, OnExists, Outcome, Peeked,
+    Phase, Protocol, ProtocolInfo, Reason, Redo, RowPtr, Scan, Seen, Staged, Stop, Table, Updating, Worker as _,
 };
 
-use crate::stand_in::{Bench, Ground, HOT, LOCKED, Read, Write, modes, newest, row_of, stamp_of, version, versioned};
+use crate::common::{Bench, modes};
+use crate::stand_in::{
+    Ground, HOT, LOCKED, Read, Write, look_once, newest, peeked, row_of, stamp_of, version, versioned,
+};
 
 /// Repairs of one attempt; beyond, it aborts (trap 11).
 const REPAIRS_MAX: u32 = 8;
@@ -58,6 +61,12 @@ impl Protocol for Htcc {
 
     fn worker(&self, core: Core) -> Worker {
         Worker { ground: Ground::new(core), hot: Vec::new(), workset: Vec::new(), repairs: 0, lookups: 0 }
+    }
+
+    unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, _: Pinned<'_>) -> Peeked {
+        // A hot record is locked from its access on: a checkpoint meets those at their end.
+        let found = look_once(table, record);
+        found.map_or(Peeked::Busy, |(word, image)| peeked(word, row_of(table, image)))
     }
 }
 

@@ -10,14 +10,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use seriatim_base::Stamp;
 use seriatim_catalog::{ColumnSet, Key};
-use seriatim_memory::OutOfMemory;
+use seriatim_memory::{OutOfMemory, Pinned};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Core, Environment, Freshness, Gives, Incident, Inserted, Mark, Mode, Needs, NoRedo, OnExists, Outcome, Phase,
-    Pieces, Protocol, ProtocolInfo, Reason, Redo, RowPtr, Scan, Seen, Staged, Stop, Table, Updating, Worker as _,
+    Core, Environment, Freshness, Gives, Incident, Inserted, Mark, Mode, Needs, NoRedo, OnExists, Outcome, Peeked,
+    Phase, Pieces, Protocol, ProtocolInfo, Reason, Redo, RowPtr, Scan, Seen, Staged, Stop, Table, Updating,
+    Worker as _,
 };
 
-use crate::stand_in::{Bench, Ground, LOCKED, Read, Write, modes, newest, row_of};
+use crate::common::{Bench, modes};
+use crate::stand_in::{Ground, LOCKED, Read, Write, look_once, newest, peeked, row_of};
 
 const DELETED: u64 = 1 << 63;
 const IDLE: u64 = u64::MAX;
@@ -84,6 +86,12 @@ impl Protocol for DbxTc {
             reading: None,
             commutative: Vec::new(),
         }
+    }
+
+    unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, _: Pinned<'_>) -> Peeked {
+        // The newest version, of whichever snapshot: as fresh as the stamp says.
+        let found = look_once(table, record);
+        found.map_or(Peeked::Busy, |(word, image)| peeked(word, live(table, image)))
     }
 }
 

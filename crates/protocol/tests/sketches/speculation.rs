@@ -10,14 +10,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use seriatim_base::Stamp;
 use seriatim_catalog::{ColumnSet, Key};
-use seriatim_memory::OutOfMemory;
+use seriatim_memory::{OutOfMemory, Pinned};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
     Core, Detach, Environment, Freshness, Gives, Incident, Inserted, Mark, Mode, Needs, NoRedo, On, OnExists, Outcome,
-    Phase, Protocol, ProtocolInfo, Reason, Redo, RowPtr, Scan, Seen, Staged, Stop, Table, Updating, Worker as _,
+    Peeked, Phase, Protocol, ProtocolInfo, Reason, Redo, RowPtr, Scan, Seen, Staged, Stop, Table, Updating,
+    Worker as _,
 };
 
-use crate::stand_in::{Bench, Ground, Write, modes, row_of, versioned};
+use crate::common::{Bench, modes};
+use crate::stand_in::{Ground, Write, newest, peeked, row_of, version, versioned};
 
 /// An undo: the image that a write replaced.
 struct Undo {
@@ -89,6 +91,15 @@ impl Protocol for Speculation {
 
     fn worker(&self, core: Core) -> Worker {
         Worker { ground: Ground::new(core), queue: Arc::clone(&self.queue), position: 0 }
+    }
+
+    unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, _: Pinned<'_>) -> Peeked {
+        // The owner's thread asks, as it does everything else. What the oldest of the queue replaced is what has committed.
+        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut undo = queue.uncommitted.iter().flat_map(|entry| &entry.undo);
+        let before = undo.find(|undo| undo.write.record == record).map(|undo| undo.before);
+        let image = before.unwrap_or_else(|| newest(table, record).load(Ordering::Acquire));
+        peeked(version(table, record).load(Ordering::Acquire), row_of(table, image as usize))
     }
 }
 

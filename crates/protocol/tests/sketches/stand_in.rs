@@ -4,17 +4,15 @@
 //! fixed-width keys, no fixed parts, no tails; placeholders and tombstones stay linked for ever.
 
 use std::ptr::NonNull;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use seriatim_base::{Epoch, Stamp, TableId};
-use seriatim_catalog::{ColumnDef, ColumnType, Key, KeyCodec, Layout, Place, RowRef, TableDef};
-use seriatim_htm::{Access, Body, Budget, Htm, HtmMode, NoLocks, Stop as RegionStop};
-use seriatim_memory::{Memory, Options};
-use seriatim_store::{Index, Inserted as Linked, RecordPtr, Unobserved, Witness, tail_of, write_key};
+use seriatim_base::{Epoch, Stamp};
+use seriatim_catalog::Key;
+use seriatim_htm::{Access, Body, NoLocks, Stop as RegionStop};
+use seriatim_store::{Inserted as Linked, RecordPtr, Unobserved, Witness, tail_of, write_key};
 use seriatim_txn::{
-    Cause, Core, Environment, Epochs, Incident, Inserted, Mark, NoRedo, OnExists, Outcome, Phase, Protocol, Reason,
-    RecordShape, RowPtr, Scan, Seen, Staged, Stop, Table, Updating, Worker,
+    Cause, Core, Incident, Inserted, Mark, OnExists, Peeked, Phase, Reason, RowPtr, Scan, Seen, Staged, Stop, Table,
+    Updating,
 };
 
 pub(crate) const LOCKED: u64 = 1;
@@ -101,6 +99,24 @@ pub(crate) fn row_of(table: &Table, image: usize) -> Option<RowPtr> {
     NonNull::new(row as *mut u8)
 }
 
+/// What `peek_committed` finds where the version word and the image have been read.
+pub(crate) fn peeked(word: u64, row: Option<RowPtr>) -> Peeked {
+    match (stamp_of(word), row) {
+        (Stamp::ZERO, _) => Peeked::NeverCommitted,
+        (stamp, None) => Peeked::Deleted(stamp),
+        (stamp, Some(row)) => Peeked::Row(stamp, row),
+    }
+}
+
+/// Version word and image of a record, from one moment. `None`: a commit is at work.
+pub(crate) fn look_once(table: &Table, record: RecordPtr) -> Option<(u64, usize)> {
+    let word = version(table, record).load(Ordering::Acquire);
+    let image = newest(table, record).load(Ordering::Acquire) as usize;
+    // ORDERING: the image was loaded with acquire, so this comes after; a new image implies that the word was locked.
+    let settled = word & LOCKED == 0 && version(table, record).load(Ordering::Relaxed) == word;
+    settled.then_some((word, image))
+}
+
 /// One attempt's reads, absences and private writes.
 pub(crate) struct Ground {
     pub(crate) core: Core,
@@ -165,10 +181,7 @@ impl Ground {
     pub(crate) fn look(&mut self, table: &Table, record: RecordPtr) -> Option<(u64, usize)> {
         let mut backoff = seriatim_base::Backoff::new();
         loop {
-            let word = version(table, record).load(Ordering::Acquire);
-            let image = newest(table, record).load(Ordering::Acquire) as usize;
-            // ORDERING: the image was loaded with acquire, so this comes after; a new image implies that the word was locked.
-            if word & LOCKED == 0 && version(table, record).load(Ordering::Relaxed) == word {
+            if let Some((word, image)) = look_once(table, record) {
                 self.newest = self.newest.max(stamp_of(word));
                 self.seen = Seen { record: Some(record), stamp: stamp_of(word), absent: image == 0, own: false };
                 return Some((word, image));
@@ -420,103 +433,4 @@ macro_rules! common_methods {
             &mut self.ground.core
         }
     };
-}
-
-/// A database of one table `cell(id, value)` under a sketch.
-pub(crate) struct Bench<P: Protocol> {
-    pub(crate) protocol: P,
-    pub(crate) environment: Environment,
-    /// Boxed: tables never move.
-    pub(crate) cells: Box<Table>,
-    value: Place,
-}
-
-impl<P: Protocol> Bench<P> {
-    /// Opens it with rows 0, 1, 2, ... of these values.
-    pub(crate) fn open(mode: HtmMode, values: &[i64]) -> Bench<P> {
-        let htm = Htm::new(mode).expect("the mode is always available");
-        let memory = Memory::new(Options { workers_max: 16, ..Options::default() }).expect("memory");
-        let environment = Environment {
-            htm,
-            memory,
-            epochs: Arc::new(Epochs::default()),
-            budget: Budget::default(),
-            #[cfg(feature = "canary")]
-            fault: seriatim_txn::Fault::None,
-        };
-        let mut core = environment.core().expect("a free slot");
-        let column = |name: &'static str, ty| ColumnDef::new(name, ty);
-        let cells =
-            TableDef::builder("cell").column(column("id", ColumnType::U64)).column(column("value", ColumnType::I64));
-        let cells = cells.key(["id"]).finish().expect("a valid table");
-        let (codec, layout) = (KeyCodec::for_table(&cells), Layout::new(&cells.columns));
-        let (class, organization, value) = (codec.class(), cells.organization, layout.places[1]);
-        let shape = RecordShape::new(class, &layout, P::HEAD_BYTES, P::IMAGE_HEADER_BYTES);
-        core.local.enter();
-        let index = Index::new(organization, class, 64, &environment.htm, &mut core.store()).expect("memory");
-        core.local.leave();
-        let name = "cell".to_owned();
-        let unlinked = seriatim_txn::Unlinked::default();
-        let cells =
-            Box::new(Table { id: TableId(0), name, organization, class, codec, layout, shape, index, unlinked });
-        let protocol = P::open(P::Options::default(), &environment);
-        drop(core);
-        let bench = Bench { protocol, environment, cells, value };
-        let mut loader = bench.worker();
-        loader.begin(seriatim_txn::Mode::ReadWrite, Stamp::ZERO);
-        for (id, &value) in values.iter().enumerate() {
-            let staged = loader.stage(&bench.cells).expect("memory");
-            bench.set(staged.row, value);
-            let inserted = loader.insert(&bench.cells, Key::Word8(id as u64), staged, OnExists::Refuse);
-            assert_eq!(inserted, Ok(Inserted::New));
-        }
-        assert!(matches!(loader.commit(&mut NoRedo), Ok(Outcome::Committed(_))));
-        drop(loader);
-        bench
-    }
-
-    pub(crate) fn worker(&self) -> P::Worker {
-        self.protocol.worker(self.environment.core().expect("a free slot"))
-    }
-
-    pub(crate) fn get(&self, row: RowPtr) -> i64 {
-        // SAFETY: a row of this table, readable while the worker that gave it is online.
-        unsafe { RowRef::from_raw(row.as_ptr()) }.get::<i64>(&self.value)
-    }
-
-    pub(crate) fn set(&self, row: RowPtr, value: i64) {
-        // SAFETY: a private row of this table.
-        unsafe { row.as_ptr().add(self.value.offset as usize).cast::<i64>().write_unaligned(value) };
-    }
-
-    /// Reads a cell in the worker's transaction.
-    pub(crate) fn read(&self, worker: &mut P::Worker, id: u64) -> Result<Option<i64>, Stop> {
-        let row = worker.read(&self.cells, Key::Word8(id), seriatim_catalog::ColumnSet::ALL)?;
-        Ok(row.map(|row| self.get(row)))
-    }
-
-    /// Changes a cell in the worker's transaction; what it becomes.
-    pub(crate) fn change(&self, worker: &mut P::Worker, id: u64, f: impl Fn(i64) -> i64) -> Result<i64, Stop> {
-        let updating = worker.update(&self.cells, Key::Word8(id), seriatim_catalog::ColumnSet::ALL)?;
-        let updating = updating.expect("the cell exists");
-        let value = f(self.get(updating.before));
-        self.set(updating.after, value);
-        Ok(value)
-    }
-
-    /// What a transaction of its own finds in the cells.
-    pub(crate) fn state(&self, ids: &[u64]) -> Vec<i64> {
-        let mut worker = self.worker();
-        worker.begin(seriatim_txn::Mode::ReadWrite, Stamp::ZERO);
-        let state =
-            ids.iter().map(|&id| self.read(&mut worker, id).expect("nobody is about").expect("the cell exists"));
-        let state = state.collect();
-        assert!(matches!(worker.commit(&mut NoRedo), Ok(Outcome::Committed(_))));
-        state
-    }
-}
-
-/// The ways of running that every sketch is driven in.
-pub(crate) fn modes() -> [HtmMode; 2] {
-    [HtmMode::Absent, HtmMode::Emulated(seriatim_htm::Emulation { seed: 7, abort_one_in: 4, yields: false })]
 }

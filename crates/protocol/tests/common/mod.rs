@@ -1,0 +1,101 @@
+//! What the tests of the contract share: a database of one table under any protocol.
+
+use seriatim_base::{Stamp, TableId};
+use seriatim_catalog::{ColumnDef, ColumnSet, ColumnType, Key, KeyCodec, Layout, Place, RowRef, TableDef};
+use seriatim_htm::{Budget, Emulation, Htm, HtmMode};
+use seriatim_memory::{Memory, Options};
+use seriatim_store::Index;
+use seriatim_txn::{
+    Environment, Inserted, Mode, NoRedo, OnExists, Outcome, Protocol, RecordShape, RowPtr, Stop, Table, Worker,
+};
+
+/// A database of one table `cell(id, value)` under a protocol, built or sketched.
+pub(crate) struct Bench<P: Protocol> {
+    pub(crate) protocol: P,
+    pub(crate) environment: Environment,
+    /// Boxed: tables never move.
+    pub(crate) cells: Box<Table>,
+    value: Place,
+}
+
+impl<P: Protocol> Bench<P> {
+    /// Opens it with rows 0, 1, 2, ... of these values.
+    pub(crate) fn open(mode: HtmMode, values: &[i64]) -> Bench<P> {
+        let htm = Htm::new(mode).expect("the mode is always available");
+        let memory = Memory::new(Options { workers_max: 16, ..Options::default() }).expect("memory");
+        let environment = Environment::new(htm, memory, Budget::default());
+        let mut core = environment.core().expect("a free slot");
+        let column = |name: &'static str, ty| ColumnDef::new(name, ty);
+        let cells =
+            TableDef::builder("cell").column(column("id", ColumnType::U64)).column(column("value", ColumnType::I64));
+        let cells = cells.key(["id"]).finish().expect("a valid table");
+        let (codec, layout) = (KeyCodec::for_table(&cells), Layout::new(&cells.columns));
+        let (class, organization, value) = (codec.class(), cells.organization, layout.places[1]);
+        let shape = RecordShape::new(class, &layout, P::HEAD_BYTES, P::IMAGE_HEADER_BYTES);
+        core.local.enter();
+        let index = Index::new(organization, class, 64, &environment.htm, &mut core.store()).expect("memory");
+        core.local.leave();
+        let name = "cell".to_owned();
+        let unlinked = seriatim_txn::Unlinked::default();
+        let cells = Box::new(Table { id: TableId(0), name, organization, class, codec, layout, shape, index, unlinked });
+        let protocol = P::open(P::Options::default(), &environment);
+        drop(core);
+        let bench = Bench { protocol, environment, cells, value };
+        let mut loader = bench.worker();
+        loader.begin(Mode::ReadWrite, Stamp::ZERO);
+        for (id, &value) in values.iter().enumerate() {
+            let staged = loader.stage(&bench.cells).expect("memory");
+            bench.set(staged.row, value);
+            let inserted = loader.insert(&bench.cells, Key::Word8(id as u64), staged, OnExists::Refuse);
+            assert_eq!(inserted, Ok(Inserted::New));
+        }
+        assert!(matches!(loader.commit(&mut NoRedo), Ok(Outcome::Committed(_))));
+        drop(loader);
+        bench
+    }
+
+    pub(crate) fn worker(&self) -> P::Worker {
+        self.protocol.worker(self.environment.core().expect("a free slot"))
+    }
+
+    pub(crate) fn get(&self, row: RowPtr) -> i64 {
+        // SAFETY: a row of this table, readable while the worker that gave it is online.
+        unsafe { RowRef::from_raw(row.as_ptr()) }.get::<i64>(&self.value)
+    }
+
+    pub(crate) fn set(&self, row: RowPtr, value: i64) {
+        // SAFETY: a private row of this table.
+        unsafe { row.as_ptr().add(self.value.offset as usize).cast::<i64>().write_unaligned(value) };
+    }
+
+    /// Reads a cell in the worker's transaction.
+    pub(crate) fn read(&self, worker: &mut P::Worker, id: u64) -> Result<Option<i64>, Stop> {
+        let row = worker.read(&self.cells, Key::Word8(id), ColumnSet::ALL)?;
+        Ok(row.map(|row| self.get(row)))
+    }
+
+    /// Changes a cell in the worker's transaction; what it becomes.
+    pub(crate) fn change(&self, worker: &mut P::Worker, id: u64, f: impl Fn(i64) -> i64) -> Result<i64, Stop> {
+        let updating = worker.update(&self.cells, Key::Word8(id), ColumnSet::ALL)?;
+        let updating = updating.expect("the cell exists");
+        let value = f(self.get(updating.before));
+        self.set(updating.after, value);
+        Ok(value)
+    }
+
+    /// What a transaction of its own finds in the cells.
+    pub(crate) fn state(&self, ids: &[u64]) -> Vec<i64> {
+        let mut worker = self.worker();
+        worker.begin(Mode::ReadWrite, Stamp::ZERO);
+        let state =
+            ids.iter().map(|&id| self.read(&mut worker, id).expect("nobody is about").expect("the cell exists"));
+        let state = state.collect();
+        assert!(matches!(worker.commit(&mut NoRedo), Ok(Outcome::Committed(_))));
+        state
+    }
+}
+
+/// The ways of running that tests are driven in.
+pub(crate) fn modes() -> [HtmMode; 2] {
+    [HtmMode::Absent, HtmMode::Emulated(Emulation { seed: 7, abort_one_in: 4, yields: false })]
+}
