@@ -7,7 +7,7 @@ use seriatim_suite::clients::{self, Shape, interrogate_with};
 use seriatim_suite::explore::{Program, Spec, explore_with};
 use seriatim_suite::model::Op::{self, Get, If, Put, Scan};
 use seriatim_suite::stress::{Load, stress_with};
-use seriatim_suite::{Setting, epochs, seed};
+use seriatim_suite::{Setting, seed};
 use seriatim_workload::five_five::{self, FiveFive};
 use seriatim_workload::multi_key::{self, MultiKey};
 use seriatim_workload::twelve_key::{self, Rounds, TwelveKey};
@@ -206,6 +206,18 @@ fn dropped_witnesses_are_caught_in_every_protocol() {
 }
 
 #[test]
+fn an_epoch_read_at_begin_is_caught_in_every_protocol() {
+    for protocol in seriatim::protocols() {
+        let setting = setting(protocol.name);
+        let broken = |builder: seriatim::Builder| builder.canary(Fault::EpochAtBegin);
+        let stamped = seriatim_suite::epochs::belong_to_their_commits(&setting, broken).expect_err("the stamps tell");
+        eprintln!("{setting}: {stamped}");
+        let audited = seriatim_suite::epochs::follow_what_was_read(&setting, broken).expect_err("the auditor notices");
+        eprintln!("{setting}: {audited}");
+    }
+}
+
+#[test]
 fn reused_stamps_are_caught() {
     caught_by_histories("dbx", Fault::ReuseStamp);
 }
@@ -256,16 +268,4 @@ fn what_clients_see_of_missing_and_late_subscription_convicts_it() {
 #[test]
 fn what_clients_see_of_early_publication_convicts_it() {
     convicted_by_clients(Shape::Registers, "dbx", Fault::PublishEarly);
-}
-
-#[test]
-fn an_epoch_read_at_begin_is_caught_in_every_protocol() {
-    for protocol in seriatim::protocols() {
-        let setting = setting(protocol.name);
-        let broken = |builder: seriatim::Builder| builder.canary(Fault::EpochAtBegin);
-        let stamped = epochs::belong_to_their_commits(&setting, broken).expect_err("the stamps tell");
-        eprintln!("{setting}: {stamped}");
-        let audited = epochs::follow_what_was_read(&setting, broken).expect_err("the auditor notices");
-        eprintln!("{setting}: {audited}");
-    }
 }
