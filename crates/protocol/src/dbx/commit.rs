@@ -58,7 +58,8 @@ pub(super) fn commit(
     match prepare(attempt, installs).and_then(|()| decide(attempt, installs, snapshot)) {
         Ok(stamp) => {
             attempt.base.report(stamp, redo);
-            settle(attempt, installs, stamp);
+            // Snapshot readers that began before us may read what was replaced for a grace period more.
+            attempt.base.settle(stamp, &LockBit, |entry| installs[entry].before);
             attempt.base.finish(&LockBit);
             Ok(Outcome::Committed(stamp))
         }
@@ -277,27 +278,5 @@ unsafe impl Body for Commit<'_> {
         // Step 4.
         self.install(access, stamp);
         Ok(stamp)
-    }
-}
-
-/// Retires what was replaced; snapshot readers that began before us may still read it for a grace period.
-fn settle(attempt: &mut Optimistic, installs: &[Install], stamp: Stamp) {
-    for (i, install) in installs.iter().enumerate() {
-        let write = attempt.base.writes.entries()[i];
-        let table = write.table();
-        if write.is_nothing() {
-            if write.linked {
-                attempt.base.unlink_placeholder(&write, &LockBit);
-            }
-            continue;
-        }
-        if install.before != 0 {
-            if write.expected.is_absent() {
-                record::retire(&mut attempt.base.core, install.before, HEADER_BYTES);
-            } else {
-                record::retire_version(&mut attempt.base.core, table, write.record, install.before, write.image);
-            }
-        }
-        attempt.base.queue_deleted(&write, stamp);
     }
 }

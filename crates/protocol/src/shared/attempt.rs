@@ -192,6 +192,30 @@ impl Attempt {
         }
     }
 
+    /// After a commit of optimistic writes: retires what they replaced, queues what they deleted, unlinks what came to nothing.
+    /// `before` names the image that the write of this index replaced; zero for none.
+    #[inline]
+    pub(crate) fn settle(&mut self, stamp: Stamp, claim: &impl Claim, before: impl Fn(usize) -> usize) {
+        for entry in 0..self.writes.entries().len() {
+            let write = self.writes.entries()[entry];
+            if write.is_nothing() {
+                if write.linked {
+                    self.unlink_placeholder(&write, claim);
+                }
+                continue;
+            }
+            match before(entry) {
+                0 => {}
+                // The marker of a deletion: an image header without a row.
+                marker if write.expected.is_absent() => {
+                    record::retire(&mut self.core, marker, write.table().shape.image_header);
+                }
+                image => record::retire_version(&mut self.core, write.table(), write.record, image, write.image),
+            }
+            self.queue_deleted(&write, stamp);
+        }
+    }
+
     #[inline]
     fn leave(&mut self) {
         self.writes.clear();

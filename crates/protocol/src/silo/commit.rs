@@ -17,7 +17,6 @@ use super::Worker;
 use crate::shared::attempt::Attempt;
 use crate::shared::head::{self, HeaderWord};
 use crate::shared::optimistic::{LockBit, Optimistic, Plain, Refuted};
-use crate::shared::record;
 use crate::shared::writes::Write;
 
 pub(super) fn commit(worker: &mut Worker, redo: &mut dyn Redo) -> Result<Outcome, Stop> {
@@ -39,7 +38,7 @@ pub(super) fn commit(worker: &mut Worker, redo: &mut dyn Redo) -> Result<Outcome
     worker.last = stamp;
     install(attempt, stamp, &mut worker.retired);
     attempt.base.report(stamp, redo);
-    settle(attempt, stamp, &worker.retired);
+    attempt.base.settle(stamp, &LockBit, |entry| worker.retired[entry]);
     attempt.base.finish(&LockBit);
     Ok(Outcome::Committed(stamp))
 }
@@ -88,23 +87,5 @@ fn install(attempt: &mut Optimistic, stamp: Stamp, retired: &mut Vec<usize>) {
         }
         let after = Attempt::after(write, stamp);
         Plain.store(head::header(shape, write.record), after.0);
-    }
-}
-
-/// Retires what was replaced and queues tombstones.
-fn settle(attempt: &mut Optimistic, stamp: Stamp, retired: &[usize]) {
-    for (i, &before) in retired.iter().enumerate() {
-        let write = attempt.base.writes.entries()[i];
-        let table = write.table();
-        if write.is_nothing() {
-            if write.linked {
-                attempt.base.unlink_placeholder(&write, &LockBit);
-            }
-            continue;
-        }
-        if before != 0 {
-            record::retire_version(&mut attempt.base.core, table, write.record, before, write.image);
-        }
-        attempt.base.queue_deleted(&write, stamp);
     }
 }
