@@ -8,17 +8,18 @@ mod snapshot;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use seriatim_base::{CacheAligned, Stamp};
-use seriatim_catalog::{ColumnSet, Key};
-use seriatim_memory::{OutOfMemory, Pinned};
+use seriatim_base::CacheAligned;
+use seriatim_catalog::Key;
+use seriatim_memory::Pinned;
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Core, Environment, Freshness, Gives, Incident, Inserted, Mark, Mode, Needs, OnExists, Outcome, Peeked, Protocol,
-    ProtocolInfo, Redo, RowPtr, Scan, Seen, Staged, Stop, Table, Updating,
+    Core, Environment, Freshness, Gives, Mode, Needs, Outcome, Peeked, Protocol, ProtocolInfo, Redo, RowPtr, Scan,
+    Stop, Table,
 };
 
-use crate::shared::optimistic::{LockBit, Optimistic};
-use crate::shared::{head, record, sweep};
+use crate::shared::head;
+use crate::shared::optimistic::Optimistic;
+use crate::shared::worker::{Variant, Worker};
 
 /// The global snapshot number S (§5.4): advanced by each read-only transaction, read once by each commit.
 pub(crate) type SnapshotNumber = Arc<CacheAligned<AtomicU64>>;
@@ -53,20 +54,16 @@ impl Protocol for Dbx {
     /// Local snapshot number and previous version (§5.1; beside the image instead of the record, see README).
     const IMAGE_HEADER_BYTES: usize = snapshot::HEADER_BYTES;
     type Options = Options;
-    type Worker = Worker;
+    type Worker = Worker<State>;
 
     fn open(_: Options, _: &Environment) -> Dbx {
         // Snapshot 0 is before every version.
         Dbx { snapshot: Arc::new(CacheAligned(AtomicU64::new(1))) }
     }
 
-    fn worker(&self, core: Core) -> Worker {
-        Worker {
-            attempt: Optimistic::new(core),
-            snapshot: Arc::clone(&self.snapshot),
-            reading: None,
-            installs: Vec::new(),
-        }
+    fn worker(&self, core: Core) -> Worker<State> {
+        let state = State { snapshot: Arc::clone(&self.snapshot), reading: None, installs: Vec::new() };
+        Worker::new(core, state)
     }
 
     unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, _: Pinned<'_>) -> Peeked {
@@ -74,9 +71,8 @@ impl Protocol for Dbx {
     }
 }
 
-/// A DBX worker.
-pub struct Worker {
-    attempt: Optimistic,
+/// A DBX worker's own state.
+pub struct State {
     snapshot: SnapshotNumber,
     /// The snapshot a read-only transaction reads.
     reading: Option<u64>,
@@ -84,101 +80,34 @@ pub struct Worker {
     installs: Vec<commit::Install>,
 }
 
-impl seriatim_txn::Worker for Worker {
-    fn begin(&mut self, mode: Mode, _: Stamp) {
-        self.attempt.begin();
-        self.reading = (mode == Mode::ReadOnly).then(|| snapshot::take(&self.attempt.base.core, &self.snapshot));
+impl Variant for State {
+    #[inline]
+    fn begin(&mut self, core: &Core, mode: Mode) {
+        self.reading = (mode == Mode::ReadOnly).then(|| snapshot::take(core, &self.snapshot));
+    }
+
+    fn may_write(&self) -> bool {
+        self.reading.is_none()
     }
 
     #[inline]
-    fn read(&mut self, table: &Table, key: Key<'_>, _: ColumnSet) -> Result<Option<RowPtr>, Stop> {
+    fn read(&mut self, attempt: &mut Optimistic, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, Stop> {
         match self.reading {
-            None => self.attempt.read(table, key),
-            Some(snapshot) => snapshot::read(&mut self.attempt, table, key, snapshot),
+            None => attempt.read(table, key),
+            Some(snapshot) => snapshot::read(attempt, table, key, snapshot),
         }
     }
 
     #[inline]
-    fn prefetch(&mut self, table: &Table, key: Key<'_>) {
-        self.attempt.base.prefetch(table, key);
-    }
-
-    #[inline]
-    fn advance_prefetch(&mut self) {
-        self.attempt.base.advance_prefetch();
-    }
-
-    fn stage(&mut self, table: &Table) -> Result<Staged, Stop> {
-        record::stage(&mut self.attempt.base.core, table)
-    }
-
-    fn discard(&mut self, table: &Table, staged: Staged) {
-        record::discard(&mut self.attempt.base.core, table, staged);
-    }
-
-    fn tail(&mut self, bytes: &[u8]) -> Result<u64, OutOfMemory> {
-        self.attempt.base.tail(bytes)
-    }
-
-    fn insert(&mut self, table: &Table, key: Key<'_>, staged: Staged, exists: OnExists) -> Result<Inserted, Stop> {
-        debug_assert!(self.reading.is_none(), "the session refuses writes in read-only transactions");
-        self.attempt.insert(table, key, staged, exists)
-    }
-
-    #[inline]
-    fn update(&mut self, table: &Table, key: Key<'_>, _: ColumnSet) -> Result<Option<Updating>, Stop> {
-        debug_assert!(self.reading.is_none(), "the session refuses writes in read-only transactions");
-        self.attempt.update(table, key)
-    }
-
-    fn delete(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, Stop> {
-        debug_assert!(self.reading.is_none(), "the session refuses writes in read-only transactions");
-        self.attempt.delete(table, key)
-    }
-
-    #[inline]
-    fn scan_next(&mut self, table: &Table, scan: &mut Scan, _: ColumnSet) -> Result<Option<RowPtr>, Stop> {
+    fn scan_next(&mut self, attempt: &mut Optimistic, table: &Table, scan: &mut Scan) -> Result<Option<RowPtr>, Stop> {
         match self.reading {
-            None => self.attempt.scan_next(table, scan),
-            Some(snapshot) => snapshot::scan_next(&mut self.attempt, table, scan, snapshot),
+            None => attempt.scan_next(table, scan),
+            Some(snapshot) => snapshot::scan_next(attempt, table, scan, snapshot),
         }
     }
 
-    fn seen(&self) -> Seen {
-        self.attempt.base.seen
-    }
-
-    fn mark(&mut self) -> Mark {
-        self.attempt.base.writes.mark()
-    }
-
-    fn rewind(&mut self, mark: Mark) {
-        self.attempt.base.writes.rewind(mark);
-    }
-
-    fn validate(&mut self) -> Result<(), Stop> {
-        // A snapshot always holds: nothing was noted.
-        self.attempt.validate()
-    }
-
     #[inline]
-    fn commit(&mut self, redo: &mut dyn Redo) -> Result<Outcome, Stop> {
-        commit::commit(&mut self.attempt, &mut self.installs, &self.snapshot, redo)
-    }
-
-    fn abort(&mut self) {
-        self.attempt.base.abandon(&LockBit);
-    }
-
-    fn incident(&self) -> Option<&Incident> {
-        self.attempt.base.incident.as_ref()
-    }
-
-    fn housekeep(&mut self) {
-        sweep::sweep(&mut self.attempt.base.core, &LockBit);
-    }
-
-    fn core(&mut self) -> &mut Core {
-        &mut self.attempt.base.core
+    fn commit(&mut self, attempt: &mut Optimistic, redo: &mut dyn Redo) -> Result<Outcome, Stop> {
+        commit::commit(attempt, &mut self.installs, &self.snapshot, redo)
     }
 }

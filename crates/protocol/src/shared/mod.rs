@@ -7,4 +7,5 @@ pub(crate) mod own;
 pub(crate) mod prefetch;
 pub(crate) mod record;
 pub(crate) mod sweep;
+pub(crate) mod worker;
 pub(crate) mod writes;

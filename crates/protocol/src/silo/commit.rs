@@ -13,32 +13,31 @@ use seriatim_base::{Backoff, Epoch, Stamp};
 use seriatim_htm::Access;
 use seriatim_txn::{Fault, Outcome, Phase, Redo, Stop};
 
-use super::Worker;
+use super::State;
 use crate::shared::attempt::Attempt;
 use crate::shared::head::{self, HeaderWord};
 use crate::shared::optimistic::{LockBit, Optimistic, Plain, Refuted};
 use crate::shared::writes::Write;
 
-pub(super) fn commit(worker: &mut Worker, redo: &mut dyn Redo) -> Result<Outcome, Stop> {
-    let attempt = &mut worker.attempt;
+pub(super) fn commit(attempt: &mut Optimistic, state: &mut State, redo: &mut dyn Redo) -> Result<Outcome, Stop> {
     if attempt.base.writes.is_empty() {
         return attempt.commit_read_only();
     }
-    lock(attempt, &mut worker.order)?;
+    lock(attempt, &mut state.order)?;
     // ORDERING: the locks are visible before the epoch is read, and it is read before the read set is validated.
     fence(Ordering::SeqCst);
     let epoch = attempt.base.core.epochs.current();
     fence(Ordering::SeqCst);
     let refuted = Optimistic::refuted(&mut Plain, &attempt.reads, &attempt.witnesses, &attempt.base.writes);
     if let Some(refuted) = refuted.filter(|_| !attempt.base.core.suffers(Fault::SkipValidation)) {
-        unlock(attempt.base.writes.entries(), &worker.order);
+        unlock(attempt.base.writes.entries(), &state.order);
         return Err(attempt.blame(Phase::Validate, refuted));
     }
-    let stamp = worker.last.max(attempt.base.newest).next(Epoch(epoch.0));
-    worker.last = stamp;
-    install(attempt, stamp, &mut worker.retired);
+    let stamp = state.last.max(attempt.base.newest).next(Epoch(epoch.0));
+    state.last = stamp;
+    install(attempt, stamp, &mut state.retired);
     attempt.base.report(stamp, redo);
-    attempt.base.settle(stamp, &LockBit, |entry| worker.retired[entry]);
+    attempt.base.settle(stamp, &LockBit, |entry| state.retired[entry]);
     attempt.base.finish(&LockBit);
     Ok(Outcome::Committed(stamp))
 }

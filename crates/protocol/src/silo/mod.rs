@@ -6,16 +6,15 @@
 mod commit;
 
 use seriatim_base::Stamp;
-use seriatim_catalog::{ColumnSet, Key};
-use seriatim_memory::{OutOfMemory, Pinned};
+use seriatim_memory::Pinned;
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Core, Environment, Freshness, Gives, Incident, Inserted, Mark, Mode, Needs, OnExists, Outcome, Peeked, Protocol,
-    ProtocolInfo, Redo, RowPtr, Scan, Seen, Staged, Stop, Table, Updating,
+    Core, Environment, Freshness, Gives, Needs, Outcome, Peeked, Protocol, ProtocolInfo, Redo, Stop, Table,
 };
 
-use crate::shared::optimistic::{LockBit, Optimistic};
-use crate::shared::{head, record, sweep};
+use crate::shared::head;
+use crate::shared::optimistic::Optimistic;
+use crate::shared::worker::{Variant, Worker};
 
 /// Silo.
 #[derive(Debug)]
@@ -44,14 +43,14 @@ impl Protocol for Silo {
     const HEAD_BYTES: usize = 16;
     const IMAGE_HEADER_BYTES: usize = 0;
     type Options = Options;
-    type Worker = Worker;
+    type Worker = Worker<State>;
 
     fn open(_: Options, _: &Environment) -> Silo {
         Silo
     }
 
-    fn worker(&self, core: Core) -> Worker {
-        Worker { attempt: Optimistic::new(core), last: Stamp::ZERO, order: Vec::new(), retired: Vec::new() }
+    fn worker(&self, core: Core) -> Worker<State> {
+        Worker::new(core, State::default())
     }
 
     unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, _: Pinned<'_>) -> Peeked {
@@ -59,9 +58,9 @@ impl Protocol for Silo {
     }
 }
 
-/// A Silo worker.
-pub struct Worker {
-    attempt: Optimistic,
+/// A Silo worker's own state.
+#[derive(Debug, Default)]
+pub struct State {
     /// The worker's newest stamp: its own commits are ordered (§4.2).
     last: Stamp,
     /// Scratch of a commit: entries in locking order.
@@ -70,89 +69,8 @@ pub struct Worker {
     retired: Vec<usize>,
 }
 
-impl seriatim_txn::Worker for Worker {
-    fn begin(&mut self, _: Mode, _: Stamp) {
-        self.attempt.begin();
-    }
-
-    #[inline]
-    fn read(&mut self, table: &Table, key: Key<'_>, _: ColumnSet) -> Result<Option<RowPtr>, Stop> {
-        self.attempt.read(table, key)
-    }
-
-    #[inline]
-    fn prefetch(&mut self, table: &Table, key: Key<'_>) {
-        self.attempt.base.prefetch(table, key);
-    }
-
-    #[inline]
-    fn advance_prefetch(&mut self) {
-        self.attempt.base.advance_prefetch();
-    }
-
-    fn stage(&mut self, table: &Table) -> Result<Staged, Stop> {
-        record::stage(&mut self.attempt.base.core, table)
-    }
-
-    fn discard(&mut self, table: &Table, staged: Staged) {
-        record::discard(&mut self.attempt.base.core, table, staged);
-    }
-
-    fn tail(&mut self, bytes: &[u8]) -> Result<u64, OutOfMemory> {
-        self.attempt.base.tail(bytes)
-    }
-
-    fn insert(&mut self, table: &Table, key: Key<'_>, staged: Staged, exists: OnExists) -> Result<Inserted, Stop> {
-        self.attempt.insert(table, key, staged, exists)
-    }
-
-    #[inline]
-    fn update(&mut self, table: &Table, key: Key<'_>, _: ColumnSet) -> Result<Option<Updating>, Stop> {
-        self.attempt.update(table, key)
-    }
-
-    fn delete(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, Stop> {
-        self.attempt.delete(table, key)
-    }
-
-    #[inline]
-    fn scan_next(&mut self, table: &Table, scan: &mut Scan, _: ColumnSet) -> Result<Option<RowPtr>, Stop> {
-        self.attempt.scan_next(table, scan)
-    }
-
-    fn seen(&self) -> Seen {
-        self.attempt.base.seen
-    }
-
-    fn mark(&mut self) -> Mark {
-        self.attempt.base.writes.mark()
-    }
-
-    fn rewind(&mut self, mark: Mark) {
-        self.attempt.base.writes.rewind(mark);
-    }
-
-    fn validate(&mut self) -> Result<(), Stop> {
-        self.attempt.validate()
-    }
-
-    fn commit(&mut self, redo: &mut dyn Redo) -> Result<Outcome, Stop> {
-        commit::commit(self, redo)
-    }
-
-    fn abort(&mut self) {
-        self.attempt.base.abandon(&LockBit);
-    }
-
-    fn incident(&self) -> Option<&Incident> {
-        self.attempt.base.incident.as_ref()
-    }
-
-    fn housekeep(&mut self) {
-        sweep::sweep(&mut self.attempt.base.core, &LockBit);
-    }
-
-    fn core(&mut self) -> &mut Core {
-        &mut self.attempt.base.core
+impl Variant for State {
+    fn commit(&mut self, attempt: &mut Optimistic, redo: &mut dyn Redo) -> Result<Outcome, Stop> {
+        commit::commit(attempt, self, redo)
     }
 }

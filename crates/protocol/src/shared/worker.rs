@@ -1,0 +1,147 @@
+//! The worker of an optimistic protocol: what does not depend on how it commits.
+//!
+//! A protocol supplies its [`Variant`]: commit with its scratch, and how read-only transactions read where it has snapshots. The
+//! worker is generic over it, so each protocol has one of its own once compiled.
+
+use seriatim_base::Stamp;
+use seriatim_catalog::{ColumnSet, Key};
+use seriatim_memory::OutOfMemory;
+use seriatim_txn::{
+    Core, Incident, Inserted, Mark, Mode, OnExists, Outcome, Redo, RowPtr, Scan, Seen, Staged, Stop, Table, Updating,
+    Wave,
+};
+
+use super::optimistic::{LockBit, Optimistic};
+use super::{record, sweep};
+
+/// What an optimistic protocol does in its own way.
+pub(crate) trait Variant: Send {
+    /// A transaction has begun; the worker is online.
+    #[inline]
+    fn begin(&mut self, _: &Core, _: Mode) {}
+
+    /// Whether the transaction may write. The session sees to it that others do not.
+    fn may_write(&self) -> bool {
+        true
+    }
+
+    /// As [`seriatim_txn::Worker::read`].
+    #[inline]
+    fn read(&mut self, attempt: &mut Optimistic, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, Stop> {
+        attempt.read(table, key)
+    }
+
+    /// As [`seriatim_txn::Worker::scan_next`].
+    #[inline]
+    fn scan_next(&mut self, attempt: &mut Optimistic, table: &Table, scan: &mut Scan) -> Result<Option<RowPtr>, Stop> {
+        attempt.scan_next(table, scan)
+    }
+
+    /// As [`seriatim_txn::Worker::commit`].
+    fn commit(&mut self, attempt: &mut Optimistic, redo: &mut dyn Redo) -> Result<Outcome, Stop>;
+}
+
+/// A worker that reads optimistically and commits as `V` does.
+pub struct Worker<V> {
+    attempt: Optimistic,
+    variant: V,
+}
+
+impl<V> Worker<V> {
+    pub(crate) fn new(core: Core, variant: V) -> Worker<V> {
+        Worker { attempt: Optimistic::new(core), variant }
+    }
+}
+
+impl<V: Variant> seriatim_txn::Worker for Worker<V> {
+    fn begin(&mut self, mode: Mode, _: Stamp) {
+        self.attempt.begin();
+        self.variant.begin(&self.attempt.base.core, mode);
+    }
+
+    #[inline]
+    fn prefetch(&mut self, table: &Table, key: Key<'_>) {
+        self.attempt.base.prefetch(table, key);
+    }
+
+    #[inline]
+    fn advance_prefetch(&mut self) {
+        self.attempt.base.advance_prefetch();
+    }
+
+    #[inline]
+    fn read(&mut self, table: &Table, key: Key<'_>, _: ColumnSet) -> Result<Option<RowPtr>, Stop> {
+        self.variant.read(&mut self.attempt, table, key)
+    }
+
+    fn stage(&mut self, table: &Table) -> Result<Staged, Stop> {
+        record::stage(&mut self.attempt.base.core, table)
+    }
+
+    fn discard(&mut self, table: &Table, staged: Staged) {
+        record::discard(&mut self.attempt.base.core, table, staged);
+    }
+
+    fn tail(&mut self, bytes: &[u8]) -> Result<u64, OutOfMemory> {
+        self.attempt.base.tail(bytes)
+    }
+
+    fn insert(&mut self, table: &Table, key: Key<'_>, staged: Staged, exists: OnExists) -> Result<Inserted, Stop> {
+        debug_assert!(self.variant.may_write());
+        self.attempt.insert(table, key, staged, exists)
+    }
+
+    #[inline]
+    fn update(&mut self, table: &Table, key: Key<'_>, _: ColumnSet) -> Result<Option<Updating>, Stop> {
+        debug_assert!(self.variant.may_write());
+        self.attempt.update(table, key)
+    }
+
+    fn delete(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, Stop> {
+        debug_assert!(self.variant.may_write());
+        self.attempt.delete(table, key)
+    }
+
+    #[inline]
+    fn scan_next(&mut self, table: &Table, scan: &mut Scan, _: ColumnSet) -> Result<Option<RowPtr>, Stop> {
+        self.variant.scan_next(&mut self.attempt, table, scan)
+    }
+
+    fn seen(&self) -> Seen {
+        self.attempt.base.seen
+    }
+
+    fn mark(&mut self) -> Mark {
+        self.attempt.base.writes.mark()
+    }
+
+    fn rewind(&mut self, mark: Mark) {
+        self.attempt.base.writes.rewind(mark);
+    }
+
+    fn validate(&mut self) -> Result<(), Stop> {
+        // A snapshot always holds: nothing was noted.
+        self.attempt.validate()
+    }
+
+    #[inline]
+    fn commit(&mut self, redo: &mut dyn Redo) -> Result<Outcome, Stop> {
+        self.variant.commit(&mut self.attempt, redo)
+    }
+
+    fn abort(&mut self) {
+        self.attempt.base.abandon(&LockBit);
+    }
+
+    fn incident(&self) -> Option<&Incident> {
+        self.attempt.base.incident.as_ref()
+    }
+
+    fn housekeep(&mut self) {
+        sweep::sweep(&mut self.attempt.base.core, &LockBit);
+    }
+
+    fn core(&mut self) -> &mut Core {
+        &mut self.attempt.base.core
+    }
+}
