@@ -8,7 +8,6 @@ use seriatim_catalog::{ColumnSet, Key};
 use seriatim_memory::OutOfMemory;
 use seriatim_txn::{
     Core, Incident, Inserted, Mark, Mode, OnExists, Outcome, Redo, RowPtr, Scan, Seen, Staged, Stop, Table, Updating,
-    Wave,
 };
 
 use super::optimistic::{LockBit, Optimistic};
