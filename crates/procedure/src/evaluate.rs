@@ -393,7 +393,7 @@ impl Iterator for Elements {
 }
 
 pub(crate) fn no_arm(value: &Datum) -> EvaluationError {
-    mistake(format!("no arm of a match takes {}", value.kind()))
+    EvaluationError::expected("a value that an arm of the match takes", value)
 }
 
 fn too_large() -> EvaluationError {

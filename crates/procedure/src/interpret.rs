@@ -25,11 +25,11 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::arithmetic::truth;
-use crate::evaluate::{Frame, count, no_arm};
+use crate::evaluate::{Elements, Frame, count, no_arm};
 use crate::ir::{
-    Block, KeyRange, Operation, OperationKind, Procedure, Selector, Span, Step, StepKind, Take, VariableId,
+    Block, KeyRange, Operation, OperationKind, Pattern, Procedure, Selector, Span, Step, StepKind, Take, VariableId,
 };
-use crate::{Datum, EvaluationError};
+use crate::{Data, Datum, EvaluationError};
 
 /// Columns and their new values.
 pub type Changes = Vec<(Arc<str>, Datum)>;
@@ -274,8 +274,8 @@ impl<O: Operate> Interpreter<'_, O> {
     fn run_for(
         &self,
         here: &Span,
-        pattern: &crate::ir::Pattern,
-        elements: crate::evaluate::Elements,
+        pattern: &Pattern,
+        elements: Elements,
         body: &Block,
         frame: &mut Frame,
         mut updating: Option<&mut Updating>,
@@ -433,6 +433,9 @@ impl<O: Operate> Interpreter<'_, O> {
         let mut rows = Vec::new();
         let mut number = 0u64;
         let take = scan.take;
+        if take == Take::Each {
+            return Err(mistake(&operation.span, "a scan that takes each row is looped over").into());
+        }
         self.scan(operation, scan, &mut |row| {
             number += 1;
             if take != Take::Count {
@@ -443,8 +446,7 @@ impl<O: Operate> Interpreter<'_, O> {
         match take {
             Take::First => Ok(Datum::Option(rows.pop().map(Box::new))),
             Take::All => Ok(Datum::List(rows)),
-            Take::Count => Ok(crate::Data::to_datum(&number)),
-            Take::Each => Err(mistake(&operation.span, "a scan that takes each row is looped over").into()),
+            Take::Count | Take::Each => Ok(number.to_datum()),
         }
     }
 }

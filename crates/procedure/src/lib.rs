@@ -13,6 +13,7 @@ pub mod interpret;
 pub mod ir;
 pub mod methods;
 mod pure;
+mod show;
 mod value;
 
 pub use datum::{Data, Datum, EvaluationError, IntegerType};

@@ -1,0 +1,203 @@
+//! A database for tests: maps in memory, no transactions. Keys are integers; a log tells what was done.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use seriatim_procedure::interpret::{Changes, Keys, Operate};
+use seriatim_procedure::ir::Operation;
+use seriatim_procedure::{Datum, EvaluationError};
+
+type Key = Vec<i128>;
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Stop {
+    Evaluation(EvaluationError),
+    Missing(String),
+    Duplicate(String),
+    User(Datum),
+}
+
+impl From<EvaluationError> for Stop {
+    fn from(error: EvaluationError) -> Stop {
+        Stop::Evaluation(error)
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Table {
+    columns: Vec<&'static str>,
+    /// So many first columns are the key.
+    key: usize,
+    rows: BTreeMap<Key, Datum>,
+}
+
+#[derive(Default)]
+pub(crate) struct Toy {
+    tables: RefCell<BTreeMap<&'static str, Table>>,
+    /// What was done: verb, table, key.
+    pub(crate) log: RefCell<Vec<String>>,
+}
+
+fn problem(text: String) -> Stop {
+    Stop::Evaluation(EvaluationError::Type(text))
+}
+
+fn integers(key: &[Datum]) -> Result<Key, Stop> {
+    let integer = |datum: &Datum| match datum {
+        Datum::Integer(number, _) => Ok(*number),
+        other => Err(problem(format!("{other} is no key"))),
+    };
+    key.iter().map(integer).collect()
+}
+
+impl Toy {
+    pub(crate) fn with(self, table: &'static str, key: usize, columns: &[&'static str]) -> Toy {
+        let empty = Table { columns: columns.to_vec(), key, rows: BTreeMap::new() };
+        self.tables.borrow_mut().insert(table, empty);
+        self
+    }
+
+    /// Adds a row with these values.
+    pub(crate) fn row(self, table: &'static str, values: Vec<Datum>) -> Toy {
+        let columns = self.tables.borrow()[table].columns.clone();
+        let columns = columns.into_iter().map(Into::into).zip(values).collect();
+        self.add(table, columns).unwrap();
+        self
+    }
+
+    /// The rows of a table, in key order.
+    pub(crate) fn rows(&self, table: &str) -> Vec<Datum> {
+        self.tables.borrow()[table].rows.values().cloned().collect()
+    }
+
+    fn add(&self, name: &str, mut columns: Changes) -> Result<(), Stop> {
+        let mut tables = self.tables.borrow_mut();
+        let table = tables.get_mut(name).ok_or_else(|| problem(format!("no table {name}")))?;
+        let place = |column: &str| table.columns.iter().position(|known| *known == column);
+        columns.sort_by_key(|(column, _)| place(column));
+        if !columns.iter().map(|(column, _)| &**column).eq(table.columns.iter().copied()) {
+            return Err(problem(format!("the columns of {name} are {:?}", table.columns)));
+        }
+        let key: Vec<Datum> = columns.iter().take(table.key).map(|(_, value)| value.clone()).collect();
+        let key = integers(&key)?;
+        if table.rows.contains_key(&key) {
+            return Err(Stop::Duplicate(format!("{name} {key:?}")));
+        }
+        table.rows.insert(key, Datum::Record { name: name.into(), fields: columns });
+        Ok(())
+    }
+
+    fn note(&self, verb: &str, table: &str, key: &[i128]) {
+        self.log.borrow_mut().push(format!("{verb} {table} {key:?}"));
+    }
+
+    fn find(&self, name: &str, key: &Key) -> Result<Option<Datum>, Stop> {
+        let tables = self.tables.borrow();
+        let table = tables.get(name).ok_or_else(|| problem(format!("no table {name}")))?;
+        if key.len() != table.key {
+            return Err(problem(format!("a key of {name} has {} columns", table.key)));
+        }
+        Ok(table.rows.get(key).cloned())
+    }
+}
+
+impl Operate for Toy {
+    type Error = Stop;
+
+    fn get(&self, operation: &Operation, table: &str, key: Vec<Datum>) -> Result<Option<Datum>, Stop> {
+        if let Some(index) = &operation.index {
+            // An index is called by the one column it is on.
+            return Ok(self.rows(table).into_iter().find(|row| row.field(index).ok() == key.first()));
+        }
+        let key = integers(&key)?;
+        self.note("get", table, &key);
+        self.find(table, &key)
+    }
+
+    fn update(
+        &self,
+        _: &Operation,
+        table: &str,
+        key: Vec<Datum>,
+        body: &mut dyn FnMut(Datum) -> Result<Changes, Stop>,
+    ) -> Result<bool, Stop> {
+        let key = integers(&key)?;
+        self.note("update", table, &key);
+        let Some(row) = self.find(table, &key)? else { return Ok(false) };
+        let changes = body(row)?;
+        let mut tables = self.tables.borrow_mut();
+        let row = tables.get_mut(table).and_then(|table| table.rows.get_mut(&key));
+        if let Some(Datum::Record { fields, .. }) = row {
+            for (column, value) in changes {
+                let at = fields.iter().position(|(name, _)| *name == column);
+                fields[at.unwrap()].1 = value;
+            }
+        }
+        Ok(true)
+    }
+
+    fn insert(&self, _: &Operation, table: &str, columns: Changes) -> Result<(), Stop> {
+        self.add(table, columns)
+    }
+
+    fn delete(&self, _: &Operation, table: &str, key: Vec<Datum>) -> Result<bool, Stop> {
+        let key = integers(&key)?;
+        self.note("delete", table, &key);
+        self.find(table, &key)?;
+        Ok(self.tables.borrow_mut().get_mut(table).is_some_and(|table| table.rows.remove(&key).is_some()))
+    }
+
+    fn scan(
+        &self,
+        _: &Operation,
+        table: &str,
+        keys: Keys,
+        reverse: bool,
+        visit: &mut dyn FnMut(Datum) -> Result<ControlFlow<()>, Stop>,
+    ) -> Result<(), Stop> {
+        let covered: Box<dyn Fn(&Key) -> bool> = match &keys {
+            Keys::Prefix(prefix) => {
+                let prefix = integers(prefix)?;
+                Box::new(move |key| key.starts_with(&prefix))
+            }
+            Keys::Between { low, high, inclusive } => {
+                let low = low.as_deref().map(integers).transpose()?;
+                let high = high.as_deref().map(integers).transpose()?;
+                let inclusive = *inclusive;
+                Box::new(move |key| {
+                    low.as_ref().is_none_or(|low| low <= key)
+                        && high.as_ref().is_none_or(|high| key < high || inclusive && key == high)
+                })
+            }
+        };
+        let mut last: Option<Key> = None;
+        loop {
+            // The table is let go of before the visit, which may change it.
+            let next = {
+                let tables = self.tables.borrow();
+                let rows = &tables.get(table).ok_or_else(|| problem(format!("no table {table}")))?.rows;
+                let ahead = |key: &Key| {
+                    covered(key) && last.as_ref().is_none_or(|last| if reverse { key < last } else { key > last })
+                };
+                let mut ahead = rows.iter().filter(|(key, _)| ahead(key));
+                let next = if reverse { ahead.next_back() } else { ahead.next() };
+                next.map(|(key, row)| (key.clone(), row.clone()))
+            };
+            let Some((key, row)) = next else { return Ok(()) };
+            self.note("visit", table, &key);
+            if visit(row)?.is_break() {
+                return Ok(());
+            }
+            last = Some(key);
+        }
+    }
+
+    fn missing(&self, _: &Operation, table: &str, key: &[Datum]) -> Stop {
+        Stop::Missing(format!("{table} {}", Datum::Tuple(key.to_vec())))
+    }
+
+    fn abort(&self, error: Datum) -> Stop {
+        Stop::User(error)
+    }
+}
