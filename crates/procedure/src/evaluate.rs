@@ -15,7 +15,7 @@ use crate::{Data, Datum, EvaluationError, methods};
 
 /// How deep expressions, patterns and blocks may nest together, so that evaluation fits the stack of any thread; and how deep
 /// values may.
-pub const DEPTH_MAX: usize = 160;
+pub const DEPTH_MAX: usize = 100;
 
 /// Most data in one value, counting the parts of lists, tuples, options and records.
 pub const DATUMS_MAX: usize = 1 << 22;

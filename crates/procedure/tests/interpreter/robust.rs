@@ -1,4 +1,7 @@
-//! Random intermediate representations, most of them nonsense: the interpreter and the printer must come back.
+//! Random intermediate representations, many of them nonsense: the interpreter and the printer must come back.
+//!
+//! To get beyond the first step, procedures begin by giving every variable a value, and conditions, keys and headers of loops are
+//! mostly of the right type.
 
 use std::sync::Arc;
 
@@ -16,7 +19,8 @@ use crate::toy::Toy;
 const VARIABLES: u16 = 5;
 
 fn small() -> impl Strategy<Value = Datum> {
-    (-2..6i128, prop::option::of(select(IntegerType::ALL.to_vec()))).prop_map(|(number, ty)| Datum::Integer(number, ty))
+    let ty = prop::option::weighted(0.2, select(IntegerType::ALL.to_vec()));
+    (-2..6i128, ty).prop_map(|(number, ty)| Datum::Integer(number, ty))
 }
 
 fn name() -> impl Strategy<Value = Arc<str>> {
@@ -46,8 +50,8 @@ fn datum() -> impl Strategy<Value = Datum> {
 }
 
 fn variable() -> impl Strategy<Value = VariableId> {
-    // One more than there are.
-    (0..=VARIABLES).prop_map(VariableId)
+    // Rarely one more than there are.
+    prop_oneof![20 => 0..VARIABLES, 1 => Just(VARIABLES)].prop_map(VariableId)
 }
 
 fn operator() -> impl Strategy<Value = BinaryOperator> {
@@ -114,6 +118,7 @@ fn expression() -> BoxedStrategy<Expression> {
     let leaf = prop_oneof![
         3 => variable().prop_map(ExpressionKind::Variable),
         2 => datum().prop_map(ExpressionKind::Literal),
+        3 => small().prop_map(ExpressionKind::Literal),
         1 => Just(ExpressionKind::None),
     ];
     let tree = leaf.prop_map(of).prop_recursive(3, 12, 3, |inner| {
@@ -156,18 +161,28 @@ fn place() -> impl Strategy<Value = Place> {
     (variable(), vec(selector, 0..3)).prop_map(|(variable, path)| Place { variable, path })
 }
 
-fn key() -> impl Strategy<Value = Vec<Expression>> {
-    prop_oneof![3 => small().prop_map(|key| vec![literal(key)]), 1 => vec(expression(), 0..3)]
+fn condition() -> impl Strategy<Value = Expression> {
+    let compare = (small(), operator(), small()).prop_map(|(a, operator, b)| binary(literal(a), operator, literal(b)));
+    prop_oneof![3 => any::<bool>().prop_map(literal), 2 => compare, 1 => expression()]
 }
 
-fn operation_(inner: BoxedStrategy<Block>) -> impl Strategy<Value = Box<Operation>> {
+fn key() -> impl Strategy<Value = Vec<Expression>> {
+    prop_oneof![6 => small().prop_map(|key| vec![literal(key)]), 1 => vec(expression(), 0..3)]
+}
+
+fn scan_(take: impl Strategy<Value = Take> + 'static) -> BoxedStrategy<OperationKind> {
     let range = prop_oneof![
         2 => Just(KeyRange::Prefix(vec![])),
         1 => key().prop_map(KeyRange::Prefix),
         1 => (prop::option::of(key()), prop::option::of(key()), any::<bool>())
             .prop_map(|(low, high, inclusive)| KeyRange::Between { low, high, inclusive }),
     ];
-    let take = select(vec![Take::Each, Take::First, Take::All, Take::Count]);
+    let limit = prop::option::of(prop_oneof![3 => small().prop_map(literal), 1 => expression()]);
+    let scan = (range, any::<bool>(), limit, take);
+    scan.prop_map(|(range, reverse, limit, take)| OperationKind::Scan { range, reverse, limit, take }).boxed()
+}
+
+fn operation_(inner: BoxedStrategy<Block>) -> BoxedStrategy<OperationKind> {
     let kind = prop_oneof![
         (key(), any::<bool>()).prop_map(|(key, required)| OperationKind::Get { key, required }),
         (key(), any::<bool>(), variable(), inner).prop_map(|(key, required, row, body)| OperationKind::Update {
@@ -180,12 +195,15 @@ fn operation_(inner: BoxedStrategy<Block>) -> impl Strategy<Value = Box<Operatio
             columns: vec![("key".into(), key), ("value".into(), value)]
         }),
         (key(), any::<bool>()).prop_map(|(key, required)| OperationKind::Delete { key, required }),
-        (range, any::<bool>(), prop::option::of(expression()), take)
-            .prop_map(|(range, reverse, limit, take)| OperationKind::Scan { range, reverse, limit, take }),
+        scan_(select(vec![Take::Each, Take::First, Take::All, Take::Count])),
     ];
-    // Table 1 is not among the procedure's, and index "value" is one of the toy's.
+    kind.boxed()
+}
+
+/// An operation, rarely on a table that the procedure does not have, or by an index.
+fn placed(kind: BoxedStrategy<OperationKind>) -> impl Strategy<Value = Box<Operation>> {
     let index = prop::option::weighted(0.1, name());
-    (prop_oneof![9 => Just(0usize), 1 => Just(1)], index, kind).prop_map(|(table, index, kind)| {
+    (prop_oneof![20 => Just(0usize), 1 => Just(1)], index, kind).prop_map(|(table, index, kind)| {
         let mut operation = operation(table, kind);
         operation.index = index;
         operation
@@ -207,18 +225,18 @@ fn block() -> BoxedStrategy<Block> {
     let tree = leaf.prop_recursive(3, 16, 4, |inner| {
         let inner = inner.boxed();
         let (body, then) = (inner.clone(), inner.clone());
-        let arm = (pattern(), prop::option::of(expression()), inner.clone());
+        let arm = (pattern(), prop::option::of(condition()), inner.clone());
         let arm = arm.prop_map(|(pattern, guard, body)| Arm { pattern, guard, body });
         let nested = prop_oneof![
             1 => (pattern(), expression(), body.clone())
                 .prop_map(|(pattern, value, otherwise)| StepKind::LetElse { pattern, value, otherwise }),
-            1 => (expression(), then, body.clone())
+            1 => (condition(), then, body.clone())
                 .prop_map(|(condition, then, otherwise)| StepKind::If { condition, then, otherwise }),
             1 => (expression(), vec(arm, 0..3)).prop_map(|(value, arms)| StepKind::Match { value, arms }),
             2 => (pattern(), header(), body.clone()).prop_map(|(pattern, over, body)| StepKind::For { pattern, over, body }),
-            2 => (variable(), operation_(inner.clone()), body)
+            2 => (variable(), placed(prop_oneof![9 => scan_(Just(Take::Each)), 1 => operation_(inner.clone())].boxed()), body)
                 .prop_map(|(row, operation, body)| StepKind::ForEach { row, operation, body }),
-            4 => (operation_(inner.clone()), prop::option::of(pattern()))
+            4 => (placed(operation_(inner.clone())), prop::option::of(pattern()))
                 .prop_map(|(operation, bind)| StepKind::Operation { operation, bind }),
         ];
         (vec(nested.prop_map(step), 0..3), inner).prop_map(|(mut steps, rest)| {
@@ -229,19 +247,32 @@ fn block() -> BoxedStrategy<Block> {
     tree.boxed()
 }
 
+/// Values for the variables, of several types.
+fn beginning() -> impl Strategy<Value = Vec<Datum>> {
+    let numbers = || vec(small(), 0..3).prop_map(Datum::List);
+    (small(), numbers(), datum(), prop::option::of(small()), numbers())
+        .prop_map(|(a, b, c, d, e)| vec![a, b, c, Datum::Option(d.map(Box::new)), e])
+}
+
 proptest! {
     #[test]
     fn no_procedure_makes_the_interpreter_or_the_printer_panic(
+        beginning in beginning(),
         body in block(),
-        arguments in prop_oneof![vec(datum(), 2).prop_map(Datum::Tuple), datum()],
+        end in expression(),
+        arguments in prop_oneof![9 => vec(datum(), 2).prop_map(Datum::Tuple), 1 => datum()],
     ) {
         let mut toy = Toy::default().with("t", 1, &["key", "value"]);
         for key in 0..3u8 {
             toy = toy.row("t", vec![key.to_datum(), (10 * key).to_datum()]);
         }
-        let procedure = procedure("random", 2, &["a", "b", "a", "", "e"], &["t"], body.0);
+        let mut steps: Vec<Step> =
+            beginning.into_iter().zip(0..).map(|(value, at)| let_(bind(at), literal(value))).collect();
+        steps.extend(body.0);
+        steps.push(return_(end));
+        let procedure = procedure("random", 2, &["a", "b", "a", "", "e"], &["t"], steps);
         prop_assert!(procedure.to_string().starts_with("procedure random(a#0, b)\n"));
-        // Ends, in whatever way; a scan whose body inserts ahead of it ends, too, as keys do not grow without end.
+        // It ends, in whatever way. So does a scan whose body inserts ahead of it: keys do not grow without end.
         let _ = interpret(&procedure, &arguments, &toy);
     }
 }
