@@ -5,8 +5,11 @@
 //! bound of its own: how deep an expression nests ([`DEPTH_MAX`]), how deep and how large a value is ([`DATUMS_MAX`]).
 //!
 //! Evaluation is strict and from left to right, but for `&&`, `||`, `if` and `match`, which evaluate what they need. An
-//! assignment evaluates its value first, then the indices of its place. An integer without a type that is assigned to a place
-//! takes the type of what it replaces.
+//! assignment evaluates its value first, then the indices of its place.
+//!
+//! An integer without a type takes the type of what it meets: the other operand, what it replaces in an assignment, a parameter
+//! of a pure function, a column. Until then it has the range of an `i128`. Generated code, where the compiler gives a type from
+//! the start, may overflow earlier: a front end that knows a type writes it, as `u8::from(0)`.
 
 use crate::arithmetic::{binary, integer, meet, truth, unary};
 use crate::compare::{equal, order};

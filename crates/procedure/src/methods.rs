@@ -459,6 +459,21 @@ mod tests {
     }
 
     #[test]
+    fn every_listed_function_is_there_and_takes_what_it_says() {
+        for function in ASSOCIATED {
+            let ty = match function.ty {
+                "{integer}" => "u8",
+                "{decimal}" => "Decimal::<2>",
+                ty => ty,
+            };
+            let argument = if function.name == "truncated" { Datum::Text("a".into()) } else { Datum::Integer(1, None) };
+            let arguments = vec![argument; function.arity + 1];
+            assert!(call_associated(ty, function.name, &arguments[1..]).is_ok(), "{ty}::{}", function.name);
+            assert!(fails(call_associated(ty, function.name, &arguments)).contains("arguments, found"));
+        }
+    }
+
+    #[test]
     fn what_is_not_listed_or_does_not_fit_is_refused() {
         assert_eq!(fails(call("unwrap", &[Datum::NONE])), "procedures have no method `unwrap`");
         assert_eq!(fails(call("len", &[])), "`len` takes 1 arguments, found 0");
