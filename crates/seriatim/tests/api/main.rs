@@ -8,6 +8,7 @@ mod dynamic;
 mod failures;
 mod indexes;
 mod memory;
+mod prefetch;
 mod random;
 mod rows;
 mod savepoints;
