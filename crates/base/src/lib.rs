@@ -2,12 +2,13 @@
 //!
 //! Invariant: this is the only crate that reads a clock, starts a thread, yields, sleeps or draws randomness, so that a test
 //! which replaces these doors owns every source of non-determinism. `cargo xtask tidy` enforces it.
-//! It also holds the vocabulary that all layers share: stamps, epochs, ids, cache alignment, bounded backoff.
+//! It also holds the vocabulary that all layers share: stamps, epochs, ids, cache alignment and prefetching, bounded backoff.
 
 mod align;
 mod backoff;
 pub mod clock;
 mod ids;
+pub mod prefetch;
 pub mod rng;
 mod stamp;
 pub mod thread;

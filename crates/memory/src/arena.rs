@@ -7,6 +7,7 @@
 use crate::class::{CLASSES, Class};
 use crate::heap::{Batch, Block, Heap, LINE, SPAN, Span, Urgency};
 use crate::{OutOfMemory, small};
+use seriatim_base::prefetch;
 use std::ptr::NonNull;
 
 /// Bytes in a full list. A worker keeps at most two full lists a class.
@@ -124,6 +125,9 @@ impl Arena {
         run_bytes = run_bytes.min(self.span.bytes);
         let count = (run_bytes / block_bytes).min(self.lists[class.index()].bound as usize);
         let run = self.span.cut(count * block_bytes);
+        // The next run of this span: fresh lines that are on their way when they are first written to hold up nobody. (A locked
+        // instruction waits for all stores before it.)
+        prefetch::lines(self.span.start.as_ptr(), self.span.bytes.min(RUN_BYTES));
         // SAFETY: rule 1 of `heap`: cut from our span, so ours alone.
         unsafe { self.push_run(heap, class, run, count) };
         Ok(())

@@ -15,7 +15,6 @@ mod cursor;
 mod hash;
 mod index;
 mod observer;
-pub mod prefetch;
 mod record;
 mod statistics;
 mod tree;

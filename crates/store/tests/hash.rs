@@ -175,7 +175,7 @@ fn costs() {
                         *hint = index.prefetch_bucket(Key::Word8(key));
                     }
                     for record in hints.iter().flatten().filter_map(|&hint| index.guess(hint, pin)) {
-                        seriatim_store::prefetch::line(record.as_ptr());
+                        seriatim_base::prefetch::line(record.as_ptr());
                     }
                     assert_eq!(found(wave), wave.len());
                 }

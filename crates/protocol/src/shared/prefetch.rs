@@ -13,9 +13,10 @@
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
+use seriatim_base::prefetch;
 use seriatim_catalog::{Key, Organization};
 use seriatim_memory::Pinned;
-use seriatim_store::{Finger, HashHint, RecordPtr, has_key, prefetch};
+use seriatim_store::{Finger, HashHint, RecordPtr, has_key};
 use seriatim_txn::Table;
 
 use super::{head, record};

@@ -30,7 +30,6 @@ pub(crate) use hasher::{HashValue, Hashed};
 
 use crate::index::{Inserted, StoreCx};
 use crate::observer::Observer;
-use crate::prefetch;
 use crate::record::RecordPtr;
 use crate::witness::{State, Witness};
 use bucket::{Bucket, Slot, Spare, load};
@@ -38,6 +37,7 @@ use change::{Admitted, Change, Gate, LATE, Latching, Open};
 use directory::Directory;
 use grow::{Growth, LOAD};
 use seriatim_base::CacheAligned;
+use seriatim_base::prefetch;
 use seriatim_htm::{Agent, Backend, Body, Htm, NoLocks, Outside, SpinLock, Stop};
 use seriatim_memory::{Local, OutOfMemory, Pinned};
 use std::marker::PhantomData;

@@ -8,8 +8,8 @@ use super::kind::{NodeKind, Separator};
 use super::load::Load;
 use super::node::{Interior, Leaf};
 use super::{HEIGHT_MAX, Root, Tree};
-use crate::prefetch;
 use crate::witness::State;
+use seriatim_base::prefetch;
 
 /// Which leaf is wanted.
 pub(crate) enum Aim<'k, K: NodeKind> {

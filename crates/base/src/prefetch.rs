@@ -15,7 +15,7 @@ pub fn line(address: *const u8) {
 /// Starts to fetch the `bytes` at `address`.
 #[inline(always)]
 pub fn lines(address: *const u8, bytes: usize) {
-    for offset in (0..bytes).step_by(seriatim_base::CACHE_LINE) {
+    for offset in (0..bytes).step_by(crate::CACHE_LINE) {
         line(address.wrapping_add(offset));
     }
 }
