@@ -60,6 +60,14 @@ pub enum Ending {
     Failed(TransactError),
 }
 
+impl Ending {
+    /// How a transaction ended that returned `error`, where the workload asks for rollbacks by errors of type `E`.
+    #[inline]
+    pub fn of<E: std::error::Error + 'static>(error: TransactError) -> Ending {
+        if error.user::<E>().is_some() { Ending::UserAborted } else { Ending::Failed(error) }
+    }
+}
+
 /// How to load.
 pub struct Loading<'a> {
     /// Threads that insert, at least 1.

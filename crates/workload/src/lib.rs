@@ -7,6 +7,8 @@
 pub mod contract;
 pub mod five_five;
 mod ledger;
+mod missing;
+mod mix;
 pub mod multi_key;
 pub mod parallel;
 pub mod random;
@@ -20,5 +22,6 @@ pub mod twelve_key;
 pub mod ycsb;
 
 pub use contract::{Ending, LoadError, Loading, Outcome, Terminal, Workload};
+pub use missing::Missing;
 pub use registry::{Entry, Knob, Misuse, Values, WORKLOADS};
 pub use report::{Report, Rule, Violation};

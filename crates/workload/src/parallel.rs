@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::{LoadError, Loading};
 use seriatim::thread;
-use seriatim::{Abort, Database, Session, Tx};
+use seriatim::{Abort, Database, Rng, Session, Tx};
 
 /// Counts rows as they are inserted and passes the count on.
 pub struct Progress<'a> {
@@ -56,24 +56,37 @@ pub fn load(
     failure.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
 }
 
-/// Runs `insert(tx, key)` for every key in `0..keys` on the threads of `loading`, a hundred a transaction.
+/// Things made and inserted by one thread at a stretch. What is made depends on its part alone, so the population is the same
+/// for any number of threads.
+const PART: u64 = if cfg!(test) { 16 } else { 10_000 };
+/// Things inserted by one transaction.
+const BATCH: u64 = if cfg!(test) { 3 } else { 100 };
+
+/// Loads `count` things, such as a row or a row with its children: each made once by `make(rng, number)`, its number from 0,
+/// and inserted by `insert`, which tells how many rows it inserted and may run again. `rows` is what all have together, `seed`
+/// determines what `make` draws.
 ///
 /// # Errors
-/// The first that a transaction returned.
-pub fn load_keys(
+/// The first that a transaction ended with.
+pub fn populate<T: Send>(
     db: &Database,
     loading: &Loading<'_>,
-    keys: u64,
-    insert: impl Fn(&Tx, u64) -> Result<(), Abort> + Sync,
+    (count, rows): (u64, u64),
+    seed: u64,
+    make: impl Fn(&mut Rng, u64) -> T + Sync,
+    insert: impl Fn(&Tx, &T) -> Result<u64, Abort> + Sync,
 ) -> Result<(), LoadError> {
-    const PART: u64 = 10_000;
-    const BATCH: u64 = 100;
-    load(db, loading, keys.div_ceil(PART), keys, |session, part, progress| {
-        let end = keys.min((part + 1) * PART);
+    load(db, loading, count.div_ceil(PART), rows, |session, part, progress| {
+        // Seeds of parts are apart by an odd constant, and the generator mixes them.
+        let mut rng = Rng::from_seed(seed.wrapping_add((part + 1).wrapping_mul(0xD1B5_4A32_D192_ED03)));
+        let end = count.min((part + 1) * PART);
+        let mut batch = Vec::with_capacity(BATCH as usize);
         for from in (part * PART..end).step_by(BATCH as usize) {
-            let to = end.min(from + BATCH);
-            session.transact(|tx| (from..to).try_for_each(|key| insert(tx, key)))?;
-            progress.add(to - from);
+            batch.clear();
+            batch.extend((from..end.min(from + BATCH)).map(|number| make(&mut rng, number)));
+            let inserted =
+                session.transact(|tx| batch.iter().try_fold(0, |rows, thing| Ok(rows + insert(tx, thing)?)))?;
+            progress.add(inserted.into_value());
         }
         Ok(())
     })

@@ -81,6 +81,11 @@ impl Report {
         }
     }
 
+    /// The rules, also those never asked.
+    pub fn rules(&self) -> impl Iterator<Item = &'static Rule> {
+        self.tallies.iter().map(|tally| tally.rule)
+    }
+
     /// Whether every rule held everywhere.
     pub fn passed(&self) -> bool {
         self.tallies.iter().all(|tally| tally.violated == 0)
@@ -127,6 +132,7 @@ mod tests {
         (0..10).for_each(|w| report.equal(&SUM, format_args!("warehouse {w}"), 3, 4));
         assert!(!report.passed() && report.is_violated("1") && !report.is_violated("2"));
         assert_eq!((report.checked("1"), report.checked("2")), (11, 0));
+        assert!(report.rules().eq([&SUM, &COUNT]));
         assert_eq!(report.violations().len(), Report::SAMPLES_MAX as usize);
         assert_eq!(report.violations()[1].to_string(), "1: a = b is violated at warehouse 1: 3 against 4");
         assert!(report.to_string().contains("VIOLATED 10 of 11"), "{report}");

@@ -1,13 +1,19 @@
-//! What the tests of workloads share: load, run a few terminals under a protocol, ask the check.
+//! What the tests of workloads share: load, run a few terminals under a protocol, ask the check, break the data on purpose.
 
 use crate::{Ending, Entry, Loading, Outcome, Report, Workload};
-use seriatim::{Database, thread};
+use seriatim::{Abort, Database, Tx, thread};
 
 /// What became of the transactions of one kind, of all terminals together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) committed: u32,
     pub(crate) rolled_back: u32,
+}
+
+impl Tally {
+    pub(crate) fn all(self) -> u32 {
+        self.committed + self.rolled_back
+    }
 }
 
 /// A database under a protocol, loaded by two threads.
@@ -17,18 +23,13 @@ pub(crate) fn loaded(protocol: &str, workload: &dyn Workload) -> Database {
     db
 }
 
-/// Loads, then runs terminals side by side, none of whose transactions may fail; a tally of each kind.
-pub(crate) fn run(
-    protocol: &str,
-    workload: &dyn Workload,
-    terminals: u16,
-    transactions: u32,
-    seed: u64,
-) -> (Database, Vec<Tally>) {
+/// Runs terminals side by side, none of whose transactions may fail; a tally of each kind.
+#[track_caller]
+pub(crate) fn run(db: &Database, workload: &dyn Workload, terminals: u16, transactions: u32, seed: u64) -> Vec<Tally> {
+    let protocol = db.protocol().name;
     println!("{protocol} seed {seed}");
-    let db = loaded(protocol, workload);
     let work = |index| {
-        let mut terminal = workload.terminal(&db, index, seed).expect("the database is loaded");
+        let mut terminal = workload.terminal(db, index, seed).expect("the database is loaded");
         let (mut session, mut tallies) = (db.session(), vec![Tally::default(); workload.kinds().len()]);
         for _ in 0..transactions {
             let Outcome { kind, ending } = terminal.run_one(&mut session);
@@ -50,23 +51,32 @@ pub(crate) fn run(
             }
         }
     });
-    (db, sums)
+    sums
 }
 
 /// The check runs, asks every rule, and finds nothing.
 #[track_caller]
-pub(crate) fn assert_consistent(db: &Database, workload: &dyn Workload, clauses: &[&str]) {
+pub(crate) fn assert_consistent(db: &Database, workload: &dyn Workload) {
     let report = report(db, workload);
-    assert!(report.passed(), "{report}");
-    clauses.iter().for_each(|clause| assert!(report.checked(clause) > 0, "{clause} is never asked"));
+    assert!(report.passed(), "{}: {report}", db.protocol().name);
+    report.rules().for_each(|rule| assert!(report.checked(rule.clause) > 0, "{} is never asked", rule.clause));
 }
 
-/// The rules, of these, that the check finds violated.
+/// Corrupts data that is consistent so far with `corrupt`, and asks that the check finds exactly `clauses` violated.
 #[track_caller]
-pub(crate) fn violated<'c>(db: &Database, workload: &dyn Workload, clauses: &[&'c str]) -> Vec<&'c str> {
+pub(crate) fn canary(
+    db: &Database,
+    workload: &dyn Workload,
+    clauses: &[&str],
+    corrupt: impl Fn(&Tx) -> Result<Option<()>, Abort>,
+) {
+    assert_consistent(db, workload);
+    let done = db.session().transact(|tx| corrupt(tx)).expect("the corruption commits");
+    assert_eq!(*done, Some(()), "the corruption met no row");
     let report = report(db, workload);
-    println!("{report}");
-    clauses.iter().copied().filter(|clause| report.is_violated(clause)).collect()
+    let violated: Vec<&str> = report.rules().map(|rule| rule.clause).filter(|rule| report.is_violated(rule)).collect();
+    assert_eq!(violated, clauses, "{report}");
+    assert!(report.violations().iter().all(|violation| violation.left != violation.right));
 }
 
 #[track_caller]

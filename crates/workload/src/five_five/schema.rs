@@ -1,7 +1,7 @@
 //! The objects: one hash table with keys of eight bytes.
 
 use crate::{LoadError, Loading, parallel};
-use seriatim::{Database, Handle, SchemaError, Table};
+use seriatim::{Database, Handle, Rng, SchemaError, Table};
 
 /// An object.
 #[derive(Table, Clone, Debug, PartialEq, Eq)]
@@ -38,5 +38,6 @@ impl Tables {
 /// When it exists already or an insert fails.
 pub(super) fn load(db: &Database, objects: u64, loading: &Loading<'_>) -> Result<(), LoadError> {
     let table = db.create::<Object>()?;
-    parallel::load_keys(db, loading, objects, |tx, id| tx.insert(&table, &Object { id, steps: 0, value: 0 }))
+    let make = |_: &mut Rng, id| Object { id, steps: 0, value: 0 };
+    parallel::populate(db, loading, (objects, objects), 0, make, |tx, row| tx.insert(&table, row).map(|()| 1))
 }

@@ -3,10 +3,9 @@
 
 use super::*;
 use crate::trial;
-use seriatim::{TransactError, protocols};
+use seriatim::{Abort, TransactError, Tx, protocols};
 
 const SEED: u64 = 55_055;
-const CLAUSES: [&str; 3] = ["steps", "values", "rows"];
 
 fn hot() -> FiveFive {
     FiveFive::new(Options { objects: 50, theta: 0.9 })
@@ -56,7 +55,7 @@ fn an_object_that_is_not_there_fails_the_transaction_wherever_it_is_named() {
             session.transact(|tx| read_write(tx, &tables, &input)).map(|_| ()).expect_err("there is no object 50");
         assert!(matches!(error, TransactError::User(_)) && error.to_string().contains("object"), "{error}");
     }
-    trial::assert_consistent(&db, &workload, &CLAUSES);
+    trial::assert_consistent(&db, &workload);
 }
 
 #[test]
@@ -85,33 +84,27 @@ fn inputs_draw_nine_objects_by_the_law_and_values_never_twice() {
 fn every_protocol_keeps_counts_and_last_writes_under_contention() {
     for protocol in protocols() {
         let workload = hot();
-        let (db, tallies) = trial::run(protocol.name, &workload, 3, 400, SEED);
+        let db = trial::loaded(protocol.name, &workload);
+        let tallies = trial::run(&db, &workload, 3, 400, SEED);
         assert_eq!(tallies[0].committed, 1200);
-        trial::assert_consistent(&db, &workload, &CLAUSES);
+        trial::assert_consistent(&db, &workload);
     }
 }
 
 #[test]
 fn the_check_notices_a_lost_update_a_lost_blind_write_and_a_lost_row() {
-    let canary = |corrupt: fn(&mut <Object as seriatim::Table>::Update<'_>)| {
+    let canary = |clauses: &[&str], corrupt: fn(&Tx, &Tables) -> Result<Option<()>, Abort>| {
         let workload = hot();
-        let (db, _) = trial::run("auto", &workload, 1, 200, SEED);
+        let db = trial::loaded("auto", &workload);
+        trial::run(&db, &workload, 1, 200, SEED);
         let tables = Tables::open(&db).expect("loaded");
-        db.session().transact(|tx| tx.update(&tables.object, &0, corrupt)).expect("the corruption commits");
-        trial::violated(&db, &workload, &CLAUSES)
+        trial::canary(&db, &workload, clauses, |tx| corrupt(tx, &tables));
     };
-    assert_eq!(canary(|object| object.set_steps(object.steps() - 1)), ["steps"]);
-    assert_eq!(
-        canary(|object| object.set_value(object.value() - 1)),
-        ["values"],
-        "an older value of the same terminal"
-    );
-    assert_eq!(canary(|object| object.set_value(0)), ["values"], "as if never written");
-    let workload = hot();
-    let (db, _) = trial::run("auto", &workload, 1, 200, SEED);
-    let tables = Tables::open(&db).expect("loaded");
-    db.session().transact(|tx| tx.delete(&tables.object, &0)).expect("the corruption commits");
-    assert_eq!(trial::violated(&db, &workload, &CLAUSES), ["steps", "rows"]);
+    canary(&["steps"], |tx, tables| tx.update(&tables.object, &0, |object| object.set_steps(object.steps() - 1)));
+    // An older value of the same terminal, and as if never written.
+    canary(&["values"], |tx, tables| tx.update(&tables.object, &0, |object| object.set_value(object.value() - 1)));
+    canary(&["values"], |tx, tables| tx.update(&tables.object, &0, |object| object.set_value(0)));
+    canary(&["steps", "rows"], |tx, tables| Ok(tx.delete(&tables.object, &0)?.then_some(())));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::input::ReadWriteInput;
 use super::schema::Tables;
-use crate::tpcc::Missing;
+use crate::Missing;
 use seriatim::{Abort, Tx};
 
 /// Reads five objects and writes five, one of them by what it read there; the sum of the values read, modulo 2^64.

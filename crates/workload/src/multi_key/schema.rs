@@ -2,7 +2,7 @@
 //! installed update shows.
 
 use crate::{LoadError, Loading, parallel};
-use seriatim::{Database, Handle, SchemaError, Table};
+use seriatim::{Database, Handle, Rng, SchemaError, Table};
 
 /// A record.
 #[derive(Table, Clone, Debug, PartialEq, Eq)]
@@ -39,5 +39,6 @@ impl Tables {
 /// When it exists already or an insert fails.
 pub(super) fn load(db: &Database, records: u64, loading: &Loading<'_>) -> Result<(), LoadError> {
     let table = db.create::<Record>()?;
-    parallel::load_keys(db, loading, records, |tx, key| tx.insert(&table, &Record { key, updates: 0, value: 0 }))
+    let make = |_: &mut Rng, key| Record { key, updates: 0, value: 0 };
+    parallel::populate(db, loading, (records, records), 0, make, |tx, row| tx.insert(&table, row).map(|()| 1))
 }

@@ -2,10 +2,9 @@
 
 use super::*;
 use crate::trial;
-use seriatim::{TransactError, protocols};
+use seriatim::{Abort, TransactError, Tx, protocols};
 
 const SEED: u64 = 10_001;
-const CLAUSES: [&str; 3] = ["updates", "values", "rows"];
 
 fn hot() -> MultiKey {
     MultiKey::new(Options { records: 40, theta: 0.8 })
@@ -43,7 +42,7 @@ fn an_update_of_a_record_that_is_not_there_fails_and_leaves_nothing() {
     let input = UpdateInput { keys: [0, 1, 2, 3, 4, 5, 6, 7, 8, 40], amount: 1 };
     let error = session.transact(|tx| update(tx, &tables, &input)).map(|_| ()).expect_err("there is no record 40");
     assert!(matches!(error, TransactError::User(_)) && error.to_string().contains("record"), "{error}");
-    trial::assert_consistent(&db, &workload, &CLAUSES);
+    trial::assert_consistent(&db, &workload);
 }
 
 #[test]
@@ -67,28 +66,25 @@ fn inputs_draw_ten_records_by_the_law() {
 fn every_protocol_keeps_the_sums_under_contention() {
     for protocol in protocols() {
         let workload = hot();
-        let (db, tallies) = trial::run(protocol.name, &workload, 3, 400, SEED);
+        let db = trial::loaded(protocol.name, &workload);
+        let tallies = trial::run(&db, &workload, 3, 400, SEED);
         assert_eq!(tallies[0].committed, 1200);
-        trial::assert_consistent(&db, &workload, &CLAUSES);
+        trial::assert_consistent(&db, &workload);
     }
 }
 
 #[test]
 fn the_check_notices_a_lost_update_a_torn_record_and_a_lost_row() {
-    let canary = |corrupt: fn(&mut <Record as seriatim::Table>::Update<'_>)| {
+    let canary = |clauses: &[&str], corrupt: fn(&Tx, &Tables) -> Result<Option<()>, Abort>| {
         let workload = hot();
-        let (db, _) = trial::run("auto", &workload, 1, 50, SEED);
+        let db = trial::loaded("auto", &workload);
+        trial::run(&db, &workload, 1, 50, SEED);
         let tables = Tables::open(&db).expect("loaded");
-        db.session().transact(|tx| tx.update(&tables.record, &0, corrupt)).expect("the corruption commits");
-        trial::violated(&db, &workload, &CLAUSES)
+        trial::canary(&db, &workload, clauses, |tx| corrupt(tx, &tables));
     };
-    assert_eq!(canary(|record| record.set_updates(record.updates() - 1)), ["updates"]);
-    assert_eq!(canary(|record| record.set_value(record.value() ^ 1)), ["values"]);
-    let workload = hot();
-    let (db, _) = trial::run("auto", &workload, 1, 50, SEED);
-    let tables = Tables::open(&db).expect("loaded");
-    db.session().transact(|tx| tx.delete(&tables.record, &0)).expect("the corruption commits");
-    assert_eq!(trial::violated(&db, &workload, &CLAUSES), CLAUSES);
+    canary(&["updates"], |tx, tables| tx.update(&tables.record, &0, |record| record.set_updates(record.updates() - 1)));
+    canary(&["values"], |tx, tables| tx.update(&tables.record, &0, |record| record.set_value(record.value() ^ 1)));
+    canary(&["updates", "values", "rows"], |tx, tables| Ok(tx.delete(&tables.record, &0)?.then_some(())));
 }
 
 #[test]

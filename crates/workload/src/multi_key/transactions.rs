@@ -2,7 +2,7 @@
 
 use super::input::UpdateInput;
 use super::schema::Tables;
-use crate::tpcc::Missing;
+use crate::Missing;
 use seriatim::{Abort, Tx};
 
 /// Adds the input's amount to each of its records; the sum of what they hold then, modulo 2^64.

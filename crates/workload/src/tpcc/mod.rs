@@ -37,7 +37,6 @@ pub use scale::{DISTRICTS, LAST_NAMES, LINES_MAX, LINES_MIN, Scale, district_ids
 pub use schema::{
     Customer, District, History, Item, Money, NewOrder, Order, OrderLine, Rate, Stock, Tables, Warehouse,
 };
-pub use shared::Missing;
 pub use stock_level::{StockLevelOutput, stock_level};
 pub use terminal::TpccTerminal;
 

@@ -3,8 +3,8 @@
 use super::input::Remote;
 use super::scale::Scale;
 use super::{KINDS, Tpcc};
-use crate::Workload;
 use crate::registry::{Misuse, Values};
+use crate::{Workload, mix};
 
 /// Cards of each kind of transaction in a deck, in the order of [`KINDS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,34 +14,8 @@ impl Mix {
     /// The standard mix (clause 5.2.3), with the minimum of each kind and the rest for New-Order.
     pub const FULL: Mix = Mix([45, 43, 4, 4, 4]);
 
-    const NAMED: [(&str, Mix); 8] = [
-        ("full", Mix::FULL),
-        ("new-order", Mix([1, 0, 0, 0, 0])),
-        ("payment", Mix([0, 1, 0, 0, 0])),
-        ("order-status", Mix([0, 0, 1, 0, 0])),
-        ("delivery", Mix([0, 0, 0, 1, 0])),
-        ("stock-level", Mix([0, 0, 0, 0, 1])),
-        ("read-only", Mix([0, 0, 1, 0, 1])),
-        ("new-order-payment", Mix([50, 50, 0, 0, 0])),
-    ];
-}
-
-impl std::str::FromStr for Mix {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Mix, String> {
-        if let Some((_, mix)) = Mix::NAMED.iter().find(|(name, _)| *name == text) {
-            return Ok(*mix);
-        }
-        let counts: Vec<u32> = text.split(':').filter_map(|count| count.parse().ok().filter(|&n| n <= 1000)).collect();
-        match <[u32; KINDS.len()]>::try_from(counts) {
-            Ok(counts) if text.split(':').count() == KINDS.len() && counts.iter().any(|&n| n > 0) => Ok(Mix(counts)),
-            _ => {
-                let names: Vec<&str> = Mix::NAMED.iter().map(|(name, _)| *name).collect();
-                Err(format!("a mix is one of {} or five counts up to 1000 such as 45:43:4:4:4", names.join(", ")))
-            }
-        }
-    }
+    const NAMED: [(&str, [u32; KINDS.len()]); 3] =
+        [("full", Mix::FULL.0), ("read-only", [0, 0, 1, 0, 1]), ("new-order-payment", [50, 50, 0, 0, 0])];
 }
 
 /// Options of TPC-C.
@@ -75,8 +49,7 @@ pub fn open(values: &Values) -> Result<Box<dyn Workload>, Misuse> {
         "small" => Scale::small(warehouses),
         other => return Err(Misuse::new("scale", other, "spec or small")),
     };
-    let text = values.text("mix")?;
-    let mix = text.parse().map_err(|right: String| Misuse::new("mix", text, &right))?;
+    let mix = Mix(mix::cards(values, &KINDS, &Mix::NAMED)?);
     let remote = Remote {
         lines: values.number("remote", 0, 100)? as u8,
         payments: values.number("remote-payments", 0, 100)? as u8,
@@ -90,11 +63,13 @@ mod tests {
 
     #[test]
     fn mixes_are_named_or_counted() {
-        assert_eq!("full".parse(), Ok(Mix::FULL));
-        assert_eq!("new-order".parse(), Ok(Mix([1, 0, 0, 0, 0])));
-        assert_eq!("10:20:0:0:1".parse(), Ok(Mix([10, 20, 0, 0, 1])));
+        let mix = |text| mix::parse(text, &KINDS, &Mix::NAMED).map(Mix);
+        assert_eq!(mix("full"), Ok(Mix::FULL));
+        assert_eq!(mix("read-only"), Ok(Mix([0, 0, 1, 0, 1])));
+        assert_eq!(mix("new-order"), Ok(Mix([1, 0, 0, 0, 0])));
+        assert_eq!(mix("10:20:0:0:1"), Ok(Mix([10, 20, 0, 0, 1])));
         for wrong in ["", "half", "1:2:3", "0:0:0:0:0", "1:2:3:4:5:6", "1:2:3:4:x", "1:2:3:4:5:", "9999:1:1:1:1"] {
-            assert!(wrong.parse::<Mix>().is_err(), "{wrong}");
+            assert!(mix(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The specification's own randomness: NURand (clause 2.1.6), its constants (2.1.6.1), last names (4.3.2.3).
 
 use super::scale::LAST_NAMES;
+use crate::random::nurand;
 use seriatim::Rng;
 use seriatim::Text;
 
@@ -55,16 +56,6 @@ impl Constants {
     pub fn last_name(&self, rng: &mut Rng, names: u32) -> u32 {
         nurand(rng, A_LAST, self.last, 0, names - 1)
     }
-}
-
-/// NURand(A, x, y) = (((random(0, A) | random(x, y)) + C) mod (y - x + 1)) + x.
-#[inline]
-fn nurand(rng: &mut Rng, a: u32, c: u32, x: u32, y: u32) -> u32 {
-    // One draw serves both: A + 1 is a power of two, so the low bits are uniform, and the high half scales to x..=y.
-    let bits = rng.next_u64();
-    let mask = bits as u32 & a;
-    let uniform = x + (((bits >> 32) * u64::from(y - x + 1)) >> 32) as u32;
-    (((mask | uniform) + c) % (y - x + 1)) + x
 }
 
 const SYLLABLES: [&str; 10] = ["BAR", "OUGHT", "ABLE", "PRI", "PRES", "ESE", "ANTI", "CALLY", "ATION", "EING"];

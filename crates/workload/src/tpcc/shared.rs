@@ -1,26 +1,9 @@
 //! What several transactions need: rows that must exist, customers by name.
 
-use std::error::Error;
-use std::fmt;
-
 use super::input::CustomerChoice;
 use super::schema::{Customer, Tables};
+use crate::Missing;
 use seriatim::{Abort, ReadTx, Table};
-
-/// A row that the specification guarantees is not there. The transaction fails.
-#[derive(Debug)]
-pub struct Missing(
-    /// The table.
-    pub &'static str,
-);
-
-impl fmt::Display for Missing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "table {} lacks a row that this database must have: was it loaded with other options?", self.0)
-    }
-}
-
-impl Error for Missing {}
 
 /// `row`, or an abort that names the table.
 #[inline]

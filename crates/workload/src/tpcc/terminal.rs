@@ -93,7 +93,6 @@ fn ending<R>(result: Result<Committed<R>, TransactError>) -> Ending {
             black_box(&output.value);
             Ending::Committed
         }
-        Err(error) if error.user::<UnusedItem>().is_some() => Ending::UserAborted,
-        Err(error) => Ending::Failed(error),
+        Err(error) => Ending::of::<UnusedItem>(error),
     }
 }

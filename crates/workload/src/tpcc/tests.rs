@@ -4,7 +4,7 @@
 use super::*;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::{Ending, Outcome};
+use crate::{Missing, trial};
 use seriatim::{Abort, Freshness, ReadTx, Session, TransactError, Tx, protocols, thread};
 
 const SEED: u64 = 20_241_121;
@@ -14,9 +14,8 @@ fn loaded(warehouses: u16) -> (Database, Tpcc, Tables) {
 }
 
 fn loaded_under(protocol: &str, options: Options) -> (Database, Tpcc, Tables) {
-    let db = Database::builder().protocol(protocol).open().expect("a database opens");
     let workload = Tpcc::new(options);
-    workload.load(&db, &Loading::default()).expect("loading succeeds");
+    let db = trial::loaded(protocol, &workload);
     let tables = Tables::open(&db).expect("loading made the tables");
     (db, workload, tables)
 }
@@ -263,39 +262,17 @@ impl Customer {
     }
 }
 
-fn run(workload: &Tpcc, db: &Database, terminals: u16, transactions: u32, seed: u64) -> [[u32; 3]; KINDS.len()] {
-    let work = |index| {
-        let mut terminal = workload.terminal(db, index, seed).expect("the database is loaded");
-        let (mut session, mut endings) = (db.session(), [[0; 3]; KINDS.len()]);
-        for _ in 0..transactions {
-            let Outcome { kind, ending } = terminal.run_one(&mut session);
-            endings[kind][match ending {
-                Ending::Committed => 0,
-                Ending::UserAborted => 1,
-                Ending::Failed(TransactError::Conflict { .. }) => 2,
-                Ending::Failed(error) => panic!("{}: {error}", KINDS[kind]),
-            }] += 1;
-        }
-        endings
-    };
-    let all: Vec<_> = thread::scope(|scope| {
-        let running: Vec<_> = (0..terminals).map(|index| scope.spawn(move || work(index))).collect();
-        running.into_iter().map(|terminal| terminal.join().expect("a terminal panicked")).collect()
-    });
-    std::array::from_fn(|kind| std::array::from_fn(|ending| all.iter().map(|endings| endings[kind][ending]).sum()))
-}
-
 #[test]
 fn conditions_hold_after_a_concurrent_run_and_a_second_one_over_the_same_data() {
     println!("seed {SEED}");
     for protocol in protocols() {
         let (db, workload, tables) = loaded_under(protocol.name, Options::new(Scale::small(2), SEED));
         for round in 0..2 {
-            let endings = run(&workload, &db, 4, 1000, SEED + round);
-            let kinds = endings.map(|endings| endings.iter().sum::<u32>());
+            let tallies = trial::run(&db, &workload, 4, 1000, SEED + round);
+            let kinds: Vec<u32> = tallies.iter().map(|kind| kind.all()).collect();
             assert_eq!(kinds, [1800, 1720, 160, 160, 160], "ten full decks a terminal");
-            let only_new_order = endings[1..].iter().all(|endings| endings[1] == 0);
-            assert!(only_new_order && (1..60).contains(&endings[0][1]), "{}: {endings:?}", protocol.name);
+            let only_new_order = tallies[1..].iter().all(|kind| kind.rolled_back == 0);
+            assert!(only_new_order && (1..60).contains(&tallies[0].rolled_back), "{}: {tallies:?}", protocol.name);
             assert_consistent(&db, &workload, &tables);
         }
     }
@@ -308,7 +285,7 @@ fn conditions_hold_when_everything_is_remote() {
     for protocol in protocols() {
         let options = Options { remote, ..Options::new(Scale::small(3), SEED) };
         let (db, workload, tables) = loaded_under(protocol.name, options);
-        run(&workload, &db, 3, 500, SEED);
+        trial::run(&db, &workload, 3, 500, SEED);
         assert_consistent(&db, &workload, &tables);
     }
 }
@@ -321,7 +298,7 @@ fn snapshots_are_consistent_beside_writers() {
         let running = AtomicBool::new(true);
         thread::scope(|scope| {
             let writers = scope.spawn(|| {
-                run(&workload, &db, 2, 2000, SEED);
+                trial::run(&db, &workload, 2, 2000, SEED);
                 running.store(false, Ordering::Relaxed);
             });
             let (mut session, mut checks) = (db.session(), 0);
@@ -340,14 +317,7 @@ fn snapshots_are_consistent_beside_writers() {
 #[track_caller]
 fn canary(clauses: &[&str], corrupt: impl Fn(&Tx, &Tables) -> Result<Option<()>, Abort>) {
     let (db, workload, tables) = loaded(1);
-    let mut session: Session = db.session();
-    let done = session.transact(|tx| corrupt(tx, &tables)).expect("the corruption commits");
-    assert_eq!(*done, Some(()), "the corruption met no row");
-    let report = workload.consistency(&db).expect("the check runs");
-    let violated: Vec<&str> =
-        RULES.iter().map(|rule| rule.clause).filter(|clause| report.is_violated(clause)).collect();
-    assert_eq!(violated, clauses, "{report}");
-    assert!(report.violations().iter().all(|violation| violation.left != violation.right));
+    trial::canary(&db, &workload, clauses, |tx| corrupt(tx, &tables));
 }
 
 const CENT: Money = Money::from_units(1);

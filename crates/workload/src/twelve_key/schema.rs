@@ -3,7 +3,7 @@
 use super::input::KEYS;
 use super::options::Options;
 use crate::{LoadError, Loading, parallel};
-use seriatim::{Database, Handle, SchemaError, Table};
+use seriatim::{Database, Handle, Rng, SchemaError, Table};
 
 /// A key and its value.
 #[derive(Table, Clone, Debug, PartialEq, Eq)]
@@ -45,9 +45,10 @@ impl Tables {
 pub(super) fn load(db: &Database, options: &Options, loading: &Loading<'_>) -> Result<(), LoadError> {
     let table = db.create::<Cell>()?;
     let (keys, clients) = (KEYS as u64, u64::from(options.clients));
-    parallel::load_keys(db, loading, u64::from(options.partitions) * clients * keys, |tx, at| {
+    let rows = u64::from(options.partitions) * clients * keys;
+    let make = |_: &mut Rng, at| {
         let (partition, client, number) = (at / keys / clients, at / keys % clients, at % keys);
-        let (partition, client, number) = (partition as u16, client as u16, number as u8);
-        tx.insert(&table, &Cell { partition, client, number, value: 0, sum: 0 })
-    })
+        Cell { partition: partition as u16, client: client as u16, number: number as u8, value: 0, sum: 0 }
+    };
+    parallel::populate(db, loading, (rows, rows), 0, make, |tx, row| tx.insert(&table, row).map(|()| 1))
 }

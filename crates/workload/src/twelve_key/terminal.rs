@@ -41,8 +41,7 @@ impl Terminal for TwelveKeyTerminal {
                 self.ledger.own.add((KEYS - hot) as u64);
                 Ending::Committed
             }
-            Err(error) if error.user::<GivenUp>().is_some() => Ending::UserAborted,
-            Err(error) => Ending::Failed(error),
+            Err(error) => Ending::of::<GivenUp>(error),
         };
         Outcome { kind: usize::from(input.is_multi()), ending }
     }

@@ -3,10 +3,9 @@
 
 use super::*;
 use crate::trial;
-use seriatim::{Handle, Session, protocols};
+use seriatim::{Abort, Handle, Session, Tx, protocols};
 
 const SEED: u64 = 121_212;
-const CLAUSES: [&str; 3] = ["own", "hot", "rows"];
 
 const SMALL: Options = Options { partitions: 2, clients: 4, multi: 0, conflict: 0, abort: 0, rounds: Rounds::One };
 /// Half of the clients fight over two keys.
@@ -83,7 +82,7 @@ fn transactions_chosen_to_abort_do_so_at_one_of_their_partitions() {
     assert!(multi.iter().all(|input| input.keys.iter().any(|key| Some(key.partition) == input.aborts_at)));
 }
 
-type Transaction = fn(&seriatim::Tx, &Tables, &KeysInput) -> Result<KeysOutput, seriatim::Abort>;
+type Transaction = fn(&Tx, &Tables, &KeysInput) -> Result<KeysOutput, Abort>;
 
 fn both_partitions(client: u16) -> KeysInput {
     let keys = std::array::from_fn(|at| key(at as u16 / 6, client, at as u8 % 6));
@@ -135,7 +134,7 @@ fn an_abort_at_either_partition_leaves_nothing_at_both() {
         let missing = KeysInput { keys: both_partitions(4).keys, aborts_at: None };
         let error = session.transact(|tx| run(tx, &tables, &missing)).map(|_| ()).expect_err("there is no client 4");
         assert!(error.to_string().contains("cell"), "{error}");
-        trial::assert_consistent(&db, &workload, &CLAUSES);
+        trial::assert_consistent(&db, &workload);
     }
 }
 
@@ -146,7 +145,8 @@ fn every_protocol_keeps_the_counts_with_and_without_conflicts_in_one_round_and_t
             for options in [HOT, Options { conflict: 0, ..HOT }] {
                 let workload = TwelveKey::new(Options { rounds, ..options });
                 // As many terminals as clients and one more, which shares the keys of the first.
-                let (db, tallies) = trial::run(protocol.name, &workload, 5, 200, SEED);
+                let db = trial::loaded(protocol.name, &workload);
+                let tallies = trial::run(&db, &workload, 5, 200, SEED);
                 let (committed, rolled_back) =
                     tallies.iter().fold((0, 0), |sum, kind| (sum.0 + kind.committed, sum.1 + kind.rolled_back));
                 assert_eq!(committed + rolled_back, 1000);
@@ -154,7 +154,7 @@ fn every_protocol_keeps_the_counts_with_and_without_conflicts_in_one_round_and_t
                     (50..200).contains(&rolled_back) && tallies.iter().all(|kind| kind.committed > 200),
                     "{tallies:?}"
                 );
-                trial::assert_consistent(&db, &workload, &CLAUSES);
+                trial::assert_consistent(&db, &workload);
             }
         }
     }
@@ -162,22 +162,21 @@ fn every_protocol_keeps_the_counts_with_and_without_conflicts_in_one_round_and_t
 
 #[test]
 fn the_check_notices_a_lost_update_of_a_clients_key_and_of_a_hot_one_and_a_lost_row() {
-    let canary = |at: (u16, u16, u8)| {
+    let canary = |transactions, clauses: &[&str], corrupt: fn(&Tx, &Tables) -> Result<Option<()>, Abort>| {
         let workload = TwelveKey::new(HOT);
-        let (db, _) = trial::run("auto", &workload, 4, 50, SEED);
+        let db = trial::loaded("auto", &workload);
+        trial::run(&db, &workload, 4, transactions, SEED);
         let tables = Tables::open(&db).expect("loaded");
-        let lose = |cell: &mut <Cell as seriatim::Table>::Update<'_>| cell.set_value(cell.value() - 1);
-        db.session().transact(|tx| tx.update(&tables.cell, &at, lose)).expect("the corruption commits");
-        trial::violated(&db, &workload, &CLAUSES)
+        trial::canary(&db, &workload, clauses, |tx| corrupt(tx, &tables));
     };
-    assert_eq!(canary((0, 3, 1)), ["own"]);
-    assert_eq!(canary((1, 0, 0)), ["own"], "the first key of a client elsewhere is its own");
-    assert_eq!(canary((1, 1, 0)), ["hot"]);
-    let workload = TwelveKey::new(HOT);
-    let db = trial::loaded("auto", &workload);
-    let tables = Tables::open(&db).expect("loaded");
-    db.session().transact(|tx| tx.delete(&tables.cell, &(1, 2, 11))).expect("the corruption commits");
-    assert_eq!(trial::violated(&db, &workload, &CLAUSES), ["rows"]);
+    fn lose(tx: &Tx, tables: &Tables, at: (u16, u16, u8)) -> Result<Option<()>, Abort> {
+        tx.update(&tables.cell, &at, |cell| cell.set_value(cell.value() - 1))
+    }
+    canary(50, &["own"], |tx, tables| lose(tx, tables, (0, 3, 1)));
+    // The first key of a client elsewhere is its own.
+    canary(50, &["own"], |tx, tables| lose(tx, tables, (1, 0, 0)));
+    canary(50, &["hot"], |tx, tables| lose(tx, tables, (1, 1, 0)));
+    canary(0, &["rows"], |tx, tables| Ok(tx.delete(&tables.cell, &(1, 2, 11))?.then_some(())));
 }
 
 #[test]

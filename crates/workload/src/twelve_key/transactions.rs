@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::input::{KEYS, KeysInput};
 use super::schema::Tables;
-use crate::tpcc::Missing;
+use crate::Missing;
 use seriatim::{Abort, Tx};
 
 /// The transaction was chosen to abort: a rollback that the workload asks for.

@@ -103,24 +103,10 @@ impl Ycsb {
     }
 
     fn load_shape<T: Shape>(&self, db: &Database, loading: &Loading<'_>) -> Result<(), LoadError> {
-        const PART: u64 = 10_000;
-        const BATCH: u64 = 100;
         let Options { records, value_bytes, seed, .. } = self.options;
         let table = db.create::<T>()?;
-        parallel::load(db, loading, records.div_ceil(PART), records, |session, part, progress| {
-            let mut rng = Rng::from_seed(seed.wrapping_add((part + 1).wrapping_mul(0xD1B5_4A32_D192_ED03)));
-            let (mut key, end) = (part * PART, records.min((part + 1) * PART));
-            let mut batch = Vec::with_capacity(BATCH as usize);
-            while key < end {
-                let next = end.min(key + BATCH);
-                batch.clear();
-                batch.extend((key..next).map(|key| T::new(key, rng.below(26) as u8, value_bytes)));
-                session.transact(|tx| batch.iter().try_for_each(|row| tx.insert(&table, row)))?;
-                progress.add(next - key);
-                key = next;
-            }
-            Ok(())
-        })
+        let make = |rng: &mut Rng, key| T::new(key, rng.below(26) as u8, value_bytes);
+        parallel::populate(db, loading, (records, records), seed, make, |tx, row| tx.insert(&table, row).map(|()| 1))
     }
 
     fn terminal_shape<T: Shape>(&self, db: &Database, rng: Rng) -> Result<Box<dyn Terminal>, SchemaError> {

@@ -65,7 +65,7 @@ macro_rules! shape {
         #[allow(clippy::wrong_self_convention, reason = "derived rows are Copy and have `to_owned`")]
         mod $module {
             use super::{Shape, Tables, look, value};
-            use crate::tpcc::Missing;
+            use crate::Missing;
             use crate::ycsb::input::{INSERT, OperationsInput, READ, READ_MODIFY_WRITE, SCAN, UPDATE};
             use seriatim::{Abort, Table, Text, Tx};
 

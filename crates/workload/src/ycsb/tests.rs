@@ -3,11 +3,10 @@
 use super::chooser::Distribution;
 use super::table::{HashOne, OrderedTen};
 use super::*;
-use crate::trial;
-use seriatim::{Text, protocols};
+use crate::trial::{self, assert_consistent};
+use seriatim::{Abort, Handle, Text, Tx, protocols};
 
 const SEED: u64 = 31_337;
-const CLAUSES: [&str; 3] = ["writes", "rows", "values"];
 
 fn small(options: Options) -> Options {
     Options { records: 300, ..options }
@@ -15,14 +14,10 @@ fn small(options: Options) -> Options {
 
 fn run(protocol: &str, options: Options, terminals: u16, transactions: u32) -> (Database, Ycsb, Vec<u32>) {
     let workload = Ycsb::new(options);
-    let (db, tallies) = trial::run(protocol, &workload, terminals, transactions, SEED);
+    let db = trial::loaded(protocol, &workload);
+    let tallies = trial::run(&db, &workload, terminals, transactions, SEED);
     assert!(tallies.iter().all(|kind| kind.rolled_back == 0));
     (db, workload, tallies.iter().map(|kind| kind.committed).collect())
-}
-
-#[track_caller]
-fn assert_consistent(db: &Database, workload: &Ycsb) {
-    trial::assert_consistent(db, workload, &CLAUSES);
 }
 
 #[test]
@@ -133,21 +128,18 @@ fn operations_run_in_order_and_do_what_they_say() {
 #[test]
 fn the_check_notices_a_lost_write_a_lost_row_and_a_torn_value() {
     let options = Options { value_bytes: 100, ..small(Options::core(Core::A, 300, SEED)) };
-    let canary = |clause: &str, corrupt: fn(&mut <HashOne as seriatim::Table>::Update<'_>)| {
+    let canary = |options, clause, corrupt: fn(&Tx, &Handle<HashOne>) -> Result<Option<()>, Abort>| {
         let (db, workload, _) = run("auto", options, 1, 50);
         let table = db.table::<HashOne>().expect("the table is there");
-        db.session().transact(|tx| tx.update(&table, &17, corrupt)).expect("the corruption commits");
-        assert_eq!(trial::violated(&db, &workload, &CLAUSES), [clause]);
+        trial::canary(&db, &workload, &[clause], |tx| corrupt(tx, &table));
     };
-    canary("writes", |row| row.set_writes(row.writes() + 1));
-    canary("values", |row| {
-        let torn = format!("{}{}", "a".repeat(50), "b".repeat(50));
-        row.set_field0(&Text::truncated(&torn));
+    canary(options, "writes", |tx, table| tx.update(table, &17, |row| row.set_writes(row.writes() + 1)));
+    canary(options, "values", |tx, table| {
+        let torn = Text::truncated(&format!("{}{}", "a".repeat(50), "b".repeat(50)));
+        tx.update(table, &17, |row| row.set_field0(&torn))
     });
-    let (db, workload, _) = run("auto", Options { shares: Core::C.shares(), ..options }, 1, 50);
-    let table = db.table::<HashOne>().expect("the table is there");
-    db.session().transact(|tx| tx.delete(&table, &17)).expect("the corruption commits");
-    assert_eq!(trial::violated(&db, &workload, &CLAUSES), ["rows"]);
+    let reads = Options { shares: Core::C.shares(), ..options };
+    canary(reads, "rows", |tx, table| Ok(tx.delete(table, &17)?.then_some(())));
 }
 
 #[test]
