@@ -1,5 +1,8 @@
 //! What terminals committed, so that a check can compare it with the data.
 //!
+//! Invariant: a terminal adds to its ledger after its transaction committed and never otherwise; so the sums are those of exactly
+//! the transactions in the database, whatever the engine did with their writes.
+//!
 //! Access rule: a ledger is written by its terminal alone and read while the terminals rest; so no count needs a
 //! read-modify-write instruction, nor an ordering. Ledgers are aligned to cache lines of their own.
 
@@ -15,6 +18,12 @@ impl Count {
     #[inline]
     pub(crate) fn add(&self, by: u64) {
         self.set(self.get().wrapping_add(by));
+    }
+
+    /// Adds what may be negative, modulo 2^64; the count is then read as a number in two's complement.
+    #[inline]
+    pub(crate) fn add_signed(&self, by: i64) {
+        self.add(by.cast_unsigned());
     }
 
     #[inline]
@@ -55,5 +64,29 @@ impl<L> Ledgers<L> {
     /// The sum of a count over all of them, modulo 2^64.
     pub(crate) fn sum(&self, count: impl Fn(&L) -> u64) -> u64 {
         self.all().iter().fold(0, |sum, ledger| sum.wrapping_add(count(ledger)))
+    }
+
+    /// The sum of a count whose additions were signed.
+    pub(crate) fn sum_signed(&self, count: impl Fn(&L) -> u64) -> i64 {
+        self.sum(count).cast_signed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_are_over_all_terminals_also_those_that_are_gone_and_may_be_negative() {
+        let ledgers = Ledgers::<(usize, Count)>::default();
+        assert_eq!(ledgers.sum(|ledger| ledger.1.get()), 0);
+        let (first, second) = (ledgers.open(|at| (at, Count::default())), ledgers.open(|at| (at, Count::default())));
+        assert_eq!((first.0, second.0), (0, 1));
+        first.1.add(5);
+        second.1.add_signed(6);
+        drop(second);
+        assert_eq!(ledgers.sum(|ledger| ledger.1.get()), 11);
+        first.1.add_signed(-20);
+        assert_eq!(ledgers.sum_signed(|ledger| ledger.1.get()), -9);
     }
 }

@@ -4,6 +4,7 @@
 //! [`Workload`]; so every workload runs under every protocol, and one runner drives them all.
 //! Inputs are plain data, generated apart from the functions that execute them. Nothing allocates per transaction.
 
+pub mod articles;
 pub mod contract;
 pub mod five_five;
 mod ledger;
@@ -15,6 +16,8 @@ pub mod random;
 pub mod registry;
 pub mod report;
 pub mod roofline;
+pub mod smallbank;
+pub mod tatp;
 pub mod tpcc;
 #[cfg(test)]
 mod trial;

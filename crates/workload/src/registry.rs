@@ -5,10 +5,19 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::{Workload, five_five, multi_key, tpcc, twelve_key, ycsb};
+use crate::{Workload, articles, five_five, multi_key, smallbank, tatp, tpcc, twelve_key, ycsb};
 
 /// Every workload, by name.
-pub const WORKLOADS: &[Entry] = &[tpcc::ENTRY, ycsb::ENTRY, twelve_key::ENTRY, five_five::ENTRY, multi_key::ENTRY];
+pub const WORKLOADS: &[Entry] = &[
+    tpcc::ENTRY,
+    ycsb::ENTRY,
+    smallbank::ENTRY,
+    tatp::ENTRY,
+    articles::ENTRY,
+    twelve_key::ENTRY,
+    five_five::ENTRY,
+    multi_key::ENTRY,
+];
 
 /// A workload that can be run by name.
 #[derive(Clone, Copy, Debug)]

@@ -5,7 +5,7 @@ use std::cell::Cell;
 
 use seriatim::Database;
 use seriatim_workload::tpcc::{Mix, Options, Scale, Tpcc};
-use seriatim_workload::{Loading, Workload, five_five, multi_key, twelve_key, ycsb};
+use seriatim_workload::{Loading, Workload, articles, five_five, multi_key, smallbank, tatp, twelve_key, ycsb};
 
 struct Counting;
 
@@ -74,14 +74,20 @@ fn transactions_do_not_allocate() {
             assert_eq!(allocations(protocol.name, &ycsb), 0, "{} ycsb {core:?}", protocol.name);
         }
         let pairs = twelve_key::Options { multi: 50, abort: 10, ..twelve_key::Options::default() };
-        let microbenchmarks: [Box<dyn Workload>; 4] = [
+        let others: [Box<dyn Workload>; 7] = [
+            Box::new(smallbank::SmallBank::new(smallbank::Options::new(1000, 1))),
+            Box::new(tatp::Tatp::new(tatp::Options::new(1000, 1))),
+            Box::new(articles::Articles::new(articles::Options::new(500, 1))),
             Box::new(twelve_key::TwelveKey::new(pairs)),
             Box::new(twelve_key::TwelveKey::new(twelve_key::Options { rounds: twelve_key::Rounds::Two, ..pairs })),
             Box::new(five_five::FiveFive::new(five_five::Options { objects: 1000, theta: 0.9 })),
             Box::new(multi_key::MultiKey::new(multi_key::Options { records: 1000, theta: 0.8 })),
         ];
-        for workload in microbenchmarks {
-            assert_eq!(allocations(protocol.name, workload.as_ref()), 0, "{} {}", protocol.name, workload.name());
+        for workload in others {
+            let made = allocations(protocol.name, workload.as_ref());
+            // The engine's queue of deleted records grows once, and TATP deletes.
+            let allowed = u64::from(workload.name() == tatp::ENTRY.name);
+            assert!(made <= allowed, "{} {}: {made}", protocol.name, workload.name());
         }
     }
 }
