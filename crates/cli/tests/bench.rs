@@ -1,0 +1,111 @@
+//! `seriatim bench` runs every workload of the registry, prints what it was asked to print, and finds its data consistent; what
+//! cannot be is refused in one line.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use seriatim_workload::{Entry, WORKLOADS};
+
+/// Knobs that make a workload small, and set what the defaults leave out.
+fn small(entry: &Entry) -> &'static [&'static str] {
+    match entry.name {
+        "tpcc" => &["--scale", "small"],
+        "ycsb" => &["--records", "1000"],
+        "smallbank" => &["--accounts", "1000", "--hotspot-percent", "50"],
+        "tatp" => &["--subscribers", "1000"],
+        "articles" => &["--articles", "500"],
+        "twelve-key" => &["--clients", "3", "--multi", "30", "--conflict", "20", "--abort", "10", "--rounds", "2"],
+        "five-five" => &["--objects", "1000", "--theta", "0.8"],
+        "multi-key" => &["--records", "1000", "--theta", "0.8"],
+        name => panic!("{name} has no small size here"),
+    }
+}
+
+fn bench(entry: &Entry, more: &[&str]) -> Output {
+    let short = ["--seconds", "0.2", "--warmup", "0", "--prefault", "0", "--threads", "2", "--seed", "7"];
+    let mut command = Command::new(env!("CARGO_BIN_EXE_seriatim"));
+    command.args(["bench", entry.name]).args(short).args(more);
+    command.output().expect("the binary starts")
+}
+
+/// What a small run prints with `more` arguments.
+#[track_caller]
+fn printed(entry: &Entry, more: &[&str]) -> String {
+    let output = bench(entry, &[small(entry), more].concat());
+    let talk = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {talk}", entry.name);
+    assert!(talk.starts_with("seed 7\n"), "{}: {talk}", entry.name);
+    String::from_utf8(output.stdout).expect("reports are UTF-8")
+}
+
+/// The kinds of transaction of a small run.
+fn kinds(entry: &Entry) -> &'static [&'static str] {
+    let mut values = entry.values(7);
+    for knob in small(entry).chunks(2) {
+        values.set(knob[0].trim_start_matches('-'), knob[1]).expect("a knob of this workload");
+    }
+    (entry.open)(&values).unwrap_or_else(|misuse| panic!("{}: {misuse}", entry.name)).kinds()
+}
+
+#[test]
+fn reports_as_text_have_the_kinds_and_the_rules_of_the_check() {
+    for entry in WORKLOADS {
+        let text = printed(entry, &[]);
+        let is_consistent = text.lines().any(|line| line.starts_with("consistency") && line.ends_with("passed"));
+        assert!(is_consistent && text.contains("holds") && text.contains("transactions a second"), "{text}");
+        kinds(entry).iter().for_each(|kind| assert!(text.contains(kind), "{kind}: {text}"));
+    }
+}
+
+#[test]
+fn reports_as_json_have_the_knobs_the_kinds_and_a_passed_check() {
+    for entry in WORKLOADS {
+        let text = printed(entry, &["--format", "json"]);
+        let report: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+        assert_eq!((&report["workload"], &report["consistency"]), (&entry.name.into(), &"passed".into()), "{text}");
+        assert_eq!((&report["failed"], &report["seed"]), (&0.into(), &7.into()), "{text}");
+        let transactions = report["transactions"].as_object().expect("an object by kind");
+        assert!(kinds(entry).iter().all(|kind| transactions.contains_key(*kind)), "{text}");
+        for ending in ["committed", "user_aborted"] {
+            let sum: u64 = transactions.values().filter_map(|kind| kind[ending].as_u64()).sum();
+            assert_eq!(report[ending].as_u64(), Some(sum), "{text}");
+        }
+        assert!(report["committed"].as_u64() > Some(0), "{text}");
+        assert!(entry.knobs.iter().all(|knob| report["options"].get(knob.name).is_some()), "{text}");
+        for knob in small(entry).chunks(2) {
+            assert_eq!(report["options"][knob[0].trim_start_matches('-')], knob[1], "{text}");
+        }
+    }
+}
+
+#[test]
+fn rollbacks_are_reported_where_they_are_asked_for() {
+    for (name, knobs, is_asked_for) in [
+        ("twelve-key", &["--multi", "50", "--abort", "10"][..], true),
+        ("twelve-key", &["--multi", "50"], false),
+        ("tatp", &["--subscribers", "1000", "--mix", "delete-call-forwarding"], true),
+    ] {
+        let output = bench(Entry::find(name).expect("it is registered"), &[knobs, &["--format", "json"]].concat());
+        let report: Value = serde_json::from_slice(&output.stdout).expect("one object of JSON");
+        assert_eq!(report["user_aborted"].as_u64() > Some(0), is_asked_for, "{report}");
+    }
+}
+
+#[test]
+fn knobs_that_cannot_be_are_refused_in_one_line() {
+    for (name, knobs, wants) in [
+        ("smallbank", &["--theta", "1"][..], "below 1"),
+        ("tatp", &["--keys", "hot"], "\"hot\""),
+        ("articles", &["--mix", "1:2"], "4 counts"),
+        ("twelve-key", &["--clients", "2", "--conflict", "1"], "more clients than partitions"),
+        ("five-five", &["--objects", "8", "--theta", "0"], "from 9"),
+        ("multi-key", &["--records", "10", "--theta", "1"], "0.999"),
+    ] {
+        let output = bench(Entry::find(name).expect("it is registered"), knobs);
+        let talk = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{talk}");
+        let complaints: Vec<&str> = talk.lines().filter(|line| line.starts_with("seriatim:")).collect();
+        assert!(matches!(complaints[..], [only] if only.contains(wants)), "{talk}");
+        assert!(output.stdout.is_empty());
+    }
+}
