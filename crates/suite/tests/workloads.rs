@@ -3,8 +3,11 @@
 use seriatim::htm::{Budget, Emulation, HtmMode};
 use seriatim::{Database, protocols, thread};
 use seriatim_suite::{Setting, matrix, seed};
+use seriatim_workload::articles::{self, Articles};
 use seriatim_workload::five_five::{self, FiveFive};
 use seriatim_workload::multi_key::{self, MultiKey};
+use seriatim_workload::smallbank::{self, Keys, SmallBank};
+use seriatim_workload::tatp::{self, Tatp};
 use seriatim_workload::tpcc::{self, Scale, Tpcc};
 use seriatim_workload::twelve_key::{self, Rounds, TwelveKey};
 use seriatim_workload::ycsb::{self, Core, Distribution, Shares, Ycsb};
@@ -45,7 +48,8 @@ fn run(setting: &Setting, budget: Budget, workload: &dyn Workload, transactions:
     (0..3).for_each(|_| db.step());
     db.check_structure().unwrap_or_else(|fault| panic!("{setting}: {fault}"));
     let statistics = db.statistics();
-    assert!(statistics.committed >= u64::from(transactions), "{setting}: {statistics:?}");
+    let ended = statistics.committed + statistics.user_aborted;
+    assert!(ended >= u64::from(transactions), "{setting}: {statistics:?}");
     assert_eq!(statistics.regions.begun_while_locked, 0, "{setting}");
 }
 
@@ -81,6 +85,37 @@ fn ycsb_stays_consistent() {
             run(&setting, budget, &Ycsb::new(hot), 300, seed);
         }
         run(&setting, budget, &Ycsb::new(ycsb::Options::core(Core::E, 200, seed)), 150, seed);
+    }
+}
+
+#[test]
+fn smallbank_stays_consistent() {
+    let seed = seed("smallbank");
+    for (setting, budget) in settings(seed) {
+        for keys in [Keys::Uniform, Keys::Hotspot { size: 2, percent: 90 }, Keys::Zipfian { theta: 0.9 }] {
+            let options = smallbank::Options { keys, ..smallbank::Options::new(60, seed) };
+            run(&setting, budget, &SmallBank::new(options), 400, seed);
+        }
+    }
+}
+
+#[test]
+fn tatp_stays_consistent() {
+    let seed = seed("tatp");
+    let forwarding = [1, 3, 1, 1, 1, 5, 5];
+    for (setting, budget) in settings(seed) {
+        run(&setting, budget, &Tatp::new(tatp::Options::new(100, seed)), 500, seed);
+        let hot = tatp::Options { mix: forwarding, ..tatp::Options::new(4, seed) };
+        run(&setting, budget, &Tatp::new(hot), 500, seed);
+    }
+}
+
+#[test]
+fn articles_stay_consistent() {
+    let seed = seed("articles");
+    for (setting, budget) in settings(seed) {
+        let options = articles::Options { users: 10, comments: 5, ..articles::Options::new(40, seed) };
+        run(&setting, budget, &Articles::new(options), 400, seed);
     }
 }
 
