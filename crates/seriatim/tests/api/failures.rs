@@ -217,7 +217,7 @@ fn handles_of_another_database_are_refused() {
         }
         session
             .transact(|tx| {
-                tx.prefetch(&foreign, [key].into_iter());
+                tx.prefetch(&foreign, [key]);
                 count(tx, &people)
             })
             .expect("a hint is not an error");
