@@ -1,3 +1,53 @@
 //! The attribute macros that make procedures of functions.
 //!
 //! Invariant: they only lower tokens. Everything that needs types, the schema or the whole set is decided at registration.
+
+mod emit;
+mod lists;
+mod lower;
+mod surface;
+mod tree;
+
+use proc_macro::TokenStream;
+use quote::{ToTokens, quote};
+use syn::ext::IdentExt;
+use syn::{Ident, ItemFn, parse_macro_input};
+
+/// Makes a procedure of a function.
+#[proc_macro_attribute]
+pub fn procedure(options: TokenStream, item: TokenStream) -> TokenStream {
+    let _ = options;
+    let function = parse_macro_input!(item as ItemFn);
+    match lower::procedure(&function) {
+        Ok(procedure) => emit::procedure(&procedure).into(),
+        Err(error) => {
+            let (visibility, name, errors) = (&function.vis, &function.sig.ident, error.into_compile_error());
+            // The name stays, so that its uses are not reported as well.
+            quote! {
+                #errors
+                #[allow(non_camel_case_types, missing_docs)]
+                #[derive(Clone, Copy, Debug)]
+                #visibility struct #name;
+            }
+            .into()
+        }
+    }
+}
+
+/// Tokens as text, to compare them.
+fn text(tokens: &impl ToTokens) -> String {
+    tokens.to_token_stream().to_string()
+}
+
+/// An identifier's name, without `r#`.
+fn name_of(ident: &Ident) -> String {
+    ident.unraw().to_string()
+}
+
+/// A field's name, or its position.
+fn member_name(member: &syn::Member) -> String {
+    match member {
+        syn::Member::Named(name) => name_of(name),
+        syn::Member::Unnamed(at) => at.index.to_string(),
+    }
+}
