@@ -26,6 +26,7 @@ pub struct Builder {
     pub(crate) step_helpers: bool,
     pub(crate) operations_max: u32,
     pub(crate) seed: u64,
+    pub(crate) prefetch: bool,
     #[cfg(feature = "canary")]
     pub(crate) fault: seriatim_txn::Fault,
 }
@@ -47,6 +48,7 @@ impl Default for Builder {
             step_helpers: false,
             operations_max: 1 << 16,
             seed: 0,
+            prefetch: true,
             #[cfg(feature = "canary")]
             fault: seriatim_txn::Fault::None,
         }
@@ -136,6 +138,13 @@ impl Builder {
     /// Seeds the jitter of retries. Default 0.
     pub fn seed(mut self, seed: u64) -> Builder {
         self.seed = seed;
+        self
+    }
+
+    /// Whether procedures fetch what their arguments name into the processor's cache before they need it. Default yes; a
+    /// session can change it for itself.
+    pub fn prefetch(mut self, wanted: bool) -> Builder {
+        self.prefetch = wanted;
         self
     }
 

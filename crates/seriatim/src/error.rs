@@ -3,6 +3,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::panic::Location;
 
 use seriatim_base::TableId;
 use seriatim_txn::{Cause, Reason};
@@ -110,6 +111,10 @@ pub(crate) enum AbortKind {
     Stopped(Cause),
     /// The key exists; table and key are noted in the transaction.
     Duplicate,
+    /// A row that must exist does not; table and key are noted in the transaction.
+    Missing,
+    /// A number left the range of its type; where, if it is known.
+    Overflow(Option<&'static Location<'static>>),
     /// The body's own error, noted in the transaction.
     User,
     /// A handle of another database.
@@ -140,6 +145,9 @@ impl fmt::Display for Abort {
         match self.0 {
             AbortKind::Stopped(cause) => cause.fmt(f),
             AbortKind::Duplicate => f.write_str("the key exists already"),
+            AbortKind::Missing => f.write_str("a row that must exist does not"),
+            AbortKind::Overflow(Some(place)) => write!(f, "{place}: a number leaves the range of its type"),
+            AbortKind::Overflow(None) => f.write_str("a number leaves the range of its type"),
             AbortKind::User => f.write_str("the transaction was aborted by its body"),
             AbortKind::ForeignHandle => f.write_str("the table handle belongs to another database"),
         }
@@ -186,6 +194,35 @@ pub enum TransactError {
         /// The key as its columns read.
         key: String,
     },
+    /// A row that had to exist did not ([`ReadTx::require`](crate::ReadTx::require)). What was read held together at that
+    /// moment.
+    MissingRow {
+        /// The table, or the index.
+        table: String,
+        /// The key as its columns read.
+        key: String,
+    },
+    /// A number left the range of its type. What was read held together at that moment.
+    Overflow {
+        /// The procedure; empty in a transaction that is not one.
+        procedure: String,
+        /// File, line and column of the arithmetic; empty where they are not known.
+        place: String,
+    },
+    /// No procedure of that name is registered with this database.
+    UnknownProcedure {
+        /// What was called.
+        name: String,
+        /// What is registered.
+        known: Vec<String>,
+    },
+    /// The arguments of a call by name are not what the procedure takes.
+    Arguments {
+        /// The procedure.
+        procedure: String,
+        /// What was given and what would be right.
+        problem: String,
+    },
     /// Other transactions were in the way at every attempt.
     Conflict {
         /// The last conflict.
@@ -230,6 +267,23 @@ impl fmt::Display for TransactError {
         match self {
             TransactError::User(error) => write!(f, "aborted by its body: {error}"),
             TransactError::Duplicate { table, key } => write!(f, "duplicate key {key} in {table}"),
+            TransactError::MissingRow { table, key } => write!(f, "there is no row with key {key} in {table}"),
+            TransactError::Overflow { procedure, place } => {
+                f.write_str("a number leaves the range of its type")?;
+                if !procedure.is_empty() {
+                    write!(f, " in procedure {procedure}")?;
+                }
+                if place.is_empty() { Ok(()) } else { write!(f, ", at {place}") }
+            }
+            TransactError::UnknownProcedure { name, known } if known.is_empty() => {
+                write!(f, "procedure {name:?} is not registered; no procedure is: call `Database::register` first")
+            }
+            TransactError::UnknownProcedure { name, known } => {
+                write!(f, "procedure {name:?} is not registered; registered are {}", known.join(", "))
+            }
+            TransactError::Arguments { procedure, problem } => {
+                write!(f, "wrong arguments for procedure {procedure}: {problem}")
+            }
             TransactError::Conflict { last, attempts } => {
                 write!(f, "gave up after {attempts} attempts; the last stopped {last}")
             }
@@ -255,9 +309,9 @@ impl Error for TransactError {
     }
 }
 
-/// Where a duplicate key was met.
+/// The key an abort is about.
 #[derive(Debug, Clone)]
-pub(crate) struct DuplicateAt {
+pub(crate) struct KeyAt {
     pub(crate) table: TableId,
     pub(crate) key: seriatim_catalog::KeyBuf,
 }

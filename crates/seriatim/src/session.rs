@@ -101,6 +101,12 @@ impl Session {
         self.run(Mode::ReadOnly, |tx| body(tx))
     }
 
+    /// Whether procedures called through this session fetch what their arguments name before they need it. At first as
+    /// [`Builder::prefetch`](crate::Builder::prefetch) says. For measurements: results are the same.
+    pub fn set_prefetch(&mut self, wanted: bool) {
+        self.tx.set_prefetching(wanted);
+    }
+
     /// Opens a transaction to be committed explicitly; dropping it rolls back.
     ///
     /// # Errors
@@ -158,9 +164,8 @@ impl Session {
         }
         self.tx.validate()?;
         let error = match abort.0 {
-            AbortKind::Duplicate => self.tx.duplicate_error(),
-            AbortKind::ForeignHandle => TransactError::ForeignHandle,
-            AbortKind::User | AbortKind::Stopped(_) => self.tx.user_error(),
+            AbortKind::Stopped(_) => self.tx.user_error(),
+            _ => self.tx.error_of(abort),
         };
         self.tx.roll_back_user();
         Ok(error)
