@@ -8,11 +8,18 @@ use seriatim_txn::{Cause, Mode, Reason};
 
 use crate::database::Inner;
 use crate::error::{Abort, AbortKind};
+use crate::procedure::call::Called;
 use crate::transaction::{SnapshotTransaction, Transaction};
 use crate::{ReadTx, TransactError, Tx};
 
 /// Runs transactions, one at a time. Sessions are many, cheap, and may move between threads.
 pub struct Session {
+    pub(crate) runner: Runner,
+    pub(crate) called: Called,
+}
+
+/// The retry loop.
+pub(crate) struct Runner {
     pub(crate) tx: Tx,
     rng: Rng,
 }
@@ -52,7 +59,7 @@ impl<R> std::ops::Deref for Committed<R> {
 impl Session {
     pub(crate) fn new(inner: Arc<Inner>, number: usize) -> Session {
         let rng = Rng::from_seed(inner.options.seed ^ (number as u64) << 32);
-        Session { tx: Tx::new(inner, number), rng }
+        Session { runner: Runner { tx: Tx::new(inner, number), rng }, called: Called::default() }
     }
 
     /// Runs `body` as one serializable transaction and commits. The body may run several times: it must not have effects
@@ -83,7 +90,7 @@ impl Session {
     /// # Panics
     /// If the body panics on values that held together; a panic on values that did not is a conflict like any other.
     pub fn transact<R>(&mut self, body: impl FnMut(&Tx) -> Result<R, Abort>) -> Result<Committed<R>, TransactError> {
-        self.run(Mode::ReadWrite, body)
+        self.runner.run(Mode::ReadWrite, body)
     }
 
     /// Runs `body` as a read-only transaction: on a snapshot that never aborts where the protocol gives them
@@ -98,13 +105,13 @@ impl Session {
         &mut self,
         mut body: impl FnMut(&ReadTx) -> Result<R, Abort>,
     ) -> Result<Committed<R>, TransactError> {
-        self.run(Mode::ReadOnly, |tx| body(tx))
+        self.runner.run(Mode::ReadOnly, |tx| body(tx))
     }
 
     /// Whether procedures called through this session fetch what their arguments name before they need it. At first as
     /// [`Builder::prefetch`](crate::Builder::prefetch) says. For measurements: results are the same.
     pub fn set_prefetch(&mut self, wanted: bool) {
-        self.tx.set_prefetching(wanted);
+        self.runner.tx.set_prefetching(wanted);
     }
 
     /// Opens a transaction to be committed explicitly; dropping it rolls back.
@@ -112,8 +119,8 @@ impl Session {
     /// # Errors
     /// When every worker is busy.
     pub fn begin(&mut self) -> Result<Transaction<'_>, TransactError> {
-        self.tx.open(Mode::ReadWrite, 1, true)?;
-        Ok(Transaction::new(&mut self.tx))
+        self.runner.tx.open(Mode::ReadWrite, 1, true)?;
+        Ok(Transaction::new(&mut self.runner.tx))
     }
 
     /// Opens a read-only transaction; dropping it ends it.
@@ -121,12 +128,14 @@ impl Session {
     /// # Errors
     /// When every worker is busy.
     pub fn begin_snapshot(&mut self) -> Result<SnapshotTransaction<'_>, TransactError> {
-        self.tx.open(Mode::ReadOnly, 1, true)?;
-        Ok(SnapshotTransaction::new(&mut self.tx))
+        self.runner.tx.open(Mode::ReadOnly, 1, true)?;
+        Ok(SnapshotTransaction::new(&mut self.runner.tx))
     }
+}
 
+impl Runner {
     #[inline]
-    fn run<R>(
+    pub(crate) fn run<R>(
         &mut self,
         mode: Mode,
         mut body: impl FnMut(&Tx) -> Result<R, Abort>,

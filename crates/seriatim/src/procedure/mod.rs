@@ -4,7 +4,9 @@
 //! way to run it ([`Declared`]); [`Database::register`](crate::Database::register) resolves and analyses the set;
 //! [`Session::call`](crate::Session::call) runs one. What is analysed and what is run come from the same tokens.
 
+pub(crate) mod call;
 mod declared;
+pub(crate) mod registry;
 mod schedule;
 #[doc(hidden)]
 pub mod support;
@@ -13,5 +15,6 @@ mod touch;
 pub use seriatim_procedure::*;
 
 pub use declared::{Declared, Procedures};
+pub use registry::{RegisterError, Registration};
 pub use schedule::{Next, Schedule};
 pub use touch::{Access, Keys, Touch};

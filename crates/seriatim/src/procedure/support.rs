@@ -5,8 +5,10 @@ use std::any::{Any, TypeId};
 use seriatim_catalog::{OutOfMemory, Table};
 use seriatim_procedure::ir;
 
-use super::Declared;
-use crate::{Abort, Database, Handle, SchemaError, Tx};
+use super::{Datum, Declared, call};
+use crate::{Abort, Committed, Database, Handle, SchemaError, Session, TransactError, Tx};
+
+pub(crate) type CallByName = fn(&mut Session, &Datum) -> Result<Committed<Datum>, TransactError>;
 
 /// A declared procedure without its type.
 pub struct Erased {
@@ -15,6 +17,7 @@ pub struct Erased {
     pub(crate) latest: bool,
     pub(crate) declaration: fn() -> ir::Procedure,
     pub(crate) handles: fn(&Database) -> Result<Box<dyn Any + Send + Sync>, SchemaError>,
+    pub(crate) call_by_name: CallByName,
 }
 
 impl Erased {
@@ -25,6 +28,7 @@ impl Erased {
             latest: P::LATEST,
             declaration: P::declaration,
             handles: |database| Ok(Box::new(P::handles(database)?)),
+            call_by_name: call::by_name::<P>,
         }
     }
 }
