@@ -853,6 +853,16 @@ impl Tx {
     /// Commits; the cause if it cannot. A transaction that stopped cannot.
     #[inline]
     pub(crate) fn commit(&self) -> Result<Stamp, Cause> {
+        match self.commit_or_repair()? {
+            Outcome::Committed(stamp) => Ok(stamp),
+            // Repair needs a body that can run in parts.
+            Outcome::Repair(_) => Err(Cause { phase: Phase::Validate, reason: Reason::RecordChanged }),
+        }
+    }
+
+    /// As [`Tx::commit`]; or what is to be repaired, and then the transaction is still open.
+    #[inline]
+    pub(crate) fn commit_or_repair(&self) -> Result<Outcome, Cause> {
         if let Some(cause) = self.stopped.get() {
             return Err(cause);
         }
@@ -873,10 +883,9 @@ impl Tx {
                         self.inner.pool.counters(lease.slot).committed();
                     }
                     self.close();
-                    return Ok(stamp);
+                    return Ok(Outcome::Committed(stamp));
                 }
-                // Only procedures are repaired, and they are not run through closures.
-                Ok(Outcome::Repair(_)) => return Err(Cause { phase: Phase::Validate, reason: Reason::RecordChanged }),
+                Ok(repair) => return Ok(repair),
                 Err(Stop::Wait(_)) if backoff.wait() => {}
                 Err(Stop::Wait(_)) => return Err(Cause { phase: Phase::Lock, reason: Reason::RecordLocked }),
                 Err(Stop::Abort(cause)) => return Err(cause),

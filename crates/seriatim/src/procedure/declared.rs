@@ -40,14 +40,14 @@ pub trait Declared: Copy + Send + Sync + 'static {
     /// Runs the steps that `schedule` says, in passes, up to its end (see [`Schedule`]).
     ///
     /// # Errors
-    /// What [`Schedule::next`] returns.
+    /// What [`Schedule::pass`] returns.
     fn scheduled(
         tx: &mut Tx,
         handles: &Self::Handles,
         arguments: &Self::Arguments,
         schedule: &mut Schedule<'_>,
     ) -> Result<Self::Output, Abort> {
-        schedule.whole(tx, |tx| Self::straight(tx, handles, arguments))
+        schedule.run_whole(tx, |tx| Self::straight(tx, handles, arguments))
     }
 
     /// Calls `visit` for each access whose keys depend on the arguments alone, also those in loops and branches over arguments.

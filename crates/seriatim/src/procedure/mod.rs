@@ -8,6 +8,7 @@ pub(crate) mod call;
 mod declared;
 pub(crate) mod registry;
 mod schedule;
+pub(crate) mod shape;
 #[doc(hidden)]
 pub mod support;
 mod touch;
@@ -17,4 +18,5 @@ pub use seriatim_procedure::*;
 pub use declared::{Declared, Procedures};
 pub use registry::{RegisterError, Registration};
 pub use schedule::{Next, Schedule};
+pub use shape::Shape;
 pub use touch::{Access, Keys, Touch};
