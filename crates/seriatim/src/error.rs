@@ -6,6 +6,7 @@ use std::fmt;
 use std::panic::Location;
 
 use seriatim_base::TableId;
+use seriatim_procedure::checked::Overflow;
 use seriatim_txn::{Cause, Reason};
 
 pub(crate) use seriatim_catalog::SchemaError as InvalidSchema;
@@ -135,6 +136,12 @@ impl Abort {
         self.cause().is_some_and(|cause| cause.reason.is_conflict())
     }
 
+    /// An abort for arithmetic that left the range of its type.
+    #[cold]
+    pub(crate) fn overflow(place: Option<&'static Location<'static>>) -> Abort {
+        Abort(AbortKind::Overflow(place))
+    }
+
     pub(crate) fn stopped(reason: Reason) -> Abort {
         Abort(AbortKind::Stopped(Cause { phase: seriatim_txn::Phase::Execute, reason }))
     }
@@ -155,6 +162,14 @@ impl fmt::Display for Abort {
 }
 
 impl Error for Abort {}
+
+/// The place is where the `?` stands that converts it.
+impl From<Overflow> for Abort {
+    #[track_caller]
+    fn from(_: Overflow) -> Abort {
+        Abort::overflow(Some(Location::caller()))
+    }
+}
 
 /// One conflict: why, and where it is known.
 #[derive(Clone, Debug)]
