@@ -7,6 +7,7 @@ use seriatim_htm::{Budget, Htm, HtmMode};
 use seriatim_memory::{Memory, Options};
 use seriatim_txn::{Environment, Epochs};
 
+use crate::procedure::Shape;
 use crate::{Database, OpenError, RetryPolicy};
 
 /// Options of a database; every one has a default.
@@ -27,6 +28,7 @@ pub struct Builder {
     pub(crate) operations_max: u32,
     pub(crate) seed: u64,
     pub(crate) prefetch: bool,
+    pub(crate) shape: Shape,
     #[cfg(feature = "canary")]
     pub(crate) fault: seriatim_txn::Fault,
 }
@@ -49,6 +51,7 @@ impl Default for Builder {
             operations_max: 1 << 16,
             seed: 0,
             prefetch: true,
+            shape: Shape::Whole,
             #[cfg(feature = "canary")]
             fault: seriatim_txn::Fault::None,
         }
@@ -145,6 +148,12 @@ impl Builder {
     /// session can change it for itself.
     pub fn prefetch(mut self, wanted: bool) -> Builder {
         self.prefetch = wanted;
+        self
+    }
+
+    /// How registered procedures are run. Default [`Shape::Whole`].
+    pub fn shape(mut self, shape: Shape) -> Builder {
+        self.shape = shape;
         self
     }
 

@@ -14,6 +14,8 @@ use crate::engine::{self, Engine};
 use crate::error::{OpenError, SchemaError};
 use crate::handle::{Handle, TableSet};
 use crate::pool::Pool;
+use crate::procedure::Shape;
+use crate::procedure::gate::Gate;
 use crate::procedure::registry::Registry;
 use crate::runtime::DynHandle;
 use crate::{Session, Statistics};
@@ -45,6 +47,8 @@ pub(crate) struct Inner {
     pub(crate) engine: Box<dyn Engine>,
     tables: RwLock<Tables>,
     pub(crate) procedures: RwLock<Registry>,
+    /// There if procedures run in pieces.
+    pub(crate) gate: Option<Gate>,
     sessions: AtomicUsize,
     recording: Option<Recording>,
     /// Dropped last: everything above lives in its memory.
@@ -108,6 +112,7 @@ impl Database {
             engine,
             tables: RwLock::default(),
             procedures: RwLock::default(),
+            gate: (options.shape == Shape::Pieces).then(Gate::default),
             sessions: AtomicUsize::new(0),
             recording: options.record_history.then(Recording::new),
             environment,

@@ -255,12 +255,24 @@ pub enum TransactError {
     ForeignHandle,
     /// Every worker has an open transaction.
     WorkersBusy,
+    /// Procedures that run in pieces and other transactions exclude each other ([`Shape::Pieces`](crate::procedure::Shape)),
+    /// and the other side stayed open for longer than the bound of 1 s.
+    Excluded {
+        /// The other side.
+        by: &'static str,
+    },
 }
 
 impl TransactError {
     /// Whether the same transaction may succeed if run again as it is.
     pub fn is_retryable(&self) -> bool {
-        matches!(self, TransactError::Conflict { .. } | TransactError::WorkersBusy | TransactError::TooOld)
+        matches!(
+            self,
+            TransactError::Conflict { .. }
+                | TransactError::WorkersBusy
+                | TransactError::TooOld
+                | TransactError::Excluded { .. }
+        )
     }
 
     /// Whether the transaction may have committed although this error was returned. In memory: never.
@@ -307,6 +319,9 @@ impl fmt::Display for TransactError {
             TransactError::Unsupported(cause) => cause.fmt(f),
             TransactError::ForeignHandle => {
                 f.write_str("the table handle belongs to another database; get one from this database")
+            }
+            TransactError::Excluded { by } => {
+                write!(f, "{by} are running and exclude this transaction; try again later")
             }
             TransactError::WorkersBusy => {
                 f.write_str("every worker has an open transaction; allow more workers or end some transactions")

@@ -8,8 +8,11 @@ use seriatim_txn::{Cause, Mode, Reason};
 
 use crate::database::Inner;
 use crate::error::{Abort, AbortKind};
+use crate::procedure::Schedule;
 use crate::procedure::call::Called;
+use crate::procedure::shape::Steps;
 use crate::transaction::{SnapshotTransaction, Transaction};
+use crate::tx::Origin;
 use crate::{ReadTx, TransactError, Tx};
 
 /// Runs transactions, one at a time. Sessions are many, cheap, and may move between threads.
@@ -90,7 +93,7 @@ impl Session {
     /// # Panics
     /// If the body panics on values that held together; a panic on values that did not is a conflict like any other.
     pub fn transact<R>(&mut self, body: impl FnMut(&Tx) -> Result<R, Abort>) -> Result<Committed<R>, TransactError> {
-        self.runner.run(Mode::ReadWrite, body)
+        self.runner.run(Mode::ReadWrite, Origin::Closure, body)
     }
 
     /// Runs `body` as a read-only transaction: on a snapshot that never aborts where the protocol gives them
@@ -105,7 +108,7 @@ impl Session {
         &mut self,
         mut body: impl FnMut(&ReadTx) -> Result<R, Abort>,
     ) -> Result<Committed<R>, TransactError> {
-        self.runner.run(Mode::ReadOnly, |tx| body(tx))
+        self.runner.run(Mode::ReadOnly, Origin::Closure, |tx| body(tx))
     }
 
     /// Whether procedures called through this session fetch what their arguments name before they need it. At first as
@@ -119,7 +122,7 @@ impl Session {
     /// # Errors
     /// When every worker is busy.
     pub fn begin(&mut self) -> Result<Transaction<'_>, TransactError> {
-        self.runner.tx.open(Mode::ReadWrite, 1, true)?;
+        self.runner.tx.open(Mode::ReadWrite, 1, Origin::Explicit)?;
         Ok(Transaction::new(&mut self.runner.tx))
     }
 
@@ -128,7 +131,7 @@ impl Session {
     /// # Errors
     /// When every worker is busy.
     pub fn begin_snapshot(&mut self) -> Result<SnapshotTransaction<'_>, TransactError> {
-        self.runner.tx.open(Mode::ReadOnly, 1, true)?;
+        self.runner.tx.open(Mode::ReadOnly, 1, Origin::Explicit)?;
         Ok(SnapshotTransaction::new(&mut self.runner.tx))
     }
 }
@@ -138,11 +141,12 @@ impl Runner {
     pub(crate) fn run<R>(
         &mut self,
         mode: Mode,
+        origin: Origin,
         mut body: impl FnMut(&Tx) -> Result<R, Abort>,
     ) -> Result<Committed<R>, TransactError> {
         let mut attempts = 1;
         loop {
-            self.tx.open(mode, attempts, false)?;
+            self.tx.open(mode, attempts, origin)?;
             let result = catch_unwind(AssertUnwindSafe(|| body(&self.tx)));
             let conflict = match result {
                 Ok(Ok(value)) => match self.tx.commit() {
@@ -161,6 +165,45 @@ impl Runner {
                     }
                     Err(cause) => cause,
                 },
+            };
+            self.conflicted(conflict, &mut attempts)?;
+        }
+    }
+
+    /// As [`Runner::run`], where the schedule decides when to commit.
+    pub(crate) fn run_scheduled<R>(
+        &mut self,
+        steps: Steps<'_>,
+        mut body: impl FnMut(&mut Tx, &mut Schedule<'_>) -> Result<R, Abort>,
+    ) -> Result<Committed<R>, TransactError> {
+        let mut attempts = 1;
+        loop {
+            self.tx.open(Mode::ReadWrite, attempts, Origin::Procedure)?;
+            let mut schedule = Schedule::new(steps, self.tx.inner().options.retry, &mut self.rng);
+            let result = catch_unwind(AssertUnwindSafe(|| body(&mut self.tx, &mut schedule)));
+            let (committed, repeated) = (schedule.committed(), schedule.repeated());
+            let conflict = match (result, committed) {
+                (Ok(Ok(value)), Some(stamp)) if !self.tx.is_open() => {
+                    return Ok(Committed { value, receipt: Receipt { stamp }, attempts: attempts + repeated });
+                }
+                (Ok(Ok(_)), _) => panic!("a scheduled procedure ended before its schedule"),
+                (Ok(Err(abort)), None) => match self.aborted(&abort) {
+                    Ok(error) => return Err(error),
+                    Err(cause) => cause,
+                },
+                (Ok(Err(abort)), Some(_)) => panic!("a chain was left after its first piece: {abort}"),
+                (Err(panic), None) if self.tx.is_open() => match self.tx.validate() {
+                    Ok(()) => {
+                        self.tx.roll_back_user();
+                        resume_unwind(panic)
+                    }
+                    Err(cause) => cause,
+                },
+                // Something of it is committed: it must not begin again.
+                (Err(panic), _) => {
+                    self.tx.roll_back_user();
+                    resume_unwind(panic)
+                }
             };
             self.conflicted(conflict, &mut attempts)?;
         }

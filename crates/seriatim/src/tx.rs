@@ -40,6 +40,8 @@ pub struct ReadTx {
     preferred: Cell<usize>,
     mode: Cell<Mode>,
     explicit: Cell<bool>,
+    /// Keeps chains of pieces away.
+    gated: Cell<bool>,
     attempt: Cell<u32>,
     stopped: Cell<Option<Cause>>,
     updating: Cell<bool>,
@@ -69,6 +71,17 @@ unsafe impl Send for ReadTx {}
 /// A transaction that may write. [`Deref`]s to [`ReadTx`] for its reading half.
 pub struct Tx {
     read: ReadTx,
+}
+
+/// Who opens a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// A closure.
+    Closure,
+    /// The caller, to end it by hand.
+    Explicit,
+    /// A registered procedure.
+    Procedure,
 }
 
 /// A position in a transaction to roll back to: see [`Tx::savepoint`].
@@ -105,6 +118,10 @@ impl TailStore for Tails<'_> {
 /// Lifecycle and plumbing.
 impl ReadTx {
     pub(crate) fn inner(&self) -> &Inner {
+        &self.inner
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Inner> {
         &self.inner
     }
 
@@ -474,6 +491,7 @@ impl Tx {
                 preferred: Cell::new(number % workers),
                 mode: Cell::new(Mode::ReadWrite),
                 explicit: Cell::new(false),
+                gated: Cell::new(false),
                 attempt: Cell::new(0),
                 stopped: Cell::new(None),
                 updating: Cell::new(false),
@@ -820,12 +838,23 @@ impl Drop for Closure<'_> {
 
 /// Opening and ending, for sessions.
 impl Tx {
-    pub(crate) fn open(&self, mode: Mode, attempt: u32, explicit: bool) -> Result<(), TransactError> {
+    /// Opens an attempt. `origin` says who asks.
+    pub(crate) fn open(&self, mode: Mode, attempt: u32, origin: Origin) -> Result<(), TransactError> {
         // A transaction that was leaked instead of dropped is still open: a session runs one at a time.
         self.roll_back(None);
         let inner = &self.inner;
         let lease = inner.pool.lease(self.preferred.get(), inner.engine.as_ref(), &inner.environment);
         let lease = lease.ok_or(TransactError::WorkersBusy)?;
+        let explicit = origin == Origin::Explicit;
+        if let Some(gate) = &inner.gate
+            && origin != Origin::Procedure
+        {
+            if let Err(excluded) = gate.enter_other() {
+                inner.pool.give_back(lease);
+                return Err(excluded);
+            }
+            self.gated.set(true);
+        }
         self.lease.set(Some(lease));
         self.ending.set(false);
         self.preferred.set(lease.slot);
@@ -848,6 +877,14 @@ impl Tx {
         if let Some(lease) = self.lease.take() {
             self.inner.pool.give_back(lease);
         }
+        if let (Some(gate), true) = (&self.inner.gate, self.gated.take()) {
+            gate.leave_other();
+        }
+    }
+
+    /// Whether an attempt is open.
+    pub(crate) fn is_open(&self) -> bool {
+        self.lease.get().is_some()
     }
 
     /// Commits; the cause if it cannot. A transaction that stopped cannot.

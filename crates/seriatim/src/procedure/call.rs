@@ -8,8 +8,12 @@ use std::sync::{Arc, PoisonError};
 
 use seriatim_txn::Mode;
 
-use super::registry::Entry;
+use super::gate::Gate;
+use super::registry::{Entry, Way};
+use super::shape::Steps;
 use super::{Data, Datum, Declared};
+use crate::session::Runner;
+use crate::tx::Origin;
 use crate::{Committed, Session, TransactError};
 
 /// The procedures a session has called, by type.
@@ -44,12 +48,16 @@ impl Session {
             Some(at) => at,
             None => self.look_up(P::NAME, |entry| entry.id == TypeId::of::<P>())?,
         };
-        let entry = &*self.called.entries[at];
-        let Some(handles) = entry.handles.downcast_ref::<P::Handles>() else {
-            unreachable!("the handles of a procedure are made by the procedure")
+        let Session { runner, called } = self;
+        let entry = &*called.entries[at];
+        let handles = entry.handles::<P>();
+        let result = match entry.way {
+            Way::Straight => {
+                let mode = if entry.snapshot { Mode::ReadOnly } else { Mode::ReadWrite };
+                runner.run(mode, Origin::Procedure, |tx| P::straight(tx, handles, arguments))
+            }
+            Way::Repaired | Way::Pieces => run_scheduled::<P>(runner, entry, arguments),
         };
-        let mode = if entry.snapshot { Mode::ReadOnly } else { Mode::ReadWrite };
-        let result = self.runner.run(mode, |tx| P::straight(tx, handles, arguments));
         result.map_err(|error| in_procedure(error, P::NAME))
     }
 
@@ -78,6 +86,29 @@ impl Session {
         self.called.entries.push(entry);
         Ok(self.called.entries.len() - 1)
     }
+}
+
+/// Runs a procedure as a schedule says.
+#[cold]
+fn run_scheduled<P: Declared>(
+    runner: &mut Runner,
+    entry: &Entry,
+    arguments: &P::Arguments,
+) -> Result<Committed<P::Output>, TransactError> {
+    let handles = entry.handles::<P>();
+    if entry.way == Way::Repaired {
+        let steps = Steps::Whole(Some(&entry.repairs));
+        return runner.run_scheduled(steps, |tx, schedule| P::scheduled(tx, handles, arguments, schedule));
+    }
+    let inner = Arc::clone(runner.tx.shared());
+    // Held to the end of the chain: registering cannot change the pieces meanwhile.
+    let _chain = inner.gate.as_ref().map(Gate::chain).transpose()?;
+    let passes = {
+        let registry = inner.procedures.read().unwrap_or_else(PoisonError::into_inner);
+        registry.passes_of(entry)
+    };
+    let steps = passes.as_deref().map_or(Steps::Whole(None), Steps::Pieces);
+    runner.run_scheduled(steps, |tx, schedule| P::scheduled(tx, handles, arguments, schedule))
 }
 
 /// Calls a procedure on dynamic values.

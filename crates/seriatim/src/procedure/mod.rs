@@ -6,6 +6,7 @@
 
 pub(crate) mod call;
 mod declared;
+pub(crate) mod gate;
 pub(crate) mod registry;
 mod schedule;
 pub(crate) mod shape;

@@ -9,8 +9,9 @@ use std::sync::{Arc, PoisonError};
 
 use seriatim_procedure::ir::{self, Block, OperationKind, Span, StepKind};
 
-use super::Procedures;
+use super::shape::{Passes, Repairs};
 use super::support::{CallByName, Erased};
+use super::{Declared, Procedures, Shape};
 use crate::{Database, SchemaError};
 
 /// A registered procedure.
@@ -21,19 +22,52 @@ pub(crate) struct Entry {
     pub(crate) handles: Box<dyn Any + Send + Sync>,
     /// Runs on a snapshot.
     pub(crate) snapshot: bool,
+    pub(crate) way: Way,
+    /// What depends on what, for protocols that repair.
+    pub(crate) repairs: Repairs,
     pub(crate) declaration: ir::Procedure,
     pub(crate) call_by_name: CallByName,
+}
+
+impl Entry {
+    /// What the procedure's own type found.
+    #[inline]
+    pub(crate) fn handles<P: Declared>(&self) -> &P::Handles {
+        match self.handles.downcast_ref() {
+            Some(handles) => handles,
+            None => unreachable!("the handles of a procedure are made by the procedure"),
+        }
+    }
+}
+
+/// How a procedure is run in this database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// Top to bottom.
+    Straight,
+    /// The protocol may ask for some operations again.
+    Repaired,
+    /// Piece by piece, if the set's chopping gives it more than one.
+    Pieces,
 }
 
 /// All registered procedures.
 #[derive(Default)]
 pub(crate) struct Registry {
     pub(crate) entries: Vec<Arc<Entry>>,
+    /// Of each: in which pass its steps run, when it runs piece by piece.
+    pub(crate) passes: Vec<Arc<Passes>>,
 }
 
 impl Registry {
     pub(crate) fn names(&self) -> Vec<String> {
         self.entries.iter().map(|entry| entry.name.to_owned()).collect()
+    }
+
+    /// In which pass the steps of a registered procedure run, piece by piece.
+    pub(crate) fn passes_of(&self, entry: &Entry) -> Option<Arc<Passes>> {
+        let at = self.entries.iter().position(|known| known.id == entry.id)?;
+        self.passes.get(at).cloned()
     }
 }
 
@@ -137,8 +171,14 @@ impl Database {
         }
         let handles = (procedure.handles)(self).map_err(|error| refused(&declaration.span, error))?;
         let snapshot = !procedure.latest && !writes(&declaration.body);
+        let way = match self.inner().options.shape {
+            _ if snapshot || !procedure.schedules => Way::Straight,
+            Shape::Pieces => Way::Pieces,
+            Shape::Whole if self.protocol().gives.repair => Way::Repaired,
+            Shape::Whole => Way::Straight,
+        };
         let (name, id, call_by_name) = (procedure.name, procedure.id, procedure.call_by_name);
-        Ok(Entry { name, id, handles, snapshot, declaration, call_by_name })
+        Ok(Entry { name, id, handles, snapshot, way, repairs: Repairs::default(), declaration, call_by_name })
     }
 }
 

@@ -31,7 +31,8 @@ use seriatim_base::{Rng, Stamp};
 use seriatim_procedure::ir::{OperationId, StepId};
 use seriatim_txn::{Cause, Mode, Outcome, Phase, Reason};
 
-use super::shape::{Passes, Repairs};
+use super::shape::{Passes, Repairs, Steps};
+use crate::tx::Origin;
 use crate::{Abort, RetryPolicy, Tx};
 
 /// What follows a pass.
@@ -67,17 +68,15 @@ enum Shape<'p> {
 const REPAIRS_MAX: u32 = 16;
 
 impl<'p> Schedule<'p> {
-    /// All steps in one pass. With `repairs`, some of them again where the protocol asks for it.
-    pub(crate) fn whole(repairs: Option<&'p Repairs>) -> Schedule<'p> {
-        let named = repairs.map(|repairs| vec![Cell::new(false); repairs.operations()].into());
-        let shape = Shape::Whole { repairs, steps: None, operations: Vec::new(), done: 0 };
+    pub(crate) fn new(steps: Steps<'p>, retry: RetryPolicy, rng: &'p mut Rng) -> Schedule<'p> {
+        let (shape, named) = match steps {
+            Steps::Whole(repairs) => {
+                let named = repairs.map(|repairs| vec![Cell::new(false); repairs.operations()].into());
+                (Shape::Whole { repairs, steps: None, operations: Vec::new(), done: 0 }, named)
+            }
+            Steps::Pieces(passes) => (Shape::Pieces { passes, current: 0, retry, rng }, None),
+        };
         Schedule { shape, named, committed: None, repeated: 0 }
-    }
-
-    /// Piece by piece.
-    pub(crate) fn pieces(passes: &'p Passes, retry: RetryPolicy, rng: &'p mut Rng) -> Schedule<'p> {
-        let shape = Shape::Pieces { passes, current: 0, retry, rng };
-        Schedule { shape, named: None, committed: None, repeated: 0 }
     }
 
     /// Whether this step runs in this pass.
@@ -187,9 +186,14 @@ impl<'p> Schedule<'p> {
         Ok(Next::Repeat)
     }
 
-    /// Where the execution took its place in the order, once it is done; and how many passes were repeated.
-    pub(crate) fn committed(&self) -> Option<(Stamp, u32)> {
-        self.committed.map(|stamp| (stamp, self.repeated))
+    /// Where the last commit took its place in the order.
+    pub(crate) fn committed(&self) -> Option<Stamp> {
+        self.committed
+    }
+
+    /// Passes that had no effect and were made again.
+    pub(crate) fn repeated(&self) -> u32 {
+        self.repeated
     }
 
     /// Runs a body that does not follow steps: each pass is all of it.
@@ -210,7 +214,7 @@ impl<'p> Schedule<'p> {
 /// Opens the transaction of a piece after the first. The chain must go on, so it waits for a worker as long as it takes: workers
 /// are given back by transactions, whose age is bounded.
 fn open(tx: &Tx, attempt: u32) {
-    while tx.open(Mode::ReadWrite, attempt, false).is_err() {}
+    while tx.open(Mode::ReadWrite, attempt, Origin::Procedure).is_err() {}
 }
 
 impl std::fmt::Debug for Schedule<'_> {

@@ -14,6 +14,15 @@ pub enum Shape {
     Pieces,
 }
 
+/// What a schedule goes by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Steps<'p> {
+    /// All steps in one pass. With repairs, some of them again where the protocol asks for it.
+    Whole(Option<&'p Repairs>),
+    /// Piece by piece.
+    Pieces(&'p Passes),
+}
+
 /// In which pass of a piecewise execution each step runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Passes {
