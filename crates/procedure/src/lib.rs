@@ -8,6 +8,8 @@ pub mod checked;
 mod compare;
 mod data;
 mod datum;
+pub mod evaluate;
+pub mod interpret;
 pub mod ir;
 pub mod methods;
 mod pure;
