@@ -4,6 +4,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use seriatim_catalog::Timestamp;
+
 /// A value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Datum {
@@ -56,6 +58,151 @@ pub enum IntegerType {
     Usize,
 }
 
+impl IntegerType {
+    /// All of them.
+    pub const ALL: [IntegerType; 9] = [
+        IntegerType::I8,
+        IntegerType::I16,
+        IntegerType::I32,
+        IntegerType::I64,
+        IntegerType::U8,
+        IntegerType::U16,
+        IntegerType::U32,
+        IntegerType::U64,
+        IntegerType::Usize,
+    ];
+
+    /// Its name in Rust.
+    pub const fn name(self) -> &'static str {
+        match self {
+            IntegerType::I8 => "i8",
+            IntegerType::I16 => "i16",
+            IntegerType::I32 => "i32",
+            IntegerType::I64 => "i64",
+            IntegerType::U8 => "u8",
+            IntegerType::U16 => "u16",
+            IntegerType::U32 => "u32",
+            IntegerType::U64 => "u64",
+            IntegerType::Usize => "usize",
+        }
+    }
+
+    /// The type of this name in Rust.
+    pub fn by_name(name: &str) -> Option<IntegerType> {
+        IntegerType::ALL.into_iter().find(|ty| ty.name() == name)
+    }
+
+    /// Smallest and largest value.
+    pub const fn range(self) -> (i128, i128) {
+        match self {
+            IntegerType::I8 => (i8::MIN as i128, i8::MAX as i128),
+            IntegerType::I16 => (i16::MIN as i128, i16::MAX as i128),
+            IntegerType::I32 => (i32::MIN as i128, i32::MAX as i128),
+            IntegerType::I64 => (i64::MIN as i128, i64::MAX as i128),
+            IntegerType::U8 => (0, u8::MAX as i128),
+            IntegerType::U16 => (0, u16::MAX as i128),
+            IntegerType::U32 => (0, u32::MAX as i128),
+            IntegerType::U64 => (0, u64::MAX as i128),
+            IntegerType::Usize => (0, usize::MAX as i128),
+        }
+    }
+
+    /// Whether it has this value.
+    pub const fn has(self, number: i128) -> bool {
+        let (least, greatest) = self.range();
+        least <= number && number <= greatest
+    }
+}
+
+impl fmt::Display for IntegerType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Datum {
+    /// The value of what has no value: the empty tuple.
+    pub const UNIT: Datum = Datum::Tuple(Vec::new());
+
+    /// `None`.
+    pub const NONE: Datum = Datum::Option(None);
+
+    /// `Some` of it.
+    pub fn some(self) -> Datum {
+        Datum::Option(Some(Box::new(self)))
+    }
+
+    /// What it is, in words, for messages.
+    pub fn kind(&self) -> String {
+        match self {
+            Datum::Bool(_) => "a bool".to_owned(),
+            Datum::Integer(number, None) => format!("the integer {number}"),
+            Datum::Integer(_, Some(ty)) if ty.range().0 == 0 => format!("a {ty}"),
+            Datum::Integer(_, Some(ty)) => format!("an {ty}"),
+            Datum::Float(_) => "an f64".to_owned(),
+            Datum::Decimal { scale, .. } => format!("a Decimal<{scale}>"),
+            Datum::Timestamp(_) => "a Timestamp".to_owned(),
+            Datum::Text(_) => "a text".to_owned(),
+            Datum::Bytes(_) => "bytes".to_owned(),
+            Datum::Option(None) => "None".to_owned(),
+            Datum::Option(Some(_)) => "Some".to_owned(),
+            Datum::Tuple(values) if values.is_empty() => "()".to_owned(),
+            Datum::Tuple(values) => format!("a tuple of {}", values.len()),
+            Datum::List(values) => format!("a list of {}", values.len()),
+            Datum::Record { name, .. } => format!("a `{name}`"),
+        }
+    }
+}
+
+/// As in Rust's source, except that a decimal shows its digits and a timestamp its date.
+impl fmt::Display for Datum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Datum::Bool(value) => write!(f, "{value}"),
+            Datum::Integer(number, ty) => write!(f, "{number}{}", ty.map_or("", IntegerType::name)),
+            Datum::Float(value) => write!(f, "{value:?}"),
+            Datum::Decimal { units, scale } => {
+                let sign = if *units < 0 { "-" } else { "" };
+                let scale = usize::from(*scale);
+                let digits = format!("{:0width$}", units.unsigned_abs(), width = scale + 1);
+                let (whole, fraction) = digits.split_at(digits.len() - scale);
+                write!(f, "{sign}{whole}{}{fraction}", if scale == 0 { "" } else { "." })
+            }
+            Datum::Timestamp(microseconds) => write!(f, "{}", Timestamp::from_microseconds(*microseconds)),
+            Datum::Text(text) => write!(f, "{text:?}"),
+            Datum::Bytes(bytes) => write!(f, "b\"{}\"", bytes.escape_ascii()),
+            Datum::Option(None) => f.write_str("None"),
+            Datum::Option(Some(value)) => write!(f, "Some({value})"),
+            Datum::Tuple(values) => {
+                f.write_str("(")?;
+                separated(f, values)?;
+                f.write_str(if values.len() == 1 { ",)" } else { ")" })
+            }
+            Datum::List(values) => {
+                f.write_str("[")?;
+                separated(f, values)?;
+                f.write_str("]")
+            }
+            Datum::Record { name, fields } if fields.is_empty() => f.write_str(name),
+            Datum::Record { name, fields } => {
+                write!(f, "{name} {{ ")?;
+                for (i, (field, value)) in fields.iter().enumerate() {
+                    write!(f, "{}{field}: {value}", if i == 0 { "" } else { ", " })?;
+                }
+                f.write_str(" }")
+            }
+        }
+    }
+}
+
+/// The items with commas between them.
+pub(crate) fn separated<T: fmt::Display>(f: &mut fmt::Formatter<'_>, items: &[T]) -> fmt::Result {
+    for (i, item) in items.iter().enumerate() {
+        write!(f, "{}{item}", if i == 0 { "" } else { ", " })?;
+    }
+    Ok(())
+}
+
 /// Why an expression has no value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EvaluationError {
@@ -70,6 +217,13 @@ pub enum EvaluationError {
         /// Elements there are.
         length: usize,
     },
+}
+
+impl EvaluationError {
+    /// A value of another type than is needed.
+    pub fn expected(wanted: impl fmt::Display, found: &Datum) -> EvaluationError {
+        EvaluationError::Type(format!("expected {wanted}, found {}", found.kind()))
+    }
 }
 
 impl fmt::Display for EvaluationError {
@@ -87,6 +241,13 @@ impl fmt::Display for EvaluationError {
 impl std::error::Error for EvaluationError {}
 
 /// A type that arguments, results and values in a procedure can have. Derive it for structs and enums.
+///
+/// `from_datum(&x.to_datum())` is `x` again.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a type of values in procedures",
+    label = "not `Data`",
+    note = "a struct or enum can `#[derive(Data)]`; scalars of columns, Option, Vec, arrays and tuples of them are `Data`"
+)]
 pub trait Data: Sized {
     /// The value as a datum.
     fn to_datum(&self) -> Datum;
@@ -94,6 +255,7 @@ pub trait Data: Sized {
     /// The datum as a value.
     ///
     /// # Errors
-    /// [`EvaluationError::Type`], saying what was given and what would be right.
+    /// [`EvaluationError::Type`], saying what was given and what would be right; [`EvaluationError::Overflow`] for an integer
+    /// without a type that leaves the range of this one.
     fn from_datum(datum: &Datum) -> Result<Self, EvaluationError>;
 }

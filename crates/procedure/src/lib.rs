@@ -3,7 +3,17 @@
 //! Invariant: pure. The same intermediate representation and schema give the same plan; what cannot be proved is refused, and
 //! the refusal says why and where. Nothing here opens a database: the interpreter runs against a trait.
 
+mod arithmetic;
+pub mod checked;
+mod compare;
+mod data;
 mod datum;
+pub mod evaluate;
+pub mod interpret;
 pub mod ir;
+pub mod methods;
+mod pure;
+mod value;
 
 pub use datum::{Data, Datum, EvaluationError, IntegerType};
+pub use pure::Pure;

@@ -1,0 +1,434 @@
+//! Expressions, patterns and places, evaluated over a frame of variables.
+//!
+//! Invariant: never panics and never runs out of stack or memory, whatever the expression. What no front end makes, a variable
+//! read before it is bound or operands of different types, is [`EvaluationError::Type`]. Limits stand where the language has no
+//! bound of its own: how deep an expression nests ([`DEPTH_MAX`]), how deep and how large a value is ([`DATUMS_MAX`]).
+//!
+//! Evaluation is strict and from left to right, but for `&&`, `||`, `if` and `match`, which evaluate what they need. An
+//! assignment evaluates its value first, then the indices of its place. An integer without a type that is assigned to a place
+//! takes the type of what it replaces.
+
+use crate::arithmetic::{binary, integer, meet, truth, unary};
+use crate::compare::{equal, order};
+use crate::ir::{BinaryOperator, Expression, ExpressionKind, Function, Pattern, Place, Selector, VariableId};
+use crate::{Data, Datum, EvaluationError, methods};
+
+/// How deep expressions, patterns and blocks may nest together, so that evaluation fits the stack of any thread; and how deep
+/// values may.
+pub const DEPTH_MAX: usize = 160;
+
+/// Most data in one value, counting the parts of lists, tuples, options and records.
+pub const DATUMS_MAX: usize = 1 << 22;
+
+fn mistake(problem: impl Into<String>) -> EvaluationError {
+    EvaluationError::Type(problem.into())
+}
+
+/// The values of a procedure's variables.
+#[derive(Clone, Debug)]
+pub struct Frame {
+    variables: Vec<Option<Datum>>,
+    depth: usize,
+}
+
+impl Frame {
+    /// A frame of so many variables, none of them bound.
+    pub fn new(variables: usize) -> Frame {
+        Frame { variables: vec![None; variables], depth: 0 }
+    }
+
+    /// The value of a variable.
+    ///
+    /// # Errors
+    /// [`EvaluationError::Type`] if it is not bound.
+    pub fn value(&self, variable: VariableId) -> Result<&Datum, EvaluationError> {
+        let value = self.variables.get(variable.index()).and_then(Option::as_ref);
+        value.ok_or_else(|| mistake(format!("variable {} has no value yet", variable.0)))
+    }
+
+    /// Gives a variable a value.
+    ///
+    /// # Errors
+    /// [`EvaluationError::Type`] if there is no such variable or the value is too large.
+    pub fn bind(&mut self, variable: VariableId, value: Datum) -> Result<(), EvaluationError> {
+        measure(&value)?;
+        *self.slot(variable)? = Some(value);
+        Ok(())
+    }
+
+    /// Takes a variable's value away.
+    ///
+    /// # Errors
+    /// [`EvaluationError::Type`] if there is no such variable.
+    pub fn unbind(&mut self, variable: VariableId) -> Result<(), EvaluationError> {
+        *self.slot(variable)? = None;
+        Ok(())
+    }
+
+    fn slot(&mut self, variable: VariableId) -> Result<&mut Option<Datum>, EvaluationError> {
+        let slot = self.variables.get_mut(variable.index());
+        slot.ok_or_else(|| mistake(format!("the procedure has no variable {}", variable.0)))
+    }
+
+    /// Runs `inner` one level further down.
+    ///
+    /// # Errors
+    /// [`EvaluationError::Type`] beyond [`DEPTH_MAX`]; what `inner` returns.
+    pub(crate) fn nested<R, E: From<EvaluationError>>(
+        &mut self,
+        inner: impl FnOnce(&mut Frame) -> Result<R, E>,
+    ) -> Result<R, E> {
+        if self.depth >= DEPTH_MAX {
+            return Err(mistake(format!("code nests deeper than {DEPTH_MAX} levels")).into());
+        }
+        self.depth += 1;
+        let result = inner(self);
+        self.depth -= 1;
+        result
+    }
+
+    /// The value of an expression. Lets and patterns within it bind their variables.
+    ///
+    /// # Errors
+    /// Overflow, an element out of bounds, or a mistake of the front end.
+    pub fn evaluate(&mut self, expression: &Expression) -> Result<Datum, EvaluationError> {
+        self.nested(|frame| frame.evaluate_kind(&expression.kind))
+    }
+
+    fn evaluate_kind(&mut self, kind: &ExpressionKind) -> Result<Datum, EvaluationError> {
+        match kind {
+            ExpressionKind::Literal(value) => Ok(value.clone()),
+            ExpressionKind::Variable(variable) => self.value(*variable).cloned(),
+            ExpressionKind::Field(of, name) => self.evaluate(of)?.field(name).cloned(),
+            ExpressionKind::Element(of, at) => {
+                let list = self.evaluate(of)?;
+                let at = count(&self.evaluate(at)?)?;
+                element(&list, at)
+            }
+            ExpressionKind::Unary(operator, value) => unary(*operator, &self.evaluate(value)?),
+            ExpressionKind::Binary(operator, a, b) => self.evaluate_binary(*operator, a, b),
+            ExpressionKind::Call(function, arguments) => {
+                let arguments = self.evaluate_all(arguments)?;
+                match function {
+                    Function::Pure { evaluate, .. } => evaluate(&arguments),
+                    Function::Method(name) => methods::call(name, &arguments),
+                    Function::Associated(ty, name) => methods::call_associated(ty, name, &arguments),
+                }
+            }
+            ExpressionKind::Tuple(values) => self.evaluate_all(values).map(Datum::Tuple),
+            ExpressionKind::List(values) => self.evaluate_all(values).map(Datum::List),
+            ExpressionKind::Repeat(value, times) => {
+                let value = self.evaluate(value)?;
+                if measure(&value)?.checked_mul(*times).is_none_or(|all| all > DATUMS_MAX) {
+                    return Err(too_large());
+                }
+                Ok(Datum::List(vec![value; *times]))
+            }
+            ExpressionKind::Record(name, fields) => {
+                let fields = self.evaluate_fields(fields)?;
+                Ok(Datum::Record { name: name.clone(), fields })
+            }
+            ExpressionKind::None => Ok(Datum::NONE),
+            ExpressionKind::Some(value) => self.evaluate(value).map(Datum::some),
+            ExpressionKind::If(condition, then, otherwise) => {
+                let branch = if truth(&self.evaluate(condition)?)? { then } else { otherwise };
+                self.evaluate(branch)
+            }
+            ExpressionKind::Match(value, arms) => {
+                let value = self.evaluate(value)?;
+                for (pattern, guard, then) in arms {
+                    if self.accepts(pattern, guard.as_ref(), &value)? {
+                        return self.evaluate(then);
+                    }
+                }
+                Err(no_arm(&value))
+            }
+            ExpressionKind::Block(bindings, value) => {
+                for (pattern, bound) in bindings {
+                    let bound = self.evaluate(bound)?;
+                    self.destructure(pattern, &bound)?;
+                }
+                self.evaluate(value)
+            }
+            ExpressionKind::Range { low, high, inclusive } => {
+                let range = self.range(low, high, *inclusive)?;
+                if range.left() > DATUMS_MAX as u128 {
+                    return Err(too_large());
+                }
+                Ok(Datum::List(range.collect()))
+            }
+        }
+    }
+
+    fn evaluate_binary(
+        &mut self,
+        operator: BinaryOperator,
+        a: &Expression,
+        b: &Expression,
+    ) -> Result<Datum, EvaluationError> {
+        let a = self.evaluate(a)?;
+        let decided = match operator {
+            BinaryOperator::And => !truth(&a)?,
+            BinaryOperator::Or => truth(&a)?,
+            _ => false,
+        };
+        if decided { Ok(a) } else { binary(operator, &a, &self.evaluate(b)?) }
+    }
+
+    /// The values of expressions, in order.
+    ///
+    /// # Errors
+    /// As [`Frame::evaluate`].
+    pub fn evaluate_all(&mut self, expressions: &[Expression]) -> Result<Vec<Datum>, EvaluationError> {
+        expressions.iter().map(|expression| self.evaluate(expression)).collect()
+    }
+
+    pub(crate) fn evaluate_fields<N: Clone>(
+        &mut self,
+        fields: &[(N, Expression)],
+    ) -> Result<Vec<(N, Datum)>, EvaluationError> {
+        fields.iter().map(|(name, value)| Ok((name.clone(), self.evaluate(value)?))).collect()
+    }
+
+    fn range(&mut self, low: &Expression, high: &Expression, inclusive: bool) -> Result<Elements, EvaluationError> {
+        let (low, high) = (self.evaluate(low)?, self.evaluate(high)?);
+        let (low, high, ty) = meet(&low, &high)?;
+        let last = if inclusive { Some(high) } else { high.checked_sub(1) };
+        Ok(match last {
+            Some(last) => Elements::Range(low..=last, ty),
+            None => Elements::List(Vec::new().into_iter()),
+        })
+    }
+
+    /// What a loop over this expression runs over. A range is not made a list.
+    ///
+    /// # Errors
+    /// As [`Frame::evaluate`]; [`EvaluationError::Type`] if it is neither a list nor a range.
+    pub fn elements(&mut self, over: &Expression) -> Result<Elements, EvaluationError> {
+        if let ExpressionKind::Range { low, high, inclusive } = &*over.kind {
+            return self.nested(|frame| frame.range(low, high, *inclusive));
+        }
+        match self.evaluate(over)? {
+            Datum::List(elements) => Ok(Elements::List(elements.into_iter())),
+            other => Err(EvaluationError::expected("a list", &other)),
+        }
+    }
+
+    /// Whether a pattern matches a value; if it does, its variables are bound.
+    ///
+    /// # Errors
+    /// [`EvaluationError::Type`] for a pattern of another type than the value.
+    pub fn matches(&mut self, pattern: &Pattern, value: &Datum) -> Result<bool, EvaluationError> {
+        self.nested(|frame| frame.matches_here(pattern, value))
+    }
+
+    fn matches_here(&mut self, pattern: &Pattern, value: &Datum) -> Result<bool, EvaluationError> {
+        match pattern {
+            Pattern::Any => Ok(true),
+            Pattern::Bind(variable) => self.bind(*variable, value.clone()).map(|()| true),
+            Pattern::Literal(literal) => equal(literal, value),
+            Pattern::Range { low, high, inclusive } => {
+                let above = order(low, value)?.is_some_and(|ordering| ordering.is_le());
+                let end = order(value, high)?;
+                Ok(above && end.is_some_and(|ordering| ordering.is_lt() || *inclusive && ordering.is_eq()))
+            }
+            Pattern::None | Pattern::Some(_) => match (pattern, value) {
+                (Pattern::None, Datum::Option(option)) => Ok(option.is_none()),
+                (Pattern::Some(_), Datum::Option(None)) => Ok(false),
+                (Pattern::Some(inner), Datum::Option(Some(value))) => self.matches(inner, value),
+                _ => Err(EvaluationError::expected("an Option", value)),
+            },
+            Pattern::Tuple(parts) => match value {
+                Datum::Tuple(values) if values.len() == parts.len() => {
+                    for (part, value) in parts.iter().zip(values) {
+                        if !self.matches(part, value)? {
+                            return Ok(false);
+                        }
+                    }
+                    Ok(true)
+                }
+                _ => Err(EvaluationError::expected(format_args!("a tuple of {}", parts.len()), value)),
+            },
+            Pattern::Record { name, fields } => match value {
+                Datum::Record { name: given, .. } if given != name => Ok(false),
+                Datum::Record { .. } => {
+                    for (field, part) in fields {
+                        if !self.matches(part, value.field(field)?)? {
+                            return Ok(false);
+                        }
+                    }
+                    Ok(true)
+                }
+                _ => Err(EvaluationError::expected(format_args!("a `{name}`"), value)),
+            },
+            Pattern::Either(patterns) => {
+                for pattern in patterns {
+                    if self.matches(pattern, value)? {
+                        return Ok(true);
+                    }
+                }
+                Ok(false)
+            }
+        }
+    }
+
+    /// Whether an arm takes a value: its pattern matches and its guard, which sees what the pattern bound, is true.
+    pub(crate) fn accepts(
+        &mut self,
+        pattern: &Pattern,
+        guard: Option<&Expression>,
+        value: &Datum,
+    ) -> Result<bool, EvaluationError> {
+        Ok(self.matches(pattern, value)? && guard.map_or(Ok(true), |guard| truth(&self.evaluate(guard)?))?)
+    }
+
+    /// Binds the variables of a pattern that must match.
+    ///
+    /// # Errors
+    /// [`EvaluationError::Type`] if it does not.
+    pub fn destructure(&mut self, pattern: &Pattern, value: &Datum) -> Result<(), EvaluationError> {
+        match self.matches(pattern, value)? {
+            true => Ok(()),
+            false => Err(mistake(format!("the pattern of a let does not match {}", value.kind()))),
+        }
+    }
+
+    /// Assigns `place = value` or `place operator= value`.
+    ///
+    /// # Errors
+    /// As [`Frame::evaluate`]; [`EvaluationError::Type`] if the place is not there.
+    pub fn assign(
+        &mut self,
+        place: &Place,
+        operator: Option<BinaryOperator>,
+        value: &Expression,
+    ) -> Result<(), EvaluationError> {
+        let value = self.evaluate(value)?;
+        if place.path.is_empty() && operator.is_none() && self.value(place.variable).is_err() {
+            return self.bind(place.variable, value);
+        }
+        let mut path = Vec::with_capacity(place.path.len());
+        for selector in &place.path {
+            path.push(match selector {
+                Selector::Field(name) => Part::Field(name),
+                Selector::Index(at) => Part::Index(count(&self.evaluate(at)?)?),
+            });
+        }
+        let mut whole = self.value(place.variable)?.clone();
+        let mut target = &mut whole;
+        for part in path {
+            target = part.of(target)?;
+        }
+        let value = match operator {
+            Some(operator) => binary(operator, target, &value)?,
+            None => value,
+        };
+        *target = match (&*target, &value) {
+            (&Datum::Integer(_, ty), &Datum::Integer(number, None)) => integer(Some(number), ty)?,
+            _ => value,
+        };
+        self.bind(place.variable, whole)
+    }
+}
+
+/// A selector whose index is known.
+enum Part<'n> {
+    Field(&'n str),
+    Index(usize),
+}
+
+impl Part<'_> {
+    fn of(self, value: &mut Datum) -> Result<&mut Datum, EvaluationError> {
+        let at = match &self {
+            Part::Field(name) => match &*value {
+                Datum::Record { fields, .. } => fields.iter().position(|(field, _)| **field == **name),
+                Datum::Tuple(_) => name.parse().ok(),
+                _ => None,
+            },
+            Part::Index(at) => Some(*at),
+        };
+        let kind = value.kind();
+        let part = match (self, value, at) {
+            (Part::Field(_), Datum::Record { fields, .. }, Some(at)) => fields.get_mut(at).map(|(_, value)| value),
+            (Part::Field(_), Datum::Tuple(values), Some(at)) => values.get_mut(at),
+            (Part::Index(index), Datum::List(values), _) => {
+                let length = values.len();
+                return values.get_mut(index).ok_or(EvaluationError::OutOfBounds { index, length });
+            }
+            (Part::Index(_), ..) => return Err(mistake(format!("{kind} has no elements to assign"))),
+            (Part::Field(name), ..) => return Err(mistake(format!("{kind} has no field `{name}`"))),
+        };
+        part.ok_or_else(|| mistake(format!("{kind} has no such field")))
+    }
+}
+
+/// What a loop runs over.
+#[derive(Clone, Debug)]
+pub enum Elements {
+    /// The elements of a list.
+    List(std::vec::IntoIter<Datum>),
+    /// Integers of one type.
+    Range(std::ops::RangeInclusive<i128>, Option<crate::IntegerType>),
+}
+
+impl Elements {
+    fn left(&self) -> u128 {
+        match self {
+            Elements::List(elements) => elements.len() as u128,
+            Elements::Range(range, _) if range.is_empty() => 0,
+            Elements::Range(range, _) => range.end().abs_diff(*range.start()).saturating_add(1),
+        }
+    }
+}
+
+impl Iterator for Elements {
+    type Item = Datum;
+
+    fn next(&mut self) -> Option<Datum> {
+        match self {
+            Elements::List(elements) => elements.next(),
+            Elements::Range(range, ty) => range.next().map(|number| Datum::Integer(number, *ty)),
+        }
+    }
+}
+
+pub(crate) fn no_arm(value: &Datum) -> EvaluationError {
+    mistake(format!("no arm of a match takes {}", value.kind()))
+}
+
+fn too_large() -> EvaluationError {
+    mistake(format!("a value of more than {DATUMS_MAX} parts"))
+}
+
+/// A count or position: a `usize`.
+pub(crate) fn count(value: &Datum) -> Result<usize, EvaluationError> {
+    usize::from_datum(value)
+}
+
+fn element(list: &Datum, index: usize) -> Result<Datum, EvaluationError> {
+    let (found, length) = match list {
+        Datum::List(elements) => (elements.get(index).cloned(), elements.len()),
+        Datum::Bytes(bytes) => (bytes.get(index).map(u8::to_datum), bytes.len()),
+        other => return Err(EvaluationError::expected("a list", other)),
+    };
+    found.ok_or(EvaluationError::OutOfBounds { index, length })
+}
+
+/// How many data a value is, within the limits.
+fn measure(value: &Datum) -> Result<usize, EvaluationError> {
+    let mut left = DATUMS_MAX;
+    weigh(value, DEPTH_MAX, &mut left)?;
+    Ok(DATUMS_MAX - left)
+}
+
+fn weigh(value: &Datum, deeper: usize, left: &mut usize) -> Result<(), EvaluationError> {
+    *left = left.checked_sub(1).ok_or_else(too_large)?;
+    let deeper =
+        deeper.checked_sub(1).ok_or_else(|| mistake(format!("a value nests deeper than {DEPTH_MAX} levels")))?;
+    match value {
+        Datum::Option(Some(value)) => weigh(value, deeper, left),
+        Datum::Tuple(values) | Datum::List(values) => values.iter().try_for_each(|value| weigh(value, deeper, left)),
+        Datum::Record { fields, .. } => fields.iter().try_for_each(|(_, value)| weigh(value, deeper, left)),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,198 @@
+//! The procedures of a database: resolved, analysed as one set, and found again by type and by name.
+//!
+//! Registering replaces the set's analysis as a whole or changes nothing. What a session keeps of a procedure (its entry) does
+//! not depend on the rest of the set and stays valid for ever; what does (pieces) is read from the registry.
+
+use std::any::{Any, TypeId};
+use std::fmt;
+use std::sync::{Arc, PoisonError};
+
+use seriatim_procedure::ir::{self, Block, OperationKind, Span, StepKind};
+
+use super::shape::{Passes, Repairs};
+use super::support::{CallByName, Erased};
+use super::{Declared, Procedures, Shape};
+use crate::{Database, SchemaError};
+
+/// A registered procedure.
+pub(crate) struct Entry {
+    pub(crate) name: &'static str,
+    pub(crate) id: TypeId,
+    /// Of the type that the procedure declares.
+    pub(crate) handles: Box<dyn Any + Send + Sync>,
+    /// Runs on a snapshot.
+    pub(crate) snapshot: bool,
+    pub(crate) way: Way,
+    /// What depends on what, for protocols that repair.
+    pub(crate) repairs: Repairs,
+    pub(crate) declaration: ir::Procedure,
+    pub(crate) call_by_name: CallByName,
+}
+
+impl Entry {
+    /// What the procedure's own type found.
+    #[inline]
+    pub(crate) fn handles<P: Declared>(&self) -> &P::Handles {
+        match self.handles.downcast_ref() {
+            Some(handles) => handles,
+            None => unreachable!("the handles of a procedure are made by the procedure"),
+        }
+    }
+}
+
+/// How a procedure is run in this database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// Top to bottom.
+    Straight,
+    /// The protocol may ask for some operations again.
+    Repaired,
+    /// Piece by piece, if the set's chopping gives it more than one.
+    Pieces,
+}
+
+/// All registered procedures.
+#[derive(Default)]
+pub(crate) struct Registry {
+    pub(crate) entries: Vec<Arc<Entry>>,
+    /// Of each: in which pass its steps run, when it runs piece by piece.
+    pub(crate) passes: Vec<Arc<Passes>>,
+}
+
+impl Registry {
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.entries.iter().map(|entry| entry.name.to_owned()).collect()
+    }
+
+    /// In which pass the steps of a registered procedure run, piece by piece.
+    pub(crate) fn passes_of(&self, entry: &Entry) -> Option<Arc<Passes>> {
+        let at = self.entries.iter().position(|known| known.id == entry.id)?;
+        self.passes.get(at).cloned()
+    }
+}
+
+/// What a registration did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Registration {
+    /// The procedures added, in order.
+    pub added: Vec<String>,
+}
+
+/// Why procedures were not registered. None of them was.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum RegisterError {
+    /// A procedure of that name is registered already, or the set has two.
+    Exists {
+        /// The name.
+        name: String,
+        /// Where it is declared first.
+        first: Span,
+        /// Where it is declared again.
+        second: Span,
+    },
+    /// A table it uses is not there, or is another than its type declares.
+    Schema {
+        /// The procedure.
+        procedure: String,
+        /// Where the table is first used, or the procedure declared.
+        span: Span,
+        /// What is wrong with the table.
+        error: SchemaError,
+    },
+}
+
+impl fmt::Display for RegisterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RegisterError::Exists { name, first, second } if first == second => {
+                write!(f, "{second}: procedure {name:?} is registered already")
+            }
+            RegisterError::Exists { name, first, second } => {
+                write!(f, "{second}: there is a procedure {name:?} already, declared at {first}; rename one")
+            }
+            RegisterError::Schema { procedure, span, error } => {
+                write!(f, "{span}: in procedure {procedure:?}: {error}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for RegisterError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            RegisterError::Schema { error, .. } => Some(error),
+            RegisterError::Exists { .. } => None,
+        }
+    }
+}
+
+impl Database {
+    /// Registers procedures: finds their tables, which must exist, and analyses them together with those registered before.
+    /// From then on sessions can call them.
+    ///
+    /// # Errors
+    /// A name that is taken, a table that is missing or declared otherwise, a set that is not safe; with the place in the
+    /// source. Nothing is registered then.
+    pub fn register(&self, procedures: Procedures) -> Result<Registration, RegisterError> {
+        let resolved = procedures.declared.iter().map(|procedure| self.resolve(procedure));
+        let resolved = resolved.collect::<Result<Vec<_>, _>>()?;
+        let mut registry = self.inner().procedures.write().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = registry.entries.clone();
+        for entry in resolved {
+            if let Some(known) = entries.iter().find(|known| known.name == entry.name) {
+                let (first, second) = (known.declaration.span.clone(), entry.declaration.span.clone());
+                return Err(RegisterError::Exists { name: entry.name.to_owned(), first, second });
+            }
+            entries.push(Arc::new(entry));
+        }
+        let added = entries[registry.entries.len()..].iter().map(|entry| entry.name.to_owned()).collect();
+        registry.entries = entries;
+        Ok(Registration { added })
+    }
+
+    /// Names of the registered procedures, in order of registration.
+    pub fn procedure_names(&self) -> Vec<String> {
+        self.inner().procedures.read().unwrap_or_else(PoisonError::into_inner).names()
+    }
+
+    fn resolve(&self, procedure: &Erased) -> Result<Entry, RegisterError> {
+        let declaration = (procedure.declaration)();
+        let refused = |span: &Span, error| RegisterError::Schema {
+            procedure: procedure.name.to_owned(),
+            span: span.clone(),
+            error,
+        };
+        for used in &declaration.tables {
+            if self.inner().find(&used.table).is_none() {
+                return Err(refused(&used.span, SchemaError::Unknown(used.table.to_string())));
+            }
+        }
+        let handles = (procedure.handles)(self).map_err(|error| refused(&declaration.span, error))?;
+        let snapshot = !procedure.latest && !writes(&declaration.body);
+        let way = match self.inner().options.shape {
+            _ if snapshot || !procedure.schedules => Way::Straight,
+            Shape::Pieces => Way::Pieces,
+            Shape::Whole if self.protocol().gives.repair => Way::Repaired,
+            Shape::Whole => Way::Straight,
+        };
+        let (name, id, call_by_name) = (procedure.name, procedure.id, procedure.call_by_name);
+        Ok(Entry { name, id, handles, snapshot, way, repairs: Repairs::default(), declaration, call_by_name })
+    }
+}
+
+/// Whether an operation of the block, or of one inside it, writes.
+fn writes(block: &Block) -> bool {
+    block.0.iter().any(|step| match &step.kind {
+        StepKind::Operation { operation, .. } => {
+            !matches!(operation.kind, OperationKind::Get { .. } | OperationKind::Scan { .. })
+        }
+        StepKind::If { then, otherwise, .. } => writes(then) || writes(otherwise),
+        StepKind::Match { arms, .. } => arms.iter().any(|arm| writes(&arm.body)),
+        StepKind::LetElse { otherwise: body, .. } | StepKind::For { body, .. } | StepKind::ForEach { body, .. } => {
+            writes(body)
+        }
+        _ => false,
+    })
+}
