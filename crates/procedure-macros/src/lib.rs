@@ -2,16 +2,18 @@
 //!
 //! Invariant: they only lower tokens. Everything that needs types, the schema or the whole set is decided at registration.
 
+mod data;
 mod emit;
 mod lists;
 mod lower;
+mod pure;
 mod surface;
 mod tree;
 
 use proc_macro::TokenStream;
 use quote::{ToTokens, quote};
 use syn::ext::IdentExt;
-use syn::{Ident, ItemFn, parse_macro_input};
+use syn::{DeriveInput, Ident, ItemFn, parse_macro_input};
 
 /// Makes a procedure of a function.
 #[proc_macro_attribute]
@@ -32,6 +34,25 @@ pub fn procedure(options: TokenStream, item: TokenStream) -> TokenStream {
             .into()
         }
     }
+}
+
+/// Lets procedures call a function.
+#[proc_macro_attribute]
+pub fn pure(options: TokenStream, item: TokenStream) -> TokenStream {
+    let _ = options;
+    let function = parse_macro_input!(item as ItemFn);
+    expanded(pure::expand(&function))
+}
+
+/// Makes values of a struct or enum values of procedures.
+#[proc_macro_derive(Data, attributes(data))]
+pub fn derive_data(input: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(input as DeriveInput);
+    expanded(data::expand(&input))
+}
+
+fn expanded(result: syn::Result<proc_macro2::TokenStream>) -> TokenStream {
+    result.unwrap_or_else(syn::Error::into_compile_error).into()
 }
 
 /// Tokens as text, to compare them.

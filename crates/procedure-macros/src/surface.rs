@@ -71,7 +71,8 @@ pub(crate) fn operation<'e>(expression: &'e Expr, tx: &Ident, each: bool) -> Opt
     };
     let calls = chain(inner, tx)?;
     if calls[0].method == "abort" {
-        let message = "write `return Err(tx.abort(error));`: an abort ends the procedure".replace("tx", &tx.to_string());
+        let message =
+            "write `return Err(tx.abort(error));`: an abort ends the procedure".replace("tx", &tx.to_string());
         return Some(Err(Error::new(calls[0].method.span(), message)));
     }
     if !tried {
@@ -139,7 +140,10 @@ fn read<'e>(calls: &[&'e ExprMethodCall], each: bool) -> Result<Call<'e>> {
             let row = match &first.args[0] {
                 Expr::Struct(row) => row,
                 Expr::Reference(reference) => {
-                    return Err(Error::new(reference.and_token.span(), "the row is given, not lent: leave out the `&`"));
+                    return Err(Error::new(
+                        reference.and_token.span(),
+                        "the row is given, not lent: leave out the `&`",
+                    ));
                 }
                 other => {
                     let message = "write the row in place, with its columns by name: `insert(Table { column: value })`";
@@ -159,7 +163,12 @@ fn read<'e>(calls: &[&'e ExprMethodCall], each: bool) -> Result<Call<'e>> {
         "prefix" => {
             let example = "`prefix::<Table>((first, columns))`";
             arguments::<1>(first, example)?;
-            return Ok(Call { span, table: table(first, example)?, index: None, kind: scan(Keys::Prefix(&first.args[0]))? });
+            return Ok(Call {
+                span,
+                table: table(first, example)?,
+                index: None,
+                kind: scan(Keys::Prefix(&first.args[0]))?,
+            });
         }
         "find_by" => {
             let example = "`find_by::<Table>(Table::INDEX, (first, columns))`";
@@ -239,7 +248,11 @@ fn scan<'e>(keys: Keys<'e>, rest: &[&'e ExprMethodCall], each: bool, span: Span)
                     _ => Take::Count,
                 });
             }
-            _ => return mistake("after a scan come `.rev()`, `.limit(n)` and, outside of a `for`, `.first()`, `.all()` or `.count()`"),
+            _ => {
+                return mistake(
+                    "after a scan come `.rev()`, `.limit(n)` and, outside of a `for`, `.first()`, `.all()` or `.count()`",
+                );
+            }
         }
     }
     let take = match (take, each) {
@@ -250,7 +263,8 @@ fn scan<'e>(keys: Keys<'e>, rest: &[&'e ExprMethodCall], each: bool, span: Span)
             return Err(Error::new(rest[rest.len() - 1].method.span(), message));
         }
         (None, false) => {
-            let message = "say what to do with the rows: `.first()?`, `.all()?` or `.count()?`, or write `for row in ..?`";
+            let message =
+                "say what to do with the rows: `.first()?`, `.all()?` or `.count()?`, or write `for row in ..?`";
             return Err(Error::new(span, message));
         }
     };

@@ -13,6 +13,9 @@ pub(crate) struct Procedure {
     pub(crate) name: Ident,
     /// What the body calls its transaction.
     pub(crate) tx: Ident,
+    /// `&Tx` and the whole result, as written: with them the user's imports are used.
+    pub(crate) tx_type: Type,
+    pub(crate) result: Type,
     pub(crate) parameters: Vec<Parameter>,
     pub(crate) output: Type,
     /// Parameters first.
@@ -232,7 +235,6 @@ pub(crate) enum Take {
 }
 
 /// A pure expression.
-#[derive(Clone)]
 pub(crate) struct Expression {
     pub(crate) span: Span,
     pub(crate) shape: Shape,
@@ -240,10 +242,12 @@ pub(crate) struct Expression {
 }
 
 /// See the intermediate representation; the parts that it does not have are kept for straight code.
-#[derive(Clone)]
 pub(crate) enum ExpressionKind {
     /// As written, with its sign.
-    Literal { tokens: TokenStream, datum: Literal },
+    Literal {
+        tokens: TokenStream,
+        datum: Literal,
+    },
     /// A constant or a variant without fields.
     Constant(TokenStream),
     Variable(VariableId, Ident),
@@ -258,24 +262,45 @@ pub(crate) enum ExpressionKind {
     /// `*x`: likewise.
     Dereference(Expression),
     Pure(Path, Vec<Expression>),
-    Method { receiver: Expression, method: Ident, arguments: Vec<Expression> },
-    Associated { path: Path, arguments: Vec<Expression> },
+    Method {
+        receiver: Expression,
+        method: Ident,
+        arguments: Vec<Expression>,
+    },
+    Associated {
+        path: Path,
+        arguments: Vec<Expression>,
+    },
     Tuple(Vec<Expression>),
     /// An array, or a `vec!`.
-    List { elements: Vec<Expression>, is_vec: bool },
-    Repeat { element: Expression, count: TokenStream, is_vec: bool },
+    List {
+        elements: Vec<Expression>,
+        is_vec: bool,
+    },
+    Repeat {
+        element: Expression,
+        count: TokenStream,
+        is_vec: bool,
+    },
     /// A struct or variant with named fields, or, without names, one called like a function.
-    Record { path: Path, fields: Vec<(Member, Expression)>, is_call: bool },
+    Record {
+        path: Path,
+        fields: Vec<(Member, Expression)>,
+        is_call: bool,
+    },
     None,
     Some(Expression),
     If(Expression, Expression, Expression),
     Match(Expression, Vec<(Pattern, Option<Expression>, Expression)>),
     Block(Vec<(Pattern, Option<Type>, Expression)>, Expression),
-    Range { low: Expression, high: Expression, inclusive: bool },
+    Range {
+        low: Expression,
+        high: Expression,
+        inclusive: bool,
+    },
 }
 
 /// A literal's value.
-#[derive(Clone)]
 pub(crate) enum Literal {
     Bool(bool),
     Integer { negative: bool, digits: String, suffix: String },

@@ -355,9 +355,10 @@ impl Emitter<'_> {
     fn typed(&self, value: &Expression, ty: Option<&syn::Type>) -> TokenStream {
         let suffix = ty.map(crate::text).filter(|name| crate::lists::INTEGERS.contains(&name.as_str()));
         match (&*value.kind, suffix) {
-            (ExpressionKind::Literal { tokens, datum: Literal::Integer { negative, digits, suffix: old } }, Some(suffix))
-                if old.is_empty() =>
-            {
+            (
+                ExpressionKind::Literal { tokens, datum: Literal::Integer { negative, digits, suffix: old } },
+                Some(suffix),
+            ) if old.is_empty() => {
                 let datum = Literal::Integer { negative: *negative, digits: digits.clone(), suffix };
                 let kind = ExpressionKind::Literal { tokens: tokens.clone(), datum };
                 self.expression(&Expression::new(value.span, kind))
@@ -529,16 +530,14 @@ fn associated(path: &syn::Path) -> TokenStream {
     let ty = segments.next();
     let owner = ty.map(|segment| crate::name_of(&segment.ident)).unwrap_or_default();
     let is_plain = ty.is_none_or(|ty| match &ty.arguments {
-        syn::PathArguments::AngleBracketed(given) => given.args.iter().all(|argument| {
-            matches!(argument, syn::GenericArgument::Const(syn::Expr::Lit(_)))
-        }),
+        syn::PathArguments::AngleBracketed(given) => {
+            given.args.iter().all(|argument| matches!(argument, syn::GenericArgument::Const(syn::Expr::Lit(_))))
+        }
         _ => true,
     });
     let through_compiler = match function.as_str() {
         "from_units" if owner != "Decimal" || !is_plain => Some(quote!(#path)),
-        "truncated" if owner != "Text" || !is_plain => {
-            Some(quote!(|text: ::std::string::String| #path(&text)))
-        }
+        "truncated" if owner != "Text" || !is_plain => Some(quote!(|text: ::std::string::String| #path(&text))),
         _ => None,
     };
     match through_compiler {

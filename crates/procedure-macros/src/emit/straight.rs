@@ -3,7 +3,7 @@
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 
-use super::expressions::{checked, expression, pattern};
+use super::expressions::{Code, checked};
 use super::{bind_arguments, index_field, library, own, table_field};
 use crate::tree::{
     Block, Expression, ExpressionKind, KeyRange, Operation, OperationKind, Operator, Place, Procedure, Selector, Step,
@@ -13,14 +13,15 @@ use crate::tree::{
 /// `Declared::straight`.
 pub(super) fn function(procedure: &Procedure) -> TokenStream {
     let (tx, handles, arguments) = (&procedure.tx, own("handles"), own("arguments"));
+    let (tx_type, result) = (&procedure.tx_type, &procedure.result);
     let lets = bind_arguments(procedure);
-    let body = Emitter { procedure }.block(&procedure.body);
+    let body = Emitter { procedure, code: Code { procedure, looks_ahead: false } }.block(&procedure.body);
     quote! {
         fn straight(
-            #tx: &::seriatim::Tx,
+            #tx: #tx_type,
             #handles: &Self::Handles,
             #arguments: &Self::Arguments,
-        ) -> ::core::result::Result<Self::Output, ::seriatim::Abort> {
+        ) -> #result {
             let _ = (#tx, #handles, #arguments);
             #lets
             #body
@@ -30,6 +31,7 @@ pub(super) fn function(procedure: &Procedure) -> TokenStream {
 
 struct Emitter<'p> {
     procedure: &'p Procedure,
+    code: Code<'p>,
 }
 
 impl Emitter<'_> {
@@ -47,17 +49,18 @@ impl Emitter<'_> {
                 quote!(let #mutable #ident #ty;)
             }
             StepKind::Let { pattern, ty, value } => {
-                let (pattern, value) = (self.pattern(pattern), expression(value));
+                let (pattern, value) = (self.pattern(pattern), self.code.expression(value));
                 let ty = ty.as_ref().map(|ty| quote!(: #ty));
                 quote!(let #pattern #ty = #value;)
             }
             StepKind::LetElse { pattern, value, otherwise } => {
-                let (pattern, value, otherwise) = (self.pattern(pattern), expression(value), self.block(otherwise));
+                let (pattern, value, otherwise) =
+                    (self.pattern(pattern), self.code.expression(value), self.block(otherwise));
                 quote!(let #pattern = #value else { #otherwise };)
             }
             StepKind::Assign { place, operator, value } => self.assign(place, *operator, value, step.span),
             StepKind::Change { place, method, arguments } => {
-                let (place, arguments) = (self.place(place), arguments.iter().map(expression));
+                let (place, arguments) = (self.place(place), arguments.iter().map(|value| self.code.expression(value)));
                 quote!(#place.#method(#(#arguments),*);)
             }
             StepKind::Operation { operation, bind } => {
@@ -72,7 +75,7 @@ impl Emitter<'_> {
                 }
             }
             StepKind::If { condition, then, otherwise } => {
-                let (condition, then) = (expression(condition), self.block(then));
+                let (condition, then) = (self.code.expression(condition), self.block(then));
                 let otherwise = (!otherwise.0.is_empty()).then(|| {
                     let otherwise = self.block(otherwise);
                     quote!(else { #otherwise })
@@ -80,11 +83,11 @@ impl Emitter<'_> {
                 quote!(if #condition { #then } #otherwise)
             }
             StepKind::Match { value, arms } => {
-                let value = expression(value);
+                let value = self.code.expression(value);
                 let arms = arms.iter().map(|arm| {
                     let (pattern, body) = (self.pattern(&arm.pattern), self.block(&arm.body));
                     let guard = arm.guard.as_ref().map(|guard| {
-                        let guard = expression(guard);
+                        let guard = self.code.expression(guard);
                         quote!(if #guard)
                     });
                     quote!(#pattern #guard => { #body })
@@ -92,7 +95,7 @@ impl Emitter<'_> {
                 quote!(match #value { #(#arms)* })
             }
             StepKind::For { pattern, over, body } => {
-                let (pattern, over, body) = (self.pattern(pattern), expression(over), self.block(body));
+                let (pattern, over, body) = (self.pattern(pattern), self.code.expression(over), self.block(body));
                 quote!(for #pattern in #over { #body })
             }
             StepKind::ForEach { row, operation, body } => {
@@ -103,23 +106,23 @@ impl Emitter<'_> {
             StepKind::Break => quote!(break;),
             StepKind::Continue => quote!(continue;),
             StepKind::Return(value) => {
-                let value = expression(value);
+                let value = self.code.expression(value);
                 quote_spanned!(step.span=> return ::core::result::Result::Ok(#value);)
             }
             StepKind::Abort(value) => {
-                let (tx, value) = (&self.procedure.tx, expression(value));
+                let (tx, value) = (&self.procedure.tx, self.code.expression(value));
                 quote_spanned!(step.span=> return ::core::result::Result::Err(#tx.abort(#value));)
             }
             // Only in the body of an update, a closure, and last there.
             StepKind::Yield(value) => {
-                let value = expression(value);
+                let value = self.code.expression(value);
                 quote!(return ::core::result::Result::Ok(#value);)
             }
         }
     }
 
     fn pattern(&self, pattern: &crate::tree::Pattern) -> TokenStream {
-        self::pattern(pattern, self.procedure)
+        self.code.pattern(pattern)
     }
 
     fn place(&self, place: &Place) -> TokenStream {
@@ -128,8 +131,8 @@ impl Emitter<'_> {
             Selector::Field(member) => quote!(#base.#member),
             Selector::Column(column) => quote!(#base.#column()),
             Selector::Index(index) => {
-                let (library, at, index) = (library(), index.span, expression(index));
-                quote_spanned!(at=> (*#library::support::element_mut(#base.get_mut(#index))?))
+                let (at, index) = (index.span, self.code.expression(index));
+                self.code.found(&base, &index, quote!(get_mut), at)
             }
         })
     }
@@ -143,10 +146,10 @@ impl Emitter<'_> {
             let new = own("new");
             let computed = match &function {
                 Some(function) => {
-                    let value = expression(value);
+                    let value = self.code.expression(value);
                     quote_spanned!(at=> #library::checked::#function(#row.#column(), #value)?)
                 }
-                None => expression(value),
+                None => self.code.expression(value),
             };
             let lent = match &*value.kind {
                 ExpressionKind::None => quote!(::core::option::Option::None),
@@ -160,7 +163,7 @@ impl Emitter<'_> {
                 { #binding #library::support::Stored::stored(#row.#setter(#lent), #tx)?; }
             };
         }
-        let value = expression(value);
+        let value = self.code.expression(value);
         match function {
             // A variable alone may be read and assigned; the way to a part of one is gone once.
             Some(function) if place.path.is_empty() => {
@@ -195,29 +198,20 @@ impl Emitter<'_> {
         });
         match &operation.kind {
             OperationKind::Get { key, required } => {
-                let (key, of) = (own("key"), expression(key));
-                let (get, missing) = match &index {
-                    None => (quote!(#tx.get(#table, &#key)?), quote!(missing(#tx, #table, &#key))),
-                    Some(index) => (quote!(#tx.get_by(#index, &#key)?), quote!(missing_by(#tx, #index, &#key))),
+                let key = self.code.expression(key);
+                let name = match (required, &index) {
+                    (false, None) => "get",
+                    (true, None) => "require",
+                    (false, Some(_)) => "get_by",
+                    (true, Some(_)) => "require_by",
                 };
-                match required {
-                    false => quote_spanned!(at=> { let #key = #of; #get }),
-                    true => quote_spanned! {at=>
-                        {
-                            let #key = #of;
-                            match #get {
-                                ::core::option::Option::Some(row) => row,
-                                ::core::option::Option::None => {
-                                    return ::core::result::Result::Err(#library::support::#missing);
-                                }
-                            }
-                        }
-                    },
-                }
+                let (name, from) = (format_ident!("{}", name, span = at), index.as_ref().unwrap_or(&table));
+                quote_spanned!(at=> #tx.#name(#from, &#key)?)
             }
             OperationKind::Update { key, required, row, body } => {
                 let function = if *required { quote!(update) } else { quote!(update_if) };
-                let (key, row, body) = (expression(key), &self.procedure.variables[row.0].ident, self.change(body));
+                let (key, row, body) =
+                    (self.code.expression(key), &self.procedure.variables[row.0].ident, self.change(body));
                 quote_spanned! {at=>
                     #library::support::#function(#tx, #table, &#key, |#row| -> ::core::result::Result<_, ::seriatim::Abort> {
                         #body
@@ -226,13 +220,13 @@ impl Emitter<'_> {
             }
             OperationKind::Insert { columns } => {
                 let columns = columns.iter().map(|(column, value)| {
-                    let value = expression(value);
+                    let value = self.code.expression(value);
                     quote!(#column: #value)
                 });
                 quote_spanned!(at=> #tx.insert(#table, &#row { #(#columns),* })?)
             }
             OperationKind::Delete { key, required } => {
-                let key = expression(key);
+                let key = self.code.expression(key);
                 match required {
                     true => quote_spanned!(at=> #library::support::delete(#tx, #table, &#key)?),
                     false => quote_spanned!(at=> #tx.delete(#table, &#key)?),
@@ -250,19 +244,22 @@ impl Emitter<'_> {
                 };
                 let scan = match range {
                     KeyRange::Prefix(prefix) => {
-                        let (name, prefix) = (name("find_by"), expression(prefix));
+                        let (name, prefix) = (name("find_by"), self.code.expression(prefix));
                         quote_spanned!(at=> #tx.#name(#over, &#prefix))
                     }
                     KeyRange::Between { low, high, inclusive } => {
                         let name = name("scan_by");
-                        let (low, high) = (low.as_ref().map(expression), high.as_ref().map(expression));
+                        let (low, high) = (
+                            low.as_ref().map(|key| self.code.expression(key)),
+                            high.as_ref().map(|key| self.code.expression(key)),
+                        );
                         let dots = if *inclusive { quote!(..=) } else { quote!(..) };
                         quote_spanned!(at=> #tx.#name(#over, #low #dots #high))
                     }
                 };
                 let limited = match limit {
                     Some(limit) => {
-                        let limit = expression(limit);
+                        let limit = self.code.expression(limit);
                         quote_spanned!(at=> #scan.take(#library::support::limit(#limit)))
                     }
                     None => scan,
@@ -280,7 +277,7 @@ impl Emitter<'_> {
     /// The body of an update's closure: it ends in its value.
     fn change(&self, body: &Block) -> TokenStream {
         let (last, steps) = match body.0.split_last() {
-            Some((Step { kind: StepKind::Yield(value), .. }, before)) => (expression(value), before),
+            Some((Step { kind: StepKind::Yield(value), .. }, before)) => (self.code.expression(value), before),
             _ => (quote!(()), &body.0[..]),
         };
         let steps = steps.iter().map(|step| self.step(step));

@@ -28,7 +28,9 @@ impl Lowering {
         if surface::is_call(expression, &self.tx()) {
             return match surface::operation(expression, &self.tx(), false) {
                 Some(Err(error)) => Err(error),
-                _ if self.update.is_some() => refuse(expression, "the change of an update only computes; do this before or after it"),
+                _ if self.update.is_some() => {
+                    refuse(expression, "the change of an update only computes; do this before or after it")
+                }
                 _ => refuse(expression, "bind its result with `let` first: an operation stands alone"),
             };
         }
@@ -72,7 +74,10 @@ impl Lowering {
             Expr::Field(field) => self.field(&field.base, &field.member, span),
             Expr::Index(index) => {
                 if let Expr::Range(range) = &*index.index {
-                    return refuse(range, "take one element; for a part of a list, take it apart in a `#[pure]` function");
+                    return refuse(
+                        range,
+                        "take one element; for a part of a list, take it apart in a `#[pure]` function",
+                    );
                 }
                 let list = self.expression(&index.expr)?;
                 let at = self.value(&index.index)?;
@@ -197,7 +202,12 @@ impl Lowering {
         if ident.to_string().starts_with(char::is_uppercase) {
             return Ok(Expression::new(span, ExpressionKind::Constant(ident.to_token_stream())));
         }
-        refuse(ident, format!("no variable `{ident}` here; besides its variables and arguments a procedure reads constants, in upper case"))
+        refuse(
+            ident,
+            format!(
+                "no variable `{ident}` here; besides its variables and arguments a procedure reads constants, in upper case"
+            ),
+        )
     }
 
     /// The value of a variable.
@@ -215,10 +225,17 @@ impl Lowering {
             _ => self.expression(base)?,
         };
         match (&base_expression.shape, name) {
-            (Shape::Row(_), Member::Named(column)) => Ok(Expression::new(span, ExpressionKind::Column(base_expression, column.clone()))),
+            (Shape::Row(_), Member::Named(column)) => {
+                Ok(Expression::new(span, ExpressionKind::Column(base_expression, column.clone())))
+            }
             (Shape::Row(_), Member::Unnamed(at)) => refuse(at, "columns are read by name"),
-            (Shape::Option(_), _) => refuse(name, "the row may be missing: take it out with `let Some(row) = .. else { .. }` first, or use `require`"),
-            (Shape::List(_), _) => refuse(name, "these are many rows: go over them with `for`, or take one with an index"),
+            (Shape::Option(_), _) => refuse(
+                name,
+                "the row may be missing: take it out with `let Some(row) = .. else { .. }` first, or use `require`",
+            ),
+            (Shape::List(_), _) => {
+                refuse(name, "these are many rows: go over them with `for`, or take one with an index")
+            }
             (Shape::Tuple(_), Member::Unnamed(at)) => {
                 let shape = base_expression.shape.part(at.index as usize);
                 Ok(Expression::shaped(span, shape, ExpressionKind::Field(base_expression, name.clone())))
@@ -245,7 +262,9 @@ impl Lowering {
             let shape = if inner.shape.has_row() { Shape::Option(Box::new(inner.shape.clone())) } else { Shape::Value };
             return Ok(Expression::shaped(span, shape, ExpressionKind::Some(inner)));
         }
-        if let Some(ident) = path.get_ident() && let Some((_, _)) = self.find(ident) {
+        if let Some(ident) = path.get_ident()
+            && let Some((_, _)) = self.find(ident)
+        {
             return refuse(ident, "variables are not called: call a `#[pure]` function by its name");
         }
         let arguments = self.values(&call.args)?;
@@ -279,7 +298,10 @@ impl Lowering {
             return refuse(&call.method, message);
         };
         if method.changes {
-            return refuse(&call.method, format!("`.{name}(..)` changes a variable: write it as a statement of its own"));
+            return refuse(
+                &call.method,
+                format!("`.{name}(..)` changes a variable: write it as a statement of its own"),
+            );
         }
         if method.iterates && !iterated {
             return refuse(&call.method, format!("`.{name}(..)` stands in the head of a `for` only"));
@@ -427,7 +449,10 @@ impl Lowering {
             return Ok(Expression::new(span, ExpressionKind::Match(value, arms)));
         }
         let name = last(&call.path);
-        refuse(&call.path, format!("no macro `{name}!` in procedures: write `vec!`, `matches!`, or call a `#[pure]` function"))
+        refuse(
+            &call.path,
+            format!("no macro `{name}!` in procedures: write `vec!`, `matches!`, or call a `#[pure]` function"),
+        )
     }
 
     /// A pattern with or without a type after it.
@@ -446,14 +471,19 @@ pub(super) fn needs_steps(expression: &Expr, tx: &proc_macro2::Ident) -> bool {
             Stmt::Local(local) => local.init.as_ref().is_none_or(|init| {
                 init.diverge.is_some() || surface::is_call(&init.expr, tx) || needs_steps(&init.expr, tx)
             }),
-            Stmt::Expr(value, None) if at + 1 == block.stmts.len() => surface::is_call(value, tx) || needs_steps(value, tx),
+            Stmt::Expr(value, None) if at + 1 == block.stmts.len() => {
+                surface::is_call(value, tx) || needs_steps(value, tx)
+            }
             _ => true,
         })
     };
     match expression {
         Expr::If(branch) => {
             let condition = matches!(&*branch.cond, Expr::Let(condition) if surface::is_call(&condition.expr, tx));
-            let otherwise = branch.else_branch.as_ref().is_some_and(|(_, otherwise)| needs_steps(otherwise, tx) || surface::is_call(otherwise, tx));
+            let otherwise = branch
+                .else_branch
+                .as_ref()
+                .is_some_and(|(_, otherwise)| needs_steps(otherwise, tx) || surface::is_call(otherwise, tx));
             condition || block(&branch.then_branch) || otherwise
         }
         Expr::Match(matching) => {
@@ -486,7 +516,8 @@ fn arguments(count: usize) -> &'static str {
 }
 
 fn is_scalar(name: &str) -> bool {
-    lists::INTEGERS.contains(&name) || matches!(name, "f64" | "bool" | "str" | "f32" | "i128" | "u128" | "isize" | "char")
+    lists::INTEGERS.contains(&name)
+        || matches!(name, "f64" | "bool" | "str" | "f32" | "i128" | "u128" | "isize" | "char")
 }
 
 fn check_associated(path: &Path, owner: &str, name: &str, given: usize) -> Result<()> {
@@ -502,7 +533,9 @@ fn check_associated(path: &Path, owner: &str, name: &str, given: usize) -> Resul
     });
     let bare = path.segments.iter().nth_back(1).is_some_and(|ty| ty.ident == "Decimal" && ty.arguments.is_empty());
     match known {
-        Some(_) if bare => refuse(path, "say how many digits: write `Decimal::<2>::from_units(x)`, or a name for the type"),
+        Some(_) if bare => {
+            refuse(path, "say how many digits: write `Decimal::<2>::from_units(x)`, or a name for the type")
+        }
         Some((_, _, wanted)) if *wanted == given => Ok(()),
         Some((_, _, wanted)) => refuse(path, format!("`{owner}::{name}` takes {}", arguments(*wanted))),
         None if name == "default" => refuse(path, "write the value out: there is no `default()`"),
@@ -559,21 +592,29 @@ fn compound_or_bits(operator: &BinOp) -> &'static str {
 pub(super) fn refusal(expression: &Expr) -> Error {
     let (span, message) = match expression {
         Expr::Try(tried) => (tried.question_token.span(), "`?` ends operations only"),
-        Expr::Cast(cast) => {
-            (cast.as_token.span(), "`as` may lose digits: write `u32::from(x)` where it cannot fail, else a `#[pure]` function")
+        Expr::Cast(cast) => (
+            cast.as_token.span(),
+            "`as` may lose digits: write `u32::from(x)` where it cannot fail, else a `#[pure]` function",
+        ),
+        Expr::Closure(closure) => {
+            (closure.or1_token.span(), "only an update takes a closure: write a `for`, or a `#[pure]` function")
         }
-        Expr::Closure(closure) => (closure.or1_token.span(), "only an update takes a closure: write a `for`, or a `#[pure]` function"),
         Expr::While(looping) => (looping.while_token.span(), "loops are `for`, over lists, ranges and scans"),
         Expr::Loop(looping) => (looping.loop_token.span(), "loops are `for`, over lists, ranges and scans"),
         Expr::ForLoop(looping) => (looping.for_token.span(), "a loop is a statement of its own"),
-        Expr::Unsafe(block) => (block.unsafe_token.span(), "a procedure has no `unsafe`; put it into a `#[pure]` function"),
-        Expr::Await(awaiting) => (awaiting.await_token.span(), "a procedure waits for nothing: pass what you await as an argument"),
+        Expr::Unsafe(block) => {
+            (block.unsafe_token.span(), "a procedure has no `unsafe`; put it into a `#[pure]` function")
+        }
+        Expr::Await(awaiting) => {
+            (awaiting.await_token.span(), "a procedure waits for nothing: pass what you await as an argument")
+        }
         Expr::Async(block) => (block.async_token.span(), "a procedure waits for nothing"),
         Expr::Const(block) => (block.const_token.span(), "name the constant outside of the procedure"),
         Expr::Range(range) => (range.span(), "ranges stand in the head of a `for` and in scans"),
-        Expr::Return(_) | Expr::Break(_) | Expr::Continue(_) => {
-            (expression.span(), "this is a statement of its own, or the end of a branch of a `let`, `if` or `match` statement")
-        }
+        Expr::Return(_) | Expr::Break(_) | Expr::Continue(_) => (
+            expression.span(),
+            "this is a statement of its own, or the end of a branch of a `let`, `if` or `match` statement",
+        ),
         Expr::Assign(assign) => (assign.eq_token.span(), "an assignment is a statement of its own"),
         Expr::Let(condition) => (condition.let_token.span(), "write `if let`, `match` or `matches!`"),
         Expr::TryBlock(block) => (block.try_token.span(), "operations end in `?`, which leaves the procedure"),

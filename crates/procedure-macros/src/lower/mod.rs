@@ -36,6 +36,8 @@ pub(crate) fn procedure(function: &ItemFn) -> Result<Procedure> {
         visibility: function.vis.clone(),
         name: function.sig.ident.clone(),
         tx: lowering.tx.unwrap_or_else(|| Ident::new("tx", Span::call_site())),
+        tx_type: signature.tx_type,
+        result: signature.result,
         parameters: signature.parameters,
         output: signature.output,
         variables: lowering.variables,
@@ -146,6 +148,6 @@ impl Lowering {
 }
 
 /// A refusal at a token.
-fn refuse<T>(at: &impl Spanned, message: impl std::fmt::Display) -> Result<T> {
+pub(crate) fn refuse<T>(at: &impl Spanned, message: impl std::fmt::Display) -> Result<T> {
     Err(Error::new(at.span(), message))
 }

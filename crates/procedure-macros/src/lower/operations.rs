@@ -6,9 +6,7 @@ use syn::{Expr, Member, Result, ReturnType, Stmt};
 
 use super::{Lowering, Update, refuse};
 use crate::surface::{Call, Keys, Kind};
-use crate::tree::{
-    Block, Expression, ExpressionKind, KeyRange, Operation, OperationKind, Shape, Step, StepKind, Take,
-};
+use crate::tree::{Block, Expression, ExpressionKind, KeyRange, Operation, OperationKind, Shape, Step, StepKind, Take};
 
 impl Lowering {
     /// The operation that a call is, and the shape of its result.

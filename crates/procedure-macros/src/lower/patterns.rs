@@ -60,7 +60,11 @@ impl Lowering {
                     return refuse(range, "write both ends of the range");
                 };
                 let inclusive = matches!(range.limits, syn::RangeLimits::Closed(_));
-                Ok(PatternKind::Range { low: self.literal_datum(&**low)?, high: self.literal_datum(&**high)?, inclusive })
+                Ok(PatternKind::Range {
+                    low: self.literal_datum(&**low)?,
+                    high: self.literal_datum(&**high)?,
+                    inclusive,
+                })
             }
             Pat::Path(path) => match path.path.segments.last() {
                 Some(last) if last.ident == "None" => Ok(PatternKind::None),
@@ -99,7 +103,10 @@ impl Lowering {
             Pat::Reference(inner) => self.pattern_kind(&inner.pat, shape),
             Pat::Type(typed) => refuse(&typed.ty, "write types after the whole pattern of a `let`"),
             Pat::Slice(slice) => refuse(slice, "take elements with an index: lists have no patterns"),
-            other => refuse(other, "procedures have no such pattern; write names, literals, tuples, structs, variants, `_` and `|`"),
+            other => refuse(
+                other,
+                "procedures have no such pattern; write names, literals, tuples, structs, variants, `_` and `|`",
+            ),
         }
     }
 
@@ -154,7 +161,9 @@ fn rename(pattern: &mut Pattern, change: &mut impl FnMut(&mut crate::tree::Varia
     match &mut pattern.kind {
         PatternKind::Bind(variable) => change(variable),
         PatternKind::Some(inner) => rename(inner, change),
-        PatternKind::Tuple(parts) | PatternKind::Either(parts) => parts.iter_mut().for_each(|part| rename(part, change)),
+        PatternKind::Tuple(parts) | PatternKind::Either(parts) => {
+            parts.iter_mut().for_each(|part| rename(part, change))
+        }
         PatternKind::Record { fields, .. } => fields.iter_mut().for_each(|(_, part)| rename(part, change)),
         PatternKind::Any | PatternKind::Literal(_) | PatternKind::Range { .. } | PatternKind::None => {}
     }

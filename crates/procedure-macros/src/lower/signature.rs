@@ -1,6 +1,5 @@
 //! The head of a procedure: its transaction, its parameters, its result.
 
-use syn::spanned::Spanned;
 use syn::{Error, FnArg, GenericArgument, ItemFn, Pat, PathArguments, Result, ReturnType, Type};
 
 use super::{Lowering, refuse};
@@ -8,6 +7,8 @@ use crate::tree::{Parameter, Passing, Shape};
 
 /// What the head says.
 pub(super) struct Signature {
+    pub(super) tx_type: Type,
+    pub(super) result: Type,
     pub(super) parameters: Vec<Parameter>,
     pub(super) output: Type,
 }
@@ -28,16 +29,21 @@ pub(super) fn read(function: &ItemFn, lowering: &mut Lowering) -> Result<Signatu
         return refuse(abi, "a procedure is an ordinary function: leave out `extern`");
     }
     if let Some(parameter) = signature.generics.params.first() {
-        return refuse(parameter, "a procedure has no parameters of types or lifetimes: write one procedure for each type");
+        return refuse(
+            parameter,
+            "a procedure has no parameters of types or lifetimes: write one procedure for each type",
+        );
     }
     let mut inputs = signature.inputs.iter();
-    lowering.tx = Some(transaction(inputs.next(), signature.ident.span())?);
+    let (tx, tx_type) = transaction(inputs.next(), signature.ident.span())?;
+    lowering.tx = Some(tx);
     lowering.scopes.push(Vec::new());
     let parameters = inputs.map(|input| parameter(input, lowering)).collect::<Result<_>>()?;
-    Ok(Signature { parameters, output: output(&signature.output, signature.ident.span())? })
+    let (result, output) = output(&signature.output, signature.ident.span())?;
+    Ok(Signature { tx_type, result, parameters, output })
 }
 
-fn transaction(input: Option<&FnArg>, name: proc_macro2::Span) -> Result<proc_macro2::Ident> {
+fn transaction(input: Option<&FnArg>, name: proc_macro2::Span) -> Result<(proc_macro2::Ident, Type)> {
     let wanted = "a procedure's first parameter is its transaction: `tx: &Tx`";
     let input = input.ok_or_else(|| Error::new(name, wanted))?;
     let FnArg::Typed(typed) = input else { return refuse(input, "a procedure is a function without `self`") };
@@ -51,7 +57,7 @@ fn transaction(input: Option<&FnArg>, name: proc_macro2::Span) -> Result<proc_ma
     if let Some(token) = &reference.mutability {
         return refuse(token, wanted);
     }
-    Ok(ident.ident.clone())
+    Ok((ident.ident.clone(), (*typed.ty).clone()))
 }
 
 fn parameter(input: &FnArg, lowering: &mut Lowering) -> Result<Parameter> {
@@ -95,7 +101,7 @@ fn owned(ty: &Type) -> Result<Type> {
     }
 }
 
-fn output(output: &ReturnType, name: proc_macro2::Span) -> Result<Type> {
+fn output(output: &ReturnType, name: proc_macro2::Span) -> Result<(Type, Type)> {
     let wanted = "a procedure returns `Result<T, Abort>`, where `T` implements `Data`";
     let ReturnType::Type(_, ty) = output else { return Err(Error::new(name, wanted)) };
     let Type::Path(path) = &**ty else { return refuse(ty, wanted) };
@@ -111,5 +117,5 @@ fn output(output: &ReturnType, name: proc_macro2::Span) -> Result<Type> {
         Type::Path(path) if path.path.segments.last().is_some_and(|last| last.ident == "Abort") => {}
         other => return refuse(other, "a procedure's error is `Abort`; its own errors go through `tx.abort(error)`"),
     }
-    owned(value)
+    Ok(((**ty).clone(), owned(value)?))
 }

@@ -8,9 +8,7 @@ use super::expressions::{compound, needs_steps, refusal};
 use super::{Lowering, refuse};
 use crate::lists;
 use crate::surface;
-use crate::tree::{
-    Arm, Block, Expression, Operator, Pattern, Place, Selector, Shape, Step, StepKind, VariableId,
-};
+use crate::tree::{Arm, Block, Expression, Operator, Pattern, Place, Selector, Shape, Step, StepKind, VariableId};
 
 /// How a procedure ends, for messages.
 const ENDS: &str = "a procedure ends in `Ok(result)` or `Err(tx.abort(error))`";
@@ -44,9 +42,13 @@ impl Lowering {
                 let Some((_, otherwise)) = &branch.else_branch else {
                     return refuse(branch, ENDS);
                 };
-                self.if_steps(branch, span, block, &mut |this, inner, block| this.end_block(inner, block), &mut |this, block| {
-                    this.scoped(|this| this.end(otherwise, block))
-                })
+                self.if_steps(
+                    branch,
+                    span,
+                    block,
+                    &mut |this, inner, block| this.end_block(inner, block),
+                    &mut |this, block| this.scoped(|this| this.end(otherwise, block)),
+                )
             }
             Expr::Match(matching) => {
                 self.match_steps(matching, span, block, &mut |this, inner, block| this.end(inner, block))
@@ -187,7 +189,11 @@ impl Lowering {
     }
 
     /// Lowers an operation that stands where `expression` does.
-    fn operation_here(&mut self, expression: &Expr, call: surface::Call<'_>) -> Result<(crate::tree::Operation, Shape)> {
+    fn operation_here(
+        &mut self,
+        expression: &Expr,
+        call: surface::Call<'_>,
+    ) -> Result<(crate::tree::Operation, Shape)> {
         if self.update.is_some() {
             return refuse(expression, "the change of an update only computes; do this before or after it");
         }
@@ -268,7 +274,9 @@ impl Lowering {
                 inner.stmts.iter().for_each(|statement| this.statement(statement, block));
                 match block.diverges() || this.mistakes.is_some() {
                     true => Ok(()),
-                    false => Err(Error::new(inner.brace_token.span.close(), "the branch ends in its value, without `;`")),
+                    false => {
+                        Err(Error::new(inner.brace_token.span.close(), "the branch ends in its value, without `;`"))
+                    }
                 }
             }
         })
@@ -293,10 +301,8 @@ impl Lowering {
             })?;
             let mut rest = Block::default();
             otherwise(self, &mut rest)?;
-            let arms = vec![
-                Arm { pattern, guard: None, body },
-                Arm { pattern: Pattern::any(), guard: None, body: rest },
-            ];
+            let arms =
+                vec![Arm { pattern, guard: None, body }, Arm { pattern: Pattern::any(), guard: None, body: rest }];
             block.0.push(Step { id: 0, span, kind: StepKind::Match { value, arms } });
             return Ok(());
         }
@@ -373,7 +379,9 @@ impl Lowering {
                 Ok(())
             }
             Expr::MethodCall(call) => self.change_statement(call, block),
-            Expr::Block(inner) => refuse(&inner.block, "blocks that stand alone have no use: write the statements here"),
+            Expr::Block(inner) => {
+                refuse(&inner.block, "blocks that stand alone have no use: write the statements here")
+            }
             Expr::Paren(inner) => self.expression_statement(&inner.expr, block),
             Expr::Call(_) | Expr::Path(_) | Expr::Lit(_) | Expr::Tuple(_) | Expr::Struct(_) | Expr::Field(_) => {
                 refuse(expression, "this value is not used: bind it with `let`")
@@ -525,8 +533,9 @@ impl Lowering {
                     && update.row != variable
                     && depth < update.depth
                 {
-                    let message =
-                        format!("`{ident}` is declared outside of the change: return what is new as the change's value and assign it after");
+                    let message = format!(
+                        "`{ident}` is declared outside of the change: return what is new as the change's value and assign it after"
+                    );
                     return refuse(ident, message);
                 }
                 let known = &self.variables[variable.0];
@@ -545,7 +554,9 @@ impl Lowering {
                     (syn::Member::Named(column), true) if base.path.is_empty() => {
                         base.path.push(Selector::Column(column.clone()));
                     }
-                    (member, true) => return refuse(member, "a column is assigned as a whole: write `row.column = value`"),
+                    (member, true) => {
+                        return refuse(member, "a column is assigned as a whole: write `row.column = value`");
+                    }
                     (member, false) => base.path.push(Selector::Field(member.clone())),
                 }
                 Ok(base)

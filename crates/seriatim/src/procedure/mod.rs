@@ -13,8 +13,10 @@ pub(crate) mod shape;
 #[doc(hidden)]
 pub mod support;
 mod touch;
+mod values;
 
 pub use seriatim_procedure::*;
+pub use seriatim_procedure_macros::{procedure, pure};
 
 pub use declared::{Declared, Procedures};
 pub use registry::{RegisterError, Registration};

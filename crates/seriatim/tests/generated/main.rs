@@ -1,0 +1,3 @@
+//! What `#[procedure]` generates: straight code does what its source says, on real tables.
+
+mod transfer;
