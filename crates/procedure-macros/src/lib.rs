@@ -6,6 +6,7 @@ mod data;
 mod emit;
 mod lists;
 mod lower;
+mod options;
 mod pure;
 mod surface;
 mod tree;
@@ -18,10 +19,10 @@ use syn::{DeriveInput, Ident, ItemFn, parse_macro_input};
 /// Makes a procedure of a function.
 #[proc_macro_attribute]
 pub fn procedure(options: TokenStream, item: TokenStream) -> TokenStream {
-    let _ = options;
     let function = parse_macro_input!(item as ItemFn);
-    match lower::procedure(&function) {
-        Ok(procedure) => emit::procedure(&procedure).into(),
+    let expanded = options::read(options.into()).and_then(|options| Ok((lower::procedure(&function)?, options)));
+    match expanded {
+        Ok((procedure, options)) => emit::procedure(&procedure, &options).into(),
         Err(error) => {
             let (visibility, name, errors) = (&function.vis, &function.sig.ident, error.into_compile_error());
             // The name stays, so that its uses are not reported as well.
@@ -39,7 +40,9 @@ pub fn procedure(options: TokenStream, item: TokenStream) -> TokenStream {
 /// Lets procedures call a function.
 #[proc_macro_attribute]
 pub fn pure(options: TokenStream, item: TokenStream) -> TokenStream {
-    let _ = options;
+    if let Some(option) = proc_macro2::TokenStream::from(options).into_iter().next() {
+        return syn::Error::new(option.span(), "`#[pure]` has no options").into_compile_error().into();
+    }
     let function = parse_macro_input!(item as ItemFn);
     expanded(pure::expand(&function))
 }

@@ -10,6 +10,7 @@ mod straight;
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote};
 
+use crate::options::Options;
 use crate::tree::{Passing, Procedure};
 
 /// Where generated code finds the library.
@@ -33,10 +34,11 @@ fn index_field(at: usize) -> Ident {
 }
 
 /// Everything that stands for a procedure.
-pub(crate) fn procedure(procedure: &Procedure) -> TokenStream {
+pub(crate) fn procedure(procedure: &Procedure, options: &Options) -> TokenStream {
     let Procedure { attributes, visibility, name, .. } = procedure;
     let library = library();
     let text = crate::name_of(name);
+    let latest = options.latest;
     let (arguments, output) = (arguments_type(procedure), &procedure.output);
     let (handles, handles_of) = handles(procedure);
     let declaration = ir::declaration(procedure);
@@ -54,6 +56,7 @@ pub(crate) fn procedure(procedure: &Procedure) -> TokenStream {
             #[allow(clippy::all, clippy::pedantic, unused_parens, unused_braces, unused_mut, non_snake_case)]
             impl #library::Declared for #name {
                 const NAME: &'static str = #text;
+                const LATEST: bool = #latest;
                 type Arguments = #arguments;
                 type Output = #output;
                 type Handles = Handles;
