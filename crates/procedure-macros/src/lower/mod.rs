@@ -10,7 +10,7 @@ mod signature;
 mod statements;
 
 use proc_macro2::{Ident, Span};
-use syn::spanned::Spanned;
+use quote::ToTokens;
 use syn::{Error, ItemFn, Path, Result};
 
 use crate::tree::{self, Index, Procedure, Shape, Variable, VariableId};
@@ -148,6 +148,6 @@ impl Lowering {
 }
 
 /// A refusal at a token.
-pub(crate) fn refuse<T>(at: &impl Spanned, message: impl std::fmt::Display) -> Result<T> {
-    Err(Error::new(at.span(), message))
+pub(crate) fn refuse<T>(at: &impl ToTokens, message: impl std::fmt::Display) -> Result<T> {
+    Err(Error::new_spanned(at, message))
 }

@@ -251,6 +251,10 @@ impl Lowering {
                 block.0.push(step);
                 Ok(())
             }
+            Expr::Assign(_) => Err(refusal(value)),
+            Expr::Binary(binary) if compound(&binary.op).is_some() => {
+                refuse(&binary.op, "an assignment is a statement of its own")
+            }
             other => {
                 let value = self.stepped(other, block)?;
                 let known = &mut self.variables[variable.0];
@@ -482,18 +486,18 @@ impl Lowering {
         &mut self,
         place: &Expr,
         operator: Option<Operator>,
-        value: &Expr,
+        right: &Expr,
         span: Span,
         block: &mut Block,
     ) -> Result<()> {
         let place = self.place(place)?;
         let value = match operator {
-            Some(_) => self.value(value)?,
-            None => self.stepped(value, block)?,
+            Some(_) => self.value(right)?,
+            None => self.stepped(right, block)?,
         };
         if value.shape.has_row() {
             if !place.path.is_empty() {
-                return refuse(&value.span, "rows are used column by column: write `row.column`");
+                return refuse(right, "rows are used column by column: write `row.column`");
             }
             self.variables[place.variable.0].shape = value.shape.clone();
         }
