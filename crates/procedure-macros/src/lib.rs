@@ -4,6 +4,7 @@
 
 mod data;
 mod emit;
+mod known;
 mod lists;
 mod lower;
 mod options;

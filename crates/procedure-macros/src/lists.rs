@@ -11,40 +11,46 @@ pub(crate) struct Method {
     pub(crate) changes: bool,
     /// Only in the head of a `for`.
     pub(crate) iterates: bool,
+    /// In Rust, takes its receiver by reference.
+    pub(crate) lends: bool,
 }
 
 const fn value(name: &'static str, arguments: usize) -> Method {
-    Method { name, arguments, changes: false, iterates: false }
+    Method { name, arguments, changes: false, iterates: false, lends: false }
+}
+
+const fn view(name: &'static str, arguments: usize) -> Method {
+    Method { name, arguments, changes: false, iterates: false, lends: true }
 }
 
 const fn change(name: &'static str, arguments: usize) -> Method {
-    Method { name, arguments, changes: true, iterates: false }
+    Method { name, arguments, changes: true, iterates: false, lends: true }
 }
 
 const fn iterator(name: &'static str, arguments: usize) -> Method {
-    Method { name, arguments, changes: false, iterates: true }
+    Method { name, arguments, changes: false, iterates: true, lends: true }
 }
 
 /// Methods, in alphabetical order.
 pub(crate) const METHODS: &[Method] = &[
     value("abs", 0),
-    value("as_str", 0),
-    value("clone", 0),
-    value("contains", 1),
+    view("as_str", 0),
+    view("clone", 0),
+    view("contains", 1),
     change("dedup", 0),
     iterator("enumerate", 0),
     value("into", 0),
-    value("is_empty", 0),
-    value("is_none", 0),
-    value("is_some", 0),
+    view("is_empty", 0),
+    view("is_none", 0),
+    view("is_some", 0),
     iterator("iter", 0),
-    value("len", 0),
+    view("len", 0),
     value("max", 1),
     value("min", 1),
     change("push", 1),
     change("sort", 0),
-    value("starts_with", 1),
-    value("to_owned", 0),
+    view("starts_with", 1),
+    view("to_owned", 0),
     value("units", 0),
     value("unwrap_or", 1),
     iterator("zip", 1),

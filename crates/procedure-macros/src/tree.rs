@@ -65,6 +65,8 @@ pub(crate) struct Variable {
     pub(crate) late: bool,
     /// Made by the macro.
     pub(crate) made: bool,
+    /// Holds a reference: to take its value takes nothing away.
+    pub(crate) lent: bool,
     pub(crate) shape: Shape,
 }
 

@@ -98,7 +98,8 @@ impl Lowering {
 
     /// A variable of the user's, visible from now on.
     fn declare(&mut self, ident: &Ident, mutable: bool, shape: Shape) -> VariableId {
-        let variable = self.variable(Variable { ident: ident.clone(), mutable, late: false, made: false, shape });
+        let variable =
+            self.variable(Variable { ident: ident.clone(), mutable, late: false, made: false, lent: false, shape });
         if let Some(scope) = self.scopes.last_mut() {
             scope.push((ident.to_string(), variable));
         }
@@ -108,7 +109,7 @@ impl Lowering {
     /// A variable of the macro's own, which no name reaches.
     fn make(&mut self, what: &str, shape: Shape) -> VariableId {
         let ident = Ident::new(&format!("__{what}_{}", self.variables.len()), Span::mixed_site());
-        self.variable(Variable { ident, mutable: false, late: false, made: true, shape })
+        self.variable(Variable { ident, mutable: false, late: false, made: true, lent: false, shape })
     }
 
     fn variable(&mut self, variable: Variable) -> VariableId {

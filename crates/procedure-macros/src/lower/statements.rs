@@ -8,7 +8,10 @@ use super::expressions::{compound, needs_steps, refusal};
 use super::{Lowering, refuse};
 use crate::lists;
 use crate::surface;
-use crate::tree::{Arm, Block, Expression, Operator, Pattern, Place, Selector, Shape, Step, StepKind, VariableId};
+use crate::tree::{
+    Arm, Block, Expression, ExpressionKind, Operator, Pattern, PatternKind, Place, Selector, Shape, Step, StepKind,
+    VariableId,
+};
 
 /// How a procedure ends, for messages.
 const ENDS: &str = "a procedure ends in `Ok(result)` or `Err(tx.abort(error))`";
@@ -184,6 +187,9 @@ impl Lowering {
         }
         let value = self.expression(value)?;
         let pattern = self.pattern(pattern, &value.shape)?;
+        if let (PatternKind::Bind(variable), ExpressionKind::Reference(_)) = (&pattern.kind, &*value.kind) {
+            self.variables[variable.0].lent = true;
+        }
         block.0.push(Step { id: 0, span, kind: StepKind::Let { pattern, ty, value } });
         Ok(())
     }
