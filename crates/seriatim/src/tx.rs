@@ -230,6 +230,19 @@ impl ReadTx {
         Ok(row)
     }
 
+    /// The row at an encoded key of the unique index at this position (of an index that is not unique: none).
+    #[inline]
+    pub(crate) fn read_by(&self, set: &TableSet, at: usize, key: Key<'_>) -> Result<Option<RowPtr>, Abort> {
+        let secondary = &set.indexes[at];
+        if !secondary.is_single() {
+            return Ok(None);
+        }
+        let Some(entry) = self.read_at(&secondary.table, key)? else { return Ok(None) };
+        // SAFETY: an entry of an index of this table, readable until the transaction ends.
+        let primary = unsafe { crate::index::read_primary(entry, set.primary.class) };
+        self.read_at(&set.primary, primary)
+    }
+
     /// Whether what was read holds together; what is undecided does not count as held (promise g).
     pub(crate) fn validate(&self) -> Result<(), Cause> {
         if let Some(cause) = self.stopped.get() {
@@ -272,7 +285,7 @@ impl ReadTx {
     /// # let stock = db.create::<Stock>()?;
     /// # let mut session = db.session();
     /// let missing = session.transact(|tx| Ok(tx.require(&stock, &7)?.quantity()));
-    /// assert!(matches!(missing, Err(TransactError::MissingRow { table, key }) if table == "stock" && key == "id=7"));
+    /// assert!(matches!(missing, Err(TransactError::MissingRow { table, key }) if table == "stock" && key == "id 7"));
     /// # Ok(())
     /// # }
     /// ```
@@ -401,14 +414,7 @@ impl ReadTx {
         key: &K,
     ) -> Result<Option<T::Row<'t>>, Abort> {
         let set = self.own(&index.set)?;
-        let secondary = index.secondary();
-        if !secondary.is_single() {
-            return Ok(None);
-        }
-        let Some(entry) = key.encode(|key| self.read_at(&secondary.table, key))? else { return Ok(None) };
-        // SAFETY: an entry of an index of this table, readable until the transaction ends.
-        let primary = unsafe { crate::index::read_primary(entry, set.primary.class) };
-        let row = self.read_at(&set.primary, primary)?;
+        let row = key.encode(|key| self.read_by(set, index.at, key))?;
         // SAFETY: access rule 3.
         Ok(row.map(|row| T::row(unsafe { RowRef::from_raw(row.as_ptr()) })))
     }
@@ -578,9 +584,7 @@ impl Tx {
             self.update_at(set, key, |writer| {
                 let mut update = T::update(writer);
                 let result = change(&mut update);
-                let dirty = T::finish(update);
-                // An aborted change is not taken to the indexes: a duplicate found there would hide why it aborted.
-                let dirty = if result.is_ok() { dirty } else { ColumnSet::EMPTY };
+                let dirty = unless_failed(&result, T::finish(update));
                 (result, dirty)
             })
         })?;
@@ -757,6 +761,21 @@ impl ReadTx {
         Ok(Some(result))
     }
 
+    /// As [`ReadTx::update_at`], where `change` may fail. What it wrote before stays in the transaction, which therefore must
+    /// not be committed.
+    pub(crate) fn try_update_at<R, E>(
+        &self,
+        set: &TableSet,
+        key: Key<'_>,
+        change: impl FnOnce(&mut RowWriter<'_>) -> Result<R, E>,
+    ) -> Result<Option<Result<R, E>>, Abort> {
+        self.update_at(set, key, |mut writer| {
+            let result = change(&mut writer);
+            let dirty = unless_failed(&result, writer.dirty());
+            (result, dirty)
+        })
+    }
+
     /// Deletes the row at `key`.
     pub(crate) fn delete_at(&self, set: &TableSet, key: Key<'_>) -> Result<bool, Abort> {
         self.writable()?;
@@ -824,6 +843,11 @@ impl ReadTx {
         *self.culprit.borrow_mut() = Some(KeyAt { table: table.id, key: key.to_buf() });
         Abort(kind)
     }
+}
+
+/// The columns whose indexes are to follow: none if the change failed. A duplicate found there would hide why.
+fn unless_failed<R, E>(result: &Result<R, E>, dirty: ColumnSet) -> ColumnSet {
+    if result.is_ok() { dirty } else { ColumnSet::EMPTY }
 }
 
 /// Ends an update closure, also when it panics.

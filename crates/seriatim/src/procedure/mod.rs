@@ -7,6 +7,7 @@
 pub(crate) mod call;
 mod declared;
 pub(crate) mod gate;
+mod interpret;
 pub(crate) mod registry;
 mod schedule;
 pub(crate) mod shape;
@@ -14,9 +15,10 @@ pub(crate) mod shape;
 pub mod support;
 mod touch;
 
-pub use seriatim_procedure::*;
+pub use seriatim_procedure::{Data, Datum, EvaluationError, IntegerType, Pure, checked, ir, methods};
 
 pub use declared::{Declared, Procedures};
+pub use interpret::Aborted;
 pub use registry::{RegisterError, Registration};
 pub use schedule::{Next, Schedule};
 pub use shape::Shape;

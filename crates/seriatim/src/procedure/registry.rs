@@ -8,6 +8,7 @@ use std::fmt;
 use std::sync::{Arc, PoisonError};
 
 use seriatim_procedure::ir::{self, Block, OperationKind, Span, StepKind};
+use seriatim_txn::Mode;
 
 use super::shape::{Passes, Repairs};
 use super::support::{CallByName, Erased};
@@ -30,6 +31,12 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
+    /// How its transaction is opened where it runs in one.
+    #[inline]
+    pub(crate) fn mode(&self) -> Mode {
+        if self.snapshot { Mode::ReadOnly } else { Mode::ReadWrite }
+    }
+
     /// What the procedure's own type found.
     #[inline]
     pub(crate) fn handles<P: Declared>(&self) -> &P::Handles {
