@@ -15,6 +15,8 @@ pub(crate) mod shape;
 pub mod support;
 mod touch;
 
+pub use seriatim_plan as plan;
+pub use seriatim_procedure::analysis::{Refusal, Refusals};
 pub use seriatim_procedure::{Data, Datum, EvaluationError, IntegerType, Pure, checked, ir, methods};
 
 pub use declared::{Declared, Procedures};
