@@ -16,6 +16,7 @@ use seriatim_base::{Backoff, Epoch, Stamp};
 use seriatim_catalog::{
     ColumnSet, Key, KeyBuf, KeyPrefix, Organization, RowRef, RowWriter, Table, TableKey, TailStore,
 };
+use seriatim_plan::Kind;
 use seriatim_store::Direction;
 use seriatim_txn::{
     Cause, Inserted, Mark, Mode, NoRedo, OnExists, Outcome, Phase, Reason, RowPtr, Stop, Updating, Wave, Worker,
@@ -25,6 +26,7 @@ use crate::database::Inner;
 use crate::error::{Abort, AbortKind, Conflict, KeyAt, TransactError};
 use crate::handle::{Handle, IndexHandle, TableSet};
 use crate::pool::Lease;
+use crate::procedure::watch::{self, Accessed};
 use crate::record::Log;
 use crate::scan::{Scan, Target};
 use crate::session::Receipt;
@@ -53,6 +55,9 @@ pub struct ReadTx {
     begun: Cell<Epoch>,
     /// The key that an abort for a duplicate or missing row is about.
     culprit: RefCell<Option<KeyAt>>,
+    /// Whether accesses are noted to be checked against a plan, and those noted.
+    pub(crate) watching: Cell<bool>,
+    pub(crate) accessed: RefCell<Vec<Accessed>>,
     /// Whether procedures fetch ahead.
     prefetching: Cell<bool>,
     user: RefCell<Option<Box<dyn std::error::Error + Send + Sync>>>,
@@ -270,7 +275,12 @@ impl ReadTx {
     #[inline]
     pub fn get<'t, T: Table>(&'t self, table: &Handle<T>, key: &T::Key) -> Result<Option<T::Row<'t>>, Abort> {
         let set = self.own(&table.set)?;
-        let row = key.encode(|key| self.read_at(&set.primary, key))?;
+        let row = key.encode(|key| {
+            let row = self.read_at(&set.primary, key)?;
+            let access = self.watch(Kind::Get, set, Target::Rows, || watch::one(key));
+            self.watch_row(access, row.map(|row| row.as_ptr().cast_const()), ColumnSet::EMPTY);
+            Ok::<_, Abort>(row)
+        })?;
         // SAFETY: access rule 3.
         Ok(row.map(|row| T::row(unsafe { RowRef::from_raw(row.as_ptr()) })))
     }
@@ -414,7 +424,12 @@ impl ReadTx {
         key: &K,
     ) -> Result<Option<T::Row<'t>>, Abort> {
         let set = self.own(&index.set)?;
-        let row = key.encode(|key| self.read_by(set, index.at, key))?;
+        let row = key.encode(|key| {
+            let row = self.read_by(set, index.at, key)?;
+            let access = self.watch(Kind::Get, set, Target::Index(index.at), || watch::one(key));
+            self.watch_row(access, row.map(|row| row.as_ptr().cast_const()), ColumnSet::EMPTY);
+            Ok::<_, Abort>(row)
+        })?;
         // SAFETY: access rule 3.
         Ok(row.map(|row| T::row(unsafe { RowRef::from_raw(row.as_ptr()) })))
     }
@@ -506,6 +521,8 @@ impl Tx {
                 operations: Cell::new(0),
                 begun: Cell::new(Epoch::default()),
                 culprit: RefCell::new(None),
+                watching: Cell::new(false),
+                accessed: RefCell::default(),
                 prefetching: Cell::new(inner.options.prefetch),
                 user: RefCell::new(None),
                 log,
@@ -679,6 +696,7 @@ impl ReadTx {
         exists: OnExists,
     ) -> Result<bool, Abort> {
         self.writable()?;
+        self.watch(Kind::Insert, set, Target::Rows, || watch::one(key));
         if set.has_unique_index() {
             return self.whole(|| self.insert_parts(set, key, encode, exists));
         }
@@ -755,6 +773,8 @@ impl ReadTx {
         self.updating.set(true);
         let (result, dirty) = change(writer);
         drop(guard);
+        let access = self.watch(Kind::Update, set, Target::Rows, || watch::one(key));
+        self.watch_row(access, Some(after.as_ptr()), dirty);
         if !set.indexes.is_empty() {
             self.maintain(set, Some(before), Some(after), dirty)?;
         }
@@ -782,6 +802,7 @@ impl ReadTx {
         let table = &set.primary;
         let before = self.operate(|worker| worker.delete(table, key))?;
         self.note(table, key);
+        self.watch(Kind::Delete, set, Target::Rows, || watch::one(key));
         if before.is_some() {
             self.maintain(set, before, None, ColumnSet::ALL)?;
         }

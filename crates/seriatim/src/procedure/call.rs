@@ -9,7 +9,7 @@ use std::sync::{Arc, PoisonError};
 use super::gate::Gate;
 use super::registry::{Entry, Way};
 use super::shape::Steps;
-use super::{Data, Datum, Declared};
+use super::{Data, Datum, Declared, check};
 use crate::session::Runner;
 use crate::tx::Origin;
 use crate::{Committed, Session, TransactError};
@@ -55,6 +55,7 @@ impl Session {
         let handles = entry.handles::<P>();
         let result = match entry.way {
             Way::Straight => runner.run(entry.mode(), Origin::Procedure, |tx| P::straight(tx, handles, arguments)),
+            Way::Checked => check::run_checked::<P>(runner, entry, arguments),
             Way::Repaired | Way::Pieces => run_scheduled::<P>(runner, entry, arguments),
         };
         result.map_err(|error| in_procedure(error, P::NAME))

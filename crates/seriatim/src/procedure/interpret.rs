@@ -38,7 +38,7 @@ impl fmt::Display for Aborted {
 impl std::error::Error for Aborted {}
 
 /// What ends an interpreted procedure.
-enum Stopped {
+pub(super) enum Stopped {
     Abort(Abort),
     Evaluation(EvaluationError),
 }
@@ -56,7 +56,7 @@ impl From<Abort> for Stopped {
 }
 
 impl Stopped {
-    fn into_abort(self, tx: &Tx) -> Abort {
+    pub(super) fn into_abort(self, tx: &Tx) -> Abort {
         match self {
             Stopped::Abort(abort) => abort,
             Stopped::Evaluation(EvaluationError::Overflow) => Abort::overflow(None),
@@ -66,7 +66,7 @@ impl Stopped {
 }
 
 /// A table as the interpreter sees it.
-struct Interpreted {
+pub(super) struct Interpreted {
     name: Arc<str>,
     columns: Vec<Arc<str>>,
     set: Arc<TableSet>,
@@ -74,7 +74,7 @@ struct Interpreted {
 
 impl Interpreted {
     /// The tables of a procedure that exist.
-    fn tables(procedure: &Procedure, database: &Inner) -> Vec<Interpreted> {
+    pub(super) fn tables(procedure: &Procedure, database: &Inner) -> Vec<Interpreted> {
         let found = procedure.tables.iter().filter_map(|used| database.find(&used.table));
         let table = |set: Arc<TableSet>| {
             let columns = set.definition.columns.iter().map(|column| Arc::from(&*column.name)).collect();
@@ -137,9 +137,9 @@ impl Interpreted {
 }
 
 /// A transaction as the interpreter sees it.
-struct Reference<'t> {
-    tx: &'t Tx,
-    tables: &'t [Interpreted],
+pub(super) struct Reference<'t> {
+    pub(super) tx: &'t Tx,
+    pub(super) tables: &'t [Interpreted],
 }
 
 impl Reference<'_> {

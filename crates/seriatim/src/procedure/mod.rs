@@ -5,15 +5,18 @@
 //! [`Session::call`](crate::Session::call) runs one. What is analysed and what is run come from the same tokens.
 
 pub(crate) mod call;
+mod check;
 mod declared;
 pub(crate) mod gate;
 mod interpret;
+mod mutate;
 pub(crate) mod registry;
 mod schedule;
 pub(crate) mod shape;
 #[doc(hidden)]
 pub mod support;
 mod touch;
+pub(crate) mod watch;
 
 pub use seriatim_plan as plan;
 pub use seriatim_procedure::analysis::{Refusal, Refusals};

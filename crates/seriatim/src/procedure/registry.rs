@@ -58,6 +58,8 @@ pub(crate) enum Way {
     Straight,
     /// The protocol may ask for some operations again.
     Repaired,
+    /// Top to bottom, every access checked against the plan.
+    Checked,
     /// Piece by piece, if the set's chopping gives it more than one.
     Pieces,
 }
@@ -129,7 +131,9 @@ impl fmt::Display for RegisterError {
             }
             RegisterError::Schema { procedure, span, error } => write!(f, "{span}: procedure `{procedure}`: {error}"),
             RegisterError::Refused(refusals) => refusals.fmt(f),
-            RegisterError::Busy => f.write_str("procedures that run in pieces stayed open; register when they are done"),
+            RegisterError::Busy => {
+                f.write_str("procedures that run in pieces stayed open; register when they are done")
+            }
         }
     }
 }
@@ -191,10 +195,11 @@ impl Database {
         })?;
         let snapshot = !procedure.latest && plan.is_read_only();
         let way = match self.inner().options.shape {
+            Shape::Pieces if !snapshot && procedure.schedules => Way::Pieces,
+            _ if self.inner().options.check_plans => Way::Checked,
             _ if snapshot || !procedure.schedules => Way::Straight,
-            Shape::Pieces => Way::Pieces,
-            Shape::Whole if self.protocol().gives.repair => Way::Repaired,
-            Shape::Whole => Way::Straight,
+            _ if self.protocol().gives.repair => Way::Repaired,
+            _ => Way::Straight,
         };
         let (name, id, call_by_name) = (procedure.name, procedure.id, procedure.call_by_name);
         Ok(Entry {

@@ -26,7 +26,7 @@ pub(crate) struct Turnover {
 
 /// A bank with accounts 0, 1, … of these balances and both procedures.
 pub(crate) fn open(builder: Builder, balances: &[i64]) -> (Database, Session) {
-    let db = builder.open().expect("a valid setting");
+    let db = builder.check_plans(true).open().expect("a valid setting");
     let accounts = db.create::<Account>().expect("a valid table");
     let turnover = db.create::<Turnover>().expect("a valid table");
     let mut session = db.session();
@@ -53,8 +53,8 @@ pub(crate) fn state(db: &Database) -> (Vec<i64>, i64) {
 }
 
 pub(crate) struct Handles {
-    accounts: Handle<Account>,
-    turnover: Handle<Turnover>,
+    pub(crate) accounts: Handle<Account>,
+    pub(crate) turnover: Handle<Turnover>,
 }
 
 fn handles(database: &Database) -> Result<Handles, SchemaError> {

@@ -6,3 +6,4 @@ mod bank;
 mod calls;
 mod common;
 mod shapes;
+mod soundness;
