@@ -68,6 +68,7 @@ pub use runtime::{DynHandle, DynRow};
 pub use scan::{DynScan, Scan};
 pub use seriatim_base::{Rng, Stamp, clock, rng, thread};
 pub use seriatim_macros::Table;
+pub use seriatim_procedure_macros::{Data, procedure, pure};
 pub use seriatim_txn::{Cause, Freshness, Gives, Needs, Phase, ProtocolInfo, Reason, Wave};
 pub use session::{Committed, Receipt, Session};
 pub use statistics::Statistics;

@@ -16,11 +16,14 @@ pub(crate) mod shape;
 #[doc(hidden)]
 pub mod support;
 mod touch;
+mod values;
 pub(crate) mod watch;
 
 pub use seriatim_plan as plan;
 pub use seriatim_procedure::analysis::{Refusal, Refusals};
 pub use seriatim_procedure::{Data, Datum, EvaluationError, IntegerType, Pure, checked, ir, methods};
+
+pub use seriatim_procedure_macros::{procedure, pure};
 
 pub use declared::{Declared, Procedures};
 pub use interpret::Aborted;

@@ -1,0 +1,4 @@
+//! What `#[procedure]` generates: straight code does what its source says, on real tables.
+
+mod orders;
+mod transfer;
