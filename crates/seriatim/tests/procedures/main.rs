@@ -6,4 +6,5 @@ mod bank;
 mod calls;
 mod common;
 mod shapes;
+mod shop;
 mod soundness;
