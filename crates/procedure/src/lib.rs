@@ -7,4 +7,6 @@ pub mod analysis;
 mod datum;
 pub mod ir;
 
+pub mod show;
+
 pub use datum::{Data, Datum, EvaluationError, IntegerType};
