@@ -198,7 +198,7 @@ pub struct Chopped {
     pub labels: Vec<String>,
     /// Its pieces, in order of execution. Empty if it runs on a snapshot.
     pub pieces: Vec<Piece>,
-    /// The decisive piece. `None` if it has no pieces.
+    /// The decisive piece. `None` if it has no pieces, or deferred ones only.
     pub decisive: Option<usize>,
     /// Which must precede which: (earlier, later) operations.
     pub order: BTreeSet<(usize, usize)>,

@@ -98,6 +98,8 @@ pub struct Operation {
     pub control_from: BTreeSet<usize>,
     /// The loops it is in, outermost first: indexes into [`crate::Plan::loops`].
     pub loops: Vec<usize>,
+    /// Whether its result is used: by other operations, by what is returned, or by conditions.
+    pub used: bool,
     /// Whether it may be skipped: it is in a branch, or behind an early exit.
     pub conditional: bool,
     /// From when on its key is known.

@@ -16,5 +16,7 @@ pub mod methods;
 mod pure;
 mod value;
 
+pub mod show;
+
 pub use datum::{Data, Datum, EvaluationError, IntegerType};
 pub use pure::Pure;

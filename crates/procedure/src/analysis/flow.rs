@@ -179,6 +179,8 @@ struct Walk {
     inside: Option<usize>,
     /// The row of the update that we are in.
     row: Option<VariableId>,
+    /// How much of `control` is outside of it.
+    outside: usize,
 }
 
 impl Walk {
@@ -205,7 +207,7 @@ impl Walk {
                 // Failures of columns that are only added to are for `rows` to judge.
                 let value = visit::delta(place, step).map_or(value, |delta| delta.by);
                 let mut from = vec![self.expression(at, value)];
-                from.extend(self.control_now());
+                from.extend(self.control[self.outside..].iter().map(|(id, _)| *id));
                 self.define(at, place.variable, from);
             }
             StepKind::Assign { place, operator, value } => {
@@ -330,7 +332,7 @@ impl Walk {
             let result = self.result(at, id);
             self.define(at, *row, vec![result]);
             let first = self.uses.len();
-            self.row = Some(*row);
+            (self.row, self.outside) = (Some(*row), self.control.len());
             self.block(body);
             self.row = None;
             uses.value.extend(first..self.uses.len());

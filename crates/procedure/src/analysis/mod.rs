@@ -9,8 +9,10 @@
 //! flow      which results reach which operation: keys, values, control; where it can fail
 //! symbols   keys as far as they are known before execution
 //! plan      the four as one
+//! chop      a set of plans: conflicts, deferral, pieces
 //! ```
 
+mod chop;
 mod flow;
 mod plan;
 mod refusal;
@@ -20,6 +22,7 @@ mod schema;
 mod symbols;
 mod visit;
 
+pub use chop::{ChopError, chop};
 pub use plan::plan;
 pub use refusal::{Refusal, Refusals};
 pub use schema::{Partitioning, Schema};

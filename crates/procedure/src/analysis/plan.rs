@@ -10,11 +10,11 @@ use seriatim_plan::{
 
 use super::flow::{self, Flow, Set};
 use super::refusal::Refusals;
-use super::resolve::{Resolved, resolve};
+use super::resolve::{Resolved, is_refutable, resolve};
 use super::rows::{RowColumns, rows};
 use super::symbols::{KeySymbols, symbols};
-use super::{Partitioning, Schema};
-use crate::ir::{OperationKind, Procedure};
+use super::{Partitioning, Schema, visit};
+use crate::ir::{ExpressionKind, OperationKind, Procedure, Step, StepKind};
 
 /// Analyses a procedure against a schema.
 ///
@@ -102,10 +102,35 @@ fn operation(
         value_from: flows.value.clone(),
         control_from: flows.control.clone(),
         loops: flows.loops.clone(),
+        used: is_used(resolved.procedure, step),
         conditional: flows.conditional,
         known: known(flow, id),
         partition: partition(resolved, schema, symbols, id),
     }
+}
+
+/// Whether the result of a step's operation is used anywhere.
+fn is_used(procedure: &Procedure, step: &Step) -> bool {
+    let bound = match &step.kind {
+        StepKind::Operation { bind: Some(pattern), .. } if is_refutable(pattern) => return true,
+        StepKind::Operation { bind: Some(pattern), .. } => visit::bound(pattern),
+        StepKind::ForEach { .. } => return true,
+        _ => return false,
+    };
+    let mut used = false;
+    visit::steps(&procedure.body, &mut |step| {
+        let mut roots = visit::own(step);
+        if let Some(operation) = visit::operation(step) {
+            roots.extend(visit::key(operation));
+            roots.extend(visit::values(operation));
+        }
+        for root in roots {
+            visit::expressions(root, &mut |part| {
+                used |= matches!(&*part.kind, ExpressionKind::Variable(variable) if bound.contains(variable));
+            });
+        }
+    });
+    used
 }
 
 /// Whether an index has a column that is changed.
