@@ -57,6 +57,7 @@ mod table;
 mod text;
 mod timestamp;
 mod value;
+pub mod watch;
 mod writer;
 
 pub use bytes::{Bytes, TooLong};

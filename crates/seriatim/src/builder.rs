@@ -29,6 +29,7 @@ pub struct Builder {
     pub(crate) seed: u64,
     pub(crate) prefetch: bool,
     pub(crate) shape: Shape,
+    pub(crate) check_plans: bool,
     #[cfg(feature = "canary")]
     pub(crate) fault: seriatim_txn::Fault,
 }
@@ -52,6 +53,7 @@ impl Default for Builder {
             seed: 0,
             prefetch: true,
             shape: Shape::Whole,
+            check_plans: false,
             #[cfg(feature = "canary")]
             fault: seriatim_txn::Fault::None,
         }
@@ -154,6 +156,13 @@ impl Builder {
     /// How registered procedures are run. Default [`Shape::Whole`].
     pub fn shape(mut self, shape: Shape) -> Builder {
         self.shape = shape;
+        self
+    }
+
+    /// Whether every access that a procedure makes is checked against its plan; one outside it panics. Slow, for tests. Columns
+    /// read are checked in builds with debug assertions only. Executions in pieces and repairs are not checked. Default no.
+    pub fn check_plans(mut self, wanted: bool) -> Builder {
+        self.check_plans = wanted;
         self
     }
 

@@ -7,6 +7,7 @@ use seriatim_base::TableId;
 use seriatim_base::thread::Periodic;
 use seriatim_catalog::{Table, TableDef};
 use seriatim_history::{History, Recording};
+use seriatim_procedure::analysis::Schema;
 use seriatim_txn::{Environment, ProtocolInfo};
 
 use crate::builder::Builder;
@@ -259,6 +260,12 @@ impl Database {
 }
 
 impl Inner {
+    /// The tables, for analysis.
+    pub(crate) fn schema(&self) -> Schema {
+        let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
+        Schema::new(tables.sets.iter().map(|set| set.definition.clone()))
+    }
+
     pub(crate) fn find(&self, name: &str) -> Option<Arc<TableSet>> {
         let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
         tables.sets.iter().find(|set| set.definition.name == name).cloned()

@@ -16,6 +16,7 @@ use seriatim_base::{Backoff, Epoch, Stamp};
 use seriatim_catalog::{
     ColumnSet, Key, KeyBuf, KeyPrefix, Organization, RowRef, RowWriter, Table, TableKey, TailStore,
 };
+use seriatim_plan::Kind;
 use seriatim_store::Direction;
 use seriatim_txn::{
     Cause, Inserted, Mark, Mode, NoRedo, OnExists, Outcome, Phase, Reason, RowPtr, Stop, Updating, Wave, Worker,
@@ -25,6 +26,7 @@ use crate::database::Inner;
 use crate::error::{Abort, AbortKind, Conflict, KeyAt, TransactError};
 use crate::handle::{Handle, IndexHandle, TableSet};
 use crate::pool::Lease;
+use crate::procedure::watch::{self, Accessed};
 use crate::record::Log;
 use crate::scan::{Scan, Target};
 use crate::session::Receipt;
@@ -53,6 +55,9 @@ pub struct ReadTx {
     begun: Cell<Epoch>,
     /// The key that an abort for a duplicate or missing row is about.
     culprit: RefCell<Option<KeyAt>>,
+    /// Whether accesses are noted to be checked against a plan, and those noted.
+    pub(crate) watching: Cell<bool>,
+    pub(crate) accessed: RefCell<Vec<Accessed>>,
     /// Whether procedures fetch ahead.
     prefetching: Cell<bool>,
     user: RefCell<Option<Box<dyn std::error::Error + Send + Sync>>>,
@@ -230,6 +235,19 @@ impl ReadTx {
         Ok(row)
     }
 
+    /// The row at an encoded key of the unique index at this position (of an index that is not unique: none).
+    #[inline]
+    pub(crate) fn read_by(&self, set: &TableSet, at: usize, key: Key<'_>) -> Result<Option<RowPtr>, Abort> {
+        let secondary = &set.indexes[at];
+        if !secondary.is_single() {
+            return Ok(None);
+        }
+        let Some(entry) = self.read_at(&secondary.table, key)? else { return Ok(None) };
+        // SAFETY: an entry of an index of this table, readable until the transaction ends.
+        let primary = unsafe { crate::index::read_primary(entry, set.primary.class) };
+        self.read_at(&set.primary, primary)
+    }
+
     /// Whether what was read holds together; what is undecided does not count as held (promise g).
     pub(crate) fn validate(&self) -> Result<(), Cause> {
         if let Some(cause) = self.stopped.get() {
@@ -257,7 +275,12 @@ impl ReadTx {
     #[inline]
     pub fn get<'t, T: Table>(&'t self, table: &Handle<T>, key: &T::Key) -> Result<Option<T::Row<'t>>, Abort> {
         let set = self.own(&table.set)?;
-        let row = key.encode(|key| self.read_at(&set.primary, key))?;
+        let row = key.encode(|key| {
+            let row = self.read_at(&set.primary, key)?;
+            let access = self.watch(Kind::Get, set, Target::Rows, || watch::one(key));
+            self.watch_row(access, row.map(|row| row.as_ptr().cast_const()), ColumnSet::EMPTY);
+            Ok::<_, Abort>(row)
+        })?;
         // SAFETY: access rule 3.
         Ok(row.map(|row| T::row(unsafe { RowRef::from_raw(row.as_ptr()) })))
     }
@@ -272,7 +295,7 @@ impl ReadTx {
     /// # let stock = db.create::<Stock>()?;
     /// # let mut session = db.session();
     /// let missing = session.transact(|tx| Ok(tx.require(&stock, &7)?.quantity()));
-    /// assert!(matches!(missing, Err(TransactError::MissingRow { table, key }) if table == "stock" && key == "id=7"));
+    /// assert!(matches!(missing, Err(TransactError::MissingRow { table, key }) if table == "stock" && key == "id 7"));
     /// # Ok(())
     /// # }
     /// ```
@@ -401,14 +424,12 @@ impl ReadTx {
         key: &K,
     ) -> Result<Option<T::Row<'t>>, Abort> {
         let set = self.own(&index.set)?;
-        let secondary = index.secondary();
-        if !secondary.is_single() {
-            return Ok(None);
-        }
-        let Some(entry) = key.encode(|key| self.read_at(&secondary.table, key))? else { return Ok(None) };
-        // SAFETY: an entry of an index of this table, readable until the transaction ends.
-        let primary = unsafe { crate::index::read_primary(entry, set.primary.class) };
-        let row = self.read_at(&set.primary, primary)?;
+        let row = key.encode(|key| {
+            let row = self.read_by(set, index.at, key)?;
+            let access = self.watch(Kind::Get, set, Target::Index(index.at), || watch::one(key));
+            self.watch_row(access, row.map(|row| row.as_ptr().cast_const()), ColumnSet::EMPTY);
+            Ok::<_, Abort>(row)
+        })?;
         // SAFETY: access rule 3.
         Ok(row.map(|row| T::row(unsafe { RowRef::from_raw(row.as_ptr()) })))
     }
@@ -500,6 +521,8 @@ impl Tx {
                 operations: Cell::new(0),
                 begun: Cell::new(Epoch::default()),
                 culprit: RefCell::new(None),
+                watching: Cell::new(false),
+                accessed: RefCell::default(),
                 prefetching: Cell::new(inner.options.prefetch),
                 user: RefCell::new(None),
                 log,
@@ -578,9 +601,7 @@ impl Tx {
             self.update_at(set, key, |writer| {
                 let mut update = T::update(writer);
                 let result = change(&mut update);
-                let dirty = T::finish(update);
-                // An aborted change is not taken to the indexes: a duplicate found there would hide why it aborted.
-                let dirty = if result.is_ok() { dirty } else { ColumnSet::EMPTY };
+                let dirty = unless_failed(&result, T::finish(update));
                 (result, dirty)
             })
         })?;
@@ -675,6 +696,7 @@ impl ReadTx {
         exists: OnExists,
     ) -> Result<bool, Abort> {
         self.writable()?;
+        self.watch(Kind::Insert, set, Target::Rows, || watch::one(key));
         if set.has_unique_index() {
             return self.whole(|| self.insert_parts(set, key, encode, exists));
         }
@@ -751,10 +773,27 @@ impl ReadTx {
         self.updating.set(true);
         let (result, dirty) = change(writer);
         drop(guard);
+        let access = self.watch(Kind::Update, set, Target::Rows, || watch::one(key));
+        self.watch_row(access, Some(after.as_ptr()), dirty);
         if !set.indexes.is_empty() {
             self.maintain(set, Some(before), Some(after), dirty)?;
         }
         Ok(Some(result))
+    }
+
+    /// As [`ReadTx::update_at`], where `change` may fail. What it wrote before stays in the transaction, which therefore must
+    /// not be committed.
+    pub(crate) fn try_update_at<R, E>(
+        &self,
+        set: &TableSet,
+        key: Key<'_>,
+        change: impl FnOnce(&mut RowWriter<'_>) -> Result<R, E>,
+    ) -> Result<Option<Result<R, E>>, Abort> {
+        self.update_at(set, key, |mut writer| {
+            let result = change(&mut writer);
+            let dirty = unless_failed(&result, writer.dirty());
+            (result, dirty)
+        })
     }
 
     /// Deletes the row at `key`.
@@ -763,6 +802,7 @@ impl ReadTx {
         let table = &set.primary;
         let before = self.operate(|worker| worker.delete(table, key))?;
         self.note(table, key);
+        self.watch(Kind::Delete, set, Target::Rows, || watch::one(key));
         if before.is_some() {
             self.maintain(set, before, None, ColumnSet::ALL)?;
         }
@@ -824,6 +864,11 @@ impl ReadTx {
         *self.culprit.borrow_mut() = Some(KeyAt { table: table.id, key: key.to_buf() });
         Abort(kind)
     }
+}
+
+/// The columns whose indexes are to follow: none if the change failed. A duplicate found there would hide why.
+fn unless_failed<R, E>(result: &Result<R, E>, dirty: ColumnSet) -> ColumnSet {
+    if result.is_ok() { dirty } else { ColumnSet::EMPTY }
 }
 
 /// Ends an update closure, also when it panics.

@@ -6,12 +6,10 @@
 use std::any::TypeId;
 use std::sync::{Arc, PoisonError};
 
-use seriatim_txn::Mode;
-
 use super::gate::Gate;
 use super::registry::{Entry, Way};
 use super::shape::Steps;
-use super::{Data, Datum, Declared};
+use super::{Data, Datum, Declared, check};
 use crate::session::Runner;
 use crate::tx::Origin;
 use crate::{Committed, Session, TransactError};
@@ -20,6 +18,13 @@ use crate::{Committed, Session, TransactError};
 #[derive(Default)]
 pub(crate) struct Called {
     entries: Vec<Arc<Entry>>,
+}
+
+impl Called {
+    #[inline]
+    pub(crate) fn entry(&self, at: usize) -> &Entry {
+        &self.entries[at]
+    }
 }
 
 impl Session {
@@ -44,18 +49,13 @@ impl Session {
         &mut self,
         arguments: &P::Arguments,
     ) -> Result<Committed<P::Output>, TransactError> {
-        let at = match self.called.entries.iter().position(|entry| entry.id == TypeId::of::<P>()) {
-            Some(at) => at,
-            None => self.look_up(P::NAME, |entry| entry.id == TypeId::of::<P>())?,
-        };
+        let at = self.find_declared::<P>()?;
         let Session { runner, called } = self;
-        let entry = &*called.entries[at];
+        let entry = called.entry(at);
         let handles = entry.handles::<P>();
         let result = match entry.way {
-            Way::Straight => {
-                let mode = if entry.snapshot { Mode::ReadOnly } else { Mode::ReadWrite };
-                runner.run(mode, Origin::Procedure, |tx| P::straight(tx, handles, arguments))
-            }
+            Way::Straight => runner.run(entry.mode(), Origin::Procedure, |tx| P::straight(tx, handles, arguments)),
+            Way::Checked => check::run_checked::<P>(runner, entry, arguments),
             Way::Repaired | Way::Pieces => run_scheduled::<P>(runner, entry, arguments),
         };
         result.map_err(|error| in_procedure(error, P::NAME))
@@ -73,6 +73,15 @@ impl Session {
         };
         let call = self.called.entries[at].call_by_name;
         call(self, arguments)
+    }
+
+    /// Where the session keeps a procedure.
+    #[inline]
+    pub(crate) fn find_declared<P: Declared>(&mut self) -> Result<usize, TransactError> {
+        match self.called.entries.iter().position(|entry| entry.id == TypeId::of::<P>()) {
+            Some(at) => Ok(at),
+            None => self.look_up(P::NAME, |entry| entry.id == TypeId::of::<P>()),
+        }
     }
 
     /// Finds a procedure in the registry and keeps it; where.
@@ -124,7 +133,7 @@ pub(crate) fn by_name<P: Declared>(
 
 /// Names the procedure in errors that tell of it.
 #[cold]
-fn in_procedure(mut error: TransactError, name: &str) -> TransactError {
+pub(crate) fn in_procedure(mut error: TransactError, name: &str) -> TransactError {
     if let TransactError::Overflow { procedure, .. } = &mut error {
         name.clone_into(procedure);
     }

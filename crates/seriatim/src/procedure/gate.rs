@@ -29,6 +29,15 @@ struct State {
 /// A chain that is open; it ends when this is dropped.
 pub(crate) struct Chain<'g>(&'g Gate);
 
+/// Something on the other side; it ends when this is dropped.
+pub(crate) struct Other<'g>(&'g Gate);
+
+impl Drop for Other<'_> {
+    fn drop(&mut self) {
+        self.0.leave_other();
+    }
+}
+
 impl Gate {
     /// Opens a chain.
     ///
@@ -62,6 +71,14 @@ impl Gate {
         }
         state.others += 1;
         Ok(())
+    }
+
+    /// As [`Gate::enter_other`]; it ends when what is returned is dropped.
+    ///
+    /// # Errors
+    /// Chains stayed open.
+    pub(crate) fn other(&self) -> Result<Other<'_>, TransactError> {
+        self.enter_other().map(|()| Other(self))
     }
 
     pub(crate) fn leave_other(&self) {

@@ -7,17 +7,20 @@ use std::fmt;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-use seriatim_catalog::{KeyBuf, KeyCodec, KeyRange, Organization, RowRef, Value};
-use seriatim_procedure::interpret::{Changes, Keys, Operate};
+use seriatim_catalog::{ColumnId, KeyBuf, KeyCodec, KeyRange, Organization, RowRef, Value, ValueError};
+use seriatim_procedure::interpret::{Changes, Keys, Operate, interpret};
 use seriatim_procedure::ir::{Operation, Procedure};
 use seriatim_store::Direction;
-use seriatim_txn::{OnExists, Reason, RowPtr};
+use seriatim_txn::{Reason, RowPtr};
 
+use super::call::in_procedure;
 use super::{Data, Datum, Declared, EvaluationError};
+use crate::database::Inner;
 use crate::error::Abort;
 use crate::handle::TableSet;
 use crate::scan::{RawScan, Target};
-use crate::{Committed, Database, Session, TransactError, Tx};
+use crate::tx::Origin;
+use crate::{Committed, Session, TransactError, Tx};
 
 /// The error of a procedure's own abort, as the interpreter reports it: [`TransactError::User`].
 #[derive(Clone, Debug, PartialEq)]
@@ -35,7 +38,7 @@ impl fmt::Display for Aborted {
 impl std::error::Error for Aborted {}
 
 /// What ends an interpreted procedure.
-enum Stopped {
+pub(super) enum Stopped {
     Abort(Abort),
     Evaluation(EvaluationError),
 }
@@ -53,7 +56,7 @@ impl From<Abort> for Stopped {
 }
 
 impl Stopped {
-    fn into_abort(self, tx: &Tx) -> Abort {
+    pub(super) fn into_abort(self, tx: &Tx) -> Abort {
         match self {
             Stopped::Abort(abort) => abort,
             Stopped::Evaluation(EvaluationError::Overflow) => Abort::overflow(None),
@@ -63,7 +66,7 @@ impl Stopped {
 }
 
 /// A table as the interpreter sees it.
-pub(crate) struct Interpreted {
+pub(super) struct Interpreted {
     name: Arc<str>,
     columns: Vec<Arc<str>>,
     set: Arc<TableSet>,
@@ -71,8 +74,8 @@ pub(crate) struct Interpreted {
 
 impl Interpreted {
     /// The tables of a procedure that exist.
-    pub(crate) fn tables(procedure: &Procedure, database: &Database) -> Vec<Interpreted> {
-        let found = procedure.tables.iter().filter_map(|used| database.inner().find(&used.table));
+    pub(super) fn tables(procedure: &Procedure, database: &Inner) -> Vec<Interpreted> {
+        let found = procedure.tables.iter().filter_map(|used| database.find(&used.table));
         let table = |set: Arc<TableSet>| {
             let columns = set.definition.columns.iter().map(|column| Arc::from(&*column.name)).collect();
             Interpreted { name: Arc::from(&*set.definition.name), columns, set }
@@ -83,7 +86,8 @@ impl Interpreted {
     fn row(&self, row: RowRef<'_>) -> Result<Datum, EvaluationError> {
         let (columns, places) = (&self.set.definition.columns, &self.set.primary.layout.places);
         let field = |((column, place), name): ((_, _), &Arc<str>)| {
-            Ok((Arc::clone(name), Datum::from_value(&Value::read(column, place, row), column)?))
+            let datum = Datum::from_value(&Value::read(column, place, row), column)?;
+            Ok::<_, EvaluationError>((Arc::clone(name), datum))
         };
         let fields = columns.iter().zip(places).zip(&self.columns).map(field).collect::<Result<_, _>>()?;
         Ok(Datum::Record { name: Arc::clone(&self.name), fields })
@@ -94,12 +98,12 @@ impl Interpreted {
         self.row(unsafe { RowRef::from_raw(row.as_ptr()) })
     }
 
-    /// Position and value of a column to set.
-    fn column(&self, name: &str, value: &Datum) -> Result<(usize, Value), EvaluationError> {
+    /// A column and the value it is to have.
+    fn column(&self, name: &str, value: &Datum) -> Result<(ColumnId, Value), EvaluationError> {
         let Some(column) = self.set.definition.column(name) else {
             return Err(EvaluationError::Type(format!("table {:?} has no column {name:?}", &*self.name)));
         };
-        Ok((column.index(), value.to_value(&self.set.definition.columns[column.index()])?))
+        Ok((column, value.to_value(&self.set.definition.columns[column.index()])?))
     }
 
     /// The codec and the target of an operation's keys.
@@ -133,9 +137,9 @@ impl Interpreted {
 }
 
 /// A transaction as the interpreter sees it.
-pub(crate) struct Reference<'t> {
-    pub(crate) tx: &'t Tx,
-    pub(crate) tables: &'t [Interpreted],
+pub(super) struct Reference<'t> {
+    pub(super) tx: &'t Tx,
+    pub(super) tables: &'t [Interpreted],
 }
 
 impl Reference<'_> {
@@ -173,12 +177,15 @@ impl Operate for Reference<'_> {
         let updated = self.tx.try_update_at(&table.set, key.as_key(), |writer| {
             let changes = body(table.row(writer.as_row())?)?;
             for (name, value) in &changes {
-                let (at, value) = table.column(name, value)?;
-                if !table.set.definition.is_updatable(columns_id(at)) {
+                let (column, value) = table.column(name, value)?;
+                let at = column.index();
+                if !table.set.definition.is_updatable(column) {
                     return Err(EvaluationError::Type(format!("column {name:?} cannot be updated")).into());
                 }
-                let written = value.write(&columns[at], &places[at], writer);
-                written.map_err(|error| EvaluationError::Type(error.to_string()))?;
+                value.write(&columns[at], &places[at], writer).map_err(|error| match error {
+                    ValueError::OutOfMemory(_) => Stopped::Abort(self.tx.out_of_memory()),
+                    error => EvaluationError::Type(error.to_string()).into(),
+                })?;
             }
             Ok(())
         })?;
@@ -189,13 +196,13 @@ impl Operate for Reference<'_> {
         let table = self.table(table)?;
         let mut values = vec![None; table.columns.len()];
         for (name, datum) in &columns {
-            let (at, value) = table.column(name, datum)?;
-            values[at] = Some(value);
+            let (column, value) = table.column(name, datum)?;
+            values[column.index()] = Some(value);
         }
         let missing = |at: usize| format!("the row has no value for column {:?}", &*table.columns[at]);
         let whole = values.into_iter().enumerate().map(|(at, value)| value.ok_or_else(|| missing(at)));
         let values = whole.collect::<Result<Vec<_>, _>>().map_err(EvaluationError::Type)?;
-        Ok(self.tx.insert_values(&table.set, &values, OnExists::Refuse)?)
+        Ok(self.tx.insert_values(&table.set, &values)?)
     }
 
     fn delete(&self, _: &Operation, table: &str, key: Vec<Datum>) -> Result<bool, Stopped> {
@@ -275,10 +282,6 @@ impl Operate for Reference<'_> {
     }
 }
 
-fn columns_id(at: usize) -> seriatim_catalog::ColumnId {
-    seriatim_catalog::ColumnId(at as u16)
-}
-
 impl Session {
     /// Runs a registered procedure by interpreting its declaration, as one transaction: slowly, and with the results that
     /// [`Session::call`] must have. The reference that generated code is tested against.
@@ -292,9 +295,16 @@ impl Session {
         _procedure: P,
         arguments: &P::Arguments,
     ) -> Result<Committed<P::Output>, TransactError> {
+        let at = self.find_declared::<P>()?;
+        let Session { runner, called } = self;
+        let entry = called.entry(at);
+        let tables = Interpreted::tables(&entry.declaration, runner.tx.inner());
         let arguments = arguments.to_datum();
-        self.interpret_entry::<P, _>(&arguments, |tx, value| {
-            P::Output::from_datum(&value).map_err(|error| Stopped::from(error).into_abort(tx))
-        })
+        let result = runner.run(entry.mode(), Origin::Procedure, |tx| {
+            let value = interpret(&entry.declaration, &arguments, &Reference { tx, tables: &tables });
+            let value = value.and_then(|value| Ok(P::Output::from_datum(&value)?));
+            value.map_err(|stopped| stopped.into_abort(tx))
+        });
+        result.map_err(|error| in_procedure(error, P::NAME))
     }
 }

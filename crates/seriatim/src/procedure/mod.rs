@@ -5,8 +5,11 @@
 //! [`Session::call`](crate::Session::call) runs one. What is analysed and what is run come from the same tokens.
 
 pub(crate) mod call;
+mod check;
 mod declared;
 pub(crate) mod gate;
+mod interpret;
+mod mutate;
 pub(crate) mod registry;
 mod schedule;
 pub(crate) mod shape;
@@ -14,11 +17,16 @@ pub(crate) mod shape;
 pub mod support;
 mod touch;
 mod values;
+pub(crate) mod watch;
 
-pub use seriatim_procedure::*;
+pub use seriatim_plan as plan;
+pub use seriatim_procedure::analysis::{Refusal, Refusals};
+pub use seriatim_procedure::{Data, Datum, EvaluationError, IntegerType, Pure, checked, ir, methods};
+
 pub use seriatim_procedure_macros::{procedure, pure};
 
 pub use declared::{Declared, Procedures};
+pub use interpret::Aborted;
 pub use registry::{RegisterError, Registration};
 pub use schedule::{Next, Schedule};
 pub use shape::Shape;

@@ -7,8 +7,12 @@ use std::any::{Any, TypeId};
 use std::fmt;
 use std::sync::{Arc, PoisonError};
 
-use seriatim_procedure::ir::{self, Block, OperationKind, Span, StepKind};
+use seriatim_plan::Plan;
+use seriatim_procedure::analysis::{self, Refusals, Schema};
+use seriatim_procedure::ir::{self, Span};
+use seriatim_txn::Mode;
 
+use super::gate::Gate;
 use super::shape::{Passes, Repairs};
 use super::support::{CallByName, Erased};
 use super::{Declared, Procedures, Shape};
@@ -26,10 +30,17 @@ pub(crate) struct Entry {
     /// What depends on what, for protocols that repair.
     pub(crate) repairs: Repairs,
     pub(crate) declaration: ir::Procedure,
+    pub(crate) plan: Arc<Plan>,
     pub(crate) call_by_name: CallByName,
 }
 
 impl Entry {
+    /// How its transaction is opened where it runs in one.
+    #[inline]
+    pub(crate) fn mode(&self) -> Mode {
+        if self.snapshot { Mode::ReadOnly } else { Mode::ReadWrite }
+    }
+
     /// What the procedure's own type found.
     #[inline]
     pub(crate) fn handles<P: Declared>(&self) -> &P::Handles {
@@ -47,6 +58,8 @@ pub(crate) enum Way {
     Straight,
     /// The protocol may ask for some operations again.
     Repaired,
+    /// Top to bottom, every access checked against the plan.
+    Checked,
     /// Piece by piece, if the set's chopping gives it more than one.
     Pieces,
 }
@@ -96,11 +109,15 @@ pub enum RegisterError {
     Schema {
         /// The procedure.
         procedure: String,
-        /// Where the table is first used, or the procedure declared.
+        /// Where the procedure is declared.
         span: Span,
         /// What is wrong with the table.
         error: SchemaError,
     },
+    /// The schema does not allow what it does, or nothing safe can be derived from it: each reason with its place.
+    Refused(Refusals),
+    /// Chains of pieces, during which the set cannot change, stayed open for longer than the bound of 1 s.
+    Busy,
 }
 
 impl fmt::Display for RegisterError {
@@ -112,8 +129,10 @@ impl fmt::Display for RegisterError {
             RegisterError::Exists { name, first, second } => {
                 write!(f, "{second}: there is a procedure {name:?} already, declared at {first}; rename one")
             }
-            RegisterError::Schema { procedure, span, error } => {
-                write!(f, "{span}: in procedure {procedure:?}: {error}")
+            RegisterError::Schema { procedure, span, error } => write!(f, "{span}: procedure `{procedure}`: {error}"),
+            RegisterError::Refused(refusals) => refusals.fmt(f),
+            RegisterError::Busy => {
+                f.write_str("procedures that run in pieces stayed open; register when they are done")
             }
         }
     }
@@ -123,7 +142,8 @@ impl std::error::Error for RegisterError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             RegisterError::Schema { error, .. } => Some(error),
-            RegisterError::Exists { .. } => None,
+            RegisterError::Refused(refusals) => Some(refusals),
+            RegisterError::Exists { .. } | RegisterError::Busy => None,
         }
     }
 }
@@ -136,8 +156,10 @@ impl Database {
     /// A name that is taken, a table that is missing or declared otherwise, a set that is not safe; with the place in the
     /// source. Nothing is registered then.
     pub fn register(&self, procedures: Procedures) -> Result<Registration, RegisterError> {
-        let resolved = procedures.declared.iter().map(|procedure| self.resolve(procedure));
+        let schema = self.inner().schema();
+        let resolved = procedures.declared.iter().map(|procedure| self.resolve(procedure, &schema));
         let resolved = resolved.collect::<Result<Vec<_>, _>>()?;
+        let _alone = self.inner().gate.as_ref().map(Gate::other).transpose().map_err(|_| RegisterError::Busy)?;
         let mut registry = self.inner().procedures.write().unwrap_or_else(PoisonError::into_inner);
         let mut entries = registry.entries.clone();
         for entry in resolved {
@@ -157,42 +179,39 @@ impl Database {
         self.inner().procedures.read().unwrap_or_else(PoisonError::into_inner).names()
     }
 
-    fn resolve(&self, procedure: &Erased) -> Result<Entry, RegisterError> {
+    /// What analysis found out about a registered procedure.
+    pub fn plan(&self, procedure: &str) -> Option<Arc<Plan>> {
+        let registry = self.inner().procedures.read().unwrap_or_else(PoisonError::into_inner);
+        registry.entries.iter().find(|entry| entry.name == procedure).map(|entry| Arc::clone(&entry.plan))
+    }
+
+    fn resolve(&self, procedure: &Erased, schema: &Schema) -> Result<Entry, RegisterError> {
         let declaration = (procedure.declaration)();
-        let refused = |span: &Span, error| RegisterError::Schema {
+        let plan = analysis::plan(&declaration, schema).map_err(RegisterError::Refused)?;
+        let handles = (procedure.handles)(self).map_err(|error| RegisterError::Schema {
             procedure: procedure.name.to_owned(),
-            span: span.clone(),
+            span: declaration.span.clone(),
             error,
-        };
-        for used in &declaration.tables {
-            if self.inner().find(&used.table).is_none() {
-                return Err(refused(&used.span, SchemaError::Unknown(used.table.to_string())));
-            }
-        }
-        let handles = (procedure.handles)(self).map_err(|error| refused(&declaration.span, error))?;
-        let snapshot = !procedure.latest && !writes(&declaration.body);
+        })?;
+        let snapshot = !procedure.latest && plan.is_read_only();
         let way = match self.inner().options.shape {
+            Shape::Pieces if !snapshot && procedure.schedules => Way::Pieces,
+            _ if self.inner().options.check_plans => Way::Checked,
             _ if snapshot || !procedure.schedules => Way::Straight,
-            Shape::Pieces => Way::Pieces,
-            Shape::Whole if self.protocol().gives.repair => Way::Repaired,
-            Shape::Whole => Way::Straight,
+            _ if self.protocol().gives.repair => Way::Repaired,
+            _ => Way::Straight,
         };
         let (name, id, call_by_name) = (procedure.name, procedure.id, procedure.call_by_name);
-        Ok(Entry { name, id, handles, snapshot, way, repairs: Repairs::default(), declaration, call_by_name })
+        Ok(Entry {
+            name,
+            id,
+            handles,
+            snapshot,
+            way,
+            repairs: Repairs::default(),
+            declaration,
+            plan: Arc::new(plan),
+            call_by_name,
+        })
     }
-}
-
-/// Whether an operation of the block, or of one inside it, writes.
-fn writes(block: &Block) -> bool {
-    block.0.iter().any(|step| match &step.kind {
-        StepKind::Operation { operation, .. } => {
-            !matches!(operation.kind, OperationKind::Get { .. } | OperationKind::Scan { .. })
-        }
-        StepKind::If { then, otherwise, .. } => writes(then) || writes(otherwise),
-        StepKind::Match { arms, .. } => arms.iter().any(|arm| writes(&arm.body)),
-        StepKind::LetElse { otherwise: body, .. } | StepKind::For { body, .. } | StepKind::ForEach { body, .. } => {
-            writes(body)
-        }
-        _ => false,
-    })
 }

@@ -211,8 +211,7 @@ fn history(tx: &Tx, buyer: u32, most: Money) -> Result<(Vec<u32>, Money, u64, Op
 fn deliver(tx: &Tx, buyer: u32, number: u32, lines: &[u8], at: Timestamp, note: &str) -> Result<(bool, Money), Abort> {
     let mut total = Money::from_units(0);
     for line in lines {
-        let key = (buyer, number, *line);
-        let amount = tx.update_if::<Sale>(key, |sale| {
+        let amount = tx.update_if::<Sale>((buyer, number, *line), |sale| {
             sale.delivered = Some(at);
             sale.amount
         })?;
@@ -293,7 +292,8 @@ fn order(who: Who, lines: &[(u32, u16, u8)]) -> Order {
 fn an_order_is_entered() {
     let (db, mut session) = shop();
     let receipt = session.call(enter, &order(Who::Id(2), &[(1, 1, 5), (3, 2, 25)])).expect("sound");
-    let shown = |name: &str, left, amount| Shown { name: Text::truncated(name), left, amount: Money::from_units(amount) };
+    let shown =
+        |name: &str, left, amount| Shown { name: Text::truncated(name), left, amount: Money::from_units(amount) };
     let expected = Receipt {
         number: 1,
         total: Money::from_units(450 + 6750),
@@ -372,13 +372,19 @@ fn values_survive_the_way_to_a_datum_and_back() {
     let order = order(Who::Mail { address: Text::literal("a@b") }, &[(1, 2, 3)]);
     assert_eq!(Order::from_datum(&order.to_datum()), Ok(order.clone()));
     assert_eq!(Refused::from_datum(&Refused::Nothing.to_datum()), Ok(Refused::Nothing));
-    assert_eq!(order.to_datum().to_string(), "Order { who: Mail { address: \"a@b\" }, entered: 1970-01-01T00:00:00.000077Z, lines: [Line { item: 1u32, place: 2u16, quantity: 3u8 }] }");
+    assert_eq!(
+        order.to_datum().to_string(),
+        "Order { who: Mail { address: \"a@b\" }, entered: 1970-01-01T00:00:00.000077Z, lines: [Line { item: 1u32, place: 2u16, quantity: 3u8 }] }"
+    );
     let error = Who::from_datum(&order.to_datum()).expect_err("not one of them");
     assert_eq!(error.to_string(), "expected Who: one of Id, Name, Mail, found a `Order`");
     let pure = <replenished as seriatim::procedure::Pure>::evaluate;
     assert_eq!(pure(&[30i16.to_datum(), 5u8.to_datum()]), Ok(25i16.to_datum()));
     assert_eq!(pure(&[]).unwrap_err().to_string(), "`replenished` takes 2 arguments, found 0");
-    assert_eq!(<longer as seriatim::procedure::Pure>::evaluate(&[1u32.to_datum(), Datum::Text("x".into())]), Ok(Datum::Text("1 x".into())));
+    assert_eq!(
+        <longer as seriatim::procedure::Pure>::evaluate(&[1u32.to_datum(), Datum::Text("x".into())]),
+        Ok(Datum::Text("1 x".into()))
+    );
 }
 
 #[test]

@@ -1,0 +1,12 @@
+//! Plans and choppings for people: text, Graphviz, and a drawing of our own.
+//!
+//! Invariant: the same chopping gives the same bytes. Nothing here decides anything.
+
+mod dot;
+mod graph;
+mod svg;
+mod text;
+
+pub use dot::dot;
+pub use svg::svg;
+pub use text::text;

@@ -1,0 +1,1 @@
+//! Execution shapes: whole, in pieces, repaired.
