@@ -67,6 +67,8 @@ pub(crate) struct Variable {
     pub(crate) made: bool,
     /// Holds a reference: to take its value takes nothing away.
     pub(crate) lent: bool,
+    /// Parts of the tuple that it is bound to, if it is one.
+    pub(crate) parts: Option<usize>,
     pub(crate) shape: Shape,
 }
 

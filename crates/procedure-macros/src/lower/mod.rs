@@ -99,7 +99,7 @@ impl Lowering {
     /// A variable of the user's, visible from now on.
     fn declare(&mut self, ident: &Ident, mutable: bool, shape: Shape) -> VariableId {
         let variable =
-            self.variable(Variable { ident: ident.clone(), mutable, late: false, made: false, lent: false, shape });
+            self.variable(Variable { ident: ident.clone(), mutable, late: false, made: false, lent: false, parts: None, shape });
         if let Some(scope) = self.scopes.last_mut() {
             scope.push((ident.to_string(), variable));
         }
@@ -109,7 +109,7 @@ impl Lowering {
     /// A variable of the macro's own, which no name reaches.
     fn make(&mut self, what: &str, shape: Shape) -> VariableId {
         let ident = Ident::new(&format!("__{what}_{}", self.variables.len()), Span::mixed_site());
-        self.variable(Variable { ident, mutable: false, late: false, made: true, lent: false, shape })
+        self.variable(Variable { ident, mutable: false, late: false, made: true, lent: false, parts: None, shape })
     }
 
     fn variable(&mut self, variable: Variable) -> VariableId {

@@ -187,8 +187,13 @@ impl Lowering {
         }
         let value = self.expression(value)?;
         let pattern = self.pattern(pattern, &value.shape)?;
-        if let (PatternKind::Bind(variable), ExpressionKind::Reference(_)) = (&pattern.kind, &*value.kind) {
-            self.variables[variable.0].lent = true;
+        if let PatternKind::Bind(variable) = &pattern.kind {
+            let known = &mut self.variables[variable.0];
+            match &*value.kind {
+                ExpressionKind::Reference(_) => known.lent = true,
+                ExpressionKind::Tuple(parts) => known.parts = Some(parts.len()),
+                _ => {}
+            }
         }
         block.0.push(Step { id: 0, span, kind: StepKind::Let { pattern, ty, value } });
         Ok(())
