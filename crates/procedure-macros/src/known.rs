@@ -104,7 +104,7 @@ impl<'f> Slicer<'f> {
                 }
             }
             StepKind::LetElse { pattern, value, otherwise } => {
-                let jump = otherwise.0.last().and_then(|last| jump(last));
+                let jump = otherwise.0.last().and_then(jump);
                 let follows = match jump {
                     Some(Jump::End) => way.to_end,
                     Some(_) => way.to_loop,

@@ -56,9 +56,9 @@ pub(crate) const METHODS: &[Method] = &[
     iterator("zip", 1),
 ];
 
-/// Associated functions, `(type, function, arguments)`. `{int}` is any integer type.
+/// Associated functions, `(type, function, arguments)`. `{integer}` is any integer type.
 pub(crate) const ASSOCIATED: &[(&str, &str, usize)] = &[
-    ("{int}", "from", 1),
+    ("{integer}", "from", 1),
     ("{decimal}", "from_units", 1),
     ("Timestamp", "from_microseconds", 1),
     ("Text", "truncated", 1),
@@ -77,4 +77,19 @@ pub(crate) fn method(name: &str) -> Option<&'static Method> {
 /// Names of methods, for messages.
 pub(crate) fn method_names() -> String {
     METHODS.iter().map(|method| method.name).collect::<Vec<_>>().join(", ")
+}
+
+/// The lists as text, a name a line, for the test that compares them with those of the interpreter: a macro's crate exports
+/// nothing else. Methods show their arguments with the receiver, and where they stand.
+pub(crate) fn shown() -> String {
+    let methods = METHODS.iter().map(|method| {
+        let position = match (method.changes, method.iterates) {
+            (true, _) => "Statement",
+            (_, true) => "Header",
+            _ => "Value",
+        };
+        format!("{} {} {position}\n", method.name, method.arguments + 1)
+    });
+    let associated = ASSOCIATED.iter().map(|(ty, name, arguments)| format!("{ty}::{name} {arguments}\n"));
+    methods.chain(associated).collect()
 }

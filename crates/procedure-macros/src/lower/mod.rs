@@ -18,15 +18,8 @@ use crate::tree::{self, Index, Procedure, Shape, Variable, VariableId};
 /// The procedure that a function is.
 pub(crate) fn procedure(function: &ItemFn) -> Result<Procedure> {
     let mut lowering = Lowering::default();
-    let signature = signature::read(function, &mut lowering);
-    let mut body = match &signature {
-        Ok(_) => lowering.body(&function.block),
-        Err(_) => tree::Block::default(),
-    };
-    let signature = match signature {
-        Ok(signature) => signature,
-        Err(error) => return Err(error),
-    };
+    let signature = signature::read(function, &mut lowering)?;
+    let mut body = lowering.body(&function.block);
     if let Some(error) = lowering.mistakes {
         return Err(error);
     }
@@ -98,8 +91,15 @@ impl Lowering {
 
     /// A variable of the user's, visible from now on.
     fn declare(&mut self, ident: &Ident, mutable: bool, shape: Shape) -> VariableId {
-        let variable =
-            self.variable(Variable { ident: ident.clone(), mutable, late: false, made: false, lent: false, parts: None, shape });
+        let variable = self.variable(Variable {
+            ident: ident.clone(),
+            mutable,
+            late: false,
+            made: false,
+            lent: false,
+            parts: None,
+            shape,
+        });
         if let Some(scope) = self.scopes.last_mut() {
             scope.push((ident.to_string(), variable));
         }

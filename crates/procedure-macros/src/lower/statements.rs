@@ -225,7 +225,7 @@ impl Lowering {
             let variable = self.make("value", Shape::Value);
             self.variables[variable.0].late = true;
             block.0.push(Step { id: 0, span, kind: StepKind::Declare(variable, None) });
-            self.into_variable(value, variable, block)?;
+            self.assign_branches(value, variable, block)?;
             variable
         } else {
             return self.expression(value);
@@ -237,7 +237,7 @@ impl Lowering {
     }
 
     /// Steps that give `variable` the value of an expression in whose branches there are steps.
-    pub(super) fn into_variable(&mut self, value: &Expr, variable: VariableId, block: &mut Block) -> Result<()> {
+    pub(super) fn assign_branches(&mut self, value: &Expr, variable: VariableId, block: &mut Block) -> Result<()> {
         let span = value.span();
         match value {
             Expr::If(branch) => {
@@ -249,14 +249,14 @@ impl Lowering {
                     span,
                     block,
                     &mut |this, inner, block| this.block_into(inner, variable, block),
-                    &mut |this, block| this.scoped(|this| this.into_variable(otherwise, variable, block)),
+                    &mut |this, block| this.scoped(|this| this.assign_branches(otherwise, variable, block)),
                 )
             }
             Expr::Match(matching) => self.match_steps(matching, span, block, &mut |this, inner, block| {
-                this.into_variable(inner, variable, block)
+                this.assign_branches(inner, variable, block)
             }),
             Expr::Block(inner) if inner.label.is_none() => self.block_into(&inner.block, variable, block),
-            Expr::Paren(inner) => self.into_variable(&inner.expr, variable, block),
+            Expr::Paren(inner) => self.assign_branches(&inner.expr, variable, block),
             Expr::Return(_) | Expr::Break(_) | Expr::Continue(_) => {
                 let step = self.jump(value)?;
                 block.0.push(step);
@@ -283,7 +283,7 @@ impl Lowering {
         self.scoped(|this| match inner.stmts.split_last() {
             Some((Stmt::Expr(value, None), before)) => {
                 before.iter().for_each(|statement| this.statement(statement, block));
-                this.into_variable(value, variable, block)
+                this.assign_branches(value, variable, block)
             }
             _ => {
                 inner.stmts.iter().for_each(|statement| this.statement(statement, block));
