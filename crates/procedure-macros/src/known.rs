@@ -26,8 +26,8 @@ pub(crate) enum Node<'t> {
     If(&'t Expression, Vec<Node<'t>>, Vec<Node<'t>>),
     Match(&'t Expression, Vec<(&'t Pattern, Option<&'t Expression>, Vec<Node<'t>>)>),
     For(&'t Pattern, &'t Expression, Vec<Node<'t>>),
-    /// What may be run, once or not at all.
-    Perhaps(Vec<Node<'t>>),
+    /// What has names of its own: may be it is run, may be not.
+    Scope(Vec<Node<'t>>),
     Jump(Jump),
 }
 
@@ -153,6 +153,7 @@ impl<'f> Slicer<'f> {
                     self.perhaps(&body.0, known, nodes);
                 }
             }
+            StepKind::Scope(inner) => nodes.push(Node::Scope(self.steps(&inner.0, known, way))),
             StepKind::ForEach { operation, body, .. } => {
                 self.operation(operation, known, nodes);
                 self.perhaps(&body.0, known, nodes);
@@ -168,7 +169,7 @@ impl<'f> Slicer<'f> {
 
     fn perhaps<'t>(&self, steps: &'t [Step], known: &Known, nodes: &mut Vec<Node<'t>>) {
         let inside = self.steps(steps, known, Way { to_end: false, to_loop: false });
-        nodes.push(Node::Perhaps(inside));
+        nodes.push(Node::Scope(inside));
     }
 
     fn operation<'t>(&self, operation: &'t Operation, known: &Known, nodes: &mut Vec<Node<'t>>) {
@@ -286,7 +287,7 @@ pub(crate) fn assigned_by(step: &Step, assigned: &mut Known) {
             block(otherwise);
         }
         StepKind::Match { arms, .. } => arms.iter().for_each(|arm| block(&arm.body)),
-        StepKind::For { body, .. } | StepKind::ForEach { body, .. } => block(body),
+        StepKind::For { body, .. } | StepKind::ForEach { body, .. } | StepKind::Scope(body) => block(body),
         StepKind::Operation { operation, .. } => {
             if let OperationKind::Update { body, .. } = &operation.kind {
                 block(body);
@@ -350,8 +351,8 @@ fn prune(nodes: &mut Vec<Node<'_>>, needed: &mut Known, mut follows: bool) {
                 }
                 keep
             }
-            Node::Perhaps(inside) => {
-                prune(inside, needed, false);
+            Node::Scope(inside) => {
+                prune(inside, needed, follows);
                 !inside.is_empty()
             }
             Node::Jump(_) => follows,
@@ -371,7 +372,7 @@ fn touches(nodes: &[Node<'_>]) -> bool {
         Node::Touch(_) => true,
         Node::If(_, then, otherwise) => touches(then) || touches(otherwise),
         Node::Match(_, arms) => arms.iter().any(|(_, _, inside)| touches(inside)),
-        Node::For(_, _, inside) | Node::Perhaps(inside) => touches(inside),
+        Node::For(_, _, inside) | Node::Scope(inside) => touches(inside),
         Node::Let(..) | Node::Jump(_) => false,
     })
 }
@@ -386,8 +387,85 @@ pub(crate) fn operations(nodes: &[Node<'_>], visit: &mut dyn FnMut(&Operation)) 
                 operations(otherwise, visit);
             }
             Node::Match(_, arms) => arms.iter().for_each(|(_, _, inside)| operations(inside, visit)),
-            Node::For(_, _, inside) | Node::Perhaps(inside) => operations(inside, visit),
+            Node::For(_, _, inside) | Node::Scope(inside) => operations(inside, visit),
             Node::Let(..) | Node::Jump(_) => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The slice of a procedure, given its arguments: operations by number, `if`s and `match`es in braces, loops as `for{}`.
+    fn sliced(body: &str) -> String {
+        let text = format!("fn p(tx: &Tx, a: u32, list: &[Line], mut m: u32) -> Result<u32, Abort> {{ {body} }}");
+        let function = syn::parse_str(&text).expect("a function");
+        let procedure = crate::lower::procedure(&function).expect("a procedure");
+        let known = procedure.parameters.iter().map(|parameter| parameter.variable).collect();
+        shown(&Slicer::slice(&procedure.variables, &procedure.body.0, &known, &|_| true))
+    }
+
+    fn shown(nodes: &[Node<'_>]) -> String {
+        let each = nodes.iter().map(|node| match node {
+            Node::Let(_, None) => "let".to_owned(),
+            Node::Let(_, Some(jump)) => format!("let-else-{jump:?}"),
+            Node::Touch(operation) => operation.id.to_string(),
+            Node::If(_, then, otherwise) => format!("if{{{}|{}}}", shown(then), shown(otherwise)),
+            Node::Match(_, arms) => {
+                let arms: Vec<_> = arms.iter().map(|(_, _, inside)| shown(inside)).collect();
+                format!("match{{{}}}", arms.join("|"))
+            }
+            Node::For(_, _, inside) => format!("for{{{}}}", shown(inside)),
+            Node::Scope(inside) => format!("{{{}}}", shown(inside)),
+            Node::Jump(jump) => format!("{jump:?}"),
+        });
+        each.collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn keys_of_arguments_are_known_and_keys_of_rows_are_not() {
+        let body = "let row = tx.require::<T>(a)?; let b = a + 1; tx.delete::<T>(b)?; tx.delete::<T>(row.next)?;
+            for line in list { let key = (a, line.id); tx.delete::<T>(key)?; tx.delete::<T>((row.id, line.id))?; } Ok(a)";
+        assert_eq!(sliced(body), "0 let 1 for{let 3}");
+    }
+
+    #[test]
+    fn what_is_assigned_is_not_known() {
+        let body = "for line in list { m += 1; tx.delete::<T>((m, line.id))?; tx.delete::<T>(line.id)?; }
+            let mut sum = 0; sum += a; tx.delete::<T>(sum)?; Ok(a)";
+        assert_eq!(sliced(body), "for{1}");
+    }
+
+    #[test]
+    fn known_conditions_are_followed_and_of_others_both_sides_are_taken() {
+        let body = "if a > 1 { tx.delete::<T>(1)?; } else { tx.delete::<T>(2)?; }
+            let row = tx.require::<T>(a)?;
+            if row.flag { tx.delete::<T>(3)?; } else { tx.delete::<T>(4)?; }
+            match a { 0 => { tx.delete::<T>(5)?; } _ => {} } Ok(a)";
+        assert_eq!(sliced(body), "if{0|1} 2 {3} {4} match{5|}");
+    }
+
+    #[test]
+    fn jumps_that_arguments_decide_are_followed() {
+        let body = "if list.is_empty() { return Err(tx.abort(1)); }
+            for line in list { if line.id == a { continue; } tx.delete::<T>(line.id)?; if line.id > a { break; } } Ok(a)";
+        assert_eq!(sliced(body), "if{End|} for{if{Continue|} 0 if{Break|}}");
+        let body =
+            "let row = tx.require::<T>(a)?; for line in list { if row.flag { break; } tx.delete::<T>(line.id)?; }
+            let Some(x) = first(list) else { return Ok(a) }; tx.delete::<T>(x)?; if a > 3 { return Ok(a); } Ok(a)";
+        assert_eq!(sliced(body), "0 for{1} let-else-End 2");
+    }
+
+    #[test]
+    fn what_no_key_needs_is_left_out() {
+        assert_eq!(sliced("let b = a + 1; let c = b + 1; let d = c + 1; tx.delete::<T>(c)?; Ok(d)"), "let let 0");
+        assert_eq!(sliced("for line in list { let x = line.id; } if a > 1 { let y = a; } Ok(a)"), "");
+    }
+
+    #[test]
+    fn names_of_a_block_end_with_it() {
+        let body = "let b = { let a = tx.require::<T>(a)?; a.x }; tx.delete::<T>(a)?; tx.delete::<T>(b)?; Ok(a)";
+        assert_eq!(sliced(body), "{0} 1");
     }
 }

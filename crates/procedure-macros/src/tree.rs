@@ -146,6 +146,8 @@ pub(crate) enum StepKind {
         operation: Box<Operation>,
         body: Block,
     },
+    /// Steps whose names end with them. Not a step of the representation: its steps stand in its place.
+    Scope(Block),
     Break,
     Continue,
     Return(Expression),
@@ -407,6 +409,7 @@ impl Block {
         self.0.last().is_some_and(|step| match &step.kind {
             StepKind::Return(_) | StepKind::Abort(_) | StepKind::Break | StepKind::Continue => true,
             StepKind::If { then, otherwise, .. } => then.diverges() && otherwise.diverges(),
+            StepKind::Scope(inner) => inner.diverges(),
             StepKind::Match { arms, .. } => arms.iter().all(|arm| arm.body.diverges()),
             _ => false,
         })
@@ -422,6 +425,10 @@ pub(crate) fn number(body: &mut Block) -> (usize, usize) {
 
 fn number_block(block: &mut Block, numbers: &mut (usize, usize)) {
     for step in &mut block.0 {
+        if let StepKind::Scope(inner) = &mut step.kind {
+            number_block(inner, numbers);
+            continue;
+        }
         step.id = numbers.0;
         numbers.0 += 1;
         match &mut step.kind {

@@ -88,7 +88,7 @@ impl<'p> Ahead<'p> {
                     (self.code.pattern(pattern), self.code.expression(over), self.nodes(inside));
                 quote!(for #pattern in #over { #inside })
             }
-            Node::Perhaps(inside) => {
+            Node::Scope(inside) => {
                 let inside = self.nodes(inside);
                 quote!({ #inside })
             }

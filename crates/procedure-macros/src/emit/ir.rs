@@ -106,8 +106,18 @@ struct Emitter<'p> {
 impl Emitter<'_> {
     fn block(&self, block: &Block) -> TokenStream {
         let library = library();
-        let steps = block.0.iter().map(|step| self.step(step));
+        let mut steps = Vec::new();
+        self.steps(block, &mut steps);
         quote!(#library::ir::Block(::std::vec![#(#steps),*]))
+    }
+
+    fn steps(&self, block: &Block, steps: &mut Vec<TokenStream>) {
+        for step in &block.0 {
+            match &step.kind {
+                StepKind::Scope(inner) => self.steps(inner, steps),
+                _ => steps.push(self.step(step)),
+            }
+        }
     }
 
     fn step(&self, step: &Step) -> TokenStream {
@@ -167,6 +177,8 @@ impl Emitter<'_> {
                 let (row, operation, body) = (self.variable(*row), self.operation(operation), self.block(body));
                 quote!(#kinds::ForEach { row: #row, operation: #operation, body: #body })
             }
+            // Its steps are emitted in its place.
+            StepKind::Scope(_) => TokenStream::new(),
             StepKind::Break => quote!(#kinds::Break),
             StepKind::Continue => quote!(#kinds::Continue),
             StepKind::Return(value) => {

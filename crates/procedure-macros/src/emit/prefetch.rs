@@ -41,16 +41,16 @@ fn is_by_key(operation: &Operation) -> bool {
 impl<'p> Plan<'p> {
     /// The plan of a procedure.
     pub(super) fn new(procedure: &'p Procedure, is_on: bool) -> Plan<'p> {
-        let plan = Plan { procedure, fetched: RefCell::default(), waves: waves(&procedure.body.0), is_on };
-        if is_on {
-            // What only the first wave would fetch is fetched by it all the same.
-            let mut fetched = BTreeSet::new();
-            known::operations(&plan.slice_of_entry(0), &mut |operation| {
-                fetched.insert(operation.id);
-            });
-            plan.fetched.replace(fetched);
+        let plan = Plan { procedure, fetched: RefCell::default(), waves: [0; 3], is_on };
+        if !is_on {
+            return plan;
         }
-        plan
+        let mut fetched = BTreeSet::new();
+        known::operations(&plan.slice_of_entry(0), &mut |operation| {
+            fetched.insert(operation.id);
+        });
+        let waves = waves(&procedure.body.0, &fetched);
+        Plan { fetched: RefCell::new(fetched), waves, ..plan }
     }
 
     /// The variables that have values before the step of the body at this position.
@@ -136,12 +136,15 @@ fn fetch(code: &Code<'_>, operation: &Operation, wave: &TokenStream) -> TokenStr
     quote!(#tx.prefetch_wave(&#handles.#table, ::core::iter::once(#key), #wave);)
 }
 
-/// Where the waves of the entry stand in a body.
-fn waves(steps: &[Step]) -> [usize; 3] {
+/// Where the waves of the entry stand in a body, if they fetch these operations.
+fn waves(steps: &[Step], fetched: &BTreeSet<usize>) -> [usize; 3] {
     let with_operation: Vec<usize> =
         steps.iter().enumerate().filter(|(_, step)| has_operation(step)).map(|(at, _)| at).collect();
-    let is_loop = |step: &Step| matches!(step.kind, StepKind::For { .. });
-    let first_loop = steps.iter().position(|step| is_loop(step) && has_operation(step)).unwrap_or(steps.len());
+    let ends = |at: usize| steps[at + 1..].iter().find_map(first_operation).unwrap_or(usize::MAX);
+    let needs_them =
+        |at: usize| first_operation(&steps[at]).is_some_and(|first| fetched.range(first..ends(at)).next().is_some());
+    let is_loop = |at: usize| matches!(steps[at].kind, StepKind::For { .. });
+    let first_loop = (0..steps.len()).find(|&at| is_loop(at) && needs_them(at)).unwrap_or(steps.len());
     let after = |count: usize| with_operation.get(count - 1).map_or(steps.len(), |at| at + 1).min(first_loop);
     [0, after(1), after(3)]
 }
@@ -158,7 +161,7 @@ fn first_operation(step: &Step) -> Option<usize> {
         StepKind::LetElse { otherwise, .. } => in_block(&otherwise.0),
         StepKind::If { then, otherwise, .. } => in_block(&then.0).or_else(|| in_block(&otherwise.0)),
         StepKind::Match { arms, .. } => arms.iter().find_map(|arm| in_block(&arm.body.0)),
-        StepKind::For { body, .. } => in_block(&body.0),
+        StepKind::For { body, .. } | StepKind::Scope(body) => in_block(&body.0),
         _ => None,
     }
 }

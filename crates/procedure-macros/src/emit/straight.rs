@@ -149,6 +149,10 @@ impl<'p> Emitter<'p> {
                 let (scan, body) = (self.operation(operation), self.block_with(&bind, body));
                 quote!(for #next in #scan { let #ident = #next?; #body })
             }
+            StepKind::Scope(inner) => {
+                let inner = self.block(inner);
+                quote!({ #inner })
+            }
             StepKind::Break => quote!(break;),
             StepKind::Continue => quote!(continue;),
             StepKind::Return(value) => {

@@ -255,7 +255,12 @@ impl Lowering {
             Expr::Match(matching) => self.match_steps(matching, span, block, &mut |this, inner, block| {
                 this.assign_branches(inner, variable, block)
             }),
-            Expr::Block(inner) if inner.label.is_none() => self.block_into(&inner.block, variable, block),
+            Expr::Block(inner) if inner.label.is_none() => {
+                let mut scope = Block::default();
+                self.block_into(&inner.block, variable, &mut scope)?;
+                block.0.push(Step { id: 0, span, kind: StepKind::Scope(scope) });
+                Ok(())
+            }
             Expr::Paren(inner) => self.assign_branches(&inner.expr, variable, block),
             Expr::Return(_) | Expr::Break(_) | Expr::Continue(_) => {
                 let step = self.jump(value)?;

@@ -277,7 +277,7 @@ fn shop() -> (Database, Session) {
         Ok(())
     });
     loaded.expect("no conflict");
-    db.register(procedures![enter, history, deliver, nothing, pick]).expect("sound procedures");
+    db.register(procedures![enter, history, deliver, nothing, pick, shadowed]).expect("sound procedures");
     (db, session)
 }
 
@@ -495,4 +495,27 @@ fn pick(tx: &Tx, list: Vec<u32>, at: usize) -> Result<(u32, i16), Abort> {
 #[pure]
 fn min(a: i16, b: i16) -> i16 {
     a.min(b)
+}
+
+/// Names of a block end with it.
+#[procedure]
+fn shadowed(tx: &Tx, id: u32) -> Result<(u32, i64), Abort> {
+    let price = {
+        let id = tx.require::<Item>(id)?;
+        id.price
+    };
+    let id = if price.units() > 100 {
+        let id = tx.require::<Item>(id - 1)?;
+        id.id
+    } else {
+        id
+    };
+    Ok((id, price.units()))
+}
+
+#[test]
+fn shadowed_names_mean_what_they_do_in_rust() {
+    let (_db, mut session) = shop();
+    assert_eq!(*session.call(shadowed, &1).expect("sound"), (1, 100));
+    assert_eq!(*session.call(shadowed, &3).expect("sound"), (2, 300));
 }
