@@ -221,3 +221,4 @@ impl fmt::Display for Plan {
         Ok(())
     }
 }
+

@@ -124,8 +124,7 @@ fn judge(collector: &mut Collector, table: &TableDef, operation: &Operation, for
                     collector.refuse(span, problem);
                 }
                 KeyRange::Between { .. } if organization == Organization::Hash => {
-                    collector
-                        .refuse(span, format!("{what} is hashed and has no ranges; declare it ordered to scan it"));
+                    collector.refuse(span, format!("{what} is hashed and has no ranges; declare it ordered to scan it"));
                 }
                 KeyRange::Prefix(prefix) if prefix.len() > parts.len() => {
                     let problem = format!("{what} has the columns ({}), fewer than the prefix's", columns(parts));
@@ -139,7 +138,12 @@ fn judge(collector: &mut Collector, table: &TableDef, operation: &Operation, for
     index
 }
 
-fn judge_insert(collector: &mut Collector, table: &TableDef, span: &Span, given: &[(Arc<str>, Expression)]) {
+fn judge_insert(
+    collector: &mut Collector,
+    table: &TableDef,
+    span: &Span,
+    given: &[(Arc<str>, Expression)],
+) {
     let mut seen = BTreeSet::new();
     for (name, value) in given {
         if table.column(name).is_none() {

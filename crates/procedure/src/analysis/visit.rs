@@ -1,8 +1,8 @@
 //! Walking the intermediate representation: the parts of steps, operations, patterns and expressions, each in source order.
 
 use crate::ir::{
-    BinaryOperator, Block, Expression, ExpressionKind, Function, KeyRange, Operation, OperationKind, Pattern, Place,
-    Selector, Step, StepKind, VariableId,
+    BinaryOperator, Block, Expression, ExpressionKind, Function, KeyRange, Operation, OperationKind, Pattern, Place, Selector, Step,
+    StepKind, VariableId,
 };
 
 /// Methods that change their receiver.

@@ -68,7 +68,12 @@ impl Cut<'_> {
     }
 
     /// Makes one what each comes after the other.
-    fn settle(&self, labels: &mut Vec<usize>, merges: &mut Vec<Merge>, reason: impl Fn(usize, usize) -> MergeReason) {
+    fn settle(
+        &self,
+        labels: &mut Vec<usize>,
+        merges: &mut Vec<Merge>,
+        reason: impl Fn(usize, usize) -> MergeReason,
+    ) {
         let settled = order::condense(labels, self.order);
         for operation in 0..labels.len() {
             let target = settled[operation];
@@ -104,7 +109,8 @@ impl Cut<'_> {
         let reach = order::reach(labels, self.order);
         let failing: BTreeSet<usize> =
             self.failures().flat_map(|failure| &failure.decided_by).map(|operation| labels[*operation]).collect();
-        let is_deferred = |piece: usize| self.deferred.contains(&End { procedure: self.at, operation: piece });
+        let is_deferred =
+            |piece: usize| self.deferred.contains(&End { procedure: self.at, operation: piece });
         let must_precede = |piece: usize, those: &BTreeSet<usize>| {
             those.contains(&piece) || those.iter().any(|other| *other != piece && reach[piece][*other])
         };

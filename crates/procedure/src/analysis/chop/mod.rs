@@ -66,7 +66,8 @@ pub fn chop<'p>(plans: impl IntoIterator<Item = &'p Plan>, options: Options) -> 
     };
     let deferred: BTreeSet<End> = deferrals.iter().map(|deferral| deferral.publisher).collect();
     let procedures = (0..plans.len()).map(|at| {
-        let cut = Cut { plans: &plans, at, order: &orders[at], conflicts: &conflicts, deferred: &deferred, options };
+        let cut =
+            Cut { plans: &plans, at, order: &orders[at], conflicts: &conflicts, deferred: &deferred, options };
         let mut chopped = cut.chop();
         if on_snapshot(at) {
             (chopped.snapshot, chopped.decisive) = (true, None);
