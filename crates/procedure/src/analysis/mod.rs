@@ -10,6 +10,7 @@
 //! symbols   keys as far as they are known before execution
 //! plan      the four as one
 //! chop      a set of plans: conflicts, deferral, pieces
+//! steps     what pieces and repairs mean for the steps between operations
 //! ```
 
 mod chop;
@@ -19,6 +20,7 @@ mod refusal;
 mod resolve;
 mod rows;
 mod schema;
+mod steps;
 mod symbols;
 mod visit;
 
@@ -26,3 +28,4 @@ pub use chop::{ChopError, chop};
 pub use plan::plan;
 pub use refusal::{Refusal, Refusals};
 pub use schema::{Partitioning, Schema};
+pub use steps::Steps;
