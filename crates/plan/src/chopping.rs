@@ -29,15 +29,15 @@ pub struct Options {
     /// The search in tables that nothing is added to or removed from may stay outside a region (§3.3).
     pub statics: bool,
     /// Sums in columns that are only added to do not leave their range while a chopped transaction runs: the engine watches
-    /// that they keep half of it free and runs the set unchopped when one does not. Without it their overflow is a failure
-    /// like any other.
+    /// that they keep half of it free and runs the set unchopped when one does not. Without it, an addition is only checked
+    /// where it takes effect, so it joins the decisive piece.
     pub headroom: bool,
 }
 
 impl Options {
-    /// The default graph (Figure 10): reordering and commutativity only.
+    /// The default graph (Figure 10): reordering and commutativity only, the latter without overflow.
     pub const DEFAULT: Options =
-        Options { snapshots: false, reorder: true, commute: true, defer: false, statics: false, headroom: false };
+        Options { snapshots: false, reorder: true, commute: true, defer: false, statics: false, headroom: true };
     /// The optimized graph (Figure 11): everything.
     pub const OPTIMIZED: Options =
         Options { snapshots: true, reorder: true, commute: true, defer: true, statics: true, headroom: true };

@@ -142,6 +142,8 @@ pub enum FailureKind {
     Overflow,
     /// The sum in a column that is only added to leaves its range; what is added does not depend on the column.
     CommutativeOverflow,
+    /// Such a sum falls below zero, the end of an unsigned column's range, to which it may be near.
+    CommutativeUnderflow,
     /// An element beyond the end of a list.
     OutOfBounds,
     /// No memory for a new row or image. Reserved when an execution begins, so it fails there and nowhere else.
@@ -156,6 +158,7 @@ impl fmt::Display for FailureKind {
             FailureKind::DuplicateKey => "duplicate key",
             FailureKind::Overflow => "overflow",
             FailureKind::CommutativeOverflow => "overflow of a sum",
+            FailureKind::CommutativeUnderflow => "underflow of a sum",
             FailureKind::OutOfBounds => "out of bounds",
             FailureKind::OutOfMemory => "out of memory",
         })

@@ -20,7 +20,7 @@ fn chopped(procedures: &[Procedure], options: Options) -> Chopping {
 #[test]
 fn the_default_graph() {
     expect![[r#"
-        chopped with reordering, commutativity
+        chopped with reordering, commutativity, headroom
 
         delivery: 1 piece
           0 decisive, conflicting: 0 scan new_order | 1 delete new_order | 2 update orders | 3 update order_line | 4 update customer
@@ -86,6 +86,7 @@ fn the_default_graph() {
 
         the engine sees to it that
           memory for all writes is reserved when an execution begins
+          sums keep room: customer.c_payment_cnt, customer.c_ytd_payment, district.d_ytd, stock.s_order_cnt, stock.s_remote_cnt, stock.s_ytd, warehouse.w_ytd
     "#]].assert_eq(&show::text(&chopped(&tpcc::all(), Options::DEFAULT)));
 }
 

@@ -51,6 +51,8 @@ struct OperationUses {
     control: Vec<UseId>,
     loops: Vec<usize>,
     branches: bool,
+    /// Its step, and the last one in its body.
+    steps: (usize, usize),
 }
 
 #[derive(Debug)]
@@ -135,7 +137,11 @@ pub(super) fn flow(resolved: &Resolved<'_>) -> Flow {
             (key, value) = (split(true), split(false));
         }
         let (key, mut value) = (all(&key), all(&value));
-        value.remove(&id);
+        // The body of an update uses its own row, which is no need of another run of it; a variable that an earlier iteration
+        // has assigned is.
+        if !uses.value.iter().any(|used| walk.carries(*used, id, &reached)) {
+            value.remove(&id);
+        }
         let conditional = uses.branches || around().any(|found| found.left);
         OperationFlow { key, value, control, loops: uses.loops.clone(), conditional }
     });
@@ -321,6 +327,7 @@ impl Walk {
         let mut uses = OperationUses {
             control: self.control_now(),
             loops: self.around.clone(),
+            steps: (at, at),
             branches: self.branches > 0 || self.returned || self.skipped.iter().any(|all| !all.is_empty()),
             ..OperationUses::default()
         };
@@ -336,6 +343,7 @@ impl Walk {
             self.block(body);
             self.row = None;
             uses.value.extend(first..self.uses.len());
+            visit::steps(body, &mut |step| uses.steps.1 = uses.steps.1.max(step.id.index()));
         }
         self.operations[id] = uses;
         self.inside = around;
@@ -471,6 +479,22 @@ impl Walk {
             || definition.loops.iter().any(|id| at.loops.contains(id) && !outside.contains(id))
             // A pattern or a pure binding inside the same step.
             || definition.step == at.step && definition.from.iter().all(|id| self.uses[*id].step == at.step)
+    }
+
+    /// Whether a use has the result of an operation by a variable from outside of its body.
+    fn carries(&self, id: UseId, operation: usize, reached: &[Set]) -> bool {
+        let (first, last) = self.operations[operation].steps;
+        let inside = |step: usize| first <= step && step <= last;
+        let is_local = |variable: VariableId| {
+            self.definitions.iter().filter(|found| found.variable == variable).all(|found| inside(found.step))
+        };
+        let found = &self.uses[id];
+        self.definitions.iter().zip(reached).any(|(definition, given)| {
+            given.contains(&operation)
+                && found.variables.contains(&definition.variable)
+                && !is_local(definition.variable)
+                && self.reaches(definition, found)
+        })
     }
 
     /// The operations whose results a use has.

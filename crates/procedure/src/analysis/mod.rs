@@ -10,10 +10,12 @@
 //! symbols   keys as far as they are known before execution
 //! plan      the four as one
 //! chop      a set of plans: conflicts, deferral, pieces
+//! fragments a plan by partition
 //! ```
 
 mod chop;
 mod flow;
+mod fragments;
 mod plan;
 mod refusal;
 mod resolve;
@@ -23,6 +25,7 @@ mod symbols;
 mod visit;
 
 pub use chop::{ChopError, chop};
+pub use fragments::fragments;
 pub use plan::plan;
 pub use refusal::{Refusal, Refusals};
 pub use schema::{Partitioning, Schema};

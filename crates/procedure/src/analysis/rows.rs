@@ -253,10 +253,10 @@ fn update(table: &TableDef, row: VariableId, body: &Block, columns: &mut RowColu
                 table.columns[column.index()].ty,
                 ColumnType::U8 | ColumnType::U16 | ColumnType::U32 | ColumnType::U64
             );
-            // Zero is near: room below it cannot be kept.
-            let kind = match commutes && !(unsigned && delta.negative) {
-                true => FailureKind::CommutativeOverflow,
-                false => FailureKind::Overflow,
+            let kind = match (commutes, unsigned && delta.negative) {
+                (true, false) => FailureKind::CommutativeOverflow,
+                (true, true) => FailureKind::CommutativeUnderflow,
+                (false, _) => FailureKind::Overflow,
             };
             columns.failures.push((kind, step.span.clone()));
         }

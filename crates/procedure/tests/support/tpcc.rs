@@ -8,7 +8,7 @@ use super::build::{Build, procedure};
 use super::table;
 
 /// The nine tables.
-pub fn tables() -> Vec<TableDef> {
+pub(crate) fn tables() -> Vec<TableDef> {
     let all = [
         table(
             "warehouse",
@@ -66,14 +66,14 @@ pub fn tables() -> Vec<TableDef> {
 }
 
 /// The schema, partitioned by warehouse (DBX-TC §3.3, Speculation §5.5).
-pub fn schema() -> Schema {
+pub(crate) fn schema() -> Schema {
     Schema::new(tables())
         .partitioned("item", Partitioning::Replicated)
         .partitioned("history", Partitioning::Column("h_w_id".into()))
 }
 
 /// New-Order (clause 2.4).
-pub fn new_order() -> Procedure {
+pub(crate) fn new_order() -> Procedure {
     procedure("new_order", &["input"], |b| {
         b.require("warehouse", "warehouse", "input.w_id");
         b.update("(o_id, d_tax)", "district", "input.w_id, input.d_id", "district", |b| {
@@ -141,7 +141,7 @@ fn customer_by_choice(b: &mut Build, w_id: &str, d_id: &str, choice: &str) {
 }
 
 /// Payment (clause 2.5).
-pub fn payment() -> Procedure {
+pub(crate) fn payment() -> Procedure {
     procedure("payment", &["input"], |b| {
         b.update("warehouse", "warehouse", "input.w_id", "warehouse", |b| {
             b.assign("warehouse.w_ytd", "+=", "input.amount");
@@ -177,7 +177,7 @@ pub fn payment() -> Procedure {
 }
 
 /// Order-Status (clause 2.6).
-pub fn order_status() -> Procedure {
+pub(crate) fn order_status() -> Procedure {
     procedure("order_status", &["input"], |b| {
         customer_by_choice(b, "input.w_id", "input.d_id", "input.customer");
         b.require("customer", "customer", "input.w_id, input.d_id, c_id");
@@ -192,13 +192,13 @@ pub fn order_status() -> Procedure {
 }
 
 /// Delivery (clause 2.7) as `crates/workload` has it: rows must exist and sums are checked.
-pub fn delivery() -> Procedure {
+pub(crate) fn delivery() -> Procedure {
     delivery_as(true)
 }
 
 /// Delivery with nothing that fails after the order is taken from the queue: rows that are not there are passed over, and the
 /// sum is taken by a function of its own.
-pub fn delivery_without_failures() -> Procedure {
+pub(crate) fn delivery_without_failures() -> Procedure {
     delivery_as(false)
 }
 
@@ -270,7 +270,7 @@ fn delivery_as(strict: bool) -> Procedure {
 }
 
 /// Stock-Level (clause 2.8).
-pub fn stock_level() -> Procedure {
+pub(crate) fn stock_level() -> Procedure {
     procedure("stock_level", &["input"], |b| {
         b.require("district", "district", "input.w_id, input.d_id");
         b.let_("next", "district.d_next_o_id");
@@ -290,11 +290,11 @@ pub fn stock_level() -> Procedure {
 }
 
 /// All five.
-pub fn all() -> Vec<Procedure> {
+pub(crate) fn all() -> Vec<Procedure> {
     vec![new_order(), payment(), order_status(), delivery(), stock_level()]
 }
 
 /// All five, with the Delivery that cannot fail half-way.
-pub fn all_without_failures() -> Vec<Procedure> {
+pub(crate) fn all_without_failures() -> Vec<Procedure> {
     vec![new_order(), payment(), order_status(), delivery_without_failures(), stock_level()]
 }
