@@ -96,6 +96,8 @@ pub struct Operation {
     pub value_from: BTreeSet<usize>,
     /// Operations that decide whether, and how often, it runs.
     pub control_from: BTreeSet<usize>,
+    /// The blocks it is in, outermost first: the step that has the block, and which of that step's blocks it is.
+    pub blocks: Vec<(usize, usize)>,
     /// The loops it is in, outermost first: indexes into [`crate::Plan::loops`].
     pub loops: Vec<usize>,
     /// Whether its result is used: by other operations, by what is returned, or by conditions.
@@ -126,6 +128,17 @@ impl Operation {
     /// Whether it changes anything.
     pub fn changes(&self) -> bool {
         self.accesses.iter().any(Access::changes)
+    }
+
+    /// Whether this one has run whenever `later` runs, in the same iteration of the loops around this one.
+    pub fn precedes(&self, later: &Operation) -> bool {
+        self.step < later.step && later.blocks.starts_with(&self.blocks)
+    }
+
+    /// Whether this one runs whenever `other` does, before or after, in the same iteration of the loops around this one, unless
+    /// the execution fails.
+    pub fn accompanies(&self, other: &Operation) -> bool {
+        self.precedes(other) || !self.conditional && other.blocks.starts_with(&self.blocks)
     }
 }
 

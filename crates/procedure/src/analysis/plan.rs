@@ -101,6 +101,7 @@ fn operation(
         key_from: flows.key.clone(),
         value_from: flows.value.clone(),
         control_from: flows.control.clone(),
+        blocks: resolved.blocks[id].clone(),
         loops: flows.loops.clone(),
         used: is_used(resolved.procedure, step),
         conditional: flows.conditional,

@@ -115,9 +115,18 @@ impl Walk<'_, '_> {
     }
 
     fn carry(&mut self, pattern: &Pattern, rows: &BTreeSet<usize>) {
+        if looks_inside(pattern) {
+            rows.iter().for_each(|operation| self.whole(*operation));
+        }
         for variable in visit::bound(pattern) {
             self.carriers[variable.index()].extend(rows);
         }
+    }
+
+    /// Counts a use of all columns.
+    fn whole(&mut self, operation: usize) {
+        let all = 0..self.resolved.table(operation).columns.len();
+        self.columns[operation].reads.extend(&all.map(|column| ColumnId(column as u16)).collect());
     }
 
     /// The operations whose rows an expression may hold.
@@ -143,8 +152,7 @@ impl Walk<'_, '_> {
         match &*expression.kind {
             ExpressionKind::Variable(variable) if whole => {
                 for operation in self.carriers[variable.index()].clone() {
-                    let all = 0..self.resolved.table(operation).columns.len();
-                    self.columns[operation].reads.extend(&all.map(|column| ColumnId(column as u16)).collect());
+                    self.whole(operation);
                 }
             }
             ExpressionKind::Field(base, name) if !is_position(name) => {
@@ -201,6 +209,16 @@ impl Walk<'_, '_> {
             }
             _ => visit::children(expression).into_iter().for_each(|child| self.expression(child, true)),
         }
+    }
+}
+
+/// Whether a pattern compares values or takes records apart, which of a row is not understood.
+fn looks_inside(pattern: &Pattern) -> bool {
+    match pattern {
+        Pattern::Any | Pattern::Bind(_) | Pattern::None => false,
+        Pattern::Some(inner) => looks_inside(inner),
+        Pattern::Tuple(parts) | Pattern::Either(parts) => parts.iter().any(looks_inside),
+        Pattern::Literal(_) | Pattern::Range { .. } | Pattern::Record { .. } => true,
     }
 }
 

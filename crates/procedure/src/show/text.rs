@@ -42,6 +42,22 @@ fn write(chopping: &Chopping, out: &mut String) -> std::fmt::Result {
         let grounds: Vec<String> = conflict.grounds.iter().map(ToString::to_string).collect();
         writeln!(out, "  {} – {}: {}", name(&conflict.left), name(&conflict.right), grounds.join("; "))?;
     }
+    if !chopping.claims.is_empty() {
+        writeln!(out, "\nclaims")?;
+    }
+    for claim in &chopping.claims {
+        let against: Vec<String> = claim.against.iter().map(name).collect();
+        let record = claim.record.as_ref().map(|record| format!(", recorded in {record}")).unwrap_or_default();
+        let exists = if claim.exists { "; its row exists" } else { "" };
+        writeln!(
+            out,
+            "  {} by #{} out of {}{record}: not against {}{exists}",
+            name(&claim.operation),
+            claim.by,
+            claim.token,
+            against.join(", ")
+        )?;
+    }
     if !chopping.deferrals.is_empty() || !chopping.refused.is_empty() {
         writeln!(out, "\npublish–subscribe")?;
     }

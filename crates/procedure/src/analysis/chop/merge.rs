@@ -15,7 +15,7 @@
 
 use std::collections::BTreeSet;
 
-use seriatim_plan::{Chopped, Conflict, End, Failure, FailureKind, Merge, MergeReason, Options, Piece, Plan, Role};
+use seriatim_plan::{Chopped, Claim, Conflict, End, Failure, FailureKind, Merge, MergeReason, Options, Piece, Plan, Role};
 
 use super::{order, tolerated};
 
@@ -27,6 +27,7 @@ pub(super) struct Cut<'a> {
     pub(super) order: &'a BTreeSet<(usize, usize)>,
     pub(super) conflicts: &'a [Conflict],
     pub(super) deferred: &'a BTreeSet<End>,
+    pub(super) claims: &'a [Claim],
     pub(super) options: Options,
 }
 
@@ -47,7 +48,15 @@ impl Cut<'_> {
 
     /// Failures that matter for where a piece stands.
     fn failures(&self) -> impl Iterator<Item = &Failure> {
-        self.plan().failures.iter().filter(|failure| !tolerated(failure.kind, self.options))
+        // A claimed row of the record is there.
+        let is_certain = |failure: &Failure| {
+            failure.kind == FailureKind::MissingRow
+                && self.claims.iter().any(|claim| {
+                    claim.exists && claim.operation.procedure == self.at && failure.operation == Some(claim.operation.operation)
+                })
+        };
+        let all = self.plan().failures.iter();
+        all.filter(move |failure| !tolerated(failure.kind, self.options) && !is_certain(failure))
     }
 
     pub(super) fn chop(&self) -> Chopped {
