@@ -38,11 +38,25 @@ pub struct Options {
 
 impl Options {
     /// The default graph (Figure 10): reordering and commutativity only, the latter without overflow.
-    pub const DEFAULT: Options =
-        Options { snapshots: false, reorder: true, commute: true, defer: false, statics: false, claims: false, headroom: true };
+    pub const DEFAULT: Options = Options {
+        snapshots: false,
+        reorder: true,
+        commute: true,
+        defer: false,
+        statics: false,
+        claims: false,
+        headroom: true,
+    };
     /// The optimized graph (Figure 11): everything.
-    pub const OPTIMIZED: Options =
-        Options { snapshots: true, reorder: true, commute: true, defer: true, statics: true, claims: true, headroom: true };
+    pub const OPTIMIZED: Options = Options {
+        snapshots: true,
+        reorder: true,
+        commute: true,
+        defer: true,
+        statics: true,
+        claims: true,
+        headroom: true,
+    };
 }
 
 impl fmt::Display for Options {

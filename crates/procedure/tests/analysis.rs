@@ -11,9 +11,10 @@ use support::build::{Build, procedure};
 use support::table;
 
 fn schema() -> Schema {
-    let account = table("account", "id:u32 owner:text20! sum:i64 count:u32 rate:f64 note:text24? limit:i64? flag:bool", &["id"])
-        .index("by_flag", ["flag"])
-        .unique_index("by_owner", ["owner"], seriatim_catalog::Organization::Ordered);
+    let account =
+        table("account", "id:u32 owner:text20! sum:i64 count:u32 rate:f64 note:text24? limit:i64? flag:bool", &["id"])
+            .index("by_flag", ["flag"])
+            .unique_index("by_owner", ["owner"], seriatim_catalog::Organization::Ordered);
     let point = table("point", "x:u32 y:u32 value:i64", &["x", "y"]).hash();
     Schema::new([account, point].map(|builder| builder.finish().expect("valid")))
 }
@@ -57,7 +58,8 @@ fn set(of: &[usize]) -> BTreeSet<usize> {
 
 #[test]
 fn names_that_the_schema_does_not_have_are_refused_at_their_place() {
-    let cases: &[(&str, &dyn Fn(&mut Build))] = &[
+    type Case<'a> = (&'a str, &'a dyn Fn(&mut Build));
+    let cases: &[Case<'_>] = &[
         ("p:1:1: procedure `p`: there is no table `acount`; create it first", &|b| b.require("r", "acount", "a")),
         ("table `account` has no index `by_name`", &|b| b.require("r", "account/by_name", "a")),
         ("index `by_flag` of table `account` is not unique", &|b| b.require("r", "account/by_flag", "a")),
@@ -231,11 +233,7 @@ fn keys_values_and_control_are_told_apart() {
     let found = analysed(|b| {
         b.require("one", "account", "a");
         b.require("two", "account", "one.sum");
-        b.if_(
-            "two.flag",
-            |b| b.update("", "account", "b", "row", |b| b.assign("row.sum", "+=", "one.sum")),
-            |_| {},
-        );
+        b.if_("two.flag", |b| b.update("", "account", "b", "row", |b| b.assign("row.sum", "+=", "one.sum")), |_| {});
         b.return_("1");
     });
     let [_, two, three] = &found.operations[..] else { panic!("three operations") };

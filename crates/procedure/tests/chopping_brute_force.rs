@@ -75,9 +75,8 @@ fn the_sets_are_varied() {
         seen.extend(chopping.refused.iter().filter(|refused| refused.reason.contains("joi")).map(|_| "joined".into()));
         Ok(())
     });
-    let all = [
-        "Between", "Buffered", "Cycle", "Decisive", "Deferred", "Loop", "Order", "Rollback", "Visible", "joined",
-    ];
+    let all =
+        ["Between", "Buffered", "Cycle", "Decisive", "Deferred", "Loop", "Order", "Rollback", "Visible", "joined"];
     assert_eq!(seen.into_inner(), all.map(str::to_owned).into());
 }
 
@@ -103,7 +102,11 @@ fn deferrals_contradict_no_order_and_none_is_missing() {
         for candidate in judge::deferrable(&set) {
             let mut more = deferred.clone();
             if more.insert(candidate) {
-                prop_assert!(judge::deferrals(&set, &more, Options::OPTIMIZED).is_err(), "{:?} could be deferred", candidate);
+                prop_assert!(
+                    judge::deferrals(&set, &more, Options::OPTIMIZED).is_err(),
+                    "{:?} could be deferred",
+                    candidate
+                );
             }
         }
         Ok(())
@@ -127,8 +130,7 @@ fn adding_a_procedure_names_exactly_what_changes() {
     sets::check(CASES / 3, &(sets::any_set(4, 4), sets::any_options()), |(set, options)| {
         let plans = set.plans();
         let Some((_, fewer)) = plans.split_last() else { return Ok(()) };
-        let (before, after) =
-            (chop(fewer, options).expect("a set"), chop(&plans, options).expect("a set"));
+        let (before, after) = (chop(fewer, options).expect("a set"), chop(&plans, options).expect("a set"));
         let changed = before.changed(&after);
         for chopped in &after.procedures {
             let same = before.procedure(&chopped.procedure).is_some_and(|old| old.pieces == chopped.pieces);

@@ -188,5 +188,6 @@ fn tpcc_by_warehouse() {
           #0 reads district(input.w_id, input.d_id)
           #1 reads order_line(input.w_id, input.d_id), not known before
           #2 reads stock(input.w_id, i_id), not known before
-    "#]].assert_eq(&all.join("\n"));
+    "#]]
+    .assert_eq(&all.join("\n"));
 }

@@ -312,7 +312,12 @@ impl Walk {
                 let mut uses = self.control_now();
                 uses.push(value);
                 uses.extend(self.around.iter().flat_map(|at| self.loops[*at].exits.clone()));
-                self.sites.push(SiteUses { kind: FailureKind::UserAbort, span: step.span.clone(), operation: None, uses });
+                self.sites.push(SiteUses {
+                    kind: FailureKind::UserAbort,
+                    span: step.span.clone(),
+                    operation: None,
+                    uses,
+                });
                 self.leave();
             }
             StepKind::Yield(value) => {
@@ -351,7 +356,14 @@ impl Walk {
 
     fn iterate(&mut self, at: usize, scan: Option<usize>, over: UseId, body: impl FnOnce(&mut Walk)) {
         let id = self.loops.len();
-        self.loops.push(LoopUses { step: at, parent: self.around.last().copied(), scan, over, exits: Vec::new(), left: false });
+        self.loops.push(LoopUses {
+            step: at,
+            parent: self.around.last().copied(),
+            scan,
+            over,
+            exits: Vec::new(),
+            left: false,
+        });
         self.around.push(id);
         self.skipped.push(Vec::new());
         self.control.push((over, self.around.len()));

@@ -20,13 +20,16 @@ pub fn fragments(plan: &Plan, schema: &Schema) -> Fragments {
     let count = plan.operations.len();
     let is_replicated =
         |id: usize| *schema.partitioning(&plan.tables[plan.operations[id].table].name) == Partitioning::Replicated;
-    let replicated: Vec<usize> = (0..count).filter(|id| is_replicated(*id) && !plan.operations[*id].changes()).collect();
+    let replicated: Vec<usize> =
+        (0..count).filter(|id| is_replicated(*id) && !plan.operations[*id].changes()).collect();
     let placed: Vec<usize> = (0..count).filter(|id| !replicated.contains(id)).collect();
     let place = |id: usize| plan.operations[id].partition.as_ref();
     // What an operation needs from placed operations, seen through replicated ones.
     let needs = |id: usize| -> BTreeSet<usize> {
         let (mut found, mut through) = (plan.operations[id].from(), BTreeSet::new());
-        while let Some(next) = found.iter().copied().find(|other| replicated.contains(other) && !through.contains(other)) {
+        while let Some(next) =
+            found.iter().copied().find(|other| replicated.contains(other) && !through.contains(other))
+        {
             through.insert(next);
             found.extend(plan.operations[next].from());
         }

@@ -139,13 +139,7 @@ fn is_changed(index: &IndexDef, columns: &RowColumns) -> bool {
     index.parts.iter().any(|part| columns.writes.contains(part.column) || columns.commutes.contains(part.column))
 }
 
-fn accesses(
-    table: &TableDef,
-    number: usize,
-    kind: Kind,
-    index: Option<usize>,
-    columns: &RowColumns,
-) -> Vec<Access> {
+fn accesses(table: &TableDef, number: usize, kind: Kind, index: Option<usize>, columns: &RowColumns) -> Vec<Access> {
     let access = |index: Option<usize>, existence: Existence| Access {
         table: number,
         index,
@@ -178,9 +172,7 @@ fn known(flow: &Flow, id: usize) -> Known {
     }
     // The innermost loop around both the operation and one that its key needs: in each iteration, the key is known only then.
     let inside = found.loops.iter().rposition(|at| {
-        found.key.iter().any(|other| {
-            flow.operations[*other].loops.contains(at) || flow.loops[*at].scan == Some(*other)
-        })
+        found.key.iter().any(|other| flow.operations[*other].loops.contains(at) || flow.loops[*at].scan == Some(*other))
     });
     let next = inside.map_or(0, |inside| inside + 1);
     Known::After(found.key.clone(), found.loops.get(next).copied())

@@ -10,8 +10,8 @@ use seriatim_catalog::{IndexDef, KeyPart, Organization, TableDef};
 use super::refusal::{Collector, Refusals};
 use super::{Schema, visit};
 use crate::ir::{
-    Block, Expression, ExpressionKind, KeyRange, Operation, OperationKind, Pattern, Place, Procedure, Selector, Span, Step,
-    StepKind, Take, VariableId,
+    Block, Expression, ExpressionKind, KeyRange, Operation, OperationKind, Pattern, Place, Procedure, Selector, Span,
+    Step, StepKind, Take, VariableId,
 };
 
 /// A procedure whose names are known to mean something.
@@ -142,7 +142,8 @@ fn judge(collector: &mut Collector, table: &TableDef, operation: &Operation, for
                     collector.refuse(span, problem);
                 }
                 KeyRange::Between { .. } if organization == Organization::Hash => {
-                    collector.refuse(span, format!("{what} is hashed and has no ranges; declare it ordered to scan it"));
+                    collector
+                        .refuse(span, format!("{what} is hashed and has no ranges; declare it ordered to scan it"));
                 }
                 KeyRange::Prefix(prefix) if prefix.len() > parts.len() => {
                     let problem = format!("{what} has the columns ({}), fewer than the prefix's", columns(parts));
@@ -156,12 +157,7 @@ fn judge(collector: &mut Collector, table: &TableDef, operation: &Operation, for
     index
 }
 
-fn judge_insert(
-    collector: &mut Collector,
-    table: &TableDef,
-    span: &Span,
-    given: &[(Arc<str>, Expression)],
-) {
+fn judge_insert(collector: &mut Collector, table: &TableDef, span: &Span, given: &[(Arc<str>, Expression)]) {
     let mut seen = BTreeSet::new();
     for (name, value) in given {
         if table.column(name).is_none() {

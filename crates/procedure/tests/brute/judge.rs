@@ -103,9 +103,7 @@ fn follows(set: &Set, procedure: usize, earlier: usize, later: usize, options: O
 pub(crate) fn judge(set: &Set, cut: &Cut, options: Options, instances: usize) -> Result<(), Wrong> {
     for procedure in 0..set.0.len() {
         if cut.pieces[procedure].is_empty() {
-            let read_only = set.0[procedure].operations.iter().all(|op| {
-                matches!(op.act, Act::Read(_) | Act::Count)
-            });
+            let read_only = set.0[procedure].operations.iter().all(|op| matches!(op.act, Act::Read(_) | Act::Count));
             if !(options.snapshots && read_only) {
                 return Err(Wrong::Role(procedure));
             }
@@ -212,8 +210,7 @@ fn sc_cycle(set: &Set, cut: &Cut, options: Options, instances: usize) -> Option<
     (0..count).find_map(|start| {
         path.clear();
         path.push(start);
-        walk(&edges, start, &mut path, (false, false))
-            .then(|| path.iter().map(|at| vertices[*at]).collect())
+        walk(&edges, start, &mut path, (false, false)).then(|| path.iter().map(|at| vertices[*at]).collect())
     })
 }
 

@@ -197,15 +197,7 @@ impl Build {
         self.change(bind, table, key, row, false, body);
     }
 
-    fn change(
-        &mut self,
-        bind: &str,
-        table: &str,
-        key: &str,
-        row: &str,
-        required: bool,
-        body: impl FnOnce(&mut Build),
-    ) {
+    fn change(&mut self, bind: &str, table: &str, key: &str, row: &str, required: bool, body: impl FnOnce(&mut Build)) {
         let id = self.begin();
         let operation = self.operation(table, |b| {
             let key = b.list(key);

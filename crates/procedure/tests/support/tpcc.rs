@@ -97,11 +97,7 @@ pub(crate) fn new_order() -> Procedure {
                 b.assign("stock.s_quantity", "=", "replenished(stock.s_quantity, line.quantity)");
                 b.assign("stock.s_ytd", "+=", "u32::from(line.quantity)");
                 b.assign("stock.s_order_cnt", "+=", "1");
-                b.if_(
-                    "line.supply_w_id != input.w_id",
-                    |b| b.assign("stock.s_remote_cnt", "+=", "1"),
-                    |_| {},
-                );
+                b.if_("line.supply_w_id != input.w_id", |b| b.assign("stock.s_remote_cnt", "+=", "1"), |_| {});
                 b.yield_(
                     "(stock.s_quantity, dist_info(input.d_id, stock.s_dist_01, stock.s_dist_02, stock.s_dist_03, \
                      stock.s_dist_04, stock.s_dist_05, stock.s_dist_06, stock.s_dist_07, stock.s_dist_08, \
@@ -185,9 +181,14 @@ pub(crate) fn order_status() -> Procedure {
         b.let_else("Some(order)", "order", |b| b.abort("missing_order()"));
         b.let_mut("lines", "[]");
         b.each("line", "order_line", "input.w_id, input.d_id, order.o_id", |b| {
-            b.push("lines", "(line.ol_i_id, line.ol_supply_w_id, line.ol_quantity, line.ol_amount, line.ol_delivery_d)");
+            b.push(
+                "lines",
+                "(line.ol_i_id, line.ol_supply_w_id, line.ol_quantity, line.ol_amount, line.ol_delivery_d)",
+            );
         });
-        b.return_("(c_id, customer.c_balance, customer.c_last, order.o_id, order.o_entry_d, order.o_carrier_id, lines)");
+        b.return_(
+            "(c_id, customer.c_balance, customer.c_last, order.o_id, order.o_entry_d, order.o_carrier_id, lines)",
+        );
     })
 }
 
@@ -275,9 +276,14 @@ pub(crate) fn stock_level() -> Procedure {
         b.require("district", "district", "input.w_id, input.d_id");
         b.let_("next", "district.d_next_o_id");
         b.let_mut("items", "[]");
-        b.each("line", "order_line", "input.w_id, input.d_id, less(next, 20), 0 .. input.w_id, input.d_id, next, 0", |b| {
-            b.push("items", "line.ol_i_id");
-        });
+        b.each(
+            "line",
+            "order_line",
+            "input.w_id, input.d_id, less(next, 20), 0 .. input.w_id, input.d_id, next, 0",
+            |b| {
+                b.push("items", "line.ol_i_id");
+            },
+        );
         b.assign("items", "=", "items.sort()");
         b.assign("items", "=", "items.dedup()");
         b.let_mut("low_stock", "0");

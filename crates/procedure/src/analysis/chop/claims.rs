@@ -107,9 +107,10 @@ struct Set<'a> {
 
 impl Set<'_> {
     fn ends(&self) -> impl Iterator<Item = End> {
-        self.plans.iter().enumerate().flat_map(|(procedure, plan)| {
-            (0..plan.operations.len()).map(move |operation| End { procedure, operation })
-        })
+        self.plans
+            .iter()
+            .enumerate()
+            .flat_map(|(procedure, plan)| (0..plan.operations.len()).map(move |operation| End { procedure, operation }))
     }
 
     fn operation(&self, end: End) -> &Operation {

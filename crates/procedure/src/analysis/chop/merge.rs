@@ -15,7 +15,9 @@
 
 use std::collections::BTreeSet;
 
-use seriatim_plan::{Chopped, Claim, Conflict, End, Failure, FailureKind, Merge, MergeReason, Options, Piece, Plan, Role};
+use seriatim_plan::{
+    Chopped, Claim, Conflict, End, Failure, FailureKind, Merge, MergeReason, Options, Piece, Plan, Role,
+};
 
 use super::{order, tolerated};
 
@@ -52,7 +54,9 @@ impl Cut<'_> {
         let is_certain = |failure: &Failure| {
             failure.kind == FailureKind::MissingRow
                 && self.claims.iter().any(|claim| {
-                    claim.exists && claim.operation.procedure == self.at && failure.operation == Some(claim.operation.operation)
+                    claim.exists
+                        && claim.operation.procedure == self.at
+                        && failure.operation == Some(claim.operation.operation)
                 })
         };
         let all = self.plan().failures.iter();
@@ -87,12 +91,7 @@ impl Cut<'_> {
     }
 
     /// Makes one what each comes after the other.
-    fn settle(
-        &self,
-        labels: &mut Vec<usize>,
-        merges: &mut Vec<Merge>,
-        reason: impl Fn(usize, usize) -> MergeReason,
-    ) {
+    fn settle(&self, labels: &mut Vec<usize>, merges: &mut Vec<Merge>, reason: impl Fn(usize, usize) -> MergeReason) {
         let settled = order::condense(labels, self.order);
         for operation in 0..labels.len() {
             let target = settled[operation];
@@ -127,8 +126,7 @@ impl Cut<'_> {
         let reach = order::reach(labels, self.order);
         let failing: BTreeSet<usize> =
             self.failures().flat_map(|failure| &failure.decided_by).map(|operation| labels[*operation]).collect();
-        let is_deferred =
-            |piece: usize| self.deferred.contains(&End { procedure: self.at, operation: piece });
+        let is_deferred = |piece: usize| self.deferred.contains(&End { procedure: self.at, operation: piece });
         let must_precede = |piece: usize, those: &BTreeSet<usize>| {
             those.contains(&piece) || those.iter().any(|other| *other != piece && reach[piece][*other])
         };
