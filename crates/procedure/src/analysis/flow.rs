@@ -72,6 +72,7 @@ struct SiteUses {
     span: Span,
     operation: Option<usize>,
     uses: Vec<UseId>,
+    loops: Vec<usize>,
 }
 
 /// What flows into an operation.
@@ -151,11 +152,11 @@ pub(super) fn flow(resolved: &Resolved<'_>) -> Flow {
         scan: found.scan,
         over: all(&[found.over]),
     });
-    let sites = walk.sites.iter().map(|site| Site {
-        kind: site.kind,
-        span: site.span.clone(),
-        operation: site.operation,
-        decided_by: all(&site.uses),
+    let sites = walk.sites.iter().map(|site| {
+        // An exit of an earlier iteration decides whether this one is.
+        let exits = site.loops.iter().flat_map(|at| &walk.loops[*at].exits);
+        let uses: Vec<UseId> = site.uses.iter().chain(exits).copied().collect();
+        Site { kind: site.kind, span: site.span.clone(), operation: site.operation, decided_by: all(&uses) }
     });
     Flow { operations: operations.collect(), loops: loops.collect(), sites: sites.collect() }
 }
@@ -217,13 +218,19 @@ impl Walk {
                 self.define(at, place.variable, from);
             }
             StepKind::Assign { place, operator, value } => {
-                let mut from: Vec<UseId> =
-                    visit::selectors(place).into_iter().map(|selector| self.expression(at, selector)).collect();
+                let mut from = Vec::new();
+                for selector in visit::selectors(place) {
+                    let index = self.expression(at, selector);
+                    let mut variables = self.uses[index].variables.clone();
+                    variables.insert(place.variable);
+                    self.fails(FailureKind::OutOfBounds, &selector.span, at, variables);
+                    from.push(index);
+                }
                 from.push(self.expression(at, value));
-                if operator.is_some() && self.inside.is_none() {
-                    self.site(FailureKind::Overflow, &step.span, at, Set::new(), [place.variable].into());
-                } else if operator.is_some() {
-                    self.inside_site(FailureKind::Overflow, &step.span);
+                if operator.is_some() {
+                    let mut variables = self.uses[from[from.len() - 1]].variables.clone();
+                    variables.insert(place.variable);
+                    self.fails(FailureKind::Overflow, &step.span, at, variables);
                 }
                 from.extend(self.control_now());
                 self.define(at, place.variable, from);
@@ -311,13 +318,8 @@ impl Walk {
                 let value = self.expression(at, value);
                 let mut uses = self.control_now();
                 uses.push(value);
-                uses.extend(self.around.iter().flat_map(|at| self.loops[*at].exits.clone()));
-                self.sites.push(SiteUses {
-                    kind: FailureKind::UserAbort,
-                    span: step.span.clone(),
-                    operation: None,
-                    uses,
-                });
+                let (span, loops) = (step.span.clone(), self.around.clone());
+                self.sites.push(SiteUses { kind: FailureKind::UserAbort, span, operation: None, uses, loops });
                 self.leave();
             }
             StepKind::Yield(value) => {
@@ -462,26 +464,20 @@ impl Walk {
             self.define(at, variable, from);
         }
         for (kind, span) in failures {
-            match self.inside {
-                Some(_) => self.inside_site(kind, &span),
-                None => self.site(kind, &span, at, Set::new(), variables.clone()),
-            }
+            self.fails(kind, &span, at, variables.clone());
         }
         id
     }
 
-    /// Pure code that can fail.
-    fn site(&mut self, kind: FailureKind, span: &Span, at: usize, operations: Set, variables: BTreeSet<VariableId>) {
-        let mut uses = self.control_now();
-        uses.push(self.add_use(at, variables, operations));
-        self.sites.push(SiteUses { kind, span: span.clone(), operation: None, uses });
-    }
-
-    /// Code of an operation that can fail.
-    fn inside_site(&mut self, kind: FailureKind, span: &Span) {
-        let Some(operation) = self.inside else { return };
-        let (operation, uses) = (Some(operation), Vec::new());
-        self.sites.push(SiteUses { kind, span: span.clone(), operation, uses });
+    /// Code that can fail: an operation's, or pure code that uses these variables.
+    fn fails(&mut self, kind: FailureKind, span: &Span, at: usize, variables: BTreeSet<VariableId>) {
+        let (mut uses, mut loops) = (Vec::new(), Vec::new());
+        if self.inside.is_none() {
+            uses = self.control_now();
+            uses.push(self.add_use(at, variables, Set::new()));
+            loops.clone_from(&self.around);
+        }
+        self.sites.push(SiteUses { kind, span: span.clone(), operation: self.inside, uses, loops });
     }
 
     /// Whether a definition's value may be what a use finds.

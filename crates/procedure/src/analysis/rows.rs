@@ -141,7 +141,10 @@ impl Walk<'_, '_> {
             {
                 BTreeSet::new()
             }
-            ExpressionKind::Call(Function::Pure { .. } | Function::Associated(..), _) => BTreeSet::new(),
+            // A row in there was counted as a whole.
+            ExpressionKind::Record(..) | ExpressionKind::Call(Function::Pure { .. } | Function::Associated(..), _) => {
+                BTreeSet::new()
+            }
             ExpressionKind::If(_, then, otherwise) => &self.rows(then) | &self.rows(otherwise),
             _ => visit::children(expression).into_iter().flat_map(|child| self.rows(child)).collect(),
         }
