@@ -157,6 +157,8 @@ pub enum FailureKind {
     CommutativeOverflow,
     /// Such a sum falls below zero, the end of an unsigned column's range, to which it may be near.
     CommutativeUnderflow,
+    /// A value does not fit the column it is stored in: a text whose length is only known when it runs.
+    Type,
     /// An element beyond the end of a list.
     OutOfBounds,
     /// No memory for a new row or image. Reserved when an execution begins, so it fails there and nowhere else.
@@ -172,6 +174,7 @@ impl fmt::Display for FailureKind {
             FailureKind::Overflow => "overflow",
             FailureKind::CommutativeOverflow => "overflow of a sum",
             FailureKind::CommutativeUnderflow => "underflow of a sum",
+            FailureKind::Type => "a value that does not fit",
             FailureKind::OutOfBounds => "out of bounds",
             FailureKind::OutOfMemory => "out of memory",
         })

@@ -212,6 +212,19 @@ fn sums_fail_by_overflow_and_near_zero_for_good() {
 }
 
 #[test]
+fn a_text_of_unknown_length_may_not_fit() {
+    let kinds = |value: &str| -> BTreeSet<FailureKind> {
+        let found = analysed(|b| {
+            b.update("", "account", "a", "row", |b| b.assign("row.note", "=", value));
+            b.return_("1");
+        });
+        found.failures.iter().map(|failure| failure.kind).collect()
+    };
+    assert!(kinds("Some(Text::truncated(b))").contains(&FailureKind::Type));
+    assert!(!kinds("b").contains(&FailureKind::Type));
+}
+
+#[test]
 fn indexes_are_kept_by_those_who_change_their_columns() {
     let found = analysed(|b| {
         b.update("", "account", "a", "row", |b| b.assign("row.flag", "=", "b"));

@@ -6,6 +6,7 @@ use expect_test::expect;
 use seriatim_plan::Shape;
 use seriatim_procedure::analysis::{Partitioning, Schema, fragments, plan};
 use seriatim_procedure::ir::Procedure;
+use seriatim_procedure::show;
 use support::build::{Build, procedure};
 use support::{table, tpcc};
 
@@ -131,7 +132,9 @@ fn replicated_tables_are_read_where_they_are_needed() {
 
 fn shown(procedure: &Procedure) -> String {
     let plan = plan(procedure, &tpcc::schema()).expect("accepted");
-    format!("{}{}", fragments(&plan, &tpcc::schema()), plan.footprint())
+    let fragments = fragments(&plan, &tpcc::schema());
+    assert_eq!(show::procedure(&plan, &fragments), format!("{plan}\n{fragments}\n{}", plan.footprint()));
+    format!("{fragments}{}", plan.footprint())
 }
 
 #[test]

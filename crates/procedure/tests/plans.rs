@@ -124,6 +124,7 @@ fn payment_has_its_plan() {
           can fail: overflow of #3 (payment:16:1)
           can fail: overflow of a sum of #3 (payment:17:1)
           can fail: overflow of a sum of #3 (payment:18:1)
+          can fail: a value that does not fit of #3 (payment:22:1)
           can fail: out of memory of #3 (payment:15:1)
           can fail: duplicate key of #4 (payment:24:1)
           can fail: out of memory of #4 (payment:24:1)

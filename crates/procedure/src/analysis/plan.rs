@@ -14,7 +14,7 @@ use super::resolve::{Resolved, is_refutable, resolve};
 use super::rows::{RowColumns, rows};
 use super::symbols::{KeySymbols, symbols};
 use super::{Partitioning, Schema, visit};
-use crate::ir::{ExpressionKind, OperationKind, Procedure, Step, StepKind};
+use crate::ir::{Expression, ExpressionKind, Function, OperationKind, Procedure, Step, StepKind};
 
 /// Analyses a procedure against a schema.
 ///
@@ -214,5 +214,30 @@ fn failures_of(resolved: &Resolved<'_>, operation: &Operation, columns: &RowColu
     if matches!(operation.kind, Kind::Insert | Kind::Update) {
         found.push(failure(FailureKind::OutOfMemory, here()));
     }
+    for value in stored(resolved.operations[id].0) {
+        visit::expressions(value, &mut |part| {
+            // `Text::<N>` cuts off what is too long; `Text` takes the length of what it meets, and must fit.
+            if matches!(&*part.kind, ExpressionKind::Call(Function::Associated(ty, _), _) if &**ty == "Text") {
+                found.push(failure(FailureKind::Type, part.span.to_string()));
+            }
+        });
+    }
     found
+}
+
+/// The values that an operation stores in columns.
+fn stored(operation: &crate::ir::Operation) -> Vec<&Expression> {
+    match &operation.kind {
+        OperationKind::Insert { columns } => columns.iter().map(|(_, value)| value).collect(),
+        OperationKind::Update { body, .. } => {
+            let mut values = Vec::new();
+            visit::steps(body, &mut |step| {
+                if matches!(step.kind, StepKind::Assign { .. } | StepKind::Let { .. }) {
+                    values.extend(visit::own(step));
+                }
+            });
+            values
+        }
+        _ => Vec::new(),
+    }
 }
