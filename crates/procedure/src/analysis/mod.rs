@@ -11,10 +11,12 @@
 //! plan      the four as one
 //! chop      a set of plans: conflicts, deferral, pieces
 //! steps     what pieces and repairs mean for the steps between operations
+//! fragments a plan by partition
 //! ```
 
 mod chop;
 mod flow;
+mod fragments;
 mod plan;
 mod refusal;
 mod resolve;
@@ -25,6 +27,7 @@ mod symbols;
 mod visit;
 
 pub use chop::{ChopError, chop};
+pub use fragments::fragments;
 pub use plan::plan;
 pub use refusal::{Refusal, Refusals};
 pub use schema::{Partitioning, Schema};
