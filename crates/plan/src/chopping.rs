@@ -28,19 +28,35 @@ pub struct Options {
     pub defer: bool,
     /// The search in tables that nothing is added to or removed from may stay outside a region (§3.3).
     pub statics: bool,
+    /// Whoever takes a key out of a table that never gets it again has the rows of that key to itself.
+    pub claims: bool,
     /// Sums in columns that are only added to do not leave their range while a chopped transaction runs: the engine watches
-    /// that they keep half of it free and runs the set unchopped when one does not. Without it their overflow is a failure
-    /// like any other.
+    /// that they keep half of it free and runs the set unchopped when one does not. Without it, an addition is only checked
+    /// where it takes effect, so it joins the decisive piece.
     pub headroom: bool,
 }
 
 impl Options {
-    /// The default graph (Figure 10): reordering and commutativity only.
-    pub const DEFAULT: Options =
-        Options { snapshots: false, reorder: true, commute: true, defer: false, statics: false, headroom: false };
+    /// The default graph (Figure 10): reordering and commutativity only, the latter without overflow.
+    pub const DEFAULT: Options = Options {
+        snapshots: false,
+        reorder: true,
+        commute: true,
+        defer: false,
+        statics: false,
+        claims: false,
+        headroom: true,
+    };
     /// The optimized graph (Figure 11): everything.
-    pub const OPTIMIZED: Options =
-        Options { snapshots: true, reorder: true, commute: true, defer: true, statics: true, headroom: true };
+    pub const OPTIMIZED: Options = Options {
+        snapshots: true,
+        reorder: true,
+        commute: true,
+        defer: true,
+        statics: true,
+        claims: true,
+        headroom: true,
+    };
 }
 
 impl fmt::Display for Options {
@@ -51,6 +67,7 @@ impl fmt::Display for Options {
             (self.commute, "commutativity"),
             (self.defer, "deferral"),
             (self.statics, "static tables"),
+            (self.claims, "claims"),
             (self.headroom, "headroom"),
         ];
         let on: Vec<&str> = all.iter().filter(|(on, _)| *on).map(|(_, name)| *name).collect();
@@ -115,6 +132,24 @@ pub struct Deferral {
     pub subscribers: BTreeSet<End>,
     /// On what.
     pub grounds: Vec<Ground>,
+}
+
+/// An operation that only meets rows of a key that its transaction took out of a table, and the conflicts that it therefore has
+/// not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// The operation.
+    pub operation: End,
+    /// The operation of the same procedure that takes the key.
+    pub by: usize,
+    /// Out of which table.
+    pub token: Arc<str>,
+    /// The table that remembers every key there ever was in `token`, so that none comes back; `None` if no procedure adds keys.
+    pub record: Option<Arc<str>>,
+    /// Whether the row it needs is there for certain: it is the one in `record`.
+    pub exists: bool,
+    /// With whom it does not conflict.
+    pub against: BTreeSet<End>,
 }
 
 /// A deferral that is not legal, and why.
@@ -222,8 +257,10 @@ pub struct Chopping {
     pub options: Options,
     /// The procedures by name.
     pub procedures: Vec<Chopped>,
-    /// C-edges, without those that deferral removed.
+    /// C-edges, without those that claims and deferral removed.
     pub conflicts: Vec<Conflict>,
+    /// Operations on claimed keys.
+    pub claims: Vec<Claim>,
     /// Deferred updates.
     pub deferrals: Vec<Deferral>,
     /// Updates that could not be deferred.

@@ -15,7 +15,7 @@ mod plan;
 mod symbol;
 
 pub use chopping::{
-    Chopped, Chopping, Conflict, Deferral, End, Ground, Merge, MergeReason, Options, Piece, Refused, Role,
+    Chopped, Chopping, Claim, Conflict, Deferral, End, Ground, Merge, MergeReason, Options, Piece, Refused, Role,
 };
 pub use columns::Columns;
 pub use footprint::{Footprint, Touch};

@@ -96,6 +96,8 @@ pub struct Operation {
     pub value_from: BTreeSet<usize>,
     /// Operations that decide whether, and how often, it runs.
     pub control_from: BTreeSet<usize>,
+    /// The blocks it is in, outermost first: the step that has the block, and which of that step's blocks it is.
+    pub blocks: Vec<(usize, usize)>,
     /// The loops it is in, outermost first: indexes into [`crate::Plan::loops`].
     pub loops: Vec<usize>,
     /// Whether its result is used: by other operations, by what is returned, or by conditions.
@@ -127,6 +129,17 @@ impl Operation {
     pub fn changes(&self) -> bool {
         self.accesses.iter().any(Access::changes)
     }
+
+    /// Whether this one has run whenever `later` runs, in the same iteration of the loops around this one.
+    pub fn precedes(&self, later: &Operation) -> bool {
+        self.step < later.step && later.blocks.starts_with(&self.blocks)
+    }
+
+    /// Whether this one runs whenever `other` does, before or after, in the same iteration of the loops around this one, unless
+    /// the execution fails.
+    pub fn accompanies(&self, other: &Operation) -> bool {
+        self.precedes(other) || !self.conditional && other.blocks.starts_with(&self.blocks)
+    }
 }
 
 /// How an execution can fail without a conflict.
@@ -142,6 +155,10 @@ pub enum FailureKind {
     Overflow,
     /// The sum in a column that is only added to leaves its range; what is added does not depend on the column.
     CommutativeOverflow,
+    /// Such a sum falls below zero, the end of an unsigned column's range, to which it may be near.
+    CommutativeUnderflow,
+    /// A value does not fit the column it is stored in: a text whose length is only known when it runs.
+    Type,
     /// An element beyond the end of a list.
     OutOfBounds,
     /// No memory for a new row or image. Reserved when an execution begins, so it fails there and nowhere else.
@@ -156,6 +173,8 @@ impl fmt::Display for FailureKind {
             FailureKind::DuplicateKey => "duplicate key",
             FailureKind::Overflow => "overflow",
             FailureKind::CommutativeOverflow => "overflow of a sum",
+            FailureKind::CommutativeUnderflow => "underflow of a sum",
+            FailureKind::Type => "a value that does not fit",
             FailureKind::OutOfBounds => "out of bounds",
             FailureKind::OutOfMemory => "out of memory",
         })

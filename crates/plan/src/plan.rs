@@ -141,7 +141,7 @@ impl Plan {
             (None, Existence::Reads) => {}
         }
         for (word, columns) in [("reads", &access.reads), ("writes", &access.writes), ("adds to", &access.commutes)] {
-            if !columns.is_empty() && !(access.existence == Existence::Writes && word == "writes") {
+            if !columns.is_empty() {
                 parts.push(format!("{word} {}", columns.names(&table.columns)));
             }
         }
@@ -221,4 +221,3 @@ impl fmt::Display for Plan {
         Ok(())
     }
 }
-

@@ -158,7 +158,7 @@ pub enum StepKind {
     For {
         /// Binds the element.
         pattern: Pattern,
-        /// The elements: a list, or [`Expression::Range`].
+        /// The elements: a list, or [`ExpressionKind::Range`].
         over: Expression,
         /// Run for each.
         body: Block,

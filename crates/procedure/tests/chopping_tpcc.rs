@@ -20,7 +20,7 @@ fn chopped(procedures: &[Procedure], options: Options) -> Chopping {
 #[test]
 fn the_default_graph() {
     expect![[r#"
-        chopped with reordering, commutativity
+        chopped with reordering, commutativity, headroom
 
         delivery: 1 piece
           0 decisive, conflicting: 0 scan new_order | 1 delete new_order | 2 update orders | 3 update order_line | 4 update customer
@@ -86,20 +86,21 @@ fn the_default_graph() {
 
         the engine sees to it that
           memory for all writes is reserved when an execution begins
+          sums keep room: customer.c_payment_cnt, customer.c_ytd_payment, district.d_ytd, stock.s_order_cnt, stock.s_remote_cnt, stock.s_ytd, warehouse.w_ytd
     "#]].assert_eq(&show::text(&chopped(&tpcc::all(), Options::DEFAULT)));
 }
 
 #[test]
 fn the_optimized_graph() {
     expect![[r#"
-        chopped with snapshots, reordering, commutativity, deferral, static tables, headroom
+        chopped with snapshots, reordering, commutativity, deferral, static tables, claims, headroom
 
         delivery: 1 piece
           0 decisive, conflicting: 0 scan new_order | 1 delete new_order | 2 update orders | 3 update order_line | 4 update customer
           merged #0 and #1: a loop carries the order of #0 and #1, which meet in one table, into the next iteration
-          merged #0 and #2: SC-cycle delivery #0 –C new_order (keys)– delivery #1 –S– #2 –C orders (o_carrier_id)– #2 –S–
-          merged #0 and #3: SC-cycle delivery #0 –C new_order (keys)– delivery #1 –S– #3 –C order_line (ol_delivery_d)– #3 –S–
           merged #0 and #4: SC-cycle delivery #0 –C new_order (keys)– delivery #1 –C new_order (keys)– second #0 –S– second #4 –C customer (c_balance)– payment #3 –C customer (c_balance)– #4 –S–
+          merged #0 and #2: it needs the piece, and the piece needs it
+          merged #0 and #3: it needs the piece, and the piece needs it
 
         new_order: 4 pieces
           0 buffered: 0 get warehouse
@@ -127,10 +128,6 @@ fn the_optimized_graph() {
           delivery #0 – new_order #3: new_order (keys)
           delivery #1 – delivery #1: new_order (keys)
           delivery #1 – new_order #3: new_order (keys)
-          delivery #2 – delivery #2: orders (o_carrier_id)
-          delivery #2 – new_order #2: orders (keys)
-          delivery #3 – delivery #3: order_line (ol_delivery_d)
-          delivery #3 – new_order #7: order_line (keys)
           delivery #4 – payment #3: customer (c_balance)
           new_order #1 – new_order #1: district (d_next_o_id)
           new_order #2 – new_order #2: orders (keys); orders.by_customer (keys)
@@ -139,6 +136,10 @@ fn the_optimized_graph() {
           new_order #7 – new_order #7: order_line (keys)
           payment #3 – payment #3: customer (c_balance, c_data)
           payment #4 – payment #4: history (keys)
+
+        claims
+          delivery #2 by #1 out of new_order, recorded in orders: not against delivery #2, new_order #2; its row exists
+          delivery #3 by #1 out of new_order, recorded in orders: not against delivery #3, new_order #7
 
         publish–subscribe
           not delivery #4: it can fail when it is published: missing row (delivery:19:1)
@@ -150,20 +151,22 @@ fn the_optimized_graph() {
         the engine sees to it that
           memory for all writes is reserved when an execution begins
           sums keep room: customer.c_payment_cnt, customer.c_ytd_payment, district.d_ytd, stock.s_order_cnt, stock.s_remote_cnt, stock.s_ytd, warehouse.w_ytd
+          every key of new_order is in orders when the set is registered
+          nobody else adds to new_order or removes from orders
     "#]].assert_eq(&show::text(&chopped(&tpcc::all(), Options::OPTIMIZED)));
 }
 
 #[test]
 fn the_optimized_graph_of_a_delivery_that_cannot_fail_half_way() {
     expect![[r#"
-        chopped with snapshots, reordering, commutativity, deferral, static tables, headroom
+        chopped with snapshots, reordering, commutativity, deferral, static tables, claims, headroom
 
-        delivery: 2 pieces
-          0 decisive, conflicting: 0 scan new_order | 1 delete new_order | 2 update orders | 3 update order_line
-          1 deferred: 4 update customer
+        delivery: 4 pieces
+          0 decisive, conflicting: 0 scan new_order | 1 delete new_order
+          1 visible: 2 update orders
+          2 visible: 3 update order_line
+          3 deferred: 4 update customer
           merged #0 and #1: a loop carries the order of #0 and #1, which meet in one table, into the next iteration
-          merged #0 and #2: SC-cycle delivery #0 –C new_order (keys)– delivery #1 –S– #2 –C orders (o_carrier_id)– #2 –S–
-          merged #0 and #3: SC-cycle delivery #0 –C new_order (keys)– delivery #1 –S– #3 –C order_line (ol_delivery_d)– #3 –S–
 
         new_order: 4 pieces
           0 buffered: 0 get warehouse
@@ -191,10 +194,6 @@ fn the_optimized_graph_of_a_delivery_that_cannot_fail_half_way() {
           delivery #0 – new_order #3: new_order (keys)
           delivery #1 – delivery #1: new_order (keys)
           delivery #1 – new_order #3: new_order (keys)
-          delivery #2 – delivery #2: orders (o_carrier_id)
-          delivery #2 – new_order #2: orders (keys)
-          delivery #3 – delivery #3: order_line (ol_delivery_d)
-          delivery #3 – new_order #7: order_line (keys)
           new_order #1 – new_order #1: district (d_next_o_id)
           new_order #2 – new_order #2: orders (keys); orders.by_customer (keys)
           new_order #3 – new_order #3: new_order (keys)
@@ -202,6 +201,10 @@ fn the_optimized_graph_of_a_delivery_that_cannot_fail_half_way() {
           new_order #7 – new_order #7: order_line (keys)
           payment #3 – payment #3: customer (c_balance, c_data)
           payment #4 – payment #4: history (keys)
+
+        claims
+          delivery #2 by #1 out of new_order, recorded in orders: not against delivery #2, new_order #2; its row exists
+          delivery #3 by #1 out of new_order, recorded in orders: not against delivery #3, new_order #7
 
         publish–subscribe
           delivery #4 to payment #3: customer (c_balance)
@@ -213,6 +216,8 @@ fn the_optimized_graph_of_a_delivery_that_cannot_fail_half_way() {
         the engine sees to it that
           memory for all writes is reserved when an execution begins
           sums keep room: customer.c_balance, customer.c_delivery_cnt, customer.c_payment_cnt, customer.c_ytd_payment, district.d_ytd, stock.s_order_cnt, stock.s_remote_cnt, stock.s_ytd, warehouse.w_ytd
+          every key of new_order is in orders when the set is registered
+          nobody else adds to new_order or removes from orders
           delivery #4 is published at epochs, and payment collects what is pending before it begins
     "#]].assert_eq(&show::text(&chopped(&tpcc::all_without_failures(), Options::OPTIMIZED)));
 }

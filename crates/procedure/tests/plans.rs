@@ -124,6 +124,7 @@ fn payment_has_its_plan() {
           can fail: overflow of #3 (payment:16:1)
           can fail: overflow of a sum of #3 (payment:17:1)
           can fail: overflow of a sum of #3 (payment:18:1)
+          can fail: a value that does not fit of #3 (payment:22:1)
           can fail: out of memory of #3 (payment:15:1)
           can fail: duplicate key of #4 (payment:24:1)
           can fail: out of memory of #4 (payment:24:1)
@@ -167,7 +168,8 @@ fn order_status_has_its_plan() {
           can fail: user abort after #0 (order_status:7:1)
           can fail: out of bounds after #0 (order_status:8:1)
           can fail: user abort after #0 #2 (order_status:12:1)
-    "#]].assert_eq(&shown(&tpcc::order_status()));
+    "#]]
+    .assert_eq(&shown(&tpcc::order_status()));
 }
 
 #[test]
@@ -218,7 +220,8 @@ fn delivery_has_its_plan() {
           can fail: overflow of a sum of #4 (delivery:21:1)
           can fail: out of memory of #4 (delivery:19:1)
           can fail: overflow after #0 #2 #3 (delivery:18:1)
-    "#]].assert_eq(&shown(&tpcc::delivery()));
+    "#]]
+    .assert_eq(&shown(&tpcc::delivery()));
 }
 
 #[test]
@@ -247,5 +250,6 @@ fn stock_level_has_its_plan() {
           can fail: missing row of #0 (stock_level:1:1)
           can fail: missing row of #2 (stock_level:10:1)
           can fail: overflow after #1 #2 (stock_level:12:1)
-    "#]].assert_eq(&shown(&tpcc::stock_level()));
+    "#]]
+    .assert_eq(&shown(&tpcc::stock_level()));
 }

@@ -161,10 +161,13 @@ impl<'t> RawScan<'t> {
         if table.organization == Organization::Hash {
             return Err(Abort::stopped(Reason::Unordered));
         }
+        if is_empty(low, high) {
+            return Ok(());
+        }
         let mut state = self.tx.scans.borrow_mut().pop().unwrap_or_default();
-        (state.next, state.done) = (0, is_empty(low, high));
+        (state.next, state.done) = (0, false);
         let bounds = (low.as_ref().map(KeyBuf::as_key), high.as_ref().map(KeyBuf::as_key));
-        if !state.done && table.index.scan(bounds.0, bounds.1, self.direction, &mut state.cursor).is_err() {
+        if table.index.scan(bounds.0, bounds.1, self.direction, &mut state.cursor).is_err() {
             return Err(Abort::stopped(Reason::Unordered));
         }
         self.state = Some(state);

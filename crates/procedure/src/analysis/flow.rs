@@ -51,6 +51,8 @@ struct OperationUses {
     control: Vec<UseId>,
     loops: Vec<usize>,
     branches: bool,
+    /// Its step, and the last one in its body.
+    steps: (usize, usize),
 }
 
 #[derive(Debug)]
@@ -70,6 +72,7 @@ struct SiteUses {
     span: Span,
     operation: Option<usize>,
     uses: Vec<UseId>,
+    loops: Vec<usize>,
 }
 
 /// What flows into an operation.
@@ -135,7 +138,11 @@ pub(super) fn flow(resolved: &Resolved<'_>) -> Flow {
             (key, value) = (split(true), split(false));
         }
         let (key, mut value) = (all(&key), all(&value));
-        value.remove(&id);
+        // The body of an update uses its own row, which is no need of another run of it; a variable that an earlier iteration
+        // has assigned is.
+        if !uses.value.iter().any(|used| walk.carries(*used, id, &reached)) {
+            value.remove(&id);
+        }
         let conditional = uses.branches || around().any(|found| found.left);
         OperationFlow { key, value, control, loops: uses.loops.clone(), conditional }
     });
@@ -145,11 +152,11 @@ pub(super) fn flow(resolved: &Resolved<'_>) -> Flow {
         scan: found.scan,
         over: all(&[found.over]),
     });
-    let sites = walk.sites.iter().map(|site| Site {
-        kind: site.kind,
-        span: site.span.clone(),
-        operation: site.operation,
-        decided_by: all(&site.uses),
+    let sites = walk.sites.iter().map(|site| {
+        // An exit of an earlier iteration decides whether this one is.
+        let exits = site.loops.iter().flat_map(|at| &walk.loops[*at].exits);
+        let uses: Vec<UseId> = site.uses.iter().chain(exits).copied().collect();
+        Site { kind: site.kind, span: site.span.clone(), operation: site.operation, decided_by: all(&uses) }
     });
     Flow { operations: operations.collect(), loops: loops.collect(), sites: sites.collect() }
 }
@@ -211,13 +218,19 @@ impl Walk {
                 self.define(at, place.variable, from);
             }
             StepKind::Assign { place, operator, value } => {
-                let mut from: Vec<UseId> =
-                    visit::selectors(place).into_iter().map(|selector| self.expression(at, selector)).collect();
+                let mut from = Vec::new();
+                for selector in visit::selectors(place) {
+                    let index = self.expression(at, selector);
+                    let mut variables = self.uses[index].variables.clone();
+                    variables.insert(place.variable);
+                    self.fails(FailureKind::OutOfBounds, &selector.span, at, variables);
+                    from.push(index);
+                }
                 from.push(self.expression(at, value));
-                if operator.is_some() && self.inside.is_none() {
-                    self.site(FailureKind::Overflow, &step.span, at, Set::new(), [place.variable].into());
-                } else if operator.is_some() {
-                    self.inside_site(FailureKind::Overflow, &step.span);
+                if operator.is_some() {
+                    let mut variables = self.uses[from[from.len() - 1]].variables.clone();
+                    variables.insert(place.variable);
+                    self.fails(FailureKind::Overflow, &step.span, at, variables);
                 }
                 from.extend(self.control_now());
                 self.define(at, place.variable, from);
@@ -305,8 +318,8 @@ impl Walk {
                 let value = self.expression(at, value);
                 let mut uses = self.control_now();
                 uses.push(value);
-                uses.extend(self.around.iter().flat_map(|at| self.loops[*at].exits.clone()));
-                self.sites.push(SiteUses { kind: FailureKind::UserAbort, span: step.span.clone(), operation: None, uses });
+                let (span, loops) = (step.span.clone(), self.around.clone());
+                self.sites.push(SiteUses { kind: FailureKind::UserAbort, span, operation: None, uses, loops });
                 self.leave();
             }
             StepKind::Yield(value) => {
@@ -321,6 +334,7 @@ impl Walk {
         let mut uses = OperationUses {
             control: self.control_now(),
             loops: self.around.clone(),
+            steps: (at, at),
             branches: self.branches > 0 || self.returned || self.skipped.iter().any(|all| !all.is_empty()),
             ..OperationUses::default()
         };
@@ -336,6 +350,7 @@ impl Walk {
             self.block(body);
             self.row = None;
             uses.value.extend(first..self.uses.len());
+            visit::steps(body, &mut |step| uses.steps.1 = uses.steps.1.max(step.id.index()));
         }
         self.operations[id] = uses;
         self.inside = around;
@@ -343,7 +358,14 @@ impl Walk {
 
     fn iterate(&mut self, at: usize, scan: Option<usize>, over: UseId, body: impl FnOnce(&mut Walk)) {
         let id = self.loops.len();
-        self.loops.push(LoopUses { step: at, parent: self.around.last().copied(), scan, over, exits: Vec::new(), left: false });
+        self.loops.push(LoopUses {
+            step: at,
+            parent: self.around.last().copied(),
+            scan,
+            over,
+            exits: Vec::new(),
+            left: false,
+        });
         self.around.push(id);
         self.skipped.push(Vec::new());
         self.control.push((over, self.around.len()));
@@ -442,26 +464,20 @@ impl Walk {
             self.define(at, variable, from);
         }
         for (kind, span) in failures {
-            match self.inside {
-                Some(_) => self.inside_site(kind, &span),
-                None => self.site(kind, &span, at, Set::new(), variables.clone()),
-            }
+            self.fails(kind, &span, at, variables.clone());
         }
         id
     }
 
-    /// Pure code that can fail.
-    fn site(&mut self, kind: FailureKind, span: &Span, at: usize, operations: Set, variables: BTreeSet<VariableId>) {
-        let mut uses = self.control_now();
-        uses.push(self.add_use(at, variables, operations));
-        self.sites.push(SiteUses { kind, span: span.clone(), operation: None, uses });
-    }
-
-    /// Code of an operation that can fail.
-    fn inside_site(&mut self, kind: FailureKind, span: &Span) {
-        let Some(operation) = self.inside else { return };
-        let (operation, uses) = (Some(operation), Vec::new());
-        self.sites.push(SiteUses { kind, span: span.clone(), operation, uses });
+    /// Code that can fail: an operation's, or pure code that uses these variables.
+    fn fails(&mut self, kind: FailureKind, span: &Span, at: usize, variables: BTreeSet<VariableId>) {
+        let (mut uses, mut loops) = (Vec::new(), Vec::new());
+        if self.inside.is_none() {
+            uses = self.control_now();
+            uses.push(self.add_use(at, variables, Set::new()));
+            loops.clone_from(&self.around);
+        }
+        self.sites.push(SiteUses { kind, span: span.clone(), operation: self.inside, uses, loops });
     }
 
     /// Whether a definition's value may be what a use finds.
@@ -471,6 +487,22 @@ impl Walk {
             || definition.loops.iter().any(|id| at.loops.contains(id) && !outside.contains(id))
             // A pattern or a pure binding inside the same step.
             || definition.step == at.step && definition.from.iter().all(|id| self.uses[*id].step == at.step)
+    }
+
+    /// Whether a use has the result of an operation by a variable from outside of its body.
+    fn carries(&self, id: UseId, operation: usize, reached: &[Set]) -> bool {
+        let (first, last) = self.operations[operation].steps;
+        let inside = |step: usize| first <= step && step <= last;
+        let is_local = |variable: VariableId| {
+            self.definitions.iter().filter(|found| found.variable == variable).all(|found| inside(found.step))
+        };
+        let found = &self.uses[id];
+        self.definitions.iter().zip(reached).any(|(definition, given)| {
+            given.contains(&operation)
+                && found.variables.contains(&definition.variable)
+                && !is_local(definition.variable)
+                && self.reaches(definition, found)
+        })
     }
 
     /// The operations whose results a use has.

@@ -10,19 +10,25 @@
 //! symbols   keys as far as they are known before execution
 //! plan      the four as one
 //! chop      a set of plans: conflicts, deferral, pieces
+//! steps     what pieces and repairs mean for the steps between operations
+//! fragments a plan by partition
 //! ```
 
 mod chop;
 mod flow;
+mod fragments;
 mod plan;
 mod refusal;
 mod resolve;
 mod rows;
 mod schema;
+mod steps;
 mod symbols;
 mod visit;
 
 pub use chop::{ChopError, chop};
+pub use fragments::fragments;
 pub use plan::plan;
 pub use refusal::{Refusal, Refusals};
 pub use schema::{Partitioning, Schema};
+pub use steps::Steps;

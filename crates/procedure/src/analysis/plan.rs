@@ -14,7 +14,7 @@ use super::resolve::{Resolved, is_refutable, resolve};
 use super::rows::{RowColumns, rows};
 use super::symbols::{KeySymbols, symbols};
 use super::{Partitioning, Schema, visit};
-use crate::ir::{ExpressionKind, OperationKind, Procedure, Step, StepKind};
+use crate::ir::{Expression, ExpressionKind, Function, OperationKind, Procedure, Step, StepKind};
 
 /// Analyses a procedure against a schema.
 ///
@@ -101,6 +101,7 @@ fn operation(
         key_from: flows.key.clone(),
         value_from: flows.value.clone(),
         control_from: flows.control.clone(),
+        blocks: resolved.blocks[id].clone(),
         loops: flows.loops.clone(),
         used: is_used(resolved.procedure, step),
         conditional: flows.conditional,
@@ -138,13 +139,7 @@ fn is_changed(index: &IndexDef, columns: &RowColumns) -> bool {
     index.parts.iter().any(|part| columns.writes.contains(part.column) || columns.commutes.contains(part.column))
 }
 
-fn accesses(
-    table: &TableDef,
-    number: usize,
-    kind: Kind,
-    index: Option<usize>,
-    columns: &RowColumns,
-) -> Vec<Access> {
+fn accesses(table: &TableDef, number: usize, kind: Kind, index: Option<usize>, columns: &RowColumns) -> Vec<Access> {
     let access = |index: Option<usize>, existence: Existence| Access {
         table: number,
         index,
@@ -177,9 +172,7 @@ fn known(flow: &Flow, id: usize) -> Known {
     }
     // The innermost loop around both the operation and one that its key needs: in each iteration, the key is known only then.
     let inside = found.loops.iter().rposition(|at| {
-        found.key.iter().any(|other| {
-            flow.operations[*other].loops.contains(at) || flow.loops[*at].scan == Some(*other)
-        })
+        found.key.iter().any(|other| flow.operations[*other].loops.contains(at) || flow.loops[*at].scan == Some(*other))
     });
     let next = inside.map_or(0, |inside| inside + 1);
     Known::After(found.key.clone(), found.loops.get(next).copied())
@@ -221,5 +214,30 @@ fn failures_of(resolved: &Resolved<'_>, operation: &Operation, columns: &RowColu
     if matches!(operation.kind, Kind::Insert | Kind::Update) {
         found.push(failure(FailureKind::OutOfMemory, here()));
     }
+    for value in stored(resolved.operations[id].0) {
+        visit::expressions(value, &mut |part| {
+            // `Text::<N>` cuts off what is too long; `Text` takes the length of what it meets, and must fit.
+            if matches!(&*part.kind, ExpressionKind::Call(Function::Associated(ty, _), _) if &**ty == "Text") {
+                found.push(failure(FailureKind::Type, part.span.to_string()));
+            }
+        });
+    }
     found
+}
+
+/// The values that an operation stores in columns.
+fn stored(operation: &crate::ir::Operation) -> Vec<&Expression> {
+    match &operation.kind {
+        OperationKind::Insert { columns } => columns.iter().map(|(_, value)| value).collect(),
+        OperationKind::Update { body, .. } => {
+            let mut values = Vec::new();
+            visit::steps(body, &mut |step| {
+                if matches!(step.kind, StepKind::Assign { .. } | StepKind::Let { .. }) {
+                    values.extend(visit::own(step));
+                }
+            });
+            values
+        }
+        _ => Vec::new(),
+    }
 }

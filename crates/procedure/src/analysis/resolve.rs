@@ -10,8 +10,8 @@ use seriatim_catalog::{IndexDef, KeyPart, Organization, TableDef};
 use super::refusal::{Collector, Refusals};
 use super::{Schema, visit};
 use crate::ir::{
-    Expression, ExpressionKind, KeyRange, Operation, OperationKind, Pattern, Place, Procedure, Selector, Span, Step,
-    StepKind, Take, VariableId,
+    Block, Expression, ExpressionKind, KeyRange, Operation, OperationKind, Pattern, Place, Procedure, Selector, Span,
+    Step, StepKind, Take, VariableId,
 };
 
 /// A procedure whose names are known to mean something.
@@ -22,6 +22,8 @@ pub(super) struct Resolved<'p> {
     pub(super) tables: Vec<Arc<TableDef>>,
     /// By operation: the operation, its step, and the index it uses.
     pub(super) operations: Vec<(&'p Operation, &'p Step, Option<usize>)>,
+    /// By operation: the blocks it is in.
+    pub(super) blocks: Vec<Vec<(usize, usize)>>,
 }
 
 impl Resolved<'_> {
@@ -41,7 +43,8 @@ pub(super) fn resolve<'p>(procedure: &'p Procedure, schema: &Schema) -> Result<R
     let mut collector = Collector::new(&procedure.name);
     if let Err((span, problem)) = shape(procedure) {
         collector.refuse(&span, format!("the intermediate representation is broken: {problem}"));
-        return collector.finish(Resolved { procedure, tables: Vec::new(), operations: Vec::new() });
+        let nothing = Resolved { procedure, tables: Vec::new(), operations: Vec::new(), blocks: Vec::new() };
+        return collector.finish(nothing);
     }
     let mut tables = Vec::new();
     for used in &procedure.tables {
@@ -52,7 +55,8 @@ pub(super) fn resolve<'p>(procedure: &'p Procedure, schema: &Schema) -> Result<R
             }
         }
     }
-    let mut resolved = Resolved { procedure, tables, operations: Vec::new() };
+    let mut resolved = Resolved { procedure, tables, operations: Vec::new(), blocks: Vec::new() };
+    nest(&procedure.body, &mut Vec::new(), &mut resolved.blocks);
     if resolved.tables.len() < procedure.tables.len() {
         return collector.finish(resolved);
     }
@@ -64,6 +68,20 @@ pub(super) fn resolve<'p>(procedure: &'p Procedure, schema: &Schema) -> Result<R
         }
     });
     collector.finish(resolved)
+}
+
+/// Finds the blocks of each operation.
+fn nest(block: &Block, around: &mut Vec<(usize, usize)>, found: &mut Vec<Vec<(usize, usize)>>) {
+    for step in &block.0 {
+        if visit::operation(step).is_some() {
+            found.push(around.clone());
+        }
+        for (number, inner) in visit::blocks(step).into_iter().enumerate() {
+            around.push((step.id.index(), number));
+            nest(inner, around, found);
+            around.pop();
+        }
+    }
 }
 
 /// Judges one operation and finds its index.
@@ -124,7 +142,8 @@ fn judge(collector: &mut Collector, table: &TableDef, operation: &Operation, for
                     collector.refuse(span, problem);
                 }
                 KeyRange::Between { .. } if organization == Organization::Hash => {
-                    collector.refuse(span, format!("{what} is hashed and has no ranges; declare it ordered to scan it"));
+                    collector
+                        .refuse(span, format!("{what} is hashed and has no ranges; declare it ordered to scan it"));
                 }
                 KeyRange::Prefix(prefix) if prefix.len() > parts.len() => {
                     let problem = format!("{what} has the columns ({}), fewer than the prefix's", columns(parts));
@@ -138,12 +157,7 @@ fn judge(collector: &mut Collector, table: &TableDef, operation: &Operation, for
     index
 }
 
-fn judge_insert(
-    collector: &mut Collector,
-    table: &TableDef,
-    span: &Span,
-    given: &[(Arc<str>, Expression)],
-) {
+fn judge_insert(collector: &mut Collector, table: &TableDef, span: &Span, given: &[(Arc<str>, Expression)]) {
     let mut seen = BTreeSet::new();
     for (name, value) in given {
         if table.column(name).is_none() {

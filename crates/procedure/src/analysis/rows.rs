@@ -115,9 +115,18 @@ impl Walk<'_, '_> {
     }
 
     fn carry(&mut self, pattern: &Pattern, rows: &BTreeSet<usize>) {
+        if looks_inside(pattern) {
+            rows.iter().for_each(|operation| self.whole(*operation));
+        }
         for variable in visit::bound(pattern) {
             self.carriers[variable.index()].extend(rows);
         }
+    }
+
+    /// Counts a use of all columns.
+    fn whole(&mut self, operation: usize) {
+        let all = 0..self.resolved.table(operation).columns.len();
+        self.columns[operation].reads.extend(&all.map(|column| ColumnId(column as u16)).collect());
     }
 
     /// The operations whose rows an expression may hold.
@@ -132,7 +141,10 @@ impl Walk<'_, '_> {
             {
                 BTreeSet::new()
             }
-            ExpressionKind::Call(Function::Pure { .. } | Function::Associated(..), _) => BTreeSet::new(),
+            // A row in there was counted as a whole.
+            ExpressionKind::Record(..) | ExpressionKind::Call(Function::Pure { .. } | Function::Associated(..), _) => {
+                BTreeSet::new()
+            }
             ExpressionKind::If(_, then, otherwise) => &self.rows(then) | &self.rows(otherwise),
             _ => visit::children(expression).into_iter().flat_map(|child| self.rows(child)).collect(),
         }
@@ -143,8 +155,7 @@ impl Walk<'_, '_> {
         match &*expression.kind {
             ExpressionKind::Variable(variable) if whole => {
                 for operation in self.carriers[variable.index()].clone() {
-                    let all = 0..self.resolved.table(operation).columns.len();
-                    self.columns[operation].reads.extend(&all.map(|column| ColumnId(column as u16)).collect());
+                    self.whole(operation);
                 }
             }
             ExpressionKind::Field(base, name) if !is_position(name) => {
@@ -204,6 +215,16 @@ impl Walk<'_, '_> {
     }
 }
 
+/// Whether a pattern compares values or takes records apart, which of a row is not understood.
+fn looks_inside(pattern: &Pattern) -> bool {
+    match pattern {
+        Pattern::Any | Pattern::Bind(_) | Pattern::None => false,
+        Pattern::Some(inner) => looks_inside(inner),
+        Pattern::Tuple(parts) | Pattern::Either(parts) => parts.iter().any(looks_inside),
+        Pattern::Literal(_) | Pattern::Range { .. } | Pattern::Record { .. } => true,
+    }
+}
+
 /// Whether a field is one of a tuple.
 fn is_position(name: &str) -> bool {
     name.bytes().all(|byte| byte.is_ascii_digit())
@@ -253,10 +274,10 @@ fn update(table: &TableDef, row: VariableId, body: &Block, columns: &mut RowColu
                 table.columns[column.index()].ty,
                 ColumnType::U8 | ColumnType::U16 | ColumnType::U32 | ColumnType::U64
             );
-            // Zero is near: room below it cannot be kept.
-            let kind = match commutes && !(unsigned && delta.negative) {
-                true => FailureKind::CommutativeOverflow,
-                false => FailureKind::Overflow,
+            let kind = match (commutes, unsigned && delta.negative) {
+                (true, false) => FailureKind::CommutativeOverflow,
+                (true, true) => FailureKind::CommutativeUnderflow,
+                (false, _) => FailureKind::Overflow,
             };
             columns.failures.push((kind, step.span.clone()));
         }

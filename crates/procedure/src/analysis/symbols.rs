@@ -91,11 +91,9 @@ impl Walk<'_, '_> {
 
     fn bind(&mut self, pattern: &Pattern, value: &Symbol) {
         match pattern {
-            Pattern::Bind(variable) => {
-                // A mutable variable has different values at different places.
-                if !self.resolved.procedure.variables[variable.index()].mutable {
-                    self.variables[variable.index()] = Some(value.clone());
-                }
+            // A mutable variable has different values at different places.
+            Pattern::Bind(variable) if !self.resolved.procedure.variables[variable.index()].mutable => {
+                self.variables[variable.index()] = Some(value.clone());
             }
             Pattern::Some(inner) => self.bind(inner, value),
             Pattern::Tuple(parts) => {

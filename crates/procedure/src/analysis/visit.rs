@@ -1,8 +1,8 @@
 //! Walking the intermediate representation: the parts of steps, operations, patterns and expressions, each in source order.
 
 use crate::ir::{
-    BinaryOperator, Block, Expression, ExpressionKind, Function, KeyRange, Operation, OperationKind, Pattern, Place, Selector, Step,
-    StepKind, VariableId,
+    BinaryOperator, Block, Expression, ExpressionKind, Function, KeyRange, Operation, OperationKind, Pattern, Place,
+    Selector, Step, StepKind, VariableId,
 };
 
 /// Methods that change their receiver.
@@ -86,9 +86,9 @@ pub(super) fn own(step: &Step) -> Vec<&Expression> {
 }
 
 /// The expressions in a place.
-pub(super) fn selectors(place: &Place) -> Vec<&Expression> {
-    let index = |selector| match selector {
-        &Selector::Index(ref index) => Some(index),
+pub(super) fn selectors<'p>(place: &'p Place) -> Vec<&'p Expression> {
+    let index = |selector: &'p Selector| match selector {
+        Selector::Index(index) => Some(index),
         Selector::Field(_) => None,
     };
     place.path.iter().filter_map(index).collect()

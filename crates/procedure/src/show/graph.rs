@@ -52,7 +52,11 @@ pub(super) fn graph(chopping: &Chopping) -> Graph {
     for (at, number) in drawn.iter().flat_map(|at| [(*at, 1), (*at, 2)]) {
         let chopped = &chopping.procedures[at];
         let group = |piece: &seriatim_plan::Piece| Group {
-            operations: piece.operations.iter().map(|operation| (*operation, chopped.labels[*operation].clone())).collect(),
+            operations: piece
+                .operations
+                .iter()
+                .map(|operation| (*operation, chopped.labels[*operation].clone()))
+                .collect(),
             role: piece.role,
             conflicting: piece.conflicting,
         };

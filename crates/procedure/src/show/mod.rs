@@ -9,4 +9,4 @@ mod text;
 
 pub use dot::dot;
 pub use svg::svg;
-pub use text::text;
+pub use text::{procedure, text};

@@ -1,8 +1,13 @@
-//! A chopping as text.
+//! Plans and choppings as text.
 
 use std::fmt::Write;
 
-use seriatim_plan::{Chopping, End, Role};
+use seriatim_plan::{Chopping, End, Fragments, Plan, Role};
+
+/// A procedure's plan, its division by partition, and what is known of its keys before it runs.
+pub fn procedure(plan: &Plan, fragments: &Fragments) -> String {
+    format!("{plan}\n{fragments}\n{}", plan.footprint())
+}
 
 /// The pieces of each procedure in order, how they came to be, and the edges.
 pub fn text(chopping: &Chopping) -> String {
@@ -41,6 +46,22 @@ fn write(chopping: &Chopping, out: &mut String) -> std::fmt::Result {
     for conflict in &chopping.conflicts {
         let grounds: Vec<String> = conflict.grounds.iter().map(ToString::to_string).collect();
         writeln!(out, "  {} – {}: {}", name(&conflict.left), name(&conflict.right), grounds.join("; "))?;
+    }
+    if !chopping.claims.is_empty() {
+        writeln!(out, "\nclaims")?;
+    }
+    for claim in &chopping.claims {
+        let against: Vec<String> = claim.against.iter().map(name).collect();
+        let record = claim.record.as_ref().map(|record| format!(", recorded in {record}")).unwrap_or_default();
+        let exists = if claim.exists { "; its row exists" } else { "" };
+        writeln!(
+            out,
+            "  {} by #{} out of {}{record}: not against {}{exists}",
+            name(&claim.operation),
+            claim.by,
+            claim.token,
+            against.join(", ")
+        )?;
     }
     if !chopping.deferrals.is_empty() || !chopping.refused.is_empty() {
         writeln!(out, "\npublish–subscribe")?;

@@ -12,7 +12,7 @@ use seriatim_procedure::ir::{
 use super::parse::Parser;
 
 /// A procedure under construction.
-pub struct Build {
+pub(crate) struct Build {
     name: Arc<str>,
     variables: Vec<Variable>,
     names: HashMap<String, VariableId>,
@@ -23,7 +23,7 @@ pub struct Build {
 }
 
 /// A procedure of this name, with these parameters.
-pub fn procedure(name: &str, parameters: &[&str], body: impl FnOnce(&mut Build)) -> Procedure {
+pub(crate) fn procedure(name: &str, parameters: &[&str], body: impl FnOnce(&mut Build)) -> Procedure {
     let mut build = Build {
         name: name.into(),
         variables: Vec::new(),
@@ -87,7 +87,7 @@ impl Build {
         read(&mut Parser::new(text, span, &mut find))
     }
 
-    pub fn expression(&mut self, text: &str) -> Expression {
+    pub(crate) fn expression(&mut self, text: &str) -> Expression {
         self.parse(text, |parser| parser.expression())
     }
 
@@ -101,27 +101,27 @@ impl Build {
         Parser::new(text, span, &mut new).pattern()
     }
 
-    pub fn declare(&mut self, name: &str) {
+    pub(crate) fn declare(&mut self, name: &str) {
         let id = self.begin();
         let variable = self.variable(name, true);
         self.end(id, StepKind::Declare(variable));
     }
 
-    pub fn let_(&mut self, pattern: &str, value: &str) {
+    pub(crate) fn let_(&mut self, pattern: &str, value: &str) {
         let id = self.begin();
         let value = self.expression(value);
         let pattern = self.pattern(pattern, false);
         self.end(id, StepKind::Let { pattern, value });
     }
 
-    pub fn let_mut(&mut self, name: &str, value: &str) {
+    pub(crate) fn let_mut(&mut self, name: &str, value: &str) {
         let id = self.begin();
         let value = self.expression(value);
         let pattern = self.pattern(name, true);
         self.end(id, StepKind::Let { pattern, value });
     }
 
-    pub fn let_else(&mut self, pattern: &str, value: &str, otherwise: impl FnOnce(&mut Build)) {
+    pub(crate) fn let_else(&mut self, pattern: &str, value: &str, otherwise: impl FnOnce(&mut Build)) {
         let id = self.begin();
         let value = self.expression(value);
         let otherwise = self.nested(otherwise);
@@ -130,7 +130,7 @@ impl Build {
     }
 
     /// `place operator value`, the operator one of `=`, `+=`, `-=`; the place `variable` or `row.column`.
-    pub fn assign(&mut self, place: &str, operator: &str, value: &str) {
+    pub(crate) fn assign(&mut self, place: &str, operator: &str, value: &str) {
         let id = self.begin();
         let value = self.expression(value);
         let mut parts = place.split('.');
@@ -147,7 +147,7 @@ impl Build {
     }
 
     /// `list.push(value)`.
-    pub fn push(&mut self, list: &str, value: &str) {
+    pub(crate) fn push(&mut self, list: &str, value: &str) {
         self.assign(list, "=", &format!("{list}.push({value})"));
     }
 
@@ -177,35 +177,27 @@ impl Build {
     }
 
     /// `let bind = tx.get(key)`. A table is `name` or `name/index`.
-    pub fn get(&mut self, bind: &str, table: &str, key: &str) {
+    pub(crate) fn get(&mut self, bind: &str, table: &str, key: &str) {
         let id = self.begin();
         let operation = self.operation(table, |b| OperationKind::Get { key: b.list(key), required: false });
         self.bound(id, bind, operation);
     }
 
-    pub fn require(&mut self, bind: &str, table: &str, key: &str) {
+    pub(crate) fn require(&mut self, bind: &str, table: &str, key: &str) {
         let id = self.begin();
         let operation = self.operation(table, |b| OperationKind::Get { key: b.list(key), required: true });
         self.bound(id, bind, operation);
     }
 
-    pub fn update(&mut self, bind: &str, table: &str, key: &str, row: &str, body: impl FnOnce(&mut Build)) {
+    pub(crate) fn update(&mut self, bind: &str, table: &str, key: &str, row: &str, body: impl FnOnce(&mut Build)) {
         self.change(bind, table, key, row, true, body);
     }
 
-    pub fn update_if(&mut self, bind: &str, table: &str, key: &str, row: &str, body: impl FnOnce(&mut Build)) {
+    pub(crate) fn update_if(&mut self, bind: &str, table: &str, key: &str, row: &str, body: impl FnOnce(&mut Build)) {
         self.change(bind, table, key, row, false, body);
     }
 
-    fn change(
-        &mut self,
-        bind: &str,
-        table: &str,
-        key: &str,
-        row: &str,
-        required: bool,
-        body: impl FnOnce(&mut Build),
-    ) {
+    fn change(&mut self, bind: &str, table: &str, key: &str, row: &str, required: bool, body: impl FnOnce(&mut Build)) {
         let id = self.begin();
         let operation = self.operation(table, |b| {
             let key = b.list(key);
@@ -216,20 +208,20 @@ impl Build {
         self.bound(id, bind, operation);
     }
 
-    pub fn insert(&mut self, table: &str, columns: &str) {
+    pub(crate) fn insert(&mut self, table: &str, columns: &str) {
         let id = self.begin();
         let operation =
             self.operation(table, |b| OperationKind::Insert { columns: b.parse(columns, |parser| parser.fields()) });
         self.bound(id, "", operation);
     }
 
-    pub fn delete(&mut self, table: &str, key: &str) {
+    pub(crate) fn delete(&mut self, table: &str, key: &str) {
         let id = self.begin();
         let operation = self.operation(table, |b| OperationKind::Delete { key: b.list(key), required: true });
         self.bound(id, "", operation);
     }
 
-    pub fn delete_if(&mut self, bind: &str, table: &str, key: &str) {
+    pub(crate) fn delete_if(&mut self, bind: &str, table: &str, key: &str) {
         let id = self.begin();
         let operation = self.operation(table, |b| OperationKind::Delete { key: b.list(key), required: false });
         self.bound(id, bind, operation);
@@ -250,25 +242,25 @@ impl Build {
     }
 
     /// `let bind = tx.prefix(range).first()`; a range is a prefix or `low..high`.
-    pub fn first(&mut self, bind: &str, table: &str, range: &str) {
+    pub(crate) fn first(&mut self, bind: &str, table: &str, range: &str) {
         let id = self.begin();
         let operation = self.scan(table, range, false, Take::First);
         self.bound(id, bind, operation);
     }
 
-    pub fn last(&mut self, bind: &str, table: &str, range: &str) {
+    pub(crate) fn last(&mut self, bind: &str, table: &str, range: &str) {
         let id = self.begin();
         let operation = self.scan(table, range, true, Take::First);
         self.bound(id, bind, operation);
     }
 
-    pub fn all(&mut self, bind: &str, table: &str, range: &str) {
+    pub(crate) fn all(&mut self, bind: &str, table: &str, range: &str) {
         let id = self.begin();
         let operation = self.scan(table, range, false, Take::All);
         self.bound(id, bind, operation);
     }
 
-    pub fn each(&mut self, row: &str, table: &str, range: &str, body: impl FnOnce(&mut Build)) {
+    pub(crate) fn each(&mut self, row: &str, table: &str, range: &str, body: impl FnOnce(&mut Build)) {
         let id = self.begin();
         let operation = Box::new(self.scan(table, range, false, Take::Each));
         let row = self.variable(row, false);
@@ -276,7 +268,7 @@ impl Build {
         self.end(id, StepKind::ForEach { row, operation, body });
     }
 
-    pub fn if_(&mut self, condition: &str, then: impl FnOnce(&mut Build), otherwise: impl FnOnce(&mut Build)) {
+    pub(crate) fn if_(&mut self, condition: &str, then: impl FnOnce(&mut Build), otherwise: impl FnOnce(&mut Build)) {
         let id = self.begin();
         let condition = self.expression(condition);
         let (then, otherwise) = (self.nested(then), self.nested(otherwise));
@@ -284,7 +276,7 @@ impl Build {
     }
 
     /// A match of two arms, the second of which is `_`.
-    pub fn match_(
+    pub(crate) fn match_(
         &mut self,
         value: &str,
         pattern: &str,
@@ -299,7 +291,7 @@ impl Build {
         self.end(id, StepKind::Match { value, arms: vec![first, second] });
     }
 
-    pub fn for_(&mut self, pattern: &str, over: &str, body: impl FnOnce(&mut Build)) {
+    pub(crate) fn for_(&mut self, pattern: &str, over: &str, body: impl FnOnce(&mut Build)) {
         let id = self.begin();
         let over = self.expression(over);
         let pattern = self.pattern(pattern, false);
@@ -307,29 +299,29 @@ impl Build {
         self.end(id, StepKind::For { pattern, over, body });
     }
 
-    pub fn break_(&mut self) {
+    pub(crate) fn break_(&mut self) {
         let id = self.begin();
         self.end(id, StepKind::Break);
     }
 
-    pub fn continue_(&mut self) {
+    pub(crate) fn continue_(&mut self) {
         let id = self.begin();
         self.end(id, StepKind::Continue);
     }
 
-    pub fn return_(&mut self, value: &str) {
+    pub(crate) fn return_(&mut self, value: &str) {
         let id = self.begin();
         let value = self.expression(value);
         self.end(id, StepKind::Return(value));
     }
 
-    pub fn abort(&mut self, value: &str) {
+    pub(crate) fn abort(&mut self, value: &str) {
         let id = self.begin();
         let value = self.expression(value);
         self.end(id, StepKind::Abort(value));
     }
 
-    pub fn yield_(&mut self, value: &str) {
+    pub(crate) fn yield_(&mut self, value: &str) {
         let id = self.begin();
         let value = self.expression(value);
         self.end(id, StepKind::Yield(value));

@@ -1,14 +1,14 @@
 //! What tests of the analysis share: procedures written compactly, and those of TPC-C.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
-pub mod build;
-pub mod parse;
-pub mod tpcc;
+pub(crate) mod build;
+pub(crate) mod parse;
+pub(crate) mod tpcc;
 
 use seriatim_catalog::{ColumnDef, ColumnType, TableDef};
 
 /// A table from its columns: `"id:u16! name:text24 sum:money note:text24?"`, `!` immutable, `?` nullable.
-pub fn table(name: &'static str, columns: &'static str, key: &[&'static str]) -> seriatim_catalog::TableBuilder {
+pub(crate) fn table(name: &'static str, columns: &'static str, key: &[&'static str]) -> seriatim_catalog::TableBuilder {
     let mut builder = TableDef::builder(name);
     for column in columns.split_whitespace() {
         let (name, ty) = column.split_once(':').expect("name:type");

@@ -6,7 +6,7 @@ use seriatim_procedure::Datum;
 use seriatim_procedure::ir::{BinaryOperator, Expression, ExpressionKind, Function, Pattern, Span, VariableId};
 
 /// Reads one text; `variable` finds a name.
-pub struct Parser<'a> {
+pub(crate) struct Parser<'a> {
     tokens: Vec<String>,
     at: usize,
     span: Span,
@@ -33,7 +33,7 @@ fn tokens(text: &str) -> Vec<String> {
 }
 
 impl<'a> Parser<'a> {
-    pub fn new(text: &str, span: Span, variable: &'a mut dyn FnMut(&str) -> VariableId) -> Parser<'a> {
+    pub(crate) fn new(text: &str, span: Span, variable: &'a mut dyn FnMut(&str) -> VariableId) -> Parser<'a> {
         Parser { tokens: tokens(text), at: 0, span, variable }
     }
 
@@ -57,7 +57,7 @@ impl<'a> Parser<'a> {
     }
 
     /// All expressions, separated by commas.
-    pub fn list(&mut self) -> Vec<Expression> {
+    pub(crate) fn list(&mut self) -> Vec<Expression> {
         let mut found = Vec::new();
         while !matches!(self.peek(), "" | ")" | "]") {
             found.push(self.expression());
@@ -67,7 +67,7 @@ impl<'a> Parser<'a> {
     }
 
     /// `name: value, …`.
-    pub fn fields(&mut self) -> Vec<(Arc<str>, Expression)> {
+    pub(crate) fn fields(&mut self) -> Vec<(Arc<str>, Expression)> {
         let mut found = Vec::new();
         while self.peek() != "" {
             let name = self.next();
@@ -84,7 +84,7 @@ impl<'a> Parser<'a> {
         found
     }
 
-    pub fn expression(&mut self) -> Expression {
+    pub(crate) fn expression(&mut self) -> Expression {
         let low = self.binary(0);
         let inclusive = self.peek() == "..=";
         match self.take("..=") || self.take("..") {
@@ -183,7 +183,7 @@ impl<'a> Parser<'a> {
     }
 
     /// `name`, `_`, `Some(pattern)`, `None`, `(pattern, …)`, `Variant(pattern)`. Names are new.
-    pub fn pattern(&mut self) -> Pattern {
+    pub(crate) fn pattern(&mut self) -> Pattern {
         let token = self.next();
         match token.as_str() {
             "_" => Pattern::Any,

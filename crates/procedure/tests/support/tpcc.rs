@@ -8,7 +8,7 @@ use super::build::{Build, procedure};
 use super::table;
 
 /// The nine tables.
-pub fn tables() -> Vec<TableDef> {
+pub(crate) fn tables() -> Vec<TableDef> {
     let all = [
         table(
             "warehouse",
@@ -66,14 +66,14 @@ pub fn tables() -> Vec<TableDef> {
 }
 
 /// The schema, partitioned by warehouse (DBX-TC §3.3, Speculation §5.5).
-pub fn schema() -> Schema {
+pub(crate) fn schema() -> Schema {
     Schema::new(tables())
         .partitioned("item", Partitioning::Replicated)
         .partitioned("history", Partitioning::Column("h_w_id".into()))
 }
 
 /// New-Order (clause 2.4).
-pub fn new_order() -> Procedure {
+pub(crate) fn new_order() -> Procedure {
     procedure("new_order", &["input"], |b| {
         b.require("warehouse", "warehouse", "input.w_id");
         b.update("(o_id, d_tax)", "district", "input.w_id, input.d_id", "district", |b| {
@@ -97,11 +97,7 @@ pub fn new_order() -> Procedure {
                 b.assign("stock.s_quantity", "=", "replenished(stock.s_quantity, line.quantity)");
                 b.assign("stock.s_ytd", "+=", "u32::from(line.quantity)");
                 b.assign("stock.s_order_cnt", "+=", "1");
-                b.if_(
-                    "line.supply_w_id != input.w_id",
-                    |b| b.assign("stock.s_remote_cnt", "+=", "1"),
-                    |_| {},
-                );
+                b.if_("line.supply_w_id != input.w_id", |b| b.assign("stock.s_remote_cnt", "+=", "1"), |_| {});
                 b.yield_(
                     "(stock.s_quantity, dist_info(input.d_id, stock.s_dist_01, stock.s_dist_02, stock.s_dist_03, \
                      stock.s_dist_04, stock.s_dist_05, stock.s_dist_06, stock.s_dist_07, stock.s_dist_08, \
@@ -141,7 +137,7 @@ fn customer_by_choice(b: &mut Build, w_id: &str, d_id: &str, choice: &str) {
 }
 
 /// Payment (clause 2.5).
-pub fn payment() -> Procedure {
+pub(crate) fn payment() -> Procedure {
     procedure("payment", &["input"], |b| {
         b.update("warehouse", "warehouse", "input.w_id", "warehouse", |b| {
             b.assign("warehouse.w_ytd", "+=", "input.amount");
@@ -177,7 +173,7 @@ pub fn payment() -> Procedure {
 }
 
 /// Order-Status (clause 2.6).
-pub fn order_status() -> Procedure {
+pub(crate) fn order_status() -> Procedure {
     procedure("order_status", &["input"], |b| {
         customer_by_choice(b, "input.w_id", "input.d_id", "input.customer");
         b.require("customer", "customer", "input.w_id, input.d_id, c_id");
@@ -185,20 +181,25 @@ pub fn order_status() -> Procedure {
         b.let_else("Some(order)", "order", |b| b.abort("missing_order()"));
         b.let_mut("lines", "[]");
         b.each("line", "order_line", "input.w_id, input.d_id, order.o_id", |b| {
-            b.push("lines", "(line.ol_i_id, line.ol_supply_w_id, line.ol_quantity, line.ol_amount, line.ol_delivery_d)");
+            b.push(
+                "lines",
+                "(line.ol_i_id, line.ol_supply_w_id, line.ol_quantity, line.ol_amount, line.ol_delivery_d)",
+            );
         });
-        b.return_("(c_id, customer.c_balance, customer.c_last, order.o_id, order.o_entry_d, order.o_carrier_id, lines)");
+        b.return_(
+            "(c_id, customer.c_balance, customer.c_last, order.o_id, order.o_entry_d, order.o_carrier_id, lines)",
+        );
     })
 }
 
 /// Delivery (clause 2.7) as `crates/workload` has it: rows must exist and sums are checked.
-pub fn delivery() -> Procedure {
+pub(crate) fn delivery() -> Procedure {
     delivery_as(true)
 }
 
 /// Delivery with nothing that fails after the order is taken from the queue: rows that are not there are passed over, and the
 /// sum is taken by a function of its own.
-pub fn delivery_without_failures() -> Procedure {
+pub(crate) fn delivery_without_failures() -> Procedure {
     delivery_as(false)
 }
 
@@ -270,14 +271,19 @@ fn delivery_as(strict: bool) -> Procedure {
 }
 
 /// Stock-Level (clause 2.8).
-pub fn stock_level() -> Procedure {
+pub(crate) fn stock_level() -> Procedure {
     procedure("stock_level", &["input"], |b| {
         b.require("district", "district", "input.w_id, input.d_id");
         b.let_("next", "district.d_next_o_id");
         b.let_mut("items", "[]");
-        b.each("line", "order_line", "input.w_id, input.d_id, less(next, 20), 0 .. input.w_id, input.d_id, next, 0", |b| {
-            b.push("items", "line.ol_i_id");
-        });
+        b.each(
+            "line",
+            "order_line",
+            "input.w_id, input.d_id, less(next, 20), 0 .. input.w_id, input.d_id, next, 0",
+            |b| {
+                b.push("items", "line.ol_i_id");
+            },
+        );
         b.assign("items", "=", "items.sort()");
         b.assign("items", "=", "items.dedup()");
         b.let_mut("low_stock", "0");
@@ -290,11 +296,11 @@ pub fn stock_level() -> Procedure {
 }
 
 /// All five.
-pub fn all() -> Vec<Procedure> {
+pub(crate) fn all() -> Vec<Procedure> {
     vec![new_order(), payment(), order_status(), delivery(), stock_level()]
 }
 
 /// All five, with the Delivery that cannot fail half-way.
-pub fn all_without_failures() -> Vec<Procedure> {
+pub(crate) fn all_without_failures() -> Vec<Procedure> {
     vec![new_order(), payment(), order_status(), delivery_without_failures(), stock_level()]
 }

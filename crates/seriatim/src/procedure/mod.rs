@@ -20,14 +20,14 @@ mod values;
 pub(crate) mod watch;
 
 pub use seriatim_plan as plan;
-pub use seriatim_procedure::analysis::{Refusal, Refusals};
+pub use seriatim_procedure::analysis::{ChopError, Refusal, Refusals};
 pub use seriatim_procedure::{Data, Datum, EvaluationError, IntegerType, Pure, checked, ir, methods};
 
 pub use seriatim_procedure_macros::{procedure, pure};
 
 pub use declared::{Declared, Procedures};
 pub use interpret::Aborted;
-pub use registry::{RegisterError, Registration};
+pub use registry::{RegisterError, Registration, Repieced};
 pub use schedule::{Next, Schedule};
 pub use shape::Shape;
 pub use touch::{Access, Keys, Touch};

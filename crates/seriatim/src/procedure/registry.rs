@@ -7,8 +7,8 @@ use std::any::{Any, TypeId};
 use std::fmt;
 use std::sync::{Arc, PoisonError};
 
-use seriatim_plan::Plan;
-use seriatim_procedure::analysis::{self, Refusals, Schema};
+use seriatim_plan::{Chopping, Options, Plan};
+use seriatim_procedure::analysis::{self, ChopError, Refusals, Schema, Steps};
 use seriatim_procedure::ir::{self, Span};
 use seriatim_txn::Mode;
 
@@ -30,6 +30,7 @@ pub(crate) struct Entry {
     /// What depends on what, for protocols that repair.
     pub(crate) repairs: Repairs,
     pub(crate) declaration: ir::Procedure,
+    steps: Steps,
     pub(crate) plan: Arc<Plan>,
     pub(crate) call_by_name: CallByName,
 }
@@ -69,8 +70,15 @@ pub(crate) enum Way {
 pub(crate) struct Registry {
     pub(crate) entries: Vec<Arc<Entry>>,
     /// Of each: in which pass its steps run, when it runs piece by piece.
-    pub(crate) passes: Vec<Arc<Passes>>,
+    passes: Vec<Arc<Passes>>,
+    /// The pieces that `passes` follow.
+    chopping: Option<Chopping>,
 }
+
+/// What piecewise execution assumes: each piece is a transaction of the protocol, so nothing runs beside the graph on snapshots
+/// of its own, nothing is published later, and a sum that overflows fails like anything else.
+const PIECES: Options =
+    Options { snapshots: false, reorder: true, commute: true, defer: false, statics: false, headroom: false };
 
 impl Registry {
     pub(crate) fn names(&self) -> Vec<String> {
@@ -90,6 +98,19 @@ impl Registry {
 pub struct Registration {
     /// The procedures added, in order.
     pub added: Vec<String>,
+    /// Procedures registered before whose pieces are others now.
+    pub changed: Vec<Repieced>,
+}
+
+/// A procedure whose pieces changed because others were registered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Repieced {
+    /// Its name.
+    pub procedure: String,
+    /// Its pieces before.
+    pub before: usize,
+    /// Its pieces now.
+    pub after: usize,
 }
 
 /// Why procedures were not registered. None of them was.
@@ -116,6 +137,8 @@ pub enum RegisterError {
     },
     /// The schema does not allow what it does, or nothing safe can be derived from it: each reason with its place.
     Refused(Refusals),
+    /// The set cannot be chopped.
+    Chop(ChopError),
     /// Chains of pieces, during which the set cannot change, stayed open for longer than the bound of 1 s.
     Busy,
 }
@@ -131,6 +154,7 @@ impl fmt::Display for RegisterError {
             }
             RegisterError::Schema { procedure, span, error } => write!(f, "{span}: procedure `{procedure}`: {error}"),
             RegisterError::Refused(refusals) => refusals.fmt(f),
+            RegisterError::Chop(error) => error.fmt(f),
             RegisterError::Busy => {
                 f.write_str("procedures that run in pieces stayed open; register when they are done")
             }
@@ -143,6 +167,7 @@ impl std::error::Error for RegisterError {
         match self {
             RegisterError::Schema { error, .. } => Some(error),
             RegisterError::Refused(refusals) => Some(refusals),
+            RegisterError::Chop(error) => Some(error),
             RegisterError::Exists { .. } | RegisterError::Busy => None,
         }
     }
@@ -169,9 +194,39 @@ impl Database {
             }
             entries.push(Arc::new(entry));
         }
-        let added = entries[registry.entries.len()..].iter().map(|entry| entry.name.to_owned()).collect();
-        registry.entries = entries;
-        Ok(Registration { added })
+        let chopping = analysis::chop(entries.iter().map(|entry| &*entry.plan), PIECES).map_err(RegisterError::Chop)?;
+        let pieces =
+            |chopping: &Chopping, name: &str| chopping.procedure(name).map_or(0, |chopped| chopped.pieces.len());
+        let changed = registry.chopping.iter().flat_map(|before| {
+            let names = before.changed(&chopping).into_iter().filter(|name| before.procedure(name).is_some());
+            names.map(|name| Repieced {
+                before: pieces(before, &name),
+                after: pieces(&chopping, &name),
+                procedure: name.to_string(),
+            })
+        });
+        let registration = Registration {
+            added: entries[registry.entries.len()..].iter().map(|entry| entry.name.to_owned()).collect(),
+            changed: changed.collect(),
+        };
+        let passes = entries.iter().map(|entry| {
+            let chopped = chopping.procedure(&entry.plan.procedure);
+            let steps = || vec![0; entry.declaration.steps];
+            Arc::new(Passes::new(chopped.map_or_else(steps, |chopped| entry.steps.passes(chopped)).into()))
+        });
+        registry.passes = passes.collect();
+        (registry.entries, registry.chopping) = (entries, Some(chopping));
+        Ok(registration)
+    }
+
+    /// The registered set cut into pieces, under these assumptions: what is printed and reviewed. How procedures are run in
+    /// pieces ([`Shape::Pieces`]) does not follow from it.
+    ///
+    /// # Errors
+    /// A set that cannot be chopped.
+    pub fn chopping(&self, options: Options) -> Result<Chopping, ChopError> {
+        let registry = self.inner().procedures.read().unwrap_or_else(PoisonError::into_inner);
+        analysis::chop(registry.entries.iter().map(|entry| &*entry.plan), options)
     }
 
     /// Names of the registered procedures, in order of registration.
@@ -201,17 +256,10 @@ impl Database {
             _ if self.protocol().gives.repair => Way::Repaired,
             _ => Way::Straight,
         };
+        let steps = Steps::of(&declaration);
+        let repairs = Repairs::new((0..declaration.operations).map(|operation| steps.repair(&plan, operation)));
         let (name, id, call_by_name) = (procedure.name, procedure.id, procedure.call_by_name);
-        Ok(Entry {
-            name,
-            id,
-            handles,
-            snapshot,
-            way,
-            repairs: Repairs::default(),
-            declaration,
-            plan: Arc::new(plan),
-            call_by_name,
-        })
+        let plan = Arc::new(plan);
+        Ok(Entry { name, id, handles, snapshot, way, repairs, declaration, steps, plan, call_by_name })
     }
 }

@@ -222,3 +222,6 @@ impl std::fmt::Debug for Schedule<'_> {
         f.debug_struct("Schedule").field("committed", &self.committed).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

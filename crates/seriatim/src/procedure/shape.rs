@@ -1,5 +1,7 @@
 //! Shapes of execution, and what a plan says about each.
 
+use std::collections::BTreeSet;
+
 use seriatim_procedure::ir::{OperationId, StepId};
 
 /// How registered procedures are run.
@@ -56,8 +58,14 @@ pub(crate) struct Repairs {
 }
 
 impl Repairs {
-    pub(crate) fn new(steps: Vec<Box<[bool]>>, descendants: Vec<Vec<OperationId>>) -> Repairs {
-        Repairs { steps, descendants }
+    /// For each operation: the steps to run again, and the operations among them.
+    pub(crate) fn new(all: impl Iterator<Item = (Vec<bool>, BTreeSet<usize>)>) -> Repairs {
+        let mut repairs = Repairs::default();
+        for (steps, operations) in all {
+            repairs.steps.push(steps.into());
+            repairs.descendants.push(operations.into_iter().map(|id| OperationId(id as u16)).collect());
+        }
+        repairs
     }
 
     pub(crate) fn operations(&self) -> usize {

@@ -60,9 +60,7 @@ fn columns(mine: &Access, theirs: &Access, commute: bool) -> Columns {
 pub(super) fn all(plans: &[&Plan], commute: bool, absent: impl Fn(usize) -> bool) -> Vec<Conflict> {
     let ends: Vec<End> = (0..plans.len())
         .filter(|procedure| !absent(*procedure))
-        .flat_map(|procedure| {
-            (0..plans[procedure].operations.len()).map(move |operation| End { procedure, operation })
-        })
+        .flat_map(|procedure| (0..plans[procedure].operations.len()).map(move |operation| End { procedure, operation }))
         .collect();
     let mut found = Vec::new();
     for (at, left) in ends.iter().enumerate() {

@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 
 use seriatim_plan::{Conflict, Deferral, End, Existence, Failure, Options, Plan, Refused};
 
-use super::tolerated;
+use super::{order, tolerated};
 
 /// Chooses what is deferred and removes it from the conflicts.
 pub(super) fn defer(
@@ -145,13 +145,7 @@ fn illegal(procedures: usize, conflicts: &[Conflict], deferred: &BTreeSet<End>) 
     for (_, subscriber, publisher) in &arcs {
         before[*subscriber][*publisher] = true;
     }
-    for middle in 0..procedures {
-        for from in 0..procedures {
-            for to in 0..procedures {
-                before[from][to] |= before[from][middle] && before[middle][to];
-            }
-        }
-    }
+    order::close(&mut before);
     arcs.iter()
         .filter(|(_, subscriber, publisher)| subscriber == publisher || before[*publisher][*subscriber])
         .map(|(end, ..)| *end)

@@ -7,13 +7,17 @@
 //!    instance by one piece and leaves it by another. So this merging is what any order of merging ends with, and undoing a step
 //!    of it brings a cycle back.
 //! 3. What stands between, needed by and needing the piece, joins it.
-//! 4. What can fail must be decided in or before the decisive piece (C14); what comes after it and can fail joins it.
+//! 4. What can fail must be decided in or before the decisive piece (C14); what comes after it and can fail joins it. Whether a
+//!    sum leaves its range is only certain where the addition takes effect, since others may add meanwhile: unless room is kept,
+//!    it joins the decisive piece too, or is one.
 //!
 //! Each step only does what it must, so no smaller piece keeps the order and is safe.
 
 use std::collections::BTreeSet;
 
-use seriatim_plan::{Chopped, Conflict, End, Failure, Merge, MergeReason, Options, Piece, Plan, Role};
+use seriatim_plan::{
+    Chopped, Claim, Conflict, End, Failure, FailureKind, Merge, MergeReason, Options, Piece, Plan, Role,
+};
 
 use super::{order, tolerated};
 
@@ -25,6 +29,7 @@ pub(super) struct Cut<'a> {
     pub(super) order: &'a BTreeSet<(usize, usize)>,
     pub(super) conflicts: &'a [Conflict],
     pub(super) deferred: &'a BTreeSet<End>,
+    pub(super) claims: &'a [Claim],
     pub(super) options: Options,
 }
 
@@ -45,7 +50,17 @@ impl Cut<'_> {
 
     /// Failures that matter for where a piece stands.
     fn failures(&self) -> impl Iterator<Item = &Failure> {
-        self.plan().failures.iter().filter(|failure| !tolerated(failure.kind, self.options))
+        // A claimed row of the record is there.
+        let is_certain = |failure: &Failure| {
+            failure.kind == FailureKind::MissingRow
+                && self.claims.iter().any(|claim| {
+                    claim.exists
+                        && claim.operation.procedure == self.at
+                        && failure.operation == Some(claim.operation.operation)
+                })
+        };
+        let all = self.plan().failures.iter();
+        all.filter(move |failure| !tolerated(failure.kind, self.options) && !is_certain(failure))
     }
 
     pub(super) fn chop(&self) -> Chopped {
@@ -61,19 +76,22 @@ impl Cut<'_> {
                 let reason = || MergeReason::Cycle(self.cycle(*first, *operation));
                 join(&mut labels, &mut merges, *first, *operation, reason);
             }
-            self.settle(&mut labels, &mut merges, |_, _| MergeReason::Between);
-            self.pull_failures(&mut labels, &mut merges, *first);
         }
-        self.arrange(&labels, &conflicting, merges)
+        let exact: Vec<(usize, &Failure)> =
+            self.failures().filter_map(|failure| Some((failure.operation?, failure))).filter(is_exact).collect();
+        let core = conflicting.first().or_else(|| exact.first().map(|(operation, _)| operation)).copied();
+        if let Some(core) = core {
+            for (operation, failure) in exact {
+                join(&mut labels, &mut merges, core, operation, || rollback(failure));
+            }
+            self.settle(&mut labels, &mut merges, |_, _| MergeReason::Between);
+            self.pull_failures(&mut labels, &mut merges, core);
+        }
+        self.arrange(&labels, core, merges)
     }
 
     /// Makes one what each comes after the other.
-    fn settle(
-        &self,
-        labels: &mut Vec<usize>,
-        merges: &mut Vec<Merge>,
-        reason: impl Fn(usize, usize) -> MergeReason,
-    ) {
+    fn settle(&self, labels: &mut Vec<usize>, merges: &mut Vec<Merge>, reason: impl Fn(usize, usize) -> MergeReason) {
         let settled = order::condense(labels, self.order);
         for operation in 0..labels.len() {
             let target = settled[operation];
@@ -96,25 +114,23 @@ impl Cut<'_> {
                 failure.decided_by.iter().find(after).map(|operation| (*operation, failure))
             });
             let Some((operation, failure)) = late else { return };
-            let reason = || MergeReason::Rollback(format!("{} ({})", failure.kind, failure.place));
-            join(labels, merges, decisive, operation, reason);
+            join(labels, merges, decisive, operation, || rollback(failure));
             self.settle(labels, merges, |_, _| MergeReason::Between);
         }
     }
 
     /// Puts the pieces in order and says what each may do.
-    fn arrange(&self, labels: &[usize], conflicting: &[usize], merges: Vec<Merge>) -> Chopped {
+    fn arrange(&self, labels: &[usize], core: Option<usize>, merges: Vec<Merge>) -> Chopped {
         let plan = self.plan();
         let pieces: BTreeSet<usize> = labels.iter().copied().collect();
         let reach = order::reach(labels, self.order);
         let failing: BTreeSet<usize> =
             self.failures().flat_map(|failure| &failure.decided_by).map(|operation| labels[*operation]).collect();
-        let is_deferred =
-            |piece: usize| self.deferred.contains(&End { procedure: self.at, operation: piece });
+        let is_deferred = |piece: usize| self.deferred.contains(&End { procedure: self.at, operation: piece });
         let must_precede = |piece: usize, those: &BTreeSet<usize>| {
             those.contains(&piece) || those.iter().any(|other| *other != piece && reach[piece][*other])
         };
-        let core = conflicting.first().map(|operation| labels[*operation]);
+        let core = core.map(|operation| labels[operation]);
         // Before the core, or (without one) up to the last piece that can fail.
         let early: BTreeSet<usize> = match core {
             None => pieces.iter().copied().filter(|piece| must_precede(*piece, &failing)).collect(),
@@ -158,10 +174,10 @@ impl Cut<'_> {
             Some(decisive) if place == decisive => Role::Decisive,
             _ => Role::Visible,
         });
-        let piece = |(piece, role): (&usize, Role)| Piece {
-            operations: (0..labels.len()).filter(|operation| labels[*operation] == *piece).collect(),
-            role,
-            conflicting: Some(*piece) == core,
+        let piece = |(piece, role): (&usize, Role)| {
+            let operations: Vec<usize> = (0..labels.len()).filter(|operation| labels[*operation] == *piece).collect();
+            let conflicting = operations.iter().any(|operation| self.edges(*operation).next().is_some());
+            Piece { operations, role, conflicting }
         };
         Chopped {
             procedure: plan.procedure.clone(),
@@ -209,6 +225,15 @@ impl Cut<'_> {
         let (there, back) = (name(&there), name(&back));
         format!("{mine} {to} {there} {to} second #{left} –S– second #{right} {from} {back} {from} {other} –S–")
     }
+}
+
+/// Whether a failure is only certain where its operation takes effect.
+fn is_exact((_, failure): &(usize, &Failure)) -> bool {
+    matches!(failure.kind, FailureKind::CommutativeOverflow | FailureKind::CommutativeUnderflow)
+}
+
+fn rollback(failure: &Failure) -> MergeReason {
+    MergeReason::Rollback(format!("{} ({})", failure.kind, failure.place))
 }
 
 /// Merges the pieces of two operations, the smaller label winning.

@@ -3,6 +3,7 @@
 //! ```text
 //! order      what must stay in order in a procedure
 //! conflicts  C-edges between two instances of all procedures; read-only ones leave if there are snapshots
+//! claims     conflicts that cannot be, because a key is only taken once
 //! defer      commutative updates whose C-edges go because they are published later
 //! merge      pieces of each procedure, their order and roles
 //! ```
@@ -10,6 +11,7 @@
 //!
 //! Memory is not a failure here: the engine reserves, when an execution begins, what its writes can need.
 
+mod claims;
 mod conflicts;
 mod defer;
 mod merge;
@@ -56,18 +58,22 @@ pub fn chop<'p>(plans: impl IntoIterator<Item = &'p Plan>, options: Options) -> 
     for plan in &plans {
         plan.check().map_err(ChopError::Broken)?;
     }
-    let orders: Vec<BTreeSet<(usize, usize)>> =
+    let mut orders: Vec<BTreeSet<(usize, usize)>> =
         plans.iter().map(|plan| order::order(plan, options.reorder, options.commute)).collect();
     let on_snapshot = |procedure: usize| options.snapshots && plans[procedure].is_read_only();
     let mut conflicts = conflicts::all(&plans, options.commute, on_snapshot);
+    let claims = match options.claims {
+        true => claims::claims(&plans, on_snapshot, &mut conflicts, &mut orders),
+        false => Vec::new(),
+    };
     let (deferrals, refused) = match options.defer && options.commute {
         true => defer::defer(&plans, &orders, options, &mut conflicts),
         false => (Vec::new(), Vec::new()),
     };
     let deferred: BTreeSet<End> = deferrals.iter().map(|deferral| deferral.publisher).collect();
     let procedures = (0..plans.len()).map(|at| {
-        let cut =
-            Cut { plans: &plans, at, order: &orders[at], conflicts: &conflicts, deferred: &deferred, options };
+        let (order, conflicts, deferred, claims) = (&orders[at], &conflicts, &deferred, &claims);
+        let cut = Cut { plans: &plans, at, order, conflicts, deferred, claims, options };
         let mut chopped = cut.chop();
         if on_snapshot(at) {
             (chopped.snapshot, chopped.decisive) = (true, None);
@@ -80,6 +86,7 @@ pub fn chop<'p>(plans: impl IntoIterator<Item = &'p Plan>, options: Options) -> 
         options,
         procedures: procedures.collect(),
         conflicts,
+        claims,
         deferrals,
         refused,
         statics: if options.statics { statics(&plans) } else { BTreeSet::new() },
@@ -139,6 +146,16 @@ fn obligations(plans: &[&Plan], chopping: &Chopping) -> Vec<String> {
         if !columns.is_empty() {
             let columns: Vec<String> = columns.into_iter().collect();
             found.push(format!("sums keep room: {}", columns.join(", ")));
+        }
+    }
+    let tables = chopping.claims.iter().map(|claim| (&claim.token, &claim.record));
+    for (token, record) in tables.collect::<BTreeSet<_>>() {
+        match record {
+            Some(record) => {
+                found.push(format!("every key of {token} is in {record} when the set is registered"));
+                found.push(format!("nobody else adds to {token} or removes from {record}"));
+            }
+            None => found.push(format!("nobody else adds to {token}")),
         }
     }
     for deferral in &chopping.deferrals {

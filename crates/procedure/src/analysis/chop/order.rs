@@ -66,14 +66,16 @@ pub(super) fn reach(labels: &[usize], order: &BTreeSet<(usize, usize)>) -> Vec<V
     for (earlier, later) in order {
         reach[labels[*earlier]][labels[*later]] = true;
     }
-    for middle in 0..count {
-        for from in 0..count {
-            if reach[from][middle] {
-                for to in 0..count {
-                    reach[from][to] |= reach[middle][to];
-                }
-            }
+    close(&mut reach);
+    reach
+}
+
+/// Makes a relation transitive.
+pub(super) fn close(relation: &mut [Vec<bool>]) {
+    for middle in 0..relation.len() {
+        let further = relation[middle].clone();
+        for row in relation.iter_mut().filter(|row| row[middle]) {
+            row.iter_mut().zip(&further).for_each(|(related, more)| *related |= more);
         }
     }
-    reach
 }
