@@ -57,6 +57,7 @@ mod table;
 mod text;
 mod timestamp;
 mod value;
+pub mod watch;
 mod writer;
 
 pub use bytes::{Bytes, TooLong};
@@ -75,7 +76,7 @@ pub use row::{RowRef, tail};
 pub use schema::{ColumnDef, ColumnType, IndexDef, KeyPart, Organization, PartName, TableBuilder, TableDef, asc, desc};
 pub use seriatim_base::{ColumnId, IndexId};
 pub use std::cmp::Reverse;
-pub use table::{IndexSpec, Table};
+pub use table::{IndexSpec, IndexedBy, Table};
 pub use text::Text;
 pub use timestamp::Timestamp;
 pub use value::{Value, ValueError};

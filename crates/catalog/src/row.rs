@@ -51,6 +51,7 @@ impl<'t> RowRef<'t> {
     /// The value of a column of type `C` that lies at `place` (rule 3).
     #[inline(always)]
     pub fn get<C: Column>(self, place: &Place) -> C::Ref<'t> {
+        crate::watch::note(self.row, place.column, false);
         // SAFETY: rules 1 to 3.
         unsafe { C::load(self.block(place.part), place) }
     }

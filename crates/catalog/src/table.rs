@@ -65,6 +65,12 @@ impl<T, K> IndexSpec<T, K> {
     }
 }
 
+/// The type of the keys of a derived table's index, by its position: generated code names it where it knows the constant only.
+pub trait IndexedBy<const AT: u16>: Table {
+    /// The indexed columns: what the index's [`IndexSpec`] is of.
+    type Key: TableKey;
+}
+
 impl<T, K> Clone for IndexSpec<T, K> {
     fn clone(&self) -> IndexSpec<T, K> {
         *self

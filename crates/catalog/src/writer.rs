@@ -62,6 +62,7 @@ impl<'a> RowWriter<'a> {
                 self.fixed
             }
         };
+        crate::watch::note(self.row, place.column, true);
         self.dirty.insert(ColumnId(place.column));
         block
     }

@@ -105,12 +105,22 @@ fn indexes(table: &Declaration) -> TokenStream {
                 #catalog::IndexSpec::new(#catalog::IndexId(#at));
         }
     });
+    let keys = table.indexes.iter().enumerate().map(|(at, index)| {
+        let (key, at) = (key_type(&index.parts, table), at as u16);
+        quote! {
+            #[automatically_derived]
+            impl #catalog::IndexedBy<#at> for #row {
+                type Key = #key;
+            }
+        }
+    });
     quote! {
         #[automatically_derived]
         #[allow(dead_code)]
         impl #row {
             #(#constants)*
         }
+        #(#keys)*
     }
 }
 

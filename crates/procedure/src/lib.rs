@@ -3,6 +3,7 @@
 //! Invariant: pure. The same intermediate representation and schema give the same plan; what cannot be proved is refused, and
 //! the refusal says why and where. Nothing here opens a database: the interpreter runs against a trait.
 
+pub mod analysis;
 mod arithmetic;
 pub mod checked;
 mod compare;
@@ -13,7 +14,7 @@ pub mod interpret;
 pub mod ir;
 pub mod methods;
 mod pure;
-mod show;
+pub mod show;
 mod value;
 
 pub use datum::{Data, Datum, EvaluationError, IntegerType};

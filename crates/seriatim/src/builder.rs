@@ -7,6 +7,7 @@ use seriatim_htm::{Budget, Htm, HtmMode};
 use seriatim_memory::{Memory, Options};
 use seriatim_txn::{Environment, Epochs};
 
+use crate::procedure::Shape;
 use crate::{Database, OpenError, RetryPolicy};
 
 /// Options of a database; every one has a default.
@@ -26,6 +27,9 @@ pub struct Builder {
     pub(crate) step_helpers: bool,
     pub(crate) operations_max: u32,
     pub(crate) seed: u64,
+    pub(crate) prefetch: bool,
+    pub(crate) shape: Shape,
+    pub(crate) check_plans: bool,
     #[cfg(feature = "canary")]
     pub(crate) fault: seriatim_txn::Fault,
 }
@@ -47,6 +51,9 @@ impl Default for Builder {
             step_helpers: false,
             operations_max: 1 << 16,
             seed: 0,
+            prefetch: true,
+            shape: Shape::Whole,
+            check_plans: false,
             #[cfg(feature = "canary")]
             fault: seriatim_txn::Fault::None,
         }
@@ -136,6 +143,26 @@ impl Builder {
     /// Seeds the jitter of retries. Default 0.
     pub fn seed(mut self, seed: u64) -> Builder {
         self.seed = seed;
+        self
+    }
+
+    /// Whether procedures fetch what their arguments name into the processor's cache before they need it. Default yes; a
+    /// session can change it for itself.
+    pub fn prefetch(mut self, wanted: bool) -> Builder {
+        self.prefetch = wanted;
+        self
+    }
+
+    /// How registered procedures are run. Default [`Shape::Whole`].
+    pub fn shape(mut self, shape: Shape) -> Builder {
+        self.shape = shape;
+        self
+    }
+
+    /// Whether every access that a procedure makes is checked against its plan; one outside it panics. Slow, for tests. Columns
+    /// read are checked in builds with debug assertions only. Executions in pieces and repairs are not checked. Default no.
+    pub fn check_plans(mut self, wanted: bool) -> Builder {
+        self.check_plans = wanted;
         self
     }
 

@@ -7,6 +7,7 @@ use seriatim_base::TableId;
 use seriatim_base::thread::Periodic;
 use seriatim_catalog::{Table, TableDef};
 use seriatim_history::{History, Recording};
+use seriatim_procedure::analysis::Schema;
 use seriatim_txn::{Environment, ProtocolInfo};
 
 use crate::builder::Builder;
@@ -14,6 +15,9 @@ use crate::engine::{self, Engine};
 use crate::error::{OpenError, SchemaError};
 use crate::handle::{Handle, TableSet};
 use crate::pool::Pool;
+use crate::procedure::Shape;
+use crate::procedure::gate::Gate;
+use crate::procedure::registry::Registry;
 use crate::runtime::DynHandle;
 use crate::{Session, Statistics};
 
@@ -43,6 +47,9 @@ pub(crate) struct Inner {
     pub(crate) pool: Arc<Pool>,
     pub(crate) engine: Box<dyn Engine>,
     tables: RwLock<Tables>,
+    pub(crate) procedures: RwLock<Registry>,
+    /// There if procedures run in pieces.
+    pub(crate) gate: Option<Gate>,
     sessions: AtomicUsize,
     recording: Option<Recording>,
     /// Dropped last: everything above lives in its memory.
@@ -105,12 +112,18 @@ impl Database {
             pool,
             engine,
             tables: RwLock::default(),
+            procedures: RwLock::default(),
+            gate: (options.shape == Shape::Pieces).then(Gate::default),
             sessions: AtomicUsize::new(0),
             recording: options.record_history.then(Recording::new),
             environment,
             options,
         };
         Ok(Database { inner: Arc::new(inner) })
+    }
+
+    pub(crate) fn inner(&self) -> &Arc<Inner> {
+        &self.inner
     }
 
     /// Creates the table that `T` declares.
@@ -247,7 +260,13 @@ impl Database {
 }
 
 impl Inner {
-    fn find(&self, name: &str) -> Option<Arc<TableSet>> {
+    /// The tables, for analysis.
+    pub(crate) fn schema(&self) -> Schema {
+        let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
+        Schema::new(tables.sets.iter().map(|set| set.definition.clone()))
+    }
+
+    pub(crate) fn find(&self, name: &str) -> Option<Arc<TableSet>> {
         let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
         tables.sets.iter().find(|set| set.definition.name == name).cloned()
     }

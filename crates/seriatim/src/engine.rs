@@ -3,6 +3,9 @@
 //! A closure cannot be generic over the protocol, so a session holds its worker behind `dyn Worker`: one predictable indirect
 //! call per operation (decision record 2; `docs/performance.md` has the measurement).
 
+#[cfg(test)]
+pub(crate) mod repairing;
+
 use seriatim_protocol::{PROTOCOLS, for_each_protocol};
 use seriatim_txn::{Core, Environment, Protocol, ProtocolInfo, Worker};
 
@@ -44,6 +47,11 @@ macro_rules! selector {
     ($($protocol:ident => $type:path,)*) => {
         /// Opens the protocol called `name`; `None` if there is none.
         pub(crate) fn open(name: &str, environment: &Environment) -> Option<Box<dyn Engine>> {
+            #[cfg(test)]
+            if name == repairing::NAME {
+                let inner = open(DEFAULT, environment)?;
+                return Some(Box::new(repairing::Repairing(inner)));
+            }
             match if name == "auto" { DEFAULT } else { name } {
                 $(stringify!($protocol) => {
                     Some(Box::new(<$type as Protocol>::open(Default::default(), environment)))

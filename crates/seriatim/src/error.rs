@@ -3,9 +3,11 @@
 
 use std::error::Error;
 use std::fmt;
+use std::panic::Location;
 use std::sync::Arc;
 
 use seriatim_base::TableId;
+use seriatim_procedure::checked::Overflow;
 use seriatim_txn::{Cause, Reason};
 
 pub(crate) use seriatim_catalog::SchemaError as InvalidSchema;
@@ -111,6 +113,10 @@ pub(crate) enum AbortKind {
     Stopped(Cause),
     /// The key exists; table and key are noted in the transaction.
     Duplicate,
+    /// A row that must exist does not; table and key are noted in the transaction.
+    Missing,
+    /// A number left the range of its type; where, if it is known.
+    Overflow(Option<&'static Location<'static>>),
     /// The body's own error, noted in the transaction.
     User,
     /// A handle of another database.
@@ -129,6 +135,12 @@ impl Abort {
     /// Whether running the transaction again can help.
     pub fn is_retryable(&self) -> bool {
         self.cause().is_some_and(|cause| cause.reason.is_conflict())
+    }
+
+    /// An abort for arithmetic that left the range of its type.
+    #[cold]
+    pub(crate) fn overflow(place: Option<&'static Location<'static>>) -> Abort {
+        Abort(AbortKind::Overflow(place))
     }
 
     pub(crate) fn stopped(reason: Reason) -> Abort {
@@ -164,6 +176,9 @@ impl fmt::Display for Abort {
         match self.0 {
             AbortKind::Stopped(cause) => cause.fmt(f),
             AbortKind::Duplicate => f.write_str("the key exists already"),
+            AbortKind::Missing => f.write_str("a row that must exist does not"),
+            AbortKind::Overflow(Some(place)) => write!(f, "{place}: a number leaves the range of its type"),
+            AbortKind::Overflow(None) => f.write_str("a number leaves the range of its type"),
             AbortKind::User => f.write_str("the transaction was aborted by its body"),
             AbortKind::ForeignHandle => f.write_str("the table handle belongs to another database"),
         }
@@ -171,6 +186,14 @@ impl fmt::Display for Abort {
 }
 
 impl Error for Abort {}
+
+/// The place is where the `?` stands that converts it.
+impl From<Overflow> for Abort {
+    #[track_caller]
+    fn from(_: Overflow) -> Abort {
+        Abort::overflow(Some(Location::caller()))
+    }
+}
 
 /// One conflict: why, and where it is known.
 #[derive(Clone, Debug)]
@@ -211,6 +234,35 @@ pub enum TransactError {
         /// The key as its columns read.
         key: String,
     },
+    /// A row that had to exist did not ([`ReadTx::require`](crate::ReadTx::require)). What was read held together at that
+    /// moment.
+    MissingRow {
+        /// The table, or the index.
+        table: String,
+        /// The key as its columns read.
+        key: String,
+    },
+    /// A number left the range of its type. What was read held together at that moment.
+    Overflow {
+        /// The procedure; empty in a transaction that is not one.
+        procedure: String,
+        /// File, line and column of the arithmetic; empty where they are not known.
+        place: String,
+    },
+    /// No procedure of that name is registered with this database.
+    UnknownProcedure {
+        /// What was called.
+        name: String,
+        /// What is registered.
+        known: Vec<String>,
+    },
+    /// The arguments of a call by name are not what the procedure takes.
+    Arguments {
+        /// The procedure.
+        procedure: String,
+        /// What was given and what would be right.
+        problem: String,
+    },
     /// Other transactions were in the way at every attempt.
     Conflict {
         /// The last conflict.
@@ -228,12 +280,24 @@ pub enum TransactError {
     ForeignHandle,
     /// Every worker has an open transaction.
     WorkersBusy,
+    /// Procedures that run in pieces and other transactions exclude each other ([`Shape::Pieces`](crate::procedure::Shape)),
+    /// and the other side stayed open for longer than the bound of 1 s.
+    Excluded {
+        /// The other side.
+        by: &'static str,
+    },
 }
 
 impl TransactError {
     /// Whether the same transaction may succeed if run again as it is.
     pub fn is_retryable(&self) -> bool {
-        matches!(self, TransactError::Conflict { .. } | TransactError::WorkersBusy | TransactError::TooOld)
+        matches!(
+            self,
+            TransactError::Conflict { .. }
+                | TransactError::WorkersBusy
+                | TransactError::TooOld
+                | TransactError::Excluded { .. }
+        )
     }
 
     /// Whether the transaction may have committed although this error was returned. In memory: never.
@@ -290,6 +354,23 @@ impl fmt::Display for TransactError {
         match self {
             TransactError::User(error) => write!(f, "aborted by its body: {error}"),
             TransactError::Duplicate { table, key } => write!(f, "duplicate key {key} in {table}"),
+            TransactError::MissingRow { table, key } => write!(f, "there is no row with key {key} in {table}"),
+            TransactError::Overflow { procedure, place } => {
+                f.write_str("a number leaves the range of its type")?;
+                if !procedure.is_empty() {
+                    write!(f, " in procedure {procedure}")?;
+                }
+                if place.is_empty() { Ok(()) } else { write!(f, ", at {place}") }
+            }
+            TransactError::UnknownProcedure { name, known } if known.is_empty() => {
+                write!(f, "procedure {name:?} is not registered; no procedure is: call `Database::register` first")
+            }
+            TransactError::UnknownProcedure { name, known } => {
+                write!(f, "procedure {name:?} is not registered; registered are {}", known.join(", "))
+            }
+            TransactError::Arguments { procedure, problem } => {
+                write!(f, "wrong arguments for procedure {procedure}: {problem}")
+            }
             TransactError::Conflict { last, attempts } => {
                 write!(f, "gave up after {attempts} attempts; the last stopped {last}")
             }
@@ -298,6 +379,9 @@ impl fmt::Display for TransactError {
             TransactError::Unsupported(cause) => cause.fmt(f),
             TransactError::ForeignHandle => {
                 f.write_str("the table handle belongs to another database; get one from this database")
+            }
+            TransactError::Excluded { by } => {
+                write!(f, "{by} are running and exclude this transaction; try again later")
             }
             TransactError::WorkersBusy => {
                 f.write_str("every worker has an open transaction; allow more workers or end some transactions")
@@ -315,9 +399,9 @@ impl Error for TransactError {
     }
 }
 
-/// Where a duplicate key was met.
+/// The key an abort is about.
 #[derive(Debug, Clone)]
-pub(crate) struct DuplicateAt {
+pub(crate) struct KeyAt {
     pub(crate) table: TableId,
     pub(crate) key: seriatim_catalog::KeyBuf,
 }

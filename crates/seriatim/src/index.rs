@@ -130,6 +130,20 @@ impl ReadTx {
         after: Option<RowPtr>,
         dirty: ColumnSet,
     ) -> Result<(), Abort> {
+        if self.watching.get() {
+            // What indexes read is not what the body reads.
+            return seriatim_catalog::watch::unwatched(|| self.maintain_all(set, before, after, dirty));
+        }
+        self.maintain_all(set, before, after, dirty)
+    }
+
+    fn maintain_all(
+        &self,
+        set: &TableSet,
+        before: Option<RowPtr>,
+        after: Option<RowPtr>,
+        dirty: ColumnSet,
+    ) -> Result<(), Abort> {
         for index in &set.indexes {
             if !index.columns.intersects(dirty) {
                 continue;

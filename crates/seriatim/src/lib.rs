@@ -30,7 +30,8 @@
 //! ```
 //!
 //! Where to read on: [`Database`] and [`Builder`] to open one, [`Session`] to run transactions, [`Tx`] for what a transaction
-//! can do, [`TransactError`] for what can go wrong, [`catalog`] for columns and keys.
+//! can do, [`TransactError`] for what can go wrong, [`procedure`] for transactions declared beforehand, [`catalog`] for columns
+//! and keys.
 //!
 //! Invariant of this crate: one declaration runs under every protocol; nothing here names one but the registry.
 
@@ -41,6 +42,7 @@ mod error;
 mod handle;
 mod index;
 mod pool;
+pub mod procedure;
 mod record;
 mod retry;
 mod runtime;
@@ -60,11 +62,13 @@ pub use database::Database;
 pub use engine::protocols;
 pub use error::{Abort, Conflict, OpenError, SchemaError, TransactError};
 pub use handle::{Handle, IndexHandle};
+pub use procedure::Data;
 pub use retry::RetryPolicy;
 pub use runtime::{DynHandle, DynRow};
 pub use scan::{DynScan, Scan};
 pub use seriatim_base::{Rng, Stamp, clock, rng, thread};
 pub use seriatim_macros::Table;
+pub use seriatim_procedure_macros::{Data, procedure, pure};
 pub use seriatim_txn::{Cause, Freshness, Gives, Needs, Phase, ProtocolInfo, Reason};
 pub use session::{Committed, Receipt, Session};
 pub use statistics::Statistics;

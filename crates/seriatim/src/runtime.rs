@@ -125,14 +125,13 @@ impl ReadTx {
 }
 
 impl Tx {
-    fn write_dyn(&self, table: &DynHandle, values: &[Value], exists: OnExists) -> Result<bool, Abort> {
-        let set = self.own(&table.set)?;
+    /// Inserts the row of these values, one a column; `false` if its key exists and was to be left.
+    fn write_values(&self, set: &TableSet, values: &[Value], exists: OnExists) -> Result<bool, Abort> {
         let (columns, places) = (&set.definition.columns, &set.primary.layout.places);
         if values.len() != columns.len() {
             return Err(self.abort(ValueError::count(values.len(), columns.len())));
         }
-        let key: Vec<Value> = set.definition.key.iter().map(|part| values[part.column.index()].clone()).collect();
-        let key = self.key_of(set, &key)?;
+        let key = self.key_in(set, values)?;
         let mut unfit = None;
         let encode = |writer: &mut RowWriter<'_>| {
             for ((column, place), value) in columns.iter().zip(places).zip(values) {
@@ -154,18 +153,26 @@ impl Tx {
         }
     }
 
+    /// The key in a row's values.
+    fn key_in(&self, set: &TableSet, values: &[Value]) -> Result<KeyBuf, Abort> {
+        let key: Vec<Value> = set.definition.key.iter().map(|part| values[part.column.index()].clone()).collect();
+        self.key_of(set, &key)
+    }
+
+    /// Inserts a row of these values, one a column.
+    pub(crate) fn insert_values(&self, set: &TableSet, values: &[Value]) -> Result<(), Abort> {
+        if self.write_values(set, values, OnExists::Refuse)? {
+            return Ok(());
+        }
+        Err(self.duplicate(&set.primary, self.key_in(set, values)?.as_key()))
+    }
+
     /// Inserts a row of these values, one a column.
     ///
     /// # Errors
     /// As [`Tx::insert`]; or values that do not fit.
     pub fn insert_dyn(&self, table: &DynHandle, values: &[Value]) -> Result<(), Abort> {
-        if self.write_dyn(table, values, OnExists::Refuse)? {
-            return Ok(());
-        }
-        let set = self.own(&table.set)?;
-        let key: Vec<Value> = set.definition.key.iter().map(|part| values[part.column.index()].clone()).collect();
-        let key = self.key_of(set, &key)?;
-        Err(self.duplicate(&set.primary, key.as_key()))
+        self.insert_values(self.own(&table.set)?, values)
     }
 
     /// Inserts a row of these values or replaces the one with its key.
@@ -173,7 +180,7 @@ impl Tx {
     /// # Errors
     /// As [`Tx::put`]; or values that do not fit.
     pub fn put_dyn(&self, table: &DynHandle, values: &[Value]) -> Result<(), Abort> {
-        self.write_dyn(table, values, OnExists::Replace).map(|_| ())
+        self.write_values(self.own(&table.set)?, values, OnExists::Replace).map(|_| ())
     }
 
     /// Sets columns of the row with these key values; whether there is such a row.

@@ -5,6 +5,7 @@ use std::ops::Bound;
 
 use seriatim_catalog::{ColumnSet, KeyBuf, Organization, RowRef, Table};
 use seriatim_history::Saw;
+use seriatim_plan::Kind;
 use seriatim_store::{Direction, read_key};
 use seriatim_txn::{Reason, RowPtr};
 
@@ -12,6 +13,7 @@ use crate::ReadTx;
 use crate::error::Abort;
 use crate::handle::TableSet;
 use crate::index::{KeyList, key_from_bytes, read_primary};
+use crate::procedure::watch::{self, KeysSeen};
 use crate::record::saw;
 use crate::runtime::DynRow;
 
@@ -35,6 +37,8 @@ pub(crate) struct RawScan<'t> {
     /// Primary keys still to be followed, of one key of a hash index.
     found: Found<'t>,
     record: Option<Box<Noted>>,
+    /// The access it is, if the transaction is watched.
+    watched: Option<usize>,
 }
 
 /// What a lookup in a hash index found.
@@ -63,9 +67,19 @@ impl<'t> RawScan<'t> {
         high: Bound<KeyBuf>,
         direction: Direction,
     ) -> RawScan<'t> {
-        let mut scan =
-            RawScan { tx, set, target, direction, state: None, failed: None, found: Found::Nothing, record: None };
+        let mut scan = RawScan {
+            tx,
+            set,
+            target,
+            direction,
+            state: None,
+            failed: None,
+            found: Found::Nothing,
+            record: None,
+            watched: None,
+        };
         scan.failed = scan.start(&low, &high).err();
+        scan.watched = tx.watch(Kind::Scan, set, target, || KeysSeen::Range(low.clone(), high.clone()));
         if tx.log.is_some() {
             let owned = |bound: &Bound<KeyBuf>| bound.as_ref().map(|key| key.as_key().to_bytes().into_owned());
             let (low, high) = (owned(&low), owned(&high));
@@ -77,8 +91,20 @@ impl<'t> RawScan<'t> {
     /// The rows that one key of a hash index finds; a scan that fails if there is no whole key.
     pub(crate) fn of_key(tx: &'t ReadTx, set: &'t TableSet, at: usize, key: Option<KeyBuf>) -> RawScan<'t> {
         let (target, direction) = (Target::Index(at), Direction::Forward);
-        let mut scan =
-            RawScan { tx, set, target, direction, state: None, failed: None, found: Found::Nothing, record: None };
+        let mut scan = RawScan {
+            tx,
+            set,
+            target,
+            direction,
+            state: None,
+            failed: None,
+            found: Found::Nothing,
+            record: None,
+            watched: None,
+        };
+        if let Some(key) = &key {
+            scan.watched = tx.watch(Kind::Scan, set, target, || watch::one(key.as_key()));
+        }
         match scan.look_up(key) {
             Ok(found) => scan.found = found,
             Err(abort) => scan.failed = Some(abort),
@@ -135,10 +161,13 @@ impl<'t> RawScan<'t> {
         if table.organization == Organization::Hash {
             return Err(Abort::stopped(Reason::Unordered));
         }
+        if is_empty(low, high) {
+            return Ok(());
+        }
         let mut state = self.tx.scans.borrow_mut().pop().unwrap_or_default();
-        (state.next, state.done) = (0, is_empty(low, high));
+        (state.next, state.done) = (0, false);
         let bounds = (low.as_ref().map(KeyBuf::as_key), high.as_ref().map(KeyBuf::as_key));
-        if !state.done && table.index.scan(bounds.0, bounds.1, self.direction, &mut state.cursor).is_err() {
+        if table.index.scan(bounds.0, bounds.1, self.direction, &mut state.cursor).is_err() {
             return Err(Abort::stopped(Reason::Unordered));
         }
         self.state = Some(state);
@@ -148,6 +177,15 @@ impl<'t> RawScan<'t> {
     /// The next row of the table.
     #[inline]
     pub(crate) fn next(&mut self) -> Option<Result<RowPtr, Abort>> {
+        let next = self.advance();
+        if let (Some(_), Some(Ok(row))) = (self.watched, &next) {
+            self.tx.watch_row(self.watched, Some(row.as_ptr()), ColumnSet::EMPTY);
+        }
+        next
+    }
+
+    #[inline]
+    fn advance(&mut self) -> Option<Result<RowPtr, Abort>> {
         if let Some(abort) = self.failed.take() {
             return Some(Err(abort));
         }

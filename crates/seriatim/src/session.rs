@@ -8,11 +8,21 @@ use seriatim_txn::{Cause, Mode, Reason};
 
 use crate::database::Inner;
 use crate::error::{Abort, AbortKind};
+use crate::procedure::Schedule;
+use crate::procedure::call::Called;
+use crate::procedure::shape::Steps;
 use crate::transaction::{SnapshotTransaction, Transaction};
+use crate::tx::Origin;
 use crate::{ReadTx, TransactError, Tx};
 
 /// Runs transactions, one at a time. Sessions are many, cheap, and may move between threads.
 pub struct Session {
+    pub(crate) runner: Runner,
+    pub(crate) called: Called,
+}
+
+/// The retry loop.
+pub(crate) struct Runner {
     pub(crate) tx: Tx,
     rng: Rng,
 }
@@ -52,7 +62,7 @@ impl<R> std::ops::Deref for Committed<R> {
 impl Session {
     pub(crate) fn new(inner: Arc<Inner>, number: usize) -> Session {
         let rng = Rng::from_seed(inner.options.seed ^ (number as u64) << 32);
-        Session { tx: Tx::new(inner, number), rng }
+        Session { runner: Runner { tx: Tx::new(inner, number), rng }, called: Called::default() }
     }
 
     /// Runs `body` as one serializable transaction and commits. The body may run several times: it must not have effects
@@ -83,7 +93,7 @@ impl Session {
     /// # Panics
     /// If the body panics on values that held together; a panic on values that did not is a conflict like any other.
     pub fn transact<R>(&mut self, body: impl FnMut(&Tx) -> Result<R, Abort>) -> Result<Committed<R>, TransactError> {
-        self.run(Mode::ReadWrite, body)
+        self.runner.run(Mode::ReadWrite, Origin::Closure, body)
     }
 
     /// Runs `body` as a read-only transaction: on a snapshot that never aborts where the protocol gives them
@@ -98,7 +108,13 @@ impl Session {
         &mut self,
         mut body: impl FnMut(&ReadTx) -> Result<R, Abort>,
     ) -> Result<Committed<R>, TransactError> {
-        self.run(Mode::ReadOnly, |tx| body(tx))
+        self.runner.run(Mode::ReadOnly, Origin::Closure, |tx| body(tx))
+    }
+
+    /// Whether procedures called through this session fetch what their arguments name before they need it. At first as
+    /// [`Builder::prefetch`](crate::Builder::prefetch) says. For measurements: results are the same.
+    pub fn set_prefetch(&mut self, wanted: bool) {
+        self.runner.tx.set_prefetching(wanted);
     }
 
     /// Opens a transaction to be committed explicitly; dropping it rolls back.
@@ -106,8 +122,8 @@ impl Session {
     /// # Errors
     /// When every worker is busy.
     pub fn begin(&mut self) -> Result<Transaction<'_>, TransactError> {
-        self.tx.open(Mode::ReadWrite, 1, true)?;
-        Ok(Transaction::new(&mut self.tx))
+        self.runner.tx.open(Mode::ReadWrite, 1, Origin::Explicit)?;
+        Ok(Transaction::new(&mut self.runner.tx))
     }
 
     /// Opens a read-only transaction; dropping it ends it.
@@ -115,19 +131,22 @@ impl Session {
     /// # Errors
     /// When every worker is busy.
     pub fn begin_snapshot(&mut self) -> Result<SnapshotTransaction<'_>, TransactError> {
-        self.tx.open(Mode::ReadOnly, 1, true)?;
-        Ok(SnapshotTransaction::new(&mut self.tx))
+        self.runner.tx.open(Mode::ReadOnly, 1, Origin::Explicit)?;
+        Ok(SnapshotTransaction::new(&mut self.runner.tx))
     }
+}
 
+impl Runner {
     #[inline]
-    fn run<R>(
+    pub(crate) fn run<R>(
         &mut self,
         mode: Mode,
+        origin: Origin,
         mut body: impl FnMut(&Tx) -> Result<R, Abort>,
     ) -> Result<Committed<R>, TransactError> {
         let mut attempts = 1;
         loop {
-            self.tx.open(mode, attempts, false)?;
+            self.tx.open(mode, attempts, origin)?;
             let result = catch_unwind(AssertUnwindSafe(|| body(&self.tx)));
             let conflict = match result {
                 Ok(Ok(value)) => match self.tx.commit() {
@@ -151,6 +170,45 @@ impl Session {
         }
     }
 
+    /// As [`Runner::run`], where the schedule decides when to commit.
+    pub(crate) fn run_scheduled<R>(
+        &mut self,
+        steps: Steps<'_>,
+        mut body: impl FnMut(&mut Tx, &mut Schedule<'_>) -> Result<R, Abort>,
+    ) -> Result<Committed<R>, TransactError> {
+        let mut attempts = 1;
+        loop {
+            self.tx.open(Mode::ReadWrite, attempts, Origin::Procedure)?;
+            let mut schedule = Schedule::new(steps, self.tx.inner().options.retry, &mut self.rng);
+            let result = catch_unwind(AssertUnwindSafe(|| body(&mut self.tx, &mut schedule)));
+            let (committed, repeated) = (schedule.committed(), schedule.repeated());
+            let conflict = match (result, committed) {
+                (Ok(Ok(value)), Some(stamp)) if !self.tx.is_open() => {
+                    return Ok(Committed { value, receipt: Receipt { stamp }, attempts: attempts + repeated });
+                }
+                (Ok(Ok(_)), _) => panic!("a scheduled procedure ended before its schedule"),
+                (Ok(Err(abort)), None) => match self.aborted(&abort) {
+                    Ok(error) => return Err(error),
+                    Err(cause) => cause,
+                },
+                (Ok(Err(abort)), Some(_)) => panic!("a chain was left after its first piece: {abort}"),
+                (Err(panic), None) if self.tx.is_open() => match self.tx.validate() {
+                    Ok(()) => {
+                        self.tx.roll_back_user();
+                        resume_unwind(panic)
+                    }
+                    Err(cause) => cause,
+                },
+                // Something of it is committed: it must not begin again.
+                (Err(panic), _) => {
+                    self.tx.roll_back_user();
+                    resume_unwind(panic)
+                }
+            };
+            self.conflicted(conflict, &mut attempts)?;
+        }
+    }
+
     /// The body returned an abort: the error to report, or the conflict that makes it void (promise g).
     fn aborted(&mut self, abort: &Abort) -> Result<TransactError, Cause> {
         if let Some(cause) = self.tx.stopped().or(abort.cause()) {
@@ -158,9 +216,8 @@ impl Session {
         }
         self.tx.validate()?;
         let error = match abort.0 {
-            AbortKind::Duplicate => self.tx.duplicate_error(),
-            AbortKind::ForeignHandle => TransactError::ForeignHandle,
-            AbortKind::User | AbortKind::Stopped(_) => self.tx.user_error(),
+            AbortKind::Stopped(_) => self.tx.user_error(),
+            _ => self.tx.error_of(abort),
         };
         self.tx.roll_back_user();
         Ok(error)

@@ -16,15 +16,17 @@ use seriatim_base::{Backoff, Epoch, Stamp};
 use seriatim_catalog::{
     ColumnSet, Key, KeyBuf, KeyPrefix, Organization, RowRef, RowWriter, Table, TableKey, TailStore,
 };
+use seriatim_plan::Kind;
 use seriatim_store::Direction;
 use seriatim_txn::{
     Cause, Inserted, Mark, Mode, NoRedo, OnExists, Outcome, Phase, Reason, RowPtr, Stop, Updating, Worker,
 };
 
 use crate::database::Inner;
-use crate::error::{Abort, AbortKind, Conflict, DuplicateAt, Shared, TransactError};
+use crate::error::{Abort, AbortKind, Conflict, KeyAt, Shared, TransactError};
 use crate::handle::{Handle, IndexHandle, TableSet};
 use crate::pool::Lease;
+use crate::procedure::watch::{self, Accessed};
 use crate::record::Log;
 use crate::scan::{Scan, Target};
 use crate::session::Receipt;
@@ -40,6 +42,8 @@ pub struct ReadTx {
     preferred: Cell<usize>,
     mode: Cell<Mode>,
     explicit: Cell<bool>,
+    /// Keeps chains of pieces away.
+    gated: Cell<bool>,
     attempt: Cell<u32>,
     stopped: Cell<Option<Cause>>,
     updating: Cell<bool>,
@@ -49,7 +53,13 @@ pub struct ReadTx {
     left: Cell<u32>,
     operations: Cell<u32>,
     begun: Cell<Epoch>,
-    duplicate: RefCell<Option<DuplicateAt>>,
+    /// The key that an abort for a duplicate or missing row is about.
+    culprit: RefCell<Option<KeyAt>>,
+    /// Whether accesses are noted to be checked against a plan, and those noted.
+    pub(crate) watching: Cell<bool>,
+    pub(crate) accessed: RefCell<Vec<Accessed>>,
+    /// Whether procedures fetch ahead.
+    prefetching: Cell<bool>,
     user: RefCell<Option<Box<dyn std::error::Error + Send + Sync>>>,
     pub(crate) log: Option<RefCell<Log>>,
     /// Savepoints that can be rolled back to.
@@ -66,6 +76,17 @@ unsafe impl Send for ReadTx {}
 /// A transaction that may write. [`Deref`]s to [`ReadTx`] for its reading half.
 pub struct Tx {
     read: ReadTx,
+}
+
+/// Who opens a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// A closure.
+    Closure,
+    /// The caller, to end it by hand.
+    Explicit,
+    /// A registered procedure.
+    Procedure,
 }
 
 /// A position in a transaction to roll back to: see [`Tx::savepoint`].
@@ -102,6 +123,10 @@ impl TailStore for Tails<'_> {
 /// Lifecycle and plumbing.
 impl ReadTx {
     pub(crate) fn inner(&self) -> &Inner {
+        &self.inner
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Inner> {
         &self.inner
     }
 
@@ -154,7 +179,7 @@ impl ReadTx {
         }
     }
 
-    fn stop(&self, cause: Cause) -> Abort {
+    pub(crate) fn stop(&self, cause: Cause) -> Abort {
         self.stopped.set(Some(cause));
         // From now on every operation comes by `check`.
         self.left.set(0);
@@ -210,6 +235,19 @@ impl ReadTx {
         Ok(row)
     }
 
+    /// The row at an encoded key of the unique index at this position (of an index that is not unique: none).
+    #[inline]
+    pub(crate) fn read_by(&self, set: &TableSet, at: usize, key: Key<'_>) -> Result<Option<RowPtr>, Abort> {
+        let secondary = &set.indexes[at];
+        if !secondary.is_single() {
+            return Ok(None);
+        }
+        let Some(entry) = self.read_at(&secondary.table, key)? else { return Ok(None) };
+        // SAFETY: an entry of an index of this table, readable until the transaction ends.
+        let primary = unsafe { crate::index::read_primary(entry, set.primary.class) };
+        self.read_at(&set.primary, primary)
+    }
+
     /// Whether what was read holds together; what is undecided does not count as held (promise g).
     pub(crate) fn validate(&self) -> Result<(), Cause> {
         if let Some(cause) = self.stopped.get() {
@@ -237,9 +275,73 @@ impl ReadTx {
     #[inline]
     pub fn get<'t, T: Table>(&'t self, table: &Handle<T>, key: &T::Key) -> Result<Option<T::Row<'t>>, Abort> {
         let set = self.own(&table.set)?;
-        let row = key.encode(|key| self.read_at(&set.primary, key))?;
+        let row = key.encode(|key| {
+            let row = self.read_at(&set.primary, key)?;
+            let access = self.watch(Kind::Get, set, Target::Rows, || watch::one(key));
+            self.watch_row(access, row.map(|row| row.as_ptr().cast_const()), ColumnSet::EMPTY);
+            Ok::<_, Abort>(row)
+        })?;
         // SAFETY: access rule 3.
         Ok(row.map(|row| T::row(unsafe { RowRef::from_raw(row.as_ptr()) })))
+    }
+
+    /// The row at `key`, which must exist.
+    ///
+    /// ```
+    /// # use seriatim::{Database, Table, TransactError};
+    /// # #[derive(Table)] #[table(name = "stock", key(id), hash)] struct Stock { id: u32, quantity: u32 }
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let db = Database::in_memory()?;
+    /// # let stock = db.create::<Stock>()?;
+    /// # let mut session = db.session();
+    /// let missing = session.transact(|tx| Ok(tx.require(&stock, &7)?.quantity()));
+    /// assert!(matches!(missing, Err(TransactError::MissingRow { table, key }) if table == "stock" && key == "id 7"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// A conflict; or, if there is no such row, an abort that the session reports as [`TransactError::MissingRow`].
+    #[inline]
+    pub fn require<'t, T: Table>(&'t self, table: &Handle<T>, key: &T::Key) -> Result<T::Row<'t>, Abort> {
+        match self.get(table, key)? {
+            Some(row) => Ok(row),
+            None => Err(self.missing(table, key)),
+        }
+    }
+
+    /// The row that a unique index finds, which must exist.
+    ///
+    /// # Errors
+    /// As [`ReadTx::require`].
+    #[inline]
+    pub fn require_by<'t, T: Table, K: TableKey>(
+        &'t self,
+        index: &IndexHandle<T, K>,
+        key: &K,
+    ) -> Result<T::Row<'t>, Abort> {
+        match self.get_by(index, key)? {
+            Some(row) => Ok(row),
+            None => Err(key.encode(|key| self.missing_at(&index.secondary().table, key))),
+        }
+    }
+
+    /// An abort that says that the row at `key`, which must exist, does not: `return Err(tx.missing(&table, &key))`. The
+    /// session reports it as [`TransactError::MissingRow`] once it is certain that what the body read held together.
+    #[cold]
+    pub fn missing<T: Table>(&self, table: &Handle<T>, key: &T::Key) -> Abort {
+        key.encode(|key| self.missing_at(&table.set.primary, key))
+    }
+
+    /// Whether procedures fetch what their arguments name before they need it: [`Builder::prefetch`](crate::Builder::prefetch)
+    /// and [`Session::set_prefetch`](crate::Session::set_prefetch).
+    #[inline]
+    pub fn prefetching(&self) -> bool {
+        self.prefetching.get()
+    }
+
+    pub(crate) fn set_prefetching(&self, wanted: bool) {
+        self.prefetching.set(wanted);
     }
 
     /// Starts to fetch the rows with these keys into the processor's cache, all at once, so that reading them one by one does
@@ -329,14 +431,12 @@ impl ReadTx {
         key: &K,
     ) -> Result<Option<T::Row<'t>>, Abort> {
         let set = self.own(&index.set)?;
-        let secondary = index.secondary();
-        if !secondary.is_single() {
-            return Ok(None);
-        }
-        let Some(entry) = key.encode(|key| self.read_at(&secondary.table, key))? else { return Ok(None) };
-        // SAFETY: an entry of an index of this table, readable until the transaction ends.
-        let primary = unsafe { crate::index::read_primary(entry, set.primary.class) };
-        let row = self.read_at(&set.primary, primary)?;
+        let row = key.encode(|key| {
+            let row = self.read_by(set, index.at, key)?;
+            let access = self.watch(Kind::Get, set, Target::Index(index.at), || watch::one(key));
+            self.watch_row(access, row.map(|row| row.as_ptr().cast_const()), ColumnSet::EMPTY);
+            Ok::<_, Abort>(row)
+        })?;
         // SAFETY: access rule 3.
         Ok(row.map(|row| T::row(unsafe { RowRef::from_raw(row.as_ptr()) })))
     }
@@ -379,6 +479,16 @@ impl ReadTx {
         Scan::new(self, &index.set, Target::Index(index.at), range.low, range.high, Direction::Forward)
     }
 
+    /// As [`ReadTx::scan_by`], in descending index order.
+    pub fn scan_by_rev<'t, T: Table, K: TableKey>(
+        &'t self,
+        index: &'t IndexHandle<T, K>,
+        range: impl RangeBounds<K>,
+    ) -> Scan<'t, T> {
+        let range = index.secondary().table.codec.range_between(range.start_bound(), range.end_bound());
+        Scan::new(self, &index.set, Target::Index(index.at), range.low, range.high, Direction::Backward)
+    }
+
     /// How many times the body has been run in this transaction; 1 the first time.
     pub fn attempt(&self) -> u32 {
         self.attempt.get()
@@ -409,6 +519,7 @@ impl Tx {
                 preferred: Cell::new(number % workers),
                 mode: Cell::new(Mode::ReadWrite),
                 explicit: Cell::new(false),
+                gated: Cell::new(false),
                 attempt: Cell::new(0),
                 stopped: Cell::new(None),
                 updating: Cell::new(false),
@@ -416,7 +527,10 @@ impl Tx {
                 left: Cell::new(0),
                 operations: Cell::new(0),
                 begun: Cell::new(Epoch::default()),
-                duplicate: RefCell::new(None),
+                culprit: RefCell::new(None),
+                watching: Cell::new(false),
+                accessed: RefCell::default(),
+                prefetching: Cell::new(inner.options.prefetch),
                 user: RefCell::new(None),
                 log,
                 savepoints: RefCell::new(Vec::new()),
@@ -478,6 +592,27 @@ impl Tx {
                 (result, T::finish(update))
             })
         })
+    }
+
+    /// As [`Tx::update`], where `change` may abort. What it wrote before stays in the transaction, which therefore must not be
+    /// committed: for callers that pass every abort on.
+    #[inline]
+    pub(crate) fn try_update<T: Table, R>(
+        &self,
+        table: &Handle<T>,
+        key: &T::Key,
+        change: impl FnOnce(&mut T::Update<'_>) -> Result<R, Abort>,
+    ) -> Result<Option<R>, Abort> {
+        let set = self.own(&table.set)?;
+        let updated = key.encode(|key| {
+            self.update_at(set, key, |writer| {
+                let mut update = T::update(writer);
+                let result = change(&mut update);
+                let dirty = unless_failed(&result, T::finish(update));
+                (result, dirty)
+            })
+        })?;
+        updated.transpose()
     }
 
     /// Deletes the row at `key`; whether there was one.
@@ -568,6 +703,7 @@ impl ReadTx {
         exists: OnExists,
     ) -> Result<bool, Abort> {
         self.writable()?;
+        self.watch(Kind::Insert, set, Target::Rows, || watch::one(key));
         if set.has_unique_index() {
             return self.whole(|| self.insert_parts(set, key, encode, exists));
         }
@@ -644,10 +780,27 @@ impl ReadTx {
         self.updating.set(true);
         let (result, dirty) = change(writer);
         drop(guard);
+        let access = self.watch(Kind::Update, set, Target::Rows, || watch::one(key));
+        self.watch_row(access, Some(after.as_ptr()), dirty);
         if !set.indexes.is_empty() {
             self.maintain(set, Some(before), Some(after), dirty)?;
         }
         Ok(Some(result))
+    }
+
+    /// As [`ReadTx::update_at`], where `change` may fail. What it wrote before stays in the transaction, which therefore must
+    /// not be committed.
+    pub(crate) fn try_update_at<R, E>(
+        &self,
+        set: &TableSet,
+        key: Key<'_>,
+        change: impl FnOnce(&mut RowWriter<'_>) -> Result<R, E>,
+    ) -> Result<Option<Result<R, E>>, Abort> {
+        self.update_at(set, key, |mut writer| {
+            let result = change(&mut writer);
+            let dirty = unless_failed(&result, writer.dirty());
+            (result, dirty)
+        })
     }
 
     /// Deletes the row at `key`.
@@ -656,6 +809,7 @@ impl ReadTx {
         let table = &set.primary;
         let before = self.operate(|worker| worker.delete(table, key))?;
         self.note(table, key);
+        self.watch(Kind::Delete, set, Target::Rows, || watch::one(key));
         if before.is_some() {
             self.maintain(set, before, None, ColumnSet::ALL)?;
         }
@@ -698,14 +852,30 @@ impl ReadTx {
         Ok(inserted == Inserted::New)
     }
 
-    /// An abort that says which key exists already; a conflict instead if that was not true of one state (promise g).
+    /// An abort that says which key exists already.
     pub(crate) fn duplicate(&self, table: &seriatim_txn::Table, key: Key<'_>) -> Abort {
+        self.about(AbortKind::Duplicate, table, key)
+    }
+
+    /// An abort that says which row does not exist.
+    #[cold]
+    pub(crate) fn missing_at(&self, table: &seriatim_txn::Table, key: Key<'_>) -> Abort {
+        self.about(AbortKind::Missing, table, key)
+    }
+
+    /// An abort about one key; a conflict instead if what led to it was not true of one state (promise g).
+    fn about(&self, kind: AbortKind, table: &seriatim_txn::Table, key: Key<'_>) -> Abort {
         if let Err(cause) = self.validate() {
             return self.stop(cause);
         }
-        *self.duplicate.borrow_mut() = Some(DuplicateAt { table: table.id, key: key.to_buf() });
-        Abort(AbortKind::Duplicate)
+        *self.culprit.borrow_mut() = Some(KeyAt { table: table.id, key: key.to_buf() });
+        Abort(kind)
     }
+}
+
+/// The columns whose indexes are to follow: none if the change failed. A duplicate found there would hide why.
+fn unless_failed<R, E>(result: &Result<R, E>, dirty: ColumnSet) -> ColumnSet {
+    if result.is_ok() { dirty } else { ColumnSet::EMPTY }
 }
 
 /// Ends an update closure, also when it panics.
@@ -720,12 +890,23 @@ impl Drop for Closure<'_> {
 
 /// Opening and ending, for sessions.
 impl Tx {
-    pub(crate) fn open(&self, mode: Mode, attempt: u32, explicit: bool) -> Result<(), TransactError> {
+    /// Opens an attempt. `origin` says who asks.
+    pub(crate) fn open(&self, mode: Mode, attempt: u32, origin: Origin) -> Result<(), TransactError> {
         // A transaction that was leaked instead of dropped is still open: a session runs one at a time.
         self.roll_back(None);
         let inner = &self.inner;
         let lease = inner.pool.lease(self.preferred.get(), inner.engine.as_ref(), &inner.environment);
         let lease = lease.ok_or(TransactError::WorkersBusy)?;
+        let explicit = origin == Origin::Explicit;
+        if let Some(gate) = &inner.gate
+            && origin != Origin::Procedure
+        {
+            if let Err(excluded) = gate.enter_other() {
+                inner.pool.give_back(lease);
+                return Err(excluded);
+            }
+            self.gated.set(true);
+        }
         self.lease.set(Some(lease));
         self.ending.set(false);
         self.preferred.set(lease.slot);
@@ -748,11 +929,29 @@ impl Tx {
         if let Some(lease) = self.lease.take() {
             self.inner.pool.give_back(lease);
         }
+        if let (Some(gate), true) = (&self.inner.gate, self.gated.take()) {
+            gate.leave_other();
+        }
+    }
+
+    /// Whether an attempt is open.
+    pub(crate) fn is_open(&self) -> bool {
+        self.lease.get().is_some()
     }
 
     /// Commits; the cause if it cannot. A transaction that stopped cannot.
     #[inline]
     pub(crate) fn commit(&self) -> Result<Stamp, Cause> {
+        match self.commit_or_repair()? {
+            Outcome::Committed(stamp) => Ok(stamp),
+            // Repair needs a body that can run in parts.
+            Outcome::Repair(_) => Err(Cause { phase: Phase::Validate, reason: Reason::RecordChanged }),
+        }
+    }
+
+    /// As [`Tx::commit`]; or what is to be repaired, and then the transaction is still open.
+    #[inline]
+    pub(crate) fn commit_or_repair(&self) -> Result<Outcome, Cause> {
         if let Some(cause) = self.stopped.get() {
             return Err(cause);
         }
@@ -773,10 +972,9 @@ impl Tx {
                         self.inner.pool.counters(lease.slot).committed();
                     }
                     self.close();
-                    return Ok(stamp);
+                    return Ok(Outcome::Committed(stamp));
                 }
-                // Only procedures are repaired, and they are not run through closures.
-                Ok(Outcome::Repair(_)) => return Err(Cause { phase: Phase::Validate, reason: Reason::RecordChanged }),
+                Ok(repair) => return Ok(repair),
                 Err(Stop::Wait(_)) if backoff.wait() => {}
                 Err(Stop::Wait(_)) => return Err(Cause { phase: Phase::Lock, reason: Reason::RecordLocked }),
                 Err(Stop::Abort(cause)) => return Err(cause),
@@ -807,7 +1005,7 @@ impl Tx {
         self.worker().abort();
         self.ending.set(false);
         self.close();
-        self.duplicate.take();
+        self.culprit.take();
         self.user.take();
     }
 
@@ -831,14 +1029,14 @@ impl Tx {
         }
     }
 
-    pub(crate) fn duplicate_error(&self) -> TransactError {
-        let met = self.duplicate.borrow().clone();
-        let described = met.and_then(|met| {
-            let tell = |table: &seriatim_txn::Table| (table.name.clone(), table.codec.describe(met.key.as_key()));
-            self.inner.with_table(met.table, tell)
+    /// Table and key of an abort that is about one.
+    fn culprit(&self) -> (String, String) {
+        let culprit = self.culprit.borrow().clone();
+        let described = culprit.and_then(|at| {
+            let tell = |table: &seriatim_txn::Table| (table.name.clone(), table.codec.describe(at.key.as_key()));
+            self.inner.with_table(at.table, tell)
         });
-        let (table, key) = described.unwrap_or_default();
-        TransactError::Duplicate { table, key }
+        described.unwrap_or_default()
     }
 
     /// The body's own error, which is gone then.
@@ -859,7 +1057,18 @@ impl Tx {
     /// What an abort stands for, outside the retry loop. It may be asked for again.
     pub(crate) fn error_of(&self, abort: &Abort) -> TransactError {
         match abort.0 {
-            AbortKind::Duplicate => self.duplicate_error(),
+            AbortKind::Duplicate => {
+                let (table, key) = self.culprit();
+                TransactError::Duplicate { table, key }
+            }
+            AbortKind::Missing => {
+                let (table, key) = self.culprit();
+                TransactError::MissingRow { table, key }
+            }
+            AbortKind::Overflow(place) => TransactError::Overflow {
+                procedure: String::new(),
+                place: place.map(ToString::to_string).unwrap_or_default(),
+            },
             AbortKind::User => self.shared_user_error(),
             AbortKind::ForeignHandle => TransactError::ForeignHandle,
             AbortKind::Stopped(cause) => match cause.reason {

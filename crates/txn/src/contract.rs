@@ -211,7 +211,8 @@ pub enum Outcome {
 }
 
 /// One worker: the state an open transaction runs on. Methods are called in the order
-/// `begin (read | stage insert | update | delete | scan_next | mark | rewind | validate)* (commit | abort)`.
+/// `begin (operation | read | stage insert | update | delete | scan_next | mark | rewind | validate)* (commit | abort)`; a commit
+/// that answered [`Outcome::Repair`] is followed by `forget*`, further operations and another commit.
 /// After a [`Stop::Abort`] only `abort` follows.
 pub trait Worker: Send {
     /// Opens a transaction. `first_stamp` is the priority stamp of its first attempt ([`Stamp::ZERO`] on that attempt), for
@@ -285,7 +286,15 @@ pub trait Worker: Send {
     /// A conflict.
     fn validate(&mut self) -> Result<(), Stop>;
 
-    /// Decides. On [`Outcome::Committed`] the transaction has left.
+    /// The calls that follow belong to this operation of the procedure's plan. Called only if the protocol repairs; an operation
+    /// in a loop is named once an iteration.
+    fn operation(&mut self, _index: u16) {}
+
+    /// Drops what an operation read and wrote, after [`Outcome::Repair`]: it runs `again` (what it locked may stay locked), or
+    /// runs no more, as a branch went the other way.
+    fn forget(&mut self, _index: u16, _again: bool) {}
+
+    /// Decides. On [`Outcome::Committed`] the transaction has left; on [`Outcome::Repair`] it is still open.
     ///
     /// # Errors
     /// A conflict: `abort` follows. Or the order to wait for.

@@ -6,9 +6,9 @@
 //! | 1st advance | the record, by the tag in the bucket | the newest image, if it lies outside the record |
 //! | 2nd advance | the newest image | |
 //!
-//! Records found this way wait in the order they were asked for, and the next lookup of their table tries the next of them
-//! first: its key is compared, so a wrong guess costs a comparison and a right one saves hashing and probing. A hit is as good
-//! as the index's own: the record was linked while the worker was online.
+//! Records found this way wait in the order they were asked for, and the next lookup of their table tries the next of them, and
+//! the one after it, first: keys are compared, so a wrong guess costs a comparison and a right one saves hashing and probing. A
+//! hit is as good as the index's own: the record was linked while the worker was online.
 
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
@@ -31,7 +31,11 @@ const ROWS_MAX: usize = 512;
 struct Entry {
     table: NonNull<Table>,
     stage: Stage,
+    /// The next one of this table; [`NONE`] if there is none.
+    next: u32,
 }
+
+const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug)]
 enum Stage {
@@ -43,6 +47,17 @@ enum Stage {
     Nothing,
 }
 
+/// The rows of one table.
+#[derive(Clone, Copy, Debug)]
+struct Queue {
+    /// The entry to be tried next; [`NONE`] if there is none.
+    next: u32,
+    /// The entry asked for last; only of use while `next` is some.
+    last: u32,
+}
+
+const EMPTY: Queue = Queue { next: NONE, last: NONE };
+
 /// The rows that one attempt asked for.
 #[derive(Debug, Default)]
 pub(crate) struct Prefetched {
@@ -51,8 +66,8 @@ pub(crate) struct Prefetched {
     complete: usize,
     /// Entries before this had the first advance.
     advanced: usize,
-    /// By table id: the entry to be tried next; beyond the end if there is none.
-    next: Vec<u32>,
+    /// By table id.
+    queues: Vec<Queue>,
 }
 
 // SAFETY: tables are shared by all workers and live as long as the database; records are followed while online only.
@@ -64,7 +79,7 @@ impl Prefetched {
     pub(crate) fn clear(&mut self) {
         if !self.entries.is_empty() {
             self.entries.clear();
-            self.next.fill(u32::MAX);
+            self.queues.fill(EMPTY);
             (self.complete, self.advanced) = (0, 0);
         }
     }
@@ -87,14 +102,17 @@ impl Prefetched {
                 Err(_) => Stage::Nothing,
             }
         };
-        self.entries.push(Entry { table: table.into(), stage });
-        let id = table.id.index();
-        if id >= self.next.len() {
-            self.next.resize(id + 1, u32::MAX);
+        self.entries.push(Entry { table: table.into(), stage, next: NONE });
+        let (id, at) = (table.id.index(), at as u32);
+        if id >= self.queues.len() {
+            self.queues.resize(id + 1, EMPTY);
         }
-        if self.expected(id).is_none_or(|entry| entry.table != table.into()) {
-            self.next[id] = at as u32;
+        let queue = &mut self.queues[id];
+        match queue.next {
+            NONE => queue.next = at,
+            _ => self.entries[queue.last as usize].next = at,
         }
+        queue.last = at;
     }
 
     /// The next wave for all rows.
@@ -125,22 +143,23 @@ impl Prefetched {
         self.advanced = self.entries.len();
     }
 
-    #[inline]
-    fn expected(&self, table: usize) -> Option<&Entry> {
-        self.entries.get(*self.next.get(table)? as usize)
-    }
-
-    /// The record with this key, if it is the one expected next of its table.
+    /// The record with this key, if it is one of the two expected next of its table.
     #[inline]
     pub(crate) fn find(&mut self, table: &Table, key: Key<'_>, _: Pinned<'_>) -> Option<RecordPtr> {
-        let entry = self.expected(table.id.index()).filter(|entry| entry.table == table.into())?;
-        let Stage::Record(found) = entry.stage else { return None };
-        // SAFETY: found in the index since the worker came online.
-        if !unsafe { has_key(found, key) } {
-            return None;
+        let queue = self.queues.get_mut(table.id.index())?;
+        let mut at = queue.next;
+        for _ in 0..2 {
+            let entry = self.entries.get(at as usize)?;
+            match entry.stage {
+                // SAFETY: found in the index since the worker came online.
+                Stage::Record(found) if unsafe { has_key(found, key) } => {
+                    queue.next = entry.next;
+                    return Some(found);
+                }
+                _ => at = entry.next,
+            }
         }
-        self.next[table.id.index()] += 1;
-        Some(found)
+        None
     }
 }
 

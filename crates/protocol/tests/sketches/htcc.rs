@@ -1,8 +1,5 @@
 //! HTCC (Wu, Tan, USENIX ATC 2016): hot records locked at access, cold ones validated in a region, and a transaction whose reads
 //! went stale repaired instead of run again.
-//!
-//! Additions it needs, as decision record 1 foresees: which operation of the plan a call belongs to, and which operations no
-//! longer run ([`Repairs`]).
 
 use std::sync::atomic::Ordering;
 
@@ -23,15 +20,6 @@ use crate::stand_in::{
 
 /// Repairs of one attempt; beyond, it aborts (trap 11).
 const REPAIRS_MAX: u32 = 8;
-
-/// The addition: operations by their index in the plan.
-pub(crate) trait Repairs: seriatim_txn::Worker {
-    /// The calls that follow belong to this operation; what an earlier run of it read and wrote is dropped.
-    fn operation(&mut self, index: u16);
-
-    /// The operation no longer runs, as a branch went the other way (§4.2, last paragraph).
-    fn forget(&mut self, index: u16);
-}
 
 pub(crate) struct Htcc;
 
@@ -172,22 +160,20 @@ impl Worker {
     }
 }
 
-impl Repairs for Worker {
+impl seriatim_txn::Worker for Worker {
+    common_methods!();
+
     fn operation(&mut self, index: u16) {
-        self.erase(index);
         self.ground.part = index;
     }
 
-    fn forget(&mut self, index: u16) {
+    fn forget(&mut self, index: u16, again: bool) {
         self.erase(index);
-        self.workset.retain(|entry| entry.0 != index);
-        // Hot locks of operations that did not run again are given back (Figure 6, `del_set`).
-        self.unlock(|held| held.part != index);
+        if !again {
+            // Hot locks of operations that did not run again are given back (Figure 6, `del_set`).
+            self.unlock(|held| held.part != index);
+        }
     }
-}
-
-impl seriatim_txn::Worker for Worker {
-    common_methods!();
 
     fn begin(&mut self, _: Mode, _: Stamp) {
         self.ground.enter();
@@ -288,6 +274,7 @@ struct Frame {
 impl Frame {
     fn run(&mut self, bench: &Bench<Htcc>, worker: &mut Worker, operations: &[u16]) -> Result<(), Stop> {
         for &operation in operations {
+            worker.forget(operation, true);
             worker.operation(operation);
             self.runs[usize::from(operation)] += 1;
             match operation {
@@ -372,8 +359,8 @@ fn an_operation_that_no_longer_runs_leaves_nothing_behind() {
         assert_eq!(worker.commit(&mut NoRedo), Ok(Outcome::Repair(vec![0])));
         assert_eq!(frame.run(&bench, &mut worker, &[0]), Ok(()));
         // The branch that adds and counts is not taken any more: the count's hot lock is free for others at once.
-        worker.forget(1);
-        worker.forget(2);
+        worker.forget(1, false);
+        worker.forget(2, false);
         commit_other(&bench, &mut other, COUNTER, 5);
         let before = stamp_of(0);
         assert!(matches!(worker.commit(&mut NoRedo), Ok(Outcome::Committed(stamp)) if stamp > before));

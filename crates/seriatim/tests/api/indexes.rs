@@ -164,7 +164,7 @@ fn an_index_is_searched_by_prefix_range_and_direction() {
             assert_eq!(numbers(tx.find_by(&indexes.by_name, &(text("Byron"),)))?, [1, 0]);
             assert_eq!(numbers(tx.find_by_rev(&indexes.by_name, &(text("Byron"),)))?, [0, 1]);
             assert_eq!(numbers(tx.find_by(&indexes.by_name, &(text("Byron"), text("Ada"))))?, [1]);
-            assert_eq!(numbers(tx.find_by(&indexes.by_name, &(text("Nobody"),)))?, []);
+            assert!(numbers(tx.find_by(&indexes.by_name, &(text("Nobody"),)))?.is_empty());
             assert_eq!(numbers(tx.find_by(&indexes.by_name, &()))?, [5, 2, 1, 0, 3, 4]);
             let from_to = (text("Byron"), text("Ada"))..(text("King"), text("Ada"));
             assert_eq!(numbers(tx.scan_by(&indexes.by_name, from_to))?, [1, 0, 3]);
@@ -178,7 +178,7 @@ fn an_index_is_searched_by_prefix_range_and_direction() {
             assert_eq!(tx.get_by(&indexes.by_badge, &1004)?.map(|row| row.number()), Some(4));
             assert_eq!(numbers(tx.find_by(&indexes.by_email, &text("1003@example.org")))?, [3]);
             assert_eq!(numbers(tx.find_by(&indexes.by_city, &text("London")))?.len(), 6);
-            assert_eq!(numbers(tx.find_by(&indexes.by_city, &text("Paris")))?, []);
+            assert!(numbers(tx.find_by(&indexes.by_city, &text("Paris")))?.is_empty());
             assert!(tx.get_by(&indexes.by_city, &text("London"))?.is_none(), "not a unique index");
             Ok(())
         });

@@ -5,7 +5,7 @@ use std::ops::Bound;
 use seriatim::catalog::Reverse;
 use seriatim::{Abort, Handle, Reason, Scan, Table, Text, TransactError, Tx};
 
-use crate::common::{each, text};
+use crate::common::{each, person, text};
 
 /// A three-column key in two words, the second column descending.
 #[derive(Table, Clone, Debug, PartialEq)]
@@ -297,5 +297,31 @@ fn a_hash_table_cannot_be_scanned() {
         assert!(matches!(&error, TransactError::Unsupported(cause) if cause.reason == Reason::Unordered), "{error:?}");
         assert!(error.to_string().contains("not ordered") && !error.is_retryable(), "{error}");
         session.transact(|tx| tx.insert(&table, &Unsorted { id: 2 })).expect("the session goes on");
+    });
+}
+
+/// Trap: the state of a finished scan is used again, and a range without keys must not show what the last one left in it.
+#[test]
+fn an_empty_range_after_another_scan_finds_nothing() {
+    each(|setting| {
+        let (_db, people, mut session) = setting.people();
+        session
+            .transact(|tx| (0..5).try_for_each(|number| tx.insert(&people, &person(1, number))))
+            .expect("an empty table");
+        for snapshot in [false, true] {
+            let mut look = |tx: &seriatim::ReadTx| {
+                for _ in 0..2 {
+                    assert_eq!(tx.prefix(&people, &(1u8,)).count(), 5);
+                    assert_eq!(tx.scan(&people, (2, Reverse(0))..(1, Reverse(0))).count(), 0);
+                    assert_eq!(tx.scan_rev(&people, (1, Reverse(3))..(1, Reverse(3))).count(), 0);
+                }
+                Ok(())
+            };
+            match snapshot {
+                false => session.transact(|tx| look(tx)),
+                true => session.snapshot(&mut look),
+            }
+            .expect("no conflict");
+        }
     });
 }

@@ -1,0 +1,332 @@
+//! A set of procedures cut into pieces (DBX-TC §3).
+//!
+//! ```text
+//!  pieces of a procedure, in order of execution
+//!
+//!   buffered … buffered | decisive | visible … visible | deferred
+//!   no conflict, may      all that   no conflict,        no conflict once deferred,
+//!   fail, unseen until    conflicts, cannot fail         cannot fail
+//!   the decisive commits  may fail
+//! ```
+//! A transaction takes its place in the order when its decisive piece commits (Theorem 1: a procedure has at most one piece
+//! with conflicts). Until then nothing of it was visible, so it may fail; afterwards it cannot.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+/// What may be assumed when a set is chopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Options {
+    /// Read-only procedures run on snapshots and leave the graph (§3.2).
+    pub snapshots: bool,
+    /// Operations that do not need each other may change places (§3.1).
+    pub reorder: bool,
+    /// Additions to a column commute (§3.1).
+    pub commute: bool,
+    /// Commutative updates may be published later (§3.2, publish–subscribe).
+    pub defer: bool,
+    /// The search in tables that nothing is added to or removed from may stay outside a region (§3.3).
+    pub statics: bool,
+    /// Whoever takes a key out of a table that never gets it again has the rows of that key to itself.
+    pub claims: bool,
+    /// Sums in columns that are only added to do not leave their range while a chopped transaction runs: the engine watches
+    /// that they keep half of it free and runs the set unchopped when one does not. Without it, an addition is only checked
+    /// where it takes effect, so it joins the decisive piece.
+    pub headroom: bool,
+}
+
+impl Options {
+    /// The default graph (Figure 10): reordering and commutativity only, the latter without overflow.
+    pub const DEFAULT: Options = Options {
+        snapshots: false,
+        reorder: true,
+        commute: true,
+        defer: false,
+        statics: false,
+        claims: false,
+        headroom: true,
+    };
+    /// The optimized graph (Figure 11): everything.
+    pub const OPTIMIZED: Options = Options {
+        snapshots: true,
+        reorder: true,
+        commute: true,
+        defer: true,
+        statics: true,
+        claims: true,
+        headroom: true,
+    };
+}
+
+impl fmt::Display for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all = [
+            (self.snapshots, "snapshots"),
+            (self.reorder, "reordering"),
+            (self.commute, "commutativity"),
+            (self.defer, "deferral"),
+            (self.statics, "static tables"),
+            (self.claims, "claims"),
+            (self.headroom, "headroom"),
+        ];
+        let on: Vec<&str> = all.iter().filter(|(on, _)| *on).map(|(_, name)| *name).collect();
+        f.write_str(if on.is_empty() { "nothing" } else { "" })?;
+        f.write_str(&on.join(", "))
+    }
+}
+
+/// One end of an edge: an operation of a procedure (its position in [`Chopping::procedures`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct End {
+    /// The procedure.
+    pub procedure: usize,
+    /// Its operation.
+    pub operation: usize,
+}
+
+/// What two operations conflict on.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Ground {
+    /// The table.
+    pub table: Arc<str>,
+    /// The index, if it is one of the table's.
+    pub index: Option<Arc<str>>,
+    /// Whether one changes which keys are there.
+    pub existence: bool,
+    /// Columns that one changes and the other uses or changes too.
+    pub columns: Vec<Arc<str>>,
+}
+
+impl fmt::Display for Ground {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.table)?;
+        if let Some(index) = &self.index {
+            write!(f, ".{index}")?;
+        }
+        match (self.existence, self.columns.is_empty()) {
+            (true, _) => write!(f, " (keys)"),
+            (false, true) => Ok(()),
+            (false, false) => write!(f, " ({})", self.columns.join(", ")),
+        }
+    }
+}
+
+/// A C-edge: operations of two instances that conflict; the instances may be of one procedure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    /// One operation; not greater than the other.
+    pub left: End,
+    /// The other.
+    pub right: End,
+    /// On what, at least one.
+    pub grounds: Vec<Ground>,
+}
+
+/// A commutative update whose result is published later, so that its conflicts with those who use it are gone (§3.2).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deferral {
+    /// The update of the publisher.
+    pub publisher: End,
+    /// Whom it would conflict with: subscribers collect what was published before they begin.
+    pub subscribers: BTreeSet<End>,
+    /// On what.
+    pub grounds: Vec<Ground>,
+}
+
+/// An operation that only meets rows of a key that its transaction took out of a table, and the conflicts that it therefore has
+/// not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// The operation.
+    pub operation: End,
+    /// The operation of the same procedure that takes the key.
+    pub by: usize,
+    /// Out of which table.
+    pub token: Arc<str>,
+    /// The table that remembers every key there ever was in `token`, so that none comes back; `None` if no procedure adds keys.
+    pub record: Option<Arc<str>>,
+    /// Whether the row it needs is there for certain: it is the one in `record`.
+    pub exists: bool,
+    /// With whom it does not conflict.
+    pub against: BTreeSet<End>,
+}
+
+/// A deferral that is not legal, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// The update.
+    pub publisher: End,
+    /// Why.
+    pub reason: String,
+}
+
+/// What a piece may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// Runs before the decisive piece; what it writes is kept until that commits. Has no conflict.
+    Buffered,
+    /// When it commits, the transaction has its place in the order and can no longer fail. The only piece with conflicts, if
+    /// there are any.
+    Decisive,
+    /// Runs after the decisive piece; what it writes is visible at once. Has no conflict and cannot fail.
+    Visible,
+    /// Runs after the decisive piece; what it adds is published at the next epoch. Cannot fail.
+    Deferred,
+}
+
+/// Operations that are executed atomically.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// In source order. One in a loop stands for all iterations.
+    pub operations: Vec<usize>,
+    /// What it may do.
+    pub role: Role,
+    /// Whether an operation of it conflicts with another instance.
+    pub conflicting: bool,
+}
+
+/// Why two operations are in one piece.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MergeReason {
+    /// Each needs the other, in another iteration of a loop: what the text says.
+    Loop(String),
+    /// Both have C-edges, so with two instances of the procedure they close an SC-cycle: along these edges.
+    Cycle(String),
+    /// It needs the piece and the piece needs it.
+    Between,
+    /// It may fail, and would do so after the decisive piece: what fails.
+    Rollback(String),
+    /// Operations may not change places, and it stands between or in a loop with the others.
+    Order,
+}
+
+impl fmt::Display for MergeReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MergeReason::Loop(why) => write!(f, "a loop carries {why}"),
+            MergeReason::Cycle(cycle) => write!(f, "SC-cycle {cycle}"),
+            MergeReason::Between => f.write_str("it needs the piece, and the piece needs it"),
+            MergeReason::Rollback(failure) => write!(f, "it could fail after effects were visible: {failure}"),
+            MergeReason::Order => f.write_str("operations keep their order"),
+        }
+    }
+}
+
+/// A step of merging: two operations that were in different pieces are in one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Merge {
+    /// An operation of the one piece.
+    pub left: usize,
+    /// An operation of the other.
+    pub right: usize,
+    /// Why.
+    pub reason: MergeReason,
+}
+
+/// A procedure in pieces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chopped {
+    /// Its name.
+    pub procedure: Arc<str>,
+    /// Its operations in a few words each.
+    pub labels: Vec<String>,
+    /// Its pieces, in order of execution. Empty if it runs on a snapshot.
+    pub pieces: Vec<Piece>,
+    /// The decisive piece. `None` if it has no pieces, or deferred ones only.
+    pub decisive: Option<usize>,
+    /// Which must precede which: (earlier, later) operations.
+    pub order: BTreeSet<(usize, usize)>,
+    /// How the pieces came to be.
+    pub merges: Vec<Merge>,
+    /// Whether it runs on a snapshot and left the graph.
+    pub snapshot: bool,
+}
+
+impl Chopped {
+    /// The piece an operation is in.
+    pub fn piece_of(&self, operation: usize) -> Option<usize> {
+        self.pieces.iter().position(|piece| piece.operations.contains(&operation))
+    }
+}
+
+/// A chopped set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chopping {
+    /// What was assumed.
+    pub options: Options,
+    /// The procedures by name.
+    pub procedures: Vec<Chopped>,
+    /// C-edges, without those that claims and deferral removed.
+    pub conflicts: Vec<Conflict>,
+    /// Operations on claimed keys.
+    pub claims: Vec<Claim>,
+    /// Deferred updates.
+    pub deferrals: Vec<Deferral>,
+    /// Updates that could not be deferred.
+    pub refused: Vec<Refused>,
+    /// Tables, of those used, that no procedure adds rows to or removes rows from.
+    pub statics: BTreeSet<Arc<str>>,
+    /// What the engine must see to, beside running each piece atomically and in order.
+    pub obligations: Vec<String>,
+}
+
+impl Chopping {
+    /// The procedure of this name.
+    pub fn procedure(&self, name: &str) -> Option<&Chopped> {
+        self.procedures.iter().find(|chopped| &*chopped.procedure == name)
+    }
+
+    /// Procedures whose pieces, order or roles differ in `other`, or that are in one of the two only: when `other` takes the
+    /// place of this, no execution of theirs may be under way (trap 13).
+    pub fn changed(&self, other: &Chopping) -> BTreeSet<Arc<str>> {
+        let pieces = |chopping: &Chopping| -> BTreeMap<Arc<str>, (Vec<Piece>, bool)> {
+            let all = chopping.procedures.iter();
+            all.map(|chopped| (chopped.procedure.clone(), (chopped.pieces.clone(), chopped.snapshot))).collect()
+        };
+        let (mine, theirs) = (pieces(self), pieces(other));
+        let names = mine.keys().chain(theirs.keys());
+        names.filter(|name| mine.get(*name) != theirs.get(*name)).cloned().collect()
+    }
+
+    /// Checks that the chopping is safe, as far as that shows in itself: every operation is in one piece, at most one piece of a
+    /// procedure has conflicts (Theorem 1) and it is the decisive one, pieces respect the order.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, in words.
+    pub fn check(&self) -> Result<(), String> {
+        for (at, chopped) in self.procedures.iter().enumerate() {
+            let wrong = |problem: String| Err(format!("{}: {problem}", chopped.procedure));
+            if chopped.snapshot {
+                if !chopped.pieces.is_empty() {
+                    return wrong("runs on a snapshot and has pieces".into());
+                }
+                continue;
+            }
+            for operation in 0..chopped.labels.len() {
+                let in_pieces = chopped.pieces.iter().filter(|piece| piece.operations.contains(&operation)).count();
+                if in_pieces != 1 {
+                    return wrong(format!("operation {operation} is in {in_pieces} pieces"));
+                }
+            }
+            let conflicts = |operation: usize| {
+                let end = End { procedure: at, operation };
+                self.conflicts.iter().any(|conflict| conflict.left == end || conflict.right == end)
+            };
+            for (place, piece) in chopped.pieces.iter().enumerate() {
+                if piece.operations.iter().any(|operation| conflicts(*operation)) != piece.conflicting {
+                    return wrong(format!("piece {place} is wrongly said to conflict or not to"));
+                }
+                if piece.conflicting && chopped.decisive != Some(place) {
+                    return wrong(format!("piece {place} conflicts and is not the decisive one"));
+                }
+            }
+            for (earlier, later) in &chopped.order {
+                if chopped.piece_of(*earlier) > chopped.piece_of(*later) {
+                    return wrong(format!("operation {later} runs before {earlier}, which it needs"));
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,70 @@
+//! A procedure divided by partition (Speculation §3.1).
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::Symbol;
+
+/// How a procedure spreads over partitions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Shape {
+    /// Everything is in the partition of one value known from the arguments.
+    Single,
+    /// Several partitions known from the arguments, and none needs a result of another: one fragment each, all sent at once.
+    Simple,
+    /// Several rounds.
+    General {
+        /// How many, at most; zero if that depends on data.
+        rounds: usize,
+    },
+}
+
+/// The operations of one round in the partitions of one value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fragment {
+    /// From 0.
+    pub round: usize,
+    /// The value that names the partition; with a value for each iteration of a loop, a fragment for each. `None`: wherever
+    /// the rows are, so possibly all partitions.
+    pub partition: Option<Symbol>,
+    /// Its operations.
+    pub operations: Vec<usize>,
+}
+
+/// A procedure by partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fragments {
+    /// The procedure.
+    pub procedure: Arc<str>,
+    /// How it spreads.
+    pub shape: Shape,
+    /// Why it is not of a simpler shape; empty for [`Shape::Single`].
+    pub reason: String,
+    /// Its fragments, by round.
+    pub fragments: Vec<Fragment>,
+    /// Operations on replicated tables that are read in the fragments that need them.
+    pub replicated: Vec<usize>,
+    /// Whether it can fail of itself, so that an undo buffer is needed (Speculation §3.2).
+    pub undo: bool,
+}
+
+impl fmt::Display for Fragments {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.shape {
+            Shape::Single => write!(f, "single partition")?,
+            Shape::Simple => write!(f, "simple multi-partition: {}", self.reason)?,
+            Shape::General { rounds: 0 } => write!(f, "general: {}", self.reason)?,
+            Shape::General { rounds } => write!(f, "general, {rounds} rounds: {}", self.reason)?,
+        }
+        writeln!(f, "{}", if self.undo { "; can fail, keeps undo" } else { "; cannot fail" })?;
+        let list = |operations: &[usize]| operations.iter().map(|id| format!("#{id}")).collect::<Vec<_>>().join(" ");
+        for fragment in &self.fragments {
+            let partition = fragment.partition.as_ref().map_or_else(|| "anywhere".to_owned(), Symbol::to_string);
+            writeln!(f, "  round {} at {partition}: {}", fragment.round, list(&fragment.operations))?;
+        }
+        if !self.replicated.is_empty() {
+            writeln!(f, "  replicated: {}", list(&self.replicated))?;
+        }
+        Ok(())
+    }
+}

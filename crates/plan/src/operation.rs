@@ -1,0 +1,195 @@
+//! One operation of a procedure: what it touches, what it needs, how it can fail.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use crate::{Columns, Symbol};
+
+/// What an operation does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[allow(missing_docs)]
+pub enum Kind {
+    Get,
+    Update,
+    Insert,
+    Delete,
+    Scan,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Kind::Get => "get",
+            Kind::Update => "update",
+            Kind::Insert => "insert",
+            Kind::Delete => "delete",
+            Kind::Scan => "scan",
+        })
+    }
+}
+
+/// What an access does to the membership of its table or index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Existence {
+    /// It learns which keys are there: every access does, be it by finding its row.
+    Reads,
+    /// It adds or removes a key.
+    Writes,
+}
+
+/// What an operation does to a table, or to one of its indexes, which counts as a table of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// Index into [`crate::Plan::tables`].
+    pub table: usize,
+    /// Position of the index in [`crate::Table::indexes`]; `None` for the table.
+    pub index: Option<usize>,
+    /// Keys.
+    pub existence: Existence,
+    /// Columns whose values it uses.
+    pub reads: Columns,
+    /// Columns it replaces.
+    pub writes: Columns,
+    /// Columns it adds to or subtracts from, blindly: neither old nor new value is used, and what is added depends on no
+    /// mutable column of the row. Disjoint from the other two.
+    pub commutes: Columns,
+}
+
+impl Access {
+    /// Whether it changes anything.
+    pub fn changes(&self) -> bool {
+        self.existence == Existence::Writes || !self.writes.is_empty() || !self.commutes.is_empty()
+    }
+}
+
+/// From when on the key of an operation is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// From the arguments alone, for all iterations of the loops around it.
+    Entry,
+    /// After these operations, at the entry of this loop (for all its iterations) or, without one, at once.
+    After(BTreeSet<usize>, Option<usize>),
+}
+
+/// An operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Operation {
+    /// The step it is.
+    pub step: usize,
+    /// File, line and column.
+    pub place: String,
+    /// What it does.
+    pub kind: Kind,
+    /// Whether a missing row aborts.
+    pub required: bool,
+    /// Index into [`crate::Plan::tables`].
+    pub table: usize,
+    /// The index by which it finds rows, if not by primary key: position in [`crate::Table::indexes`].
+    pub index: Option<usize>,
+    /// Values of the key's columns, as far as they are fixed: all of a key, those of a prefix, the equal ones of two bounds.
+    pub key: Vec<Symbol>,
+    /// What it does to its table, then to indexes of it.
+    pub accesses: Vec<Access>,
+    /// Operations whose results are used in its key.
+    pub key_from: BTreeSet<usize>,
+    /// Operations whose results are used otherwise.
+    pub value_from: BTreeSet<usize>,
+    /// Operations that decide whether, and how often, it runs.
+    pub control_from: BTreeSet<usize>,
+    /// The blocks it is in, outermost first: the step that has the block, and which of that step's blocks it is.
+    pub blocks: Vec<(usize, usize)>,
+    /// The loops it is in, outermost first: indexes into [`crate::Plan::loops`].
+    pub loops: Vec<usize>,
+    /// Whether its result is used: by other operations, by what is returned, or by conditions.
+    pub used: bool,
+    /// Whether it may be skipped: it is in a branch, or behind an early exit.
+    pub conditional: bool,
+    /// From when on its key is known.
+    pub known: Known,
+    /// The value that says in which partition it is; `None` where no single value does.
+    pub partition: Option<Symbol>,
+}
+
+impl Operation {
+    /// Whether no other operation's result can change its key, so that a repeated run finds the same rows without the index
+    /// (HTCC §4.2, `is_key_invariant`).
+    pub fn is_key_invariant(&self) -> bool {
+        self.key_from.is_empty()
+    }
+
+    /// The operations it directly needs.
+    pub fn from(&self) -> BTreeSet<usize> {
+        let mut from = self.key_from.clone();
+        from.extend(&self.value_from);
+        from.extend(&self.control_from);
+        from
+    }
+
+    /// Whether it changes anything.
+    pub fn changes(&self) -> bool {
+        self.accesses.iter().any(Access::changes)
+    }
+
+    /// Whether this one has run whenever `later` runs, in the same iteration of the loops around this one.
+    pub fn precedes(&self, later: &Operation) -> bool {
+        self.step < later.step && later.blocks.starts_with(&self.blocks)
+    }
+
+    /// Whether this one runs whenever `other` does, before or after, in the same iteration of the loops around this one, unless
+    /// the execution fails.
+    pub fn accompanies(&self, other: &Operation) -> bool {
+        self.precedes(other) || !self.conditional && other.blocks.starts_with(&self.blocks)
+    }
+}
+
+/// How an execution can fail without a conflict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum FailureKind {
+    /// The procedure aborts itself.
+    UserAbort,
+    /// A row that must exist does not.
+    MissingRow,
+    /// A row with this key, or this key in a unique index, exists already.
+    DuplicateKey,
+    /// A number leaves the range of its type, or a division by zero.
+    Overflow,
+    /// The sum in a column that is only added to leaves its range; what is added does not depend on the column.
+    CommutativeOverflow,
+    /// Such a sum falls below zero, the end of an unsigned column's range, to which it may be near.
+    CommutativeUnderflow,
+    /// A value does not fit the column it is stored in: a text whose length is only known when it runs.
+    Type,
+    /// An element beyond the end of a list.
+    OutOfBounds,
+    /// No memory for a new row or image. Reserved when an execution begins, so it fails there and nowhere else.
+    OutOfMemory,
+}
+
+impl fmt::Display for FailureKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            FailureKind::UserAbort => "user abort",
+            FailureKind::MissingRow => "missing row",
+            FailureKind::DuplicateKey => "duplicate key",
+            FailureKind::Overflow => "overflow",
+            FailureKind::CommutativeOverflow => "overflow of a sum",
+            FailureKind::CommutativeUnderflow => "underflow of a sum",
+            FailureKind::Type => "a value that does not fit",
+            FailureKind::OutOfBounds => "out of bounds",
+            FailureKind::OutOfMemory => "out of memory",
+        })
+    }
+}
+
+/// A place where an execution can fail.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// How.
+    pub kind: FailureKind,
+    /// File, line and column.
+    pub place: String,
+    /// The operation that fails; `None` for pure code.
+    pub operation: Option<usize>,
+    /// It is decided once these operations have run: the one that fails, or those whose results the code uses.
+    pub decided_by: BTreeSet<usize>,
+}

@@ -1,0 +1,223 @@
+//! A procedure's plan.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::{Access, Existence, Failure, Footprint, Known, Operation, Symbol, Touch};
+
+/// A table that a procedure uses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Table {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Names of its columns, in order.
+    pub columns: Vec<Arc<str>>,
+    /// Names of its indexes, in order.
+    pub indexes: Vec<Arc<str>>,
+}
+
+/// A loop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Iteration {
+    /// The step it is.
+    pub step: usize,
+    /// The loop around it.
+    pub parent: Option<usize>,
+    /// The scan whose rows it runs over; `None` for one over a list or range.
+    pub scan: Option<usize>,
+    /// Operations whose results decide over what it runs.
+    pub over_from: BTreeSet<usize>,
+}
+
+/// What is known about a procedure before it runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// The procedure's name.
+    pub procedure: Arc<str>,
+    /// File, line and column.
+    pub place: String,
+    /// Tables it uses.
+    pub tables: Vec<Table>,
+    /// Its operations, by id.
+    pub operations: Vec<Operation>,
+    /// Its loops, outer before inner.
+    pub loops: Vec<Iteration>,
+    /// Where it can fail.
+    pub failures: Vec<Failure>,
+}
+
+impl Plan {
+    /// Whether no operation changes anything.
+    pub fn is_read_only(&self) -> bool {
+        !self.operations.iter().any(Operation::changes)
+    }
+
+    /// What to run again when the result of `operation` has changed, in source order: the operation and all that directly or
+    /// indirectly need it (HTCC §4.3, Figure 9). A variable is a unit: who reads one that is assigned repeatedly needs all
+    /// operations whose results are assigned to it.
+    pub fn descendants(&self, operation: usize) -> BTreeSet<usize> {
+        let mut found = BTreeSet::from([operation]);
+        loop {
+            let more: Vec<usize> = (0..self.operations.len())
+                .filter(|id| !found.contains(id) && !self.operations[*id].from().is_disjoint(&found))
+                .collect();
+            if more.is_empty() {
+                return found;
+            }
+            found.extend(more);
+        }
+    }
+
+    /// The rows it touches as far as they are known before it runs.
+    pub fn footprint(&self) -> Footprint {
+        let touches = self
+            .operations
+            .iter()
+            .enumerate()
+            .map(|(id, operation)| Touch {
+                operation: id,
+                table: self.tables[operation.table].name.clone(),
+                index: operation.index.map(|index| self.tables[operation.table].indexes[index].clone()),
+                key: operation.key.clone(),
+                writes: operation.changes(),
+                certain: !operation.conditional,
+                known: operation.known == Known::Entry
+                    && operation.loops.iter().all(|id| self.loops[*id].over_from.is_empty()),
+            })
+            .collect();
+        Footprint { touches }
+    }
+
+    /// An operation in a few words: `3 update stock`.
+    pub fn label(&self, operation: usize) -> String {
+        let Some(found) = self.operations.get(operation) else { return format!("{operation} ?") };
+        let table = &self.tables[found.table];
+        let index = found.index.map(|index| format!(" by {}", table.indexes[index])).unwrap_or_default();
+        format!("{operation} {} {}{index}", found.kind, table.name)
+    }
+
+    /// Checks that the plan agrees with itself.
+    ///
+    /// # Errors
+    /// The first disagreement, in words.
+    pub fn check(&self) -> Result<(), String> {
+        let operations = self.operations.len();
+        for (id, operation) in self.operations.iter().enumerate() {
+            let wrong = |problem: &str| Err(format!("{}: operation {id} {problem}", self.procedure));
+            if operation.from().iter().any(|from| *from >= operations) {
+                return wrong("needs an operation that does not exist");
+            }
+            if operation.loops.windows(2).any(|pair| self.loops.get(pair[1]).and_then(|l| l.parent) != Some(pair[0])) {
+                return wrong("is in loops that are not nested");
+            }
+            if operation.accesses.first().map(|access| (access.table, access.index)) != Some((operation.table, None)) {
+                return wrong("does not access its table first");
+            }
+            for access in &operation.accesses {
+                let overlap = access.commutes.intersection(&access.reads);
+                if !overlap.is_empty() || !access.commutes.intersection(&access.writes).is_empty() {
+                    return wrong("commutes on a column that it also reads or writes");
+                }
+                let Some(table) = self.tables.get(access.table) else { return wrong("accesses an unknown table") };
+                let sets = [&access.reads, &access.writes, &access.commutes];
+                if sets.iter().any(|set| set.iter().any(|column| column.index() >= table.columns.len())) {
+                    return wrong("accesses an unknown column");
+                }
+            }
+        }
+        match self.failures.iter().find(|failure| failure.decided_by.iter().any(|by| *by >= operations)) {
+            Some(failure) => Err(format!("{}: {} is decided by no operation", self.procedure, failure.place)),
+            None => Ok(()),
+        }
+    }
+
+    fn write_access(&self, f: &mut fmt::Formatter<'_>, access: &Access) -> fmt::Result {
+        let table = &self.tables[access.table];
+        let mut parts = Vec::new();
+        match (access.index, access.existence) {
+            (Some(_), Existence::Reads) => parts.push("reads keys".to_owned()),
+            (_, Existence::Writes) => parts.push("changes keys".to_owned()),
+            (None, Existence::Reads) => {}
+        }
+        for (word, columns) in [("reads", &access.reads), ("writes", &access.writes), ("adds to", &access.commutes)] {
+            if !columns.is_empty() {
+                parts.push(format!("{word} {}", columns.names(&table.columns)));
+            }
+        }
+        let name = access.index.map(|index| format!("index {}: ", table.indexes[index])).unwrap_or_default();
+        match parts.is_empty() {
+            true => writeln!(f, "      reads keys"),
+            false => writeln!(f, "      {name}{}", parts.join("; ")),
+        }
+    }
+}
+
+/// Numbers in braces, for people.
+pub(crate) fn numbers(set: &BTreeSet<usize>) -> String {
+    set.iter().map(|number| format!("#{number}")).collect::<Vec<_>>().join(" ")
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "procedure {}{}", self.procedure, if self.is_read_only() { " (read only)" } else { "" })?;
+        for (id, operation) in self.operations.iter().enumerate() {
+            let table = &self.tables[operation.table];
+            let key: Vec<String> = operation.key.iter().map(Symbol::to_string).collect();
+            write!(f, "  #{id} {} {}", operation.kind, table.name)?;
+            if let Some(index) = operation.index {
+                write!(f, " by {}", table.indexes[index])?;
+            }
+            write!(f, "({})", key.join(", "))?;
+            if operation.required {
+                write!(f, ", must exist")?;
+            }
+            for id in &operation.loops {
+                write!(f, ", in loop {id}")?;
+            }
+            writeln!(f, "{}", if operation.conditional { ", perhaps" } else { "" })?;
+            for access in &operation.accesses {
+                self.write_access(f, access)?;
+            }
+            for (word, from) in
+                [("key", &operation.key_from), ("values", &operation.value_from), ("control", &operation.control_from)]
+            {
+                if !from.is_empty() {
+                    writeln!(f, "      {word} from {}", numbers(from))?;
+                }
+            }
+            match &operation.known {
+                Known::Entry => writeln!(f, "      key known at entry")?,
+                Known::After(after, None) => writeln!(f, "      key known after {}", numbers(after))?,
+                Known::After(after, Some(id)) => {
+                    writeln!(f, "      key known after {}, at loop {id}", numbers(after))?;
+                }
+            }
+            match &operation.partition {
+                Some(symbol) => writeln!(f, "      partition {symbol}")?,
+                None => writeln!(f, "      partition unknown or any")?,
+            }
+            let descendants: BTreeSet<usize> = self.descendants(id).into_iter().filter(|other| *other != id).collect();
+            if !descendants.is_empty() {
+                writeln!(f, "      when it changes, run again {}", numbers(&descendants))?;
+            }
+        }
+        for (id, iteration) in self.loops.iter().enumerate() {
+            let parent = iteration.parent.map(|parent| format!(" in loop {parent}")).unwrap_or_default();
+            match iteration.scan {
+                Some(scan) => writeln!(f, "  loop {id}{parent} over the rows of #{scan}")?,
+                None if iteration.over_from.is_empty() => writeln!(f, "  loop {id}{parent} over arguments")?,
+                None => writeln!(f, "  loop {id}{parent} over results of {}", numbers(&iteration.over_from))?,
+            }
+        }
+        for failure in &self.failures {
+            let by = match failure.operation {
+                Some(operation) => format!(" of #{operation}"),
+                None if failure.decided_by.is_empty() => " of arguments".to_owned(),
+                None => format!(" after {}", numbers(&failure.decided_by)),
+            };
+            writeln!(f, "  can fail: {}{by} ({})", failure.kind, failure.place)?;
+        }
+        Ok(())
+    }
+}

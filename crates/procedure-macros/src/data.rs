@@ -1,0 +1,142 @@
+//! `#[derive(Data)]`: structs and enums as values of procedures.
+//!
+//! A struct is a record with its name and fields; a variant one with the variant's name; fields without names are "0", "1", ….
+
+use proc_macro2::TokenStream;
+use quote::{format_ident, quote};
+use syn::spanned::Spanned;
+use syn::{Data, DeriveInput, Fields, LitStr, Path, Result};
+
+use crate::lower::refuse;
+
+/// The implementation.
+pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
+    let library = library(input)?;
+    if let Some(parameter) = input.generics.params.first() {
+        return refuse(parameter, "values of procedures have one type: derive `Data` for a type without parameters");
+    }
+    let (name, text) = (&input.ident, crate::name_of(&input.ident));
+    let (to, from) = match &input.data {
+        Data::Struct(record) => {
+            let (to, from) = (to_record(&text, &record.fields, &library), from_record(&record.fields, &library));
+            let pattern = pattern(&record.fields);
+            (
+                quote!(let #name #pattern = self; #to),
+                quote! {
+                    match datum {
+                        #library::Datum::Record { name, .. } if **name == *#text => {
+                            ::core::result::Result::Ok(#name #from)
+                        }
+                        _ => ::core::result::Result::Err(#library::EvaluationError::expected(#text, datum)),
+                    }
+                },
+            )
+        }
+        Data::Enum(choice) => {
+            if choice.variants.is_empty() {
+                return refuse(&input.ident, "an enum without variants has no values");
+            }
+            let to = choice.variants.iter().map(|variant| {
+                let (ident, pattern) = (&variant.ident, pattern(&variant.fields));
+                let to = to_record(&crate::name_of(ident), &variant.fields, &library);
+                quote!(#name::#ident #pattern => { #to })
+            });
+            let from = choice.variants.iter().map(|variant| {
+                let (ident, known) = (&variant.ident, crate::name_of(&variant.ident));
+                let from = from_record(&variant.fields, &library);
+                quote! {
+                    #library::Datum::Record { name, .. } if **name == *#known => {
+                        ::core::result::Result::Ok(#name::#ident #from)
+                    }
+                }
+            });
+            let variants: Vec<_> = choice.variants.iter().map(|variant| crate::name_of(&variant.ident)).collect();
+            let wanted = format!("{text}: one of {}", variants.join(", "));
+            (
+                quote!(match self { #(#to)* }),
+                quote! {
+                    match datum {
+                        #(#from)*
+                        _ => ::core::result::Result::Err(#library::EvaluationError::expected(#wanted, datum)),
+                    }
+                },
+            )
+        }
+        Data::Union(union) => return refuse(&union.union_token, "a union has no fields of its own: write an enum"),
+    };
+    Ok(quote! {
+        #[automatically_derived]
+        impl #library::Data for #name {
+            fn to_datum(&self) -> #library::Datum {
+                #to
+            }
+
+            fn from_datum(
+                datum: &#library::Datum,
+            ) -> ::core::result::Result<Self, #library::EvaluationError> {
+                #from
+            }
+        }
+    })
+}
+
+/// Where the library is found: as `#[data(crate = path)]` says.
+fn library(input: &DeriveInput) -> Result<TokenStream> {
+    let mut path: Option<Path> = None;
+    for attribute in input.attrs.iter().filter(|attribute| attribute.path().is_ident("data")) {
+        attribute.parse_nested_meta(|meta| {
+            if !meta.path.is_ident("crate") {
+                return Err(meta.error("unknown data attribute; write crate = path"));
+            }
+            let value = meta.value()?;
+            path = Some(match value.peek(LitStr) {
+                true => value.parse::<LitStr>()?.parse_with(Path::parse_mod_style)?,
+                false => value.call(Path::parse_mod_style)?,
+            });
+            Ok(())
+        })?;
+    }
+    Ok(path.map_or_else(crate::emit::library, |path| quote!(#path)))
+}
+
+/// `{ name, .. }` or `(..)` with a name for each field.
+fn pattern(fields: &Fields) -> TokenStream {
+    let names = fields.iter().enumerate().map(|(at, field)| format_ident!("field_{}", at, span = field.span()));
+    match fields {
+        Fields::Named(named) => {
+            let fields = named.named.iter().map(|field| &field.ident);
+            quote!({ #(#fields: #names),* })
+        }
+        Fields::Unnamed(_) => quote!((#(#names),*)),
+        Fields::Unit => TokenStream::new(),
+    }
+}
+
+fn to_record(name: &str, fields: &Fields, library: &TokenStream) -> TokenStream {
+    let each = fields.iter().enumerate().map(|(at, field)| {
+        let (label, value) = (label(at, field), format_ident!("field_{}", at, span = field.span()));
+        quote!((#label, #library::Data::to_datum(#value)))
+    });
+    quote!(#library::Datum::record(#name, [#(#each),*]))
+}
+
+/// `{ name: .. }` or `(..)` with the fields' values, read from `datum`.
+fn from_record(fields: &Fields, library: &TokenStream) -> TokenStream {
+    let each = fields.iter().enumerate().map(|(at, field)| {
+        let (label, ty) = (label(at, field), &field.ty);
+        let value = quote!(<#ty as #library::Data>::from_datum(datum.field(#label)?)?);
+        match &field.ident {
+            Some(name) => quote!(#name: #value),
+            None => value,
+        }
+    });
+    match fields {
+        Fields::Named(_) => quote!({ #(#each),* }),
+        Fields::Unnamed(_) => quote!((#(#each),*)),
+        Fields::Unit => TokenStream::new(),
+    }
+}
+
+fn label(at: usize, field: &syn::Field) -> String {
+    field.ident.as_ref().map_or_else(|| at.to_string(), crate::name_of)
+}

@@ -1,0 +1,237 @@
+//! Pure expressions as Rust code: the user's, with columns read by their getters, arithmetic checked and elements looked up
+//! without a panic. It stands where `?` may pass an `Abort` on.
+
+use proc_macro2::{Span, TokenStream};
+use quote::{quote, quote_spanned};
+
+use super::{library, own};
+use crate::lists;
+use crate::tree::{Expression, ExpressionKind, Operator, Pattern, PatternKind, Procedure};
+
+/// Emits expressions for one kind of code.
+pub(super) struct Code<'p> {
+    pub(super) procedure: &'p Procedure,
+    /// What stands around only looks ahead: it returns `Overflow` where the procedure would abort.
+    pub(super) looks_ahead: bool,
+}
+
+impl Code<'_> {
+    /// The element of a list, as a place.
+    pub(super) fn found(&self, list: &TokenStream, index: &TokenStream, get: TokenStream, at: Span) -> TokenStream {
+        let (library, tx, found) = (library(), &self.procedure.tx, own("found"));
+        let missing = match self.looks_ahead {
+            true => quote!(#library::checked::Overflow),
+            false => quote!(#library::support::out_of_bounds(#tx, #index, #list.len())),
+        };
+        quote_spanned! {at=>
+            (*match #list.#get(#index) {
+                ::core::option::Option::Some(#found) => #found,
+                ::core::option::Option::None => return ::core::result::Result::Err(#missing),
+            })
+        }
+    }
+
+    /// A pattern as written, or as the macro made it.
+    pub(super) fn pattern(&self, pattern: &Pattern) -> TokenStream {
+        match (&pattern.syntax, &pattern.kind) {
+            (Some(syntax), _) => quote!(#syntax),
+            (None, PatternKind::Bind(variable)) => {
+                let ident = &self.procedure.variables[variable.0].ident;
+                quote!(#ident)
+            }
+            (None, _) => quote!(_),
+        }
+    }
+
+    /// An expression as code, where its value is taken. Code that looks ahead takes a copy: the steps themselves come after it.
+    pub(super) fn expression(&self, expression: &Expression) -> TokenStream {
+        let place = self.place(expression);
+        match self.looks_ahead && self.is_moved(expression) {
+            true => quote!(::core::clone::Clone::clone(&#place)),
+            false => place,
+        }
+    }
+
+    /// Whether taking the value may leave nothing behind: it is a variable's or a part of one, and not behind a reference.
+    fn is_moved(&self, expression: &Expression) -> bool {
+        match &*expression.kind {
+            ExpressionKind::Variable(variable, _) => !self.procedure.variables[variable.0].lent,
+            ExpressionKind::Field(base, _) | ExpressionKind::Element(base, _) => self.is_moved(base),
+            _ => false,
+        }
+    }
+
+    /// An expression as code, where it is only looked at.
+    fn place(&self, expression: &Expression) -> TokenStream {
+        let library = library();
+        let at = expression.span;
+        match &*expression.kind {
+            ExpressionKind::Literal { tokens, .. } => tokens.clone(),
+            ExpressionKind::Constant(path) => path.clone(),
+            ExpressionKind::Variable(_, ident) => quote!(#ident),
+            ExpressionKind::Field(base, member) => {
+                let base = self.place(base);
+                quote!(#base.#member)
+            }
+            ExpressionKind::Column(row, column) => {
+                let row = self.place(row);
+                quote!(#row.#column())
+            }
+            ExpressionKind::Element(list, index) => {
+                let (list, index) = (self.place(list), self.expression(index));
+                self.found(&list, &index, quote!(get), at)
+            }
+            ExpressionKind::Not(inner) => {
+                let inner = self.expression(inner);
+                quote!((!#inner))
+            }
+            ExpressionKind::Negate(inner) => {
+                let inner = self.expression(inner);
+                quote_spanned!(at=> #library::checked::negate(#inner)?)
+            }
+            ExpressionKind::Binary(operator, left, right) => match checked(*operator) {
+                Some(function) => {
+                    let (left, right) = (self.expression(left), self.expression(right));
+                    let function = syn::Ident::new(function, at);
+                    quote_spanned!(at=> #library::checked::#function(#left, #right)?)
+                }
+                None => {
+                    let (left, right) = (self.place(left), self.place(right));
+                    let operator = plain(*operator);
+                    quote!((#left #operator #right))
+                }
+            },
+            ExpressionKind::Reference(inner) => {
+                let inner = self.place(inner);
+                quote!((&#inner))
+            }
+            ExpressionKind::Dereference(inner) => {
+                let inner = self.place(inner);
+                quote!((*#inner))
+            }
+            ExpressionKind::Pure(path, arguments) => {
+                let arguments = arguments.iter().map(|value| self.expression(value));
+                quote!(#path(#(#arguments),*))
+            }
+            ExpressionKind::Method { receiver, method, arguments } => {
+                let lends = lists::method(&crate::name_of(method)).is_some_and(|method| method.lends);
+                let receiver = if lends { self.place(receiver) } else { self.expression(receiver) };
+                if method == "abs" {
+                    return quote_spanned!(at=> #library::checked::absolute(#receiver)?);
+                }
+                let arguments = arguments.iter().map(|value| self.expression(value));
+                quote!(#receiver.#method(#(#arguments),*))
+            }
+            ExpressionKind::Associated { path, arguments } => {
+                let arguments = arguments.iter().map(|value| self.expression(value));
+                quote!(#path(#(#arguments),*))
+            }
+            ExpressionKind::Tuple(parts) => {
+                let parts = parts.iter().map(|value| self.expression(value));
+                quote!((#(#parts,)*))
+            }
+            ExpressionKind::List { elements, is_vec } => {
+                let elements = elements.iter().map(|value| self.expression(value));
+                match is_vec {
+                    true => quote!(::std::vec![#(#elements),*]),
+                    false => quote!([#(#elements),*]),
+                }
+            }
+            ExpressionKind::Repeat { element, count, is_vec } => {
+                let element = self.expression(element);
+                match is_vec {
+                    true => quote!(::std::vec![#element; #count]),
+                    false => quote!([#element; #count]),
+                }
+            }
+            ExpressionKind::Record { path, fields, is_call: true } => {
+                let values = fields.iter().map(|(_, value)| self.expression(value));
+                quote!(#path(#(#values),*))
+            }
+            ExpressionKind::Record { path, fields, is_call: false } => {
+                let fields = fields.iter().map(|(member, value)| {
+                    let value = self.expression(value);
+                    quote!(#member: #value)
+                });
+                // In parentheses: it may stand in the head of a `match`.
+                quote!((#path { #(#fields),* }))
+            }
+            ExpressionKind::None => quote_spanned!(at=> ::core::option::Option::None),
+            ExpressionKind::Some(inner) => {
+                let inner = self.expression(inner);
+                quote_spanned!(at=> ::core::option::Option::Some(#inner))
+            }
+            ExpressionKind::If(condition, then, otherwise) => {
+                let (condition, then, otherwise) =
+                    (self.expression(condition), self.expression(then), self.expression(otherwise));
+                quote!((if #condition { #then } else { #otherwise }))
+            }
+            ExpressionKind::Match(value, arms) => {
+                let value = self.expression(value);
+                let arms = arms.iter().map(|(pattern, guard, value)| {
+                    let (pattern, value) = (unnamed(pattern), self.expression(value));
+                    let guard = guard.as_ref().map(|guard| {
+                        let guard = self.expression(guard);
+                        quote!(if #guard)
+                    });
+                    quote!(#pattern #guard => #value,)
+                });
+                quote!((match #value { #(#arms)* }))
+            }
+            ExpressionKind::Block(bindings, value) => {
+                let bindings = bindings.iter().map(|(pattern, ty, value)| {
+                    let (pattern, value) = (unnamed(pattern), self.expression(value));
+                    let ty = ty.as_ref().map(|ty| quote!(: #ty));
+                    quote!(let #pattern #ty = #value;)
+                });
+                let value = self.expression(value);
+                quote!({ #(#bindings)* #value })
+            }
+            ExpressionKind::Range { low, high, inclusive } => {
+                let (low, high) = (self.expression(low), self.expression(high));
+                match inclusive {
+                    true => quote!((#low..=#high)),
+                    false => quote!((#low..#high)),
+                }
+            }
+        }
+    }
+}
+
+/// A pattern of the user's as written.
+fn unnamed(pattern: &Pattern) -> TokenStream {
+    match &pattern.syntax {
+        Some(syntax) => quote!(#syntax),
+        None => quote!(_),
+    }
+}
+
+/// The function that computes an operator whose result may not exist.
+pub(super) fn checked(operator: Operator) -> Option<&'static str> {
+    Some(match operator {
+        Operator::Add => "add",
+        Operator::Subtract => "subtract",
+        Operator::Multiply => "multiply",
+        Operator::Divide => "divide",
+        Operator::Remainder => "remainder",
+        _ => return None,
+    })
+}
+
+fn plain(operator: Operator) -> TokenStream {
+    match operator {
+        Operator::Equal => quote!(==),
+        Operator::NotEqual => quote!(!=),
+        Operator::Less => quote!(<),
+        Operator::LessOrEqual => quote!(<=),
+        Operator::Greater => quote!(>),
+        Operator::GreaterOrEqual => quote!(>=),
+        Operator::And => quote!(&&),
+        Operator::Or => quote!(||),
+        Operator::Add => quote!(+),
+        Operator::Subtract => quote!(-),
+        Operator::Multiply => quote!(*),
+        Operator::Divide => quote!(/),
+        Operator::Remainder => quote!(%),
+    }
+}

@@ -1,0 +1,151 @@
+//! From the tree to code.
+//!
+//! Names that generated code makes for itself carry hygiene of their own, and it names everything of the library by its full
+//! path; the user's tokens keep their spans, so that what the compiler finds wrong is shown in the user's text.
+
+mod ahead;
+mod expressions;
+mod footprint;
+pub(crate) mod ir;
+mod prefetch;
+mod straight;
+
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{format_ident, quote};
+
+use crate::options::Options;
+use crate::tree::{Passing, Procedure};
+
+/// Where generated code finds the library.
+pub(crate) fn library() -> TokenStream {
+    quote!(::seriatim::procedure)
+}
+
+/// A name of the macro's own.
+fn own(name: &str) -> Ident {
+    Ident::new(&format!("__{name}"), Span::mixed_site())
+}
+
+/// The field of the handles that holds a table's.
+fn table_field(at: usize) -> Ident {
+    format_ident!("table_{}", at, span = Span::mixed_site())
+}
+
+/// The field of the handles that holds an index's.
+fn index_field(at: usize) -> Ident {
+    format_ident!("index_{}", at, span = Span::mixed_site())
+}
+
+/// Everything that stands for a procedure.
+pub(crate) fn procedure(procedure: &Procedure, options: &Options) -> TokenStream {
+    let Procedure { attributes, visibility, name, .. } = procedure;
+    let library = library();
+    let text = crate::name_of(name);
+    let latest = options.latest;
+    let (arguments, output) = (arguments_type(procedure), &procedure.output);
+    let (handles, handles_of) = handles(procedure);
+    let declaration = ir::declaration(procedure);
+    let footprint = footprint::function(procedure);
+    let straight = straight::function(procedure, options);
+    quote! {
+        #(#attributes)*
+        #[allow(non_camel_case_types)]
+        #[derive(Clone, Copy, Debug)]
+        #visibility struct #name;
+
+        const _: () = {
+            #handles
+
+            #[automatically_derived]
+            #[allow(clippy::all, clippy::pedantic, unused_parens, unused_braces, unused_mut, non_snake_case)]
+            impl #library::Declared for #name {
+                const NAME: &'static str = #text;
+                const LATEST: bool = #latest;
+                type Arguments = #arguments;
+                type Output = #output;
+                type Handles = Handles;
+
+                fn declaration() -> #library::ir::Procedure {
+                    #declaration
+                }
+
+                #handles_of
+                #straight
+
+                #footprint
+            }
+        };
+    }
+}
+
+/// The owned parameters: one type, or a tuple.
+fn arguments_type(procedure: &Procedure) -> TokenStream {
+    let mut types = procedure.parameters.iter().map(|parameter| match &parameter.passing {
+        Passing::Value(ty) | Passing::Reference(ty) => quote!(#ty),
+        Passing::Text => quote!(::std::string::String),
+        Passing::Slice(element) => quote!(::std::vec::Vec<#element>),
+    });
+    match (procedure.parameters.len(), types.next()) {
+        (1, Some(only)) => only,
+        (_, first) => quote!((#first #(, #types)*)),
+    }
+}
+
+/// Binds the parameters to the owned arguments.
+fn bind_arguments(procedure: &Procedure) -> TokenStream {
+    let arguments = own("arguments");
+    let lets = procedure.parameters.iter().enumerate().map(|(at, parameter)| {
+        let variable = &procedure.variables[parameter.variable.0];
+        let (ident, mutable) = (&variable.ident, variable.mutable.then(|| quote!(mut)));
+        let place = match procedure.parameters.len() {
+            1 => quote!(#arguments),
+            _ => {
+                let at = syn::Index::from(at);
+                quote!(&#arguments.#at)
+            }
+        };
+        match &parameter.passing {
+            Passing::Value(ty) => quote!(let #mutable #ident: #ty = ::core::clone::Clone::clone(#place);),
+            Passing::Reference(ty) => quote!(let #mutable #ident: &#ty = #place;),
+            Passing::Text => quote!(let #mutable #ident: &::core::primitive::str = #place;),
+            Passing::Slice(element) => quote!(let #mutable #ident: &[#element] = #place;),
+        }
+    });
+    quote!(#(#lets)*)
+}
+
+/// The struct of handles, and the function that finds them.
+fn handles(procedure: &Procedure) -> (TokenStream, TokenStream) {
+    let (tables, indexes) = (&procedure.tables, &procedure.indexes);
+    let table_fields: Vec<Ident> = (0..tables.len()).map(table_field).collect();
+    let index_fields: Vec<Ident> = (0..indexes.len()).map(index_field).collect();
+    let database = own("database");
+    let index_types = indexes.iter().map(|index| {
+        let (table, constant) = (&tables[index.table], &index.constant);
+        quote!(::seriatim::IndexHandle<
+            #table,
+            <#table as ::seriatim::catalog::IndexedBy<{ #constant.id().0 }>>::Key,
+        >)
+    });
+    let index_values = indexes.iter().map(|index| {
+        let (table, constant) = (table_field(index.table), &index.constant);
+        quote!(#table.index(#constant))
+    });
+    let definition = quote! {
+        pub struct Handles {
+            #(#table_fields: ::seriatim::Handle<#tables>,)*
+            #(#index_fields: #index_types,)*
+        }
+    };
+    let of = quote! {
+        fn handles(
+            #database: &::seriatim::Database,
+        ) -> ::core::result::Result<Self::Handles, ::seriatim::SchemaError> {
+            let _ = #database;
+            #(let #table_fields = #database.table::<#tables>()?;)*
+            #(let #index_fields = #index_values;)*
+            ::core::result::Result::Ok(Handles { #(#table_fields,)* #(#index_fields,)* })
+        }
+    };
+    (definition, of)
+}

@@ -1,0 +1,158 @@
+//! Prefetching in straight code: the rows of keys that are known before they are needed are fetched together, wave by wave.
+//!
+//! A wave waits for what the one before it asked for, so waves pay when many keys share the wait, or other work lies between:
+//! - *Entry.* All keys that depend on the arguments alone, also those in loops over arguments: buckets at the procedure's
+//!   entry, records after the first step with an operation, images after the third or before the first loop over such keys,
+//!   whichever comes first. Left out is the operation that follows at once, unless that is in a loop.
+//! - *Loops.* At the entry of every loop, the keys of all its iterations that are known there and not at the procedure's
+//!   entry, all waves at once; a loop in it fetches only what the outer one could not know.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
+use proc_macro2::TokenStream;
+use quote::quote;
+
+use super::ahead::Ahead;
+use super::expressions::Code;
+use super::{own, table_field};
+use crate::known::{self, Known, Node, Slicer};
+use crate::tree::{Operation, OperationKind, Procedure, Step, StepKind};
+
+/// What is fetched where.
+pub(super) struct Plan<'p> {
+    procedure: &'p Procedure,
+    /// Operations fetched further out.
+    fetched: RefCell<BTreeSet<usize>>,
+    /// Steps of the body after which (0: before which) a wave of the entry stands, in order.
+    waves: [usize; 3],
+    /// No key is decided by the arguments: there are no waves at the entry.
+    fetched_nothing: bool,
+    is_on: bool,
+}
+
+/// Operations by the primary key, of rows that are there before.
+fn is_by_key(operation: &Operation) -> bool {
+    operation.index.is_none()
+        && matches!(
+            operation.kind,
+            OperationKind::Get { .. } | OperationKind::Update { .. } | OperationKind::Delete { .. }
+        )
+}
+
+impl<'p> Plan<'p> {
+    /// The plan of a procedure.
+    pub(super) fn new(procedure: &'p Procedure, is_on: bool) -> Plan<'p> {
+        let plan = Plan { procedure, fetched: RefCell::default(), waves: [0; 3], fetched_nothing: true, is_on };
+        if !is_on {
+            return plan;
+        }
+        let mut fetched = BTreeSet::new();
+        known::operations(&plan.slice_of_entry(), &mut |operation| {
+            fetched.insert(operation.id);
+        });
+        let waves = waves(&procedure.body.0, &fetched);
+        Plan { fetched_nothing: fetched.is_empty(), fetched: RefCell::new(fetched), waves, ..plan }
+    }
+
+    /// The keys that the arguments decide: of all operations but the first.
+    fn slice_of_entry(&self) -> Vec<Node<'p>> {
+        let steps = &self.procedure.body.0;
+        let first = steps.iter().find(|step| has_operation(step)).and_then(only_operation);
+        let known: Known = self.procedure.parameters.iter().map(|parameter| parameter.variable).collect();
+        Slicer::slice(&self.procedure.variables, steps, &known, &|operation| {
+            is_by_key(operation) && Some(operation.id) != first
+        })
+    }
+
+    /// What stands before the step of the body at this position.
+    pub(super) fn before(&self, position: usize) -> TokenStream {
+        if !self.is_on {
+            return TokenStream::new();
+        }
+        let tx = &self.procedure.tx;
+        let waves = self.waves.iter().enumerate().filter(|(_, stands)| !self.fetched_nothing && **stands == position);
+        let waves = waves.map(|(at, _)| match at {
+            0 => Ahead::closure(self.procedure, &self.slice_of_entry(), &fetch),
+            _ => quote!(#tx.advance_prefetch();),
+        });
+        when_wanted(self.procedure, quote!(#(#waves)*))
+    }
+
+    /// What stands before a loop, where the variables of `known` have values.
+    pub(super) fn before_loop(&self, step: &'p Step, known: &Known) -> TokenStream {
+        if !self.is_on {
+            return TokenStream::new();
+        }
+        let wanted = |operation: &Operation| is_by_key(operation) && !self.fetched.borrow().contains(&operation.id);
+        let nodes = Slicer::slice(&self.procedure.variables, std::slice::from_ref(step), known, &wanted);
+        // Only what is fetched for many iterations is worth it.
+        let nodes: Vec<_> = nodes.into_iter().filter(|node| matches!(node, Node::For(..))).collect();
+        let mut fetched = Vec::new();
+        known::operations(&nodes, &mut |operation| fetched.push(operation.id));
+        if fetched.is_empty() {
+            return TokenStream::new();
+        }
+        self.fetched.borrow_mut().extend(&fetched);
+        let look = Ahead::closure(self.procedure, &nodes, &fetch);
+        let tx = &self.procedure.tx;
+        when_wanted(self.procedure, quote!(#look #tx.advance_prefetch(); #tx.advance_prefetch();))
+    }
+}
+
+fn when_wanted(procedure: &Procedure, fetch: TokenStream) -> TokenStream {
+    if fetch.is_empty() {
+        return fetch;
+    }
+    let tx = &procedure.tx;
+    quote!(if #tx.prefetching() { #fetch })
+}
+
+fn fetch(code: &Code<'_>, operation: &Operation) -> TokenStream {
+    let (OperationKind::Get { key, .. } | OperationKind::Update { key, .. } | OperationKind::Delete { key, .. }) =
+        &operation.kind
+    else {
+        return TokenStream::new();
+    };
+    let (tx, handles, table, key) =
+        (&code.procedure.tx, own("handles"), table_field(operation.table), code.expression(key));
+    quote!(#tx.begin_prefetch(&#handles.#table, [#key]);)
+}
+
+/// Where the waves of the entry stand in a body, if they fetch these operations.
+fn waves(steps: &[Step], fetched: &BTreeSet<usize>) -> [usize; 3] {
+    let with_operation: Vec<usize> =
+        steps.iter().enumerate().filter(|(_, step)| has_operation(step)).map(|(at, _)| at).collect();
+    let ends = |at: usize| steps[at + 1..].iter().find_map(first_operation).unwrap_or(usize::MAX);
+    let needs_them =
+        |at: usize| first_operation(&steps[at]).is_some_and(|first| fetched.range(first..ends(at)).next().is_some());
+    let is_loop = |at: usize| matches!(steps[at].kind, StepKind::For { .. });
+    let first_loop = (0..steps.len()).find(|&at| is_loop(at) && needs_them(at)).unwrap_or(steps.len());
+    let after = |count: usize| with_operation.get(count - 1).map_or(steps.len(), |at| at + 1).min(first_loop);
+    [0, after(1), after(3)]
+}
+
+fn has_operation(step: &Step) -> bool {
+    first_operation(step).is_some()
+}
+
+/// The first operation of a step.
+fn first_operation(step: &Step) -> Option<usize> {
+    let in_block = |steps: &[Step]| steps.iter().find_map(first_operation);
+    match &step.kind {
+        StepKind::Operation { operation, .. } | StepKind::ForEach { operation, .. } => Some(operation.id),
+        StepKind::LetElse { otherwise, .. } => in_block(&otherwise.0),
+        StepKind::If { then, otherwise, .. } => in_block(&then.0).or_else(|| in_block(&otherwise.0)),
+        StepKind::Match { arms, .. } => arms.iter().find_map(|arm| in_block(&arm.body.0)),
+        StepKind::For { body, .. } | StepKind::Scope(body) => in_block(&body.0),
+        _ => None,
+    }
+}
+
+/// The operation that a step is.
+fn only_operation(step: &Step) -> Option<usize> {
+    match &step.kind {
+        StepKind::Operation { operation, .. } => Some(operation.id),
+        _ => None,
+    }
+}

@@ -1,0 +1,336 @@
+//! Straight code: the body from top to bottom, as one would write it against the ad-hoc interface.
+
+use std::cell::RefCell;
+
+use proc_macro2::{Span, TokenStream};
+use quote::{format_ident, quote, quote_spanned};
+
+use super::expressions::{Code, checked};
+use super::prefetch::Plan;
+use super::{bind_arguments, index_field, library, own, table_field};
+use crate::known::Known;
+use crate::options::Options;
+use crate::tree::{
+    Block, Expression, ExpressionKind, KeyRange, Operation, OperationKind, Operator, Place, Procedure, Selector, Step,
+    StepKind, Take,
+};
+
+/// `Declared::straight`.
+pub(super) fn function(procedure: &Procedure, options: &Options) -> TokenStream {
+    let (tx, handles, arguments) = (&procedure.tx, own("handles"), own("arguments"));
+    let (tx_type, result) = (&procedure.tx_type, &procedure.result);
+    let lets = bind_arguments(procedure);
+    let emitter = Emitter {
+        procedure,
+        code: Code { procedure, looks_ahead: false },
+        plan: Plan::new(procedure, options.prefetch),
+        known: RefCell::new(procedure.parameters.iter().map(|parameter| parameter.variable).collect()),
+    };
+    let body = emitter.body();
+    quote! {
+        fn straight(
+            #tx: #tx_type,
+            #handles: &Self::Handles,
+            #arguments: &Self::Arguments,
+        ) -> #result {
+            let _ = (#tx, #handles, #arguments);
+            #lets
+            #body
+        }
+    }
+}
+
+struct Emitter<'p> {
+    procedure: &'p Procedure,
+    code: Code<'p>,
+    plan: Plan<'p>,
+    /// Variables that have values where code is emitted.
+    known: RefCell<Known>,
+}
+
+impl<'p> Emitter<'p> {
+    fn body(&self) -> TokenStream {
+        let steps = self.procedure.body.0.iter().enumerate().map(|(at, step)| {
+            let (waves, step) = (self.plan.before(at), self.step(step));
+            quote!(#waves #step)
+        });
+        quote!(#(#steps)*)
+    }
+
+    fn block(&self, block: &'p Block) -> TokenStream {
+        let outside = self.known.borrow().clone();
+        let steps: Vec<_> = block.0.iter().map(|step| self.step(step)).collect();
+        self.known.replace(outside);
+        quote!(#(#steps)*)
+    }
+
+    /// The variables of a pattern have values from now on.
+    fn bound(&self, pattern: &crate::tree::Pattern) {
+        pattern.binds(&mut |variable| {
+            self.known.borrow_mut().insert(variable);
+        });
+    }
+
+    /// A block in the scope of a pattern.
+    fn block_with(&self, pattern: &crate::tree::Pattern, block: &'p Block) -> TokenStream {
+        let outside = self.known.borrow().clone();
+        self.bound(pattern);
+        let emitted = self.block(block);
+        self.known.replace(outside);
+        emitted
+    }
+
+    fn step(&self, step: &'p Step) -> TokenStream {
+        match &step.kind {
+            StepKind::Declare(variable, ty) => {
+                let variable = &self.procedure.variables[variable.0];
+                let (ident, mutable) = (&variable.ident, variable.mutable.then(|| quote!(mut)));
+                let ty = ty.as_ref().map(|ty| quote!(: #ty));
+                quote!(let #mutable #ident #ty;)
+            }
+            StepKind::Let { pattern, ty, value } => {
+                self.bound(pattern);
+                let (pattern, value) = (self.pattern(pattern), self.code.expression(value));
+                let ty = ty.as_ref().map(|ty| quote!(: #ty));
+                quote!(let #pattern #ty = #value;)
+            }
+            StepKind::LetElse { pattern, value, otherwise } => {
+                let otherwise = self.block(otherwise);
+                self.bound(pattern);
+                let (pattern, value) = (self.pattern(pattern), self.code.expression(value));
+                quote!(let #pattern = #value else { #otherwise };)
+            }
+            StepKind::Assign { place, operator, value } => self.assign(place, *operator, value, step.span),
+            StepKind::Change { place, method, arguments } => {
+                let (place, arguments) = (self.place(place), arguments.iter().map(|value| self.code.expression(value)));
+                quote!(#place.#method(#(#arguments),*);)
+            }
+            StepKind::Operation { operation, bind } => {
+                let call = self.operation(operation);
+                match bind {
+                    Some((pattern, ty)) => {
+                        self.bound(pattern);
+                        let pattern = self.pattern(pattern);
+                        let ty = ty.as_ref().map(|ty| quote!(: #ty));
+                        quote!(let #pattern #ty = #call;)
+                    }
+                    None => quote!(let _ = #call;),
+                }
+            }
+            StepKind::If { condition, then, otherwise } => {
+                let (condition, then) = (self.code.expression(condition), self.block(then));
+                let otherwise = (!otherwise.0.is_empty()).then(|| {
+                    let otherwise = self.block(otherwise);
+                    quote!(else { #otherwise })
+                });
+                quote!(if #condition { #then } #otherwise)
+            }
+            StepKind::Match { value, arms } => {
+                let value = self.code.expression(value);
+                let arms = arms.iter().map(|arm| {
+                    let (pattern, body) = (self.pattern(&arm.pattern), self.block_with(&arm.pattern, &arm.body));
+                    let guard = arm.guard.as_ref().map(|guard| {
+                        let guard = self.code.expression(guard);
+                        quote!(if #guard)
+                    });
+                    quote!(#pattern #guard => { #body })
+                });
+                quote!(match #value { #(#arms)* })
+            }
+            StepKind::For { pattern, over, body } => {
+                let fetch = self.plan.before_loop(step, &self.known.borrow());
+                let body = self.block_with(pattern, body);
+                let (pattern, over) = (self.pattern(pattern), self.code.expression(over));
+                quote!(#fetch for #pattern in #over { #body })
+            }
+            StepKind::ForEach { row, operation, body } => {
+                let (ident, next) = (&self.procedure.variables[row.0].ident, own("next"));
+                let bind = crate::tree::Pattern::bind(*row);
+                let (scan, body) = (self.operation(operation), self.block_with(&bind, body));
+                quote!(for #next in #scan { let #ident = #next?; #body })
+            }
+            StepKind::Scope(inner) => {
+                let inner = self.block(inner);
+                quote!({ #inner })
+            }
+            StepKind::Break => quote!(break;),
+            StepKind::Continue => quote!(continue;),
+            StepKind::Return(value) => {
+                let value = self.code.expression(value);
+                quote_spanned!(step.span=> return ::core::result::Result::Ok(#value);)
+            }
+            StepKind::Abort(value) => {
+                let (tx, value) = (&self.procedure.tx, self.code.expression(value));
+                quote_spanned!(step.span=> return ::core::result::Result::Err(#tx.abort(#value));)
+            }
+            // Only in the body of an update, a closure, and last there.
+            StepKind::Yield(value) => {
+                let value = self.code.expression(value);
+                quote!(return ::core::result::Result::Ok(#value);)
+            }
+        }
+    }
+
+    fn pattern(&self, pattern: &crate::tree::Pattern) -> TokenStream {
+        self.code.pattern(pattern)
+    }
+
+    fn place(&self, place: &Place) -> TokenStream {
+        let ident = &place.ident;
+        place.path.iter().fold(quote!(#ident), |base, selector| match selector {
+            Selector::Field(member) => quote!(#base.#member),
+            Selector::Column(column) => quote!(#base.#column()),
+            Selector::Index(index) => {
+                let (at, index) = (index.span, self.code.expression(index));
+                self.code.found(&base, &index, quote!(get_mut), at)
+            }
+        })
+    }
+
+    fn assign(&self, place: &Place, operator: Option<Operator>, value: &Expression, at: Span) -> TokenStream {
+        let library = library();
+        let function = operator.and_then(checked).map(|name| syn::Ident::new(name, at));
+        if let [Selector::Column(column)] = &place.path[..] {
+            let (row, tx) = (&place.ident, &self.procedure.tx);
+            let setter = format_ident!("set_{}", crate::name_of(column), span = column.span());
+            let new = own("new");
+            let computed = match &function {
+                Some(function) => {
+                    let value = self.code.expression(value);
+                    quote_spanned!(at=> #library::checked::#function(#row.#column(), #value)?)
+                }
+                None => self.code.expression(value),
+            };
+            let lent = match &*value.kind {
+                ExpressionKind::None => quote!(::core::option::Option::None),
+                _ => quote_spanned!(value.span=> #library::support::Lend::lend(&#new)),
+            };
+            let binding = match &*value.kind {
+                ExpressionKind::None => TokenStream::new(),
+                _ => quote!(let #new = #computed;),
+            };
+            return quote! {
+                { #binding #library::support::Stored::stored(#row.#setter(#lent), #tx)?; }
+            };
+        }
+        let value = self.code.expression(value);
+        match function {
+            // A variable alone may be read and assigned; the way to a part of one is gone once.
+            Some(function) if place.path.is_empty() => {
+                let ident = &place.ident;
+                quote_spanned!(at=> #ident = #library::checked::#function(#ident, #value)?;)
+            }
+            Some(function) => {
+                let (part, new, place) = (own("part"), own("new"), self.place(place));
+                quote_spanned! {at=>
+                    {
+                        let #new = #value;
+                        let #part = &mut #place;
+                        *#part = #library::checked::#function(*#part, #new)?;
+                    }
+                }
+            }
+            None => {
+                let place = self.place(place);
+                quote!(#place = #value;)
+            }
+        }
+    }
+
+    /// The call, with `?`; of a scan whose rows are gone through one by one: the scan.
+    fn operation(&self, operation: &'p Operation) -> TokenStream {
+        let (library, tx, handles, at) = (library(), &self.procedure.tx, own("handles"), operation.span);
+        let (table, row) = (table_field(operation.table), &self.procedure.tables[operation.table]);
+        let table = quote!(&#handles.#table);
+        let index = operation.index.map(|index| {
+            let index = index_field(index);
+            quote!(&#handles.#index)
+        });
+        match &operation.kind {
+            OperationKind::Get { key, required } => {
+                let key = self.code.expression(key);
+                let name = match (required, &index) {
+                    (false, None) => "get",
+                    (true, None) => "require",
+                    (false, Some(_)) => "get_by",
+                    (true, Some(_)) => "require_by",
+                };
+                let (name, from) = (format_ident!("{}", name, span = at), index.as_ref().unwrap_or(&table));
+                quote_spanned!(at=> #tx.#name(#from, &#key)?)
+            }
+            OperationKind::Update { key, required, row, body } => {
+                let function = if *required { quote!(update) } else { quote!(update_if) };
+                let (key, row, body) =
+                    (self.code.expression(key), &self.procedure.variables[row.0].ident, self.change(body));
+                quote_spanned! {at=>
+                    #library::support::#function(#tx, #table, &#key, |#row| -> ::core::result::Result<_, ::seriatim::Abort> {
+                        #body
+                    })?
+                }
+            }
+            OperationKind::Insert { columns } => {
+                let columns = columns.iter().map(|(column, value)| {
+                    let value = self.code.expression(value);
+                    quote!(#column: #value)
+                });
+                quote_spanned!(at=> #tx.insert(#table, &#row { #(#columns),* })?)
+            }
+            OperationKind::Delete { key, required } => {
+                let key = self.code.expression(key);
+                match required {
+                    true => quote_spanned!(at=> #library::support::delete(#tx, #table, &#key)?),
+                    false => quote_spanned!(at=> #tx.delete(#table, &#key)?),
+                }
+            }
+            OperationKind::Scan { range, reverse, limit, take } => {
+                let over = index.as_ref().unwrap_or(&table);
+                let name = |stem: &str| {
+                    let stem = if index.is_some() { stem } else { stem.trim_end_matches("_by") };
+                    let stem = if index.is_none() && stem == "find" { "prefix" } else { stem };
+                    match reverse {
+                        true => format_ident!("{}_rev", stem, span = at),
+                        false => format_ident!("{}", stem, span = at),
+                    }
+                };
+                let scan = match range {
+                    KeyRange::Prefix(prefix) => {
+                        let (name, prefix) = (name("find_by"), self.code.expression(prefix));
+                        quote_spanned!(at=> #tx.#name(#over, &#prefix))
+                    }
+                    KeyRange::Between { low, high, inclusive } => {
+                        let name = name("scan_by");
+                        let (low, high) = (
+                            low.as_ref().map(|key| self.code.expression(key)),
+                            high.as_ref().map(|key| self.code.expression(key)),
+                        );
+                        let dots = if *inclusive { quote!(..=) } else { quote!(..) };
+                        quote_spanned!(at=> #tx.#name(#over, #low #dots #high))
+                    }
+                };
+                let limited = match limit {
+                    Some(limit) => {
+                        let limit = self.code.expression(limit);
+                        quote_spanned!(at=> #scan.take(#library::support::limit(#limit)))
+                    }
+                    None => scan,
+                };
+                match take {
+                    Take::Each => limited,
+                    Take::First => quote_spanned!(at=> #library::support::first(#limited)?),
+                    Take::All => quote_spanned!(at=> #library::support::all(#limited)?),
+                    Take::Count => quote_spanned!(at=> #library::support::count(#limited)?),
+                }
+            }
+        }
+    }
+
+    /// The body of an update's closure: it ends in its value.
+    fn change(&self, body: &'p Block) -> TokenStream {
+        let (last, steps) = match body.0.split_last() {
+            Some((Step { kind: StepKind::Yield(value), .. }, before)) => (self.code.expression(value), before),
+            _ => (quote!(()), &body.0[..]),
+        };
+        let steps = steps.iter().map(|step| self.step(step));
+        quote!(#(#steps)* ::core::result::Result::Ok(#last))
+    }
+}

@@ -1,0 +1,154 @@
+//! From the user's function to the tree.
+//!
+//! What is not in the language is refused at its token, with what to write instead. All mistakes of a procedure are told at
+//! once: a statement with one is left out, and what it would have bound counts as bound.
+
+mod expressions;
+mod operations;
+mod patterns;
+mod signature;
+mod statements;
+
+use proc_macro2::{Ident, Span};
+use quote::ToTokens;
+use syn::{Error, ItemFn, Path, Result};
+
+use crate::tree::{self, Index, Procedure, Shape, Variable, VariableId};
+
+/// The procedure that a function is.
+pub(crate) fn procedure(function: &ItemFn) -> Result<Procedure> {
+    let mut lowering = Lowering::default();
+    let signature = signature::read(function, &mut lowering)?;
+    let mut body = lowering.body(&function.block);
+    if let Some(error) = lowering.mistakes {
+        return Err(error);
+    }
+    let (steps, operations) = tree::number(&mut body);
+    Ok(Procedure {
+        attributes: function.attrs.clone(),
+        visibility: function.vis.clone(),
+        name: function.sig.ident.clone(),
+        tx: lowering.tx.unwrap_or_else(|| Ident::new("tx", Span::call_site())),
+        tx_type: signature.tx_type,
+        result: signature.result,
+        parameters: signature.parameters,
+        output: signature.output,
+        variables: lowering.variables,
+        tables: lowering.tables,
+        indexes: lowering.indexes,
+        body,
+        steps,
+        operations,
+    })
+}
+
+/// What is known while a procedure is lowered.
+#[derive(Default)]
+pub(super) struct Lowering {
+    tx: Option<Ident>,
+    variables: Vec<Variable>,
+    /// Names visible, innermost scope last.
+    scopes: Vec<Vec<(String, VariableId)>>,
+    tables: Vec<Path>,
+    indexes: Vec<Index>,
+    mistakes: Option<Error>,
+    /// Loops around.
+    loops: usize,
+    /// While the closure of an update is lowered.
+    update: Option<Update>,
+}
+
+/// The closure of an update around.
+#[derive(Clone, Copy)]
+struct Update {
+    row: VariableId,
+    /// Scopes outside: their variables are not assigned.
+    depth: usize,
+    /// Loops outside: they are not left.
+    loops: usize,
+}
+
+impl Lowering {
+    /// Notes a mistake.
+    fn mistake(&mut self, error: Error) {
+        match &mut self.mistakes {
+            Some(first) => first.combine(error),
+            None => self.mistakes = Some(error),
+        }
+    }
+
+    fn tx(&self) -> Ident {
+        self.tx.clone().unwrap_or_else(|| Ident::new("tx", Span::call_site()))
+    }
+
+    /// Runs `inside` in a scope of its own.
+    fn scoped<R>(&mut self, inside: impl FnOnce(&mut Self) -> R) -> R {
+        self.scopes.push(Vec::new());
+        let result = inside(self);
+        self.scopes.pop();
+        result
+    }
+
+    /// A variable of the user's, visible from now on.
+    fn declare(&mut self, ident: &Ident, mutable: bool, shape: Shape) -> VariableId {
+        let variable = self.variable(Variable {
+            ident: ident.clone(),
+            mutable,
+            late: false,
+            made: false,
+            lent: false,
+            parts: None,
+            shape,
+        });
+        if let Some(scope) = self.scopes.last_mut() {
+            scope.push((ident.to_string(), variable));
+        }
+        variable
+    }
+
+    /// A variable of the macro's own, which no name reaches.
+    fn make(&mut self, what: &str, shape: Shape) -> VariableId {
+        let ident = Ident::new(&format!("__{what}_{}", self.variables.len()), Span::mixed_site());
+        self.variable(Variable { ident, mutable: false, late: false, made: true, lent: false, parts: None, shape })
+    }
+
+    fn variable(&mut self, variable: Variable) -> VariableId {
+        self.variables.push(variable);
+        VariableId(self.variables.len() - 1)
+    }
+
+    /// The variable that a name means here, and how many scopes lie outside of its own.
+    fn find(&self, name: &Ident) -> Option<(VariableId, usize)> {
+        let name = name.to_string();
+        self.scopes.iter().enumerate().rev().find_map(|(depth, scope)| {
+            scope.iter().rev().find(|(known, _)| *known == name).map(|(_, variable)| (*variable, depth))
+        })
+    }
+
+    fn shape(&self, variable: VariableId) -> Shape {
+        self.variables[variable.0].shape.clone()
+    }
+
+    /// The position of a table, by its path.
+    fn table(&mut self, path: &Path) -> usize {
+        let same = |known: &Path| crate::text(known) == crate::text(path);
+        self.tables.iter().position(same).unwrap_or_else(|| {
+            self.tables.push(path.clone());
+            self.tables.len() - 1
+        })
+    }
+
+    /// The position of an index, by its table and constant.
+    fn index(&mut self, table: usize, constant: &Path) -> usize {
+        let same = |known: &Index| known.table == table && crate::text(&known.constant) == crate::text(constant);
+        self.indexes.iter().position(same).unwrap_or_else(|| {
+            self.indexes.push(Index { table, constant: constant.clone() });
+            self.indexes.len() - 1
+        })
+    }
+}
+
+/// A refusal at a token.
+pub(crate) fn refuse<T>(at: &impl ToTokens, message: impl std::fmt::Display) -> Result<T> {
+    Err(Error::new_spanned(at, message))
+}

@@ -1,0 +1,180 @@
+//! Patterns.
+
+use quote::{ToTokens, quote};
+use syn::spanned::Spanned;
+use syn::{Lit, Pat, Result};
+
+use super::{Lowering, refuse};
+use crate::tree::{Pattern, PatternKind, Shape};
+
+impl Lowering {
+    /// Reads a pattern for a value of this shape; what it binds becomes visible.
+    pub(super) fn pattern(&mut self, pattern: &Pat, shape: &Shape) -> Result<Pattern> {
+        let kind = self.pattern_kind(pattern, shape)?;
+        Ok(Pattern { syntax: Some(pattern.clone()), kind })
+    }
+
+    /// Makes visible what a pattern would bind, after a mistake.
+    pub(super) fn bind_anyway(&mut self, pattern: &Pat) {
+        match pattern {
+            Pat::Ident(ident) => {
+                self.declare(&ident.ident, true, Shape::Value);
+            }
+            Pat::Tuple(tuple) => tuple.elems.iter().for_each(|pattern| self.bind_anyway(pattern)),
+            Pat::TupleStruct(tuple) => tuple.elems.iter().for_each(|pattern| self.bind_anyway(pattern)),
+            Pat::Struct(record) => record.fields.iter().for_each(|field| self.bind_anyway(&field.pat)),
+            Pat::Type(typed) => self.bind_anyway(&typed.pat),
+            Pat::Reference(reference) => self.bind_anyway(&reference.pat),
+            Pat::Paren(inner) => self.bind_anyway(&inner.pat),
+            _ => {}
+        }
+    }
+
+    fn pattern_kind(&mut self, pattern: &Pat, shape: &Shape) -> Result<PatternKind> {
+        match pattern {
+            Pat::Wild(_) => Ok(PatternKind::Any),
+            Pat::Ident(ident) => {
+                if let Some((at, _)) = &ident.subpat {
+                    return refuse(at, "bind the value with `let` and match it then, instead of `@`");
+                }
+                if let Some(token) = &ident.by_ref {
+                    return refuse(token, "write `&` before the value that is matched, instead of `ref`");
+                }
+                let name = ident.ident.to_string();
+                if name == "None" {
+                    return Ok(PatternKind::None);
+                }
+                if name.starts_with(char::is_uppercase) {
+                    // A constant, or a struct without fields: a value of its type either way.
+                    return Ok(PatternKind::Literal(constant(&ident.ident)));
+                }
+                let variable = self.declare(&ident.ident, ident.mutability.is_some(), shape.clone());
+                Ok(PatternKind::Bind(variable))
+            }
+            Pat::Lit(literal) => match &literal.lit {
+                Lit::Int(_) | Lit::Bool(_) | Lit::Str(_) => Ok(PatternKind::Literal(self.literal_datum(literal)?)),
+                other => refuse(other, "patterns have integers, truth values and text"),
+            },
+            Pat::Range(range) => {
+                let (Some(low), Some(high)) = (&range.start, &range.end) else {
+                    return refuse(range, "write both ends of the range");
+                };
+                let inclusive = matches!(range.limits, syn::RangeLimits::Closed(_));
+                Ok(PatternKind::Range {
+                    low: self.literal_datum(&**low)?,
+                    high: self.literal_datum(&**high)?,
+                    inclusive,
+                })
+            }
+            Pat::Path(path) => match path.path.segments.last() {
+                Some(last) if last.ident == "None" => Ok(PatternKind::None),
+                _ => Ok(PatternKind::Literal(constant(&path.path))),
+            },
+            Pat::TupleStruct(record) => self.called(record, shape),
+            Pat::Struct(record) => {
+                let fields = record
+                    .fields
+                    .iter()
+                    .map(|field| {
+                        let inner = self.pattern(&field.pat, &Shape::Value)?;
+                        Ok((crate::member_name(&field.member), inner))
+                    })
+                    .collect::<Result<_>>()?;
+                Ok(PatternKind::Record { name: last(&record.path), fields })
+            }
+            Pat::Tuple(tuple) => {
+                if let Some(rest) = tuple.elems.iter().find(|part| matches!(part, Pat::Rest(_))) {
+                    return refuse(rest, "name every part of the tuple, or write `_` for it");
+                }
+                let parts = tuple.elems.iter().enumerate();
+                let parts = parts.map(|(at, part)| self.pattern(part, &shape.part(at))).collect::<Result<_>>()?;
+                Ok(PatternKind::Tuple(parts))
+            }
+            Pat::Or(or) => {
+                let mut cases = or.cases.iter();
+                let first = cases.next().map(|case| self.pattern(case, shape)).transpose()?;
+                let mut alternatives: Vec<Pattern> = first.into_iter().collect();
+                for case in cases {
+                    alternatives.push(self.alternative(case, shape)?);
+                }
+                Ok(PatternKind::Either(alternatives))
+            }
+            Pat::Paren(inner) => self.pattern_kind(&inner.pat, shape),
+            Pat::Reference(inner) => self.pattern_kind(&inner.pat, shape),
+            Pat::Type(typed) => refuse(&typed.ty, "write types after the whole pattern of a `let`"),
+            Pat::Slice(slice) => refuse(slice, "take elements with an index: lists have no patterns"),
+            other => refuse(
+                other,
+                "procedures have no such pattern; write names, literals, tuples, structs, variants, `_` and `|`",
+            ),
+        }
+    }
+
+    /// A further alternative of `|`: it binds the variables that the first one did.
+    fn alternative(&mut self, case: &Pat, shape: &Shape) -> Result<Pattern> {
+        let known = self.scopes.last().cloned().unwrap_or_default();
+        self.scopes.push(Vec::new());
+        let before = self.variables.len();
+        let pattern = self.pattern(case, shape);
+        self.scopes.pop();
+        let (mut pattern, made) = (pattern?, before..self.variables.len());
+        // They share the first alternative's variables.
+        let same: Vec<_> = self.variables.drain(made.clone()).map(|variable| variable.ident).collect();
+        let mut result = Ok(());
+        rename(&mut pattern, &mut |variable| {
+            let ident = &same[variable.0 - made.start];
+            match known.iter().rev().find(|(name, _)| *ident == name) {
+                Some((_, first)) => *variable = *first,
+                None => result = refuse(ident, "all alternatives bind the same names"),
+            }
+        });
+        result.map(|()| pattern)
+    }
+
+    /// `Some(pattern)`, or a variant with fields in order.
+    fn called(&mut self, record: &syn::PatTupleStruct, shape: &Shape) -> Result<PatternKind> {
+        let name = last(&record.path);
+        if let Some(rest) = record.elems.iter().find(|part| matches!(part, Pat::Rest(_))) {
+            return refuse(rest, "name every field, or write `_` for it");
+        }
+        if let ("Some", Some(inner), 1) = (name.as_str(), record.elems.first(), record.elems.len()) {
+            return Ok(PatternKind::Some(Box::new(self.pattern(inner, &shape.inside())?)));
+        }
+        if name == "Ok" || name == "Err" {
+            return refuse(&record.path, "operations end in `?`: there are no `Result`s to match");
+        }
+        let fields = record.elems.iter().enumerate();
+        let fields = fields.map(|(at, part)| Ok((at.to_string(), self.pattern(part, &Shape::Value)?)));
+        Ok(PatternKind::Record { name, fields: fields.collect::<Result<_>>()? })
+    }
+
+    /// A literal or constant in a pattern, as a datum.
+    fn literal_datum(&mut self, expression: &(impl ToTokens + Spanned)) -> Result<proc_macro2::TokenStream> {
+        let expression: syn::Expr = syn::parse2(expression.to_token_stream())?;
+        let lowered = self.expression(&expression)?;
+        crate::emit::ir::datum(&lowered)
+            .ok_or_else(|| syn::Error::new(expression.span(), "patterns have literals and constants"))
+    }
+}
+
+fn rename(pattern: &mut Pattern, change: &mut impl FnMut(&mut crate::tree::VariableId)) {
+    match &mut pattern.kind {
+        PatternKind::Bind(variable) => change(variable),
+        PatternKind::Some(inner) => rename(inner, change),
+        PatternKind::Tuple(parts) | PatternKind::Either(parts) => {
+            parts.iter_mut().for_each(|part| rename(part, change))
+        }
+        PatternKind::Record { fields, .. } => fields.iter_mut().for_each(|(_, part)| rename(part, change)),
+        PatternKind::Any | PatternKind::Literal(_) | PatternKind::Range { .. } | PatternKind::None => {}
+    }
+}
+
+fn constant(path: &impl ToTokens) -> proc_macro2::TokenStream {
+    let procedure = crate::emit::library();
+    quote!(#procedure::Data::to_datum(&#path))
+}
+
+/// The last segment of a path.
+pub(super) fn last(path: &syn::Path) -> String {
+    path.segments.last().map(|segment| segment.ident.to_string()).unwrap_or_default()
+}

@@ -1,0 +1,30 @@
+//! What stands in the parentheses of `#[procedure(..)]`.
+
+use syn::parse::Parser;
+use syn::{LitBool, Result};
+
+/// How a procedure is to run.
+pub(crate) struct Options {
+    /// Whether straight code fetches rows before it needs them.
+    pub(crate) prefetch: bool,
+    /// Whether it wants the newest state although it only reads.
+    pub(crate) latest: bool,
+}
+
+/// Reads the options.
+pub(crate) fn read(tokens: proc_macro2::TokenStream) -> Result<Options> {
+    let mut options = Options { prefetch: true, latest: false };
+    let parser = syn::meta::parser(|meta| {
+        if meta.path.is_ident("prefetch") {
+            options.prefetch = meta.value()?.parse::<LitBool>()?.value;
+            return Ok(());
+        }
+        if meta.path.is_ident("latest") {
+            options.latest = true;
+            return Ok(());
+        }
+        Err(meta.error("unknown option; write prefetch = false or latest"))
+    });
+    parser.parse2(tokens)?;
+    Ok(options)
+}

@@ -1,0 +1,553 @@
+//! Where values come from: which operations' results reach which expression.
+//!
+//! The unit is the variable. A definition (let, assignment, result of an operation, element of a loop) gives a variable what the
+//! expressions at its place use; a use gets what the definitions give that can reach it. No definition hides an earlier one, so
+//! who reads an accumulator depends on all that was added to it. A definition reaches a use if
+//!
+//! - it stands before it, or
+//! - both are in a loop that the variable was declared outside of: it may be of an earlier iteration.
+//!
+//! Control is a use too. A step needs the conditions and loop headers around it; the conditions of early exits before it; and of
+//! exits anywhere in a loop that it is in, unless they only go on with the next iteration. An assignment hands its control on to
+//! the variable. A failing operation is no exit: whoever runs on after it never becomes visible.
+
+use std::collections::BTreeSet;
+
+use super::resolve::{Resolved, is_refutable};
+use super::visit;
+use crate::ir::{
+    BinaryOperator, Block, Expression, ExpressionKind, Function, Operation, OperationKind, Pattern, Span, Step,
+    StepKind, UnaryOperator, VariableId,
+};
+use seriatim_plan::FailureKind;
+
+/// A set of operations.
+pub(super) type Set = BTreeSet<usize>;
+
+/// What an expression or condition uses, and where it stands.
+#[derive(Clone, Debug, Default)]
+struct Use {
+    step: usize,
+    loops: Vec<usize>,
+    variables: BTreeSet<VariableId>,
+    operations: Set,
+}
+
+type UseId = usize;
+
+#[derive(Debug)]
+struct Definition {
+    variable: VariableId,
+    step: usize,
+    loops: Vec<usize>,
+    from: Vec<UseId>,
+}
+
+/// What one operation uses.
+#[derive(Debug, Default)]
+struct OperationUses {
+    key: Vec<UseId>,
+    value: Vec<UseId>,
+    control: Vec<UseId>,
+    loops: Vec<usize>,
+    branches: bool,
+    /// Its step, and the last one in its body.
+    steps: (usize, usize),
+}
+
+#[derive(Debug)]
+struct LoopUses {
+    step: usize,
+    parent: Option<usize>,
+    scan: Option<usize>,
+    over: UseId,
+    exits: Vec<UseId>,
+    /// Whether something other than a failure leaves it early.
+    left: bool,
+}
+
+#[derive(Debug)]
+struct SiteUses {
+    kind: FailureKind,
+    span: Span,
+    operation: Option<usize>,
+    uses: Vec<UseId>,
+    loops: Vec<usize>,
+}
+
+/// What flows into an operation.
+#[derive(Debug)]
+pub(super) struct OperationFlow {
+    pub(super) key: Set,
+    pub(super) value: Set,
+    pub(super) control: Set,
+    pub(super) loops: Vec<usize>,
+    pub(super) conditional: bool,
+}
+
+/// What flows into a loop's header.
+#[derive(Debug)]
+pub(super) struct LoopFlow {
+    pub(super) step: usize,
+    pub(super) parent: Option<usize>,
+    pub(super) scan: Option<usize>,
+    pub(super) over: Set,
+}
+
+/// A place in expressions that can fail.
+#[derive(Debug)]
+pub(super) struct Site {
+    pub(super) kind: FailureKind,
+    pub(super) span: Span,
+    /// The operation that the expression belongs to.
+    pub(super) operation: Option<usize>,
+    /// Operations that decide whether it fails.
+    pub(super) decided_by: Set,
+}
+
+/// Everything that flows.
+#[derive(Debug)]
+pub(super) struct Flow {
+    pub(super) operations: Vec<OperationFlow>,
+    pub(super) loops: Vec<LoopFlow>,
+    pub(super) sites: Vec<Site>,
+}
+
+pub(super) fn flow(resolved: &Resolved<'_>) -> Flow {
+    let variables = resolved.procedure.variables.len();
+    let mut walk = Walk { declared: vec![None; variables], ..Walk::default() };
+    for parameter in 0..resolved.procedure.parameters {
+        walk.declared[parameter] = Some(Vec::new());
+    }
+    walk.block(&resolved.procedure.body);
+    let reached = walk.solve();
+    let all = |uses: &[UseId]| -> Set { uses.iter().flat_map(|id| walk.gives(*id, &reached)).collect() };
+    let operations = walk.operations.iter().enumerate().map(|(id, uses)| {
+        let around = || uses.loops.iter().map(|at| &walk.loops[*at]);
+        let mut control = all(&uses.control);
+        control.extend(around().flat_map(|found| all(&found.exits)));
+        let (mut key, mut value) = (uses.key.clone(), uses.value.clone());
+        if let OperationKind::Insert { columns } = &resolved.operations[id].0.kind {
+            // An insert's key is among its columns.
+            let table = resolved.table(id);
+            let is_key = |name: &str| table.key.iter().any(|part| table.columns[part.column.index()].name == name);
+            let split = |keys: bool| {
+                let chosen = columns.iter().zip(&uses.value).filter(move |((name, _), _)| is_key(name) == keys);
+                chosen.map(|(_, id)| *id).collect::<Vec<_>>()
+            };
+            (key, value) = (split(true), split(false));
+        }
+        let (key, mut value) = (all(&key), all(&value));
+        // The body of an update uses its own row, which is no need of another run of it; a variable that an earlier iteration
+        // has assigned is.
+        if !uses.value.iter().any(|used| walk.carries(*used, id, &reached)) {
+            value.remove(&id);
+        }
+        let conditional = uses.branches || around().any(|found| found.left);
+        OperationFlow { key, value, control, loops: uses.loops.clone(), conditional }
+    });
+    let loops = walk.loops.iter().map(|found| LoopFlow {
+        step: found.step,
+        parent: found.parent,
+        scan: found.scan,
+        over: all(&[found.over]),
+    });
+    let sites = walk.sites.iter().map(|site| {
+        // An exit of an earlier iteration decides whether this one is.
+        let exits = site.loops.iter().flat_map(|at| &walk.loops[*at].exits);
+        let uses: Vec<UseId> = site.uses.iter().chain(exits).copied().collect();
+        Site { kind: site.kind, span: site.span.clone(), operation: site.operation, decided_by: all(&uses) }
+    });
+    Flow { operations: operations.collect(), loops: loops.collect(), sites: sites.collect() }
+}
+
+#[derive(Debug, Default)]
+struct Walk {
+    uses: Vec<Use>,
+    definitions: Vec<Definition>,
+    /// By variable: the loops its declaration is in.
+    declared: Vec<Option<Vec<usize>>>,
+    operations: Vec<OperationUses>,
+    loops: Vec<LoopUses>,
+    sites: Vec<SiteUses>,
+    /// The loops around the current step.
+    around: Vec<usize>,
+    /// Conditions and headers around the current step, each with the number of loops around it.
+    control: Vec<(UseId, usize)>,
+    /// How many of `control` are branches, not headers.
+    branches: usize,
+    /// Conditions of exits behind us.
+    after: Vec<UseId>,
+    /// Conditions of `continue` behind us, by loop around us.
+    skipped: Vec<Vec<UseId>>,
+    /// Whether something other than a failure may have ended the procedure.
+    returned: bool,
+    /// The operation we are in: its key, its values, or the body of an update.
+    inside: Option<usize>,
+    /// The row of the update that we are in.
+    row: Option<VariableId>,
+    /// How much of `control` is outside of it.
+    outside: usize,
+}
+
+impl Walk {
+    fn block(&mut self, block: &Block) {
+        for step in &block.0 {
+            self.step(step);
+        }
+    }
+
+    fn step(&mut self, step: &Step) {
+        let at = step.id.index();
+        match &step.kind {
+            StepKind::Declare(variable) => self.declare(*variable),
+            StepKind::Let { pattern, value } => {
+                let from = self.expression(at, value);
+                self.bind(at, pattern, vec![from]);
+            }
+            StepKind::LetElse { pattern, value, otherwise } => {
+                let from = self.expression(at, value);
+                self.branch(from, |walk| walk.block(otherwise));
+                self.bind(at, pattern, vec![from]);
+            }
+            StepKind::Assign { place, value, .. } if Some(place.variable) == self.row => {
+                // Failures of columns that are only added to are for `rows` to judge.
+                let value = visit::delta(place, step).map_or(value, |delta| delta.by);
+                let mut from = vec![self.expression(at, value)];
+                from.extend(self.control[self.outside..].iter().map(|(id, _)| *id));
+                self.define(at, place.variable, from);
+            }
+            StepKind::Assign { place, operator, value } => {
+                let mut from = Vec::new();
+                for selector in visit::selectors(place) {
+                    let index = self.expression(at, selector);
+                    let mut variables = self.uses[index].variables.clone();
+                    variables.insert(place.variable);
+                    self.fails(FailureKind::OutOfBounds, &selector.span, at, variables);
+                    from.push(index);
+                }
+                from.push(self.expression(at, value));
+                if operator.is_some() {
+                    let mut variables = self.uses[from[from.len() - 1]].variables.clone();
+                    variables.insert(place.variable);
+                    self.fails(FailureKind::Overflow, &step.span, at, variables);
+                }
+                from.extend(self.control_now());
+                self.define(at, place.variable, from);
+            }
+            StepKind::Operation { operation, bind } => {
+                self.operation(at, operation);
+                if let Some(pattern) = bind {
+                    let result = self.result(at, operation.id.index());
+                    let mut from = vec![result];
+                    from.extend(self.control_now());
+                    self.bind_result(at, pattern, result, from);
+                }
+            }
+            StepKind::If { condition, then, otherwise } => {
+                let condition = self.expression(at, condition);
+                self.branch(condition, |walk| walk.block(then));
+                self.branch(condition, |walk| walk.block(otherwise));
+            }
+            StepKind::Match { value, arms } => {
+                let value = self.expression(at, value);
+                let depth = (self.control.len(), self.branches);
+                if arms.iter().any(|arm| arm.guard.is_some() || is_refutable(&arm.pattern)) {
+                    self.push_branch(value);
+                }
+                for arm in arms {
+                    self.bind(at, &arm.pattern, vec![value]);
+                    if let Some(guard) = &arm.guard {
+                        let guard = self.expression(at, guard);
+                        self.push_branch(guard);
+                    }
+                    self.block(&arm.body);
+                }
+                self.control.truncate(depth.0);
+                self.branches = depth.1;
+            }
+            StepKind::For { pattern, over, body } => {
+                let over = self.expression(at, over);
+                self.iterate(at, None, over, |walk| {
+                    walk.bind(at, pattern, vec![over]);
+                    walk.block(body);
+                });
+            }
+            StepKind::ForEach { row, operation, body } => {
+                self.operation(at, operation);
+                let scan = operation.id.index();
+                let over = self.result(at, scan);
+                let id = self.loops.len();
+                self.iterate(at, Some(scan), over, |walk| {
+                    walk.declare(*row);
+                    walk.define(at, *row, vec![over]);
+                    walk.block(body);
+                });
+                // How far the scan reads is decided by who leaves the loop.
+                let exits = self.loops[id].exits.clone();
+                self.operations[scan].control.extend(exits);
+            }
+            StepKind::Break => {
+                let depth = self.around.len();
+                let exits: Vec<UseId> =
+                    self.control.iter().filter(|(_, loops)| *loops == depth).map(|(id, _)| *id).collect();
+                let exits = exits.into_iter().chain(self.skipped.last().cloned().unwrap_or_default());
+                let exits: Vec<UseId> = exits.collect();
+                if let Some(innermost) = self.around.last() {
+                    self.loops[*innermost].exits.extend(exits);
+                    self.loops[*innermost].left = true;
+                }
+            }
+            StepKind::Continue => {
+                let depth = self.around.len();
+                let exits: Vec<UseId> =
+                    self.control.iter().filter(|(_, loops)| *loops == depth).map(|(id, _)| *id).collect();
+                if let Some(skipped) = self.skipped.last_mut() {
+                    skipped.extend(exits);
+                }
+            }
+            StepKind::Return(value) => {
+                self.expression(at, value);
+                self.leave();
+                self.returned = true;
+                for around in self.around.clone() {
+                    self.loops[around].left = true;
+                }
+            }
+            StepKind::Abort(value) => {
+                let value = self.expression(at, value);
+                let mut uses = self.control_now();
+                uses.push(value);
+                let (span, loops) = (step.span.clone(), self.around.clone());
+                self.sites.push(SiteUses { kind: FailureKind::UserAbort, span, operation: None, uses, loops });
+                self.leave();
+            }
+            StepKind::Yield(value) => {
+                self.expression(at, value);
+            }
+        }
+    }
+
+    fn operation(&mut self, at: usize, operation: &Operation) {
+        let id = operation.id.index();
+        let around = self.inside.replace(id);
+        let mut uses = OperationUses {
+            control: self.control_now(),
+            loops: self.around.clone(),
+            steps: (at, at),
+            branches: self.branches > 0 || self.returned || self.skipped.iter().any(|all| !all.is_empty()),
+            ..OperationUses::default()
+        };
+        self.operations.push(OperationUses::default());
+        uses.key = visit::key(operation).into_iter().map(|key| self.expression(at, key)).collect();
+        uses.value = visit::values(operation).into_iter().map(|value| self.expression(at, value)).collect();
+        if let OperationKind::Update { row, body, .. } = &operation.kind {
+            self.declare(*row);
+            let result = self.result(at, id);
+            self.define(at, *row, vec![result]);
+            let first = self.uses.len();
+            (self.row, self.outside) = (Some(*row), self.control.len());
+            self.block(body);
+            self.row = None;
+            uses.value.extend(first..self.uses.len());
+            visit::steps(body, &mut |step| uses.steps.1 = uses.steps.1.max(step.id.index()));
+        }
+        self.operations[id] = uses;
+        self.inside = around;
+    }
+
+    fn iterate(&mut self, at: usize, scan: Option<usize>, over: UseId, body: impl FnOnce(&mut Walk)) {
+        let id = self.loops.len();
+        self.loops.push(LoopUses {
+            step: at,
+            parent: self.around.last().copied(),
+            scan,
+            over,
+            exits: Vec::new(),
+            left: false,
+        });
+        self.around.push(id);
+        self.skipped.push(Vec::new());
+        self.control.push((over, self.around.len()));
+        body(self);
+        self.control.pop();
+        self.skipped.pop();
+        self.around.pop();
+    }
+
+    fn branch(&mut self, condition: UseId, body: impl FnOnce(&mut Walk)) {
+        self.push_branch(condition);
+        body(self);
+        self.control.pop();
+        self.branches -= 1;
+    }
+
+    fn push_branch(&mut self, condition: UseId) {
+        self.control.push((condition, self.around.len()));
+        self.branches += 1;
+    }
+
+    /// The procedure ends here if the control around is as it is.
+    fn leave(&mut self) {
+        let exits = self.control_now();
+        for at in self.around.clone() {
+            self.loops[at].exits.extend(&exits);
+        }
+        self.after.extend(exits);
+    }
+
+    /// What decides whether the current step runs, except exits later in the loops around it.
+    fn control_now(&self) -> Vec<UseId> {
+        let around = self.control.iter().map(|(id, _)| *id);
+        around.chain(self.after.iter().copied()).chain(self.skipped.iter().flatten().copied()).collect()
+    }
+
+    fn declare(&mut self, variable: VariableId) {
+        self.declared[variable.index()] = Some(self.around.clone());
+    }
+
+    fn define(&mut self, at: usize, variable: VariableId, from: Vec<UseId>) {
+        if self.declared[variable.index()].is_none() {
+            self.declare(variable);
+        }
+        self.definitions.push(Definition { variable, step: at, loops: self.around.clone(), from });
+    }
+
+    /// Binds new variables.
+    fn bind(&mut self, at: usize, pattern: &Pattern, from: Vec<UseId>) {
+        for variable in visit::bound(pattern) {
+            self.declare(variable);
+            self.define(at, variable, from.clone());
+        }
+    }
+
+    /// Binds the result of an operation to variables, which may have been declared before: those also carry `assigned`.
+    fn bind_result(&mut self, at: usize, pattern: &Pattern, result: UseId, assigned: Vec<UseId>) {
+        for variable in visit::bound(pattern) {
+            let from = match self.declared[variable.index()].is_some() {
+                true => assigned.clone(),
+                false => vec![result],
+            };
+            self.define(at, variable, from);
+        }
+    }
+
+    fn add_use(&mut self, at: usize, variables: BTreeSet<VariableId>, operations: Set) -> UseId {
+        self.uses.push(Use { step: at, loops: self.around.clone(), variables, operations });
+        self.uses.len() - 1
+    }
+
+    /// The result of an operation as a use.
+    fn result(&mut self, at: usize, operation: usize) -> UseId {
+        self.add_use(at, BTreeSet::new(), Set::from([operation]))
+    }
+
+    /// Notes what an expression uses, what it changes, and how it can fail.
+    fn expression(&mut self, at: usize, expression: &Expression) -> UseId {
+        let (mut variables, mut changed, mut inner) = (BTreeSet::new(), Vec::new(), Vec::new());
+        let mut failures = Vec::new();
+        visit::expressions(expression, &mut |part| {
+            if let ExpressionKind::Variable(variable) = &*part.kind {
+                variables.insert(*variable);
+            }
+            changed.extend(visit::changed(part));
+            inner.extend(visit::bindings(part));
+            failures.extend(failure(part).map(|kind| (kind, part.span.clone())));
+        });
+        let id = self.add_use(at, variables.clone(), Set::new());
+        for (pattern, _) in inner {
+            self.bind(at, pattern, vec![id]);
+        }
+        for variable in changed {
+            let mut from = self.control_now();
+            from.push(id);
+            self.define(at, variable, from);
+        }
+        for (kind, span) in failures {
+            self.fails(kind, &span, at, variables.clone());
+        }
+        id
+    }
+
+    /// Code that can fail: an operation's, or pure code that uses these variables.
+    fn fails(&mut self, kind: FailureKind, span: &Span, at: usize, variables: BTreeSet<VariableId>) {
+        let (mut uses, mut loops) = (Vec::new(), Vec::new());
+        if self.inside.is_none() {
+            uses = self.control_now();
+            uses.push(self.add_use(at, variables, Set::new()));
+            loops.clone_from(&self.around);
+        }
+        self.sites.push(SiteUses { kind, span: span.clone(), operation: self.inside, uses, loops });
+    }
+
+    /// Whether a definition's value may be what a use finds.
+    fn reaches(&self, definition: &Definition, at: &Use) -> bool {
+        let outside = self.declared[definition.variable.index()].as_deref().unwrap_or_default();
+        definition.step < at.step
+            || definition.loops.iter().any(|id| at.loops.contains(id) && !outside.contains(id))
+            // A pattern or a pure binding inside the same step.
+            || definition.step == at.step && definition.from.iter().all(|id| self.uses[*id].step == at.step)
+    }
+
+    /// Whether a use has the result of an operation by a variable from outside of its body.
+    fn carries(&self, id: UseId, operation: usize, reached: &[Set]) -> bool {
+        let (first, last) = self.operations[operation].steps;
+        let inside = |step: usize| first <= step && step <= last;
+        let is_local = |variable: VariableId| {
+            self.definitions.iter().filter(|found| found.variable == variable).all(|found| inside(found.step))
+        };
+        let found = &self.uses[id];
+        self.definitions.iter().zip(reached).any(|(definition, given)| {
+            given.contains(&operation)
+                && found.variables.contains(&definition.variable)
+                && !is_local(definition.variable)
+                && self.reaches(definition, found)
+        })
+    }
+
+    /// The operations whose results a use has.
+    fn gives(&self, id: UseId, reached: &[Set]) -> Set {
+        let found = &self.uses[id];
+        let mut all = found.operations.clone();
+        for (definition, given) in self.definitions.iter().zip(reached) {
+            if found.variables.contains(&definition.variable) && self.reaches(definition, found) {
+                all.extend(given);
+            }
+        }
+        all
+    }
+
+    /// By definition: the operations whose results it gives. Sets only grow, so this ends.
+    fn solve(&self) -> Vec<Set> {
+        let mut reached = vec![Set::new(); self.definitions.len()];
+        loop {
+            let mut changed = false;
+            for at in 0..self.definitions.len() {
+                let found: Set = self.definitions[at].from.iter().flat_map(|id| self.gives(*id, &reached)).collect();
+                if !found.is_subset(&reached[at]) {
+                    reached[at].extend(found);
+                    changed = true;
+                }
+            }
+            if !changed {
+                return reached;
+            }
+        }
+    }
+}
+
+/// How an expression, apart from those in it, can fail.
+fn failure(expression: &Expression) -> Option<FailureKind> {
+    use BinaryOperator::{Add, Divide, Multiply, Remainder, Subtract};
+    match &*expression.kind {
+        ExpressionKind::Binary(Add | Subtract | Multiply | Divide | Remainder, ..) => Some(FailureKind::Overflow),
+        ExpressionKind::Unary(UnaryOperator::Negate, inner) => {
+            (!matches!(&*inner.kind, ExpressionKind::Literal(_))).then_some(FailureKind::Overflow)
+        }
+        ExpressionKind::Call(Function::Method(name), _) if matches!(&**name, "abs" | "sum") => {
+            Some(FailureKind::Overflow)
+        }
+        ExpressionKind::Element(..) => Some(FailureKind::OutOfBounds),
+        _ => None,
+    }
+}

@@ -1,0 +1,122 @@
+//! A procedure divided by partition (Speculation §2.1, §3.1, §3.3).
+//!
+//! Operations whose partition is the same symbol are at one place. An operation on a replicated table that only reads is run
+//! where its result is needed. A round ends where an operation needs a result of another partition, so the round of an operation
+//! is one more than that of any it needs elsewhere, and at least that of any it needs at all. A loop that hands a result from one
+//! partition to another in each iteration has as many rounds as iterations.
+//!
+//! - *single*: one partition, known from the arguments;
+//! - *simple*: several, known from the arguments, one round;
+//! - *general*: the rest.
+
+use std::collections::BTreeSet;
+
+use seriatim_plan::{Fragment, Fragments, Plan, Shape, Symbol};
+
+use super::{Partitioning, Schema};
+
+/// Divides a procedure.
+pub fn fragments(plan: &Plan, schema: &Schema) -> Fragments {
+    let count = plan.operations.len();
+    let is_replicated =
+        |id: usize| *schema.partitioning(&plan.tables[plan.operations[id].table].name) == Partitioning::Replicated;
+    let replicated: Vec<usize> =
+        (0..count).filter(|id| is_replicated(*id) && !plan.operations[*id].changes()).collect();
+    let placed: Vec<usize> = (0..count).filter(|id| !replicated.contains(id)).collect();
+    let place = |id: usize| plan.operations[id].partition.as_ref();
+    // What an operation needs from placed operations, seen through replicated ones.
+    let needs = |id: usize| -> BTreeSet<usize> {
+        let (mut found, mut through) = (plan.operations[id].from(), BTreeSet::new());
+        while let Some(next) =
+            found.iter().copied().find(|other| replicated.contains(other) && !through.contains(other))
+        {
+            through.insert(next);
+            found.extend(plan.operations[next].from());
+        }
+        found.into_iter().filter(|other| !replicated.contains(other)).collect()
+    };
+    let mut reason = String::new();
+    let mut say = |text: String| {
+        if reason.is_empty() {
+            reason = text;
+        }
+    };
+    let mut rounds = vec![0_usize; count];
+    // In a finite order no round is as large as the number of operations, and all settle in as many passes.
+    for _ in 0..=count * count {
+        let before = rounds.clone();
+        for id in &placed {
+            for other in needs(*id) {
+                // Of another iteration, an operation may be elsewhere itself.
+                let varies = place(*id).is_none_or(|symbol| symbol.iteration().is_some());
+                let elsewhere = place(*id) != place(other) || varies && (other == *id || place(*id).is_none());
+                if elsewhere {
+                    let at = |id: usize| place(id).map_or_else(|| "anywhere".to_owned(), Symbol::to_string);
+                    say(format!("#{id} at {} needs #{other} at {}", at(*id), at(other)));
+                }
+                rounds[*id] = rounds[*id].max(rounds[other] + usize::from(elsewhere)).min(count);
+            }
+        }
+        if before == rounds {
+            break;
+        }
+    }
+    let endless = placed.iter().any(|id| rounds[*id] >= count);
+    if endless {
+        // One after the other, as often as the loop says.
+        rounds = (0..count).collect();
+    }
+    for id in &placed {
+        match place(*id) {
+            None => say(format!("the partition of {} is not one value", plan.label(*id))),
+            Some(symbol) if !from_arguments(plan, symbol) => {
+                say(format!("the partition of {}, {symbol}, is not known from the arguments", plan.label(*id)));
+            }
+            Some(_) => {}
+        }
+    }
+    let places: BTreeSet<Option<&Symbol>> = placed.iter().map(|id| place(*id)).collect();
+    let known = places.iter().all(|place| place.is_some_and(|symbol| from_arguments(plan, symbol)));
+    let one = places.len() <= 1 && places.iter().flatten().all(|symbol| symbol.iteration().is_none());
+    let last = placed.iter().map(|id| rounds[*id]).max().unwrap_or(0);
+    let shape = match (known, one, last, endless) {
+        (_, _, _, true) => Shape::General { rounds: 0 },
+        (true, true, 0, _) => Shape::Single,
+        (true, false, 0, _) => Shape::Simple,
+        // A partition that is looked up costs a round before the one that goes there; `needs` has counted it.
+        (_, _, last, _) => Shape::General { rounds: last + 1 },
+    };
+    if shape == Shape::Simple {
+        let names: Vec<String> = places.iter().flatten().map(|symbol| symbol.to_string()).collect();
+        say(format!("at {}, none needs another", names.join(" and ")));
+    }
+    let keys: BTreeSet<(usize, Option<&Symbol>)> = placed.iter().map(|id| (rounds[*id], place(*id))).collect();
+    let fragments = keys
+        .into_iter()
+        .map(|(round, partition)| Fragment {
+            round,
+            partition: partition.cloned(),
+            operations: placed.iter().copied().filter(|id| (rounds[*id], place(*id)) == (round, partition)).collect(),
+        })
+        .collect();
+    Fragments {
+        procedure: plan.procedure.clone(),
+        shape,
+        reason: if shape == Shape::Single { String::new() } else { reason },
+        fragments,
+        replicated,
+        undo: plan.failures.iter().any(|failure| failure.kind != seriatim_plan::FailureKind::OutOfMemory),
+    }
+}
+
+/// Whether a value follows from the arguments.
+fn from_arguments(plan: &Plan, symbol: &Symbol) -> bool {
+    match symbol {
+        Symbol::Literal(_) | Symbol::Parameter(_) => true,
+        Symbol::Element(iteration, _) => {
+            plan.loops.get(*iteration).is_some_and(|found| found.scan.is_none() && found.over_from.is_empty())
+        }
+        Symbol::Field(base, _) => from_arguments(plan, base),
+        Symbol::Result(_) | Symbol::Other(..) => false,
+    }
+}

@@ -1,0 +1,34 @@
+//! From a procedure to its plan, and from a set of plans to pieces.
+//!
+//! Invariant: pure, and conservative where it must guess. A plan may say that an operation reads a column that it does not,
+//! never the other way round.
+//!
+//! ```text
+//! resolve   names against the schema; refusals
+//! rows      columns read, written, added to
+//! flow      which results reach which operation: keys, values, control; where it can fail
+//! symbols   keys as far as they are known before execution
+//! plan      the four as one
+//! chop      a set of plans: conflicts, deferral, pieces
+//! steps     what pieces and repairs mean for the steps between operations
+//! fragments a plan by partition
+//! ```
+
+mod chop;
+mod flow;
+mod fragments;
+mod plan;
+mod refusal;
+mod resolve;
+mod rows;
+mod schema;
+mod steps;
+mod symbols;
+mod visit;
+
+pub use chop::{ChopError, chop};
+pub use fragments::fragments;
+pub use plan::plan;
+pub use refusal::{Refusal, Refusals};
+pub use schema::{Partitioning, Schema};
+pub use steps::Steps;

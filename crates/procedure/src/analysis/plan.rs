@@ -1,0 +1,243 @@
+//! A procedure's plan, from what the other passes found.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use seriatim_catalog::{ColumnId, IndexDef, TableDef};
+use seriatim_plan::{
+    Access, Columns, Existence, Failure, FailureKind, Iteration, Kind, Known, Operation, Plan, Symbol, Table,
+};
+
+use super::flow::{self, Flow, Set};
+use super::refusal::Refusals;
+use super::resolve::{Resolved, is_refutable, resolve};
+use super::rows::{RowColumns, rows};
+use super::symbols::{KeySymbols, symbols};
+use super::{Partitioning, Schema, visit};
+use crate::ir::{Expression, ExpressionKind, Function, OperationKind, Procedure, Step, StepKind};
+
+/// Analyses a procedure against a schema.
+///
+/// # Errors
+/// What the schema does not allow, each with its place.
+pub fn plan(procedure: &Procedure, schema: &Schema) -> Result<Plan, Refusals> {
+    let resolved = resolve(procedure, schema)?;
+    let columns = rows(&resolved)?;
+    let flow = flow::flow(&resolved);
+    let symbols = symbols(&resolved);
+    let operations: Vec<Operation> = (0..resolved.operations.len())
+        .map(|id| operation(&resolved, schema, &flow, &columns[id], &symbols[id], id))
+        .collect();
+    let mut failures: Vec<Failure> = Vec::new();
+    for site in &flow.sites {
+        failures.push(Failure {
+            kind: site.kind,
+            place: site.span.to_string(),
+            operation: site.operation,
+            decided_by: site.operation.map_or_else(|| site.decided_by.clone(), |operation| Set::from([operation])),
+        });
+    }
+    for (id, operation) in operations.iter().enumerate() {
+        failures.extend(failures_of(&resolved, operation, &columns[id], id));
+    }
+    failures.sort_by_key(|failure| (failure.operation.unwrap_or(usize::MAX), failure.decided_by.clone(), failure.kind));
+    failures.dedup();
+    let plan = Plan {
+        procedure: procedure.name.clone(),
+        place: procedure.span.to_string(),
+        tables: resolved.tables.iter().map(|table| describe(table)).collect(),
+        operations,
+        loops: flow
+            .loops
+            .iter()
+            .map(|found| Iteration {
+                step: found.step,
+                parent: found.parent,
+                scan: found.scan,
+                over_from: found.over.clone(),
+            })
+            .collect(),
+        failures,
+    };
+    debug_assert_eq!(plan.check(), Ok(()));
+    Ok(plan)
+}
+
+fn describe(table: &TableDef) -> Table {
+    let name = |name: &str| -> Arc<str> { name.into() };
+    Table {
+        name: name(&table.name),
+        columns: table.columns.iter().map(|column| name(&column.name)).collect(),
+        indexes: table.indexes.iter().map(|index| name(&index.name)).collect(),
+    }
+}
+
+fn operation(
+    resolved: &Resolved<'_>,
+    schema: &Schema,
+    flow: &Flow,
+    columns: &RowColumns,
+    symbols: &KeySymbols,
+    id: usize,
+) -> Operation {
+    let (found, step, index) = resolved.operations[id];
+    let flows = &flow.operations[id];
+    let (kind, required) = match &found.kind {
+        OperationKind::Get { required, .. } => (Kind::Get, *required),
+        OperationKind::Update { required, .. } => (Kind::Update, *required),
+        OperationKind::Insert { .. } => (Kind::Insert, false),
+        OperationKind::Delete { required, .. } => (Kind::Delete, *required),
+        OperationKind::Scan { .. } => (Kind::Scan, false),
+    };
+    Operation {
+        step: step.id.index(),
+        place: found.span.to_string(),
+        kind,
+        required,
+        table: found.table,
+        index,
+        key: symbols.key.clone(),
+        accesses: accesses(resolved.table(id), found.table, kind, index, columns),
+        key_from: flows.key.clone(),
+        value_from: flows.value.clone(),
+        control_from: flows.control.clone(),
+        blocks: resolved.blocks[id].clone(),
+        loops: flows.loops.clone(),
+        used: is_used(resolved.procedure, step),
+        conditional: flows.conditional,
+        known: known(flow, id),
+        partition: partition(resolved, schema, symbols, id),
+    }
+}
+
+/// Whether the result of a step's operation is used anywhere.
+fn is_used(procedure: &Procedure, step: &Step) -> bool {
+    let bound = match &step.kind {
+        StepKind::Operation { bind: Some(pattern), .. } if is_refutable(pattern) => return true,
+        StepKind::Operation { bind: Some(pattern), .. } => visit::bound(pattern),
+        StepKind::ForEach { .. } => return true,
+        _ => return false,
+    };
+    let mut used = false;
+    visit::steps(&procedure.body, &mut |step| {
+        let mut roots = visit::own(step);
+        if let Some(operation) = visit::operation(step) {
+            roots.extend(visit::key(operation));
+            roots.extend(visit::values(operation));
+        }
+        for root in roots {
+            visit::expressions(root, &mut |part| {
+                used |= matches!(&*part.kind, ExpressionKind::Variable(variable) if bound.contains(variable));
+            });
+        }
+    });
+    used
+}
+
+/// Whether an index has a column that is changed.
+fn is_changed(index: &IndexDef, columns: &RowColumns) -> bool {
+    index.parts.iter().any(|part| columns.writes.contains(part.column) || columns.commutes.contains(part.column))
+}
+
+fn accesses(table: &TableDef, number: usize, kind: Kind, index: Option<usize>, columns: &RowColumns) -> Vec<Access> {
+    let access = |index: Option<usize>, existence: Existence| Access {
+        table: number,
+        index,
+        existence,
+        reads: Columns::new(),
+        writes: Columns::new(),
+        commutes: Columns::new(),
+    };
+    let members = match kind {
+        Kind::Insert | Kind::Delete => Existence::Writes,
+        Kind::Get | Kind::Update | Kind::Scan => Existence::Reads,
+    };
+    let mut own = access(None, members);
+    (own.reads, own.writes, own.commutes) = (columns.reads.clone(), columns.writes.clone(), columns.commutes.clone());
+    let mut all = vec![own];
+    for (at, definition) in table.indexes.iter().enumerate() {
+        let changed = members == Existence::Writes || is_changed(definition, columns);
+        if changed || index == Some(at) {
+            all.push(access(Some(at), if changed { Existence::Writes } else { Existence::Reads }));
+        }
+    }
+    all
+}
+
+/// From when on the key of an operation is known.
+fn known(flow: &Flow, id: usize) -> Known {
+    let found = &flow.operations[id];
+    if found.key.is_empty() {
+        return Known::Entry;
+    }
+    // The innermost loop around both the operation and one that its key needs: in each iteration, the key is known only then.
+    let inside = found.loops.iter().rposition(|at| {
+        found.key.iter().any(|other| flow.operations[*other].loops.contains(at) || flow.loops[*at].scan == Some(*other))
+    });
+    let next = inside.map_or(0, |inside| inside + 1);
+    Known::After(found.key.clone(), found.loops.get(next).copied())
+}
+
+/// The value that says which partition the rows of an operation are in.
+fn partition(resolved: &Resolved<'_>, schema: &Schema, symbols: &KeySymbols, id: usize) -> Option<Symbol> {
+    let table = resolved.table(id);
+    let column: ColumnId = match schema.partitioning(&table.name) {
+        Partitioning::FirstKeyColumn => table.key.first()?.column,
+        Partitioning::Column(name) => table.column(name)?,
+        Partitioning::Replicated => return None,
+    };
+    if let Some(value) = symbols.columns.get(column.index()) {
+        return value.clone();
+    }
+    let at = resolved.parts(id).iter().position(|part| part.column == column)?;
+    symbols.key.get(at).cloned()
+}
+
+/// How an operation itself can fail.
+fn failures_of(resolved: &Resolved<'_>, operation: &Operation, columns: &RowColumns, id: usize) -> Vec<Failure> {
+    let failure = |kind: FailureKind, place: String| Failure {
+        kind,
+        place,
+        operation: Some(id),
+        decided_by: BTreeSet::from([id]),
+    };
+    let here = || operation.place.clone();
+    let mut found: Vec<Failure> =
+        columns.failures.iter().map(|(kind, span)| failure(*kind, span.to_string())).collect();
+    if operation.required {
+        found.push(failure(FailureKind::MissingRow, here()));
+    }
+    let unique = resolved.table(id).indexes.iter().any(|index| index.unique && is_changed(index, columns));
+    if operation.kind == Kind::Insert || operation.kind == Kind::Update && unique {
+        found.push(failure(FailureKind::DuplicateKey, here()));
+    }
+    if matches!(operation.kind, Kind::Insert | Kind::Update) {
+        found.push(failure(FailureKind::OutOfMemory, here()));
+    }
+    for value in stored(resolved.operations[id].0) {
+        visit::expressions(value, &mut |part| {
+            // `Text::<N>` cuts off what is too long; `Text` takes the length of what it meets, and must fit.
+            if matches!(&*part.kind, ExpressionKind::Call(Function::Associated(ty, _), _) if &**ty == "Text") {
+                found.push(failure(FailureKind::Type, part.span.to_string()));
+            }
+        });
+    }
+    found
+}
+
+/// The values that an operation stores in columns.
+fn stored(operation: &crate::ir::Operation) -> Vec<&Expression> {
+    match &operation.kind {
+        OperationKind::Insert { columns } => columns.iter().map(|(_, value)| value).collect(),
+        OperationKind::Update { body, .. } => {
+            let mut values = Vec::new();
+            visit::steps(body, &mut |step| {
+                if matches!(step.kind, StepKind::Assign { .. } | StepKind::Let { .. }) {
+                    values.extend(visit::own(step));
+                }
+            });
+            values
+        }
+        _ => Vec::new(),
+    }
+}

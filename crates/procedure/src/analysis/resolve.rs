@@ -1,0 +1,274 @@
+//! Names against the schema: which table and index an operation means, and whether it may do there what it says.
+//!
+//! First the representation itself is looked at (ids dense and in range), so that the passes after this one can index by them.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use seriatim_catalog::{IndexDef, KeyPart, Organization, TableDef};
+
+use super::refusal::{Collector, Refusals};
+use super::{Schema, visit};
+use crate::ir::{
+    Block, Expression, ExpressionKind, KeyRange, Operation, OperationKind, Pattern, Place, Procedure, Selector, Span,
+    Step, StepKind, Take, VariableId,
+};
+
+/// A procedure whose names are known to mean something.
+#[derive(Debug)]
+pub(super) struct Resolved<'p> {
+    pub(super) procedure: &'p Procedure,
+    /// By [`Operation::table`].
+    pub(super) tables: Vec<Arc<TableDef>>,
+    /// By operation: the operation, its step, and the index it uses.
+    pub(super) operations: Vec<(&'p Operation, &'p Step, Option<usize>)>,
+    /// By operation: the blocks it is in.
+    pub(super) blocks: Vec<Vec<(usize, usize)>>,
+}
+
+impl Resolved<'_> {
+    /// The table of an operation.
+    pub(super) fn table(&self, operation: usize) -> &TableDef {
+        &self.tables[self.operations[operation].0.table]
+    }
+
+    /// The columns of the key by which an operation finds rows.
+    pub(super) fn parts(&self, operation: usize) -> &[KeyPart] {
+        let table = self.table(operation);
+        self.operations[operation].2.map_or(&table.key, |index| &table.indexes[index].parts)
+    }
+}
+
+pub(super) fn resolve<'p>(procedure: &'p Procedure, schema: &Schema) -> Result<Resolved<'p>, Refusals> {
+    let mut collector = Collector::new(&procedure.name);
+    if let Err((span, problem)) = shape(procedure) {
+        collector.refuse(&span, format!("the intermediate representation is broken: {problem}"));
+        let nothing = Resolved { procedure, tables: Vec::new(), operations: Vec::new(), blocks: Vec::new() };
+        return collector.finish(nothing);
+    }
+    let mut tables = Vec::new();
+    for used in &procedure.tables {
+        match schema.table(&used.table) {
+            Some(table) => tables.push(table.clone()),
+            None => {
+                collector.refuse(&used.span, format!("there is no table `{}`; create it first", used.table));
+            }
+        }
+    }
+    let mut resolved = Resolved { procedure, tables, operations: Vec::new(), blocks: Vec::new() };
+    nest(&procedure.body, &mut Vec::new(), &mut resolved.blocks);
+    if resolved.tables.len() < procedure.tables.len() {
+        return collector.finish(resolved);
+    }
+    visit::steps(&procedure.body, &mut |step| {
+        if let Some(operation) = visit::operation(step) {
+            let table = &resolved.tables[operation.table];
+            let index = judge(&mut collector, table, operation, matches!(step.kind, StepKind::ForEach { .. }));
+            resolved.operations.push((operation, step, index));
+        }
+    });
+    collector.finish(resolved)
+}
+
+/// Finds the blocks of each operation.
+fn nest(block: &Block, around: &mut Vec<(usize, usize)>, found: &mut Vec<Vec<(usize, usize)>>) {
+    for step in &block.0 {
+        if visit::operation(step).is_some() {
+            found.push(around.clone());
+        }
+        for (number, inner) in visit::blocks(step).into_iter().enumerate() {
+            around.push((step.id.index(), number));
+            nest(inner, around, found);
+            around.pop();
+        }
+    }
+}
+
+/// Judges one operation and finds its index.
+fn judge(collector: &mut Collector, table: &TableDef, operation: &Operation, for_each: bool) -> Option<usize> {
+    let span = &operation.span;
+    let index = match &operation.index {
+        None => None,
+        Some(name) => match table.index(name) {
+            Some(index) => Some(index.index()),
+            None => {
+                collector.refuse(span, format!("table `{}` has no index `{name}`", table.name));
+                return None;
+            }
+        },
+    };
+    let used: Option<&IndexDef> = index.map(|index| &table.indexes[index]);
+    let parts = used.map_or(&table.key, |index| &index.parts);
+    let columns = |parts: &[KeyPart]| {
+        let names: Vec<&str> = parts.iter().map(|part| &*table.columns[part.column.index()].name).collect();
+        names.join(", ")
+    };
+    let what = match &operation.index {
+        None => format!("the key of table `{}`", table.name),
+        Some(name) => format!("index `{name}` of table `{}`", table.name),
+    };
+    let whole = |collector: &mut Collector, key: &[Expression]| {
+        if key.len() != parts.len() {
+            let problem = format!("{what} is ({}): {} values, not {}", columns(parts), parts.len(), key.len());
+            collector.refuse(span, problem);
+        }
+    };
+    match &operation.kind {
+        OperationKind::Get { key, .. } => {
+            whole(collector, key);
+            if used.is_some_and(|index| !index.unique) {
+                let problem = format!("{what} is not unique, so it has no one row to get; use find_by or scan_by");
+                collector.refuse(span, problem);
+            }
+        }
+        OperationKind::Update { key, row, body, .. } => {
+            whole(collector, key);
+            visit::steps(body, &mut |step| judge_update(collector, table, *row, step));
+        }
+        OperationKind::Delete { key, .. } => whole(collector, key),
+        OperationKind::Insert { columns: given } => judge_insert(collector, table, span, given),
+        OperationKind::Scan { range, take, .. } => {
+            if for_each != (*take == Take::Each) {
+                let problem = "a scan that is taken row by row is the head of a loop, and no other is";
+                collector.refuse(span, problem);
+            }
+            let organization = used.map_or(table.organization, |index| index.organization);
+            match range {
+                KeyRange::Prefix(prefix) if organization == Organization::Hash && prefix.len() != parts.len() => {
+                    let problem = format!(
+                        "{what} is hashed: it finds whole keys ({}) only; declare it ordered to scan it",
+                        columns(parts)
+                    );
+                    collector.refuse(span, problem);
+                }
+                KeyRange::Between { .. } if organization == Organization::Hash => {
+                    collector
+                        .refuse(span, format!("{what} is hashed and has no ranges; declare it ordered to scan it"));
+                }
+                KeyRange::Prefix(prefix) if prefix.len() > parts.len() => {
+                    let problem = format!("{what} has the columns ({}), fewer than the prefix's", columns(parts));
+                    collector.refuse(span, problem);
+                }
+                KeyRange::Prefix(_) => {}
+                KeyRange::Between { low, high, .. } => low.iter().chain(high).for_each(|bound| whole(collector, bound)),
+            }
+        }
+    }
+    index
+}
+
+fn judge_insert(collector: &mut Collector, table: &TableDef, span: &Span, given: &[(Arc<str>, Expression)]) {
+    let mut seen = BTreeSet::new();
+    for (name, value) in given {
+        if table.column(name).is_none() {
+            collector.refuse(&value.span, format!("table `{}` has no column `{name}`", table.name));
+        } else if !seen.insert(name.clone()) {
+            collector.refuse(&value.span, format!("column `{name}` is given twice"));
+        }
+    }
+    let missing: Vec<&str> =
+        table.columns.iter().map(|column| &*column.name).filter(|name| !seen.contains(*name)).collect();
+    if !missing.is_empty() {
+        let problem = format!("a new row of table `{}` needs a value for {} too", table.name, missing.join(", "));
+        collector.refuse(span, problem);
+    }
+}
+
+fn judge_update(collector: &mut Collector, table: &TableDef, row: VariableId, step: &Step) {
+    let StepKind::Assign { place: Place { variable, path }, .. } = &step.kind else { return };
+    if *variable != row {
+        return;
+    }
+    let [Selector::Field(name)] = &path[..] else {
+        collector.refuse(&step.span, "a row is changed column by column: assign `row.column`");
+        return;
+    };
+    match table.column(name) {
+        None => collector.refuse(&step.span, format!("table `{}` has no column `{name}`", table.name)),
+        Some(column) if !table.is_updatable(column) => {
+            let why = match table.columns[column.index()].immutable {
+                true => "immutable",
+                false => "in the primary key; delete the row and insert another",
+            };
+            collector.refuse(&step.span, format!("column `{name}` of table `{}` is {why}", table.name));
+        }
+        Some(_) => {}
+    }
+}
+
+/// Whether ids are dense, in source order, and in range.
+fn shape(procedure: &Procedure) -> Result<(), (Span, String)> {
+    let wrong = |span: &Span, problem: &str| Err((span.clone(), problem.to_owned()));
+    if procedure.parameters > procedure.variables.len() {
+        return wrong(&procedure.span, "more parameters than variables");
+    }
+    let mut steps: Vec<&Step> = Vec::new();
+    visit::steps(&procedure.body, &mut |step| steps.push(step));
+    let mut operations = 0;
+    for (at, step) in steps.iter().enumerate() {
+        if step.id.index() != at {
+            return wrong(&step.span, "steps are not numbered in source order");
+        }
+        if let Some(operation) = visit::operation(step) {
+            if operation.id.index() != operations {
+                return wrong(&operation.span, "operations are not numbered in source order");
+            }
+            if operation.table >= procedure.tables.len() {
+                return wrong(&operation.span, "an operation uses a table that is not listed");
+            }
+            if operation.index.is_some()
+                && !matches!(operation.kind, OperationKind::Get { .. } | OperationKind::Scan { .. })
+            {
+                return wrong(&operation.span, "only reads go by an index");
+            }
+            operations += 1;
+        }
+        if variables(step).iter().any(|variable| variable.index() >= procedure.variables.len()) {
+            return wrong(&step.span, "a step uses a variable that is not listed");
+        }
+    }
+    if steps.len() != procedure.steps || operations != procedure.operations {
+        return wrong(&procedure.span, "the numbers of steps and operations are wrong");
+    }
+    Ok(())
+}
+
+/// Every variable that a step itself names.
+fn variables(step: &Step) -> Vec<VariableId> {
+    let mut found = match &step.kind {
+        StepKind::Declare(variable) | StepKind::ForEach { row: variable, .. } => vec![*variable],
+        StepKind::Let { pattern, .. } | StepKind::LetElse { pattern, .. } | StepKind::For { pattern, .. } => {
+            visit::bound(pattern)
+        }
+        StepKind::Operation { bind, .. } => bind.as_ref().map(visit::bound).unwrap_or_default(),
+        StepKind::Match { arms, .. } => arms.iter().flat_map(|arm| visit::bound(&arm.pattern)).collect(),
+        StepKind::Assign { place, .. } => vec![place.variable],
+        _ => Vec::new(),
+    };
+    let mut roots = visit::own(step);
+    if let Some(operation) = visit::operation(step) {
+        roots.extend(visit::key(operation));
+        roots.extend(visit::values(operation));
+        if let OperationKind::Update { row, .. } = &operation.kind {
+            found.push(*row);
+        }
+    }
+    for root in roots {
+        visit::expressions(root, &mut |expression| {
+            if let ExpressionKind::Variable(variable) = &*expression.kind {
+                found.push(*variable);
+            }
+            found.extend(visit::bindings(expression).into_iter().flat_map(|(pattern, _)| visit::bound(pattern)));
+        });
+    }
+    found
+}
+
+/// Whether a pattern matches some values only.
+pub(super) fn is_refutable(pattern: &Pattern) -> bool {
+    match pattern {
+        Pattern::Any | Pattern::Bind(_) => false,
+        Pattern::Tuple(parts) => parts.iter().any(is_refutable),
+        _ => true,
+    }
+}

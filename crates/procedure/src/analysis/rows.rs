@@ -1,0 +1,382 @@
+//! Which columns of its rows an operation uses and changes.
+//!
+//! A variable *carries* the rows of operations: directly, in an `Option`, a list or a tuple. Reading `row.column` where the base
+//! carries rows is a use of that column of each; any use of a row as a whole that is not understood counts as a use of all its
+//! columns. Two rounds over the body find carriers that a loop hands back.
+//!
+//! A column *commutes* in an update if every assignment adds to it or subtracts from it, nothing in the body uses it, and
+//! neither what is added nor the conditions around depend on mutable columns of the row (directly or through variables of the
+//! body). It is an integer or a decimal and not nullable: adding floats is not associative, adding to NULL is nothing.
+
+use std::collections::BTreeSet;
+
+use seriatim_catalog::{ColumnId, ColumnType, TableDef};
+use seriatim_plan::{Columns, FailureKind};
+
+use super::refusal::{Collector, Refusals};
+use super::resolve::Resolved;
+use super::visit::{self, Delta};
+use crate::ir::{
+    Block, Expression, ExpressionKind, Function, OperationKind, Pattern, Selector, Span, Step, StepKind, VariableId,
+};
+
+/// What one operation does to columns.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RowColumns {
+    pub(super) reads: Columns,
+    pub(super) writes: Columns,
+    pub(super) commutes: Columns,
+    /// Additions to columns, which can overflow.
+    pub(super) failures: Vec<(FailureKind, Span)>,
+}
+
+pub(super) fn rows(resolved: &Resolved<'_>) -> Result<Vec<RowColumns>, Refusals> {
+    let mut walk = Walk {
+        resolved,
+        carriers: vec![BTreeSet::new(); resolved.procedure.variables.len()],
+        columns: vec![RowColumns::default(); resolved.operations.len()],
+        collector: Collector::new(&resolved.procedure.name),
+    };
+    for _ in 0..2 {
+        walk.block(&resolved.procedure.body);
+    }
+    for (id, (operation, ..)) in resolved.operations.iter().enumerate() {
+        if let OperationKind::Update { row, body, .. } = &operation.kind {
+            update(resolved.table(id), *row, body, &mut walk.columns[id]);
+        }
+    }
+    walk.collector.finish(walk.columns)
+}
+
+struct Walk<'r, 'p> {
+    resolved: &'r Resolved<'p>,
+    carriers: Vec<BTreeSet<usize>>,
+    columns: Vec<RowColumns>,
+    collector: Collector,
+}
+
+impl Walk<'_, '_> {
+    fn block(&mut self, block: &Block) {
+        for step in &block.0 {
+            self.step(step);
+        }
+    }
+
+    fn step(&mut self, step: &Step) {
+        if let Some(operation) = visit::operation(step) {
+            for expression in visit::key(operation).into_iter().chain(visit::values(operation)) {
+                self.expression(expression, true);
+            }
+            let result = BTreeSet::from([operation.id.index()]);
+            if let OperationKind::Update { row, .. } = &operation.kind {
+                self.carriers[row.index()] = result.clone();
+            }
+            match &step.kind {
+                StepKind::ForEach { row, .. } => self.carriers[row.index()] = result,
+                StepKind::Operation { bind: Some(pattern), .. }
+                    if matches!(operation.kind, OperationKind::Get { .. } | OperationKind::Scan { .. }) =>
+                {
+                    self.carry(pattern, &result);
+                }
+                _ => {}
+            }
+        }
+        match &step.kind {
+            StepKind::Let { pattern, value } | StepKind::LetElse { pattern, value, .. } => {
+                self.expression(value, false);
+                self.carry(pattern, &self.rows(value));
+            }
+            StepKind::Assign { place, value, .. } => {
+                for selector in visit::selectors(place) {
+                    self.expression(selector, true);
+                }
+                let value = visit::delta(place, step).map_or(value, |delta| delta.by);
+                self.expression(value, false);
+                let rows = self.rows(value);
+                self.carriers[place.variable.index()].extend(rows);
+            }
+            StepKind::Match { value, arms } => {
+                self.expression(value, false);
+                let rows = self.rows(value);
+                for arm in arms {
+                    self.carry(&arm.pattern, &rows);
+                    arm.guard.iter().for_each(|guard| self.expression(guard, true));
+                }
+            }
+            StepKind::For { pattern, over, .. } => {
+                self.expression(over, false);
+                self.carry(pattern, &self.rows(over));
+            }
+            _ => visit::own(step).into_iter().for_each(|expression| self.expression(expression, true)),
+        }
+        for block in visit::blocks(step) {
+            self.block(block);
+        }
+    }
+
+    fn carry(&mut self, pattern: &Pattern, rows: &BTreeSet<usize>) {
+        if looks_inside(pattern) {
+            rows.iter().for_each(|operation| self.whole(*operation));
+        }
+        for variable in visit::bound(pattern) {
+            self.carriers[variable.index()].extend(rows);
+        }
+    }
+
+    /// Counts a use of all columns.
+    fn whole(&mut self, operation: usize) {
+        let all = 0..self.resolved.table(operation).columns.len();
+        self.columns[operation].reads.extend(&all.map(|column| ColumnId(column as u16)).collect());
+    }
+
+    /// The operations whose rows an expression may hold.
+    fn rows(&self, expression: &Expression) -> BTreeSet<usize> {
+        match &*expression.kind {
+            ExpressionKind::Variable(variable) => self.carriers[variable.index()].clone(),
+            ExpressionKind::Field(base, name) if is_position(name) => self.rows(base),
+            ExpressionKind::Field(..) | ExpressionKind::Binary(..) | ExpressionKind::Unary(..) => BTreeSet::new(),
+            ExpressionKind::Element(base, _) => self.rows(base),
+            ExpressionKind::Call(Function::Method(name), _)
+                if matches!(&**name, "len" | "is_empty" | "is_some" | "is_none" | "contains") =>
+            {
+                BTreeSet::new()
+            }
+            // A row in there was counted as a whole.
+            ExpressionKind::Record(..) | ExpressionKind::Call(Function::Pure { .. } | Function::Associated(..), _) => {
+                BTreeSet::new()
+            }
+            ExpressionKind::If(_, then, otherwise) => &self.rows(then) | &self.rows(otherwise),
+            _ => visit::children(expression).into_iter().flat_map(|child| self.rows(child)).collect(),
+        }
+    }
+
+    /// Notes what an expression uses. `whole`: a row that the expression is, is used in a way that is not understood.
+    fn expression(&mut self, expression: &Expression, whole: bool) {
+        match &*expression.kind {
+            ExpressionKind::Variable(variable) if whole => {
+                for operation in self.carriers[variable.index()].clone() {
+                    self.whole(operation);
+                }
+            }
+            ExpressionKind::Field(base, name) if !is_position(name) => {
+                for operation in self.rows(base) {
+                    let table = self.resolved.table(operation);
+                    match table.column(name) {
+                        Some(column) => {
+                            self.columns[operation].reads.insert(column);
+                        }
+                        None => {
+                            let problem = format!("table `{}` has no column `{name}`", table.name);
+                            self.collector.refuse(&expression.span, problem);
+                        }
+                    }
+                }
+                self.expression(base, false);
+            }
+            ExpressionKind::Field(base, _) => self.expression(base, false),
+            ExpressionKind::Element(base, index) => {
+                self.expression(base, false);
+                self.expression(index, true);
+            }
+            ExpressionKind::Call(Function::Method(name), parts) => {
+                let apart = matches!(
+                    &**name,
+                    "len" | "is_empty" | "is_some" | "is_none" | "iter" | "enumerate" | "zip" | "unwrap_or" | "push"
+                );
+                parts.iter().for_each(|part| self.expression(part, !apart));
+            }
+            ExpressionKind::Match(value, arms) => {
+                self.expression(value, false);
+                let rows = self.rows(value);
+                for (pattern, guard, result) in arms {
+                    self.carry(pattern, &rows);
+                    guard.iter().for_each(|guard| self.expression(guard, true));
+                    self.expression(result, whole);
+                }
+            }
+            ExpressionKind::Block(bindings, result) => {
+                for (pattern, value) in bindings {
+                    self.expression(value, false);
+                    self.carry(pattern, &self.rows(value));
+                }
+                self.expression(result, whole);
+            }
+            ExpressionKind::If(condition, then, otherwise) => {
+                self.expression(condition, true);
+                self.expression(then, whole);
+                self.expression(otherwise, whole);
+            }
+            ExpressionKind::Some(inner) => self.expression(inner, whole),
+            ExpressionKind::Tuple(parts) | ExpressionKind::List(parts) => {
+                parts.iter().for_each(|part| self.expression(part, whole));
+            }
+            _ => visit::children(expression).into_iter().for_each(|child| self.expression(child, true)),
+        }
+    }
+}
+
+/// Whether a pattern compares values or takes records apart, which of a row is not understood.
+fn looks_inside(pattern: &Pattern) -> bool {
+    match pattern {
+        Pattern::Any | Pattern::Bind(_) | Pattern::None => false,
+        Pattern::Some(inner) => looks_inside(inner),
+        Pattern::Tuple(parts) | Pattern::Either(parts) => parts.iter().any(looks_inside),
+        Pattern::Literal(_) | Pattern::Range { .. } | Pattern::Record { .. } => true,
+    }
+}
+
+/// Whether a field is one of a tuple.
+fn is_position(name: &str) -> bool {
+    name.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Adds what the body of an update assigns to what it was found to read.
+fn update(table: &TableDef, row: VariableId, body: &Block, columns: &mut RowColumns) {
+    let tainted = Taint::of(table, row, body);
+    let mut assigned: Vec<(ColumnId, &Step, Option<Delta<'_>>, bool)> = Vec::new();
+    tainted.assignments(body, false, &mut assigned);
+    let may_commute = |column: ColumnId| {
+        let found = &table.columns[column.index()];
+        let number = !matches!(
+            found.ty,
+            ColumnType::Bool
+                | ColumnType::F64
+                | ColumnType::Timestamp
+                | ColumnType::Text { .. }
+                | ColumnType::LongText
+                | ColumnType::Bytes { .. }
+        );
+        number && !found.nullable
+    };
+    let reads = columns.reads.clone();
+    let all: BTreeSet<ColumnId> = assigned.iter().map(|(column, ..)| *column).collect();
+    for column in all {
+        let own = || assigned.iter().filter(|(other, ..)| *other == column);
+        let blind = own().all(|(.., delta, tainted)| delta.is_some() && !tainted);
+        let commutes = blind && may_commute(column) && !reads.contains(column);
+        match commutes {
+            true => columns.commutes.insert(column),
+            false => columns.writes.insert(column),
+        };
+        for (_, step, delta, _) in own() {
+            let StepKind::Assign { operator, .. } = &step.kind else { continue };
+            let Some(delta) = delta else {
+                if operator.is_some() {
+                    columns.reads.insert(column);
+                    columns.failures.push((FailureKind::Overflow, step.span.clone()));
+                }
+                continue;
+            };
+            if !commutes {
+                columns.reads.insert(column);
+            }
+            let unsigned = matches!(
+                table.columns[column.index()].ty,
+                ColumnType::U8 | ColumnType::U16 | ColumnType::U32 | ColumnType::U64
+            );
+            let kind = match (commutes, unsigned && delta.negative) {
+                (true, false) => FailureKind::CommutativeOverflow,
+                (true, true) => FailureKind::CommutativeUnderflow,
+                (false, _) => FailureKind::Overflow,
+            };
+            columns.failures.push((kind, step.span.clone()));
+        }
+    }
+}
+
+/// What in the body of an update depends on mutable columns of the row.
+struct Taint<'t> {
+    table: &'t TableDef,
+    row: VariableId,
+    variables: BTreeSet<VariableId>,
+}
+
+impl<'t> Taint<'t> {
+    fn of(table: &'t TableDef, row: VariableId, body: &Block) -> Taint<'t> {
+        let mut taint = Taint { table, row, variables: BTreeSet::new() };
+        loop {
+            let before = taint.variables.len();
+            taint.block(body, false);
+            if taint.variables.len() == before {
+                return taint;
+            }
+        }
+    }
+
+    fn expression(&self, expression: &Expression) -> bool {
+        let mut found = false;
+        visit::expressions(expression, &mut |part| match &*part.kind {
+            ExpressionKind::Field(base, name) => {
+                let of_row = matches!(&*base.kind, ExpressionKind::Variable(variable) if *variable == self.row);
+                found |= of_row && self.table.column(name).is_none_or(|column| self.table.is_updatable(column));
+            }
+            ExpressionKind::Variable(variable) => found |= self.variables.contains(variable),
+            _ => {}
+        });
+        found
+    }
+
+    /// Whether the blocks of a step run by what is tainted.
+    fn guards(&self, step: &Step) -> bool {
+        visit::own(step).into_iter().any(|expression| self.expression(expression))
+    }
+
+    fn block(&mut self, block: &Block, controlled: bool) {
+        for step in &block.0 {
+            let tainted = controlled || self.guards(step);
+            let bound = match &step.kind {
+                StepKind::Let { pattern, .. } | StepKind::LetElse { pattern, .. } | StepKind::For { pattern, .. } => {
+                    visit::bound(pattern)
+                }
+                StepKind::Match { arms, .. } => arms.iter().flat_map(|arm| visit::bound(&arm.pattern)).collect(),
+                StepKind::Assign { place, .. } if place.variable != self.row => vec![place.variable],
+                _ => Vec::new(),
+            };
+            if tainted {
+                self.variables.extend(bound);
+            }
+            let inner: Vec<VariableId> = inner_bindings(step);
+            if tainted {
+                self.variables.extend(inner);
+            }
+            for inner in visit::blocks(step) {
+                self.block(inner, tainted);
+            }
+        }
+    }
+
+    /// Assignments of columns, in order: step, what is added, whether what is added or the control is tainted.
+    fn assignments<'b>(
+        &self,
+        block: &'b Block,
+        controlled: bool,
+        found: &mut Vec<(ColumnId, &'b Step, Option<Delta<'b>>, bool)>,
+    ) {
+        for step in &block.0 {
+            if let StepKind::Assign { place, .. } = &step.kind
+                && place.variable == self.row
+                && let [Selector::Field(name)] = &place.path[..]
+                && let Some(column) = self.table.column(name)
+            {
+                let delta = visit::delta(place, step);
+                let tainted = controlled || delta.is_some_and(|delta| self.expression(delta.by));
+                found.push((column, step, delta, tainted));
+            }
+            let controlled = controlled || self.guards(step);
+            for inner in visit::blocks(step) {
+                self.assignments(inner, controlled, found);
+            }
+        }
+    }
+}
+
+/// Variables bound inside the expressions of a step.
+fn inner_bindings(step: &Step) -> Vec<VariableId> {
+    let mut found = Vec::new();
+    for expression in visit::own(step) {
+        visit::expressions(expression, &mut |part| {
+            found.extend(visit::bindings(part).into_iter().flat_map(|(pattern, _)| visit::bound(pattern)));
+        });
+    }
+    found
+}

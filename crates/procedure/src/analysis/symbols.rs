@@ -1,0 +1,200 @@
+//! Values of keys as symbols: variables that are bound once are replaced by what they are bound to.
+
+use std::sync::Arc;
+
+use seriatim_plan::Symbol;
+
+use super::resolve::Resolved;
+use super::visit;
+use crate::Datum;
+use crate::ir::{Block, Expression, ExpressionKind, Function, KeyRange, OperationKind, Pattern, Step, StepKind};
+
+/// What an operation's key is, symbolically.
+#[derive(Clone, Debug, Default)]
+pub(super) struct KeySymbols {
+    /// Values of the first columns of the key, as far as they are fixed.
+    pub(super) key: Vec<Symbol>,
+    /// Of an insert: the value of each column, by position in the table.
+    pub(super) columns: Vec<Option<Symbol>>,
+}
+
+pub(super) fn symbols(resolved: &Resolved<'_>) -> Vec<KeySymbols> {
+    let procedure = resolved.procedure;
+    let mut walk = Walk {
+        resolved,
+        variables: vec![None; procedure.variables.len()],
+        keys: vec![KeySymbols::default(); resolved.operations.len()],
+        loops: 0,
+        others: 0,
+    };
+    for (at, variable) in procedure.variables.iter().take(procedure.parameters).enumerate() {
+        if !variable.mutable {
+            walk.variables[at] = Some(Symbol::Parameter(variable.name.clone()));
+        }
+    }
+    walk.block(&procedure.body);
+    walk.keys
+}
+
+struct Walk<'r, 'p> {
+    resolved: &'r Resolved<'p>,
+    variables: Vec<Option<Symbol>>,
+    keys: Vec<KeySymbols>,
+    /// Loops met so far: numbered as in `flow`.
+    loops: usize,
+    others: usize,
+}
+
+impl Walk<'_, '_> {
+    fn block(&mut self, block: &Block) {
+        for step in &block.0 {
+            self.step(step);
+        }
+    }
+
+    fn step(&mut self, step: &Step) {
+        if let Some(operation) = visit::operation(step) {
+            self.keys[operation.id.index()] = self.key(operation);
+        }
+        match &step.kind {
+            StepKind::Let { pattern, value } | StepKind::LetElse { pattern, value, .. } => {
+                let value = self.symbol(value);
+                self.bind(pattern, &value);
+            }
+            StepKind::Operation { operation, bind: Some(pattern) } => {
+                self.bind(pattern, &Symbol::Result(operation.id.index()));
+            }
+            StepKind::Match { value, arms } => {
+                let value = self.symbol(value);
+                for arm in arms {
+                    self.bind(&arm.pattern, &value);
+                }
+            }
+            StepKind::For { pattern, .. } => {
+                let id = self.loops;
+                self.loops += 1;
+                for variable in visit::bound(pattern) {
+                    let name = self.resolved.procedure.variables[variable.index()].name.clone();
+                    self.variables[variable.index()] = Some(Symbol::Element(id, name));
+                }
+            }
+            StepKind::ForEach { row, operation, .. } => {
+                self.loops += 1;
+                self.variables[row.index()] = Some(Symbol::Result(operation.id.index()));
+            }
+            _ => {}
+        }
+        for block in visit::blocks(step) {
+            self.block(block);
+        }
+    }
+
+    fn bind(&mut self, pattern: &Pattern, value: &Symbol) {
+        match pattern {
+            // A mutable variable has different values at different places.
+            Pattern::Bind(variable) if !self.resolved.procedure.variables[variable.index()].mutable => {
+                self.variables[variable.index()] = Some(value.clone());
+            }
+            Pattern::Some(inner) => self.bind(inner, value),
+            Pattern::Tuple(parts) => {
+                for (at, part) in parts.iter().enumerate() {
+                    self.bind(part, &self.field(value.clone(), &at.to_string().into()));
+                }
+            }
+            Pattern::Record { name, fields } => {
+                // A variant's field is not that of another variant.
+                for (field, part) in fields {
+                    let field: Arc<str> = format!("{name}.{field}").into();
+                    self.bind(part, &value.clone().field(&field));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn key(&mut self, operation: &crate::ir::Operation) -> KeySymbols {
+        let all = |walk: &mut Self, values: &[Expression]| -> Vec<Symbol> {
+            values.iter().map(|value| walk.symbol(value)).collect()
+        };
+        let key = match &operation.kind {
+            OperationKind::Get { key, .. } | OperationKind::Update { key, .. } | OperationKind::Delete { key, .. } => {
+                all(self, key)
+            }
+            OperationKind::Scan { range: KeyRange::Prefix(prefix), .. } => all(self, prefix),
+            OperationKind::Scan { range: KeyRange::Between { low: Some(low), high: Some(high), .. }, .. } => {
+                let (low, high) = (all(self, low), all(self, high));
+                low.into_iter().zip(high).take_while(|(low, high)| low == high).map(|(low, _)| low).collect()
+            }
+            OperationKind::Scan { .. } => Vec::new(),
+            OperationKind::Insert { columns } => {
+                let table = self.resolved.tables[operation.table].clone();
+                let mut found = vec![None; table.columns.len()];
+                for (name, value) in columns {
+                    if let Some(column) = table.column(name) {
+                        found[column.index()] = Some(self.symbol(value));
+                    }
+                }
+                let key = table.key.iter().map_while(|part| found[part.column.index()].clone()).collect();
+                return KeySymbols { key, columns: found };
+            }
+        };
+        KeySymbols { key, columns: Vec::new() }
+    }
+
+    fn symbol(&mut self, expression: &Expression) -> Symbol {
+        match &*expression.kind {
+            ExpressionKind::Literal(datum) => Symbol::Literal(literal(datum)),
+            ExpressionKind::Variable(variable) => match &self.variables[variable.index()] {
+                Some(symbol) => symbol.clone(),
+                None => self.other(self.resolved.procedure.variables[variable.index()].name.to_string()),
+            },
+            ExpressionKind::Field(base, name) => {
+                let base = self.symbol(base);
+                self.field(base, name)
+            }
+            ExpressionKind::Some(inner) => self.symbol(inner),
+            // Conversions that keep the value.
+            ExpressionKind::Call(Function::Associated(_, name), parts) if &**name == "from" && parts.len() == 1 => {
+                self.symbol(&parts[0])
+            }
+            ExpressionKind::Call(Function::Method(name), parts)
+                if matches!(&**name, "clone" | "to_owned" | "as_str" | "into") && parts.len() == 1 =>
+            {
+                self.symbol(&parts[0])
+            }
+            ExpressionKind::Call(function, _) => self.other(format!("{function:?}(…)").trim_start_matches('.').into()),
+            _ => self.other("(…)".into()),
+        }
+    }
+
+    /// A field; a column of a row that its key fixes is what the key says.
+    fn field(&self, base: Symbol, name: &Arc<str>) -> Symbol {
+        if let Symbol::Result(operation) = base
+            && matches!(
+                self.resolved.operations[operation].0.kind,
+                OperationKind::Get { .. } | OperationKind::Scan { .. }
+            )
+            && let Some(column) = self.resolved.table(operation).column(name)
+            && let Some(at) = self.resolved.parts(operation).iter().position(|part| part.column == column)
+            && let Some(fixed) = self.keys[operation].key.get(at)
+        {
+            return fixed.clone();
+        }
+        base.field(name)
+    }
+
+    fn other(&mut self, text: String) -> Symbol {
+        self.others += 1;
+        Symbol::Other(self.others, text)
+    }
+}
+
+fn literal(datum: &Datum) -> String {
+    match datum {
+        Datum::Bool(value) => value.to_string(),
+        Datum::Integer(value, _) => value.to_string(),
+        Datum::Float(value) => value.to_string(),
+        Datum::Text(text) => format!("{text:?}"),
+        other => format!("{other:?}"),
+    }
+}

@@ -1,0 +1,67 @@
+//! A chopping graph for Graphviz.
+
+use std::fmt::Write;
+
+use seriatim_plan::{Chopping, Role};
+
+use super::graph::{Node, graph};
+
+/// The chopping graph in the DOT language: a cluster for each of two instances, in it one for each piece of several operations or
+/// with conflicts; S-edges black, C-edges red, publish–subscribe dashed.
+pub fn dot(chopping: &Chopping) -> String {
+    let mut out = String::new();
+    // Writing to a string does not fail.
+    let _ = write(chopping, &mut out);
+    out
+}
+
+fn quote(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+fn id(node: Node) -> String {
+    format!("i{}_{}", node.instance, node.operation)
+}
+
+fn write(chopping: &Chopping, out: &mut String) -> std::fmt::Result {
+    let graph = graph(chopping);
+    writeln!(out, "graph chopping {{")?;
+    writeln!(out, "  rankdir=TB; node [shape=box, fontname=\"monospace\", fontsize=10];")?;
+    for (instance, found) in graph.instances.iter().enumerate() {
+        writeln!(out, "  subgraph cluster_{instance} {{")?;
+        writeln!(out, "    label={}; color=white;", quote(&found.name))?;
+        for (place, piece) in found.pieces.iter().enumerate() {
+            let circled = piece.conflicting || piece.operations.len() > 1;
+            if circled {
+                let color = if piece.conflicting { "red" } else { "black" };
+                writeln!(out, "    subgraph cluster_{instance}_{place} {{")?;
+                writeln!(out, "      label=\"\"; style=rounded; color={color};")?;
+            }
+            for (operation, label) in &piece.operations {
+                let style = if piece.role == Role::Deferred { ", style=dashed" } else { "" };
+                let node = id(Node { instance, operation: *operation });
+                writeln!(out, "      {node} [label={}{style}];", quote(label))?;
+            }
+            if circled {
+                writeln!(out, "    }}")?;
+            }
+        }
+        writeln!(out, "  }}")?;
+        for pair in found.pieces.windows(2) {
+            let (Some(last), Some(first)) = (pair[0].operations.last(), pair[1].operations.first()) else { continue };
+            let node = |operation: usize| id(Node { instance, operation });
+            writeln!(out, "  {} -- {};", node(last.0), node(first.0))?;
+        }
+    }
+    for edge in &graph.edges {
+        let style = if edge.deferred { "style=dashed" } else { "color=red" };
+        writeln!(
+            out,
+            "  {} -- {} [{style}, constraint=false, tooltip={}];",
+            id(edge.from),
+            id(edge.to),
+            quote(&edge.label)
+        )?;
+    }
+    writeln!(out, "}}")
+}

@@ -1,0 +1,13 @@
+//! Procedures, plans and choppings for people: text, Graphviz, and a drawing of our own.
+//!
+//! Invariant: the same chopping gives the same bytes. Nothing here decides anything.
+
+mod dot;
+mod graph;
+mod representation;
+mod svg;
+mod text;
+
+pub use dot::dot;
+pub use svg::svg;
+pub use text::{procedure, text};

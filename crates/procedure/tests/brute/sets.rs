@@ -1,0 +1,241 @@
+//! Sets as they are drawn, and the plans made of them.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
+use seriatim_base::{ColumnId, rng};
+use seriatim_plan::{
+    Access, Columns, Existence, Failure, FailureKind, Iteration, Kind, Known, Operation, Options, Plan, Table,
+};
+
+/// Tables, and columns of each.
+const TABLES: u8 = 3;
+const COLUMNS: u8 = 3;
+
+/// What an operation does to its table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Act {
+    Read(u8),
+    Write(u8),
+    Increment(u8),
+    Add(u8),
+    AddAndRead(u8, u8),
+    Insert,
+    Delete,
+    Count,
+}
+
+/// An operation.
+#[derive(Clone, Debug)]
+pub(crate) struct Op {
+    pub(crate) table: u8,
+    pub(crate) act: Act,
+    /// Bit i: it needs operation i, if that comes before it or both are in the loop.
+    pub(crate) needs: u8,
+    pub(crate) looped: bool,
+    pub(crate) fails: bool,
+}
+
+/// A procedure.
+#[derive(Clone, Debug)]
+pub(crate) struct Procedure {
+    pub(crate) operations: Vec<Op>,
+    /// Pure code that fails depending on the operations of these bits.
+    pub(crate) pure_failure: Option<u8>,
+}
+
+/// A set.
+#[derive(Clone, Debug)]
+pub(crate) struct Set(pub(crate) Vec<Procedure>);
+
+/// What an act does to columns and keys.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Effect {
+    pub(crate) keys: bool,
+    pub(crate) reads: BTreeSet<u8>,
+    pub(crate) writes: BTreeSet<u8>,
+    pub(crate) adds: BTreeSet<u8>,
+}
+
+impl Op {
+    pub(crate) fn effect(&self) -> Effect {
+        let mut effect = Effect::default();
+        match self.act {
+            Act::Read(column) => drop(effect.reads.insert(column)),
+            Act::Write(column) => drop(effect.writes.insert(column)),
+            Act::Increment(column) => {
+                effect.reads.insert(column);
+                effect.writes.insert(column);
+            }
+            Act::Add(column) => drop(effect.adds.insert(column)),
+            Act::AddAndRead(column, other) => {
+                effect.adds.insert(column);
+                if other != column {
+                    effect.reads.insert(other);
+                }
+            }
+            Act::Insert | Act::Delete => effect.keys = true,
+            Act::Count => {}
+        }
+        effect
+    }
+}
+
+impl Procedure {
+    /// Whether operation `later` uses a result of `earlier`.
+    pub(crate) fn needs(&self, later: usize, earlier: usize) -> bool {
+        let both = self.operations[later].looped && self.operations[earlier].looped;
+        later != earlier && self.operations[later].needs >> earlier & 1 == 1 && (earlier < later || both)
+    }
+
+    /// The operations of these bits.
+    pub(crate) fn of_bits(&self, bits: u8) -> BTreeSet<usize> {
+        (0..self.operations.len()).filter(|at| bits >> at & 1 == 1).collect()
+    }
+
+    fn plan(&self, number: usize) -> Plan {
+        let name = format!("procedure_{number}");
+        let looped = self.operations.iter().any(|op| op.looped);
+        let mut failures = Vec::new();
+        if let Some(bits) = self.pure_failure {
+            let decided_by = self.of_bits(bits);
+            failures.push(Failure { kind: FailureKind::UserAbort, place: "pure".into(), operation: None, decided_by });
+        }
+        let mut operations = Vec::new();
+        for (id, op) in self.operations.iter().enumerate() {
+            let mut failure = |kind| {
+                let decided_by = BTreeSet::from([id]);
+                failures.push(Failure { kind, place: format!("#{id}"), operation: Some(id), decided_by });
+            };
+            if op.fails {
+                failure(FailureKind::MissingRow);
+            }
+            if matches!(op.act, Act::Add(_) | Act::AddAndRead(..)) {
+                failure(FailureKind::CommutativeOverflow);
+            }
+            if matches!(op.act, Act::Insert) {
+                failure(FailureKind::DuplicateKey);
+                failure(FailureKind::OutOfMemory);
+            }
+            operations.push(self.operation(id, op));
+        }
+        let iteration = Iteration { step: 0, parent: None, scan: None, over_from: BTreeSet::new() };
+        Plan {
+            procedure: name.as_str().into(),
+            place: name,
+            tables: (0..TABLES)
+                .map(|table| Table {
+                    name: format!("table_{table}").into(),
+                    columns: (0..COLUMNS).map(|column| format!("column_{column}").into()).collect(),
+                    indexes: Vec::new(),
+                })
+                .collect(),
+            operations,
+            loops: if looped { vec![iteration] } else { Vec::new() },
+            failures,
+        }
+    }
+
+    fn operation(&self, id: usize, op: &Op) -> Operation {
+        let effect = op.effect();
+        let columns = |set: &BTreeSet<u8>| -> Columns { set.iter().map(|column| ColumnId((*column).into())).collect() };
+        let needs: BTreeSet<usize> = (0..self.operations.len()).filter(|other| self.needs(id, *other)).collect();
+        Operation {
+            step: id,
+            place: format!("#{id}"),
+            kind: match op.act {
+                Act::Read(_) => Kind::Get,
+                Act::Insert => Kind::Insert,
+                Act::Delete => Kind::Delete,
+                Act::Count => Kind::Scan,
+                _ => Kind::Update,
+            },
+            required: op.fails,
+            table: op.table.into(),
+            index: None,
+            key: Vec::new(),
+            accesses: vec![Access {
+                table: op.table.into(),
+                index: None,
+                existence: if effect.keys { Existence::Writes } else { Existence::Reads },
+                reads: columns(&effect.reads),
+                writes: columns(&effect.writes),
+                commutes: columns(&effect.adds),
+            }],
+            // Which kind of need it is makes no difference here.
+            key_from: needs.iter().copied().filter(|other| other % 3 == 0).collect(),
+            value_from: needs.iter().copied().filter(|other| other % 3 == 1).collect(),
+            control_from: needs.iter().copied().filter(|other| other % 3 == 2).collect(),
+            blocks: if op.looped { vec![(0, 0)] } else { Vec::new() },
+            loops: if op.looped { vec![0] } else { Vec::new() },
+            used: (0..self.operations.len()).any(|other| self.needs(other, id)),
+            conditional: false,
+            known: Known::Entry,
+            partition: None,
+        }
+    }
+}
+
+impl Set {
+    pub(crate) fn plans(&self) -> Vec<Plan> {
+        self.0.iter().enumerate().map(|(number, procedure)| procedure.plan(number)).collect()
+    }
+}
+
+fn any_act() -> impl Strategy<Value = Act> {
+    let column = || 0..COLUMNS;
+    prop_oneof![
+        4 => column().prop_map(Act::Read),
+        2 => column().prop_map(Act::Write),
+        1 => column().prop_map(Act::Increment),
+        4 => column().prop_map(Act::Add),
+        1 => (column(), column()).prop_map(|(add, read)| Act::AddAndRead(add, read)),
+        1 => Just(Act::Insert),
+        1 => Just(Act::Delete),
+        1 => Just(Act::Count),
+    ]
+}
+
+fn any_procedure(operations: usize) -> impl Strategy<Value = Procedure> {
+    let op = (0..TABLES, any_act(), any::<u8>(), any::<u8>(), prop::bool::weighted(0.3), prop::bool::weighted(0.2))
+        .prop_map(|(table, act, some, others, looped, fails)| Op { table, act, needs: some & others, looped, fails });
+    let pure_failure = prop::option::weighted(0.2, any::<u8>());
+    (prop::collection::vec(op, 1..=operations), pure_failure)
+        .prop_map(|(operations, pure_failure)| Procedure { operations, pure_failure })
+}
+
+/// Sets of up to so many procedures of up to so many operations.
+pub(crate) fn any_set(procedures: usize, operations: usize) -> impl Strategy<Value = Set> {
+    prop::collection::vec(any_procedure(operations), 1..=procedures).prop_map(Set)
+}
+
+/// Options.
+pub(crate) fn any_options() -> impl Strategy<Value = Options> {
+    let often = || prop::bool::weighted(0.8);
+    (any::<bool>(), often(), often(), any::<bool>(), often()).prop_map(
+        |(snapshots, reorder, commute, defer, headroom)| Options {
+            snapshots,
+            reorder,
+            commute,
+            defer,
+            statics: true,
+            claims: true,
+            headroom,
+        },
+    )
+}
+
+/// Checks a property of generated values. Prints the seed first; `SERIATIM_SEED` repeats a run, and proptest shrinks what fails.
+pub(crate) fn check<S: Strategy>(cases: u32, strategy: &S, test: impl Fn(S::Value) -> Result<(), TestCaseError>) {
+    let given = std::env::var("SERIATIM_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed: u64 = given.unwrap_or_else(rng::entropy);
+    println!("SERIATIM_SEED={seed}");
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    let config = Config { cases, failure_persistence: None, ..Config::default() };
+    let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
+    if let Err(failure) = runner.run(strategy, test) {
+        panic!("{failure}");
+    }
+}

@@ -1,0 +1,217 @@
+//! Choppings of random sets of procedures against a judge of its own: it knows the sets as they were drawn, not the plans made of
+//! them, enumerates cycles of the graph of all instances, and shares no code with the analysis.
+
+mod brute;
+
+use std::collections::BTreeSet;
+
+use brute::judge::{self, Cut, Wrong};
+use brute::sets::{self, Act, Op, Procedure, Set};
+use proptest::prelude::*;
+use seriatim_plan::{Chopping, Existence, MergeReason, Options, Plan};
+use seriatim_procedure::analysis::chop;
+
+/// Sets drawn for each property.
+const CASES: u32 = 3000;
+
+fn chopped(set: &Set, options: Options) -> Chopping {
+    chop(&set.plans(), options).expect("a set")
+}
+
+#[test]
+fn no_set_keeps_a_cycle_or_loses_its_order_or_its_safety() {
+    sets::check(CASES, &(sets::any_set(4, 5), sets::any_options()), |(set, options)| {
+        let chopping = chopped(&set, options);
+        prop_assert_eq!(judge::judge(&set, &Cut::of(&set, &chopping), options, 2), Ok(()));
+        prop_assert_eq!(judge::roles(&set, &chopping), Ok(()));
+        prop_assert_eq!(judge::deferrals(&set, &Cut::of(&set, &chopping).deferred, options), Ok(()));
+        Ok(())
+    });
+}
+
+#[test]
+fn three_instances_have_no_cycle_where_two_have_none() {
+    sets::check(CASES / 3, &(sets::any_set(3, 3), sets::any_options()), |(set, options)| {
+        let chopping = chopped(&set, options);
+        prop_assert_eq!(judge::judge(&set, &Cut::of(&set, &chopping), options, 3), Ok(()));
+        Ok(())
+    });
+}
+
+#[test]
+fn no_piece_can_be_split() {
+    sets::check(CASES / 3, &(sets::any_set(3, 4), sets::any_options()), |(set, options)| {
+        let chopping = chopped(&set, options);
+        let cut = Cut::of(&set, &chopping);
+        for smaller in cut.splits() {
+            let verdict = judge::judge(&set, &smaller, options, 2);
+            prop_assert!(verdict.is_err(), "also safe: {:?}", smaller.pieces);
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn the_log_holds_every_merge() {
+    sets::check(CASES / 3, &sets::any_set(3, 4), |set| {
+        for procedure in chopped(&set, Options::OPTIMIZED).procedures.iter().filter(|procedure| !procedure.snapshot) {
+            prop_assert_eq!(procedure.labels.len() - procedure.pieces.len(), procedure.merges.len());
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn the_sets_are_varied() {
+    let seen = std::cell::RefCell::new(BTreeSet::new());
+    sets::check(CASES, &(sets::any_set(4, 5), sets::any_options()), |(set, options)| {
+        let chopping = chopped(&set, options);
+        let mut seen = seen.borrow_mut();
+        for procedure in &chopping.procedures {
+            seen.extend(procedure.pieces.iter().map(|piece| format!("{:?}", piece.role)));
+            let reason = |reason: &MergeReason| format!("{reason:?}").split('(').next().unwrap_or_default().to_owned();
+            seen.extend(procedure.merges.iter().map(|merge| reason(&merge.reason)));
+        }
+        seen.extend(chopping.refused.iter().filter(|refused| refused.reason.contains("joi")).map(|_| "joined".into()));
+        Ok(())
+    });
+    let all =
+        ["Between", "Buffered", "Cycle", "Decisive", "Deferred", "Loop", "Order", "Rollback", "Visible", "joined"];
+    assert_eq!(seen.into_inner(), all.map(str::to_owned).into());
+}
+
+#[test]
+fn the_order_of_registration_does_not_matter() {
+    let sets = sets::any_set(4, 5).prop_flat_map(|set| {
+        let plans = set.plans();
+        (Just(plans.clone()), Just(plans).prop_shuffle(), sets::any_options())
+    });
+    sets::check(CASES / 3, &sets, |(plans, shuffled, options)| {
+        prop_assert_eq!(chop(&plans, options), chop(&shuffled, options));
+        Ok(())
+    });
+}
+
+#[test]
+fn deferrals_contradict_no_order_and_none_is_missing() {
+    sets::check(CASES, &sets::any_set(4, 4), |set| {
+        let chopping = chopped(&set, Options::OPTIMIZED);
+        let deferred: BTreeSet<(usize, usize)> =
+            chopping.deferrals.iter().map(|found| (found.publisher.procedure, found.publisher.operation)).collect();
+        prop_assert_eq!(judge::deferrals(&set, &deferred, Options::OPTIMIZED), Ok(()));
+        for candidate in judge::deferrable(&set) {
+            let mut more = deferred.clone();
+            if more.insert(candidate) {
+                prop_assert!(
+                    judge::deferrals(&set, &more, Options::OPTIMIZED).is_err(),
+                    "{:?} could be deferred",
+                    candidate
+                );
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn two_procedures_that_publish_to_each_other_are_not_deferred() {
+    let op = |table, act| Op { table, act, needs: 0, looped: false, fails: false };
+    let one = Procedure { operations: vec![op(1, Act::Read(0)), op(0, Act::Add(0))], pure_failure: None };
+    let two = Procedure { operations: vec![op(0, Act::Read(0)), op(1, Act::Add(0))], pure_failure: None };
+    let set = Set(vec![one, two]);
+    assert_eq!(judge::deferrable(&set), [(0, 1), (1, 1)]);
+    assert_eq!(chopped(&set, Options::OPTIMIZED).deferrals, []);
+    let both = BTreeSet::from([(0, 1), (1, 1)]);
+    assert!(matches!(judge::deferrals(&set, &both, Options::OPTIMIZED), Err(Wrong::Deferral(_))));
+}
+
+#[test]
+fn adding_a_procedure_names_exactly_what_changes() {
+    sets::check(CASES / 3, &(sets::any_set(4, 4), sets::any_options()), |(set, options)| {
+        let plans = set.plans();
+        let Some((_, fewer)) = plans.split_last() else { return Ok(()) };
+        let (before, after) = (chop(fewer, options).expect("a set"), chop(&plans, options).expect("a set"));
+        let changed = before.changed(&after);
+        for chopped in &after.procedures {
+            let same = before.procedure(&chopped.procedure).is_some_and(|old| old.pieces == chopped.pieces);
+            prop_assert_eq!(!same, changed.contains(&chopped.procedure) || chopped.snapshot && !same);
+        }
+        Ok(())
+    });
+}
+
+/// What a property finds in the first of many sets, if in any.
+fn caught(found: impl Fn(&Set) -> Option<Wrong>) -> bool {
+    let caught = std::cell::Cell::new(false);
+    sets::check(CASES, &sets::any_set(4, 5), |set| {
+        caught.set(caught.get() || found(&set).is_some());
+        Ok(())
+    });
+    caught.get()
+}
+
+#[test]
+fn canary_an_analysis_that_forgets_keys_is_caught() {
+    let forgetful = |plan: &Plan| {
+        let mut plan = plan.clone();
+        for operation in &mut plan.operations {
+            operation.accesses.iter_mut().for_each(|access| access.existence = Existence::Reads);
+        }
+        plan
+    };
+    assert!(caught(|set| {
+        let plans: Vec<Plan> = set.plans().iter().map(forgetful).collect();
+        let chopping = chop(&plans, Options::DEFAULT).expect("a set");
+        judge::judge(set, &Cut::of(set, &chopping), Options::DEFAULT, 2).err()
+    }));
+}
+
+#[test]
+fn canary_an_analysis_that_takes_every_write_for_an_addition_is_caught() {
+    let careless = |plan: &Plan| {
+        let mut plan = plan.clone();
+        for access in plan.operations.iter_mut().flat_map(|operation| &mut operation.accesses) {
+            let writes = std::mem::take(&mut access.writes);
+            access.commutes.extend(&writes);
+            let reads: Vec<_> = access.reads.iter().filter(|column| writes.contains(*column)).collect();
+            reads.into_iter().for_each(|column| {
+                access.reads.remove(column);
+            });
+        }
+        plan
+    };
+    assert!(caught(|set| {
+        let plans: Vec<Plan> = set.plans().iter().map(careless).collect();
+        let chopping = chop(&plans, Options::DEFAULT).expect("a set");
+        judge::judge(set, &Cut::of(set, &chopping), Options::DEFAULT, 2).err()
+    }));
+}
+
+#[test]
+fn canary_a_skipped_merge_is_caught() {
+    assert!(caught(|set| {
+        let chopping = chopped(set, Options::OPTIMIZED);
+        let skipped = Cut::of(set, &chopping).splits().into_iter().next()?;
+        judge::judge(set, &skipped, Options::OPTIMIZED, 2).err()
+    }));
+}
+
+#[test]
+fn canary_a_forgotten_failure_is_caught() {
+    let hopeful = |plan: &Plan| Plan { failures: Vec::new(), ..plan.clone() };
+    assert!(caught(|set| {
+        let plans: Vec<Plan> = set.plans().iter().map(hopeful).collect();
+        let chopping = chop(&plans, Options::DEFAULT).expect("a set");
+        judge::judge(set, &Cut::of(set, &chopping), Options::DEFAULT, 2)
+            .err()
+            .filter(|wrong| matches!(wrong, Wrong::Rollback(_)))
+    }));
+}
+
+#[test]
+fn canary_a_deferral_against_an_order_is_caught() {
+    assert!(caught(|set| {
+        let all: BTreeSet<(usize, usize)> = judge::deferrable(set).into_iter().collect();
+        judge::deferrals(set, &all, Options::OPTIMIZED).err()
+    }));
+}

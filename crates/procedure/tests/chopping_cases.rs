@@ -1,0 +1,393 @@
+//! Choppings of small sets, rule by rule.
+
+mod support;
+
+use std::collections::BTreeSet;
+
+use seriatim_plan::{Chopping, MergeReason, Options, Plan, Role};
+use seriatim_procedure::analysis::{ChopError, Schema, chop, plan};
+use seriatim_procedure::ir::Procedure;
+use support::build::{Build, procedure};
+use support::table;
+
+fn schema() -> Schema {
+    let one = |name| table(name, "id:u32 value:i64 sum:i64 flag:bool", &["id"]);
+    let tables = [one("a"), one("b"), one("c").index("by_flag", ["flag"])];
+    Schema::new(tables.map(|builder| builder.finish().expect("valid")))
+}
+
+fn of(name: &str, body: impl FnOnce(&mut Build)) -> Plan {
+    let built: Procedure = procedure(name, &["x", "y", "list"], |b| {
+        body(b);
+        b.return_("1");
+    });
+    plan(&built, &schema()).expect("accepted")
+}
+
+fn read(b: &mut Build, table: &str) {
+    let name = format!("of_{table}");
+    b.get(&name, table, "x");
+    b.let_else("Some(row)", &name, |b| b.return_("0"));
+    b.let_("got", "row.value");
+}
+
+fn write(b: &mut Build, table: &str) {
+    b.update_if("", table, "x", "row", |b| b.assign("row.value", "=", "y"));
+}
+
+fn add(b: &mut Build, table: &str) {
+    b.update_if("", table, "x", "row", |b| b.assign("row.sum", "+=", "y"));
+}
+
+fn read_sum(b: &mut Build, table: &str) {
+    b.update_if("sum", table, "x", "row", |b| {
+        b.assign("row.value", "=", "row.sum");
+        b.yield_("1");
+    });
+}
+
+fn chopped(plans: &[Plan], options: Options) -> Chopping {
+    chop(plans, options).expect("a set")
+}
+
+fn pieces(chopping: &Chopping, name: &str) -> Vec<Vec<usize>> {
+    let found = chopping.procedure(name).expect("there");
+    found.pieces.iter().map(|piece| piece.operations.clone()).collect()
+}
+
+fn roles(chopping: &Chopping, name: &str) -> Vec<Role> {
+    chopping.procedure(name).expect("there").pieces.iter().map(|piece| piece.role).collect()
+}
+
+const DEFAULT: Options = Options::DEFAULT;
+const OPTIMIZED: Options = Options::OPTIMIZED;
+
+#[test]
+fn figure_2_of_the_paper() {
+    let set = [
+        of("tx1", |b| {
+            b.get("a", "a", "x");
+            b.get("b", "b", "x");
+            b.let_("both", "use_of(a, b)");
+        }),
+        of("tx2", |b| {
+            write(b, "a");
+            write(b, "b");
+        }),
+        of("tx3", |b| {
+            write(b, "b");
+            b.get("c", "c", "x");
+            b.let_("got", "use_of(c)");
+        }),
+    ];
+    let found = chopped(&set, DEFAULT);
+    assert_eq!(pieces(&found, "tx1"), [[0, 1]]);
+    assert_eq!(pieces(&found, "tx2"), [[0, 1]]);
+    assert_eq!(pieces(&found, "tx3"), [[0], [1]]);
+}
+
+#[test]
+fn one_instance_is_not_enough() {
+    let set = [of("alone", |b| {
+        write(b, "a");
+        write(b, "b");
+    })];
+    let found = chopped(&set, DEFAULT);
+    assert_eq!(pieces(&found, "alone"), [[0, 1]], "it conflicts with a second of its kind");
+    assert!(matches!(found.procedures[0].merges[0].reason, MergeReason::Cycle(_)));
+}
+
+#[test]
+fn columns_that_differ_do_not_conflict() {
+    let set = [
+        of("adds", |b| {
+            add(b, "a");
+            add(b, "b");
+        }),
+        of("reads", |b| {
+            read(b, "a");
+            read(b, "b");
+        }),
+    ];
+    let found = chopped(&set, DEFAULT);
+    assert_eq!((found.conflicts.len(), pieces(&found, "adds").len()), (0, 2));
+    let found = chopped(&set, Options { commute: false, ..DEFAULT });
+    assert_eq!((found.conflicts.len(), pieces(&found, "adds").len()), (2, 1), "without commutativity");
+}
+
+#[test]
+fn who_looks_by_an_index_conflicts_with_who_moves_rows_in_it() {
+    let set = [
+        of("moves", |b| b.update_if("", "c", "x", "row", |b| b.assign("row.flag", "=", "y"))),
+        of("counts", |b| {
+            b.all("rows", "c/by_flag", "x");
+            b.let_("n", "rows.len()");
+        }),
+    ];
+    let found = chopped(&set, DEFAULT);
+    let shown: Vec<String> =
+        found.conflicts.iter().flat_map(|conflict| &conflict.grounds).map(ToString::to_string).collect();
+    assert_eq!(shown, ["c.by_flag (keys)", "c (flag)", "c.by_flag (keys)"]);
+    let statics: Vec<String> = chopped(&set, OPTIMIZED).statics.iter().map(ToString::to_string).collect();
+    assert_eq!(statics, ["c"], "the table is static, its index is not");
+}
+
+#[test]
+fn who_finds_nothing_conflicts_with_who_inserts() {
+    let set = [
+        of("misses", |b| {
+            b.get("found", "a", "x");
+            b.let_("there", "found.is_some()");
+        }),
+        of("inserts", |b| b.insert("a", "id: x, value: 0, sum: 0, flag: y")),
+    ];
+    assert_eq!(chopped(&set, DEFAULT).conflicts.len(), 2, "with each other, and inserts with inserts");
+}
+
+#[test]
+fn operations_change_places_only_if_allowed() {
+    let set = [of("p", |b| {
+        write(b, "a");
+        b.get("b", "b", "x");
+        b.let_("use", "use_of(b)");
+        write(b, "c");
+    })];
+    assert_eq!(pieces(&chopped(&set, DEFAULT), "p"), [vec![0, 2], vec![1]]);
+    assert_eq!(pieces(&chopped(&set, Options { reorder: false, ..DEFAULT }), "p"), [[0, 1, 2]]);
+}
+
+#[test]
+fn a_loop_is_split_only_if_nothing_runs_back() {
+    let forward = of("forward", |b| {
+        b.for_("x", "list", |b| {
+            read(b, "a");
+            b.update_if("", "b", "x", "row", |b| b.assign("row.value", "=", "got"));
+        });
+    });
+    assert_eq!(pieces(&chopped(&[forward], DEFAULT), "forward"), [[0], [1]]);
+    let back = of("back", |b| {
+        b.let_mut("last", "0");
+        b.for_("x", "list", |b| {
+            b.get("found", "a", "last");
+            b.let_else("Some(row)", "found", |b| b.continue_());
+            b.update_if("old", "b", "row.value", "row", |b| {
+                b.assign("row.value", "=", "x");
+                b.yield_("row.flag");
+            });
+            b.assign("last", "=", "old");
+        });
+    });
+    let found = chopped(&[back], DEFAULT);
+    assert_eq!(pieces(&found, "back"), [[0, 1]]);
+    let MergeReason::Loop(reason) = &found.procedures[0].merges[0].reason else { panic!("a loop") };
+    assert_eq!(reason, "the key of #0 from #1 of the iteration before");
+}
+
+#[test]
+fn what_can_fail_comes_before_or_joins() {
+    let set = [of("free", |b| {
+        write(b, "a");
+        b.require("row", "b", "x");
+        b.let_("use", "row.value");
+    })];
+    let found = chopped(&set, DEFAULT);
+    assert_eq!(
+        (pieces(&found, "free"), roles(&found, "free")),
+        (vec![vec![1], vec![0]], vec![Role::Buffered, Role::Decisive])
+    );
+    let bound = [of("bound", |b| {
+        b.update_if("old", "a", "x", "row", |b| {
+            b.assign("row.value", "=", "y");
+            b.yield_("row.flag");
+        });
+        b.require("row", "b", "old");
+        b.let_("use", "row.value");
+    })];
+    let found = chopped(&bound, DEFAULT);
+    assert_eq!(pieces(&found, "bound"), [[0, 1]]);
+    let MergeReason::Rollback(reason) = &found.procedures[0].merges[0].reason else { panic!("rollback") };
+    assert!(reason.starts_with("missing row"), "{reason}");
+}
+
+#[test]
+fn pure_code_that_fails_holds_back_what_it_uses() {
+    let chop_with = |sum: &'static str| {
+        let set = [of("p", |b| {
+            b.update_if("old", "a", "x", "row", |b| {
+                b.assign("row.value", "=", "y");
+                b.yield_("row.flag");
+            });
+            b.get("found", "b", "old");
+            b.let_else("Some(row)", "found", |b| b.return_("0"));
+            b.let_("use", sum);
+        })];
+        pieces(&chopped(&set, DEFAULT), "p")
+    };
+    assert_eq!(chop_with("use_of(row.value)"), [[0], [1]]);
+    assert_eq!(chop_with("row.value + 1"), [[0, 1]], "the sum may overflow once the row is read");
+}
+
+#[test]
+fn without_headroom_an_addition_takes_effect_where_it_is_checked() {
+    let set = [of("p", |b| {
+        write(b, "a");
+        add(b, "b");
+    })];
+    assert_eq!(pieces(&chopped(&set, DEFAULT), "p"), [[0], [1]]);
+    assert_eq!(pieces(&chopped(&set, Options { headroom: false, ..DEFAULT }), "p"), [[0, 1]]);
+}
+
+#[test]
+fn without_conflicts_what_can_fail_comes_first() {
+    let set = [of("p", |b| {
+        add(b, "a");
+        b.require("row", "b", "x");
+        b.let_("use", "row.value");
+        add(b, "c");
+    })];
+    let found = chopped(&set, DEFAULT);
+    assert_eq!(pieces(&found, "p"), [[1], [0], [2]]);
+    assert_eq!(roles(&found, "p"), [Role::Decisive, Role::Visible, Role::Visible]);
+}
+
+/// Figure 3: a publisher, its subscriber, and perhaps a third procedure.
+fn figure_3(third: Option<Plan>) -> Chopping {
+    let publisher = of("publisher", |b| {
+        write(b, "a");
+        add(b, "b");
+    });
+    let subscriber = of("subscriber", |b| read_sum(b, "b"));
+    chopped(&[publisher, subscriber].into_iter().chain(third).collect::<Vec<_>>(), OPTIMIZED)
+}
+
+#[test]
+fn a_blind_addition_is_published_later() {
+    let found = figure_3(None);
+    assert_eq!(found.deferrals.len(), 1);
+    assert_eq!(roles(&found, "publisher"), [Role::Decisive, Role::Deferred]);
+    assert!(found.obligations.iter().any(|line| line.contains("subscriber collects what is pending")));
+}
+
+#[test]
+fn a_third_procedure_that_sees_both_forbids_it() {
+    let witness = of("witness", |b| {
+        write(b, "a");
+        b.update_if("", "b", "x", "row", |b| b.assign("row.value", "=", "y"));
+    });
+    let found = figure_3(Some(witness));
+    assert_eq!(found.deferrals, []);
+    assert!(found.refused[0].reason.contains("other conflicts join publisher and subscriber"), "{:?}", found.refused);
+    assert_eq!(pieces(&found, "publisher"), [[0, 1]]);
+    let reader = of("reader", |b| {
+        read(b, "a");
+        read(b, "b");
+    });
+    assert_eq!(figure_3(Some(reader)).deferrals.len(), 1, "one that only reads has a snapshot");
+}
+
+#[test]
+fn what_cannot_wait_is_not_deferred() {
+    let case = |update: &dyn Fn(&mut Build)| {
+        let publisher = of("publisher", |b| {
+            write(b, "a");
+            update(b);
+        });
+        let found = chopped(&[publisher, of("subscriber", |b| read_sum(b, "b"))], OPTIMIZED);
+        found.refused.first().map(|refused| refused.reason.clone()).unwrap_or_default()
+    };
+    assert_eq!(case(&|b| add(b, "b")), "");
+    let required = |b: &mut Build| b.update("", "b", "x", "row", |b| b.assign("row.sum", "+=", "y"));
+    assert!(case(&required).contains("can fail when it is published: missing row"));
+    let used = |b: &mut Build| {
+        b.update_if("there", "b", "x", "row", |b| b.assign("row.sum", "+=", "y"));
+        b.let_("use", "there.is_some()");
+    };
+    assert_eq!(case(&used), "its result is used");
+    let also = |b: &mut Build| {
+        b.update_if("", "b", "x", "row", |b| {
+            b.assign("row.sum", "+=", "y");
+            b.assign("row.flag", "=", "y");
+        });
+    };
+    assert_eq!(case(&also), "it does not only add to columns");
+    let seen = |b: &mut Build| {
+        add(b, "b");
+        read_sum(b, "b");
+    };
+    assert!(case(&seen).contains("#2 comes after it"));
+}
+
+#[test]
+fn a_procedure_added_later_changes_the_pieces_of_those_it_meets() {
+    let set = [
+        of("far", |b| {
+            write(b, "c");
+            read(b, "c");
+        }),
+        of("near", |b| {
+            write(b, "a");
+            add(b, "b");
+        }),
+    ];
+    let before = chopped(&set, DEFAULT);
+    let more: Vec<Plan> = set.into_iter().chain([of("new", |b| read_sum(b, "b"))]).collect();
+    let changed = before.changed(&chopped(&more, DEFAULT));
+    assert_eq!(changed, BTreeSet::from(["near".into(), "new".into()]));
+}
+
+#[test]
+fn names_are_unique() {
+    let twice = [of("p", |b| write(b, "a")), of("p", |b| write(b, "b"))];
+    assert_eq!(chop(&twice, DEFAULT), Err(ChopError::Duplicate("p".into())));
+}
+
+#[test]
+fn canary_a_plan_that_does_not_agree_with_itself_is_refused() {
+    let sound = of("p", |b| {
+        b.for_("x", "list", |b| add(b, "a"));
+    });
+    let broken: [&dyn Fn(&mut Plan); 6] = [
+        &|plan| drop(plan.operations[0].key_from.insert(9)),
+        &|plan| plan.operations[0].loops = vec![0, 0],
+        &|plan| plan.operations[0].accesses.clear(),
+        &|plan| {
+            let commutes = plan.operations[0].accesses[0].commutes.clone();
+            plan.operations[0].accesses[0].reads.extend(&commutes);
+        },
+        &|plan| drop(plan.operations[0].accesses[0].reads.insert(seriatim_catalog::ColumnId(99))),
+        &|plan| drop(plan.failures[0].decided_by.insert(9)),
+    ];
+    assert!(chop([&sound], DEFAULT).is_ok());
+    for (at, breaks) in broken.into_iter().enumerate() {
+        let mut plan = sound.clone();
+        breaks(&mut plan);
+        assert!(matches!(chop([&plan], DEFAULT), Err(ChopError::Broken(_))), "case {at}");
+    }
+}
+
+#[test]
+fn canary_a_chopping_that_is_not_safe_is_told() {
+    let set = [of("p", |b| {
+        read(b, "b");
+        b.update_if("", "a", "x", "row", |b| b.assign("row.value", "=", "got"));
+        add(b, "c");
+    })];
+    let sound = chopped(&set, DEFAULT);
+    assert_eq!((sound.check(), pieces(&sound, "p")), (Ok(()), vec![vec![0], vec![1], vec![2]]));
+    let broken: [(&str, &dyn Fn(&mut Chopping)); 5] = [
+        ("is in 2 pieces", &|chopping| chopping.procedures[0].pieces[0].operations.push(2)),
+        ("is in 0 pieces", &|chopping| drop(chopping.procedures[0].pieces.pop())),
+        ("wrongly said to conflict", &|chopping| chopping.procedures[0].pieces[0].conflicting = true),
+        ("is not the decisive one", &|chopping| chopping.procedures[0].decisive = Some(0)),
+        ("runs before 0, which it needs", &|chopping| {
+            chopping.procedures[0].pieces.swap(0, 1);
+            chopping.procedures[0].decisive = Some(0);
+        }),
+    ];
+    for (message, breaks) in broken {
+        let mut chopping = sound.clone();
+        breaks(&mut chopping);
+        let found = chopping.check().expect_err("told");
+        assert!(found.contains(message), "{found:?} does not say {message:?}");
+    }
+}

@@ -1,0 +1,196 @@
+//! Procedures by partition, and what is known of their keys before they run.
+
+mod support;
+
+use expect_test::expect;
+use seriatim_plan::Shape;
+use seriatim_procedure::analysis::{Partitioning, Schema, fragments, plan};
+use seriatim_procedure::ir::Procedure;
+use seriatim_procedure::show;
+use support::build::{Build, procedure};
+use support::{table, tpcc};
+
+fn schema() -> Schema {
+    let account = table("account", "branch:u16 id:u32 sum:money", &["branch", "id"]).finish().expect("valid");
+    let rate = table("rate", "code:u16 value:money", &["code"]).finish().expect("valid");
+    Schema::new([account, rate]).partitioned("rate", Partitioning::Replicated)
+}
+
+fn shape(body: impl FnOnce(&mut Build)) -> (Shape, String) {
+    let found = fragments(&plan(&procedure("p", &["a", "b", "list"], body), &schema()).expect("accepted"), &schema());
+    (found.shape, found.reason)
+}
+
+fn add(b: &mut Build, key: &str, value: &str) {
+    b.update("", "account", key, "target", |b| b.assign("target.sum", "+=", value));
+}
+
+#[test]
+fn one_known_partition_is_single() {
+    let (found, _) = shape(|b| {
+        add(b, "a, 1", "1");
+        b.require("row", "account", "a, 2");
+        b.return_("row.sum");
+    });
+    assert_eq!(found, Shape::Single);
+}
+
+#[test]
+fn two_known_partitions_that_do_not_need_each_other_are_simple() {
+    let (found, reason) = shape(|b| {
+        add(b, "a, 1", "1");
+        add(b, "b, 1", "1");
+        b.return_("1");
+    });
+    assert_eq!((found, reason.as_str()), (Shape::Simple, "at a and b, none needs another"));
+}
+
+#[test]
+fn a_partition_for_each_element_of_an_argument_is_simple() {
+    let (found, _) = shape(|b| {
+        b.for_("x", "list", |b| add(b, "x, 1", "1"));
+        b.return_("1");
+    });
+    assert_eq!(found, Shape::Simple);
+}
+
+#[test]
+fn a_result_that_goes_to_another_partition_takes_a_round() {
+    let (found, reason) = shape(|b| {
+        b.require("row", "account", "a, 1");
+        add(b, "b, 1", "row.sum");
+        b.return_("1");
+    });
+    assert_eq!((found, reason.as_str()), (Shape::General { rounds: 2 }, "#1 at b needs #0 at a"));
+}
+
+#[test]
+fn a_partition_that_is_looked_up_takes_a_round() {
+    let (found, reason) = shape(|b| {
+        b.require("row", "account", "a, 1");
+        add(b, "row.branch, 2", "1");
+        b.return_("1");
+    });
+    assert_eq!(found, Shape::Single, "the row's branch is the one of its key: {reason}");
+    let (found, _) = shape(|b| {
+        b.require("row", "account", "a, 1");
+        add(b, "row.sum, 1", "1");
+        b.return_("1");
+    });
+    assert_eq!(found, Shape::General { rounds: 2 });
+}
+
+#[test]
+fn a_loop_that_goes_back_and_forth_has_no_bound() {
+    let (found, _) = shape(|b| {
+        b.let_mut("n", "0");
+        b.for_("x", "list", |b| {
+            b.require("one", "account", "a, n");
+            b.require("two", "account", "b, one.sum");
+            b.assign("n", "=", "two.sum");
+        });
+        b.return_("n");
+    });
+    assert_eq!(found, Shape::General { rounds: 0 });
+}
+
+#[test]
+fn a_sum_over_partitions_is_simple_and_one_that_each_uses_is_not() {
+    let (found, _) = shape(|b| {
+        b.let_mut("n", "0");
+        b.for_("x", "list", |b| {
+            b.require("row", "account", "x, 1");
+            b.assign("n", "+=", "row.sum");
+        });
+        b.return_("n");
+    });
+    assert_eq!(found, Shape::Simple);
+    let (found, _) = shape(|b| {
+        b.let_mut("n", "0");
+        b.for_("x", "list", |b| {
+            b.update("sum", "account", "x, 1", "row", |b| {
+                b.assign("row.sum", "+=", "n");
+                b.yield_("row.sum");
+            });
+            b.assign("n", "=", "sum");
+        });
+        b.return_("n");
+    });
+    assert_eq!(found, Shape::General { rounds: 0 });
+}
+
+#[test]
+fn replicated_tables_are_read_where_they_are_needed() {
+    let (found, _) = shape(|b| {
+        b.require("rate", "rate", "7");
+        add(b, "a, 1", "rate.value");
+        add(b, "b, 1", "rate.value");
+        b.return_("1");
+    });
+    assert_eq!(found, Shape::Simple);
+}
+
+fn shown(procedure: &Procedure) -> String {
+    let plan = plan(procedure, &tpcc::schema()).expect("accepted");
+    let fragments = fragments(&plan, &tpcc::schema());
+    assert_eq!(show::procedure(&plan, &fragments), format!("{plan}\n{fragments}\n{}", plan.footprint()));
+    format!("{fragments}{}", plan.footprint())
+}
+
+#[test]
+fn tpcc_by_warehouse() {
+    let all: Vec<String> =
+        tpcc::all().iter().map(|procedure| format!("{}: {}", procedure.name, shown(procedure))).collect();
+    expect![[r#"
+        new_order: general, 2 rounds: #7 at input.w_id needs #6 at line.supply_w_id; can fail, keeps undo
+          round 0 at input.w_id: #0 #1 #2 #3 #4
+          round 0 at line.supply_w_id: #6
+          round 1 at input.w_id: #7
+          replicated: #5
+        footprint
+          #0 reads warehouse(input.w_id)
+          #1 writes district(input.w_id, input.d_id)
+          #2 writes orders(input.w_id, input.d_id, #1.0), not known before
+          #3 writes new_order(input.w_id, input.d_id, #1.0), not known before
+          #4 reads customer(input.w_id, input.d_id, input.c_id)
+          #5 reads item(line.i_id)
+          #6 writes stock(line.supply_w_id, line.i_id)
+          #7 writes order_line(input.w_id, input.d_id, #1.0, number_of(…)), not known before
+
+        payment: general, 2 rounds: #4 at input.w_id needs #2 at input.c_w_id; can fail, keeps undo
+          round 0 at input.c_w_id: #2 #3
+          round 0 at input.w_id: #0 #1
+          round 1 at input.w_id: #4
+        footprint
+          #0 writes warehouse(input.w_id)
+          #1 writes district(input.w_id, input.d_id)
+          #2 reads customer by by_name(input.c_w_id, input.c_d_id, input.customer.last), perhaps
+          #3 writes customer(input.c_w_id, input.c_d_id, c_id), not known before
+          #4 writes history(input.h_id)
+
+        order_status: single partition; can fail, keeps undo
+          round 0 at input.w_id: #0 #1 #2 #3
+        footprint
+          #0 reads customer by by_name(input.w_id, input.d_id, input.customer.last), perhaps
+          #1 reads customer(input.w_id, input.d_id, c_id), not known before
+          #2 reads orders by by_customer(input.w_id, input.d_id, c_id), not known before
+          #3 reads order_line(input.w_id, input.d_id, #2.o_id), not known before
+
+        delivery: single partition; can fail, keeps undo
+          round 0 at input.w_id: #0 #1 #2 #3 #4
+        footprint
+          #0 reads new_order(input.w_id, d_id)
+          #1 writes new_order(input.w_id, d_id, #0.no_o_id), not known before, perhaps
+          #2 writes orders(input.w_id, d_id, #0.no_o_id), not known before, perhaps
+          #3 writes order_line(input.w_id, d_id, #0.no_o_id, number), not known before, perhaps
+          #4 writes customer(input.w_id, d_id, #2.0), not known before, perhaps
+
+        stock_level: single partition; can fail, keeps undo
+          round 0 at input.w_id: #0 #1 #2
+        footprint
+          #0 reads district(input.w_id, input.d_id)
+          #1 reads order_line(input.w_id, input.d_id), not known before
+          #2 reads stock(input.w_id, i_id), not known before
+    "#]]
+    .assert_eq(&all.join("\n"));
+}

@@ -1,0 +1,153 @@
+//! A protocol for tests: the default one, with workers that ask for repairs as a script says.
+//!
+//! It can drop the newest operations only: an operation is dropped by going back to the savepoint taken when it was named.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+
+use seriatim_base::Stamp;
+use seriatim_catalog::{ColumnSet, Key};
+use seriatim_memory::OutOfMemory;
+use seriatim_txn::{
+    Core, Incident, Inserted, Mark, Mode, OnExists, Outcome, ProtocolInfo, Redo, RowPtr, Scan, Seen, Staged, Stop,
+    Table, Updating, Worker,
+};
+
+use super::Engine;
+
+/// The name it is opened by.
+pub(crate) const NAME: &str = "repairing";
+
+thread_local! {
+    /// What the next commits of this thread answer: operations to repair.
+    pub(crate) static SCRIPT: RefCell<VecDeque<Vec<u16>>> = const { RefCell::new(VecDeque::new()) };
+    /// What was forgotten on this thread, in order: operation, and whether it was to run again.
+    pub(crate) static FORGOTTEN: RefCell<Vec<(u16, bool)>> = const { RefCell::new(Vec::new()) };
+}
+
+pub(crate) struct Repairing(pub(crate) Box<dyn Engine>);
+
+impl Engine for Repairing {
+    fn worker(&self, core: Core) -> Box<dyn Worker> {
+        Box::new(Repairer { inner: self.0.worker(core), marks: Vec::new() })
+    }
+
+    fn info(&self) -> &'static ProtocolInfo {
+        let mut info = *self.0.info();
+        info.gives.repair = true;
+        Box::leak(Box::new(info))
+    }
+
+    fn head_bytes(&self) -> usize {
+        self.0.head_bytes()
+    }
+
+    fn image_header_bytes(&self) -> usize {
+        self.0.image_header_bytes()
+    }
+}
+
+struct Repairer {
+    inner: Box<dyn Worker>,
+    /// Operations in the order they were named, and the savepoint before each.
+    marks: Vec<(u16, Mark)>,
+}
+
+impl Worker for Repairer {
+    fn begin(&mut self, mode: Mode, first_stamp: Stamp) {
+        self.marks.clear();
+        self.inner.begin(mode, first_stamp);
+    }
+
+    fn operation(&mut self, index: u16) {
+        let mark = self.inner.mark();
+        self.marks.push((index, mark));
+    }
+
+    fn forget(&mut self, index: u16, again: bool) {
+        FORGOTTEN.with_borrow_mut(|forgotten| forgotten.push((index, again)));
+        if let Some(at) = self.marks.iter().position(|(operation, _)| *operation == index) {
+            self.inner.rewind(self.marks[at].1);
+            self.marks.truncate(at);
+        }
+    }
+
+    fn commit(&mut self, redo: &mut dyn Redo) -> Result<Outcome, Stop> {
+        match SCRIPT.with_borrow_mut(VecDeque::pop_front) {
+            Some(operations) => Ok(Outcome::Repair(operations)),
+            None => self.inner.commit(redo),
+        }
+    }
+
+    fn prefetch(&mut self, table: &Table, key: Key<'_>) {
+        self.inner.prefetch(table, key);
+    }
+
+    fn advance_prefetch(&mut self) {
+        self.inner.advance_prefetch();
+    }
+
+    fn read(&mut self, table: &Table, key: Key<'_>, columns: ColumnSet) -> Result<Option<RowPtr>, Stop> {
+        self.inner.read(table, key, columns)
+    }
+
+    fn stage(&mut self, table: &Table) -> Result<Staged, Stop> {
+        self.inner.stage(table)
+    }
+
+    fn discard(&mut self, table: &Table, staged: Staged) {
+        self.inner.discard(table, staged);
+    }
+
+    fn tail(&mut self, bytes: &[u8]) -> Result<u64, OutOfMemory> {
+        self.inner.tail(bytes)
+    }
+
+    fn insert(&mut self, table: &Table, key: Key<'_>, staged: Staged, exists: OnExists) -> Result<Inserted, Stop> {
+        self.inner.insert(table, key, staged, exists)
+    }
+
+    fn update(&mut self, table: &Table, key: Key<'_>, columns: ColumnSet) -> Result<Option<Updating>, Stop> {
+        self.inner.update(table, key, columns)
+    }
+
+    fn delete(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, Stop> {
+        self.inner.delete(table, key)
+    }
+
+    fn scan_next(&mut self, table: &Table, scan: &mut Scan, columns: ColumnSet) -> Result<Option<RowPtr>, Stop> {
+        self.inner.scan_next(table, scan, columns)
+    }
+
+    fn seen(&self) -> Seen {
+        self.inner.seen()
+    }
+
+    fn mark(&mut self) -> Mark {
+        self.inner.mark()
+    }
+
+    fn rewind(&mut self, mark: Mark) {
+        self.inner.rewind(mark);
+    }
+
+    fn validate(&mut self) -> Result<(), Stop> {
+        self.inner.validate()
+    }
+
+    fn abort(&mut self) {
+        self.inner.abort();
+    }
+
+    fn incident(&self) -> Option<&Incident> {
+        self.inner.incident()
+    }
+
+    fn housekeep(&mut self) {
+        self.inner.housekeep();
+    }
+
+    fn core(&mut self) -> &mut Core {
+        self.inner.core()
+    }
+}

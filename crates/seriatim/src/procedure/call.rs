@@ -1,0 +1,141 @@
+//! Running registered procedures.
+//!
+//! A call costs a look into the session's own list of procedures over what the same closure costs: no lock, no counter that
+//! others write, no allocation. The registry is asked at a session's first call of a procedure only.
+
+use std::any::TypeId;
+use std::sync::{Arc, PoisonError};
+
+use super::gate::Gate;
+use super::registry::{Entry, Way};
+use super::shape::Steps;
+use super::{Data, Datum, Declared, check};
+use crate::session::Runner;
+use crate::tx::Origin;
+use crate::{Committed, Session, TransactError};
+
+/// The procedures a session has called, by type.
+#[derive(Default)]
+pub(crate) struct Called {
+    entries: Vec<Arc<Entry>>,
+}
+
+impl Called {
+    #[inline]
+    pub(crate) fn entry(&self, at: usize) -> &Entry {
+        &self.entries[at]
+    }
+}
+
+impl Session {
+    /// Runs a registered procedure as one serializable transaction and commits. As [`Session::transact`], it is run again when
+    /// other transactions were in the way. A procedure that only reads sees a snapshot, where the protocol gives them, unless
+    /// it is declared `#[procedure(latest)]`.
+    ///
+    /// # Errors
+    /// [`TransactError::UnknownProcedure`] if it is not registered; the procedure's own abort; a missing or duplicate row,
+    /// overflow; a conflict that outlasted the retries.
+    #[inline]
+    pub fn call<P: Declared>(
+        &mut self,
+        _procedure: P,
+        arguments: &P::Arguments,
+    ) -> Result<Committed<P::Output>, TransactError> {
+        self.call_declared::<P>(arguments)
+    }
+
+    #[inline]
+    pub(crate) fn call_declared<P: Declared>(
+        &mut self,
+        arguments: &P::Arguments,
+    ) -> Result<Committed<P::Output>, TransactError> {
+        let at = self.find_declared::<P>()?;
+        let Session { runner, called } = self;
+        let entry = called.entry(at);
+        let handles = entry.handles::<P>();
+        let result = match entry.way {
+            Way::Straight => runner.run(entry.mode(), Origin::Procedure, |tx| P::straight(tx, handles, arguments)),
+            Way::Checked => check::run_checked::<P>(runner, entry, arguments),
+            Way::Repaired | Way::Pieces => run_scheduled::<P>(runner, entry, arguments),
+        };
+        result.map_err(|error| in_procedure(error, P::NAME))
+    }
+
+    /// Runs the registered procedure of this name on arguments whose types are checked now: one datum if it has one parameter,
+    /// else a tuple of them.
+    ///
+    /// # Errors
+    /// As [`Session::call`]; [`TransactError::Arguments`], saying what was given and what would be right.
+    pub fn call_by_name(&mut self, name: &str, arguments: &Datum) -> Result<Committed<Datum>, TransactError> {
+        let at = match self.called.entries.iter().position(|entry| entry.name == name) {
+            Some(at) => at,
+            None => self.look_up(name, |entry| entry.name == name)?,
+        };
+        let call = self.called.entries[at].call_by_name;
+        call(self, arguments)
+    }
+
+    /// Where the session keeps a procedure.
+    #[inline]
+    pub(crate) fn find_declared<P: Declared>(&mut self) -> Result<usize, TransactError> {
+        match self.called.entries.iter().position(|entry| entry.id == TypeId::of::<P>()) {
+            Some(at) => Ok(at),
+            None => self.look_up(P::NAME, |entry| entry.id == TypeId::of::<P>()),
+        }
+    }
+
+    /// Finds a procedure in the registry and keeps it; where.
+    #[cold]
+    fn look_up(&mut self, name: &str, is_it: impl Fn(&Entry) -> bool) -> Result<usize, TransactError> {
+        let registry = self.runner.tx.inner().procedures.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(entry) = registry.entries.iter().find(|entry| is_it(entry)).cloned() else {
+            return Err(TransactError::UnknownProcedure { name: name.to_owned(), known: registry.names() });
+        };
+        drop(registry);
+        self.called.entries.push(entry);
+        Ok(self.called.entries.len() - 1)
+    }
+}
+
+/// Runs a procedure as a schedule says.
+#[cold]
+fn run_scheduled<P: Declared>(
+    runner: &mut Runner,
+    entry: &Entry,
+    arguments: &P::Arguments,
+) -> Result<Committed<P::Output>, TransactError> {
+    let handles = entry.handles::<P>();
+    if entry.way == Way::Repaired {
+        let steps = Steps::Whole(Some(&entry.repairs));
+        return runner.run_scheduled(steps, |tx, schedule| P::scheduled(tx, handles, arguments, schedule));
+    }
+    let inner = Arc::clone(runner.tx.shared());
+    // Held to the end of the chain: registering cannot change the pieces meanwhile.
+    let _chain = inner.gate.as_ref().map(Gate::chain).transpose()?;
+    let passes = {
+        let registry = inner.procedures.read().unwrap_or_else(PoisonError::into_inner);
+        registry.passes_of(entry)
+    };
+    let steps = passes.as_deref().map_or(Steps::Whole(None), Steps::Pieces);
+    runner.run_scheduled(steps, |tx, schedule| P::scheduled(tx, handles, arguments, schedule))
+}
+
+/// Calls a procedure on dynamic values.
+pub(crate) fn by_name<P: Declared>(
+    session: &mut Session,
+    arguments: &Datum,
+) -> Result<Committed<Datum>, TransactError> {
+    let arguments = P::Arguments::from_datum(arguments)
+        .map_err(|error| TransactError::Arguments { procedure: P::NAME.to_owned(), problem: error.to_string() })?;
+    let Committed { value, receipt, attempts } = session.call_declared::<P>(&arguments)?;
+    Ok(Committed { value: value.to_datum(), receipt, attempts })
+}
+
+/// Names the procedure in errors that tell of it.
+#[cold]
+pub(crate) fn in_procedure(mut error: TransactError, name: &str) -> TransactError {
+    if let TransactError::Overflow { procedure, .. } = &mut error {
+        name.clone_into(procedure);
+    }
+    error
+}

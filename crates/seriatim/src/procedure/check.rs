@@ -1,0 +1,212 @@
+//! Whether an execution did what its plan says: every access, its table, index, keys and columns (X1: a plan is sound).
+//!
+//! The judge knows which operations exist, not which one an access came from: an access is fine if some operation of its kind,
+//! table and index allows it. Keys are compared where every such operation is known to take its keys from the arguments alone:
+//! with the footprint that generated code tells, and with the plan's own symbols. Columns read are known in builds with debug
+//! assertions only ([`seriatim_catalog::watch`]).
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use seriatim_base::ColumnId;
+use seriatim_catalog::watch::{self, Touched};
+use seriatim_catalog::{ColumnSet, KeyCodec, Value};
+use seriatim_plan::{Kind, Operation, Plan, Symbol};
+use seriatim_procedure::ir::Procedure;
+
+use super::registry::Entry;
+use super::watch::{Accessed, KeysSeen};
+use super::{Access, Data, Datum, Declared, IntegerType, Touch};
+use crate::database::Inner;
+use crate::session::Runner;
+use crate::tx::Origin;
+use crate::{Committed, TransactError};
+
+/// Calls a procedure and panics if it leaves its plan.
+#[cold]
+pub(crate) fn run_checked<P: Declared>(
+    runner: &mut Runner,
+    entry: &Entry,
+    arguments: &P::Arguments,
+) -> Result<Committed<P::Output>, TransactError> {
+    let handles = entry.handles::<P>();
+    let mut told = Vec::new();
+    P::footprint(handles, arguments, &mut |touch| told.push(Told::from(touch)));
+    let data = arguments.to_datum();
+    runner.run(entry.mode(), Origin::Procedure, |tx| {
+        tx.start_watching();
+        watch::start();
+        let result = P::straight(tx, handles, arguments);
+        let touched = watch::stop();
+        let accessed = tx.stop_watching();
+        let judge = Judge { plan: &entry.plan, told: &told, declaration: &entry.declaration, arguments: &data };
+        if let Err(violation) = judge.all(tx.inner(), &accessed, &touched) {
+            panic!("procedure {} leaves its plan: {violation}\n{}", P::NAME, entry.plan);
+        }
+        result
+    })
+}
+
+/// What a footprint told before the execution.
+#[derive(Debug)]
+struct Told {
+    operation: usize,
+    keys: KeysSeen,
+    writes: bool,
+}
+
+impl From<Touch<'_>> for Told {
+    fn from(touch: Touch<'_>) -> Told {
+        let Touch { operation, access, keys, .. } = touch;
+        Told { operation: operation.index(), keys: keys.into(), writes: access == Access::Write }
+    }
+}
+
+struct Judge<'j> {
+    plan: &'j Plan,
+    told: &'j [Told],
+    declaration: &'j Procedure,
+    arguments: &'j Datum,
+}
+
+impl Judge<'_> {
+    fn all(&self, database: &Inner, accessed: &[Accessed], touched: &[Touched]) -> Result<(), String> {
+        for access in accessed {
+            self.access(database, access).map_err(|problem| format!("{}: {problem}", describe(access)))?;
+        }
+        self.columns(accessed, touched)
+    }
+
+    /// The operations that an access may be of.
+    fn candidates(&self, access: &Accessed) -> Vec<(usize, &Operation)> {
+        let is_it = |operation: &Operation| {
+            let table = &self.plan.tables[operation.table];
+            let index = operation.index.map(|at| &*table.indexes[at]);
+            operation.kind == access.kind && *table.name == *access.table && index == access.index.as_deref()
+        };
+        self.plan.operations.iter().enumerate().filter(|(_, operation)| is_it(operation)).collect()
+    }
+
+    fn access(&self, database: &Inner, access: &Accessed) -> Result<(), String> {
+        let candidates = self.candidates(access);
+        if candidates.is_empty() {
+            return Err("no operation does that".to_owned());
+        }
+        let own = || candidates.iter().filter_map(|(_, operation)| operation.accesses.first());
+        let planned = |column| own().any(|own| own.writes.contains(column) || own.commutes.contains(column));
+        if let Some(column) = columns(access.set).find(|column| access.kind == Kind::Update && !planned(*column)) {
+            return Err(format!("it sets column {}", self.column(access, column)));
+        }
+        self.keys(database, access, &candidates)
+    }
+
+    fn keys(&self, database: &Inner, access: &Accessed, candidates: &[(usize, &Operation)]) -> Result<(), String> {
+        let footprint = self.plan.footprint();
+        if !candidates.iter().all(|(id, _)| footprint.touches[*id].known) {
+            return Ok(());
+        }
+        let told = || self.told.iter().filter(|told| candidates.iter().any(|(id, _)| *id == told.operation));
+        // The key of a new row is told if the macro could know which of its columns are the key; a footprint that tells nothing
+        // at all claims nothing.
+        let must_be_told = if access.kind == Kind::Insert { told().next().is_some() } else { !self.told.is_empty() };
+        if must_be_told && !told().any(|told| told.keys == access.keys) {
+            return Err("the arguments fix its keys, and the footprint did not tell these".to_owned());
+        }
+        if let Some(told) = told().find(|told| told.writes != self.plan.operations[told.operation].changes()) {
+            let says = if told.writes { "writes" } else { "reads" };
+            return Err(format!("the footprint says that operation {} {says}", told.operation));
+        }
+        let (KeysSeen::One(key), [(_, operation)]) = (&access.keys, candidates) else { return Ok(()) };
+        match self.symbolic(database, operation) {
+            Some(wanted) if wanted != *key => {
+                Err(format!("the plan says that its key is ({}), not {key:?}", listed(&operation.key)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The key that the plan's symbols give, where they are fields of arguments and literals.
+    fn symbolic(&self, database: &Inner, operation: &Operation) -> Option<seriatim_catalog::KeyBuf> {
+        let set = database.find(&self.plan.tables[operation.table].name)?;
+        let (codec, parts): (&KeyCodec, _) = match operation.index {
+            None => (&set.primary.codec, &set.definition.key),
+            Some(at) => (&set.indexes.get(at)?.table.codec, &set.definition.indexes.get(at)?.parts),
+        };
+        let values = parts.iter().zip(&operation.key).map(|(part, symbol)| {
+            let column = &set.definition.columns[part.column.index()];
+            self.value(symbol)?.to_value(column).ok()
+        });
+        let values: Vec<Value> = values.collect::<Option<_>>()?;
+        codec.encode_values(&values).ok()
+    }
+
+    fn value(&self, symbol: &Symbol) -> Option<Datum> {
+        match symbol {
+            Symbol::Parameter(name) => {
+                let parameters = &self.declaration.variables[..self.declaration.parameters];
+                let at = parameters.iter().position(|parameter| parameter.name == *name)?;
+                match self.arguments {
+                    one if parameters.len() == 1 => Some(one.clone()),
+                    Datum::Tuple(values) => values.get(at).cloned(),
+                    _ => None,
+                }
+            }
+            Symbol::Field(base, name) => self.value(base)?.field(name).ok().cloned(),
+            Symbol::Literal(text) => text.parse().ok().map(|number| Datum::Integer(number, None::<IntegerType>)),
+            Symbol::Element(..) | Symbol::Result(_) | Symbol::Other(..) => None,
+        }
+    }
+
+    /// Every column read is one that an operation which gave out the row reads.
+    fn columns(&self, accessed: &[Accessed], touched: &[Touched]) -> Result<(), String> {
+        let mut added = BTreeMap::<(usize, ColumnId), (i64, &Accessed)>::new();
+        for touch in touched {
+            let sources: Vec<&Accessed> = accessed.iter().filter(|access| access.rows.contains(&touch.row)).collect();
+            let planned: Vec<_> = sources.iter().flat_map(|access| self.candidates(access)).collect();
+            let own = || planned.iter().filter_map(|(_, operation)| operation.accesses.first());
+            let Some(source) = sources.first() else { continue };
+            if own().any(|own| own.reads.contains(touch.column)) {
+                continue;
+            }
+            if own().any(|own| own.commutes.contains(touch.column)) {
+                // `x += y` reads x once and sets it once.
+                added.entry((touch.row, touch.column)).or_insert((0, source)).0 += if touch.set { -1 } else { 1 };
+            } else if !touch.set {
+                return Err(format!("{}: column {} is read", describe(source), self.column(source, touch.column)));
+            }
+        }
+        match added.into_iter().find(|(_, (balance, _))| *balance != 0) {
+            None => Ok(()),
+            Some(((_, column), (_, source))) => {
+                let name = self.column(source, column);
+                Err(format!("{}: column {name}, which is only added to, is used otherwise", describe(source)))
+            }
+        }
+    }
+
+    fn column(&self, access: &Accessed, column: ColumnId) -> String {
+        let table = self.plan.tables.iter().find(|table| *table.name == *access.table);
+        table.and_then(|table| table.columns.get(column.index())).map_or("?", |name| name).to_owned()
+    }
+}
+
+fn columns(set: ColumnSet) -> impl Iterator<Item = ColumnId> {
+    // From the 64th on columns share a bit of the set.
+    (0..63).map(ColumnId).filter(move |column| set.contains(*column))
+}
+
+fn listed(key: &[Symbol]) -> String {
+    key.iter().map(Symbol::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn describe(access: &Accessed) -> String {
+    let mut text = format!("{} of {}", access.kind, access.table);
+    if let Some(index) = &access.index {
+        let _ = write!(text, " by {index}");
+    }
+    let _ = match &access.keys {
+        KeysSeen::One(key) => write!(text, ", key {key:?}"),
+        KeysSeen::Range(low, high) => write!(text, ", keys {low:?} to {high:?}"),
+    };
+    text
+}

@@ -1,0 +1,94 @@
+//! What a declared procedure is to the engine, and sets of them.
+
+use seriatim_procedure::ir;
+
+use super::support::Erased;
+use super::{Data, Schedule, Touch};
+use crate::{Abort, Database, SchemaError, Tx};
+
+/// A declared procedure. `#[procedure]` implements it for a unit type with the function's name.
+pub trait Declared: Copy + Send + Sync + 'static {
+    /// Its name, unique among the procedures of a database.
+    const NAME: &'static str;
+    /// Whether it wants the newest state although it only reads (`#[procedure(latest)]`); else it reads a snapshot, where the
+    /// protocol gives them.
+    const LATEST: bool = false;
+    /// Whether [`Declared::scheduled`] follows its schedule step by step; else it only runs whole.
+    const SCHEDULES: bool = false;
+    /// Its parameters, owned: the type itself if there is one, else a tuple.
+    type Arguments: Data + Send + Sync + 'static;
+    /// Its result.
+    type Output: Data + Send + 'static;
+    /// The tables and indexes it uses.
+    type Handles: Send + Sync + 'static;
+
+    /// The procedure as data.
+    fn declaration() -> ir::Procedure;
+
+    /// Finds the tables it uses.
+    ///
+    /// # Errors
+    /// A table that is not there, or is another than the type declares.
+    fn handles(database: &Database) -> Result<Self::Handles, SchemaError>;
+
+    /// Runs the body from top to bottom.
+    ///
+    /// # Errors
+    /// Its own abort, a conflict, a duplicate or missing row, overflow.
+    fn straight(tx: &Tx, handles: &Self::Handles, arguments: &Self::Arguments) -> Result<Self::Output, Abort>;
+
+    /// Runs the steps that `schedule` says, in passes, up to its end (see [`Schedule`]).
+    ///
+    /// # Errors
+    /// What [`Schedule::pass`] returns.
+    fn scheduled(
+        tx: &mut Tx,
+        handles: &Self::Handles,
+        arguments: &Self::Arguments,
+        schedule: &mut Schedule<'_>,
+    ) -> Result<Self::Output, Abort> {
+        schedule.run_whole(tx, |tx| Self::straight(tx, handles, arguments))
+    }
+
+    /// Calls `visit` for each access whose keys depend on the arguments alone, also those in loops and branches over arguments.
+    fn footprint(handles: &Self::Handles, arguments: &Self::Arguments, visit: &mut dyn FnMut(Touch<'_>));
+}
+
+/// Procedures to be registered together. [`procedures!`](crate::procedures) makes one.
+#[derive(Default)]
+pub struct Procedures {
+    pub(crate) declared: Vec<Erased>,
+}
+
+impl Procedures {
+    /// No procedures.
+    pub fn new() -> Procedures {
+        Procedures::default()
+    }
+
+    /// These procedures and one more.
+    #[must_use]
+    pub fn with<P: Declared>(mut self, _: P) -> Procedures {
+        self.declared.push(Erased::of::<P>());
+        self
+    }
+
+    /// Their declarations, in the order they were added.
+    pub fn declarations(&self) -> impl Iterator<Item = ir::Procedure> {
+        self.declared.iter().map(|procedure| (procedure.declaration)())
+    }
+}
+
+impl std::fmt::Debug for Procedures {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.declared.iter().map(|procedure| procedure.name)).finish()
+    }
+}
+
+/// The procedures of these names, as a set to register: `db.register(procedures![transfer, audit])`.
+#[macro_export]
+macro_rules! procedures {
+    ($($procedure:path),* $(,)?) => {
+        $crate::procedure::Procedures::new()$(.with($procedure))*
+    };
+}

@@ -1,0 +1,272 @@
+//! The procedures of a database: resolved, analysed as one set, and found again by type and by name.
+//!
+//! Registering replaces the set's analysis as a whole or changes nothing. What a session keeps of a procedure (its entry) does
+//! not depend on the rest of the set and stays valid for ever; what does (pieces) is read from the registry.
+
+use std::any::{Any, TypeId};
+use std::fmt;
+use std::sync::{Arc, PoisonError};
+
+use seriatim_plan::{Chopping, Options, Plan};
+use seriatim_procedure::analysis::{self, ChopError, Refusals, Schema, Steps};
+use seriatim_procedure::ir::{self, Span};
+use seriatim_txn::Mode;
+
+use super::gate::Gate;
+use super::shape::{Passes, Repairs};
+use super::support::{CallByName, Erased};
+use super::{Declared, Procedures, Shape};
+use crate::{Database, SchemaError};
+
+/// A registered procedure.
+pub(crate) struct Entry {
+    pub(crate) name: &'static str,
+    pub(crate) id: TypeId,
+    /// Of the type that the procedure declares.
+    pub(crate) handles: Box<dyn Any + Send + Sync>,
+    /// Runs on a snapshot.
+    pub(crate) snapshot: bool,
+    pub(crate) way: Way,
+    /// What depends on what, for protocols that repair.
+    pub(crate) repairs: Repairs,
+    pub(crate) declaration: ir::Procedure,
+    steps: Steps,
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) call_by_name: CallByName,
+}
+
+impl Entry {
+    /// How its transaction is opened where it runs in one.
+    #[inline]
+    pub(crate) fn mode(&self) -> Mode {
+        if self.snapshot { Mode::ReadOnly } else { Mode::ReadWrite }
+    }
+
+    /// What the procedure's own type found.
+    #[inline]
+    pub(crate) fn handles<P: Declared>(&self) -> &P::Handles {
+        match self.handles.downcast_ref() {
+            Some(handles) => handles,
+            None => unreachable!("the handles of a procedure are made by the procedure"),
+        }
+    }
+}
+
+/// How a procedure is run in this database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// Top to bottom.
+    Straight,
+    /// The protocol may ask for some operations again.
+    Repaired,
+    /// Top to bottom, every access checked against the plan.
+    Checked,
+    /// Piece by piece, if the set's chopping gives it more than one.
+    Pieces,
+}
+
+/// All registered procedures.
+#[derive(Default)]
+pub(crate) struct Registry {
+    pub(crate) entries: Vec<Arc<Entry>>,
+    /// Of each: in which pass its steps run, when it runs piece by piece.
+    passes: Vec<Arc<Passes>>,
+    /// The pieces that `passes` follow.
+    chopping: Option<Chopping>,
+}
+
+/// What piecewise execution assumes: each piece is a transaction of the protocol, so nothing runs beside the graph on snapshots
+/// of its own, nothing is published later, and a sum that overflows fails like anything else.
+const PIECES: Options = Options {
+    snapshots: false,
+    reorder: true,
+    commute: true,
+    defer: false,
+    statics: false,
+    claims: false,
+    headroom: false,
+};
+
+impl Registry {
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.entries.iter().map(|entry| entry.name.to_owned()).collect()
+    }
+
+    /// In which pass the steps of a registered procedure run, piece by piece.
+    pub(crate) fn passes_of(&self, entry: &Entry) -> Option<Arc<Passes>> {
+        let at = self.entries.iter().position(|known| known.id == entry.id)?;
+        self.passes.get(at).cloned()
+    }
+}
+
+/// What a registration did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Registration {
+    /// The procedures added, in order.
+    pub added: Vec<String>,
+    /// Procedures registered before whose pieces are others now.
+    pub changed: Vec<Repieced>,
+}
+
+/// A procedure whose pieces changed because others were registered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Repieced {
+    /// Its name.
+    pub procedure: String,
+    /// Its pieces before.
+    pub before: usize,
+    /// Its pieces now.
+    pub after: usize,
+}
+
+/// Why procedures were not registered. None of them was.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum RegisterError {
+    /// A procedure of that name is registered already, or the set has two.
+    Exists {
+        /// The name.
+        name: String,
+        /// Where it is declared first.
+        first: Span,
+        /// Where it is declared again.
+        second: Span,
+    },
+    /// A table it uses is not there, or is another than its type declares.
+    Schema {
+        /// The procedure.
+        procedure: String,
+        /// Where the procedure is declared.
+        span: Span,
+        /// What is wrong with the table.
+        error: SchemaError,
+    },
+    /// The schema does not allow what it does, or nothing safe can be derived from it: each reason with its place.
+    Refused(Refusals),
+    /// The set cannot be chopped.
+    Chop(ChopError),
+    /// Chains of pieces, during which the set cannot change, stayed open for longer than the bound of 1 s.
+    Busy,
+}
+
+impl fmt::Display for RegisterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RegisterError::Exists { name, first, second } if first == second => {
+                write!(f, "{second}: procedure {name:?} is registered already")
+            }
+            RegisterError::Exists { name, first, second } => {
+                write!(f, "{second}: there is a procedure {name:?} already, declared at {first}; rename one")
+            }
+            RegisterError::Schema { procedure, span, error } => write!(f, "{span}: procedure `{procedure}`: {error}"),
+            RegisterError::Refused(refusals) => refusals.fmt(f),
+            RegisterError::Chop(error) => error.fmt(f),
+            RegisterError::Busy => {
+                f.write_str("procedures that run in pieces stayed open; register when they are done")
+            }
+        }
+    }
+}
+
+impl std::error::Error for RegisterError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            RegisterError::Schema { error, .. } => Some(error),
+            RegisterError::Refused(refusals) => Some(refusals),
+            RegisterError::Chop(error) => Some(error),
+            RegisterError::Exists { .. } | RegisterError::Busy => None,
+        }
+    }
+}
+
+impl Database {
+    /// Registers procedures: finds their tables, which must exist, and analyses them together with those registered before.
+    /// From then on sessions can call them.
+    ///
+    /// # Errors
+    /// A name that is taken, a table that is missing or declared otherwise, a set that is not safe; with the place in the
+    /// source. Nothing is registered then.
+    pub fn register(&self, procedures: Procedures) -> Result<Registration, RegisterError> {
+        let schema = self.inner().schema();
+        let resolved = procedures.declared.iter().map(|procedure| self.resolve(procedure, &schema));
+        let resolved = resolved.collect::<Result<Vec<_>, _>>()?;
+        let _alone = self.inner().gate.as_ref().map(Gate::other).transpose().map_err(|_| RegisterError::Busy)?;
+        let mut registry = self.inner().procedures.write().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = registry.entries.clone();
+        for entry in resolved {
+            if let Some(known) = entries.iter().find(|known| known.name == entry.name) {
+                let (first, second) = (known.declaration.span.clone(), entry.declaration.span.clone());
+                return Err(RegisterError::Exists { name: entry.name.to_owned(), first, second });
+            }
+            entries.push(Arc::new(entry));
+        }
+        let chopping = analysis::chop(entries.iter().map(|entry| &*entry.plan), PIECES).map_err(RegisterError::Chop)?;
+        let pieces =
+            |chopping: &Chopping, name: &str| chopping.procedure(name).map_or(0, |chopped| chopped.pieces.len());
+        let changed = registry.chopping.iter().flat_map(|before| {
+            let names = before.changed(&chopping).into_iter().filter(|name| before.procedure(name).is_some());
+            names.map(|name| Repieced {
+                before: pieces(before, &name),
+                after: pieces(&chopping, &name),
+                procedure: name.to_string(),
+            })
+        });
+        let registration = Registration {
+            added: entries[registry.entries.len()..].iter().map(|entry| entry.name.to_owned()).collect(),
+            changed: changed.collect(),
+        };
+        let passes = entries.iter().map(|entry| {
+            let chopped = chopping.procedure(&entry.plan.procedure);
+            let steps = || vec![0; entry.declaration.steps];
+            Arc::new(Passes::new(chopped.map_or_else(steps, |chopped| entry.steps.passes(chopped)).into()))
+        });
+        registry.passes = passes.collect();
+        (registry.entries, registry.chopping) = (entries, Some(chopping));
+        Ok(registration)
+    }
+
+    /// The registered set cut into pieces, under these assumptions: what is printed and reviewed. How procedures are run in
+    /// pieces ([`Shape::Pieces`]) does not follow from it.
+    ///
+    /// # Errors
+    /// A set that cannot be chopped.
+    pub fn chopping(&self, options: Options) -> Result<Chopping, ChopError> {
+        let registry = self.inner().procedures.read().unwrap_or_else(PoisonError::into_inner);
+        analysis::chop(registry.entries.iter().map(|entry| &*entry.plan), options)
+    }
+
+    /// Names of the registered procedures, in order of registration.
+    pub fn procedure_names(&self) -> Vec<String> {
+        self.inner().procedures.read().unwrap_or_else(PoisonError::into_inner).names()
+    }
+
+    /// What analysis found out about a registered procedure.
+    pub fn plan(&self, procedure: &str) -> Option<Arc<Plan>> {
+        let registry = self.inner().procedures.read().unwrap_or_else(PoisonError::into_inner);
+        registry.entries.iter().find(|entry| entry.name == procedure).map(|entry| Arc::clone(&entry.plan))
+    }
+
+    fn resolve(&self, procedure: &Erased, schema: &Schema) -> Result<Entry, RegisterError> {
+        let declaration = (procedure.declaration)();
+        let plan = analysis::plan(&declaration, schema).map_err(RegisterError::Refused)?;
+        let handles = (procedure.handles)(self).map_err(|error| RegisterError::Schema {
+            procedure: procedure.name.to_owned(),
+            span: declaration.span.clone(),
+            error,
+        })?;
+        let snapshot = !procedure.latest && plan.is_read_only();
+        let way = match self.inner().options.shape {
+            Shape::Pieces if !snapshot && procedure.schedules => Way::Pieces,
+            _ if self.inner().options.check_plans => Way::Checked,
+            _ if snapshot || !procedure.schedules => Way::Straight,
+            _ if self.protocol().gives.repair => Way::Repaired,
+            _ => Way::Straight,
+        };
+        let steps = Steps::of(&declaration);
+        let repairs = Repairs::new((0..declaration.operations).map(|operation| steps.repair(&plan, operation)));
+        let (name, id, call_by_name) = (procedure.name, procedure.id, procedure.call_by_name);
+        let plan = Arc::new(plan);
+        Ok(Entry { name, id, handles, snapshot, way, repairs, declaration, steps, plan, call_by_name })
+    }
+}

@@ -1,0 +1,227 @@
+//! Which steps of a procedure run when: the loop between generated code and the protocol.
+//!
+//! Generated code runs in passes. A pass goes through the body in source order and executes the steps for which
+//! [`Schedule::runs`] says so and whose control conditions hold; it works on a copy of the frame (every variable a slot, in
+//! loops one for each iteration). Then [`Schedule::pass`] decides: keep the frame and make the next pass, throw the copy away
+//! and make the same pass again, or end.
+//!
+//! ```text
+//! let mut frame = Frame::default();
+//! loop {
+//!     let mut copy = frame.clone();
+//!     match schedule.pass(tx, |tx, schedule| run(tx, schedule, &mut copy))? {
+//!         Next::Keep => frame = copy,
+//!         Next::Repeat => {}
+//!         Next::Done => return Ok(copy.output),
+//!     }
+//! }
+//! ```
+//!
+//! The shapes: *whole* is one pass of all steps, then commit; *repair* follows a commit that answered
+//! [`Outcome::Repair`] and runs the steps that depend on what went stale, then commits again (HTCC §4.2); *pieces* is a pass and a
+//! commit for each piece of the chopping (DBX-TC §3). Once the first piece is visible the chain finishes exactly once: a piece
+//! that met a conflict is run again until it commits, and registration has proved that nothing else can end it.
+//!
+//! A transaction may end between two passes, so a frame owns its rows: `pass` takes the [`Tx`] mutably, and rows borrow it.
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use seriatim_base::{Rng, Stamp};
+use seriatim_procedure::ir::{OperationId, StepId};
+use seriatim_txn::{Cause, Mode, Outcome, Phase, Reason};
+
+use super::shape::{Passes, Repairs, Steps};
+use crate::tx::Origin;
+use crate::{Abort, RetryPolicy, Tx};
+
+/// What follows a pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Next {
+    /// What the pass computed stands; make the next pass.
+    Keep,
+    /// The pass had no effect; make it again from the frame it began with.
+    Repeat,
+    /// The pass was the last, and all is committed.
+    Done,
+}
+
+/// The steps to run, pass by pass.
+pub struct Schedule<'p> {
+    shape: Shape<'p>,
+    /// The protocol wants to know which operation a call belongs to; whether it was named in this pass.
+    named: Option<Box<[Cell<bool>]>>,
+    committed: Option<Stamp>,
+    /// Passes that had no effect.
+    repeated: u32,
+}
+
+enum Shape<'p> {
+    /// All steps; after a repair was asked for, some.
+    Whole { repairs: Option<&'p Repairs>, steps: Option<Box<[bool]>>, operations: Vec<OperationId>, done: u32 },
+    /// Those of the current piece.
+    Pieces { passes: &'p Passes, current: u16, retry: RetryPolicy, rng: &'p mut Rng },
+}
+
+/// Repairs of one attempt; beyond, it is run again as a whole (trap 11).
+const REPAIRS_MAX: u32 = 16;
+
+impl<'p> Schedule<'p> {
+    pub(crate) fn new(steps: Steps<'p>, retry: RetryPolicy, rng: &'p mut Rng) -> Schedule<'p> {
+        let (shape, named) = match steps {
+            Steps::Whole(repairs) => {
+                let named = repairs.map(|repairs| vec![Cell::new(false); repairs.operations()].into());
+                (Shape::Whole { repairs, steps: None, operations: Vec::new(), done: 0 }, named)
+            }
+            Steps::Pieces(passes) => (Shape::Pieces { passes, current: 0, retry, rng }, None),
+        };
+        Schedule { shape, named, committed: None, repeated: 0 }
+    }
+
+    /// Whether this step runs in this pass.
+    #[inline]
+    pub fn runs(&self, step: StepId) -> bool {
+        match &self.shape {
+            Shape::Whole { steps: None, .. } => true,
+            Shape::Whole { steps: Some(steps), .. } => steps[step.index()],
+            Shape::Pieces { passes, current, .. } => passes.of(step) == *current,
+        }
+    }
+
+    /// The calls that follow belong to this operation.
+    #[inline]
+    pub fn operation(&self, tx: &Tx, operation: OperationId) {
+        if let Some(named) = &self.named {
+            named[operation.index()].set(true);
+            tx.worker().operation(operation.0);
+        }
+    }
+
+    /// Makes a pass, then commits or rolls back as the shape of the execution asks.
+    ///
+    /// # Errors
+    /// What ends the attempt: the body's own abort, or a conflict after which all of it is run again.
+    pub fn pass(
+        &mut self,
+        tx: &mut Tx,
+        body: impl FnOnce(&Tx, &Schedule<'_>) -> Result<(), Abort>,
+    ) -> Result<Next, Abort> {
+        match self.shape {
+            Shape::Whole { .. } => {
+                body(tx, self)?;
+                self.commit_or_repair(tx)
+            }
+            Shape::Pieces { .. } => self.piece(tx, body),
+        }
+    }
+
+    fn commit_or_repair(&mut self, tx: &Tx) -> Result<Next, Abort> {
+        let Shape::Whole { repairs, steps, operations, done } = &mut self.shape else { return Ok(Next::Done) };
+        if let Some(named) = &self.named {
+            // Those that were to run again and did not: a branch went the other way.
+            let idle = operations.iter().filter(|operation| !named[operation.index()].get());
+            idle.for_each(|operation| tx.worker().forget(operation.0, false));
+        }
+        match tx.commit_or_repair().map_err(|cause| tx.stop(cause))? {
+            Outcome::Committed(stamp) => {
+                self.committed = Some(stamp);
+                Ok(Next::Done)
+            }
+            Outcome::Repair(stale) => {
+                let Some(repairs) = repairs.filter(|_| *done < REPAIRS_MAX) else {
+                    return Err(tx.stop(Cause { phase: Phase::Validate, reason: Reason::RecordChanged }));
+                };
+                *done += 1;
+                let (again, which) = repairs.after(&stale);
+                for operation in &which {
+                    tx.worker().forget(operation.0, true);
+                }
+                (*steps, *operations) = (Some(again), which);
+                self.named.iter().flatten().for_each(|named| named.set(false));
+                Ok(Next::Keep)
+            }
+        }
+    }
+
+    fn piece(&mut self, tx: &Tx, body: impl FnOnce(&Tx, &Schedule<'_>) -> Result<(), Abort>) -> Result<Next, Abort> {
+        let result = catch_unwind(AssertUnwindSafe(|| body(tx, self)));
+        let Shape::Pieces { passes, current, retry, rng } = &mut self.shape else { return Ok(Next::Done) };
+        let is_first = *current == 0;
+        let cause = match result {
+            Ok(Ok(())) => match tx.commit() {
+                Ok(stamp) => {
+                    self.committed = Some(stamp);
+                    *current += 1;
+                    if *current == passes.count() {
+                        return Ok(Next::Done);
+                    }
+                    open(tx, 1);
+                    return Ok(Next::Keep);
+                }
+                Err(cause) => cause,
+            },
+            Ok(Err(abort)) if is_first => return Err(abort),
+            Ok(Err(abort)) => match tx.stopped().or(abort.cause()) {
+                Some(cause) => cause,
+                // Promise (g): only what was raised on values that held together counts.
+                None => match tx.validate() {
+                    Err(cause) => cause,
+                    Ok(()) => panic!("a piece after the first aborted ({abort}): registration proves that none can"),
+                },
+            },
+            Err(panic) => match tx.validate() {
+                Err(cause) => cause,
+                Ok(()) => resume_unwind(panic),
+            },
+        };
+        if is_first {
+            // Nothing is visible yet: the chain is run again as any transaction is.
+            return Err(tx.stop(cause));
+        }
+        tx.roll_back(Some(cause));
+        self.repeated += 1;
+        retry.pause(self.repeated + 1, rng);
+        open(tx, self.repeated + 1);
+        Ok(Next::Repeat)
+    }
+
+    /// Where the last commit took its place in the order.
+    pub(crate) fn committed(&self) -> Option<Stamp> {
+        self.committed
+    }
+
+    /// Passes that had no effect and were made again.
+    pub(crate) fn repeated(&self) -> u32 {
+        self.repeated
+    }
+
+    /// Runs a body that does not follow steps: each pass is all of it.
+    pub(crate) fn run_whole<R>(&mut self, tx: &mut Tx, body: impl Fn(&Tx) -> Result<R, Abort>) -> Result<R, Abort> {
+        loop {
+            let mut value = None;
+            let next = self.pass(tx, |tx, _| {
+                value = Some(body(tx)?);
+                Ok(())
+            })?;
+            if let (Next::Done, Some(value)) = (next, value) {
+                return Ok(value);
+            }
+        }
+    }
+}
+
+/// Opens the transaction of a piece after the first. The chain must go on, so it waits for a worker as long as it takes: workers
+/// are given back by transactions, whose age is bounded.
+fn open(tx: &Tx, attempt: u32) {
+    while tx.open(Mode::ReadWrite, attempt, Origin::Procedure).is_err() {}
+}
+
+impl std::fmt::Debug for Schedule<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Schedule").field("committed", &self.committed).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,215 @@
+//! Schedules against hand-made plans: three counters, one operation each.
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use seriatim_procedure::ir::{OperationId, StepId};
+
+use super::*;
+use crate::engine::repairing::{FORGOTTEN, NAME, SCRIPT};
+use crate::{Database, Handle, Session, TransactError};
+
+#[derive(seriatim_macros::Table)]
+#[table(name = "counter", key(id), hash, crate = "seriatim_catalog")]
+struct Counter {
+    id: u32,
+    count: i64,
+}
+
+fn open(protocol: &str) -> (Database, Handle<Counter>, Session) {
+    let db = Database::builder().protocol(protocol).workers(4).open().expect("a valid protocol");
+    let counters = db.create::<Counter>().expect("a valid table");
+    let mut session = db.session();
+    let load = session.transact(|tx| (0..3).try_for_each(|id| tx.insert(&counters, &Counter { id, count: 0 })));
+    load.expect("an empty table");
+    (db, counters, session)
+}
+
+fn counts(session: &mut Session, counters: &Handle<Counter>) -> [i64; 3] {
+    let read = session.transact(|tx| {
+        let mut counts = [0; 3];
+        for (id, count) in (0..).zip(&mut counts) {
+            *count = tx.require(counters, &id)?.count();
+        }
+        Ok(counts)
+    });
+    read.expect("nobody is about").into_value()
+}
+
+/// Counts all three, a step and an operation each; `meanwhile` runs after each operation.
+fn count_all(
+    tx: &mut Tx,
+    counters: &Handle<Counter>,
+    schedule: &mut Schedule<'_>,
+    runs: &[Cell<u32>; 3],
+    meanwhile: impl Fn(&Tx, u32) -> Result<(), Abort>,
+) -> Result<[i64; 3], Abort> {
+    let mut frame = [0; 3];
+    loop {
+        let mut copy = frame;
+        let next = schedule.pass(tx, |tx, schedule| {
+            for id in 0..3u16 {
+                if schedule.runs(StepId(id)) {
+                    schedule.operation(tx, OperationId(id));
+                    runs[usize::from(id)].set(runs[usize::from(id)].get() + 1);
+                    let counted = tx.update(counters, &u32::from(id), |counter| {
+                        counter.set_count(counter.count() + 1);
+                        counter.count()
+                    })?;
+                    copy[usize::from(id)] = counted.expect("it is there");
+                    meanwhile(tx, u32::from(id))?;
+                }
+            }
+            Ok(())
+        })?;
+        match next {
+            Next::Keep => frame = copy,
+            Next::Repeat => {}
+            Next::Done => return Ok(copy),
+        }
+    }
+}
+
+fn ran(runs: &[Cell<u32>; 3]) -> [u32; 3] {
+    runs.each_ref().map(Cell::get)
+}
+
+#[test]
+fn a_piece_that_met_a_conflict_is_run_again_alone() {
+    for protocol in ["dbx", "silo"] {
+        let (db, counters, mut session) = open(protocol);
+        let (runs, other) = (Default::default(), std::cell::RefCell::new(db.session()));
+        let passes = Passes::new([0, 1, 1].into());
+        // Operations 1 and 2 are in the second piece; what 1 counts is changed under its first run.
+        let disturb = |id| {
+            let runs: &[Cell<u32>; 3] = &runs;
+            if id == 2 && runs[2].get() == 1 {
+                let add = |tx: &Tx| tx.update(&counters, &1, |counter| counter.set_count(counter.count() + 10));
+                other.borrow_mut().transact(add).expect("optimistic readers let it pass");
+            }
+        };
+        let committed = session.runner.run_scheduled(Steps::Pieces(&passes), |tx, schedule| {
+            count_all(tx, &counters, schedule, &runs, |_, id| {
+                disturb(id);
+                Ok(())
+            })
+        });
+        let committed = committed.expect("the chain finishes");
+        assert_eq!((committed.value, committed.attempts), ([1, 11, 1], 2), "under {protocol}");
+        assert_eq!(ran(&runs), [1, 2, 2], "the first piece ran once");
+        assert_eq!(counts(&mut session, &counters), [1, 11, 1]);
+    }
+}
+
+#[test]
+fn others_see_the_pieces_that_are_done() {
+    let (db, counters, mut session) = open("dbx");
+    let (runs, other) = (Default::default(), std::cell::RefCell::new(db.session()));
+    let passes = Passes::new([0, 1, 2].into());
+    let seen = std::cell::RefCell::new(Vec::new());
+    let committed = session.runner.run_scheduled(Steps::Pieces(&passes), |tx, schedule| {
+        count_all(tx, &counters, schedule, &runs, |_, _| {
+            seen.borrow_mut().push(counts(&mut other.borrow_mut(), &counters));
+            Ok(())
+        })
+    });
+    committed.expect("nobody is about");
+    assert_eq!(seen.into_inner(), [[0, 0, 0], [1, 0, 0], [1, 1, 0]]);
+}
+
+#[test]
+fn an_abort_of_the_first_piece_leaves_nothing() {
+    let (_db, counters, mut session) = open("dbx");
+    let (runs, passes) = (Default::default(), Passes::new([0, 0, 1].into()));
+    let error = session.runner.run_scheduled(Steps::Pieces(&passes), |tx, schedule| {
+        count_all(tx, &counters, schedule, &runs, |tx, id| if id == 1 { Err(tx.abort("enough")) } else { Ok(()) })
+    });
+    assert!(matches!(error, Err(TransactError::User(_))));
+    assert_eq!((ran(&runs), counts(&mut session, &counters)), ([1, 1, 0], [0, 0, 0]));
+}
+
+#[test]
+fn canary_an_abort_after_the_first_piece_is_no_outcome() {
+    let (_db, counters, mut session) = open("dbx");
+    let (runs, passes) = (Default::default(), Passes::new([0, 1, 1].into()));
+    let run = || {
+        session.runner.run_scheduled(Steps::Pieces(&passes), |tx, schedule| {
+            count_all(tx, &counters, schedule, &runs, |tx, id| if id == 1 { Err(tx.abort("enough")) } else { Ok(()) })
+        })
+    };
+    let panic = catch_unwind(AssertUnwindSafe(run)).expect_err("registration refuses such pieces");
+    let message = panic.downcast_ref::<String>().expect("a formatted message");
+    assert!(message.contains("registration proves that none can"), "{message}");
+    assert_eq!(counts(&mut session, &counters), [1, 0, 0], "the first piece is visible and was not repeated");
+}
+
+/// Of three operations, 2 depends on 1.
+fn repairs() -> Repairs {
+    let all = [
+        (vec![true, false, false], BTreeSet::from([0])),
+        (vec![false, true, true], BTreeSet::from([1, 2])),
+        (vec![false, false, true], BTreeSet::from([2])),
+    ];
+    Repairs::new(all.into_iter())
+}
+
+fn repaired(script: &[&[u16]]) -> (Result<[i64; 3], TransactError>, [u32; 3], [i64; 3], Vec<(u16, bool)>) {
+    let (_db, counters, mut session) = open(NAME);
+    let (runs, repairs) = (Default::default(), repairs());
+    SCRIPT.set(script.iter().map(|operations| operations.to_vec()).collect());
+    FORGOTTEN.take();
+    let result = session.runner.run_scheduled(Steps::Whole(Some(&repairs)), |tx, schedule| {
+        count_all(tx, &counters, schedule, &runs, |_, _| Ok(()))
+    });
+    SCRIPT.take();
+    (result.map(|committed| committed.value), ran(&runs), counts(&mut session, &counters), FORGOTTEN.take())
+}
+
+#[test]
+fn a_repair_runs_the_stale_operation_and_its_descendants_again() {
+    let (result, runs, counts, forgotten) = repaired(&[&[2]]);
+    assert_eq!((result.expect("it commits"), runs, counts), ([1, 1, 1], [1, 1, 2], [1, 1, 1]));
+    assert_eq!(forgotten, [(2, true)]);
+    let (result, runs, counts, forgotten) = repaired(&[&[1], &[2]]);
+    assert_eq!((result.expect("it commits"), runs, counts), ([1, 1, 1], [1, 2, 3], [1, 1, 1]));
+    assert_eq!(forgotten, [(1, true), (2, true), (2, true)]);
+}
+
+#[test]
+fn repairs_are_bounded_and_then_all_of_it_runs_again() {
+    let script: Vec<&[u16]> = vec![&[2]; REPAIRS_MAX as usize + 1];
+    let (result, runs, counts, _) = repaired(&script);
+    assert_eq!((result.expect("it commits"), counts), ([1, 1, 1], [1, 1, 1]));
+    assert_eq!(runs, [2, 2, REPAIRS_MAX + 2]);
+}
+
+#[test]
+fn an_operation_that_no_longer_runs_is_forgotten_for_good() {
+    let (_db, counters, mut session) = open(NAME);
+    let repairs = repairs();
+    SCRIPT.set([vec![1]].into());
+    FORGOTTEN.take();
+    let first = Cell::new(true);
+    let result = session.runner.run_scheduled(Steps::Whole(Some(&repairs)), |tx, schedule| {
+        loop {
+            let next = schedule.pass(tx, |tx, schedule| {
+                for id in 0..3u16 {
+                    // A branch: the second time operation 2 is not in it.
+                    if schedule.runs(StepId(id)) && (id < 2 || first.get()) {
+                        schedule.operation(tx, OperationId(id));
+                        tx.update(&counters, &u32::from(id), |counter| counter.set_count(counter.count() + 1))?;
+                    }
+                }
+                first.set(false);
+                Ok(())
+            })?;
+            if next == Next::Done {
+                return Ok(());
+            }
+        }
+    });
+    result.expect("it commits");
+    assert_eq!(FORGOTTEN.take(), [(1, true), (2, true), (2, false)]);
+    assert_eq!(counts(&mut session, &counters), [1, 1, 0]);
+}

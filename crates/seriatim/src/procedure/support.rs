@@ -1,0 +1,104 @@
+//! What the code that `#[procedure]` generates calls. Not for people: it may change with the macro.
+
+use std::any::{Any, TypeId};
+
+use seriatim_catalog::{OutOfMemory, Table};
+use seriatim_procedure::ir;
+
+pub use super::values::*;
+use super::{Datum, Declared, call};
+use crate::{Abort, Committed, Database, Handle, SchemaError, Session, TransactError, Tx};
+pub use seriatim_procedure_macros::names;
+
+pub(crate) type CallByName = fn(&mut Session, &Datum) -> Result<Committed<Datum>, TransactError>;
+
+/// A declared procedure without its type.
+pub struct Erased {
+    pub(crate) name: &'static str,
+    pub(crate) id: TypeId,
+    pub(crate) latest: bool,
+    pub(crate) schedules: bool,
+    pub(crate) declaration: fn() -> ir::Procedure,
+    pub(crate) handles: fn(&Database) -> Result<Box<dyn Any + Send + Sync>, SchemaError>,
+    pub(crate) call_by_name: CallByName,
+}
+
+impl Erased {
+    pub(crate) fn of<P: Declared>() -> Erased {
+        Erased {
+            name: P::NAME,
+            id: TypeId::of::<P>(),
+            latest: P::LATEST,
+            schedules: P::SCHEDULES,
+            declaration: P::declaration,
+            handles: |database| Ok(Box::new(P::handles(database)?)),
+            call_by_name: call::by_name::<P>,
+        }
+    }
+}
+
+/// Updates a row that must exist. The closure's abort is the transaction's: the caller passes it on.
+///
+/// # Errors
+/// As [`Tx::update`]; a missing row; the closure's own.
+#[inline]
+pub fn update<T: Table, R>(
+    tx: &Tx,
+    table: &Handle<T>,
+    key: &T::Key,
+    change: impl FnOnce(&mut T::Update<'_>) -> Result<R, Abort>,
+) -> Result<R, Abort> {
+    match update_if(tx, table, key, change)? {
+        Some(value) => Ok(value),
+        None => Err(tx.missing(table, key)),
+    }
+}
+
+/// Updates a row if it exists. The closure's abort is the transaction's: the caller passes it on.
+///
+/// # Errors
+/// As [`Tx::update`]; the closure's own.
+#[inline]
+pub fn update_if<T: Table, R>(
+    tx: &Tx,
+    table: &Handle<T>,
+    key: &T::Key,
+    change: impl FnOnce(&mut T::Update<'_>) -> Result<R, Abort>,
+) -> Result<Option<R>, Abort> {
+    tx.try_update(table, key, change)
+}
+
+/// Deletes a row that must exist.
+///
+/// # Errors
+/// As [`Tx::delete`]; a missing row.
+#[inline]
+pub fn delete<T: Table>(tx: &Tx, table: &Handle<T>, key: &T::Key) -> Result<(), Abort> {
+    match tx.delete(table, key)? {
+        true => Ok(()),
+        false => Err(tx.missing(table, key)),
+    }
+}
+
+/// What a setter of an update gives: nothing, or, for long text, whether there was memory.
+pub trait Stored {
+    /// The outcome as an abort.
+    ///
+    /// # Errors
+    /// The memory limit.
+    fn stored(self, tx: &Tx) -> Result<(), Abort>;
+}
+
+impl Stored for () {
+    #[inline(always)]
+    fn stored(self, _: &Tx) -> Result<(), Abort> {
+        Ok(())
+    }
+}
+
+impl Stored for Result<(), OutOfMemory> {
+    #[inline]
+    fn stored(self, tx: &Tx) -> Result<(), Abort> {
+        self.map_err(|_| tx.out_of_memory())
+    }
+}

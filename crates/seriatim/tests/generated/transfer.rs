@@ -1,0 +1,82 @@
+//! A transfer between accounts.
+
+use seriatim::procedure::Declared;
+use seriatim::{Abort, Data, Database, Decimal, Table, TransactError, Tx, procedure, procedures, pure};
+
+#[derive(Table, Clone, Debug, PartialEq)]
+#[table(name = "account", key(id), hash)]
+struct Account {
+    id: u64,
+    balance: Decimal<2>,
+    transfers: u32,
+}
+
+type Money = Decimal<2>;
+
+/// There is not enough on the account.
+#[derive(Data, Clone, Debug, PartialEq)]
+struct Insufficient;
+
+impl std::fmt::Display for Insufficient {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("not enough money")
+    }
+}
+
+impl std::error::Error for Insufficient {}
+
+#[pure]
+fn fee(amount: Money) -> Money {
+    Money::from_units(amount.units() / 100)
+}
+
+/// Moves money; the rest of the first account.
+#[procedure]
+fn transfer(tx: &Tx, from: u64, to: u64, amount: Money) -> Result<Money, Abort> {
+    let account = tx.require::<Account>(from)?;
+    if account.balance < amount {
+        return Err(tx.abort(Insufficient));
+    }
+    let left = tx.update::<Account>(from, |account| {
+        account.balance -= amount;
+        account.transfers += 1;
+        account.balance
+    })?;
+    tx.update::<Account>(to, |account| account.balance += amount - fee(amount))?;
+    Ok(left)
+}
+
+fn bank() -> Database {
+    let db = Database::in_memory().expect("a database");
+    let accounts = db.create::<Account>().expect("a valid table");
+    let open = |id| Account { id, balance: Money::from_units(100_00), transfers: 0 };
+    db.session().transact(|tx| (1..=3).try_for_each(|id| tx.insert(&accounts, &open(id)))).expect("no conflict");
+    db
+}
+
+#[test]
+fn a_transfer_moves_money() {
+    let db = bank();
+    db.register(procedures![transfer]).expect("a sound procedure");
+    let mut session = db.session();
+    let left = session.call(transfer, &(1, 2, Money::from_units(30_00))).expect("enough");
+    assert_eq!(*left, Money::from_units(70_00));
+    let accounts = db.table::<Account>().expect("it exists");
+    let balances = session.transact(|tx| {
+        Ok([1, 2, 3]
+            .map(|id| tx.get(&accounts, &id).ok().flatten().map(|row| (row.balance().units(), row.transfers()))))
+    });
+    assert_eq!(*balances.expect("no conflict"), [Some((70_00, 1)), Some((129_70, 0)), Some((100_00, 0))]);
+    let error = session.call(transfer, &(1, 2, Money::from_units(71_00))).expect_err("too much");
+    assert_eq!(error.user(), Some(&Insufficient));
+    let error = session.call(transfer, &(9, 2, Money::from_units(1))).expect_err("no such account");
+    assert!(matches!(error, TransactError::MissingRow { .. }), "{error}");
+}
+
+#[test]
+fn the_representation_says_what_the_source_says() {
+    let procedure = transfer::declaration();
+    assert_eq!(procedure.operations, 3);
+    assert_eq!(procedure.parameters, 3);
+    assert_eq!(&*procedure.tables[0].table, "account");
+}

@@ -1,0 +1,37 @@
+//! The settings every test runs in.
+
+use seriatim::htm::{Emulation, HtmMode};
+use seriatim::{Builder, Database, ProtocolInfo, rng};
+
+/// A protocol on a back end.
+pub(crate) struct Setting {
+    pub(crate) protocol: &'static ProtocolInfo,
+    htm: HtmMode,
+}
+
+impl Setting {
+    /// Options for a database in this setting.
+    pub(crate) fn builder(&self) -> Builder {
+        Database::builder().protocol(self.protocol.name).htm(self.htm).workers(4)
+    }
+}
+
+/// Runs a test under every protocol, on the default back end and on emulated regions that abort now and then.
+pub(crate) fn each(test: impl Fn(&Setting)) {
+    let emulation = Emulation { seed: 7, abort_one_in: 16, yields: false };
+    for htm in [HtmMode::Auto, HtmMode::Emulated(emulation)] {
+        for protocol in seriatim::protocols() {
+            let setting = Setting { protocol, htm };
+            eprintln!("under {} on {htm}", protocol.name);
+            test(&setting);
+        }
+    }
+}
+
+/// The seed of a random test: `SERIATIM_SEED` if set, else one nobody can predict. Printed before it is used.
+pub(crate) fn seed(test: &str) -> u64 {
+    let given = std::env::var("SERIATIM_SEED").ok().and_then(|text| text.parse().ok());
+    let seed = given.unwrap_or_else(rng::entropy);
+    eprintln!("{test}: SERIATIM_SEED={seed}");
+    seed
+}

@@ -1,0 +1,121 @@
+//! Plans are sound: what executions access is in them, and what depends on what is too. Each alarm rings for a liar.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use seriatim::procedure::ir::{OperationId, Procedure};
+use seriatim::procedure::{Access, Declared, Touch, support};
+use seriatim::{Abort, Database, Rng, SchemaError, Tx, procedures};
+
+use crate::bank::{self, Handles, balance, transfer};
+use crate::common::{each, seed};
+
+#[test]
+fn what_the_plans_declare_is_all_that_depends() {
+    each(|setting| {
+        let seed = seed("what_the_plans_declare_is_all_that_depends");
+        let (db, mut session) = bank::open(setting.builder(), &[100, 200]);
+        let mut rng = Rng::from_seed(seed);
+        for _ in 0..10 {
+            let arguments = (rng.below(2), rng.below(2), rng.below(50) as i64);
+            assert_eq!(session.check_dependencies(transfer, &arguments, rng.next_u64()).expect("both exist"), Ok(()));
+            assert_eq!(session.check_dependencies(balance, &arguments.0, rng.next_u64()).expect("no conflict"), Ok(()));
+        }
+        assert_eq!(bank::state(&db), (vec![100, 200], 0), "nothing of it stays");
+    });
+}
+
+/// Declares what [`transfer`] does and does something else.
+macro_rules! liar {
+    ($name:ident, $footprint:expr, $straight:expr) => {
+        #[derive(Clone, Copy, Debug)]
+        struct $name;
+
+        impl Declared for $name {
+            const NAME: &'static str = stringify!($name);
+            type Arguments = (u64, u64, i64);
+            type Output = i64;
+            type Handles = Handles;
+
+            fn declaration() -> Procedure {
+                transfer::declaration()
+            }
+
+            fn handles(database: &Database) -> Result<Handles, SchemaError> {
+                transfer::handles(database)
+            }
+
+            fn straight(tx: &Tx, handles: &Handles, arguments: &(u64, u64, i64)) -> Result<i64, Abort> {
+                let straight: fn(&Tx, &Handles, &(u64, u64, i64)) -> Result<i64, Abort> = $straight;
+                straight(tx, handles, arguments)
+            }
+
+            fn footprint(handles: &Handles, arguments: &(u64, u64, i64), visit: &mut dyn FnMut(Touch<'_>)) {
+                let footprint: fn(&Handles, &(u64, u64, i64), &mut dyn FnMut(Touch<'_>)) = $footprint;
+                footprint(handles, arguments, visit);
+            }
+        }
+    };
+}
+
+liar!(OtherKey, transfer::footprint, |tx, handles, &(from, to, amount)| {
+    transfer::straight(tx, handles, &(from + 1, to, amount))
+});
+liar!(OtherKind, transfer::footprint, |tx, handles, arguments| {
+    tx.get(&handles.accounts, &arguments.0)?;
+    transfer::straight(tx, handles, arguments)
+});
+liar!(Untold, |handles, &(from, _, amount), visit| transfer::footprint(handles, &(from, from, amount), visit), {
+    transfer::straight
+});
+liar!(
+    ToldAsRead,
+    |handles, arguments, visit| {
+        Touch::key(OperationId(2), Access::Read, &handles.turnover, &0, visit);
+        transfer::footprint(handles, arguments, visit);
+    },
+    transfer::straight
+);
+liar!(UsesTheSum, transfer::footprint, |tx, handles, arguments| {
+    transfer::straight(tx, handles, arguments)?;
+    support::update(tx, &handles.turnover, &0, |turnover| Ok(turnover.transfers()))
+});
+liar!(ReadsAColumn, transfer::footprint, |tx, handles, arguments| {
+    support::update(tx, &handles.turnover, &0, |turnover| Ok(turnover.id() as i64))?;
+    transfer::straight(tx, handles, arguments)
+});
+
+fn caught<P: Declared<Arguments = (u64, u64, i64), Output = i64>>(liar: P, wanted: &str) {
+    let db = Database::builder().check_plans(true).open().expect("memory");
+    let accounts = db.create::<bank::Account>().expect("a valid table");
+    let turnover = db.create::<bank::Turnover>().expect("a valid table");
+    let mut session = db.session();
+    let load = session.transact(|tx| {
+        (0..4).try_for_each(|id| tx.insert(&accounts, &bank::Account { id, balance: 9 }))?;
+        tx.insert(&turnover, &bank::Turnover { id: 0, transfers: 0 })
+    });
+    load.expect("an empty table");
+    db.register(procedures![liar]).expect("it declares what is sound");
+    let panic = catch_unwind(AssertUnwindSafe(|| session.call(liar, &(0, 2, 1)))).expect_err("a lie");
+    let message = panic.downcast_ref::<String>().expect("a formatted message");
+    assert!(message.contains("leaves its plan") && message.contains(wanted), "{message}");
+    assert_eq!(bank::state(&db), (vec![9; 4], 0), "it was rolled back");
+}
+
+#[test]
+fn canary_another_key_is_noticed() {
+    caught(OtherKey, "the footprint did not tell these");
+    caught(Untold, "the footprint did not tell these");
+}
+
+#[test]
+fn canary_another_operation_is_noticed() {
+    caught(OtherKind, "no operation does that");
+    caught(ToldAsRead, "the footprint says that operation 2 reads");
+}
+
+#[test]
+#[cfg(debug_assertions)]
+fn canary_another_column_is_noticed() {
+    caught(UsesTheSum, "column transfers, which is only added to, is used otherwise");
+    caught(ReadsAColumn, "column id is read");
+}

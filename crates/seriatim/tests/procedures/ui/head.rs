@@ -1,0 +1,48 @@
+//! The head of a procedure.
+
+use seriatim::{Abort, Tx, procedure};
+
+#[procedure]
+async fn waits(tx: &Tx) -> Result<(), Abort> {
+    Ok(())
+}
+
+#[procedure]
+fn generic<T>(tx: &Tx, value: T) -> Result<(), Abort> {
+    Ok(())
+}
+
+#[procedure]
+fn without_transaction(id: u32) -> Result<(), Abort> {
+    Ok(())
+}
+
+#[procedure]
+fn with_pattern(tx: &Tx, (a, b): (u32, u32)) -> Result<(), Abort> {
+    Ok(())
+}
+
+#[procedure]
+fn changes_arguments(tx: &Tx, list: &mut Vec<u32>) -> Result<(), Abort> {
+    Ok(())
+}
+
+#[procedure]
+fn without_result(tx: &Tx) {}
+
+#[procedure]
+fn with_other_error(tx: &Tx) -> Result<(), String> {
+    Ok(())
+}
+
+#[procedure]
+fn borrows(tx: &Tx) -> Result<&str, Abort> {
+    Ok("")
+}
+
+#[procedure(quick)]
+fn with_option(tx: &Tx) -> Result<(), Abort> {
+    Ok(())
+}
+
+fn main() {}

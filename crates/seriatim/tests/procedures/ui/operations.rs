@@ -1,0 +1,81 @@
+//! Operations: how they are written and where they stand.
+
+use seriatim::{Abort, Table, Tx, procedure};
+
+#[derive(Table)]
+#[table(name = "item", key(id))]
+struct Item {
+    id: u32,
+    price: u32,
+}
+
+#[procedure]
+fn inside_an_expression(tx: &Tx) -> Result<u32, Abort> {
+    let price = tx.require::<Item>(1)?.price;
+    let more = 1 + tx.scan::<Item>(..).count()?;
+    Ok(price)
+}
+
+#[procedure]
+fn without_question_mark(tx: &Tx) -> Result<(), Abort> {
+    let item = tx.get::<Item>(1);
+    tx.insert(Item { id: 1, price: 1 })
+}
+
+#[procedure]
+fn without_table(tx: &Tx) -> Result<(), Abort> {
+    tx.delete(1)?;
+    Ok(())
+}
+
+#[procedure]
+fn without_key(tx: &Tx) -> Result<(), Abort> {
+    tx.delete::<Item>()?;
+    Ok(())
+}
+
+#[procedure]
+fn unknown(tx: &Tx) -> Result<(), Abort> {
+    tx.upsert(Item { id: 1, price: 1 })?;
+    Ok(())
+}
+
+#[procedure]
+fn row_from_elsewhere(tx: &Tx) -> Result<(), Abort> {
+    let item = Item { id: 1, price: 1 };
+    tx.insert(item)?;
+    tx.insert(&Item { id: 1, price: 1 })?;
+    Ok(())
+}
+
+#[procedure]
+fn scans(tx: &Tx) -> Result<(), Abort> {
+    let rows = tx.scan::<Item>(..)?;
+    let rows = tx.scan::<Item>(3).all()?;
+    for row in tx.scan::<Item>(..).all()? {}
+    for row in tx.get::<Item>(1)? {}
+    let rows = tx.scan::<Item>(..).limit(3).rev().all()?;
+    let rows = tx.scan::<Item>(..).map(price).all()?;
+    let first = tx.scan::<Item>(..).first().price?;
+    Ok(())
+}
+
+#[procedure]
+fn abort_as_a_statement(tx: &Tx) -> Result<(), Abort> {
+    tx.abort("no");
+    Ok(())
+}
+
+#[procedure]
+fn abort_without_transaction(tx: &Tx) -> Result<(), Abort> {
+    return Err("no");
+}
+
+#[procedure]
+fn passed_on(tx: &Tx) -> Result<(), Abort> {
+    help(tx, 3);
+    let found = help(tx, 3);
+    Ok(())
+}
+
+fn main() {}
