@@ -216,7 +216,7 @@ impl Runner {
         }
         self.tx.validate()?;
         let error = match abort.0 {
-            AbortKind::Stopped(_) => self.tx.user_error(),
+            AbortKind::User | AbortKind::Stopped(_) => self.tx.user_error(),
             _ => self.tx.error_of(abort),
         };
         self.tx.roll_back_user();
