@@ -1,9 +1,16 @@
 //! The attribute macros that make procedures of functions.
 //!
 //! Invariant: they only lower tokens. Everything that needs types, the schema or the whole set is decided at registration.
+//!
+//! ```text
+//! lower     the user's function becomes a tree; what is not in the language is refused at its token
+//! known     which keys can be computed ahead of their operations
+//! emit      from the tree: the intermediate representation, straight code with prefetching, the footprint
+//! ```
 
 mod data;
 mod emit;
+mod known;
 mod lists;
 mod lower;
 mod options;
@@ -16,7 +23,60 @@ use quote::{ToTokens, quote};
 use syn::ext::IdentExt;
 use syn::{DeriveInput, Ident, ItemFn, parse_macro_input};
 
-/// Makes a procedure of a function.
+/// Makes a procedure of a function: a unit type of the same name, registered with `Database::register` and run with
+/// `Session::call`.
+///
+/// ```text
+/// #[procedure]
+/// pub fn transfer(tx: &Tx, from: u64, to: u64, amount: Money) -> Result<Money, Abort> {
+///     let account = tx.require::<Account>(from)?;
+///     if account.balance < amount {
+///         return Err(tx.abort(Insufficient));
+///     }
+///     let left = tx.update::<Account>(from, |account| {
+///         account.balance -= amount;
+///         account.balance
+///     })?;
+///     tx.update::<Account>(to, |account| account.balance += amount)?;
+///     Ok(left)
+/// }
+/// ```
+///
+/// # Head
+///
+/// First `tx: &Tx`, then arguments: `x: T` (cloned for each attempt), `x: &T`, `x: &str` or `x: &[T]`, where `T` implements
+/// `Data`. The result is `Result<T, Abort>`. Options: `#[procedure(prefetch = false)]` fetches nothing ahead;
+/// `#[procedure(latest)]` reads the newest state although it only reads.
+///
+/// # Operations
+///
+/// Each stands alone: after `let .. =`, as a statement, in the head of an `if let`, `match` or `for`, or last in a branch of a
+/// `let`.
+///
+/// | | gives |
+/// |---|---|
+/// | `tx.get::<T>(key)?` | the row, if there is one |
+/// | `tx.require::<T>(key)?` | the row; an abort if there is none |
+/// | `tx.get_by::<T>(T::INDEX, key)?`, `tx.require_by::<T>(T::INDEX, key)?` | likewise by a unique index |
+/// | `tx.update::<T>(key, \|row\| ..)?` | the closure's value; an abort if there is no row |
+/// | `tx.update_if::<T>(key, \|row\| ..)?` | the closure's value, if there is a row |
+/// | `tx.insert(T { column: value, .. })?` | |
+/// | `tx.delete::<T>(key)?` | an abort if there is no row |
+/// | `tx.delete_if::<T>(key)?` | whether there was a row |
+/// | `tx.scan::<T>(low..high)`, `tx.prefix::<T>(first columns)` | rows, see below |
+/// | `tx.scan_by::<T>(T::INDEX, low..high)`, `tx.find_by::<T>(T::INDEX, first columns)` | rows by an index |
+///
+/// After a scan come `.rev()` and `.limit(n)` if wanted; then `for row in ..? {}`, or `.first()?`, `.all()?` or `.count()?`.
+///
+/// Rows are used column by column: `row.column`. In an update's closure columns are assigned (`=`, `+=`, …) by name; it only
+/// computes. An increment (`+=`, `-=`) of a column that is not otherwise read commutes with others.
+///
+/// # Everything else
+///
+/// `let` (with `else`), `if`, `match`, `for` over lists and ranges, assignments, `return`, `break`, `continue`; literals,
+/// constants, structs, variants, tuples, lists, `vec!`, `matches!`; `#[pure]` functions and a short list of methods and
+/// conversions. Arithmetic is checked: what leaves the range of its type aborts, and so does an index beyond a list's end. What
+/// is not in the language is refused at its token, with what to write instead.
 #[proc_macro_attribute]
 pub fn procedure(options: TokenStream, item: TokenStream) -> TokenStream {
     let function = parse_macro_input!(item as ItemFn);
@@ -37,7 +97,10 @@ pub fn procedure(options: TokenStream, item: TokenStream) -> TokenStream {
     }
 }
 
-/// Lets procedures call a function.
+/// Lets procedures call a function. It may use its arguments only: no clock, no randomness, nothing that changes. Arguments and
+/// result implement `Data` (`&str`, `&[T]` and `&T` stand for `String`, `Vec<T>` and `T`).
+///
+/// The function stays as it is; besides, there is a type of its name, by which the interpreter calls it.
 #[proc_macro_attribute]
 pub fn pure(options: TokenStream, item: TokenStream) -> TokenStream {
     if let Some(option) = proc_macro2::TokenStream::from(options).into_iter().next() {
@@ -47,11 +110,21 @@ pub fn pure(options: TokenStream, item: TokenStream) -> TokenStream {
     expanded(pure::expand(&function))
 }
 
-/// Makes values of a struct or enum values of procedures.
+/// Lets values of a struct or enum be arguments, results and values of procedures. The types of all fields implement `Data`.
+///
+/// `#[data(crate = path)]` says where the library's module `procedure` is found, if not at `::seriatim::procedure`.
 #[proc_macro_derive(Data, attributes(data))]
 pub fn derive_data(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
     expanded(data::expand(&input))
+}
+
+/// The names that procedures may call, as text: for the test that compares them with the interpreter's.
+#[doc(hidden)]
+#[proc_macro]
+pub fn names(_: TokenStream) -> TokenStream {
+    let names = lists::shown();
+    quote!(#names).into()
 }
 
 fn expanded(result: syn::Result<proc_macro2::TokenStream>) -> TokenStream {

@@ -65,6 +65,10 @@ pub(crate) struct Variable {
     pub(crate) late: bool,
     /// Made by the macro.
     pub(crate) made: bool,
+    /// Holds a reference: to take its value takes nothing away.
+    pub(crate) lent: bool,
+    /// Parts of the tuple that it is bound to, if it is one.
+    pub(crate) parts: Option<usize>,
     pub(crate) shape: Shape,
 }
 

@@ -5,6 +5,7 @@ use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
 
 use super::{library, own};
+use crate::lists;
 use crate::tree::{Expression, ExpressionKind, Operator, Pattern, PatternKind, Procedure};
 
 /// Emits expressions for one kind of code.
@@ -42,8 +43,26 @@ impl Code<'_> {
         }
     }
 
-    /// An expression as code.
+    /// An expression as code, where its value is taken. Code that looks ahead takes a copy: the steps themselves come after it.
     pub(super) fn expression(&self, expression: &Expression) -> TokenStream {
+        let place = self.place(expression);
+        match self.looks_ahead && self.is_moved(expression) {
+            true => quote!(::core::clone::Clone::clone(&#place)),
+            false => place,
+        }
+    }
+
+    /// Whether taking the value may leave nothing behind: it is a variable's or a part of one, and not behind a reference.
+    fn is_moved(&self, expression: &Expression) -> bool {
+        match &*expression.kind {
+            ExpressionKind::Variable(variable, _) => !self.procedure.variables[variable.0].lent,
+            ExpressionKind::Field(base, _) | ExpressionKind::Element(base, _) => self.is_moved(base),
+            _ => false,
+        }
+    }
+
+    /// An expression as code, where it is only looked at.
+    fn place(&self, expression: &Expression) -> TokenStream {
         let library = library();
         let at = expression.span;
         match &*expression.kind {
@@ -51,15 +70,15 @@ impl Code<'_> {
             ExpressionKind::Constant(path) => path.clone(),
             ExpressionKind::Variable(_, ident) => quote!(#ident),
             ExpressionKind::Field(base, member) => {
-                let base = self.expression(base);
+                let base = self.place(base);
                 quote!(#base.#member)
             }
             ExpressionKind::Column(row, column) => {
-                let row = self.expression(row);
+                let row = self.place(row);
                 quote!(#row.#column())
             }
             ExpressionKind::Element(list, index) => {
-                let (list, index) = (self.expression(list), self.expression(index));
+                let (list, index) = (self.place(list), self.expression(index));
                 self.found(&list, &index, quote!(get), at)
             }
             ExpressionKind::Not(inner) => {
@@ -70,25 +89,24 @@ impl Code<'_> {
                 let inner = self.expression(inner);
                 quote_spanned!(at=> #library::checked::negate(#inner)?)
             }
-            ExpressionKind::Binary(operator, left, right) => {
-                let (left, right) = (self.expression(left), self.expression(right));
-                match checked(*operator) {
-                    Some(function) => {
-                        let function = syn::Ident::new(function, at);
-                        quote_spanned!(at=> #library::checked::#function(#left, #right)?)
-                    }
-                    None => {
-                        let operator = plain(*operator);
-                        quote!((#left #operator #right))
-                    }
+            ExpressionKind::Binary(operator, left, right) => match checked(*operator) {
+                Some(function) => {
+                    let (left, right) = (self.expression(left), self.expression(right));
+                    let function = syn::Ident::new(function, at);
+                    quote_spanned!(at=> #library::checked::#function(#left, #right)?)
                 }
-            }
+                None => {
+                    let (left, right) = (self.place(left), self.place(right));
+                    let operator = plain(*operator);
+                    quote!((#left #operator #right))
+                }
+            },
             ExpressionKind::Reference(inner) => {
-                let inner = self.expression(inner);
+                let inner = self.place(inner);
                 quote!((&#inner))
             }
             ExpressionKind::Dereference(inner) => {
-                let inner = self.expression(inner);
+                let inner = self.place(inner);
                 quote!((*#inner))
             }
             ExpressionKind::Pure(path, arguments) => {
@@ -96,7 +114,8 @@ impl Code<'_> {
                 quote!(#path(#(#arguments),*))
             }
             ExpressionKind::Method { receiver, method, arguments } => {
-                let receiver = self.expression(receiver);
+                let lends = lists::method(&crate::name_of(method)).is_some_and(|method| method.lends);
+                let receiver = if lends { self.place(receiver) } else { self.expression(receiver) };
                 if method == "abs" {
                     return quote_spanned!(at=> #library::checked::absolute(#receiver)?);
                 }

@@ -257,6 +257,14 @@ impl Emitter<'_> {
     fn key(&self, key: &Expression) -> TokenStream {
         let columns: Vec<_> = match &*key.kind {
             ExpressionKind::Tuple(columns) => columns.iter().map(|column| self.expression(column)).collect(),
+            ExpressionKind::Variable(variable, _) if self.procedure.variables[variable.0].parts.is_some() => {
+                let (library, parts) = (library(), self.procedure.variables[variable.0].parts.unwrap_or(0));
+                let part = |at: usize| {
+                    let (name, whole) = (at.to_string(), self.expression(key));
+                    self.make(key.span, quote!(#library::ir::ExpressionKind::Field(#whole, #name.into())))
+                };
+                (0..parts).map(part).collect()
+            }
             _ => vec![self.expression(key)],
         };
         quote!(::std::vec![#(#columns),*])

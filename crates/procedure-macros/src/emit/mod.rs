@@ -3,8 +3,11 @@
 //! Names that generated code makes for itself carry hygiene of their own, and it names everything of the library by its full
 //! path; the user's tokens keep their spans, so that what the compiler finds wrong is shown in the user's text.
 
+mod ahead;
 mod expressions;
+mod footprint;
 pub(crate) mod ir;
+mod prefetch;
 mod straight;
 
 use proc_macro2::{Ident, Span, TokenStream};
@@ -42,7 +45,8 @@ pub(crate) fn procedure(procedure: &Procedure, options: &Options) -> TokenStream
     let (arguments, output) = (arguments_type(procedure), &procedure.output);
     let (handles, handles_of) = handles(procedure);
     let declaration = ir::declaration(procedure);
-    let straight = straight::function(procedure);
+    let footprint = footprint::function(procedure);
+    let straight = straight::function(procedure, options);
     quote! {
         #(#attributes)*
         #[allow(non_camel_case_types)]
@@ -68,12 +72,7 @@ pub(crate) fn procedure(procedure: &Procedure, options: &Options) -> TokenStream
                 #handles_of
                 #straight
 
-                fn footprint(
-                    _: &Self::Handles,
-                    _: &Self::Arguments,
-                    _: &mut dyn ::core::ops::FnMut(#library::Touch<'_>),
-                ) {
-                }
+                #footprint
             }
         };
     }

@@ -1,21 +1,32 @@
 //! Straight code: the body from top to bottom, as one would write it against the ad-hoc interface.
 
+use std::cell::RefCell;
+
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 
 use super::expressions::{Code, checked};
+use super::prefetch::Plan;
 use super::{bind_arguments, index_field, library, own, table_field};
+use crate::known::Known;
+use crate::options::Options;
 use crate::tree::{
     Block, Expression, ExpressionKind, KeyRange, Operation, OperationKind, Operator, Place, Procedure, Selector, Step,
     StepKind, Take,
 };
 
 /// `Declared::straight`.
-pub(super) fn function(procedure: &Procedure) -> TokenStream {
+pub(super) fn function(procedure: &Procedure, options: &Options) -> TokenStream {
     let (tx, handles, arguments) = (&procedure.tx, own("handles"), own("arguments"));
     let (tx_type, result) = (&procedure.tx_type, &procedure.result);
     let lets = bind_arguments(procedure);
-    let body = Emitter { procedure, code: Code { procedure, looks_ahead: false } }.block(&procedure.body);
+    let emitter = Emitter {
+        procedure,
+        code: Code { procedure, looks_ahead: false },
+        plan: Plan::new(procedure, options.prefetch),
+        known: RefCell::new(procedure.parameters.iter().map(|parameter| parameter.variable).collect()),
+    };
+    let body = emitter.body();
     quote! {
         fn straight(
             #tx: #tx_type,
@@ -32,15 +43,44 @@ pub(super) fn function(procedure: &Procedure) -> TokenStream {
 struct Emitter<'p> {
     procedure: &'p Procedure,
     code: Code<'p>,
+    plan: Plan<'p>,
+    /// Variables that have values where code is emitted.
+    known: RefCell<Known>,
 }
 
-impl Emitter<'_> {
-    fn block(&self, block: &Block) -> TokenStream {
-        let steps = block.0.iter().map(|step| self.step(step));
+impl<'p> Emitter<'p> {
+    fn body(&self) -> TokenStream {
+        let steps = self.procedure.body.0.iter().enumerate().map(|(at, step)| {
+            let (waves, step) = (self.plan.before(at), self.step(step));
+            quote!(#waves #step)
+        });
         quote!(#(#steps)*)
     }
 
-    fn step(&self, step: &Step) -> TokenStream {
+    fn block(&self, block: &'p Block) -> TokenStream {
+        let outside = self.known.borrow().clone();
+        let steps: Vec<_> = block.0.iter().map(|step| self.step(step)).collect();
+        self.known.replace(outside);
+        quote!(#(#steps)*)
+    }
+
+    /// The variables of a pattern have values from now on.
+    fn bound(&self, pattern: &crate::tree::Pattern) {
+        pattern.binds(&mut |variable| {
+            self.known.borrow_mut().insert(variable);
+        });
+    }
+
+    /// A block in the scope of a pattern.
+    fn block_with(&self, pattern: &crate::tree::Pattern, block: &'p Block) -> TokenStream {
+        let outside = self.known.borrow().clone();
+        self.bound(pattern);
+        let emitted = self.block(block);
+        self.known.replace(outside);
+        emitted
+    }
+
+    fn step(&self, step: &'p Step) -> TokenStream {
         match &step.kind {
             StepKind::Declare(variable, ty) => {
                 let variable = &self.procedure.variables[variable.0];
@@ -49,13 +89,15 @@ impl Emitter<'_> {
                 quote!(let #mutable #ident #ty;)
             }
             StepKind::Let { pattern, ty, value } => {
+                self.bound(pattern);
                 let (pattern, value) = (self.pattern(pattern), self.code.expression(value));
                 let ty = ty.as_ref().map(|ty| quote!(: #ty));
                 quote!(let #pattern #ty = #value;)
             }
             StepKind::LetElse { pattern, value, otherwise } => {
-                let (pattern, value, otherwise) =
-                    (self.pattern(pattern), self.code.expression(value), self.block(otherwise));
+                let otherwise = self.block(otherwise);
+                self.bound(pattern);
+                let (pattern, value) = (self.pattern(pattern), self.code.expression(value));
                 quote!(let #pattern = #value else { #otherwise };)
             }
             StepKind::Assign { place, operator, value } => self.assign(place, *operator, value, step.span),
@@ -67,6 +109,7 @@ impl Emitter<'_> {
                 let call = self.operation(operation);
                 match bind {
                     Some((pattern, ty)) => {
+                        self.bound(pattern);
                         let pattern = self.pattern(pattern);
                         let ty = ty.as_ref().map(|ty| quote!(: #ty));
                         quote!(let #pattern #ty = #call;)
@@ -85,7 +128,7 @@ impl Emitter<'_> {
             StepKind::Match { value, arms } => {
                 let value = self.code.expression(value);
                 let arms = arms.iter().map(|arm| {
-                    let (pattern, body) = (self.pattern(&arm.pattern), self.block(&arm.body));
+                    let (pattern, body) = (self.pattern(&arm.pattern), self.block_with(&arm.pattern, &arm.body));
                     let guard = arm.guard.as_ref().map(|guard| {
                         let guard = self.code.expression(guard);
                         quote!(if #guard)
@@ -95,12 +138,15 @@ impl Emitter<'_> {
                 quote!(match #value { #(#arms)* })
             }
             StepKind::For { pattern, over, body } => {
-                let (pattern, over, body) = (self.pattern(pattern), self.code.expression(over), self.block(body));
-                quote!(for #pattern in #over { #body })
+                let fetch = self.plan.before_loop(step, &self.known.borrow());
+                let body = self.block_with(pattern, body);
+                let (pattern, over) = (self.pattern(pattern), self.code.expression(over));
+                quote!(#fetch for #pattern in #over { #body })
             }
             StepKind::ForEach { row, operation, body } => {
                 let (ident, next) = (&self.procedure.variables[row.0].ident, own("next"));
-                let (scan, body) = (self.operation(operation), self.block(body));
+                let bind = crate::tree::Pattern::bind(*row);
+                let (scan, body) = (self.operation(operation), self.block_with(&bind, body));
                 quote!(for #next in #scan { let #ident = #next?; #body })
             }
             StepKind::Break => quote!(break;),
@@ -188,7 +234,7 @@ impl Emitter<'_> {
     }
 
     /// The call, with `?`; of a scan whose rows are gone through one by one: the scan.
-    fn operation(&self, operation: &Operation) -> TokenStream {
+    fn operation(&self, operation: &'p Operation) -> TokenStream {
         let (library, tx, handles, at) = (library(), &self.procedure.tx, own("handles"), operation.span);
         let (table, row) = (table_field(operation.table), &self.procedure.tables[operation.table]);
         let table = quote!(&#handles.#table);
@@ -275,7 +321,7 @@ impl Emitter<'_> {
     }
 
     /// The body of an update's closure: it ends in its value.
-    fn change(&self, body: &Block) -> TokenStream {
+    fn change(&self, body: &'p Block) -> TokenStream {
         let (last, steps) = match body.0.split_last() {
             Some((Step { kind: StepKind::Yield(value), .. }, before)) => (self.code.expression(value), before),
             _ => (quote!(()), &body.0[..]),

@@ -525,7 +525,7 @@ fn check_associated(path: &Path, owner: &str, name: &str, given: usize) -> Resul
     let known = lists::ASSOCIATED.iter().find(|(ty, function, _)| {
         *function == name
             && match *ty {
-                "{int}" => is_integer,
+                "{integer}" => is_integer,
                 // A name may stand for such a type.
                 "{decimal}" | "Text" => !is_scalar(owner),
                 ty => ty == owner,

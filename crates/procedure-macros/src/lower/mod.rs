@@ -10,7 +10,7 @@ mod signature;
 mod statements;
 
 use proc_macro2::{Ident, Span};
-use syn::spanned::Spanned;
+use quote::ToTokens;
 use syn::{Error, ItemFn, Path, Result};
 
 use crate::tree::{self, Index, Procedure, Shape, Variable, VariableId};
@@ -18,15 +18,8 @@ use crate::tree::{self, Index, Procedure, Shape, Variable, VariableId};
 /// The procedure that a function is.
 pub(crate) fn procedure(function: &ItemFn) -> Result<Procedure> {
     let mut lowering = Lowering::default();
-    let signature = signature::read(function, &mut lowering);
-    let mut body = match &signature {
-        Ok(_) => lowering.body(&function.block),
-        Err(_) => tree::Block::default(),
-    };
-    let signature = match signature {
-        Ok(signature) => signature,
-        Err(error) => return Err(error),
-    };
+    let signature = signature::read(function, &mut lowering)?;
+    let mut body = lowering.body(&function.block);
     if let Some(error) = lowering.mistakes {
         return Err(error);
     }
@@ -98,7 +91,15 @@ impl Lowering {
 
     /// A variable of the user's, visible from now on.
     fn declare(&mut self, ident: &Ident, mutable: bool, shape: Shape) -> VariableId {
-        let variable = self.variable(Variable { ident: ident.clone(), mutable, late: false, made: false, shape });
+        let variable = self.variable(Variable {
+            ident: ident.clone(),
+            mutable,
+            late: false,
+            made: false,
+            lent: false,
+            parts: None,
+            shape,
+        });
         if let Some(scope) = self.scopes.last_mut() {
             scope.push((ident.to_string(), variable));
         }
@@ -108,7 +109,7 @@ impl Lowering {
     /// A variable of the macro's own, which no name reaches.
     fn make(&mut self, what: &str, shape: Shape) -> VariableId {
         let ident = Ident::new(&format!("__{what}_{}", self.variables.len()), Span::mixed_site());
-        self.variable(Variable { ident, mutable: false, late: false, made: true, shape })
+        self.variable(Variable { ident, mutable: false, late: false, made: true, lent: false, parts: None, shape })
     }
 
     fn variable(&mut self, variable: Variable) -> VariableId {
@@ -148,6 +149,6 @@ impl Lowering {
 }
 
 /// A refusal at a token.
-pub(crate) fn refuse<T>(at: &impl Spanned, message: impl std::fmt::Display) -> Result<T> {
-    Err(Error::new(at.span(), message))
+pub(crate) fn refuse<T>(at: &impl ToTokens, message: impl std::fmt::Display) -> Result<T> {
+    Err(Error::new_spanned(at, message))
 }

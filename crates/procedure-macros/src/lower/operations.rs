@@ -146,7 +146,7 @@ impl Lowering {
         self.variables[variable.0].late = true;
         let span = value.span();
         block.0.push(Step { id: 0, span, kind: StepKind::Declare(variable, None) });
-        self.into_variable(value, variable, block)?;
+        self.assign_branches(value, variable, block)?;
         let ident = self.variables[variable.0].ident.clone();
         Ok(Expression::new(Span::call_site(), ExpressionKind::Variable(variable, ident)))
     }

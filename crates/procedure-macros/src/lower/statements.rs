@@ -8,7 +8,10 @@ use super::expressions::{compound, needs_steps, refusal};
 use super::{Lowering, refuse};
 use crate::lists;
 use crate::surface;
-use crate::tree::{Arm, Block, Expression, Operator, Pattern, Place, Selector, Shape, Step, StepKind, VariableId};
+use crate::tree::{
+    Arm, Block, Expression, ExpressionKind, Operator, Pattern, PatternKind, Place, Selector, Shape, Step, StepKind,
+    VariableId,
+};
 
 /// How a procedure ends, for messages.
 const ENDS: &str = "a procedure ends in `Ok(result)` or `Err(tx.abort(error))`";
@@ -184,6 +187,14 @@ impl Lowering {
         }
         let value = self.expression(value)?;
         let pattern = self.pattern(pattern, &value.shape)?;
+        if let PatternKind::Bind(variable) = &pattern.kind {
+            let known = &mut self.variables[variable.0];
+            match &*value.kind {
+                ExpressionKind::Reference(_) => known.lent = true,
+                ExpressionKind::Tuple(parts) => known.parts = Some(parts.len()),
+                _ => {}
+            }
+        }
         block.0.push(Step { id: 0, span, kind: StepKind::Let { pattern, ty, value } });
         Ok(())
     }
@@ -214,7 +225,7 @@ impl Lowering {
             let variable = self.make("value", Shape::Value);
             self.variables[variable.0].late = true;
             block.0.push(Step { id: 0, span, kind: StepKind::Declare(variable, None) });
-            self.into_variable(value, variable, block)?;
+            self.assign_branches(value, variable, block)?;
             variable
         } else {
             return self.expression(value);
@@ -226,7 +237,7 @@ impl Lowering {
     }
 
     /// Steps that give `variable` the value of an expression in whose branches there are steps.
-    pub(super) fn into_variable(&mut self, value: &Expr, variable: VariableId, block: &mut Block) -> Result<()> {
+    pub(super) fn assign_branches(&mut self, value: &Expr, variable: VariableId, block: &mut Block) -> Result<()> {
         let span = value.span();
         match value {
             Expr::If(branch) => {
@@ -238,18 +249,22 @@ impl Lowering {
                     span,
                     block,
                     &mut |this, inner, block| this.block_into(inner, variable, block),
-                    &mut |this, block| this.scoped(|this| this.into_variable(otherwise, variable, block)),
+                    &mut |this, block| this.scoped(|this| this.assign_branches(otherwise, variable, block)),
                 )
             }
             Expr::Match(matching) => self.match_steps(matching, span, block, &mut |this, inner, block| {
-                this.into_variable(inner, variable, block)
+                this.assign_branches(inner, variable, block)
             }),
             Expr::Block(inner) if inner.label.is_none() => self.block_into(&inner.block, variable, block),
-            Expr::Paren(inner) => self.into_variable(&inner.expr, variable, block),
+            Expr::Paren(inner) => self.assign_branches(&inner.expr, variable, block),
             Expr::Return(_) | Expr::Break(_) | Expr::Continue(_) => {
                 let step = self.jump(value)?;
                 block.0.push(step);
                 Ok(())
+            }
+            Expr::Assign(_) => Err(refusal(value)),
+            Expr::Binary(binary) if compound(&binary.op).is_some() => {
+                refuse(&binary.op, "an assignment is a statement of its own")
             }
             other => {
                 let value = self.stepped(other, block)?;
@@ -268,7 +283,7 @@ impl Lowering {
         self.scoped(|this| match inner.stmts.split_last() {
             Some((Stmt::Expr(value, None), before)) => {
                 before.iter().for_each(|statement| this.statement(statement, block));
-                this.into_variable(value, variable, block)
+                this.assign_branches(value, variable, block)
             }
             _ => {
                 inner.stmts.iter().for_each(|statement| this.statement(statement, block));
@@ -482,18 +497,18 @@ impl Lowering {
         &mut self,
         place: &Expr,
         operator: Option<Operator>,
-        value: &Expr,
+        right: &Expr,
         span: Span,
         block: &mut Block,
     ) -> Result<()> {
         let place = self.place(place)?;
         let value = match operator {
-            Some(_) => self.value(value)?,
-            None => self.stepped(value, block)?,
+            Some(_) => self.value(right)?,
+            None => self.stepped(right, block)?,
         };
         if value.shape.has_row() {
             if !place.path.is_empty() {
-                return refuse(&value.span, "rows are used column by column: write `row.column`");
+                return refuse(right, "rows are used column by column: write `row.column`");
             }
             self.variables[place.variable.0].shape = value.shape.clone();
         }

@@ -1,6 +1,6 @@
 //! Order entry: loops over arguments, scans, branches, matches, optional and text columns, lists and records built on the way.
 
-use seriatim::procedure::{Datum, Declared, ir};
+use seriatim::procedure::{Access, Datum, Declared, EvaluationError, ir};
 use seriatim::{
     Abort, Data, Database, Decimal, Session, Table, Text, Timestamp, TransactError, Tx, procedure, procedures, pure,
 };
@@ -277,7 +277,7 @@ fn shop() -> (Database, Session) {
         Ok(())
     });
     loaded.expect("no conflict");
-    db.register(procedures![enter, history, deliver, nothing]).expect("sound procedures");
+    db.register(procedures![enter, history, deliver, nothing, pick]).expect("sound procedures");
     (db, session)
 }
 
@@ -421,4 +421,78 @@ fn ids_are_dense_and_in_source_order() {
         assert!(steps.iter().copied().eq(0..procedure.steps as u16), "{}: {steps:?}", procedure.name);
         assert!(operations.iter().copied().eq(0..procedure.operations as u16), "{}: {operations:?}", procedure.name);
     }
+}
+
+/// What a footprint visits, as (operation, table, access).
+fn footprint<P: Declared>(db: &Database, _: P, arguments: &P::Arguments) -> Vec<(u16, String, bool)> {
+    let mut touches = Vec::new();
+    let handles = P::handles(db).expect("the tables are there");
+    P::footprint(&handles, arguments, &mut |touch| {
+        touches.push((touch.operation.0, touch.table.to_owned(), touch.access == Access::Write));
+    });
+    touches
+}
+
+#[test]
+fn footprints_are_what_the_arguments_alone_decide() {
+    let (db, _) = shop();
+    let touch = |operation, table: &str, write| (operation, table.to_owned(), write);
+    // The buyer's own row, then items and stock by line. The update of the buyer found takes its key from the row.
+    let touches = footprint(&db, enter, &order(Who::Id(2), &[(1, 1, 5), (3, 2, 25)]));
+    let lines = [touch(4, "item", false), touch(5, "stock", true), touch(4, "item", false), touch(5, "stock", true)];
+    assert_eq!(touches, [&[touch(0, "buyer", false)][..], &lines].concat());
+    let touches = footprint(&db, enter, &order(Who::Name(Text::literal("ann")), &[]));
+    assert_eq!(touches, [], "the procedure ends at once without lines");
+    let touches = footprint(&db, enter, &order(Who::Name(Text::literal("ann")), &[(1, 1, 1)]));
+    assert_eq!(touches[0], touch(1, "buyer.by_name", false));
+    let touches = footprint(&db, enter, &order(Who::Mail { address: Text::literal("x") }, &[(1, 1, 1)]));
+    assert_eq!(touches[0], touch(2, "buyer.by_mail", false));
+    let touches = footprint(&db, history, &(7, Money::from_units(0)));
+    assert_eq!(touches, [touch(0, "sale", false), touch(1, "sale", false), touch(2, "sale", false)]);
+    let touches = footprint(&db, deliver, &(7, 1, vec![1, 2], AT, String::new()));
+    let tables: Vec<_> = touches.iter().map(|(operation, ..)| *operation).collect();
+    // Branches that rows decide are visited all.
+    assert_eq!(tables, [0, 0, 1, 2, 3, 4, 5]);
+    assert_eq!(footprint(&db, nothing, &()), []);
+}
+
+#[test]
+fn an_index_beyond_the_end_aborts() {
+    let (_db, mut session) = shop();
+    assert_eq!(*session.call(pick, &(vec![1, 2], 1)).expect("there is one"), (2, 12));
+    for prefetch in [true, false] {
+        session.set_prefetch(prefetch);
+        let error = session.call(pick, &(vec![1, 2], 2)).expect_err("there is none");
+        assert_eq!(error.user(), Some(&EvaluationError::OutOfBounds { index: 2, length: 2 }));
+    }
+}
+
+/// Values that are taken, not lent: what looks ahead leaves them where they are.
+#[procedure]
+fn pick(tx: &Tx, list: Vec<u32>, at: usize) -> Result<(u32, i16), Abort> {
+    let taken = list;
+    let wanted = taken[at];
+    let mut found = Vec::new();
+    let mut sum = 0;
+    for place in 1..=2 {
+        let stock = tx.require::<Stock>((place, wanted))?;
+        found.push((place, stock.item));
+        sum += stock.quantity / 12;
+    }
+    for (place, item) in &found {
+        tx.update::<Stock>((*place, *item), |stock| stock.ordered += 1)?;
+        let item = tx.require::<Item>(*item)?;
+        for again in found.iter() {
+            let key = (again.0, item.id);
+            let stock = tx.require::<Stock>(key)?;
+            sum += min(stock.quantity, 2);
+        }
+    }
+    let first = found[0];
+    Ok((wanted, sum - i16::from(first.0 == 9)))
+}
+
+#[pure]
+fn min(a: i16, b: i16) -> i16 {
+    a.min(b)
 }

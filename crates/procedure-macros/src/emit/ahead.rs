@@ -1,0 +1,106 @@
+//! Slices as code: what looks ahead at operations before they are run (see [`crate::known`]).
+//!
+//! It stands in a closure that returns `Result<(), Overflow>`: where the procedure would abort, it ends. It may be followed by
+//! the steps themselves, so it takes no value away from them.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+
+use super::expressions::Code;
+use super::{library, own};
+use crate::known::{Jump, Node};
+use crate::tree::{Operation, Procedure, StepKind};
+
+/// Emits slices; `touch` says what to do with an operation.
+pub(super) struct Ahead<'p> {
+    code: Code<'p>,
+    touch: &'p dyn Fn(&Code<'p>, &Operation) -> TokenStream,
+}
+
+impl<'p> Ahead<'p> {
+    /// The slice as a closure that is called.
+    pub(super) fn closure(
+        procedure: &'p Procedure,
+        nodes: &[Node<'_>],
+        touch: &'p dyn Fn(&Code<'p>, &Operation) -> TokenStream,
+    ) -> TokenStream {
+        if nodes.is_empty() {
+            return TokenStream::new();
+        }
+        let ahead = Ahead { code: Code { procedure, looks_ahead: true }, touch };
+        let (library, look, nodes) = (library(), own("look"), ahead.nodes(nodes));
+        quote! {
+            {
+                #[allow(unused_variables, unreachable_code)]
+                let mut #look = || -> ::core::result::Result<(), #library::checked::Overflow> {
+                    #nodes
+                    ::core::result::Result::Ok(())
+                };
+                // Where it ends early, the steps themselves say why.
+                let _ = #look();
+            }
+        }
+    }
+
+    fn nodes(&self, nodes: &[Node<'_>]) -> TokenStream {
+        let nodes = nodes.iter().map(|node| self.node(node));
+        quote!(#(#nodes)*)
+    }
+
+    fn node(&self, node: &Node<'_>) -> TokenStream {
+        match node {
+            Node::Let(step, jump) => match &step.kind {
+                StepKind::Let { pattern, ty, value } => {
+                    let (pattern, value) = (self.code.pattern(pattern), self.code.expression(value));
+                    let ty = ty.as_ref().map(|ty| quote!(: #ty));
+                    quote!(let #pattern #ty = #value;)
+                }
+                StepKind::LetElse { pattern, value, .. } => {
+                    let (pattern, value) = (self.code.pattern(pattern), self.code.expression(value));
+                    let jump = self.jump(jump.unwrap_or(Jump::End));
+                    quote!(let #pattern = #value else { #jump };)
+                }
+                _ => TokenStream::new(),
+            },
+            Node::Touch(operation) => (self.touch)(&self.code, operation),
+            Node::If(condition, then, otherwise) => {
+                let (condition, then) = (self.code.expression(condition), self.nodes(then));
+                let otherwise = (!otherwise.is_empty()).then(|| {
+                    let otherwise = self.nodes(otherwise);
+                    quote!(else { #otherwise })
+                });
+                quote!(if #condition { #then } #otherwise)
+            }
+            Node::Match(value, arms) => {
+                let value = self.code.expression(value);
+                let arms = arms.iter().map(|(pattern, guard, inside)| {
+                    let (pattern, inside) = (self.code.pattern(pattern), self.nodes(inside));
+                    let guard = guard.map(|guard| {
+                        let guard = self.code.expression(guard);
+                        quote!(if #guard)
+                    });
+                    quote!(#pattern #guard => { #inside })
+                });
+                quote!(match #value { #(#arms)* })
+            }
+            Node::For(pattern, over, inside) => {
+                let (pattern, over, inside) =
+                    (self.code.pattern(pattern), self.code.expression(over), self.nodes(inside));
+                quote!(for #pattern in #over { #inside })
+            }
+            Node::Perhaps(inside) => {
+                let inside = self.nodes(inside);
+                quote!({ #inside })
+            }
+            Node::Jump(jump) => self.jump(*jump),
+        }
+    }
+
+    fn jump(&self, jump: Jump) -> TokenStream {
+        match jump {
+            Jump::End => quote!(return ::core::result::Result::Ok(());),
+            Jump::Break => quote!(break;),
+            Jump::Continue => quote!(continue;),
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! `Declared::footprint`: the accesses whose keys depend on the arguments alone.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+
+use super::ahead::Ahead;
+use super::expressions::Code;
+use super::{bind_arguments, index_field, library, own, table_field};
+use crate::known::{Known, Slicer};
+use crate::tree::{KeyRange, Operation, OperationKind, Procedure};
+
+/// The function.
+pub(super) fn function(procedure: &Procedure) -> TokenStream {
+    let (library, handles, arguments, visit) = (library(), own("handles"), own("arguments"), own("visit"));
+    let lets = bind_arguments(procedure);
+    let known: Known = procedure.parameters.iter().map(|parameter| parameter.variable).collect();
+    let nodes = Slicer::slice(&procedure.variables, &procedure.body.0, &known, &|_| true);
+    let look = Ahead::closure(procedure, &nodes, &|code, operation| touch(procedure, code, operation));
+    let lets = (!nodes.is_empty()).then_some(lets);
+    quote! {
+        #[allow(unused_variables)]
+        fn footprint(
+            #handles: &Self::Handles,
+            #arguments: &Self::Arguments,
+            #visit: &mut dyn ::core::ops::FnMut(#library::Touch<'_>),
+        ) {
+            #lets
+            #look
+        }
+    }
+}
+
+fn touch(procedure: &Procedure, code: &Code<'_>, operation: &Operation) -> TokenStream {
+    let (library, handles, visit) = (library(), own("handles"), own("visit"));
+    let (table, row) = (table_field(operation.table), &procedure.tables[operation.table]);
+    let id = operation.id as u16;
+    let (id, table) = (quote!(#library::ir::OperationId(#id)), quote!(&#handles.#table));
+    let index = operation.index.map(|index| {
+        let index = index_field(index);
+        quote!(&#handles.#index)
+    });
+    let (read, write) = (quote!(#library::Access::Read), quote!(#library::Access::Write));
+    let touch = quote!(#library::Touch);
+    let key = |access: TokenStream, key: TokenStream| match &index {
+        None => quote!(#touch::key(#id, #access, #table, &#key, &mut *#visit);),
+        Some(index) => quote!(#touch::index_key(#id, #access, #index, &#key, &mut *#visit);),
+    };
+    match &operation.kind {
+        OperationKind::Get { key: of, .. } => key(read, code.expression(of)),
+        OperationKind::Update { key: of, .. } | OperationKind::Delete { key: of, .. } => {
+            key(write, code.expression(of))
+        }
+        OperationKind::Insert { columns } => {
+            let columns = columns.iter().map(|(column, value)| {
+                let value = code.expression(value);
+                quote!(#column: #value)
+            });
+            key(write, quote!(::seriatim::catalog::Table::key(&#row { #(#columns),* })))
+        }
+        OperationKind::Scan { range: KeyRange::Prefix(prefix), .. } => {
+            let prefix = code.expression(prefix);
+            match &index {
+                None => quote!(#touch::prefix(#id, #table, &#prefix, &mut *#visit);),
+                Some(index) => quote!(#touch::index_prefix(#id, #index, &#prefix, &mut *#visit);),
+            }
+        }
+        OperationKind::Scan { range: KeyRange::Between { low, high, inclusive }, .. } => {
+            let (low, high) =
+                (low.as_ref().map(|key| code.expression(key)), high.as_ref().map(|key| code.expression(key)));
+            let dots = if *inclusive { quote!(..=) } else { quote!(..) };
+            match &index {
+                None => quote!(#touch::range(#id, #table, #low #dots #high, &mut *#visit);),
+                Some(index) => quote!(#touch::index_range(#id, #index, #low #dots #high, &mut *#visit);),
+            }
+        }
+    }
+}

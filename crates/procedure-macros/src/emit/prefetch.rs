@@ -1,0 +1,172 @@
+//! Prefetching in straight code: the rows of keys that are known before they are needed are fetched together, wave by wave.
+//!
+//! A wave waits for what the one before it asked for, so waves pay when many keys share the wait, or other work lies between:
+//! - *Entry.* All keys that depend on the arguments alone, also those in loops over arguments: buckets at the procedure's
+//!   entry, records after the first step with an operation, images after the third or before the first loop over such keys,
+//!   whichever comes first. A wave leaves out the operation that follows it at once, unless that is in a loop.
+//! - *Loops.* At the entry of every loop, the keys of all its iterations that are known there and not at the procedure's
+//!   entry, all waves at once; a loop in it fetches only what the outer one could not know.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
+use proc_macro2::TokenStream;
+use quote::quote;
+
+use super::ahead::Ahead;
+use super::expressions::Code;
+use super::{own, table_field};
+use crate::known::{self, Known, Node, Slicer};
+use crate::tree::{Operation, OperationKind, Procedure, Step, StepKind};
+
+/// What is fetched where.
+pub(super) struct Plan<'p> {
+    procedure: &'p Procedure,
+    /// Operations fetched further out.
+    fetched: RefCell<BTreeSet<usize>>,
+    /// Steps of the body after which (0: before which) a wave of the entry stands, in order.
+    waves: [usize; 3],
+    is_on: bool,
+}
+
+/// Operations by the primary key, of rows that are there before.
+fn is_by_key(operation: &Operation) -> bool {
+    operation.index.is_none()
+        && matches!(
+            operation.kind,
+            OperationKind::Get { .. } | OperationKind::Update { .. } | OperationKind::Delete { .. }
+        )
+}
+
+impl<'p> Plan<'p> {
+    /// The plan of a procedure.
+    pub(super) fn new(procedure: &'p Procedure, is_on: bool) -> Plan<'p> {
+        let plan = Plan { procedure, fetched: RefCell::default(), waves: waves(&procedure.body.0), is_on };
+        if is_on {
+            // What only the first wave would fetch is fetched by it all the same.
+            let mut fetched = BTreeSet::new();
+            known::operations(&plan.slice_of_entry(0), &mut |operation| {
+                fetched.insert(operation.id);
+            });
+            plan.fetched.replace(fetched);
+        }
+        plan
+    }
+
+    /// The variables that have values before the step of the body at this position.
+    fn known_before(&self, position: usize) -> Known {
+        let mut known: Known = self.procedure.parameters.iter().map(|parameter| parameter.variable).collect();
+        for step in &self.procedure.body.0[..position] {
+            let pattern = match &step.kind {
+                StepKind::Let { pattern, .. } | StepKind::LetElse { pattern, .. } => pattern,
+                StepKind::Operation { bind: Some((pattern, _)), .. } => pattern,
+                _ => continue,
+            };
+            pattern.binds(&mut |variable| {
+                known.insert(variable);
+            });
+        }
+        known
+    }
+
+    /// The keys that wave `at` of the entry fetches: of operations after it, but the next. The first wave takes what the
+    /// arguments decide; the others follow it.
+    fn slice_of_entry(&self, at: usize) -> Vec<Node<'p>> {
+        let begin = self.waves[at];
+        let steps = &self.procedure.body.0[begin..];
+        let next = steps.iter().find(|step| has_operation(step)).and_then(only_operation);
+        let fetched = self.fetched.borrow();
+        Slicer::slice(&self.procedure.variables, steps, &self.known_before(begin), &|operation| {
+            is_by_key(operation) && Some(operation.id) != next && (at == 0 || fetched.contains(&operation.id))
+        })
+    }
+
+    /// What stands before the step of the body at this position.
+    pub(super) fn before(&self, position: usize) -> TokenStream {
+        if !self.is_on {
+            return TokenStream::new();
+        }
+        let names = [quote!(Bucket), quote!(Record), quote!(Image)];
+        let waves = names.iter().enumerate().filter(|(at, _)| self.waves[*at] == position);
+        let waves = waves.map(|(at, name)| {
+            let wave = quote!(::seriatim::Wave::#name);
+            Ahead::closure(self.procedure, &self.slice_of_entry(at), &|code, operation| fetch(code, operation, &wave))
+        });
+        when_wanted(self.procedure, quote!(#(#waves)*))
+    }
+
+    /// What stands before a loop, where the variables of `known` have values.
+    pub(super) fn before_loop(&self, step: &'p Step, known: &Known) -> TokenStream {
+        if !self.is_on {
+            return TokenStream::new();
+        }
+        let wanted = |operation: &Operation| is_by_key(operation) && !self.fetched.borrow().contains(&operation.id);
+        let nodes = Slicer::slice(&self.procedure.variables, std::slice::from_ref(step), known, &wanted);
+        // Only what is fetched for many iterations is worth it.
+        let nodes: Vec<_> = nodes.into_iter().filter(|node| matches!(node, Node::For(..))).collect();
+        let mut fetched = Vec::new();
+        known::operations(&nodes, &mut |operation| fetched.push(operation.id));
+        if fetched.is_empty() {
+            return TokenStream::new();
+        }
+        self.fetched.borrow_mut().extend(&fetched);
+        let name = own("wave");
+        let wave = quote!(#name);
+        let look = Ahead::closure(self.procedure, &nodes, &|code, operation| fetch(code, operation, &wave));
+        when_wanted(self.procedure, quote!(for #name in ::seriatim::Wave::ALL { #look }))
+    }
+}
+
+fn when_wanted(procedure: &Procedure, fetch: TokenStream) -> TokenStream {
+    if fetch.is_empty() {
+        return fetch;
+    }
+    let tx = &procedure.tx;
+    quote!(if #tx.prefetching() { #fetch })
+}
+
+fn fetch(code: &Code<'_>, operation: &Operation, wave: &TokenStream) -> TokenStream {
+    let (OperationKind::Get { key, .. } | OperationKind::Update { key, .. } | OperationKind::Delete { key, .. }) =
+        &operation.kind
+    else {
+        return TokenStream::new();
+    };
+    let (tx, handles, table, key) =
+        (&code.procedure.tx, own("handles"), table_field(operation.table), code.expression(key));
+    quote!(#tx.prefetch_wave(&#handles.#table, ::core::iter::once(#key), #wave);)
+}
+
+/// Where the waves of the entry stand in a body.
+fn waves(steps: &[Step]) -> [usize; 3] {
+    let with_operation: Vec<usize> =
+        steps.iter().enumerate().filter(|(_, step)| has_operation(step)).map(|(at, _)| at).collect();
+    let is_loop = |step: &Step| matches!(step.kind, StepKind::For { .. });
+    let first_loop = steps.iter().position(|step| is_loop(step) && has_operation(step)).unwrap_or(steps.len());
+    let after = |count: usize| with_operation.get(count - 1).map_or(steps.len(), |at| at + 1).min(first_loop);
+    [0, after(1), after(3)]
+}
+
+fn has_operation(step: &Step) -> bool {
+    first_operation(step).is_some()
+}
+
+/// The first operation of a step.
+fn first_operation(step: &Step) -> Option<usize> {
+    let in_block = |steps: &[Step]| steps.iter().find_map(first_operation);
+    match &step.kind {
+        StepKind::Operation { operation, .. } | StepKind::ForEach { operation, .. } => Some(operation.id),
+        StepKind::LetElse { otherwise, .. } => in_block(&otherwise.0),
+        StepKind::If { then, otherwise, .. } => in_block(&then.0).or_else(|| in_block(&otherwise.0)),
+        StepKind::Match { arms, .. } => arms.iter().find_map(|arm| in_block(&arm.body.0)),
+        StepKind::For { body, .. } => in_block(&body.0),
+        _ => None,
+    }
+}
+
+/// The operation that a step is.
+fn only_operation(step: &Step) -> Option<usize> {
+    match &step.kind {
+        StepKind::Operation { operation, .. } => Some(operation.id),
+        _ => None,
+    }
+}

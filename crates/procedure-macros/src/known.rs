@@ -1,0 +1,393 @@
+//! What is known where: which operations' keys can be computed ahead of their time.
+//!
+//! A *slice* of steps is what can be run of them, given the values of some variables, without touching the database: bindings
+//! whose values are known, branches and loops over what is known, and the operations whose keys are. What depends on more is
+//! left out; of a branch whose condition is not known, both sides are taken, since either may come. So a slice visits at least
+//! the operations that will be run with known keys, and evaluates each key as its operation will.
+//!
+//! A variable that the steps assign is not known: its value at the operation is not the one it has now.
+
+use std::collections::BTreeSet;
+
+use crate::tree::{
+    Block, Expression, ExpressionKind, KeyRange, Operation, OperationKind, Pattern, Step, StepKind, Variable,
+    VariableId,
+};
+
+/// Variables.
+pub(crate) type Known = BTreeSet<VariableId>;
+
+/// A part of a slice.
+pub(crate) enum Node<'t> {
+    /// A `let` or `let else` with known values; `Some`: how its `else` goes on.
+    Let(&'t Step, Option<Jump>),
+    /// An operation whose keys are known.
+    Touch(&'t Operation),
+    If(&'t Expression, Vec<Node<'t>>, Vec<Node<'t>>),
+    Match(&'t Expression, Vec<(&'t Pattern, Option<&'t Expression>, Vec<Node<'t>>)>),
+    For(&'t Pattern, &'t Expression, Vec<Node<'t>>),
+    /// What may be run, once or not at all.
+    Perhaps(Vec<Node<'t>>),
+    Jump(Jump),
+}
+
+/// Where control goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Jump {
+    /// Out of the procedure.
+    End,
+    Break,
+    Continue,
+}
+
+/// Makes slices.
+pub(crate) struct Slicer<'f> {
+    /// Whether an operation is wanted.
+    pub(crate) wanted: &'f dyn Fn(&Operation) -> bool,
+    variables: &'f [Variable],
+    /// Variables that the steps assign.
+    assigned: Known,
+}
+
+/// How much is known of the way to a step.
+#[derive(Clone, Copy)]
+struct Way {
+    /// All conditions from the beginning of the slice.
+    to_end: bool,
+    /// All conditions from the innermost loop, which is in the slice.
+    to_loop: bool,
+}
+
+impl<'f> Slicer<'f> {
+    /// The slice of these steps, given the values of `known`.
+    pub(crate) fn slice<'t>(
+        variables: &'f [Variable],
+        steps: &'t [Step],
+        known: &Known,
+        wanted: &'f dyn Fn(&Operation) -> bool,
+    ) -> Vec<Node<'t>> {
+        let mut assigned = Known::new();
+        steps.iter().for_each(|step| assigned_by(step, &mut assigned));
+        let slicer = Slicer { wanted, variables, assigned };
+        let known = known.difference(&slicer.assigned).copied().collect();
+        let mut nodes = slicer.steps(steps, &known, Way { to_end: true, to_loop: false });
+        prune(&mut nodes, &mut Known::new(), false);
+        nodes
+    }
+
+    /// What is known inside of a pattern's scope.
+    fn with(&self, known: &Known, pattern: &Pattern) -> Known {
+        let mut inside = known.clone();
+        pattern.binds(&mut |variable| {
+            if !self.assigned.contains(&variable) {
+                inside.insert(variable);
+            }
+        });
+        inside
+    }
+
+    fn steps<'t>(&self, steps: &'t [Step], known: &Known, way: Way) -> Vec<Node<'t>> {
+        let mut known = known.clone();
+        let mut nodes = Vec::new();
+        for step in steps {
+            self.step(step, &mut known, way, &mut nodes);
+        }
+        nodes
+    }
+
+    fn step<'t>(&self, step: &'t Step, known: &mut Known, way: Way, nodes: &mut Vec<Node<'t>>) {
+        match &step.kind {
+            StepKind::Let { pattern, value, .. } => {
+                if is_known(value, known) {
+                    nodes.push(Node::Let(step, None));
+                    *known = self.with(known, pattern);
+                }
+            }
+            StepKind::LetElse { pattern, value, otherwise } => {
+                let jump = otherwise.0.last().and_then(jump);
+                let follows = match jump {
+                    Some(Jump::End) => way.to_end,
+                    Some(_) => way.to_loop,
+                    None => false,
+                };
+                if is_known(value, known) && follows {
+                    nodes.push(Node::Let(step, jump));
+                    *known = self.with(known, pattern);
+                }
+            }
+            StepKind::Operation { operation, .. } => self.operation(operation, known, nodes),
+            StepKind::If { condition, then, otherwise } => {
+                if is_known(condition, known) {
+                    let (then, otherwise) = (self.steps(&then.0, known, way), self.steps(&otherwise.0, known, way));
+                    nodes.push(Node::If(condition, then, otherwise));
+                } else {
+                    self.perhaps(&then.0, known, nodes);
+                    self.perhaps(&otherwise.0, known, nodes);
+                }
+            }
+            StepKind::Match { value, arms } => {
+                let guards_known = || {
+                    arms.iter().all(|arm| {
+                        let guard = arm.guard.as_ref();
+                        guard.is_none_or(|guard| is_known(guard, &self.with(known, &arm.pattern)))
+                    })
+                };
+                if is_known(value, known) && guards_known() {
+                    let arms = arms.iter().map(|arm| {
+                        let inside = self.steps(&arm.body.0, &self.with(known, &arm.pattern), way);
+                        (&arm.pattern, arm.guard.as_ref(), inside)
+                    });
+                    nodes.push(Node::Match(value, arms.collect()));
+                } else {
+                    arms.iter().for_each(|arm| self.perhaps(&arm.body.0, known, nodes));
+                }
+            }
+            StepKind::For { pattern, over, body } => {
+                // A list that the loop takes for itself is not looked at before.
+                let takes = matches!(&*over.kind, ExpressionKind::Variable(list, _) if !self.variables[list.0].lent);
+                if is_known(over, known) && !takes {
+                    let inside = Way { to_end: way.to_end, to_loop: true };
+                    let inside = self.steps(&body.0, &self.with(known, pattern), inside);
+                    nodes.push(Node::For(pattern, over, inside));
+                } else {
+                    self.perhaps(&body.0, known, nodes);
+                }
+            }
+            StepKind::ForEach { operation, body, .. } => {
+                self.operation(operation, known, nodes);
+                self.perhaps(&body.0, known, nodes);
+            }
+            StepKind::Return(_) | StepKind::Abort(_) | StepKind::Break | StepKind::Continue => match jump(step) {
+                Some(Jump::End) if way.to_end => nodes.push(Node::Jump(Jump::End)),
+                Some(inner) if way.to_loop && inner != Jump::End => nodes.push(Node::Jump(inner)),
+                _ => {}
+            },
+            StepKind::Declare(..) | StepKind::Assign { .. } | StepKind::Change { .. } | StepKind::Yield(_) => {}
+        }
+    }
+
+    fn perhaps<'t>(&self, steps: &'t [Step], known: &Known, nodes: &mut Vec<Node<'t>>) {
+        let inside = self.steps(steps, known, Way { to_end: false, to_loop: false });
+        nodes.push(Node::Perhaps(inside));
+    }
+
+    fn operation<'t>(&self, operation: &'t Operation, known: &Known, nodes: &mut Vec<Node<'t>>) {
+        if (self.wanted)(operation) && keys(operation).is_some_and(|keys| keys.iter().all(|key| is_known(key, known))) {
+            nodes.push(Node::Touch(operation));
+        }
+    }
+}
+
+fn jump(step: &Step) -> Option<Jump> {
+    match step.kind {
+        StepKind::Return(_) | StepKind::Abort(_) => Some(Jump::End),
+        StepKind::Break => Some(Jump::Break),
+        StepKind::Continue => Some(Jump::Continue),
+        _ => None,
+    }
+}
+
+/// The expressions that say where an operation goes. Of an insert all columns, since only the table knows which are its key.
+fn keys(operation: &Operation) -> Option<Vec<&Expression>> {
+    Some(match &operation.kind {
+        OperationKind::Get { key, .. } | OperationKind::Update { key, .. } | OperationKind::Delete { key, .. } => {
+            vec![key]
+        }
+        OperationKind::Insert { columns } => columns.iter().map(|(_, value)| value).collect(),
+        OperationKind::Scan { range, .. } => match range {
+            KeyRange::Prefix(prefix) => vec![prefix],
+            KeyRange::Between { low, high, .. } => low.iter().chain(high).collect(),
+        },
+    })
+}
+
+/// Whether every variable of an expression is known, or its own.
+fn is_known(expression: &Expression, known: &Known) -> bool {
+    let mut used = Known::new();
+    uses(expression, &mut used);
+    used.is_subset(known)
+}
+
+/// The variables an expression reads, without its own.
+pub(crate) fn uses(expression: &Expression, used: &mut Known) {
+    let all = |expressions: &[Expression], used: &mut Known| expressions.iter().for_each(|inner| uses(inner, used));
+    match &*expression.kind {
+        ExpressionKind::Literal { .. } | ExpressionKind::Constant(_) | ExpressionKind::None => {}
+        ExpressionKind::Variable(variable, _) => {
+            used.insert(*variable);
+        }
+        ExpressionKind::Field(inner, _)
+        | ExpressionKind::Column(inner, _)
+        | ExpressionKind::Not(inner)
+        | ExpressionKind::Negate(inner)
+        | ExpressionKind::Reference(inner)
+        | ExpressionKind::Dereference(inner)
+        | ExpressionKind::Some(inner)
+        | ExpressionKind::Repeat { element: inner, .. } => uses(inner, used),
+        ExpressionKind::Element(left, right)
+        | ExpressionKind::Binary(_, left, right)
+        | ExpressionKind::Range { low: left, high: right, .. } => {
+            uses(left, used);
+            uses(right, used);
+        }
+        ExpressionKind::Pure(_, inner)
+        | ExpressionKind::Associated { arguments: inner, .. }
+        | ExpressionKind::Tuple(inner)
+        | ExpressionKind::List { elements: inner, .. } => all(inner, used),
+        ExpressionKind::Method { receiver, arguments, .. } => {
+            uses(receiver, used);
+            all(arguments, used);
+        }
+        ExpressionKind::Record { fields, .. } => fields.iter().for_each(|(_, value)| uses(value, used)),
+        ExpressionKind::If(condition, then, otherwise) => {
+            uses(condition, used);
+            uses(then, used);
+            uses(otherwise, used);
+        }
+        ExpressionKind::Match(value, arms) => {
+            uses(value, used);
+            for (pattern, guard, value) in arms {
+                let mut inside = Known::new();
+                guard.iter().for_each(|guard| uses(guard, &mut inside));
+                uses(value, &mut inside);
+                pattern.binds(&mut |variable| {
+                    inside.remove(&variable);
+                });
+                used.extend(inside);
+            }
+        }
+        ExpressionKind::Block(bindings, value) => {
+            let mut inside = Known::new();
+            uses(value, &mut inside);
+            for (pattern, _, value) in bindings.iter().rev() {
+                pattern.binds(&mut |variable| {
+                    inside.remove(&variable);
+                });
+                uses(value, &mut inside);
+            }
+            used.extend(inside);
+        }
+    }
+}
+
+/// The variables a step assigns, with those in it.
+pub(crate) fn assigned_by(step: &Step, assigned: &mut Known) {
+    let mut block = |block: &Block| block.0.iter().for_each(|step| assigned_by(step, assigned));
+    match &step.kind {
+        StepKind::Assign { place, .. } | StepKind::Change { place, .. } => {
+            assigned.insert(place.variable);
+        }
+        StepKind::Declare(variable, _) => {
+            assigned.insert(*variable);
+        }
+        StepKind::LetElse { otherwise, .. } => block(otherwise),
+        StepKind::If { then, otherwise, .. } => {
+            block(then);
+            block(otherwise);
+        }
+        StepKind::Match { arms, .. } => arms.iter().for_each(|arm| block(&arm.body)),
+        StepKind::For { body, .. } | StepKind::ForEach { body, .. } => block(body),
+        StepKind::Operation { operation, .. } => {
+            if let OperationKind::Update { body, .. } = &operation.kind {
+                block(body);
+            }
+        }
+        StepKind::Let { .. }
+        | StepKind::Break
+        | StepKind::Continue
+        | StepKind::Return(_)
+        | StepKind::Abort(_)
+        | StepKind::Yield(_) => {}
+    }
+}
+
+/// Leaves out what no operation needs. `needed` are the variables used by what follows, `follows` is whether operations may.
+fn prune(nodes: &mut Vec<Node<'_>>, needed: &mut Known, mut follows: bool) {
+    let mut kept = Vec::new();
+    while let Some(mut node) = nodes.pop() {
+        let keep = match &mut node {
+            Node::Touch(operation) => {
+                keys(operation).iter().flatten().for_each(|key| uses(key, needed));
+                true
+            }
+            Node::Let(step, jump) => {
+                let (StepKind::Let { pattern, value, .. } | StepKind::LetElse { pattern, value, .. }) = &step.kind
+                else {
+                    continue;
+                };
+                let mut is_needed = jump.is_some() && follows;
+                pattern.binds(&mut |variable| is_needed |= needed.remove(&variable));
+                if is_needed {
+                    uses(value, needed);
+                }
+                is_needed
+            }
+            Node::If(condition, then, otherwise) => {
+                prune(then, needed, follows);
+                prune(otherwise, needed, follows);
+                let keep = !then.is_empty() || !otherwise.is_empty();
+                if keep {
+                    uses(condition, needed);
+                }
+                keep
+            }
+            Node::Match(value, arms) => {
+                for (_, guard, inside) in arms.iter_mut() {
+                    prune(inside, needed, follows);
+                    guard.iter().for_each(|guard| uses(guard, needed));
+                }
+                let keep = arms.iter().any(|(_, _, inside)| !inside.is_empty());
+                if keep {
+                    uses(value, needed);
+                }
+                keep
+            }
+            Node::For(_, over, inside) => {
+                let keep = touches(inside);
+                if keep {
+                    prune(inside, needed, true);
+                    uses(over, needed);
+                }
+                keep
+            }
+            Node::Perhaps(inside) => {
+                prune(inside, needed, false);
+                !inside.is_empty()
+            }
+            Node::Jump(_) => follows,
+        };
+        if keep {
+            follows |= touches(std::slice::from_ref(&node));
+            kept.push(node);
+        }
+    }
+    kept.reverse();
+    *nodes = kept;
+}
+
+/// Whether there are operations in a slice.
+fn touches(nodes: &[Node<'_>]) -> bool {
+    nodes.iter().any(|node| match node {
+        Node::Touch(_) => true,
+        Node::If(_, then, otherwise) => touches(then) || touches(otherwise),
+        Node::Match(_, arms) => arms.iter().any(|(_, _, inside)| touches(inside)),
+        Node::For(_, _, inside) | Node::Perhaps(inside) => touches(inside),
+        Node::Let(..) | Node::Jump(_) => false,
+    })
+}
+
+/// Calls `visit` for each operation of a slice.
+pub(crate) fn operations(nodes: &[Node<'_>], visit: &mut dyn FnMut(&Operation)) {
+    for node in nodes {
+        match node {
+            Node::Touch(operation) => visit(operation),
+            Node::If(_, then, otherwise) => {
+                operations(then, visit);
+                operations(otherwise, visit);
+            }
+            Node::Match(_, arms) => arms.iter().for_each(|(_, _, inside)| operations(inside, visit)),
+            Node::For(_, _, inside) | Node::Perhaps(inside) => operations(inside, visit),
+            Node::Let(..) | Node::Jump(_) => {}
+        }
+    }
+}
