@@ -10,8 +10,9 @@ use std::cell::RefCell;
 use std::ops::ControlFlow;
 
 use seriatim_base::Rng;
+use seriatim_plan::Plan;
 use seriatim_procedure::interpret::{Changes, Keys, Operate, interpret};
-use seriatim_procedure::ir::Operation;
+use seriatim_procedure::ir::{Operation, Procedure};
 
 use super::interpret::{Interpreted, Reference, Stopped};
 use super::{Data, Datum, Declared, EvaluationError, IntegerType};
@@ -299,31 +300,42 @@ impl Session {
             Err(error) => return Err(error),
             Ok(_) => unreachable!("the body always aborts"),
         }
-        let mut rng = Rng::from_seed(seed);
-        let operations = entry.declaration.operations;
-        let inputs = |id: usize| recorded.iter().filter(move |event| event.operation == id).map(|event| &event.given);
-        for changed in 0..operations {
-            let descendants = entry.plan.descendants(changed);
-            for _ in 0..TRIES {
-                let given = RefCell::new(vec![Vec::new(); operations]);
-                let rng = RefCell::new(Rng::from_seed(rng.next_u64()));
-                let replay = Replay { recorded: &recorded, changed, rng, given };
-                let ended = interpret(&entry.declaration, &arguments, &replay).is_err();
-                for (id, given) in replay.given.into_inner().iter().enumerate() {
-                    let same = given.iter().zip(inputs(id)).all(|(now, then)| now == then);
-                    let count = given.len() == inputs(id).count() || ended && given.len() < inputs(id).count();
-                    if !descendants.contains(&id) && !(same && count) {
-                        return Ok(Err(format!(
-                            "the plan does not say that operation {} depends on operation {}",
-                            entry.plan.label(id),
-                            entry.plan.label(changed)
-                        )));
-                    }
-                }
+        Ok(undeclared(&entry.plan, &entry.declaration, &arguments, &recorded, seed).map_or(Ok(()), Err))
+    }
+}
+
+/// A dependency between operations that the plan does not declare, in words.
+fn undeclared(
+    plan: &Plan,
+    declaration: &Procedure,
+    arguments: &Datum,
+    recorded: &[Event],
+    seed: u64,
+) -> Option<String> {
+    let mut rng = Rng::from_seed(seed);
+    let operations = declaration.operations;
+    let then = |id: usize| recorded.iter().filter(move |event| event.operation == id).map(|event| &event.given);
+    for changed in 0..operations {
+        let descendants = plan.descendants(changed);
+        for _ in 0..TRIES {
+            let given = RefCell::new(vec![Vec::new(); operations]);
+            let rng = RefCell::new(Rng::from_seed(rng.next_u64()));
+            let replay = Replay { recorded, changed, rng, given };
+            let ended = interpret(declaration, arguments, &replay).is_err();
+            let now = replay.given.into_inner();
+            let differs = |id: &usize| {
+                let (now, all) = (&now[*id], then(*id).count());
+                let is_whole = now.len() == all || ended && now.len() < all;
+                !is_whole || now.iter().zip(then(*id)).any(|(now, then)| now != then)
+            };
+            let found = (0..operations).filter(|id| !descendants.contains(id)).find(differs);
+            if let Some(id) = found {
+                let (id, changed) = (plan.label(id), plan.label(changed));
+                return Some(format!("the plan does not say that operation {id} depends on operation {changed}"));
             }
         }
-        Ok(Ok(()))
     }
+    None
 }
 
 /// Ends the recorded execution.
@@ -337,3 +349,72 @@ impl std::fmt::Display for RolledBack {
 }
 
 impl std::error::Error for RolledBack {}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use seriatim_catalog::{ColumnDef, ColumnType, TableDef};
+    use seriatim_procedure::analysis::{Schema, plan};
+    use seriatim_procedure::ir::{
+        Block, Expression, ExpressionKind, OperationId, OperationKind, Pattern, Span, Step, StepId, StepKind, TableUse,
+        Variable, VariableId,
+    };
+
+    use super::*;
+
+    fn span() -> Span {
+        Span { file: Arc::from("here"), line: 1, column: 1 }
+    }
+
+    fn expression(kind: ExpressionKind) -> Expression {
+        Expression { span: span(), kind: Box::new(kind) }
+    }
+
+    fn variable(id: u16) -> Expression {
+        expression(ExpressionKind::Variable(VariableId(id)))
+    }
+
+    /// `let a = tx.require::<Link>(id)?; let b = tx.require::<Link>(a.next)?; Ok(b.next)`.
+    fn follow() -> Procedure {
+        let next = |of| expression(ExpressionKind::Field(variable(of), Arc::from("next")));
+        let get = |id: u16, key| {
+            let kind = OperationKind::Get { key: vec![key], required: true };
+            let operation = Operation { id: OperationId(id), span: span(), table: 0, index: None, kind };
+            let bind = Some(Pattern::Bind(VariableId(id + 1)));
+            Step { id: StepId(id), span: span(), kind: StepKind::Operation { operation: Box::new(operation), bind } }
+        };
+        let end = Step { id: StepId(2), span: span(), kind: StepKind::Return(next(2)) };
+        let named = |name: &str| Variable { name: Arc::from(name), mutable: false, span: span() };
+        Procedure {
+            name: Arc::from("follow"),
+            span: span(),
+            parameters: 1,
+            variables: ["id", "a", "b"].map(named).to_vec(),
+            tables: vec![TableUse { table: Arc::from("link"), span: span() }],
+            body: Block(vec![get(0, variable(0)), get(1, next(1)), end]),
+            steps: 3,
+            operations: 2,
+        }
+    }
+
+    #[test]
+    fn canary_a_dependency_that_the_plan_hides_is_found() {
+        let column = |name: &'static str| ColumnDef::new(name, ColumnType::U32);
+        let table = TableDef::builder("link").column(column("id")).column(column("next")).key(["id"]);
+        let procedure = follow();
+        let mut plan =
+            plan(&procedure, &Schema::new([table.finish().expect("a valid table")])).expect("a sound procedure");
+        let number = |value| Datum::Integer(value, Some(IntegerType::U32));
+        let event = |operation: usize, key: i128| {
+            let fields = [("id", key), ("next", key + 1)].map(|(name, value)| (Arc::from(name), number(value)));
+            let row = Datum::Record { name: Arc::from("link"), fields: fields.to_vec() };
+            Event { operation, given: whole(&[number(key)]), gave: Gave::Row(Some(row)) }
+        };
+        let recorded = [event(0, 5), event(1, 6)];
+        assert_eq!(undeclared(&plan, &procedure, &number(5), &recorded, 1), None);
+        plan.operations[1].key_from.clear();
+        let found = undeclared(&plan, &procedure, &number(5), &recorded, 1).expect("it is hidden");
+        assert!(found.ends_with("operation 1 get link depends on operation 0 get link"), "{found}");
+    }
+}

@@ -17,6 +17,10 @@
 //! }
 //! ```
 //!
+//! Steps with blocks are entered in every pass in which the slots of their condition are filled, whether or not they are scheduled
+//! themselves; returns, aborts, breaks and continues act in every pass that reaches them. A scheduled update, insert, delete, get
+//! or scan is preceded by [`Schedule::operation`].
+//!
 //! The shapes: *whole* is one pass of all steps, then commit; *repair* follows a commit that answered
 //! [`Outcome::Repair`] and runs the steps that depend on what went stale, then commits again (HTCC §4.2); *pieces* is a pass and a
 //! commit for each piece of the chopping (DBX-TC §3). Once the first piece is visible the chain finishes exactly once: a piece

@@ -1,9 +1,14 @@
 //! Execution shapes show in nothing but their speed.
 
-use seriatim::procedure::Shape;
-use seriatim::{Rng, thread};
+use std::collections::BTreeSet;
 
-use crate::bank::{self, balance, transfer};
+use seriatim::procedure::ir::Procedure;
+use seriatim::procedure::plan::{Chopped, Piece, Plan, Role};
+use seriatim::procedure::{Declared, Shape};
+use seriatim::{Abort, Rng, Table, Tx, procedure, thread};
+use seriatim_procedure::analysis::{Schema, Steps, plan};
+
+use crate::bank::{self, Account, Turnover, balance, transfer};
 use crate::common::{each, seed};
 
 #[test]
@@ -37,4 +42,87 @@ fn the_chopping_of_the_registered_set_is_there_to_be_read() {
     let plan = db.plan("transfer").expect("it is registered");
     assert_eq!((plan.operations.len(), plan.is_read_only()), (3, false));
     assert!(db.plan("transfers").is_none());
+}
+
+/// Adds two numbers up.
+#[procedure]
+fn sums(tx: &Tx, a: u64, b: u64) -> Result<(i64, i64), Abort> {
+    let mut sum = 0i64;
+    let first = tx.require::<Account>(a)?;
+    sum += first.balance;
+    let other = tx.require::<Turnover>(b)?;
+    sum += other.transfers;
+    let fixed = first.balance;
+    Ok((sum, fixed))
+}
+
+/// Its second key is what was summed up so far.
+#[procedure]
+fn follows(tx: &Tx, a: u64) -> Result<u64, Abort> {
+    let mut sum = 0u64;
+    let first = tx.require::<Account>(a)?;
+    sum += first.id;
+    let second = tx.require::<Turnover>(sum)?;
+    let third = tx.require::<Account>(3)?;
+    sum += third.id;
+    Ok(sum + second.id)
+}
+
+fn analysed(declaration: &Procedure) -> (Steps, Plan) {
+    let schema = Schema::new([Account::definition(), Turnover::definition()]);
+    (Steps::of(declaration), plan(declaration, &schema).expect("a sound procedure"))
+}
+
+/// The procedure in these pieces, the first of them decisive.
+fn pieces(procedure: &Procedure, pieces: &[&[usize]]) -> Chopped {
+    let piece =
+        |operations: &&[usize]| Piece { operations: operations.to_vec(), role: Role::Visible, conflicting: false };
+    Chopped {
+        procedure: procedure.name.clone(),
+        labels: vec![String::new(); procedure.operations],
+        pieces: pieces.iter().map(piece).collect(),
+        decisive: Some(0),
+        order: BTreeSet::new(),
+        merges: Vec::new(),
+        snapshot: false,
+    }
+}
+
+#[test]
+fn a_repair_begins_sums_again_and_keeps_what_is_not_stale() {
+    let (steps, plan) = analysed(&sums::declaration());
+    let (again, operations) = steps.repair(&plan, 1);
+    // The sum from its declaration on, from kept results where they are good.
+    assert_eq!(again, [true, false, true, true, true, false, true]);
+    assert_eq!(operations, BTreeSet::from([1]));
+    let (again, operations) = steps.repair(&plan, 0);
+    assert_eq!(again, [true, true, true, false, true, true, true]);
+    assert_eq!(operations, BTreeSet::from([0]));
+}
+
+#[test]
+fn a_repair_takes_in_later_operations_on_a_table_that_changed() {
+    let (steps, plan) = analysed(&transfer::declaration());
+    let operations = |stale| steps.repair(&plan, stale).1;
+    assert_eq!(operations(0), BTreeSet::from([0, 1]), "both accounts may be one");
+    assert_eq!(operations(1), BTreeSet::from([1]));
+    assert_eq!(operations(2), BTreeSet::from([2]));
+}
+
+#[test]
+fn steps_run_in_the_first_pass_that_has_what_they_use() {
+    let declaration = sums::declaration();
+    let (steps, _) = analysed(&declaration);
+    assert_eq!(steps.passes(&pieces(&declaration, &[&[0], &[1]])), [0, 0, 1, 1, 1, 0, 1]);
+    assert_eq!(steps.passes(&pieces(&declaration, &[&[0, 1]])), [0; 7]);
+}
+
+#[test]
+fn pieces_that_would_show_run_as_one() {
+    let declaration = follows::declaration();
+    let (steps, _) = analysed(&declaration);
+    let passes = |cut: &[&[usize]]| steps.passes(&pieces(&declaration, cut));
+    // Operation 1 needs the sum as it was before operation 2 was added to it.
+    assert_eq!(passes(&[&[0, 2], &[1]]), [0; 7]);
+    assert_eq!(passes(&[&[1], &[0, 2]]), [0; 7]);
 }

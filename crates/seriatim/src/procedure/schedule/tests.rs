@@ -154,7 +154,10 @@ fn repairs() -> Repairs {
     Repairs::new(all.into_iter())
 }
 
-fn repaired(script: &[&[u16]]) -> (Result<[i64; 3], TransactError>, [u32; 3], [i64; 3], Vec<(u16, bool)>) {
+/// What an execution gave and left: its result, how often each operation ran, the counters, what was forgotten.
+type Repaired = (Result<[i64; 3], TransactError>, [u32; 3], [i64; 3], Vec<(u16, bool)>);
+
+fn repaired(script: &[&[u16]]) -> Repaired {
     let (_db, counters, mut session) = open(NAME);
     let (runs, repairs) = (Default::default(), repairs());
     SCRIPT.set(script.iter().map(|operations| operations.to_vec()).collect());
