@@ -154,6 +154,14 @@ impl Builder {
     }
 
     /// How registered procedures are run. Default [`Shape::Whole`].
+    ///
+    /// ```
+    /// use seriatim::{Database, procedure::Shape};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let db = Database::builder().shape(Shape::Pieces).check_plans(true).prefetch(false).open()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn shape(mut self, shape: Shape) -> Builder {
         self.shape = shape;
         self

@@ -32,6 +32,26 @@ impl Session {
     /// other transactions were in the way. A procedure that only reads sees a snapshot, where the protocol gives them, unless
     /// it is declared `#[procedure(latest)]`.
     ///
+    /// ```
+    /// # use seriatim::{Abort, Database, Table, Tx, procedure, procedures};
+    /// # #[derive(Table)] #[table(name = "counter", key(id), hash)] struct Counter { id: u32, n: u64 }
+    /// # #[procedure]
+    /// # fn count(tx: &Tx, id: u32) -> Result<u64, Abort> {
+    /// #     let n = tx.update::<Counter>(id, |counter| { counter.n += 1; counter.n })?;
+    /// #     Ok(n)
+    /// # }
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let db = Database::in_memory()?;
+    /// # let counters = db.create::<Counter>()?;
+    /// # let mut session = db.session();
+    /// # session.transact(|tx| tx.insert(&counters, &Counter { id: 7, n: 41 }))?;
+    /// db.register(procedures![count])?;
+    /// let committed = session.call(count, &7)?;
+    /// assert_eq!((committed.value, committed.attempts), (42, 1));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`TransactError::UnknownProcedure`] if it is not registered; the procedure's own abort; a missing or duplicate row,
     /// overflow; a conflict that outlasted the retries.
@@ -63,6 +83,29 @@ impl Session {
 
     /// Runs the registered procedure of this name on arguments whose types are checked now: one datum if it has one parameter,
     /// else a tuple of them.
+    ///
+    /// ```
+    /// # use seriatim::procedure::{Data, Datum};
+    /// # use seriatim::{Abort, Database, Table, Tx, procedure, procedures};
+    /// # #[derive(Table)] #[table(name = "counter", key(id), hash)] struct Counter { id: u32, n: u64 }
+    /// # #[procedure]
+    /// # fn count(tx: &Tx, id: u32) -> Result<u64, Abort> {
+    /// #     let n = tx.update::<Counter>(id, |counter| { counter.n += 1; counter.n })?;
+    /// #     Ok(n)
+    /// # }
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let db = Database::in_memory()?;
+    /// # let counters = db.create::<Counter>()?;
+    /// # let mut session = db.session();
+    /// # session.transact(|tx| tx.insert(&counters, &Counter { id: 7, n: 41 }))?;
+    /// # db.register(procedures![count])?;
+    /// let committed = session.call_by_name("count", &7u32.to_datum())?;
+    /// assert_eq!(committed.value, 42u64.to_datum());
+    /// let error = session.call_by_name("count", &Datum::Text("seven".to_owned()));
+    /// assert!(error.is_err_and(|error| error.to_string().contains("wrong arguments for procedure count")));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`Session::call`]; [`TransactError::Arguments`], saying what was given and what would be right.

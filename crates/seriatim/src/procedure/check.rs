@@ -106,9 +106,8 @@ impl Judge<'_> {
             return Ok(());
         }
         let told = || self.told.iter().filter(|told| candidates.iter().any(|(id, _)| *id == told.operation));
-        // The key of a new row is told if the macro could know which of its columns are the key; a footprint that tells nothing
-        // at all claims nothing.
-        let must_be_told = if access.kind == Kind::Insert { told().next().is_some() } else { !self.told.is_empty() };
+        // The key of a new row is told if the macro could know which of its columns are the key.
+        let must_be_told = access.kind != Kind::Insert || told().next().is_some();
         if must_be_told && !told().any(|told| told.keys == access.keys) {
             return Err("the arguments fix its keys, and the footprint did not tell these".to_owned());
         }

@@ -3,6 +3,42 @@
 //! A procedure is written once, as a function. The attribute macro lowers it to data ([`ir::Procedure`]) and to the code of each
 //! way to run it ([`Declared`]); [`Database::register`](crate::Database::register) resolves and analyses the set;
 //! [`Session::call`](crate::Session::call) runs one. What is analysed and what is run come from the same tokens.
+//!
+//! ```
+//! use seriatim::{Abort, Database, Table, Tx, procedure, procedures};
+//!
+//! #[derive(Table)]
+//! #[table(name = "account", key(id), hash)]
+//! struct Account {
+//!     id: u64,
+//!     balance: i64,
+//! }
+//!
+//! /// Moves money; what is left.
+//! #[procedure]
+//! fn transfer(tx: &Tx, from: u64, to: u64, amount: i64) -> Result<i64, Abort> {
+//!     let left = tx.update::<Account>(from, |account| {
+//!         account.balance -= amount;
+//!         account.balance
+//!     })?;
+//!     tx.update::<Account>(to, |account| account.balance += amount)?;
+//!     Ok(left)
+//! }
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let db = Database::in_memory()?;
+//! let accounts = db.create::<Account>()?;
+//! let mut session = db.session();
+//! session.transact(|tx| (1..=2).try_for_each(|id| tx.insert(&accounts, &Account { id, balance: 100 })))?;
+//!
+//! db.register(procedures![transfer])?;
+//! assert_eq!(session.call(transfer, &(1, 2, 30))?.value, 70);
+//! assert_eq!(session.interpret(transfer, &(1, 2, 30))?.value, 40);
+//! assert_eq!(session.check_dependencies(transfer, &(1, 2, 30), 7)?, Ok(()));
+//! println!("{}", db.plan("transfer").expect("it is registered"));
+//! # Ok(())
+//! # }
+//! ```
 
 pub(crate) mod call;
 mod check;

@@ -77,8 +77,15 @@ pub(crate) struct Registry {
 
 /// What piecewise execution assumes: each piece is a transaction of the protocol, so nothing runs beside the graph on snapshots
 /// of its own, nothing is published later, and a sum that overflows fails like anything else.
-const PIECES: Options =
-    Options { snapshots: false, reorder: true, commute: true, defer: false, statics: false, headroom: false };
+const PIECES: Options = Options {
+    snapshots: false,
+    reorder: true,
+    commute: true,
+    defer: false,
+    statics: false,
+    headroom: false,
+    claims: false,
+};
 
 impl Registry {
     pub(crate) fn names(&self) -> Vec<String> {
@@ -177,6 +184,25 @@ impl Database {
     /// Registers procedures: finds their tables, which must exist, and analyses them together with those registered before.
     /// From then on sessions can call them.
     ///
+    /// ```
+    /// # use seriatim::{Abort, Database, Table, Tx, procedure, procedures};
+    /// # #[derive(Table)] #[table(name = "counter", key(id), hash)] struct Counter { id: u32, n: u64 }
+    /// # #[procedure]
+    /// # fn count(tx: &Tx, id: u32) -> Result<u64, Abort> {
+    /// #     let n = tx.update::<Counter>(id, |counter| { counter.n += 1; counter.n })?;
+    /// #     Ok(n)
+    /// # }
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let db = Database::in_memory()?;
+    /// let refused = db.register(procedures![count]).expect_err("its table is not there yet");
+    /// assert!(refused.to_string().contains("there is no table \"counter\""));
+    /// db.create::<Counter>()?;
+    /// assert_eq!(db.register(procedures![count])?.added, ["count"]);
+    /// assert!(db.register(procedures![count]).is_err(), "the name is taken");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// A name that is taken, a table that is missing or declared otherwise, a set that is not safe; with the place in the
     /// source. Nothing is registered then.
@@ -222,6 +248,27 @@ impl Database {
     /// The registered set cut into pieces, under these assumptions: what is printed and reviewed. How procedures are run in
     /// pieces ([`Shape::Pieces`]) does not follow from it.
     ///
+    /// ```
+    /// # use seriatim::procedure::plan::Options;
+    /// # use seriatim::{Abort, Database, Table, Tx, procedure, procedures};
+    /// # #[derive(Table)] #[table(name = "counter", key(id), hash)] struct Counter { id: u32, n: u64 }
+    /// # #[procedure]
+    /// # fn count(tx: &Tx, id: u32) -> Result<u64, Abort> {
+    /// #     let n = tx.update::<Counter>(id, |counter| { counter.n += 1; counter.n })?;
+    /// #     Ok(n)
+    /// # }
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let db = Database::in_memory()?;
+    /// # let counters = db.create::<Counter>()?;
+    /// # let mut session = db.session();
+    /// # session.transact(|tx| tx.insert(&counters, &Counter { id: 7, n: 41 }))?;
+    /// # db.register(procedures![count])?;
+    /// let chopping = db.chopping(Options::DEFAULT)?;
+    /// assert_eq!(chopping.procedures[0].pieces.len(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// A set that cannot be chopped.
     pub fn chopping(&self, options: Options) -> Result<Chopping, ChopError> {
@@ -234,7 +281,28 @@ impl Database {
         self.inner().procedures.read().unwrap_or_else(PoisonError::into_inner).names()
     }
 
-    /// What analysis found out about a registered procedure.
+    /// What analysis found out about a registered procedure: inert data that shows itself.
+    ///
+    /// ```
+    /// # use seriatim::{Abort, Database, Table, Tx, procedure, procedures};
+    /// # #[derive(Table)] #[table(name = "counter", key(id), hash)] struct Counter { id: u32, n: u64 }
+    /// # #[procedure]
+    /// # fn count(tx: &Tx, id: u32) -> Result<u64, Abort> {
+    /// #     let n = tx.update::<Counter>(id, |counter| { counter.n += 1; counter.n })?;
+    /// #     Ok(n)
+    /// # }
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let db = Database::in_memory()?;
+    /// # let counters = db.create::<Counter>()?;
+    /// # let mut session = db.session();
+    /// # session.transact(|tx| tx.insert(&counters, &Counter { id: 7, n: 41 }))?;
+    /// # db.register(procedures![count])?;
+    /// let plan = db.plan("count").expect("it is registered");
+    /// assert!(!plan.is_read_only() && plan.operations.len() == 1);
+    /// println!("{plan}");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn plan(&self, procedure: &str) -> Option<Arc<Plan>> {
         let registry = self.inner().procedures.read().unwrap_or_else(PoisonError::into_inner);
         registry.entries.iter().find(|entry| entry.name == procedure).map(|entry| Arc::clone(&entry.plan))
