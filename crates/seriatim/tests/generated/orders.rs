@@ -519,3 +519,51 @@ fn shadowed_names_mean_what_they_do_in_rust() {
     assert_eq!(*session.call(shadowed, &1).expect("sound"), (1, 100));
     assert_eq!(*session.call(shadowed, &3).expect("sound"), (2, 300));
 }
+
+/// Calls a procedure and interprets it, each on its own shop: results and failures are the same.
+fn both<P: Declared>(called: &mut Session, interpreted: &mut Session, procedure: P, arguments: &P::Arguments)
+where
+    P::Arguments: std::fmt::Debug,
+    P::Output: std::fmt::Debug + PartialEq,
+{
+    let got = called.call(procedure, arguments).map(|done| done.value);
+    let wanted = interpreted.interpret(procedure, arguments).map(|done| done.value);
+    match (got, wanted) {
+        (Ok(got), Ok(wanted)) => assert_eq!(got, wanted, "{}{arguments:?}", P::NAME),
+        (Err(got), Err(wanted)) => {
+            let (got, wanted) = (std::mem::discriminant(&got), std::mem::discriminant(&wanted));
+            assert_eq!(got, wanted, "{}{arguments:?}", P::NAME);
+        }
+        (got, wanted) => panic!("{}{arguments:?}: {got:?}, interpreted: {wanted:?}", P::NAME),
+    }
+}
+
+#[test]
+fn the_representation_means_what_the_code_does() {
+    let ((_one, mut called), (_other, mut interpreted)) = (shop(), shop());
+    let (called, interpreted) = (&mut called, &mut interpreted);
+    for who in [
+        Who::Id(1),
+        Who::Id(9),
+        Who::Name(Text::literal("ann")),
+        Who::Name(Text::literal("eve")),
+        Who::Mail { address: Text::literal("bob2@example") },
+    ] {
+        for lines in [&[][..], &[(1, 1, 25)], &[(2, 1, 9), (3, 2, 1), (5, 2, 30)], &[(1, 1, 5), (9, 1, 1)]] {
+            both(called, interpreted, enter, &order(who.clone(), lines));
+        }
+    }
+    for buyer in [1, 2, 3, 9, u32::MAX] {
+        both(called, interpreted, history, &(buyer, Money::from_units(20_00)));
+        both(called, interpreted, deliver, &(buyer, 1, vec![1, 2, 7], AT, "ann".to_owned()));
+        both(called, interpreted, deliver, &(buyer, 2, vec![0, 1], AT, String::new()));
+        both(called, interpreted, history, &(buyer, Money::from_units(900_00)));
+    }
+    for at in 0..4 {
+        both(called, interpreted, pick, &(vec![1, 2, 9], at));
+    }
+    for id in 0..7 {
+        both(called, interpreted, shadowed, &id);
+    }
+    both(called, interpreted, nothing, &());
+}
