@@ -277,7 +277,7 @@ fn shop() -> (Database, Session) {
         Ok(())
     });
     loaded.expect("no conflict");
-    db.register(procedures![enter, history, deliver, nothing, pick, shadowed]).expect("sound procedures");
+    db.register(procedures![enter, history, deliver, nothing, pick, shadowed, computes]).expect("sound procedures");
     (db, session)
 }
 
@@ -566,4 +566,52 @@ fn the_representation_means_what_the_code_does() {
         both(called, interpreted, shadowed, &id);
     }
     both(called, interpreted, nothing, &());
+}
+
+const LOW: i32 = 10;
+const HIGH: i32 = 20;
+const ANSWER: i32 = 42;
+const KINDS: usize = 3;
+
+/// Patterns, methods and conversions, without an operation.
+#[procedure]
+fn computes(tx: &Tx, x: i32, text: &str, pairs: &[(u16, Option<i32>)]) -> Result<(u8, i32, Vec<i32>, bool), Abort> {
+    let kind = match x {
+        -1 => 1,
+        -9..=-2 => 2,
+        LOW..=HIGH => 4,
+        ANSWER => 5,
+        _ if x % 7 == 0 => 6,
+        _ => 7,
+    };
+    let known = match text {
+        "a" | "b" => 10,
+        "" => 20,
+        other if other.starts_with("long") && other.contains("er") => -30,
+        _ => -40,
+    };
+    let y = if matches!(x, 1..=3 | 8) { -x } else { x.abs() - 1 };
+    let mut counts = [0; KINDS];
+    let mut all = vec![x; 2];
+    let others = [1, 2, 4];
+    for ((number, perhaps), other) in pairs.iter().zip(&others) {
+        let (low, high) = (x.min(*other), x.max(*other * 10));
+        counts[usize::from(*number)] += low;
+        all.push(perhaps.unwrap_or(high) / 2);
+    }
+    let wanted: i32 = i32::from(kind == 7) + counts[1];
+    let is_known = all.contains(&wanted) || !text.is_empty() && text.len() <= 1;
+    all.push(counts[0] - counts[2]);
+    Ok((kind, known + y, all, is_known))
+}
+
+#[test]
+fn computations_are_interpreted_as_they_are_compiled() {
+    let ((_one, mut called), (_other, mut interpreted)) = (shop(), shop());
+    for x in (-12..60).chain([i32::MIN, i32::MAX]) {
+        for text in ["", "a", "b", "longer", "long", "x"] {
+            let pairs = vec![(0, None), (1, Some(x)), (x.unsigned_abs().min(4) as u16, Some(3))];
+            both(&mut called, &mut interpreted, computes, &(x, text.to_owned(), pairs));
+        }
+    }
 }
