@@ -30,7 +30,7 @@
 //! ```
 //!
 //! Where to read on: [`Database`] and [`Builder`] to open one, [`Session`] to run transactions, [`Tx`] for what a transaction
-//! can do, [`TransactError`] for what can go wrong, [`procedure`] for transactions declared beforehand, [`catalog`] for columns
+//! can do, [`TransactError`] for what can go wrong, [`mod@procedure`] for transactions declared beforehand, [`catalog`] for columns
 //! and keys.
 //!
 //! Invariant of this crate: one declaration runs under every protocol; nothing here names one but the registry.

@@ -557,7 +557,7 @@ fn the_representation_means_what_the_code_does() {
         both(called, interpreted, history, &(buyer, Money::from_units(20_00)));
         both(called, interpreted, deliver, &(buyer, 1, vec![1, 2, 7], AT, "ann".to_owned()));
         both(called, interpreted, deliver, &(buyer, 2, vec![0, 1], AT, String::new()));
-        both(called, interpreted, history, &(buyer, Money::from_units(900_00)));
+        both(called, interpreted, history, &(buyer, Money::from_units(90_000)));
     }
     for at in 0..4 {
         both(called, interpreted, pick, &(vec![1, 2, 9], at));
