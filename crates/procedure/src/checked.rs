@@ -33,7 +33,7 @@ macro_rules! operations {
         #[doc = concat!("Types with `", $symbol, "` in procedures.")]
         #[diagnostic::on_unimplemented(
             message = "procedures have no such arithmetic on `{Self}` and `{Rhs}`",
-            note = "it is on two numbers of one type, or a Decimal times an i64"
+            note = "it is on two numbers of one type, or a Decimal times an i64; of a reference, take the value: `*x`"
         )]
         pub trait $trait<Rhs = Self>: Sized {
             #[doc = concat!("`self ", $symbol, " other`.")]

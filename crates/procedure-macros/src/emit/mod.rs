@@ -42,6 +42,10 @@ pub(crate) fn procedure(procedure: &Procedure, options: &Options) -> TokenStream
     let library = library();
     let text = crate::name_of(name);
     let latest = options.latest;
+    let are = |names: &'static [&'static str]| {
+        attributes.iter().filter(move |attribute| names.iter().any(|name| attribute.path().is_ident(name)))
+    };
+    let (conditions, lints) = (are(&["cfg"]), are(&["allow", "expect", "warn", "deny"]));
     let (arguments, output) = (arguments_type(procedure), &procedure.output);
     let (handles, handles_of) = handles(procedure);
     let declaration = ir::declaration(procedure);
@@ -53,17 +57,19 @@ pub(crate) fn procedure(procedure: &Procedure, options: &Options) -> TokenStream
         #[derive(Clone, Copy, Debug)]
         #visibility struct #name;
 
+        #(#conditions)*
         const _: () = {
             #handles
 
             #[automatically_derived]
+            #(#lints)*
             #[allow(clippy::all, clippy::pedantic, unused_parens, unused_braces, unused_mut, non_snake_case)]
             impl #library::Declared for #name {
                 const NAME: &'static str = #text;
                 const LATEST: bool = #latest;
                 type Arguments = #arguments;
                 type Output = #output;
-                type Handles = Handles;
+                type Handles = __Handles;
 
                 fn declaration() -> #library::ir::Procedure {
                     #declaration
@@ -132,7 +138,7 @@ fn handles(procedure: &Procedure) -> (TokenStream, TokenStream) {
         quote!(#table.index(#constant))
     });
     let definition = quote! {
-        pub struct Handles {
+        pub struct __Handles {
             #(#table_fields: ::seriatim::Handle<#tables>,)*
             #(#index_fields: #index_types,)*
         }
@@ -144,7 +150,7 @@ fn handles(procedure: &Procedure) -> (TokenStream, TokenStream) {
             let _ = #database;
             #(let #table_fields = #database.table::<#tables>()?;)*
             #(let #index_fields = #index_values;)*
-            ::core::result::Result::Ok(Handles { #(#table_fields,)* #(#index_fields,)* })
+            ::core::result::Result::Ok(__Handles { #(#table_fields,)* #(#index_fields,)* })
         }
     };
     (definition, of)

@@ -156,3 +156,61 @@ fn only_operation(step: &Step) -> Option<usize> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn procedure(body: &str) -> Procedure {
+        let text = format!("fn p(tx: &Tx, a: u32, list: &[Line]) -> Result<u32, Abort> {{ {body} }}");
+        crate::lower::procedure(&syn::parse_str(&text).expect("a function")).expect("a procedure")
+    }
+
+    fn operations(nodes: &[Node<'_>]) -> Vec<usize> {
+        let mut all = Vec::new();
+        known::operations(nodes, &mut |operation| all.push(operation.id));
+        all
+    }
+
+    #[test]
+    fn waves_of_the_entry_are_spread_over_the_steps_before_the_keys_are_needed() {
+        // As TPC-C's New-Order.
+        let procedure = procedure(
+            "let w = tx.require::<W>(a)?; let n = tx.update::<D>(a, |row| { row.n += 1; row.n })?;
+             tx.insert(O { a, n })?; tx.insert(N { a, n })?; let c = tx.require::<C>((a, 1))?;
+             for line in list { tx.get::<I>(line.i)?; tx.update::<S>((line.w, line.i), |row| row.q -= 1)?; } Ok(n)",
+        );
+        let plan = Plan::new(&procedure, true);
+        assert_eq!(plan.waves, [0, 1, 3]);
+        let fetched: Vec<_> = (0..3).map(|at| operations(&plan.slice_of_entry(at))).collect();
+        assert_eq!(fetched, [vec![1, 4, 5, 6], vec![4, 5, 6], vec![4, 5, 6]], "all but what follows at once");
+        let Some(looping) = procedure.body.0.iter().find(|step| matches!(step.kind, StepKind::For { .. })) else {
+            panic!("there is a loop")
+        };
+        assert!(plan.before_loop(looping, &plan.known_before(5)).is_empty(), "all of it is fetched further out");
+    }
+
+    #[test]
+    fn waves_stand_before_the_first_loop_that_needs_them() {
+        let procedure = procedure("for line in list { tx.get::<I>(line.i)?; } tx.get::<I>(a)?; Ok(a)");
+        let plan = Plan::new(&procedure, true);
+        assert_eq!(plan.waves, [0, 0, 0]);
+        assert_eq!(operations(&plan.slice_of_entry(2)), [0, 1]);
+    }
+
+    #[test]
+    fn a_loop_fetches_what_is_known_at_its_entry_for_all_its_iterations() {
+        // As TPC-C's Delivery.
+        let procedure = procedure(
+            "let mut due = Vec::new();
+             for line in list { let row = tx.require::<O>((a, line.i))?; due.push((row.c, row.n)); }
+             for (c, n) in &due { for at in 0..*n { tx.get::<L>((*c, at))?; } tx.get::<C>(*c)?; } Ok(a)",
+        );
+        let plan = Plan::new(&procedure, true);
+        assert_eq!(operations(&plan.slice_of_entry(0)), [0]);
+        let fetch = plan.before_loop(&procedure.body.0[2], &plan.known_before(2));
+        assert!(!fetch.is_empty());
+        assert_eq!(plan.fetched.borrow().iter().copied().collect::<Vec<_>>(), [0, 1, 2]);
+        assert!(Plan::new(&procedure, false).before(0).is_empty(), "off is off");
+    }
+}

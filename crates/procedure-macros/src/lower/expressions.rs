@@ -97,7 +97,7 @@ impl Lowering {
             }
             Expr::Repeat(repeat) => {
                 let element = self.value(&repeat.expr)?;
-                make(ExpressionKind::Repeat { element, count: repeat.len.to_token_stream(), is_vec: false })
+                make(ExpressionKind::Repeat { element, count: count(&repeat.len)?, is_vec: false })
             }
             Expr::Struct(record) => {
                 if let Some(token) = &record.dot2_token {
@@ -417,7 +417,7 @@ impl Lowering {
                 quote!([#tokens])
             }) {
                 let element = self.value(&repeat.expr)?;
-                let count = repeat.len.to_token_stream();
+                let count = count(&repeat.len)?;
                 return Ok(Expression::new(span, ExpressionKind::Repeat { element, count, is_vec: true }));
             }
             let elements = call.parse_body_with(Punctuated::<Expr, Token![,]>::parse_terminated)?;
@@ -495,6 +495,15 @@ pub(super) fn needs_steps(expression: &Expr, tx: &proc_macro2::Ident) -> bool {
         Expr::Return(_) | Expr::Break(_) | Expr::Continue(_) | Expr::Assign(_) => true,
         Expr::Binary(binary) => operator(&binary.op).is_none() && compound(&binary.op).is_some(),
         _ => false,
+    }
+}
+
+/// How many elements a list has that repeats one.
+fn count(expression: &Expr) -> Result<TokenStream> {
+    match expression {
+        Expr::Lit(literal) if matches!(literal.lit, Lit::Int(_)) => Ok(literal.to_token_stream()),
+        Expr::Path(path) if last(&path.path).starts_with(char::is_uppercase) => Ok(path.to_token_stream()),
+        other => refuse(other, "so many elements are a literal or a constant; for others, `push` in a `for`"),
     }
 }
 

@@ -11,7 +11,7 @@ mod statements;
 
 use proc_macro2::{Ident, Span};
 use quote::ToTokens;
-use syn::{Error, ItemFn, Path, Result};
+use syn::{Attribute, Error, ItemFn, Path, Result};
 
 use crate::tree::{self, Index, Procedure, Shape, Variable, VariableId};
 
@@ -19,11 +19,16 @@ use crate::tree::{self, Index, Procedure, Shape, Variable, VariableId};
 pub(crate) fn procedure(function: &ItemFn) -> Result<Procedure> {
     let mut lowering = Lowering::default();
     let signature = signature::read(function, &mut lowering)?;
+    attributes(function)?;
     let mut body = lowering.body(&function.block);
     if let Some(error) = lowering.mistakes {
         return Err(error);
     }
     let (steps, operations) = tree::number(&mut body);
+    let most = usize::from(u16::MAX);
+    if steps > most || lowering.variables.len() > most {
+        return refuse(&function.sig.ident, format!("a procedure has at most {most} steps and variables: split it"));
+    }
     Ok(Procedure {
         attributes: function.attrs.clone(),
         visibility: function.vis.clone(),
@@ -40,6 +45,28 @@ pub(crate) fn procedure(function: &ItemFn) -> Result<Procedure> {
         steps,
         operations,
     })
+}
+
+/// Attributes stand on the procedure only: in it, they would have to be followed by the representation as well.
+fn attributes(function: &ItemFn) -> Result<()> {
+    const KNOWN: [&str; 7] = ["doc", "cfg", "allow", "expect", "warn", "deny", "deprecated"];
+    for attribute in &function.attrs {
+        if !KNOWN.iter().any(|name| attribute.path().is_ident(name)) {
+            return refuse(attribute, format!("a procedure's attributes are {}", KNOWN.join(", ")));
+        }
+    }
+    struct First<'f>(Option<&'f Attribute>);
+    impl<'f> syn::visit::Visit<'f> for First<'f> {
+        fn visit_attribute(&mut self, attribute: &'f Attribute) {
+            self.0.get_or_insert(attribute);
+        }
+    }
+    let mut first = First(None);
+    syn::visit::Visit::visit_block(&mut first, &function.block);
+    match first.0 {
+        Some(attribute) => refuse(attribute, "attributes stand on the procedure, not in it"),
+        None => Ok(()),
+    }
 }
 
 /// What is known while a procedure is lowered.

@@ -48,6 +48,9 @@ impl Lowering {
                     // A constant, or a struct without fields: a value of its type either way.
                     return Ok(PatternKind::Literal(constant(&ident.ident)));
                 }
+                if ident.ident == self.tx() {
+                    return refuse(ident, "the transaction keeps its name: call this something else");
+                }
                 let variable = self.declare(&ident.ident, ident.mutability.is_some(), shape.clone());
                 Ok(PatternKind::Bind(variable))
             }

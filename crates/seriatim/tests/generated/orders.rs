@@ -277,7 +277,7 @@ fn shop() -> (Database, Session) {
         Ok(())
     });
     loaded.expect("no conflict");
-    db.register(procedures![enter, history, deliver, nothing, pick, shadowed]).expect("sound procedures");
+    db.register(procedures![enter, history, deliver, nothing, pick, shadowed, computes]).expect("sound procedures");
     (db, session)
 }
 
@@ -518,4 +518,100 @@ fn shadowed_names_mean_what_they_do_in_rust() {
     let (_db, mut session) = shop();
     assert_eq!(*session.call(shadowed, &1).expect("sound"), (1, 100));
     assert_eq!(*session.call(shadowed, &3).expect("sound"), (2, 300));
+}
+
+/// Calls a procedure and interprets it, each on its own shop: results and failures are the same.
+fn both<P: Declared>(called: &mut Session, interpreted: &mut Session, procedure: P, arguments: &P::Arguments)
+where
+    P::Arguments: std::fmt::Debug,
+    P::Output: std::fmt::Debug + PartialEq,
+{
+    let got = called.call(procedure, arguments).map(|done| done.value);
+    let wanted = interpreted.interpret(procedure, arguments).map(|done| done.value);
+    match (got, wanted) {
+        (Ok(got), Ok(wanted)) => assert_eq!(got, wanted, "{}{arguments:?}", P::NAME),
+        (Err(got), Err(wanted)) => {
+            let (got, wanted) = (std::mem::discriminant(&got), std::mem::discriminant(&wanted));
+            assert_eq!(got, wanted, "{}{arguments:?}", P::NAME);
+        }
+        (got, wanted) => panic!("{}{arguments:?}: {got:?}, interpreted: {wanted:?}", P::NAME),
+    }
+}
+
+#[test]
+fn the_representation_means_what_the_code_does() {
+    let ((_one, mut called), (_other, mut interpreted)) = (shop(), shop());
+    let (called, interpreted) = (&mut called, &mut interpreted);
+    for who in [
+        Who::Id(1),
+        Who::Id(9),
+        Who::Name(Text::literal("ann")),
+        Who::Name(Text::literal("eve")),
+        Who::Mail { address: Text::literal("bob2@example") },
+    ] {
+        for lines in [&[][..], &[(1, 1, 25)], &[(2, 1, 9), (3, 2, 1), (5, 2, 30)], &[(1, 1, 5), (9, 1, 1)]] {
+            both(called, interpreted, enter, &order(who.clone(), lines));
+        }
+    }
+    for buyer in [1, 2, 3, 9, u32::MAX] {
+        both(called, interpreted, history, &(buyer, Money::from_units(20_00)));
+        both(called, interpreted, deliver, &(buyer, 1, vec![1, 2, 7], AT, "ann".to_owned()));
+        both(called, interpreted, deliver, &(buyer, 2, vec![0, 1], AT, String::new()));
+        both(called, interpreted, history, &(buyer, Money::from_units(90_000)));
+    }
+    for at in 0..4 {
+        both(called, interpreted, pick, &(vec![1, 2, 9], at));
+    }
+    for id in 0..7 {
+        both(called, interpreted, shadowed, &id);
+    }
+    both(called, interpreted, nothing, &());
+}
+
+const LOW: i32 = 10;
+const HIGH: i32 = 20;
+const ANSWER: i32 = 42;
+const KINDS: usize = 3;
+
+/// Patterns, methods and conversions, without an operation.
+#[procedure]
+fn computes(tx: &Tx, x: i32, text: &str, pairs: &[(u16, Option<i32>)]) -> Result<(u8, i32, Vec<i32>, bool), Abort> {
+    let kind = match x {
+        -1 => 1,
+        -9..=-2 => 2,
+        LOW..=HIGH => 4,
+        ANSWER => 5,
+        _ if x % 7 == 0 => 6,
+        _ => 7,
+    };
+    let known = match text {
+        "a" | "b" => 10,
+        "" => 20,
+        other if other.starts_with("long") && other.contains("er") => -30,
+        _ => -40,
+    };
+    let y = if matches!(x, 1..=3 | 8) { -x } else { x.abs() - 1 };
+    let mut counts = [0; KINDS];
+    let mut all = vec![x; 2];
+    let others = [1, 2, 4];
+    for ((number, perhaps), other) in pairs.iter().zip(&others) {
+        let (low, high) = (x.min(*other), x.max(*other * 10));
+        counts[usize::from(*number)] += low;
+        all.push(perhaps.unwrap_or(high) / 2);
+    }
+    let wanted: i32 = i32::from(kind == 7) + counts[1];
+    let is_known = all.contains(&wanted) || !text.is_empty() && text.len() <= 1;
+    all.push(counts[0] - counts[2]);
+    Ok((kind, known + y, all, is_known))
+}
+
+#[test]
+fn computations_are_interpreted_as_they_are_compiled() {
+    let ((_one, mut called), (_other, mut interpreted)) = (shop(), shop());
+    for x in (-12..60).chain([i32::MIN, i32::MAX]) {
+        for text in ["", "a", "b", "longer", "long", "x"] {
+            let pairs = vec![(0, None), (1, Some(x)), (x.unsigned_abs().min(4) as u16, Some(3))];
+            both(&mut called, &mut interpreted, computes, &(x, text.to_owned(), pairs));
+        }
+    }
 }

@@ -49,7 +49,7 @@ fn transfer(tx: &Tx, from: u64, to: u64, amount: Money) -> Result<Money, Abort> 
 fn bank() -> Database {
     let db = Database::in_memory().expect("a database");
     let accounts = db.create::<Account>().expect("a valid table");
-    let open = |id| Account { id, balance: Money::from_units(100_00), transfers: 0 };
+    let open = |id| Account { id, balance: Money::from_units(10_000), transfers: 0 };
     db.session().transact(|tx| (1..=3).try_for_each(|id| tx.insert(&accounts, &open(id)))).expect("no conflict");
     db
 }
@@ -66,7 +66,7 @@ fn a_transfer_moves_money() {
         Ok([1, 2, 3]
             .map(|id| tx.get(&accounts, &id).ok().flatten().map(|row| (row.balance().units(), row.transfers()))))
     });
-    assert_eq!(*balances.expect("no conflict"), [Some((70_00, 1)), Some((129_70, 0)), Some((100_00, 0))]);
+    assert_eq!(*balances.expect("no conflict"), [Some((70_00, 1)), Some((12_970, 0)), Some((10_000, 0))]);
     let error = session.call(transfer, &(1, 2, Money::from_units(71_00))).expect_err("too much");
     assert_eq!(error.user(), Some(&Insufficient));
     let error = session.call(transfer, &(9, 2, Money::from_units(1))).expect_err("no such account");

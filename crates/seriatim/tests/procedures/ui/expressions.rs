@@ -30,6 +30,8 @@ fn all(tx: &Tx, list: &[u32], text: &str) -> Result<u32, Abort> {
     let x = tx;
     let y = if a > 1 { 2 };
     let z = b(3);
+    let aa = vec![0; list.len()];
+    let tx = 1;
     Ok(a)
 }
 

@@ -45,4 +45,17 @@ fn with_option(tx: &Tx) -> Result<(), Abort> {
     Ok(())
 }
 
+#[procedure]
+#[inline]
+fn with_attribute(tx: &Tx) -> Result<(), Abort> {
+    Ok(())
+}
+
+#[procedure]
+fn with_attribute_inside(tx: &Tx) -> Result<(), Abort> {
+    #[cfg(test)]
+    let x = 1;
+    Ok(())
+}
+
 fn main() {}
