@@ -259,6 +259,20 @@ fn keys_values_and_control_are_told_apart() {
 }
 
 #[test]
+fn what_follows_in_a_table_is_run_again() {
+    let found = analysed(|b| {
+        b.update("", "account", "a", "row", |b| b.assign("row.sum", "=", "1"));
+        b.require("same", "account", "b");
+        b.require("other", "point", "same.sum, 1");
+        b.require("free", "account", "b");
+        b.return_("(same.sum, other.value, free.owner)");
+    });
+    assert_eq!(found.operations[1].table_from, set(&[0]), "b may be a");
+    assert_eq!(found.operations[3].table_from, set(&[]), "another column");
+    assert_eq!(found.descendants(0), set(&[0, 1, 2]));
+}
+
+#[test]
 fn an_accumulator_pulls_all_its_definitions() {
     let found = analysed(|b| {
         b.let_mut("total", "0");

@@ -24,6 +24,7 @@ use std::sync::Arc;
 use seriatim_plan::{Chopping, End, Existence, FailureKind, Options, Plan};
 
 use merge::Cut;
+pub(super) use order::own_order;
 
 /// A set that cannot be chopped because it is no set of plans.
 #[derive(Clone, Debug, PartialEq, Eq)]
