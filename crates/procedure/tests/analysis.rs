@@ -116,6 +116,18 @@ fn a_broken_representation_is_refused() {
     });
     broken.variables.truncate(1);
     assert!(plan(&broken, &schema()).expect_err("refused").to_string().contains("is broken"));
+    let impure = refused(|b| {
+        b.update("", "account", "a", "row", |b| b.require("other", "account", "b"));
+        b.return_("1");
+    });
+    assert!(impure.contains("the body of an update is not pure"), "{impure}");
+    let mut each = of(|b| {
+        b.each("row", "account", "", |_| {});
+        b.return_("1");
+    });
+    let StepKind::ForEach { operation, .. } = &mut each.body.0[0].kind else { panic!("a loop") };
+    operation.kind = OperationKind::Delete { key: Vec::new(), required: false };
+    assert!(plan(&each, &schema()).expect_err("refused").to_string().contains("no scan"));
 }
 
 #[test]

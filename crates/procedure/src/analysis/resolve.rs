@@ -204,12 +204,26 @@ fn shape(procedure: &Procedure) -> Result<(), (Span, String)> {
     }
     let mut steps: Vec<&Step> = Vec::new();
     visit::steps(&procedure.body, &mut |step| steps.push(step));
+    let is_scan = |operation: &Operation| matches!(operation.kind, OperationKind::Scan { .. });
     let mut operations = 0;
     for (at, step) in steps.iter().enumerate() {
         if step.id.index() != at {
             return wrong(&step.span, "steps are not numbered in source order");
         }
         if let Some(operation) = visit::operation(step) {
+            if matches!(step.kind, StepKind::ForEach { .. }) && !is_scan(operation) {
+                return wrong(&operation.span, "a loop runs over the rows of something that is no scan");
+            }
+            if let OperationKind::Update { body, .. } = &operation.kind {
+                let mut pure = true;
+                visit::steps(body, &mut |step| {
+                    let ends = matches!(step.kind, StepKind::Return(_) | StepKind::Abort(_));
+                    pure &= visit::operation(step).is_none() && !ends;
+                });
+                if !pure {
+                    return wrong(&operation.span, "the body of an update is not pure");
+                }
+            }
             if operation.id.index() != operations {
                 return wrong(&operation.span, "operations are not numbered in source order");
             }
