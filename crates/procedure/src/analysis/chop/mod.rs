@@ -165,7 +165,8 @@ fn obligations(plans: &[&Plan], chopping: &Chopping) -> Vec<String> {
             deferral.subscribers.iter().map(|end| &*plans[end.procedure].procedure).collect();
         let subscribers: Vec<&str> = subscribers.into_iter().collect();
         found.push(format!(
-            "{publisher} #{} is published at epochs{}, and {} collects what is pending before it begins",
+            "{publisher} #{} is published after the epoch that its decisive piece is in{}; {} waits for what is pending before \
+             it begins",
             deferral.publisher.operation,
             if chopping.options.snapshots { ", before anyone reads its snapshot" } else { "" },
             subscribers.join(", ")
