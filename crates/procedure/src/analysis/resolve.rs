@@ -249,16 +249,7 @@ fn shape(procedure: &Procedure) -> Result<(), (Span, String)> {
 
 /// Every variable that a step itself names.
 fn variables(step: &Step) -> Vec<VariableId> {
-    let mut found = match &step.kind {
-        StepKind::Declare(variable) | StepKind::ForEach { row: variable, .. } => vec![*variable],
-        StepKind::Let { pattern, .. } | StepKind::LetElse { pattern, .. } | StepKind::For { pattern, .. } => {
-            visit::bound(pattern)
-        }
-        StepKind::Operation { bind, .. } => bind.as_ref().map(visit::bound).unwrap_or_default(),
-        StepKind::Match { arms, .. } => arms.iter().flat_map(|arm| visit::bound(&arm.pattern)).collect(),
-        StepKind::Assign { place, .. } => vec![place.variable],
-        _ => Vec::new(),
-    };
+    let mut found = visit::defined(step);
     let mut roots = visit::own(step);
     if let Some(operation) = visit::operation(step) {
         roots.extend(visit::key(operation));
