@@ -233,6 +233,23 @@ fn canary_a_publisher_that_takes_its_epoch_when_it_begins_is_caught() {
 }
 
 #[test]
+fn canary_a_subscriber_that_goes_on_in_another_epoch_is_caught() {
+    // One that subscribes to the first and publishes to the third, which subscribes to the first too.
+    let op = |table, act| Op { table, act, needs: 0, looped: false, fails: false };
+    let procedure = |operations| Procedure { operations, pure_failure: None };
+    let set = Set(vec![
+        procedure(vec![op(1, Act::Add(1))]),
+        procedure(vec![op(1, Act::Read(1)), op(0, Act::Insert), op(2, Act::Add(0))]),
+        procedure(vec![op(2, Act::Increment(0)), op(1, Act::Read(1))]),
+    ]);
+    let chopping = chopped(&set, Options::OPTIMIZED);
+    assert_eq!(chopping.deferrals.len(), 2);
+    let cut = Cut::of(&set, &chopping);
+    assert!(runs::goes_wrong(&set, &cut, Taken::Unconfirmed, 7, 200_000));
+    assert!(!runs::goes_wrong(&set, &cut, Taken::Decisive, 7, 200_000));
+}
+
+#[test]
 fn canary_a_forgotten_failure_is_caught() {
     let hopeful = |plan: &Plan| Plan { failures: Vec::new(), ..plan.clone() };
     assert!(caught(|set| {

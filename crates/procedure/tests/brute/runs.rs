@@ -5,7 +5,8 @@
 //! change or after the publication, others run on. What the second epoch deferred is published at the end.
 //!
 //! An instance is of the epoch in which its decisive piece commits. Were it that in which it begins, as DBX-TC's text can be read,
-//! then of two publishers the first to commit could be of the second epoch, and a subscriber would see the other alone.
+//! then of two publishers the first to commit could be of the second epoch, and a subscriber would see the other alone. For the
+//! same reason a subscriber whose epoch has changed when it comes to its decisive piece begins anew.
 
 use std::collections::BTreeSet;
 
@@ -19,8 +20,10 @@ use super::sets::Set;
 pub(crate) enum Taken {
     /// In its decisive piece.
     Decisive,
-    /// When it begins: the broken variant.
+    /// When it begins: a broken variant.
     Begin,
+    /// In its decisive piece, but subscribers go on with what they saw in another: a broken variant.
+    Unconfirmed,
 }
 
 #[derive(Debug)]
@@ -82,10 +85,16 @@ fn run(set: &Set, cut: &Cut, taken: Taken, drawn: &[usize], rng: &mut Rng) -> bo
             found.early = !changed;
         }
         let takes = match taken {
-            Taken::Decisive => cut.decisive[procedure].unwrap_or(0),
+            Taken::Decisive | Taken::Unconfirmed => cut.decisive[procedure].unwrap_or(0),
             Taken::Begin => 0,
         };
         if found.done == takes {
+            if taken == Taken::Decisive && found.subscribes && found.early && changed {
+                // Nothing of it was visible.
+                history.retain(|(other, _)| *other != at);
+                (found.done, found.early) = (0, false);
+                continue;
+            }
             found.second = Some(changed);
         }
         let piece = &cut.pieces[procedure][found.done];

@@ -166,7 +166,7 @@ fn obligations(plans: &[&Plan], chopping: &Chopping) -> Vec<String> {
         let subscribers: Vec<&str> = subscribers.into_iter().collect();
         found.push(format!(
             "{publisher} #{} is published after the epoch that its decisive piece is in{}; {} waits for what is pending before \
-             it begins",
+             it begins, and begins anew if its decisive piece is in another epoch",
             deferral.publisher.operation,
             if chopping.options.snapshots { ", before anyone reads its snapshot" } else { "" },
             subscribers.join(", ")
