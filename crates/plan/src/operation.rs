@@ -96,6 +96,9 @@ pub struct Operation {
     pub value_from: BTreeSet<usize>,
     /// Operations that decide whether, and how often, it runs.
     pub control_from: BTreeSet<usize>,
+    /// Operations before it, or of an earlier iteration, that change what it may meet in its table, or whose changes it may
+    /// follow: which rows they share is not known before they run.
+    pub table_from: BTreeSet<usize>,
     /// The blocks it is in, outermost first: the step that has the block, and which of that step's blocks it is.
     pub blocks: Vec<(usize, usize)>,
     /// The loops it is in, outermost first: indexes into [`crate::Plan::loops`].
@@ -117,7 +120,7 @@ impl Operation {
         self.key_from.is_empty()
     }
 
-    /// The operations it directly needs.
+    /// The operations whose results it directly needs.
     pub fn from(&self) -> BTreeSet<usize> {
         let mut from = self.key_from.clone();
         from.extend(&self.value_from);

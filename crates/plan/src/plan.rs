@@ -54,13 +54,17 @@ impl Plan {
     }
 
     /// What to run again when the result of `operation` has changed, in source order: the operation and all that directly or
-    /// indirectly need it (HTCC §4.3, Figure 9). A variable is a unit: who reads one that is assigned repeatedly needs all
+    /// indirectly need it (HTCC §4.3, Figure 9), or follow one of those in its table and may share a row with it. A variable is a unit: who reads one that is assigned repeatedly needs all
     /// operations whose results are assigned to it.
     pub fn descendants(&self, operation: usize) -> BTreeSet<usize> {
         let mut found = BTreeSet::from([operation]);
         loop {
             let more: Vec<usize> = (0..self.operations.len())
-                .filter(|id| !found.contains(id) && !self.operations[*id].from().is_disjoint(&found))
+                .filter(|id| {
+                    let operation = &self.operations[*id];
+                    let needs = !operation.from().is_disjoint(&found) || !operation.table_from.is_disjoint(&found);
+                    needs && !found.contains(id)
+                })
                 .collect();
             if more.is_empty() {
                 return found;
@@ -105,7 +109,7 @@ impl Plan {
         let operations = self.operations.len();
         for (id, operation) in self.operations.iter().enumerate() {
             let wrong = |problem: &str| Err(format!("{}: operation {id} {problem}", self.procedure));
-            if operation.from().iter().any(|from| *from >= operations) {
+            if operation.from().iter().chain(&operation.table_from).any(|from| *from >= operations) {
                 return wrong("needs an operation that does not exist");
             }
             if operation.loops.windows(2).any(|pair| self.loops.get(pair[1]).and_then(|l| l.parent) != Some(pair[0])) {
@@ -179,9 +183,12 @@ impl fmt::Display for Plan {
             for access in &operation.accesses {
                 self.write_access(f, access)?;
             }
-            for (word, from) in
-                [("key", &operation.key_from), ("values", &operation.value_from), ("control", &operation.control_from)]
-            {
+            for (word, from) in [
+                ("key", &operation.key_from),
+                ("values", &operation.value_from),
+                ("control", &operation.control_from),
+                ("rows perhaps", &operation.table_from),
+            ] {
                 if !from.is_empty() {
                     writeln!(f, "      {word} from {}", numbers(from))?;
                 }

@@ -116,6 +116,18 @@ fn a_broken_representation_is_refused() {
     });
     broken.variables.truncate(1);
     assert!(plan(&broken, &schema()).expect_err("refused").to_string().contains("is broken"));
+    let impure = refused(|b| {
+        b.update("", "account", "a", "row", |b| b.require("other", "account", "b"));
+        b.return_("1");
+    });
+    assert!(impure.contains("the body of an update is not pure"), "{impure}");
+    let mut each = of(|b| {
+        b.each("row", "account", "", |_| {});
+        b.return_("1");
+    });
+    let StepKind::ForEach { operation, .. } = &mut each.body.0[0].kind else { panic!("a loop") };
+    operation.kind = OperationKind::Delete { key: Vec::new(), required: false };
+    assert!(plan(&each, &schema()).expect_err("refused").to_string().contains("no scan"));
 }
 
 #[test]
@@ -256,6 +268,20 @@ fn keys_values_and_control_are_told_apart() {
     assert_eq!(found.descendants(0), set(&[0, 1, 2]));
     assert_eq!(found.descendants(1), set(&[1, 2]));
     assert_eq!(found.descendants(2), set(&[2]));
+}
+
+#[test]
+fn what_follows_in_a_table_is_run_again() {
+    let found = analysed(|b| {
+        b.update("", "account", "a", "row", |b| b.assign("row.sum", "=", "1"));
+        b.require("same", "account", "b");
+        b.require("other", "point", "same.sum, 1");
+        b.require("free", "account", "b");
+        b.return_("(same.sum, other.value, free.owner)");
+    });
+    assert_eq!(found.operations[1].table_from, set(&[0]), "b may be a");
+    assert_eq!(found.operations[3].table_from, set(&[]), "another column");
+    assert_eq!(found.descendants(0), set(&[0, 1, 2]));
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod brute;
 use std::collections::BTreeSet;
 
 use brute::judge::{self, Cut, Wrong};
+use brute::runs::{self, Taken};
 use brute::sets::{self, Act, Op, Procedure, Set};
 use proptest::prelude::*;
 use seriatim_plan::{Chopping, Existence, MergeReason, Options, Plan};
@@ -34,6 +35,15 @@ fn three_instances_have_no_cycle_where_two_have_none() {
     sets::check(CASES / 3, &(sets::any_set(3, 3), sets::any_options()), |(set, options)| {
         let chopping = chopped(&set, options);
         prop_assert_eq!(judge::judge(&set, &Cut::of(&set, &chopping), options, 3), Ok(()));
+        Ok(())
+    });
+}
+
+#[test]
+fn every_run_piece_by_piece_has_a_serial_order() {
+    sets::check(CASES, &(sets::any_set(4, 4), any::<u64>()), |(set, seed)| {
+        let chopping = chopped(&set, Options::OPTIMIZED);
+        prop_assert!(!runs::goes_wrong(&set, &Cut::of(&set, &chopping), Taken::Decisive, seed, 50));
         Ok(())
     });
 }
@@ -194,6 +204,49 @@ fn canary_a_skipped_merge_is_caught() {
         let skipped = Cut::of(set, &chopping).splits().into_iter().next()?;
         judge::judge(set, &skipped, Options::OPTIMIZED, 2).err()
     }));
+}
+
+#[test]
+fn canary_a_run_with_a_skipped_merge_is_caught() {
+    assert!(caught(|set| {
+        let skipped = Cut::of(set, &chopped(set, Options::OPTIMIZED)).splits().into_iter().next()?;
+        runs::goes_wrong(set, &skipped, Taken::Decisive, 7, 50).then_some(Wrong::Cycle(Vec::new()))
+    }));
+}
+
+#[test]
+fn canary_a_run_with_a_deferral_against_an_order_is_caught() {
+    assert!(caught(|set| {
+        let chopping = chopped(set, Options { defer: false, ..Options::OPTIMIZED });
+        let mut cut = Cut::of(set, &chopping);
+        cut.deferred = judge::deferrable(set).into_iter().collect();
+        runs::goes_wrong(set, &cut, Taken::Decisive, 7, 50).then_some(Wrong::Cycle(Vec::new()))
+    }));
+}
+
+#[test]
+fn canary_a_publisher_that_takes_its_epoch_when_it_begins_is_caught() {
+    assert!(caught(|set| {
+        let cut = Cut::of(set, &chopped(set, Options::OPTIMIZED));
+        runs::goes_wrong(set, &cut, Taken::Begin, 7, 50).then_some(Wrong::Deferral(Vec::new()))
+    }));
+}
+
+#[test]
+fn canary_a_subscriber_that_goes_on_in_another_epoch_is_caught() {
+    // One that subscribes to the first and publishes to the third, which subscribes to the first too.
+    let op = |table, act| Op { table, act, needs: 0, looped: false, fails: false };
+    let procedure = |operations| Procedure { operations, pure_failure: None };
+    let set = Set(vec![
+        procedure(vec![op(1, Act::Add(1))]),
+        procedure(vec![op(1, Act::Read(1)), op(0, Act::Insert), op(2, Act::Add(0))]),
+        procedure(vec![op(2, Act::Increment(0)), op(1, Act::Read(1))]),
+    ]);
+    let chopping = chopped(&set, Options::OPTIMIZED);
+    assert_eq!(chopping.deferrals.len(), 2);
+    let cut = Cut::of(&set, &chopping);
+    assert!(runs::goes_wrong(&set, &cut, Taken::Unconfirmed, 7, 200_000));
+    assert!(!runs::goes_wrong(&set, &cut, Taken::Decisive, 7, 200_000));
 }
 
 #[test]

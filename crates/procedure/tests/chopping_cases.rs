@@ -4,7 +4,7 @@ mod support;
 
 use std::collections::BTreeSet;
 
-use seriatim_plan::{Chopping, MergeReason, Options, Plan, Role};
+use seriatim_plan::{Chopping, Columns, MergeReason, Options, Plan, Role};
 use seriatim_procedure::analysis::{ChopError, Schema, chop, plan};
 use seriatim_procedure::ir::Procedure;
 use support::build::{Build, procedure};
@@ -265,7 +265,7 @@ fn a_blind_addition_is_published_later() {
     let found = figure_3(None);
     assert_eq!(found.deferrals.len(), 1);
     assert_eq!(roles(&found, "publisher"), [Role::Decisive, Role::Deferred]);
-    assert!(found.obligations.iter().any(|line| line.contains("subscriber collects what is pending")));
+    assert!(found.obligations.iter().any(|line| line.contains("subscriber waits for what is pending")));
 }
 
 #[test]
@@ -347,15 +347,15 @@ fn canary_a_plan_that_does_not_agree_with_itself_is_refused() {
         b.for_("x", "list", |b| add(b, "a"));
     });
     let broken: [&dyn Fn(&mut Plan); 6] = [
-        &|plan| drop(plan.operations[0].key_from.insert(9)),
+        &|plan| plan.operations[0].key_from.extend([9]),
         &|plan| plan.operations[0].loops = vec![0, 0],
         &|plan| plan.operations[0].accesses.clear(),
         &|plan| {
             let commutes = plan.operations[0].accesses[0].commutes.clone();
             plan.operations[0].accesses[0].reads.extend(&commutes);
         },
-        &|plan| drop(plan.operations[0].accesses[0].reads.insert(seriatim_catalog::ColumnId(99))),
-        &|plan| drop(plan.failures[0].decided_by.insert(9)),
+        &|plan| plan.operations[0].accesses[0].reads = Columns::from_iter([seriatim_catalog::ColumnId(99)]),
+        &|plan| plan.failures[0].decided_by.extend([9]),
     ];
     assert!(chop([&sound], DEFAULT).is_ok());
     for (at, breaks) in broken.into_iter().enumerate() {
@@ -374,7 +374,8 @@ fn canary_a_chopping_that_is_not_safe_is_told() {
     })];
     let sound = chopped(&set, DEFAULT);
     assert_eq!((sound.check(), pieces(&sound, "p")), (Ok(()), vec![vec![0], vec![1], vec![2]]));
-    let broken: [(&str, &dyn Fn(&mut Chopping)); 5] = [
+    type Break<'a> = (&'a str, &'a dyn Fn(&mut Chopping));
+    let broken: [Break<'_>; 5] = [
         ("is in 2 pieces", &|chopping| chopping.procedures[0].pieces[0].operations.push(2)),
         ("is in 0 pieces", &|chopping| drop(chopping.procedures[0].pieces.pop())),
         ("wrongly said to conflict", &|chopping| chopping.procedures[0].pieces[0].conflicting = true),

@@ -218,6 +218,6 @@ fn the_optimized_graph_of_a_delivery_that_cannot_fail_half_way() {
           sums keep room: customer.c_balance, customer.c_delivery_cnt, customer.c_payment_cnt, customer.c_ytd_payment, district.d_ytd, stock.s_order_cnt, stock.s_remote_cnt, stock.s_ytd, warehouse.w_ytd
           every key of new_order is in orders when the set is registered
           nobody else adds to new_order or removes from orders
-          delivery #4 is published at epochs, and payment collects what is pending before it begins
+          delivery #4 is published after the epoch that its decisive piece is in, before anyone reads its snapshot; payment waits for what is pending before it begins, and begins anew if its decisive piece is in another epoch
     "#]].assert_eq(&show::text(&chopped(&tpcc::all_without_failures(), Options::OPTIMIZED)));
 }

@@ -81,6 +81,22 @@ fn a_partition_that_is_looked_up_takes_a_round() {
 }
 
 #[test]
+fn a_variable_that_is_bound_in_two_branches_is_no_symbol() {
+    let mut built = procedure("p", &["a", "b", "list"], |b| {
+        b.declare("row");
+        b.if_("a < 3", |b| b.require("row", "account", "a, 1"), |b| b.require("row", "account", "b, 1"));
+        add(b, "row.branch, 2", "1");
+        b.return_("1");
+    });
+    // As a front end may have it for `let row = if …`.
+    built.variables.iter_mut().for_each(|variable| variable.mutable = false);
+    let plan = plan(&built, &schema()).expect("accepted");
+    assert_eq!(plan.operations[2].partition.as_ref().map(ToString::to_string).as_deref(), Some("row.branch"));
+    assert_eq!(plan.operations[2].partition.as_ref().and_then(|symbol| symbol.operation()), None);
+    assert_eq!(plan.operations[2].key_from, [0, 1].into());
+}
+
+#[test]
 fn a_loop_that_goes_back_and_forth_has_no_bound() {
     let (found, _) = shape(|b| {
         b.let_mut("n", "0");

@@ -178,6 +178,7 @@ fn delivery_has_its_plan() {
         procedure delivery
           #0 scan new_order(input.w_id, d_id), in loop 0
               reads no_o_id
+              rows perhaps from #1
               key known at entry
               partition input.w_id
               when it changes, run again #1 #2 #3 #4
@@ -185,8 +186,10 @@ fn delivery_has_its_plan() {
               changes keys
               key from #0
               control from #0
+              rows perhaps from #0
               key known after #0
               partition input.w_id
+              when it changes, run again #0 #2 #3 #4
           #2 update orders(input.w_id, d_id, #0.no_o_id), must exist, in loop 0, perhaps
               reads o_c_id, o_ol_cnt; writes o_carrier_id
               key from #0

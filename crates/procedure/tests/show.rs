@@ -112,6 +112,9 @@ fn a_small_graph_drawn() {
     expect![[r#"
         <svg xmlns="http://www.w3.org/2000/svg" width="830" height="246" viewBox="0 0 830 246" font-family="monospace" font-size="11">
         <rect width="830" height="246" fill="white"/>
+        <path class="c" d="M152 70 C197 70 197 70 242 70" fill="none" stroke="red"><title>account (sum)</title></path>
+        <path class="c" d="M370 70 C415 70 415 130 460 130" fill="none" stroke="red"><title>account (sum)</title></path>
+        <path class="c" d="M370 70 C415 70 415 174 460 174" fill="none" stroke="red"><title>account (sum)</title></path>
         <text x="88" y="32" text-anchor="middle" font-weight="bold">set &lt;all&gt; 1</text>
         <rect class="piece" x="12" y="49" width="152" height="42" rx="21" fill="none" stroke="firebrick" stroke-width="2"/>
         <rect class="operation" x="24" y="58" width="128" height="24" fill="white" stroke="black"/>
@@ -144,9 +147,6 @@ fn a_small_graph_drawn() {
         <text x="742" y="134" text-anchor="middle">1 update account</text>
         <rect class="operation" x="678" y="162" width="128" height="24" fill="white" stroke="black"/>
         <text x="742" y="178" text-anchor="middle">2 update account</text>
-        <path class="c" d="M152 70 C197 70 197 70 242 70" fill="none" stroke="red"><title>account (sum)</title></path>
-        <path class="c" d="M370 70 C415 70 415 130 460 130" fill="none" stroke="red"><title>account (sum)</title></path>
-        <path class="c" d="M370 70 C415 70 415 174 460 174" fill="none" stroke="red"><title>account (sum)</title></path>
         </svg>
     "#]].assert_eq(&show::svg(&small()));
 }

@@ -13,7 +13,7 @@ use super::refusal::Refusals;
 use super::resolve::{Resolved, is_refutable, resolve};
 use super::rows::{RowColumns, rows};
 use super::symbols::{KeySymbols, symbols};
-use super::{Partitioning, Schema, visit};
+use super::{Partitioning, Schema, chop, visit};
 use crate::ir::{Expression, ExpressionKind, Function, OperationKind, Procedure, Step, StepKind};
 
 /// Analyses a procedure against a schema.
@@ -42,7 +42,7 @@ pub fn plan(procedure: &Procedure, schema: &Schema) -> Result<Plan, Refusals> {
     }
     failures.sort_by_key(|failure| (failure.operation.unwrap_or(usize::MAX), failure.decided_by.clone(), failure.kind));
     failures.dedup();
-    let plan = Plan {
+    let mut plan = Plan {
         procedure: procedure.name.clone(),
         place: procedure.span.to_string(),
         tables: resolved.tables.iter().map(|table| describe(table)).collect(),
@@ -59,6 +59,10 @@ pub fn plan(procedure: &Procedure, schema: &Schema) -> Result<Plan, Refusals> {
             .collect(),
         failures,
     };
+    // Additions count here: who adds to a row that was changed anew must add again.
+    for (earlier, later) in chop::own_order(&plan, false) {
+        plan.operations[later].table_from.insert(earlier);
+    }
     debug_assert_eq!(plan.check(), Ok(()));
     Ok(plan)
 }
@@ -101,6 +105,7 @@ fn operation(
         key_from: flows.key.clone(),
         value_from: flows.value.clone(),
         control_from: flows.control.clone(),
+        table_from: Set::new(),
         blocks: resolved.blocks[id].clone(),
         loops: flows.loops.clone(),
         used: is_used(resolved.procedure, step),

@@ -204,12 +204,26 @@ fn shape(procedure: &Procedure) -> Result<(), (Span, String)> {
     }
     let mut steps: Vec<&Step> = Vec::new();
     visit::steps(&procedure.body, &mut |step| steps.push(step));
+    let is_scan = |operation: &Operation| matches!(operation.kind, OperationKind::Scan { .. });
     let mut operations = 0;
     for (at, step) in steps.iter().enumerate() {
         if step.id.index() != at {
             return wrong(&step.span, "steps are not numbered in source order");
         }
         if let Some(operation) = visit::operation(step) {
+            if matches!(step.kind, StepKind::ForEach { .. }) && !is_scan(operation) {
+                return wrong(&operation.span, "a loop runs over the rows of something that is no scan");
+            }
+            if let OperationKind::Update { body, .. } = &operation.kind {
+                let mut pure = true;
+                visit::steps(body, &mut |step| {
+                    let ends = matches!(step.kind, StepKind::Return(_) | StepKind::Abort(_));
+                    pure &= visit::operation(step).is_none() && !ends;
+                });
+                if !pure {
+                    return wrong(&operation.span, "the body of an update is not pure");
+                }
+            }
             if operation.id.index() != operations {
                 return wrong(&operation.span, "operations are not numbered in source order");
             }
@@ -235,16 +249,7 @@ fn shape(procedure: &Procedure) -> Result<(), (Span, String)> {
 
 /// Every variable that a step itself names.
 fn variables(step: &Step) -> Vec<VariableId> {
-    let mut found = match &step.kind {
-        StepKind::Declare(variable) | StepKind::ForEach { row: variable, .. } => vec![*variable],
-        StepKind::Let { pattern, .. } | StepKind::LetElse { pattern, .. } | StepKind::For { pattern, .. } => {
-            visit::bound(pattern)
-        }
-        StepKind::Operation { bind, .. } => bind.as_ref().map(visit::bound).unwrap_or_default(),
-        StepKind::Match { arms, .. } => arms.iter().flat_map(|arm| visit::bound(&arm.pattern)).collect(),
-        StepKind::Assign { place, .. } => vec![place.variable],
-        _ => Vec::new(),
-    };
+    let mut found = visit::defined(step);
     let mut roots = visit::own(step);
     if let Some(operation) = visit::operation(step) {
         roots.extend(visit::key(operation));

@@ -7,7 +7,9 @@ use seriatim_plan::Symbol;
 use super::resolve::Resolved;
 use super::visit;
 use crate::Datum;
-use crate::ir::{Block, Expression, ExpressionKind, Function, KeyRange, OperationKind, Pattern, Step, StepKind};
+use crate::ir::{
+    Block, Expression, ExpressionKind, Function, KeyRange, OperationKind, Pattern, Procedure, Step, StepKind,
+};
 
 /// What an operation's key is, symbolically.
 #[derive(Clone, Debug, Default)]
@@ -23,12 +25,13 @@ pub(super) fn symbols(resolved: &Resolved<'_>) -> Vec<KeySymbols> {
     let mut walk = Walk {
         resolved,
         variables: vec![None; procedure.variables.len()],
+        once: once(procedure),
         keys: vec![KeySymbols::default(); resolved.operations.len()],
         loops: 0,
         others: 0,
     };
     for (at, variable) in procedure.variables.iter().take(procedure.parameters).enumerate() {
-        if !variable.mutable {
+        if walk.once[at] {
             walk.variables[at] = Some(Symbol::Parameter(variable.name.clone()));
         }
     }
@@ -39,6 +42,8 @@ pub(super) fn symbols(resolved: &Resolved<'_>) -> Vec<KeySymbols> {
 struct Walk<'r, 'p> {
     resolved: &'r Resolved<'p>,
     variables: Vec<Option<Symbol>>,
+    /// Whether a variable is bound at one place only, so that it has one value (in an iteration).
+    once: Vec<bool>,
     keys: Vec<KeySymbols>,
     /// Loops met so far: numbered as in `flow`.
     loops: usize,
@@ -73,7 +78,7 @@ impl Walk<'_, '_> {
             StepKind::For { pattern, .. } => {
                 let id = self.loops;
                 self.loops += 1;
-                for variable in visit::bound(pattern) {
+                for variable in visit::bound(pattern).into_iter().filter(|variable| self.once[variable.index()]) {
                     let name = self.resolved.procedure.variables[variable.index()].name.clone();
                     self.variables[variable.index()] = Some(Symbol::Element(id, name));
                 }
@@ -91,8 +96,7 @@ impl Walk<'_, '_> {
 
     fn bind(&mut self, pattern: &Pattern, value: &Symbol) {
         match pattern {
-            // A mutable variable has different values at different places.
-            Pattern::Bind(variable) if !self.resolved.procedure.variables[variable.index()].mutable => {
+            Pattern::Bind(variable) if self.once[variable.index()] => {
                 self.variables[variable.index()] = Some(value.clone());
             }
             Pattern::Some(inner) => self.bind(inner, value),
@@ -187,6 +191,21 @@ impl Walk<'_, '_> {
         self.others += 1;
         Symbol::Other(self.others, text)
     }
+}
+
+/// By variable: whether it is bound once.
+fn once(procedure: &Procedure) -> Vec<bool> {
+    let mut bound = vec![0_usize; procedure.variables.len()];
+    for parameter in bound.iter_mut().take(procedure.parameters) {
+        *parameter += 1;
+    }
+    visit::steps(&procedure.body, &mut |step| {
+        for variable in visit::defined(step) {
+            bound[variable.index()] += 1;
+        }
+    });
+    let mutable = procedure.variables.iter().map(|variable| variable.mutable);
+    bound.into_iter().zip(mutable).map(|(bound, mutable)| bound == 1 && !mutable).collect()
 }
 
 fn literal(datum: &Datum) -> String {

@@ -111,6 +111,20 @@ pub(super) fn bound(pattern: &Pattern) -> Vec<VariableId> {
     }
 }
 
+/// The variables that a step itself declares, binds or assigns, with repetition; not those bound inside its expressions.
+pub(super) fn defined(step: &Step) -> Vec<VariableId> {
+    match &step.kind {
+        StepKind::Declare(variable) | StepKind::ForEach { row: variable, .. } => vec![*variable],
+        StepKind::Let { pattern, .. } | StepKind::LetElse { pattern, .. } | StepKind::For { pattern, .. } => {
+            bound(pattern)
+        }
+        StepKind::Operation { bind, .. } => bind.as_ref().map(bound).unwrap_or_default(),
+        StepKind::Match { arms, .. } => arms.iter().flat_map(|arm| bound(&arm.pattern)).collect(),
+        StepKind::Assign { place, .. } => vec![place.variable],
+        _ => Vec::new(),
+    }
+}
+
 /// The expressions directly in an expression.
 pub(super) fn children(expression: &Expression) -> Vec<&Expression> {
     match &*expression.kind {

@@ -72,6 +72,28 @@ fn write(chopping: &Chopping, out: &mut String) -> std::fmt::Result {
          font-family=\"monospace\" font-size=\"11\">"
     )?;
     writeln!(out, "<rect width=\"{width}\" height=\"{height}\" fill=\"white\"/>")?;
+    // Edges first, so that boxes stay readable.
+    for edge in &graph.edges {
+        let (from, to) = match edge.from.instance <= edge.to.instance {
+            true => (edge.from, edge.to),
+            false => (edge.to, edge.from),
+        };
+        let (from_left, from_width) = places.columns[from.instance];
+        let (x1, y1) = (from_left + from_width, places.tops[&from] + BOX_HEIGHT / 2);
+        let (x2, y2) = (places.columns[to.instance].0, places.tops[&to] + BOX_HEIGHT / 2);
+        let third = x2.saturating_sub(x1).min(COLUMN_GAP) / 2;
+        let (class, style) = match edge.deferred {
+            true => ("p", "stroke=\"black\" stroke-dasharray=\"6 4\""),
+            false => ("c", "stroke=\"red\""),
+        };
+        writeln!(
+            out,
+            "<path class=\"{class}\" d=\"M{x1} {y1} C{} {y1} {} {y2} {x2} {y2}\" fill=\"none\" {style}><title>{}</title></path>",
+            x1 + third,
+            x2.saturating_sub(third),
+            escape(&edge.label)
+        )?;
+    }
     for (instance, found) in graph.instances.iter().enumerate() {
         let (left, width) = places.columns[instance];
         let middle = left + width / 2;
@@ -122,27 +144,6 @@ fn write(chopping: &Chopping, out: &mut String) -> std::fmt::Result {
                 )?;
             }
         }
-    }
-    for edge in &graph.edges {
-        let (from, to) = match edge.from.instance <= edge.to.instance {
-            true => (edge.from, edge.to),
-            false => (edge.to, edge.from),
-        };
-        let (from_left, from_width) = places.columns[from.instance];
-        let (x1, y1) = (from_left + from_width, places.tops[&from] + BOX_HEIGHT / 2);
-        let (x2, y2) = (places.columns[to.instance].0, places.tops[&to] + BOX_HEIGHT / 2);
-        let third = x2.saturating_sub(x1).min(COLUMN_GAP) / 2;
-        let (class, style) = match edge.deferred {
-            true => ("p", "stroke=\"black\" stroke-dasharray=\"6 4\""),
-            false => ("c", "stroke=\"red\""),
-        };
-        writeln!(
-            out,
-            "<path class=\"{class}\" d=\"M{x1} {y1} C{} {y1} {} {y2} {x2} {y2}\" fill=\"none\" {style}><title>{}</title></path>",
-            x1 + third,
-            x2.saturating_sub(third),
-            escape(&edge.label)
-        )?;
     }
     writeln!(out, "</svg>")
 }

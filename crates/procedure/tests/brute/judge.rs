@@ -16,6 +16,8 @@ pub(crate) struct Cut {
     pub(crate) pieces: Vec<Vec<BTreeSet<usize>>>,
     /// Deferred updates, (procedure, operation), which conflict with nothing; judged by [`deferrals`].
     pub(crate) deferred: BTreeSet<(usize, usize)>,
+    /// By procedure: the decisive piece.
+    pub(crate) decisive: Vec<Option<usize>>,
 }
 
 /// What is wrong with a chopping.
@@ -42,7 +44,9 @@ impl Cut {
         });
         let deferred =
             chopping.deferrals.iter().map(|found| (found.publisher.procedure, found.publisher.operation)).collect();
-        Cut { pieces: pieces.collect(), deferred }
+        let decisive = (0..set.0.len())
+            .map(|number| chopping.procedure(&format!("procedure_{number}")).and_then(|chopped| chopped.decisive));
+        Cut { pieces: pieces.collect(), deferred, decisive: decisive.collect() }
     }
 
     /// Whether two operations of different instances conflict.
@@ -80,7 +84,7 @@ fn meet(left: &BTreeSet<u8>, right: &BTreeSet<u8>) -> bool {
 }
 
 /// Whether the order of two operations matters.
-fn conflict(left: &Op, right: &Op, commute: bool) -> bool {
+pub(crate) fn conflict(left: &Op, right: &Op, commute: bool) -> bool {
     if left.table != right.table {
         return false;
     }

@@ -24,6 +24,7 @@ use std::sync::Arc;
 use seriatim_plan::{Chopping, End, Existence, FailureKind, Options, Plan};
 
 use merge::Cut;
+pub(super) use order::own_order;
 
 /// A set that cannot be chopped because it is no set of plans.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -164,8 +165,10 @@ fn obligations(plans: &[&Plan], chopping: &Chopping) -> Vec<String> {
             deferral.subscribers.iter().map(|end| &*plans[end.procedure].procedure).collect();
         let subscribers: Vec<&str> = subscribers.into_iter().collect();
         found.push(format!(
-            "{publisher} #{} is published at epochs, and {} collects what is pending before it begins",
+            "{publisher} #{} is published after the epoch that its decisive piece is in{}; {} waits for what is pending before \
+             it begins, and begins anew if its decisive piece is in another epoch",
             deferral.publisher.operation,
+            if chopping.options.snapshots { ", before anyone reads its snapshot" } else { "" },
             subscribers.join(", ")
         ));
     }

@@ -13,15 +13,29 @@ use super::conflicts;
 
 /// The order of a procedure's operations: (earlier, later).
 pub(super) fn order(plan: &Plan, reorder: bool, commute: bool) -> BTreeSet<(usize, usize)> {
-    let mut found = BTreeSet::new();
+    let mut found = match reorder {
+        true => own(plan, |left, right| !conflicts::grounds((plan, left), (plan, right), commute).is_empty()),
+        false => own(plan, |_, _| true),
+    };
     for (id, operation) in plan.operations.iter().enumerate() {
         found.extend(operation.from().into_iter().filter(|from| *from != id).map(|from| (from, id)));
-        for later in id + 1..plan.operations.len() {
-            if !reorder || !conflicts::grounds((plan, id), (plan, later), commute).is_empty() {
-                found.insert((id, later));
-                if operation.loops.iter().any(|around| plan.operations[later].loops.contains(around)) {
-                    found.insert((later, id));
-                }
+    }
+    found
+}
+
+/// The order of operations that conflict with each other in one execution: (earlier, later).
+pub(in super::super) fn own_order(plan: &Plan, commute: bool) -> BTreeSet<(usize, usize)> {
+    own(plan, |left, right| !conflicts::grounds((plan, left), (plan, right), commute).is_empty())
+}
+
+/// The order of the text for those to which it applies.
+fn own(plan: &Plan, applies: impl Fn(usize, usize) -> bool) -> BTreeSet<(usize, usize)> {
+    let mut found = BTreeSet::new();
+    for (id, operation) in plan.operations.iter().enumerate() {
+        for later in (id + 1..plan.operations.len()).filter(|later| applies(id, *later)) {
+            found.insert((id, later));
+            if operation.loops.iter().any(|around| plan.operations[later].loops.contains(around)) {
+                found.insert((later, id));
             }
         }
     }

@@ -1,0 +1,141 @@
+//! Runs chopped sets piece by piece in random interleavings and looks whether a serial order remains.
+//!
+//! Every table is taken to have one row, so that whatever can conflict does. Once in a run the epoch changes. What was deferred by
+//! those of the first epoch is published when all instances that had begun have ended; one that subscribes begins before the
+//! change or after the publication, others run on. What the second epoch deferred is published at the end.
+//!
+//! An instance is of the epoch in which its decisive piece commits. Were it that in which it begins, as DBX-TC's text can be read,
+//! then of two publishers the first to commit could be of the second epoch, and a subscriber would see the other alone. For the
+//! same reason a subscriber whose epoch has changed when it comes to its decisive piece begins anew.
+
+use std::collections::BTreeSet;
+
+use seriatim_base::Rng;
+
+use super::judge::{Cut, conflict};
+use super::sets::Set;
+
+/// When an instance takes its epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// In its decisive piece.
+    Decisive,
+    /// When it begins: a broken variant.
+    Begin,
+    /// In its decisive piece, but subscribers go on with what they saw in another: a broken variant.
+    Unconfirmed,
+}
+
+#[derive(Debug)]
+struct Instance {
+    procedure: usize,
+    subscribes: bool,
+    /// Begun before the epoch changed.
+    early: bool,
+    /// Whether it is of the second epoch; `None` until it has taken one.
+    second: Option<bool>,
+    /// Pieces executed.
+    done: usize,
+}
+
+/// Whether one of so many random runs of four instances has no serial order.
+pub(crate) fn goes_wrong(set: &Set, cut: &Cut, taken: Taken, seed: u64, runs: usize) -> bool {
+    let mut rng = Rng::from_seed(seed);
+    let drawn: Vec<usize> = (0..set.0.len()).filter(|number| !cut.pieces[*number].is_empty()).collect();
+    !drawn.is_empty() && (0..runs).any(|_| run(set, cut, taken, &drawn, &mut rng))
+}
+
+fn run(set: &Set, cut: &Cut, taken: Taken, drawn: &[usize], rng: &mut Rng) -> bool {
+    let mut instances: Vec<Instance> = (0..4)
+        .map(|_| {
+            let procedure = drawn[rng.below(drawn.len() as u64) as usize];
+            let subscribes = subscribes(set, cut, procedure);
+            Instance { procedure, subscribes, early: false, second: None, done: 0 }
+        })
+        .collect();
+    // (instance, operation) in order of effect.
+    let mut history: Vec<(usize, usize)> = Vec::new();
+    let change = rng.below(8);
+    let (mut changed, mut published) = (false, false);
+    for step in 0.. {
+        changed |= step >= change;
+        if changed && !published && instances.iter().all(|at| !at.early || at.done == cut.pieces[at.procedure].len()) {
+            publish(cut, &instances, false, &mut history);
+            published = true;
+        }
+        let ready: Vec<usize> = (0..instances.len())
+            .filter(|at| {
+                let found = &instances[*at];
+                let waits = found.done == 0 && found.subscribes && changed && !published;
+                found.done < cut.pieces[found.procedure].len() && !waits
+            })
+            .collect();
+        if ready.is_empty() {
+            // Some wait for the publication, or all have ended.
+            if changed && published {
+                break;
+            }
+            changed = true;
+            continue;
+        }
+        let at = ready[rng.below(ready.len() as u64) as usize];
+        let found = &mut instances[at];
+        let procedure = found.procedure;
+        if found.done == 0 {
+            found.early = !changed;
+        }
+        let takes = match taken {
+            Taken::Decisive | Taken::Unconfirmed => cut.decisive[procedure].unwrap_or(0),
+            Taken::Begin => 0,
+        };
+        if found.done == takes {
+            if taken == Taken::Decisive && found.subscribes && found.early && changed {
+                // Nothing of it was visible.
+                history.retain(|(other, _)| *other != at);
+                (found.done, found.early) = (0, false);
+                continue;
+            }
+            found.second = Some(changed);
+        }
+        let piece = &cut.pieces[procedure][found.done];
+        found.done += 1;
+        let now = piece.iter().filter(|operation| !cut.deferred.contains(&(procedure, **operation)));
+        history.extend(now.map(|operation| (at, *operation)));
+    }
+    publish(cut, &instances, true, &mut history);
+    is_cyclic(set, &instances, &history)
+}
+
+fn publish(cut: &Cut, instances: &[Instance], second: bool, history: &mut Vec<(usize, usize)>) {
+    for (at, found) in instances.iter().enumerate().filter(|(_, found)| found.second == Some(second)) {
+        let pending = cut.deferred.iter().filter(|(procedure, _)| *procedure == found.procedure);
+        history.extend(pending.map(|(_, operation)| (at, *operation)));
+    }
+}
+
+/// Whether a procedure uses what another publishes.
+fn subscribes(set: &Set, cut: &Cut, procedure: usize) -> bool {
+    cut.deferred.iter().any(|(publisher, operation)| {
+        let published = &set.0[*publisher].operations[*operation];
+        set.0[procedure].operations.iter().any(|op| conflict(op, published, true))
+    })
+}
+
+fn is_cyclic(set: &Set, instances: &[Instance], history: &[(usize, usize)]) -> bool {
+    let op = |(at, operation): &(usize, usize)| &set.0[instances[*at].procedure].operations[*operation];
+    let mut before: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); instances.len()];
+    for (place, earlier) in history.iter().enumerate() {
+        for later in &history[place + 1..] {
+            if earlier.0 != later.0 && conflict(op(earlier), op(later), true) {
+                before[earlier.0].insert(later.0);
+            }
+        }
+    }
+    for _ in 0..instances.len() {
+        for at in 0..instances.len() {
+            let more: BTreeSet<usize> = before[at].iter().flat_map(|next| before[*next].clone()).collect();
+            before[at].extend(more);
+        }
+    }
+    (0..instances.len()).any(|at| before[at].contains(&at))
+}
