@@ -179,24 +179,23 @@ pub(crate) fn is_inline(table: &Table, record: RecordPtr, image: usize) -> bool 
 
 /// Tail addresses that the row and its fixed part hold.
 fn tails(table: &Table, image: usize) -> impl Iterator<Item = usize> {
-    let (row, fixed) = (row_of(table, image).as_ptr() as usize, fixed_of(table, image));
-    let of = |base: usize, offsets: &'_ [u32]| -> Vec<usize> {
-        offsets
-            .iter()
-            // SAFETY: layout offsets name words of the part that hold tail addresses.
-            .map(|&at| unsafe { ((base + at as usize) as *const u64).read_unaligned() as usize })
-            .filter(|&tail| tail != 0)
-            .collect()
-    };
-    of(row, &table.layout.row_tails).into_iter().chain(of(fixed, &table.layout.fixed_tails))
+    let row = row_of(table, image).as_ptr() as usize;
+    tails_in(row, &table.layout.row_tails).chain(tails_in(fixed_of(table, image), &table.layout.fixed_tails))
+}
+
+/// Tail addresses at these offsets of the row or fixed part at `base`.
+fn tails_in(base: usize, offsets: &[u32]) -> impl Iterator<Item = usize> {
+    // SAFETY: layout offsets name words of the part that hold tail addresses.
+    let tail = move |&at: &u32| unsafe { ((base + at as usize) as *const u64).read_unaligned() as usize };
+    offsets.iter().map(tail).filter(|&tail| tail != 0)
 }
 
 /// Retires what the version `old` (a row) owned and its successor `new` (zero: none) does not.
 pub(crate) fn retire_version(core: &mut Core, table: &Table, record: RecordPtr, old: usize, new: usize) {
     let old_fixed = fixed_of(table, old);
     if table.has_tails() {
-        let kept: Vec<usize> = if new == 0 { Vec::new() } else { tails(table, new).collect() };
-        for tail in tails(table, old).filter(|tail| !kept.contains(tail)) {
+        let kept = |tail: usize| new != 0 && tails(table, new).any(|kept| kept == tail);
+        for tail in tails(table, old).filter(|&tail| !kept(tail)) {
             retire(core, tail, tail_bytes(tail));
         }
     }
@@ -243,8 +242,7 @@ pub(crate) fn free_private(core: &mut Core, writes: &mut WriteSet, installed: bo
             free(core, writes.entries()[entry]);
         }
     }
-    let superseded: Vec<_> = writes.superseded().collect();
-    for write in superseded {
+    for write in writes.superseded() {
         free(core, write);
     }
 }
