@@ -222,7 +222,7 @@ pub(crate) fn free_private(core: &mut Core, writes: &mut WriteSet, installed: bo
     if !writes.parts.is_empty() {
         let mut parts = std::mem::take(&mut writes.parts);
         if installed {
-            let mut kept = Vec::new();
+            let mut kept = std::mem::take(&mut writes.kept);
             for write in writes.entries().iter().filter(|write| write.image != 0) {
                 kept.push(fixed_of(write.table(), write.image));
                 if write.table().has_tails() {
@@ -231,6 +231,8 @@ pub(crate) fn free_private(core: &mut Core, writes: &mut WriteSet, installed: bo
             }
             kept.sort_unstable();
             parts.retain(|part| kept.binary_search(&part.address).is_err());
+            kept.clear();
+            writes.kept = kept;
         }
         for part in parts.drain(..) {
             release(core, part.address, part.bytes);

@@ -67,6 +67,8 @@ pub(crate) struct WriteSet {
     pub(crate) undone: Vec<Write>,
     /// Tails and fixed parts made by this attempt.
     pub(crate) parts: Vec<Part>,
+    /// Of use while `record::free_private` runs: the parts that committed images refer to.
+    pub(super) kept: Vec<usize>,
 }
 
 impl WriteSet {
@@ -78,6 +80,7 @@ impl WriteSet {
             marks: Vec::new(),
             undone: Vec::new(),
             parts: Vec::new(),
+            kept: Vec::new(),
         }
     }
 
