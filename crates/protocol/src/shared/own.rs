@@ -8,20 +8,22 @@ const NONE: u32 = u32::MAX;
 #[derive(Debug)]
 pub(crate) struct OwnIndex {
     slots: Vec<u64>,
+    /// 64 less the bits of a slot's number.
+    shift: u32,
     next: Vec<u32>,
     generation: u32,
 }
 
 impl OwnIndex {
     pub(crate) fn new() -> OwnIndex {
-        OwnIndex { slots: vec![0; 256], next: Vec::new(), generation: 1 }
+        OwnIndex { slots: vec![0; 256], shift: 64 - 8, next: Vec::with_capacity(256), generation: 1 }
     }
 
     #[inline]
     fn slot(&self, address: usize) -> usize {
         // Fibonacci hashing of the address without its alignment bits.
         let hash = (address as u64 >> 4).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        (hash >> (64 - self.slots.len().trailing_zeros())) as usize
+        (hash >> self.shift) as usize
     }
 
     #[inline]
@@ -55,6 +57,7 @@ impl OwnIndex {
         self.link(address);
     }
 
+    #[inline(always)]
     fn link(&mut self, address: usize) {
         let slot = self.slot(address);
         let entry = self.next.len() as u32;
@@ -63,9 +66,11 @@ impl OwnIndex {
         self.slots[slot] = u64::from(self.generation) << 32 | u64::from(entry);
     }
 
+    #[cold]
     fn grow(&mut self, address_of: impl Fn(usize) -> usize) {
         let entries = self.next.len();
         self.slots = vec![0; self.slots.len() * 4];
+        self.shift -= 2;
         self.next.clear();
         for entry in 0..entries {
             self.link(address_of(entry));
