@@ -1,6 +1,7 @@
 //! What the tests of workloads share: load, run a few terminals under a protocol, ask the check, break the data on purpose.
 
 use crate::{Ending, Entry, Loading, Outcome, Report, Workload};
+use seriatim::procedure::{plan, show};
 use seriatim::{Abort, Database, Tx, thread};
 
 /// What became of the transactions of one kind, of all terminals together.
@@ -82,6 +83,35 @@ pub(crate) fn canary(
 #[track_caller]
 fn report(db: &Database, workload: &dyn Workload) -> Report {
     workload.consistency(db).expect("the check runs")
+}
+
+/// The plans of a workload's procedures and their set, as registering derives them.
+pub(crate) struct Plans(Database);
+
+impl Plans {
+    /// Of a database loaded with the workload.
+    pub(crate) fn of(workload: &dyn Workload) -> Plans {
+        Plans(loaded("auto", workload))
+    }
+
+    /// A procedure's plan as text.
+    pub(crate) fn plan(&self, procedure: &str) -> String {
+        without_places(&self.0.plan(procedure).expect("it is registered").to_string())
+    }
+
+    /// The set cut into pieces, as text.
+    pub(crate) fn chopping(&self, options: plan::Options) -> String {
+        without_places(&show::text(&self.0.chopping(options).expect("the set can be chopped")))
+    }
+}
+
+/// A text without the places in the source that it names, which change with every line.
+fn without_places(text: &str) -> String {
+    let lines = text.lines().map(|line| match line.rsplit_once(" (") {
+        Some((before, place)) if place.contains(".rs:") => before,
+        _ => line,
+    });
+    lines.map(|line| format!("{line}\n")).collect()
 }
 
 /// Opens a workload with these knobs; or says what is wrong with them.
