@@ -22,6 +22,7 @@ pub mod tpcc;
 #[cfg(test)]
 mod trial;
 pub mod twelve_key;
+mod wrapping;
 pub mod ycsb;
 
 pub use contract::{Ending, LoadError, Loading, Outcome, Terminal, Workload};
