@@ -98,7 +98,7 @@ fn operations_run_in_order_and_do_what_they_say() {
         |operations: &[Operation]| OperationsInput { operations: operations.to_vec(), records: 300, value_bytes: 1000 };
     let mut run = |operations: &[Operation]| {
         let input = input(operations);
-        session.transact(|tx| OrderedTen::run(tx, &tables, &input)).map(|sum| sum.into_value())
+        session.call(OrderedTen::OPERATIONS, &input).map(|sum| sum.into_value())
     };
     // Both ends of ten fields of a row that is all one letter.
     let whole = |letter: u8| 20 * u64::from(b'a' + letter);
