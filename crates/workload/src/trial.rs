@@ -2,7 +2,7 @@
 
 use crate::{Ending, Entry, Loading, Outcome, Report, Workload};
 use seriatim::procedure::{plan, show};
-use seriatim::{Abort, Database, Tx, thread};
+use seriatim::{Abort, Builder, Database, Tx, thread};
 
 /// What became of the transactions of one kind, of all terminals together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,7 +19,11 @@ impl Tally {
 
 /// A database under a protocol, loaded by two threads.
 pub(crate) fn loaded(protocol: &str, workload: &dyn Workload) -> Database {
-    let db = Database::builder().protocol(protocol).open().expect("a database opens");
+    open_and_load(Database::builder().protocol(protocol), workload)
+}
+
+fn open_and_load(builder: Builder, workload: &dyn Workload) -> Database {
+    let db = builder.open().expect("a database opens");
     workload.load(&db, &Loading { threads: 2, ..Loading::default() }).expect("loading succeeds");
     db
 }
@@ -53,6 +57,14 @@ pub(crate) fn run(db: &Database, workload: &dyn Workload, terminals: u16, transa
         }
     });
     sums
+}
+
+/// Runs a workload while every access is compared with the plan of its procedure, and checks the data.
+#[track_caller]
+pub(crate) fn assert_runs_as_planned(workload: &dyn Workload) {
+    let db = open_and_load(Database::builder().check_plans(true), workload);
+    run(&db, workload, 2, 300, 7);
+    assert_consistent(&db, workload);
 }
 
 /// The check runs, asks every rule, and finds nothing.

@@ -3,15 +3,15 @@
 use expect_test::expect;
 
 use super::{Articles, Options};
-use crate::trial::Plans;
+use crate::trial::{self, Plans};
 use seriatim::procedure::plan;
 
 fn plans() -> Plans {
     Plans::of(&Articles::new(Options::new(2, 1)))
 }
 
-/// An article, and its newest comments: which they are follows from the article's count, so the scan begins at a key that is known
-/// after the article, within the article's partition.
+/// An article, and its newest comments: which they are follows from the article's count, so the scan begins at a key that is
+/// known after the article, within the article's partition.
 #[test]
 fn get_article() {
     expect![[r#"
@@ -50,8 +50,8 @@ fn get_articles() {
     .assert_eq(&plans().plan("get_articles"));
 }
 
-/// The user must exist and nothing of it is used; the article's count is the comment's number, so it is read and does not commute, and
-/// the comment's key is known after it. A number taken twice would be a duplicate key.
+/// The user must exist and nothing of it is used; the article's count is the comment's number, so it is read and does not
+/// commute, and the comment's key is known after it. A number taken twice would be a duplicate key.
 #[test]
 fn add_comment() {
     expect![[r#"
@@ -96,8 +96,8 @@ fn update_user_info() {
     .assert_eq(&plans().plan("update_user_info"));
 }
 
-/// Users are looked up apart, since no transaction adds or removes any. An article's count and its comments change together and are
-/// read together, each pair in one piece. No transaction rolls back.
+/// Users are looked up apart, since no transaction adds or removes any. An article's count and its comments change together
+/// and are read together, each pair in one piece. No transaction rolls back.
 #[test]
 fn the_default_graph() {
     expect![[r#"
@@ -162,4 +162,9 @@ fn the_optimized_graph() {
         the engine sees to it that
           memory for all writes is reserved when an execution begins
     "#]].assert_eq(&plans().chopping(plan::Options::OPTIMIZED));
+}
+
+#[test]
+fn executions_keep_to_the_plans() {
+    trial::assert_runs_as_planned(&Articles::new(Options::new(40, 1)));
 }

@@ -97,7 +97,7 @@ fn counts_agree_under_every_protocol() {
 /// Corrupts a small site after a run and asks that exactly `clauses` are violated.
 #[track_caller]
 fn canary(clauses: &[&str], corrupt: impl Fn(&Tx, &Tables) -> Result<Option<()>, Abort>) {
-    let (db, workload, _) = loaded("auto", small());
+    let (db, workload, tables) = loaded("auto", small());
     trial::run(&db, &workload, 1, 200, SEED);
     trial::canary(&db, &workload, clauses, |tx| corrupt(tx, &tables));
 }

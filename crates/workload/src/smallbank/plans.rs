@@ -3,7 +3,7 @@
 use expect_test::expect;
 
 use super::{Options, SmallBank};
-use crate::trial::Plans;
+use crate::trial::{self, Plans};
 use seriatim::procedure::plan;
 
 fn plans() -> Plans {
@@ -141,8 +141,8 @@ fn amalgamate() {
     .assert_eq(&plans().plan("amalgamate"));
 }
 
-/// The penalty depends on both balances (`WC`), savings are only read: the read that makes SmallBank anomalous under snapshot
-/// isolation. Nothing rolls back.
+/// The penalty depends on both balances (`WC`), savings are only read: the read that makes SmallBank anomalous under
+/// snapshot isolation. Nothing rolls back.
 #[test]
 fn write_check() {
     expect![[r#"
@@ -182,8 +182,8 @@ fn write_check() {
     .assert_eq(&plans().plan("write_check"));
 }
 
-/// The payer's balance decides the rollback (H-Store's `SendPayment`), so both additions are under its control, neither needs a
-/// value.
+/// The payer's balance decides the rollback (H-Store's `SendPayment`), so both additions are under its control, neither
+/// needs a value.
 #[test]
 fn send_payment() {
     expect![[r#"
@@ -230,9 +230,9 @@ fn send_payment() {
     .assert_eq(&plans().plan("send_payment"));
 }
 
-/// Customers' names never change, so their look-up may stand before the rest. All else is one piece wherever both accounts of a
-/// customer meet: that is SmallBank's point. Rollbacks are safe: both `InsufficientFunds` are raised in the decisive piece, before
-/// which nothing was visible and after which nothing can fail.
+/// Customers' names never change, so their look-up may stand before the rest. All else is one piece wherever both accounts
+/// of a customer meet: that is SmallBank's point. Rollbacks are safe: both `InsufficientFunds` are raised in the decisive
+/// piece, before which nothing was visible and after which nothing can fail.
 #[test]
 fn the_default_graph() {
     expect![[r#"
@@ -390,4 +390,9 @@ fn the_optimized_graph() {
           memory for all writes is reserved when an execution begins
           sums keep room: checking.balance
     "#]].assert_eq(&plans().chopping(plan::Options::OPTIMIZED));
+}
+
+#[test]
+fn executions_keep_to_the_plans() {
+    trial::assert_runs_as_planned(&SmallBank::new(Options::new(40, 1)));
 }

@@ -2,8 +2,8 @@
 
 use expect_test::expect;
 
-use super::{Options, Tatp};
-use crate::trial::Plans;
+use super::{KINDS, Options, Tatp};
+use crate::trial::{self, Plans};
 use seriatim::procedure::plan;
 
 fn plans() -> Plans {
@@ -23,8 +23,8 @@ fn get_subscriber_data() {
     "#]].assert_eq(&plans().plan("get_subscriber_data"));
 }
 
-/// A special facility, and the forwardings that begin at or before a time if it is active. Neither need exist: three rollbacks, all of
-/// a transaction that only reads.
+/// A special facility, and the forwardings that begin at or before a time if it is active. Neither need exist: three
+/// rollbacks, all of a transaction that only reads.
 #[test]
 fn get_new_destination() {
     expect![[r#"
@@ -107,8 +107,8 @@ fn update_location() {
     .assert_eq(&plans().plan("update_location"));
 }
 
-/// The subscriber by number, its special facilities, and a row inserted that must be new. What the description leaves to a violated
-/// key is asked before, so that it is a rollback and not a failure.
+/// The subscriber by number, its special facilities, and a row inserted that must be new. What the description leaves to a
+/// violated key is asked before, so that it is a rollback and not a failure.
 #[test]
 fn insert_call_forwarding() {
     expect![[r#"
@@ -170,9 +170,9 @@ fn delete_call_forwarding() {
     .assert_eq(&plans().plan("delete_call_forwarding"));
 }
 
-/// Numbers lead to the same subscribers for ever and special facilities are never added or removed, so those look-ups stand before
-/// the rest. Rollbacks are safe: UPDATE_SUBSCRIBER_DATA writes twice and may fail after either, so both are in the piece that decides;
-/// all others roll back before they write or where they do.
+/// Numbers lead to the same subscribers for ever and special facilities are never added or removed, so those look-ups stand
+/// before the rest. Rollbacks are safe: UPDATE_SUBSCRIBER_DATA writes twice and may fail after either, so both are in the
+/// piece that decides; all others roll back before they write or where they do.
 #[test]
 fn the_default_graph() {
     expect![[r#"
@@ -270,4 +270,10 @@ fn the_optimized_graph() {
         the engine sees to it that
           memory for all writes is reserved when an execution begins
     "#]].assert_eq(&plans().chopping(plan::Options::OPTIMIZED));
+}
+
+#[test]
+fn executions_keep_to_the_plans() {
+    let mix = [1; KINDS.len()];
+    trial::assert_runs_as_planned(&Tatp::new(Options { mix, ..Options::new(40, 1) }));
 }
