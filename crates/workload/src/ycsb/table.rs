@@ -47,7 +47,11 @@ pub struct NoSuchOperation(
 
 impl fmt::Display for NoSuchOperation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "there is no operation of kind {}, or not in a hashed table", self.0)
+        write!(
+            f,
+            "this table has no operation of kind {}: kinds are 0 to 4, and a hashed table has no scans (3)",
+            self.0
+        )
     }
 }
 
