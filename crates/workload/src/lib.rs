@@ -2,7 +2,7 @@
 //!
 //! Invariant: a workload sees a database only through the crate `seriatim`, and a runner sees a workload only through
 //! [`Workload`]; so every workload runs under every protocol, and one runner drives them all.
-//! Inputs are plain data, generated apart from the functions that execute them. Nothing allocates per transaction.
+//! Inputs are plain data, generated apart from the procedures that run on them. Nothing allocates per transaction.
 
 pub mod articles;
 pub mod contract;
@@ -22,6 +22,7 @@ pub mod tpcc;
 #[cfg(test)]
 mod trial;
 pub mod twelve_key;
+mod wrapping;
 pub mod ycsb;
 
 pub use contract::{Ending, LoadError, Loading, Outcome, Terminal, Workload};

@@ -1,7 +1,8 @@
 //! What the tests of workloads share: load, run a few terminals under a protocol, ask the check, break the data on purpose.
 
 use crate::{Ending, Entry, Loading, Outcome, Report, Workload};
-use seriatim::{Abort, Database, Tx, thread};
+use seriatim::procedure::{plan, show};
+use seriatim::{Abort, Builder, Database, Tx, thread};
 
 /// What became of the transactions of one kind, of all terminals together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,7 +19,11 @@ impl Tally {
 
 /// A database under a protocol, loaded by two threads.
 pub(crate) fn loaded(protocol: &str, workload: &dyn Workload) -> Database {
-    let db = Database::builder().protocol(protocol).open().expect("a database opens");
+    open_and_load(Database::builder().protocol(protocol), workload)
+}
+
+fn open_and_load(builder: Builder, workload: &dyn Workload) -> Database {
+    let db = builder.open().expect("a database opens");
     workload.load(&db, &Loading { threads: 2, ..Loading::default() }).expect("loading succeeds");
     db
 }
@@ -54,6 +59,14 @@ pub(crate) fn run(db: &Database, workload: &dyn Workload, terminals: u16, transa
     sums
 }
 
+/// Runs a workload while every access is compared with the plan of its procedure, and checks the data.
+#[track_caller]
+pub(crate) fn assert_runs_as_planned(workload: &dyn Workload) {
+    let db = open_and_load(Database::builder().check_plans(true), workload);
+    run(&db, workload, 2, 300, 7);
+    assert_consistent(&db, workload);
+}
+
 /// The check runs, asks every rule, and finds nothing.
 #[track_caller]
 pub(crate) fn assert_consistent(db: &Database, workload: &dyn Workload) {
@@ -82,6 +95,35 @@ pub(crate) fn canary(
 #[track_caller]
 fn report(db: &Database, workload: &dyn Workload) -> Report {
     workload.consistency(db).expect("the check runs")
+}
+
+/// The plans of a workload's procedures and their set, as registering derives them.
+pub(crate) struct Plans(Database);
+
+impl Plans {
+    /// Of a database loaded with the workload.
+    pub(crate) fn of(workload: &dyn Workload) -> Plans {
+        Plans(loaded("auto", workload))
+    }
+
+    /// A procedure's plan as text.
+    pub(crate) fn plan(&self, procedure: &str) -> String {
+        without_places(&self.0.plan(procedure).expect("it is registered").to_string())
+    }
+
+    /// The set cut into pieces, as text.
+    pub(crate) fn chopping(&self, options: plan::Options) -> String {
+        without_places(&show::text(&self.0.chopping(options).expect("the set can be chopped")))
+    }
+}
+
+/// A text without the places in the source that it names, which change with every line.
+fn without_places(text: &str) -> String {
+    let lines = text.lines().map(|line| match line.rsplit_once(" (") {
+        Some((before, place)) if place.contains(".rs:") => before,
+        _ => line,
+    });
+    lines.map(|line| format!("{line}\n")).collect()
 }
 
 /// Opens a workload with these knobs; or says what is wrong with them.

@@ -5,24 +5,24 @@ use super::load::LINE;
 use super::options::Options;
 use super::schema::Line;
 use crate::random::{Zipfian, a_text};
-use seriatim::Rng;
+use seriatim::{Data, Rng};
 
 /// Input of GetArticle.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Data)]
 pub struct GetArticleInput {
     /// The article.
     pub a_id: u32,
 }
 
 /// Input of GetArticles.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Data)]
 pub struct GetArticlesInput {
     /// The number with which the page begins.
     pub first: u32,
 }
 
 /// Input of AddComment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Data)]
 pub struct AddCommentInput {
     /// The article commented on.
     pub a_id: u32,
@@ -33,7 +33,7 @@ pub struct AddCommentInput {
 }
 
 /// Input of UpdateUserInfo.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Data)]
 pub struct UpdateUserInfoInput {
     /// The user.
     pub u_id: u32,

@@ -10,6 +10,8 @@ mod consistency;
 mod input;
 mod load;
 mod options;
+#[cfg(test)]
+mod plans;
 mod schema;
 mod terminal;
 #[cfg(test)]
@@ -25,7 +27,7 @@ pub use schema::{Article, Comment, Line, Tables, User, email};
 pub use terminal::ArticlesTerminal;
 pub use transactions::{
     ArticleOutput, ArticlesOutput, COMMENTS_SHOWN, PAGE, ShownComment, Title, add_comment, get_article, get_articles,
-    update_user_info,
+    procedures, update_user_info,
 };
 
 use crate::ledger::{Count, Ledgers};
@@ -109,8 +111,9 @@ impl Workload for Articles {
     }
 
     fn terminal(&self, db: &Database, index: u16, seed: u64) -> Result<Box<dyn Terminal>, LoadError> {
+        Tables::open(db)?;
         let inputs = Inputs::new(Rng::from_seed(seed ^ u64::from(index) << 48), &self.options);
         let ledger = self.shared.ledgers.open(|_| Ledger::default());
-        Ok(Box::new(ArticlesTerminal::new(Tables::open(db)?, inputs, self.options.mix, ledger)))
+        Ok(Box::new(ArticlesTerminal::new(inputs, self.options.mix, ledger)))
     }
 }

@@ -4,7 +4,6 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use super::input::Inputs;
-use super::schema::Tables;
 use super::transactions::{add_comment, get_article, get_articles, update_user_info};
 use super::{KINDS, Ledger};
 use crate::random::Deck;
@@ -13,41 +12,35 @@ use seriatim::{Session, TransactError};
 
 /// One terminal.
 pub struct ArticlesTerminal {
-    tables: Tables,
     inputs: Inputs,
     deck: Deck,
     ledger: Arc<Ledger>,
 }
 
 impl ArticlesTerminal {
-    pub(super) fn new(
-        tables: Tables,
-        inputs: Inputs,
-        mix: [u32; KINDS.len()],
-        ledger: Arc<Ledger>,
-    ) -> ArticlesTerminal {
-        ArticlesTerminal { tables, inputs, deck: Deck::new(&mix), ledger }
+    pub(super) fn new(inputs: Inputs, mix: [u32; KINDS.len()], ledger: Arc<Ledger>) -> ArticlesTerminal {
+        ArticlesTerminal { inputs, deck: Deck::new(&mix), ledger }
     }
 
     fn run(&mut self, kind: usize, session: &mut Session) -> Result<(), TransactError> {
-        let (tables, inputs) = (&self.tables, &mut self.inputs);
+        let inputs = &mut self.inputs;
         match kind {
             0 => {
                 let input = inputs.get_article();
-                black_box(session.snapshot(|tx| get_article(tx, tables, &input))?.into_value());
+                black_box(session.call(get_article, &input)?.into_value());
             }
             1 => {
                 let input = inputs.get_articles();
-                black_box(session.snapshot(|tx| get_articles(tx, tables, &input))?.into_value());
+                black_box(session.call(get_articles, &input)?.into_value());
             }
             2 => {
                 let input = inputs.add_comment();
-                session.transact(|tx| add_comment(tx, tables, &input))?;
+                session.call(add_comment, &input)?;
                 self.ledger.comments.add(1);
             }
             _ => {
                 let input = inputs.update_user_info();
-                session.transact(|tx| update_user_info(tx, tables, &input))?;
+                session.call(update_user_info, &input)?;
                 self.ledger.changes.add(1);
             }
         }

@@ -1,9 +1,8 @@
 //! Every transaction does what the benchmark says; counts agree under every protocol; every rule of the check rings.
 
 use super::*;
-use crate::Missing;
 use crate::trial::{self, assert_consistent};
-use seriatim::{Abort, Text, Tx, protocols};
+use seriatim::{Abort, Text, TransactError, Tx, protocols};
 
 const SEED: u64 = 20_131_105;
 
@@ -20,18 +19,18 @@ fn small() -> Options {
 
 #[test]
 fn comments_are_added_counted_and_shown_newest_last() {
-    let (db, workload, tables) = loaded("auto", small());
+    let (db, workload, _) = loaded("auto", small());
     let mut session = db.session();
     let read = GetArticleInput { a_id: 7 };
-    let before = session.snapshot(|tx| get_article(tx, &tables, &read)).expect("an article").into_value();
+    let before = session.call(get_article, &read).expect("an article").into_value();
     assert!(before.a_num_comments <= 6 && u32::from(before.shown) == before.a_num_comments);
     assert_eq!((before.a_title.len(), before.a_text.len()), (100, 100));
     for n in 0..30 {
         let input = AddCommentInput { a_id: 7, u_id: n % 20, text: Text::truncated(&format!("comment {n}")) };
-        let number = session.transact(|tx| add_comment(tx, &tables, &input)).expect("a comment").into_value();
+        let number = session.call(add_comment, &input).expect("a comment").into_value();
         assert_eq!(number, before.a_num_comments + n);
     }
-    let after = session.snapshot(|tx| get_article(tx, &tables, &read)).expect("an article").into_value();
+    let after = session.call(get_article, &read).expect("an article").into_value();
     assert_eq!((after.a_num_comments, usize::from(after.shown)), (before.a_num_comments + 30, COMMENTS_SHOWN));
     for (n, comment) in (10..).zip(&after.comments) {
         assert_eq!((comment.c_id, comment.c_u_id), (before.a_num_comments + n, n % 20));
@@ -44,10 +43,10 @@ fn comments_are_added_counted_and_shown_newest_last() {
 
 #[test]
 fn pages_hold_the_articles_from_one_on() {
-    let (db, _, tables) = loaded("auto", small());
+    let (db, ..) = loaded("auto", small());
     let page = |first| {
         let read = GetArticlesInput { first };
-        let page = db.session().snapshot(|tx| get_articles(tx, &tables, &read)).expect("a page").into_value();
+        let page = db.session().call(get_articles, &read).expect("a page").into_value();
         page.articles[..usize::from(page.shown)].iter().map(|title| title.a_id).collect::<Vec<u32>>()
     };
     assert_eq!(page(4), (4..24).collect::<Vec<_>>());
@@ -60,7 +59,7 @@ fn users_change_their_names() {
     let (db, _, tables) = loaded("auto", small());
     let mut session = db.session();
     let input = UpdateUserInfoInput { u_id: 3, lastname: Text::literal("Lovelace") };
-    session.transact(|tx| update_user_info(tx, &tables, &input)).expect("a change");
+    session.call(update_user_info, &input).expect("a change");
     let user = session.snapshot(|tx| Ok(tx.get(&tables.users, &3)?.map(|user| user.to_owned())));
     let user = user.expect("a read").into_value().expect("every user");
     assert_eq!((user.u_lastname.as_str(), user.u_changes), ("Lovelace", 1));
@@ -68,17 +67,17 @@ fn users_change_their_names() {
 
 #[test]
 fn unknown_articles_and_users_fail_without_a_trace() {
-    let (db, workload, tables) = loaded("auto", small());
+    let (db, workload, _) = loaded("auto", small());
     let mut session = db.session();
     let text = Text::literal("?");
     for (a_id, u_id) in [(50, 0), (0, 20)] {
         let input = AddCommentInput { a_id, u_id, text };
-        let error = session.transact(|tx| add_comment(tx, &tables, &input)).expect_err("no such row");
-        assert!(error.user::<Missing>().is_some(), "{error}");
+        let error = session.call(add_comment, &input).expect_err("no such row");
+        assert!(matches!(error, TransactError::MissingRow { .. }), "{error}");
     }
     let input = UpdateUserInfoInput { u_id: 20, lastname: text };
-    session.transact(|tx| update_user_info(tx, &tables, &input)).expect_err("no such user");
-    session.snapshot(|tx| get_article(tx, &tables, &GetArticleInput { a_id: 50 })).expect_err("no such article");
+    session.call(update_user_info, &input).expect_err("no such user");
+    session.call(get_article, &GetArticleInput { a_id: 50 }).expect_err("no such article");
     assert_consistent(&db, &workload);
 }
 

@@ -1,11 +1,16 @@
-//! The four transactions: functions of the database and their input.
+//! The four transactions: procedures of their input.
 //!
 //! None asks to be rolled back. An article or a user that is not there means a database loaded with other options, and fails.
 
 use super::input::{AddCommentInput, GetArticleInput, GetArticlesInput, UpdateUserInfoInput};
-use super::schema::{Comment, Line, Tables};
-use crate::Missing;
-use seriatim::{Abort, ReadTx, Text, Tx};
+use super::schema::{Article, Comment, Line, User};
+use seriatim::procedure::Procedures;
+use seriatim::{Abort, Data, Text, Tx, procedure, procedures, pure};
+
+/// The four, to be registered as one set.
+pub fn procedures() -> Procedures {
+    procedures![get_article, get_articles, add_comment, update_user_info]
+}
 
 /// Comments that GetArticle shows, the newest.
 pub const COMMENTS_SHOWN: usize = 20;
@@ -13,7 +18,7 @@ pub const COMMENTS_SHOWN: usize = 20;
 pub const PAGE: usize = 20;
 
 /// A comment as GetArticle shows it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Data)]
 pub struct ShownComment {
     /// Its number within the article.
     pub c_id: u32,
@@ -24,7 +29,7 @@ pub struct ShownComment {
 }
 
 /// What GetArticle shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Data)]
 pub struct ArticleOutput {
     /// The title.
     pub a_title: Line,
@@ -39,31 +44,33 @@ pub struct ArticleOutput {
 }
 
 /// Shows an article and its newest comments.
-///
-/// # Errors
-/// A conflict where the protocol has no snapshots, or no such article.
-pub fn get_article(tx: &ReadTx, tables: &Tables, input: &GetArticleInput) -> Result<ArticleOutput, Abort> {
-    let Some(article) = tx.get(&tables.articles, &input.a_id)? else { return Err(tx.abort(Missing("articles"))) };
+#[procedure]
+pub fn get_article(tx: &Tx, input: &GetArticleInput) -> Result<ArticleOutput, Abort> {
+    let article = tx.require::<Article>(input.a_id)?;
     let mut output = ArticleOutput {
-        a_title: Text::truncated(article.a_title()),
-        a_text: Text::truncated(article.a_text()),
-        a_num_comments: article.a_num_comments(),
+        a_title: Text::truncated(article.a_title),
+        a_text: Text::truncated(article.a_text),
+        a_num_comments: article.a_num_comments,
         shown: 0,
-        comments: [ShownComment::default(); COMMENTS_SHOWN],
+        comments: [ShownComment { c_id: 0, c_u_id: 0, c_text: Line::EMPTY }; COMMENTS_SHOWN],
     };
-    let first = article.a_num_comments().saturating_sub(COMMENTS_SHOWN as u32);
-    let range = (input.a_id, first)..=(input.a_id, u32::MAX);
-    for comment in tx.scan(&tables.comments, range).take(COMMENTS_SHOWN) {
-        let comment = comment?;
+    let first = first_shown(article.a_num_comments);
+    for comment in tx.scan::<Comment>((input.a_id, first)..=(input.a_id, u32::MAX)).limit(COMMENTS_SHOWN)? {
         output.comments[usize::from(output.shown)] =
-            ShownComment { c_id: comment.c_id(), c_u_id: comment.c_u_id(), c_text: Text::truncated(comment.c_text()) };
+            ShownComment { c_id: comment.c_id, c_u_id: comment.c_u_id, c_text: Text::truncated(comment.c_text) };
         output.shown += 1;
     }
     Ok(output)
 }
 
+/// The first comment shown, of so many.
+#[pure]
+fn first_shown(comments: u32) -> u32 {
+    comments.saturating_sub(COMMENTS_SHOWN as u32)
+}
+
 /// A line of the page that GetArticles shows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Data)]
 pub struct Title {
     /// The article.
     pub a_id: u32,
@@ -74,7 +81,7 @@ pub struct Title {
 }
 
 /// What GetArticles shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Data)]
 pub struct ArticlesOutput {
     /// Lines in use.
     pub shown: u8,
@@ -83,17 +90,15 @@ pub struct ArticlesOutput {
 }
 
 /// Shows a page of articles.
-///
-/// # Errors
-/// A conflict where the protocol has no snapshots.
-pub fn get_articles(tx: &ReadTx, tables: &Tables, input: &GetArticlesInput) -> Result<ArticlesOutput, Abort> {
-    let mut output = ArticlesOutput { shown: 0, articles: [Title::default(); PAGE] };
-    for article in tx.scan(&tables.articles, input.first..).take(PAGE) {
-        let article = article?;
+#[procedure]
+pub fn get_articles(tx: &Tx, input: &GetArticlesInput) -> Result<ArticlesOutput, Abort> {
+    let mut output =
+        ArticlesOutput { shown: 0, articles: [Title { a_id: 0, a_title: Line::EMPTY, a_num_comments: 0 }; PAGE] };
+    for article in tx.scan::<Article>(input.first..).limit(PAGE)? {
         output.articles[usize::from(output.shown)] = Title {
-            a_id: article.a_id(),
-            a_title: Text::truncated(article.a_title()),
-            a_num_comments: article.a_num_comments(),
+            a_id: article.a_id,
+            a_title: Text::truncated(article.a_title),
+            a_num_comments: article.a_num_comments,
         };
         output.shown += 1;
     }
@@ -101,34 +106,24 @@ pub fn get_articles(tx: &ReadTx, tables: &Tables, input: &GetArticlesInput) -> R
 }
 
 /// Adds a comment of a user to an article, and counts it there; the comment's number.
-///
-/// # Errors
-/// A conflict, or no such user or article.
-pub fn add_comment(tx: &Tx, tables: &Tables, input: &AddCommentInput) -> Result<u32, Abort> {
-    if tx.get(&tables.users, &input.u_id)?.is_none() {
-        return Err(tx.abort(Missing("users")));
-    }
-    let number = tx.update(&tables.articles, &input.a_id, |article| {
-        let number = article.a_num_comments();
-        article.set_a_num_comments(number + 1);
+#[procedure]
+pub fn add_comment(tx: &Tx, input: &AddCommentInput) -> Result<u32, Abort> {
+    tx.require::<User>(input.u_id)?;
+    let c_id = tx.update::<Article>(input.a_id, |article| {
+        let number = article.a_num_comments;
+        article.a_num_comments += 1;
         number
     })?;
-    let Some(c_id) = number else { return Err(tx.abort(Missing("articles"))) };
-    tx.insert(&tables.comments, &Comment { c_a_id: input.a_id, c_id, c_u_id: input.u_id, c_text: input.text })?;
+    tx.insert(Comment { c_a_id: input.a_id, c_id, c_u_id: input.u_id, c_text: input.text })?;
     Ok(c_id)
 }
 
 /// Changes a user's last name.
-///
-/// # Errors
-/// A conflict, or no such user.
-pub fn update_user_info(tx: &Tx, tables: &Tables, input: &UpdateUserInfoInput) -> Result<(), Abort> {
-    let changed = tx.update(&tables.users, &input.u_id, |user| {
-        user.set_u_lastname(&input.lastname);
-        user.set_u_changes(user.u_changes() + 1);
+#[procedure]
+pub fn update_user_info(tx: &Tx, input: &UpdateUserInfoInput) -> Result<(), Abort> {
+    tx.update::<User>(input.u_id, |user| {
+        user.u_lastname = input.lastname;
+        user.u_changes += 1;
     })?;
-    if changed.is_none() {
-        return Err(tx.abort(Missing("users")));
-    }
     Ok(())
 }

@@ -2,13 +2,13 @@
 
 use super::options::Options;
 use crate::random::Zipfian;
-use seriatim::Rng;
+use seriatim::{Data, Rng};
 
 /// Objects that are only read, and as many that are only written.
 pub const BLIND: usize = 4;
 
 /// Input of the transaction. All objects differ.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Data)]
 pub struct ReadWriteInput {
     /// The object read and written.
     pub both: u64,

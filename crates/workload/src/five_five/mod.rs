@@ -10,6 +10,8 @@
 mod consistency;
 mod input;
 mod options;
+#[cfg(test)]
+mod plans;
 mod schema;
 mod terminal;
 #[cfg(test)]
@@ -20,7 +22,7 @@ pub use input::{BLIND, Inputs, ReadWriteInput, Values};
 pub use options::{Options, open};
 pub use schema::{Object, Tables};
 pub use terminal::FiveFiveTerminal;
-pub use transactions::read_write;
+pub use transactions::{procedures, read_write};
 
 use crate::ledger::{Count, Ledgers};
 use crate::registry::{Entry, Knob};
@@ -89,11 +91,11 @@ impl Workload for FiveFive {
     }
 
     fn terminal(&self, db: &Database, index: u16, seed: u64) -> Result<Box<dyn Terminal>, LoadError> {
-        let tables = Tables::open(db)?;
+        Tables::open(db)?;
         let last = (0..self.options.objects).map(|_| Count::default()).collect();
         let ledger = self.ledgers.open(|number| Ledger { number, committed: Count::default(), last });
         let rng = Rng::from_seed(seed ^ u64::from(index) << 48);
         let inputs = Inputs::new(rng, &self.options, Values::of_terminal(ledger.number));
-        Ok(Box::new(FiveFiveTerminal::new(tables, inputs, ledger)))
+        Ok(Box::new(FiveFiveTerminal::new(inputs, ledger)))
     }
 }

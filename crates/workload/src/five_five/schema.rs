@@ -1,5 +1,6 @@
 //! The objects: one hash table with keys of eight bytes.
 
+use super::transactions::procedures;
 use crate::{LoadError, Loading, parallel};
 use seriatim::{Database, Handle, Rng, SchemaError, Table};
 
@@ -32,12 +33,13 @@ impl Tables {
     }
 }
 
-/// Creates the table and fills it with objects never written.
+/// Creates the table, registers the procedure and fills the table with objects never written.
 ///
 /// # Errors
 /// When it exists already or an insert fails.
 pub(super) fn load(db: &Database, objects: u64, loading: &Loading<'_>) -> Result<(), LoadError> {
     let table = db.create::<Object>()?;
+    db.register(procedures())?;
     let make = |_: &mut Rng, id| Object { id, steps: 0, value: 0 };
     parallel::populate(db, loading, (objects, objects), 0, make, |tx, row| tx.insert(&table, row).map(|()| 1))
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use super::Ledger;
 use super::input::{Inputs, ReadWriteInput};
-use super::schema::Tables;
 use super::transactions::read_write;
 use crate::{Ending, Outcome, Terminal};
 use seriatim::Session;
@@ -21,21 +20,20 @@ impl Ledger {
 
 /// One terminal.
 pub struct FiveFiveTerminal {
-    tables: Tables,
     inputs: Inputs,
     ledger: Arc<Ledger>,
 }
 
 impl FiveFiveTerminal {
-    pub(super) fn new(tables: Tables, inputs: Inputs, ledger: Arc<Ledger>) -> FiveFiveTerminal {
-        FiveFiveTerminal { tables, inputs, ledger }
+    pub(super) fn new(inputs: Inputs, ledger: Arc<Ledger>) -> FiveFiveTerminal {
+        FiveFiveTerminal { inputs, ledger }
     }
 }
 
 impl Terminal for FiveFiveTerminal {
     fn run_one(&mut self, session: &mut Session) -> Outcome {
         let input = self.inputs.read_write();
-        let ending = match session.transact(|tx| read_write(tx, &self.tables, &input)) {
+        let ending = match session.call(read_write, &input) {
             Ok(sum) => {
                 black_box(*sum);
                 self.ledger.committed(&input);

@@ -18,9 +18,8 @@ fn a_transaction_writes_five_objects_and_counts_by_what_it_read() {
     let (tables, mut session) = (Tables::open(&db).expect("loaded"), db.session());
     let first = ReadWriteInput { both: 7, reads: [0, 1, 2, 3], writes: [10, 11, 12, 13], value: 100 };
     let second = ReadWriteInput { both: 7, reads: [10, 11, 1, 2], writes: [3, 4, 5, 13], value: 1000 };
-    let sum = |session: &mut seriatim::Session, input| {
-        session.transact(|tx| read_write(tx, &tables, input)).expect("it commits").into_value()
-    };
+    let sum =
+        |session: &mut seriatim::Session, input| session.call(read_write, input).expect("it commits").into_value();
     assert_eq!(sum(&mut session, &first), 0);
     assert_eq!(sum(&mut session, &second), 300, "what objects 7, 10 and 11 got");
     session
@@ -44,16 +43,15 @@ fn a_transaction_writes_five_objects_and_counts_by_what_it_read() {
 fn an_object_that_is_not_there_fails_the_transaction_wherever_it_is_named() {
     let workload = hot();
     let db = trial::loaded("auto", &workload);
-    let (tables, mut session) = (Tables::open(&db).expect("loaded"), db.session());
+    let mut session = db.session();
     let good = ReadWriteInput { both: 7, reads: [0, 1, 2, 3], writes: [10, 11, 12, 13], value: 100 };
     for input in [
         ReadWriteInput { both: 50, ..good },
         ReadWriteInput { reads: [0, 1, 2, 50], ..good },
         ReadWriteInput { writes: [10, 11, 12, 50], ..good },
     ] {
-        let error =
-            session.transact(|tx| read_write(tx, &tables, &input)).map(|_| ()).expect_err("there is no object 50");
-        assert!(matches!(error, TransactError::User(_)) && error.to_string().contains("object"), "{error}");
+        let error = session.call(read_write, &input).expect_err("there is no object 50");
+        assert!(matches!(&error, TransactError::MissingRow { table, .. } if table == "object"), "{error}");
     }
     trial::assert_consistent(&db, &workload);
 }

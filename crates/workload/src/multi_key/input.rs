@@ -2,13 +2,13 @@
 
 use super::options::Options;
 use crate::random::Zipfian;
-use seriatim::Rng;
+use seriatim::{Data, Rng};
 
 /// Records that a transaction updates (figure 1).
 pub const KEYS: usize = 10;
 
 /// Input of the update.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Data)]
 pub struct UpdateInput {
     /// The records; all differ.
     pub keys: [u64; KEYS],

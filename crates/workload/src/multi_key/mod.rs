@@ -7,6 +7,8 @@
 mod consistency;
 mod input;
 mod options;
+#[cfg(test)]
+mod plans;
 mod schema;
 mod terminal;
 #[cfg(test)]
@@ -17,7 +19,7 @@ pub use input::{Inputs, KEYS, UpdateInput};
 pub use options::{Options, open};
 pub use schema::{Record, Tables};
 pub use terminal::MultiKeyTerminal;
-pub use transactions::update;
+pub use transactions::{procedures, update};
 
 use crate::ledger::{Count, Ledgers};
 use crate::registry::{Entry, Knob};
@@ -83,8 +85,9 @@ impl Workload for MultiKey {
     }
 
     fn terminal(&self, db: &Database, index: u16, seed: u64) -> Result<Box<dyn Terminal>, LoadError> {
+        Tables::open(db)?;
         let inputs = Inputs::new(Rng::from_seed(seed ^ u64::from(index) << 48), &self.options);
         let ledger = self.ledgers.open(|_| Ledger::default());
-        Ok(Box::new(MultiKeyTerminal::new(Tables::open(db)?, inputs, ledger)))
+        Ok(Box::new(MultiKeyTerminal::new(inputs, ledger)))
     }
 }

@@ -5,28 +5,26 @@ use std::sync::Arc;
 
 use super::Ledger;
 use super::input::{Inputs, KEYS};
-use super::schema::Tables;
 use super::transactions::update;
 use crate::{Ending, Outcome, Terminal};
 use seriatim::Session;
 
 /// One terminal.
 pub struct MultiKeyTerminal {
-    tables: Tables,
     inputs: Inputs,
     ledger: Arc<Ledger>,
 }
 
 impl MultiKeyTerminal {
-    pub(super) fn new(tables: Tables, inputs: Inputs, ledger: Arc<Ledger>) -> MultiKeyTerminal {
-        MultiKeyTerminal { tables, inputs, ledger }
+    pub(super) fn new(inputs: Inputs, ledger: Arc<Ledger>) -> MultiKeyTerminal {
+        MultiKeyTerminal { inputs, ledger }
     }
 }
 
 impl Terminal for MultiKeyTerminal {
     fn run_one(&mut self, session: &mut Session) -> Outcome {
         let input = self.inputs.update();
-        let ending = match session.transact(|tx| update(tx, &self.tables, &input)) {
+        let ending = match session.call(update, &input) {
             Ok(sum) => {
                 black_box(*sum);
                 self.ledger.updates.add(KEYS as u64);

@@ -1,27 +1,27 @@
 //! The transaction: ten updates.
 
 use super::input::UpdateInput;
-use super::schema::Tables;
-use crate::Missing;
-use seriatim::{Abort, Tx};
+use super::schema::Record;
+use crate::wrapping::wrapping_sum;
+use seriatim::procedure::Procedures;
+use seriatim::{Abort, Tx, procedure, procedures};
+
+/// The one, to be registered.
+pub fn procedures() -> Procedures {
+    procedures![update]
+}
 
 /// Adds the input's amount to each of its records; the sum of what they hold then, modulo 2^64.
-///
-/// # Errors
-/// A conflict, or a record missing.
-pub fn update(tx: &Tx, tables: &Tables, input: &UpdateInput) -> Result<u64, Abort> {
+#[procedure]
+pub fn update(tx: &Tx, input: &UpdateInput) -> Result<u64, Abort> {
     let mut sum = 0u64;
     for key in &input.keys {
-        let value = tx.update(&tables.record, key, |record| {
-            let value = record.value().wrapping_add(input.amount);
-            record.set_value(value);
-            record.set_updates(record.updates() + 1);
-            value
+        let value = tx.update::<Record>(*key, |record| {
+            record.value = wrapping_sum(record.value, input.amount);
+            record.updates += 1;
+            record.value
         })?;
-        match value {
-            Some(value) => sum = sum.wrapping_add(value),
-            None => return Err(tx.abort(Missing("record"))),
-        }
+        sum = wrapping_sum(sum, value);
     }
     Ok(sum)
 }

@@ -6,17 +6,17 @@
 use super::options::Keys;
 use super::schema::{Money, Name, name};
 use crate::random::Zipfian;
-use seriatim::Rng;
+use seriatim::{Data, Rng};
 
 /// Input of Balance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Data)]
 pub struct BalanceInput {
     /// The customer.
     pub name: Name,
 }
 
 /// Input of DepositChecking.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Data)]
 pub struct DepositCheckingInput {
     /// The customer.
     pub name: Name,
@@ -25,7 +25,7 @@ pub struct DepositCheckingInput {
 }
 
 /// Input of TransactSavings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Data)]
 pub struct TransactSavingsInput {
     /// The customer.
     pub name: Name,
@@ -34,7 +34,7 @@ pub struct TransactSavingsInput {
 }
 
 /// Input of Amalgamate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Data)]
 pub struct AmalgamateInput {
     /// The customer who gives all.
     pub from: Name,
@@ -43,7 +43,7 @@ pub struct AmalgamateInput {
 }
 
 /// Input of WriteCheck.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Data)]
 pub struct WriteCheckInput {
     /// The customer.
     pub name: Name,
@@ -52,7 +52,7 @@ pub struct WriteCheckInput {
 }
 
 /// Input of SendPayment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Data)]
 pub struct SendPaymentInput {
     /// The customer who pays.
     pub from: Name,

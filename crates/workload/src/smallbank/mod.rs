@@ -11,6 +11,8 @@ mod consistency;
 mod input;
 mod load;
 mod options;
+#[cfg(test)]
+mod plans;
 mod schema;
 mod terminal;
 #[cfg(test)]
@@ -28,8 +30,8 @@ pub use options::{Keys, Options, open};
 pub use schema::{Account, Checking, Money, Name, Savings, Tables, name};
 pub use terminal::SmallBankTerminal;
 pub use transactions::{
-    AmalgamateOutput, InsufficientFunds, OVERDRAFT_PENALTY, amalgamate, balance, deposit_checking, send_payment,
-    transact_savings, write_check,
+    AmalgamateOutput, InsufficientFunds, OVERDRAFT_PENALTY, amalgamate, balance, deposit_checking, procedures,
+    send_payment, transact_savings, write_check,
 };
 
 use crate::ledger::{Count, Ledgers};
@@ -129,9 +131,10 @@ impl Workload for SmallBank {
     }
 
     fn terminal(&self, db: &Database, index: u16, seed: u64) -> Result<Box<dyn Terminal>, LoadError> {
+        Tables::open(db)?;
         let rng = Rng::from_seed(seed ^ u64::from(index) << 48);
         let inputs = Inputs::new(rng, self.options.accounts, self.options.keys);
         let ledger = self.shared.ledgers.open(|_| Ledger::default());
-        Ok(Box::new(SmallBankTerminal::new(Tables::open(db)?, inputs, self.options.mix, ledger)))
+        Ok(Box::new(SmallBankTerminal::new(inputs, self.options.mix, ledger)))
     }
 }

@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use super::input::Inputs;
-use super::schema::{Money, Tables};
+use super::schema::Money;
 use super::transactions::{
     InsufficientFunds, amalgamate, balance, deposit_checking, send_payment, transact_savings, write_check,
 };
@@ -15,54 +15,48 @@ use seriatim::{Session, TransactError};
 
 /// One terminal.
 pub struct SmallBankTerminal {
-    tables: Tables,
     inputs: Inputs,
     deck: Deck,
     ledger: Arc<Ledger>,
 }
 
 impl SmallBankTerminal {
-    pub(super) fn new(
-        tables: Tables,
-        inputs: Inputs,
-        mix: [u32; KINDS.len()],
-        ledger: Arc<Ledger>,
-    ) -> SmallBankTerminal {
-        SmallBankTerminal { tables, inputs, deck: Deck::new(&mix), ledger }
+    pub(super) fn new(inputs: Inputs, mix: [u32; KINDS.len()], ledger: Arc<Ledger>) -> SmallBankTerminal {
+        SmallBankTerminal { inputs, deck: Deck::new(&mix), ledger }
     }
 
     /// Runs a transaction of the kind; what it added to all savings and to all checking accounts.
     fn run(&mut self, kind: usize, session: &mut Session) -> Result<(Money, Money), TransactError> {
-        let (tables, inputs) = (&self.tables, &mut self.inputs);
+        let inputs = &mut self.inputs;
         Ok(match kind {
             0 => {
                 let input = inputs.balance();
-                black_box(session.snapshot(|tx| balance(tx, tables, &input))?.into_value());
+                black_box(session.call(balance, &input)?.into_value());
                 (Money::ZERO, Money::ZERO)
             }
             1 => {
                 let input = inputs.deposit_checking();
-                session.transact(|tx| deposit_checking(tx, tables, &input))?;
+                session.call(deposit_checking, &input)?;
                 (Money::ZERO, input.amount)
             }
             2 => {
                 let input = inputs.transact_savings();
-                session.transact(|tx| transact_savings(tx, tables, &input))?;
+                session.call(transact_savings, &input)?;
                 (input.amount, Money::ZERO)
             }
             3 => {
                 let input = inputs.amalgamate();
-                let moved = session.transact(|tx| amalgamate(tx, tables, &input))?;
+                let moved = session.call(amalgamate, &input)?;
                 (-moved.savings, moved.savings)
             }
             4 => {
                 let input = inputs.write_check();
-                let taken = session.transact(|tx| write_check(tx, tables, &input))?;
+                let taken = session.call(write_check, &input)?;
                 (Money::ZERO, -*taken)
             }
             _ => {
                 let input = inputs.send_payment();
-                session.transact(|tx| send_payment(tx, tables, &input))?;
+                session.call(send_payment, &input)?;
                 (Money::ZERO, Money::ZERO)
             }
         })

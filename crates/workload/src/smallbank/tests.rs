@@ -1,8 +1,8 @@
 //! Every transaction does what the paper says; money is kept under every protocol; every rule of the check rings.
 
 use super::*;
+use crate::Ending;
 use crate::trial::{self, assert_consistent};
-use crate::{Ending, Missing};
 use seriatim::{Abort, TransactError, Tx, protocols};
 
 const SEED: u64 = 20_080_407;
@@ -55,14 +55,14 @@ const fn money(cents: i64) -> Money {
 fn balances_add_up_and_deposits_and_savings_change_them() {
     let (db, tables) = with_balances(&[(10_00, 5_00), (1_00, -3_00)]);
     let mut session = db.session();
-    let total = session.snapshot(|tx| balance(tx, &tables, &BalanceInput { name: name(1) }));
+    let total = session.call(balance, &BalanceInput { name: name(1) });
     assert_eq!(*total.expect("a balance"), money(-2_00));
     let deposit = DepositCheckingInput { name: name(1), amount: money(1_30) };
-    session.transact(|tx| deposit_checking(tx, &tables, &deposit)).expect("a deposit");
+    session.call(deposit_checking, &deposit).expect("a deposit");
     assert_balances(&db, &tables, &[(10_00, 5_00), (1_00, -1_70)]);
     let mut save = |cents| {
         let input = TransactSavingsInput { name: name(0), amount: money(cents) };
-        session.transact(|tx| transact_savings(tx, &tables, &input))
+        session.call(transact_savings, &input)
     };
     save(-10_00).expect("savings may become zero");
     assert_insufficient(save(-1));
@@ -76,7 +76,7 @@ fn amalgamate_moves_everything() {
     let mut session = db.session();
     let mut merge = |from, to| {
         let input = AmalgamateInput { from: name(from), to: name(to) };
-        session.transact(|tx| amalgamate(tx, &tables, &input)).expect("it always works").into_value()
+        session.call(amalgamate, &input).expect("it always works").into_value()
     };
     assert_eq!(merge(0, 1), AmalgamateOutput { savings: money(10_00), checking: money(5_00) });
     assert_balances(&db, &tables, &[(0, 0), (1_00, 12_00)]);
@@ -90,7 +90,7 @@ fn checks_beyond_both_accounts_cost_a_penalty() {
     let mut session = db.session();
     let mut write = |cents| {
         let input = WriteCheckInput { name: name(0), amount: money(cents) };
-        session.transact(|tx| write_check(tx, &tables, &input)).expect("it always works").into_value()
+        session.call(write_check, &input).expect("it always works").into_value()
     };
     assert_eq!(write(5_00), money(5_00), "savings cover it");
     assert_balances(&db, &tables, &[(3_00, -3_00), (0, 0)]);
@@ -104,7 +104,7 @@ fn payments_move_what_is_there() {
     let mut session = db.session();
     let mut pay = || {
         let input = SendPaymentInput { from: name(0), to: name(1), amount: money(5_00) };
-        session.transact(|tx| send_payment(tx, &tables, &input))
+        session.call(send_payment, &input)
     };
     pay().expect("the account holds as much");
     assert_balances(&db, &tables, &[(9_00, 0), (0, 6_00)]);
@@ -114,10 +114,10 @@ fn payments_move_what_is_there() {
 
 #[test]
 fn unknown_customers_fail_and_do_not_count_as_rollbacks() {
-    let (db, _, tables) = loaded("auto", Options::new(2, SEED));
-    let error = db.session().snapshot(|tx| balance(tx, &tables, &BalanceInput { name: name(2) }));
+    let (db, ..) = loaded("auto", Options::new(2, SEED));
+    let error = db.session().call(balance, &BalanceInput { name: name(2) });
     let error = error.expect_err("there are two customers");
-    assert!(error.user::<Missing>().is_some(), "{error}");
+    assert!(matches!(error, TransactError::MissingRow { .. }), "{error}");
     assert!(matches!(Ending::of::<InsufficientFunds>(error), Ending::Failed(_)));
 }
 

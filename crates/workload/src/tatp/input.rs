@@ -4,17 +4,17 @@ use super::load::{byte, location};
 use super::options::Keys;
 use super::schema::{Number, START_TIMES, TYPES, number};
 use crate::random::{n_text, nurand};
-use seriatim::Rng;
+use seriatim::{Data, Rng};
 
 /// Input of GET_SUBSCRIBER_DATA.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Data)]
 #[allow(missing_docs, reason = "the columns are those of the description")]
 pub struct GetSubscriberDataInput {
     pub s_id: u32,
 }
 
 /// Input of GET_NEW_DESTINATION.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Data)]
 #[allow(missing_docs, reason = "the columns are those of the description")]
 pub struct GetNewDestinationInput {
     pub s_id: u32,
@@ -26,7 +26,7 @@ pub struct GetNewDestinationInput {
 }
 
 /// Input of GET_ACCESS_DATA.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Data)]
 #[allow(missing_docs, reason = "the columns are those of the description")]
 pub struct GetAccessDataInput {
     pub s_id: u32,
@@ -34,7 +34,7 @@ pub struct GetAccessDataInput {
 }
 
 /// Input of UPDATE_SUBSCRIBER_DATA.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Data)]
 #[allow(missing_docs, reason = "the columns are those of the description")]
 pub struct UpdateSubscriberDataInput {
     pub s_id: u32,
@@ -44,7 +44,7 @@ pub struct UpdateSubscriberDataInput {
 }
 
 /// Input of UPDATE_LOCATION.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Data)]
 #[allow(missing_docs, reason = "the columns are those of the description")]
 pub struct UpdateLocationInput {
     pub sub_nbr: Number,
@@ -52,7 +52,7 @@ pub struct UpdateLocationInput {
 }
 
 /// Input of INSERT_CALL_FORWARDING.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Data)]
 #[allow(missing_docs, reason = "the columns are those of the description")]
 pub struct InsertCallForwardingInput {
     pub sub_nbr: Number,
@@ -63,7 +63,7 @@ pub struct InsertCallForwardingInput {
 }
 
 /// Input of DELETE_CALL_FORWARDING.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Data)]
 #[allow(missing_docs, reason = "the columns are those of the description")]
 pub struct DeleteCallForwardingInput {
     pub sub_nbr: Number,

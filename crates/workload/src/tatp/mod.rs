@@ -9,6 +9,8 @@ mod consistency;
 mod input;
 mod load;
 mod options;
+#[cfg(test)]
+mod plans;
 mod schema;
 mod terminal;
 #[cfg(test)]
@@ -27,7 +29,7 @@ pub use schema::{AccessInfo, CallForwarding, Number, START_TIMES, SpecialFacilit
 pub use terminal::TatpTerminal;
 pub use transactions::{
     AccessData, Destinations, Unsuccessful, delete_call_forwarding, get_access_data, get_new_destination,
-    get_subscriber_data, insert_call_forwarding, update_location, update_subscriber_data,
+    get_subscriber_data, insert_call_forwarding, procedures, update_location, update_subscriber_data,
 };
 
 use crate::ledger::{Count, Ledgers};
@@ -121,9 +123,10 @@ impl Workload for Tatp {
     }
 
     fn terminal(&self, db: &Database, index: u16, seed: u64) -> Result<Box<dyn Terminal>, LoadError> {
+        Tables::open(db)?;
         let rng = Rng::from_seed(seed ^ u64::from(index) << 48);
         let inputs = Inputs::new(rng, self.options.subscribers, self.options.keys);
         let ledger = self.shared.ledgers.open(|_| Ledger::default());
-        Ok(Box::new(TatpTerminal::new(Tables::open(db)?, inputs, self.options.mix, ledger)))
+        Ok(Box::new(TatpTerminal::new(inputs, self.options.mix, ledger)))
     }
 }

@@ -4,13 +4,13 @@
 //! forwardings are also read by the first columns of their keys, so they are ordered. What an integer of the description is
 //! wide enough for is as narrow here: bits are booleans, hex digits and bytes a byte.
 
-use seriatim::{Database, Handle, IndexHandle, SchemaError, Table, Text};
+use seriatim::{Data, Database, Handle, IndexHandle, SchemaError, Table, Text};
 
 /// A telephone number: 15 digits.
 pub type Number = Text<15>;
 
 /// SUBSCRIBER.
-#[derive(Table, Clone, Debug, PartialEq)]
+#[derive(Table, Data, Clone, Debug, PartialEq)]
 #[table(name = "subscriber", key(s_id), hash)]
 #[table(index(name = "by_number", columns(sub_nbr), unique, hash))]
 #[allow(missing_docs, reason = "the columns are those of the description")]

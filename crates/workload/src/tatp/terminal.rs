@@ -4,7 +4,6 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use super::input::Inputs;
-use super::schema::Tables;
 use super::transactions::{
     Unsuccessful, delete_call_forwarding, get_access_data, get_new_destination, get_subscriber_data,
     insert_call_forwarding, update_location, update_subscriber_data,
@@ -16,49 +15,48 @@ use seriatim::{Session, TransactError};
 
 /// One terminal.
 pub struct TatpTerminal {
-    tables: Tables,
     inputs: Inputs,
     deck: Deck,
     ledger: Arc<Ledger>,
 }
 
 impl TatpTerminal {
-    pub(super) fn new(tables: Tables, inputs: Inputs, mix: [u32; KINDS.len()], ledger: Arc<Ledger>) -> TatpTerminal {
-        TatpTerminal { tables, inputs, deck: Deck::new(&mix), ledger }
+    pub(super) fn new(inputs: Inputs, mix: [u32; KINDS.len()], ledger: Arc<Ledger>) -> TatpTerminal {
+        TatpTerminal { inputs, deck: Deck::new(&mix), ledger }
     }
 
     /// Runs a transaction of the kind; how many rows it added to call_forwarding.
     fn run(&mut self, kind: usize, session: &mut Session) -> Result<i64, TransactError> {
-        let (tables, inputs) = (&self.tables, &mut self.inputs);
+        let inputs = &mut self.inputs;
         match kind {
             0 => {
                 let input = inputs.get_subscriber_data();
-                black_box(session.snapshot(|tx| get_subscriber_data(tx, tables, &input))?.into_value());
+                black_box(session.call(get_subscriber_data, &input)?.into_value());
             }
             1 => {
                 let input = inputs.get_new_destination();
-                black_box(session.snapshot(|tx| get_new_destination(tx, tables, &input))?.into_value());
+                black_box(session.call(get_new_destination, &input)?.into_value());
             }
             2 => {
                 let input = inputs.get_access_data();
-                black_box(session.snapshot(|tx| get_access_data(tx, tables, &input))?.into_value());
+                black_box(session.call(get_access_data, &input)?.into_value());
             }
             3 => {
                 let input = inputs.update_subscriber_data();
-                session.transact(|tx| update_subscriber_data(tx, tables, &input))?;
+                session.call(update_subscriber_data, &input)?;
             }
             4 => {
                 let input = inputs.update_location();
-                session.transact(|tx| update_location(tx, tables, &input))?;
+                session.call(update_location, &input)?;
             }
             5 => {
                 let input = inputs.insert_call_forwarding();
-                session.transact(|tx| insert_call_forwarding(tx, tables, &input))?;
+                session.call(insert_call_forwarding, &input)?;
                 return Ok(1);
             }
             _ => {
                 let input = inputs.delete_call_forwarding();
-                session.transact(|tx| delete_call_forwarding(tx, tables, &input))?;
+                session.call(delete_call_forwarding, &input)?;
                 return Ok(-1);
             }
         }

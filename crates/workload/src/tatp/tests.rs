@@ -1,7 +1,6 @@
 //! The population and the failures are those of the description; every transaction does what it says; every rule rings.
 
 use super::*;
-use crate::Missing;
 use crate::trial::{self, assert_consistent};
 use seriatim::{Abort, Text, TransactError, Tx, protocols};
 
@@ -91,16 +90,16 @@ fn the_population_is_the_same_for_any_number_of_threads() {
 
 #[test]
 fn reads_find_what_is_there_and_are_unsuccessful_otherwise() {
-    let (db, tables) = arranged(true);
+    let (db, _) = arranged(true);
     let mut session = db.session();
-    let shown = session.snapshot(|tx| get_subscriber_data(tx, &tables, &GetSubscriberDataInput { s_id: 2 }));
+    let shown = session.call(get_subscriber_data, &GetSubscriberDataInput { s_id: 2 });
     let shown = shown.expect("a subscriber").into_value();
     assert_eq!((shown.s_id, shown.sub_nbr), (2, number(2)));
-    let nobody = session.snapshot(|tx| get_subscriber_data(tx, &tables, &GetSubscriberDataInput { s_id: 3 }));
-    assert!(nobody.expect_err("there are two").user::<Missing>().is_some());
+    let nobody = session.call(get_subscriber_data, &GetSubscriberDataInput { s_id: 3 });
+    assert!(matches!(nobody, Err(TransactError::MissingRow { .. })));
     let mut access = |ai_type| {
         let input = GetAccessDataInput { s_id: 1, ai_type };
-        session.snapshot(|tx| get_access_data(tx, &tables, &input))
+        session.call(get_access_data, &input)
     };
     let found = access(2).expect("this type is there").into_value();
     let (data3, data4) = (Text::literal("ABC"), Text::literal("DEFGH"));
@@ -123,7 +122,7 @@ fn updates_change_both_rows_or_none() {
     let (before, ..) = state();
     let mut update = |sf_type, bit_1| {
         let input = UpdateSubscriberDataInput { s_id: 1, bit_1, sf_type, data_a: 77 };
-        session.transact(|tx| update_subscriber_data(tx, &tables, &input))
+        session.call(update_subscriber_data, &input)
     };
     assert_unsuccessful(update(3, !before));
     let (bit, location, data_a) = state();
@@ -131,22 +130,22 @@ fn updates_change_both_rows_or_none() {
     update(2, !before).expect("this special facility is there");
     assert_eq!(state(), (!before, location, 77));
     let input = UpdateLocationInput { sub_nbr: number(1), vlr_location: 4711 };
-    session.transact(|tx| update_location(tx, &tables, &input)).expect("a move");
+    session.call(update_location, &input).expect("a move");
     assert_eq!(state(), (!before, 4711, 77));
 }
 
 #[test]
 fn call_forwardings_come_apply_and_go() {
-    let (db, tables) = arranged(true);
+    let (db, _) = arranged(true);
     let mut session = db.session();
     let numberx = number(123);
     let insert = |session: &mut seriatim::Session, sf_type, start_time, end_time| {
         let input = InsertCallForwardingInput { sub_nbr: number(1), sf_type, start_time, end_time, numberx };
-        session.transact(|tx| insert_call_forwarding(tx, &tables, &input))
+        session.call(insert_call_forwarding, &input)
     };
     let destination = |session: &mut seriatim::Session, start_time, end_time| {
         let input = GetNewDestinationInput { s_id: 1, sf_type: 2, start_time, end_time };
-        session.snapshot(|tx| get_new_destination(tx, &tables, &input)).map(|found| found.count)
+        session.call(get_new_destination, &input).map(|found| found.count)
     };
     assert_unsuccessful(destination(&mut session, 16, 1));
     insert(&mut session, 2, 8, 12).expect("this time is free");
@@ -160,18 +159,18 @@ fn call_forwardings_come_apply_and_go() {
     assert_unsuccessful(destination(&mut session, 16, 20));
     let mut delete = |start_time| {
         let input = DeleteCallForwardingInput { sub_nbr: number(1), sf_type: 2, start_time };
-        session.transact(|tx| delete_call_forwarding(tx, &tables, &input))
+        session.call(delete_call_forwarding, &input)
     };
     delete(8).expect("it is there");
     assert_unsuccessful(delete(8));
     assert_eq!(destination(&mut session, 16, 12).expect("the other stays"), 1);
 
-    let (db, tables) = arranged(false);
+    let (db, _) = arranged(false);
     let mut session = db.session();
     let input = InsertCallForwardingInput { sub_nbr: number(1), sf_type: 2, start_time: 0, end_time: 24, numberx };
-    session.transact(|tx| insert_call_forwarding(tx, &tables, &input)).expect("an inactive one has forwardings");
+    session.call(insert_call_forwarding, &input).expect("an inactive one has forwardings");
     let input = GetNewDestinationInput { s_id: 1, sf_type: 2, start_time: 0, end_time: 1 };
-    assert_unsuccessful(session.snapshot(|tx| get_new_destination(tx, &tables, &input)));
+    assert_unsuccessful(session.call(get_new_destination, &input));
 }
 
 /// The probability that GET_NEW_DESTINATION finds a call forwarding, by the rules of population and inputs.

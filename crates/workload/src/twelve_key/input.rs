@@ -1,13 +1,13 @@
 //! Inputs of the transactions as plain data, and their generator.
 
 use super::options::Options;
-use seriatim::Rng;
+use seriatim::{Data, Rng};
 
 /// Keys of a transaction; also those of a client on one partition.
 pub const KEYS: usize = 12;
 
 /// The key of a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Data)]
 pub struct Place {
     /// Where it lives.
     pub partition: u16,
@@ -26,7 +26,7 @@ impl Place {
 }
 
 /// Input of either transaction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Data)]
 pub struct KeysInput {
     /// The keys; all differ. On two partitions, the first half is on one and the second on the other.
     pub keys: [Place; KEYS],

@@ -15,6 +15,8 @@
 mod consistency;
 mod input;
 mod options;
+#[cfg(test)]
+mod plans;
 mod schema;
 mod terminal;
 #[cfg(test)]
@@ -25,7 +27,7 @@ pub use input::{Inputs, KEYS, KeysInput, Place};
 pub use options::{Options, Rounds, open};
 pub use schema::{Cell, Tables};
 pub use terminal::TwelveKeyTerminal;
-pub use transactions::{GivenUp, KeysOutput, one_round, two_rounds};
+pub use transactions::{GivenUp, KeysOutput, one_round, procedures, two_rounds};
 
 use crate::ledger::{Count, Ledgers};
 use crate::registry::{Entry, Knob};
@@ -114,10 +116,10 @@ impl Workload for TwelveKey {
     }
 
     fn terminal(&self, db: &Database, index: u16, seed: u64) -> Result<Box<dyn Terminal>, LoadError> {
+        Tables::open(db)?;
         let client = index % self.options.clients;
         let inputs = Inputs::new(Rng::from_seed(seed ^ u64::from(index) << 48), self.options, client);
-        let tables = Tables::open(db)?;
         let ledger = self.ledgers.open(|_| Ledger { client, own: Count::default(), hot: Count::default() });
-        Ok(Box::new(TwelveKeyTerminal::new(tables, inputs, self.options, ledger)))
+        Ok(Box::new(TwelveKeyTerminal::new(inputs, self.options, ledger)))
     }
 }

@@ -2,6 +2,7 @@
 
 use super::input::KEYS;
 use super::options::Options;
+use super::transactions::procedures;
 use crate::{LoadError, Loading, parallel};
 use seriatim::{Database, Handle, Rng, SchemaError, Table};
 
@@ -38,12 +39,13 @@ impl Tables {
     }
 }
 
-/// Creates the table and fills it with every client's keys on every partition, never updated.
+/// Creates the table, registers the procedures and fills the table with every client's keys on every partition, never updated.
 ///
 /// # Errors
 /// When it exists already or an insert fails.
 pub(super) fn load(db: &Database, options: &Options, loading: &Loading<'_>) -> Result<(), LoadError> {
     let table = db.create::<Cell>()?;
+    db.register(procedures())?;
     let (keys, clients) = (KEYS as u64, u64::from(options.clients));
     let rows = u64::from(options.partitions) * clients * keys;
     let make = |_: &mut Rng, at| {

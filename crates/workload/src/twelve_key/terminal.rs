@@ -6,32 +6,30 @@ use std::sync::Arc;
 use super::Ledger;
 use super::input::{Inputs, KEYS};
 use super::options::{Options, Rounds};
-use super::schema::Tables;
 use super::transactions::{GivenUp, one_round, two_rounds};
 use crate::{Ending, Outcome, Terminal};
 use seriatim::Session;
 
 /// One terminal.
 pub struct TwelveKeyTerminal {
-    tables: Tables,
     inputs: Inputs,
     rounds: Rounds,
     ledger: Arc<Ledger>,
 }
 
 impl TwelveKeyTerminal {
-    pub(super) fn new(tables: Tables, inputs: Inputs, options: Options, ledger: Arc<Ledger>) -> TwelveKeyTerminal {
-        TwelveKeyTerminal { tables, inputs, rounds: options.rounds, ledger }
+    pub(super) fn new(inputs: Inputs, options: Options, ledger: Arc<Ledger>) -> TwelveKeyTerminal {
+        TwelveKeyTerminal { inputs, rounds: options.rounds, ledger }
     }
 }
 
 impl Terminal for TwelveKeyTerminal {
     fn run_one(&mut self, session: &mut Session) -> Outcome {
-        let (tables, input) = (&self.tables, self.inputs.keys());
+        let input = self.inputs.keys();
         let result = if input.is_multi() && self.rounds == Rounds::Two {
-            session.transact(|tx| two_rounds(tx, tables, &input))
+            session.call(two_rounds, &input)
         } else {
-            session.transact(|tx| one_round(tx, tables, &input))
+            session.call(one_round, &input)
         };
         let ending = match result {
             Ok(output) => {

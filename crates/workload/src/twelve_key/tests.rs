@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::trial;
-use seriatim::{Abort, Handle, Session, Tx, protocols};
+use seriatim::{Abort, Handle, Session, TransactError, Tx, protocols};
 
 const SEED: u64 = 121_212;
 
@@ -82,7 +82,12 @@ fn transactions_chosen_to_abort_do_so_at_one_of_their_partitions() {
     assert!(multi.iter().all(|input| input.keys.iter().any(|key| Some(key.partition) == input.aborts_at)));
 }
 
-type Transaction = fn(&Tx, &Tables, &KeysInput) -> Result<KeysOutput, Abort>;
+type Transaction = fn(&mut Session, &KeysInput) -> Result<KeysOutput, TransactError>;
+
+const BOTH: [Transaction; 2] = [
+    |session, input| session.call(one_round, input).map(|output| output.into_value()),
+    |session, input| session.call(two_rounds, input).map(|output| output.into_value()),
+];
 
 fn both_partitions(client: u16) -> KeysInput {
     let keys = std::array::from_fn(|at| key(at as u16 / 6, client, at as u8 % 6));
@@ -96,14 +101,14 @@ fn cell(session: &mut Session, table: &Handle<Cell>, at: (u16, u16, u8)) -> (u64
 
 #[test]
 fn a_transaction_counts_each_of_its_keys_once_and_answers_what_they_held() {
-    for (run, sum) in [(one_round as Transaction, 0), (two_rounds, 12 + 7)] {
+    for (run, sum) in BOTH.into_iter().zip([0, 12 + 7]) {
         let workload = TwelveKey::new(SMALL);
         let db = trial::loaded("auto", &workload);
         let (tables, mut session) = (Tables::open(&db).expect("loaded"), db.session());
         session.transact(|tx| tx.update(&tables.cell, &(1, 3, 5), |cell| cell.set_value(7))).expect("it commits");
         let input = both_partitions(3);
         for before in [0, 1] {
-            let output = session.transact(|tx| run(tx, &tables, &input)).expect("it commits").into_value();
+            let output = run(&mut session, &input).expect("it commits");
             let mut expected = [before; KEYS];
             expected[11] += 7;
             assert_eq!(output.values, expected);
@@ -122,17 +127,17 @@ fn a_transaction_counts_each_of_its_keys_once_and_answers_what_they_held() {
 
 #[test]
 fn an_abort_at_either_partition_leaves_nothing_at_both() {
-    for run in [one_round as Transaction, two_rounds] {
+    for run in BOTH {
         let workload = TwelveKey::new(SMALL);
         let db = trial::loaded("auto", &workload);
-        let (tables, mut session) = (Tables::open(&db).expect("loaded"), db.session());
+        let mut session = db.session();
         for partition in 0..2 {
             let input = KeysInput { aborts_at: Some(partition), ..both_partitions(3) };
-            let error = session.transact(|tx| run(tx, &tables, &input)).map(|_| ()).expect_err("it gives up");
+            let error = run(&mut session, &input).expect_err("it gives up");
             assert!(error.user::<GivenUp>().is_some(), "{error}");
         }
         let missing = KeysInput { keys: both_partitions(4).keys, aborts_at: None };
-        let error = session.transact(|tx| run(tx, &tables, &missing)).map(|_| ()).expect_err("there is no client 4");
+        let error = run(&mut session, &missing).expect_err("there is no client 4");
         assert!(error.to_string().contains("cell"), "{error}");
         trial::assert_consistent(&db, &workload);
     }

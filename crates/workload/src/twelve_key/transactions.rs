@@ -4,12 +4,18 @@ use std::error::Error;
 use std::fmt;
 
 use super::input::{KEYS, KeysInput};
-use super::schema::Tables;
-use crate::Missing;
-use seriatim::{Abort, Tx};
+use super::schema::Cell;
+use crate::wrapping::wrapping_sum;
+use seriatim::procedure::Procedures;
+use seriatim::{Abort, Data, Tx, procedure, procedures};
+
+/// Both, to be registered as one set.
+pub fn procedures() -> Procedures {
+    procedures![one_round, two_rounds]
+}
 
 /// The transaction was chosen to abort: a rollback that the workload asks for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Data)]
 pub struct GivenUp;
 
 impl fmt::Display for GivenUp {
@@ -21,63 +27,50 @@ impl fmt::Display for GivenUp {
 impl Error for GivenUp {}
 
 /// What was read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Data)]
 pub struct KeysOutput {
     /// The values before the update, in the order of the input's keys.
     pub values: [u64; KEYS],
 }
 
-/// Updates each key by what it held: what is done at one partition needs nothing of another.
-///
-/// # Errors
-/// A conflict, [`GivenUp`] where the input says so, or a row missing.
-pub fn one_round(tx: &Tx, tables: &Tables, input: &KeysInput) -> Result<KeysOutput, Abort> {
-    let mut output = KeysOutput::default();
+/// Updates each key by what it held: what is done at one partition needs nothing of another. Aborts with [`GivenUp`] where the
+/// input says so.
+#[procedure]
+pub fn one_round(tx: &Tx, input: &KeysInput) -> Result<KeysOutput, Abort> {
+    let mut values = [0u64; KEYS];
     for (at, key) in input.keys.iter().enumerate() {
         if input.aborts_at == Some(key.partition) {
             return Err(tx.abort(GivenUp));
         }
-        let value = tx.update(&tables.cell, &(key.partition, key.client, key.number), |cell| {
-            let value = cell.value();
-            cell.set_value(value + 1);
+        let value = tx.update::<Cell>((key.partition, key.client, key.number), |cell| {
+            let value = cell.value;
+            cell.value += 1;
             value
         })?;
-        match value {
-            Some(value) => output.values[at] = value,
-            None => return Err(tx.abort(Missing("cell"))),
-        }
+        values[at] = value;
     }
-    Ok(output)
+    Ok(KeysOutput { values })
 }
 
-/// Reads every key, then updates each by what was read there and everywhere.
-///
-/// # Errors
-/// A conflict, [`GivenUp`] where the input says so, or a row missing.
-pub fn two_rounds(tx: &Tx, tables: &Tables, input: &KeysInput) -> Result<KeysOutput, Abort> {
-    let mut output = KeysOutput::default();
+/// Reads every key, then updates each by what was read there and everywhere. Aborts with [`GivenUp`] where the input says so.
+#[procedure]
+pub fn two_rounds(tx: &Tx, input: &KeysInput) -> Result<KeysOutput, Abort> {
+    let mut values = [0u64; KEYS];
     let mut sum = 0u64;
     for (at, key) in input.keys.iter().enumerate() {
         if input.aborts_at == Some(key.partition) {
             return Err(tx.abort(GivenUp));
         }
-        match tx.get(&tables.cell, &(key.partition, key.client, key.number))? {
-            Some(cell) => {
-                output.values[at] = cell.value();
-                sum = sum.wrapping_add(cell.value());
-            }
-            None => return Err(tx.abort(Missing("cell"))),
-        }
+        let cell = tx.require::<Cell>((key.partition, key.client, key.number))?;
+        values[at] = cell.value;
+        sum = wrapping_sum(sum, cell.value);
     }
     for (at, key) in input.keys.iter().enumerate() {
-        let value = output.values[at] + 1;
-        let written = tx.update(&tables.cell, &(key.partition, key.client, key.number), |cell| {
-            cell.set_value(value);
-            cell.set_sum(sum);
+        let value = values[at] + 1;
+        tx.update::<Cell>((key.partition, key.client, key.number), |cell| {
+            cell.value = value;
+            cell.sum = sum;
         })?;
-        if written.is_none() {
-            return Err(tx.abort(Missing("cell")));
-        }
     }
-    Ok(output)
+    Ok(KeysOutput { values })
 }

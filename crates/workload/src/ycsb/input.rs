@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use super::chooser::Chooser;
 use super::options::Options;
 use super::{KINDS_OF_ONE, Shared};
-use seriatim::Rng;
+use seriatim::{Data, Rng};
 
 /// [`Operation::kind`]: reads all fields of a row.
 pub const READ: u8 = 0;
@@ -24,7 +24,7 @@ const _KINDS_ARE_INDEXES: () = assert!(READ_MODIFY_WRITE as usize + 1 == KINDS_O
 const SCAN_ROWS_MAX: u64 = 100;
 
 /// One operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Data)]
 pub struct Operation {
     /// What it does: [`READ`] to [`READ_MODIFY_WRITE`].
     pub kind: u8,
@@ -46,7 +46,7 @@ impl Operation {
 }
 
 /// Input of a transaction.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Data)]
 pub struct OperationsInput {
     /// What it does, in order.
     pub operations: Vec<Operation>,

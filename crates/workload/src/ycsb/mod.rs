@@ -8,6 +8,8 @@ mod chooser;
 mod consistency;
 mod input;
 mod options;
+#[cfg(test)]
+mod plans;
 mod table;
 mod terminal;
 #[cfg(test)]
@@ -19,7 +21,7 @@ use std::sync::atomic::AtomicU64;
 pub use chooser::{Chooser, Distribution};
 pub use input::{INSERT, Operation, OperationsInput, READ, READ_MODIFY_WRITE, SCAN, UPDATE};
 pub use options::{Core, Options, Shares, ValueShape, open};
-pub use table::{FIELD_BYTES, Shape, Tables};
+pub use table::{FIELD_BYTES, NoSuchOperation, Shape, Tables};
 pub use terminal::YcsbTerminal;
 
 use crate::ledger::{Count, Ledgers};
@@ -105,14 +107,15 @@ impl Ycsb {
     fn load_shape<T: Shape>(&self, db: &Database, loading: &Loading<'_>) -> Result<(), LoadError> {
         let Options { records, value_bytes, seed, .. } = self.options;
         let table = db.create::<T>()?;
+        db.register(T::procedures())?;
         let make = |rng: &mut Rng, key| T::new(key, rng.below(26) as u8, value_bytes);
         parallel::populate(db, loading, (records, records), seed, make, |tx, row| tx.insert(&table, row).map(|()| 1))
     }
 
     fn terminal_shape<T: Shape>(&self, db: &Database, rng: Rng) -> Result<Box<dyn Terminal>, SchemaError> {
-        let tables = Tables::<T>::open(db)?;
+        Tables::<T>::open(db)?;
         let inputs = Inputs::new(self.options, rng, Arc::clone(&self.shared));
-        Ok(Box::new(YcsbTerminal::new(tables, inputs, self.shared.ledgers.open(|_| Ledger::default()))))
+        Ok(Box::new(YcsbTerminal::<T>::new(inputs, self.shared.ledgers.open(|_| Ledger::default()))))
     }
 }
 

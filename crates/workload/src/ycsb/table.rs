@@ -1,8 +1,12 @@
 //! The table in its four shapes, hashed or ordered, one value of up to 100 bytes or ten fields of as many; and the transaction,
-//! which is the same text for each.
+//! a procedure whose text is the same for each, but that a hashed table has no scans.
+
+use std::error::Error;
+use std::fmt;
 
 use super::input::OperationsInput;
-use seriatim::{Abort, Database, Handle, SchemaError, Table, Text, Tx};
+use seriatim::procedure::{Declared, Procedures};
+use seriatim::{Data, Database, Handle, SchemaError, Table, Text, pure};
 
 /// Bytes that a field has room for.
 pub const FIELD_BYTES: usize = 100;
@@ -21,12 +25,37 @@ pub trait Shape: Table<Key = u64> + Send + Sync + 'static {
     /// A field's value.
     fn field<'t>(row: &Self::Row<'t>, field: usize) -> &'t str;
 
-    /// Runs the operations in order. What the reads saw comes back as a sum, so that none can be optimized away.
-    ///
-    /// # Errors
-    /// A conflict, a row missing that was loaded, or a row to insert that is there.
-    fn run(tx: &Tx, tables: &Tables<Self>, input: &OperationsInput) -> Result<u64, Abort>;
+    /// See [`Shape::OPERATIONS`].
+    type Operations: Declared<Arguments = OperationsInput, Output = u64>;
+
+    /// Runs the operations in order. What the reads saw comes back as a sum, so that none can be optimized away. Aborts with
+    /// [`NoSuchOperation`]; a row missing that was loaded, or one to insert that is there, fails.
+    const OPERATIONS: Self::Operations;
+
+    /// The procedure, to be registered.
+    fn procedures() -> Procedures {
+        Procedures::new().with(Self::OPERATIONS)
+    }
 }
+
+/// An operation is none that the table can do.
+#[derive(Clone, Copy, Debug, Data)]
+pub struct NoSuchOperation(
+    /// Its kind.
+    pub u8,
+);
+
+impl fmt::Display for NoSuchOperation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "this table has no operation of kind {}: kinds are 0 to 4, and a hashed table has no scans (3)",
+            self.0
+        )
+    }
+}
+
+impl Error for NoSuchOperation {}
 
 /// The tables.
 pub struct Tables<T: Shape> {
@@ -44,30 +73,41 @@ impl<T: Shape> Tables<T> {
     }
 }
 
-/// `bytes` times a letter.
-#[inline]
+/// `bytes` times a letter, 0 to 25.
 fn value(letter: u8, bytes: usize) -> Text<FIELD_BYTES> {
-    let all = [b'a' + letter; FIELD_BYTES];
+    let all = [b'a' + letter % 26; FIELD_BYTES];
     Text::truncated(std::str::from_utf8(&all[..bytes.min(FIELD_BYTES)]).expect("letters are ASCII"))
 }
 
-/// Both ends of every field, which touches every line of the row.
+/// What a write writes into one of `fields` fields that have `value_bytes` together.
+#[pure]
 #[inline]
-fn look<T: Shape>(row: &T::Row<'_>) -> u64 {
-    (0..T::FIELDS).fold(0, |sum, field| {
-        let bytes = T::field(row, field).as_bytes();
-        sum + u64::from(bytes.first().copied().unwrap_or(0)) + u64::from(bytes.last().copied().unwrap_or(0))
-    })
+fn filled(letter: u8, value_bytes: u16, fields: usize) -> Text<FIELD_BYTES> {
+    value(letter, usize::from(value_bytes) / fields.max(1))
+}
+
+/// Both ends of a field.
+#[pure]
+#[inline]
+fn ends(field: &str) -> u64 {
+    let bytes = field.as_bytes();
+    u64::from(bytes.first().copied().unwrap_or(0)) + u64::from(bytes.last().copied().unwrap_or(0))
 }
 
 macro_rules! shape {
-    ($module:ident $Row:ident $organization:ident, $count:literal: $($number:literal $field:ident $set:ident),+) => {
+    (
+        $module:ident $Row:ident $organization:ident $(scan($($scanned:ident)+))?,
+        $count:literal: $($number:literal $field:ident),+
+    ) => {
         #[allow(clippy::wrong_self_convention, reason = "derived rows are Copy and have `to_owned`")]
         mod $module {
-            use super::{Shape, Tables, look, value};
-            use crate::Missing;
+            use super::{NoSuchOperation, Shape, ends, filled, value};
+            use crate::wrapping::wrapping_sum;
+            #[allow(unused_imports, reason = "a hashed table has no scans")]
             use crate::ycsb::input::{INSERT, OperationsInput, READ, READ_MODIFY_WRITE, SCAN, UPDATE};
-            use seriatim::{Abort, Table, Text, Tx};
+            use seriatim::{Abort, Table, Text, Tx, procedure};
+
+            const FIELDS: usize = $count;
 
             /// A row.
             #[derive(Table, Clone, Debug)]
@@ -81,10 +121,10 @@ macro_rules! shape {
             }
 
             impl Shape for $Row {
-                const FIELDS: usize = $count;
+                const FIELDS: usize = FIELDS;
 
                 fn new(key: u64, letter: u8, value_bytes: usize) -> $Row {
-                    let filled = value(letter, value_bytes / $count);
+                    let filled = value(letter, value_bytes / FIELDS);
                     $Row { key, writes: 0, $($field: filled,)+ }
                 }
 
@@ -96,55 +136,61 @@ macro_rules! shape {
                 fn field<'t>(row: &Self::Row<'t>, field: usize) -> &'t str {
                     match field {
                         $($number => row.$field(),)+
-                        _ => panic!("a row has {} fields", $count),
+                        _ => panic!("a row has {FIELDS} fields"),
                     }
                 }
 
-                #[inline]
-                fn run(tx: &Tx, tables: &Tables<$Row>, input: &OperationsInput) -> Result<u64, Abort> {
-                    operations(tx, tables, input)
-                }
+                type Operations = operations;
+                const OPERATIONS: operations = operations;
             }
 
-            /// See [`Shape::run`].
-            fn operations(tx: &Tx, tables: &Tables<$Row>, input: &OperationsInput) -> Result<u64, Abort> {
-                let field_bytes = usize::from(input.value_bytes) / $count;
+            /// See [`Shape::OPERATIONS`].
+            #[procedure]
+            pub(crate) fn operations(tx: &Tx, input: &OperationsInput) -> Result<u64, Abort> {
                 let mut sum = 0u64;
                 for operation in &input.operations {
                     let key = operation.key;
-                    if operation.kind == READ || operation.kind == READ_MODIFY_WRITE {
-                        match tx.get(&tables.usertable, &key)? {
-                            Some(row) => sum = sum.wrapping_add(look::<$Row>(&row)),
-                            // A newer key may be of an insert that is still running, or failed.
-                            None => {
-                                if key < input.records {
-                                    return Err(tx.abort(Missing("usertable")));
+                    match operation.kind {
+                        READ => {
+                            if key < input.records {
+                                let row = tx.require::<$Row>(key)?;
+                                $(sum = wrapping_sum(sum, ends(row.$field));)+
+                            } else if let Some(row) = tx.get::<$Row>(key)? {
+                                // A newer key may be of an insert that is still running, or failed.
+                                $(sum = wrapping_sum(sum, ends(row.$field));)+
+                            }
+                        }
+                        READ_MODIFY_WRITE => {
+                            if let Some(row) = tx.get::<$Row>(key)? {
+                                $(sum = wrapping_sum(sum, ends(row.$field));)+
+                            }
+                            tx.update::<$Row>(key, |row| {
+                                match operation.field {
+                                    $($number => row.$field = filled(operation.letter, input.value_bytes, FIELDS),)+
+                                    _ => {}
                                 }
+                                row.writes += 1;
+                            })?;
+                        }
+                        UPDATE => {
+                            tx.update::<$Row>(key, |row| {
+                                match operation.field {
+                                    $($number => row.$field = filled(operation.letter, input.value_bytes, FIELDS),)+
+                                    _ => {}
+                                }
+                                row.writes += 1;
+                            })?;
+                        }
+                        INSERT => {
+                            let all = filled(operation.letter, input.value_bytes, FIELDS);
+                            tx.insert($Row { key, writes: 0, $($field: all,)+ })?;
+                        }
+                        $(SCAN => {
+                            for row in tx.scan::<$Row>(key..).limit(usize::from(operation.rows))? {
+                                $(sum = wrapping_sum(sum, ends(row.$scanned));)+
                             }
-                        }
-                    }
-                    if operation.kind == UPDATE || operation.kind == READ_MODIFY_WRITE {
-                        let field = operation.field;
-                        let filled = value(operation.letter, field_bytes);
-                        let written = tx.update(&tables.usertable, &key, |row| {
-                            match field {
-                                $($number => row.$set(&filled),)+
-                                _ => {}
-                            }
-                            row.set_writes(row.writes() + 1);
-                        })?;
-                        if written.is_none() {
-                            return Err(tx.abort(Missing("usertable")));
-                        }
-                    }
-                    if operation.kind == INSERT {
-                        let filled = value(operation.letter, field_bytes);
-                        tx.insert(&tables.usertable, &$Row { key, writes: 0, $($field: filled,)+ })?;
-                    }
-                    if operation.kind == SCAN {
-                        for row in tx.scan(&tables.usertable, key..).take(usize::from(operation.rows)) {
-                            sum = sum.wrapping_add(look::<$Row>(&row?));
-                        }
+                        })?
+                        _ => return Err(tx.abort(NoSuchOperation(operation.kind))),
                     }
                 }
                 Ok(sum)
@@ -154,14 +200,10 @@ macro_rules! shape {
     };
 }
 
-shape!(hash_one HashOne hash, 1: 0 field0 set_field0);
-shape!(ordered_one OrderedOne ordered, 1: 0 field0 set_field0);
-shape!(hash_ten HashTen hash, 10: 0 field0 set_field0, 1 field1 set_field1, 2 field2 set_field2, 3 field3 set_field3,
-    4 field4 set_field4, 5 field5 set_field5, 6 field6 set_field6, 7 field7 set_field7, 8 field8 set_field8,
-    9 field9 set_field9);
-shape!(ordered_ten OrderedTen ordered, 10: 0 field0 set_field0, 1 field1 set_field1, 2 field2 set_field2,
-    3 field3 set_field3, 4 field4 set_field4, 5 field5 set_field5, 6 field6 set_field6, 7 field7 set_field7,
-    8 field8 set_field8, 9 field9 set_field9);
+shape!(hash_one HashOne hash, 1: 0 field0);
+shape!(ordered_one OrderedOne ordered scan(field0), 1: 0 field0);
+shape!(hash_ten HashTen hash, 10: 0 field0, 1 field1, 2 field2, 3 field3, 4 field4, 5 field5, 6 field6, 7 field7, 8 field8, 9 field9);
+shape!(ordered_ten OrderedTen ordered scan(field0 field1 field2 field3 field4 field5 field6 field7 field8 field9), 10: 0 field0, 1 field1, 2 field2, 3 field3, 4 field4, 5 field5, 6 field6, 7 field7, 8 field8, 9 field9);
 
 /// Evaluates an expression with `$T` as the shape that the options ask for.
 macro_rules! with_shape {

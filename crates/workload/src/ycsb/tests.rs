@@ -1,7 +1,7 @@
 //! Every mix keeps its counters and values whole; the check notices a lost write, a lost row and a torn value.
 
 use super::chooser::Distribution;
-use super::table::{HashOne, OrderedTen};
+use super::table::{HashOne, OrderedOne, OrderedTen};
 use super::*;
 use crate::trial::{self, assert_consistent};
 use seriatim::{Abort, Handle, Text, Tx, protocols};
@@ -98,7 +98,7 @@ fn operations_run_in_order_and_do_what_they_say() {
         |operations: &[Operation]| OperationsInput { operations: operations.to_vec(), records: 300, value_bytes: 1000 };
     let mut run = |operations: &[Operation]| {
         let input = input(operations);
-        session.transact(|tx| OrderedTen::run(tx, &tables, &input)).map(|sum| sum.into_value())
+        session.call(OrderedTen::OPERATIONS, &input).map(|sum| sum.into_value())
     };
     // Both ends of ten fields of a row that is all one letter.
     let whole = |letter: u8| 20 * u64::from(b'a' + letter);
@@ -123,6 +123,24 @@ fn operations_run_in_order_and_do_what_they_say() {
         read.expect("the row can be read").into_value()
     };
     assert_eq!([301, 300, 8].map(|key| writes(&mut session, key)), [Some(2), Some(0), Some(0)]);
+}
+
+#[test]
+fn operations_that_a_table_does_not_have_abort() {
+    let run = |is_ordered, kind| {
+        let options = Options { value_bytes: 100, is_ordered, ..small(Options::core(Core::A, 300, SEED)) };
+        let db = trial::loaded("auto", &Ycsb::new(options));
+        let operations = vec![Operation { kind, key: 7, field: 0, letter: 0, rows: 2 }];
+        let input = OperationsInput { operations, records: 300, value_bytes: 100 };
+        let result = match is_ordered {
+            true => db.session().call(OrderedOne::OPERATIONS, &input),
+            false => db.session().call(HashOne::OPERATIONS, &input),
+        };
+        result.map(|sum| sum.into_value()).map_err(|error| error.user::<NoSuchOperation>().map(|no| no.0))
+    };
+    assert!(run(true, SCAN).is_ok());
+    assert_eq!(run(false, SCAN), Err(Some(SCAN)));
+    assert_eq!(run(true, 5), Err(Some(5)));
 }
 
 #[test]
