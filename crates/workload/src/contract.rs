@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::Report;
+use seriatim::procedure::RegisterError;
 use seriatim::{Database, SchemaError, Session, TransactError};
 
 /// A benchmark with its data, its transactions and its promises about the data.
@@ -13,10 +14,10 @@ pub trait Workload: Send + Sync {
     /// The kinds of transaction it runs; [`Outcome::kind`] is an index into this.
     fn kinds(&self) -> &'static [&'static str];
 
-    /// Creates its tables in `db` and fills them. The same options and seed give the same rows, for any thread count.
+    /// Creates its tables in `db`, registers its procedures, and fills the tables. The same options and seed give the same rows, for any thread count.
     ///
     /// # Errors
-    /// When a table cannot be created or a loading transaction fails.
+    /// When a table cannot be created, a procedure not registered, or a loading transaction fails.
     fn load(&self, db: &Database, loading: &Loading<'_>) -> Result<(), LoadError>;
 
     /// Checks what must hold of the data between transactions. Run it while nothing else writes: it reads in parts, so
@@ -88,6 +89,8 @@ impl Default for Loading<'_> {
 pub enum LoadError {
     /// A table could not be created or is not there.
     Schema(SchemaError),
+    /// Its procedures were not registered.
+    Register(RegisterError),
     /// A loading or checking transaction failed.
     Transact(TransactError),
 }
@@ -96,6 +99,7 @@ impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LoadError::Schema(error) => write!(f, "the workload's tables: {error}"),
+            LoadError::Register(error) => write!(f, "the workload's procedures: {error}"),
             LoadError::Transact(error) => write!(f, "a loading or checking transaction: {error}"),
         }
     }
@@ -105,6 +109,7 @@ impl std::error::Error for LoadError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             LoadError::Schema(error) => Some(error),
+            LoadError::Register(error) => Some(error),
             LoadError::Transact(error) => Some(error),
         }
     }
@@ -113,6 +118,12 @@ impl std::error::Error for LoadError {
 impl From<SchemaError> for LoadError {
     fn from(error: SchemaError) -> LoadError {
         LoadError::Schema(error)
+    }
+}
+
+impl From<RegisterError> for LoadError {
+    fn from(error: RegisterError) -> LoadError {
+        LoadError::Register(error)
     }
 }
 
