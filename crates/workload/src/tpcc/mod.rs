@@ -27,7 +27,7 @@ pub use options::{Mix, Options, open};
 pub use procedures::delivery::{DeliveryOutput, delivery};
 pub use procedures::new_order::{NewOrderOutput, NewOrderOutputLine, UnusedItem, new_order};
 pub use procedures::order_status::{OrderStatusLine, OrderStatusOutput, order_status};
-pub use procedures::payment::{PaymentOutput, payment};
+pub use procedures::payment::{Payer, PaymentOutput, payment};
 pub use procedures::procedures;
 pub use procedures::stock_level::{StockLevelOutput, stock_level};
 pub use random::{Constants, last_name};

@@ -4,6 +4,8 @@ pub(super) mod delivery;
 pub(super) mod new_order;
 pub(super) mod order_status;
 pub(super) mod payment;
+#[cfg(test)]
+mod plans;
 pub(super) mod stock_level;
 
 use seriatim::procedure::Procedures;

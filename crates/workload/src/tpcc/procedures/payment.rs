@@ -8,15 +8,24 @@ use seriatim::{Abort, Data, Text, Timestamp, Tx, procedure};
 
 /// What the terminal shows (clause 2.5.3.3), beside what it was told.
 #[derive(Data, Clone, Copy, Debug)]
-#[allow(missing_docs, reason = "the columns are those of the specification")]
 pub struct PaymentOutput {
+    /// The warehouse's address.
     pub warehouse: Address,
+    /// The district's address.
     pub district: Address,
+    /// The customer.
+    pub customer: Payer,
+}
+
+/// Who paid.
+#[derive(Data, Clone, Copy, Debug)]
+#[allow(missing_docs, reason = "the columns are those of the specification")]
+pub struct Payer {
     pub c_id: u32,
     pub c_first: Text<16>,
     pub c_middle: Text<2>,
     pub c_last: Text<16>,
-    pub customer: Address,
+    pub address: Address,
     pub c_phone: Text<16>,
     pub c_since: Timestamp,
     pub c_credit: Text<2>,
@@ -48,7 +57,7 @@ pub fn payment(tx: &Tx, input: &PaymentInput) -> Result<PaymentOutput, Abort> {
             named[middle(named.len())].c_id
         }
     };
-    let output = tx.update::<Customer>((input.c_w_id, input.c_d_id, c_id), |customer| {
+    let customer = tx.update::<Customer>((input.c_w_id, input.c_d_id, c_id), |customer| {
         let c_balance = customer.c_balance - input.amount;
         customer.c_balance = c_balance;
         customer.c_ytd_payment += input.amount;
@@ -59,14 +68,12 @@ pub fn payment(tx: &Tx, input: &PaymentInput) -> Result<PaymentOutput, Abort> {
             customer.c_data = longer;
             c_data = Some(Text::truncated(longer.as_str()));
         }
-        PaymentOutput {
-            warehouse,
-            district,
+        Payer {
             c_id,
             c_first: Text::truncated(customer.c_first),
             c_middle: Text::truncated(customer.c_middle),
             c_last: Text::truncated(customer.c_last),
-            customer: address(
+            address: address(
                 customer.c_street_1,
                 customer.c_street_2,
                 customer.c_city,
@@ -93,5 +100,5 @@ pub fn payment(tx: &Tx, input: &PaymentInput) -> Result<PaymentOutput, Abort> {
         h_amount: input.amount,
         h_data: history_data(w_name, d_name),
     })?;
-    Ok(output)
+    Ok(PaymentOutput { warehouse, district, customer })
 }
