@@ -1,4 +1,5 @@
-//! Measurements below the workloads: what a transaction costs over its index, what dispatch costs, whether memory grows.
+//! Measurements below the workloads: what a transaction costs over its index, what dispatch costs, what a
+//! declared procedure costs over the same by hand, whether memory grows.
 //!
 //! Each is one module with a small size that runs as a test and asserts relations, never times. Standard output is data,
 //! standard error is talk. Arms that are compared run in alternating pairs, and medians come with their quartiles, because the
@@ -7,6 +8,7 @@
 mod churn;
 mod dispatch;
 mod measure;
+mod procedures;
 mod raw_index;
 mod row;
 
@@ -14,6 +16,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 use measure::Length;
+use seriatim_workload::tpcc::Scale;
 
 /// Measures what lies below the workloads.
 #[derive(Parser)]
@@ -43,6 +46,17 @@ enum Measurement {
         /// Records: few, so that they stay in the cache
         #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..))]
         keys: u64,
+    },
+    /// New-Order and Payment of TPC-C, full scale, as registered procedures against closures written by hand
+    Procedures {
+        #[command(flatten)]
+        pairs: Pairs,
+        /// Warehouses; the one terminal's home is the first
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
+        warehouses: u16,
+        /// Concurrency-control protocol
+        #[arg(long, default_value = "auto")]
+        protocol: String,
     },
     /// Memory in use while rows are updated, deleted and inserted again
     Churn(churn::Options),
@@ -76,6 +90,10 @@ fn main() -> ExitCode {
         }
         Measurement::Dispatch { pairs, keys } => {
             dispatch::run(keys, pairs.pairs, Length::Seconds(pairs.seconds), pairs.seed)
+        }
+        Measurement::Procedures { pairs, warehouses, protocol } => {
+            let scale = Scale::spec(warehouses);
+            procedures::run(&protocol, scale, pairs.pairs, Length::Seconds(pairs.seconds), pairs.seed)
         }
         Measurement::Churn(options) => churn::run(&options),
     };

@@ -57,6 +57,25 @@ fn set(of: &[usize]) -> BTreeSet<usize> {
 }
 
 #[test]
+fn keys_keep_what_is_known_of_them_on_their_way_through_tuples_and_branches() {
+    let plan = analysed(|b| {
+        b.let_("key", "(a, (b, 1))");
+        b.get("", "point", "key.0, key.1.0");
+        b.let_("(x, y)", "(b, a)");
+        b.get("", "point", "x, y");
+        b.let_mut("m", "(a, b)");
+        b.assign("m", "=", "(b, a)");
+        b.get("", "point", "m.0, b");
+        b.return_("1");
+    });
+    let keys = plan
+        .operations
+        .iter()
+        .map(|operation| operation.key.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "));
+    assert_eq!(keys.collect::<Vec<_>>(), ["a, b", "b, a", "m.0, b"]);
+}
+
+#[test]
 fn names_that_the_schema_does_not_have_are_refused_at_their_place() {
     type Case<'a> = (&'a str, &'a dyn Fn(&mut Build));
     let cases: &[Case<'_>] = &[

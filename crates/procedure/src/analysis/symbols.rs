@@ -1,5 +1,6 @@
 //! Values of keys as symbols: variables that are bound once are replaced by what they are bound to.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use seriatim_plan::Symbol;
@@ -29,6 +30,7 @@ pub(super) fn symbols(resolved: &Resolved<'_>) -> Vec<KeySymbols> {
         keys: vec![KeySymbols::default(); resolved.operations.len()],
         loops: 0,
         others: 0,
+        tuples: BTreeMap::new(),
     };
     for (at, variable) in procedure.variables.iter().take(procedure.parameters).enumerate() {
         if walk.once[at] {
@@ -48,6 +50,8 @@ struct Walk<'r, 'p> {
     /// Loops met so far: numbered as in `flow`.
     loops: usize,
     others: usize,
+    /// Values of which the parts are known, by number.
+    tuples: BTreeMap<usize, Vec<Symbol>>,
 }
 
 impl Walk<'_, '_> {
@@ -96,8 +100,17 @@ impl Walk<'_, '_> {
 
     fn bind(&mut self, pattern: &Pattern, value: &Symbol) {
         match pattern {
+            // A mutable variable has different values at different places.
             Pattern::Bind(variable) if self.once[variable.index()] => {
-                self.variables[variable.index()] = Some(value.clone());
+                let named = match value {
+                    // What a front end keeps in a variable without a name, until it gives it to one with a name.
+                    Symbol::Other(number, text) if text.is_empty() => {
+                        let name = &self.resolved.procedure.variables[variable.index()].name;
+                        Symbol::Other(*number, name.to_string())
+                    }
+                    value => value.clone(),
+                };
+                self.variables[variable.index()] = Some(named);
             }
             Pattern::Some(inner) => self.bind(inner, value),
             Pattern::Tuple(parts) => {
@@ -157,6 +170,12 @@ impl Walk<'_, '_> {
                 self.field(base, name)
             }
             ExpressionKind::Some(inner) => self.symbol(inner),
+            ExpressionKind::Tuple(parts) => {
+                let parts = parts.iter().map(|part| self.symbol(part)).collect();
+                let tuple = self.other("(…)".into());
+                self.tuples.insert(self.others, parts);
+                tuple
+            }
             // Conversions that keep the value.
             ExpressionKind::Call(Function::Associated(_, name), parts) if &**name == "from" && parts.len() == 1 => {
                 self.symbol(&parts[0])
@@ -173,6 +192,12 @@ impl Walk<'_, '_> {
 
     /// A field; a column of a row that its key fixes is what the key says.
     fn field(&self, base: Symbol, name: &Arc<str>) -> Symbol {
+        if let Symbol::Other(number, _) = base
+            && let Some(parts) = self.tuples.get(&number)
+            && let Some(part) = name.parse().ok().and_then(|at: usize| parts.get(at))
+        {
+            return part.clone();
+        }
         if let Symbol::Result(operation) = base
             && matches!(
                 self.resolved.operations[operation].0.kind,

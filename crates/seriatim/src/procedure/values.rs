@@ -14,13 +14,93 @@ pub fn first<R>(mut rows: impl Iterator<Item = Result<R, Abort>>) -> Result<Opti
     rows.next().transpose()
 }
 
+/// Rows that are kept in place.
+const FEW: usize = 16;
+
+/// A list of rows, without allocation while they are few. Most scans whose rows are taken all find a handful.
+#[derive(Clone, Debug)]
+pub enum Rows<R> {
+    /// None.
+    None,
+    /// So many as the number says.
+    Few([R; FEW], usize),
+    /// More.
+    Many(Vec<R>),
+}
+
 /// All rows.
 ///
 /// # Errors
 /// A conflict.
 #[inline]
-pub fn all<R>(rows: impl Iterator<Item = Result<R, Abort>>) -> Result<Vec<R>, Abort> {
-    rows.collect()
+pub fn all<R: Copy>(mut rows: impl Iterator<Item = Result<R, Abort>>) -> Result<Rows<R>, Abort> {
+    let Some(first) = rows.next() else { return Ok(Rows::None) };
+    let (mut few, mut count) = ([first?; FEW], 1);
+    for row in rows.by_ref() {
+        let row = row?;
+        match few.get_mut(count) {
+            Some(place) => *place = row,
+            None => return many(few, row, rows).map(Rows::Many),
+        }
+        count += 1;
+    }
+    Ok(Rows::Few(few, count))
+}
+
+#[cold]
+fn many<R: Copy>(few: [R; FEW], next: R, rows: impl Iterator<Item = Result<R, Abort>>) -> Result<Vec<R>, Abort> {
+    few.into_iter().chain([next]).map(Ok).chain(rows).collect()
+}
+
+impl<R> std::ops::Deref for Rows<R> {
+    type Target = [R];
+
+    #[inline]
+    fn deref(&self) -> &[R] {
+        match self {
+            Rows::None => &[],
+            Rows::Few(rows, count) => &rows[..*count],
+            Rows::Many(rows) => rows,
+        }
+    }
+}
+
+impl<'r, R> IntoIterator for &'r Rows<R> {
+    type Item = &'r R;
+    type IntoIter = std::slice::Iter<'r, R>;
+
+    #[inline]
+    fn into_iter(self) -> std::slice::Iter<'r, R> {
+        self.iter()
+    }
+}
+
+impl<R: Copy> IntoIterator for Rows<R> {
+    type Item = R;
+    type IntoIter = IntoRows<R>;
+
+    #[inline]
+    fn into_iter(self) -> IntoRows<R> {
+        IntoRows { rows: self, next: 0 }
+    }
+}
+
+/// Goes through a list of rows.
+#[derive(Clone, Debug)]
+pub struct IntoRows<R> {
+    rows: Rows<R>,
+    next: usize,
+}
+
+impl<R: Copy> Iterator for IntoRows<R> {
+    type Item = R;
+
+    #[inline]
+    fn next(&mut self) -> Option<R> {
+        let row = self.rows.get(self.next).copied();
+        self.next += 1;
+        row
+    }
 }
 
 /// How many rows there are.
@@ -133,5 +213,21 @@ impl<'v, V: Lend<'v, S>, S> Lend<'v, Option<S>> for Option<V> {
     #[inline(always)]
     fn lend(&'v self) -> Option<S> {
         self.as_ref().map(V::lend)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_rows_and_many_are_all_there_in_order() {
+        for count in [0, 1, FEW - 1, FEW, FEW + 1, 5 * FEW] {
+            let rows = all((0..count).map(Ok)).expect("no conflict");
+            assert_eq!(matches!(rows, Rows::Many(_)), count > FEW);
+            assert!(rows.iter().copied().eq(0..count) && (&rows).into_iter().copied().eq(0..count));
+            assert_eq!((rows.len(), rows.is_empty(), rows.get(count)), (count, count == 0, None));
+            assert!(rows.into_iter().eq(0..count));
+        }
     }
 }

@@ -80,13 +80,16 @@ pub fn get_subscriber_data(tx: &Tx, input: &GetSubscriberDataInput) -> Result<Su
     })
 }
 
+/// Most call forwardings of a facility: one for each start time.
+const DESTINATIONS_MAX: usize = START_TIMES.len();
+
 /// What GET_NEW_DESTINATION found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Data)]
 pub struct Destinations {
     /// Numbers in use.
     pub count: u8,
     /// The numbers; those beyond `count` are empty.
-    pub numbers: [Number; START_TIMES.len()],
+    pub numbers: [Number; DESTINATIONS_MAX],
 }
 
 /// Where calls of a subscriber go at a time, if the special facility is active; aborts with [`Unsuccessful`] if nowhere. By the
@@ -100,10 +103,10 @@ pub fn get_new_destination(tx: &Tx, input: &GetNewDestinationInput) -> Result<De
     if !facility.is_active {
         return Err(tx.abort(Unsuccessful));
     }
-    let mut found = Destinations { count: 0, numbers: [Number::EMPTY; START_TIMES.len()] };
+    let mut found = Destinations { count: 0, numbers: [Number::EMPTY; DESTINATIONS_MAX] };
     for forwarding in tx
         .scan::<CallForwarding>((input.s_id, input.sf_type, 0)..=(input.s_id, input.sf_type, input.start_time))
-        .limit(START_TIMES.len())?
+        .limit(DESTINATIONS_MAX)?
     {
         if forwarding.end_time > input.end_time {
             found.numbers[usize::from(found.count)] = Text::truncated(forwarding.numberx);

@@ -5,11 +5,10 @@
 use super::random::{Constants, last_name};
 use super::scale::{DISTRICTS, LINES_MAX, LINES_MIN, Scale};
 use super::schema::{History, Money};
-use seriatim::{Rng, clock};
-use seriatim::{Text, Timestamp};
+use seriatim::{Data, Rng, Text, Timestamp, clock};
 
 /// One line of a New-Order input.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Data, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NewOrderLine {
     /// Item ordered.
     pub i_id: u32,
@@ -20,7 +19,7 @@ pub struct NewOrderLine {
 }
 
 /// Input of New-Order (clause 2.4.1).
-#[derive(Clone, Copy, Debug)]
+#[derive(Data, Clone, Copy, Debug)]
 pub struct NewOrderInput {
     /// Home warehouse.
     pub w_id: u16,
@@ -44,7 +43,7 @@ impl NewOrderInput {
 }
 
 /// How Payment and Order-Status name a customer (clauses 2.5.1.2, 2.6.1.2).
-#[derive(Clone, Copy, Debug)]
+#[derive(Data, Clone, Copy, Debug)]
 pub enum CustomerChoice {
     /// By number.
     Id(u32),
@@ -53,7 +52,7 @@ pub enum CustomerChoice {
 }
 
 /// Input of Payment (clause 2.5.1).
-#[derive(Clone, Copy, Debug)]
+#[derive(Data, Clone, Copy, Debug)]
 pub struct PaymentInput {
     /// Warehouse that takes the payment.
     pub w_id: u16,
@@ -74,7 +73,7 @@ pub struct PaymentInput {
 }
 
 /// Input of Order-Status (clause 2.6.1).
-#[derive(Clone, Copy, Debug)]
+#[derive(Data, Clone, Copy, Debug)]
 pub struct OrderStatusInput {
     /// Warehouse.
     pub w_id: u16,
@@ -85,7 +84,7 @@ pub struct OrderStatusInput {
 }
 
 /// Input of Delivery (clause 2.7.1).
-#[derive(Clone, Copy, Debug)]
+#[derive(Data, Clone, Copy, Debug)]
 pub struct DeliveryInput {
     /// Warehouse.
     pub w_id: u16,
@@ -96,7 +95,7 @@ pub struct DeliveryInput {
 }
 
 /// Input of Stock-Level (clause 2.8.1).
-#[derive(Clone, Copy, Debug)]
+#[derive(Data, Clone, Copy, Debug)]
 pub struct StockLevelInput {
     /// Warehouse.
     pub w_id: u16,

@@ -1,6 +1,7 @@
 //! The initial population (clause 4.3.3.1). A warehouse's rows depend on the seed and its number alone, so the population is
 //! the same for any number of threads.
 
+use super::procedures::procedures;
 use super::random::{Constants, last_name};
 use super::scale::{LINES_MAX, LINES_MIN, Scale, district_ids};
 use super::schema::{
@@ -14,10 +15,10 @@ use seriatim::{Database, Handle, Rng, Session, Table, Text, Timestamp, clock};
 /// Rows inserted by one transaction.
 const BATCH: usize = 100;
 
-/// Creates and fills the nine tables.
+/// Creates the nine tables, registers the procedures, and fills the tables.
 ///
 /// # Errors
-/// When a table exists already or an insert fails.
+/// When a table or procedure exists already or an insert fails.
 pub fn load(
     db: &Database,
     scale: Scale,
@@ -26,6 +27,7 @@ pub fn load(
     loading: &Loading<'_>,
 ) -> Result<(), LoadError> {
     let tables = Tables::create(db)?;
+    db.register(procedures())?;
     // Part 0 is the items, part w warehouse w. Seeds of parts are apart by an odd constant, and the generator mixes them.
     let parts = u64::from(scale.warehouses) + 1;
     parallel::load(db, loading, parts, scale.rows(), |session, part, progress| {

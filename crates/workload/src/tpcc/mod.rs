@@ -5,39 +5,36 @@
 //! anew each time; Delivery runs at once and delivers its ten districts in one transaction; prices and the like are integers.
 
 mod consistency;
-mod delivery;
+pub mod formulas;
 mod input;
 mod load;
-mod new_order;
 mod options;
-mod order_status;
-mod payment;
+mod procedures;
 mod random;
 mod scale;
 mod schema;
-mod shared;
-mod stock_level;
 mod terminal;
 #[cfg(test)]
 mod tests;
 
 pub use consistency::{RULES, check};
-pub use delivery::{DeliveryOutput, delivery};
 pub use input::{
     CustomerChoice, DeliveryInput, Inputs, NewOrderInput, NewOrderLine, OrderStatusInput, PaymentInput, Remote,
     StockLevelInput, history_keys,
 };
 pub use load::load;
-pub use new_order::{NewOrderOutput, NewOrderOutputLine, UnusedItem, new_order};
 pub use options::{Mix, Options, open};
-pub use order_status::{OrderStatusLine, OrderStatusOutput, order_status};
-pub use payment::{Address, PaymentOutput, payment};
+pub use procedures::delivery::{DeliveryOutput, delivery};
+pub use procedures::new_order::{NewOrderOutput, NewOrderOutputLine, UnusedItem, new_order};
+pub use procedures::order_status::{OrderStatusLine, OrderStatusOutput, order_status};
+pub use procedures::payment::{Payer, PaymentOutput, payment};
+pub use procedures::procedures;
+pub use procedures::stock_level::{StockLevelOutput, stock_level};
 pub use random::{Constants, last_name};
 pub use scale::{DISTRICTS, LAST_NAMES, LINES_MAX, LINES_MIN, Scale, district_ids};
 pub use schema::{
     Customer, District, History, Item, Money, NewOrder, Order, OrderLine, Rate, Stock, Tables, Warehouse,
 };
-pub use stock_level::{StockLevelOutput, stock_level};
 pub use terminal::TpccTerminal;
 
 use crate::registry::{Entry, Knob};

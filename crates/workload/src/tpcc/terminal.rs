@@ -3,10 +3,9 @@
 use std::hint::black_box;
 
 use super::input::Inputs;
-use super::new_order::{UnusedItem, new_order};
 use super::options::Mix;
 use super::schema::{History, Tables};
-use super::{delivery, history_keys, order_status, payment, stock_level};
+use super::{UnusedItem, delivery, history_keys, new_order, order_status, payment, stock_level};
 use crate::random::Deck;
 use crate::{Ending, Outcome, Terminal};
 use seriatim::{Committed, Session, TransactError};
@@ -59,28 +58,13 @@ impl Terminal for TpccTerminal {
         {
             return Outcome { kind, ending: Ending::Failed(error) };
         }
-        let (tables, inputs) = (&self.tables, &mut self.inputs);
+        let inputs = &mut self.inputs;
         let ending = match kind {
-            0 => {
-                let input = inputs.new_order();
-                ending(session.transact(|tx| new_order(tx, tables, &input)))
-            }
-            1 => {
-                let input = inputs.payment();
-                ending(session.transact(|tx| payment(tx, tables, &input)))
-            }
-            2 => {
-                let input = inputs.order_status();
-                ending(session.snapshot(|tx| order_status(tx, tables, &input)))
-            }
-            3 => {
-                let input = inputs.delivery();
-                ending(session.transact(|tx| delivery(tx, tables, &input)))
-            }
-            _ => {
-                let input = inputs.stock_level();
-                ending(session.snapshot(|tx| stock_level(tx, tables, &input)))
-            }
+            0 => ending(session.call(new_order, &inputs.new_order())),
+            1 => ending(session.call(payment, &inputs.payment())),
+            2 => ending(session.call(order_status, &inputs.order_status())),
+            3 => ending(session.call(delivery, &inputs.delivery())),
+            _ => ending(session.call(stock_level, &inputs.stock_level())),
         };
         Outcome { kind, ending }
     }

@@ -5,6 +5,7 @@ use super::*;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::{Missing, trial};
+use seriatim::procedure::Declared;
 use seriatim::{Abort, Freshness, ReadTx, Session, TransactError, Tx, protocols, thread};
 
 const SEED: u64 = 20_241_121;
@@ -120,7 +121,7 @@ fn one_of_each_transaction_does_what_its_clause_says() {
         Ok((row.s_quantity(), row.s_ytd(), row.s_order_cnt(), row.s_remote_cnt()))
     };
     let before = session.snapshot(|tx| stock(tx, 2, 2)).expect("a read").into_value();
-    let output = session.transact(|tx| new_order(tx, &tables, &input)).expect("an order").into_value();
+    let output = session.call(new_order, &input).expect("an order").into_value();
     assert_eq!((output.o_id, output.ol_cnt), (31, 5));
     let sum: i64 = output.lines[..5].iter().map(|line| line.amount.units()).sum();
     assert!(sum > 0 && output.lines[..5].iter().all(|line| line.amount.units() == line.i_price.units() * 5));
@@ -133,7 +134,7 @@ fn one_of_each_transaction_does_what_its_clause_says() {
     assert_eq!(session.snapshot(|tx| stock(tx, 1, 1)).expect("a read").1, 10, "an item ordered twice");
 
     let status = OrderStatusInput { w_id: 1, d_id: 4, customer: CustomerChoice::Last(last_name(8)) };
-    let shown = session.snapshot(|tx| order_status(tx, &tables, &status)).expect("a status").into_value();
+    let shown = session.call(order_status, &status).expect("a status").into_value();
     assert_eq!((shown.c_id, shown.o_id, shown.ol_cnt, shown.o_carrier_id), (9, 31, 5, None));
     assert!((0..5).all(|n| shown.lines[n].ol_i_id == input.lines[n].i_id && shown.lines[n].ol_delivery_d.is_none()));
 
@@ -141,7 +142,7 @@ fn one_of_each_transaction_does_what_its_clause_says() {
     let amount = Money::from_units(7777);
     let customer = CustomerChoice::Id(9);
     let pay = PaymentInput { w_id: 2, d_id: 1, c_w_id: 1, c_d_id: 4, customer, amount, date, h_id };
-    let paid = session.transact(|tx| payment(tx, &tables, &pay)).expect("a payment").into_value();
+    let paid = session.call(payment, &pay).expect("a payment").customer;
     assert_eq!((paid.c_id, paid.c_balance.units()), (9, -1000 - 7777));
     assert_eq!(paid.c_data.is_some(), &*paid.c_credit == "BC");
     if let Some(data) = paid.c_data {
@@ -149,7 +150,7 @@ fn one_of_each_transaction_does_what_its_clause_says() {
     }
 
     let level = StockLevelInput { w_id: 1, d_id: 4, threshold: 101 };
-    let all = session.snapshot(|tx| stock_level(tx, &tables, &level)).expect("a level").into_value();
+    let all = session.call(stock_level, &level).expect("a level").into_value();
     let distinct = session.snapshot(|tx| {
         let mut items = std::collections::BTreeSet::new();
         for line in tx.scan(&tables.order_line, (1, 4, 12, 0)..(1, 4, 32, 0)) {
@@ -161,13 +162,13 @@ fn one_of_each_transaction_does_what_its_clause_says() {
 
     let deliver = DeliveryInput { w_id: 1, carrier_id: 3, date };
     for oldest in 22..=30 {
-        let output = session.transact(|tx| delivery(tx, &tables, &deliver)).expect("a delivery").into_value();
+        let output = session.call(delivery, &deliver).expect("a delivery").into_value();
         assert_eq!(output.delivered, [Some(oldest); 10]);
     }
-    let output = session.transact(|tx| delivery(tx, &tables, &deliver)).expect("a delivery").into_value();
+    let output = session.call(delivery, &deliver).expect("a delivery").into_value();
     let only = |d| (d == 3).then_some(31);
     assert_eq!(output.delivered, std::array::from_fn(only), "districts without outstanding orders are skipped");
-    let shown = session.snapshot(|tx| order_status(tx, &tables, &status)).expect("a status").into_value();
+    let shown = session.call(order_status, &status).expect("a status").into_value();
     assert_eq!((shown.o_carrier_id, shown.lines[0].ol_delivery_d), (Some(3), Some(date)));
     assert_eq!(shown.c_balance.units(), -1000 - 7777 + sum);
     assert_consistent(&db, &workload, &tables);
@@ -181,7 +182,7 @@ fn an_unused_item_rolls_everything_back() {
     lines[4].i_id = workload.options.scale.items + 1;
     let entry_d = seriatim::Timestamp::from_microseconds(0);
     let input = NewOrderInput { w_id: 1, d_id: 1, c_id: 1, entry_d, ol_cnt: 5, lines };
-    let error = session.transact(|tx| new_order(tx, &tables, &input)).expect_err("the item is unused");
+    let error = session.call(new_order, &input).expect_err("the item is unused");
     assert!(error.user::<UnusedItem>().is_some() && !error.is_retryable());
     assert_consistent(&db, &workload, &tables);
     let ytd = session.snapshot(|tx| Ok(tx.get(&tables.stock, &(1, 1))?.map(|row| row.s_ytd())));
@@ -211,17 +212,17 @@ fn a_payment_without_memory_is_no_rollback_of_the_users() {
         };
         let before = earned(&mut session);
         let text = "x".repeat(500);
-        let mut fits = 0;
+        let (mut fits, handles) = (0, payment::handles(&db).expect("its tables"));
         let error = session.transact(|tx| {
             // What a payment writes beside the text is written once before, so that the text is what lacks.
-            payment(tx, &tables, &pay)?;
+            payment::straight(tx, &handles, &pay)?;
             let full = tx.update(&tables.customer, &(1, 1, 1), |row| {
                 while row.set_c_data(&text).is_ok() {
                     fits += 1;
                 }
             })?;
             full.expect("every customer");
-            payment(tx, &tables, &PaymentInput { h_id: h_id + 1, ..pay })
+            payment::straight(tx, &handles, &PaymentInput { h_id: h_id + 1, ..pay })
         });
         let error = error.expect_err("the limit");
         assert!(matches!(error, TransactError::OutOfMemory), "{}: {error:?}", protocol.name);
@@ -231,7 +232,7 @@ fn a_payment_without_memory_is_no_rollback_of_the_users() {
 }
 
 #[test]
-fn names_more_common_than_the_buffer_still_give_the_middle_customer() {
+fn of_many_customers_with_a_name_the_one_in_the_middle_pays_and_of_none_nobody() {
     let (db, _, tables) = loaded(1);
     let mut session = db.session();
     let mut more = session.snapshot(|tx| Ok(Customer::from_row(tx, &tables, 1))).expect("a read").into_value();
@@ -239,20 +240,29 @@ fn names_more_common_than_the_buffer_still_give_the_middle_customer() {
         .transact(|tx| {
             for n in 0..200u32 {
                 more.c_id = 1000 + n;
-                more.c_last = seriatim::Text::new("COMMON").expect("six letters");
+                more.c_last = seriatim::Text::literal("COMMON");
                 more.c_first = seriatim::Text::new(&format!("{:08}", 199 - n)).expect("eight digits");
                 tx.insert(&tables.customer, &more)?;
             }
             Ok(())
         })
         .expect("inserts");
-    let choice = CustomerChoice::Last(seriatim::Text::new("COMMON").expect("six letters"));
-    let c_id = session.snapshot(|tx| Ok(shared::customer(tx, &tables, 1, 1, &choice)?.c_id()));
+    let pay = |last| PaymentInput {
+        w_id: 1,
+        d_id: 1,
+        c_w_id: 1,
+        c_d_id: 1,
+        customer: CustomerChoice::Last(seriatim::Text::literal(last)),
+        amount: Money::from_units(1),
+        date: seriatim::Timestamp::from_microseconds(7),
+        h_id: history_keys(3).0,
+    };
     // By first name the n-th of 200 is 1199 - n; n = 100 counts from 1.
-    assert_eq!(*c_id.expect("a read"), 1100);
-    let nobody = CustomerChoice::Last(seriatim::Text::new("NOBODY").expect("six letters"));
-    let error = session.snapshot(|tx| shared::customer(tx, &tables, 1, 1, &nobody).map(|row| row.c_id()));
-    assert!(error.expect_err("nobody has this name").user::<Missing>().is_some());
+    assert_eq!(session.call(payment, &pay("COMMON")).expect("a payment").customer.c_id, 1100);
+    let error = session.call(payment, &pay("NOBODY")).expect_err("nobody has this name");
+    assert!(error.user::<Missing>().is_some());
+    let nobody = OrderStatusInput { w_id: 1, d_id: 1, customer: pay("NOBODY").customer };
+    assert!(session.call(order_status, &nobody).expect_err("nobody has this name").user::<Missing>().is_some());
 }
 
 impl Customer {
@@ -287,6 +297,20 @@ fn conditions_hold_when_everything_is_remote() {
         let (db, workload, tables) = loaded_under(protocol.name, options);
         trial::run(&db, &workload, 3, 500, SEED);
         assert_consistent(&db, &workload, &tables);
+    }
+}
+
+/// Every access of every transaction is one of its plan: its table, index, key, and the columns.
+#[test]
+fn no_transaction_leaves_its_plan() {
+    println!("seed {SEED}");
+    for protocol in protocols() {
+        let db = Database::builder().protocol(protocol.name).check_plans(true).open().expect("a database opens");
+        let workload = Tpcc::new(Options::new(Scale::small(2), SEED));
+        workload.load(&db, &Loading::default()).expect("loading succeeds");
+        let tallies = trial::run(&db, &workload, 2, 200, SEED);
+        assert!(tallies.iter().all(|kind| kind.committed > 0));
+        assert_consistent(&db, &workload, &Tables::open(&db).expect("loading made the tables"));
     }
 }
 
