@@ -20,18 +20,22 @@ fn read_write() {
               reads steps, value
               key known at entry
               partition input.both
-              when it changes, run again #2
+              when it changes, run again #2 #3
           #1 get object(id), must exist, in loop 0
               reads value
               key known at entry
               partition id
+              when it changes, run again #2 #3
           #2 update object(input.both), must exist
               writes steps, value
               values from #0
+              rows perhaps from #0 #1
               key known at entry
               partition input.both
+              when it changes, run again #3
           #3 update object(id), must exist, in loop 1
               writes value
+              rows perhaps from #0 #1 #2
               key known at entry
               partition id
           loop 0 over arguments

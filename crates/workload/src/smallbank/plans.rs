@@ -82,6 +82,7 @@ fn transact_savings() {
               key from #0
               values from #1
               control from #1
+              rows perhaps from #1
               key known after #0
               partition #0.customer
           can fail: missing row of #0
@@ -125,6 +126,7 @@ fn amalgamate() {
               adds to balance
               key from #1
               values from #2 #3
+              rows perhaps from #3
               key known after #1
               partition #1.customer
           can fail: missing row of #0
@@ -168,6 +170,7 @@ fn write_check() {
               adds to balance
               key from #0
               values from #1 #2
+              rows perhaps from #2
               key known after #0
               partition #0.customer
           can fail: missing row of #0
@@ -208,12 +211,15 @@ fn send_payment() {
               adds to balance
               key from #0
               control from #2
+              rows perhaps from #2
               key known after #0
               partition #0.customer
+              when it changes, run again #4
           #4 update checking(#1.customer), must exist
               adds to balance
               key from #1
               control from #2
+              rows perhaps from #2 #3
               key known after #1
               partition #1.customer
           can fail: missing row of #0

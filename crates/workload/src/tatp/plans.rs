@@ -136,6 +136,7 @@ fn insert_call_forwarding() {
               changes keys
               key from #0
               control from #1 #2
+              rows perhaps from #2
               key known after #0
               partition #0.s_id
           loop 0 over the rows of #1

@@ -43,6 +43,7 @@ fn two_rounds() {
           #1 update cell(key.partition, key.client, key.number), must exist, in loop 1
               writes value, sum
               values from #0
+              rows perhaps from #0
               key known at entry
               partition key.partition
           loop 0 over arguments

@@ -19,28 +19,40 @@ fn operations_hashed() {
         procedure operations
           #0 get usertable(operation.key), must exist, in loop 0, perhaps
               reads field0
+              rows perhaps from #3 #4 #5
               key known at entry
               partition operation.key
+              when it changes, run again #1 #2 #3 #4 #5
           #1 get usertable(operation.key), in loop 0, perhaps
               reads field0
+              rows perhaps from #3 #4 #5
               key known at entry
               partition operation.key
+              when it changes, run again #0 #2 #3 #4 #5
           #2 get usertable(operation.key), in loop 0, perhaps
               reads field0
+              rows perhaps from #3 #4 #5
               key known at entry
               partition operation.key
+              when it changes, run again #0 #1 #3 #4 #5
           #3 update usertable(operation.key), must exist, in loop 0, perhaps
               writes field0; adds to writes
+              rows perhaps from #0 #1 #2 #4 #5
               key known at entry
               partition operation.key
+              when it changes, run again #0 #1 #2 #4 #5
           #4 update usertable(operation.key), must exist, in loop 0, perhaps
               writes field0; adds to writes
+              rows perhaps from #0 #1 #2 #3 #5
               key known at entry
               partition operation.key
+              when it changes, run again #0 #1 #2 #3 #5
           #5 insert usertable(operation.key), in loop 0, perhaps
               changes keys
+              rows perhaps from #0 #1 #2 #3 #4
               key known at entry
               partition operation.key
+              when it changes, run again #0 #1 #2 #3 #4
           loop 0 over arguments
           can fail: missing row of #0
           can fail: missing row of #3
@@ -63,32 +75,46 @@ fn operations_ordered() {
         procedure operations
           #0 get usertable(operation.key), must exist, in loop 0, perhaps
               reads field0
+              rows perhaps from #3 #4 #5
               key known at entry
               partition operation.key
+              when it changes, run again #1 #2 #3 #4 #5 #6
           #1 get usertable(operation.key), in loop 0, perhaps
               reads field0
+              rows perhaps from #3 #4 #5
               key known at entry
               partition operation.key
+              when it changes, run again #0 #2 #3 #4 #5 #6
           #2 get usertable(operation.key), in loop 0, perhaps
               reads field0
+              rows perhaps from #3 #4 #5
               key known at entry
               partition operation.key
+              when it changes, run again #0 #1 #3 #4 #5 #6
           #3 update usertable(operation.key), must exist, in loop 0, perhaps
               writes field0; adds to writes
+              rows perhaps from #0 #1 #2 #4 #5 #6
               key known at entry
               partition operation.key
+              when it changes, run again #0 #1 #2 #4 #5 #6
           #4 update usertable(operation.key), must exist, in loop 0, perhaps
               writes field0; adds to writes
+              rows perhaps from #0 #1 #2 #3 #5 #6
               key known at entry
               partition operation.key
+              when it changes, run again #0 #1 #2 #3 #5 #6
           #5 insert usertable(operation.key), in loop 0, perhaps
               changes keys
+              rows perhaps from #0 #1 #2 #3 #4 #6
               key known at entry
               partition operation.key
+              when it changes, run again #0 #1 #2 #3 #4 #6
           #6 scan usertable(), in loop 0, perhaps
               reads field0
+              rows perhaps from #3 #4 #5
               key known at entry
               partition unknown or any
+              when it changes, run again #0 #1 #2 #3 #4 #5
           loop 0 over arguments
           loop 1 in loop 0 over the rows of #6
           can fail: missing row of #0

@@ -246,6 +246,7 @@ fn the_plan_of_delivery() {
             procedure delivery
               #0 scan new_order(input.w_id, d_id), in loop 0
                   reads no_o_id
+                  rows perhaps from #1
                   key known at entry
                   partition input.w_id
                   when it changes, run again #1 #2 #3 #4
@@ -253,8 +254,10 @@ fn the_plan_of_delivery() {
                   changes keys
                   key from #0
                   control from #0
+                  rows perhaps from #0
                   key known after #0
                   partition input.w_id
+                  when it changes, run again #0 #2 #3 #4
               #2 update orders(input.w_id, d_id, o_id), must exist, in loop 1, perhaps
                   reads o_c_id, o_ol_cnt; writes o_carrier_id
                   key from #0
