@@ -57,7 +57,7 @@ pub(crate) mod watch;
 
 pub use seriatim_plan as plan;
 pub use seriatim_procedure::analysis::{ChopError, Refusal, Refusals};
-pub use seriatim_procedure::{Data, Datum, EvaluationError, IntegerType, Pure, checked, ir, methods};
+pub use seriatim_procedure::{Data, Datum, EvaluationError, IntegerType, Pure, checked, ir, methods, show};
 
 pub use seriatim_procedure_macros::{procedure, pure};
 
