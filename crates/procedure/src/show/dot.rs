@@ -29,7 +29,8 @@ fn write(chopping: &Chopping, out: &mut String) -> std::fmt::Result {
     writeln!(out, "  rankdir=TB; node [shape=box, fontname=\"monospace\", fontsize=10];")?;
     for (instance, found) in graph.instances.iter().enumerate() {
         writeln!(out, "  subgraph cluster_{instance} {{")?;
-        writeln!(out, "    label={}; color=white;", quote(&found.name))?;
+        let title = format!("{} {}", found.procedure, found.number);
+        writeln!(out, "    label={}; color=white;", quote(&title))?;
         for (place, piece) in found.pieces.iter().enumerate() {
             let circled = piece.conflicting || piece.operations.len() > 1;
             if circled {
@@ -37,10 +38,10 @@ fn write(chopping: &Chopping, out: &mut String) -> std::fmt::Result {
                 writeln!(out, "    subgraph cluster_{instance}_{place} {{")?;
                 writeln!(out, "      label=\"\"; style=rounded; color={color};")?;
             }
-            for (operation, label) in &piece.operations {
+            for operation in &piece.operations {
                 let style = if piece.role == Role::Deferred { ", style=dashed" } else { "" };
-                let node = id(Node { instance, operation: *operation });
-                writeln!(out, "      {node} [label={}{style}];", quote(label))?;
+                let node = id(Node { instance, operation: operation.id });
+                writeln!(out, "      {node} [label={}{style}];", quote(&operation.label))?;
             }
             if circled {
                 writeln!(out, "    }}")?;
@@ -50,7 +51,7 @@ fn write(chopping: &Chopping, out: &mut String) -> std::fmt::Result {
         for pair in found.pieces.windows(2) {
             let (Some(last), Some(first)) = (pair[0].operations.last(), pair[1].operations.first()) else { continue };
             let node = |operation: usize| id(Node { instance, operation });
-            writeln!(out, "  {} -- {};", node(last.0), node(first.0))?;
+            writeln!(out, "  {} -- {};", node(last.id), node(first.id))?;
         }
     }
     for edge in &graph.edges {
