@@ -209,6 +209,9 @@ fn without_arguments_the_commands_and_their_workloads_are_shown() {
         assert!(WORKLOADS.iter().all(|entry| help.contains(entry.name)), "{help}");
     }
     let help = printed(&["graph", "tpcc", "--help"]);
-    assert!(["--default", "--optimized", "dot", "svg", "--warehouses"].iter().all(|word| help.contains(word)), "{help}");
+    assert!(
+        ["--default", "--optimized", "dot", "svg", "--warehouses"].iter().all(|word| help.contains(word)),
+        "{help}"
+    );
     assert!(printed(&["plan", "tpcc", "--help"]).contains("[PROCEDURE]"));
 }

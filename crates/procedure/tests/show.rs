@@ -60,7 +60,7 @@ fn a_small_graph_as_text() {
 fn a_small_graph_for_graphviz() {
     expect![[r#"
         graph chopping {
-          rankdir=TB; node [shape=box, fontname="monospace", fontsize=10];
+          rankdir=LR; newrank=true; ranksep=4; nodesep=0.08; node [shape=box, fontname="monospace", fontsize=10];
           subgraph cluster_0 {
             label="set <all> 1"; color=white;
             subgraph cluster_0_0 {
@@ -99,9 +99,11 @@ fn a_small_graph_for_graphviz() {
             }
           }
           i3_0 -- i3_1;
-          i0_0 -- i1_0 [color=red, constraint=false, tooltip="account (sum)"];
-          i0_0 -- i3_1 [color=red, constraint=false, tooltip="account (sum)"];
-          i0_0 -- i3_2 [color=red, constraint=false, tooltip="account (sum)"];
+          { rank=same; i0_0; i0_1; i2_0; i2_1; i2_2; }
+          { rank=same; i1_0; i1_1; i3_0; i3_1; i3_2; }
+          i0_0 -- i1_0 [color=red, tooltip="account (sum)"];
+          i0_0 -- i3_1 [color=red, tooltip="account (sum)"];
+          i0_0 -- i3_2 [color=red, tooltip="account (sum)"];
         }
     "#]]
     .assert_eq(&show::dot(&small()));
@@ -189,8 +191,8 @@ fn drawings_hold_every_operation_twice_and_every_edge_once() {
         assert_eq!(count(&svg, "class=\"p\""), chopping.deferrals.len(), "each has one subscriber here");
         assert_eq!(count(&svg, "<svg"), count(&svg, "</svg>"));
         let dot = show::dot(&chopping);
-        assert_eq!(count(&dot, "color=red, constraint"), chopping.conflicts.len());
-        assert_eq!(count(&dot, "style=dashed, constraint"), chopping.deferrals.len());
+        assert_eq!(count(&dot, "color=red, tooltip"), chopping.conflicts.len());
+        assert_eq!(count(&dot, "style=dashed, tooltip"), chopping.deferrals.len());
         assert_eq!(count(&dot, "{"), count(&dot, "}"));
         assert_eq!(show::svg(&chop(plans.iter().rev(), options).expect("a set")), svg, "in any order");
     }

@@ -6,8 +6,8 @@ use seriatim_plan::{Chopping, Role};
 
 use super::graph::{Node, graph};
 
-/// The chopping graph in the DOT language: a cluster for each of two instances, in it one for each piece of several operations or
-/// with conflicts; S-edges black, C-edges red, publish–subscribe dashed.
+/// The chopping graph in the DOT language: first instances on the left, second ones on the right; a cluster for each, in it one
+/// for each piece of several operations or with conflicts; S-edges black, C-edges red, publish–subscribe dashed.
 pub fn dot(chopping: &Chopping) -> String {
     let mut out = String::new();
     // Writing to a string does not fail.
@@ -26,7 +26,10 @@ fn id(node: Node) -> String {
 fn write(chopping: &Chopping, out: &mut String) -> std::fmt::Result {
     let graph = graph(chopping);
     writeln!(out, "graph chopping {{")?;
-    writeln!(out, "  rankdir=TB; node [shape=box, fontname=\"monospace\", fontsize=10];")?;
+    writeln!(
+        out,
+        "  rankdir=LR; newrank=true; ranksep=4; nodesep=0.08; node [shape=box, fontname=\"monospace\", fontsize=10];"
+    )?;
     for (instance, found) in graph.instances.iter().enumerate() {
         writeln!(out, "  subgraph cluster_{instance} {{")?;
         let title = format!("{} {}", found.procedure, found.number);
@@ -54,15 +57,17 @@ fn write(chopping: &Chopping, out: &mut String) -> std::fmt::Result {
             writeln!(out, "  {} -- {};", node(last.id), node(first.id))?;
         }
     }
+    for number in [1, 2] {
+        let column = graph.instances.iter().enumerate().filter(|(_, found)| found.number == number);
+        let nodes = column.flat_map(|(instance, found)| {
+            let operations = found.pieces.iter().flat_map(|piece| &piece.operations);
+            operations.map(move |operation| format!("{}; ", id(Node { instance, operation: operation.id })))
+        });
+        writeln!(out, "  {{ rank=same; {}}}", nodes.collect::<String>())?;
+    }
     for edge in &graph.edges {
         let style = if edge.deferred { "style=dashed" } else { "color=red" };
-        writeln!(
-            out,
-            "  {} -- {} [{style}, constraint=false, tooltip={}];",
-            id(edge.from),
-            id(edge.to),
-            quote(&edge.label)
-        )?;
+        writeln!(out, "  {} -- {} [{style}, tooltip={}];", id(edge.from), id(edge.to), quote(&edge.label))?;
     }
     writeln!(out, "}}")
 }
