@@ -164,7 +164,7 @@ fn a_small_graph_drawn() {
         <line class="legend" x1="24" y1="380" x2="60" y2="380" stroke="red"/>
         <text x="72" y="384">C-edge: conflict between any two instances, on what stands in red beside the operations</text>
         <line class="legend" x1="24" y1="398" x2="60" y2="398" stroke="black" stroke-dasharray="6 4"/>
-        <text x="72" y="402">publish–subscribe: the subscriber collects what was published before</text>
+        <text x="72" y="402">publish–subscribe: published after its epoch; the subscriber waits for what is pending</text>
         <rect class="legend" x="24" y="410" width="36" height="12" rx="6" fill="none" stroke="firebrick" stroke-width="2"/>
         <text x="72" y="420">piece with conflicts: it decides the order of its transaction</text>
         <rect class="legend" x="24" y="428" width="36" height="12" rx="6" fill="none" stroke="grey" stroke-width="2"/>

@@ -106,11 +106,11 @@ fn grounds(chopping: &Chopping, end: End) -> String {
     let all = conflicts.flat_map(|conflict| &conflict.grounds).chain(deferrals.flat_map(|deferral| &deferral.grounds));
     let mut found = BTreeSet::new();
     for ground in all {
-        match (&ground.index, ground.existence) {
-            (Some(index), _) => drop(found.insert(format!("keys of {index}"))),
-            (None, true) => drop(found.insert("keys".to_owned())),
-            (None, false) => found.extend(ground.columns.iter().map(ToString::to_string)),
-        }
+        found.extend(match (&ground.index, ground.existence) {
+            (Some(index), _) => vec![format!("keys of {index}")],
+            (None, true) => vec!["keys".to_owned()],
+            (None, false) => ground.columns.iter().map(ToString::to_string).collect(),
+        });
     }
     join(&found, ", ")
 }

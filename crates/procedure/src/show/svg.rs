@@ -230,7 +230,7 @@ const LEGEND: [(&str, &str); 5] = [
     ("stroke=\"red\"", "C-edge: conflict between any two instances, on what stands in red beside the operations"),
     (
         "stroke=\"black\" stroke-dasharray=\"6 4\"",
-        "publish–subscribe: the subscriber collects what was published before",
+        "publish–subscribe: published after its epoch; the subscriber waits for what is pending",
     ),
     ("stroke=\"firebrick\"", "piece with conflicts: it decides the order of its transaction"),
     ("stroke=\"grey\"", "piece of several operations without conflicts"),
