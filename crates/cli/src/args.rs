@@ -5,23 +5,35 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Command, builder::PossibleValuesParser, value_parser};
-use seriatim_workload::WORKLOADS;
+use seriatim_workload::{Entry, Values, WORKLOADS};
+
+use crate::Failure;
 
 const EXAMPLES: &str = "\
 Examples:
   seriatim bench tpcc --warehouses 1 --seconds 10      TPC-C's full mix, with its consistency conditions checked
   seriatim bench ycsb --core A --threads 2             YCSB workload A
   seriatim bench roofline                              TPC-C over plain arrays: the speed of light on this machine
+  seriatim plan tpcc new_order                         what analysis concluded about TPC-C's New-Order
+  seriatim graph tpcc --optimized --format svg         TPC-C's procedures cut into pieces, drawn
   seriatim protocols                                   what there is to choose from";
+
+/// The argument that names a procedure. Not a word, so that no option of a workload can have its name.
+pub(crate) const PROCEDURE: &str = "<procedure>";
 
 pub(crate) fn command() -> Command {
     Command::new("seriatim")
         .version(concat!(env!("CARGO_PKG_VERSION")))
-        .about("Seriatim: a serializable in-memory OLTP database. This binary runs its benchmarks.")
+        .about(
+            "Seriatim: a serializable in-memory OLTP database. This binary runs its benchmarks and shows what is \
+             derived from their procedures.",
+        )
         .after_help(EXAMPLES)
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(bench())
+        .subcommand(plan())
+        .subcommand(graph())
         .subcommand(
             Command::new("protocols")
                 .about("Lists the concurrency-control protocols: name, paper, needs, gives")
@@ -88,15 +100,70 @@ fn bench() -> Command {
                     .action(ArgAction::SetTrue)
                     .help("Skip the consistency check after the run"),
             );
-        for knob in entry.knobs {
-            let arg = Arg::new(knob.name).long(knob.name).value_name(knob.value).help(knob.about);
-            workload = workload.arg(if knob.default.is_empty() { arg } else { arg.default_value(knob.default) });
-        }
+        workload = knobs(entry, workload);
         bench = bench.subcommand(workload);
     }
     bench.subcommand(run_options(
         Command::new("roofline").about("TPC-C over plain arrays: the speed of light on this machine"),
     ))
+}
+
+/// A command with the options of a workload.
+fn knobs(entry: &Entry, mut command: Command) -> Command {
+    for knob in entry.knobs {
+        let arg = Arg::new(knob.name).long(knob.name).value_name(knob.value).help(knob.about);
+        command = command.arg(if knob.default.is_empty() { arg } else { arg.default_value(knob.default) });
+    }
+    command
+}
+
+/// The options of a workload as they were given.
+pub(crate) fn values(entry: &Entry, matches: &ArgMatches, seed: u64) -> Result<Values, Failure> {
+    let mut values = entry.values(seed);
+    for knob in entry.knobs {
+        if let Some(value) = matches.get_one::<String>(knob.name) {
+            values.set(knob.name, value).map_err(Failure::usage)?;
+        }
+    }
+    Ok(values)
+}
+
+fn plan() -> Command {
+    let plan = Command::new("plan")
+        .about("Prints what analysis concluded about a workload's procedures, all of them or one")
+        .subcommand_required(true)
+        .arg_required_else_help(true);
+    WORKLOADS.iter().fold(plan, |plan, entry| {
+        let procedure =
+            Arg::new(PROCEDURE).value_name("PROCEDURE").help("One procedure, by name; all if none is given");
+        plan.subcommand(knobs(entry, Command::new(entry.name).about(entry.about).arg(procedure)))
+    })
+}
+
+fn graph() -> Command {
+    let graph = Command::new("graph")
+        .about("Cuts a workload's procedures into pieces (DBX-TC) and shows the graph")
+        .subcommand_required(true)
+        .arg_required_else_help(true);
+    WORKLOADS.iter().fold(graph, |graph, entry| {
+        let flag = |name, help| Arg::new(name).long(name).action(ArgAction::SetTrue).help(help);
+        let command = Command::new(entry.name)
+            .about(entry.about)
+            .arg(
+                flag("default", "With reordering and commutativity only (DBX-TC, Figure 10). Default")
+                    .conflicts_with("optimized"),
+            )
+            .arg(flag("optimized", "Also with snapshots, static tables, claims and deferral (DBX-TC, Figure 11)"))
+            .arg(
+                Arg::new("format")
+                    .long("format")
+                    .value_name("FORMAT")
+                    .default_value("text")
+                    .value_parser(["text", "dot", "svg"])
+                    .help("What to print on standard output: for people, for Graphviz, a drawing"),
+            );
+        graph.subcommand(knobs(entry, command))
+    })
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
@@ -108,17 +175,33 @@ fn seconds(text: &str) -> Result<f64, String> {
 
 /// The matches; or, after printing help or one line of error, the exit code.
 pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<ArgMatches, ExitCode> {
-    command().try_get_matches_from(args).map_err(|error| match error.kind() {
+    let args: Vec<OsString> = args.into_iter().collect();
+    command().try_get_matches_from(&args).map_err(|error| match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             // Asked for, or the answer to no arguments: what the program can do is its output.
             print!("{error}");
             ExitCode::SUCCESS
         }
         _ => {
-            eprintln!("seriatim: {}", one_line(&error.to_string()));
+            eprintln!("seriatim: {}", explain(&error, &args));
             ExitCode::from(2)
         }
     })
+}
+
+/// An error as one line; of a name that is none, with all that would be right.
+fn explain(error: &clap::Error, args: &[OsString]) -> String {
+    let line = one_line(&error.to_string());
+    if error.kind() != ErrorKind::InvalidSubcommand {
+        return line;
+    }
+    let mut deepest = &command();
+    for arg in args.iter().skip(1) {
+        let Some(next) = arg.to_str().and_then(|name| deepest.find_subcommand(name)) else { break };
+        deepest = next;
+    }
+    let names: Vec<&str> = deepest.get_subcommands().map(Command::get_name).collect();
+    format!("{line}; there is {}", names.join(", "))
 }
 
 /// A clap error as one line: what is wrong, then what would be right.
@@ -135,7 +218,7 @@ mod tests {
 
     fn fault(args: &[&str]) -> String {
         let error = command().try_get_matches_from(args).expect_err("these arguments cannot be");
-        one_line(&error.to_string())
+        explain(&error, &args.iter().map(OsString::from).collect::<Vec<_>>())
     }
 
     #[test]
@@ -151,6 +234,12 @@ mod tests {
         assert!(option.contains("--warehuses") && option.contains("--warehouses"), "{option}");
         let command = fault(&["seriatim", "bench", "tpcd"]);
         assert!(command.contains("tpcd") && command.contains("tpcc"), "{command}");
+        for command in ["bench", "plan", "graph"] {
+            let unlike = fault(&["seriatim", command, "benchmark"]);
+            assert!(WORKLOADS.iter().all(|entry| unlike.contains(entry.name)) && !unlike.contains('\n'), "{unlike}");
+        }
+        let both = fault(&["seriatim", "graph", "tpcc", "--default", "--optimized"]);
+        assert!(both.contains("--default") && both.contains("--optimized"), "{both}");
         let threads = fault(&["seriatim", "bench", "tpcc", "--threads", "0"]);
         assert!(threads.contains("1..=4096"), "{threads}");
     }

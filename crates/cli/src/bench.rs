@@ -9,10 +9,10 @@ use seriatim::htm::{Emulation, HtmMode};
 use seriatim::{Database, rng};
 use seriatim_workload::{Entry, Loading, roofline};
 
-use crate::Failure;
 use crate::machine::{self, Machine};
 use crate::report::{self, Consistency};
 use crate::runner::{self, Plan};
+use crate::{Failure, args};
 
 const MIB: usize = 1 << 20;
 
@@ -57,12 +57,7 @@ fn speed_of_light(matches: &ArgMatches, seed: u64) -> Result<(), Failure> {
 }
 
 fn workload(entry: &Entry, matches: &ArgMatches, seed: u64) -> Result<(), Failure> {
-    let mut values = entry.values(seed);
-    for knob in entry.knobs {
-        if let Some(value) = matches.get_one::<String>(knob.name) {
-            values.set(knob.name, value).map_err(Failure::usage)?;
-        }
-    }
+    let values = args::values(entry, matches, seed)?;
     let workload = (entry.open)(&values).map_err(Failure::usage)?;
     let plan = plan(matches, seed);
     let text = |name: &str| matches.get_one::<String>(name).cloned().unwrap_or_default();

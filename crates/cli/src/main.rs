@@ -1,4 +1,4 @@
-//! The `seriatim` command line: benchmarks, and the registry of protocols.
+//! The `seriatim` command line: benchmarks, what is derived from their procedures, and the registry of protocols.
 //!
 //! Standard output is data, standard error is talk. Exit codes: 0 done, 1 a consistency check or a run failed, 2 the arguments
 //! cannot be: one line says what is wrong and what would be right.
@@ -6,6 +6,7 @@
 mod args;
 mod bench;
 mod machine;
+mod procedures;
 mod protocols;
 mod report;
 mod runner;
@@ -19,6 +20,8 @@ fn main() -> ExitCode {
     };
     let done = match matches.subcommand() {
         Some(("bench", bench)) => bench::run(bench),
+        Some(("plan", plan)) => procedures::plan(plan),
+        Some(("graph", graph)) => procedures::graph(graph),
         Some(("protocols", protocols)) => protocols::run(protocols),
         _ => unreachable!("clap requires a known subcommand"),
     };

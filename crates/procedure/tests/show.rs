@@ -60,7 +60,7 @@ fn a_small_graph_as_text() {
 fn a_small_graph_for_graphviz() {
     expect![[r#"
         graph chopping {
-          rankdir=TB; node [shape=box, fontname="monospace", fontsize=10];
+          rankdir=LR; newrank=true; ranksep=4; nodesep=0.08; node [shape=box, fontname="monospace", fontsize=10];
           subgraph cluster_0 {
             label="set <all> 1"; color=white;
             subgraph cluster_0_0 {
@@ -99,9 +99,11 @@ fn a_small_graph_for_graphviz() {
             }
           }
           i3_0 -- i3_1;
-          i0_0 -- i1_0 [color=red, constraint=false, tooltip="account (sum)"];
-          i1_0 -- i2_1 [color=red, constraint=false, tooltip="account (sum)"];
-          i1_0 -- i2_2 [color=red, constraint=false, tooltip="account (sum)"];
+          { rank=same; i0_0; i0_1; i2_0; i2_1; i2_2; }
+          { rank=same; i1_0; i1_1; i3_0; i3_1; i3_2; }
+          i0_0 -- i1_0 [color=red, tooltip="account (sum)"];
+          i0_0 -- i3_1 [color=red, tooltip="account (sum)"];
+          i0_0 -- i3_2 [color=red, tooltip="account (sum)"];
         }
     "#]]
     .assert_eq(&show::dot(&small()));
@@ -110,43 +112,64 @@ fn a_small_graph_for_graphviz() {
 #[test]
 fn a_small_graph_drawn() {
     expect![[r#"
-        <svg xmlns="http://www.w3.org/2000/svg" width="830" height="246" viewBox="0 0 830 246" font-family="monospace" font-size="11">
-        <rect width="830" height="246" fill="white"/>
-        <path class="c" d="M152 70 C197 70 197 70 242 70" fill="none" stroke="red"><title>account (sum)</title></path>
-        <path class="c" d="M370 70 C415 70 415 130 460 130" fill="none" stroke="red"><title>account (sum)</title></path>
-        <path class="c" d="M370 70 C415 70 415 174 460 174" fill="none" stroke="red"><title>account (sum)</title></path>
-        <text x="88" y="32" text-anchor="middle" font-weight="bold">set &lt;all&gt; 1</text>
-        <rect class="piece" x="12" y="49" width="152" height="42" rx="21" fill="none" stroke="firebrick" stroke-width="2"/>
-        <rect class="operation" x="24" y="58" width="128" height="24" fill="white" stroke="black"/>
-        <text x="88" y="74" text-anchor="middle">0 update account</text>
-        <line class="s" x1="88" y1="82" x2="88" y2="118" stroke="black"/>
-        <rect class="operation" x="24" y="118" width="128" height="24" fill="white" stroke="black"/>
-        <text x="88" y="134" text-anchor="middle">1 get account</text>
-        <text x="306" y="32" text-anchor="middle" font-weight="bold">set &lt;all&gt; 2</text>
-        <rect class="piece" x="230" y="49" width="152" height="42" rx="21" fill="none" stroke="firebrick" stroke-width="2"/>
-        <rect class="operation" x="242" y="58" width="128" height="24" fill="white" stroke="black"/>
-        <text x="306" y="74" text-anchor="middle">0 update account</text>
-        <line class="s" x1="306" y1="82" x2="306" y2="118" stroke="black"/>
-        <rect class="operation" x="242" y="118" width="128" height="24" fill="white" stroke="black"/>
-        <text x="306" y="134" text-anchor="middle">1 get account</text>
-        <text x="524" y="32" text-anchor="middle" font-weight="bold">transfer 1</text>
-        <rect class="operation" x="460" y="58" width="128" height="24" fill="white" stroke="black"/>
-        <text x="524" y="74" text-anchor="middle">0 update total</text>
-        <line class="s" x1="524" y1="82" x2="524" y2="118" stroke="black"/>
-        <rect class="piece" x="448" y="109" width="152" height="86" rx="30" fill="none" stroke="firebrick" stroke-width="2"/>
-        <rect class="operation" x="460" y="118" width="128" height="24" fill="white" stroke="black"/>
-        <text x="524" y="134" text-anchor="middle">1 update account</text>
-        <rect class="operation" x="460" y="162" width="128" height="24" fill="white" stroke="black"/>
-        <text x="524" y="178" text-anchor="middle">2 update account</text>
-        <text x="742" y="32" text-anchor="middle" font-weight="bold">transfer 2</text>
-        <rect class="operation" x="678" y="58" width="128" height="24" fill="white" stroke="black"/>
-        <text x="742" y="74" text-anchor="middle">0 update total</text>
-        <line class="s" x1="742" y1="82" x2="742" y2="118" stroke="black"/>
-        <rect class="piece" x="666" y="109" width="152" height="86" rx="30" fill="none" stroke="firebrick" stroke-width="2"/>
-        <rect class="operation" x="678" y="118" width="128" height="24" fill="white" stroke="black"/>
-        <text x="742" y="134" text-anchor="middle">1 update account</text>
-        <rect class="operation" x="678" y="162" width="128" height="24" fill="white" stroke="black"/>
-        <text x="742" y="178" text-anchor="middle">2 update account</text>
+        <svg xmlns="http://www.w3.org/2000/svg" width="784" height="512" viewBox="0 0 784 512" font-family="monospace" font-size="11">
+        <rect width="784" height="512" fill="white"/>
+        <text x="24" y="28" font-size="13" font-weight="bold">Chopping graph with reordering, commutativity, headroom</text>
+        <text x="102" y="52" fill="dimgray">first instances</text>
+        <text x="570" y="52" fill="dimgray">second instances</text>
+        <path class="c" d="M230 106 C343 106 457 112 570 112" fill="none" stroke="red"><title>account (sum)</title></path>
+        <path class="c" d="M230 112 C343 112 457 288 570 288" fill="none" stroke="red"><title>account (sum)</title></path>
+        <path class="c" d="M230 118 C343 118 457 318 570 318" fill="none" stroke="red"><title>account (sum)</title></path>
+        <text x="102" y="84" font-weight="bold">set &lt;all&gt; 1</text>
+        <rect class="piece" x="94" y="94" width="144" height="36" rx="18" fill="none" stroke="firebrick" stroke-width="2"><title></title></rect>
+        <text x="88" y="116" text-anchor="end" fill="dimgray">decisive</text>
+        <rect class="operation" x="102" y="100" width="128" height="24" fill="white" stroke="black"/>
+        <text x="110" y="116">0 update account</text>
+        <line class="s" x1="166" y1="124" x2="166" y2="148" stroke="black"/>
+        <text x="88" y="164" text-anchor="end" fill="dimgray">visible</text>
+        <rect class="operation" x="102" y="148" width="128" height="24" fill="white" stroke="black"/>
+        <text x="110" y="164">1 get account</text>
+        <text x="570" y="84" font-weight="bold">set &lt;all&gt; 2</text>
+        <rect class="piece" x="562" y="94" width="144" height="36" rx="18" fill="none" stroke="firebrick" stroke-width="2"><title></title></rect>
+        <rect class="operation" x="570" y="100" width="128" height="24" fill="white" stroke="black"/>
+        <text x="578" y="116">0 update account</text>
+        <text x="714" y="116" fill="firebrick">sum</text>
+        <line class="s" x1="634" y1="124" x2="634" y2="148" stroke="black"/>
+        <rect class="operation" x="570" y="148" width="128" height="24" fill="white" stroke="black"/>
+        <text x="578" y="164">1 get account</text>
+        <text x="102" y="212" font-weight="bold">transfer 1</text>
+        <text x="88" y="244" text-anchor="end" fill="dimgray">buffered</text>
+        <rect class="operation" x="102" y="228" width="128" height="24" fill="white" stroke="black"/>
+        <text x="110" y="244">0 update total</text>
+        <line class="s" x1="166" y1="252" x2="166" y2="276" stroke="black"/>
+        <rect class="piece" x="94" y="270" width="144" height="66" rx="18" fill="none" stroke="firebrick" stroke-width="2"><title>#1 and #2: SC-cycle transfer #1 –C account (sum)– set &lt;all&gt; #0 –C account (sum)– #2 –S–</title></rect>
+        <text x="88" y="307" text-anchor="end" fill="dimgray">decisive</text>
+        <rect class="operation" x="102" y="276" width="128" height="24" fill="white" stroke="black"/>
+        <text x="110" y="292">1 update account</text>
+        <rect class="operation" x="102" y="306" width="128" height="24" fill="white" stroke="black"/>
+        <text x="110" y="322">2 update account</text>
+        <text x="570" y="212" font-weight="bold">transfer 2</text>
+        <rect class="operation" x="570" y="228" width="128" height="24" fill="white" stroke="black"/>
+        <text x="578" y="244">0 update total</text>
+        <line class="s" x1="634" y1="252" x2="634" y2="276" stroke="black"/>
+        <rect class="piece" x="562" y="270" width="144" height="66" rx="18" fill="none" stroke="firebrick" stroke-width="2"><title>#1 and #2: SC-cycle transfer #1 –C account (sum)– set &lt;all&gt; #0 –C account (sum)– #2 –S–</title></rect>
+        <rect class="operation" x="570" y="276" width="128" height="24" fill="white" stroke="black"/>
+        <text x="578" y="292">1 update account</text>
+        <text x="714" y="292" fill="firebrick">sum</text>
+        <rect class="operation" x="570" y="306" width="128" height="24" fill="white" stroke="black"/>
+        <text x="578" y="322">2 update account</text>
+        <text x="714" y="322" fill="firebrick">sum</text>
+        <line class="legend" x1="24" y1="362" x2="60" y2="362" stroke="black"/>
+        <text x="72" y="366">S-edge: siblings in one execution, in this order</text>
+        <line class="legend" x1="24" y1="380" x2="60" y2="380" stroke="red"/>
+        <text x="72" y="384">C-edge: conflict between any two instances, on what stands in red beside the operations</text>
+        <line class="legend" x1="24" y1="398" x2="60" y2="398" stroke="black" stroke-dasharray="6 4"/>
+        <text x="72" y="402">publish–subscribe: published after its epoch; the subscriber waits for what is pending</text>
+        <rect class="legend" x="24" y="410" width="36" height="12" rx="6" fill="none" stroke="firebrick" stroke-width="2"/>
+        <text x="72" y="420">piece with conflicts: it decides the order of its transaction</text>
+        <rect class="legend" x="24" y="428" width="36" height="12" rx="6" fill="none" stroke="grey" stroke-width="2"/>
+        <text x="72" y="438">piece of several operations without conflicts</text>
+        <text x="24" y="470">merged in transfer: #1 #2 (SC-cycles)</text>
         </svg>
     "#]].assert_eq(&show::svg(&small()));
 }
@@ -168,8 +191,8 @@ fn drawings_hold_every_operation_twice_and_every_edge_once() {
         assert_eq!(count(&svg, "class=\"p\""), chopping.deferrals.len(), "each has one subscriber here");
         assert_eq!(count(&svg, "<svg"), count(&svg, "</svg>"));
         let dot = show::dot(&chopping);
-        assert_eq!(count(&dot, "color=red, constraint"), chopping.conflicts.len());
-        assert_eq!(count(&dot, "style=dashed, constraint"), chopping.deferrals.len());
+        assert_eq!(count(&dot, "color=red, tooltip"), chopping.conflicts.len());
+        assert_eq!(count(&dot, "style=dashed, tooltip"), chopping.deferrals.len());
         assert_eq!(count(&dot, "{"), count(&dot, "}"));
         assert_eq!(show::svg(&chop(plans.iter().rev(), options).expect("a set")), svg, "in any order");
     }

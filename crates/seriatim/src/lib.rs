@@ -86,3 +86,8 @@ pub use seriatim_txn::Fault;
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// So does that of the chapter on procedures.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/procedures.md")]
+struct ProceduresChapter;

@@ -11,6 +11,12 @@ pub trait Workload: Send + Sync {
     /// The name in the registry.
     fn name(&self) -> &'static str;
 
+    /// Creates its tables in `db`, without rows, and registers its procedures: all that there is to analyse.
+    ///
+    /// # Errors
+    /// When a table or procedure is there already, or a procedure is refused.
+    fn declare(&self, db: &Database) -> Result<(), LoadError>;
+
     /// The kinds of transaction it runs; [`Outcome::kind`] is an index into this.
     fn kinds(&self) -> &'static [&'static str];
 

@@ -6,8 +6,8 @@ use seriatim_plan::{Chopping, Role};
 
 use super::graph::{Node, graph};
 
-/// The chopping graph in the DOT language: a cluster for each of two instances, in it one for each piece of several operations or
-/// with conflicts; S-edges black, C-edges red, publish–subscribe dashed.
+/// The chopping graph in the DOT language: first instances on the left, second ones on the right; a cluster for each, in it one
+/// for each piece of several operations or with conflicts; S-edges black, C-edges red, publish–subscribe dashed.
 pub fn dot(chopping: &Chopping) -> String {
     let mut out = String::new();
     // Writing to a string does not fail.
@@ -26,10 +26,14 @@ fn id(node: Node) -> String {
 fn write(chopping: &Chopping, out: &mut String) -> std::fmt::Result {
     let graph = graph(chopping);
     writeln!(out, "graph chopping {{")?;
-    writeln!(out, "  rankdir=TB; node [shape=box, fontname=\"monospace\", fontsize=10];")?;
+    writeln!(
+        out,
+        "  rankdir=LR; newrank=true; ranksep=4; nodesep=0.08; node [shape=box, fontname=\"monospace\", fontsize=10];"
+    )?;
     for (instance, found) in graph.instances.iter().enumerate() {
         writeln!(out, "  subgraph cluster_{instance} {{")?;
-        writeln!(out, "    label={}; color=white;", quote(&found.name))?;
+        let title = format!("{} {}", found.procedure, found.number);
+        writeln!(out, "    label={}; color=white;", quote(&title))?;
         for (place, piece) in found.pieces.iter().enumerate() {
             let circled = piece.conflicting || piece.operations.len() > 1;
             if circled {
@@ -37,10 +41,10 @@ fn write(chopping: &Chopping, out: &mut String) -> std::fmt::Result {
                 writeln!(out, "    subgraph cluster_{instance}_{place} {{")?;
                 writeln!(out, "      label=\"\"; style=rounded; color={color};")?;
             }
-            for (operation, label) in &piece.operations {
+            for operation in &piece.operations {
                 let style = if piece.role == Role::Deferred { ", style=dashed" } else { "" };
-                let node = id(Node { instance, operation: *operation });
-                writeln!(out, "      {node} [label={}{style}];", quote(label))?;
+                let node = id(Node { instance, operation: operation.id });
+                writeln!(out, "      {node} [label={}{style}];", quote(&operation.label))?;
             }
             if circled {
                 writeln!(out, "    }}")?;
@@ -50,18 +54,20 @@ fn write(chopping: &Chopping, out: &mut String) -> std::fmt::Result {
         for pair in found.pieces.windows(2) {
             let (Some(last), Some(first)) = (pair[0].operations.last(), pair[1].operations.first()) else { continue };
             let node = |operation: usize| id(Node { instance, operation });
-            writeln!(out, "  {} -- {};", node(last.0), node(first.0))?;
+            writeln!(out, "  {} -- {};", node(last.id), node(first.id))?;
         }
+    }
+    for number in [1, 2] {
+        let column = graph.instances.iter().enumerate().filter(|(_, found)| found.number == number);
+        let nodes = column.flat_map(|(instance, found)| {
+            let operations = found.pieces.iter().flat_map(|piece| &piece.operations);
+            operations.map(move |operation| format!("{}; ", id(Node { instance, operation: operation.id })))
+        });
+        writeln!(out, "  {{ rank=same; {}}}", nodes.collect::<String>())?;
     }
     for edge in &graph.edges {
         let style = if edge.deferred { "style=dashed" } else { "color=red" };
-        writeln!(
-            out,
-            "  {} -- {} [{style}, constraint=false, tooltip={}];",
-            id(edge.from),
-            id(edge.to),
-            quote(&edge.label)
-        )?;
+        writeln!(out, "  {} -- {} [{style}, tooltip={}];", id(edge.from), id(edge.to), quote(&edge.label))?;
     }
     writeln!(out, "}}")
 }

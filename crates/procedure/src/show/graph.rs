@@ -1,25 +1,39 @@
 //! What all drawings show: instances, their operations by piece, and the edges between them.
 //!
-//! Every procedure that is in the graph stands there twice. Of the C-edges between two procedures, which exist for every pair of
-//! instances, one is drawn: from the second instance of the one to the first of the other.
+//! Every procedure that is in the graph stands there twice. C-edges exist for every pair of instances; of each one is drawn, from
+//! the first instance of the procedure that comes first to the second instance of the other.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use seriatim_plan::{Chopping, End, Role};
+use seriatim_plan::{Chopped, Chopping, End, Ground, MergeReason, Role};
 
-/// One instance of a procedure.
+/// One instance of a procedure. The two of a procedure follow each other.
 #[derive(Debug)]
 pub(super) struct Instance {
-    pub(super) name: Arc<str>,
+    pub(super) procedure: Arc<str>,
+    /// From 1.
+    pub(super) number: usize,
     pub(super) pieces: Vec<Group>,
 }
 
-/// A piece: its operations with their labels.
+/// A piece.
 #[derive(Debug)]
 pub(super) struct Group {
-    pub(super) operations: Vec<(usize, String)>,
+    pub(super) operations: Vec<Operation>,
     pub(super) role: Role,
     pub(super) conflicting: bool,
+    /// Why its operations are in one piece.
+    pub(super) merges: Vec<String>,
+}
+
+/// An operation.
+#[derive(Debug)]
+pub(super) struct Operation {
+    pub(super) id: usize,
+    pub(super) label: String,
+    /// What its edges are about: columns, keys.
+    pub(super) grounds: String,
 }
 
 /// An operation of an instance.
@@ -29,7 +43,7 @@ pub(super) struct Node {
     pub(super) operation: usize,
 }
 
-/// An edge between instances.
+/// An edge between instances: from a first one to a second one.
 #[derive(Debug)]
 pub(super) struct Edge {
     pub(super) from: Node,
@@ -48,45 +62,76 @@ pub(super) struct Graph {
 
 pub(super) fn graph(chopping: &Chopping) -> Graph {
     let drawn: Vec<usize> = (0..chopping.procedures.len()).filter(|at| !chopping.procedures[*at].snapshot).collect();
-    let mut instances = Vec::new();
-    for (at, number) in drawn.iter().flat_map(|at| [(*at, 1), (*at, 2)]) {
-        let chopped = &chopping.procedures[at];
-        let group = |piece: &seriatim_plan::Piece| Group {
-            operations: piece
-                .operations
-                .iter()
-                .map(|operation| (*operation, chopped.labels[*operation].clone()))
-                .collect(),
-            role: piece.role,
-            conflicting: piece.conflicting,
-        };
-        let name = format!("{} {number}", chopped.procedure).into();
-        instances.push(Instance { name, pieces: chopped.pieces.iter().map(group).collect() });
-    }
+    let pairs = drawn.iter().flat_map(|at| [(*at, 1), (*at, 2)]);
+    let instances = pairs.map(|(at, number)| instance(chopping, at, number)).collect();
     let column = |end: End| drawn.iter().position(|at| *at == end.procedure);
-    let nodes = |left: End, right: End| -> Option<(Node, Node)> {
-        let (one, other) = (column(left)?, column(right)?);
-        let (one, other) = match one.cmp(&other) {
-            std::cmp::Ordering::Less => (2 * one + 1, 2 * other),
-            std::cmp::Ordering::Equal => (2 * one, 2 * one + 1),
-            std::cmp::Ordering::Greater => (2 * one, 2 * other + 1),
-        };
-        let node = |instance, end: End| Node { instance, operation: end.operation };
-        Some((node(one, left), node(other, right)))
+    let edge = |from: End, to: End, grounds: &[Ground], deferred| {
+        let from = Node { instance: 2 * column(from)?, operation: from.operation };
+        let to = Node { instance: 2 * column(to)? + 1, operation: to.operation };
+        Some(Edge { from, to, label: join(grounds, "; "), deferred })
     };
-    let mut edges = Vec::new();
-    for conflict in &chopping.conflicts {
-        if let Some((from, to)) = nodes(conflict.left, conflict.right) {
-            let label: Vec<String> = conflict.grounds.iter().map(ToString::to_string).collect();
-            edges.push(Edge { from, to, label: label.join("; "), deferred: false });
-        }
+    let conflicts = chopping.conflicts.iter().filter_map(|conflict| {
+        let (first, second) = match column(conflict.left) <= column(conflict.right) {
+            true => (conflict.left, conflict.right),
+            false => (conflict.right, conflict.left),
+        };
+        edge(first, second, &conflict.grounds, false)
+    });
+    let deferrals = chopping.deferrals.iter().flat_map(|deferral| {
+        deferral.subscribers.iter().filter_map(|to| edge(deferral.publisher, *to, &deferral.grounds, true))
+    });
+    Graph { instances, edges: conflicts.chain(deferrals).collect() }
+}
+
+fn instance(chopping: &Chopping, at: usize, number: usize) -> Instance {
+    let chopped = &chopping.procedures[at];
+    let operation = |id: &usize| {
+        let end = End { procedure: at, operation: *id };
+        Operation { id: *id, label: chopped.labels[*id].clone(), grounds: grounds(chopping, end) }
+    };
+    let group = |piece: &seriatim_plan::Piece| Group {
+        operations: piece.operations.iter().map(operation).collect(),
+        role: piece.role,
+        conflicting: piece.conflicting,
+        merges: merges(chopped, &piece.operations),
+    };
+    Instance { procedure: chopped.procedure.clone(), number, pieces: chopped.pieces.iter().map(group).collect() }
+}
+
+/// What the edges of an operation are about.
+fn grounds(chopping: &Chopping, end: End) -> String {
+    let conflicts = chopping.conflicts.iter().filter(|conflict| conflict.left == end || conflict.right == end);
+    let deferrals =
+        chopping.deferrals.iter().filter(|deferral| deferral.publisher == end || deferral.subscribers.contains(&end));
+    let all = conflicts.flat_map(|conflict| &conflict.grounds).chain(deferrals.flat_map(|deferral| &deferral.grounds));
+    let mut found = BTreeSet::new();
+    for ground in all {
+        found.extend(match (&ground.index, ground.existence) {
+            (Some(index), _) => vec![format!("keys of {index}")],
+            (None, true) => vec!["keys".to_owned()],
+            (None, false) => ground.columns.iter().map(ToString::to_string).collect(),
+        });
     }
-    for deferral in &chopping.deferrals {
-        for subscriber in &deferral.subscribers {
-            if let Some((from, to)) = nodes(deferral.publisher, *subscriber) {
-                edges.push(Edge { from, to, label: "publish–subscribe".to_owned(), deferred: true });
-            }
-        }
+    join(&found, ", ")
+}
+
+/// Why the operations of a piece were merged.
+fn merges(chopped: &Chopped, piece: &[usize]) -> Vec<String> {
+    let within = chopped.merges.iter().filter(|merge| piece.contains(&merge.left) && piece.contains(&merge.right));
+    within.map(|merge| format!("#{} and #{}: {}", merge.left, merge.right, merge.reason)).collect()
+}
+
+/// The reason for a merge in a word or two.
+pub(super) fn in_short(reason: &MergeReason) -> &'static str {
+    match reason {
+        MergeReason::Loop(_) => "a loop",
+        MergeReason::Cycle(_) => "SC-cycles",
+        MergeReason::Between => "needs on both sides",
+        MergeReason::Rollback(_) => "what can fail later",
+        MergeReason::Order => "order",
     }
-    Graph { instances, edges }
+}
+
+fn join<T: ToString>(all: impl IntoIterator<Item = T>, separator: &str) -> String {
+    all.into_iter().map(|one| one.to_string()).collect::<Vec<_>>().join(separator)
 }

@@ -4,6 +4,7 @@
 
 mod dot;
 mod graph;
+mod notes;
 mod representation;
 mod svg;
 mod text;

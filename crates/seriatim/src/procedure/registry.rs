@@ -7,7 +7,7 @@ use std::any::{Any, TypeId};
 use std::fmt;
 use std::sync::{Arc, PoisonError};
 
-use seriatim_plan::{Chopping, Options, Plan};
+use seriatim_plan::{Chopping, Fragments, Options, Plan};
 use seriatim_procedure::analysis::{self, ChopError, Refusals, Schema, Steps};
 use seriatim_procedure::ir::{self, Span};
 use seriatim_txn::Mode;
@@ -306,6 +306,31 @@ impl Database {
     pub fn plan(&self, procedure: &str) -> Option<Arc<Plan>> {
         let registry = self.inner().procedures.read().unwrap_or_else(PoisonError::into_inner);
         registry.entries.iter().find(|entry| entry.name == procedure).map(|entry| Arc::clone(&entry.plan))
+    }
+
+    /// A registered procedure divided by partition: what [`show::procedure`](crate::procedure::show::procedure) prints beside
+    /// its plan.
+    ///
+    /// ```
+    /// # use seriatim::{Abort, Database, Table, Tx, procedure, procedures};
+    /// # #[derive(Table)] #[table(name = "counter", key(id), hash)] struct Counter { id: u32, n: u64 }
+    /// # #[procedure]
+    /// # fn count(tx: &Tx, id: u32) -> Result<u64, Abort> {
+    /// #     let n = tx.update::<Counter>(id, |counter| { counter.n += 1; counter.n })?;
+    /// #     Ok(n)
+    /// # }
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let db = Database::in_memory()?;
+    /// # db.create::<Counter>()?;
+    /// # db.register(procedures![count])?;
+    /// let fragments = db.fragments("count").expect("it is registered");
+    /// assert_eq!(fragments.fragments.len(), 1, "{fragments}");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn fragments(&self, procedure: &str) -> Option<Fragments> {
+        let plan = self.plan(procedure)?;
+        Some(analysis::fragments(&plan, &self.inner().schema()))
     }
 
     fn resolve(&self, procedure: &Erased, schema: &Schema) -> Result<Entry, RegisterError> {

@@ -102,6 +102,11 @@ impl Workload for Articles {
         &KINDS
     }
 
+    fn declare(&self, db: &Database) -> Result<(), LoadError> {
+        Tables::create(db)?;
+        Ok(())
+    }
+
     fn load(&self, db: &Database, loading: &Loading<'_>) -> Result<(), LoadError> {
         load::load(db, &self.options, &self.shared, loading)
     }

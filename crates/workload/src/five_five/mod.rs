@@ -82,6 +82,11 @@ impl Workload for FiveFive {
         &KINDS
     }
 
+    fn declare(&self, db: &Database) -> Result<(), LoadError> {
+        db.create::<Object>()?;
+        Ok(())
+    }
+
     fn load(&self, db: &Database, loading: &Loading<'_>) -> Result<(), LoadError> {
         schema::load(db, self.options.objects, loading)
     }

@@ -76,6 +76,11 @@ impl Workload for MultiKey {
         &KINDS
     }
 
+    fn declare(&self, db: &Database) -> Result<(), LoadError> {
+        db.create::<Record>()?;
+        Ok(())
+    }
+
     fn load(&self, db: &Database, loading: &Loading<'_>) -> Result<(), LoadError> {
         schema::load(db, self.options.records, loading)
     }

@@ -114,6 +114,11 @@ impl Workload for Tatp {
         &KINDS
     }
 
+    fn declare(&self, db: &Database) -> Result<(), LoadError> {
+        Tables::create(db)?;
+        Ok(())
+    }
+
     fn load(&self, db: &Database, loading: &Loading<'_>) -> Result<(), LoadError> {
         load::load(db, &self.options, &self.shared, loading)
     }

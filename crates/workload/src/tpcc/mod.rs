@@ -111,6 +111,11 @@ impl Workload for Tpcc {
         &KINDS
     }
 
+    fn declare(&self, db: &Database) -> Result<(), LoadError> {
+        Tables::create(db)?;
+        Ok(())
+    }
+
     fn load(&self, db: &Database, loading: &Loading<'_>) -> Result<(), LoadError> {
         load(db, self.options.scale, self.options.seed, self.load_constants, loading)
     }

@@ -107,6 +107,11 @@ impl Workload for TwelveKey {
         &KINDS
     }
 
+    fn declare(&self, db: &Database) -> Result<(), LoadError> {
+        db.create::<Cell>()?;
+        Ok(())
+    }
+
     fn load(&self, db: &Database, loading: &Loading<'_>) -> Result<(), LoadError> {
         schema::load(db, &self.options, loading)
     }

@@ -128,6 +128,11 @@ impl Workload for Ycsb {
         if self.options.ops == 1 { &KINDS_OF_ONE } else { &KINDS_OF_SEVERAL }
     }
 
+    fn declare(&self, db: &Database) -> Result<(), LoadError> {
+        with_shape!(self.options, T => db.create::<T>().map(|_| ()))?;
+        Ok(())
+    }
+
     fn load(&self, db: &Database, loading: &Loading<'_>) -> Result<(), LoadError> {
         with_shape!(self.options, T => self.load_shape::<T>(db, loading))
     }

@@ -1,0 +1,217 @@
+//! `seriatim plan` and `seriatim graph` show every workload's procedures in every format; what is drawn is what the library
+//! concludes, and the drawings are what their format asks for.
+
+use std::process::{Command, Output};
+
+use seriatim::Database;
+use seriatim::procedure::plan::{Chopping, Options};
+use seriatim_workload::{Entry, WORKLOADS};
+
+fn run(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_seriatim")).args(arguments).output().expect("the binary starts")
+}
+
+/// What it prints on standard output, when it prints nothing else.
+#[track_caller]
+fn printed(arguments: &[&str]) -> String {
+    let output = run(arguments);
+    let talk = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && talk.is_empty(), "{arguments:?}: {talk}");
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+/// The one line with which it refuses.
+#[track_caller]
+fn refused(arguments: &[&str]) -> String {
+    let output = run(arguments);
+    let line = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!((output.status.code(), output.stdout.len(), line.lines().count()), (Some(2), 0, 1), "{line}");
+    line
+}
+
+fn declared(entry: &Entry) -> Database {
+    let workload = (entry.open)(&entry.values(0)).unwrap_or_else(|misuse| panic!("{}: {misuse}", entry.name));
+    let db = Database::in_memory().expect("memory");
+    workload.declare(&db).unwrap_or_else(|error| panic!("{}: {error}", entry.name));
+    db
+}
+
+/// Every workload with each set of options: its name, the options on the command line, and the chopping that is to be shown.
+fn choppings() -> impl Iterator<Item = (&'static str, &'static str, Chopping)> {
+    WORKLOADS.iter().flat_map(|entry| {
+        let db = declared(entry);
+        [("--default", Options::DEFAULT), ("--optimized", Options::OPTIMIZED)]
+            .map(|(flag, options)| (entry.name, flag, db.chopping(options).expect("it can be chopped")))
+    })
+}
+
+/// Operations of procedures that are in the graph.
+fn drawn(chopping: &Chopping) -> usize {
+    chopping.procedures.iter().filter(|chopped| !chopped.snapshot).map(|chopped| chopped.labels.len()).sum()
+}
+
+#[test]
+fn every_procedure_is_shown_alone_and_with_the_others() {
+    for entry in WORKLOADS {
+        let all = printed(&["plan", entry.name]);
+        let db = declared(entry);
+        let each: Vec<_> = db.procedure_names().iter().map(|name| printed(&["plan", entry.name, name])).collect();
+        assert_eq!(all, each.join("\n"));
+        for (name, text) in db.procedure_names().iter().zip(&each) {
+            let plan = db.plan(name).expect("it is registered");
+            assert!(text.starts_with(&plan.to_string()) && text.contains("\nfootprint"), "{text}");
+        }
+    }
+}
+
+#[test]
+fn the_default_graph_is_the_default_and_the_same_every_time() {
+    for (name, flag, chopping) in choppings() {
+        let text = printed(&["graph", name, flag]);
+        assert_eq!(text, printed(&["graph", name, flag, "--format", "text"]));
+        assert!(text.starts_with(&format!("chopped with {}\n", chopping.options)), "{text}");
+        if flag == "--default" {
+            assert_eq!(text, printed(&["graph", name]));
+        }
+        for chopped in &chopping.procedures {
+            assert!(text.lines().any(|line| line.starts_with(&format!("{}: ", chopped.procedure))), "{text}");
+        }
+    }
+}
+
+#[test]
+fn graphs_for_graphviz_declare_every_node_once_and_join_declared_nodes() {
+    for (name, flag, chopping) in choppings() {
+        let dot = printed(&["graph", name, flag, "--format", "dot"]);
+        let statements: Vec<&str> = dot.lines().map(str::trim).collect();
+        assert_eq!((statements.first(), statements.last()), (Some(&"graph chopping {"), Some(&"}")), "{dot}");
+        let (mut depth, mut nodes, mut edges) = (0_i32, Vec::new(), Vec::new());
+        for (at, statement) in statements.iter().enumerate() {
+            depth += i32::from(statement.ends_with('{')) - i32::from(*statement == "}");
+            assert!(depth > 0 || at + 1 == statements.len(), "{dot}");
+            assert!(statement.ends_with(['{', '}', ';']), "{statement}");
+            let words: Vec<&str> = statement.trim_end_matches(';').splitn(4, ' ').collect();
+            match words[..] {
+                [from, "--", to, ..] => edges.extend([from.to_owned(), to.to_owned()]),
+                [node, label, ..] if node.starts_with('i') && label.starts_with("[label=\"") => {
+                    nodes.push(node.to_owned());
+                }
+                _ => {}
+            }
+        }
+        assert_eq!((depth, nodes.len()), (0, 2 * drawn(&chopping)), "{dot}");
+        let distinct: std::collections::BTreeSet<_> = nodes.iter().collect();
+        assert_eq!(distinct.len(), nodes.len(), "{dot}");
+        assert!(edges.iter().all(|end| distinct.contains(end)), "{dot}");
+    }
+}
+
+#[test]
+fn drawings_are_well_formed_and_have_a_box_for_each_operation_of_two_instances() {
+    for (name, flag, chopping) in choppings() {
+        let svg = printed(&["graph", name, flag, "--format", "svg"]);
+        let classes = classes_of(&svg).unwrap_or_else(|problem| panic!("{name} {flag}: {problem}"));
+        let count = |class: &str| classes.iter().filter(|found| *found == class).count();
+        assert_eq!(count("operation"), 2 * drawn(&chopping));
+        assert_eq!(count("c"), chopping.conflicts.len());
+        assert_eq!(count("p"), chopping.deferrals.iter().map(|deferral| deferral.subscribers.len()).sum::<usize>());
+        let pieces = || chopping.procedures.iter().map(|chopped| &chopped.pieces);
+        assert_eq!(count("s"), 2 * pieces().map(|pieces| pieces.len().saturating_sub(1)).sum::<usize>());
+        let circled = pieces().flatten().filter(|piece| piece.conflicting || piece.operations.len() > 1);
+        assert_eq!(count("piece"), 2 * circled.count());
+    }
+}
+
+/// The classes of a document's elements, if it is well-formed XML, of which it uses elements, attributes and text.
+fn classes_of(document: &str) -> Result<Vec<String>, String> {
+    let (mut open, mut classes, mut rest) = (Vec::new(), Vec::new(), document.trim_end());
+    while let Some(at) = rest.find('<') {
+        let (text, element) = rest.split_at(at);
+        let end = element.find('>').ok_or_else(|| format!("not closed: {element}"))?;
+        let (inside, after) = (&element[1..end], &element[end + 1..]);
+        if open.is_empty() && (!text.is_empty() || !classes.is_empty() && !after.is_empty()) {
+            return Err(format!("text outside of the root: {text}"));
+        }
+        check_text(text)?;
+        rest = after;
+        if let Some(name) = inside.strip_prefix('/') {
+            if open.pop().as_deref() != Some(name) {
+                return Err(format!("</{name}> closes nothing"));
+            }
+            continue;
+        }
+        let (inside, is_empty) = inside.strip_suffix('/').map_or((inside, false), |inside| (inside, true));
+        let (name, attributes) = inside.split_once(' ').unwrap_or((inside, ""));
+        let mut parts = attributes.split('"');
+        let mut seen = Vec::new();
+        while let Some(before) = parts.next() {
+            let attribute = before.trim();
+            if attribute.is_empty() {
+                break;
+            }
+            let key = attribute.strip_suffix('=').ok_or_else(|| format!("no value: {attribute}"))?;
+            let value = parts.next().ok_or_else(|| format!("no value: {attribute}"))?;
+            if seen.contains(&key) {
+                return Err(format!("twice: {key}"));
+            }
+            check_text(value)?;
+            seen.push(key);
+            if key == "class" {
+                classes.push(value.to_owned());
+            }
+        }
+        if !is_empty {
+            open.push(name.to_owned());
+        }
+    }
+    check_text(rest)?;
+    if open.is_empty() { Ok(classes) } else { Err(format!("not closed: {}", open.join(", "))) }
+}
+
+/// Text has no `&` but that of an entity.
+fn check_text(text: &str) -> Result<(), String> {
+    let entities = ["amp;", "lt;", "gt;", "quot;"];
+    let broken = text.split('&').skip(1).find(|after| !entities.iter().any(|entity| after.starts_with(entity)));
+    broken.map_or(Ok(()), |after| Err(format!("not an entity: &{after}")))
+}
+
+#[test]
+fn canary_documents_that_are_not_well_formed_are_noticed() {
+    assert_eq!(classes_of("<a class=\"x\"><b class=\"y\" z=\"1\"/>t &amp; t</a>\n"), Ok(vec!["x".into(), "y".into()]));
+    for broken in ["<a><b></a></b>", "<a>", "<a x=1></a>", "<a>a & b</a>", "<a x=\"1\" x=\"2\"/>", "<a x=\"&lt\"/>"] {
+        assert!(classes_of(broken).is_err(), "{broken}");
+    }
+}
+
+#[test]
+fn what_there_is_not_is_refused_with_what_there_is() {
+    for command in ["plan", "graph"] {
+        let line = refused(&[command, "tpcd"]);
+        assert!(line.contains("tpcd") && WORKLOADS.iter().all(|entry| line.contains(entry.name)), "{line}");
+    }
+    let line = refused(&["graph", "tpcc", "--format", "json"]);
+    assert!(["json", "text", "dot", "svg"].iter().all(|format| line.contains(format)), "{line}");
+    let line = refused(&["plan", "ycsb", "--core", "G"]);
+    assert!(line.contains("core") && line.contains("\"G\""), "{line}");
+    for entry in WORKLOADS {
+        let line = refused(&["plan", entry.name, "no such"]);
+        assert!(line.contains("no such") && line.contains(entry.name), "{line}");
+        assert!(declared(entry).procedure_names().iter().all(|name| line.contains(name)), "{line}");
+    }
+}
+
+#[test]
+fn without_arguments_the_commands_and_their_workloads_are_shown() {
+    let help = printed(&[]);
+    assert!(["bench", "plan", "graph", "protocols"].iter().all(|command| help.contains(command)), "{help}");
+    for command in ["plan", "graph"] {
+        let help = printed(&[command]);
+        assert!(WORKLOADS.iter().all(|entry| help.contains(entry.name)), "{help}");
+    }
+    let help = printed(&["graph", "tpcc", "--help"]);
+    assert!(
+        ["--default", "--optimized", "dot", "svg", "--warehouses"].iter().all(|word| help.contains(word)),
+        "{help}"
+    );
+    assert!(printed(&["plan", "tpcc", "--help"]).contains("[PROCEDURE]"));
+}
