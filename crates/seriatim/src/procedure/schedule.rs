@@ -239,4 +239,6 @@ impl std::fmt::Debug for Schedule<'_> {
 }
 
 #[cfg(test)]
+mod generated;
+#[cfg(test)]
 mod tests;
