@@ -55,7 +55,7 @@ fn first(list: &[u32]) -> Option<u32> {
 
 /// Each key is what the row before says.
 #[procedure]
-fn walk(tx: &Tx, start: u32, steps: u8) -> Result<(u32, i64), Abort> {
+pub(crate) fn walk(tx: &Tx, start: u32, steps: u8) -> Result<(u32, i64), Abort> {
     let mut at = start;
     let mut sum = 0i64;
     for _ in 0..steps {

@@ -2,6 +2,7 @@
 //! random, in random pieces that keep their order, and with random repairs, also when others changed rows meanwhile (trap 11).
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::rc::Rc;
 
@@ -12,6 +13,7 @@ use self::run::{Run, agree, contents, seed};
 use super::*;
 use crate::engine::repairing::{MEANWHILE, NAME, SCRIPT};
 use crate::procedure::Declared;
+use crate::procedure::registry::Entry;
 use crate::{Builder, Database, Session};
 
 #[path = "../../../tests/generated/orders.rs"]
@@ -43,10 +45,14 @@ struct Three {
     scheduled: (Database, Session),
     how: How,
     rng: Rng,
-    /// Executions in more than one pass, and those of them in which a step ran apart from its loop's others.
-    apart: u32,
-    /// Repairs, and executions that were repaired without beginning again.
+    /// Procedures that ran in more than one pass.
+    apart: BTreeSet<&'static str>,
+    /// Procedures in which a loop ran in more than one pass.
+    fissioned: BTreeSet<&'static str>,
+    /// Executions that were repaired without beginning again.
     repaired: u32,
+    /// What is repaired when the analysis is not asked.
+    canary: Option<fn(&Entry) -> Repairs>,
 }
 
 impl Three {
@@ -57,8 +63,10 @@ impl Three {
             scheduled: open(Database::builder().protocol(protocol).workers(4)),
             how,
             rng: Rng::from_seed(!seed),
-            apart: 0,
+            apart: BTreeSet::new(),
+            fissioned: BTreeSet::new(),
             repaired: 0,
+            canary: None,
         }
     }
 }
@@ -95,7 +103,12 @@ impl Run for Three {
                     passes = Places::of(&entry.declaration).passes(&pieces(&entry.plan, rng));
                 }
                 let passes = Passes::new(passes.into());
-                self.apart += u32::from(passes.count() > 1);
+                if passes.count() > 1 {
+                    self.apart.insert(P::NAME);
+                }
+                if is_fissioned(&entry.plan, &passes) {
+                    self.fissioned.insert(P::NAME);
+                }
                 let got = run(Steps::Pieces(&passes)).map(|(value, _)| value);
                 agree(&got, &wanted, &format!("{told} in {passes:?}"));
             }
@@ -133,7 +146,8 @@ impl Run for Three {
                         once.set(true);
                     };
                     MEANWHILE.set([Box::new(meanwhile) as Box<dyn FnOnce()>].into());
-                    let got = run(Steps::Whole(Some(&entry.repairs)));
+                    let fault = self.canary.map(|fault| fault(entry));
+                    let got = run(Steps::Whole(Some(fault.as_ref().unwrap_or(&entry.repairs))));
                     SCRIPT.take();
                     MEANWHILE.take();
                     if done.get() {
@@ -197,6 +211,15 @@ fn pieces(plan: &Plan, rng: &mut Rng) -> Chopped {
     }
 }
 
+/// Whether operations of one loop run in different passes.
+fn is_fissioned(plan: &Plan, passes: &Passes) -> bool {
+    (0..plan.loops.len()).any(|at| {
+        let inside = plan.operations.iter().filter(|operation| operation.loops.contains(&at));
+        let passes: BTreeSet<u16> = inside.map(|operation| passes.of(StepId(operation.step as u16))).collect();
+        passes.len() > 1
+    })
+}
+
 /// Operations that can be run again together: with their descendants, and with those that change something after one of them,
 /// which the protocol of these tests drops.
 fn closed(plan: &Plan, repairs: &Repairs, stale: Vec<usize>) -> Vec<u16> {
@@ -227,19 +250,23 @@ fn closed(plan: &Plan, repairs: &Repairs, stale: Vec<usize>) -> Vec<u16> {
 fn in_any_legal_pieces_it_is_what_it_is_from_top_to_bottom() {
     let seed = seed("in_any_legal_pieces_it_is_what_it_is_from_top_to_bottom");
     let mut rng = Rng::from_seed(seed);
-    let mut apart = 0;
+    let (mut apart, mut fissioned) = (BTreeSet::new(), BTreeSet::new());
     for protocol in crate::protocols() {
         eprintln!("under {}", protocol.name);
-        let mut three = Three::new(passes::open, protocol.name, How::Pieces, seed);
-        (0..200).for_each(|_| passes::any(&mut rng, &mut three));
-        apart += three.apart;
-        let mut three = Three::new(orders::open, protocol.name, How::Pieces, seed);
-        (0..100).for_each(|_| orders::any(&mut rng, &mut three));
-        apart += three.apart;
-        let mut three = Three::new(transfer::open, protocol.name, How::Pieces, seed);
-        (0..20).for_each(|_| transfer::any(&mut rng, &mut three));
+        let mut of_passes = Three::new(passes::open, protocol.name, How::Pieces, seed);
+        (0..200).for_each(|_| passes::any(&mut rng, &mut of_passes));
+        let mut of_orders = Three::new(orders::open, protocol.name, How::Pieces, seed);
+        (0..100).for_each(|_| orders::any(&mut rng, &mut of_orders));
+        let mut of_transfer = Three::new(transfer::open, protocol.name, How::Pieces, seed);
+        (0..20).for_each(|_| transfer::any(&mut rng, &mut of_transfer));
+        for three in [of_passes, of_orders, of_transfer] {
+            apart.extend(three.apart);
+            fissioned.extend(three.fissioned);
+        }
     }
-    assert!(apart > 100, "executions in more than one pass: {apart}");
+    eprintln!("in more than one pass: {apart:?}, loops of {fissioned:?}");
+    assert!(["walk", "fan", "split", "choose", "refers", "enter"].iter().all(|name| apart.contains(name)));
+    assert!(fissioned.contains("split"));
 }
 
 #[test]
@@ -265,4 +292,44 @@ fn repaired_keys_branches_and_ranges_are_those_of_a_full_execution() {
     let mut three = Three::new(orders::open, NAME, How::Disturbed(orders::disturb), seed);
     (0..200).for_each(|_| orders::any(&mut rng, &mut three));
     assert!(three.repaired > 50, "repaired executions: {}", three.repaired);
+}
+
+#[test]
+fn canary_repairs_without_descendants_are_noticed() {
+    let mut rng = Rng::from_seed(7);
+    let mut three = Three::new(passes::open, NAME, How::Disturbed(passes::disturb), 7);
+    // Only what the script names runs again, and nothing of what needs it.
+    three.canary = Some(|entry| {
+        let operations = &entry.plan.operations;
+        let alone = |id: usize| {
+            let mut steps = vec![false; entry.declaration.steps];
+            steps[operations[id].step] = operations[id].changes();
+            (steps, BTreeSet::from([id]))
+        };
+        Repairs::new((0..operations.len()).map(alone))
+    });
+    let run = || (0..400).for_each(|_| passes::any(&mut rng, &mut three));
+    catch_unwind(AssertUnwindSafe(run)).expect_err("keys and branches are stale");
+    SCRIPT.take();
+    MEANWHILE.take();
+}
+
+#[test]
+fn canary_pieces_out_of_order_are_noticed() {
+    let (_db, mut session) = passes::open(Database::builder());
+    let at = session.find_declared::<passes::walk>().expect("it is registered");
+    let Session { runner, called } = &mut session;
+    let entry = called.entry(at);
+    let handles = entry.handles::<passes::walk>();
+    // The last step first: what it returns is not there yet.
+    let last = entry.declaration.steps - 1;
+    let passes = Passes::new((0..=last).map(|step| u16::from(step != last)).collect());
+    let run = || {
+        runner.run_scheduled(Steps::Pieces(&passes), |tx, schedule| {
+            passes::walk::scheduled(tx, handles, &(0, 2), schedule)
+        })
+    };
+    let panic = catch_unwind(AssertUnwindSafe(run)).expect_err("the analysis makes no such passes");
+    let message = panic.downcast_ref::<&str>().expect("a message");
+    assert!(message.contains("a step runs after those that give its variables their values"), "{message}");
 }
