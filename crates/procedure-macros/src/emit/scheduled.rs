@@ -53,7 +53,7 @@ pub(super) fn function(procedure: &Procedure) -> TokenStream {
             #schedule: &mut #library::Schedule<'_>,
         ) -> ::core::result::Result<Self::Output, ::seriatim::Abort> {
             #rows
-            #(let mut #names = #library::support::Results::new();)*
+            #(let #names = #library::support::Results::new();)*
             loop {
                 #(#names.begin(#schedule.runs(#steps));)*
                 let mut #output = ::core::option::Option::None::<Self::Output>;

@@ -17,11 +17,14 @@ const FIRST: usize = 4;
 /// Chunks: more results than memory has room for.
 const CHUNKS: usize = 32;
 
-/// The results of one operation, in the order in which they came. They stay where they are while more are kept, so that rows
-/// can be lent out of them.
+/// The results of one operation, in the order in which they came. They stay where they are up to the end of the execution, also
+/// those that are void, so that rows can be lent out of them and results of other operations can refer to them.
 pub struct Results<T> {
     chunks: [OnceCell<Box<[OnceCell<T>]>>; CHUNKS],
+    /// How many were kept, with those that are void.
     kept: Cell<usize>,
+    /// The first that is not void.
+    first: Cell<usize>,
     /// The result to give next.
     next: Cell<usize>,
 }
@@ -36,16 +39,16 @@ impl<T> Results<T> {
     /// No results.
     #[allow(clippy::new_without_default)]
     pub fn new() -> Results<T> {
-        Results { chunks: [const { OnceCell::new() }; CHUNKS], kept: Cell::new(0), next: Cell::new(0) }
+        let chunks = [const { OnceCell::new() }; CHUNKS];
+        Results { chunks, kept: Cell::new(0), first: Cell::new(0), next: Cell::new(0) }
     }
 
     /// A pass begins. If the operation runs in it, what was kept is void.
-    pub fn begin(&mut self, runs: bool) {
-        self.next.set(0);
+    pub fn begin(&self, runs: bool) {
         if runs {
-            self.kept.set(0);
-            self.chunks.iter_mut().for_each(|chunk| drop(chunk.take()));
+            self.first.set(self.kept.get());
         }
+        self.next.set(self.first.get());
     }
 
     /// Keeps a result.
@@ -163,7 +166,7 @@ mod tests {
 
     #[test]
     fn results_come_again_in_order_from_where_they_were() {
-        let mut results = Results::new();
+        let results = Results::new();
         for pass in 0..3usize {
             results.begin(true);
             let lent: Vec<&usize> = (0..1000).map(|at| results.keep(at + pass)).collect();
@@ -182,19 +185,19 @@ mod tests {
     #[test]
     #[should_panic(expected = "as often as in the pass in which it ran")]
     fn what_was_not_kept_does_not_come_again() {
-        let mut results = Results::new();
+        let results = Results::new();
         results.keep(1);
         results.keep(2);
         results.begin(true);
         results.keep(3);
         results.begin(false);
-        results.again();
+        assert_eq!(*results.again(), 3);
         results.again();
     }
 
     #[test]
     fn a_scan_that_was_left_early_continues_with_the_next_one() {
-        let mut results = Results::new();
+        let results = Results::new();
         let scan = |end| (0..end).map(Ok::<u32, Abort>);
         let mut first = Some(scan(9));
         for at in 0..3 {

@@ -1,7 +1,10 @@
 //! Procedures for schedules: keys, branches and ranges that rows decide, loops whose operations may run in different passes,
 //! names bound again, exits of every kind, references between variables.
 
-use seriatim::{Abort, Builder, Data, Database, Rng, Session, Table, Text, Tx, procedure, procedures, pure};
+use seriatim::procedure::Shape;
+use seriatim::{
+    Abort, Builder, Data, Database, Rng, Session, Table, Text, TransactError, Tx, procedure, procedures, pure,
+};
 
 use super::run::{Both, Run, seed};
 
@@ -243,6 +246,38 @@ fn refers(tx: &Tx, list: Vec<u32>, name: &str) -> Result<(u32, String, usize, Ve
     Ok((again.next, text, b + all.len(), texts))
 }
 
+/// Values of updates hold text of rows that were read before.
+#[procedure]
+fn hands_on(tx: &Tx, list: &[u32]) -> Result<(u32, Vec<String>), Abort> {
+    let mut names = Vec::new();
+    let mut sum = 0u32;
+    for id in list {
+        let Some(node) = tx.get::<Node>(*id)? else { continue };
+        let counted = tx.update_if::<Note>(*id, |note| {
+            note.count += 1;
+            note.text = longer(note.text, node.name);
+            (note.count, node.name, id)
+        })?;
+        if let Some((count, name, id)) = counted {
+            sum += count + *id;
+            names.push(longer("of", name));
+        }
+        tx.update::<Node>(*id, |node| node.weight += 1)?;
+    }
+    Ok((sum, names))
+}
+
+/// What its update gives refers to a variable.
+#[procedure]
+fn lends(tx: &Tx, id: u32) -> Result<usize, Abort> {
+    let text = longer("b", "a");
+    let lent = tx.update::<Note>(id, |note| {
+        note.count += 1;
+        text.as_str()
+    })?;
+    Ok(lent.len())
+}
+
 /// Puts things where others find them.
 #[procedure]
 fn write(tx: &Tx, id: u32, next: u32, weight: i64, mark: Option<u8>) -> Result<bool, Abort> {
@@ -289,7 +324,7 @@ pub(crate) fn open(builder: Builder) -> (Database, Session) {
         Ok(())
     });
     load.expect("empty tables");
-    db.register(procedures![walk, fan, split, choose, nested, refers, write]).expect("a sound set");
+    db.register(procedures![walk, fan, split, choose, nested, refers, hands_on, write]).expect("a sound set");
     (db, session)
 }
 
@@ -297,13 +332,14 @@ pub(crate) fn open(builder: Builder) -> (Database, Session) {
 pub(crate) fn any(rng: &mut Rng, run: &mut impl Run) {
     let id = |rng: &mut Rng| rng.below(NODES) as u32;
     let list = |rng: &mut Rng| (0..rng.below(5)).map(|_| id(rng)).collect::<Vec<_>>();
-    match rng.below(8) {
+    match rng.below(9) {
         0 => run.run(walk, &(id(rng), rng.below(5) as u8)),
         1 => run.run(fan, &(id(rng), rng.below(25) as i64)),
         2 => run.run(split, &(list(rng), rng.below(9) as i64 - 4)),
         3 => run.run(choose, &(id(rng), id(rng))),
         4 => run.run(nested, &(id(rng), id(rng), rng.below(40) as i64)),
         5 => run.run(refers, &(list(rng), if rng.below(2) == 0 { "a" } else { "b" }.to_owned())),
+        6 => run.run(hands_on, &list(rng)),
         _ => {
             let mark = (rng.below(3) > 0).then(|| rng.below(7) as u8);
             run.run(write, &(id(rng), id(rng), rng.below(14) as i64, mark));
@@ -357,5 +393,19 @@ fn random_calls_mean_what_the_code_does() {
             [&both.called.0, &both.interpreted.0].into_iter().for_each(|db| disturb(db, table, Rng::from_seed(seed)));
         }
         any(&mut rng, &mut both);
+    }
+}
+
+#[test]
+fn what_may_refer_to_variables_runs_whole_and_registration_says_so() {
+    for shape in [Shape::Whole, Shape::Pieces] {
+        let (db, mut session) = open(Database::builder().shape(shape));
+        let registration = db.register(procedures![lends]).expect("a sound procedure");
+        assert_eq!(
+            (&registration.added[..], &registration.whole[..]),
+            (&["lends".to_owned()][..], &["lends".to_owned()][..])
+        );
+        assert_eq!(*session.call(lends, &1).expect("it is there"), 2);
+        assert!(matches!(session.call(lends, &9), Err(TransactError::MissingRow { .. })));
     }
 }
