@@ -35,6 +35,10 @@
 //!
 //! Invariant of this crate: one declaration runs under every protocol; nothing here names one but the registry.
 
+// What the macros make names this crate by its name, also in its own tests.
+#[cfg(test)]
+extern crate self as seriatim;
+
 mod builder;
 mod database;
 mod engine;

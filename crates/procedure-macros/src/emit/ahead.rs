@@ -27,7 +27,7 @@ impl<'p> Ahead<'p> {
         if nodes.is_empty() {
             return TokenStream::new();
         }
-        let ahead = Ahead { code: Code { procedure, looks_ahead: true }, touch };
+        let ahead = Ahead { code: Code { looks_ahead: true, ..Code::new(procedure) }, touch };
         let (library, look, nodes) = (library(), own("look"), ahead.nodes(nodes));
         quote! {
             {

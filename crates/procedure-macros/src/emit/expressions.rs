@@ -1,21 +1,42 @@
 //! Pure expressions as Rust code: the user's, with columns read by their getters, arithmetic checked and elements looked up
 //! without a panic. It stands where `?` may pass an `Abort` on.
 
-use proc_macro2::{Span, TokenStream};
+use std::cell::RefCell;
+
+use proc_macro2::{Ident, Span, TokenStream};
 use quote::{quote, quote_spanned};
 
-use super::{library, own};
+use super::{library, own, slot};
+use crate::known::Known;
 use crate::lists;
-use crate::tree::{Expression, ExpressionKind, Operator, Pattern, PatternKind, Procedure};
+use crate::tree::{Expression, ExpressionKind, Operator, Pattern, PatternKind, Procedure, VariableId};
 
 /// Emits expressions for one kind of code.
 pub(super) struct Code<'p> {
     pub(super) procedure: &'p Procedure,
     /// What stands around only looks ahead: it returns `Overflow` where the procedure would abort.
     pub(super) looks_ahead: bool,
+    /// Variables that are slots, which may have no value yet.
+    pub(super) slots: Known,
+    /// While what a `let` binds is emitted, in code with slots: the variables that hold its temporaries.
+    pub(super) temporaries: RefCell<Option<Vec<Ident>>>,
 }
 
-impl Code<'_> {
+impl<'p> Code<'p> {
+    /// Code of the steps themselves, whose variables all have values.
+    pub(super) fn new(procedure: &'p Procedure) -> Code<'p> {
+        Code { procedure, looks_ahead: false, slots: Known::new(), temporaries: RefCell::default() }
+    }
+
+    /// An expression as code, for a slot. What it refers to must last as long as the slot, as it does after `let`: so there
+    /// are variables for it, to be declared beside the slot.
+    pub(super) fn lasting(&self, expression: &Expression) -> (TokenStream, TokenStream) {
+        self.temporaries.replace(Some(Vec::new()));
+        let value = self.expression(expression);
+        let temporaries = self.temporaries.take().unwrap_or_default();
+        (quote!(#(let #temporaries;)*), value)
+    }
+
     /// The element of a list, as a place.
     pub(super) fn found(&self, list: &TokenStream, index: &TokenStream, get: TokenStream, at: Span) -> TokenStream {
         let (library, tx, found) = (library(), &self.procedure.tx, own("found"));
@@ -46,6 +67,10 @@ impl Code<'_> {
     /// An expression as code, where its value is taken. Code that looks ahead takes a copy: the steps themselves come after it.
     pub(super) fn expression(&self, expression: &Expression) -> TokenStream {
         let place = self.place(expression);
+        if root(expression).is_some_and(|variable| self.slots.contains(&variable)) && self.is_moved(expression) {
+            let library = library();
+            return quote!(#library::support::Taken(&#place).value());
+        }
         match self.looks_ahead && self.is_moved(expression) {
             true => quote!(::core::clone::Clone::clone(&#place)),
             false => place,
@@ -68,6 +93,10 @@ impl Code<'_> {
         match &*expression.kind {
             ExpressionKind::Literal { tokens, .. } => tokens.clone(),
             ExpressionKind::Constant(path) => path.clone(),
+            ExpressionKind::Variable(variable, _) if self.slots.contains(variable) => {
+                let slot = slot(*variable);
+                quote!((*#slot.get()))
+            }
             ExpressionKind::Variable(_, ident) => quote!(#ident),
             ExpressionKind::Field(base, member) => {
                 let base = self.place(base);
@@ -102,8 +131,16 @@ impl Code<'_> {
                 }
             },
             ExpressionKind::Reference(inner) => {
+                let is_temporary = root(inner).is_none() && !matches!(&*inner.kind, ExpressionKind::Dereference(_));
                 let inner = self.place(inner);
-                quote!((&#inner))
+                match &mut *self.temporaries.borrow_mut() {
+                    Some(temporaries) if is_temporary => {
+                        let temporary = own(&format!("temporary_{}", temporaries.len()));
+                        temporaries.push(temporary.clone());
+                        quote!({ #temporary = #inner; &#temporary })
+                    }
+                    _ => quote!((&#inner)),
+                }
             }
             ExpressionKind::Dereference(inner) => {
                 let inner = self.place(inner);
@@ -195,6 +232,15 @@ impl Code<'_> {
                 }
             }
         }
+    }
+}
+
+/// The variable that an expression is a part of.
+fn root(expression: &Expression) -> Option<VariableId> {
+    match &*expression.kind {
+        ExpressionKind::Variable(variable, _) => Some(*variable),
+        ExpressionKind::Field(base, _) | ExpressionKind::Element(base, _) => root(base),
+        _ => None,
     }
 }
 

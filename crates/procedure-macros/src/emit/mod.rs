@@ -8,13 +8,14 @@ mod expressions;
 mod footprint;
 pub(crate) mod ir;
 mod prefetch;
+mod scheduled;
 mod straight;
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote};
 
 use crate::options::Options;
-use crate::tree::{Passing, Procedure};
+use crate::tree::{Passing, Procedure, VariableId};
 
 /// Where generated code finds the library.
 pub(crate) fn library() -> TokenStream {
@@ -24,6 +25,11 @@ pub(crate) fn library() -> TokenStream {
 /// A name of the macro's own.
 fn own(name: &str) -> Ident {
     Ident::new(&format!("__{name}"), Span::mixed_site())
+}
+
+/// The slot that is a variable.
+fn slot(variable: VariableId) -> Ident {
+    own(&format!("slot_{}", variable.0))
 }
 
 /// The field of the handles that holds a table's.
@@ -51,6 +57,7 @@ pub(crate) fn procedure(procedure: &Procedure, options: &Options) -> TokenStream
     let declaration = ir::declaration(procedure);
     let footprint = footprint::function(procedure);
     let straight = straight::function(procedure, options);
+    let scheduled = scheduled::function(procedure);
     quote! {
         #(#attributes)*
         #[allow(non_camel_case_types)]
@@ -77,6 +84,8 @@ pub(crate) fn procedure(procedure: &Procedure, options: &Options) -> TokenStream
 
                 #handles_of
                 #straight
+
+                #scheduled
 
                 #footprint
             }

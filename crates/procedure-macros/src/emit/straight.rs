@@ -22,7 +22,7 @@ pub(super) fn function(procedure: &Procedure, options: &Options) -> TokenStream 
     let lets = bind_arguments(procedure);
     let emitter = Emitter {
         procedure,
-        code: Code { procedure, looks_ahead: false },
+        code: Code::new(procedure),
         plan: Plan::new(procedure, options.prefetch),
         known: RefCell::new(procedure.parameters.iter().map(|parameter| parameter.variable).collect()),
     };
@@ -40,15 +40,20 @@ pub(super) fn function(procedure: &Procedure, options: &Options) -> TokenStream 
     }
 }
 
-struct Emitter<'p> {
+pub(super) struct Emitter<'p> {
     procedure: &'p Procedure,
-    code: Code<'p>,
+    pub(super) code: Code<'p>,
     plan: Plan<'p>,
     /// Variables that have values where code is emitted.
     known: RefCell<Known>,
 }
 
 impl<'p> Emitter<'p> {
+    /// Emits with this code and without prefetching: parts of other code that are as here.
+    pub(super) fn plain(procedure: &'p Procedure, code: Code<'p>) -> Emitter<'p> {
+        Emitter { procedure, code, plan: Plan::new(procedure, false), known: RefCell::default() }
+    }
+
     fn body(&self) -> TokenStream {
         let steps = self.procedure.body.0.iter().enumerate().map(|(at, step)| {
             let (waves, step) = (self.plan.before(at), self.step(step));
@@ -187,7 +192,13 @@ impl<'p> Emitter<'p> {
         })
     }
 
-    fn assign(&self, place: &Place, operator: Option<Operator>, value: &Expression, at: Span) -> TokenStream {
+    pub(super) fn assign(
+        &self,
+        place: &Place,
+        operator: Option<Operator>,
+        value: &Expression,
+        at: Span,
+    ) -> TokenStream {
         let library = library();
         let function = operator.and_then(checked).map(|name| syn::Ident::new(name, at));
         if let [Selector::Column(column)] = &place.path[..] {
@@ -238,7 +249,7 @@ impl<'p> Emitter<'p> {
     }
 
     /// The call, with `?`; of a scan whose rows are gone through one by one: the scan.
-    fn operation(&self, operation: &'p Operation) -> TokenStream {
+    pub(super) fn operation(&self, operation: &'p Operation) -> TokenStream {
         let (library, tx, handles, at) = (library(), &self.procedure.tx, own("handles"), operation.span);
         let (table, row) = (table_field(operation.table), &self.procedure.tables[operation.table]);
         let table = quote!(&#handles.#table);

@@ -1,6 +1,8 @@
 //! A protocol for tests: the default one, with workers that ask for repairs as a script says.
 //!
-//! It can drop the newest operations only: an operation is dropped by going back to the savepoint taken when it was named.
+//! It can drop the newest operations only: an operation is dropped by going back to the savepoint taken when it was named. What
+//! they read stays read. So where others are to change what was read, it drops everything: then all operations that change
+//! something must run again, and of those that do not nothing may have been changed.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -21,6 +23,8 @@ pub(crate) const NAME: &str = "repairing";
 thread_local! {
     /// What the next commits of this thread answer: operations to repair.
     pub(crate) static SCRIPT: RefCell<VecDeque<Vec<u16>>> = const { RefCell::new(VecDeque::new()) };
+    /// What others do before the next repairs of this thread begin.
+    pub(crate) static MEANWHILE: RefCell<VecDeque<Box<dyn FnOnce()>>> = const { RefCell::new(VecDeque::new()) };
     /// What was forgotten on this thread, in order: operation, and whether it was to run again.
     pub(crate) static FORGOTTEN: RefCell<Vec<(u16, bool)>> = const { RefCell::new(Vec::new()) };
 }
@@ -29,7 +33,7 @@ pub(crate) struct Repairing(pub(crate) Box<dyn Engine>);
 
 impl Engine for Repairing {
     fn worker(&self, core: Core) -> Box<dyn Worker> {
-        Box::new(Repairer { inner: self.0.worker(core), marks: Vec::new() })
+        Box::new(Repairer { inner: self.0.worker(core), marks: Vec::new(), begun: None })
     }
 
     fn info(&self) -> &'static ProtocolInfo {
@@ -51,11 +55,13 @@ struct Repairer {
     inner: Box<dyn Worker>,
     /// Operations in the order they were named, and the savepoint before each.
     marks: Vec<(u16, Mark)>,
+    begun: Option<(Mode, Stamp)>,
 }
 
 impl Worker for Repairer {
     fn begin(&mut self, mode: Mode, first_stamp: Stamp) {
         self.marks.clear();
+        self.begun = Some((mode, first_stamp));
         self.inner.begin(mode, first_stamp);
     }
 
@@ -74,7 +80,15 @@ impl Worker for Repairer {
 
     fn commit(&mut self, redo: &mut dyn Redo) -> Result<Outcome, Stop> {
         match SCRIPT.with_borrow_mut(VecDeque::pop_front) {
-            Some(operations) => Ok(Outcome::Repair(operations)),
+            Some(operations) => {
+                let meanwhile = MEANWHILE.with_borrow_mut(VecDeque::pop_front);
+                if let (Some(meanwhile), Some((mode, first_stamp))) = (meanwhile, self.begun) {
+                    self.inner.abort();
+                    meanwhile();
+                    self.begin(mode, first_stamp);
+                }
+                Ok(Outcome::Repair(operations))
+            }
             None => self.inner.commit(redo),
         }
     }

@@ -45,10 +45,12 @@ mod check;
 mod declared;
 pub(crate) mod gate;
 mod interpret;
+mod kept;
 mod mutate;
 pub(crate) mod registry;
 mod schedule;
 pub(crate) mod shape;
+mod slots;
 #[doc(hidden)]
 pub mod support;
 mod touch;

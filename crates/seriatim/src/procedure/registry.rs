@@ -105,6 +105,9 @@ impl Registry {
 pub struct Registration {
     /// The procedures added, in order.
     pub added: Vec<String>,
+    /// Those added whose code runs as a whole only, neither in pieces nor repaired: what an update of theirs gives may refer to
+    /// variables of the procedure, which end with a pass. Give it by value (`*x`, `x.to_owned()`), or read the column after.
+    pub whole: Vec<String>,
     /// Procedures registered before whose pieces are others now.
     pub changed: Vec<Repieced>,
 }
@@ -208,6 +211,8 @@ impl Database {
     /// source. Nothing is registered then.
     pub fn register(&self, procedures: Procedures) -> Result<Registration, RegisterError> {
         let schema = self.inner().schema();
+        let whole = procedures.declared.iter().filter(|procedure| !procedure.schedules);
+        let whole = whole.map(|procedure| procedure.name.to_owned()).collect();
         let resolved = procedures.declared.iter().map(|procedure| self.resolve(procedure, &schema));
         let resolved = resolved.collect::<Result<Vec<_>, _>>()?;
         let _alone = self.inner().gate.as_ref().map(Gate::other).transpose().map_err(|_| RegisterError::Busy)?;
@@ -233,6 +238,7 @@ impl Database {
         });
         let registration = Registration {
             added: entries[registry.entries.len()..].iter().map(|entry| entry.name.to_owned()).collect(),
+            whole,
             changed: changed.collect(),
         };
         let passes = entries.iter().map(|entry| {

@@ -1,32 +1,34 @@
 //! Which steps of a procedure run when: the loop between generated code and the protocol.
 //!
-//! Generated code runs in passes. A pass goes through the body in source order and executes the steps for which
-//! [`Schedule::runs`] says so and whose control conditions hold; it works on a copy of the frame (every variable a slot, in
-//! loops one for each iteration). Then [`Schedule::pass`] decides: keep the frame and make the next pass, throw the copy away
-//! and make the same pass again, or end.
+//! Code that follows a schedule runs in passes. A pass goes through the body in source order and runs the operations for which
+//! [`Schedule::runs`] says so and whose control conditions hold, each preceded by [`Schedule::operation`]. Then
+//! [`Schedule::pass`] decides: what the pass computed stands and the next one follows, or it does not and the same pass is made
+//! again, or that was the last.
+//!
+//! What a pass leaves to those after it is the results of its operations, and nothing else. So generated code keeps these,
+//! operation by operation, and computes all else anew in each pass: steps that are [due](Schedule::due), from the results of
+//! this pass and those before it. As it is made from the same results in the same order, every value is what one execution from
+//! top to bottom would compute. Steps that are not due yet are passed over with their blocks; a return, abort, break or continue
+//! that is reached acts in every pass.
 //!
 //! ```text
-//! let mut frame = Frame::default();
+//! let mut results = [Results::new(); operations];
 //! loop {
-//!     let mut copy = frame.clone();
-//!     match schedule.pass(tx, |tx, schedule| run(tx, schedule, &mut copy))? {
-//!         Next::Keep => frame = copy,
-//!         Next::Repeat => {}
-//!         Next::Done => return Ok(copy.output),
+//!     results.each(|of| of.begin(schedule.runs(of)));          // those that run in this pass begin again
+//!     let mut output = None;
+//!     match schedule.pass(tx, |tx, schedule| body(tx, schedule, &results, &mut output))? {
+//!         Next::Keep | Next::Repeat => {}
+//!         Next::Done => return Ok(output),
 //!     }
 //! }
 //! ```
-//!
-//! Steps with blocks are entered in every pass in which the slots of their condition are filled, whether or not they are scheduled
-//! themselves; returns, aborts, breaks and continues act in every pass that reaches them. A scheduled update, insert, delete, get
-//! or scan is preceded by [`Schedule::operation`].
 //!
 //! The shapes: *whole* is one pass of all steps, then commit; *repair* follows a commit that answered
 //! [`Outcome::Repair`] and runs the steps that depend on what went stale, then commits again (HTCC §4.2); *pieces* is a pass and a
 //! commit for each piece of the chopping (DBX-TC §3). Once the first piece is visible the chain finishes exactly once: a piece
 //! that met a conflict is run again until it commits, and registration has proved that nothing else can end it.
 //!
-//! A transaction may end between two passes, so a frame owns its rows: `pass` takes the [`Tx`] mutably, and rows borrow it.
+//! A transaction may end between two passes, so what is kept owns its rows: `pass` takes the [`Tx`] mutably, and rows borrow it.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -90,6 +92,15 @@ impl<'p> Schedule<'p> {
             Shape::Whole { steps: None, .. } => true,
             Shape::Whole { steps: Some(steps), .. } => steps[step.index()],
             Shape::Pieces { passes, current, .. } => passes.of(step) == *current,
+        }
+    }
+
+    /// Whether this step's turn has come: it runs in this pass or ran in an earlier one.
+    #[inline]
+    pub fn due(&self, step: StepId) -> bool {
+        match &self.shape {
+            Shape::Whole { .. } => true,
+            Shape::Pieces { passes, current, .. } => passes.of(step) <= *current,
         }
     }
 
@@ -227,5 +238,7 @@ impl std::fmt::Debug for Schedule<'_> {
     }
 }
 
+#[cfg(test)]
+mod generated;
 #[cfg(test)]
 mod tests;

@@ -5,6 +5,8 @@ use std::any::{Any, TypeId};
 use seriatim_catalog::{OutOfMemory, Table};
 use seriatim_procedure::ir;
 
+pub use super::kept::*;
+pub use super::slots::*;
 pub use super::values::*;
 use super::{Datum, Declared, call};
 use crate::{Abort, Committed, Database, Handle, SchemaError, Session, TransactError, Tx};

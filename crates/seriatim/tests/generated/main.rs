@@ -2,4 +2,6 @@
 
 mod names;
 mod orders;
+mod passes;
+mod run;
 mod transfer;

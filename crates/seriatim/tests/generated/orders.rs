@@ -2,10 +2,13 @@
 
 use seriatim::procedure::{Access, Datum, Declared, EvaluationError, ir};
 use seriatim::{
-    Abort, Data, Database, Decimal, Session, Table, Text, Timestamp, TransactError, Tx, procedure, procedures, pure,
+    Abort, Builder, Data, Database, Decimal, Rng, Session, Table, Text, Timestamp, TransactError, Tx, procedure,
+    procedures, pure,
 };
 
 type Money = Decimal<2>;
+
+use super::run::{Both, Run, seed};
 
 #[derive(Table, Clone, Debug, PartialEq)]
 #[table(name = "item", key(id), hash)]
@@ -249,7 +252,11 @@ fn nothing(tx: &Tx) -> Result<(), Abort> {
 }
 
 fn shop() -> (Database, Session) {
-    let db = Database::in_memory().expect("a database");
+    open(Database::builder())
+}
+
+pub(crate) fn open(builder: Builder) -> (Database, Session) {
+    let db = builder.open().expect("a database");
     let (items, stock) = (db.create::<Item>().unwrap(), db.create::<Stock>().unwrap());
     let (buyers, _) = (db.create::<Buyer>().unwrap(), db.create::<Sale>().unwrap());
     let mut session = db.session();
@@ -279,6 +286,85 @@ fn shop() -> (Database, Session) {
     loaded.expect("no conflict");
     db.register(procedures![enter, history, deliver, nothing, pick, shadowed, computes]).expect("sound procedures");
     (db, session)
+}
+
+/// Runs a random procedure on random arguments.
+pub(crate) fn any(rng: &mut Rng, run: &mut impl Run) {
+    let buyer = |rng: &mut Rng| 1 + rng.below(5) as u32;
+    match rng.below(8) {
+        0..3 => {
+            let who = match rng.below(4) {
+                0 => Who::Name(Text::literal("ann")),
+                1 => Who::Mail { address: Text::literal("bob2@example") },
+                2 => Who::Name(Text::literal("eve")),
+                _ => Who::Id(buyer(rng)),
+            };
+            let line = |rng: &mut Rng| (1 + rng.below(6) as u32, 1 + rng.below(2) as u16, rng.below(30) as u8);
+            let lines: Vec<_> = (0..1 + rng.below(3)).map(|_| line(rng)).collect();
+            run.run(enter, &order(who, &lines));
+        }
+        3 => run.run(history, &(buyer(rng), Money::from_units(rng.below(90_00) as i64))),
+        4 => {
+            let lines = (0..rng.below(3)).map(|_| rng.below(4) as u8).collect();
+            let note = if rng.below(2) == 0 { "ann" } else { "" }.to_owned();
+            run.run(deliver, &(buyer(rng), 1 + rng.below(3) as u32, lines, AT, note));
+        }
+        5 => run.run(pick, &((0..3).map(|_| 1 + rng.below(5) as u32).collect(), rng.below(3) as usize)),
+        6 => run.run(shadowed, &(1 + rng.below(5) as u32)),
+        _ => {
+            run.run(nothing, &());
+            run.run(computes, &(rng.below(30) as i32 - 12, "longer".to_owned(), vec![(1, Some(2)), (3, None)]));
+        }
+    }
+}
+
+/// Changes some rows of one of the tables.
+pub(crate) fn disturb(db: &Database, table: &str, mut rng: Rng) {
+    let (items, stock) = (db.table::<Item>().unwrap(), db.table::<Stock>().unwrap());
+    let (buyers, sales) = (db.table::<Buyer>().unwrap(), db.table::<Sale>().unwrap());
+    let change = db.session().transact(|tx| {
+        for _ in 0..3 {
+            let id = 1 + rng.below(5) as u32;
+            match table {
+                "item" => {
+                    tx.update(&items, &id, |item| item.set_price(Money::from_units(rng.below(500) as i64)))?;
+                }
+                "stock" => {
+                    tx.update(&stock, &(1, id), |stock| stock.set_quantity(rng.below(60) as i16))?;
+                }
+                "buyer" => {
+                    tx.update(&buyers, &id, |buyer| {
+                        buyer.set_name(&Text::literal(if rng.below(2) == 0 { "ann" } else { "bob" }));
+                        buyer.set_rebate((rng.below(2) == 0).then_some(rng.below(70) as u8));
+                        buyer.set_next_order(buyer.next_order() + 1);
+                    })?;
+                }
+                _ => {
+                    let (number, line) = (1 + rng.below(3) as u32, 1 + rng.below(3) as u8);
+                    if !tx.delete(&sales, &(id, number, line))? {
+                        let (amount, item) = (Money::from_units(rng.below(900) as i64), 1 + rng.below(5) as u32);
+                        let entered = AT;
+                        tx.insert(&sales, &Sale { buyer: id, number, line, item, amount, entered, delivered: None })?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    });
+    change.expect("nobody is about");
+}
+
+#[test]
+fn random_calls_mean_what_the_code_does() {
+    let mut rng = Rng::from_seed(seed("random_calls_mean_what_the_code_does"));
+    let mut both = Both { called: open(Database::builder()), interpreted: open(Database::builder()) };
+    for time in 0..300 {
+        if time % 8 == 0 {
+            let (table, seed) = (["item", "stock", "buyer", "sale"][rng.below(4) as usize], rng.next_u64());
+            [&both.called.0, &both.interpreted.0].into_iter().for_each(|db| disturb(db, table, Rng::from_seed(seed)));
+        }
+        any(&mut rng, &mut both);
+    }
 }
 
 const AT: Timestamp = Timestamp::from_microseconds(77);

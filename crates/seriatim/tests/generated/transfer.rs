@@ -1,10 +1,14 @@
 //! A transfer between accounts.
 
 use seriatim::procedure::Declared;
-use seriatim::{Abort, Data, Database, Decimal, Table, TransactError, Tx, procedure, procedures, pure};
+use seriatim::{
+    Abort, Builder, Data, Database, Decimal, Rng, Session, Table, TransactError, Tx, procedure, procedures, pure,
+};
+
+use super::run::{Both, Run, seed};
 
 #[derive(Table, Clone, Debug, PartialEq)]
-#[table(name = "account", key(id), hash)]
+#[table(name = "account", key(id), ordered)]
 struct Account {
     id: u64,
     balance: Decimal<2>,
@@ -47,17 +51,27 @@ fn transfer(tx: &Tx, from: u64, to: u64, amount: Money) -> Result<Money, Abort> 
 }
 
 fn bank() -> Database {
-    let db = Database::in_memory().expect("a database");
+    open(Database::builder()).0
+}
+
+pub(crate) fn open(builder: Builder) -> (Database, Session) {
+    let db = builder.open().expect("a database");
     let accounts = db.create::<Account>().expect("a valid table");
     let open = |id| Account { id, balance: Money::from_units(10_000), transfers: 0 };
     db.session().transact(|tx| (1..=3).try_for_each(|id| tx.insert(&accounts, &open(id)))).expect("no conflict");
-    db
+    db.register(procedures![transfer]).expect("a sound procedure");
+    let session = db.session();
+    (db, session)
+}
+
+/// Runs it on random arguments.
+pub(crate) fn any(rng: &mut Rng, run: &mut impl Run) {
+    run.run(transfer, &(1 + rng.below(3), 1 + rng.below(4), Money::from_units(rng.below(60_00) as i64)));
 }
 
 #[test]
 fn a_transfer_moves_money() {
     let db = bank();
-    db.register(procedures![transfer]).expect("a sound procedure");
     let mut session = db.session();
     let left = session.call(transfer, &(1, 2, Money::from_units(30_00))).expect("enough");
     assert_eq!(*left, Money::from_units(70_00));
@@ -79,4 +93,11 @@ fn the_representation_says_what_the_source_says() {
     assert_eq!(procedure.operations, 3);
     assert_eq!(procedure.parameters, 3);
     assert_eq!(&*procedure.tables[0].table, "account");
+}
+
+#[test]
+fn random_transfers_mean_what_the_code_does() {
+    let mut rng = Rng::from_seed(seed("random_transfers_mean_what_the_code_does"));
+    let mut both = Both { called: open(Database::builder()), interpreted: open(Database::builder()) };
+    (0..50).for_each(|_| any(&mut rng, &mut both));
 }

@@ -1,13 +1,14 @@
-//! Generated code against the reference: random calls of procedures that use most of the language, each on two databases, one
-//! running generated code under the eye of the plan, the other the interpreter. Results and all rows must agree after each.
+//! Generated code against the reference: random calls of procedures that use most of the language, each on three databases, one
+//! running generated code under the eye of the plan, the other the interpreter, and a third running generated code in the pieces
+//! of the set. Results and all rows must agree after each.
 
-use seriatim::procedure::Declared;
+use seriatim::procedure::{Declared, Shape};
 use seriatim::{
-    Abort, Data, Database, Decimal, Rng, Session, Table, Text, Timestamp, TransactError, Tx, procedure, procedures,
-    pure,
+    Abort, Builder, Data, Database, Decimal, Rng, Session, Table, Text, Timestamp, TransactError, Tx, procedure,
+    procedures, pure,
 };
 
-use crate::common::{Setting, each, seed};
+use crate::common::{each, seed};
 
 type Money = Decimal<2>;
 
@@ -202,8 +203,8 @@ fn spending(tx: &Tx, from: u16, to: u16, most: Money) -> Result<(Money, Option<u
 const GOODS: u32 = 6;
 const BUYERS: u16 = 3;
 
-fn open(setting: &Setting) -> (Database, Session) {
-    let db = setting.builder().check_plans(true).open().expect("a valid setting");
+fn open(builder: Builder) -> (Database, Session) {
+    let db = builder.open().expect("a valid setting");
     let (goods, buyers) = (db.create::<Good>().expect("valid"), db.create::<Buyer>().expect("valid"));
     db.create::<Sale>().expect("valid");
     let mut session = db.session();
@@ -237,13 +238,15 @@ fn contents(db: &Database) -> Vec<String> {
     read.expect("nobody is about").into_value()
 }
 
-struct Pair {
+struct Trio {
     compiled: (Database, Session),
     interpreted: (Database, Session),
+    /// In the pieces of the registered set's chopping.
+    pieces: (Database, Session),
     rng: Rng,
 }
 
-impl Pair {
+impl Trio {
     fn run<P: Declared>(&mut self, procedure: P, arguments: &P::Arguments)
     where
         P::Arguments: std::fmt::Debug,
@@ -256,6 +259,11 @@ impl Pair {
         }
         let got = self.compiled.1.call(procedure, arguments);
         let wanted = self.interpreted.1.interpret(procedure, arguments);
+        match (self.pieces.1.call(procedure, arguments), &got) {
+            (Ok(in_pieces), Ok(got)) => assert_eq!(in_pieces.value, got.value, "{told}, in pieces"),
+            (Err(in_pieces), Err(got)) => assert_eq!(in_pieces.to_string(), got.to_string(), "{told}, in pieces"),
+            (in_pieces, got) => panic!("{told}, in pieces: {in_pieces:?}, {got:?}"),
+        }
         match (got, wanted) {
             (Ok(got), Ok(wanted)) => assert_eq!(got.value, wanted.value, "{told}"),
             (Err(TransactError::User(got)), Err(TransactError::User(wanted))) => {
@@ -266,7 +274,9 @@ impl Pair {
             (Err(got), Err(wanted)) => assert_eq!(got.to_string(), wanted.to_string(), "{told}"),
             (got, wanted) => panic!("{told}: {got:?}, {wanted:?}"),
         }
-        assert_eq!(contents(&self.compiled.0), contents(&self.interpreted.0), "after {told}");
+        let rows = contents(&self.compiled.0);
+        assert_eq!(rows, contents(&self.interpreted.0), "after {told}");
+        assert_eq!(contents(&self.pieces.0), rows, "after {told}, in pieces");
     }
 }
 
@@ -280,7 +290,12 @@ fn generated_code_and_the_interpreter_agree_on_results_and_rows() {
     each(|setting| {
         let seed = seed("generated_code_and_the_interpreter_agree_on_results_and_rows");
         let mut rng = Rng::from_seed(seed);
-        let mut pair = Pair { compiled: open(setting), interpreted: open(setting), rng: Rng::from_seed(!seed) };
+        let mut trio = Trio {
+            compiled: open(setting.builder().check_plans(true)),
+            interpreted: open(setting.builder()),
+            pieces: open(setting.builder().shape(Shape::Pieces)),
+            rng: Rng::from_seed(!seed),
+        };
         for time in 0..150 {
             let buyer = rng.below(u64::from(BUYERS) + 1) as u16;
             let at = Timestamp::from_microseconds(time);
@@ -293,15 +308,15 @@ fn generated_code_and_the_interpreter_agree_on_results_and_rows() {
                         1 => Pay::Card { number: 7, limit: Money::from_units(rng.below(30_000) as i64) },
                         _ => Pay::Voucher(rng.below(100) as u8),
                     };
-                    pair.run(sell, &(buyer, wanted, pay, at));
+                    trio.run(sell, &(buyer, wanted, pay, at));
                 }
-                4 => pair.run(deliver, &(buyer, rng.below(5) as u8, at)),
-                5 => pair.run(take_back, &(buyer, rng.below(7) as u32, format!("returned {time}"))),
-                6 => pair.run(stock_up, &(rng.below(9) as u32, 100 + rng.below(9) as u32, Money::from_units(time))),
-                _ => pair.run(spending, &(buyer, 2 + rng.below(3) as u16, Money::from_units(rng.below(9000) as i64))),
+                4 => trio.run(deliver, &(buyer, rng.below(5) as u8, at)),
+                5 => trio.run(take_back, &(buyer, rng.below(7) as u32, format!("returned {time}"))),
+                6 => trio.run(stock_up, &(rng.below(9) as u32, 100 + rng.below(9) as u32, Money::from_units(time))),
+                _ => trio.run(spending, &(buyer, 2 + rng.below(3) as u16, Money::from_units(rng.below(9000) as i64))),
             }
         }
-        for db in [&pair.compiled.0, &pair.interpreted.0] {
+        for db in [&trio.compiled.0, &trio.interpreted.0, &trio.pieces.0] {
             assert_eq!(db.check_structure(), Ok(()));
         }
     });

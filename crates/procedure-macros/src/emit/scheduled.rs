@@ -1,0 +1,430 @@
+//! Scheduled code: the body in passes, as a schedule says (see `seriatim::procedure::Schedule`).
+//!
+//! Each pass goes through the whole body. Operations keep their results (columns of rows, owned) for later passes; everything
+//! else is computed anew from them, so nothing but results lives longer than a pass, and references between variables are as in
+//! straight code. A step that is not due in a pass is passed over with its blocks. So what a `let` binds is a slot, which may
+//! be empty; what loops and arms bind is there in their blocks. Slots have names of their own, one a variable: a name that is
+//! bound again means another slot.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{format_ident, quote, quote_spanned};
+
+use super::expressions::{Code, checked};
+use super::straight::Emitter as Straight;
+use super::{bind_arguments, library, own, slot};
+use crate::known::Known;
+use crate::lent;
+use crate::tree::{
+    Block, Expression, ExpressionKind, Operation, OperationKind, Operator, Pattern, Place, Procedure, Selector, Shape,
+    Step, StepKind, Take,
+};
+use crate::walk;
+
+/// `Declared::SCHEDULES` and `Declared::scheduled`; nothing if the procedure runs whole only.
+pub(super) fn function(procedure: &Procedure) -> TokenStream {
+    if lent::update(procedure).is_some() {
+        return TokenStream::new();
+    }
+    let (library, tx, handles, arguments) = (library(), &procedure.tx, own("handles"), own("arguments"));
+    let (schedule, next, output) = (own("schedule"), own("next"), own("output"));
+    let lets = bind_arguments(procedure);
+    let mut slots = Known::new();
+    slots_of(&procedure.body, &mut slots);
+    let mut kept = Vec::new();
+    kept_by(&procedure.body, &mut kept);
+    let names: Vec<Ident> = kept.iter().map(|(_, operation)| results(*operation)).collect();
+    let steps = kept.iter().map(|(step, _)| step_id(*step));
+    let straight = Straight::plain(procedure, Code { slots, ..Code::new(procedure) });
+    let emitter = Emitter { procedure, straight, rows: Rows::of(procedure) };
+    let (rows, body) = (emitter.rows.definitions(), emitter.block(&procedure.body));
+    quote! {
+        const SCHEDULES: bool = true;
+
+        #[allow(
+            unused_variables, unused_assignments, unused_labels, unused_must_use, unreachable_code, dead_code,
+            non_camel_case_types, irrefutable_let_patterns
+        )]
+        fn scheduled(
+            #tx: &mut ::seriatim::Tx,
+            #handles: &Self::Handles,
+            #arguments: &Self::Arguments,
+            #schedule: &mut #library::Schedule<'_>,
+        ) -> ::core::result::Result<Self::Output, ::seriatim::Abort> {
+            #rows
+            #(let #names = #library::support::Results::new();)*
+            loop {
+                #(#names.begin(#schedule.runs(#steps));)*
+                let mut #output = ::core::option::Option::None::<Self::Output>;
+                let #next = #schedule.pass(#tx, |#tx: &::seriatim::Tx, #schedule: &#library::Schedule<'_>| {
+                    #lets
+                    #body
+                    ::core::result::Result::Ok(())
+                })?;
+                match (#next, #output) {
+                    (#library::Next::Done, ::core::option::Option::Some(#output)) => {
+                        return ::core::result::Result::Ok(#output);
+                    }
+                    (#library::Next::Done, ::core::option::Option::None) => {
+                        ::core::unreachable!("the last pass reaches the end")
+                    }
+                    (#library::Next::Keep | #library::Next::Repeat, _) => {}
+                }
+            }
+        }
+    }
+}
+
+/// The variables that `let`s bind, outside of updates.
+fn slots_of(block: &Block, slots: &mut Known) {
+    for step in &block.0 {
+        match &step.kind {
+            StepKind::Declare(variable, _) => {
+                slots.insert(*variable);
+            }
+            StepKind::Let { pattern, .. }
+            | StepKind::LetElse { pattern, .. }
+            | StepKind::Operation { bind: Some((pattern, _)), .. } => pattern.binds(&mut |variable| {
+                slots.insert(variable);
+            }),
+            _ => {}
+        }
+        walk::blocks(step).into_iter().for_each(|inner| slots_of(inner, slots));
+    }
+}
+
+/// The operations whose results are kept: their steps and numbers.
+fn kept_by(block: &Block, kept: &mut Vec<(usize, usize)>) {
+    for step in &block.0 {
+        match &step.kind {
+            StepKind::Operation { operation, bind: Some(_) } | StepKind::ForEach { operation, .. } => {
+                kept.push((step.id, operation.id));
+            }
+            _ => {}
+        }
+        walk::blocks(step).into_iter().for_each(|inner| kept_by(inner, kept));
+    }
+}
+
+/// What holds an operation's results.
+fn results(operation: usize) -> Ident {
+    own(&format!("results_{operation}"))
+}
+
+/// The type of rows of a table that are kept.
+fn row_type(table: usize) -> Ident {
+    own(&format!("Kept_{table}"))
+}
+
+fn step_id(step: usize) -> TokenStream {
+    let (library, step) = (library(), step as u16);
+    quote!(#library::ir::StepId(#step))
+}
+
+/// The columns that are kept of each table's rows: those that the body reads.
+struct Rows(BTreeMap<usize, Vec<Ident>>);
+
+impl Rows {
+    fn of(procedure: &Procedure) -> Rows {
+        let mut changed = BTreeSet::new();
+        let mut rows: BTreeMap<usize, Vec<Ident>> = BTreeMap::new();
+        walk::steps(&procedure.body, &mut |step| {
+            if let Some(operation) = walk::operation(step) {
+                rows.entry(operation.table).or_default();
+                if let OperationKind::Update { row, .. } = &operation.kind {
+                    changed.insert(*row);
+                }
+            }
+        });
+        walk::all_expressions(&procedure.body, &mut |expression| {
+            let ExpressionKind::Column(row, column) = &*expression.kind else { return };
+            let Shape::Row(table) = row.shape else { return };
+            if matches!(&*row.kind, ExpressionKind::Variable(row, _) if changed.contains(row)) {
+                return;
+            }
+            let columns = rows.entry(table).or_default();
+            if columns.iter().all(|known| known != column) {
+                columns.push(column.clone());
+            }
+        });
+        Rows(rows)
+    }
+
+    /// A struct for each table, with the getters that its rows have.
+    fn definitions(&self) -> TokenStream {
+        let library = library();
+        let each = self.0.iter().map(|(table, columns)| {
+            let name = row_type(*table);
+            let types: Vec<Ident> = (0..columns.len()).map(|at| format_ident!("C{}", at)).collect();
+            quote! {
+                struct #name<#(#types),*> { #(#columns: #types,)* }
+
+                impl<#(#types: #library::support::Kept),*> #name<#(#types),*> {
+                    #(
+                        #[inline(always)]
+                        fn #columns(&self) -> <#types as #library::support::Kept>::Ref<'_> {
+                            #library::support::Kept::show(&self.#columns)
+                        }
+                    )*
+                }
+            }
+        });
+        quote!(#(#each)*)
+    }
+
+    /// The closure that keeps a row of a table.
+    fn keep(&self, table: usize) -> TokenStream {
+        let (library, name, row) = (library(), row_type(table), own("row"));
+        let columns = self.0.get(&table).map_or(&[][..], |columns| columns);
+        quote!(|#row| #name { #(#columns: #library::support::Keep::keep(#row.#columns()),)* })
+    }
+}
+
+struct Emitter<'p> {
+    procedure: &'p Procedure,
+    /// Emits what is as in straight code.
+    straight: Straight<'p>,
+    rows: Rows,
+}
+
+impl<'p> Emitter<'p> {
+    fn block(&self, block: &'p Block) -> TokenStream {
+        let steps = block.0.iter().map(|step| self.step(step));
+        quote!(#(#steps)*)
+    }
+
+    fn expression(&self, expression: &Expression) -> TokenStream {
+        self.straight.code.expression(expression)
+    }
+
+    fn pattern(&self, pattern: &Pattern) -> TokenStream {
+        self.straight.code.pattern(pattern)
+    }
+
+    /// What a step does when its turn has come.
+    fn due(&self, step: &Step, inner: TokenStream) -> TokenStream {
+        let (schedule, id) = (own("schedule"), step_id(step.id));
+        quote!(if #schedule.due(#id) { #inner })
+    }
+
+    /// Empty slots for what a pattern binds, and the steps that fill them.
+    fn slots(&self, pattern: &Pattern) -> (TokenStream, TokenStream) {
+        let (library, mut empty, mut fill) = (library(), TokenStream::new(), TokenStream::new());
+        pattern.binds(&mut |variable| {
+            let (slot, ident) = (slot(variable), &self.procedure.variables[variable.0].ident);
+            empty.extend(quote!(let mut #slot = #library::support::Slot::new();));
+            fill.extend(quote!(#slot.set(#ident);));
+        });
+        (empty, fill)
+    }
+
+    fn step(&self, step: &'p Step) -> TokenStream {
+        let library = library();
+        match &step.kind {
+            StepKind::Declare(variable, ty) => {
+                let (slot, ty) = (slot(*variable), ty.as_ref().map(|ty| quote!(::<#ty>)));
+                quote!(let mut #slot = #library::support::Slot #ty::new();)
+            }
+            StepKind::Let { pattern, ty, value } => {
+                let (temporaries, value) = self.straight.code.lasting(value);
+                let (empty, fill) = self.slots(pattern);
+                let (pattern, ty) = (self.pattern(pattern), ty.as_ref().map(|ty| quote!(: #ty)));
+                let inner = self.due(step, quote!(let #pattern #ty = #value; #fill));
+                quote!(#temporaries #empty #inner)
+            }
+            StepKind::LetElse { pattern, value, otherwise } => {
+                let (temporaries, value) = self.straight.code.lasting(value);
+                let (empty, fill) = self.slots(pattern);
+                let (pattern, otherwise) = (self.pattern(pattern), self.block(otherwise));
+                // Where it does not say yet how the block is left, nothing that follows is due.
+                let end = quote!(return ::core::result::Result::Ok(()););
+                let inner = self.due(step, quote!(let #pattern = #value else { #otherwise #end }; #fill));
+                quote!(#temporaries #empty #inner)
+            }
+            StepKind::Assign { place, operator, value } => {
+                self.due(step, self.assign(place, *operator, value, step.span))
+            }
+            StepKind::Change { place, method, arguments } => {
+                let names: Vec<Ident> = (0..arguments.len()).map(|at| own(&format!("argument_{at}"))).collect();
+                let values = arguments.iter().map(|value| self.expression(value));
+                let (indexes, place) = self.place(place);
+                self.due(step, quote!(#(let #names = #values;)* #indexes #place.#method(#(#names),*);))
+            }
+            StepKind::Operation { operation, bind } => {
+                let Some((pattern, ty)) = bind else {
+                    let run = self.run(operation);
+                    let call = self.straight.operation(operation);
+                    let (schedule, id) = (own("schedule"), step_id(step.id));
+                    return quote!(if #schedule.runs(#id) { #run let _ = #call; });
+                };
+                let (value, (empty, fill)) = (self.result(step, operation), self.slots(pattern));
+                let (pattern, ty) = (self.pattern(pattern), ty.as_ref().map(|ty| quote!(: #ty)));
+                let inner = self.due(step, quote!(let #pattern #ty = #value; #fill));
+                quote!(#empty #inner)
+            }
+            StepKind::If { condition, then, otherwise } => {
+                let (condition, then) = (self.expression(condition), self.block(then));
+                let otherwise = (!otherwise.0.is_empty()).then(|| {
+                    let otherwise = self.block(otherwise);
+                    quote!(else { #otherwise })
+                });
+                self.due(step, quote!(if #condition { #then } #otherwise))
+            }
+            StepKind::Match { value, arms } => {
+                let value = self.expression(value);
+                let arms = arms.iter().map(|arm| {
+                    let (pattern, body) = (self.pattern(&arm.pattern), self.block(&arm.body));
+                    let guard = arm.guard.as_ref().map(|guard| {
+                        let guard = self.expression(guard);
+                        quote!(if #guard)
+                    });
+                    quote!(#pattern #guard => { #body })
+                });
+                self.due(step, quote!(match #value { #(#arms)* }))
+            }
+            StepKind::For { pattern, over, body } => {
+                let (pattern, over, body) = (self.pattern(pattern), self.expression(over), self.block(body));
+                self.due(step, quote!(for #pattern in #over { #body }))
+            }
+            StepKind::ForEach { row, operation, body } => {
+                let (ident, scan, results) =
+                    (&self.procedure.variables[row.0].ident, own("scan"), results(operation.id));
+                let (run, over, keep) =
+                    (self.run(operation), self.straight.operation(operation), self.rows.keep(operation.table));
+                let (schedule, id, body) = (own("schedule"), step_id(step.id), self.block(body));
+                let inner = quote! {
+                    let mut #scan = if #schedule.runs(#id) {
+                        #run
+                        ::core::option::Option::Some(#over)
+                    } else {
+                        ::core::option::Option::None
+                    };
+                    while let ::core::option::Option::Some(#ident) =
+                        #library::support::following(&mut #scan, &#results, #keep)?
+                    {
+                        #body
+                    }
+                };
+                self.due(step, inner)
+            }
+            StepKind::Scope(inner) => {
+                let inner = self.block(inner);
+                quote!({ #inner })
+            }
+            StepKind::Break => quote!(break;),
+            StepKind::Continue => quote!(continue;),
+            StepKind::Return(value) => {
+                let (value, output) = (self.expression(value), own("output"));
+                let result = self.due(step, quote!(#output = ::core::option::Option::Some(#value);));
+                quote!(#result return ::core::result::Result::Ok(());)
+            }
+            StepKind::Abort(value) => {
+                let (tx, value) = (&self.procedure.tx, self.expression(value));
+                let abort = quote_spanned!(step.span=> return ::core::result::Result::Err(#tx.abort(#value)););
+                let abort = self.due(step, abort);
+                quote!(#abort return ::core::result::Result::Ok(());)
+            }
+            // Only in the body of an update, which is as in straight code.
+            StepKind::Yield(_) => TokenStream::new(),
+        }
+    }
+
+    /// What precedes the call of an operation.
+    fn run(&self, operation: &Operation) -> TokenStream {
+        let (library, schedule, tx, id) = (library(), own("schedule"), &self.procedure.tx, operation.id as u16);
+        quote!(#schedule.operation(#tx, #library::ir::OperationId(#id));)
+    }
+
+    /// The result of an operation: of this pass, or of an earlier one.
+    fn result(&self, step: &Step, operation: &'p Operation) -> TokenStream {
+        let (library, schedule, id, results) = (library(), own("schedule"), step_id(step.id), results(operation.id));
+        let (run, call, keep) =
+            (self.run(operation), self.straight.operation(operation), self.rows.keep(operation.table));
+        let kept = match &operation.kind {
+            OperationKind::Get { required: true, .. } => quote!(#library::support::kept(#call, #keep)),
+            OperationKind::Get { required: false, .. } | OperationKind::Scan { take: Take::First, .. } => {
+                quote!(#call.map(#keep))
+            }
+            OperationKind::Scan { take: Take::All, .. } => {
+                quote!(#call.into_iter().map(#keep).collect::<::std::vec::Vec<_>>())
+            }
+            _ => call,
+        };
+        let result = quote! {
+            (match #schedule.runs(#id) {
+                true => {
+                    #run
+                    #results.keep(#kept)
+                }
+                false => #results.again(),
+            })
+        };
+        match &operation.kind {
+            OperationKind::Get { required: true, .. } => result,
+            OperationKind::Get { required: false, .. } | OperationKind::Scan { take: Take::First, .. } => {
+                quote!(#result.as_ref())
+            }
+            OperationKind::Scan { take: Take::All, .. } => {
+                quote!(#result.iter().collect::<::std::vec::Vec<_>>())
+            }
+            OperationKind::Update { .. } => quote!(#library::support::Taken(#result).value()),
+            _ => quote!(*#result),
+        }
+    }
+
+    fn assign(&self, place: &Place, operator: Option<Operator>, value: &Expression, at: Span) -> TokenStream {
+        let is_slot = self.straight.code.slots.contains(&place.variable);
+        if place.path.is_empty() && !is_slot {
+            return self.straight.assign(place, operator, value, at);
+        }
+        let (library, new, part) = (library(), own("new"), own("part"));
+        let function = operator.and_then(checked).map(|name| Ident::new(name, at));
+        let value = self.expression(value);
+        if place.path.is_empty() {
+            let slot = slot(place.variable);
+            return match function {
+                Some(function) => quote_spanned! {at=>
+                    let #new = #library::checked::#function(#slot.value(), #value)?;
+                    #slot.set(#new);
+                },
+                None => quote!(#slot.set(#value);),
+            };
+        }
+        let (indexes, place) = self.place(place);
+        match function {
+            Some(function) => quote_spanned! {at=>
+                let #new = #value;
+                #indexes
+                let #part = &mut #place;
+                *#part = #library::checked::#function(*#part, #new)?;
+            },
+            None => quote!(let #new = #value; #indexes #place = #new;),
+        }
+    }
+
+    /// Where something is changed, after what computes its indexes.
+    fn place(&self, place: &Place) -> (TokenStream, TokenStream) {
+        let base = match self.straight.code.slots.contains(&place.variable) {
+            true => {
+                let slot = slot(place.variable);
+                quote!((*#slot.get_mut()))
+            }
+            false => {
+                let ident = &place.ident;
+                quote!(#ident)
+            }
+        };
+        let mut indexes = TokenStream::new();
+        let place = place.path.iter().enumerate().fold(base, |base, (at, selector)| match selector {
+            Selector::Field(member) => quote!(#base.#member),
+            Selector::Column(column) => quote!(#base.#column()),
+            Selector::Index(index) => {
+                let (name, value) = (own(&format!("index_{at}")), self.expression(index));
+                indexes.extend(quote!(let #name = #value;));
+                self.straight.code.found(&base, &quote!(#name), quote!(get_mut), index.span)
+            }
+        });
+        (indexes, place)
+    }
+}

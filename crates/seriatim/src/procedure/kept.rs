@@ -1,0 +1,106 @@
+//! Columns that outlive their rows: a row is gone when its transaction ends, and a procedure may go on.
+//!
+//! Generated code keeps of a row the columns that the body reads, each as [`Keep`] makes it, and reads them as it would read
+//! the row: what [`Kept::show`] gives has the type that the row's getter gives.
+
+use seriatim_catalog::{Decimal, Timestamp};
+
+/// What a row's getter gives.
+pub trait Keep: Copy {
+    /// The same, owned.
+    type Kept: Kept;
+    /// Copies what the row lends.
+    fn keep(self) -> Self::Kept;
+}
+
+/// A column's value, kept.
+pub trait Kept {
+    /// What the row's getter gives.
+    type Ref<'k>
+    where
+        Self: 'k;
+    /// The value, or a reference to it.
+    fn show(&self) -> Self::Ref<'_>;
+}
+
+/// A row as generated code keeps it.
+#[inline(always)]
+pub fn kept<R, K>(row: R, keep: impl FnOnce(R) -> K) -> K {
+    keep(row)
+}
+
+macro_rules! by_value {
+    ($([$($parameters:tt)*] $type:ty;)+) => {$(
+        impl<$($parameters)*> Keep for $type {
+            type Kept = $type;
+            #[inline(always)]
+            fn keep(self) -> $type {
+                self
+            }
+        }
+
+        impl<$($parameters)*> Kept for $type {
+            type Ref<'k> = $type;
+            #[inline(always)]
+            fn show(&self) -> $type {
+                *self
+            }
+        }
+    )+};
+}
+
+by_value! {
+    [] bool;
+    [] i8;
+    [] i16;
+    [] i32;
+    [] i64;
+    [] u8;
+    [] u16;
+    [] u32;
+    [] u64;
+    [] f64;
+    [] Timestamp;
+    [const S: u32] Decimal<S>;
+}
+
+macro_rules! by_reference {
+    ($($type:ty),+) => {$(
+        impl Keep for &$type {
+            type Kept = Box<$type>;
+            #[inline]
+            fn keep(self) -> Box<$type> {
+                self.into()
+            }
+        }
+
+        impl Kept for Box<$type> {
+            type Ref<'k> = &'k $type;
+            #[inline(always)]
+            fn show(&self) -> &$type {
+                self
+            }
+        }
+    )+};
+}
+
+by_reference!(str, [u8]);
+
+impl<C: Keep> Keep for Option<C> {
+    type Kept = Option<C::Kept>;
+    #[inline]
+    fn keep(self) -> Self::Kept {
+        self.map(C::keep)
+    }
+}
+
+impl<C: Kept> Kept for Option<C> {
+    type Ref<'k>
+        = Option<C::Ref<'k>>
+    where
+        C: 'k;
+    #[inline]
+    fn show(&self) -> Option<C::Ref<'_>> {
+        self.as_ref().map(C::show)
+    }
+}

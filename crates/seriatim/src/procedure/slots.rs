@@ -1,0 +1,217 @@
+//! What generated code keeps from pass to pass, and what it works with in one.
+//!
+//! A pass goes through the whole body. An operation that runs in it keeps its result; one that ran in an earlier pass gives
+//! what it kept then; pure steps compute anew from those. So the only thing that lives between passes is the results of
+//! operations, in the order in which they came, and the n-th time that a pass comes to an operation is the n-th time that
+//! every later pass does: what decides whether it is reached ran before it, and runs again only if it does (the analysis of
+//! steps sees to that).
+//!
+//! A variable that a step may not have given its value yet is a [`Slot`].
+
+use std::cell::{Cell, OnceCell};
+
+use crate::Abort;
+
+/// Results that the first chunk holds; each next one holds twice as many.
+const FIRST: usize = 4;
+/// Chunks: more results than memory has room for.
+const CHUNKS: usize = 32;
+
+/// The results of one operation, in the order in which they came. They stay where they are up to the end of the execution, also
+/// those that are void, so that rows can be lent out of them and results of other operations can refer to them.
+pub struct Results<T> {
+    chunks: [OnceCell<Box<[OnceCell<T>]>>; CHUNKS],
+    /// How many were kept, with those that are void.
+    kept: Cell<usize>,
+    /// The first that is not void.
+    first: Cell<usize>,
+    /// The result to give next.
+    next: Cell<usize>,
+}
+
+/// The chunk of a result, and where it is there.
+fn place(at: usize) -> (usize, usize) {
+    let chunk = (at / FIRST + 1).ilog2() as usize;
+    (chunk, at - FIRST * ((1 << chunk) - 1))
+}
+
+impl<T> Results<T> {
+    /// No results.
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Results<T> {
+        let chunks = [const { OnceCell::new() }; CHUNKS];
+        Results { chunks, kept: Cell::new(0), first: Cell::new(0), next: Cell::new(0) }
+    }
+
+    /// A pass begins. If the operation runs in it, what was kept is void.
+    pub fn begin(&self, runs: bool) {
+        if runs {
+            self.first.set(self.kept.get());
+        }
+        self.next.set(self.first.get());
+    }
+
+    /// Keeps a result.
+    pub fn keep(&self, result: T) -> &T {
+        let (chunk, at) = place(self.kept.get());
+        self.kept.set(self.kept.get() + 1);
+        let room = || (0..FIRST << chunk).map(|_| OnceCell::new()).collect();
+        self.chunks[chunk].get_or_init(room)[at].get_or_init(|| result)
+    }
+
+    /// The next result of an earlier pass.
+    ///
+    /// # Panics
+    /// If there is none: an operation that was to stay as it was came more often than before.
+    pub fn again(&self) -> &T {
+        let (chunk, at) = place(self.next.get());
+        self.next.set(self.next.get() + 1);
+        let kept = self.chunks[chunk].get().and_then(|chunk| chunk[at].get());
+        kept.expect("an operation is reached as often as in the pass in which it ran")
+    }
+}
+
+/// The next row of a scan: of the running one, or, if there is none, of the results of an earlier pass. A scan that ended kept
+/// that it did.
+///
+/// # Errors
+/// A conflict.
+#[inline]
+pub fn following<'r, I, R, K>(
+    scan: &mut Option<I>,
+    results: &'r Results<Option<K>>,
+    keep: impl FnOnce(R) -> K,
+) -> Result<Option<&'r K>, Abort>
+where
+    I: Iterator<Item = Result<R, Abort>>,
+{
+    let Some(scan) = scan else { return Ok(results.again().as_ref()) };
+    let row = scan.next().transpose()?.map(keep);
+    Ok(results.keep(row).as_ref())
+}
+
+/// A variable, with or without a value yet.
+pub struct Slot<T>(Option<T>);
+
+impl<T> Slot<T> {
+    /// Without a value.
+    #[allow(clippy::new_without_default)]
+    #[inline(always)]
+    pub fn new() -> Slot<T> {
+        Slot(None)
+    }
+
+    /// Gives it a value.
+    #[inline(always)]
+    pub fn set(&mut self, value: T) {
+        self.0 = Some(value);
+    }
+
+    /// Looks at its value.
+    ///
+    /// # Panics
+    /// If it has none.
+    #[inline(always)]
+    pub fn get(&self) -> &T {
+        match &self.0 {
+            Some(value) => value,
+            None => early(),
+        }
+    }
+
+    /// Its value, to be changed.
+    ///
+    /// # Panics
+    /// If it has none.
+    #[inline(always)]
+    pub fn get_mut(&mut self) -> &mut T {
+        match &mut self.0 {
+            Some(value) => value,
+            None => early(),
+        }
+    }
+}
+
+impl<T: Clone> Slot<T> {
+    /// Its value.
+    ///
+    /// # Panics
+    /// If it has none.
+    #[inline(always)]
+    pub fn value(&self) -> T {
+        self.get().clone()
+    }
+}
+
+#[cold]
+fn early() -> ! {
+    panic!("a step runs after those that give its variables their values")
+}
+
+/// A part of a slot's value, to be taken. A type of its own, so that what is expected of the value does not change how it is
+/// taken.
+pub struct Taken<'s, T>(pub &'s T);
+
+impl<T: Clone> Taken<'_, T> {
+    /// The value.
+    #[inline(always)]
+    pub fn value(&self) -> T {
+        self.0.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_come_again_in_order_from_where_they_were() {
+        let results = Results::new();
+        for pass in 0..3usize {
+            results.begin(true);
+            let lent: Vec<&usize> = (0..1000).map(|at| results.keep(at + pass)).collect();
+            assert!(lent.iter().enumerate().all(|(at, value)| **value == at + pass));
+            for _ in 0..2 {
+                results.begin(false);
+                assert!((0..1000).all(|at| *results.again() == at + pass));
+            }
+        }
+        results.begin(true);
+        results.keep(7);
+        results.begin(false);
+        assert_eq!(*results.again(), 7);
+    }
+
+    #[test]
+    #[should_panic(expected = "as often as in the pass in which it ran")]
+    fn what_was_not_kept_does_not_come_again() {
+        let results = Results::new();
+        results.keep(1);
+        results.keep(2);
+        results.begin(true);
+        results.keep(3);
+        results.begin(false);
+        assert_eq!(*results.again(), 3);
+        results.again();
+    }
+
+    #[test]
+    fn a_scan_that_was_left_early_continues_with_the_next_one() {
+        let results = Results::new();
+        let scan = |end| (0..end).map(Ok::<u32, Abort>);
+        let mut first = Some(scan(9));
+        for at in 0..3 {
+            assert_eq!(following(&mut first, &results, |row| row).expect("no conflict"), Some(&at));
+        }
+        let mut second = Some(scan(1));
+        let mut rows = Vec::new();
+        while let Some(row) = following(&mut second, &results, |row| row + 10).expect("no conflict") {
+            rows.push(*row);
+        }
+        assert_eq!(rows, [10]);
+        results.begin(false);
+        let mut none = None::<std::vec::IntoIter<Result<u32, Abort>>>;
+        let again: Vec<_> = (0..5).map(|_| following(&mut none, &results, |row| row).expect("kept").copied()).collect();
+        assert_eq!(again, [Some(0), Some(1), Some(2), Some(10), None]);
+    }
+}

@@ -1,0 +1,75 @@
+//! Running procedures with random arguments, however a test wants them run. Also included by the tests of schedules.
+
+use std::fmt::Debug;
+
+use seriatim::procedure::Declared;
+use seriatim::{Abort, Database, Session, TransactError, rng};
+
+/// Runs procedures.
+pub(crate) trait Run {
+    /// Runs one.
+    fn run<P: Declared>(&mut self, procedure: P, arguments: &P::Arguments)
+    where
+        P::Arguments: Debug,
+        P::Output: Debug + PartialEq;
+}
+
+/// The seed of a random test: `SERIATIM_SEED` if set, else one nobody can predict. Printed before it is used.
+pub(crate) fn seed(test: &str) -> u64 {
+    let given = std::env::var("SERIATIM_SEED").ok().and_then(|text| text.parse().ok());
+    let seed = given.unwrap_or_else(rng::entropy);
+    eprintln!("{test}: SERIATIM_SEED={seed}");
+    seed
+}
+
+/// Every row of every ordered table.
+pub(crate) fn contents(db: &Database) -> Vec<String> {
+    let mut all = Vec::new();
+    for name in db.table_names() {
+        let table = db.open_dyn(&name).expect("it is listed");
+        let read = db.session().transact(|tx| {
+            tx.scan_dyn(&table, &[])?.map(|row| Ok(format!("{name} {:?}", row?))).collect::<Result<Vec<_>, Abort>>()
+        });
+        match read {
+            Ok(rows) => all.extend(rows.into_value()),
+            Err(TransactError::Unsupported(_)) => {}
+            Err(error) => panic!("nobody is about: {error}"),
+        }
+    }
+    all
+}
+
+/// Results agree, and failures are of one kind: what is aborted with is a value here and a datum there.
+pub(crate) fn agree<R: Debug + PartialEq>(
+    got: &Result<R, TransactError>,
+    wanted: &Result<R, TransactError>,
+    what: &str,
+) {
+    match (got, wanted) {
+        (Ok(got), Ok(wanted)) => assert_eq!(got, wanted, "{what}"),
+        (Err(got), Err(wanted)) => {
+            assert_eq!(std::mem::discriminant(got), std::mem::discriminant(wanted), "{what}: {got}, {wanted}");
+        }
+        _ => panic!("{what}: {got:?}, wanted {wanted:?}"),
+    }
+}
+
+/// Each procedure called on one database and interpreted on another.
+pub(crate) struct Both {
+    pub(crate) called: (Database, Session),
+    pub(crate) interpreted: (Database, Session),
+}
+
+impl Run for Both {
+    fn run<P: Declared>(&mut self, procedure: P, arguments: &P::Arguments)
+    where
+        P::Arguments: Debug,
+        P::Output: Debug + PartialEq,
+    {
+        let told = format!("{}{arguments:?}", P::NAME);
+        let got = self.called.1.call(procedure, arguments).map(|done| done.value);
+        let wanted = self.interpreted.1.interpret(procedure, arguments).map(|done| done.value);
+        agree(&got, &wanted, &told);
+        assert_eq!(contents(&self.called.0), contents(&self.interpreted.0), "after {told}");
+    }
+}
