@@ -33,6 +33,7 @@ fn declared(entry: &Entry) -> Database {
     let workload = (entry.open)(&entry.values(0)).unwrap_or_else(|misuse| panic!("{}: {misuse}", entry.name));
     let db = Database::in_memory().expect("memory");
     workload.declare(&db).unwrap_or_else(|error| panic!("{}: {error}", entry.name));
+    assert!(!db.procedure_names().is_empty(), "{}", entry.name);
     db
 }
 

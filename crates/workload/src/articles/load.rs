@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering;
 use super::Shared;
 use super::options::Options;
 use super::schema::{Article, Comment, Tables, User, email};
-use super::transactions::procedures;
 use crate::random::a_text;
 use crate::{LoadError, Loading, parallel};
 use seriatim::{Database, Rng};
@@ -18,10 +17,9 @@ const NAME: usize = 3;
 /// Characters of comments at the start.
 const COMMENT: usize = 5;
 
-/// Creates the three tables, registers the procedures, fills the tables and notes how many comments were loaded.
+/// Fills the three tables, which are declared, and notes how many comments were loaded.
 pub(super) fn load(db: &Database, options: &Options, shared: &Shared, loading: &Loading<'_>) -> Result<(), LoadError> {
-    let tables = Tables::create(db)?;
-    db.register(procedures())?;
+    let tables = Tables::open(db)?;
     let users = u64::from(options.users);
     let make_user = |rng: &mut Rng, u_id| User {
         u_id: u_id as u32,

@@ -104,10 +104,12 @@ impl Workload for Articles {
 
     fn declare(&self, db: &Database) -> Result<(), LoadError> {
         Tables::create(db)?;
+        db.register(procedures())?;
         Ok(())
     }
 
     fn load(&self, db: &Database, loading: &Loading<'_>) -> Result<(), LoadError> {
+        self.declare(db)?;
         load::load(db, &self.options, &self.shared, loading)
     }
 

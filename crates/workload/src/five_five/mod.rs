@@ -84,10 +84,12 @@ impl Workload for FiveFive {
 
     fn declare(&self, db: &Database) -> Result<(), LoadError> {
         db.create::<Object>()?;
+        db.register(procedures())?;
         Ok(())
     }
 
     fn load(&self, db: &Database, loading: &Loading<'_>) -> Result<(), LoadError> {
+        self.declare(db)?;
         schema::load(db, self.options.objects, loading)
     }
 

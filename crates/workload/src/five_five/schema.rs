@@ -1,6 +1,5 @@
 //! The objects: one hash table with keys of eight bytes.
 
-use super::transactions::procedures;
 use crate::{LoadError, Loading, parallel};
 use seriatim::{Database, Handle, Rng, SchemaError, Table};
 
@@ -38,8 +37,7 @@ impl Tables {
 /// # Errors
 /// When it exists already or an insert fails.
 pub(super) fn load(db: &Database, objects: u64, loading: &Loading<'_>) -> Result<(), LoadError> {
-    let table = db.create::<Object>()?;
-    db.register(procedures())?;
+    let table = db.table::<Object>()?;
     let make = |_: &mut Rng, id| Object { id, steps: 0, value: 0 };
     parallel::populate(db, loading, (objects, objects), 0, make, |tx, row| tx.insert(&table, row).map(|()| 1))
 }

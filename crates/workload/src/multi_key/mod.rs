@@ -78,10 +78,12 @@ impl Workload for MultiKey {
 
     fn declare(&self, db: &Database) -> Result<(), LoadError> {
         db.create::<Record>()?;
+        db.register(procedures())?;
         Ok(())
     }
 
     fn load(&self, db: &Database, loading: &Loading<'_>) -> Result<(), LoadError> {
+        self.declare(db)?;
         schema::load(db, self.options.records, loading)
     }
 

@@ -1,7 +1,6 @@
 //! The hash map: one table. Each record counts its updates and holds the sum of what they added, so that a lost or half
 //! installed update shows.
 
-use super::transactions::procedures;
 use crate::{LoadError, Loading, parallel};
 use seriatim::{Database, Handle, Rng, SchemaError, Table};
 
@@ -39,8 +38,7 @@ impl Tables {
 /// # Errors
 /// When it exists already or an insert fails.
 pub(super) fn load(db: &Database, records: u64, loading: &Loading<'_>) -> Result<(), LoadError> {
-    let table = db.create::<Record>()?;
-    db.register(procedures())?;
+    let table = db.table::<Record>()?;
     let make = |_: &mut Rng, key| Record { key, updates: 0, value: 0 };
     parallel::populate(db, loading, (records, records), 0, make, |tx, row| tx.insert(&table, row).map(|()| 1))
 }

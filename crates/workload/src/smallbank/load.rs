@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use super::Shared;
 use super::options::Options;
 use super::schema::{Account, Checking, Money, Savings, Tables, name};
-use super::transactions::procedures;
 use crate::{LoadError, Loading, parallel};
 use seriatim::{Database, Rng};
 
@@ -14,10 +13,9 @@ const BALANCE_MIN: u64 = 1_000_000;
 /// Cents of the largest balance.
 const BALANCE_MAX: u64 = 5_000_000;
 
-/// Creates the three tables, registers the procedures, fills the tables and notes what was loaded.
+/// Fills the three tables, which are declared, and notes what was loaded.
 pub(super) fn load(db: &Database, options: &Options, shared: &Shared, loading: &Loading<'_>) -> Result<(), LoadError> {
-    let tables = Tables::create(db)?;
-    db.register(procedures())?;
+    let tables = Tables::open(db)?;
     let draw = |rng: &mut Rng, loaded: &AtomicI64| {
         let cents = rng.range(BALANCE_MIN, BALANCE_MAX) as i64;
         loaded.fetch_add(cents, Ordering::Relaxed);

@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering;
 use super::Shared;
 use super::options::Options;
 use super::schema::{AccessInfo, CallForwarding, START_TIMES, SpecialFacility, Subscriber, TYPES, Tables, number};
-use super::transactions::procedures;
 use crate::random::n_text;
 use crate::{LoadError, Loading, parallel};
 use seriatim::{Database, Rng, Text};
@@ -22,10 +21,9 @@ struct Household {
     forwardings: Vec<CallForwarding>,
 }
 
-/// Creates the four tables, registers the procedures, fills the tables and notes how many call forwardings were loaded.
+/// Fills the four tables, which are declared, and notes how many call forwardings were loaded.
 pub(super) fn load(db: &Database, options: &Options, shared: &Shared, loading: &Loading<'_>) -> Result<(), LoadError> {
-    let tables = Tables::create(db)?;
-    db.register(procedures())?;
+    let tables = Tables::open(db)?;
     let subscribers = u64::from(options.subscribers);
     // Means: 2.5 of access information, 2.5 of special facilities, 1.5 call forwardings for each of these.
     let counts = (subscribers, subscribers * 39 / 4);

@@ -1,7 +1,6 @@
 //! The initial population (clause 4.3.3.1). A warehouse's rows depend on the seed and its number alone, so the population is
 //! the same for any number of threads.
 
-use super::procedures::procedures;
 use super::random::{Constants, last_name};
 use super::scale::{LINES_MAX, LINES_MIN, Scale, district_ids};
 use super::schema::{
@@ -15,7 +14,7 @@ use seriatim::{Database, Handle, Rng, Session, Table, Text, Timestamp, clock};
 /// Rows inserted by one transaction.
 const BATCH: usize = 100;
 
-/// Creates the nine tables, registers the procedures, and fills the tables.
+/// Fills the nine tables, which are declared.
 ///
 /// # Errors
 /// When a table or procedure exists already or an insert fails.
@@ -26,8 +25,7 @@ pub fn load(
     constants: Constants,
     loading: &Loading<'_>,
 ) -> Result<(), LoadError> {
-    let tables = Tables::create(db)?;
-    db.register(procedures())?;
+    let tables = Tables::open(db)?;
     // Part 0 is the items, part w warehouse w. Seeds of parts are apart by an odd constant, and the generator mixes them.
     let parts = u64::from(scale.warehouses) + 1;
     parallel::load(db, loading, parts, scale.rows(), |session, part, progress| {

@@ -113,10 +113,12 @@ impl Workload for Tpcc {
 
     fn declare(&self, db: &Database) -> Result<(), LoadError> {
         Tables::create(db)?;
+        db.register(procedures())?;
         Ok(())
     }
 
     fn load(&self, db: &Database, loading: &Loading<'_>) -> Result<(), LoadError> {
+        self.declare(db)?;
         load(db, self.options.scale, self.options.seed, self.load_constants, loading)
     }
 

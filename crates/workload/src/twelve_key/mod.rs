@@ -109,10 +109,12 @@ impl Workload for TwelveKey {
 
     fn declare(&self, db: &Database) -> Result<(), LoadError> {
         db.create::<Cell>()?;
+        db.register(procedures())?;
         Ok(())
     }
 
     fn load(&self, db: &Database, loading: &Loading<'_>) -> Result<(), LoadError> {
+        self.declare(db)?;
         schema::load(db, &self.options, loading)
     }
 

@@ -2,7 +2,6 @@
 
 use super::input::KEYS;
 use super::options::Options;
-use super::transactions::procedures;
 use crate::{LoadError, Loading, parallel};
 use seriatim::{Database, Handle, Rng, SchemaError, Table};
 
@@ -44,8 +43,7 @@ impl Tables {
 /// # Errors
 /// When it exists already or an insert fails.
 pub(super) fn load(db: &Database, options: &Options, loading: &Loading<'_>) -> Result<(), LoadError> {
-    let table = db.create::<Cell>()?;
-    db.register(procedures())?;
+    let table = db.table::<Cell>()?;
     let (keys, clients) = (KEYS as u64, u64::from(options.clients));
     let rows = u64::from(options.partitions) * clients * keys;
     let make = |_: &mut Rng, at| {

@@ -104,10 +104,15 @@ impl Ycsb {
         Ycsb { options, shared: Arc::new(shared) }
     }
 
+    fn declare_shape<T: Shape>(db: &Database) -> Result<(), LoadError> {
+        db.create::<T>()?;
+        db.register(T::procedures())?;
+        Ok(())
+    }
+
     fn load_shape<T: Shape>(&self, db: &Database, loading: &Loading<'_>) -> Result<(), LoadError> {
         let Options { records, value_bytes, seed, .. } = self.options;
-        let table = db.create::<T>()?;
-        db.register(T::procedures())?;
+        let table = db.table::<T>()?;
         let make = |rng: &mut Rng, key| T::new(key, rng.below(26) as u8, value_bytes);
         parallel::populate(db, loading, (records, records), seed, make, |tx, row| tx.insert(&table, row).map(|()| 1))
     }
@@ -129,11 +134,11 @@ impl Workload for Ycsb {
     }
 
     fn declare(&self, db: &Database) -> Result<(), LoadError> {
-        with_shape!(self.options, T => db.create::<T>().map(|_| ()))?;
-        Ok(())
+        with_shape!(self.options, T => Ycsb::declare_shape::<T>(db))
     }
 
     fn load(&self, db: &Database, loading: &Loading<'_>) -> Result<(), LoadError> {
+        self.declare(db)?;
         with_shape!(self.options, T => self.load_shape::<T>(db, loading))
     }
 
