@@ -2,8 +2,8 @@
 //!
 //! A wave waits for what the one before it asked for, so waves pay when many keys share the wait, or other work lies between:
 //! - *Entry.* All keys that depend on the arguments alone, also those in loops over arguments: buckets at the procedure's
-//!   entry, records after the first step with an operation, images after the third or before the first loop over such keys,
-//!   whichever comes first. Left out is the operation that follows at once, unless that is in a loop.
+//!   entry, records and images spread over the steps that come before the first loop over such keys, or before the last of
+//!   them. Left out is the operation that follows at once, unless that is in a loop.
 //! - *Loops.* At the entry of every loop, the keys of all its iterations that are known there and not at the procedure's
 //!   entry, all waves at once; a loop in it fetches only what the outer one could not know.
 
@@ -119,17 +119,23 @@ fn fetch(code: &Code<'_>, operation: &Operation) -> TokenStream {
     quote!(#tx.begin_prefetch(&#handles.#table, [#key]);)
 }
 
-/// Where the waves of the entry stand in a body, if they fetch these operations.
+/// Where the waves of the entry stand in a body, if they fetch these operations: the first at its begin, the others after two and
+/// four fifths of the steps with operations that come before the keys are needed. Measured on TPC-C's New-Order, where five steps
+/// come before the loop: after two and four of them 8 % faster than after one and three.
 fn waves(steps: &[Step], fetched: &BTreeSet<usize>) -> [usize; 3] {
-    let with_operation: Vec<usize> =
-        steps.iter().enumerate().filter(|(_, step)| has_operation(step)).map(|(at, _)| at).collect();
     let ends = |at: usize| steps[at + 1..].iter().find_map(first_operation).unwrap_or(usize::MAX);
     let needs_them =
         |at: usize| first_operation(&steps[at]).is_some_and(|first| fetched.range(first..ends(at)).next().is_some());
     let is_loop = |at: usize| matches!(steps[at].kind, StepKind::For { .. });
-    let first_loop = (0..steps.len()).find(|&at| is_loop(at) && needs_them(at)).unwrap_or(steps.len());
-    let after = |count: usize| with_operation.get(count - 1).map_or(steps.len(), |at| at + 1).min(first_loop);
-    [0, after(1), after(3)]
+    let needed = (0..steps.len()).find(|&at| is_loop(at) && needs_them(at));
+    let needed = needed.or_else(|| (0..steps.len()).rfind(|&at| needs_them(at))).unwrap_or(steps.len());
+    let before: Vec<usize> = (0..needed).filter(|&at| has_operation(&steps[at])).collect();
+    // Rounded to the nearest, but at least one.
+    let after = |fifths: usize| match before.len() {
+        0 => needed,
+        count => before[((count * fifths * 2 + 5) / 10).clamp(1, count) - 1] + 1,
+    };
+    [0, after(2), after(4)]
 }
 
 fn has_operation(step: &Step) -> bool {
@@ -197,7 +203,7 @@ mod tests {
              for line in list { tx.get::<I>(line.i)?; tx.update::<S>((line.w, line.i), |row| row.q -= 1)?; } Ok(n)",
         );
         let plan = Plan::new(&procedure, true);
-        assert_eq!(plan.waves, [0, 1, 3]);
+        assert_eq!(plan.waves, [0, 2, 4]);
         assert_eq!(operations(&plan.slice_of_entry()), [1, 4, 5, 6], "all but what follows at once");
         let Some(looping) = procedure.body.0.iter().find(|step| matches!(step.kind, StepKind::For { .. })) else {
             panic!("there is a loop")
