@@ -6,8 +6,8 @@ use common::{Bench, modes};
 use seriatim_base::Stamp;
 use seriatim_catalog::{ColumnSet, Key};
 use seriatim_protocol::for_each_protocol;
-use seriatim_store::{Direction};
-use seriatim_txn::{Inserted, Mode, NoRedo, OnExists, Outcome, Protocol, Stop, Worker, Scan};
+use seriatim_store::Direction;
+use seriatim_txn::{Inserted, Mode, NoRedo, OnExists, Outcome, Protocol, Scan, Stop, Worker};
 
 fn commit<W: Worker>(worker: &mut W) -> Result<Stamp, Stop> {
     match worker.commit(&mut NoRedo)? {
@@ -29,11 +29,18 @@ fn rewound_update<P: Protocol>() -> Option<String> {
         // b: reads 1, clears 0.
         b.begin(Mode::ReadWrite, Stamp::ZERO);
         let step = bench.read(&mut b, 1).and_then(|v| bench.change(&mut b, 0, |_| 0).map(|_| v));
-        let b_done = match step { Ok(_) => commit(&mut b).is_ok(), Err(_) => false };
-        if !b_done { b.abort(); }
+        let b_done = match step {
+            Ok(_) => commit(&mut b).is_ok(),
+            Err(_) => false,
+        };
+        if !b_done {
+            b.abort();
+        }
         // a: row 1 := what it saw of 0, negated.
         let a_done = bench.change(&mut a, 1, |_| -saw).is_ok() && commit(&mut a).is_ok();
-        if !a_done { a.abort(); }
+        if !a_done {
+            a.abort();
+        }
         if a_done && b_done {
             bad = Some(format!("{}: write skew past a savepoint: {:?}", P::INFO.name, bench.state(&[0, 1])));
         }
@@ -59,9 +66,13 @@ fn rewound_insert<P: Protocol>() -> Option<String> {
         b.begin(Mode::ReadWrite, Stamp::ZERO);
         let step = bench.read(&mut b, 0).and_then(|_| insert(&mut b, 7));
         let b_done = step == Ok(Inserted::New) && commit(&mut b).is_ok();
-        if !b_done { b.abort(); }
+        if !b_done {
+            b.abort();
+        }
         let a_done = bench.change(&mut a, 0, |_| -1).is_ok() && commit(&mut a).is_ok();
-        if !a_done { a.abort(); }
+        if !a_done {
+            a.abort();
+        }
         if a_done && b_done {
             bad = Some(format!("{}: a saw 9 absent and b saw 0 unchanged; both committed", P::INFO.name));
         }
@@ -87,16 +98,32 @@ fn scanned_removed<P: Protocol>() -> Option<String> {
         let mut a = bench.worker();
         a.begin(Mode::ReadWrite, Stamp::ZERO);
         let mut scan = Scan::default();
-        bench.cells.index.scan(std::ops::Bound::Unbounded, std::ops::Bound::Unbounded, Direction::Forward, &mut scan.cursor).unwrap();
+        bench
+            .cells
+            .index
+            .scan(std::ops::Bound::Unbounded, std::ops::Bound::Unbounded, Direction::Forward, &mut scan.cursor)
+            .unwrap();
         assert!(a.scan_next(&bench.cells, &mut scan, ColumnSet::ALL).unwrap().is_some());
         d.housekeep();
         let gone = bench.cells.index.get(Key::Word8(1), a.core().local.pinned()).is_err();
         eprintln!("{} gone {gone}", P::INFO.name);
         let rest = a.scan_next(&bench.cells, &mut scan, ColumnSet::ALL);
-        let Ok(None) = rest else { eprintln!("{rest:?}"); a.abort(); continue };
-        let Ok(_) = bench.change(&mut a, 0, |v| v + 1) else { a.abort(); continue };
+        let Ok(None) = rest else {
+            eprintln!("{rest:?}");
+            a.abort();
+            continue;
+        };
+        let Ok(_) = bench.change(&mut a, 0, |v| v + 1) else {
+            a.abort();
+            continue;
+        };
         match commit(&mut a) {
-            Ok(stamp) if stamp <= deleted => bad = Some(format!("{}: gone={gone} saw the delete of {deleted:?} and committed with {stamp:?}", P::INFO.name)),
+            Ok(stamp) if stamp <= deleted => {
+                bad = Some(format!(
+                    "{}: gone={gone} saw the delete of {deleted:?} and committed with {stamp:?}",
+                    P::INFO.name
+                ))
+            }
             Ok(_) => {}
             Err(_) => a.abort(),
         }
@@ -119,11 +146,12 @@ fn absent_stamp<P: Protocol>() -> Option<String> {
         a.begin(Mode::ReadOnly, Stamp::ZERO);
         assert_eq!(bench.read(&mut a, 1), Ok(None));
         let stamp = commit(&mut a).unwrap();
-        if stamp < deleted { bad = Some(format!("{}: reader of the absence has {stamp:?}, the delete {deleted:?}", P::INFO.name)); }
+        if stamp < deleted {
+            bad = Some(format!("{}: reader of the absence has {stamp:?}, the delete {deleted:?}", P::INFO.name));
+        }
     }
     bad
 }
-
 
 /// Prefetching conflicts with nothing.
 fn prefetch_conflicts<P: Protocol>() -> Option<String> {
@@ -136,10 +164,16 @@ fn prefetch_conflicts<P: Protocol>() -> Option<String> {
         bench.set(staged.row, 3);
         assert_eq!(a.insert(&bench.cells, Key::Word8(9), staged, OnExists::Refuse), Ok(Inserted::New));
         b.begin(Mode::ReadWrite, Stamp::ZERO);
-        if hint { b.prefetch(&bench.cells, Key::Word8(9)); b.advance_prefetch(); b.advance_prefetch(); }
+        if hint {
+            b.prefetch(&bench.cells, Key::Word8(9));
+            b.advance_prefetch();
+            b.advance_prefetch();
+        }
         a.abort();
         let read = bench.read(&mut b, 9);
-        if read.is_err() { bad = Some(format!("{} hint {hint}: {read:?}", P::INFO.name)); }
+        if read.is_err() {
+            bad = Some(format!("{} hint {hint}: {read:?}", P::INFO.name));
+        }
         b.abort();
     }
     bad
@@ -151,11 +185,18 @@ fn sweep_bound<P: Protocol>() -> Option<String> {
     let bench = Bench::<P>::open(seriatim_htm::HtmMode::Absent, &values);
     let mut d = bench.worker();
     d.begin(Mode::ReadWrite, Stamp::ZERO);
-    for id in 1..20_000 { assert!(d.delete(&bench.cells, Key::Word8(id)).unwrap().is_some()); }
+    for id in 1..20_000 {
+        assert!(d.delete(&bench.cells, Key::Word8(id)).unwrap().is_some());
+    }
     commit(&mut d).unwrap();
     let mut o = bench.worker();
-    let mut linked = || { o.begin(Mode::ReadWrite, Stamp::ZERO); let pin = o.core().local.pinned();
-        let n = (1..20_000).filter(|&id| bench.cells.index.get(Key::Word8(id), pin).is_ok()).count(); o.abort(); n };
+    let mut linked = || {
+        o.begin(Mode::ReadWrite, Stamp::ZERO);
+        let pin = o.core().local.pinned();
+        let n = (1..20_000).filter(|&id| bench.cells.index.get(Key::Word8(id), pin).is_ok()).count();
+        o.abort();
+        n
+    };
     let mut worst = 0;
     let mut counts = vec![];
     for _ in 0..5 {
@@ -167,7 +208,8 @@ fn sweep_bound<P: Protocol>() -> Option<String> {
         worst = worst.max(before - linked());
         counts.push(linked());
     }
-    (worst > 1000).then(|| format!("{}: one housekeep after a read unlinked {worst} records; left {counts:?}", P::INFO.name))
+    (worst > 1000)
+        .then(|| format!("{}: one housekeep after a read unlinked {worst} records; left {counts:?}", P::INFO.name))
 }
 
 macro_rules! every {

@@ -4,7 +4,7 @@
 use seriatim::htm::HtmMode;
 use seriatim::{Fault, clock, thread};
 use seriatim_suite::clients::{self, Shape, interrogate_with};
-use seriatim_suite::explore::{Program, Spec, explore_with};
+use seriatim_suite::explore::{Program, Spec, Tables, explore_with};
 use seriatim_suite::model::Op::{self, Get, If, Put, Scan};
 use seriatim_suite::stress::{Load, stress_with};
 use seriatim_suite::{Setting, seed};
@@ -174,12 +174,12 @@ fn write_skew() -> Spec {
     let program = |op: &'static Op| Program::new([Get(1), Get(2), If(BOTH, op)]);
     const FIRST: Op = Put(1, |_| 0);
     const SECOND: Op = Put(2, |_| 0);
-    Spec { initial: vec![(1, 1), (2, 1)], programs: vec![program(&FIRST), program(&SECOND)], ordered: false }
+    Spec { initial: vec![(1, 1), (2, 1)], programs: vec![program(&FIRST), program(&SECOND)], tables: Tables::Any }
 }
 
 fn phantom() -> Spec {
     let program = |low, high, key| Program::new([Scan(low, high), Put(key, |seen| seen[0].value() + 1)]);
-    Spec { initial: vec![], programs: vec![program(2, 4, 9), program(8, 9, 3)], ordered: true }
+    Spec { initial: vec![], programs: vec![program(2, 4, 9), program(8, 9, 3)], tables: Tables::Ordered }
 }
 
 #[test]
