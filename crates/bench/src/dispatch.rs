@@ -98,7 +98,7 @@ fn read<W: Worker + ?Sized>(worker: &mut W, table: &Table, key: Key<'_>) -> u64 
     let value = look(Hashed::value(&<Hashed as seriatim::catalog::Table>::row(row)));
     let committed = worker.commit(&mut NoRedo);
     assert!(matches!(committed, Ok(Outcome::Committed(_))), "alone, a read commits");
-    worker.housekeep();
+    worker.housekeep(64);
     value
 }
 

@@ -162,7 +162,7 @@ fn hammer<P: Protocol>(mode: HtmMode, seed: u64, deletes: bool, look: Look<P>) -
                         }
                         let value = (number << 32 | round) as i64;
                         written.extend(write(bench, &mut worker, &mut rng, value, deletes));
-                        worker.housekeep();
+                        worker.housekeep(usize::MAX);
                         if round % 8 == 0 {
                             // On few cores the one who peeks gets its turn.
                             thread::yield_now();

@@ -1,5 +1,4 @@
 //! Schedules of a hostile reviewer.
-#[expect(dead_code, reason = "others use all of it")]
 mod common;
 
 use common::{Bench, modes};
@@ -104,7 +103,7 @@ fn scanned_removed<P: Protocol>() -> Option<String> {
             .scan(std::ops::Bound::Unbounded, std::ops::Bound::Unbounded, Direction::Forward, &mut scan.cursor)
             .unwrap();
         assert!(a.scan_next(&bench.cells, &mut scan, ColumnSet::ALL).unwrap().is_some());
-        d.housekeep();
+        d.housekeep(usize::MAX);
         let gone = bench.cells.index.get(Key::Word8(1), a.core().local.pinned()).is_err();
         eprintln!("{} gone {gone}", P::INFO.name);
         let rest = a.scan_next(&bench.cells, &mut scan, ColumnSet::ALL);
@@ -141,7 +140,7 @@ fn absent_stamp<P: Protocol>() -> Option<String> {
         assert!(d.delete(&bench.cells, Key::Word8(1)).unwrap().is_some());
         let deleted = commit(&mut d).unwrap();
         d.core().local.collect();
-        d.housekeep();
+        d.housekeep(usize::MAX);
         let mut a = bench.worker();
         a.begin(Mode::ReadOnly, Stamp::ZERO);
         assert_eq!(bench.read(&mut a, 1), Ok(None));
@@ -204,7 +203,7 @@ fn sweep_bound<P: Protocol>() -> Option<String> {
         d.begin(Mode::ReadWrite, Stamp::ZERO);
         bench.read(&mut d, 0).unwrap();
         commit(&mut d).unwrap();
-        d.housekeep();
+        d.housekeep(64);
         worst = worst.max(before - linked());
         counts.push(linked());
     }

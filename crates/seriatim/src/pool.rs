@@ -38,6 +38,10 @@ struct Slot {
 // SAFETY: the cells are touched under the access rule above; workers are Send.
 unsafe impl Sync for Slot {}
 
+/// Deleted records that a worker looks at after each transaction: whoever comes after a large delete clears it away in small
+/// amounts. Workers at rest clear away everything.
+const CHORES_MAX: usize = 64;
+
 /// A worker taken from the pool; give it back with [`Pool::give_back`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lease {
@@ -127,7 +131,7 @@ impl Pool {
         let slot = &self.slots[lease.slot];
         // SAFETY: the access rule: the lease is ours.
         let worker = unsafe { lease.worker.as_mut() };
-        worker.housekeep();
+        worker.housekeep(CHORES_MAX);
         let leases = slot.leases.load(Ordering::Relaxed).wrapping_add(1);
         slot.leases.store(leases, Ordering::Relaxed);
         if leases.is_multiple_of(1024) {
@@ -164,7 +168,7 @@ impl Pool {
             if let Some(worker) = unsafe { &mut *self.slots[slot].worker.get() } {
                 // However little was retired or deferred: its grace period begins now.
                 worker.core().local.collect();
-                worker.housekeep();
+                worker.housekeep(usize::MAX);
             }
             self.slots[slot].busy.store(false, Ordering::Release);
         }

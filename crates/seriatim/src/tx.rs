@@ -776,10 +776,11 @@ impl ReadTx {
         let mut tails = Tails(self);
         // SAFETY: a private image of the table's layout; access rule 2 keeps others away while it is written.
         let writer = unsafe { RowWriter::for_update(after.as_ptr(), &mut tails) };
-        let guard = Closure(self, self.left.replace(0));
+        let left = self.left.replace(0);
+        let guard = Closure { tx: self, left, unchanged: Some((before, after, table.shape.row)) };
         self.updating.set(true);
         let (result, dirty) = change(writer);
-        drop(guard);
+        guard.end();
         let access = self.watch(Kind::Update, set, Target::Rows, || watch::one(key));
         self.watch_row(access, Some(after.as_ptr()), dirty);
         if !set.indexes.is_empty() {
@@ -878,13 +879,31 @@ fn unless_failed<R, E>(result: &Result<R, E>, dirty: ColumnSet) -> ColumnSet {
     if result.is_ok() { dirty } else { ColumnSet::EMPTY }
 }
 
-/// Ends an update closure, also when it panics.
-struct Closure<'t>(&'t ReadTx, u32);
+/// Ends an update closure. If it panics, the row becomes what it was: its index entries were not brought after it, and the body
+/// may catch the panic and commit.
+struct Closure<'t> {
+    tx: &'t ReadTx,
+    left: u32,
+    /// The row before and after, and its bytes; until the closure has returned.
+    unchanged: Option<(RowPtr, RowPtr, usize)>,
+}
+
+impl Closure<'_> {
+    #[inline]
+    fn end(mut self) {
+        self.unchanged = None;
+    }
+}
 
 impl Drop for Closure<'_> {
+    #[inline]
     fn drop(&mut self) {
-        self.0.updating.set(false);
-        self.0.left.set(self.1);
+        if let Some((before, after, bytes)) = self.unchanged {
+            // SAFETY: both are rows of that many bytes; `after` is private, and the writer is gone with the closure.
+            unsafe { after.copy_from_nonoverlapping(before, bytes) };
+        }
+        self.tx.updating.set(false);
+        self.tx.left.set(self.left);
     }
 }
 
@@ -929,6 +948,10 @@ impl Tx {
         if let Some(lease) = self.lease.take() {
             self.inner.pool.give_back(lease);
         }
+        self.leave_gate();
+    }
+
+    fn leave_gate(&self) {
         if let (Some(gate), true) = (&self.inner.gate, self.gated.take()) {
             gate.leave_other();
         }
@@ -995,7 +1018,13 @@ impl Tx {
 
     /// Ends the attempt without a trace, if it is open, and counts why.
     pub(crate) fn roll_back(&self, cause: Option<Cause>) {
-        let Some(lease) = self.lease.get().filter(|_| !self.ending.get()) else { return };
+        let Some(lease) = self.lease.get() else { return };
+        if self.ending.get() {
+            // The worker panicked while it ended the attempt: it is not used again.
+            self.lease.set(None);
+            self.leave_gate();
+            return;
+        }
         let counters = self.inner.pool.counters(lease.slot);
         match cause {
             Some(cause) => counters.conflict_aborted(cause),

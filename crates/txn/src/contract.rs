@@ -306,8 +306,9 @@ pub trait Worker: Send {
     /// Where the last abort happened (promise f).
     fn incident(&self) -> Option<&Incident>;
 
-    /// Work for idle moments: unlinking what was deleted. Called offline, after a transaction.
-    fn housekeep(&mut self);
+    /// Unlinks deleted records whose grace period passed: about `most` of them, and more only as far as the last transaction
+    /// deleted more itself. Called offline, after a transaction.
+    fn housekeep(&mut self, most: usize);
 
     /// The worker's memory, regions and epoch.
     fn core(&mut self) -> &mut Core;

@@ -79,6 +79,7 @@ pub(super) fn read(
         Ok(record) => read_record(attempt, table, record, snapshot),
         Err(_) => {
             // Not linked: deleted before every reader that is still here began, or never committed by one they may see.
+            attempt.base.note_unlinked(table);
             attempt.base.seen = Seen { absent: true, ..Seen::default() };
             Ok(None)
         }
@@ -102,6 +103,7 @@ pub(super) fn scan_next(
             scan.done = true;
             return Ok(None);
         }
+        attempt.base.note_unlinked(table);
         scan.next = 0;
     }
 }

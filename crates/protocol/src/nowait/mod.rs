@@ -106,10 +106,10 @@ impl Worker {
             return Err(self.refuse(table, record));
         }
         let header = HeaderWord(head::header(&table.shape, record).load(Ordering::Acquire));
+        self.base.note_stamp(table, header.stamp());
         if header.is_removed() {
             return Ok(None);
         }
-        self.base.note_stamp(table, header.stamp());
         self.base.seen = Seen { record: Some(record), stamp: header.stamp(), absent: header.is_absent(), own: false };
         Ok(Some(header))
     }
@@ -433,8 +433,9 @@ impl seriatim_txn::Worker for Worker {
         self.base.incident.as_ref()
     }
 
-    fn housekeep(&mut self) {
-        sweep::sweep(&mut self.base.core, &GapClaim);
+    fn housekeep(&mut self, most: usize) {
+        let due = self.base.due(most);
+        sweep::sweep(&mut self.base.core, &GapClaim, due);
     }
 
     fn core(&mut self) -> &mut Core {

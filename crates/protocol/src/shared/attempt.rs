@@ -41,13 +41,15 @@ pub(crate) struct Attempt {
     pub(crate) newest: Stamp,
     pub(crate) seen: Seen,
     pub(crate) incident: Option<Incident>,
+    /// Deleted records that this attempt queued.
+    queued: usize,
 }
 
 impl Attempt {
     pub(crate) fn new(core: Core) -> Attempt {
         let (writes, newest, seen) = (WriteSet::new(), Stamp::ZERO, Seen::default());
         let (fingers, prefetched) = (Fingers::default(), Prefetched::default());
-        Attempt { core, fingers, prefetched, writes, newest, seen, incident: None }
+        Attempt { core, fingers, prefetched, writes, newest, seen, incident: None, queued: 0 }
     }
 
     #[inline]
@@ -56,6 +58,7 @@ impl Attempt {
         self.prefetched.clear();
         self.newest = Stamp::ZERO;
         self.incident = None;
+        self.queued = 0;
     }
 
     /// A version was seen: the attempt comes after it. Stamp zero is that of a placeholder: what its key had before is unlinked.
@@ -114,7 +117,11 @@ impl Attempt {
     pub(crate) fn find(&mut self, table: &Table, key: Key<'_>) -> Result<RecordPtr, Witness> {
         let Attempt { core, fingers, prefetched, .. } = self;
         let pin = core.local.pinned();
-        match prefetched.find(table, key, pin) {
+        let expected = prefetched.find(table, key, pin).filter(|&record| {
+            // Unlinked since: its key may live in another record.
+            !HeaderWord(head::header(&table.shape, record).load(Ordering::Relaxed)).is_removed()
+        });
+        match expected {
             Some(record) => Ok(record),
             None => table.index.get_near(key, fingers.of(table), pin),
         }
@@ -189,6 +196,7 @@ impl Attempt {
     pub(crate) fn queue_deleted(&mut self, write: &Write, stamp: Stamp) {
         if write.image == 0 && !write.expected.is_queued() {
             sweep::later(&mut self.core, write.table(), write.record, Self::after(write, stamp));
+            self.queued += 1;
         }
     }
 
@@ -214,6 +222,12 @@ impl Attempt {
             }
             self.queue_deleted(&write, stamp);
         }
+    }
+
+    /// How many queued records to look at after the attempt: `most`, and twice what it queued itself, so that the queue shrinks
+    /// whatever the transactions delete.
+    pub(crate) fn due(&self, most: usize) -> usize {
+        most.saturating_add(2 * self.queued)
     }
 
     #[inline]

@@ -12,8 +12,8 @@ use seriatim_catalog::{Key, KeyBuf, KeyClass};
 use seriatim_htm::Access;
 use seriatim_store::{Inserted as Linked, Observer, RecordPtr, Witness, read_key};
 use seriatim_txn::{
-    Cause, Core, Fault, Incident, Inserted, OnExists, Outcome, Phase, Reason, RowPtr, Scan, Seen, Staged, Stop, Table,
-    Updating,
+    Cause, Core, Fault, Incident, Inserted, Mark, OnExists, Outcome, Phase, Reason, RowPtr, Scan, Seen, Staged, Stop,
+    Table, Updating,
 };
 
 use super::attempt::Attempt;
@@ -313,6 +313,19 @@ impl Optimistic {
                 return Ok(None);
             }
             self.note_witness(table, scan.cursor.witness());
+        }
+    }
+
+    /// Takes back everything written since the mark. What was seen on the way stays seen: the words that the writes would have
+    /// built on are noted as read, unless an earlier write of the same record builds on them still.
+    pub(crate) fn rewind(&mut self, mark: Mark) {
+        let writes = &mut self.base.writes;
+        let undone = writes.undone.len();
+        writes.rewind(mark);
+        for write in &writes.undone[undone..] {
+            if writes.find(write.record).is_none() {
+                self.reads.push(Read::new(write.table(), write.record, write.expected));
+            }
         }
     }
 

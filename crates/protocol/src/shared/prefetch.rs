@@ -23,7 +23,7 @@ use super::{head, record};
 
 /// Most bytes of a record or image that a prefetch asks for: beyond, the processor's own prefetcher has caught on.
 const BYTES_MAX: usize = 384;
-/// Most rows that wait; more are not fetched. Their lines must not drive each other out of the cache.
+/// Most rows that wait for a wave; more are not fetched. Their lines must not drive each other out of the cache.
 const ROWS_MAX: usize = 512;
 
 /// A row on its way.
@@ -87,10 +87,14 @@ impl Prefetched {
     /// The first wave for one row.
     #[inline]
     pub(crate) fn begin(&mut self, table: &Table, key: Key<'_>, finger: &mut Finger, pin: Pinned<'_>) {
-        let at = self.entries.len();
-        if at == ROWS_MAX {
-            return;
+        if self.entries.len() == ROWS_MAX {
+            if self.advanced < ROWS_MAX {
+                return;
+            }
+            // All of them are on their way.
+            self.clear();
         }
+        let at = self.entries.len();
         let stage = if table.organization == Organization::Hash {
             table.index.prefetch_bucket(key).map_or(Stage::Nothing, Stage::Bucket)
         } else {
@@ -143,21 +147,29 @@ impl Prefetched {
         self.advanced = self.entries.len();
     }
 
-    /// The record with this key, if it is one of the two expected next of its table.
+    /// The record with this key, if it is one of the two expected next of its table. If neither is, the first is given up: one
+    /// that is never asked for holds up the others once.
     #[inline]
     pub(crate) fn find(&mut self, table: &Table, key: Key<'_>, _: Pinned<'_>) -> Option<RecordPtr> {
         let queue = self.queues.get_mut(table.id.index())?;
-        let mut at = queue.next;
-        for _ in 0..2 {
-            let entry = self.entries.get(at as usize)?;
+        let (mut at, mut others) = (queue.next, 0);
+        while let Some(entry) = self.entries.get(at as usize) {
             match entry.stage {
+                Stage::Bucket(_) => return None,
+                Stage::Nothing if others == 0 => queue.next = entry.next,
+                Stage::Nothing => {}
                 // SAFETY: found in the index since the worker came online.
                 Stage::Record(found) if unsafe { has_key(found, key) } => {
                     queue.next = entry.next;
                     return Some(found);
                 }
-                _ => at = entry.next,
+                Stage::Record(_) if others == 1 => {
+                    queue.next = self.entries[queue.next as usize].next;
+                    return None;
+                }
+                Stage::Record(_) => others += 1,
             }
+            at = entry.next;
         }
         None
     }

@@ -28,10 +28,11 @@ pub(crate) fn later(core: &mut Core, table: &Table, record: RecordPtr, word: Hea
     core.local.defer([std::ptr::from_ref(table) as u64, record.addr() as u64, word.0]);
 }
 
-/// Looks at what has waited long enough. The worker is offline before and after; while it works it is online.
-pub(crate) fn sweep(core: &mut Core, claim: &impl Claim) {
+/// Looks at `most` of what has waited long enough. The worker is offline before and after; while it works it is online.
+pub(crate) fn sweep(core: &mut Core, claim: &impl Claim, most: usize) {
     // Until one cannot be decided yet: those behind it are younger, and with one worker a grace period is over at once.
-    while let Some([table, address, word]) = core.local.ready() {
+    for _ in 0..most {
+        let Some([table, address, word]) = core.local.ready() else { return };
         // SAFETY: `later` put them there. Tables outlive workers; the record is not retired, because only the party that QUEUED
         // stands for unlinks it, and that is this entry (rule 5 of `head`).
         let (table, record) =

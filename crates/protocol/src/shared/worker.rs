@@ -115,7 +115,7 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
     }
 
     fn rewind(&mut self, mark: Mark) {
-        self.attempt.base.writes.rewind(mark);
+        self.attempt.rewind(mark);
     }
 
     fn validate(&mut self) -> Result<(), Stop> {
@@ -136,8 +136,9 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
         self.attempt.base.incident.as_ref()
     }
 
-    fn housekeep(&mut self) {
-        sweep::sweep(&mut self.attempt.base.core, &LockBit);
+    fn housekeep(&mut self, most: usize) {
+        let due = self.attempt.base.due(most);
+        sweep::sweep(&mut self.attempt.base.core, &LockBit, due);
     }
 
     fn core(&mut self) -> &mut Core {

@@ -428,7 +428,7 @@ macro_rules! common_methods {
         fn incident(&self) -> Option<&Incident> {
             self.ground.incident.as_ref()
         }
-        fn housekeep(&mut self) {}
+        fn housekeep(&mut self, _: usize) {}
         fn core(&mut self) -> &mut Core {
             &mut self.ground.core
         }

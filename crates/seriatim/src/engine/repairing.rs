@@ -143,8 +143,8 @@ impl Worker for Repairer {
         self.inner.incident()
     }
 
-    fn housekeep(&mut self) {
-        self.inner.housekeep();
+    fn housekeep(&mut self, most: usize) {
+        self.inner.housekeep(most);
     }
 
     fn core(&mut self) -> &mut Core {
