@@ -7,6 +7,8 @@
 //! with a lower ticket than an invocation came before it in real time. Keys are few and skewed; lists are abandoned for fresh
 //! keys as they grow, so that absent keys are as common as long lists.
 //!
+//! Some reads are made by a write that is taken back at once, in a savepoint: what it saw it has read.
+//!
 //! Source: Kingsbury and Alvaro, *Elle: Inferring Isolation Anomalies from Experimental Observations*, VLDB 2020, for
 //! list-append and register workloads; the rows of [`Shape::ListsInRows`] are ours, for phantoms.
 
@@ -69,6 +71,8 @@ pub enum Step {
     Read {
         /// The key.
         key: u32,
+        /// Whether it is read by writing to it, which is then taken back.
+        by_rewound_write: bool,
         /// The list, or the value of the register if there is one. Means nothing in an attempt that failed.
         saw: Vec<u64>,
     },
@@ -116,6 +120,9 @@ pub struct Load {
 const ATTEMPTS_MAX: u32 = 50;
 /// Transactions of a client after which the oldest list is abandoned for a fresh key. Lists reach a few dozen elements.
 const TRANSACTIONS_PER_LIST: u32 = 8;
+
+/// What is written to be taken back, and so nobody's value.
+const JUNK: u64 = u64::MAX;
 
 /// Runs the load in a setting and has the judge look at what the clients saw.
 ///
@@ -202,13 +209,50 @@ impl Cells {
             Cells::Registers(registers) => Ok(tx.get(registers, &key)?.map(|row| row.value()).into_iter().collect()),
             Cells::Lists(lists) => {
                 let Some(list) = tx.get(lists, &key)? else { return Ok(Vec::new()) };
-                let elements = list.elements().split_whitespace().map(str::parse);
-                elements.collect::<Result<_, _>>().map_err(|error| tx.abort(error))
+                elements_of(list.elements()).map_err(|error| tx.abort(error))
             }
             Cells::ListsInRows(elements) => {
                 tx.prefix(elements, &(key,)).map(|element| element.map(|element| element.value())).collect()
             }
         }
+    }
+
+    /// As [`Cells::read`], by an update or insert whose write is taken back: what that saw is read all the same. A
+    /// list in rows is read by a scan, and the write is one more row.
+    fn read_by_rewound_write(&self, tx: &Tx, key: u32) -> Result<Vec<u64>, Abort> {
+        let savepoint = tx.savepoint()?;
+        let saw = match self {
+            Cells::Registers(registers) => {
+                let look = |register: &mut RegisterUpdate<'_>| {
+                    let saw = register.value();
+                    register.set_value(JUNK);
+                    saw
+                };
+                let saw = tx.update(registers, &key, look)?;
+                if saw.is_none() {
+                    tx.insert(registers, &Register { id: key, value: JUNK })?;
+                }
+                saw.into_iter().collect()
+            }
+            Cells::Lists(lists) => {
+                let junk = format!("{JUNK} ");
+                let look = |list: &mut ListUpdate<'_>| (elements_of(list.elements()), list.set_elements(&junk));
+                match tx.update(lists, &key, look)? {
+                    Some((saw, _)) => saw.map_err(|error| tx.abort(error))?,
+                    None => {
+                        tx.insert(lists, &List { id: key, elements: junk })?;
+                        Vec::new()
+                    }
+                }
+            }
+            Cells::ListsInRows(_) => {
+                let saw = self.read(tx, key)?;
+                self.write(tx, key, JUNK)?;
+                saw
+            }
+        };
+        tx.rollback_to(savepoint)?;
+        Ok(saw)
     }
 
     /// Whether the row found its place; if not, another transaction has taken it and this one must be rolled back.
@@ -232,6 +276,10 @@ impl Cells {
             }
         }
     }
+}
+
+fn elements_of(text: &str) -> Result<Vec<u64>, std::num::ParseIntError> {
+    text.split_whitespace().map(str::parse).collect()
 }
 
 fn run(db: &Database, shape: Shape, load: &Load, seed: u64) -> Result<Vec<Attempt>, String> {
@@ -273,7 +321,7 @@ impl Client<'_> {
         let mut attempts = Vec::new();
         for at in 0..self.load.transactions {
             let mut steps = self.draw(at);
-            let is_read_only = steps.iter().all(|step| matches!(step, Step::Read { .. }));
+            let is_read_only = steps.iter().all(|step| matches!(step, Step::Read { by_rewound_write: false, .. }));
             let rolls_back = !is_read_only && self.rng.percent(5);
             for again in 0..ATTEMPTS_MAX {
                 steps.iter_mut().for_each(|step| self.renew(step));
@@ -301,7 +349,10 @@ impl Client<'_> {
                 let skewed = self.rng.below(u64::from(self.load.keys)) + 1;
                 let key = first + self.rng.below(skewed) as u32;
                 match only_reads || self.rng.percent(50) {
-                    true => Step::Read { key, saw: Vec::new() },
+                    true => {
+                        let by_rewound_write = !only_reads && self.rng.percent(30);
+                        Step::Read { key, by_rewound_write, saw: Vec::new() }
+                    }
                     false => Step::Write { key, value: 0 },
                 }
             })
@@ -339,7 +390,7 @@ impl Client<'_> {
     /// Whether it committed.
     fn read_only(&mut self, steps: &mut [Step]) -> Result<bool, String> {
         let tx = self.session.begin_snapshot().map_err(|error| error.to_string())?;
-        match take(steps, |key| self.cells.read(&tx, key), |_, _| unreachable!("it has no writes")) {
+        match take(steps, |key, _| self.cells.read(&tx, key), |_, _| unreachable!("it has no writes")) {
             Ok(_) => is_committed(tx.finish()),
             Err(abort) => is_conflict(&abort),
         }
@@ -348,7 +399,11 @@ impl Client<'_> {
     /// Whether it committed.
     fn read_write(&mut self, steps: &mut [Step], rolls_back: bool) -> Result<bool, String> {
         let tx = self.session.begin().map_err(|error| error.to_string())?;
-        match take(steps, |key| self.cells.read(&tx, key), |key, value| self.cells.write(&tx, key, value)) {
+        let read = |key, by_rewound_write| match by_rewound_write {
+            true => self.cells.read_by_rewound_write(&tx, key),
+            false => self.cells.read(&tx, key),
+        };
+        match take(steps, read, |key, value| self.cells.write(&tx, key, value)) {
             Ok(true) if !rolls_back => is_committed(tx.commit()),
             Ok(_) => {
                 tx.rollback();
@@ -363,12 +418,12 @@ impl Client<'_> {
 /// overlap on few processors too.
 fn take(
     steps: &mut [Step],
-    read: impl Fn(u32) -> Result<Vec<u64>, Abort>,
+    read: impl Fn(u32, bool) -> Result<Vec<u64>, Abort>,
     write: impl Fn(u32, u64) -> Result<bool, Abort>,
 ) -> Result<bool, Abort> {
     for (at, step) in steps.iter_mut().enumerate() {
         match step {
-            Step::Read { key, saw } => *saw = read(*key)?,
+            Step::Read { key, by_rewound_write, saw } => *saw = read(*key, *by_rewound_write)?,
             Step::Write { key, value } => {
                 if !write(*key, *value)? {
                     return Ok(false);

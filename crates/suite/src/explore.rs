@@ -5,7 +5,7 @@
 //! agrees with real time. The recorded history goes to the independent checker as well.
 
 use seriatim::history::{self, Promises};
-use seriatim::{Abort, Builder, Handle, ReadTx, SnapshotTransaction, Table, TransactError, Transaction, Tx};
+use seriatim::{Abort, Builder, Handle, ReadTx, Savepoint, SnapshotTransaction, Table, TransactError, Transaction};
 
 use crate::Setting;
 use crate::model::{Observed, Op, State, run_alone};
@@ -30,6 +30,17 @@ pub struct BucketCell {
     pub value: i64,
 }
 
+/// A cell of a hash table whose values are unique, for specifications of writes that meet a duplicate.
+#[derive(Table, Clone, Debug)]
+#[table(name = "unique_cell", key(id), hash)]
+#[table(index(name = "by_value", columns(value), hash, unique))]
+pub struct UniqueCell {
+    /// The key.
+    pub id: u32,
+    /// The value, which no other cell has.
+    pub value: i64,
+}
+
 /// What the explorer needs of a table of cells.
 pub trait Cells: for<'t> Table<Key = u32> + Sized + 'static {
     /// A cell.
@@ -38,8 +49,12 @@ pub trait Cells: for<'t> Table<Key = u32> + Sized + 'static {
     fn value(row: &Self::Row<'_>) -> i64;
     /// The key in a row.
     fn id(row: &Self::Row<'_>) -> u32;
-    /// Adds to the value.
-    fn add(update: &mut Self::Update<'_>, amount: i64) -> i64;
+    /// Replaces the value by a function of itself; what it was.
+    fn change(update: &mut Self::Update<'_>, change: impl FnOnce(i64) -> i64) -> i64;
+    /// Adds to the value; the sum.
+    fn add(update: &mut Self::Update<'_>, amount: i64) -> i64 {
+        Self::change(update, |value| value + amount) + amount
+    }
 }
 
 /// Makes a table with columns `id: u32` and `value: i64` a table of cells.
@@ -56,15 +71,17 @@ macro_rules! cells {
             fn id(row: &Self::Row<'_>) -> u32 {
                 row.id()
             }
-            fn add(update: &mut Self::Update<'_>, amount: i64) -> i64 {
-                update.set_value(update.value() + amount);
-                update.value()
+            fn change(update: &mut Self::Update<'_>, change: impl FnOnce(i64) -> i64) -> i64 {
+                let before = update.value();
+                update.set_value(change(before));
+                before
             }
         }
     };
 }
 cells!(Cell);
 cells!(BucketCell);
+cells!(UniqueCell);
 
 /// Whether a program writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,8 +127,19 @@ pub struct Spec {
     pub initial: Vec<(u32, i64)>,
     /// Programs, one a session.
     pub programs: Vec<Program>,
-    /// Whether it scans, and so needs an ordered table.
-    pub ordered: bool,
+    /// The tables it is for.
+    pub tables: Tables,
+}
+
+/// Tables of cells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tables {
+    /// Ordered and hash tables.
+    Any,
+    /// Ordered ones, for specifications that scan.
+    Ordered,
+    /// Those whose values are unique: a write that would break that meets a duplicate, and its program goes on.
+    Unique,
 }
 
 /// What exploring came to.
@@ -139,12 +167,15 @@ pub fn explore_with(setting: &Setting, spec: &Spec, options: impl Fn(Builder) ->
     let lengths: Vec<usize> = spec.programs.iter().map(|program| program.ops.len() + 1).collect();
     let mut explored = Explored::default();
     for schedule in interleavings(&lengths) {
-        let builder = options(setting.builder());
-        let run = run::<Cell>(builder.clone(), spec, &schedule, setting.strict);
-        let mut committed = run.map_err(|fault| format!("{setting}, ordered, schedule {schedule:?}: {fault}"))?;
-        if !spec.ordered {
-            let run = run_hash(builder, spec, &schedule, setting.strict);
-            committed &= run.map_err(|fault| format!("{setting}, hash, schedule {schedule:?}: {fault}"))?;
+        let kinds: &[Run] = match spec.tables {
+            Tables::Any => &[run::<Cell>, run::<BucketCell>],
+            Tables::Ordered => &[run::<Cell>],
+            Tables::Unique => &[run::<UniqueCell>],
+        };
+        let mut committed = true;
+        for run in kinds {
+            let run = run(options(setting.builder()), spec, &schedule, setting.strict);
+            committed &= run.map_err(|fault| format!("{setting}, schedule {schedule:?}: {fault}"))?;
         }
         explored.schedules += 1;
         explored.all_committed += usize::from(committed);
@@ -152,9 +183,8 @@ pub fn explore_with(setting: &Setting, spec: &Spec, options: impl Fn(Builder) ->
     Ok(explored)
 }
 
-fn run_hash(builder: Builder, spec: &Spec, schedule: &[usize], strict: bool) -> Result<bool, String> {
-    run::<BucketCell>(builder, spec, schedule, strict)
-}
+/// Runs one schedule in one kind of table; whether all programs committed that wanted to.
+type Run = fn(Builder, &Spec, &[usize], bool) -> Result<bool, String>;
 
 /// Every way to merge sequences of these lengths: which sequence moves at each step.
 fn interleavings(lengths: &[usize]) -> Vec<Vec<usize>> {
@@ -215,6 +245,7 @@ fn run<C: Cells>(builder: Builder, spec: &Spec, schedule: &[usize], strict: bool
     let mut began = vec![0; spec.programs.len()];
     let mut at = vec![0; spec.programs.len()];
     let mut observed: Vec<Vec<Observed>> = vec![Vec::new(); spec.programs.len()];
+    let mut savepoints: Vec<Vec<Savepoint>> = vec![Vec::new(); spec.programs.len()];
     let mut slots: Vec<_> = sessions.iter_mut().map(Some).collect();
     for (moment, &who) in schedule.iter().enumerate() {
         let program = &spec.programs[who];
@@ -232,7 +263,8 @@ fn run<C: Cells>(builder: Builder, spec: &Spec, schedule: &[usize], strict: bool
         at[who] += 1;
         if step < program.ops.len() {
             let Some(transaction) = &open[who] else { continue };
-            if let Err(abort) = apply::<C>(transaction, &table, program.ops[step], &mut observed[who]) {
+            let op = program.ops[step];
+            if let Err(abort) = apply::<C>(transaction, &table, op, &mut savepoints[who], &mut observed[who]) {
                 if !abort.is_retryable() {
                     return Err(format!("program {who} step {step}: {abort}"));
                 }
@@ -266,7 +298,13 @@ fn end(transaction: Open<'_>, rolls_back: bool, began: usize, ended: usize) -> R
     }
 }
 
-fn apply<C: Cells>(open: &Open<'_>, table: &Handle<C>, op: Op, observed: &mut Vec<Observed>) -> Result<(), Abort> {
+fn apply<C: Cells>(
+    open: &Open<'_>,
+    table: &Handle<C>,
+    op: Op,
+    savepoints: &mut Vec<Savepoint>,
+    observed: &mut Vec<Observed>,
+) -> Result<(), Abort> {
     let collect = |scan: seriatim::Scan<'_, C>| {
         scan.map(|row| row.map(|row| (C::id(&row), C::value(&row)))).collect::<Result<Vec<_>, _>>()
     };
@@ -276,27 +314,53 @@ fn apply<C: Cells>(open: &Open<'_>, table: &Handle<C>, op: Op, observed: &mut Ve
         Op::Scan(low, high) => Observed::Cells(collect(reading.scan(table, low..=high))?),
         Op::ScanDown(low, high) => Observed::Cells(collect(reading.scan_rev(table, low..=high))?),
         Op::If(condition, &then) => {
-            return if condition(observed) { apply::<C>(open, table, then, observed) } else { Ok(()) };
+            return if condition(observed) { apply::<C>(open, table, then, savepoints, observed) } else { Ok(()) };
         }
         op => {
             let Open::ReadWrite(tx) = open else { panic!("a read-only program does not write") };
-            write::<C>(tx, table, op, observed)?
+            write::<C>(tx, table, op, savepoints, observed)?
         }
     };
     observed.push(result);
     Ok(())
 }
 
-fn write<C: Cells>(tx: &Tx, table: &Handle<C>, op: Op, observed: &[Observed]) -> Result<Observed, Abort> {
-    Ok(match op {
-        Op::Put(key, value) => {
-            tx.put(table, &C::new(key, value(observed)))?;
-            Observed::Done(true)
+fn write<C: Cells>(
+    tx: &Transaction<'_>,
+    table: &Handle<C>,
+    op: Op,
+    savepoints: &mut Vec<Savepoint>,
+    observed: &[Observed],
+) -> Result<Observed, Abort> {
+    // What an update sees it has seen, also if it then meets a duplicate.
+    let mut saw = None;
+    let done = match op {
+        Op::Put(key, value) => tx.put(table, &C::new(key, value(observed))).map(|()| Observed::Done(true)),
+        Op::Add(key, amount) => {
+            let add = |cell: &mut C::Update<'_>| saw = Some(C::add(cell, amount));
+            tx.update(table, &key, add).map(|_| Observed::Cell(saw))
         }
-        Op::Add(key, amount) => Observed::Cell(tx.update(table, &key, |cell| C::add(cell, amount))?),
-        Op::Insert(key, value) => Observed::Done(tx.try_insert(table, &C::new(key, value))?),
-        Op::Delete(key) => Observed::Done(tx.delete(table, &key)?),
+        Op::Change(key, value) => {
+            let change = |cell: &mut C::Update<'_>| saw = Some(C::change(cell, |before| value(observed, before)));
+            tx.update(table, &key, change).map(|_| Observed::Cell(saw))
+        }
+        Op::Insert(key, value) => tx.insert(table, &C::new(key, value)).map(|()| Observed::Done(true)),
+        Op::Delete(key) => tx.delete(table, &key).map(Observed::Done),
+        Op::Savepoint => tx.savepoint().map(|savepoint| {
+            savepoints.push(savepoint);
+            Observed::Done(true)
+        }),
+        Op::RollbackTo(number) => tx.rollback_to(savepoints[number]).map(|()| {
+            savepoints.truncate(number + 1);
+            Observed::Done(true)
+        }),
         Op::Get(_) | Op::Scan(..) | Op::ScanDown(..) | Op::If(..) => panic!("not a write"),
+    };
+    done.or_else(|abort| match tx.explain(&abort) {
+        // A duplicate by primary key, or in the index.
+        TransactError::Duplicate { table, .. } if table == C::NAME => Ok(Observed::Done(false)),
+        TransactError::Duplicate { .. } => Ok(Observed::Duplicate(saw)),
+        _ => Err(abort),
     })
 }
 
@@ -330,9 +394,11 @@ fn judge<C: Cells>(
     read.map_err(|error| error.to_string())?;
     let committed: Vec<usize> = (0..fates.len()).filter(|&i| matches!(fates[i], Fate::Committed { .. })).collect();
     let initial: State = spec.initial.iter().copied().collect();
+    let unique = spec.tables == Tables::Unique;
     let explains = |order: &[usize]| {
         let mut replayed = initial.clone();
-        order.iter().all(|&i| run_alone(&spec.programs[i].ops, &mut replayed) == observed[i]) && replayed == state
+        order.iter().all(|&i| run_alone(&spec.programs[i].ops, &mut replayed, unique) == observed[i])
+            && replayed == state
     };
     let in_time = |order: &[usize]| {
         !strict
@@ -343,6 +409,7 @@ fn judge<C: Cells>(
                 })
             })
     };
+    db.check_structure()?;
     if permutations(&committed).iter().any(|order| in_time(order) && explains(order)) {
         return Ok(());
     }

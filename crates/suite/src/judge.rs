@@ -93,11 +93,11 @@ fn micro_op(interner: &mut Interner, shape: Shape, kind: OpType, step: &Step) ->
         (Step::Read { key, .. }, _) if kind != OpType::Ok => {
             Mop::Read { key: id((*key).into()), value: ReadValue::Nil }
         }
-        (Step::Read { key, saw }, Shape::Registers) => {
+        (Step::Read { key, saw, .. }, Shape::Registers) => {
             let value = saw.first().map_or(ReadValue::Nil, |value| ReadValue::Scalar(id(*value)));
             Mop::Read { key: id((*key).into()), value }
         }
-        (Step::Read { key, saw }, _) => {
+        (Step::Read { key, saw, .. }, _) => {
             let list = saw.iter().map(|value| id(*value)).collect();
             Mop::Read { key: id((*key).into()), value: ReadValue::List(list) }
         }
@@ -113,7 +113,7 @@ mod tests {
     const ANY_ORDER: Promised = Promised { is_strict: false, is_fresh: true };
 
     fn read<const N: usize>(key: u32, saw: [u64; N]) -> Step {
-        Step::Read { key, saw: saw.to_vec() }
+        Step::Read { key, by_rewound_write: false, saw: saw.to_vec() }
     }
 
     fn write(key: u32, value: u64) -> Step {

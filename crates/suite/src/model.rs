@@ -11,6 +11,8 @@ pub enum Op {
     Put(u32, fn(&[Observed]) -> i64),
     /// Adds to a cell that exists; observes the sum.
     Add(u32, i64),
+    /// Sets a cell that exists to a function of the observations so far and its value; observes the value it had.
+    Change(u32, fn(&[Observed], i64) -> i64),
     /// Inserts a cell unless it exists; observes whether it was inserted.
     Insert(u32, i64),
     /// Deletes a cell; observes whether it was there.
@@ -19,6 +21,11 @@ pub enum Op {
     Scan(u32, u32),
     /// As [`Op::Scan`], downwards.
     ScanDown(u32, u32),
+    /// Takes a savepoint; the program's first is number zero. Observes that it is done.
+    Savepoint,
+    /// Undoes the writes since the savepoint of this number, of those that are left; later ones are gone. What was observed
+    /// stays observed. Observes that it is done.
+    RollbackTo(usize),
     /// Runs the operation only if the last observation satisfies the condition.
     If(fn(&[Observed]) -> bool, &'static Op),
 }
@@ -32,13 +39,16 @@ pub enum Observed {
     Done(bool),
     /// Cells in the order a scan met them.
     Cells(Vec<(u32, i64)>),
+    /// A write came to nothing, for another cell has the value it was to write, in a table where values are unique. What it
+    /// observed of its own cell before, if it shows that.
+    Duplicate(Option<i64>),
 }
 
 impl Observed {
     /// The value of a cell that was there, else zero.
     pub fn value(&self) -> i64 {
         match self {
-            Observed::Cell(value) => value.unwrap_or(0),
+            Observed::Cell(value) | Observed::Duplicate(value) => value.unwrap_or(0),
             Observed::Done(done) => i64::from(*done),
             Observed::Cells(cells) => cells.iter().map(|(_, value)| value).sum(),
         }
@@ -48,43 +58,116 @@ impl Observed {
 /// The state of the table.
 pub type State = BTreeMap<u32, i64>;
 
-/// Runs a program on the state by itself.
-pub fn run_alone(program: &[Op], state: &mut State) -> Vec<Observed> {
-    let mut observed = Vec::new();
-    for &op in program {
-        step(op, state, &mut observed);
-    }
-    observed
+/// Runs a program on the state by itself. Where values are unique, a write that would make the second cell of one value does
+/// nothing, and the program goes on.
+pub fn run_alone(program: &[Op], state: &mut State, unique: bool) -> Vec<Observed> {
+    let mut alone = Alone { state, unique, savepoints: Vec::new(), observed: Vec::new() };
+    program.iter().for_each(|&op| alone.step(op));
+    alone.observed
 }
 
-fn step(op: Op, state: &mut State, observed: &mut Vec<Observed>) {
-    let result = match op {
-        Op::Get(key) => Observed::Cell(state.get(&key).copied()),
-        Op::Put(key, value) => {
-            let value = value(observed);
-            state.insert(key, value);
-            Observed::Done(true)
-        }
-        Op::Add(key, amount) => Observed::Cell(state.get_mut(&key).map(|value| {
-            *value += amount;
-            *value
-        })),
-        Op::Insert(key, value) => {
-            let absent = !state.contains_key(&key);
-            if absent {
-                state.insert(key, value);
+/// A program that runs by itself.
+struct Alone<'s> {
+    state: &'s mut State,
+    unique: bool,
+    /// The state at each savepoint that is left.
+    savepoints: Vec<State>,
+    observed: Vec<Observed>,
+}
+
+impl Alone<'_> {
+    fn step(&mut self, op: Op) {
+        let result = match op {
+            Op::Get(key) => Observed::Cell(self.state.get(&key).copied()),
+            Op::Put(key, value) => {
+                let value = value(&self.observed);
+                self.write(key, value, None, Observed::Done(true))
             }
-            Observed::Done(absent)
-        }
-        Op::Delete(key) => Observed::Done(state.remove(&key).is_some()),
-        Op::Scan(low, high) => Observed::Cells(state.range(low..=high).map(|(&k, &v)| (k, v)).collect()),
-        Op::ScanDown(low, high) => Observed::Cells(state.range(low..=high).rev().map(|(&k, &v)| (k, v)).collect()),
-        Op::If(condition, &then) => {
-            if condition(observed) {
-                step(then, state, observed);
+            Op::Add(key, amount) => match self.state.get(&key) {
+                Some(&value) => {
+                    self.write(key, value + amount, Some(value + amount), Observed::Cell(Some(value + amount)))
+                }
+                None => Observed::Cell(None),
+            },
+            Op::Change(key, value) => match self.state.get(&key) {
+                Some(&before) => {
+                    let value = value(&self.observed, before);
+                    self.write(key, value, Some(before), Observed::Cell(Some(before)))
+                }
+                None => Observed::Cell(None),
+            },
+            Op::Insert(key, value) => match self.state.contains_key(&key) {
+                true => Observed::Done(false),
+                false => self.write(key, value, None, Observed::Done(true)),
+            },
+            Op::Delete(key) => Observed::Done(self.state.remove(&key).is_some()),
+            Op::Scan(low, high) => Observed::Cells(self.state.range(low..=high).map(|(&k, &v)| (k, v)).collect()),
+            Op::ScanDown(low, high) => {
+                Observed::Cells(self.state.range(low..=high).rev().map(|(&k, &v)| (k, v)).collect())
             }
-            return;
+            Op::Savepoint => {
+                self.savepoints.push(self.state.clone());
+                Observed::Done(true)
+            }
+            Op::RollbackTo(number) => {
+                *self.state = self.savepoints[number].clone();
+                self.savepoints.truncate(number + 1);
+                Observed::Done(true)
+            }
+            Op::If(condition, &then) => {
+                if condition(&self.observed) {
+                    self.step(then);
+                }
+                return;
+            }
+        };
+        self.observed.push(result);
+    }
+
+    /// Gives a cell its value, if it may have it; what that shows its program.
+    fn write(&mut self, key: u32, value: i64, before: Option<i64>, done: Observed) -> Observed {
+        if self.unique && self.state.iter().any(|(&other, &taken)| other != key && taken == value) {
+            return Observed::Duplicate(before);
         }
-    };
-    observed.push(result);
+        self.state.insert(key, value);
+        done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rollback_takes_back_writes_and_not_observations() {
+        let mut state = State::from([(1, 1), (2, 2)]);
+        let program = [
+            Op::Savepoint,
+            Op::Change(1, |_, value| value + 10),
+            Op::Savepoint,
+            Op::Delete(2),
+            Op::RollbackTo(1),
+            Op::Get(2),
+            Op::RollbackTo(0),
+            Op::Get(1),
+            Op::Put(3, |seen| seen[1].value()),
+        ];
+        let observed = run_alone(&program, &mut state, false);
+        assert_eq!(observed[1], Observed::Cell(Some(1)));
+        assert_eq!([&observed[5], &observed[7]], [&Observed::Cell(Some(2)), &Observed::Cell(Some(1))]);
+        assert_eq!(state, State::from([(1, 1), (2, 2), (3, 1)]));
+    }
+
+    #[test]
+    fn a_duplicate_does_nothing_where_values_are_unique() {
+        let program = [Op::Insert(3, 2), Op::Change(1, |_, _| 2), Op::Insert(1, 9), Op::Put(2, |_| 2)];
+        let (none, done) = (Observed::Duplicate(None), Observed::Done(true));
+        let mut state = State::from([(1, 1), (2, 2)]);
+        let observed = run_alone(&program, &mut state, true);
+        assert_eq!(observed, [none, Observed::Duplicate(Some(1)), Observed::Done(false), done.clone()]);
+        assert_eq!(state, State::from([(1, 1), (2, 2)]));
+        let observed = run_alone(&program, &mut state, false);
+        assert_eq!(observed, [done.clone(), Observed::Cell(Some(1)), Observed::Done(false), done]);
+        assert_eq!(state, State::from([(1, 2), (2, 2), (3, 2)]));
+    }
 }

@@ -1,6 +1,7 @@
 //! Random transactions on threads, recorded, and judged by the independent checker afterwards.
 //!
-//! Keys are few, so that conflicts, deletes, reinserts, splits and unlinks are common. Transfers keep the sum of an account
+//! Keys are few, so that conflicts, deletes, reinserts, splits and unlinks are common; savepoints and duplicates take writes back,
+//! and what those saw is read all the same. Transfers keep the sum of an account
 //! table constant; every transaction that reads the whole table asserts it, so a body that ran on values which never existed
 //! together is noticed (trap 21).
 
@@ -174,28 +175,58 @@ fn transfer(tx: &Tx, tables: &Tables, draws: u64) -> Result<(), Abort> {
     let mut rng = Rng::from_seed(draws);
     let (from, to) = (rng.below(tables.keys) as u32, rng.below(tables.keys) as u32);
     let amount = rng.range(1, 9) as i64;
+    if rng.below(2) == 0 {
+        // As much as a third account has, which only a write that is taken back looked at.
+        let savepoint = tx.savepoint()?;
+        let third = rng.below(tables.keys) as u32;
+        tx.update(&tables.accounts, &third, |account| account.set_balance(0))?;
+        tx.rollback_to(savepoint)?;
+    }
     tx.update(&tables.accounts, &from, |account| account.set_balance(account.balance() - amount))?;
     tx.update(&tables.accounts, &to, |account| account.set_balance(account.balance() + amount))?;
     Ok(())
 }
 
+fn tag(id: u32) -> Text<12> {
+    Text::new(&format!("tag{id}")).unwrap_or_default()
+}
+
 fn item(id: u32, rng: &mut Rng) -> Item {
-    let tag = Text::new(&format!("tag{id}")).unwrap_or_default();
     Item {
         id,
         owner: rng.below(4) as u16,
         color: rng.below(COLORS) as u8,
-        tag,
+        tag: tag(id),
         note: "n".repeat(rng.below(40) as usize),
+    }
+}
+
+/// Gives an item, or a new one, the tag of another. Where the other is there, that is a duplicate, which is ignored; where it is
+/// not, the change is taken back. Either way it only looked.
+fn take_a_tag(tx: &Tx, tables: &Tables, id: u32, rng: &mut Rng) -> Result<(), Abort> {
+    let other = (id + 1) % tables.keys as u32;
+    let savepoint = tx.savepoint()?;
+    let taken = match rng.below(2) {
+        0 => tx.update(&tables.items, &id, |item| item.set_tag(&tag(other))).map(drop),
+        _ => tx.try_insert(&tables.items, &Item { tag: tag(other), ..item(id, rng) }).map(drop),
+    };
+    match taken {
+        Ok(()) => tx.rollback_to(savepoint),
+        Err(abort) if abort.is_retryable() => Err(abort),
+        // Had it stopped the transaction, the next operation would say so.
+        Err(_) => Ok(()),
     }
 }
 
 /// Random operations on the ordered table and its indexes.
 fn shuffle(tx: &Tx, tables: &Tables, draws: u64, operations: u64) -> Result<(), Abort> {
     let mut rng = Rng::from_seed(draws);
+    let mut savepoints = Vec::new();
     for _ in 0..rng.range(1, operations) {
         let id = rng.below(tables.keys) as u32;
-        match rng.below(13) {
+        match rng.below(18) {
+            // A recorded scan lists what it found. What it missed because of a write of its own that was then taken back would
+            // look like a row it should have seen, so no scan follows a savepoint.
             0 | 1 => drop(tx.get(&tables.items, &id)?),
             2 | 3 => drop(tx.try_insert(&tables.items, &item(id, &mut rng))?),
             4 | 5 => drop(tx.delete(&tables.items, &id)?),
@@ -207,32 +238,42 @@ fn shuffle(tx: &Tx, tables: &Tables, draws: u64, operations: u64) -> Result<(), 
                     item.set_color(color);
                 })?;
             }
-            8 => {
+            8 if savepoints.is_empty() => {
                 let (low, high) = (id, id + rng.below(tables.keys / 4 + 1) as u32);
                 let ids: Result<Vec<u32>, Abort> =
                     tx.scan(&tables.items, low..=high).map(|row| row.map(|row| row.id())).collect();
                 assert!(ids?.is_sorted(), "a scan is in key order");
             }
-            9 => {
+            9 if savepoints.is_empty() => {
                 // Stops early, going down.
                 if let Some(row) = tx.scan_rev(&tables.items, ..=id).next() {
                     assert!(row?.id() <= id);
                 }
             }
-            10 => {
+            10 if savepoints.is_empty() => {
                 let owner = rng.below(4) as u16;
                 for row in tx.find_by(&tables.by_owner, &owner) {
                     assert_eq!(row?.owner(), owner, "the index leads to rows with its key");
                 }
             }
-            11 => {
+            11 if savepoints.is_empty() => {
                 let color = rng.below(COLORS) as u8;
                 for row in tx.find_by(&tables.by_color, &color) {
                     assert_eq!(row?.color(), color, "the hash index leads to rows with its key");
                 }
             }
+            12 | 13 => savepoints.push(tx.savepoint()?),
+            14 | 15 => {
+                // To any that is left, and on from there.
+                let kept = rng.below(savepoints.len() as u64 + 1) as usize;
+                if let Some(&savepoint) = savepoints.get(kept) {
+                    tx.rollback_to(savepoint)?;
+                    savepoints.truncate(kept + 1);
+                }
+            }
+            16 => take_a_tag(tx, tables, id, &mut rng)?,
             _ => {
-                let tag = Text::new(&format!("tag{id}")).unwrap_or_default();
+                let tag = tag(id);
                 if let Some(row) = tx.get_by(&tables.by_tag, &tag)? {
                     assert_eq!(row.id(), id, "the unique index leads to its row");
                 }

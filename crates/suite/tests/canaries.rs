@@ -4,8 +4,9 @@
 use seriatim::htm::HtmMode;
 use seriatim::{Fault, clock, thread};
 use seriatim_suite::clients::{self, Shape, interrogate_with};
-use seriatim_suite::explore::{Program, Spec, explore_with};
-use seriatim_suite::model::Op::{self, Get, If, Put, Scan};
+use seriatim_suite::explore::{Program, Spec, Tables, explore_with};
+use seriatim_suite::model::Observed;
+use seriatim_suite::model::Op::{self, Change, Get, If, Insert, Put, RollbackTo, Savepoint, Scan};
 use seriatim_suite::stress::{Load, stress_with};
 use seriatim_suite::{Setting, seed};
 use seriatim_workload::five_five::{self, FiveFive};
@@ -170,16 +171,48 @@ fn caught_by_schedules(protocol: &'static str, fault: Fault, spec: &Spec) {
 }
 
 fn write_skew() -> Spec {
-    const BOTH: fn(&[seriatim_suite::model::Observed]) -> bool = |seen| seen[0].value() + seen[1].value() >= 2;
+    const BOTH: fn(&[Observed]) -> bool = |seen| seen[0].value() + seen[1].value() >= 2;
     let program = |op: &'static Op| Program::new([Get(1), Get(2), If(BOTH, op)]);
     const FIRST: Op = Put(1, |_| 0);
     const SECOND: Op = Put(2, |_| 0);
-    Spec { initial: vec![(1, 1), (2, 1)], programs: vec![program(&FIRST), program(&SECOND)], ordered: false }
+    Spec { initial: vec![(1, 1), (2, 1)], programs: vec![program(&FIRST), program(&SECOND)], tables: Tables::Any }
 }
 
 fn phantom() -> Spec {
     let program = |low, high, key| Program::new([Scan(low, high), Put(key, |seen| seen[0].value() + 1)]);
-    Spec { initial: vec![], programs: vec![program(2, 4, 9), program(8, 9, 3)], ordered: true }
+    Spec { initial: vec![], programs: vec![program(2, 4, 9), program(8, 9, 3)], tables: Tables::Ordered }
+}
+
+/// Write skew through an update that is taken back.
+fn rewound_update() -> Spec {
+    let rewinds = [Savepoint, Change(1, |_, value| value + 10), RollbackTo(0), Put(2, |seen| -seen[1].value())];
+    let other = Program::new([Get(2), Change(1, |seen, _| seen[0].value() - 1)]);
+    Spec { initial: vec![(1, 1), (2, 1)], programs: vec![Program::new(rewinds), other], tables: Tables::Any }
+}
+
+/// Write skew through an insert that meets a duplicate, which is ignored: that its own key was absent.
+fn ignored_duplicate() -> Spec {
+    let ignores = [Insert(1, 3), Put(2, |seen| if matches!(seen[0], Observed::Duplicate(_)) { 20 } else { 30 })];
+    let other = Program::new([Get(2), Insert(1, 10)]);
+    Spec { initial: vec![(2, 2), (3, 3)], programs: vec![Program::new(ignores), other], tables: Tables::Unique }
+}
+
+#[test]
+fn rewinds_that_forget_are_caught_by_schedules_and_histories() {
+    for protocol in ["dbx", "silo"] {
+        caught_by_schedules(protocol, Fault::ForgetRewound, &rewound_update());
+        caught_by_schedules(protocol, Fault::ForgetRewound, &ignored_duplicate());
+        caught_by_histories(protocol, Fault::ForgetRewound);
+    }
+}
+
+#[test]
+fn what_clients_see_of_rewinds_that_forget_convicts_them() {
+    for protocol in ["dbx", "silo"] {
+        for shape in [Shape::Registers, Shape::Lists] {
+            convicted_by_clients(shape, protocol, Fault::ForgetRewound);
+        }
+    }
 }
 
 #[test]

@@ -12,7 +12,7 @@ const SLACK: usize = 128 << 10;
 /// A table of some shape.
 trait Shape: for<'t> Table<Key = u32> + Sized + Send + Sync + 'static {
     /// Ordered indexes over values that move about: their leaves take a while to become as sparse as they get, and split
-    /// around entries that wait for their epoch.
+    /// around entries that wait for their grace period.
     const SPARSE: usize = 0;
     fn new(id: u32, rng: &mut Rng) -> Self;
     fn change(update: &mut Self::Update<'_>, rng: &mut Rng);

@@ -1,4 +1,4 @@
-//! The epoch of the database: which commits become durable together, and when a deleted key may be unlinked.
+//! The epoch of the database: which commits become durable together, and how old a transaction is.
 //!
 //! One helper advances it; every commit reads it once, after its last lock is held or inside its region.
 

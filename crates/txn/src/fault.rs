@@ -21,11 +21,13 @@ pub enum Fault {
     PublishEarly,
     /// Commits in the epoch that it read at begin.
     EpochAtBegin,
+    /// Forgets what the writes that a rewind takes back had read.
+    ForgetRewound,
 }
 
 impl Fault {
     /// Every fault but none.
-    pub const ALL: [Fault; 7] = [
+    pub const ALL: [Fault; 8] = [
         Fault::SkipValidation,
         Fault::NoSubscription,
         Fault::LateSubscription,
@@ -33,5 +35,6 @@ impl Fault {
         Fault::ReuseStamp,
         Fault::PublishEarly,
         Fault::EpochAtBegin,
+        Fault::ForgetRewound,
     ];
 }

@@ -89,8 +89,8 @@ pub struct Table {
 /// stamp up to this one, so who finds a key absent, or gives it its first record, takes part in an order above it: stamps of a
 /// key never go back although nothing is left of it.
 ///
-/// Written by who unlinks a deleted record, before it does; read after the absence was seen. Rarely written to: whole batches
-/// of deleted records are unlinked together, and only the newest of them moves it.
+/// Written by who unlinks a deleted record, before it does, if it is the newest so far; read after the absence was seen. A worker
+/// unlinks its deleted records oldest first, so a commit that deleted moves it at most once, however many rows.
 #[derive(Debug, Default)]
 pub struct Unlinked(AtomicU64);
 

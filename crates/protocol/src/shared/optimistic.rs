@@ -322,6 +322,9 @@ impl Optimistic {
         let writes = &mut self.base.writes;
         let undone = writes.undone.len();
         writes.rewind(mark);
+        if self.base.core.suffers(Fault::ForgetRewound) {
+            return;
+        }
         for write in &writes.undone[undone..] {
             if writes.find(write.record).is_none() {
                 self.reads.push(Read::new(write.table(), write.record, write.expected));

@@ -145,6 +145,40 @@ fn a_panic_comes_through_and_leaves_nothing() {
     });
 }
 
+/// Regression: the row was committed without its index entries.
+#[test]
+fn a_panic_in_an_update_that_the_body_catches_leaves_the_row_as_it_was() {
+    each(|setting| {
+        let (db, people, mut session) = setting.people();
+        session.transact(|tx| tx.insert(&people, &person(1, 1))).expect("a new key");
+        let (by_badge, by_email) = (people.index(Person::BY_BADGE), people.index(Person::BY_EMAIL));
+        let committed = session.transact(|tx| {
+            let update = || {
+                tx.update(&people, &(1, Reverse(1)), |row| -> () {
+                    row.set_badge(7);
+                    let _ = row.set_note("a long text of a change that is not made");
+                    panic!("in an update")
+                })
+            };
+            assert!(catch_unwind(AssertUnwindSafe(update)).is_err());
+            Ok(())
+        });
+        committed.expect("the body goes on");
+        let found = session.transact(|tx| {
+            let old = person(1, 1);
+            let rows = [
+                tx.get(&people, &(1, Reverse(1)))?.map(|row| row.to_owned()),
+                tx.get_by(&by_badge, &old.badge)?.map(|row| row.to_owned()),
+                tx.get_by(&by_email, &old.email)?.map(|row| row.to_owned()),
+            ];
+            assert!(tx.get_by(&by_badge, &7)?.is_none());
+            Ok(rows)
+        });
+        assert_eq!(found.expect("no conflict").value, [(); 3].map(|()| Some(person(1, 1))));
+        assert_eq!(db.check_structure(), Ok(()));
+    });
+}
+
 #[test]
 fn a_transaction_cannot_be_used_inside_its_own_update() {
     each(|setting| {

@@ -1,7 +1,7 @@
 //! Savepoints: part of a transaction is taken back, the rest goes on.
 
 use seriatim::catalog::Reverse;
-use seriatim::{Abort, Handle, ReadTx};
+use seriatim::{Abort, Handle, ReadTx, Tx};
 
 use crate::common::{Person, each, person, text};
 
@@ -197,5 +197,46 @@ fn what_was_taken_back_is_free_for_others_and_its_memory_is_too() {
         assert_eq!(session.transact(|tx| rows(tx, &people)).expect("no conflict").value, [person(1, 1)]);
         let mut other = db.session();
         other.transact(|tx| tx.insert(&people, &person(1, 2))).expect("the key is free");
+    });
+}
+
+/// Regression: optimistic protocols dropped what a write had seen when it was taken back, and committed write skew.
+#[test]
+fn what_a_write_saw_stays_read_when_it_is_taken_back() {
+    each(|setting| {
+        for duplicate in [false, true] {
+            let (db, people, mut session) = setting.people();
+            let key = |number| (1, Reverse(number));
+            let load = |tx: &Tx| (1..=3).try_for_each(|number| tx.insert(&people, &person(1, number)));
+            session.transact(load).expect("new keys");
+            let mut other = db.session();
+            let first = session.begin().expect("a worker");
+            let mut saw = String::new();
+            if duplicate {
+                // An abort that the body may ignore: nothing of the update stays.
+                let taken = first.update(&people, &key(1), |row| {
+                    saw = row.note().to_owned();
+                    row.set_badge(person(1, 3).badge);
+                });
+                assert!(!taken.expect_err("the badge is taken").is_retryable());
+            } else {
+                let savepoint = first.savepoint().expect("open");
+                let looked = first.update(&people, &key(1), |row| {
+                    saw = row.note().to_owned();
+                    row.set_note("for a while")
+                });
+                assert!(matches!(looked, Ok(Some(Ok(())))));
+                first.rollback_to(savepoint).expect("open");
+            }
+            let second = other.begin().expect("a worker");
+            let swap = |tx: &Tx, to, note: &str| tx.update(&people, &key(to), |row| row.set_note(note)).map(drop);
+            let read = second.get(&people, &key(2)).and_then(|row| {
+                let note = row.map(|row| row.note().to_owned()).unwrap_or_default();
+                swap(&second, 1, &note)
+            });
+            let second = read.is_ok() && second.commit().is_ok();
+            let first = swap(&first, 2, &saw).is_ok() && first.commit().is_ok();
+            assert!(!(first && second), "duplicate {duplicate}: each read what the other wrote, and both committed");
+        }
     });
 }

@@ -1,6 +1,6 @@
 //! Write skew over cells that do not exist: each transaction misses one and inserts the other (trap 7).
 
-use seriatim_suite::explore::{Program, Spec};
+use seriatim_suite::explore::{Program, Spec, Tables};
 use seriatim_suite::model::Op::{Get, Insert, Put};
 
 #[test]
@@ -11,7 +11,7 @@ fn absent_read_skew() {
             Program::new([Get(1), Put(2, |seen| seen[0].value() + 1)]),
             Program::new([Get(2), Put(1, |seen| seen[0].value() + 1)]),
         ],
-        ordered: false,
+        tables: Tables::Any,
     };
     super::forbid("absent-read skew", &spec);
 }
@@ -24,7 +24,7 @@ fn two_inserts_of_one_key() {
             Program::new([Insert(1, 10), Put(2, |seen| seen[0].value())]),
             Program::new([Insert(1, 20), Put(3, |seen| seen[0].value())]),
         ],
-        ordered: false,
+        tables: Tables::Any,
     };
     super::forbid("two inserts of one key", &spec);
 }
@@ -34,7 +34,7 @@ fn a_rolled_back_insert_leaves_nothing() {
     let spec = Spec {
         initial: vec![],
         programs: vec![Program::rolling_back([Insert(1, 10), Get(1)]), Program::new([Get(1), Insert(1, 20), Get(1)])],
-        ordered: false,
+        tables: Tables::Any,
     };
     super::forbid("rolled-back insert", &spec);
 }

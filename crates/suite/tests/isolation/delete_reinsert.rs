@@ -1,6 +1,6 @@
 //! A key that is deleted and inserted again while others hold what they read of it (traps 8 and 19).
 
-use seriatim_suite::explore::{Program, Spec};
+use seriatim_suite::explore::{Program, Spec, Tables};
 use seriatim_suite::model::Op::{Delete, Get, Insert, Put};
 
 #[test]
@@ -12,7 +12,7 @@ fn reader_across_delete_and_reinsert() {
             Program::new([Delete(1), Put(2, |_| 100)]),
             Program::new([Insert(1, 7)]),
         ],
-        ordered: false,
+        tables: Tables::Any,
     };
     super::forbid("delete and reinsert", &spec);
 }
@@ -26,7 +26,7 @@ fn reader_of_a_tombstone() {
             Program::new([Get(1), Get(2), Put(3, |seen| seen[0].value() * 100 + seen[1].value())]),
             Program::new([Insert(1, 8), Put(2, |_| 1)]),
         ],
-        ordered: false,
+        tables: Tables::Any,
     };
     super::forbid("reader of a tombstone", &spec);
 }
@@ -39,7 +39,7 @@ fn delete_and_reinsert_in_one_transaction() {
             Program::new([Delete(1), Insert(1, 8), Get(1)]),
             Program::new([Get(1), Put(2, |seen| seen[0].value())]),
         ],
-        ordered: false,
+        tables: Tables::Any,
     };
     super::forbid("delete and reinsert in one transaction", &spec);
 }

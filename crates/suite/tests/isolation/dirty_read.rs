@@ -1,6 +1,6 @@
 //! G1: a value that is rolled back, or overwritten by the transaction that wrote it, must not be read by one that commits.
 
-use seriatim_suite::explore::{Program, Spec};
+use seriatim_suite::explore::{Program, Spec, Tables};
 use seriatim_suite::model::Op::{Get, Insert, Put};
 
 #[test]
@@ -11,7 +11,7 @@ fn aborted_read() {
             Program::rolling_back([Put(1, |_| 666), Insert(2, 666)]),
             Program::new([Get(1), Get(2), Put(3, |seen| seen[0].value())]),
         ],
-        ordered: false,
+        tables: Tables::Any,
     };
     super::forbid("aborted read", &spec);
 }
@@ -24,7 +24,7 @@ fn intermediate_read() {
             Program::new([Put(1, |_| 666), Put(1, |_| 1)]),
             Program::new([Get(1), Put(2, |seen| seen[0].value())]),
         ],
-        ordered: false,
+        tables: Tables::Any,
     };
     super::forbid("intermediate read", &spec);
 }

@@ -1,6 +1,6 @@
 //! P4: two increments of one cell must both count.
 
-use seriatim_suite::explore::{Program, Spec};
+use seriatim_suite::explore::{Program, Spec, Tables};
 use seriatim_suite::model::Op::{Add, Get, Put};
 
 #[test]
@@ -12,7 +12,7 @@ fn lost_update() {
             Program::new([Get(1), Put(1, |seen| seen[0].value() + 10)]),
             Program::new([Add(1, 100)]),
         ],
-        ordered: false,
+        tables: Tables::Any,
     };
     super::forbid("lost update", &spec);
 }

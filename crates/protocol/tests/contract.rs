@@ -1,0 +1,94 @@
+//! What the contract promises, held against every protocol where it does not show through the public API.
+
+mod common;
+
+#[path = "contract/prefetch.rs"]
+mod prefetch;
+#[path = "contract/savepoints.rs"]
+mod savepoints;
+#[path = "contract/stamps.rs"]
+mod stamps;
+#[path = "contract/sweep.rs"]
+mod sweep;
+
+use seriatim_base::Stamp;
+use seriatim_catalog::Key;
+use seriatim_protocol::for_each_protocol;
+use seriatim_txn::{Inserted, NoRedo, OnExists, Outcome, Protocol, Stop, Worker};
+
+use common::Bench;
+
+fn commit<W: Worker>(worker: &mut W) -> Result<Stamp, Stop> {
+    match worker.commit(&mut NoRedo)? {
+        Outcome::Committed(stamp) => Ok(stamp),
+        Outcome::Repair(_) => unreachable!("no protocol here repairs"),
+    }
+}
+
+/// Whether the steps and the commit succeeded; if not, the attempt is ended.
+fn commits<W: Worker, R>(worker: &mut W, steps: Result<R, Stop>) -> bool {
+    let done = steps.and_then(|_| commit(worker)).is_ok();
+    if !done {
+        worker.abort();
+    }
+    done
+}
+
+fn insert<P: Protocol>(bench: &Bench<P>, worker: &mut P::Worker, id: u64, value: i64) -> Result<Inserted, Stop> {
+    let staged = worker.stage(&bench.cells)?;
+    bench.set(staged.row, value);
+    worker.insert(&bench.cells, Key::Word8(id), staged, OnExists::Refuse)
+}
+
+macro_rules! under_every_protocol {
+    ($($name:ident => $protocol:path,)*) => {
+        mod under {
+            $(
+                mod $name {
+                    use crate::{prefetch, savepoints, stamps, sweep};
+
+                    #[test]
+                    fn what_a_rewound_update_saw_stays_read() {
+                        savepoints::rewound_update::<$protocol>();
+                    }
+
+                    #[test]
+                    fn what_a_rewound_delete_saw_stays_read() {
+                        savepoints::rewound_delete::<$protocol>();
+                    }
+
+                    #[test]
+                    fn the_absence_that_a_rewound_insert_saw_stays_read() {
+                        savepoints::rewound_insert::<$protocol>();
+                    }
+
+                    #[test]
+                    fn a_scan_that_passes_by_an_unlinked_record_comes_after_its_delete() {
+                        stamps::scan_past_an_unlinked_record::<$protocol>();
+                    }
+
+                    #[test]
+                    fn who_finds_a_key_absent_comes_after_its_delete() {
+                        stamps::reader_of_an_absence::<$protocol>();
+                    }
+
+                    #[test]
+                    fn a_large_delete_is_cleared_away_in_bounded_amounts() {
+                        sweep::large_delete::<$protocol>();
+                    }
+
+                    #[test]
+                    fn a_transaction_clears_away_as_much_as_it_deletes() {
+                        sweep::own_deletes::<$protocol>();
+                    }
+
+                    #[test]
+                    fn a_prefetched_record_that_is_unlinked_since_is_looked_up_again() {
+                        prefetch::unlinked_since::<$protocol>();
+                    }
+                }
+            )*
+        }
+    };
+}
+for_each_protocol!(under_every_protocol);

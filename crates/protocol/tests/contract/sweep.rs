@@ -1,0 +1,67 @@
+//! Work after a transaction is bounded by what its caller allows and by what it deleted itself, and it gets everything done.
+
+use seriatim_base::Stamp;
+use seriatim_catalog::Key;
+use seriatim_htm::HtmMode;
+use seriatim_txn::{Inserted, Mode, Protocol, Worker};
+
+use crate::common::Bench;
+use crate::{commit, insert};
+
+const ROWS: u64 = 1000;
+/// Records to look at after a transaction that deleted none.
+const MOST: usize = 16;
+
+/// Records of deleted cells that are still linked.
+fn linked<P: Protocol>(bench: &Bench<P>, worker: &mut P::Worker) -> usize {
+    worker.begin(Mode::ReadWrite, Stamp::ZERO);
+    let pin = worker.core().local.pinned();
+    let linked = (1..ROWS).filter(|&id| bench.cells.index.get(Key::Word8(id), pin).is_ok()).count();
+    worker.abort();
+    linked
+}
+
+fn delete<P: Protocol>(bench: &Bench<P>, worker: &mut P::Worker, ids: std::ops::Range<u64>) {
+    worker.begin(Mode::ReadWrite, Stamp::ZERO);
+    for id in ids {
+        assert!(worker.delete(&bench.cells, Key::Word8(id)).is_ok_and(|row| row.is_some()));
+    }
+    commit(worker).expect("alone");
+}
+
+pub(crate) fn large_delete<P: Protocol>() {
+    let bench = Bench::<P>::open(HtmMode::Absent, &[1; ROWS as usize]);
+    let (mut worker, mut looking) = (bench.worker(), bench.worker());
+    delete(&bench, &mut worker, 1..ROWS);
+    let mut left = linked(&bench, &mut looking);
+    assert_eq!(left as u64, ROWS - 1, "nobody has swept");
+    for _ in 0..2 * ROWS as usize / MOST {
+        worker.begin(Mode::ReadWrite, Stamp::ZERO);
+        bench.read(&mut worker, 0).expect("alone");
+        commit(&mut worker).expect("alone");
+        worker.core().local.collect();
+        worker.housekeep(MOST);
+        let now = linked(&bench, &mut looking);
+        assert!(left - now <= MOST, "{}: {} records after one read", P::INFO.name, left - now);
+        left = now;
+    }
+    assert_eq!(left, 0, "{}: not all cleared away", P::INFO.name);
+}
+
+pub(crate) fn own_deletes<P: Protocol>() {
+    let bench = Bench::<P>::open(HtmMode::Absent, &[1]);
+    let (mut worker, mut looking) = (bench.worker(), bench.worker());
+    // However little is allowed, a queue that is drained by a hundred at a time leaves no more and more behind.
+    for first in (1..ROWS - 100).step_by(100) {
+        worker.begin(Mode::ReadWrite, Stamp::ZERO);
+        for id in first..first + 100 {
+            assert_eq!(insert(&bench, &mut worker, id, 1), Ok(Inserted::New));
+        }
+        commit(&mut worker).expect("alone");
+        delete(&bench, &mut worker, first..first + 100);
+        worker.core().local.collect();
+        worker.housekeep(1);
+        let left = linked(&bench, &mut looking);
+        assert!(left <= 200, "{}: {left} deleted records are linked after {first}", P::INFO.name);
+    }
+}
