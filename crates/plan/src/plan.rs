@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::{Access, Existence, Failure, Footprint, Known, Operation, Symbol, Touch};
+use crate::{Access, Existence, Failure, Footprint, Kind, Known, Operation, Symbol, Touch};
 
 /// A table that a procedure uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,9 +48,9 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Whether no operation changes anything.
+    /// Whether no operation may change anything: also an update that assigns no column is for a transaction that may write.
     pub fn is_read_only(&self) -> bool {
-        !self.operations.iter().any(Operation::changes)
+        self.operations.iter().all(|operation| matches!(operation.kind, Kind::Get | Kind::Scan))
     }
 
     /// What to run again when the result of `operation` has changed, in source order: the operation and all that directly or

@@ -100,7 +100,9 @@ pub fn procedure(options: TokenStream, item: TokenStream) -> TokenStream {
     }
 }
 
-/// Lets procedures call a function. It may use its arguments only: no clock, no randomness, nothing that changes. Arguments and
+/// Lets procedures call a function. It may use its arguments only: no clock, no randomness, nothing that changes. And it has a value
+/// for all arguments: what looks ahead, to prefetch, may call it where the procedure would have ended before, and where a procedure
+/// runs in pieces a panic would come too late. Arguments and
 /// result implement `Data` (`&str`, `&[T]` and `&T` stand for `String`, `Vec<T>` and `T`).
 ///
 /// The function stays as it is; besides, there is a type of its name, by which the interpreter calls it.

@@ -914,18 +914,19 @@ impl Tx {
         // A transaction that was leaked instead of dropped is still open: a session runs one at a time.
         self.roll_back(None);
         let inner = &self.inner;
-        let lease = inner.pool.lease(self.preferred.get(), inner.engine.as_ref(), &inner.environment);
-        let lease = lease.ok_or(TransactError::WorkersBusy)?;
         let explicit = origin == Origin::Explicit;
+        // The gate first: who waits for chains to end must not hold a worker that they need.
         if let Some(gate) = &inner.gate
             && origin != Origin::Procedure
         {
-            if let Err(excluded) = gate.enter_other() {
-                inner.pool.give_back(lease);
-                return Err(excluded);
-            }
+            gate.enter_other()?;
             self.gated.set(true);
         }
+        let lease = inner.pool.lease(self.preferred.get(), inner.engine.as_ref(), &inner.environment);
+        let Some(lease) = lease else {
+            self.leave_gate();
+            return Err(TransactError::WorkersBusy);
+        };
         self.lease.set(Some(lease));
         self.ending.set(false);
         self.preferred.set(lease.slot);

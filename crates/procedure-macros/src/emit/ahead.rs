@@ -3,6 +3,8 @@
 //! It stands in a closure that returns `Result<(), Overflow>`: where the procedure would abort, it ends. It may be followed by
 //! the steps themselves, so it takes no value away from them.
 
+use std::cell::Cell;
+
 use proc_macro2::TokenStream;
 use quote::quote;
 
@@ -15,6 +17,31 @@ use crate::tree::{Operation, Procedure, StepKind};
 pub(super) struct Ahead<'p> {
     code: Code<'p>,
     touch: &'p dyn Fn(&Code<'p>, &Operation) -> TokenStream,
+    reach: Reach,
+    /// Loops that the node being emitted is in.
+    depth: Cell<usize>,
+}
+
+/// How far a slice looks into loops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// To their ends.
+    Whole,
+    /// Into the first iterations of each: what is fetched further ahead is gone again when it is needed, and an exit that the
+    /// slice does not know may end the loop at once.
+    Near,
+    /// Into the next iterations of the loop that the slice is of, and the first ones of each loop in it.
+    Batch,
+}
+
+/// Iterations of a loop that are looked into.
+const NEAR: usize = 64;
+/// Iterations of a loop whose keys are fetched together.
+pub(super) const BATCH: usize = 16;
+
+/// The variable that counts iterations for [`Reach::Batch`].
+pub(super) fn iteration() -> syn::Ident {
+    own("iteration")
 }
 
 impl<'p> Ahead<'p> {
@@ -22,12 +49,14 @@ impl<'p> Ahead<'p> {
     pub(super) fn closure(
         procedure: &'p Procedure,
         nodes: &[Node<'_>],
+        reach: Reach,
         touch: &'p dyn Fn(&Code<'p>, &Operation) -> TokenStream,
     ) -> TokenStream {
         if nodes.is_empty() {
             return TokenStream::new();
         }
-        let ahead = Ahead { code: Code { looks_ahead: true, ..Code::new(procedure) }, touch };
+        let depth = Cell::new(0);
+        let ahead = Ahead { code: Code { looks_ahead: true, ..Code::new(procedure) }, touch, reach, depth };
         let (library, look, nodes) = (library(), own("look"), ahead.nodes(nodes));
         quote! {
             {
@@ -84,8 +113,18 @@ impl<'p> Ahead<'p> {
                 quote!(match #value { #(#arms)* })
             }
             Node::For(pattern, over, inside) => {
+                let depth = self.depth.replace(self.depth.get() + 1);
                 let (pattern, over, inside) =
                     (self.code.pattern(pattern), self.code.expression(over), self.nodes(inside));
+                self.depth.set(depth);
+                let over = match self.reach {
+                    Reach::Whole => over,
+                    Reach::Batch if depth == 0 => {
+                        let begin = iteration();
+                        quote!(::core::iter::IntoIterator::into_iter(#over).skip(#begin).take(#BATCH))
+                    }
+                    Reach::Near | Reach::Batch => quote!(::core::iter::IntoIterator::into_iter(#over).take(#NEAR)),
+                };
                 quote!(for #pattern in #over { #inside })
             }
             Node::Scope(inside) => {

@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 
+use super::ahead::iteration;
 use super::expressions::{Code, checked};
 use super::prefetch::Plan;
 use super::{bind_arguments, index_field, library, own, table_field};
@@ -143,10 +144,22 @@ impl<'p> Emitter<'p> {
                 quote!(match #value { #(#arms)* })
             }
             StepKind::For { pattern, over, body } => {
-                let fetch = self.plan.before_loop(step, &self.known.borrow());
+                let fetch = self.plan.in_loop(step, &self.known.borrow());
                 let body = self.block_with(pattern, body);
                 let (pattern, over) = (self.pattern(pattern), self.code.expression(over));
-                quote!(#fetch for #pattern in #over { #body })
+                let Some(fetch) = fetch else { return quote!(for #pattern in #over { #body }) };
+                // What is fetched is looked up where the names of the loop's pattern do not hide others yet.
+                let (iteration, elements) = (iteration(), own("elements"));
+                quote!({
+                    let (mut #iteration, mut #elements) = (0usize, ::core::iter::IntoIterator::into_iter(#over));
+                    while let ::core::option::Option::Some(#pattern) = {
+                        #fetch
+                        #iteration += 1;
+                        ::core::iter::Iterator::next(&mut #elements)
+                    } {
+                        #body
+                    }
+                })
             }
             StepKind::ForEach { row, operation, body } => {
                 let (ident, next) = (&self.procedure.variables[row.0].ident, own("next"));

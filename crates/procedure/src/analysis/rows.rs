@@ -21,7 +21,7 @@ use crate::ir::{
 };
 
 /// What one operation does to columns.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct RowColumns {
     pub(super) reads: Columns,
     pub(super) writes: Columns,
@@ -37,8 +37,13 @@ pub(super) fn rows(resolved: &Resolved<'_>) -> Result<Vec<RowColumns>, Refusals>
         columns: vec![RowColumns::default(); resolved.operations.len()],
         collector: Collector::new(&resolved.procedure.name),
     };
-    for _ in 0..2 {
+    // Rows pass from variable to variable, in loops against the order of the steps: until nothing more is found.
+    loop {
+        let before = (walk.carriers.clone(), walk.columns.clone());
         walk.block(&resolved.procedure.body);
+        if before == (walk.carriers.clone(), walk.columns.clone()) {
+            break;
+        }
     }
     for (id, (operation, ..)) in resolved.operations.iter().enumerate() {
         if let OperationKind::Update { row, body, .. } = &operation.kind {

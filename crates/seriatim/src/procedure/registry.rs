@@ -207,7 +207,7 @@ impl Database {
     /// ```
     ///
     /// # Errors
-    /// A name that is taken, a table that is missing or declared otherwise, a set that is not safe; with the place in the
+    /// A name that is taken, a table that is missing or declared otherwise, a body that the analysis refuses; with the place in the
     /// source. Nothing is registered then.
     pub fn register(&self, procedures: Procedures) -> Result<Registration, RegisterError> {
         let schema = self.inner().schema();

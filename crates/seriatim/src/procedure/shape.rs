@@ -10,8 +10,9 @@ pub enum Shape {
     /// Each as one transaction of the protocol. Default.
     #[default]
     Whole,
-    /// Each as a chain of transactions, one a piece of the chopping of the registered set, where the chopping proves that the
-    /// set stays serializable. Transactions that are not procedures cannot run at the same time, and registering waits for
+    /// Each as a chain of transactions, by the chopping of the registered set where it proves that the set stays serializable: one
+    /// for all pieces up to the decisive one, and one for each after it. Those pieces only read so far: see
+    /// `docs/procedures.md`. Transactions that are not procedures cannot run at the same time, and registering waits for
     /// chains to end.
     Pieces,
 }

@@ -50,6 +50,20 @@ fn transfer(tx: &Tx, from: u64, to: u64, amount: Money) -> Result<Money, Abort> 
     Ok(left)
 }
 
+/// The balance, by an update that assigns nothing: still for a transaction that may write.
+#[procedure]
+fn look(tx: &Tx, id: u64) -> Result<Money, Abort> {
+    let balance = tx.update::<Account>(id, |account| account.balance)?;
+    Ok(balance)
+}
+
+#[test]
+fn an_update_that_assigns_nothing_runs() {
+    let db = bank();
+    db.register(procedures![look]).expect("a sound procedure");
+    assert_eq!(*db.session().call(look, &1).expect("nobody is in the way"), Money::from_units(10_000));
+}
+
 fn bank() -> Database {
     open(Database::builder()).0
 }
