@@ -41,7 +41,7 @@ pub(super) fn rows(resolved: &Resolved<'_>) -> Result<Vec<RowColumns>, Refusals>
     loop {
         let before = (walk.carriers.clone(), walk.columns.clone());
         walk.block(&resolved.procedure.body);
-        if before == (walk.carriers.clone(), walk.columns.clone()) {
+        if before.0 == walk.carriers && before.1 == walk.columns {
             break;
         }
     }
