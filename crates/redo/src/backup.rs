@@ -1,0 +1,1 @@
+//! Backups: a copy of a database directory that is consistent and complete.

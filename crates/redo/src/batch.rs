@@ -1,0 +1,1 @@
+//! Batches: the unit in which a logger writes and flushes.

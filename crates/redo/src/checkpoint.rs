@@ -1,0 +1,1 @@
+//! Checkpoints: all rows with their stamps, in compressed parts.

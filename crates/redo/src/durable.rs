@@ -1,0 +1,1 @@
+//! The durable point: which epoch survives now, and who waits for it.

@@ -1,0 +1,1 @@
+//! Redo entries: what a commit wrote, grouped by commit.

@@ -1,0 +1,27 @@
+//! What is acknowledged survives: the redo log, checkpoints and recovery.
+//!
+//! Invariant: this crate knows bytes, keys and stamps, and no protocol; the durable point never moves back. It reaches files
+//! through the door `seriatim_base::disk` only, so a test that replaces the door owns every power cut.
+//!
+//! ```text
+//! DIR/LOCK                                 held while a process has the database open
+//! DIR/MANIFEST                             format, incarnations, tables, newest checkpoint; replaced as a whole
+//! DIR/checkpoint-<epoch>/part-<n>          rows with their stamps, compressed
+//! DIR/log-<incarnation>-<logger>-<n>       segments of batches; perhaps in directories of their own
+//! ```
+//! The path of a commit, top to bottom: a worker encodes its writes ([`entry`]) and appends them to its own [`stream`] between
+//! `begin` and `end` of its [`writer`]; a [`logger`] collects the streams of its workers, writes one [`batch`] into its
+//! [`segment`], flushes, and moves the [`durable`] point. Recovery reads the [`manifest`], loads the [`checkpoint`] and
+//! [`replay`]s the log tail, epoch by epoch.
+
+pub mod backup;
+pub mod batch;
+pub mod checkpoint;
+pub mod durable;
+pub mod entry;
+pub mod logger;
+pub mod manifest;
+pub mod replay;
+pub mod segment;
+pub mod stream;
+pub mod writer;

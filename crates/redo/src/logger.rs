@@ -1,0 +1,1 @@
+//! Loggers: collect, write, flush.

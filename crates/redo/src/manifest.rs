@@ -1,0 +1,1 @@
+//! The manifest: what a database directory consists of.

@@ -1,0 +1,1 @@
+//! Replay: the log as recovery reads it, epoch by epoch.

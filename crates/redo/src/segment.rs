@@ -1,0 +1,1 @@
+//! Segments: pre-zeroed files that hold batches.

@@ -1,0 +1,1 @@
+//! Streams: bytes from one worker to its logger, without a lock.
