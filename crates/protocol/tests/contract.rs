@@ -75,6 +75,21 @@ macro_rules! under_every_protocol {
                     }
 
                     #[test]
+                    fn what_was_seen_has_a_bound() {
+                        stamps::bound_of_what_was_seen::<$protocol>();
+                    }
+
+                    #[test]
+                    fn the_absence_before_an_insert_has_a_bound() {
+                        stamps::bound_of_an_absence_before_an_insert::<$protocol>();
+                    }
+
+                    #[test]
+                    fn the_bound_of_a_snapshot_is_not_newer_than_it() {
+                        stamps::bound_of_a_snapshot::<$protocol>();
+                    }
+
+                    #[test]
                     fn a_write_is_reported_with_the_version_it_replaced() {
                         redo::chains::<$protocol>(stringify!($name));
                     }

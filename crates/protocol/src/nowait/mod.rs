@@ -375,6 +375,10 @@ impl seriatim_txn::Worker for Worker {
         self.base.seen
     }
 
+    fn newest(&self) -> Stamp {
+        self.base.newest
+    }
+
     fn mark(&mut self) -> Mark {
         self.base.writes.mark()
     }

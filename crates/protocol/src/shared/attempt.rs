@@ -37,7 +37,7 @@ pub(crate) struct Attempt {
     pub(crate) fingers: Fingers,
     prefetched: Prefetched,
     pub(crate) writes: WriteSet,
-    /// The newest stamp read or to be overwritten.
+    /// The newest stamp read or to be overwritten; of absences, the newest that may have caused one.
     pub(crate) newest: Stamp,
     pub(crate) seen: Seen,
     pub(crate) incident: Option<Incident>,

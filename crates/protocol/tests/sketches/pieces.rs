@@ -19,7 +19,9 @@ use seriatim_txn::{
 };
 
 use crate::common::{Bench, modes};
-use crate::stand_in::{Ground, LOCKED, Read, Write, look_once, newest, peeked, replaced, report, row_of};
+use crate::stand_in::{
+    Ground, LOCKED, Read, Write, look_once, newest, peeked, replaced, report, row_of, stamp_of, version,
+};
 
 const DELETED: u64 = 1 << 63;
 const IDLE: u64 = u64::MAX;
@@ -151,6 +153,9 @@ impl Worker {
             while image != 0 && number_of(image) > snapshot {
                 image = header(image)[1] as usize;
             }
+            // Images have no stamps of their own here; no version of the record has a newer one than it has itself.
+            let word = version(table, record).load(Ordering::Acquire);
+            self.ground.newest = self.ground.newest.max(stamp_of(word));
             return Ok(live(table, image));
         }
         if let Some(own) = self.ground.own(record) {

@@ -209,7 +209,11 @@ impl seriatim_txn::Worker for Worker {
         if self.is_undone() {
             return Err(self.cascaded());
         }
-        let head = self.queue().uncommitted.front().map(|entry| entry.position);
+        let queue = self.queue();
+        let (head, last) = (queue.uncommitted.front().map(|entry| entry.position), queue.last);
+        drop(queue);
+        // What it read of others has its stamps by now.
+        self.ground.newest = self.ground.newest.max(last);
         if head == Some(self.position) { Ok(()) } else { Err(Stop::Wait(On::Order)) }
     }
 

@@ -448,6 +448,10 @@ macro_rules! common_methods {
         fn seen(&self) -> Seen {
             self.ground.seen
         }
+        fn newest(&self) -> Stamp {
+            // Tombstones stay linked: a key without a record was never there.
+            self.ground.newest
+        }
         fn incident(&self) -> Option<&Incident> {
             self.ground.incident.as_ref()
         }
