@@ -66,7 +66,7 @@ pub struct State {
     /// Scratch of a commit: entries in locking order.
     order: Vec<u32>,
     /// Scratch of a commit: what each entry replaced.
-    retired: Vec<usize>,
+    replaced: Vec<usize>,
 }
 
 impl Variant for State {

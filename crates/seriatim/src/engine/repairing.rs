@@ -137,6 +137,10 @@ impl Worker for Repairer {
         self.inner.seen()
     }
 
+    fn newest(&self) -> Stamp {
+        self.inner.newest()
+    }
+
     fn mark(&mut self) -> Mark {
         self.inner.mark()
     }
