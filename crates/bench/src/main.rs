@@ -15,6 +15,7 @@ mod report;
 mod row;
 mod setting;
 
+use std::error::Error;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
@@ -93,6 +94,11 @@ fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
+/// Compares under the setting that the options ask for.
+fn compare(options: Options, run: impl FnOnce(&Setting) -> Result<(), Box<dyn Error>>) -> Result<(), Box<dyn Error>> {
+    run(&Setting::try_from(options)?)
+}
+
 fn main() -> ExitCode {
     let done = match Arguments::parse().measurement {
         Measurement::RawIndex { pairs, keys, protocol } => {
@@ -101,8 +107,12 @@ fn main() -> ExitCode {
         Measurement::Dispatch { pairs, keys } => {
             dispatch::run(keys, pairs.pairs, Length::Seconds(pairs.seconds), pairs.seed)
         }
-        Measurement::Procedures { options, warehouses } => procedures::run(warehouses, &Setting::from(options)),
-        Measurement::Prefetch { options, warehouses } => prefetch::run(&warehouses, &Setting::from(options)),
+        Measurement::Procedures { options, warehouses } => {
+            compare(options, |setting| procedures::run(warehouses, setting))
+        }
+        Measurement::Prefetch { options, warehouses } => {
+            compare(options, |setting| prefetch::run(&warehouses, setting))
+        }
         Measurement::Churn(options) => churn::run(&options),
     };
     match done {

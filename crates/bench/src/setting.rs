@@ -3,7 +3,7 @@
 use std::error::Error;
 
 use clap::{Args, ValueEnum};
-use seriatim::Database;
+use seriatim::{Database, OpenError};
 use seriatim_workload::tpcc::{self, Scale, Tpcc};
 use seriatim_workload::ycsb::{self, Core, Distribution, Shares, Ycsb};
 use seriatim_workload::{Loading, Workload};
@@ -65,15 +65,19 @@ pub(crate) struct Setting {
     prefault: Option<usize>,
 }
 
-impl From<Options> for Setting {
-    fn from(options: Options) -> Setting {
+impl TryFrom<Options> for Setting {
+    type Error = OpenError;
+
+    /// Finds out which protocol is meant.
+    fn try_from(options: Options) -> Result<Setting, OpenError> {
         let Options { pairs, protocol, scale, records, prefault, format } = options;
+        let protocol = Database::builder().protocol(&protocol).open()?.protocol().name.to_owned();
         let scale = match scale {
             Rows::Spec => Scale::spec,
             Rows::Small => Scale::small,
         };
         let (rounds, length, seed) = (pairs.pairs, Length::Seconds(pairs.seconds), pairs.seed);
-        Setting { protocol, rounds, length, seed, format, scale, records, prefault }
+        Ok(Setting { protocol, rounds, length, seed, format, scale, records, prefault })
     }
 }
 
