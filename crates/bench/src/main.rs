@@ -1,5 +1,5 @@
 //! Measurements below the workloads: what a transaction costs over its index, what dispatch costs, what a
-//! declared procedure costs over the same by hand, whether memory grows.
+//! declared procedure costs over the same by hand, what prefetching by plans brings, whether memory grows.
 //!
 //! Each is one module with a small size that runs as a test and asserts relations, never times. Standard output is data,
 //! standard error is talk. Arms that are compared run in alternating pairs, and medians come with their quartiles, because the
@@ -8,15 +8,19 @@
 mod churn;
 mod dispatch;
 mod measure;
+mod prefetch;
 mod procedures;
 mod raw_index;
+mod report;
 mod row;
+mod setting;
 
+use std::error::Error;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 use measure::Length;
-use seriatim_workload::tpcc::Scale;
+use setting::{Options, Setting};
 
 /// Measures what lies below the workloads.
 #[derive(Parser)]
@@ -47,23 +51,30 @@ enum Measurement {
         #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..))]
         keys: u64,
     },
-    /// New-Order and Payment of TPC-C, full scale, as registered procedures against closures written by hand
+    /// New-Order and Payment of TPC-C, and YCSB with 16 operations, 80 % reads and 20 % read-modify-writes, as registered
+    /// procedures against closures written by hand
     Procedures {
         #[command(flatten)]
-        pairs: Pairs,
-        /// Warehouses; the one terminal's home is the first
+        options: Options,
+        /// Warehouses; each is in turn home of the one terminal
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
         warehouses: u16,
-        /// Concurrency-control protocol
-        #[arg(long, default_value = "auto")]
-        protocol: String,
+    },
+    /// TPC-C's full mix, and YCSB with 16 operations, 80 % reads and 20 % read-modify-writes, with prefetching by plans against
+    /// the same without
+    Prefetch {
+        #[command(flatten)]
+        options: Options,
+        /// Numbers of warehouses, a comparison each; one thread serves a terminal of every warehouse in turn
+        #[arg(long, value_delimiter = ',', default_value = "1,10", value_parser = clap::value_parser!(u16).range(1..))]
+        warehouses: Vec<u16>,
     },
     /// Memory in use while rows are updated, deleted and inserted again
     Churn(churn::Options),
 }
 
 /// How often and how long arms run.
-#[derive(Args)]
+#[derive(Args, Clone, Debug)]
 struct Pairs {
     /// Rounds; in each, every arm runs once
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
@@ -71,7 +82,7 @@ struct Pairs {
     /// Length of each arm's run
     #[arg(long, default_value_t = 2.0, value_parser = seconds)]
     seconds: f64,
-    /// Determines the keys drawn
+    /// Determines rows and inputs
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -83,6 +94,11 @@ fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
+/// Compares under the setting that the options ask for.
+fn compare(options: Options, run: impl FnOnce(&Setting) -> Result<(), Box<dyn Error>>) -> Result<(), Box<dyn Error>> {
+    run(&Setting::try_from(options)?)
+}
+
 fn main() -> ExitCode {
     let done = match Arguments::parse().measurement {
         Measurement::RawIndex { pairs, keys, protocol } => {
@@ -91,9 +107,11 @@ fn main() -> ExitCode {
         Measurement::Dispatch { pairs, keys } => {
             dispatch::run(keys, pairs.pairs, Length::Seconds(pairs.seconds), pairs.seed)
         }
-        Measurement::Procedures { pairs, warehouses, protocol } => {
-            let scale = Scale::spec(warehouses);
-            procedures::run(&protocol, scale, pairs.pairs, Length::Seconds(pairs.seconds), pairs.seed)
+        Measurement::Procedures { options, warehouses } => {
+            compare(options, |setting| procedures::run(warehouses, setting))
+        }
+        Measurement::Prefetch { options, warehouses } => {
+            compare(options, |setting| prefetch::run(&warehouses, setting))
         }
         Measurement::Churn(options) => churn::run(&options),
     };

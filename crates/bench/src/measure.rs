@@ -14,6 +14,16 @@ pub(crate) enum Length {
     Seconds(f64),
 }
 
+impl Length {
+    /// The seconds, if that is what it is in.
+    pub(crate) fn seconds(self) -> Option<f64> {
+        match self {
+            Length::Seconds(seconds) => Some(seconds),
+            Length::Operations(_) => None,
+        }
+    }
+}
+
 /// Operations between two looks at the clock.
 const BATCH: u64 = 1_000;
 
@@ -41,7 +51,8 @@ pub(crate) fn rate(length: Length, mut operation: impl FnMut()) -> f64 {
 /// One arm of a comparison: answers its rate for a length and a seed.
 pub(crate) type Arm<'a> = &'a mut dyn FnMut(Length, u64) -> f64;
 
-/// Runs the arms in turn, in every other round backwards, each round with a seed of its own: the rates of each arm.
+/// Runs the arms in turn, in every other round backwards, each round with a seed of its own: the rates of each arm. Talks
+/// about its progress.
 pub(crate) fn alternate(arms: &mut [Arm<'_>], rounds: u32, length: Length, seed: u64) -> Vec<Vec<f64>> {
     let mut rates = vec![Vec::new(); arms.len()];
     for round in 0..u64::from(rounds) {
@@ -52,6 +63,7 @@ pub(crate) fn alternate(arms: &mut [Arm<'_>], rounds: u32, length: Length, seed:
         for (arm, rates) in turn {
             rates.push(arm(length, seed + round));
         }
+        eprintln!("round {} of {rounds}", round + 1);
     }
     rates
 }

@@ -88,6 +88,15 @@ fn bench() -> Command {
                     .value_parser(["off"]),
             )
             .arg(
+                number(
+                    "prefetch",
+                    "on|off",
+                    "on",
+                    "Whether procedures fetch the rows that their arguments name beforehand",
+                )
+                .value_parser(["on", "off"]),
+            )
+            .arg(
                 Arg::new("prefault")
                     .long("prefault")
                     .value_name("MIB")

@@ -60,13 +60,7 @@ fn workload(entry: &Entry, matches: &ArgMatches, seed: u64) -> Result<(), Failur
     let values = args::values(entry, matches, seed)?;
     let workload = (entry.open)(&values).map_err(Failure::usage)?;
     let plan = plan(matches, seed);
-    let text = |name: &str| matches.get_one::<String>(name).cloned().unwrap_or_default();
-    let htm = match text("htm").parse::<HtmMode>().map_err(Failure::usage)? {
-        HtmMode::Emulated(emulation) => HtmMode::Emulated(Emulation { seed, ..emulation }),
-        mode => mode,
-    };
-    let db = Database::builder().protocol(&text("protocol")).htm(htm).workers(plan.threads + 1).seed(seed).open();
-    let db = db.map_err(Failure::usage)?;
+    let db = open(matches, &plan)?;
     eprintln!("{} under {} with regions {}", entry.name, db.protocol().name, db.backend());
     load(&db, workload.as_ref(), plan.threads)?;
     let wanted = matches.get_one::<u64>("prefault").map(|mib| *mib as usize * MIB);
@@ -92,6 +86,17 @@ fn workload(entry: &Entry, matches: &ArgMatches, seed: u64) -> Result<(), Failur
         print!("{}", report.text());
     }
     report.verdict()
+}
+
+/// The database that the options ask for, with a worker for each terminal and one for checks.
+fn open(matches: &ArgMatches, plan: &Plan) -> Result<Database, Failure> {
+    let text = |name: &str| matches.get_one::<String>(name).cloned().unwrap_or_default();
+    let htm = match text("htm").parse::<HtmMode>().map_err(Failure::usage)? {
+        HtmMode::Emulated(emulation) => HtmMode::Emulated(Emulation { seed: plan.seed, ..emulation }),
+        mode => mode,
+    };
+    let builder = Database::builder().protocol(&text("protocol")).htm(htm).workers(plan.threads + 1).seed(plan.seed);
+    builder.prefetch(text("prefetch") == "on").open().map_err(Failure::usage)
 }
 
 fn load(db: &Database, workload: &dyn seriatim_workload::Workload, threads: usize) -> Result<(), Failure> {
@@ -120,4 +125,22 @@ fn expected_growth(workload: &str, plan: &Plan) -> usize {
     let wanted = (plan.seconds + plan.warmup) * plan.threads as f64 * 300.0 * MIB as f64;
     let memory = Machine::here().memory_bytes.unwrap_or(4 << 30) as f64;
     wanted.min(memory / 2.0) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefetching_is_on_unless_it_is_switched_off() {
+        for (more, wanted) in [(&[][..], true), (&["--prefetch", "on"], true), (&["--prefetch", "off"], false)] {
+            let given = ["seriatim", "bench", "tpcc"].iter().chain(more);
+            let matches = args::command().try_get_matches_from(given).expect("these arguments can be");
+            let (_, bench) = matches.subcommand().expect("a command");
+            let (_, tpcc) = bench.subcommand().expect("a workload");
+            let db = open(tpcc, &plan(tpcc, 7)).expect("a database opens");
+            let is_on = db.session().transact(|tx| Ok(tx.prefetching())).expect("nothing is in its way");
+            assert_eq!(*is_on, wanted, "{more:?}");
+        }
+    }
 }

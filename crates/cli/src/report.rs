@@ -128,7 +128,7 @@ impl Report<'_> {
             .iter()
             .filter_map(|knob| Some((knob.name.to_owned(), json!(self.values.text(knob.name).ok()?))))
             .collect();
-        for name in ["protocol", "htm", "durability"] {
+        for name in ["protocol", "htm", "durability", "prefetch"] {
             options.insert(name.to_owned(), json!(matches.get_one::<String>(name)));
         }
         options.insert("warmup".to_owned(), json!(self.plan.warmup));

@@ -79,6 +79,29 @@ fn reports_as_json_have_the_knobs_the_kinds_and_a_passed_check() {
 }
 
 #[test]
+fn prefetching_is_an_option_of_every_workload_and_reported() {
+    for (more, reported) in [(&[][..], "on"), (&["--prefetch", "off"], "off")] {
+        for name in ["tpcc", "ycsb"] {
+            let entry = Entry::find(name).expect("it is registered");
+            let text = printed(entry, &[more, &["--format", "json"]].concat());
+            let report: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+            assert_eq!(report["options"]["prefetch"], reported, "{text}");
+        }
+    }
+    for entry in WORKLOADS {
+        let help = String::from_utf8(bench(entry, &["--help"]).stdout).expect("help is UTF-8");
+        assert!(help.contains("--prefetch <on|off>"), "{}: {help}", entry.name);
+        let refused = bench(entry, &["--prefetch", "maybe"]);
+        let talk = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(2), "{talk}");
+        assert!(
+            talk.lines().count() == 1 && talk.contains("maybe") && talk.contains("[possible values: on, off]"),
+            "{talk}"
+        );
+    }
+}
+
+#[test]
 fn rollbacks_are_reported_where_they_are_asked_for() {
     for (name, knobs, is_asked_for) in [
         ("twelve-key", &["--multi", "50", "--abort", "10"][..], true),

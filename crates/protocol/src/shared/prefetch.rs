@@ -37,12 +37,17 @@ struct Entry {
 
 const NONE: u32 = u32::MAX;
 
+// Two to a cache line: every row prefetched writes one.
+const _ENTRIES_ARE_SMALL: () = assert!(size_of::<Entry>() <= 32);
+
 #[derive(Clone, Copy, Debug)]
 enum Stage {
     /// Its bucket was asked for.
     Bucket(HashHint),
     /// Its record was.
     Record(RecordPtr),
+    /// The newest image was, a wave early: the index itself was asked, not a bucket.
+    Image(RecordPtr),
     /// Nothing to be had.
     Nothing,
 }
@@ -140,8 +145,11 @@ impl Prefetched {
                         entry.stage = Stage::Record(found);
                     }
                 }
-                Stage::Record(found) => fetch_image(table, found),
-                Stage::Nothing => {}
+                Stage::Record(found) => {
+                    fetch_image(table, found);
+                    entry.stage = Stage::Image(found);
+                }
+                Stage::Image(_) | Stage::Nothing => {}
             }
         }
         self.advanced = self.entries.len();
@@ -159,15 +167,15 @@ impl Prefetched {
                 Stage::Nothing if others == 0 => queue.next = entry.next,
                 Stage::Nothing => {}
                 // SAFETY: found in the index since the worker came online.
-                Stage::Record(found) if unsafe { has_key(found, key) } => {
+                Stage::Record(found) | Stage::Image(found) if unsafe { has_key(found, key) } => {
                     queue.next = entry.next;
                     return Some(found);
                 }
-                Stage::Record(_) if others == 1 => {
+                Stage::Record(_) | Stage::Image(_) if others == 1 => {
                     queue.next = self.entries[queue.next as usize].next;
                     return None;
                 }
-                Stage::Record(_) => others += 1,
+                Stage::Record(_) | Stage::Image(_) => others += 1,
             }
             at = entry.next;
         }
@@ -182,8 +190,76 @@ fn fetch_record(table: &Table, found: RecordPtr) {
 
 #[inline]
 fn fetch_image(table: &Table, found: RecordPtr) {
+    #[cfg(test)]
+    tests::image_asked_for();
     let image = head::image(&table.shape, found).load(Ordering::Relaxed) as usize;
     if image != 0 && !record::is_inline(table, found, image) {
         prefetch::lines(image as *const u8, table.shape.image_bytes().min(BYTES_MAX));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use seriatim_base::{Stamp, TableId};
+    use seriatim_catalog::{ColumnDef, ColumnType, KeyCodec, Layout, TableDef};
+    use seriatim_htm::{Budget, Htm, HtmMode};
+    use seriatim_memory::{Memory, Options};
+    use seriatim_store::Index;
+    use seriatim_txn::{Environment, Inserted, Mode, NoRedo, OnExists, Outcome, Protocol, RecordShape, Worker};
+
+    use super::*;
+    use crate::silo::Silo;
+
+    thread_local! {
+        static IMAGES: Cell<u32> = const { Cell::new(0) };
+    }
+
+    pub(super) fn image_asked_for() {
+        IMAGES.set(IMAGES.get() + 1);
+    }
+
+    const ROWS: u64 = 5;
+
+    /// How many images each of three advances asks for, with [`ROWS`] rows of a table on their way.
+    fn images_of_advances(organization: Organization) -> [u32; 3] {
+        let memory = Memory::new(Options { workers_max: 2, ..Options::default() }).expect("memory");
+        let htm = Htm::new(HtmMode::Absent).expect("it is always available");
+        let environment = Environment::new(htm, memory, Budget::default());
+        let mut core = environment.core().expect("a free slot");
+        let definition = TableDef::builder("cell").column(ColumnDef::new("id", ColumnType::U64)).key(["id"]);
+        let definition = if organization == Organization::Hash { definition.hash() } else { definition };
+        let definition = definition.finish().expect("a valid table");
+        let (codec, layout) = (KeyCodec::for_table(&definition), Layout::new(&definition.columns));
+        let class = codec.class();
+        core.local.enter();
+        let index = Index::new(organization, class, 64, &environment.htm, &mut core.store()).expect("memory");
+        core.local.leave();
+        let shape = RecordShape::new(class, &layout, Silo::HEAD_BYTES, Silo::IMAGE_HEADER_BYTES);
+        let (id, name, unlinked) = (TableId(0), "cell".to_owned(), seriatim_txn::Unlinked::default());
+        let table = Box::new(Table { id, name, organization, class, codec, layout, shape, index, unlinked });
+        let mut worker = Silo::open(Default::default(), &environment).worker(core);
+        worker.begin(Mode::ReadWrite, Stamp::ZERO);
+        for key in 0..ROWS {
+            let staged = worker.stage(&table).expect("memory");
+            assert_eq!(worker.insert(&table, Key::Word8(key), staged, OnExists::Refuse), Ok(Inserted::New));
+        }
+        assert!(matches!(worker.commit(&mut NoRedo), Ok(Outcome::Committed(_))));
+        worker.begin(Mode::ReadWrite, Stamp::ZERO);
+        (0..ROWS).for_each(|key| worker.prefetch(&table, Key::Word8(key)));
+        let images = [(); 3].map(|()| {
+            IMAGES.set(0);
+            worker.advance_prefetch();
+            IMAGES.get()
+        });
+        assert!(matches!(worker.commit(&mut NoRedo), Ok(Outcome::Committed(_))));
+        images
+    }
+
+    #[test]
+    fn each_image_is_asked_for_once() {
+        assert_eq!(images_of_advances(Organization::Hash), [0, ROWS as u32, 0]);
+        assert_eq!(images_of_advances(Organization::Ordered), [ROWS as u32, 0, 0]);
     }
 }

@@ -57,7 +57,7 @@ pub struct OperationsInput {
 }
 
 /// Generates the inputs of one terminal.
-pub(super) struct Inputs {
+pub struct Inputs {
     options: Options,
     rng: Rng,
     chooser: Chooser,
@@ -75,7 +75,7 @@ impl Inputs {
     }
 
     /// The next input, for rows of so many fields.
-    pub(super) fn operations(&mut self, fields: usize) -> &OperationsInput {
+    pub fn operations(&mut self, fields: usize) -> &OperationsInput {
         self.next.operations.clear();
         for _ in 0..self.options.ops {
             let kind = self.kind();

@@ -19,16 +19,15 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 pub use chooser::{Chooser, Distribution};
-pub use input::{INSERT, Operation, OperationsInput, READ, READ_MODIFY_WRITE, SCAN, UPDATE};
+pub use input::{INSERT, Inputs, Operation, OperationsInput, READ, READ_MODIFY_WRITE, SCAN, UPDATE};
 pub use options::{Core, Options, Shares, ValueShape, open};
-pub use table::{FIELD_BYTES, NoSuchOperation, Shape, Tables};
+pub use table::{FIELD_BYTES, HashOne, HashTen, NoSuchOperation, OrderedOne, OrderedTen, Shape, Tables, ends, filled};
 pub use terminal::YcsbTerminal;
 
 use crate::ledger::{Count, Ledgers};
 use crate::parallel;
 use crate::registry::{Entry, Knob};
 use crate::{LoadError, Loading, Report, Terminal, Workload};
-use input::Inputs;
 use seriatim::{Database, Rng, SchemaError};
 use table::with_shape;
 
@@ -104,6 +103,11 @@ impl Ycsb {
         Ycsb { options, shared: Arc::new(shared) }
     }
 
+    /// Inputs as a terminal of this seed has them.
+    pub fn inputs(&self, seed: u64) -> Inputs {
+        Inputs::new(self.options, Rng::from_seed(seed), Arc::clone(&self.shared))
+    }
+
     fn declare_shape<T: Shape>(db: &Database) -> Result<(), LoadError> {
         db.create::<T>()?;
         db.register(T::procedures())?;
@@ -117,10 +121,9 @@ impl Ycsb {
         parallel::populate(db, loading, (records, records), seed, make, |tx, row| tx.insert(&table, row).map(|()| 1))
     }
 
-    fn terminal_shape<T: Shape>(&self, db: &Database, rng: Rng) -> Result<Box<dyn Terminal>, SchemaError> {
+    fn terminal_shape<T: Shape>(&self, db: &Database, seed: u64) -> Result<Box<dyn Terminal>, SchemaError> {
         Tables::<T>::open(db)?;
-        let inputs = Inputs::new(self.options, rng, Arc::clone(&self.shared));
-        Ok(Box::new(YcsbTerminal::<T>::new(inputs, self.shared.ledgers.open(|_| Ledger::default()))))
+        Ok(Box::new(YcsbTerminal::<T>::new(self.inputs(seed), self.shared.ledgers.open(|_| Ledger::default()))))
     }
 }
 
@@ -147,7 +150,7 @@ impl Workload for Ycsb {
     }
 
     fn terminal(&self, db: &Database, index: u16, seed: u64) -> Result<Box<dyn Terminal>, LoadError> {
-        let rng = Rng::from_seed(seed ^ u64::from(index) << 48);
-        Ok(with_shape!(self.options, T => self.terminal_shape::<T>(db, rng))?)
+        let seed = seed ^ u64::from(index) << 48;
+        Ok(with_shape!(self.options, T => self.terminal_shape::<T>(db, seed))?)
     }
 }

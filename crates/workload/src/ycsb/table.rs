@@ -82,14 +82,14 @@ fn value(letter: u8, bytes: usize) -> Text<FIELD_BYTES> {
 /// What a write writes into one of `fields` fields that have `value_bytes` together.
 #[pure]
 #[inline]
-fn filled(letter: u8, value_bytes: u16, fields: usize) -> Text<FIELD_BYTES> {
+pub fn filled(letter: u8, value_bytes: u16, fields: usize) -> Text<FIELD_BYTES> {
     value(letter, usize::from(value_bytes) / fields.max(1))
 }
 
 /// Both ends of a field.
 #[pure]
 #[inline]
-fn ends(field: &str) -> u64 {
+pub fn ends(field: &str) -> u64 {
     let bytes = field.as_bytes();
     u64::from(bytes.first().copied().unwrap_or(0)) + u64::from(bytes.last().copied().unwrap_or(0))
 }
@@ -113,11 +113,11 @@ macro_rules! shape {
             #[derive(Table, Clone, Debug)]
             #[table(name = "usertable", key(key), $organization)]
             #[allow(missing_docs, reason = "fields as YCSB numbers them")]
-            pub(crate) struct $Row {
-                pub(crate) key: u64,
+            pub struct $Row {
+                pub key: u64,
                 /// Writes since it was inserted.
-                pub(crate) writes: u64,
-                $(pub(crate) $field: Text<100>,)+
+                pub writes: u64,
+                $(pub $field: Text<100>,)+
             }
 
             impl Shape for $Row {
@@ -146,7 +146,7 @@ macro_rules! shape {
 
             /// See [`Shape::OPERATIONS`].
             #[procedure]
-            pub(crate) fn operations(tx: &Tx, input: &OperationsInput) -> Result<u64, Abort> {
+            pub fn operations(tx: &Tx, input: &OperationsInput) -> Result<u64, Abort> {
                 let mut sum = 0u64;
                 for operation in &input.operations {
                     let key = operation.key;
@@ -196,7 +196,7 @@ macro_rules! shape {
                 Ok(sum)
             }
         }
-        pub(super) use $module::$Row;
+        pub use $module::$Row;
     };
 }
 
