@@ -280,6 +280,18 @@ pub enum TransactError {
     ForeignHandle,
     /// Every worker has an open transaction.
     WorkersBusy,
+    /// The log takes no commits: it has failed for good, or its disk is full. Nothing was written. Read-only transactions that
+    /// see durable data only still work.
+    LogStopped {
+        /// What happened to it, and what to do.
+        reason: String,
+    },
+    /// The log stopped before this result was durable. What the transaction wrote or read may be there after the database is opened
+    /// again, or may not.
+    NotDurable {
+        /// What happened to the log, and what to do.
+        reason: String,
+    },
     /// Procedures that run in pieces and other transactions exclude each other ([`Shape::Pieces`](crate::procedure::Shape)),
     /// and the other side stayed open for longer than the bound of 1 s.
     Excluded {
@@ -300,9 +312,10 @@ impl TransactError {
         )
     }
 
-    /// Whether the transaction may have committed although this error was returned. In memory: never.
+    /// Whether the transaction may have committed although this error was returned: it may be found done when the database is
+    /// opened again. In memory: never.
     pub fn is_maybe_committed(&self) -> bool {
-        false
+        matches!(self, TransactError::NotDurable { .. })
     }
 
     /// The body's own error, if it was one of type `E`.
@@ -385,6 +398,10 @@ impl fmt::Display for TransactError {
             }
             TransactError::WorkersBusy => {
                 f.write_str("every worker has an open transaction; allow more workers or end some transactions")
+            }
+            TransactError::LogStopped { reason } => write!(f, "nothing was written: {reason}"),
+            TransactError::NotDurable { reason } => {
+                write!(f, "the transaction may or may not survive: {reason}")
             }
         }
     }

@@ -8,6 +8,7 @@ use seriatim_txn::{Cause, Mode, Reason};
 
 use crate::database::Inner;
 use crate::error::{Abort, AbortKind};
+use crate::durability::Pending;
 use crate::procedure::Schedule;
 use crate::procedure::call::Called;
 use crate::procedure::shape::Steps;
@@ -93,7 +94,14 @@ impl Session {
     /// # Panics
     /// If the body panics on values that held together; a panic on values that did not is a conflict like any other.
     pub fn transact<R>(&mut self, body: impl FnMut(&Tx) -> Result<R, Abort>) -> Result<Committed<R>, TransactError> {
-        self.runner.run(Mode::ReadWrite, Origin::Closure, body)
+        let result = self.runner.run(Mode::ReadWrite, Origin::Closure, body);
+        self.runner.answer(result)
+    }
+
+    /// As [`Session::transact`], without waiting until the result is durable: the next transaction can begin meanwhile.
+    pub fn submit<R>(&mut self, body: impl FnMut(&Tx) -> Result<R, Abort>) -> Pending<R> {
+        let result = self.runner.run(Mode::ReadWrite, Origin::Closure, body);
+        self.runner.pending(result)
     }
 
     /// Runs `body` as a read-only transaction: on a snapshot that never aborts where the protocol gives them
@@ -108,7 +116,8 @@ impl Session {
         &mut self,
         mut body: impl FnMut(&ReadTx) -> Result<R, Abort>,
     ) -> Result<Committed<R>, TransactError> {
-        self.runner.run(Mode::ReadOnly, Origin::Closure, |tx| body(tx))
+        let result = self.runner.run(Mode::ReadOnly, Origin::Closure, |tx| body(tx));
+        self.runner.answer(result)
     }
 
     /// Whether procedures called through this session fetch what their arguments name before they need it. At first as
@@ -137,6 +146,19 @@ impl Session {
 }
 
 impl Runner {
+    /// The result, once it may leave.
+    #[inline]
+    pub(crate) fn answer<R>(&self, result: Result<Committed<R>, TransactError>) -> Result<Committed<R>, TransactError> {
+        self.tx.unseal()?;
+        result
+    }
+
+    /// The result, sealed until it may leave.
+    #[inline]
+    pub(crate) fn pending<R>(&self, result: Result<Committed<R>, TransactError>) -> Pending<R> {
+        Pending::new(result, self.tx.seal(), self.tx.shared())
+    }
+
     #[inline]
     pub(crate) fn run<R>(
         &mut self,
@@ -145,6 +167,7 @@ impl Runner {
         mut body: impl FnMut(&Tx) -> Result<R, Abort>,
     ) -> Result<Committed<R>, TransactError> {
         let mut attempts = 1;
+        self.tx.break_seal();
         loop {
             self.tx.open(mode, attempts, origin)?;
             let result = catch_unwind(AssertUnwindSafe(|| body(&self.tx)));
@@ -177,6 +200,7 @@ impl Runner {
         mut body: impl FnMut(&mut Tx, &mut Schedule<'_>) -> Result<R, Abort>,
     ) -> Result<Committed<R>, TransactError> {
         let mut attempts = 1;
+        self.tx.break_seal();
         loop {
             self.tx.open(Mode::ReadWrite, attempts, Origin::Procedure)?;
             let mut schedule = Schedule::new(steps, self.tx.inner().options.retry, &mut self.rng);
@@ -231,6 +255,7 @@ impl Runner {
         match cause.reason {
             Reason::OutOfMemory => return Err(TransactError::OutOfMemory),
             Reason::TooOld => return Err(TransactError::TooOld),
+            Reason::LogStopped => return Err(self.tx.inner().log_stopped()),
             reason if !reason.is_conflict() => return Err(TransactError::Unsupported(cause)),
             _ => {}
         }
