@@ -22,4 +22,4 @@ pub use environment::{Core, Environment};
 pub use epochs::Epochs;
 pub use fault::Fault;
 pub use redo::{NoRedo, Redo};
-pub use table::{RecordShape, Table, Unlinked};
+pub use table::{RecordShape, Table, Unlinked, Wire};
