@@ -3,10 +3,11 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use seriatim_base::TableId;
+use seriatim_base::{LayoutId, TableId};
+use seriatim_catalog::wire::RowWire;
 use seriatim_catalog::{ColumnSet, IndexSpec, KeyCodec, Layout, Organization, Table, TableDef};
 use seriatim_store::Index;
-use seriatim_txn::{Core, RecordShape};
+use seriatim_txn::{Core, RecordShape, Wire};
 
 use crate::database::Inner;
 use crate::error::SchemaError;
@@ -71,12 +72,16 @@ impl TableSet {
                     shape,
                     index,
                     unlinked,
+                    wire: None,
                 })
             };
         let layout = Layout::new(&definition.columns);
         let codec = KeyCodec::for_table(&definition);
         let class = codec.class();
-        let primary = make(first.0, definition.name.to_string(), definition.organization, codec, layout, core)?;
+        // One version of its columns so far, so the table's id will do.
+        let wire = Wire { layout: LayoutId(first.0), rows: RowWire::new(&definition, &layout) };
+        let mut primary = make(first.0, definition.name.to_string(), definition.organization, codec, layout, core)?;
+        primary.wire = Some(Box::new(wire));
         let mut indexes = Vec::new();
         for (at, index) in definition.indexes.iter().enumerate() {
             let name = format!("{}.{}", definition.name, index.name);

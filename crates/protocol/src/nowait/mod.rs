@@ -13,12 +13,14 @@ use seriatim_catalog::{ColumnSet, Key, Organization};
 use seriatim_memory::{OutOfMemory, Pinned};
 use seriatim_store::{Cursor, Direction, Inserted as Linked, RecordPtr};
 use seriatim_txn::{
-    Cause, Core, Environment, Fault, Freshness, Gives, Incident, Inserted, Mark, Mode, Needs, OnExists, Outcome,
-    Peeked, Phase, Protocol, ProtocolInfo, Reason, Redo, RowPtr, Scan, Seen, Staged, Stop, Table, Updating,
+    Cause, Change, Core, Environment, Fault, Freshness, Gives, Incident, Inserted, Mark, Mode, Needs, OnExists,
+    Outcome, Peeked, Phase, Protocol, ProtocolInfo, Reason, Recover, Redo, Restored, RowPtr, Scan, Seen, Staged, Stop,
+    Table, Updating,
 };
 
 use crate::shared::attempt::Attempt;
 use crate::shared::head::{self, HeaderWord};
+use crate::shared::restore::{self, Versions};
 use crate::shared::writes::Write;
 use crate::shared::{record, sweep};
 use gap::{GapClaim, Gaps};
@@ -67,6 +69,31 @@ impl Protocol for NoWait {
 
     unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, _: Pinned<'_>) -> Peeked {
         head::peek(table, record)
+    }
+}
+
+impl Recover for NoWait {
+    unsafe fn restore(
+        &self,
+        core: &mut Core,
+        table: &Table,
+        key: Key<'_>,
+        stamp: Stamp,
+        change: Change<'_>,
+    ) -> Result<Restored, OutOfMemory> {
+        // SAFETY: the caller's promise.
+        unsafe { restore::restore(self, core, table, key, stamp, change) }
+    }
+
+    unsafe fn finish_restore(&self, core: &mut Core, table: &Table) {
+        // SAFETY: the caller's promise.
+        unsafe { restore::finish(core, table, &GapClaim) }
+    }
+}
+
+impl Versions for NoWait {
+    fn rest(&self, table: &Table, record: RecordPtr) {
+        lock::of(table, record).store(0, Ordering::Relaxed);
     }
 }
 
