@@ -1,5 +1,6 @@
 //! The database: memory, regions, epoch, protocol, tables, workers.
 
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -40,12 +41,12 @@ pub struct Database {
 pub(crate) struct Inner {
     /// Dropped first: stops the epoch ticker.
     _ticker: Option<Periodic>,
-    pub(crate) number: u64,
+    /// Where it is kept, if it is: dropped before the pool, to flush what the workers wrote.
+    pub(crate) persistence: Option<Persistence>,
     pub(crate) options: Builder,
     /// Epochs a transaction may stay open.
     pub(crate) age_epochs_max: u64,
     pub(crate) pool: Arc<Pool>,
-    pub(crate) engine: Box<dyn Engine>,
     tables: RwLock<Tables>,
     pub(crate) procedures: RwLock<Registry>,
     /// There if procedures run in pieces.
@@ -53,7 +54,23 @@ pub(crate) struct Inner {
     sessions: AtomicUsize,
     recording: Option<Recording>,
     /// Dropped last: everything above lives in its memory.
+    foundation: Foundation,
+}
+
+/// What tables and workers are made of.
+pub(crate) struct Foundation {
+    pub(crate) engine: Box<dyn Engine>,
     pub(crate) environment: Environment,
+    /// Unlike that of any other open database.
+    pub(crate) number: u64,
+}
+
+impl Deref for Inner {
+    type Target = Foundation;
+
+    fn deref(&self) -> &Foundation {
+        &self.foundation
+    }
 }
 
 /// Epochs between two looks at idle workers.
@@ -63,10 +80,10 @@ const TICKS_A_HOUSEKEEPING: u32 = 8;
 const TABLES_MAX: usize = 1 << 14;
 
 #[derive(Default)]
-struct Tables {
-    sets: Vec<Arc<TableSet>>,
+pub(crate) struct Tables {
+    pub(crate) sets: Vec<Arc<TableSet>>,
     /// Ids given out; an index is a table and has one too.
-    ids: u32,
+    pub(crate) ids: u32,
 }
 
 impl Database {
@@ -183,7 +200,7 @@ impl Database {
         // SAFETY: the lease is ours until it is given back below.
         let core = unsafe { worker.as_mut() }.core();
         let first = TableId(tables.ids);
-        let made = TableSet::new(inner, definition, first, core);
+        let made = TableSet::new(&inner.foundation, definition, first, core);
         inner.pool.give_back(lease);
         let set = Arc::new(made?);
         tables.ids += 1 + set.indexes.len() as u32;

@@ -41,6 +41,7 @@ extern crate self as seriatim;
 
 mod builder;
 mod database;
+mod durability;
 mod engine;
 mod error;
 mod handle;
@@ -64,6 +65,7 @@ pub use builder::Builder;
 pub use catalog::{Decimal, Text, Timestamp};
 pub use database::Database;
 pub use engine::protocols;
+pub use durability::{Durability, Pending};
 pub use error::{Abort, Conflict, OpenError, SchemaError, TransactError};
 pub use handle::{Handle, IndexHandle};
 pub use procedure::Data;
