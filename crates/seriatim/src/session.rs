@@ -8,7 +8,7 @@ use seriatim_txn::{Cause, Mode, Reason};
 
 use crate::database::Inner;
 use crate::error::{Abort, AbortKind};
-use crate::durability::Pending;
+use crate::durability::{self, Pending};
 use crate::procedure::Schedule;
 use crate::procedure::call::Called;
 use crate::procedure::shape::Steps;
@@ -26,6 +26,8 @@ pub struct Session {
 pub(crate) struct Runner {
     pub(crate) tx: Tx,
     rng: Rng,
+    /// The database, for results that wait.
+    waiting: Arc<durability::Shared>,
 }
 
 /// Proof of a commit.
@@ -63,7 +65,8 @@ impl<R> std::ops::Deref for Committed<R> {
 impl Session {
     pub(crate) fn new(inner: Arc<Inner>, number: usize) -> Session {
         let rng = Rng::from_seed(inner.options.seed ^ (number as u64) << 32);
-        Session { runner: Runner { tx: Tx::new(inner, number), rng }, called: Called::default() }
+        let waiting = Arc::new(durability::Shared(Arc::clone(&inner)));
+        Session { runner: Runner { tx: Tx::new(inner, number), rng, waiting }, called: Called::default() }
     }
 
     /// Runs `body` as one serializable transaction and commits. The body may run several times: it must not have effects
@@ -156,7 +159,7 @@ impl Runner {
     /// The result, sealed until it may leave.
     #[inline]
     pub(crate) fn pending<R>(&self, result: Result<Committed<R>, TransactError>) -> Pending<R> {
-        Pending::new(result, self.tx.seal(), self.tx.shared())
+        Pending::new(result, self.tx.seal(), &self.waiting)
     }
 
     #[inline]

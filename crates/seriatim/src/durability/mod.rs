@@ -13,6 +13,7 @@ mod persistence;
 
 pub(crate) use log::CommitLog;
 pub use pending::Pending;
+pub(crate) use pending::Shared;
 pub(crate) use persistence::{Persistence, Seal};
 
 /// When a transaction is answered: a property of the database ([`Builder::durability`](crate::Builder::durability)).

@@ -6,7 +6,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use seriatim_redo::durable::Reached;
+
 use super::Seal;
+use super::persistence::not_durable;
 use crate::database::Inner;
 use crate::{Committed, TransactError};
 
@@ -34,8 +37,13 @@ use crate::{Committed, TransactError};
 pub struct Pending<R> {
     result: Option<Result<Committed<R>, TransactError>>,
     /// What must be durable first; `None` if nothing must.
-    sealed: Option<(Seal, Arc<Inner>)>,
+    sealed: Option<(Seal, Arc<Shared>)>,
+    /// There once it was polled as a future.
+    reached: Option<Reached>,
 }
+
+/// The database, as the results of one session hold it: counting these touches nothing that other sessions touch.
+pub(crate) struct Shared(pub(crate) Arc<Inner>);
 
 /// Nothing in it is pinned.
 impl<R> Unpin for Pending<R> {}
@@ -44,10 +52,10 @@ impl<R> Pending<R> {
     pub(crate) fn new(
         result: Result<Committed<R>, TransactError>,
         seal: Seal,
-        inner: &Arc<Inner>,
+        shared: &Arc<Shared>,
     ) -> Pending<R> {
-        let sealed = inner.persistence.as_ref().is_some_and(|persistence| persistence.seals(seal));
-        Pending { result: Some(result), sealed: sealed.then(|| (seal, Arc::clone(inner))) }
+        let sealed = shared.0.seals(seal).then(|| (seal, Arc::clone(shared)));
+        Pending { result: Some(result), sealed, reached: None }
     }
 
     /// Waits until the result may leave.
@@ -55,8 +63,8 @@ impl<R> Pending<R> {
     /// # Errors
     /// The transaction's own; [`TransactError::NotDurable`] if the log stopped before the result was durable.
     pub fn wait(mut self) -> Result<Committed<R>, TransactError> {
-        if let Some((seal, inner)) = &self.sealed {
-            inner.unseal(*seal)?;
+        if let Some((seal, shared)) = &self.sealed {
+            shared.0.unseal(*seal)?;
         }
         self.take()
     }
@@ -68,7 +76,7 @@ impl<R> Pending<R> {
     pub fn wait_timeout(mut self, most: Duration) -> Result<Result<Committed<R>, TransactError>, Pending<R>> {
         let waited = match &self.sealed {
             None => Ok(true),
-            Some((seal, inner)) => inner.unseal_within(*seal, most),
+            Some((seal, shared)) => shared.0.unseal_within(*seal, most),
         };
         match waited {
             Ok(true) => Ok(self.take()),
@@ -89,7 +97,7 @@ impl<R> Pending<R> {
     pub fn is_ready(&self) -> bool {
         match &self.sealed {
             None => true,
-            Some((seal, inner)) => inner.unseal_within(*seal, Duration::ZERO) != Ok(false),
+            Some((seal, shared)) => !matches!(shared.0.unseal_within(*seal, Duration::ZERO), Ok(false)),
         }
     }
 
@@ -106,11 +114,17 @@ impl<R> Future for Pending<R> {
     type Output = Result<Committed<R>, TransactError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        if let Some((seal, inner)) = &self.sealed {
-            match inner.unseal_async(*seal, context.waker()) {
-                Ok(true) => {}
-                Ok(false) => return Poll::Pending,
-                Err(error) => return Poll::Ready(Err(error)),
+        let Pending { sealed, reached, .. } = &mut *self;
+        if let Some((seal, shared)) = sealed {
+            if reached.is_none() {
+                *reached = shared.0.reached(*seal);
+            }
+            if let Some(reached) = reached {
+                match Pin::new(reached).poll(context) {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(Err(error)) => return Poll::Ready(Err(not_durable(error))),
+                    Poll::Ready(Ok(())) => {}
+                }
             }
         }
         Poll::Ready(self.take())

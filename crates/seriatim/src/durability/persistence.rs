@@ -1,12 +1,12 @@
 //! The log of an open database: its mode, and how long a result waits for it.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::Waker;
 use std::time::Duration;
 
 use seriatim_base::{Epoch, Stamp};
 use seriatim_htm::Htm;
-use seriatim_redo::error::LogError;
+use seriatim_redo::LogError;
+use seriatim_redo::durable::Reached;
 use seriatim_redo::logger::{Log, Logger};
 use seriatim_txn::Epochs;
 
@@ -126,14 +126,24 @@ impl Inner {
         }
     }
 
-    /// Whether a result with this seal may leave; if not, `waker` is woken when it may.
-    pub(crate) fn unseal_async(&self, seal: Seal, waker: &Waker) -> Result<bool, TransactError> {
+    /// Whether a result has to wait.
+    #[inline]
+    pub(crate) fn seals(&self, seal: Seal) -> bool {
         match &self.persistence {
-            Some(persistence) if persistence.seals(seal) => {
-                persistence.log.durable().register(seal.0, waker).map_err(not_durable)
+            None => false,
+            Some(persistence) => {
+                let sealed = persistence.seals(seal);
+                if sealed {
+                    persistence.hasten(seal);
+                }
+                sealed
             }
-            _ => Ok(true),
         }
+    }
+
+    /// Ready when a result with this seal may leave; `None` if it always may.
+    pub(crate) fn reached(&self, seal: Seal) -> Option<Reached> {
+        self.persistence.as_ref().map(|persistence| persistence.log.durable().reached(seal.0))
     }
 
     /// Why the log takes no commits.
@@ -152,6 +162,6 @@ impl Inner {
     }
 }
 
-fn not_durable(error: LogError) -> TransactError {
+pub(super) fn not_durable(error: LogError) -> TransactError {
     TransactError::NotDurable { reason: error.to_string() }
 }
