@@ -19,9 +19,12 @@ pub mod batch;
 pub mod checkpoint;
 pub mod durable;
 pub mod entry;
+mod error;
 pub mod logger;
 pub mod manifest;
 pub mod replay;
 pub mod segment;
 pub mod stream;
 pub mod writer;
+
+pub use error::LogError;
