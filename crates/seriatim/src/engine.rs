@@ -6,8 +6,12 @@
 #[cfg(test)]
 pub(crate) mod repairing;
 
+use seriatim_base::Stamp;
+use seriatim_catalog::Key;
+use seriatim_memory::{OutOfMemory, Pinned};
 use seriatim_protocol::{PROTOCOLS, for_each_protocol};
-use seriatim_txn::{Core, Environment, Protocol, ProtocolInfo, Worker};
+use seriatim_store::RecordPtr;
+use seriatim_txn::{Change, Core, Environment, Peeked, Protocol, ProtocolInfo, Recover, Restored, Table, Worker};
 
 /// The registry of protocols: name, paper, needs, gives.
 pub fn protocols() -> &'static [ProtocolInfo] {
@@ -20,9 +24,37 @@ pub(crate) trait Engine: Send + Sync {
     fn info(&self) -> &'static ProtocolInfo;
     fn head_bytes(&self) -> usize;
     fn image_header_bytes(&self) -> usize;
+
+    /// As [`Protocol::peek_committed`].
+    ///
+    /// # Safety
+    /// As there.
+    unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, pin: Pinned<'_>) -> Peeked;
+
+    /// As [`Recover::restore`].
+    ///
+    /// # Safety
+    /// As there.
+    ///
+    /// # Errors
+    /// As there.
+    unsafe fn restore(
+        &self,
+        core: &mut Core,
+        table: &Table,
+        key: Key<'_>,
+        stamp: Stamp,
+        change: Change<'_>,
+    ) -> Result<Restored, OutOfMemory>;
+
+    /// As [`Recover::finish_restore`].
+    ///
+    /// # Safety
+    /// As there.
+    unsafe fn finish_restore(&self, core: &mut Core, table: &Table);
 }
 
-impl<P: Protocol> Engine for P {
+impl<P: Recover> Engine for P {
     fn worker(&self, core: Core) -> Box<dyn Worker> {
         Box::new(Protocol::worker(self, core))
     }
@@ -37,6 +69,28 @@ impl<P: Protocol> Engine for P {
 
     fn image_header_bytes(&self) -> usize {
         P::IMAGE_HEADER_BYTES
+    }
+
+    unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, pin: Pinned<'_>) -> Peeked {
+        // SAFETY: the caller's promise.
+        unsafe { Protocol::peek_committed(self, table, record, pin) }
+    }
+
+    unsafe fn restore(
+        &self,
+        core: &mut Core,
+        table: &Table,
+        key: Key<'_>,
+        stamp: Stamp,
+        change: Change<'_>,
+    ) -> Result<Restored, OutOfMemory> {
+        // SAFETY: the caller's promise.
+        unsafe { Recover::restore(self, core, table, key, stamp, change) }
+    }
+
+    unsafe fn finish_restore(&self, core: &mut Core, table: &Table) {
+        // SAFETY: the caller's promise.
+        unsafe { Recover::finish_restore(self, core, table) }
     }
 }
 
