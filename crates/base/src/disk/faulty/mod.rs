@@ -25,6 +25,8 @@
 mod contents;
 mod faults;
 mod names;
+#[cfg(test)]
+mod tests;
 mod tree;
 
 use std::collections::BTreeSet;
