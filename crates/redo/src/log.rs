@@ -209,6 +209,11 @@ impl Log {
         Ok(deleted)
     }
 
+    /// Stops the log for good, for a reason of the caller's: nothing more becomes durable.
+    pub fn stop(&self, reason: &str) {
+        self.shared.stop(reason);
+    }
+
     /// What the log has done.
     pub fn statistics(&self) -> LogStatistics {
         let mut sum = LogStatistics::default();

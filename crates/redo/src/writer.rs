@@ -124,6 +124,21 @@ impl Writer {
         self.group.clear();
     }
 
+    /// As [`Writer::append`], where what was encoded are whole groups ([`crate::entry::GroupWriter`]).
+    ///
+    /// # Panics
+    /// Outside of `begin` and `end`.
+    #[inline]
+    pub fn append_groups(&mut self) {
+        assert!(self.begun, "entries are appended between begin and end");
+        if !self.group.is_empty() {
+            self.producer.write(&self.group);
+            self.producer.publish();
+            self.shared.slots[self.slot].appended.store(self.producer.written(), Ordering::Relaxed);
+            self.group.clear();
+        }
+    }
+
     /// The commit has appended all its entries, or has aborted.
     #[inline]
     pub fn end(&mut self) {

@@ -12,6 +12,7 @@ use seriatim_procedure::analysis::Schema;
 use seriatim_txn::{Environment, ProtocolInfo};
 
 use crate::builder::Builder;
+use crate::durability::{self, Opened, Persistence, Recovery};
 use crate::engine::{self, Engine};
 use crate::error::{OpenError, SchemaError};
 use crate::handle::{Handle, TableSet};
@@ -43,6 +44,8 @@ pub(crate) struct Inner {
     _ticker: Option<Periodic>,
     /// Where it is kept, if it is: dropped before the pool, to flush what the workers wrote.
     pub(crate) persistence: Option<Persistence>,
+    /// What opening it found; `None` in memory and where the directory was new.
+    recovery: Option<Recovery>,
     pub(crate) options: Builder,
     /// Epochs a transaction may stay open.
     pub(crate) age_epochs_max: u64,
@@ -105,14 +108,32 @@ impl Database {
         let Some(engine) = engine::open(&options.protocol, &environment) else {
             return Err(OpenError::UnknownProtocol { name: options.protocol });
         };
-        let pool = Arc::new(Pool::new(options.workers));
+        let foundation = Foundation { engine, environment, number: NUMBERS.fetch_add(1, Ordering::Relaxed) };
+        let environment = &foundation.environment;
+        let opened = match &options.place {
+            Some(place) => durability::open(&options, place, &foundation)?,
+            None => durability::Opened::in_memory(),
+        };
+        let Opened { tables, recovery, log } = opened;
+        let (persistence, writers) = match log {
+            Some(log) => {
+                let (persistence, writers) = Persistence::start(&options, environment, log)?;
+                (Some(persistence), Some(writers))
+            }
+            None => (None, None),
+        };
+        let pool = Arc::new(Pool::new(options.workers, writers));
         let ticker = if options.step_helpers {
             None
         } else {
             let (epochs, htm) = (Arc::clone(&environment.epochs), environment.htm.clone());
             let (idle, mut leases, mut ticks) = (Arc::clone(&pool), Vec::new(), 0u32);
+            let log = persistence.as_ref().map(Persistence::log);
             let tick = move || {
                 htm.outside(|| epochs.advance());
+                if let Some(log) = &log {
+                    log.kick();
+                }
                 ticks = ticks.wrapping_add(1);
                 if ticks.is_multiple_of(TICKS_A_HOUSEKEEPING) {
                     idle.housekeep_idle(&mut leases);
@@ -124,19 +145,21 @@ impl Database {
         let age = options.transaction_age_max.as_nanos().div_ceil(options.epoch_interval.as_nanos());
         let inner = Inner {
             _ticker: ticker,
-            number: NUMBERS.fetch_add(1, Ordering::Relaxed),
             age_epochs_max: u64::try_from(age).unwrap_or(u64::MAX),
             pool,
-            engine,
-            tables: RwLock::default(),
+            persistence,
+            recovery,
+            tables: RwLock::new(tables),
             procedures: RwLock::default(),
             gate: (options.shape == Shape::Pieces).then(Gate::default),
             sessions: AtomicUsize::new(0),
             recording: options.record_history.then(Recording::new),
-            environment,
+            foundation,
             options,
         };
-        Ok(Database { inner: Arc::new(inner) })
+        let database = Database { inner: Arc::new(inner) };
+        database.rebuild_indexes()?;
+        Ok(database)
     }
 
     pub(crate) fn inner(&self) -> &Arc<Inner> {
@@ -203,6 +226,9 @@ impl Database {
         let made = TableSet::new(&inner.foundation, definition, first, core);
         inner.pool.give_back(lease);
         let set = Arc::new(made?);
+        if let Some(persistence) = &inner.persistence {
+            persistence.home().add_table(&set).map_err(SchemaError::Storage)?;
+        }
         tables.ids += 1 + set.indexes.len() as u32;
         tables.sets.push(Arc::clone(&set));
         Ok(set)
@@ -248,6 +274,9 @@ impl Database {
     pub fn step(&self) {
         let environment = &self.inner.environment;
         environment.htm.outside(|| environment.epochs.advance());
+        if let Some(persistence) = &self.inner.persistence {
+            persistence.step();
+        }
         self.inner.pool.housekeep();
     }
 

@@ -66,7 +66,7 @@ pub use catalog::{Decimal, Text, Timestamp};
 pub use database::Database;
 pub use engine::protocols;
 pub use durability::{Durability, Pending};
-pub use error::{Abort, Conflict, OpenError, SchemaError, TransactError};
+pub use error::{Abort, Conflict, OpenError, SchemaError, StorageError, TransactError};
 pub use handle::{Handle, IndexHandle};
 pub use procedure::Data;
 pub use retry::RetryPolicy;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use seriatim_base::{CacheAligned, thread};
 use seriatim_htm::RegionStatistics;
-use seriatim_redo::writer::Writer;
+use seriatim_redo::Writer;
 use seriatim_txn::{Environment, Worker};
 
 use crate::engine::Engine;

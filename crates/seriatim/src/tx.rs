@@ -17,7 +17,7 @@ use seriatim_catalog::{
     ColumnSet, Key, KeyBuf, KeyPrefix, Organization, RowRef, RowWriter, Table, TableKey, TailStore,
 };
 use seriatim_plan::Kind;
-use seriatim_redo::writer::Writer;
+use seriatim_redo::Writer;
 use seriatim_store::Direction;
 use seriatim_txn::{
     Cause, Inserted, Mark, Mode, NoRedo, OnExists, Outcome, Phase, Reason, RowPtr, Stop, Updating, Worker,
@@ -1026,9 +1026,11 @@ impl Tx {
         if writer.begin(self.inner.environment.epochs.current()).is_err() {
             return Err(Stop::Abort(Cause { phase: Phase::Lock, reason: Reason::LogStopped }));
         }
-        let mut redo = CommitLog::new(writer, self.log.as_ref());
+        let mut redo = CommitLog::new(writer.group(), self.log.as_ref());
         let outcome = self.worker().commit(&mut redo);
         redo.finish();
+        writer.append_groups();
+        writer.end();
         outcome
     }
 

@@ -30,11 +30,10 @@ impl<'w> CommitLog<'w> {
         CommitLog { state: State::Empty(bytes), history }
     }
 
-    /// Ends the last group; how many there are.
-    pub(crate) fn finish(self) -> u32 {
-        match self.state {
-            State::Open(group) => group.finish(),
-            State::Empty(_) | State::Between => 0,
+    /// Ends the last group.
+    pub(crate) fn finish(self) {
+        if let State::Open(group) = self.state {
+            group.finish();
         }
     }
 

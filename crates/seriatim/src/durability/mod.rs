@@ -8,13 +8,20 @@
 //! that the protocol reports into entries, and [`pending::Pending`] seals the result until [`Durability`] says that it may leave.
 
 mod log;
+mod open;
 mod pending;
 mod persistence;
+mod rebuild;
+mod recover;
+mod rows;
 
 pub(crate) use log::CommitLog;
+pub(crate) use open::{Opened, open};
 pub use pending::Pending;
 pub(crate) use pending::Shared;
 pub(crate) use persistence::{Persistence, Seal};
+pub(crate) use rebuild::rebuild;
+pub use recover::Recovery;
 
 /// When a transaction is answered: a property of the database ([`Builder::durability`](crate::Builder::durability)).
 ///

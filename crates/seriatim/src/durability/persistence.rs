@@ -1,17 +1,18 @@
 //! The log of an open database: its mode, and how long a result waits for it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use seriatim_base::{Epoch, Stamp};
 use seriatim_htm::Htm;
-use seriatim_redo::LogError;
 use seriatim_redo::durable::Reached;
-use seriatim_redo::logger::{Log, Logger};
-use seriatim_txn::Epochs;
+use seriatim_redo::{Log, LogError, LogThreads, Logger, Writer};
+use seriatim_txn::{Environment, Epochs};
 
 use super::Durability;
+use super::open::{Home, OpenLog};
 use crate::TransactError;
+use crate::builder::Builder;
 use crate::database::Inner;
 
 /// What a result depends on: it leaves when this epoch is durable. Epoch zero: on nothing.
@@ -30,10 +31,20 @@ impl Seal {
 pub(crate) struct Persistence {
     mode: Durability,
     log: Log,
-    /// The loggers, where nobody but the database's owner runs them ([`Builder::step_helpers`](crate::Builder::step_helpers)).
-    stepped: Option<Mutex<Vec<Logger>>>,
+    loggers: Mutex<Loggers>,
     epochs: Arc<Epochs>,
     htm: Htm,
+    home: Home,
+}
+
+/// Who steps the loggers.
+enum Loggers {
+    /// Threads of their own.
+    Threads(LogThreads),
+    /// The database's owner ([`Builder::step_helpers`](crate::Builder::step_helpers)), and whoever waits.
+    Stepped(Vec<Logger>),
+    /// Nobody any more.
+    Closed,
 }
 
 /// Steps of all loggers that make an epoch durable where nothing fails: one that flushes it, one in which a logger that had
@@ -67,35 +78,93 @@ impl Persistence {
 
     #[cold]
     fn wait(&self, seal: Seal) -> Result<(), LogError> {
-        let Some(loggers) = &self.stepped else { return self.log.durable().wait(seal.0) };
+        if !self.is_stepped() {
+            return self.log.durable().wait(seal.0);
+        }
         for _ in 0..STEPS_MAX {
-            if self.log.durable().wait_timeout(seal.0, Duration::ZERO)? {
+            if self.reached_now(seal)? {
                 return Ok(());
             }
             if self.epochs.current() <= seal.0 {
                 self.htm.outside(|| self.epochs.advance());
             }
-            self.step_loggers(loggers);
+            self.step();
         }
-        match self.log.durable().wait_timeout(seal.0, Duration::ZERO)? {
+        match self.reached_now(seal)? {
             true => Ok(()),
-            false => Err(LogError::Stopped("the loggers were stepped and made no progress".to_owned())),
+            false => Err(self.log.refusal().unwrap_or_else(|| LogError::Stopped("the loggers make no progress".to_owned()))),
         }
+    }
+
+    fn wait_within(&self, seal: Seal, most: Duration) -> Result<bool, LogError> {
+        if most.is_zero() { self.reached_now(seal) } else { self.log.durable().wait_timeout(seal.0, most) }
+    }
+
+    fn reached_now(&self, seal: Seal) -> Result<bool, LogError> {
+        self.log.durable().poll(seal.0).map_or(Ok(false), |answer| answer.map(|()| true))
+    }
+
+    fn is_stepped(&self) -> bool {
+        matches!(*self.loggers(), Loggers::Stepped(_))
+    }
+
+    fn loggers(&self) -> MutexGuard<'_, Loggers> {
+        self.loggers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Has every logger flush what it has, if the owner runs them.
     pub(crate) fn step(&self) {
-        if let Some(loggers) = &self.stepped {
-            self.step_loggers(loggers);
+        if let Loggers::Stepped(loggers) = &mut *self.loggers() {
+            for logger in loggers {
+                // A logger that fails tells all who wait.
+                logger.step(self.epochs.current());
+            }
         }
     }
 
-    fn step_loggers(&self, loggers: &Mutex<Vec<Logger>>) {
-        let mut loggers = loggers.lock().unwrap_or_else(PoisonError::into_inner);
-        for logger in loggers.iter_mut() {
-            // A logger that fails tells all who wait.
-            let _ = logger.step(self.epochs.current());
-        }
+    /// The log.
+    pub(crate) fn log(&self) -> Log {
+        self.log.clone()
+    }
+
+    /// The directory.
+    pub(crate) fn home(&self) -> &Home {
+        &self.home
+    }
+
+    /// Begins to log.
+    pub(crate) fn start(
+        options: &Builder,
+        environment: &Environment,
+        opened: OpenLog,
+    ) -> Result<(Persistence, Vec<Writer>), LogError> {
+        let OpenLog { home, log, loggers, writers } = opened;
+        let epochs = Arc::clone(&environment.epochs);
+        let loggers = match options.step_helpers {
+            true => Loggers::Stepped(loggers),
+            false => {
+                let epochs = Arc::clone(&epochs);
+                Loggers::Threads(log.spawn(loggers, options.epoch_interval, move || epochs.current())?)
+            }
+        };
+        let mode = options.durability.unwrap_or(Durability::Group);
+        let htm = environment.htm.clone();
+        Ok((Persistence { mode, log, loggers: Mutex::new(loggers), epochs, htm, home }, writers))
+    }
+}
+
+/// Closing flushes what was committed. What cannot be flushed then is lost as in a power cut: who must know asks
+/// [`Database::flush`](crate::Database::flush) before.
+impl Drop for Persistence {
+    fn drop(&mut self) {
+        self.htm.outside(|| self.epochs.advance());
+        let after = self.epochs.current();
+        let closed = match std::mem::replace(&mut *self.loggers(), Loggers::Closed) {
+            Loggers::Threads(threads) => threads.close(after),
+            Loggers::Stepped(loggers) => self.log.close(loggers, after),
+            Loggers::Closed => return,
+        };
+        drop(closed);
     }
 }
 
@@ -120,7 +189,7 @@ impl Inner {
     pub(crate) fn unseal_within(&self, seal: Seal, most: Duration) -> Result<bool, TransactError> {
         match &self.persistence {
             Some(persistence) if persistence.seals(seal) => {
-                persistence.log.durable().wait_timeout(seal.0, most).map_err(not_durable)
+                persistence.wait_within(seal, most).map_err(not_durable)
             }
             _ => Ok(true),
         }
@@ -149,8 +218,10 @@ impl Inner {
     /// Why the log takes no commits.
     #[cold]
     pub(crate) fn log_stopped(&self) -> TransactError {
-        let reason = self.persistence.as_ref().and_then(|persistence| persistence.log.refusal());
-        TransactError::LogStopped { reason: reason.unwrap_or_else(|| "the log is full for the moment".to_owned()) }
+        let refusal = self.persistence.as_ref().and_then(|persistence| persistence.log.refusal());
+        // If it takes commits again by now, the disk was behind or full for a while.
+        let reason = refusal.map_or_else(|| "the disk did not keep up; try again".to_owned(), |error| error.to_string());
+        TransactError::LogStopped { reason }
     }
 
     /// Ends acknowledgement for good.
