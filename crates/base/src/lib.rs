@@ -1,12 +1,14 @@
 //! The ground every other crate stands on.
 //!
-//! Invariant: this is the only crate that reads a clock, starts a thread, yields, sleeps or draws randomness, so that a test
-//! which replaces these doors owns every source of non-determinism. `cargo xtask tidy` enforces it.
+//! Invariant: this is the only crate that reads a clock, starts a thread, yields, sleeps or draws randomness, and the only one
+//! below the proof that touches files, so that a test which replaces these doors owns every source of non-determinism.
+//! `cargo xtask tidy` enforces it.
 //! It also holds the vocabulary that all layers share: stamps, epochs, ids, cache alignment and prefetching, bounded backoff.
 
 mod align;
 mod backoff;
 pub mod clock;
+pub mod disk;
 mod ids;
 pub mod prefetch;
 pub mod rng;
