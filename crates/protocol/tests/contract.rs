@@ -4,6 +4,8 @@ mod common;
 
 #[path = "contract/prefetch.rs"]
 mod prefetch;
+#[path = "contract/redo.rs"]
+mod redo;
 #[path = "contract/savepoints.rs"]
 mod savepoints;
 #[path = "contract/stamps.rs"]
@@ -45,7 +47,7 @@ macro_rules! under_every_protocol {
         mod under {
             $(
                 mod $name {
-                    use crate::{prefetch, savepoints, stamps, sweep};
+                    use crate::{prefetch, redo, savepoints, stamps, sweep};
 
                     #[test]
                     fn what_a_rewound_update_saw_stays_read() {
@@ -70,6 +72,26 @@ macro_rules! under_every_protocol {
                     #[test]
                     fn who_finds_a_key_absent_comes_after_its_delete() {
                         stamps::reader_of_an_absence::<$protocol>();
+                    }
+
+                    #[test]
+                    fn what_was_seen_has_a_bound() {
+                        stamps::bound_of_what_was_seen::<$protocol>();
+                    }
+
+                    #[test]
+                    fn the_absence_before_an_insert_has_a_bound() {
+                        stamps::bound_of_an_absence_before_an_insert::<$protocol>();
+                    }
+
+                    #[test]
+                    fn the_bound_of_a_snapshot_is_not_newer_than_it() {
+                        stamps::bound_of_a_snapshot::<$protocol>();
+                    }
+
+                    #[test]
+                    fn a_write_is_reported_with_the_version_it_replaced() {
+                        redo::chains::<$protocol>(stringify!($name));
                     }
 
                     #[test]

@@ -66,7 +66,7 @@ impl Log {
 }
 
 impl Redo for Log {
-    fn write(&mut self, table: &Table, key: Key<'_>, stamp: Stamp, row: Option<RowPtr>) {
-        self.recorder.write(table.id, &key.to_bytes(), stamp.bits(), row.is_none());
+    fn write(&mut self, table: &Table, key: Key<'_>, stamp: Stamp, _: Option<RowPtr>, after: Option<RowPtr>) {
+        self.recorder.write(table.id, &key.to_bytes(), stamp.bits(), after.is_none());
     }
 }

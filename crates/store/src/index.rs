@@ -6,6 +6,7 @@ use crate::observer::Observer;
 use crate::record::{Bytes, Kind, RecordPtr, Word8, Word16};
 use crate::statistics::IndexStatistics;
 use crate::tree::{Finger, Tree, size};
+use crate::walk::Walk;
 use crate::witness::Witness;
 use seriatim_catalog::{Key, KeyClass, Organization};
 use seriatim_htm::{Agent, Htm, Outside};
@@ -54,6 +55,9 @@ impl std::fmt::Display for Unordered {
 }
 
 impl std::error::Error for Unordered {}
+
+/// Records of a walk's chunk, about.
+pub(crate) const CHUNK: usize = 64;
 
 /// What is left of a key that is going to be looked up in a hash table.
 #[derive(Clone, Copy, Debug)]
@@ -281,6 +285,34 @@ impl Index {
     #[inline]
     pub fn next_leaf(&self, cursor: &mut Cursor, pin: Pinned<'_>) -> bool {
         on!(&self.0, index, K => tree index.next_leaf(cursor, pin), hash { let _ = (index, cursor, pin); false })
+    }
+
+    /// Appends the next chunk of records to `out`, some dozens at most. `false`: there is none left, and nothing was
+    /// appended. Others may use and change the index meanwhile, and the worker may go offline between calls; [`Walk`] says what
+    /// is visited. A walk is used with one index.
+    pub fn walk(&self, walk: &mut Walk, pin: Pinned<'_>, out: &mut Vec<RecordPtr>) -> bool {
+        let first = !std::mem::replace(&mut walk.begun, true);
+        on!(
+            &self.0,
+            index,
+            K => tree {
+                if first {
+                    index.scan(Bound::Unbounded, Bound::Unbounded, Direction::Forward, &mut walk.cursor);
+                }
+                let begin = out.len();
+                let mut more = index.next_leaf(&mut walk.cursor, pin);
+                let found = more;
+                while more {
+                    out.extend_from_slice(walk.cursor.records());
+                    more = out.len() - begin < CHUNK && index.next_leaf(&mut walk.cursor, pin);
+                }
+                found
+            },
+            hash {
+                let _ = first;
+                index.walk(&mut walk.bucket, CHUNK, pin, out)
+            }
+        )
     }
 
     /// About how many records are linked.

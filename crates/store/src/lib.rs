@@ -18,6 +18,7 @@ mod observer;
 mod record;
 mod statistics;
 mod tree;
+mod walk;
 mod witness;
 
 pub use cursor::{Cursor, Direction};
@@ -27,4 +28,5 @@ pub use record::{RecordPtr, has_key, key_bytes, read_key, tail_of, write_key};
 pub use seriatim_memory::OutOfMemory;
 pub use statistics::IndexStatistics;
 pub use tree::Finger;
+pub use walk::Walk;
 pub use witness::Witness;

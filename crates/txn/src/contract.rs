@@ -204,7 +204,7 @@ pub struct Scan {
 #[must_use]
 pub enum Outcome {
     /// Committed; the stamp orders it after what it read or overwrote (of two transactions of which one overwrote what the other
-    /// read, only the epochs are ordered). A transaction that wrote nothing gets the newest stamp it saw.
+    /// read, only the epochs are ordered). A transaction that wrote nothing gets what [`Worker::newest`] said.
     Committed(Stamp),
     /// These operations (by their index in the plan) read stale values; re-run them and commit again.
     Repair(Vec<u16>),
@@ -273,6 +273,10 @@ pub trait Worker: Send {
 
     /// Which version the last operation saw.
     fn seen(&self) -> Seen;
+
+    /// No version that the open attempt has seen has a newer stamp, the deletions to which it owes the absences it saw included.
+    /// (What it saw is durable when this is.) Of the last attempt, where none is open.
+    fn newest(&self) -> Stamp;
 
     /// A savepoint.
     fn mark(&mut self) -> Mark;

@@ -10,6 +10,7 @@ mod contract;
 mod environment;
 mod epochs;
 mod fault;
+mod recover;
 mod redo;
 mod table;
 
@@ -21,5 +22,6 @@ pub use contract::{
 pub use environment::{Core, Environment};
 pub use epochs::Epochs;
 pub use fault::Fault;
+pub use recover::{Change, Recover, Restored, SetColumns};
 pub use redo::{NoRedo, Redo};
 pub use table::{RecordShape, Table, Unlinked};

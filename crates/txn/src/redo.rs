@@ -6,10 +6,16 @@ use seriatim_catalog::Key;
 use crate::{RowPtr, Table};
 
 /// Receives the writes of a commit, each with the stamp that orders it among all versions of its key. Called between the
-/// serialization point and the answer, never inside a region.
+/// serialization point and the answer, once every write is installed, never inside a region.
+///
+/// The records written may be unlocked before the calls come: dbx and silo unlock each as they install it, nowait unlocks all
+/// after the last call. So others may have read a write, and have reported what they made of it, before it is reported itself.
+/// A log that groups by epoch must therefore count whoever has a commit in progress as one who may still report writes of the
+/// epoch in which that commit began.
 pub trait Redo {
-    /// `row` is the new row image; `None` is a delete.
-    fn write(&mut self, table: &Table, key: Key<'_>, stamp: Stamp, row: Option<RowPtr>);
+    /// The row of `key` became `after`, from `before`, the version just below `stamp`; `None`: no row. Not both are `None`. The rows
+    /// are readable during the call.
+    fn write(&mut self, table: &Table, key: Key<'_>, stamp: Stamp, before: Option<RowPtr>, after: Option<RowPtr>);
 
     /// Whether anybody listens; protocols skip the calls where not.
     fn listens(&self) -> bool {
@@ -22,7 +28,7 @@ pub trait Redo {
 pub struct NoRedo;
 
 impl Redo for NoRedo {
-    fn write(&mut self, _: &Table, _: Key<'_>, _: Stamp, _: Option<RowPtr>) {}
+    fn write(&mut self, _: &Table, _: Key<'_>, _: Stamp, _: Option<RowPtr>, _: Option<RowPtr>) {}
 
     fn listens(&self) -> bool {
         false

@@ -57,7 +57,7 @@ pub(super) fn commit(
     installs.clear();
     match prepare(attempt, installs).and_then(|()| decide(attempt, installs, snapshot)) {
         Ok(stamp) => {
-            attempt.base.report(stamp, redo);
+            attempt.base.report(stamp, redo, |entry| installs[entry].before);
             // Snapshot readers that began before us may read what was replaced for a grace period more.
             attempt.base.settle(stamp, &LockBit, |entry| installs[entry].before);
             attempt.base.finish(&LockBit);

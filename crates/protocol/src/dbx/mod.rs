@@ -6,20 +6,22 @@ mod commit;
 mod snapshot;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use seriatim_base::CacheAligned;
+use seriatim_base::{CacheAligned, Stamp};
 use seriatim_catalog::Key;
-use seriatim_memory::Pinned;
+use seriatim_memory::{OutOfMemory, Pinned};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Core, Environment, Freshness, Gives, Mode, Needs, Outcome, Peeked, Protocol, ProtocolInfo, Redo, RowPtr, Scan,
-    Stop, Table,
+    Change, Core, Environment, Freshness, Gives, Mode, Needs, Outcome, Peeked, Protocol, ProtocolInfo, Recover, Redo,
+    Restored, RowPtr, Scan, Stop, Table,
 };
 
 use crate::shared::head;
-use crate::shared::optimistic::Optimistic;
+use crate::shared::optimistic::{LockBit, Optimistic};
+use crate::shared::restore::{self, Versions};
 use crate::shared::worker::{Variant, Worker};
+use snapshot::ImageHeader;
 
 /// The global snapshot number S (§5.4): advanced by each read-only transaction, read once by each commit.
 pub(crate) type SnapshotNumber = Arc<CacheAligned<AtomicU64>>;
@@ -68,6 +70,33 @@ impl Protocol for Dbx {
 
     unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, _: Pinned<'_>) -> Peeked {
         head::peek(table, record)
+    }
+}
+
+impl Recover for Dbx {
+    unsafe fn restore(
+        &self,
+        core: &mut Core,
+        table: &Table,
+        key: Key<'_>,
+        stamp: Stamp,
+        change: Change<'_>,
+    ) -> Result<Restored, OutOfMemory> {
+        // SAFETY: the caller's promise.
+        unsafe { restore::restore(self, core, table, key, stamp, change) }
+    }
+
+    unsafe fn finish_restore(&self, core: &mut Core, table: &Table) {
+        // SAFETY: the caller's promise.
+        unsafe { restore::finish(core, table, &LockBit) }
+    }
+}
+
+impl Versions for Dbx {
+    fn describe(&self, image: usize, stamp: Stamp) {
+        let header = ImageHeader::new(stamp, self.snapshot.load(Ordering::Acquire), false, 0);
+        // SAFETY: a row that is being restored is nobody else's.
+        unsafe { header.write(image) };
     }
 }
 

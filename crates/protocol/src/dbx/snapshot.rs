@@ -5,6 +5,10 @@
 //! previous image. All are written before the image is published and never change. The previous image is kept for readers that began before the
 //! image was installed; it is retired then, so it lives until they have left. Nobody else follows the pointer: a reader that
 //! begins later has a number at least as high as the image's.
+//!
+//! What a snapshot saw has a bound ([`seriatim_txn::Worker::newest`]) that is no newer than the snapshot: the stamps of the
+//! versions seen, and for a key it does not find the newest stamp unlinked from the table. A deleted record is unlinked when all
+//! who were online at the delete have left, so who meets its absence began after the delete and has it in his snapshot.
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -131,6 +135,8 @@ fn read_record(
         }
         image = header.previous;
     }
+    // The record came after the snapshot: what its key had before, if anything, is unlinked.
+    attempt.base.note_unlinked(table);
     attempt.base.seen = Seen { record: Some(record), absent: true, ..Seen::default() };
     Ok(None)
 }

@@ -13,12 +13,14 @@ use seriatim_catalog::{ColumnSet, Key, Organization};
 use seriatim_memory::{OutOfMemory, Pinned};
 use seriatim_store::{Cursor, Direction, Inserted as Linked, RecordPtr};
 use seriatim_txn::{
-    Cause, Core, Environment, Fault, Freshness, Gives, Incident, Inserted, Mark, Mode, Needs, OnExists, Outcome,
-    Peeked, Phase, Protocol, ProtocolInfo, Reason, Redo, RowPtr, Scan, Seen, Staged, Stop, Table, Updating,
+    Cause, Change, Core, Environment, Fault, Freshness, Gives, Incident, Inserted, Mark, Mode, Needs, OnExists,
+    Outcome, Peeked, Phase, Protocol, ProtocolInfo, Reason, Recover, Redo, Restored, RowPtr, Scan, Seen, Staged, Stop,
+    Table, Updating,
 };
 
 use crate::shared::attempt::Attempt;
 use crate::shared::head::{self, HeaderWord};
+use crate::shared::restore::{self, Versions};
 use crate::shared::writes::Write;
 use crate::shared::{record, sweep};
 use gap::{GapClaim, Gaps};
@@ -62,11 +64,36 @@ impl Protocol for NoWait {
 
     fn worker(&self, core: Core) -> Worker {
         let htm = core.htm.clone();
-        Worker { base: Attempt::new(core), locks: Locks::new(htm), probe: Cursor::default() }
+        Worker { base: Attempt::new(core), locks: Locks::new(htm), probe: Cursor::default(), replaced: Vec::new() }
     }
 
     unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, _: Pinned<'_>) -> Peeked {
         head::peek(table, record)
+    }
+}
+
+impl Recover for NoWait {
+    unsafe fn restore(
+        &self,
+        core: &mut Core,
+        table: &Table,
+        key: Key<'_>,
+        stamp: Stamp,
+        change: Change<'_>,
+    ) -> Result<Restored, OutOfMemory> {
+        // SAFETY: the caller's promise.
+        unsafe { restore::restore(self, core, table, key, stamp, change) }
+    }
+
+    unsafe fn finish_restore(&self, core: &mut Core, table: &Table) {
+        // SAFETY: the caller's promise.
+        unsafe { restore::finish(core, table, &GapClaim) }
+    }
+}
+
+impl Versions for NoWait {
+    fn rest(&self, table: &Table, record: RecordPtr) {
+        lock::of(table, record).store(0, Ordering::Relaxed);
     }
 }
 
@@ -76,6 +103,8 @@ pub struct Worker {
     locks: Locks,
     /// Finds the leaf whose gap an absent read locks.
     probe: Cursor,
+    /// Scratch of a commit: what each entry replaced.
+    replaced: Vec<usize>,
 }
 
 /// A record under at least a shared lock, or the proof that there is none.
@@ -373,6 +402,10 @@ impl seriatim_txn::Worker for Worker {
         self.base.seen
     }
 
+    fn newest(&self) -> Stamp {
+        self.base.newest
+    }
+
     fn mark(&mut self) -> Mark {
         self.base.writes.mark()
     }
@@ -397,29 +430,26 @@ impl seriatim_txn::Worker for Worker {
             return Ok(Outcome::Committed(newest));
         }
         let stamp = newest.next(self.base.core.epochs.current());
-        for at in 0..self.base.writes.entries().len() {
-            let write = self.base.writes.entries()[at];
+        self.replaced.clear();
+        for write in self.base.writes.entries() {
+            let table = write.table();
+            let image = head::image(&table.shape, write.record);
+            self.replaced.push(image.load(Ordering::Relaxed) as usize);
             if write.is_nothing() {
                 continue;
             }
-            let table = write.table();
-            let image = head::image(&table.shape, write.record);
-            let before = image.load(Ordering::Relaxed) as usize;
             let header = head::header(&table.shape, write.record);
             // For those who hold no lock. ORDERING: whoever sees the image in `head::peek` sees this, or what followed.
             header.store(write.expected.locked().0, Ordering::Relaxed);
             // ORDERING: pairs with the acquire of the header word by the next holder of the lock, and with that of the peek.
             image.store(write.image as u64, Ordering::Release);
-            let after = Attempt::after(&write, stamp);
+            let after = Attempt::after(write, stamp);
             header.store(after.0, Ordering::Release);
-            if before != 0 {
-                record::retire_version(&mut self.base.core, table, write.record, before, write.image);
-            }
-            self.base.queue_deleted(&write, stamp);
         }
-        self.base.report(stamp, redo);
-        self.locks.release_all();
-        self.drop_placeholders();
+        let Worker { base, locks, replaced, .. } = self;
+        base.report(stamp, redo, |entry| replaced[entry]);
+        locks.release_all();
+        base.settle(stamp, &GapClaim, |entry| replaced[entry]);
         self.base.finish(&GapClaim);
         Ok(Outcome::Committed(stamp))
     }

@@ -37,7 +37,7 @@ pub(crate) struct Attempt {
     pub(crate) fingers: Fingers,
     prefetched: Prefetched,
     pub(crate) writes: WriteSet,
-    /// The newest stamp read or to be overwritten.
+    /// The newest stamp read or to be overwritten; of absences, the newest that may have caused one.
     pub(crate) newest: Stamp,
     pub(crate) seen: Seen,
     pub(crate) incident: Option<Incident>,
@@ -141,11 +141,12 @@ impl Attempt {
         }
     }
 
-    /// Promise (a): redo entries are in the buffer before the answer.
+    /// Promise (a): redo entries are in the buffer before the answer. `before` as in [`Attempt::settle`], before it or after it:
+    /// images that were replaced stay readable until the worker leaves.
     #[inline]
-    pub(crate) fn report(&self, stamp: Stamp, redo: &mut dyn Redo) {
+    pub(crate) fn report(&self, stamp: Stamp, redo: &mut dyn Redo, before: impl Fn(usize) -> usize) {
         if redo.listens() {
-            self.writes.report(stamp, redo);
+            self.writes.report(stamp, redo, before);
         }
     }
 
@@ -200,7 +201,7 @@ impl Attempt {
         }
     }
 
-    /// After a commit of optimistic writes: retires what they replaced, queues what they deleted, unlinks what came to nothing.
+    /// After a commit, when nothing is locked any more: retires what the writes replaced, queues what they deleted, unlinks what came to nothing.
     /// `before` names the image that the write of this index replaced; zero for none.
     #[inline]
     pub(crate) fn settle(&mut self, stamp: Stamp, claim: &impl Claim, before: impl Fn(usize) -> usize) {

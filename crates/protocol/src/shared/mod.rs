@@ -6,6 +6,7 @@ pub(crate) mod optimistic;
 pub(crate) mod own;
 pub(crate) mod prefetch;
 pub(crate) mod record;
+pub(crate) mod restore;
 pub(crate) mod sweep;
 pub(crate) mod worker;
 pub(crate) mod writes;

@@ -56,15 +56,26 @@ fn fixed_of(table: &Table, image: usize) -> usize {
 pub(crate) fn stage(core: &mut Core, table: &Table) -> Result<Staged, Stop> {
     let shape = &table.shape;
     let memory = core.local.allocate(&mut core.outside, shape.record).map_err(full)?;
-    // SAFETY: the allocation is `shape.record` bytes, which contain row and fixed part; nobody else has it.
+    // SAFETY: the allocation is `shape.record` bytes; nobody else has it.
+    Ok(unsafe { restage(table, RecordPtr::from_raw(memory)) })
+}
+
+/// Zeroes the row and fixed part inside a record, for a new row.
+///
+/// # Safety
+/// Nobody else uses them.
+pub(crate) unsafe fn restage(table: &Table, record: RecordPtr) -> Staged {
+    let shape = &table.shape;
+    // SAFETY: a record is `shape.record` bytes, which contain row and fixed part.
     unsafe {
+        let memory = NonNull::new_unchecked(record.as_ptr());
         let row = memory.add(shape.image + shape.image_header);
         let fixed = memory.add(shape.fixed);
         row.write_bytes(0, shape.row + shape.fixed_bytes);
         if table.has_fixed() {
             row.cast::<u64>().write(fixed.as_ptr() as u64);
         }
-        Ok(Staged { record: RecordPtr::from_raw(memory), row, fixed })
+        Staged { record, row, fixed }
     }
 }
 
@@ -207,6 +218,35 @@ pub(crate) fn retire_version(core: &mut Core, table: &Table, record: RecordPtr, 
     }
     if !is_inline(table, record, old) {
         retire(core, old, table.shape.image_bytes());
+    }
+}
+
+/// Frees at once what the version `image` (a row) owns beside the record, for who has the record alone.
+pub(crate) fn release_version(core: &mut Core, table: &Table, record: RecordPtr, image: usize) {
+    if table.has_tails() {
+        for tail in tails(table, image) {
+            release(core, tail, tail_bytes(tail));
+        }
+    }
+    if table.has_fixed() && fixed_of(table, image) != record.addr() + table.shape.fixed {
+        release(core, fixed_of(table, image), table.shape.fixed_bytes);
+    }
+    if !is_inline(table, record, image) {
+        release(core, image, table.shape.image_bytes());
+    }
+}
+
+/// The tails that an image's row refers to.
+pub(crate) fn tails_of(table: &Table, image: usize) -> Vec<usize> {
+    if table.has_tails() { tails(table, image).collect() } else { Vec::new() }
+}
+
+/// Frees those of `candidates` that the row of `image`, if there is one, does not refer to, for who has them alone.
+pub(crate) fn release_tails(core: &mut Core, table: &Table, candidates: &[usize], image: Option<usize>) {
+    for &tail in candidates {
+        if !image.is_some_and(|image| tails(table, image).any(|kept| kept == tail)) {
+            release(core, tail, tail_bytes(tail));
+        }
     }
 }
 

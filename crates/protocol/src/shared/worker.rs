@@ -110,6 +110,10 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
         self.attempt.base.seen
     }
 
+    fn newest(&self) -> Stamp {
+        self.attempt.base.newest
+    }
+
     fn mark(&mut self) -> Mark {
         self.attempt.base.writes.mark()
     }

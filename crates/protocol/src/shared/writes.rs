@@ -141,14 +141,16 @@ impl WriteSet {
         self.replaced.iter().map(|r| r.before).chain(self.undone.iter().copied())
     }
 
-    /// Promise (a): every write with its stamp.
-    pub(crate) fn report(&self, stamp: Stamp, redo: &mut dyn Redo) {
-        for write in self.entries.iter().filter(|write| !write.is_nothing()) {
+    /// Promise (a): every write with its stamp. `before` names the image that the entry of this index replaced.
+    pub(crate) fn report(&self, stamp: Stamp, redo: &mut dyn Redo, before: impl Fn(usize) -> usize) {
+        for (entry, write) in self.entries.iter().enumerate().filter(|(_, write)| !write.is_nothing()) {
             let table = write.table();
             // SAFETY: key words of a linked record never change; we are online.
             let key = unsafe { read_key(write.record, table.class) };
-            let row = (write.image != 0).then(|| record::row_of(table, write.image));
-            redo.write(table, key, stamp, row);
+            // What an absent record has is no row, but the marker of a deletion.
+            let before = (!write.expected.is_absent()).then(|| record::row_of(table, before(entry)));
+            let after = (write.image != 0).then(|| record::row_of(table, write.image));
+            redo.write(table, key, stamp, before, after);
         }
     }
 

@@ -35,9 +35,9 @@ pub(super) fn commit(attempt: &mut Optimistic, state: &mut State, redo: &mut dyn
     }
     let stamp = state.last.max(attempt.base.newest).next(Epoch(epoch.0));
     state.last = stamp;
-    install(attempt, stamp, &mut state.retired);
-    attempt.base.report(stamp, redo);
-    attempt.base.settle(stamp, &LockBit, |entry| state.retired[entry]);
+    install(attempt, stamp, &mut state.replaced);
+    attempt.base.report(stamp, redo, |entry| state.replaced[entry]);
+    attempt.base.settle(stamp, &LockBit, |entry| state.replaced[entry]);
     attempt.base.finish(&LockBit);
     Ok(Outcome::Committed(stamp))
 }
@@ -75,12 +75,12 @@ fn unlock(entries: &[Write], order: &[u32]) {
 }
 
 /// Step 5. Remembers what each entry replaced.
-fn install(attempt: &mut Optimistic, stamp: Stamp, retired: &mut Vec<usize>) {
-    retired.clear();
+fn install(attempt: &mut Optimistic, stamp: Stamp, replaced: &mut Vec<usize>) {
+    replaced.clear();
     for write in attempt.base.writes.entries() {
         let shape = &write.table().shape;
         let image = head::image(shape, write.record);
-        retired.push(image.load(Ordering::Relaxed) as usize);
+        replaced.push(image.load(Ordering::Relaxed) as usize);
         if !write.is_nothing() {
             Plain.store(image, write.image as u64);
         }

@@ -6,14 +6,17 @@
 mod commit;
 
 use seriatim_base::Stamp;
-use seriatim_memory::Pinned;
+use seriatim_catalog::Key;
+use seriatim_memory::{OutOfMemory, Pinned};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Core, Environment, Freshness, Gives, Needs, Outcome, Peeked, Protocol, ProtocolInfo, Redo, Stop, Table,
+    Change, Core, Environment, Freshness, Gives, Needs, Outcome, Peeked, Protocol, ProtocolInfo, Recover, Redo,
+    Restored, Stop, Table,
 };
 
 use crate::shared::head;
-use crate::shared::optimistic::Optimistic;
+use crate::shared::optimistic::{LockBit, Optimistic};
+use crate::shared::restore::{self, Versions};
 use crate::shared::worker::{Variant, Worker};
 
 /// Silo.
@@ -58,6 +61,27 @@ impl Protocol for Silo {
     }
 }
 
+impl Recover for Silo {
+    unsafe fn restore(
+        &self,
+        core: &mut Core,
+        table: &Table,
+        key: Key<'_>,
+        stamp: Stamp,
+        change: Change<'_>,
+    ) -> Result<Restored, OutOfMemory> {
+        // SAFETY: the caller's promise.
+        unsafe { restore::restore(self, core, table, key, stamp, change) }
+    }
+
+    unsafe fn finish_restore(&self, core: &mut Core, table: &Table) {
+        // SAFETY: the caller's promise.
+        unsafe { restore::finish(core, table, &LockBit) }
+    }
+}
+
+impl Versions for Silo {}
+
 /// A Silo worker's own state.
 #[derive(Debug, Default)]
 pub struct State {
@@ -66,7 +90,7 @@ pub struct State {
     /// Scratch of a commit: entries in locking order.
     order: Vec<u32>,
     /// Scratch of a commit: what each entry replaced.
-    retired: Vec<usize>,
+    replaced: Vec<usize>,
 }
 
 impl Variant for State {

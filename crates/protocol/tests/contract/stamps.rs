@@ -1,14 +1,15 @@
-//! A commit's stamp lies above that of every delete whose effect it saw, also where nothing is left of the deleted record.
+//! A commit's stamp lies above that of every delete whose effect it saw, also where nothing is left of the deleted record; and
+//! of what an attempt saw, rows and absences, `newest` is a bound before it commits.
 
 use std::ops::Bound;
 
 use seriatim_base::Stamp;
 use seriatim_catalog::{ColumnSet, Key};
 use seriatim_store::Direction;
-use seriatim_txn::{Mode, Protocol, Scan, Stop, Worker};
+use seriatim_txn::{Freshness, Inserted, Mode, Protocol, Scan, Stop, Worker};
 
-use crate::commit;
 use crate::common::{Bench, modes};
+use crate::{commit, insert};
 
 /// Deletes cell 1 after a few changes of it, whose stamps nobody else has: the stamp of the delete. Its record can be unlinked.
 fn delete<P: Protocol>(bench: &Bench<P>, worker: &mut P::Worker) -> Stamp {
@@ -69,5 +70,104 @@ pub(crate) fn reader_of_an_absence<P: Protocol>() {
         bench.change(&mut reading, 0, |value| value + 1).expect("alone");
         let written = commit(&mut reading).expect("alone");
         assert!(written > deleted, "{} on {mode}: {written}, and the delete {deleted}", P::INFO.name);
+    }
+}
+
+/// What was done to cell 1 before it is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Left {
+    Row,
+    Tombstone,
+    Nothing,
+}
+
+/// Whether anything is found in cell 1, by lookup or by scan of all cells.
+fn look<P: Protocol>(bench: &Bench<P>, worker: &mut P::Worker, scans: bool) -> Result<bool, Stop> {
+    if !scans {
+        return Ok(bench.read(worker, 1)?.is_some());
+    }
+    let mut scan = Scan::default();
+    let all = (Bound::Unbounded, Bound::Unbounded);
+    bench.cells.index.scan(all.0, all.1, Direction::Forward, &mut scan.cursor).expect("an ordered table");
+    let mut rows = 0;
+    while worker.scan_next(&bench.cells, &mut scan, ColumnSet::ALL)?.is_some() {
+        rows += 1;
+    }
+    Ok(rows == 2)
+}
+
+pub(crate) fn bound_of_what_was_seen<P: Protocol>() {
+    for mode in modes() {
+        for left in [Left::Row, Left::Tombstone, Left::Nothing] {
+            for (scans, reads_only) in [(false, false), (false, true), (true, false), (true, true)] {
+                let bench = Bench::<P>::open(mode, &[1, 1]);
+                let (mut writing, mut reading) = (bench.worker(), bench.worker());
+                let mut written = Stamp::ZERO;
+                if left == Left::Row {
+                    for _ in 0..10 {
+                        writing.begin(Mode::ReadWrite, Stamp::ZERO);
+                        bench.change(&mut writing, 1, |value| value + 1).expect("alone");
+                        written = commit(&mut writing).expect("alone");
+                    }
+                } else {
+                    written = delete(&bench, &mut writing);
+                }
+                if left == Left::Nothing {
+                    writing.housekeep(usize::MAX);
+                }
+                reading.begin(if reads_only { Mode::ReadOnly } else { Mode::ReadWrite }, Stamp::ZERO);
+                let pin = reading.core().local.pinned();
+                assert_eq!(bench.cells.index.get(Key::Word8(1), pin).is_ok(), left != Left::Nothing);
+                assert_eq!(reading.newest(), Stamp::ZERO, "nothing was seen");
+                assert_eq!(look(&bench, &mut reading, scans), Ok(left == Left::Row));
+                let case = format!("{} on {mode}: {left:?}, scans {scans}, only {reads_only}", P::INFO.name);
+                let newest = reading.newest();
+                assert!(newest >= written, "{case}: {newest}, and the write {written}");
+                assert_eq!(commit(&mut reading), Ok(newest), "{case}");
+            }
+        }
+    }
+}
+
+pub(crate) fn bound_of_an_absence_before_an_insert<P: Protocol>() {
+    for mode in modes() {
+        for (scans, commits) in [(false, false), (false, true), (true, false), (true, true)] {
+            let bench = Bench::<P>::open(mode, &[1, 1]);
+            let (mut writing, mut reading) = (bench.worker(), bench.worker());
+            let deleted = delete(&bench, &mut writing);
+            writing.housekeep(usize::MAX);
+            reading.begin(Mode::ReadOnly, Stamp::ZERO);
+            // The key has a record again that the snapshot, where there is one, does not see.
+            writing.begin(Mode::ReadWrite, Stamp::ZERO);
+            assert_eq!(insert(&bench, &mut writing, 1, 5), Ok(Inserted::New));
+            let inserted = commits.then(|| commit(&mut writing).expect("alone"));
+            match look(&bench, &mut reading, scans) {
+                Ok(true) => assert!(inserted.is_some_and(|inserted| reading.newest() >= inserted)),
+                Ok(false) => assert!(reading.newest() >= deleted, "{} on {mode}: {commits}", P::INFO.name),
+                Err(_) => assert_eq!(P::INFO.gives.snapshots, Freshness::None),
+            }
+            reading.abort();
+            if !commits {
+                writing.abort();
+            }
+        }
+    }
+}
+
+pub(crate) fn bound_of_a_snapshot<P: Protocol>() {
+    if P::INFO.gives.snapshots != Freshness::Latest {
+        return;
+    }
+    for mode in modes() {
+        for scans in [false, true] {
+            let bench = Bench::<P>::open(mode, &[1, 1]);
+            let (mut writing, mut reading) = (bench.worker(), bench.worker());
+            reading.begin(Mode::ReadOnly, Stamp::ZERO);
+            let deleted = delete(&bench, &mut writing);
+            writing.housekeep(usize::MAX);
+            assert_eq!(look(&bench, &mut reading, scans), Ok(true));
+            assert!(reading.newest() < deleted, "{} on {mode}: {deleted}, scans {scans}", P::INFO.name);
+            assert_eq!(commit(&mut reading), Ok(reading.newest()));
+        }
     }
 }

@@ -19,7 +19,9 @@ use seriatim_txn::{
 };
 
 use crate::common::{Bench, modes};
-use crate::stand_in::{Ground, LOCKED, Write, conflict, look_once, peeked, row_of, stamp_of, versioned};
+use crate::stand_in::{
+    Ground, LOCKED, Write, conflict, look_once, peeked, replaced, report, row_of, stamp_of, versioned,
+};
 
 /// The validator's versions and the writes that storage has not applied yet.
 #[derive(Default)]
@@ -194,16 +196,16 @@ impl Detach for Worker {
         let overwritten = writes.iter().map(|write| shared.version(write.record.addr())).max();
         let stamp = self.ground.newest.max(overwritten.unwrap_or_default());
         let stamp = if writes.is_empty() { stamp } else { stamp.next(epoch) };
+        if redo.listens() {
+            writes.iter().for_each(|write| shared.apply(write.record.addr()));
+        }
+        let before = replaced(&writes);
         for &write in &writes {
             shared.versions.insert(write.record.addr(), stamp);
             shared.sent.push((stamp, write));
         }
         drop(shared);
-        for write in &writes {
-            // SAFETY: key words of a linked record never change.
-            let key = unsafe { seriatim_store::read_key(write.record, write.table().class) };
-            redo.write(write.table(), key, stamp, row_of(write.table(), write.image));
-        }
+        report(&writes, &before, stamp, redo, row_of);
         self.ground.leave();
         Ok(Outcome::Committed(stamp))
     }

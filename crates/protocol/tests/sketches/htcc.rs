@@ -15,7 +15,7 @@ use seriatim_txn::{
 
 use crate::common::{Bench, modes};
 use crate::stand_in::{
-    Ground, HOT, LOCKED, Read, Write, look_once, newest, peeked, row_of, stamp_of, version, versioned,
+    Ground, HOT, LOCKED, Read, Write, look_once, newest, peeked, replaced, report, row_of, stamp_of, version, versioned,
 };
 
 /// Repairs of one attempt; beyond, it aborts (trap 11).
@@ -215,6 +215,7 @@ impl seriatim_txn::Worker for Worker {
         // Hot records that slow restoration left behind stay locked to the end: more locks than needed are no harm.
         let effective = self.ground.effective();
         let (hot, cold): (Vec<Write>, Vec<Write>) = effective.iter().partition(|write| self.is_hot(write));
+        let before = replaced(&effective);
         let stamp = match self.ground.decide(&cold, None) {
             Some(stamp) => stamp,
             None => {
@@ -232,11 +233,7 @@ impl seriatim_txn::Worker for Worker {
             write.newest().store(write.image as u64, Ordering::Release);
             write.version().store(versioned(stamp, HOT), Ordering::Release);
         }
-        for write in &effective {
-            // SAFETY: key words of a linked record never change.
-            let key = unsafe { seriatim_store::read_key(write.record, write.table().class) };
-            redo.write(write.table(), key, stamp, row_of(write.table(), write.image));
-        }
+        report(&effective, &before, stamp, redo, row_of);
         self.hot.retain(|held| !hot.iter().any(|write| write.record == held.record));
         self.unlock(|_| false);
         self.ground.leave();

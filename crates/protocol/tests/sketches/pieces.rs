@@ -19,7 +19,9 @@ use seriatim_txn::{
 };
 
 use crate::common::{Bench, modes};
-use crate::stand_in::{Ground, LOCKED, Read, Write, look_once, newest, peeked, row_of};
+use crate::stand_in::{
+    Ground, LOCKED, Read, Write, look_once, newest, peeked, replaced, report, row_of, stamp_of, version,
+};
 
 const DELETED: u64 = 1 << 63;
 const IDLE: u64 = u64::MAX;
@@ -151,6 +153,9 @@ impl Worker {
             while image != 0 && number_of(image) > snapshot {
                 image = header(image)[1] as usize;
             }
+            // Images have no stamps of their own here; no version of the record has a newer one than it has itself.
+            let word = version(table, record).load(Ordering::Acquire);
+            self.ground.newest = self.ground.newest.max(stamp_of(word));
             return Ok(live(table, image));
         }
         if let Some(own) = self.ground.own(record) {
@@ -231,14 +236,11 @@ impl Worker {
             let numbers = Arc::clone(&self.numbers);
             // The number is read in the region of the conflicting piece: its place in the order is its snapshot's (§4.3).
             let drawn = self.number.is_none().then_some((&numbers.global, number));
+            let before = replaced(&writes);
             if let Some(stamp) = self.ground.decide(&writes, drawn) {
                 self.number = Some(number);
                 self.local().store(number, Ordering::SeqCst);
-                for write in &writes {
-                    // SAFETY: key words of a linked record never change.
-                    let key = unsafe { seriatim_store::read_key(write.record, write.table().class) };
-                    redo.write(write.table(), key, stamp, live(write.table(), write.image));
-                }
+                report(&writes, &before, stamp, redo, live);
                 return Ok(stamp);
             }
             let moved = drawn.is_some() && numbers.global.load(Ordering::Acquire) != number;

@@ -19,7 +19,7 @@ use seriatim_txn::{
 };
 
 use crate::common::{Bench, modes};
-use crate::stand_in::{Ground, Write, newest, peeked, row_of, version, versioned};
+use crate::stand_in::{Ground, Write, newest, peeked, report, row_of, version, versioned};
 
 /// An undo: the image that a write replaced.
 struct Undo {
@@ -209,7 +209,11 @@ impl seriatim_txn::Worker for Worker {
         if self.is_undone() {
             return Err(self.cascaded());
         }
-        let head = self.queue().uncommitted.front().map(|entry| entry.position);
+        let queue = self.queue();
+        let (head, last) = (queue.uncommitted.front().map(|entry| entry.position), queue.last);
+        drop(queue);
+        // What it read of others has its stamps by now.
+        self.ground.newest = self.ground.newest.max(last);
         if head == Some(self.position) { Ok(()) } else { Err(Stop::Wait(On::Order)) }
     }
 
@@ -251,14 +255,14 @@ impl Detach for Worker {
         }
         let stamp = queue.last.next(epoch);
         queue.last = stamp;
-        queue.uncommitted.pop_front();
+        let undo = queue.uncommitted.pop_front().map_or(Vec::new(), |entry| entry.undo);
         drop(queue);
-        for write in self.ground.effective() {
-            write.version().store(versioned(stamp, 0), Ordering::Release);
-            // SAFETY: key words of a linked record never change.
-            let key = unsafe { seriatim_store::read_key(write.record, write.table().class) };
-            redo.write(write.table(), key, stamp, row_of(write.table(), write.image));
-        }
+        let effective = self.ground.effective();
+        let first = |write: &Write| undo.iter().find(|undo| undo.write.record == write.record);
+        let before: Vec<_> =
+            effective.iter().map(|write| first(write).map_or(0, |undo| undo.before as usize)).collect();
+        effective.iter().for_each(|write| write.version().store(versioned(stamp, 0), Ordering::Release));
+        report(&effective, &before, stamp, redo, row_of);
         self.ground.leave();
         Ok(Outcome::Committed(stamp))
     }

@@ -11,8 +11,8 @@ use seriatim_catalog::Key;
 use seriatim_htm::{Access, Body, NoLocks, Stop as RegionStop};
 use seriatim_store::{Inserted as Linked, RecordPtr, Unobserved, Witness, tail_of, write_key};
 use seriatim_txn::{
-    Cause, Core, Incident, Inserted, Mark, OnExists, Peeked, Phase, Reason, RowPtr, Scan, Seen, Staged, Stop, Table,
-    Updating,
+    Cause, Core, Incident, Inserted, Mark, OnExists, Peeked, Phase, Reason, Redo, RowPtr, Scan, Seen, Staged, Stop,
+    Table, Updating,
 };
 
 pub(crate) const LOCKED: u64 = 1;
@@ -105,6 +105,29 @@ pub(crate) fn peeked(word: u64, row: Option<RowPtr>) -> Peeked {
         (Stamp::ZERO, _) => Peeked::NeverCommitted,
         (stamp, None) => Peeked::Deleted(stamp),
         (stamp, Some(row)) => Peeked::Row(stamp, row),
+    }
+}
+
+/// The images that writes are going to replace: as long as a record has the word its write builds on, it has this image.
+pub(crate) fn replaced(writes: &[Write]) -> Vec<usize> {
+    writes.iter().map(|write| write.newest().load(Ordering::Acquire) as usize).collect()
+}
+
+/// Reports writes with the images they replaced; `row` tells an image's row, if it has one.
+pub(crate) fn report(
+    writes: &[Write],
+    replaced: &[usize],
+    stamp: Stamp,
+    redo: &mut dyn Redo,
+    row: impl Fn(&Table, usize) -> Option<RowPtr>,
+) {
+    for (write, &before) in writes.iter().zip(replaced) {
+        // SAFETY: key words of a linked record never change.
+        let key = unsafe { seriatim_store::read_key(write.record, write.table().class) };
+        let (before, after) = (row(write.table(), before), row(write.table(), write.image));
+        if before.is_some() || after.is_some() {
+            redo.write(write.table(), key, stamp, before, after);
+        }
     }
 }
 
@@ -424,6 +447,10 @@ macro_rules! common_methods {
         }
         fn seen(&self) -> Seen {
             self.ground.seen
+        }
+        fn newest(&self) -> Stamp {
+            // Tombstones stay linked: a key without a record was never there.
+            self.ground.newest
         }
         fn incident(&self) -> Option<&Incident> {
             self.ground.incident.as_ref()

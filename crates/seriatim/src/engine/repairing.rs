@@ -9,10 +9,11 @@ use std::collections::VecDeque;
 
 use seriatim_base::Stamp;
 use seriatim_catalog::{ColumnSet, Key};
-use seriatim_memory::OutOfMemory;
+use seriatim_memory::{OutOfMemory, Pinned};
+use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Core, Incident, Inserted, Mark, Mode, OnExists, Outcome, ProtocolInfo, Redo, RowPtr, Scan, Seen, Staged, Stop,
-    Table, Updating, Worker,
+    Change, Core, Incident, Inserted, Mark, Mode, OnExists, Outcome, Peeked, ProtocolInfo, Redo, Restored, RowPtr,
+    Scan, Seen, Staged, Stop, Table, Updating, Worker,
 };
 
 use super::Engine;
@@ -48,6 +49,28 @@ impl Engine for Repairing {
 
     fn image_header_bytes(&self) -> usize {
         self.0.image_header_bytes()
+    }
+
+    unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, pin: Pinned<'_>) -> Peeked {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.peek_committed(table, record, pin) }
+    }
+
+    unsafe fn restore(
+        &self,
+        core: &mut Core,
+        table: &Table,
+        key: Key<'_>,
+        stamp: Stamp,
+        change: Change<'_>,
+    ) -> Result<Restored, OutOfMemory> {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.restore(core, table, key, stamp, change) }
+    }
+
+    unsafe fn finish_restore(&self, core: &mut Core, table: &Table) {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.finish_restore(core, table) }
     }
 }
 
@@ -135,6 +158,10 @@ impl Worker for Repairer {
 
     fn seen(&self) -> Seen {
         self.inner.seen()
+    }
+
+    fn newest(&self) -> Stamp {
+        self.inner.newest()
     }
 
     fn mark(&mut self) -> Mark {

@@ -7,7 +7,8 @@
 //! | `directory` | linear hashing: where a key's bucket is, now |
 //! | `change` | the one way a chain changes: latch at the value planned for, store, unlatch |
 //! | `grow` | splits, one bucket at a time |
-//! | `check` | walks: statistics and structural invariants |
+//! | `walk` | all records, beside everything else |
+//! | `check` | walks of who has the table alone: statistics and structural invariants |
 //!
 //! A reader never writes and takes no latch. A hit is final as it stands. A miss is final if the bucket's word did not change
 //! and the key's home is that bucket, by an extent read after the word; word and value are then the witness of absence: linking
@@ -25,6 +26,7 @@ mod grow;
 mod hasher;
 #[cfg(test)]
 mod tests;
+mod walk;
 
 pub(crate) use hasher::{HashValue, Hashed};
 

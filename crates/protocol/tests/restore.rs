@@ -1,0 +1,481 @@
+//! Recovery's way into the tables, under every protocol: whatever the order in which versions come, the newest stands, nothing else
+//! is left, and transactions go on from there.
+
+use std::collections::BTreeMap;
+
+use seriatim_base::{Epoch, Rng, Stamp, TableId, rng, thread};
+use seriatim_catalog::{
+    ColumnDef, ColumnSet, ColumnType, Key, KeyCodec, Layout, Organization, RowRef, RowWriter, TableDef, TailStore,
+};
+use seriatim_htm::{Budget, Htm, HtmMode};
+use seriatim_memory::{Memory, Options, OutOfMemory};
+use seriatim_protocol::for_each_protocol;
+use seriatim_store::Index;
+use seriatim_txn::{
+    Change, Core, Environment, Inserted, Mode, NoRedo, OnExists, Outcome, Peeked, Protocol, RecordShape, Recover,
+    Restored, RowPtr, Staged, Stop, Table, Unlinked, Worker,
+};
+
+/// What a row holds: mutable number and text, immutable number and text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Row {
+    sum: i64,
+    note: String,
+    born: i64,
+    story: String,
+}
+
+#[derive(Clone, Debug)]
+enum Version {
+    Row(Row),
+    /// Number and text, each if it changed.
+    Patch(Option<i64>, Option<String>),
+    Delete,
+}
+
+/// How a table is organized: by what, with how many words of key.
+type Kind = (Organization, usize);
+
+const KINDS: [Kind; 4] =
+    [(Organization::Ordered, 1), (Organization::Ordered, 3), (Organization::Hash, 2), (Organization::Hash, 3)];
+
+/// A database of one table under a protocol.
+struct Bench<P: Protocol> {
+    protocol: P,
+    environment: Environment,
+    table: Box<Table>,
+    words: usize,
+}
+
+impl<P: Recover> Bench<P> {
+    fn open((organization, words): Kind) -> Bench<P> {
+        let htm = Htm::new(HtmMode::Absent).expect("always there");
+        let memory = Memory::new(Options { workers_max: 8, ..Options::default() }).expect("memory");
+        let environment = Environment::new(htm, memory, Budget::default());
+        let names = &["k0", "k1", "k2"][..words];
+        let mut table = TableDef::builder("things");
+        for name in names {
+            table = table.column(ColumnDef::new(*name, ColumnType::U64));
+        }
+        let table = table
+            .column(ColumnDef::new("sum", ColumnType::I64))
+            .column(ColumnDef::new("note", ColumnType::LongText))
+            .column(ColumnDef::new("born", ColumnType::I64).immutable())
+            .column(ColumnDef::new("story", ColumnType::LongText).immutable());
+        let table = table.key(names.iter().copied()).finish().expect("a valid table");
+        let (codec, layout) = (KeyCodec::for_table(&table), Layout::new(&table.columns));
+        let shape = RecordShape::new(codec.class(), &layout, P::HEAD_BYTES, P::IMAGE_HEADER_BYTES);
+        let mut core = environment.core().expect("a free slot");
+        core.local.enter();
+        let index = Index::new(organization, codec.class(), 16, &environment.htm, &mut core.store()).expect("memory");
+        core.local.leave();
+        let (id, name, class, unlinked) = (TableId(0), "things".to_owned(), codec.class(), Unlinked::default());
+        let table = Box::new(Table { id, name, organization, class, codec, layout, shape, index, unlinked });
+        Bench { protocol: P::open(P::Options::default(), &environment), environment, table, words }
+    }
+
+    fn key<T>(&self, id: u64, f: impl FnOnce(Key<'_>) -> T) -> T {
+        match self.words {
+            1 => f(Key::Word8(id)),
+            2 => f(Key::Word16(u128::from(id) << 70 | 3)),
+            _ => f(Key::Bytes(format!("thing number {id:012}").as_bytes())),
+        }
+    }
+
+    fn get(&self, row: RowPtr) -> Row {
+        let place = |at: usize| &self.table.layout.places[self.words + at];
+        // SAFETY: a row of this table, readable while the worker that gave it is online.
+        let row = unsafe { RowRef::from_raw(row.as_ptr()) };
+        Row {
+            sum: row.get::<i64>(place(0)),
+            note: row.get::<String>(place(1)).to_owned(),
+            born: row.get::<i64>(place(2)),
+            story: row.get::<String>(place(3)).to_owned(),
+        }
+    }
+
+    fn fill(&self, row: &Row, writer: &mut RowWriter<'_>) -> Result<(), seriatim_catalog::OutOfMemory> {
+        let place = |at: usize| &self.table.layout.places[self.words + at];
+        writer.set::<i64>(place(0), row.sum)?;
+        writer.set::<String>(place(1), &row.note)?;
+        writer.set::<i64>(place(2), row.born)?;
+        writer.set::<String>(place(3), &row.story)
+    }
+
+    fn restore(&self, core: &mut Core, id: u64, stamp: Stamp, version: &Version) -> Restored {
+        let places = &self.table.layout.places[self.words..];
+        let restored = self.key(id, |key| match version {
+            Version::Row(row) => {
+                let fill = &mut |writer: &mut RowWriter<'_>| self.fill(row, writer);
+                // SAFETY: keys are one thread's each and nobody reads; columns are set by the table's places.
+                unsafe { self.protocol.restore(core, &self.table, key, stamp, Change::Row(fill)) }
+            }
+            Version::Patch(sum, note) => {
+                let apply = &mut |writer: &mut RowWriter<'_>| {
+                    if let Some(sum) = sum {
+                        writer.set::<i64>(&places[0], *sum)?;
+                    }
+                    if let Some(note) = note {
+                        // Twice: what is replaced within one patch is nobody's either.
+                        writer.set::<String>(&places[1], "something in between")?;
+                        writer.set::<String>(&places[1], note)?;
+                    }
+                    Ok(())
+                };
+                // SAFETY: as above.
+                unsafe { self.protocol.restore(core, &self.table, key, stamp, Change::Patch(apply)) }
+            }
+            // SAFETY: as above.
+            Version::Delete => unsafe { self.protocol.restore(core, &self.table, key, stamp, Change::Delete) },
+        });
+        restored.expect("memory")
+    }
+
+    fn finish(&self, core: &mut Core) {
+        // SAFETY: whoever restored is done.
+        unsafe { self.protocol.finish_restore(core, &self.table) }
+    }
+
+    fn peek(&self, core: &mut Core, id: u64) -> Option<(Stamp, Option<Row>)> {
+        core.local.enter();
+        let pin = core.local.pinned();
+        let record = self.key(id, |key| self.table.index.get(key, pin));
+        // SAFETY: found under the same pin.
+        let peeked = record.ok().map(|record| unsafe { self.protocol.peek_committed(&self.table, record, pin) });
+        let found = peeked.map(|peeked| match peeked {
+            Peeked::Row(stamp, row) => (stamp, Some(self.get(row))),
+            Peeked::Deleted(stamp) => (stamp, None),
+            Peeked::NeverCommitted | Peeked::Busy => panic!("key {id} is {peeked:?}"),
+        });
+        core.local.leave();
+        found
+    }
+
+    fn worker(&self) -> P::Worker {
+        self.protocol.worker(self.environment.core().expect("a free slot"))
+    }
+
+    fn read(&self, worker: &mut P::Worker, id: u64) -> Result<Option<Row>, Stop> {
+        let row = self.key(id, |key| worker.read(&self.table, key, ColumnSet::ALL))?;
+        Ok(row.map(|row| self.get(row)))
+    }
+
+    /// Checks the structure, gives everything back that is not a row, and finds that no row is left.
+    fn close(self) {
+        // SAFETY: the only thread.
+        assert_eq!(unsafe { self.table.index.check() }, Ok(()));
+        let Bench { environment, table, protocol, .. } = self;
+        drop(protocol);
+        let mut core = environment.core().expect("a free slot");
+        let Table { index, .. } = *table;
+        // SAFETY: the only thread; nothing of the index is kept.
+        unsafe { index.dispose(&mut core.local) };
+        for _ in 0..3 {
+            core.local.collect();
+        }
+        drop(core);
+        assert_eq!(environment.memory.in_use_bytes(), 0, "memory was lost");
+    }
+}
+
+/// Tails of a worker's rows.
+struct Tails<'w, W>(&'w mut W);
+
+impl<W: Worker> TailStore for Tails<'_, W> {
+    fn store(&mut self, bytes: &[u8]) -> Result<u64, seriatim_catalog::OutOfMemory> {
+        self.0.tail(bytes).map_err(|_| seriatim_catalog::OutOfMemory)
+    }
+}
+
+fn commit<W: Worker>(worker: &mut W) -> Stamp {
+    match worker.commit(&mut NoRedo) {
+        Ok(Outcome::Committed(stamp)) => stamp,
+        other => panic!("nobody is about: {other:?}"),
+    }
+}
+
+fn text(rng: &mut Rng) -> String {
+    "x".repeat(rng.below(40) as usize)
+}
+
+fn row(rng: &mut Rng) -> Row {
+    Row { sum: rng.below(1000) as i64, note: text(rng), born: rng.below(1000) as i64, story: text(rng) }
+}
+
+/// The versions of a key, oldest first.
+fn history(rng: &mut Rng, patches: bool) -> Vec<(Stamp, Version)> {
+    let mut stamp = Stamp::ZERO;
+    let mut version = |stamp: &mut Stamp| {
+        *stamp = stamp.next(Epoch(1 + rng.below(5)));
+        let kinds = if patches { 6 } else { 3 };
+        let version = match rng.below(kinds) {
+            0 => Version::Delete,
+            1 | 2 => Version::Row(row(rng)),
+            3 => Version::Patch(Some(rng.below(1000) as i64), None),
+            4 => Version::Patch(None, Some(text(rng))),
+            _ => Version::Patch(Some(0), Some(text(rng))),
+        };
+        (*stamp, version)
+    };
+    (0..8).map(|_| version(&mut stamp)).collect()
+}
+
+/// What a key is after its versions, as far as they have a row to change: newest stamp applied, and the row.
+fn after(versions: &[(Stamp, Version)]) -> Option<(Stamp, Option<Row>)> {
+    versions.iter().fold(None, |now: Option<(Stamp, Option<Row>)>, (stamp, version)| match (version, now) {
+        (Version::Row(row), _) => Some((*stamp, Some(row.clone()))),
+        (Version::Delete, _) => Some((*stamp, None)),
+        (Version::Patch(sum, note), Some((_, Some(mut row)))) => {
+            row.sum = sum.unwrap_or(row.sum);
+            row.note = note.clone().unwrap_or(row.note);
+            Some((*stamp, Some(row)))
+        }
+        (Version::Patch(..), now) => now,
+    })
+}
+
+const KEYS: u64 = 300;
+
+/// Restores the versions of keys `first`, `first + 2`, ... in a random order, some of them twice; what they then are.
+fn restore_half<P: Recover>(bench: &Bench<P>, rng: &mut Rng, first: u64) -> BTreeMap<u64, (Stamp, Option<Row>)> {
+    let mut core = bench.environment.core().expect("a free slot");
+    let mut expected = BTreeMap::new();
+    for id in (first..KEYS).step_by(2) {
+        let patches = rng.below(2) == 0;
+        let versions = history(rng, patches);
+        let wanted = after(&versions);
+        if patches {
+            let (mut stamp, mut is_row) = (Stamp::ZERO, false);
+            for (at, (new, version)) in versions.iter().enumerate() {
+                let (older, old) = &versions[rng.below(at as u64 + 1) as usize];
+                if *older <= stamp {
+                    assert_eq!(bench.restore(&mut core, id, *older, old), Restored::Older);
+                }
+                let has_base = is_row || !matches!(version, Version::Patch(..));
+                let restored = bench.restore(&mut core, id, *new, version);
+                assert_eq!(restored, if has_base { Restored::Applied } else { Restored::NoBase });
+                assert_eq!(bench.peek(&mut core, id), after(&versions[..=at]), "{} key {id}", P::INFO.name);
+                if has_base {
+                    (stamp, is_row) = (*new, !matches!(version, Version::Delete));
+                }
+            }
+        } else {
+            let (mut left, mut newest) = (versions.clone(), Stamp::ZERO);
+            while !left.is_empty() {
+                let (stamp, version) = left.swap_remove(rng.below(left.len() as u64) as usize);
+                let restored = if stamp > newest { Restored::Applied } else { Restored::Older };
+                assert_eq!(bench.restore(&mut core, id, stamp, &version), restored);
+                assert_eq!(bench.restore(&mut core, id, stamp, &version), Restored::Older, "twice is as good as once");
+                newest = newest.max(stamp);
+            }
+        }
+        assert_eq!(bench.peek(&mut core, id), wanted, "{} key {id}", P::INFO.name);
+        expected.extend(wanted.map(|wanted| (id, wanted)));
+    }
+    expected
+}
+
+/// Transactions over what was restored: rows are there, change, go, come back, and are deleted in the end. Stamps only rise.
+fn go_on<P: Recover>(bench: &Bench<P>, expected: &BTreeMap<u64, (Stamp, Option<Row>)>, rng: &mut Rng) {
+    let mut worker = bench.worker();
+    for mode in [Mode::ReadOnly, Mode::ReadWrite] {
+        for id in 0..KEYS {
+            worker.begin(mode, Stamp::ZERO);
+            let (stamp, row) = expected.get(&id).cloned().unwrap_or_default();
+            assert_eq!(bench.read(&mut worker, id), Ok(row), "{} key {id}", P::INFO.name);
+            assert!(worker.newest() >= stamp);
+            commit(&mut worker);
+        }
+    }
+    for id in 0..KEYS {
+        let (mut last, was) = expected.get(&id).cloned().unwrap_or_default();
+        for step in 0..3 {
+            worker.begin(Mode::ReadWrite, Stamp::ZERO);
+            let new = row(rng);
+            if step == 1 {
+                let deleted = bench.key(id, |key| worker.delete(&bench.table, key)).expect("alone");
+                assert!(deleted.is_some());
+            } else {
+                let updating = bench.key(id, |key| worker.update(&bench.table, key, ColumnSet::ALL)).expect("alone");
+                assert_eq!(updating.is_some(), step == 0 && was.is_some());
+                if let Some(updating) = updating {
+                    let note = &bench.table.layout.places[bench.words + 1];
+                    let mut tails = Tails(&mut worker);
+                    // SAFETY: the private image of a row of this table.
+                    let mut writer = unsafe { RowWriter::for_update(updating.after.as_ptr(), &mut tails) };
+                    writer.set::<String>(note, &new.note).expect("memory");
+                } else {
+                    let Staged { row, fixed, record } = worker.stage(&bench.table).expect("memory");
+                    let mut tails = Tails(&mut worker);
+                    // SAFETY: a staged row of this table.
+                    let mut writer = unsafe { RowWriter::for_insert(row.as_ptr(), fixed.as_ptr(), &mut tails) };
+                    bench.fill(&new, &mut writer).expect("memory");
+                    let staged = Staged { row, fixed, record };
+                    let insert = |key: Key<'_>| worker.insert(&bench.table, key, staged, OnExists::Refuse);
+                    assert_eq!(bench.key(id, insert), Ok(Inserted::New));
+                }
+            }
+            let stamp = commit(&mut worker);
+            assert!(stamp > last, "{} key {id}: {stamp} after {last}", P::INFO.name);
+            last = stamp;
+            worker.housekeep(usize::MAX);
+        }
+        worker.begin(Mode::ReadWrite, Stamp::ZERO);
+        assert!(bench.key(id, |key| worker.delete(&bench.table, key)).is_ok_and(|row| row.is_some()));
+        assert!(commit(&mut worker) > last);
+    }
+    clear_away(&mut worker);
+}
+
+/// Unlinks what a worker deleted, and frees it.
+fn clear_away<W: Worker>(worker: &mut W) {
+    // A round ends at the first key that was deleted again after it was queued.
+    for _ in 0..KEYS {
+        worker.core().local.collect();
+        worker.housekeep(usize::MAX);
+    }
+    worker.core().local.collect();
+}
+
+fn newest_stands<P: Recover>() {
+    let seed = std::env::var("SERIATIM_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(rng::entropy);
+    println!("{}: SERIATIM_SEED={seed}", P::INFO.name);
+    for kind in KINDS {
+        let bench = Bench::<P>::open(kind);
+        let expected = thread::scope(|scope| {
+            let half = |first| {
+                let bench = &bench;
+                scope.spawn(move || restore_half(bench, &mut Rng::from_seed(seed + first), first))
+            };
+            let halves = [half(0), half(1)];
+            halves.into_iter().flat_map(|half| half.join().expect("a thread panicked")).collect::<BTreeMap<_, _>>()
+        });
+        // SAFETY: the only thread now.
+        assert_eq!(unsafe { bench.table.index.check() }, Ok(()));
+        let mut core = bench.environment.core().expect("a free slot");
+        assert!(expected.values().any(|(_, row)| row.is_none()), "some tombstones were restored");
+        bench.finish(&mut core);
+        for id in 0..KEYS {
+            let live = expected.get(&id).filter(|(_, row)| row.is_some()).cloned();
+            assert_eq!(bench.peek(&mut core, id), live, "only rows stay linked");
+        }
+        drop(core);
+        go_on(&bench, &expected, &mut Rng::from_seed(seed));
+        bench.close();
+    }
+}
+
+/// Restoring over what transactions left: an image outside its record, and a tombstone that a worker still has to look at.
+fn over_what_is_there<P: Recover>() {
+    for kind in KINDS {
+        let bench = Bench::<P>::open(kind);
+        let (mut worker, mut core) = (bench.worker(), bench.environment.core().expect("a free slot"));
+        let mut rng = Rng::from_seed(7);
+        let rows = [row(&mut rng), row(&mut rng), row(&mut rng)];
+        for id in 0..3 {
+            assert_eq!(
+                bench.restore(&mut core, id, Stamp::from_bits(5), &Version::Row(rows[0].clone())),
+                Restored::Applied
+            );
+        }
+        bench.finish(&mut core);
+        let mut last = Stamp::ZERO;
+        for id in 0..3 {
+            worker.begin(Mode::ReadWrite, Stamp::ZERO);
+            if id == 2 {
+                assert!(bench.key(id, |key| worker.delete(&bench.table, key)).is_ok_and(|row| row.is_some()));
+            } else {
+                let Staged { row, fixed, record } = worker.stage(&bench.table).expect("memory");
+                let mut tails = Tails(&mut worker);
+                // SAFETY: a staged row of this table.
+                let mut writer = unsafe { RowWriter::for_insert(row.as_ptr(), fixed.as_ptr(), &mut tails) };
+                bench.fill(&rows[1], &mut writer).expect("memory");
+                let staged = Staged { row, fixed, record };
+                let replace = |key: Key<'_>| worker.insert(&bench.table, key, staged, OnExists::Replace);
+                assert!(matches!(bench.key(id, replace), Ok(Inserted::Replaced(_))));
+            }
+            last = commit(&mut worker).max(last);
+        }
+        let [older, stamp] = [Stamp::from_bits(6), last.next(Epoch(9))];
+        assert_eq!(bench.restore(&mut core, 0, older, &Version::Delete), Restored::Older);
+        assert_eq!(bench.restore(&mut core, 0, stamp, &Version::Row(rows[2].clone())), Restored::Applied);
+        let note = Some("changed".to_owned());
+        assert_eq!(bench.restore(&mut core, 1, stamp, &Version::Patch(None, note.clone())), Restored::Applied);
+        assert_eq!(bench.restore(&mut core, 2, stamp, &Version::Patch(None, note)), Restored::NoBase);
+        assert_eq!(bench.restore(&mut core, 2, stamp, &Version::Row(rows[2].clone())), Restored::Applied);
+        assert_eq!(bench.peek(&mut core, 0), Some((stamp, Some(rows[2].clone()))));
+        let patched = Row { note: "changed".to_owned(), ..rows[1].clone() };
+        assert_eq!(bench.peek(&mut core, 1), Some((stamp, Some(patched))));
+        assert_eq!(bench.peek(&mut core, 2), Some((stamp, Some(rows[2].clone()))));
+        for id in 0..3 {
+            assert_eq!(bench.restore(&mut core, id, stamp.next(Epoch(9)), &Version::Delete), Restored::Applied);
+        }
+        bench.finish(&mut core);
+        // The tombstone of which a worker knows is that worker's to unlink.
+        clear_away(&mut worker);
+        assert_eq!([0, 1, 2].map(|id| bench.peek(&mut core, id)), [const { None }; 3]);
+        drop((worker, core));
+        bench.close();
+    }
+}
+
+/// Memory is refused in the middle of a row: an error, nothing half a row, and nothing lost.
+fn refused<P: Recover>() {
+    for kind in KINDS {
+        let bench = Bench::<P>::open(kind);
+        let mut core = bench.environment.core().expect("a free slot");
+        let note = bench.table.layout.places[bench.words + 1];
+        let refuse = |core: &mut Core, id: u64, stamp: u64, patch: bool| {
+            let set = &mut |writer: &mut RowWriter<'_>| {
+                writer.set::<String>(&note, "the last that there was room for")?;
+                Err(seriatim_catalog::OutOfMemory)
+            };
+            let change = if patch { Change::Patch(set) } else { Change::Row(set) };
+            let (protocol, table) = (&bench.protocol, &bench.table);
+            // SAFETY: the only thread; columns are set by the table's places.
+            bench.key(id, |key| unsafe { protocol.restore(core, table, key, Stamp::from_bits(stamp), change) })
+        };
+        let whole = row(&mut Rng::from_seed(3));
+        assert_eq!(refuse(&mut core, 0, 1, false), Err(OutOfMemory));
+        assert_eq!(bench.peek(&mut core, 0), None, "a new key is not linked");
+        for (id, patch) in [(1, true), (2, false)] {
+            let restored = bench.restore(&mut core, id, Stamp::from_bits(1), &Version::Row(whole.clone()));
+            assert_eq!(restored, Restored::Applied);
+            assert_eq!(refuse(&mut core, id, 2, patch), Err(OutOfMemory));
+            let left = bench.peek(&mut core, id).expect("it is linked");
+            assert_eq!(left.0, Stamp::from_bits(1), "not what was refused");
+            assert!(left.1.is_none_or(|row| row.story == whole.story && row.born == whole.born));
+            let restored = bench.restore(&mut core, id, Stamp::from_bits(3), &Version::Delete);
+            assert_eq!(restored, Restored::Applied);
+        }
+        bench.finish(&mut core);
+        drop(core);
+        bench.close();
+    }
+}
+
+macro_rules! under_every_protocol {
+    ($($name:ident => $protocol:path,)*) => {
+        mod under {
+            $(
+                mod $name {
+                    #[test]
+                    fn the_newest_of_what_is_restored_stands() {
+                        crate::newest_stands::<$protocol>();
+                    }
+
+                    #[test]
+                    fn a_refusal_of_memory_leaves_no_half_of_a_row() {
+                        crate::refused::<$protocol>();
+                    }
+
+                    #[test]
+                    fn what_transactions_left_can_be_restored_over() {
+                        crate::over_what_is_there::<$protocol>();
+                    }
+                }
+            )*
+        }
+    };
+}
+for_each_protocol!(under_every_protocol);

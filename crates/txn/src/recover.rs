@@ -1,0 +1,63 @@
+//! How recovery puts committed versions back, without transactions.
+//!
+//! Order of use, for each table: any number of [`Recover::restore`], by several threads; then [`Recover::finish_restore`]; then
+//! transactions. Rows and deletions of a key may come in any order of their stamps, and more than once: the newest stays. A patch
+//! says nothing of the columns that it does not set, so it must come after the version it changed, and before the next.
+
+use seriatim_base::Stamp;
+use seriatim_catalog::{Key, RowWriter};
+use seriatim_memory::OutOfMemory;
+
+use crate::{Core, Protocol, Table};
+
+/// Sets columns of a row that is being restored.
+pub type SetColumns<'a> = dyn FnMut(&mut RowWriter<'_>) -> Result<(), seriatim_catalog::OutOfMemory> + 'a;
+
+/// What recovery knows of one version of a key.
+pub enum Change<'a> {
+    /// The whole row: sets every column of a zeroed new row.
+    Row(&'a mut SetColumns<'a>),
+    /// Some columns of the row that is there: sets them; mutable ones only.
+    Patch(&'a mut SetColumns<'a>),
+    /// No row.
+    Delete,
+}
+
+/// What became of a [`Change`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Restored {
+    /// It is the newest version now.
+    Applied,
+    /// The key has a version with this stamp or a newer one: nothing changed.
+    Older,
+    /// A patch found no row: nothing changed.
+    NoBase,
+}
+
+/// A protocol whose tables can be recovered. Every registered one is.
+pub trait Recover: Protocol {
+    /// Makes a version of `key` the committed one, if its stamp, which is not zero, is above what is there. A deletion leaves a
+    /// tombstone with its stamp. `core` is offline before and after.
+    ///
+    /// # Safety
+    /// No two threads restore the same key at a time. There is no transaction on the table, nor anybody else who reads its rows,
+    /// between the first call and [`Recover::finish_restore`]. The change sets columns by places and types of this table.
+    ///
+    /// # Errors
+    /// When memory is refused. The key may have lost its row: recovery cannot go on.
+    unsafe fn restore(
+        &self,
+        core: &mut Core,
+        table: &Table,
+        key: Key<'_>,
+        stamp: Stamp,
+        change: Change<'_>,
+    ) -> Result<Restored, OutOfMemory>;
+
+    /// Unlinks the tombstones that [`Recover::restore`] left in a table. `core` is offline before and after.
+    ///
+    /// # Safety
+    /// No other thread uses the table during the call, and all its versions have been restored.
+    unsafe fn finish_restore(&self, core: &mut Core, table: &Table);
+}
