@@ -301,3 +301,6 @@ fn first_of_a_database(disk: &dyn Disk, directory: &Path) -> Result<Option<Strin
     let names = disk.list(directory)?.into_iter().filter_map(|found| found.name.into_string().ok());
     Ok(names.into_iter().find(|name| name.starts_with("log-") || name.starts_with("checkpoint-")))
 }
+
+#[cfg(test)]
+mod tests;
