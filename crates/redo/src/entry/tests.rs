@@ -151,6 +151,16 @@ fn the_format_is_these_bytes() {
 }
 
 #[test]
+fn the_document_has_the_kinds() {
+    let document = include_str!("../../FORMAT.md");
+    for (kind, name) in [(ROW, "row"), (DELETE, "delete"), (PATCH, "patch"), (DELTA, "delta")] {
+        assert!(document.contains(&format!("| {kind} | {name} |")), "{name}");
+    }
+    assert!(document.contains(&format!("layout id × {} + kind", 1 << KIND_BITS)));
+    assert!(document.contains(&format!("| {GROUP_HEADER_BYTES} | | entries")));
+}
+
+#[test]
 fn a_commit_without_entries_is_no_group() {
     let mut out = vec![7];
     assert_eq!(GroupWriter::begin(stamp(1), &mut out).finish(), 0);

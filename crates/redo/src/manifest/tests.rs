@@ -236,6 +236,52 @@ fn a_newer_format_is_refused_by_number() {
 }
 
 #[test]
+fn an_older_format_goes_through_the_upgrades_from_it_on() {
+    fn step(value: Value, from: u64) -> Result<Value, String> {
+        let ok = value["format"] == from;
+        if ok { Ok(serde_json::json!({ "format": from + 1 })) } else { Err(format!("not of format {from}: {value}")) }
+    }
+    let upgrades: [Upgrade; 3] = [|value| step(value, 1), |value| step(value, 2), |value| step(value, 3)];
+    for format in 1..=4 {
+        let value = serde_json::json!({ "format": format });
+        assert_eq!(upgraded(value, format, &upgrades), Ok(serde_json::json!({ "format": 4 })));
+    }
+    assert!(upgraded(serde_json::json!({ "format": 3 }), 2, &upgrades).is_err());
+    assert!(upgraded(Value::Null, 0, &upgrades).is_err());
+}
+
+/// The names of all fields, and all texts that stand where a type or organization does.
+fn words(value: &Value, found: &mut Vec<String>) {
+    match value {
+        Value::Array(values) => values.iter().for_each(|value| words(value, found)),
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                found.push(name.clone());
+                match value {
+                    Value::String(word) if ["type", "organization"].contains(&&**name) => found.push(word.clone()),
+                    _ => words(value, found),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn the_document_has_every_field() {
+    let document = include_str!("../../FORMAT.md");
+    let mut manifest = small();
+    manifest.tables[0].definition = every_type();
+    let mut found = Vec::new();
+    words(&serde_json::from_str(&mirror::to_json(&manifest)).expect("JSON"), &mut found);
+    assert!(found.len() > 100);
+    for word in found {
+        let is_there = document.contains(&format!("`{word}`")) || document.contains(&format!("\"{word}\":"));
+        assert!(is_there, "FORMAT.md does not have {word}");
+    }
+}
+
+#[test]
 fn what_contradicts_itself_is_neither_believed_nor_written() {
     let problem = |text: String| match decode(&sealed(&text)) {
         Err(LogError::Corrupt { problem, .. }) => problem,
