@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use seriatim_base::disk::{self, Disk};
+use seriatim_base::thread;
 use seriatim_htm::{Budget, Htm, HtmMode};
 use seriatim_memory::{Memory, Options};
 use seriatim_txn::{Environment, Epochs};
@@ -39,6 +40,9 @@ pub struct Builder {
     #[cfg(feature = "canary")]
     pub(crate) fault: seriatim_txn::Fault,
 }
+
+/// Most threads that recover, or that take a checkpoint.
+const HELPERS_MAX: usize = 8;
 
 /// Where a database is kept.
 #[derive(Clone, Debug)]
@@ -277,6 +281,11 @@ impl Builder {
         self
     }
 
+    /// Threads that recover, and that take a checkpoint.
+    pub(crate) fn helpers(&self) -> usize {
+        if self.step_helpers { 1 } else { thread::processors().min(HELPERS_MAX) }
+    }
+
     /// Opens the database.
     ///
     /// # Errors
@@ -302,7 +311,8 @@ impl Builder {
             _ => {}
         }
         let options = Options {
-            workers_max: self.workers,
+            // Helpers have workers of their own; while indexes are rebuilt there are two sets of them.
+            workers_max: self.workers + HELPERS_MAX,
             huge_pages: self.huge_pages,
             prefault_bytes: self.prefault_bytes,
             limit_bytes: self.memory_limit,

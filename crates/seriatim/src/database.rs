@@ -240,6 +240,28 @@ impl Database {
         Session::new(Arc::clone(&self.inner), number)
     }
 
+    /// Makes the secondary indexes of recovered tables again.
+    fn rebuild_indexes(&mut self) -> Result<(), OpenError> {
+        let sets = self.inner.tables.read().unwrap_or_else(PoisonError::into_inner).sets.clone();
+        let indexed = AtomicU64::new(0);
+        let done = |rows| drop(indexed.fetch_add(rows, Ordering::Relaxed));
+        let threads = self.inner.options.helpers();
+        sets.iter().try_for_each(|set| durability::rebuild(&self.inner, set, threads, &done))
+    }
+
+    /// What opening the database found in its directory; `None` in memory and where the directory was new.
+    pub fn recovery(&self) -> Option<&Recovery> {
+        self.inner.recovery.as_ref()
+    }
+
+    /// Makes everything committed so far durable, whatever the [`Durability`](crate::Durability). At once in memory.
+    ///
+    /// # Errors
+    /// [`TransactError::NotDurable`] if the log has stopped.
+    pub fn flush(&self) -> Result<(), TransactError> {
+        self.inner.flush()
+    }
+
     /// The protocol in use.
     pub fn protocol(&self) -> &'static ProtocolInfo {
         self.inner.engine.info()

@@ -215,6 +215,17 @@ impl Inner {
         self.persistence.as_ref().map(|persistence| persistence.log.durable().reached(seal.0))
     }
 
+    /// Makes everything committed so far durable.
+    ///
+    /// # Errors
+    /// [`TransactError::NotDurable`] if the log has stopped.
+    pub(crate) fn flush(&self) -> Result<(), TransactError> {
+        match &self.persistence {
+            Some(persistence) => persistence.flush().map_err(not_durable),
+            None => Ok(()),
+        }
+    }
+
     /// Why the log takes no commits.
     #[cold]
     pub(crate) fn log_stopped(&self) -> TransactError {

@@ -6,11 +6,13 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use seriatim_base::{Epoch, LayoutId, Stamp, TableId, thread};
+use seriatim_base::clock::Instant;
+use seriatim_base::{Epoch, LayoutId, thread};
+use seriatim_catalog::RowWriter;
 use seriatim_catalog::wire::DecodeError;
-use seriatim_catalog::{Key, RowWriter};
 use seriatim_redo::entry;
 use seriatim_redo::manifest::Manifest;
+use seriatim_redo::replay::{Apply, Outcome, Replay, Version};
 use seriatim_txn::{Change, Core, Restored, Table};
 
 use crate::builder::{Builder, Place};
@@ -61,6 +63,40 @@ pub(super) struct Recovered {
     pub(super) ends: Ends,
 }
 
+/// Brings back what the directory holds. Nothing in it changes.
+///
+/// # Errors
+/// Damage; no memory; what the file system says.
+pub(super) fn recover(
+    options: &Builder,
+    place: &Place,
+    foundation: &Foundation,
+    manifest: &Manifest,
+) -> Result<Recovered, OpenError> {
+    let began = Instant::now();
+    let Place { directory, disk, .. } = place;
+    let threads = options.helpers();
+    let core = || foundation.environment.core().expect("helpers have workers of their own");
+    let mut cores: Vec<Core> = (0..threads).map(|_| core()).collect();
+    let tables = make_tables(foundation, manifest, &mut cores[0])?;
+    let replay = Replay::open(disk.as_ref(), directory, manifest)?;
+    let applier = Applier::new(foundation, &tables, cores);
+    let progress = |_| {};
+    let replayed = replay.run(disk.as_ref(), threads, &applier, &progress)?;
+    applier.finish();
+    let recovery = Recovery {
+        durable_epoch: replay.durable().0,
+        checkpoint_rows: 0,
+        log_bytes: replayed.bytes,
+        entries: replayed.versions,
+        indexed_rows: 0,
+        duration: began.elapsed(),
+        notices: replay.torn().iter().map(ToString::to_string).collect(),
+    };
+    let ends = Ends { durable: replay.durable(), newest: replay.newest() };
+    Ok(Recovered { tables, recovery, ends })
+}
+
 /// Makes the tables of the manifest, empty.
 fn make_tables(foundation: &Foundation, manifest: &Manifest, core: &mut Core) -> Result<Tables, OpenError> {
     let mut tables = Tables { ids: manifest.next_table.0, ..Tables::default() };
@@ -81,7 +117,7 @@ fn make_tables(foundation: &Foundation, manifest: &Manifest, core: &mut Core) ->
 /// Puts versions into tables.
 struct Applier<'f> {
     engine: &'f dyn Engine,
-    /// By layout id.
+    /// By table id.
     tables: Vec<Option<&'f Table>>,
     /// One for each thread that applies.
     cores: Vec<Mutex<Core>>,
@@ -89,66 +125,76 @@ struct Applier<'f> {
 
 impl<'f> Applier<'f> {
     fn new(foundation: &'f Foundation, tables: &'f Tables, cores: Vec<Core>) -> Applier<'f> {
-        let mut by_layout: Vec<Option<&Table>> = Vec::new();
+        let mut by_id: Vec<Option<&Table>> = vec![None; tables.ids as usize];
         for set in &tables.sets {
-            if let Some(wire) = &set.primary.wire {
-                let at = wire.layout.0 as usize;
-                by_layout.resize(by_layout.len().max(at + 1), None);
-                by_layout[at] = Some(&set.primary);
-            }
+            by_id[set.primary.id.index()] = Some(&set.primary);
         }
         let cores = cores.into_iter().map(Mutex::new).collect();
-        Applier { engine: foundation.engine.as_ref(), tables: by_layout, cores }
+        Applier { engine: foundation.engine.as_ref(), tables: by_id, cores }
     }
 
-    /// Makes one version the committed one of its key, if it is the newest.
-    fn restore(
-        &self,
-        thread: usize,
-        layout: LayoutId,
-        key: Key<'_>,
-        stamp: Stamp,
-        change: entry::Change<'_>,
-    ) -> Result<Restored, Failed> {
-        let table = self.tables.get(layout.0 as usize).copied().flatten().ok_or(Failed::Layout)?;
-        let wire = &table.wire.as_ref().ok_or(Failed::Layout)?.rows;
-        let mut core = self.cores[thread].lock().unwrap_or_else(PoisonError::into_inner);
-        let mut malformed = None;
-        let mut decode = |decoded: Result<(), DecodeError>| match decoded {
-            Ok(()) => Ok(()),
-            Err(DecodeError::OutOfMemory(error)) => Err(error),
-            Err(DecodeError::Malformed(error)) => {
-                malformed = Some(error);
-                Ok(())
+    /// Unlinks the tombstones that were left, and gives the threads' workers back.
+    fn finish(self) {
+        let cores = self.cores.into_iter().map(|core| core.into_inner().unwrap_or_else(PoisonError::into_inner));
+        let left = Mutex::new(self.tables.into_iter().flatten());
+        let work = |mut core: Core| {
+            loop {
+                let next = left.lock().unwrap_or_else(PoisonError::into_inner).next();
+                let Some(table) = next else { return };
+                // SAFETY: every version was restored, each table is one thread's, and no transaction runs yet.
+                unsafe { self.engine.finish_restore(&mut core, table) };
             }
         };
-        let mut set = |row: &mut RowWriter<'_>| {
-            decode(match change {
-                entry::Change::Row(bytes) => wire.decode_row(bytes, row),
-                entry::Change::Patch(bytes) => wire.decode_patch(bytes, row),
-                entry::Change::Delta(bytes) => wire.decode_delta(bytes, row),
-                entry::Change::Delete => Ok(()),
-            })
-        };
-        let change = match change {
-            entry::Change::Row(_) => Change::Row(&mut set),
-            entry::Change::Patch(_) | entry::Change::Delta(_) => Change::Patch(&mut set),
-            entry::Change::Delete => Change::Delete,
-        };
-        // SAFETY: replay gives all versions of a key to one thread; nobody else uses the tables yet; the layout is the table's.
-        let restored = unsafe { self.engine.restore(&mut core, table, key, stamp, change) };
-        match (restored, malformed) {
-            (Err(_), _) => Err(Failed::OutOfMemory),
-            (_, Some(error)) => Err(Failed::Malformed(error.to_string())),
-            (Ok(restored), None) => Ok(restored),
-        }
+        thread::scope(|scope| {
+            let mut cores = cores.into_iter();
+            let own = cores.next();
+            for core in cores {
+                scope.spawn(|| work(core));
+            }
+            own.map(work);
+        });
     }
 }
 
-/// Why a version could not be put into its table.
-enum Failed {
-    /// No table has its layout.
-    Layout,
-    Malformed(String),
-    OutOfMemory,
+impl Apply for Applier<'_> {
+    fn apply(&self, thread: usize, version: &Version<'_>) -> Result<Outcome, StorageError> {
+        let Version { table, rows, key, stamp, changes, .. } = *version;
+        let table = self.tables.get(table.index()).copied().flatten().expect("the manifest's tables were made");
+        let mut core = self.cores[thread].lock().unwrap_or_else(PoisonError::into_inner);
+        let mut malformed = None;
+        let mut set = |row: &mut RowWriter<'_>| {
+            for change in changes {
+                let decoded = match *change {
+                    entry::Change::Row(bytes) => rows.decode_row(bytes, row),
+                    entry::Change::Patch(bytes) => rows.decode_patch(bytes, row),
+                    entry::Change::Delta(bytes) => rows.decode_delta(bytes, row),
+                    entry::Change::Delete => Ok(()),
+                };
+                match decoded {
+                    Ok(()) => {}
+                    Err(DecodeError::OutOfMemory(error)) => return Err(error),
+                    Err(error) => malformed = Some(error.to_string()),
+                }
+            }
+            Ok(())
+        };
+        let change = match changes.first() {
+            Some(entry::Change::Row(_)) => Change::Row(&mut set),
+            Some(entry::Change::Delete) => Change::Delete,
+            Some(entry::Change::Patch(_) | entry::Change::Delta(_)) => Change::Patch(&mut set),
+            None => return Ok(Outcome::Older),
+        };
+        // SAFETY: all versions of a key come from one thread; nobody else uses the tables yet; the encoding is the table's.
+        let restored = unsafe { self.engine.restore(&mut core, table, key, stamp, change) };
+        let restored = restored.map_err(|_| StorageError::OutOfMemory { table: table.name.clone() })?;
+        if let Some(problem) = malformed {
+            let key = table.codec.describe(key);
+            return Err(StorageError::Stopped(format!("a change of {} {key} makes no sense: {problem}", table.name)));
+        }
+        Ok(match restored {
+            Restored::Applied => Outcome::Applied,
+            Restored::Older => Outcome::Older,
+            Restored::NoBase => Outcome::NoBase,
+        })
+    }
 }
