@@ -1,4 +1,4 @@
-//! Deliberate faults for canaries: a log that breaks its promise, built only with the feature `canary`, that the suite must catch.
+//! Deliberate faults for canaries: a log that breaks its promise, built only in tests and with the feature `canary`, that must be caught.
 //! Without the feature nothing asks for them.
 
 /// What is broken.

@@ -20,7 +20,7 @@ use seriatim_base::disk::Disk;
 use seriatim_base::thread::{Kicker, Periodic};
 use seriatim_base::{CacheAligned, Epoch};
 
-#[cfg(feature = "canary")]
+#[cfg(any(test, feature = "canary"))]
 use crate::fault::LogFault;
 use crate::logger::Logger;
 use crate::stream::stream;
@@ -43,7 +43,7 @@ pub struct LogOptions {
     /// How long a commit may wait for the disk to get below that. Zero where one thread steps everything.
     pub backlog_wait_max: Duration,
     /// What is broken.
-    #[cfg(feature = "canary")]
+    #[cfg(any(test, feature = "canary"))]
     pub fault: LogFault,
 }
 
@@ -57,7 +57,7 @@ impl LogOptions {
             batch_bytes: 16 << 20,
             backlog_bytes_max: 16 << 20,
             backlog_wait_max: Duration::from_secs(1),
-            #[cfg(feature = "canary")]
+            #[cfg(any(test, feature = "canary"))]
             fault: LogFault::None,
         }
     }
@@ -102,7 +102,8 @@ pub struct Log {
 }
 
 impl Log {
-    /// Opens a log for writing: makes the first segment of each logger. Answers the log, a writer for each worker slot, and the
+    /// Opens a log for writing: makes the first segment of each logger, which none of this incarnation may be there for; so the
+    /// manifest names the incarnation first, durably. Answers the log, a writer for each worker slot, and the
     /// loggers, which somebody has to step: [`Log::spawn`], or the caller.
     ///
     /// # Errors
@@ -127,6 +128,7 @@ impl Log {
             refusing: CacheAligned(AtomicU64::new(0)),
             durable: Arc::new(Durable::new(start.durable)),
             kickers: OnceLock::new(),
+            deleting: Mutex::default(),
             disk,
             options,
             start,
@@ -198,11 +200,14 @@ impl Log {
     /// When one cannot be deleted; the others are kept for the next time.
     pub fn delete_before(&self, epoch: Epoch) -> Result<usize, LogError> {
         let mut deleted = 0;
+        // One at a time, so that they go in order; the loggers do not wait for it.
+        let _alone = self.shared.deleting.lock().unwrap_or_else(PoisonError::into_inner);
         for progress in &self.shared.loggers {
-            let mut filled = progress.filled.lock().unwrap_or_else(PoisonError::into_inner);
-            while let Some(oldest) = filled.front().filter(|oldest| oldest.newest < epoch) {
-                segment::delete(&*self.shared.disk, &oldest.path)?;
-                filled.pop_front();
+            let filled = || progress.filled.lock().unwrap_or_else(PoisonError::into_inner);
+            let oldest = || filled().front().filter(|oldest| oldest.newest < epoch).map(|oldest| oldest.path.clone());
+            while let Some(path) = oldest() {
+                segment::delete(&*self.shared.disk, &path)?;
+                filled().pop_front();
                 deleted += 1;
             }
         }
@@ -275,6 +280,8 @@ pub(crate) struct Shared {
     refusing: CacheAligned<AtomicU64>,
     pub(crate) durable: Arc<Durable>,
     kickers: OnceLock<Vec<Kicker>>,
+    /// Held by who deletes segments.
+    deleting: Mutex<()>,
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) options: LogOptions,
     pub(crate) start: LogStart,
@@ -356,22 +363,22 @@ impl Shared {
         self.durable.publish(if nothing_between { recorded.max(Epoch(closed.unwrap_or(0))) } else { recorded });
     }
 
-    #[cfg(feature = "canary")]
+    #[cfg(any(test, feature = "canary"))]
     fn suffers_own_log_only(&self) -> bool {
         self.options.fault == LogFault::FlushOwnLogOnly
     }
 
-    #[cfg(not(feature = "canary"))]
+    #[cfg(not(any(test, feature = "canary")))]
     const fn suffers_own_log_only(&self) -> bool {
         false
     }
 
-    #[cfg(feature = "canary")]
+    #[cfg(any(test, feature = "canary"))]
     pub(crate) fn suffers_acknowledging_early(&self) -> bool {
         self.options.fault == LogFault::AcknowledgeBeforeFlush
     }
 
-    #[cfg(not(feature = "canary"))]
+    #[cfg(not(any(test, feature = "canary")))]
     pub(crate) const fn suffers_acknowledging_early(&self) -> bool {
         false
     }

@@ -8,8 +8,7 @@
 //! DBX §5 has workers hand over full buffers and the logger compute the smallest snapshot number; Silo §4.10 has loggers publish the
 //! smallest epoch over their workers, minus one. Here the streams are read when the logger comes by.
 
-use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
+use std::sync::{Arc, PoisonError};
 
 use seriatim_base::clock::Instant;
 use seriatim_base::{Epoch, Stamp, thread};
@@ -19,6 +18,7 @@ use crate::batch::{self, GROUP_HEADER_BYTES, HEADER_BYTES, padded};
 use crate::log::{Filled, Shared};
 use crate::segment::{self, Failure, Name, Segment};
 use crate::stream::Consumer;
+use crate::writer::Slot;
 
 /// Writes the log of some of the writers.
 #[derive(Debug)]
@@ -103,10 +103,9 @@ impl Logger {
         if self.pending.is_some() {
             self.write()?;
         }
-        // ORDERING: pairs with the fence in `Writer::begin`; see the module `writer`.
-        fence(Ordering::SeqCst);
-        let earliest = self.streams.iter().map(|stream| self.shared.slots[stream.slot].earliest());
-        let closed = Epoch(earliest.fold(current, Epoch::min).0.saturating_sub(1)).max(self.closed);
+        let slots = self.streams.iter().map(|stream| &*self.shared.slots[stream.slot]);
+        // A writer that announces an older epoch than it will read opens none that was closed.
+        let closed = Slot::closed(current, slots).max(self.closed);
         for stream in &mut self.streams {
             stream.until = stream.consumer.consumed() + stream.consumer.available();
         }
@@ -186,7 +185,7 @@ impl Logger {
         let progress = &self.shared.loggers[self.index];
         progress.counts.flushed(header.groups, header.payload_bytes, bytes, began.elapsed());
         if let Some(left) = self.left.take() {
-            progress.filled.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push_back(left);
+            progress.filled.lock().unwrap_or_else(PoisonError::into_inner).push_back(left);
         }
         self.pending = None;
         self.number = header.number;
@@ -266,3 +265,6 @@ impl Drop for StopsIfPanicking {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;
