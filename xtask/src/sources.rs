@@ -1,4 +1,4 @@
-//! Rules about Rust sources: how a file opens, who may use the clock, what must not be shipped, who may print.
+//! Rules about Rust sources: how a file opens, who may use the clock and files, what must not be shipped, who may print.
 
 use std::collections::BTreeSet;
 
@@ -11,6 +11,28 @@ const SPEAKERS: &[&str] = &["cli", "suite", "figures", "bench", "sim"];
 
 /// Names that read a clock or draw randomness wherever they come from.
 const DOORS: &[&str] = &["RandomState", "SystemTime", "clock_gettime", "getrandom", "_rdtsc", "_rdrand64_step"];
+
+/// Crates that read and write reports and settings of their own; none of them keeps data for a database.
+const FILE_USERS: &[&str] = &["cli", "suite", "figures", "bench", "sim", "workload"];
+
+/// Calls of libc that touch files.
+const FILE_CALLS: &[&str] = &[
+    "open",
+    "openat",
+    "creat",
+    "read",
+    "pread",
+    "write",
+    "pwrite",
+    "fsync",
+    "fdatasync",
+    "sync_file_range",
+    "ftruncate",
+    "rename",
+    "renameat",
+    "unlink",
+    "flock",
+];
 
 /// Every file opens with a module comment.
 pub(crate) fn opening(tree: &Tree) -> Vec<Finding> {
@@ -44,6 +66,30 @@ pub(crate) fn doors(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
+/// Only `base` touches files below the proof, so that every test of what survives a power cut sees all there is to see. Tests,
+/// examples and build scripts are free.
+pub(crate) fn files(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for_each_shipped(tree, |path, tokens| {
+        let Some(folder) = crate_folder(path) else { return };
+        if folder == "base" || FILE_USERS.contains(&folder) || is_apart(path) {
+            return;
+        }
+        for (names, line) in rust::paths(tokens, &["std", "libc"]) {
+            let is_file = match names[0] {
+                "std" => names[1] == "fs" || (names[1] == "os" && names.contains(&"fs")),
+                _ => FILE_CALLS.contains(&names[1].trim_end_matches("64")),
+            };
+            if is_file {
+                let name = names.join("::");
+                let message = format!("`{name}`: only the crate base opens this door; use seriatim_base::disk");
+                findings.push(Finding::new(path, line, message));
+            }
+        }
+    });
+    findings
+}
+
 /// Nothing unfinished, and no debugging left behind, not even in tests.
 pub(crate) fn unfinished(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -59,8 +105,8 @@ pub(crate) fn unfinished(tree: &Tree) -> Vec<Finding> {
 pub(crate) fn silence(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for_each_shipped(tree, |path, tokens| {
-        let Some(folder) = path.strip_prefix("crates/").and_then(|rest| rest.split('/').next()) else { return };
-        if SPEAKERS.contains(&folder) || has_folder(path, "examples") || path.ends_with("/build.rs") {
+        let Some(folder) = crate_folder(path) else { return };
+        if SPEAKERS.contains(&folder) || is_apart(path) {
             return;
         }
         for (name, line) in macros(tokens, &["print", "println", "eprint", "eprintln"]) {
@@ -77,6 +123,16 @@ pub(crate) fn silence(tree: &Tree) -> Vec<Finding> {
 fn macros<'a>(tokens: &[Token<'a>], names: &[&str]) -> Vec<(&'a str, usize)> {
     let calls = tokens.windows(2).filter(|pair| pair[1].text == "!" && names.contains(&pair[0].text));
     calls.map(|pair| (pair[0].text, pair[0].line)).collect()
+}
+
+/// The folder in `crates/` that a file belongs to.
+fn crate_folder(path: &str) -> Option<&str> {
+    path.strip_prefix("crates/")?.split('/').next()
+}
+
+/// Whether a file is built beside its crate: an example or a build script.
+fn is_apart(path: &str) -> bool {
+    has_folder(path, "examples") || path.ends_with("/build.rs")
 }
 
 fn has_folder(path: &str, folder: &str) -> bool {
@@ -156,6 +212,40 @@ mod tests {
             )),
             []
         );
+    }
+
+    #[test]
+    fn canary_files_behind_the_doors_back_are_found() {
+        for (text, name) in [
+            ("use std::fs::File;", "std::fs::File"),
+            ("use std::{fs, io};", "std::fs"),
+            ("fn f() { std::fs::read(\"a\").map(drop) }", "std::fs::read"),
+            ("use std::os::unix::fs::FileExt;", "std::os::unix::fs::FileExt"),
+            ("fn f() { unsafe { libc::fdatasync(3) }; }", "libc::fdatasync"),
+            ("use libc::{c_int, pwrite64};", "libc::pwrite64"),
+        ] {
+            for folder in ["catalog", "store", "redo", "txn", "protocol", "seriatim", "memory"] {
+                let path = format!("crates/{folder}/src/lib.rs");
+                assert_one(&files(&source(&path, text)), &["lib.rs:1", name, "seriatim_base::disk"]);
+            }
+        }
+    }
+
+    #[test]
+    fn files_are_free_where_they_may_be() {
+        for path in [
+            "crates/base/src/disk/real.rs",
+            "crates/cli/src/machine.rs",
+            "crates/suite/src/lib.rs",
+            "crates/workload/src/lib.rs",
+            "crates/store/tests/a.rs",
+            "crates/seriatim/examples/bank.rs",
+            "xtask/src/files.rs",
+        ] {
+            assert_eq!(files(&source(path, "use std::fs::File;")), [], "{path}");
+        }
+        assert_eq!(files(&source(LIBRARY, "use std::{io, path::Path}; fn f() { unsafe { libc::mmap() } }")), []);
+        assert_eq!(files(&source(LIBRARY, "#[cfg(test)] mod a { use std::fs; }")), []);
     }
 
     #[test]

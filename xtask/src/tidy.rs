@@ -37,6 +37,7 @@ const RULES: &[Rule] = &[
     protocols::check,
     sources::opening,
     sources::doors,
+    sources::files,
     sources::unfinished,
     sources::silence,
     documents::whitespace,

@@ -319,3 +319,6 @@ impl fmt::Display for EntryError {
 }
 
 impl std::error::Error for EntryError {}
+
+#[cfg(test)]
+mod tests;

@@ -12,7 +12,7 @@
 //! The path of a commit, top to bottom: a worker encodes its writes ([`entry`]) and appends them to its own [`stream`] between
 //! `begin` and `end` of its [`writer`]; a [`logger`] collects the streams of its workers, writes one [`batch`] into its
 //! [`segment`], flushes, and moves the [`durable`] point. Recovery reads the [`manifest`], loads the [`checkpoint`] and
-//! [`replay`]s the log tail, epoch by epoch.
+//! [`replay`]s the log tail, epoch by epoch. `FORMAT.md`, beside this crate's `Cargo.toml`, has every byte.
 
 pub mod backup;
 pub mod batch;

@@ -11,8 +11,8 @@
 //! that the manifest does not list.
 //!
 //! Versions: `format` is raised by every change that an older program would misread, also of segments and entries. A newer
-//! format is refused; an older one is upgraded by the functions of [`UPGRADES`], one step each. The last line and the place of
-//! `format` never change. `FORMAT.md` has the whole.
+//! format is refused; an older one is upgraded, one function a step. The last line and the place of `format` never change.
+//! `FORMAT.md` has the rules.
 
 mod mirror;
 
@@ -208,12 +208,10 @@ impl Manifest {
         let value: Value = serde_json::from_slice(text).map_err(|error| corrupt(0, format!("no JSON: {error}")))?;
         let format = value.get("format").and_then(Value::as_u64);
         let format = format.ok_or_else(|| corrupt(0, "it does not say its format".to_owned()))?;
-        let upgrades = match format {
-            0 => return Err(corrupt(0, "there is no format 0".to_owned())),
-            1..=FORMAT => &UPGRADES[format as usize - 1..],
-            _ => return Err(LogError::Format { file: path.to_owned(), found: format, newest: FORMAT }),
-        };
-        let value = upgrades.iter().try_fold(value, |value, upgrade| upgrade(value));
+        if format > FORMAT {
+            return Err(LogError::Format { file: path.to_owned(), found: format, newest: FORMAT });
+        }
+        let value = upgraded(value, format, &UPGRADES);
         let manifest = value.and_then(mirror::from_json).map_err(|problem| corrupt(0, problem))?;
         manifest.check().map_err(|problem| corrupt(0, problem))?;
         Ok(manifest)
@@ -281,6 +279,12 @@ impl Manifest {
     }
 }
 
+/// A manifest of this format after all upgrades from it on.
+fn upgraded(value: Value, format: u64, upgrades: &[Upgrade]) -> Result<Value, String> {
+    let done = format.checked_sub(1).ok_or("there is no format 0")?;
+    upgrades.iter().skip(done as usize).try_fold(value, |value, upgrade| upgrade(value))
+}
+
 /// What is above the last line, if that is its checksum; else where it is not and why.
 fn checked(bytes: &[u8]) -> Result<&[u8], (usize, &'static str)> {
     let whole = bytes.strip_suffix(b"\n").ok_or((bytes.len(), "it does not end in a line with its checksum"))?;
@@ -301,3 +305,6 @@ fn first_of_a_database(disk: &dyn Disk, directory: &Path) -> Result<Option<Strin
     let names = disk.list(directory)?.into_iter().filter_map(|found| found.name.into_string().ok());
     Ok(names.into_iter().find(|name| name.starts_with("log-") || name.starts_with("checkpoint-")))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,4 @@
-//! The door to files: a real side, [`real`].
+//! The door to files: a real side ([`real`]) and a simulated one ([`FaultyDisk`]).
 //!
 //! Invariant: nothing is promised to survive a power cut but what a sync answered for. [`DiskFile::sync_data`] makes a file's
 //! contents and length durable, [`Disk::sync_dir`] the names in a directory; neither does the other's work, and a new directory
@@ -9,13 +9,17 @@
 //!
 //! Every error keeps its [`io::ErrorKind`] and says what was tried on which path.
 
+mod faulty;
 mod real;
+#[cfg(test)]
+mod tests;
 
 use std::ffi::OsString;
 use std::fmt::{self, Debug};
 use std::io;
 use std::path::{Path, PathBuf};
 
+pub use faulty::{FaultyDisk, Operation, Times, is_power_off};
 pub use real::real;
 
 /// Files and directories.

@@ -325,7 +325,7 @@ struct NotUpdatable;
 unsafe fn put_values<'f>(fields: impl Iterator<Item = &'f Field> + Clone, row: RowRef<'_>, out: &mut Vec<u8>) {
     let mut byte = out.len();
     for (number, field) in fields.clone().filter(|field| field.nullable()).enumerate() {
-        if number % 8 == 0 {
+        if number.is_multiple_of(8) {
             byte = out.len();
             out.push(0);
         }
@@ -375,7 +375,7 @@ fn taken<'a>(
 /// Only the first `used` bits are set.
 fn check_padding(bits: &[u8], used: usize) -> Result<(), Malformed> {
     match bits.last() {
-        Some(last) if used % 8 != 0 && last >> (used % 8) != 0 => Err(Malformed::Padding),
+        Some(last) if (last.leading_zeros() as usize) < 8 * bits.len() - used => Err(Malformed::Padding),
         _ => Ok(()),
     }
 }

@@ -1,0 +1,161 @@
+//! What goes wrong and when: operations are counted, and the count decides.
+
+use std::io::{self, ErrorKind};
+
+use super::super::Located;
+
+/// A kind of operation on the simulated disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Operation {
+    /// Opening or creating a file.
+    Open,
+    /// Reading from a file.
+    Read,
+    /// Writing to a file.
+    Write,
+    /// Setting a file's length.
+    Resize,
+    /// Making a file's contents durable.
+    Sync,
+    /// Making a directory's names durable.
+    SyncDir,
+    /// Renaming.
+    Rename,
+    /// Removing a file, or a directory with all in it.
+    Remove,
+    /// Creating a directory.
+    CreateDir,
+    /// Locking a file.
+    Lock,
+    /// Listing a directory, finding a path, asking for a length.
+    Look,
+}
+
+impl Operation {
+    /// Every kind.
+    pub const ALL: [Operation; 11] = {
+        use Operation::*;
+        [Open, Read, Write, Resize, Sync, SyncDir, Rename, Remove, CreateDir, Lock, Look]
+    };
+}
+
+/// How often a fault strikes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Times {
+    /// At its operation only.
+    Once,
+    /// From its operation on.
+    ForEver,
+}
+
+/// What becomes of an operation.
+pub(super) enum Fate {
+    Succeeds,
+    Fails(ErrorKind),
+    /// The power is cut while it runs.
+    Cut,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Faults {
+    counts: [u64; Operation::ALL.len()],
+    total: u64,
+    cut_at: Option<u64>,
+    planned: Vec<Fault>,
+}
+
+#[derive(Debug)]
+struct Fault {
+    operation: Operation,
+    at: u64,
+    times: Times,
+    kind: ErrorKind,
+}
+
+impl Faults {
+    pub(super) fn count(&self, operation: Operation) -> u64 {
+        self.counts[operation as usize]
+    }
+
+    pub(super) fn total(&self) -> u64 {
+        self.total
+    }
+
+    pub(super) fn cut_at(&self) -> Option<u64> {
+        self.cut_at
+    }
+
+    pub(super) fn is_planned(&self) -> bool {
+        !self.planned.is_empty()
+    }
+
+    /// Plans a failure of the n-th operation of a kind from now.
+    pub(super) fn fail(&mut self, operation: Operation, n: u64, times: Times, kind: ErrorKind) {
+        let at = self.count(operation).saturating_add(n);
+        self.planned.push(Fault { operation, at, times, kind });
+    }
+
+    /// Plans a power cut at the n-th operation from now.
+    pub(super) fn cut(&mut self, n: u64) {
+        self.cut_at = Some(self.total.saturating_add(n));
+    }
+
+    pub(super) fn forget_cut(&mut self) {
+        self.cut_at = None;
+    }
+
+    pub(super) fn heal(&mut self) {
+        self.planned.clear();
+    }
+
+    /// Counts an operation and says what becomes of it.
+    pub(super) fn next(&mut self, operation: Operation) -> Fate {
+        self.total += 1;
+        let count = &mut self.counts[operation as usize];
+        *count += 1;
+        if self.cut_at == Some(self.total) {
+            return Fate::Cut;
+        }
+        let strikes = |fault: &&Fault| match fault.times {
+            _ if fault.operation != operation => false,
+            Times::Once => fault.at == *count,
+            Times::ForEver => fault.at <= *count,
+        };
+        self.planned.iter().find(strikes).map_or(Fate::Succeeds, |fault| Fate::Fails(fault.kind))
+    }
+}
+
+/// Why a call failed whose process the power cut ended.
+#[derive(Debug)]
+pub(super) enum PowerOff {
+    /// No reboot yet.
+    Still,
+    /// There was one, but the caller is from before it.
+    Since,
+}
+
+impl std::fmt::Display for PowerOff {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            PowerOff::Still => "the power is off",
+            PowerOff::Since => "the power was cut since this was opened",
+        })
+    }
+}
+
+impl std::error::Error for PowerOff {}
+
+impl From<PowerOff> for io::Error {
+    fn from(error: PowerOff) -> io::Error {
+        io::Error::other(error)
+    }
+}
+
+/// Whether a call failed because the simulated power is off, or was since the handle was opened: the calling process is dead.
+pub fn is_power_off(error: &io::Error) -> bool {
+    let mut innermost = error;
+    while let Some(located) = innermost.get_ref().and_then(|inner| inner.downcast_ref::<Located>()) {
+        innermost = &located.error;
+    }
+    innermost.get_ref().is_some_and(|inner| inner.is::<PowerOff>())
+}

@@ -1,0 +1,449 @@
+//! The simulated disk: in memory, determined by its seed and the order of calls, and as unkind as file systems are allowed to be.
+//!
+//! **The power cut.** What was synced before is there. Of the rest, each of these is there or not, independently of each other
+//! and of the order in which it was done:
+//! - *Every sector of 512 bytes that was written*, by whichever calls: the disk holds what it held at the last sync, or what any
+//!   later write left there. So long writes are torn, and writes are reordered. A sector itself is never torn.
+//! - *The file's length*, likewise. A sector within it that never arrived reads as zeros; one that arrived beyond it is cut off.
+//!   What a cut of the file removed may so be back.
+//! - *The names of a directory*: what was created, renamed or removed since [`Disk::sync_dir`]. Changes of one name keep their
+//!   order, so a name means what it meant at some moment since. A rename changes two names at once, and is never half there. A
+//!   file whose contents were synced is gone if its name was not, or if its directory's name was not.
+//!
+//! This is what POSIX leaves open, and more than a journalling file system shows (Pillai et al., "All File Systems Are Not Created
+//! Equal", OSDI 2014, table 1): a program that survives it relies on nothing but syncs. Not simulated: old contents of other
+//! files in sectors newly allocated, damage to sectors at rest unless asked for ([`FaultyDisk::flip_bit`], [`FaultyDisk::zero`]),
+//! and disks that lie about a sync.
+//!
+//! **The failed sync** decides at once, by the seed, what reached the disk. The rest is still read, but no later sync makes it
+//! durable unless it is written again (Rebello et al., USENIX ATC 2020). Names likewise. **The failed write** leaves any prefix
+//! of its bytes; **the full disk** as many as fit, or none. Other failed operations had no effect. An operation **at which the
+//! power is cut** may have been done or not.
+//!
+//! State is one mutex; there is no hidden order in it: maps are ordered, and all draws come from one generator.
+
+mod contents;
+mod faults;
+mod names;
+#[cfg(test)]
+mod tests;
+mod tree;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+pub use self::faults::{Operation, Times, is_power_off};
+
+use self::contents::SECTOR_BYTES;
+use self::faults::{Fate, Faults, PowerOff};
+use self::tree::{NodeId, Tree, WriteError};
+use super::{Disk, DiskFile, DiskLock, Found, Opening, at, opened_for_reading, same_directory};
+use crate::Rng;
+
+/// A handle on a simulated disk; clones are handles on the same one.
+///
+/// It is a [`Disk`] itself. A program under test gets what [`FaultyDisk::mount`] returns, which dies with the power.
+#[derive(Clone)]
+pub struct FaultyDisk {
+    state: Arc<Mutex<State>>,
+    /// The boot this handle belongs to; `None` survives power cuts.
+    boot: Option<u64>,
+}
+
+struct State {
+    seed: u64,
+    rng: Rng,
+    tree: Tree,
+    locks: BTreeSet<NodeId>,
+    faults: Faults,
+    /// Space in sectors.
+    capacity: u64,
+    powered: bool,
+    /// Power cuts so far.
+    boot: u64,
+}
+
+impl FaultyDisk {
+    /// An empty disk without faults or bounds.
+    pub fn new(seed: u64) -> FaultyDisk {
+        FaultyDisk::of(seed, Tree::new(), u64::MAX)
+    }
+
+    fn of(seed: u64, tree: Tree, capacity: u64) -> FaultyDisk {
+        let rng = Rng::from_seed(seed);
+        let (locks, faults) = (BTreeSet::new(), Faults::default());
+        let state = State { seed, rng, tree, locks, faults, capacity, powered: true, boot: 0 };
+        FaultyDisk { state: Arc::new(Mutex::new(state)), boot: None }
+    }
+
+    /// What decides everything this disk leaves to chance.
+    pub fn seed(&self) -> u64 {
+        self.state().seed
+    }
+
+    /// The disk as a process sees it that starts now: after a power cut every call fails, even after a reboot, so that what is
+    /// left of the dead process does no harm.
+    #[must_use]
+    pub fn mount(&self) -> FaultyDisk {
+        let boot = Some(self.state().boot);
+        FaultyDisk { state: Arc::clone(&self.state), boot }
+    }
+
+    /// Another disk with what is durable on this one, of the same capacity, without its faults.
+    #[must_use]
+    pub fn fork(&self, seed: u64) -> FaultyDisk {
+        let state = self.state();
+        FaultyDisk::of(seed, state.tree.durable(), state.capacity)
+    }
+
+    /// Cuts the power, and restores it: [`FaultyDisk::power_off`] and [`FaultyDisk::reboot`].
+    pub fn crash(&self) {
+        self.power_off();
+        self.reboot();
+    }
+
+    /// Cuts the power. Every call fails until the reboot (see [`is_power_off`]); open files, locks and mounts fail for ever.
+    /// Does nothing while the power is off.
+    pub fn power_off(&self) {
+        self.state().power_off();
+    }
+
+    /// Restores the power.
+    pub fn reboot(&self) {
+        self.state().powered = true;
+    }
+
+    /// Whether the power is on.
+    pub fn is_powered(&self) -> bool {
+        self.state().powered
+    }
+
+    /// Cuts the power at the n-th operation of any kind from now; 1 is the next. Another power cut before it takes its place.
+    pub fn crash_at(&self, n: u64) {
+        self.state().faults.cut(n);
+    }
+
+    /// Lets the n-th operation of this kind from now fail; 1 is the next. Power cuts do not heal the disk.
+    pub fn fail(&self, operation: Operation, n: u64, times: Times, kind: ErrorKind) {
+        self.state().faults.fail(operation, n, times, kind);
+    }
+
+    /// Takes back every failure that was planned; what failed stays lost.
+    pub fn heal(&self) {
+        self.state().faults.heal();
+    }
+
+    /// Bounds the space, rounded down to sectors; `u64::MAX` is no bound. Writes that need more fail with `StorageFull`, writes to
+    /// space already occupied do not.
+    pub fn set_capacity(&self, bytes: u64) {
+        self.state().capacity = bytes / SECTOR_BYTES as u64;
+    }
+
+    /// Space occupied. Holes, directories and files without a name take none.
+    pub fn used_bytes(&self) -> u64 {
+        self.state().tree.sectors() * SECTOR_BYTES as u64
+    }
+
+    /// Operations of a kind so far, failed ones too, but not those refused because the power was off.
+    pub fn count(&self, operation: Operation) -> u64 {
+        self.state().faults.count(operation)
+    }
+
+    /// Operations of all kinds so far.
+    pub fn operations(&self) -> u64 {
+        self.state().faults.total()
+    }
+
+    /// Inverts a bit (modulo 8) of the byte at `offset`, on the disk and in what is read. Works without power.
+    ///
+    /// # Errors
+    /// `NotFound`, `IsADirectory`, `InvalidInput` if the file is shorter.
+    pub fn flip_bit(&self, path: &Path, offset: u64, bit: u8) -> io::Result<()> {
+        let changed = self.state().tree.corrupt(path, (offset, 1), |contents| contents.flip_bit(offset, bit));
+        changed.map_err(|error| at("corrupt", path, error))
+    }
+
+    /// Zeroes `bytes` bytes from `offset`, on the disk and in what is read. Works without power.
+    ///
+    /// # Errors
+    /// `NotFound`, `IsADirectory`, `InvalidInput` if the file is shorter.
+    pub fn zero(&self, path: &Path, offset: u64, bytes: u64) -> io::Result<()> {
+        let changed =
+            self.state().tree.corrupt(path, (offset, bytes), |contents| contents.zero(offset, bytes as usize));
+        changed.map_err(|error| at("corrupt", path, error))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A panic elsewhere leaves a state that is whole: nothing here panics between two changes that belong together.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs an operation that has no effect if it fails.
+    fn run<T>(
+        &self,
+        operation: Operation,
+        verb: &'static str,
+        path: &Path,
+        act: impl FnOnce(&mut State) -> io::Result<T>,
+    ) -> io::Result<T> {
+        self.state().run(self.boot, operation, act, |_| ()).map_err(|error| at(verb, path, error))
+    }
+}
+
+impl State {
+    /// Runs an operation as it is fated: `act` is its effect, `fail` the effect of its failure.
+    fn run<T>(
+        &mut self,
+        boot: Option<u64>,
+        operation: Operation,
+        act: impl FnOnce(&mut State) -> io::Result<T>,
+        fail: impl FnOnce(&mut State),
+    ) -> io::Result<T> {
+        if !self.powered {
+            return Err(PowerOff::Still.into());
+        }
+        if boot.is_some_and(|boot| boot != self.boot) {
+            return Err(PowerOff::Since.into());
+        }
+        match self.faults.next(operation) {
+            Fate::Succeeds => act(self),
+            Fate::Fails(kind) => {
+                fail(self);
+                Err(io::Error::new(kind, Injected(kind)))
+            }
+            Fate::Cut => {
+                if self.rng.percent(50) {
+                    // Nobody will learn how it went.
+                    let _ = act(self);
+                }
+                self.power_off();
+                Err(PowerOff::Still.into())
+            }
+        }
+    }
+
+    fn power_off(&mut self) {
+        if std::mem::take(&mut self.powered) {
+            self.boot += 1;
+            self.locks.clear();
+            self.faults.forget_cut();
+            self.tree.crash(&mut self.rng);
+        }
+    }
+
+    fn write_at(&mut self, file: NodeId, bytes: &[u8], offset: u64) -> io::Result<()> {
+        match self.tree.write_at(file, bytes, offset, self.capacity) {
+            Ok(()) => Ok(()),
+            Err(WriteError::Refused(error)) => Err(error),
+            Err(WriteError::Full { fitting }) => {
+                if self.rng.percent(50) {
+                    // It fits, as was just said.
+                    let _ = self.tree.write_at(file, &bytes[..fitting], offset, self.capacity);
+                }
+                Err(ErrorKind::StorageFull.into())
+            }
+        }
+    }
+
+    fn lock(&mut self, path: &Path) -> io::Result<Option<(NodeId, u64)>> {
+        let file = match self.tree.file_at(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => self.tree.create_file(path)?,
+            found => found?,
+        };
+        Ok(self.locks.insert(file).then(|| {
+            self.tree.file(file).handles += 1;
+            (file, self.boot)
+        }))
+    }
+
+    /// A handle of this boot is dropped.
+    fn close(&mut self, file: NodeId, boot: u64) -> bool {
+        let current = boot == self.boot;
+        if current {
+            self.tree.file(file).handles -= 1;
+        }
+        current
+    }
+}
+
+impl Disk for FaultyDisk {
+    fn open(&self, path: &Path, how: Opening) -> io::Result<Box<dyn DiskFile>> {
+        let (file, boot) = self.run(Operation::Open, "open", path, |state| {
+            let file = match how {
+                Opening::Create => state.tree.create_file(path)?,
+                Opening::Read | Opening::Write => state.tree.file_at(path)?,
+            };
+            state.tree.file(file).handles += 1;
+            Ok((file, state.boot))
+        })?;
+        let disk = FaultyDisk { state: Arc::clone(&self.state), boot: Some(boot) };
+        Ok(Box::new(FaultyFile { disk, boot, file, path: path.to_owned(), writable: how != Opening::Read }))
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<Found>> {
+        self.run(Operation::Look, "list", dir, |state| state.tree.list(dir))
+    }
+
+    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
+        self.run(Operation::CreateDir, "create directory", dir, |state| state.tree.create_dir_all(dir))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.run(Operation::Rename, "rename", from, |state| {
+            same_directory(from, to)?;
+            state.tree.rename(from, to)
+        })
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        self.run(Operation::Remove, "remove", path, |state| state.tree.remove_file(path))
+    }
+
+    fn remove_dir_all(&self, dir: &Path) -> io::Result<()> {
+        self.run(Operation::Remove, "remove", dir, |state| state.tree.remove_dir_all(dir))
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        let fail = |state: &mut State| {
+            if let Ok(names) = state.tree.dir(dir) {
+                names.fail_sync(&mut state.rng);
+            }
+        };
+        let synced = self.state().run(self.boot, Operation::SyncDir, |state| state.tree.sync_dir(dir), fail);
+        synced.map_err(|error| at("sync", dir, error))
+    }
+
+    fn find(&self, path: &Path) -> io::Result<Option<Found>> {
+        self.run(Operation::Look, "find", path, |state| match state.tree.found(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            found => found.map(Some),
+        })
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {
+        let locked = self.run(Operation::Lock, "lock", path, |state| state.lock(path))?;
+        Ok(locked.map(|(file, boot)| -> Box<dyn DiskLock> {
+            Box::new(FaultyLock { disk: FaultyDisk { state: Arc::clone(&self.state), boot: Some(boot) }, boot, file })
+        }))
+    }
+}
+
+impl fmt::Debug for FaultyDisk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.state();
+        f.debug_struct("FaultyDisk")
+            .field("seed", &state.seed)
+            .field("operations", &state.faults.total())
+            .field("power_cuts", &state.boot)
+            .field("powered", &state.powered)
+            .field("crash_at_operation", &state.faults.cut_at())
+            .field("has_faults", &state.faults.is_planned())
+            .finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug)]
+struct FaultyFile {
+    disk: FaultyDisk,
+    boot: u64,
+    file: NodeId,
+    path: PathBuf,
+    writable: bool,
+}
+
+impl FaultyFile {
+    fn writable(&self) -> io::Result<()> {
+        self.writable.then_some(()).ok_or_else(opened_for_reading)
+    }
+}
+
+impl DiskFile for FaultyFile {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.disk.run(Operation::Read, "read", &self.path, |state| {
+            Ok(state.tree.file(self.file).contents.read_at(buffer, offset))
+        })
+    }
+
+    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let fail = |state: &mut State| {
+            if self.writable {
+                let torn = state.rng.below(bytes.len() as u64 + 1) as usize;
+                // It fails anyway.
+                let _ = state.write_at(self.file, &bytes[..torn], offset);
+            }
+        };
+        let write = |state: &mut State| self.writable().and_then(|()| state.write_at(self.file, bytes, offset));
+        let written = self.disk.state().run(self.disk.boot, Operation::Write, write, fail);
+        written.map_err(|error| at("write", &self.path, error))
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        let sync = |state: &mut State| {
+            state.tree.file(self.file).contents.sync();
+            Ok(())
+        };
+        let fail = |state: &mut State| state.tree.file(self.file).contents.fail_sync(&mut state.rng);
+        let synced = self.disk.state().run(self.disk.boot, Operation::Sync, sync, fail);
+        synced.map_err(|error| at("sync", &self.path, error))
+    }
+
+    fn bytes(&self) -> io::Result<u64> {
+        self.disk.run(Operation::Look, "measure", &self.path, |state| Ok(state.tree.file(self.file).contents.bytes()))
+    }
+
+    fn set_bytes(&self, bytes: u64) -> io::Result<()> {
+        self.disk.run(Operation::Resize, "resize", &self.path, |state| {
+            self.writable()?;
+            state.tree.set_bytes(self.file, bytes)
+        })
+    }
+}
+
+impl Drop for FaultyFile {
+    fn drop(&mut self) {
+        self.disk.state().close(self.file, self.boot);
+    }
+}
+
+#[derive(Debug)]
+struct FaultyLock {
+    disk: FaultyDisk,
+    boot: u64,
+    file: NodeId,
+}
+
+impl DiskLock for FaultyLock {}
+
+impl Drop for FaultyLock {
+    fn drop(&mut self) {
+        let mut state = self.disk.state();
+        if state.close(self.file, self.boot) {
+            state.locks.remove(&self.file);
+        }
+    }
+}
+
+/// The text of an error that was asked for.
+#[derive(Debug)]
+struct Injected(ErrorKind);
+
+impl fmt::Display for Injected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (injected)", self.0)
+    }
+}
+
+impl std::error::Error for Injected {}
+
+/// How likely each change survives one power cut or failed sync, in percent: with one half only, long histories would hardly ever
+/// survive or vanish as a whole.
+fn draw_survival(rng: &mut Rng) -> u64 {
+    25 * rng.below(5)
+}

@@ -1,0 +1,342 @@
+//! Directories and files of the simulated disk, and the space they take.
+//!
+//! Invariant: `sectors` counts what files that have a name occupy. Nodes are kept as long as a name leads to them, now or after a
+//! power cut, or a handle is open. Paths are taken from the root, whether they begin with it or not; `..` is refused.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::io::{self, ErrorKind};
+use std::path::{Component, Path};
+
+use super::super::Found;
+use super::contents::Contents;
+use super::names::Names;
+use crate::Rng;
+
+pub(super) type NodeId = u64;
+
+const ROOT: NodeId = 0;
+
+/// Nodes below which nobody looks for garbage.
+const SWEEP_NODES_MIN: usize = 64;
+
+#[derive(Debug)]
+pub(super) struct Tree {
+    nodes: BTreeMap<NodeId, Node>,
+    next: NodeId,
+    sectors: u64,
+    sweep_nodes: usize,
+}
+
+#[derive(Debug)]
+enum Node {
+    Dir(Names),
+    File(File),
+}
+
+#[derive(Debug)]
+pub(super) struct File {
+    pub(super) contents: Contents,
+    pub(super) handles: usize,
+    /// Whether it has a name; if not, its space is not counted.
+    linked: bool,
+}
+
+impl File {
+    fn new(contents: Contents) -> File {
+        File { contents, handles: 0, linked: true }
+    }
+}
+
+impl Tree {
+    /// An empty root.
+    pub(super) fn new() -> Tree {
+        let nodes = BTreeMap::from([(ROOT, Node::Dir(Names::default()))]);
+        Tree { nodes, next: ROOT + 1, sectors: 0, sweep_nodes: SWEEP_NODES_MIN }
+    }
+
+    /// Sectors occupied.
+    pub(super) fn sectors(&self) -> u64 {
+        self.sectors
+    }
+
+    /// A file by path.
+    pub(super) fn file_at(&self, path: &Path) -> io::Result<NodeId> {
+        let id = self.find(path)?;
+        match self.nodes[&id] {
+            Node::File(_) => Ok(id),
+            Node::Dir(_) => Err(ErrorKind::IsADirectory.into()),
+        }
+    }
+
+    /// A file that is open.
+    pub(super) fn file(&mut self, id: NodeId) -> &mut File {
+        match self.nodes.get_mut(&id) {
+            Some(Node::File(file)) => file,
+            _ => unreachable!("open files are kept, and are files"),
+        }
+    }
+
+    pub(super) fn dir(&mut self, path: &Path) -> io::Result<&mut Names> {
+        let id = self.find(path)?;
+        self.names(id)
+    }
+
+    pub(super) fn found(&self, path: &Path) -> io::Result<Found> {
+        let id = self.find(path)?;
+        Ok(self.describe(path.file_name().unwrap_or_default(), id))
+    }
+
+    pub(super) fn list(&mut self, dir: &Path) -> io::Result<Vec<Found>> {
+        let names = self.dir(dir)?.live().clone();
+        Ok(names.iter().map(|(name, &id)| self.describe(name, id)).collect())
+    }
+
+    pub(super) fn create_file(&mut self, path: &Path) -> io::Result<NodeId> {
+        let (dir, name) = self.place(path)?;
+        if self.names(dir)?.get(name).is_some() {
+            return Err(ErrorKind::AlreadyExists.into());
+        }
+        self.link(dir, name, Node::File(File::new(Contents::default())))
+    }
+
+    pub(super) fn create_dir_all(&mut self, dir: &Path) -> io::Result<()> {
+        let mut at = ROOT;
+        for name in names_of(dir) {
+            let name = name?;
+            at = match self.names(at)?.get(name) {
+                Some(id) => id,
+                None => self.link(at, name, Node::Dir(Names::default()))?,
+            };
+        }
+        match self.nodes[&at] {
+            Node::Dir(_) => Ok(()),
+            Node::File(_) => Err(ErrorKind::AlreadyExists.into()),
+        }
+    }
+
+    /// Within one directory.
+    pub(super) fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
+        let (dir, old) = self.place(from)?;
+        let (_, new) = self.place(to)?;
+        let names = self.names(dir)?;
+        let id = names.get(old).ok_or(ErrorKind::NotFound)?;
+        let replaced = names.get(new);
+        if old == new {
+            return Ok(());
+        }
+        if let Some(replaced) = replaced {
+            match (&self.nodes[&id], &self.nodes[&replaced]) {
+                (Node::File(_), Node::Dir(_)) => return Err(ErrorKind::IsADirectory.into()),
+                (Node::Dir(_), Node::File(_)) => return Err(ErrorKind::NotADirectory.into()),
+                (Node::Dir(_), Node::Dir(names)) if !names.live().is_empty() => {
+                    return Err(ErrorKind::DirectoryNotEmpty.into());
+                }
+                _ => self.release(replaced),
+            }
+        }
+        self.names(dir)?.rename(old, new, id);
+        Ok(())
+    }
+
+    pub(super) fn remove_file(&mut self, path: &Path) -> io::Result<()> {
+        let id = self.file_at(path)?;
+        let (dir, name) = self.place(path)?;
+        self.release(id);
+        self.names(dir)?.unlink(name);
+        Ok(())
+    }
+
+    pub(super) fn remove_dir_all(&mut self, path: &Path) -> io::Result<()> {
+        let id = self.find(path)?;
+        let (dir, name) = self.place(path)?;
+        self.empty(id)?;
+        self.names(dir)?.unlink(name);
+        Ok(())
+    }
+
+    pub(super) fn sync_dir(&mut self, dir: &Path) -> io::Result<()> {
+        self.dir(dir)?.sync();
+        if self.nodes.len() >= self.sweep_nodes {
+            self.sweep();
+        }
+        Ok(())
+    }
+
+    /// Writes as much as fits into `space` sectors in all.
+    ///
+    /// # Errors
+    /// `StorageFull` with the number of bytes that would fit, before anything is written; `FileTooLarge`.
+    pub(super) fn write_at(&mut self, id: NodeId, bytes: &[u8], offset: u64, space: u64) -> Result<(), WriteError> {
+        Contents::check_end(offset, bytes.len() as u64).map_err(WriteError::Refused)?;
+        let free = space.saturating_sub(self.sectors);
+        let file = self.file(id);
+        let (fitting, taken) = file.contents.fitting(offset, bytes.len(), if file.linked { free } else { u64::MAX });
+        if fitting < bytes.len() {
+            return Err(WriteError::Full { fitting });
+        }
+        file.contents.write_at(bytes, offset);
+        if file.linked {
+            self.sectors += taken;
+        }
+        Ok(())
+    }
+
+    pub(super) fn set_bytes(&mut self, id: NodeId, bytes: u64) -> io::Result<()> {
+        Contents::check_end(bytes, 0)?;
+        let file = self.file(id);
+        let freed = file.contents.set_bytes(bytes);
+        if file.linked {
+            self.sectors -= freed;
+        }
+        Ok(())
+    }
+
+    /// Changes a file's contents beneath everybody; `range` must lie within it.
+    pub(super) fn corrupt(
+        &mut self,
+        path: &Path,
+        range: (u64, u64),
+        change: impl FnOnce(&mut Contents),
+    ) -> io::Result<()> {
+        let id = self.file_at(path)?;
+        let contents = &mut self.file(id).contents;
+        if range.0.checked_add(range.1).is_none_or(|end| end > contents.bytes()) {
+            return Err(ErrorKind::InvalidInput.into());
+        }
+        let before = contents.allocated();
+        change(contents);
+        let after = contents.allocated();
+        self.sectors += after - before;
+        Ok(())
+    }
+
+    /// The power fails. No handle is open any more.
+    pub(super) fn crash(&mut self, rng: &mut Rng) {
+        for node in self.nodes.values_mut() {
+            match node {
+                Node::Dir(names) => names.crash(rng),
+                Node::File(file) => file.handles = 0,
+            }
+        }
+        self.sweep();
+        self.sectors = 0;
+        for node in self.nodes.values_mut() {
+            if let Node::File(file) = node {
+                file.contents.crash(rng);
+                file.linked = true;
+                self.sectors += file.contents.allocated();
+            }
+        }
+    }
+
+    /// A tree of what is durable.
+    pub(super) fn durable(&self) -> Tree {
+        let mut tree = Tree { nodes: BTreeMap::new(), next: self.next, sectors: 0, sweep_nodes: SWEEP_NODES_MIN };
+        let mut open = vec![ROOT];
+        while let Some(id) = open.pop() {
+            let node = match &self.nodes[&id] {
+                Node::Dir(names) => {
+                    open.extend(names.durable().values());
+                    Node::Dir(Names::of(names.durable().clone()))
+                }
+                Node::File(file) => {
+                    let contents = file.contents.durable();
+                    tree.sectors += contents.allocated();
+                    Node::File(File::new(contents))
+                }
+            };
+            tree.nodes.insert(id, node);
+        }
+        tree
+    }
+
+    fn find(&self, path: &Path) -> io::Result<NodeId> {
+        let mut at = ROOT;
+        for name in names_of(path) {
+            let Node::Dir(names) = &self.nodes[&at] else { return Err(ErrorKind::NotADirectory.into()) };
+            at = names.get(name?).ok_or(ErrorKind::NotFound)?;
+        }
+        Ok(at)
+    }
+
+    /// Directory and name of something that may not exist.
+    fn place<'a>(&self, path: &'a Path) -> io::Result<(NodeId, &'a OsStr)> {
+        match (path.parent(), path.file_name()) {
+            (Some(dir), Some(name)) => Ok((self.find(dir)?, name)),
+            _ => Err(ErrorKind::InvalidInput.into()),
+        }
+    }
+
+    fn names(&mut self, dir: NodeId) -> io::Result<&mut Names> {
+        match self.nodes.get_mut(&dir) {
+            Some(Node::Dir(names)) => Ok(names),
+            _ => Err(ErrorKind::NotADirectory.into()),
+        }
+    }
+
+    fn describe(&self, name: &OsStr, id: NodeId) -> Found {
+        let (is_dir, bytes) = match &self.nodes[&id] {
+            Node::Dir(_) => (true, 0),
+            Node::File(file) => (false, file.contents.bytes()),
+        };
+        Found { name: name.to_owned(), is_dir, bytes }
+    }
+
+    fn link(&mut self, dir: NodeId, name: &OsStr, node: Node) -> io::Result<NodeId> {
+        let id = self.next;
+        self.names(dir)?.link(name, id);
+        self.nodes.insert(id, node);
+        self.next += 1;
+        Ok(id)
+    }
+
+    /// A file loses its name, and its space is free.
+    fn release(&mut self, id: NodeId) {
+        if let Some(Node::File(file)) = self.nodes.get_mut(&id) {
+            file.linked = false;
+            self.sectors -= file.contents.allocated();
+        }
+    }
+
+    fn empty(&mut self, dir: NodeId) -> io::Result<()> {
+        for (name, id) in self.names(dir)?.live().clone() {
+            match self.nodes[&id] {
+                Node::Dir(_) => self.empty(id)?,
+                Node::File(_) => self.release(id),
+            }
+            self.names(dir)?.unlink(&name);
+        }
+        Ok(())
+    }
+
+    /// Forgets what nothing leads to.
+    fn sweep(&mut self) {
+        let is_open = |node: &Node| matches!(node, Node::File(file) if file.handles > 0);
+        let open = self.nodes.iter().filter(|(_, node)| is_open(node)).map(|(&id, _)| id);
+        let mut kept: BTreeSet<NodeId> = open.collect();
+        let mut dirs = vec![ROOT];
+        while let Some(id) = dirs.pop() {
+            if let (true, Some(Node::Dir(names))) = (kept.insert(id), self.nodes.get(&id)) {
+                dirs.extend(names.nodes());
+            }
+        }
+        self.nodes.retain(|id, _| kept.contains(id));
+        self.sweep_nodes = SWEEP_NODES_MIN.max(2 * self.nodes.len());
+    }
+}
+
+/// Why nothing was written.
+pub(super) enum WriteError {
+    Full { fitting: usize },
+    Refused(io::Error),
+}
+
+/// The names a path consists of.
+fn names_of(path: &Path) -> impl Iterator<Item = io::Result<&OsStr>> {
+    path.components().filter_map(|component| match component {
+        Component::Normal(name) => Some(Ok(name)),
+        Component::RootDir | Component::CurDir => None,
+        Component::ParentDir | Component::Prefix(_) => Some(Err(ErrorKind::InvalidInput.into())),
+    })
+}

@@ -1,0 +1,212 @@
+//! What holds of both sides of the door.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use super::*;
+
+/// A directory of this test and process, removed at the end.
+struct Temporary(PathBuf);
+
+impl Temporary {
+    fn new(test: &str) -> Temporary {
+        let path = std::env::temp_dir().join(format!("seriatim-base-{test}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Temporary(path)
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Runs a test body on both sides, each in an empty directory.
+fn on_both(test: &str, body: impl Fn(&dyn Disk, &Path)) {
+    let temporary = Temporary::new(test);
+    body(&*real(), &temporary.0);
+    let faulty = FaultyDisk::new(1);
+    faulty.create_dir_all(Path::new("/some/where")).unwrap();
+    body(&faulty, Path::new("/some/where"));
+}
+
+fn kind<T: Debug>(result: io::Result<T>) -> ErrorKind {
+    result.unwrap_err().kind()
+}
+
+fn whole(file: &dyn DiskFile) -> Vec<u8> {
+    let mut buffer = vec![0; file.bytes().unwrap() as usize];
+    file.read_exact_at(&mut buffer, 0).unwrap();
+    buffer
+}
+
+#[test]
+fn a_file_holds_what_was_written_and_zeros_between() {
+    on_both("contents", |disk, dir| {
+        let file = disk.open(&dir.join("a"), Opening::Create).unwrap();
+        file.write_all_at(b"end", 1000).unwrap();
+        file.write_all_at(b"begin", 0).unwrap();
+        file.write_all_at(b"", 5000).unwrap();
+        file.sync_data().unwrap();
+        assert_eq!(file.bytes().unwrap(), 1003);
+        let mut expected = vec![0; 1003];
+        expected[..5].copy_from_slice(b"begin");
+        expected[1000..].copy_from_slice(b"end");
+        assert_eq!(whole(&*file), expected);
+
+        let mut buffer = [7; 10];
+        assert_eq!(file.read_at(&mut buffer, 1000).unwrap(), 3);
+        assert_eq!(&buffer, b"end\x07\x07\x07\x07\x07\x07\x07");
+        assert_eq!(file.read_at(&mut buffer, 1003).unwrap(), 0);
+        assert_eq!(file.read_at(&mut buffer, 9999).unwrap(), 0);
+        assert_eq!(kind(file.read_exact_at(&mut buffer, 1000)), ErrorKind::UnexpectedEof);
+    });
+}
+
+#[test]
+fn what_was_cut_off_reads_as_zeros_when_the_file_grows_again() {
+    on_both("cut", |disk, dir| {
+        let file = disk.open(&dir.join("a"), Opening::Create).unwrap();
+        file.write_all_at(&[9; 3000], 0).unwrap();
+        file.set_bytes(700).unwrap();
+        assert_eq!(whole(&*file), [9; 700]);
+        file.set_bytes(2000).unwrap();
+        let mut expected = vec![9; 700];
+        expected.resize(2000, 0);
+        assert_eq!(whole(&*file), expected);
+        file.write_all_at(&[8], 2500).unwrap();
+        expected.resize(2500, 0);
+        expected.push(8);
+        assert_eq!(whole(&*file), expected);
+    });
+}
+
+#[test]
+fn files_open_as_asked_or_say_why_not() {
+    on_both("open", |disk, dir| {
+        let path = dir.join("a");
+        assert_eq!(kind(disk.open(&path, Opening::Read)), ErrorKind::NotFound);
+        assert_eq!(kind(disk.open(&path, Opening::Write)), ErrorKind::NotFound);
+        assert_eq!(kind(disk.open(&dir.join("no/a"), Opening::Create)), ErrorKind::NotFound);
+        assert_eq!(kind(disk.open(dir, Opening::Read)), ErrorKind::IsADirectory);
+        disk.open(&path, Opening::Create).unwrap().write_all_at(b"x", 0).unwrap();
+        assert_eq!(kind(disk.open(&path, Opening::Create)), ErrorKind::AlreadyExists);
+        assert_eq!(kind(disk.open(&path.join("b"), Opening::Create)), ErrorKind::NotADirectory);
+        disk.open(&path, Opening::Write).unwrap().write_all_at(b"y", 1).unwrap();
+
+        let file = disk.open(&path, Opening::Read).unwrap();
+        assert_eq!(file.path(), path);
+        assert_eq!(whole(&*file), b"xy");
+        assert_eq!(kind(file.write_all_at(b"z", 0)), ErrorKind::PermissionDenied);
+        assert_eq!(kind(file.set_bytes(0)), ErrorKind::PermissionDenied);
+        assert_eq!(whole(&*file), b"xy");
+    });
+}
+
+#[test]
+fn errors_say_what_was_tried_where() {
+    on_both("errors", |disk, dir| {
+        let path = dir.join("missing");
+        let begins = |result: io::Result<()>, verb: &str| {
+            let text = result.unwrap_err().to_string();
+            assert!(text.starts_with(&format!("{verb} {}: ", path.display())), "{text}");
+        };
+        begins(disk.open(&path, Opening::Read).map(drop), "open");
+        begins(disk.list(&path).map(drop), "list");
+        begins(disk.rename(&path, &dir.join("b")), "rename");
+        begins(disk.remove_file(&path), "remove");
+        begins(disk.remove_dir_all(&path), "remove");
+        begins(disk.sync_dir(&path), "sync");
+        disk.open(&path, Opening::Create).unwrap();
+        let file = disk.open(&path, Opening::Read).unwrap();
+        begins(file.write_all_at(b"x", 0), "write");
+        begins(file.set_bytes(7), "resize");
+        begins(file.read_exact_at(&mut [0], 0), "read");
+    });
+}
+
+#[test]
+fn directories_are_created_listed_and_removed_with_all_in_them() {
+    on_both("directories", |disk, dir| {
+        disk.create_dir_all(&dir.join("x/y/z")).unwrap();
+        disk.create_dir_all(&dir.join("x/y")).unwrap();
+        disk.open(&dir.join("x/b"), Opening::Create).unwrap().write_all_at(&[1; 600], 0).unwrap();
+        disk.open(&dir.join("x/a"), Opening::Create).unwrap();
+        disk.sync_dir(&dir.join("x")).unwrap();
+        let found = |name: &str, is_dir, bytes| Found { name: name.into(), is_dir, bytes };
+        let expected = [found("a", false, 0), found("b", false, 600), found("y", true, 0)];
+        assert_eq!(disk.list(&dir.join("x")).unwrap(), expected);
+        assert_eq!(disk.find(&dir.join("x/b")).unwrap().unwrap(), expected[1]);
+        assert_eq!(disk.find(&dir.join("x/y")).unwrap().unwrap(), expected[2]);
+        assert_eq!(disk.find(&dir.join("x/c")).unwrap(), None);
+        assert_eq!(disk.find(&dir.join("no/c")).unwrap(), None);
+
+        assert_eq!(kind(disk.list(&dir.join("x/a"))), ErrorKind::NotADirectory);
+        assert_eq!(kind(disk.create_dir_all(&dir.join("x/a"))), ErrorKind::AlreadyExists);
+        assert_eq!(kind(disk.remove_file(&dir.join("x/y"))), ErrorKind::IsADirectory);
+        assert_eq!(kind(disk.remove_dir_all(&dir.join("x/a"))), ErrorKind::NotADirectory);
+        disk.remove_dir_all(&dir.join("x")).unwrap();
+        assert_eq!(disk.list(dir).unwrap(), []);
+        assert_eq!(kind(disk.remove_dir_all(&dir.join("x"))), ErrorKind::NotFound);
+    });
+}
+
+#[test]
+fn a_rename_replaces_and_stays_within_its_directory() {
+    on_both("rename", |disk, dir| {
+        let create = |name: &str| {
+            disk.open(&dir.join(name), Opening::Create).unwrap().write_all_at(name.as_bytes(), 0).unwrap();
+        };
+        create("old");
+        create("new");
+        disk.rename(&dir.join("new"), &dir.join("old")).unwrap();
+        assert_eq!(whole(&*disk.open(&dir.join("old"), Opening::Read).unwrap()), b"new");
+        assert_eq!(disk.find(&dir.join("new")).unwrap(), None);
+        disk.rename(&dir.join("old"), &dir.join("old")).unwrap();
+
+        disk.create_dir_all(&dir.join("a")).unwrap();
+        disk.create_dir_all(&dir.join("b")).unwrap();
+        create("b/inner");
+        assert_eq!(kind(disk.rename(&dir.join("old"), &dir.join("a/old"))), ErrorKind::CrossesDevices);
+        assert_eq!(kind(disk.rename(&dir.join("old"), &dir.join("a"))), ErrorKind::IsADirectory);
+        assert_eq!(kind(disk.rename(&dir.join("a"), &dir.join("old"))), ErrorKind::NotADirectory);
+        assert_eq!(kind(disk.rename(&dir.join("a"), &dir.join("b"))), ErrorKind::DirectoryNotEmpty);
+        disk.rename(&dir.join("b"), &dir.join("a")).unwrap();
+        assert_eq!(disk.find(&dir.join("a/inner")).unwrap().unwrap().bytes, 7);
+    });
+}
+
+#[test]
+fn a_lock_keeps_others_out_until_it_is_dropped() {
+    on_both("lock", |disk, dir| {
+        let path = dir.join("lock");
+        let held = disk.lock(&path).unwrap().unwrap();
+        assert!(disk.find(&path).unwrap().is_some());
+        assert!(disk.lock(&path).unwrap().is_none());
+        assert!(disk.lock(&dir.join("other")).unwrap().is_some());
+        drop(held);
+        assert!(disk.lock(&path).unwrap().is_some());
+    });
+}
+
+#[test]
+fn a_removed_file_stays_readable_to_who_has_it_open() {
+    on_both("removed", |disk, dir| {
+        let file = disk.open(&dir.join("a"), Opening::Create).unwrap();
+        file.write_all_at(b"still", 0).unwrap();
+        disk.remove_file(&dir.join("a")).unwrap();
+        // Enough changes that what nobody needs is forgotten.
+        for i in 0..200 {
+            let path = dir.join(format!("{i}"));
+            drop(disk.open(&path, Opening::Create).unwrap());
+            disk.remove_file(&path).unwrap();
+            if i % 20 == 0 {
+                disk.sync_dir(dir).unwrap();
+            }
+        }
+        file.write_all_at(b" here", 5).unwrap();
+        assert_eq!(whole(&*file), b"still here");
+        assert_eq!(disk.list(dir).unwrap(), []);
+    });
+}
