@@ -117,7 +117,7 @@ pub(crate) fn group_header(stamp: Stamp, entries_bytes: u32) -> [u8; GROUP_HEADE
 }
 
 /// Bytes of entries and stamp bits of the group that begins here, if the bytes of its header are all there.
-fn read_group_header(bytes: &[u8]) -> Option<(usize, u64)> {
+pub(crate) fn read_group_header(bytes: &[u8]) -> Option<(usize, u64)> {
     let header: &[u8; GROUP_HEADER_BYTES] = bytes.first_chunk()?;
     Some((u32_at(header, 0) as usize, u64_at(header, 4)))
 }

@@ -42,8 +42,18 @@ pub enum LogError {
         /// What is missing or in the way.
         problem: String,
     },
-    /// The log has stopped for good or refuses commits; nothing that was acknowledged is lost.
+    /// The log has stopped for good; nothing that was acknowledged is lost.
     Stopped(String),
+    /// The disk is full: commits are refused until there is space again; nothing is lost.
+    Full {
+        /// Where space is needed.
+        directory: PathBuf,
+    },
+    /// More is committed than the disk takes: this commit was refused, and may be tried again.
+    Backlogged {
+        /// Bytes that this writer has appended and that are not flushed yet.
+        backlog_bytes: u64,
+    },
 }
 
 impl LogError {
@@ -75,6 +85,14 @@ impl fmt::Display for LogError {
                 write!(f, "{} is not a database directory: {problem}", directory.display())
             }
             LogError::Stopped(reason) => write!(f, "the log has stopped: {reason}"),
+            LogError::Full { directory } => write!(
+                f,
+                "the disk of {} is full: commits are refused until there is space again; nothing is lost",
+                directory.display()
+            ),
+            LogError::Backlogged { backlog_bytes } => {
+                write!(f, "the disk is behind: {backlog_bytes} bytes of this writer's log wait for it; try again")
+            }
         }
     }
 }

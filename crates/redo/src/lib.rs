@@ -20,11 +20,21 @@ pub mod checkpoint;
 pub mod durable;
 pub mod entry;
 mod error;
+#[cfg(feature = "canary")]
+mod fault;
+mod log;
 pub mod logger;
 pub mod manifest;
 pub mod replay;
 pub mod segment;
 pub mod stream;
+mod sync;
 pub mod writer;
 
+pub use durable::Durable;
 pub use error::LogError;
+#[cfg(feature = "canary")]
+pub use fault::LogFault;
+pub use log::{Log, LogOptions, LogStart, LogStatistics, LogThreads};
+pub use logger::Logger;
+pub use writer::Writer;

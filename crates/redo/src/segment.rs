@@ -143,3 +143,154 @@ pub(crate) fn delete(disk: &dyn Disk, path: &Path) -> Result<(), LogError> {
     disk.remove_file(path).map_err(failed())?;
     path.parent().map_or(Ok(()), |directory| disk.sync_dir(directory)).map_err(failed())
 }
+
+/// What segments are filled with.
+static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
+
+/// Why bytes did not get to the disk.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// There was no space to write or extend: it may be tried again.
+    Full,
+    /// Anything else: what is on the disk is not known.
+    Final(LogError),
+}
+
+impl Failure {
+    /// What a failed write, creation or extension amounts to.
+    pub(crate) fn of_writing(what: &str) -> impl FnOnce(io::Error) -> Failure {
+        move |error| match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Failure::Full,
+            _ => Failure::of_syncing(what)(error),
+        }
+    }
+
+    /// What a failed sync amounts to, whatever its kind: the kernel may have dropped what it could not write.
+    pub(crate) fn of_syncing(what: &str) -> impl FnOnce(io::Error) -> Failure {
+        move |error| Failure::Final(LogError::io(what)(error))
+    }
+}
+
+/// A segment that is being made or written.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    pub(crate) path: PathBuf,
+    file: Box<dyn DiskFile>,
+    header: Header,
+    /// How large it is to be.
+    bytes: u64,
+    /// Written and synced, as zeros but for the header.
+    zeroed: u64,
+    /// Whether its name is durable.
+    named: bool,
+    /// Where the next batch goes.
+    at: u64,
+}
+
+impl Segment {
+    /// Creates the file of a segment with room for `room` bytes of batches. Nothing is in it yet.
+    pub(crate) fn create(disk: &dyn Disk, directory: &Path, header: Header, room: u64) -> Result<Segment, Failure> {
+        let path = directory.join(header.name.to_string());
+        let file = disk.open(&path, Opening::Create).map_err(Failure::of_writing("creating a segment of the log"))?;
+        let bytes = (PAGE as u64 + room).next_multiple_of(PAGE as u64);
+        Ok(Segment { path, file, header, bytes, zeroed: 0, named: false, at: PAGE as u64 })
+    }
+
+    /// Makes sure that there is room for `room` bytes of batches, once it is prepared. For segments that hold nothing yet.
+    pub(crate) fn enlarge(&mut self, room: u64) {
+        self.bytes = self.bytes.max((PAGE as u64 + room).next_multiple_of(PAGE as u64));
+    }
+
+    /// Writes and syncs at most `piece` more bytes of zeros, the last time also its name. Where it ended it goes on when called
+    /// again. Answers whether it is ready.
+    pub(crate) fn prepare(&mut self, disk: &dyn Disk, piece: u64) -> Result<bool, Failure> {
+        let what = "making a segment of the log";
+        let until = self.bytes.min(self.zeroed + piece.max(PAGE as u64));
+        let mut at = self.zeroed;
+        if at == 0 {
+            self.file.write_all_at(&self.header.encode(), 0).map_err(Failure::of_writing(what))?;
+            at = PAGE as u64;
+        }
+        while at < until {
+            let now = (until - at).min(ZEROS.len() as u64);
+            self.file.write_all_at(&ZEROS[..now as usize], at).map_err(Failure::of_writing(what))?;
+            at += now;
+        }
+        if at > self.zeroed {
+            self.file.sync_data().map_err(Failure::of_syncing(what))?;
+            self.zeroed = at;
+        }
+        if self.zeroed == self.bytes && !self.named {
+            let directory = self.path.parent().unwrap_or(Path::new(""));
+            disk.sync_dir(directory).map_err(Failure::of_syncing(what))?;
+            self.named = true;
+        }
+        Ok(self.zeroed == self.bytes)
+    }
+
+    /// Bytes of batches that still fit.
+    pub(crate) fn room(&self) -> u64 {
+        self.bytes - self.at
+    }
+
+    /// Whether it is time to make the next one.
+    pub(crate) fn is_half_full(&self) -> bool {
+        self.at * 2 >= self.bytes
+    }
+
+    /// Writes a batch where the next one goes.
+    pub(crate) fn write(&self, batch: &[u8]) -> Result<(), Failure> {
+        debug_assert!(batch.len() as u64 <= self.room() && batch.len().is_multiple_of(PAGE));
+        self.file.write_all_at(batch, self.at).map_err(Failure::of_writing("writing the log"))
+    }
+
+    /// Flushes the batch that was written, and goes on behind it.
+    pub(crate) fn flush(&mut self, bytes: u64) -> Result<(), Failure> {
+        self.file.sync_data().map_err(Failure::of_syncing("flushing the log"))?;
+        self.at += bytes;
+        Ok(())
+    }
+}
+
+/// What is zeroed after a batch of `batch_bytes` was flushed, in bytes: twice as much, so that a segment begun when the one before is
+/// half full is ready when that one is full.
+pub(crate) fn piece_after(batch_bytes: u64) -> u64 {
+    PIECE_MIN.max(2 * batch_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_as_written_and_sort_as_written() {
+        let name = |incarnation, logger, sequence| Name { incarnation, logger, sequence };
+        let names = [name(1, 0, 9), name(1, 0, 10), name(1, 2, 1), name(12, 0, 1)];
+        for name in names {
+            assert_eq!(Name::parse(&name.to_string()), Some(name));
+        }
+        assert!(names.is_sorted() && names.map(|name| name.to_string()).is_sorted());
+        assert_eq!(names[0].to_string(), "log-00000001-000-00000009");
+        let large = name(u64::MAX, u32::MAX, u64::MAX);
+        assert_eq!(Name::parse(&large.to_string()), Some(large));
+        for other in
+            ["log-1-0-9", "log-00000001-000-00000009.bak", "log-00000001-000", "log-+0000001-000-00000009", "LOCK"]
+        {
+            assert_eq!(Name::parse(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_header_is_read_as_written_and_a_flipped_bit_is_seen() {
+        let name = Name { incarnation: 3, logger: 1, sequence: 4 };
+        let header = Header { format: FORMAT, database: 0x1234 << 100, name };
+        let page = header.encode();
+        assert_eq!(Header::decode(&page), Some(header));
+        for bit in 0..(CHECKED + 4) * 8 {
+            let mut damaged = page;
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Header::decode(&damaged), None, "bit {bit}");
+        }
+        assert_eq!(Header::decode(&page[..10]), None);
+    }
+}
