@@ -8,7 +8,7 @@ use seriatim_catalog::{
     ColumnDef, ColumnSet, ColumnType, Key, KeyCodec, Layout, Organization, RowRef, RowWriter, TableDef, TailStore,
 };
 use seriatim_htm::{Budget, Htm, HtmMode};
-use seriatim_memory::{Memory, Options};
+use seriatim_memory::{Memory, Options, OutOfMemory};
 use seriatim_protocol::for_each_protocol;
 use seriatim_store::Index;
 use seriatim_txn::{
@@ -419,6 +419,41 @@ fn over_what_is_there<P: Recover>() {
     }
 }
 
+/// Memory is refused in the middle of a row: an error, nothing half a row, and nothing lost.
+fn refused<P: Recover>() {
+    for kind in KINDS {
+        let bench = Bench::<P>::open(kind);
+        let mut core = bench.environment.core().expect("a free slot");
+        let note = bench.table.layout.places[bench.words + 1];
+        let refuse = |core: &mut Core, id: u64, stamp: u64, patch: bool| {
+            let set = &mut |writer: &mut RowWriter<'_>| {
+                writer.set::<String>(&note, "the last that there was room for")?;
+                Err(seriatim_catalog::OutOfMemory)
+            };
+            let change = if patch { Change::Patch(set) } else { Change::Row(set) };
+            let (protocol, table) = (&bench.protocol, &bench.table);
+            // SAFETY: the only thread; columns are set by the table's places.
+            bench.key(id, |key| unsafe { protocol.restore(core, table, key, Stamp::from_bits(stamp), change) })
+        };
+        let whole = row(&mut Rng::from_seed(3));
+        assert_eq!(refuse(&mut core, 0, 1, false), Err(OutOfMemory));
+        assert_eq!(bench.peek(&mut core, 0), None, "a new key is not linked");
+        for (id, patch) in [(1, true), (2, false)] {
+            let restored = bench.restore(&mut core, id, Stamp::from_bits(1), &Version::Row(whole.clone()));
+            assert_eq!(restored, Restored::Applied);
+            assert_eq!(refuse(&mut core, id, 2, patch), Err(OutOfMemory));
+            let left = bench.peek(&mut core, id).expect("it is linked");
+            assert_eq!(left.0, Stamp::from_bits(1), "not what was refused");
+            assert!(left.1.is_none_or(|row| row.story == whole.story && row.born == whole.born));
+            let restored = bench.restore(&mut core, id, Stamp::from_bits(3), &Version::Delete);
+            assert_eq!(restored, Restored::Applied);
+        }
+        bench.finish(&mut core);
+        drop(core);
+        bench.close();
+    }
+}
+
 macro_rules! under_every_protocol {
     ($($name:ident => $protocol:path,)*) => {
         mod under {
@@ -427,6 +462,11 @@ macro_rules! under_every_protocol {
                     #[test]
                     fn the_newest_of_what_is_restored_stands() {
                         crate::newest_stands::<$protocol>();
+                    }
+
+                    #[test]
+                    fn a_refusal_of_memory_leaves_no_half_of_a_row() {
+                        crate::refused::<$protocol>();
                     }
 
                     #[test]

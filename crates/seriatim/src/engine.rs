@@ -19,6 +19,7 @@ pub fn protocols() -> &'static [ProtocolInfo] {
 }
 
 /// A protocol opened for one database.
+#[allow(dead_code, reason = "peeking and restoring are for checkpoints and recovery")]
 pub(crate) trait Engine: Send + Sync {
     fn worker(&self, core: Core) -> Box<dyn Worker>;
     fn info(&self) -> &'static ProtocolInfo;
@@ -116,3 +117,64 @@ macro_rules! selector {
     };
 }
 for_each_protocol!(selector);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use seriatim_base::{Epoch, TableId};
+    use seriatim_catalog::{ColumnDef, ColumnType, KeyCodec, Layout, RowWriter, TableDef};
+    use seriatim_htm::{Budget, Htm, HtmMode};
+    use seriatim_memory::{Memory, Options};
+    use seriatim_store::Index;
+    use seriatim_txn::{RecordShape, Unlinked};
+
+    #[test]
+    fn every_engine_restores_and_shows_what_it_restored() {
+        for name in protocols().iter().map(|protocol| protocol.name).chain([repairing::NAME]) {
+            let htm = Htm::new(HtmMode::Absent).expect("always there");
+            let memory = Memory::new(Options { workers_max: 4, ..Options::default() }).expect("memory");
+            let environment = Environment::new(htm, memory, Budget::default());
+            let engine = open(name, &environment).expect("a protocol of this name");
+            let table = TableDef::builder("cell").column(ColumnDef::new("id", ColumnType::U64));
+            let table = table.column(ColumnDef::new("value", ColumnType::I64)).key(["id"]).finish().expect("a table");
+            let (codec, layout) = (KeyCodec::for_table(&table), Layout::new(&table.columns));
+            let shape = RecordShape::new(codec.class(), &layout, engine.head_bytes(), engine.image_header_bytes());
+            let mut core = environment.core().expect("a free slot");
+            core.local.enter();
+            let (organization, class) = (table.organization, codec.class());
+            let index = Index::new(organization, class, 16, &environment.htm, &mut core.store()).expect("memory");
+            core.local.leave();
+            let (id, name, unlinked) = (TableId(0), "cell".to_owned(), Unlinked::default());
+            let table = Table { id, name, organization, class, codec, layout, shape, index, unlinked };
+            let stamps = [1, 2, 3].map(|epoch| Stamp::first_of(Epoch(epoch)));
+            let (key, places) = (Key::Word8(7), &table.layout.places);
+            let fill = &mut |row: &mut RowWriter<'_>| {
+                row.set::<u64>(&places[0], 7)?;
+                row.set::<i64>(&places[1], 70)
+            };
+            // SAFETY: the only thread; columns are set by the table's places.
+            let restored = unsafe { engine.restore(&mut core, &table, key, stamps[1], Change::Row(fill)) };
+            assert_eq!(restored, Ok(Restored::Applied));
+            // SAFETY: as above.
+            let restored = unsafe { engine.restore(&mut core, &table, key, stamps[0], Change::Delete) };
+            assert_eq!(restored, Ok(Restored::Older));
+            let peek = |core: &mut Core| {
+                core.local.enter();
+                let pin = core.local.pinned();
+                let record = table.index.get(key, pin).ok();
+                // SAFETY: found under this pin.
+                let peeked = record.map(|record| unsafe { engine.peek_committed(&table, record, pin) });
+                core.local.leave();
+                peeked
+            };
+            assert!(matches!(peek(&mut core), Some(Peeked::Row(stamp, _)) if stamp == stamps[1]));
+            // SAFETY: as above.
+            let restored = unsafe { engine.restore(&mut core, &table, key, stamps[2], Change::Delete) };
+            assert_eq!(restored, Ok(Restored::Applied));
+            assert_eq!(peek(&mut core), Some(Peeked::Deleted(stamps[2])));
+            // SAFETY: as above.
+            unsafe { engine.finish_restore(&mut core, &table) };
+            assert_eq!(peek(&mut core), None);
+        }
+    }
+}

@@ -489,24 +489,41 @@ fn no_key_is_lost_while_chains_are_compacted() {
                     worker.local.leave();
                 }
             });
-            for reader in 0..2 {
-                let (world, table, keys, inserted, removing) = (&world, &table, &keys, &inserted, &removing);
-                scope.spawn(move || {
-                    let (mut worker, mut rng) = (world.worker(), Rng::from_seed(seed + reader));
-                    loop {
-                        let end = inserted.load(Ordering::SeqCst);
-                        if end == changes {
-                            break;
-                        }
-                        let n = end.saturating_sub(rng.range(1, 10));
-                        worker.local.enter();
-                        let found = worker.get(table, &keys[n as usize]).is_ok();
-                        worker.local.leave();
-                        let begin = removing.load(Ordering::SeqCst);
-                        assert!(found || n < begin || n >= end, "key {n} of {begin}..{end}");
+            scope.spawn(|| {
+                let (mut worker, mut rng) = (world.worker(), Rng::from_seed(seed));
+                loop {
+                    let end = inserted.load(Ordering::SeqCst);
+                    if end == changes {
+                        break;
                     }
-                });
-            }
+                    let n = end.saturating_sub(rng.range(1, 10));
+                    worker.local.enter();
+                    let found = worker.get(&table, &keys[n as usize]).is_ok();
+                    worker.local.leave();
+                    let begin = removing.load(Ordering::SeqCst);
+                    assert!(found || n < begin || n >= end, "key {n} of {begin}..{end}");
+                }
+            });
+            // A walk visits what is there from before it until after it.
+            scope.spawn(|| {
+                let mut worker = world.worker();
+                loop {
+                    let end = inserted.load(Ordering::SeqCst);
+                    if end == changes {
+                        break;
+                    }
+                    let (mut next, mut records) = (0, Vec::new());
+                    worker.local.enter();
+                    while table.walk(&mut next, 1, worker.local.pinned(), &mut records) {}
+                    // SAFETY: online since they were found.
+                    let visited: HashSet<u64> = records.iter().map(|&record| unsafe { Word8::of(record) }).collect();
+                    worker.local.leave();
+                    for n in removing.load(Ordering::SeqCst)..end {
+                        let Owned::Word8(key) = keys[n as usize] else { unreachable!("keys are words") };
+                        assert!(visited.contains(&key), "the walk missed key {n}, there until {end}");
+                    }
+                }
+            });
         });
         assert_eq!(table.directory.extent().buckets(), table.directory.base());
         table.check().expect("the table is sound");
