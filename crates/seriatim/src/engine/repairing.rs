@@ -10,12 +10,15 @@ use std::collections::VecDeque;
 use seriatim_base::Stamp;
 use seriatim_catalog::{ColumnSet, Key};
 use seriatim_memory::OutOfMemory;
+use seriatim_plan::Plan;
+use seriatim_procedure::ir::OperationId;
 use seriatim_txn::{
     Core, Incident, Inserted, Mark, Mode, OnExists, Outcome, ProtocolInfo, Redo, RowPtr, Scan, Seen, Staged, Stop,
     Table, Updating, Worker,
 };
 
 use super::Engine;
+use crate::procedure::shape::Repairs;
 
 /// The name it is opened by.
 pub(crate) const NAME: &str = "repairing";
@@ -48,6 +51,32 @@ impl Engine for Repairing {
 
     fn image_header_bytes(&self) -> usize {
         self.0.image_header_bytes()
+    }
+}
+
+/// Operations that can be run again together: with their descendants, and with those that change something after one of them,
+/// which this protocol drops.
+pub(crate) fn closed(plan: &Plan, repairs: &Repairs, stale: Vec<usize>) -> Vec<u16> {
+    let mut again: Vec<u16> = stale.into_iter().map(|id| id as u16).collect();
+    loop {
+        let (_, mut more) = repairs.after(&again);
+        let after = |id: usize| {
+            let loops = &plan.operations[id].loops;
+            let shares = |first: &OperationId| plan.operations[first.index()].loops.iter().any(|at| loops.contains(at));
+            more.iter().any(|first| first.index() < id || shares(first))
+        };
+        let dropped: Vec<OperationId> = (0..plan.operations.len())
+            .filter(|id| plan.operations[*id].changes() && after(*id))
+            .map(|id| OperationId(id as u16))
+            .collect();
+        more.extend(dropped);
+        more.sort_unstable();
+        more.dedup();
+        let more: Vec<u16> = more.into_iter().map(|id| id.0).collect();
+        if more == again {
+            return again;
+        }
+        again = more;
     }
 }
 
