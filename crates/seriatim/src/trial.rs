@@ -11,7 +11,7 @@ use seriatim_store::read_key;
 
 use crate::engine::repairing::{MEANWHILE, SCRIPT, closed};
 use crate::procedure::registry::Way;
-use crate::procedure::{Data, Datum, Declared};
+use crate::procedure::{Data, Datum, Declared, EvaluationError};
 use crate::runtime::DynRow;
 use crate::{Abort, Committed, Database, Session, TransactError};
 
@@ -33,6 +33,8 @@ pub struct Call {
 /// interpreter: of these only the kind is told.
 pub fn in_words(error: &TransactError) -> String {
     match error {
+        // A mistake of the interpreter's, and no abort of the procedure's.
+        error if error.user::<EvaluationError>().is_some() => error.to_string(),
         TransactError::User(_) => "it aborted".to_owned(),
         TransactError::Overflow { .. } => "it overflowed".to_owned(),
         error => error.to_string(),
