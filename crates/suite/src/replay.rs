@@ -172,7 +172,8 @@ impl<'m> Recorded<'m> {
         let mut rng = Rng::from_seed(self.seed);
         self.again(Database::builder().protocol(REPAIRING).check_plans(true), |session, call| {
             let Call { procedure, arguments, .. } = call;
-            let done = session.call_repaired(procedure, arguments, &mut rng, None).map_err(|error| error.to_string())?;
+            let done =
+                session.call_repaired(procedure, arguments, &mut rng, None).map_err(|error| error.to_string())?;
             *repairs.entry(procedure).or_default() += done.repairs;
             words(done.result)
         })?;

@@ -75,9 +75,7 @@ fn smallbank_gives_the_same_in_every_way() {
 #[test]
 fn tatp_gives_the_same_in_every_way() {
     let mix = [1, 3, 1, 1, 1, 5, 5];
-    every_way("tatp", 300, &[], |seed| {
-        Box::new(Tatp::new(tatp::Options { mix, ..tatp::Options::new(20, seed) }))
-    });
+    every_way("tatp", 300, &[], |seed| Box::new(Tatp::new(tatp::Options { mix, ..tatp::Options::new(20, seed) })));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use seriatim::htm::{Budget, Emulation, HtmMode};
 use seriatim::protocols;
 use seriatim_suite::{Setting, matrix, seed, terminals};
+use seriatim_workload::Workload;
 use seriatim_workload::articles::{self, Articles};
 use seriatim_workload::five_five::{self, FiveFive};
 use seriatim_workload::multi_key::{self, MultiKey};
@@ -11,7 +12,6 @@ use seriatim_workload::tatp::{self, Tatp};
 use seriatim_workload::tpcc::{self, Scale, Tpcc};
 use seriatim_workload::twelve_key::{self, Rounds, TwelveKey};
 use seriatim_workload::ycsb::{self, Core, Distribution, Shares, Ycsb};
-use seriatim_workload::Workload;
 
 /// The matrix, and a back end whose regions abort every other time and fall back at once.
 fn settings(seed: u64) -> Vec<(Setting, Budget)> {

@@ -6,10 +6,10 @@
 use std::any::TypeId;
 use std::sync::{Arc, PoisonError};
 
+use super::check::{self, Judge};
 use super::gate::Gate;
 use super::registry::{Entry, Way};
 use super::shape::Steps;
-use super::check::{self, Judge};
 use super::{Data, Datum, Declared, EvaluationError};
 use crate::session::Runner;
 use crate::tx::Origin;

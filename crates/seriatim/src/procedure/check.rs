@@ -34,9 +34,7 @@ pub(crate) fn run_checked<P: Declared>(
 ) -> Result<Committed<P::Output>, TransactError> {
     let handles = entry.handles::<P>();
     let judge = Judge::of::<P>(entry, arguments);
-    runner.run(entry.mode(), Origin::Procedure, |tx| {
-        judge.watch(tx, |_| true, || P::straight(tx, handles, arguments))
-    })
+    runner.run(entry.mode(), Origin::Procedure, |tx| judge.watch(tx, |_| true, || P::straight(tx, handles, arguments)))
 }
 
 /// What a footprint told before the execution.

@@ -363,6 +363,19 @@ impl Database {
         let repairs = Repairs::new((0..declaration.operations).map(|operation| steps.repair(&plan, operation)));
         let Erased { name, id, call_by_name, interpret_by_name, .. } = *procedure;
         let plan = Arc::new(plan);
-        Ok(Entry { name, id, handles, snapshot, way, checked, repairs, declaration, steps, plan, call_by_name, interpret_by_name })
+        Ok(Entry {
+            name,
+            id,
+            handles,
+            snapshot,
+            way,
+            checked,
+            repairs,
+            declaration,
+            steps,
+            plan,
+            call_by_name,
+            interpret_by_name,
+        })
     }
 }
