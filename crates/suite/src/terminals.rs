@@ -35,7 +35,7 @@ pub fn run(db: &Database, workload: &dyn Workload, terminals: u16, transactions:
     };
     let ended: Result<(), String> = thread::scope(|scope| {
         let running: Vec<_> = (0..terminals).map(|index| scope.spawn(move || work(index))).collect();
-        running.into_iter().map(|terminal| terminal.join().expect("no terminal panics")).collect()
+        running.into_iter().try_for_each(|terminal| terminal.join().expect("no terminal panics"))
     });
     ended?;
     let report = workload.consistency(db).map_err(|error| error.to_string())?;
