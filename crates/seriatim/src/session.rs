@@ -10,6 +10,7 @@ use crate::database::Inner;
 use crate::error::{Abort, AbortKind};
 use crate::procedure::Schedule;
 use crate::procedure::call::Called;
+use crate::procedure::check::Judge;
 use crate::procedure::shape::Steps;
 use crate::transaction::{SnapshotTransaction, Transaction};
 use crate::tx::Origin;
@@ -19,6 +20,9 @@ use crate::{ReadTx, TransactError, Tx};
 pub struct Session {
     pub(crate) runner: Runner,
     pub(crate) called: Called,
+    /// What was called, if it is to be told.
+    #[cfg(feature = "trial")]
+    pub(crate) told: Option<Vec<crate::trial::Call>>,
 }
 
 /// The retry loop.
@@ -62,7 +66,12 @@ impl<R> std::ops::Deref for Committed<R> {
 impl Session {
     pub(crate) fn new(inner: Arc<Inner>, number: usize) -> Session {
         let rng = Rng::from_seed(inner.options.seed ^ (number as u64) << 32);
-        Session { runner: Runner { tx: Tx::new(inner, number), rng }, called: Called::default() }
+        Session {
+            runner: Runner { tx: Tx::new(inner, number), rng },
+            called: Called::default(),
+            #[cfg(feature = "trial")]
+            told: None,
+        }
     }
 
     /// Runs `body` as one serializable transaction and commits. The body may run several times: it must not have effects
@@ -170,16 +179,27 @@ impl Runner {
         }
     }
 
-    /// As [`Runner::run`], where the schedule decides when to commit.
+    /// As [`Runner::run_judged`], without a judge.
+    #[cfg(test)]
     pub(crate) fn run_scheduled<R>(
         &mut self,
         steps: Steps<'_>,
+        body: impl FnMut(&mut Tx, &mut Schedule<'_>) -> Result<R, Abort>,
+    ) -> Result<Committed<R>, TransactError> {
+        self.run_judged(steps, None, body)
+    }
+
+    /// As [`Runner::run`], where the schedule decides when to commit, and a judge, if there is one, looks at each pass.
+    pub(crate) fn run_judged<R>(
+        &mut self,
+        steps: Steps<'_>,
+        judge: Option<&Judge<'_>>,
         mut body: impl FnMut(&mut Tx, &mut Schedule<'_>) -> Result<R, Abort>,
     ) -> Result<Committed<R>, TransactError> {
         let mut attempts = 1;
         loop {
             self.tx.open(Mode::ReadWrite, attempts, Origin::Procedure)?;
-            let mut schedule = Schedule::new(steps, self.tx.inner().options.retry, &mut self.rng);
+            let mut schedule = Schedule::new(steps, judge, self.tx.inner().options.retry, &mut self.rng);
             let result = catch_unwind(AssertUnwindSafe(|| body(&mut self.tx, &mut schedule)));
             let (committed, repeated) = (schedule.committed(), schedule.repeated());
             let conflict = match (result, committed) {
