@@ -109,7 +109,7 @@ fn load(db: &Database, workload: &dyn seriatim_workload::Workload, threads: usiz
             bar.set_position(done);
         }
     };
-    let loaded = workload.load(db, &Loading { threads, progress: &progress });
+    let loaded = workload.load(db, &Loading { threads, progress: &progress, ..Loading::default() });
     if let Ok(bar) = shown.lock() {
         bar.finish_and_clear();
     }

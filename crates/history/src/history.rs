@@ -5,7 +5,8 @@
 //! (a) Only committed transactions, and all of them: a version nobody here wrote counts as one that was aborted.
 //! (b) Reads and scans say what the *committed* state showed, under the transaction's own writes. A version of its own may
 //!     be listed and says nothing. A key it wrote that a scan does not list says nothing either, because its own write may
-//!     have hidden it; list it as [`Saw::Absent`] to claim that it was not there before.
+//!     have hidden it; list it as [`Saw::Absent`] to claim that it was not there before. A key whose own write lay over it
+//!     during the scan and was then taken back is no write of the transaction: list it as [`Saw::Hidden`].
 //! (c) An insert that must not find a row, and an update or delete that must, depends on what was there: record that read.
 //! (d) A write's version is the stamp the commit gave it: above every earlier version of its key, for ever.
 //! (e) `began` is read before the first operation, `ended` after the commit was visible, all from one clock.
@@ -92,6 +93,8 @@ pub enum Saw {
     AbsentAt(u64),
     /// No row, and nothing that says since when: before the first write or after any delete.
     Absent,
+    /// A write of its own, taken back since or not: says nothing of what was there.
+    Hidden,
 }
 
 /// A range read: in the range there was what is listed, and nothing else. A scan that stopped early ends at its last row.

@@ -274,6 +274,7 @@ impl<'h> Index<'h> {
         let first = self.first[key as usize];
         let written = &self.states[first as usize + 1..self.first[key as usize + 1] as usize];
         let state = match saw {
+            Saw::Hidden => return Ok(()),
             Saw::Absent => {
                 self.absent.items.push(Claim::new(key, scanned));
                 return Ok(());

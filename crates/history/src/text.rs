@@ -12,6 +12,7 @@
 //! read 0 bob absent                      found nothing,
 //! read 0 carl absent@7                   found nothing as of version 7,
 //! scan 0 [alice dave) alice=3 bob=absent@7      found this and nothing else in the range; (..): ends excluded, * none
+//! scan 0 [alice dave) bob=hidden         found this range empty, but for what a write of its own lay over,
 //! scan 0 * *                             found the table empty,
 //! write 0 alice 8                        wrote a row version,
 //! delete 0 bob 9                         deleted a row
@@ -256,10 +257,14 @@ fn saw(saw: Saw) -> String {
         Saw::Row(at) => version(at),
         Saw::AbsentAt(at) => format!("absent@{}", version(at)),
         Saw::Absent => "absent".to_owned(),
+        Saw::Hidden => "hidden".to_owned(),
     }
 }
 
 fn load_saw(word: &str) -> Result<Saw, String> {
+    if word == "hidden" {
+        return Ok(Saw::Hidden);
+    }
     match word.strip_prefix("absent") {
         Some("") => Ok(Saw::Absent),
         Some(at) => {

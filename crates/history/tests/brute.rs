@@ -113,6 +113,7 @@ impl<'h> Brute<'h> {
                     Some(&(_, row, _)) => row,
                     None => store.get(&place) == Some(&(version, true)),
                 },
+                Saw::Hidden => true,
                 Saw::Absent => !store.get(&place).is_some_and(|&(_, row)| row),
                 Saw::AbsentAt(stamp) => {
                     let newest = self.states.get(&place).into_iter().flatten().filter(|s| s.0 <= stamp).max();
@@ -164,9 +165,10 @@ fn mutate(rng: &mut Rng, history: &mut History, keys: u64) {
     versions.sort_unstable();
     versions.dedup();
     let version = versions[rng.below(versions.len() as u64) as usize];
-    let any_saw = |rng: &mut Rng| match rng.below(5) {
+    let any_saw = |rng: &mut Rng| match rng.below(6) {
         0 => Saw::Absent,
         1 => Saw::AbsentAt(version),
+        2 => Saw::Hidden,
         _ => Saw::Row(version),
     };
     let n = history.transactions.len() as u64;

@@ -42,6 +42,11 @@ pub enum LogError {
         /// What is missing or in the way.
         problem: String,
     },
+    /// What is recovered does not fit into memory.
+    OutOfMemory {
+        /// The table whose rows were being recovered.
+        table: String,
+    },
     /// The log has stopped for good; nothing that was acknowledged is lost.
     Stopped(String),
     /// The disk is full: commits are refused until there is space again; nothing is lost.
@@ -83,6 +88,9 @@ impl fmt::Display for LogError {
             ),
             LogError::NotADatabase { directory, problem } => {
                 write!(f, "{} is not a database directory: {problem}", directory.display())
+            }
+            LogError::OutOfMemory { table } => {
+                write!(f, "the rows of table {table:?} do not fit into memory; raise the memory limit")
             }
             LogError::Stopped(reason) => write!(f, "the log has stopped: {reason}"),
             LogError::Full { directory } => write!(

@@ -206,8 +206,9 @@ impl Builder {
         self
     }
 
-    /// Whether every access that a procedure makes is checked against its plan; one outside it panics. Slow, for tests. Columns
-    /// read are checked in builds with debug assertions only. Executions in pieces and repairs are not checked. Default no.
+    /// Whether every access that a procedure makes is checked against its plan; one outside it panics. In pieces and repairs each
+    /// pass is checked against the operations that run in it. Slow, for tests. Columns read are checked in builds with debug
+    /// assertions only. Default no.
     pub fn check_plans(mut self, wanted: bool) -> Builder {
         self.check_plans = wanted;
         self

@@ -21,7 +21,7 @@ use crate::procedure::Shape;
 use crate::procedure::gate::Gate;
 use crate::procedure::registry::Registry;
 use crate::runtime::DynHandle;
-use crate::{Session, Statistics};
+use crate::{Session, Statistics, TransactError};
 
 /// A serializable in-memory database. Clones share it; it ends with the last clone, session and transaction.
 ///

@@ -3,7 +3,7 @@
 //! A closure cannot be generic over the protocol, so a session holds its worker behind `dyn Worker`: one predictable indirect
 //! call per operation (decision record 2; `docs/performance.md` has the measurement).
 
-#[cfg(test)]
+#[cfg(any(test, feature = "trial"))]
 pub(crate) mod repairing;
 
 use seriatim_base::Stamp;
@@ -102,7 +102,7 @@ macro_rules! selector {
     ($($protocol:ident => $type:path,)*) => {
         /// Opens the protocol called `name`; `None` if there is none.
         pub(crate) fn open(name: &str, environment: &Environment) -> Option<Box<dyn Engine>> {
-            #[cfg(test)]
+            #[cfg(any(test, feature = "trial"))]
             if name == repairing::NAME {
                 let inner = open(DEFAULT, environment)?;
                 return Some(Box::new(repairing::Repairing(inner)));

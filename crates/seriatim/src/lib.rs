@@ -55,6 +55,9 @@ mod scan;
 mod session;
 mod statistics;
 mod transaction;
+#[cfg(feature = "trial")]
+#[doc(hidden)]
+pub mod trial;
 mod tx;
 
 pub use seriatim_catalog as catalog;

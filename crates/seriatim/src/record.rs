@@ -3,7 +3,8 @@
 //! Hooks sit where every protocol passes: reads are noted as the contract's `seen` reports them, writes as the redo buffer gets
 //! them. So a protocol cannot forget to record, and an unrecorded version is a finding.
 
-use std::ops::Bound;
+use std::collections::BTreeSet;
+use std::ops::{Bound, RangeBounds};
 
 use seriatim_base::{Stamp, TableId, clock};
 use seriatim_catalog::Key;
@@ -14,6 +15,21 @@ use seriatim_txn::{Redo, RowPtr, Seen, Table};
 pub(crate) struct Log {
     recorder: Recorder,
     session: u32,
+    /// Keys on which a write of the open transaction lies, in the order in which they were written.
+    written: Vec<Place>,
+    /// Keys on which one lay that was taken back.
+    taken_back: Vec<Place>,
+}
+
+type Place = (TableId, Vec<u8>);
+
+/// A finished scan: its bounds, shortened to what it looked at, and the rows it saw.
+pub(crate) struct Scanned {
+    pub(crate) low: Bound<Vec<u8>>,
+    pub(crate) high: Bound<Vec<u8>>,
+    pub(crate) rows: Vec<(Vec<u8>, Saw)>,
+    /// [`Log::scan_begins`] when it began.
+    pub(crate) began: usize,
 }
 
 /// What `seen` says of a key.
@@ -35,12 +51,14 @@ fn borrowed(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
 
 impl Log {
     pub(crate) fn new(recorder: Recorder, session: u32) -> Log {
-        Log { recorder, session }
+        Log { recorder, session, written: Vec::new(), taken_back: Vec::new() }
     }
 
     pub(crate) fn begin(&mut self, snapshot: bool) {
         let now = clock::Instant::now().nanoseconds();
         self.recorder.begin(self.session, now);
+        self.written.clear();
+        self.taken_back.clear();
         if snapshot {
             self.recorder.snapshot(now);
         }
@@ -52,11 +70,41 @@ impl Log {
         }
     }
 
-    /// A finished scan: its bounds, shortened to what it looked at, and the rows it saw.
-    pub(crate) fn scan(&mut self, table: TableId, low: Bound<Vec<u8>>, high: Bound<Vec<u8>>, rows: &[(Vec<u8>, Saw)]) {
-        self.recorder.scan(table, borrowed(&low), borrowed(&high));
-        for (key, saw) in rows {
+    /// The transaction wrote a key, and reads its own write there from now on.
+    pub(crate) fn wrote(&mut self, table: TableId, key: Key<'_>) {
+        self.written.push((table, key.to_bytes().into_owned()));
+    }
+
+    /// Where the transaction is, to go back to.
+    pub(crate) fn mark(&self) -> usize {
+        self.written.len()
+    }
+
+    /// What it wrote since is taken back.
+    pub(crate) fn rewind(&mut self, mark: usize) {
+        self.taken_back.extend(self.written.drain(mark..));
+    }
+
+    /// A scan begins.
+    pub(crate) fn scan_begins(&self) -> usize {
+        self.taken_back.len()
+    }
+
+    /// Notes a scan. Where a write of the transaction lay while it went on, it says nothing: the write may stay, or be taken back
+    /// and then is not in the history.
+    pub(crate) fn scan(&mut self, table: TableId, scanned: Scanned) {
+        let Scanned { low, high, rows, began } = scanned;
+        let range = (borrowed(&low), borrowed(&high));
+        self.recorder.scan(table, range.0, range.1);
+        let seen: BTreeSet<&[u8]> = rows.iter().map(|(key, _)| &**key).collect();
+        for (key, saw) in &rows {
             self.recorder.scan_saw(key, *saw);
+        }
+        let own = self.written.iter().chain(&self.taken_back[began..]);
+        let hidden = own.filter(|(of, key)| *of == table && range.contains(&**key) && !seen.contains(&**key));
+        let hidden: BTreeSet<&[u8]> = hidden.map(|(_, key)| &**key).collect();
+        for key in hidden {
+            self.recorder.scan_saw(key, Saw::Hidden);
         }
     }
 

@@ -14,7 +14,7 @@ use crate::error::Abort;
 use crate::handle::TableSet;
 use crate::index::{KeyList, key_from_bytes, read_primary};
 use crate::procedure::watch::{self, KeysSeen};
-use crate::record::saw;
+use crate::record::{Scanned, saw};
 use crate::runtime::DynRow;
 
 /// What a scan walks over.
@@ -55,6 +55,8 @@ struct Noted {
     rows: Vec<(Vec<u8>, Saw)>,
     last: Option<Vec<u8>>,
     ended: bool,
+    /// When it began, for the log.
+    began: usize,
 }
 
 impl<'t> RawScan<'t> {
@@ -80,10 +82,11 @@ impl<'t> RawScan<'t> {
         };
         scan.failed = scan.start(&low, &high).err();
         scan.watched = tx.watch(Kind::Scan, set, target, || KeysSeen::Range(low.clone(), high.clone()));
-        if tx.log.is_some() {
+        if let Some(log) = &tx.log {
+            let began = log.borrow().scan_begins();
             let owned = |bound: &Bound<KeyBuf>| bound.as_ref().map(|key| key.as_key().to_bytes().into_owned());
             let (low, high) = (owned(&low), owned(&high));
-            scan.record = Some(Box::new(Noted { low, high, rows: Vec::new(), last: None, ended: false }));
+            scan.record = Some(Box::new(Noted { low, high, rows: Vec::new(), last: None, ended: false, began }));
         }
         scan
     }
@@ -269,7 +272,7 @@ impl Drop for RawScan<'_> {
     fn drop(&mut self) {
         self.put_back();
         if let (Some(noted), Some(log)) = (self.record.take(), &self.tx.log) {
-            let Noted { mut low, mut high, rows, last, ended } = *noted;
+            let Noted { mut low, mut high, rows, last, ended, began } = *noted;
             match (ended, last, self.direction) {
                 (true, _, _) => {}
                 // Stopped early: it claims nothing beyond the last row it looked at.
@@ -278,7 +281,7 @@ impl Drop for RawScan<'_> {
                 // Never moved.
                 (false, None, _) => return,
             }
-            log.borrow_mut().scan(self.table().id, low, high, &rows);
+            log.borrow_mut().scan(self.table().id, Scanned { low, high, rows, began });
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::error::{Abort, AbortKind};
 use crate::durability::{self, Pending};
 use crate::procedure::Schedule;
 use crate::procedure::call::Called;
+use crate::procedure::check::Judge;
 use crate::procedure::shape::Steps;
 use crate::transaction::{SnapshotTransaction, Transaction};
 use crate::tx::Origin;
@@ -20,6 +21,9 @@ use crate::{ReadTx, TransactError, Tx};
 pub struct Session {
     pub(crate) runner: Runner,
     pub(crate) called: Called,
+    /// What was called, if it is to be told.
+    #[cfg(feature = "trial")]
+    pub(crate) told: Option<Vec<crate::trial::Call>>,
 }
 
 /// The retry loop.
@@ -66,7 +70,12 @@ impl Session {
     pub(crate) fn new(inner: Arc<Inner>, number: usize) -> Session {
         let rng = Rng::from_seed(inner.options.seed ^ (number as u64) << 32);
         let waiting = Arc::new(durability::Shared(Arc::clone(&inner)));
-        Session { runner: Runner { tx: Tx::new(inner, number), rng, waiting }, called: Called::default() }
+        Session {
+            runner: Runner { tx: Tx::new(inner, number), rng, waiting },
+            called: Called::default(),
+            #[cfg(feature = "trial")]
+            told: None,
+        }
     }
 
     /// Runs `body` as one serializable transaction and commits. The body may run several times: it must not have effects
@@ -196,17 +205,28 @@ impl Runner {
         }
     }
 
-    /// As [`Runner::run`], where the schedule decides when to commit.
+    /// As [`Runner::run_judged`], without a judge.
+    #[cfg(test)]
     pub(crate) fn run_scheduled<R>(
         &mut self,
         steps: Steps<'_>,
+        body: impl FnMut(&mut Tx, &mut Schedule<'_>) -> Result<R, Abort>,
+    ) -> Result<Committed<R>, TransactError> {
+        self.run_judged(steps, None, body)
+    }
+
+    /// As [`Runner::run`], where the schedule decides when to commit, and a judge, if there is one, looks at each pass.
+    pub(crate) fn run_judged<R>(
+        &mut self,
+        steps: Steps<'_>,
+        judge: Option<&Judge<'_>>,
         mut body: impl FnMut(&mut Tx, &mut Schedule<'_>) -> Result<R, Abort>,
     ) -> Result<Committed<R>, TransactError> {
         let mut attempts = 1;
         self.tx.break_seal();
         loop {
             self.tx.open(Mode::ReadWrite, attempts, Origin::Procedure)?;
-            let mut schedule = Schedule::new(steps, self.tx.inner().options.retry, &mut self.rng);
+            let mut schedule = Schedule::new(steps, judge, self.tx.inner().options.retry, &mut self.rng);
             let result = catch_unwind(AssertUnwindSafe(|| body(&mut self.tx, &mut schedule)));
             let (committed, repeated) = (schedule.committed(), schedule.repeated());
             let conflict = match (result, committed) {

@@ -67,7 +67,7 @@ pub struct ReadTx {
     seal: Cell<Seal>,
     pub(crate) log: Option<RefCell<Log>>,
     /// Savepoints that can be rolled back to.
-    savepoints: RefCell<Vec<(u64, Mark)>>,
+    savepoints: RefCell<Vec<(u64, Position)>>,
     /// Scans to reuse.
     #[expect(clippy::vec_box, reason = "a scan is large and changes hands: the box moves, not the scan")]
     pub(crate) scans: RefCell<Vec<Box<seriatim_txn::Scan>>>,
@@ -91,6 +91,13 @@ pub(crate) enum Origin {
     Explicit,
     /// A registered procedure.
     Procedure,
+}
+
+/// Where a transaction is, for the worker and for the log.
+#[derive(Clone, Copy)]
+struct Position {
+    mark: Mark,
+    logged: usize,
 }
 
 /// A position in a transaction to roll back to: see [`Tx::savepoint`].
@@ -635,9 +642,9 @@ impl Tx {
     /// If the transaction has stopped.
     pub fn savepoint(&self) -> Result<Savepoint, Abort> {
         static SERIALS: AtomicU64 = AtomicU64::new(0);
-        let mark = self.operate(|worker| Ok(worker.mark()))?;
+        let position = self.position()?;
         let serial = SERIALS.fetch_add(1, Ordering::Relaxed);
-        self.savepoints.borrow_mut().push((serial, mark));
+        self.savepoints.borrow_mut().push((serial, position));
         Ok(Savepoint { serial })
     }
 
@@ -653,8 +660,8 @@ impl Tx {
                 self.abort("the savepoint is gone: it was rolled back beyond, or belongs to another transaction")
             );
         };
-        let (_, mark) = savepoints[at];
-        self.rewind(mark)?;
+        let (_, position) = savepoints[at];
+        self.rewind(position)?;
         savepoints.truncate(at + 1);
         Ok(())
     }
@@ -662,20 +669,37 @@ impl Tx {
 
 /// Writing, on encoded keys: shared by derived and declared tables.
 impl ReadTx {
-    /// Undoes every write since the mark.
-    fn rewind(&self, mark: Mark) -> Result<(), Abort> {
+    fn position(&self) -> Result<Position, Abort> {
+        let mark = self.operate(|worker| Ok(worker.mark()))?;
+        Ok(Position { mark, logged: self.log.as_ref().map_or(0, |log| log.borrow().mark()) })
+    }
+
+    /// Undoes every write since.
+    fn rewind(&self, position: Position) -> Result<(), Abort> {
         self.operate(|worker| {
-            worker.rewind(mark);
+            worker.rewind(position.mark);
             Ok(())
-        })
+        })?;
+        if let Some(log) = &self.log {
+            log.borrow_mut().rewind(position.logged);
+        }
+        Ok(())
+    }
+
+    /// Notes that a key was written, for the history.
+    #[inline]
+    fn wrote(&self, table: &seriatim_txn::Table, key: Key<'_>) {
+        if let Some(log) = &self.log {
+            log.borrow_mut().wrote(table.id, key);
+        }
     }
 
     /// Runs a write that can fail half-way for a reason the body may choose to ignore: then nothing of it stays.
     pub(crate) fn whole<R>(&self, write: impl FnOnce() -> Result<R, Abort>) -> Result<R, Abort> {
-        let mark = self.operate(|worker| Ok(worker.mark()))?;
+        let position = self.position()?;
         let result = write();
         if result.is_err() && self.stopped.get().is_none() {
-            self.rewind(mark)?;
+            self.rewind(position)?;
         }
         result
     }
@@ -743,6 +767,7 @@ impl ReadTx {
             Inserted::New => None,
             Inserted::Replaced(before) => Some(before),
         };
+        self.wrote(table, key);
         if !set.indexes.is_empty() {
             // The row now lies in the transaction's own image: read it back from there.
             let after = self.operate(|worker| worker.read(table, key, ColumnSet::ALL))?;
@@ -778,6 +803,7 @@ impl ReadTx {
         let updating = self.operate(|worker| worker.update(table, key, ColumnSet::ALL))?;
         self.note(table, key);
         let Some(Updating { before, after }) = updating else { return Ok(None) };
+        self.wrote(table, key);
         let mut tails = Tails(self);
         // SAFETY: a private image of the table's layout; access rule 2 keeps others away while it is written.
         let writer = unsafe { RowWriter::for_update(after.as_ptr(), &mut tails) };
@@ -817,6 +843,7 @@ impl ReadTx {
         self.note(table, key);
         self.watch(Kind::Delete, set, Target::Rows, || watch::one(key));
         if before.is_some() {
+            self.wrote(table, key);
             self.maintain(set, before, None, ColumnSet::ALL)?;
         }
         Ok(before.is_some())
@@ -826,6 +853,7 @@ impl ReadTx {
     pub(crate) fn update_entry(&self, table: &seriatim_txn::Table, key: Key<'_>) -> Result<Option<Updating>, Abort> {
         let updating = self.operate(|worker| worker.update(table, key, ColumnSet::ALL))?;
         self.note(table, key);
+        self.wrote(table, key);
         Ok(updating)
     }
 
@@ -838,6 +866,7 @@ impl ReadTx {
     pub(crate) fn unlink_entry(&self, table: &seriatim_txn::Table, key: Key<'_>) -> Result<(), Abort> {
         self.operate(|worker| worker.delete(table, key))?;
         self.note(table, key);
+        self.wrote(table, key);
         Ok(())
     }
 
@@ -855,6 +884,9 @@ impl ReadTx {
         }
         let inserted = self.operate(|worker| worker.insert(table, key, staged, OnExists::Refuse))?;
         self.note(table, key);
+        if inserted == Inserted::New {
+            self.wrote(table, key);
+        }
         Ok(inserted == Inserted::New)
     }
 

@@ -1,5 +1,5 @@
 //! Clients of a database that write down what they asked and what they were answered, and nothing else: the black box that
-//! [`judge`](crate::judge) looks at. The database's own recorder is off.
+//! [`judge`](crate::judge) looks at. The database's own recorder is off, but where the transactions are registered procedures.
 //!
 //! Every attempt is an operation of its own, for an aborted attempt must leave nothing that another sees; the loop that tries
 //! again is here and not the session's. Values are unique in a history, so that a read tells who wrote what it saw. Invocations
@@ -12,9 +12,14 @@
 //! Source: Kingsbury and Alvaro, *Elle: Inferring Isolation Anomalies from Experimental Observations*, VLDB 2020, for
 //! list-append and register workloads; the rows of [`Shape::ListsInRows`] are ours, for phantoms.
 
+mod declared;
+
+pub use declared::Route;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use seriatim::history::{Promises, check};
 use seriatim::{
     Abort, Builder, Database, Freshness, Handle, ReadTx, Receipt, RetryPolicy, Rng, Session, Table, TransactError, Tx,
     thread,
@@ -143,12 +148,46 @@ pub fn interrogate_with(
     seed: u64,
     options: impl Fn(Builder) -> Builder,
 ) -> Result<Seen, String> {
+    interrogate_by(setting, (shape, None), load, seed, options)
+}
+
+/// As [`interrogate_with`], of clients whose transactions are registered procedures. The database records them too, and its
+/// history goes to the checker of histories.
+///
+/// # Errors
+/// As [`interrogate`].
+pub fn interrogate_declared(
+    setting: &Setting,
+    (shape, route): (Shape, Route),
+    load: &Load,
+    seed: u64,
+    options: impl Fn(Builder) -> Builder,
+) -> Result<Seen, String> {
+    let pieces = |builder: Builder| match route {
+        Route::InPieces => builder.shape(seriatim::procedure::Shape::Pieces),
+        Route::Called | Route::Interpreted => builder,
+    };
+    let options = |builder: Builder| options(pieces(builder).record_history(true));
+    interrogate_by(setting, (shape, Some(route)), load, seed, options)
+}
+
+fn interrogate_by(
+    setting: &Setting,
+    (shape, route): (Shape, Option<Route>),
+    load: &Load,
+    seed: u64,
+    options: impl Fn(Builder) -> Builder,
+) -> Result<Seen, String> {
     let builder = setting.builder().workers(load.clients + 1).retry(RetryPolicy::never()).seed(seed);
     let examine = || {
         let db = options(builder).open().map_err(|error| error.to_string())?;
-        let attempts = run(&db, shape, load, seed)?;
+        let attempts = run(&db, (shape, route), load, seed)?;
         let is_fresh = db.protocol().gives.snapshots != Freshness::Bounded;
         judge(shape, &attempts, Promised { is_strict: setting.strict, is_fresh })?;
+        if let Some(history) = db.take_history() {
+            let promises = if setting.strict { Promises::STRICT } else { Promises::SERIALIZABLE };
+            check(&history, &promises).map_err(|violation| violation.to_string())?;
+        }
         let seen = Seen::count(&attempts);
         let wanted = load.clients as u64 * u64::from(load.transactions);
         if seen.committed < wanted / 2 {
@@ -156,7 +195,7 @@ pub fn interrogate_with(
         }
         Ok(seen)
     };
-    examine().map_err(|fault| format!("{setting}, {shape:?}, {load:?}, seed {seed}: {fault}"))
+    examine().map_err(|fault| format!("{setting}, {shape:?}, {route:?}, {load:?}, seed {seed}: {fault}"))
 }
 
 /// What the clients' attempts came to.
@@ -282,15 +321,20 @@ fn elements_of(text: &str) -> Result<Vec<u64>, std::num::ParseIntError> {
     text.split_whitespace().map(str::parse).collect()
 }
 
-fn run(db: &Database, shape: Shape, load: &Load, seed: u64) -> Result<Vec<Attempt>, String> {
+fn run(db: &Database, (shape, route): (Shape, Option<Route>), load: &Load, seed: u64) -> Result<Vec<Attempt>, String> {
     let cells = Cells::create(db, shape).map_err(|error| error.to_string())?;
+    if route.is_some() {
+        db.register(declared::procedures(shape)).map_err(|error| error.to_string())?;
+    }
+    let declared = route.map(|route| (shape, route));
     let tickets = AtomicU64::new(0);
     let answers = thread::scope(|scope| {
         let start = |process| {
             let mut rng = Rng::from_seed(seed ^ (process as u64 + 1) << 20);
             let pauses = rng.fork();
             let session = db.session();
-            let client = Client { process, load, cells: &cells, tickets: &tickets, session, rng, pauses, values: 0 };
+            let (cells, tickets) = (&cells, &tickets);
+            let client = Client { process, load, cells, declared, tickets, session, rng, pauses, values: 0 };
             scope.spawn(move || client.run())
         };
         let clients: Vec<_> = (0..load.clients).map(start).collect();
@@ -307,6 +351,8 @@ struct Client<'r> {
     process: usize,
     load: &'r Load,
     cells: &'r Cells,
+    /// Its transactions are procedures, and run so.
+    declared: Option<(Shape, Route)>,
     tickets: &'r AtomicU64,
     session: Session,
     /// Says what to ask, and is drawn from for nothing else: the seed determines it.
@@ -379,9 +425,10 @@ impl Client<'_> {
     fn attempt(&mut self, mut steps: Vec<Step>, is_read_only: bool, rolls_back: bool) -> Result<Attempt, String> {
         // ORDERING: pairs with itself: who was answered before another invoked happens before it.
         let invoked = self.tickets.fetch_add(1, Ordering::AcqRel);
-        let is_committed = match is_read_only {
-            true => self.read_only(&mut steps),
-            false => self.read_write(&mut steps, rolls_back),
+        let is_committed = match (self.declared, is_read_only) {
+            (Some(declared), _) => declared::run(&mut self.session, declared, &mut steps, is_read_only, rolls_back),
+            (None, true) => self.read_only(&mut steps),
+            (None, false) => self.read_write(&mut steps, rolls_back),
         }?;
         let answered = self.tickets.fetch_add(1, Ordering::AcqRel);
         Ok(Attempt { process: self.process, invoked, answered, is_read_only, is_committed, steps })

@@ -2,7 +2,8 @@
 //!
 //! Invariant: nothing here names a protocol; the registry does. A test says what must hold and runs for each [`Setting`] of
 //! [`matrix`]. Workload and auditor are different code: histories go to `seriatim-history`, small programs to a serial
-//! reference ([`model`]), and what [`clients`] see to a [`judge`] that others wrote.
+//! reference ([`model`]), what [`clients`] see to a [`judge`] that others wrote, and what a workload calls is made again in every
+//! other way to run a procedure ([`replay`]).
 
 pub mod audit;
 pub mod clients;
@@ -10,7 +11,9 @@ pub mod epochs;
 pub mod explore;
 pub mod judge;
 pub mod model;
+pub mod replay;
 pub mod setting;
 pub mod stress;
+pub mod terminals;
 
 pub use setting::{Setting, matrix, seed};

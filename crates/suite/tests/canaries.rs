@@ -3,7 +3,7 @@
 
 use seriatim::htm::HtmMode;
 use seriatim::{Fault, clock, thread};
-use seriatim_suite::clients::{self, Shape, interrogate_with};
+use seriatim_suite::clients::{self, Route, Shape, interrogate_declared, interrogate_with};
 use seriatim_suite::explore::{Program, Spec, Tables, explore_with};
 use seriatim_suite::model::Observed;
 use seriatim_suite::model::Op::{self, Change, Get, If, Insert, Put, RollbackTo, Savepoint, Scan};
@@ -26,14 +26,19 @@ enum Alarm {
     Histories,
     /// The judge of what clients saw.
     Clients(Shape),
+    /// Both, of registered procedures.
+    Procedures(Route),
 }
 
 impl Alarm {
-    const ALL: [Alarm; 4] = [
+    const ALL: [Alarm; 7] = [
         Alarm::Histories,
         Alarm::Clients(Shape::Registers),
         Alarm::Clients(Shape::Lists),
         Alarm::Clients(Shape::ListsInRows),
+        Alarm::Procedures(Route::Called),
+        Alarm::Procedures(Route::InPieces),
+        Alarm::Procedures(Route::Interpreted),
     ];
 
     /// Loads the broken protocol once.
@@ -46,6 +51,11 @@ impl Alarm {
             Alarm::Clients(shape) => {
                 let load = clients::Load { clients: 3, transactions: 300, keys: 5, steps: 5 };
                 interrogate_with(setting, shape, &load, seed, |builder| builder.canary(fault)).map(drop)
+            }
+            Alarm::Procedures(route) => {
+                let load = clients::Load { clients: 3, transactions: 300, keys: 5, steps: 5 };
+                let declared = (Shape::Registers, route);
+                interrogate_declared(setting, declared, &load, seed, |builder| builder.canary(fault)).map(drop)
             }
         }
     }
@@ -305,4 +315,12 @@ fn what_clients_see_of_missing_and_late_subscription_convicts_it() {
 #[test]
 fn what_clients_see_of_early_publication_convicts_it() {
     convicted_by_clients(Shape::Registers, "dbx", Fault::PublishEarly);
+}
+
+#[test]
+fn skipped_validation_of_procedures_is_caught_however_they_run() {
+    for route in Route::ALL {
+        caught_under_load(Alarm::Procedures(route), "dbx", Fault::SkipValidation);
+        caught_under_load(Alarm::Procedures(route), "silo", Fault::SkipValidation);
+    }
 }

@@ -1,6 +1,6 @@
 //! What clients see of random transactions, in every setting, passes a judge that is not ours.
 
-use seriatim_suite::clients::{Load, Shape, interrogate};
+use seriatim_suite::clients::{Load, Route, Shape, interrogate, interrogate_declared};
 use seriatim_suite::{matrix, seed};
 
 /// Histories of each shape in each setting.
@@ -30,4 +30,32 @@ fn lists_are_serializable_to_their_clients() {
 #[test]
 fn lists_in_rows_are_serializable_to_their_clients() {
     every_setting("lists in rows", Shape::ListsInRows, &Load { clients: 3, transactions: 1500, keys: 5, steps: 5 });
+}
+
+/// Transactions that are registered procedures, and the recorded history of them.
+fn declared_in_every_setting(test: &str, shape: Shape) {
+    let (seed, load) = (seed(test), Load { clients: 3, transactions: 400, keys: 5, steps: 5 });
+    for setting in matrix(seed) {
+        for route in Route::ALL {
+            let seen = interrogate_declared(&setting, (shape, route), &load, seed, |builder| builder);
+            let seen = seen.unwrap_or_else(|fault| panic!("{fault}"));
+            eprintln!("{setting}, {shape:?}, {route:?}: {seen:?}");
+            assert!(seen.read_only > 0 && seen.informed_reads > 0, "{setting}, {shape:?}, {route:?}: {seen:?}");
+        }
+    }
+}
+
+#[test]
+fn procedures_on_registers_are_serializable_to_their_clients() {
+    declared_in_every_setting("procedures on registers", Shape::Registers);
+}
+
+#[test]
+fn procedures_on_lists_are_serializable_to_their_clients() {
+    declared_in_every_setting("procedures on lists", Shape::Lists);
+}
+
+#[test]
+fn procedures_on_lists_in_rows_are_serializable_to_their_clients() {
+    declared_in_every_setting("procedures on lists in rows", Shape::ListsInRows);
 }

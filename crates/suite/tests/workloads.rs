@@ -1,8 +1,9 @@
 //! The workloads, small and on two threads, in every setting: they run to their end and their data stays consistent.
 
 use seriatim::htm::{Budget, Emulation, HtmMode};
-use seriatim::{Database, protocols, thread};
-use seriatim_suite::{Setting, matrix, seed};
+use seriatim::protocols;
+use seriatim_suite::{Setting, matrix, seed, terminals};
+use seriatim_workload::Workload;
 use seriatim_workload::articles::{self, Articles};
 use seriatim_workload::five_five::{self, FiveFive};
 use seriatim_workload::multi_key::{self, MultiKey};
@@ -11,7 +12,6 @@ use seriatim_workload::tatp::{self, Tatp};
 use seriatim_workload::tpcc::{self, Scale, Tpcc};
 use seriatim_workload::twelve_key::{self, Rounds, TwelveKey};
 use seriatim_workload::ycsb::{self, Core, Distribution, Shares, Ycsb};
-use seriatim_workload::{Ending, Loading, Workload};
 
 /// The matrix, and a back end whose regions abort every other time and fall back at once.
 fn settings(seed: u64) -> Vec<(Setting, Budget)> {
@@ -24,27 +24,11 @@ fn settings(seed: u64) -> Vec<(Setting, Budget)> {
     matrix(seed).into_iter().map(|setting| (setting, Budget::default())).chain(hostile).collect()
 }
 
-/// Loads, runs two terminals, and checks. The history, where one is recorded, goes to the checker.
+/// Loads, runs two terminals, and checks.
 fn run(setting: &Setting, budget: Budget, workload: &dyn Workload, transactions: u32, seed: u64) {
-    let db: Database = setting.builder().region_budget(budget).workers(4).seed(seed).open().expect("a database");
-    workload.load(&db, &Loading { threads: 2, ..Loading::default() }).unwrap_or_else(|e| panic!("{setting}: {e}"));
-    thread::scope(|scope| {
-        for index in 0..2 {
-            let db = &db;
-            scope.spawn(move || {
-                let mut terminal = workload.terminal(db, index, seed).expect("loading made the tables");
-                let mut session = db.session();
-                for at in 0..transactions {
-                    let outcome = terminal.run_one(&mut session);
-                    if let Ending::Failed(error) = outcome.ending {
-                        panic!("{setting}, {}, transaction {at}: {error}", workload.kinds()[outcome.kind]);
-                    }
-                }
-            });
-        }
-    });
-    let report = workload.consistency(&db).unwrap_or_else(|error| panic!("{setting}: {error}"));
-    assert!(report.passed(), "{setting}: {report}");
+    let builder = setting.builder().region_budget(budget).workers(4).seed(seed);
+    let db = terminals::load(builder, workload).unwrap_or_else(|fault| panic!("{setting}: {fault}"));
+    terminals::run(&db, workload, 2, transactions, seed).unwrap_or_else(|fault| panic!("{setting}: {fault}"));
     (0..3).for_each(|_| db.step());
     db.check_structure().unwrap_or_else(|fault| panic!("{setting}: {fault}"));
     let statistics = db.statistics();

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::Report;
 use seriatim::procedure::RegisterError;
-use seriatim::{Database, SchemaError, Session, TransactError};
+use seriatim::{Database, SchemaError, Session, Timestamp, TransactError, clock};
 
 /// A benchmark with its data, its transactions and its promises about the data.
 pub trait Workload: Send + Sync {
@@ -20,8 +20,8 @@ pub trait Workload: Send + Sync {
     /// The kinds of transaction it runs; [`Outcome::kind`] is an index into this.
     fn kinds(&self) -> &'static [&'static str];
 
-    /// Creates its tables in `db`, registers its procedures as one set, and fills the tables. The same options and seed give the
-    /// same rows, for any thread count.
+    /// Creates its tables in `db`, registers its procedures as one set, and fills the tables. The same options, seed and time
+    /// give the same rows, for any thread count.
     ///
     /// # Errors
     /// When a table cannot be created, a procedure not registered, or a loading transaction fails.
@@ -82,12 +82,15 @@ pub struct Loading<'a> {
     pub threads: usize,
     /// Called now and then from any of them with rows inserted so far and rows in all.
     pub progress: &'a (dyn Fn(u64, u64) + Sync),
+    /// The time at which rows say that they were made.
+    pub now: Timestamp,
 }
 
 impl Default for Loading<'_> {
-    /// One thread, no progress reports.
+    /// One thread, no progress reports, the time it is.
     fn default() -> Self {
-        Loading { threads: 1, progress: &|_, _| {} }
+        let now = Timestamp::from_microseconds(clock::unix_microseconds());
+        Loading { threads: 1, progress: &|_, _| {}, now }
     }
 }
 

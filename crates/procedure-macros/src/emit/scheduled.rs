@@ -177,7 +177,8 @@ impl Rows {
     fn keep(&self, table: usize) -> TokenStream {
         let (library, name, row) = (library(), row_type(table), own("row"));
         let columns = self.0.get(&table).map_or(&[][..], |columns| columns);
-        quote!(|#row| #name { #(#columns: #library::support::Keep::keep(#row.#columns()),)* })
+        let copy = quote!(#name { #(#columns: #library::support::Keep::keep(#row.#columns()),)* });
+        quote!(|#row| #library::support::unwatched(|| #copy))
     }
 }
 

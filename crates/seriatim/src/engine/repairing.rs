@@ -10,6 +10,8 @@ use std::collections::VecDeque;
 use seriatim_base::Stamp;
 use seriatim_catalog::{ColumnSet, Key};
 use seriatim_memory::{OutOfMemory, Pinned};
+use seriatim_plan::Plan;
+use seriatim_procedure::ir::OperationId;
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
     Change, Core, Incident, Inserted, Mark, Mode, OnExists, Outcome, Peeked, ProtocolInfo, Redo, Restored, RowPtr,
@@ -17,6 +19,7 @@ use seriatim_txn::{
 };
 
 use super::Engine;
+use crate::procedure::shape::Repairs;
 
 /// The name it is opened by.
 pub(crate) const NAME: &str = "repairing";
@@ -71,6 +74,32 @@ impl Engine for Repairing {
     unsafe fn finish_restore(&self, core: &mut Core, table: &Table) {
         // SAFETY: the caller's promise.
         unsafe { self.0.finish_restore(core, table) }
+    }
+}
+
+/// Operations that can be run again together: with their descendants, and with those that change something after one of them,
+/// which this protocol drops.
+pub(crate) fn closed(plan: &Plan, repairs: &Repairs, stale: Vec<usize>) -> Vec<u16> {
+    let mut again: Vec<u16> = stale.into_iter().map(|id| id as u16).collect();
+    loop {
+        let (_, mut more) = repairs.after(&again);
+        let after = |id: usize| {
+            let loops = &plan.operations[id].loops;
+            let shares = |first: &OperationId| plan.operations[first.index()].loops.iter().any(|at| loops.contains(at));
+            more.iter().any(|first| first.index() < id || shares(first))
+        };
+        let dropped: Vec<OperationId> = (0..plan.operations.len())
+            .filter(|id| plan.operations[*id].changes() && after(*id))
+            .map(|id| OperationId(id as u16))
+            .collect();
+        more.extend(dropped);
+        more.sort_unstable();
+        more.dedup();
+        let more: Vec<u16> = more.into_iter().map(|id| id.0).collect();
+        if more == again {
+            return again;
+        }
+        again = more;
     }
 }
 

@@ -6,10 +6,11 @@
 use std::any::TypeId;
 use std::sync::{Arc, PoisonError};
 
+use super::check::{self, Judge};
 use super::gate::Gate;
 use super::registry::{Entry, Way};
 use super::shape::Steps;
-use super::{Data, Datum, Declared, check};
+use super::{Data, Datum, Declared, EvaluationError};
 use crate::durability::Pending;
 use crate::session::Runner;
 use crate::tx::Origin;
@@ -79,7 +80,7 @@ impl Session {
         arguments: &P::Arguments,
     ) -> Result<Committed<P::Output>, TransactError> {
         let at = self.find_declared::<P>()?;
-        let Session { runner, called } = self;
+        let Session { runner, called, .. } = self;
         let entry = called.entry(at);
         let handles = entry.handles::<P>();
         let result = match entry.way {
@@ -87,7 +88,10 @@ impl Session {
             Way::Checked => check::run_checked::<P>(runner, entry, arguments),
             Way::Repaired | Way::Pieces => run_scheduled::<P>(runner, entry, arguments),
         };
-        result.map_err(|error| in_procedure(error, P::NAME))
+        let result = result.map_err(|error| in_procedure(error, P::NAME));
+        #[cfg(feature = "trial")]
+        self.tell::<P>(arguments, &result);
+        result
     }
 
     /// Runs the registered procedure of this name on arguments whose types are checked now: one datum if it has one parameter,
@@ -119,13 +123,18 @@ impl Session {
     /// # Errors
     /// As [`Session::call`]; [`TransactError::Arguments`], saying what was given and what would be right.
     pub fn call_by_name(&mut self, name: &str, arguments: &Datum) -> Result<Committed<Datum>, TransactError> {
-        let at = match self.called.entries.iter().position(|entry| entry.name == name) {
-            Some(at) => at,
-            None => self.look_up(name, |entry| entry.name == name)?,
-        };
+        let at = self.find_by_name(name)?;
         let call = self.called.entries[at].call_by_name;
         let result = call(self, arguments);
         self.runner.answer(result)
+    }
+
+    /// Where the session keeps the procedure of this name.
+    pub(crate) fn find_by_name(&mut self, name: &str) -> Result<usize, TransactError> {
+        match self.called.entries.iter().position(|entry| entry.name == name) {
+            Some(at) => Ok(at),
+            None => self.look_up(name, |entry| entry.name == name),
+        }
     }
 
     /// Where the session keeps a procedure.
@@ -158,9 +167,10 @@ fn run_scheduled<P: Declared>(
     arguments: &P::Arguments,
 ) -> Result<Committed<P::Output>, TransactError> {
     let handles = entry.handles::<P>();
+    let judge = entry.checked.then(|| Judge::of::<P>(entry, arguments));
     if entry.way == Way::Repaired {
         let steps = Steps::Whole(Some(&entry.repairs));
-        return runner.run_scheduled(steps, |tx, schedule| P::scheduled(tx, handles, arguments, schedule));
+        return runner.run_judged(steps, judge.as_ref(), |tx, schedule| P::scheduled(tx, handles, arguments, schedule));
     }
     let inner = Arc::clone(runner.tx.shared());
     // Held to the end of the chain: registering cannot change the pieces meanwhile.
@@ -170,7 +180,7 @@ fn run_scheduled<P: Declared>(
         registry.passes_of(entry)
     };
     let steps = passes.as_deref().map_or(Steps::Whole(None), Steps::Pieces);
-    runner.run_scheduled(steps, |tx, schedule| P::scheduled(tx, handles, arguments, schedule))
+    runner.run_judged(steps, judge.as_ref(), |tx, schedule| P::scheduled(tx, handles, arguments, schedule))
 }
 
 /// Calls a procedure on dynamic values.
@@ -178,10 +188,20 @@ pub(crate) fn by_name<P: Declared>(
     session: &mut Session,
     arguments: &Datum,
 ) -> Result<Committed<Datum>, TransactError> {
-    let arguments = P::Arguments::from_datum(arguments)
-        .map_err(|error| TransactError::Arguments { procedure: P::NAME.to_owned(), problem: error.to_string() })?;
-    let Committed { value, receipt, attempts } = session.call_declared::<P>(&arguments)?;
-    Ok(Committed { value: value.to_datum(), receipt, attempts })
+    let arguments = P::Arguments::from_datum(arguments).map_err(|error| unfit::<P>(&error))?;
+    Ok(session.call_declared::<P>(&arguments)?.into_datum())
+}
+
+impl<R: Data> Committed<R> {
+    pub(crate) fn into_datum(self) -> Committed<Datum> {
+        let Committed { value, receipt, attempts } = self;
+        Committed { value: value.to_datum(), receipt, attempts }
+    }
+}
+
+/// Arguments are not of the procedure's types.
+pub(crate) fn unfit<P: Declared>(error: &EvaluationError) -> TransactError {
+    TransactError::Arguments { procedure: P::NAME.to_owned(), problem: error.to_string() }
 }
 
 /// Names the procedure in errors that tell of it.

@@ -4,6 +4,9 @@
 //! table and index allows it. Keys are compared where every such operation is known to take its keys from the arguments alone:
 //! with the footprint that generated code tells, and with the plan's own symbols. Columns read are known in builds with debug
 //! assertions only ([`seriatim_catalog::watch`]).
+//!
+//! Of an execution in passes each is judged alone, by the operations that run in it; a row that a pass kept for a later one is a
+//! copy, and what that reads of it is not known.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,7 +15,7 @@ use seriatim_base::ColumnId;
 use seriatim_catalog::watch::{self, Touched};
 use seriatim_catalog::{ColumnSet, KeyCodec, Value};
 use seriatim_plan::{Kind, Operation, Plan, Symbol};
-use seriatim_procedure::ir::Procedure;
+use seriatim_procedure::ir::{Procedure, StepId};
 
 use super::registry::Entry;
 use super::watch::{Accessed, KeysSeen};
@@ -20,7 +23,7 @@ use super::{Access, Data, Datum, Declared, IntegerType, Touch};
 use crate::database::Inner;
 use crate::session::Runner;
 use crate::tx::Origin;
-use crate::{Committed, TransactError};
+use crate::{Committed, TransactError, Tx};
 
 /// Calls a procedure and panics if it leaves its plan.
 #[cold]
@@ -30,21 +33,8 @@ pub(crate) fn run_checked<P: Declared>(
     arguments: &P::Arguments,
 ) -> Result<Committed<P::Output>, TransactError> {
     let handles = entry.handles::<P>();
-    let mut told = Vec::new();
-    P::footprint(handles, arguments, &mut |touch| told.push(Told::from(touch)));
-    let data = arguments.to_datum();
-    runner.run(entry.mode(), Origin::Procedure, |tx| {
-        tx.start_watching();
-        watch::start();
-        let result = P::straight(tx, handles, arguments);
-        let touched = watch::stop();
-        let accessed = tx.stop_watching();
-        let judge = Judge { plan: &entry.plan, told: &told, declaration: &entry.declaration, arguments: &data };
-        if let Err(violation) = judge.all(tx.inner(), &accessed, &touched) {
-            panic!("procedure {} leaves its plan: {violation}\n{}", P::NAME, entry.plan);
-        }
-        result
-    })
+    let judge = Judge::of::<P>(entry, arguments);
+    runner.run(entry.mode(), Origin::Procedure, |tx| judge.watch(tx, |_| true, || P::straight(tx, handles, arguments)))
 }
 
 /// What a footprint told before the execution.
@@ -62,14 +52,51 @@ impl From<Touch<'_>> for Told {
     }
 }
 
-struct Judge<'j> {
+/// Judges executions of one procedure with the same arguments.
+pub(crate) struct Judge<'j> {
     plan: &'j Plan,
-    told: &'j [Told],
+    told: Vec<Told>,
     declaration: &'j Procedure,
-    arguments: &'j Datum,
+    arguments: Datum,
 }
 
-impl Judge<'_> {
+impl<'j> Judge<'j> {
+    pub(crate) fn of<P: Declared>(entry: &'j Entry, arguments: &P::Arguments) -> Judge<'j> {
+        let mut told = Vec::new();
+        P::footprint(entry.handles::<P>(), arguments, &mut |touch| told.push(Told::from(touch)));
+        Judge { plan: &entry.plan, told, declaration: &entry.declaration, arguments: arguments.to_datum() }
+    }
+
+    /// Runs `body` and panics if it did what no operation does that runs in it, by the steps that `runs`.
+    pub(crate) fn watch<R>(&self, tx: &Tx, runs: impl Fn(StepId) -> bool, body: impl FnOnce() -> R) -> R {
+        tx.start_watching();
+        watch::start();
+        let result = body();
+        let touched = watch::stop();
+        let accessed = tx.stop_watching();
+        let pass = Pass { judge: self, runs: &runs };
+        if let Err(violation) = pass.all(tx.inner(), &accessed, &touched) {
+            let Plan { procedure, .. } = self.plan;
+            panic!("procedure {procedure} leaves its plan: {violation}\n{}", self.plan);
+        }
+        result
+    }
+}
+
+/// What runs of an execution at a time.
+struct Pass<'p> {
+    judge: &'p Judge<'p>,
+    runs: &'p dyn Fn(StepId) -> bool,
+}
+
+impl<'p> std::ops::Deref for Pass<'p> {
+    type Target = Judge<'p>;
+    fn deref(&self) -> &Judge<'p> {
+        self.judge
+    }
+}
+
+impl Pass<'_> {
     fn all(&self, database: &Inner, accessed: &[Accessed], touched: &[Touched]) -> Result<(), String> {
         for access in accessed {
             self.access(database, access).map_err(|problem| format!("{}: {problem}", describe(access)))?;
@@ -84,7 +111,9 @@ impl Judge<'_> {
             let index = operation.index.map(|at| &*table.indexes[at]);
             operation.kind == access.kind && *table.name == *access.table && index == access.index.as_deref()
         };
-        self.plan.operations.iter().enumerate().filter(|(_, operation)| is_it(operation)).collect()
+        let runs = |operation: &Operation| (self.runs)(StepId(operation.step as u16));
+        let operations = self.plan.operations.iter().enumerate();
+        operations.filter(|(_, operation)| is_it(operation) && runs(operation)).collect()
     }
 
     fn access(&self, database: &Inner, access: &Accessed) -> Result<(), String> {
@@ -144,7 +173,7 @@ impl Judge<'_> {
             Symbol::Parameter(name) => {
                 let parameters = &self.declaration.variables[..self.declaration.parameters];
                 let at = parameters.iter().position(|parameter| parameter.name == *name)?;
-                match self.arguments {
+                match &self.arguments {
                     one if parameters.len() == 1 => Some(one.clone()),
                     Datum::Tuple(values) => values.get(at).cloned(),
                     _ => None,

@@ -13,7 +13,7 @@ use seriatim_procedure::ir::{Operation, Procedure};
 use seriatim_store::Direction;
 use seriatim_txn::{Reason, RowPtr};
 
-use super::call::in_procedure;
+use super::call::{in_procedure, unfit};
 use super::{Data, Datum, Declared, EvaluationError};
 use crate::database::Inner;
 use crate::error::Abort;
@@ -295,16 +295,38 @@ impl Session {
         _procedure: P,
         arguments: &P::Arguments,
     ) -> Result<Committed<P::Output>, TransactError> {
+        self.interpret_declared::<P>(&arguments.to_datum())
+    }
+
+    /// As [`Session::interpret`], by name and on dynamic values.
+    ///
+    /// # Errors
+    /// As [`Session::call_by_name`].
+    pub fn interpret_by_name(&mut self, name: &str, arguments: &Datum) -> Result<Committed<Datum>, TransactError> {
+        let at = self.find_by_name(name)?;
+        let interpret = self.called.entry(at).interpret_by_name;
+        interpret(self, arguments)
+    }
+
+    fn interpret_declared<P: Declared>(&mut self, arguments: &Datum) -> Result<Committed<P::Output>, TransactError> {
         let at = self.find_declared::<P>()?;
-        let Session { runner, called } = self;
+        let Session { runner, called, .. } = self;
         let entry = called.entry(at);
         let tables = Interpreted::tables(&entry.declaration, runner.tx.inner());
-        let arguments = arguments.to_datum();
         let result = runner.run(entry.mode(), Origin::Procedure, |tx| {
-            let value = interpret(&entry.declaration, &arguments, &Reference { tx, tables: &tables });
+            let value = interpret(&entry.declaration, arguments, &Reference { tx, tables: &tables });
             let value = value.and_then(|value| Ok(P::Output::from_datum(&value)?));
             value.map_err(|stopped| stopped.into_abort(tx))
         });
         result.map_err(|error| in_procedure(error, P::NAME))
     }
+}
+
+/// Interprets a procedure on dynamic values; what it gives has the types that it declares.
+pub(crate) fn by_name<P: Declared>(
+    session: &mut Session,
+    arguments: &Datum,
+) -> Result<Committed<Datum>, TransactError> {
+    P::Arguments::from_datum(arguments).map_err(|error| unfit::<P>(&error))?;
+    Ok(session.interpret_declared::<P>(arguments)?.into_datum())
 }

@@ -41,7 +41,7 @@
 //! ```
 
 pub(crate) mod call;
-mod check;
+pub(crate) mod check;
 mod declared;
 pub(crate) mod gate;
 mod interpret;

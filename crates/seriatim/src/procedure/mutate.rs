@@ -283,14 +283,36 @@ impl Session {
         seed: u64,
     ) -> Result<Result<(), String>, TransactError> {
         let at = self.find_declared::<P>()?;
-        let Session { runner, called } = self;
+        self.check_dependencies_at(at, &arguments.to_datum(), seed)
+    }
+
+    /// As [`Session::check_dependencies`], by name and on dynamic values.
+    ///
+    /// # Errors
+    /// As [`Session::check_dependencies`].
+    pub fn check_dependencies_by_name(
+        &mut self,
+        name: &str,
+        arguments: &Datum,
+        seed: u64,
+    ) -> Result<Result<(), String>, TransactError> {
+        let at = self.find_by_name(name)?;
+        self.check_dependencies_at(at, arguments, seed)
+    }
+
+    fn check_dependencies_at(
+        &mut self,
+        at: usize,
+        arguments: &Datum,
+        seed: u64,
+    ) -> Result<Result<(), String>, TransactError> {
+        let Session { runner, called, .. } = self;
         let entry = called.entry(at);
         let tables = Interpreted::tables(&entry.declaration, runner.tx.inner());
-        let arguments = arguments.to_datum();
         let mut recorded = Vec::new();
         let run = runner.run(entry.mode(), Origin::Procedure, |tx| {
             let recorder = Recorder { database: Reference { tx, tables: &tables }, events: RefCell::default() };
-            let result = interpret(&entry.declaration, &arguments, &recorder);
+            let result = interpret(&entry.declaration, arguments, &recorder);
             recorded = recorder.events.into_inner();
             result.map_err(|stopped| stopped.into_abort(tx))?;
             Err::<(), _>(tx.abort(RolledBack))
@@ -300,7 +322,7 @@ impl Session {
             Err(error) => return Err(error),
             Ok(_) => unreachable!("the body always aborts"),
         }
-        Ok(undeclared(&entry.plan, &entry.declaration, &arguments, &recorded, seed).map_or(Ok(()), Err))
+        Ok(undeclared(&entry.plan, &entry.declaration, arguments, &recorded, seed).map_or(Ok(()), Err))
     }
 }
 

@@ -27,12 +27,15 @@ pub(crate) struct Entry {
     /// Runs on a snapshot.
     pub(crate) snapshot: bool,
     pub(crate) way: Way,
+    /// Every access is compared with the plan.
+    pub(crate) checked: bool,
     /// What depends on what, for protocols that repair.
     pub(crate) repairs: Repairs,
     pub(crate) declaration: ir::Procedure,
     steps: Steps,
     pub(crate) plan: Arc<Plan>,
     pub(crate) call_by_name: CallByName,
+    pub(crate) interpret_by_name: CallByName,
 }
 
 impl Entry {
@@ -348,17 +351,31 @@ impl Database {
             error,
         })?;
         let snapshot = !procedure.latest && plan.is_read_only();
+        let checked = self.inner().options.check_plans;
+        let scheduled = !snapshot && procedure.schedules;
         let way = match self.inner().options.shape {
-            Shape::Pieces if !snapshot && procedure.schedules => Way::Pieces,
-            _ if self.inner().options.check_plans => Way::Checked,
-            _ if snapshot || !procedure.schedules => Way::Straight,
-            _ if self.protocol().gives.repair => Way::Repaired,
+            Shape::Pieces if scheduled => Way::Pieces,
+            _ if scheduled && self.protocol().gives.repair => Way::Repaired,
+            _ if checked => Way::Checked,
             _ => Way::Straight,
         };
         let steps = Steps::of(&declaration);
         let repairs = Repairs::new((0..declaration.operations).map(|operation| steps.repair(&plan, operation)));
-        let (name, id, call_by_name) = (procedure.name, procedure.id, procedure.call_by_name);
+        let Erased { name, id, call_by_name, interpret_by_name, .. } = *procedure;
         let plan = Arc::new(plan);
-        Ok(Entry { name, id, handles, snapshot, way, repairs, declaration, steps, plan, call_by_name })
+        Ok(Entry {
+            name,
+            id,
+            handles,
+            snapshot,
+            way,
+            checked,
+            repairs,
+            declaration,
+            steps,
+            plan,
+            call_by_name,
+            interpret_by_name,
+        })
     }
 }

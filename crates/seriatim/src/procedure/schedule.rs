@@ -37,6 +37,7 @@ use seriatim_base::{Rng, Stamp};
 use seriatim_procedure::ir::{OperationId, StepId};
 use seriatim_txn::{Cause, Mode, Outcome, Phase, Reason};
 
+use super::check::Judge;
 use super::shape::{Passes, Repairs, Steps};
 use crate::tx::Origin;
 use crate::{Abort, RetryPolicy, Tx};
@@ -61,6 +62,8 @@ pub struct Schedule<'p> {
     committed: Option<Stamp>,
     /// Passes that had no effect.
     repeated: u32,
+    /// Compares what each pass accesses with the plan.
+    judge: Option<&'p Judge<'p>>,
 }
 
 enum Shape<'p> {
@@ -74,7 +77,12 @@ enum Shape<'p> {
 const REPAIRS_MAX: u32 = 16;
 
 impl<'p> Schedule<'p> {
-    pub(crate) fn new(steps: Steps<'p>, retry: RetryPolicy, rng: &'p mut Rng) -> Schedule<'p> {
+    pub(crate) fn new(
+        steps: Steps<'p>,
+        judge: Option<&'p Judge<'p>>,
+        retry: RetryPolicy,
+        rng: &'p mut Rng,
+    ) -> Schedule<'p> {
         let (shape, named) = match steps {
             Steps::Whole(repairs) => {
                 let named = repairs.map(|repairs| vec![Cell::new(false); repairs.operations()].into());
@@ -82,7 +90,7 @@ impl<'p> Schedule<'p> {
             }
             Steps::Pieces(passes) => (Shape::Pieces { passes, current: 0, retry, rng }, None),
         };
-        Schedule { shape, named, committed: None, repeated: 0 }
+        Schedule { shape, named, committed: None, repeated: 0, judge }
     }
 
     /// Whether this step runs in this pass.
@@ -122,6 +130,10 @@ impl<'p> Schedule<'p> {
         tx: &mut Tx,
         body: impl FnOnce(&Tx, &Schedule<'_>) -> Result<(), Abort>,
     ) -> Result<Next, Abort> {
+        let body = |tx: &Tx, schedule: &Schedule<'_>| match schedule.judge {
+            None => body(tx, schedule),
+            Some(judge) => judge.watch(tx, |step| schedule.runs(step), || body(tx, schedule)),
+        };
         match self.shape {
             Shape::Whole { .. } => {
                 body(tx, self)?;

@@ -8,8 +8,9 @@ use seriatim_procedure::ir;
 pub use super::kept::*;
 pub use super::slots::*;
 pub use super::values::*;
-use super::{Datum, Declared, call};
+use super::{Datum, Declared, call, interpret};
 use crate::{Abort, Committed, Database, Handle, SchemaError, Session, TransactError, Tx};
+pub use seriatim_catalog::watch::unwatched;
 pub use seriatim_procedure_macros::names;
 
 pub(crate) type CallByName = fn(&mut Session, &Datum) -> Result<Committed<Datum>, TransactError>;
@@ -23,6 +24,7 @@ pub struct Erased {
     pub(crate) declaration: fn() -> ir::Procedure,
     pub(crate) handles: fn(&Database) -> Result<Box<dyn Any + Send + Sync>, SchemaError>,
     pub(crate) call_by_name: CallByName,
+    pub(crate) interpret_by_name: CallByName,
 }
 
 impl Erased {
@@ -35,6 +37,7 @@ impl Erased {
             declaration: P::declaration,
             handles: |database| Ok(Box::new(P::handles(database)?)),
             call_by_name: call::by_name::<P>,
+            interpret_by_name: interpret::by_name::<P>,
         }
     }
 }

@@ -9,7 +9,7 @@ use super::schema::{
 use crate::parallel::{self, Progress};
 use crate::random::{a_string, a_text, n_text};
 use crate::{LoadError, Loading};
-use seriatim::{Database, Handle, Rng, Session, Table, Text, Timestamp, clock};
+use seriatim::{Database, Handle, Rng, Session, Table, Text, Timestamp};
 
 /// Rows inserted by one transaction.
 const BATCH: usize = 100;
@@ -30,7 +30,7 @@ pub fn load(
     let parts = u64::from(scale.warehouses) + 1;
     parallel::load(db, loading, parts, scale.rows(), |session, part, progress| {
         let rng = Rng::from_seed(seed.wrapping_add((part + 1).wrapping_mul(0xD1B5_4A32_D192_ED03)));
-        let now = Timestamp::from_microseconds(clock::unix_microseconds());
+        let now = loading.now;
         let mut loader = Loader { session, tables: &tables, scale, constants, rng, progress, now };
         match u16::try_from(part) {
             Ok(0) | Err(_) => loader.items(),

@@ -90,7 +90,7 @@ fn the_population_is_the_same_for_any_number_of_threads() {
             last.fetch_max(done, Ordering::Relaxed);
         };
         let workload = Tpcc::new(Options::new(Scale::small(2), SEED));
-        workload.load(&db, &Loading { threads, progress: &progress }).expect("loading succeeds");
+        workload.load(&db, &Loading { threads, progress: &progress, ..Loading::default() }).expect("loading succeeds");
         assert!(last.into_inner() > 2000);
         let tables = Tables::open(&db).expect("loading made the tables");
         let rows = db.session().snapshot(|tx| {

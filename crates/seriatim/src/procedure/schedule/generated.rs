@@ -11,7 +11,7 @@ use seriatim_procedure::analysis::Steps as Places;
 
 use self::run::{Run, agree, contents, seed};
 use super::*;
-use crate::engine::repairing::{MEANWHILE, NAME, SCRIPT};
+use crate::engine::repairing::{MEANWHILE, NAME, SCRIPT, closed};
 use crate::procedure::Declared;
 use crate::procedure::registry::Entry;
 use crate::{Builder, Database, Session};
@@ -81,7 +81,7 @@ impl Run for Three {
         let Three { called, interpreted, scheduled, how, rng, .. } = self;
         let told = format!("{}{arguments:?}", P::NAME);
         let at = scheduled.1.find_declared::<P>().expect("it is registered");
-        let Session { runner, called: entries } = &mut scheduled.1;
+        let Session { runner, called: entries, .. } = &mut scheduled.1;
         let entry = entries.entry(at);
         let handles = entry.handles::<P>();
         let mut straight = || {
@@ -220,32 +220,6 @@ fn is_fissioned(plan: &Plan, passes: &Passes) -> bool {
     })
 }
 
-/// Operations that can be run again together: with their descendants, and with those that change something after one of them,
-/// which the protocol of these tests drops.
-fn closed(plan: &Plan, repairs: &Repairs, stale: Vec<usize>) -> Vec<u16> {
-    let mut again: Vec<u16> = stale.into_iter().map(|id| id as u16).collect();
-    loop {
-        let (_, mut more) = repairs.after(&again);
-        let after = |id: usize| {
-            let loops = &plan.operations[id].loops;
-            let shares = |first: &OperationId| plan.operations[first.index()].loops.iter().any(|at| loops.contains(at));
-            more.iter().any(|first| first.index() < id || shares(first))
-        };
-        let dropped: Vec<OperationId> = (0..plan.operations.len())
-            .filter(|id| plan.operations[*id].changes() && after(*id))
-            .map(|id| OperationId(id as u16))
-            .collect();
-        more.extend(dropped);
-        more.sort_unstable();
-        more.dedup();
-        let more: Vec<u16> = more.into_iter().map(|id| id.0).collect();
-        if more == again {
-            return again;
-        }
-        again = more;
-    }
-}
-
 #[test]
 fn in_any_legal_pieces_it_is_what_it_is_from_top_to_bottom() {
     let seed = seed("in_any_legal_pieces_it_is_what_it_is_from_top_to_bottom");
@@ -318,7 +292,7 @@ fn canary_repairs_without_descendants_are_noticed() {
 fn canary_pieces_out_of_order_are_noticed() {
     let (_db, mut session) = passes::open(Database::builder());
     let at = session.find_declared::<passes::walk>().expect("it is registered");
-    let Session { runner, called } = &mut session;
+    let Session { runner, called, .. } = &mut session;
     let entry = called.entry(at);
     let handles = entry.handles::<passes::walk>();
     // The last step first: what it returns is not there yet.

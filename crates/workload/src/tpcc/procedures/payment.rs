@@ -66,7 +66,7 @@ pub fn payment(tx: &Tx, input: &PaymentInput) -> Result<PaymentOutput, Abort> {
         if customer.c_credit == "BC" {
             let longer = longer_data(input, c_id, customer.c_data);
             customer.c_data = longer;
-            c_data = Some(Text::truncated(longer.as_str()));
+            c_data = Some(Text::<200>::truncated(longer.as_str()));
         }
         Payer {
             c_id,

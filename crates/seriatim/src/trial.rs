@@ -1,0 +1,182 @@
+//! What tests look through: what was called, every row there is, and repairs on demand.
+//!
+//! A workload's terminals call procedures whose types they alone know. Told as data, the same calls can be made again in another
+//! database, in every other way to run a procedure, and compared.
+
+use std::sync::PoisonError;
+
+use seriatim_base::Rng;
+use seriatim_catalog::KeyBuf;
+use seriatim_store::read_key;
+
+use crate::engine::repairing::{MEANWHILE, SCRIPT, closed};
+use crate::procedure::registry::Way;
+use crate::procedure::{Data, Datum, Declared, EvaluationError};
+use crate::runtime::DynRow;
+use crate::{Abort, Committed, Database, Session, TransactError};
+
+/// The name of the protocol that asks for repairs: [`Session::call_repaired`].
+pub const REPAIRING: &str = crate::engine::repairing::NAME;
+
+/// A call and what came of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Call {
+    /// The procedure.
+    pub procedure: &'static str,
+    /// Its arguments.
+    pub arguments: Datum,
+    /// What it gave.
+    pub result: Result<Datum, String>,
+}
+
+/// An error in words. Errors of the procedure's own differ in type between ways to run it, and an overflow has no place in the
+/// interpreter: of these only the kind is told.
+pub fn in_words(error: &TransactError) -> String {
+    match error {
+        // A mistake of the interpreter's, and no abort of the procedure's.
+        error if error.user::<EvaluationError>().is_some() => error.to_string(),
+        TransactError::User(_) => "it aborted".to_owned(),
+        TransactError::Overflow { .. } => "it overflowed".to_owned(),
+        error => error.to_string(),
+    }
+}
+
+/// What came of a call that was repaired.
+#[derive(Debug)]
+pub struct Repaired {
+    /// What it gave.
+    pub result: Result<Committed<Datum>, TransactError>,
+    /// How often it was repaired.
+    pub repairs: u32,
+    /// Whether the other call came between.
+    pub disturbed: bool,
+}
+
+/// A call that others make before a repair begins.
+pub struct Disturbance {
+    /// The procedure.
+    pub procedure: String,
+    /// Calls it, in a session of its own.
+    pub call: Box<dyn FnOnce()>,
+}
+
+impl Session {
+    /// From now on notes what procedures are called.
+    pub fn tell_calls(&mut self) {
+        self.told = Some(Vec::new());
+    }
+
+    /// What was called since the last time, in order.
+    pub fn take_calls(&mut self) -> Vec<Call> {
+        self.told.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    pub(crate) fn tell<P: Declared>(
+        &mut self,
+        arguments: &P::Arguments,
+        result: &Result<Committed<P::Output>, TransactError>,
+    ) {
+        if let Some(calls) = &mut self.told {
+            let result = result.as_ref().map(|committed| committed.value.to_datum()).map_err(in_words);
+            calls.push(Call { procedure: P::NAME, arguments: arguments.to_datum(), result });
+        }
+    }
+
+    /// Calls a procedure in a database of the protocol [`REPAIRING`], which asks for random operations again, once or twice. If
+    /// others disturb, their call comes before one repair, of all that it may have touched.
+    ///
+    /// # Errors
+    /// If it is not registered.
+    pub fn call_repaired(
+        &mut self,
+        procedure: &str,
+        arguments: &Datum,
+        rng: &mut Rng,
+        disturbance: Option<Disturbance>,
+    ) -> Result<Repaired, TransactError> {
+        let (at, other) = (self.find_by_name(procedure)?, disturbance);
+        let changed: Vec<String> = match &other {
+            None => Vec::new(),
+            Some(other) => {
+                let other = self.find_by_name(&other.procedure)?;
+                let plan = &self.called.entry(other).plan;
+                let changes = plan.operations.iter().filter(|operation| operation.changes());
+                changes.map(|operation| plan.tables[operation.table].name.to_string()).collect()
+            }
+        };
+        let entry = self.called.entry(at);
+        if entry.way != Way::Repaired {
+            return Ok(Repaired { result: self.call_by_name(procedure, arguments), repairs: 0, disturbed: false });
+        }
+        let operations = &entry.plan.operations;
+        let meets = |id: &usize| {
+            let table = &*entry.plan.tables[operations[*id].table].name;
+            operations[*id].changes() || changed.iter().any(|changed| changed == table)
+        };
+        let mut stale = || -> Vec<u16> {
+            let ids = 0..operations.len();
+            let stale = match &other {
+                Some(_) => ids.filter(meets).collect(),
+                None => ids.filter(|_| rng.percent(33)).collect(),
+            };
+            closed(&entry.plan, &entry.repairs, stale)
+        };
+        let mut script = vec![stale()];
+        if other.is_none() {
+            script.push(stale());
+        }
+        let (asked, is_disturbing) = (script.len(), other.is_some());
+        SCRIPT.set(script.into());
+        MEANWHILE.set(other.map(|other| other.call).into_iter().collect());
+        let result = self.call_by_name(procedure, arguments);
+        let repairs = (asked - SCRIPT.take().len()) as u32;
+        let disturbed = is_disturbing && MEANWHILE.take().is_empty();
+        Ok(Repaired { result, repairs, disturbed })
+    }
+
+    /// In how many passes a procedure runs.
+    ///
+    /// # Errors
+    /// If it is not registered.
+    pub fn passes(&mut self, procedure: &str) -> Result<u16, TransactError> {
+        let at = self.find_by_name(procedure)?;
+        let entry = self.called.entry(at);
+        if entry.way != Way::Pieces {
+            return Ok(1);
+        }
+        let registry = self.runner.tx.inner().procedures.read().unwrap_or_else(PoisonError::into_inner);
+        Ok(registry.passes_of(entry).map_or(1, |passes| passes.count()))
+    }
+}
+
+impl Database {
+    /// Every row of every table in words, sorted. Nobody may be about.
+    ///
+    /// # Errors
+    /// A transaction is open.
+    pub fn contents(&self) -> Result<Vec<String>, TransactError> {
+        let mut session = self.session();
+        let mut rows = Vec::new();
+        for name in self.table_names() {
+            let Some(set) = self.inner().find(&name) else { continue };
+            let table = &set.primary;
+            let keys = || {
+                let mut keys: Vec<KeyBuf> = Vec::new();
+                // SAFETY: no transaction is open, so no worker uses an index, and its records stay.
+                unsafe { table.index.for_each(|record| keys.push(read_key(record, table.class).to_buf())) };
+                keys
+            };
+            let keys = self.inner().pool.quietly(keys).ok_or(TransactError::WorkersBusy)?;
+            let read = session.transact(|tx| {
+                let row = |key: &KeyBuf| -> Result<Option<String>, Abort> {
+                    let row = tx.read_at(table, key.as_key())?;
+                    Ok(row.map(|row| format!("{name} {:?}", DynRow::new(&set, row))))
+                };
+                keys.iter().filter_map(|key| row(key).transpose()).collect::<Result<Vec<_>, _>>()
+            })?;
+            rows.extend(read.into_value());
+        }
+        rows.sort_unstable();
+        Ok(rows)
+    }
+}
