@@ -241,7 +241,7 @@ impl Database {
     }
 
     /// Makes the secondary indexes of recovered tables again.
-    fn rebuild_indexes(&mut self) -> Result<(), OpenError> {
+    fn rebuild_indexes(&self) -> Result<(), OpenError> {
         let sets = self.inner.tables.read().unwrap_or_else(PoisonError::into_inner).sets.clone();
         let indexed = AtomicU64::new(0);
         let done = |rows| drop(indexed.fetch_add(rows, Ordering::Relaxed));
