@@ -220,7 +220,7 @@ fn run(seed: u64, fault: LogFault, crash_at: Option<u64>, steps: usize) -> Resul
     if unfinished.is_some_and(|&epoch| fault == LogFault::None && run.durable() >= epoch) {
         return Err("durable before it was written".to_owned());
     }
-    if seed % 2 == 0 {
+    if seed.is_multiple_of(2) {
         // The others abort.
         run.writers.iter_mut().for_each(Writer::end);
         run.next_epoch();
