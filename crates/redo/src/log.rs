@@ -3,12 +3,12 @@
 //! Invariant: the durable point D is never above what a recovery would keep, but for epochs in which nothing was logged.
 //!
 //! Each logger tells two epochs: what it has *recorded* as closed, in a flushed batch, and what it has *closed*: flushed all of,
-//! whether a batch says so or not. A recovery keeps the smallest recorded epoch R. If nothing was ever logged above R, then D is the
-//! smallest closed epoch, otherwise R; and while something was, loggers with nothing to write record what they have closed. So an
-//! idle database writes nothing, an idle logger holds nobody up, and D moves on in both.
+//! whether a batch says so or not. A recovery keeps the smallest recorded epoch R. If nothing was ever logged above R, then D
+//! is the smallest closed epoch, otherwise R; and while something was, loggers with nothing to write record what they have
+//! closed. So an idle database writes nothing, an idle logger holds nobody up, and D moves on in both.
 //!
-//! A failure is final unless it says that the disk is full: the log stops, D stays, who waits is told, commits are refused. While the
-//! disk is full commits are refused and the batch that found no space is kept and tried again.
+//! A failure is final unless it says that the disk is full: the log stops, D stays, who waits is told, commits are refused.
+//! While the disk is full commits are refused and the batch that found no space is kept and tried again.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -141,8 +141,16 @@ impl Log {
             streams[slot % loggers].push((slot, consumer));
         }
         let numbered = streams.into_iter().enumerate();
-        let loggers = numbered.map(|(index, streams)| Logger::new(Arc::clone(&shared), index, streams));
-        let loggers = loggers.collect::<Result<Vec<_>, _>>()?;
+        let mut loggers = Vec::with_capacity(numbered.len());
+        for (index, streams) in numbered {
+            match Logger::new(Arc::clone(&shared), index, streams) {
+                Ok(logger) => loggers.push(logger),
+                Err(error) => {
+                    loggers.into_iter().for_each(Logger::discard);
+                    return Err(error);
+                }
+            }
+        }
         Ok((Log { shared }, handles, loggers))
     }
 
@@ -187,14 +195,14 @@ impl Log {
         self.shared.refuses().then(|| self.shared.refusal())
     }
 
-    /// Has the loggers record `epoch` as closed although nothing was logged in it: from now on the durable point reaches it only when
-    /// a recovery would find it, too. For a checkpoint, whose last epoch the manifest tells.
+    /// Has the loggers record `epoch` as closed although nothing was logged in it: from now on the durable point reaches it
+    /// only when a recovery would find it, too. For a checkpoint, whose last epoch the manifest tells.
     pub fn record(&self, epoch: Epoch) {
         self.shared.newest_logged.fetch_max(epoch.0, Ordering::AcqRel);
     }
 
-    /// Deletes segments of this incarnation in which every entry is of an epoch before `epoch`, oldest first, and never the one being
-    /// written. For when a checkpoint that begins at `epoch` is durable. Answers how many.
+    /// Deletes segments of this incarnation in which every entry is of an epoch before `epoch`, oldest first, and never the one
+    /// being written. For when a checkpoint that begins at `epoch` is durable. Answers how many.
     ///
     /// # Errors
     /// When one cannot be deleted; the others are kept for the next time.
@@ -230,7 +238,7 @@ impl Log {
     }
 
     /// Ends the log: flushes all that was committed before epoch `after`, to which the caller has advanced the current epoch, and
-    /// stops. No commit is under way. Answers the durable point.
+    /// stops, and gives back the space that its segments have left. No commit is under way. Answers the durable point.
     ///
     /// # Errors
     /// When the log had stopped before or does so now, or the disk is full: then what is not durable is lost.
@@ -241,6 +249,7 @@ impl Log {
                 logger.step(after);
             });
         }
+        loggers.iter_mut().for_each(Logger::trim);
         let refusal = self.refusal();
         self.shared.stop("it was closed");
         refusal.map_or(Ok(self.shared.durable.epoch()), Err)

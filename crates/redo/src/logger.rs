@@ -2,11 +2,12 @@
 //!
 //! Invariant: a batch is written only after the one before it is flushed, and nothing is told before it is flushed.
 //!
-//! A step: (1) read which epochs no writer can write into any more, *before* the streams; (2) take what is in the streams, so that
-//! all of those epochs is there; (3) write it as one batch and flush; (4) say how far the log is, which moves the durable point.
-//! Nothing is written if there is nothing to say: see the module `log`.
-//! DBX §5 has workers hand over full buffers and the logger compute the smallest snapshot number; Silo §4.10 has loggers publish the
-//! smallest epoch over their workers, minus one. Here the streams are read when the logger comes by.
+//! A step: (1) read which epochs no writer can write into any more, *before* the streams; (2) take what is in the streams, so
+//! that all of those epochs is there; (3) write it as one batch and flush; (4) say how far the log is, which moves the durable
+//! point. Nothing is written if there is nothing to say: see the module `log`.
+//!
+//! DBX §5 has workers hand over full buffers and the logger compute the smallest snapshot number; Silo §4.10 has loggers publish
+//! the smallest epoch over their workers, minus one. Here the streams are read when the logger comes by.
 
 use std::sync::{Arc, PoisonError};
 
@@ -54,9 +55,12 @@ struct Stream {
 
 impl Logger {
     pub(crate) fn new(shared: Arc<Shared>, index: usize, streams: Vec<(usize, Consumer)>) -> Result<Logger, LogError> {
-        let first = create(&shared, index, 1, 0).and_then(|mut first| {
-            while !first.prepare(&*shared.disk, u64::MAX / 2)? {}
-            Ok(first)
+        let first = create(&shared, index, 1, 0).and_then(|mut first| match first.prepare(&*shared.disk, ALL) {
+            Ok(_) => Ok(first),
+            Err(failure) => {
+                first.discard(&*shared.disk);
+                Err(failure)
+            }
         });
         let segment = first.map_err(|failure| match failure {
             Failure::Full => LogError::Full { directory: shared.options.directories[index].clone() },
@@ -199,6 +203,21 @@ impl Logger {
         self.look_ahead(bytes)
     }
 
+    /// Gives back the space that a log which is closed does not need.
+    pub(crate) fn trim(&mut self) {
+        if self.pending.is_none() && !self.shared.is_stopped() {
+            self.segment.trim();
+            if let Some(next) = self.next.take() {
+                next.discard(&*self.shared.disk);
+            }
+        }
+    }
+
+    /// Takes back what making it did. It has written nothing.
+    pub(crate) fn discard(self) {
+        self.segment.discard(&*self.shared.disk);
+    }
+
     fn tell(&self) {
         self.shared.advance(self.index, self.recorded, self.closed);
     }
@@ -218,7 +237,7 @@ impl Logger {
     /// Goes on in the next segment, which has room for a batch of `bytes` bytes.
     fn roll(&mut self, bytes: u64) -> Result<(), Failure> {
         self.next_segment(bytes)?.enlarge(bytes);
-        while !self.prepare(u64::MAX / 2)? {}
+        self.prepare(ALL)?;
         if let Some(next) = self.next.take() {
             let filled = std::mem::replace(&mut self.segment, next);
             self.sequence += 1;
@@ -238,6 +257,9 @@ impl Logger {
         self.next.as_mut().map_or(Ok(true), |next| next.prepare(&*self.shared.disk, piece))
     }
 }
+
+/// A piece larger than any segment.
+const ALL: u64 = u64::MAX / 2;
 
 /// A segment with room for the usual, or for a batch of `bytes` bytes if that is more.
 fn create(shared: &Shared, index: usize, sequence: u64, bytes: u64) -> Result<Segment, Failure> {

@@ -1,4 +1,5 @@
-//! What writers and loggers share memory through: the standard atomics and cells, or loom's when they are model-checked (`--cfg loom`).
+//! What writers and loggers share memory through: the standard atomics and cells, or those of loom when they are model-checked
+//! (`--cfg loom`).
 
 #[cfg(loom)]
 pub(crate) use loom::sync::{

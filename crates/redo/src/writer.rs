@@ -4,9 +4,10 @@
 //! closes that epoch before the commit's entries are in the stream. Outside it is idle and holds nobody up (trap 22).
 //! On the way are two stores, a fence and a copy: no lock, and no word that another worker writes.
 //!
-//! Why a logger never closes too much: it reads the current epoch, fences, and reads the slots; a worker stores its slot, fences, and
-//! then reads the epoch of its commit. If the logger finds the slot idle its fence came first, so the worker reads an epoch no
-//! smaller than the logger did, which is above what the logger closes. (Silo §4.9 has the logger ask the workers instead.)
+//! Why a logger never closes too much: it reads the current epoch, fences, and reads the slots; a worker stores its slot,
+//! fences, and then reads the epoch of its commit. If the logger finds the slot idle its fence came first, so the worker reads
+//! an epoch no smaller than the logger did, which is above what the logger closes. In Silo §4.10 workers publish the id of
+//! their last commit instead, so that an idle one has to be woken.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -97,9 +98,9 @@ impl Writer {
         Writer { shared, slot, producer, group: Vec::new(), begun: false }
     }
 
-    /// Announces a commit, before it reads its epoch; `current` is the epoch now, or an earlier one. Until [`Writer::end`] no epoch
-    /// from `current` on becomes durable. May wait for the disk, at most [`LogOptions::backlog_wait_max`]: call it before taking
-    /// locks that others wait for.
+    /// Announces a commit, before it reads its epoch; `current` is the epoch now, or an earlier one. Until [`Writer::end`] no
+    /// epoch from `current` on becomes durable. May wait for the disk, at most [`LogOptions::backlog_wait_max`]: call it before
+    /// taking locks that others wait for.
     ///
     /// # Errors
     /// [`LogError::Stopped`] when the log has failed or was closed; [`LogError::Full`] while the disk is full;
@@ -126,8 +127,8 @@ impl Writer {
         &mut self.group
     }
 
-    /// Hands the group to the logger. A commit may append several of the same stamp. Never waits and never fails, since the commit
-    /// has happened.
+    /// Hands the group to the logger. A commit may append several of the same stamp. Never waits and never fails, since the
+    /// commit has happened.
     ///
     /// # Panics
     /// Outside of `begin` and `end`, and if a group has 4 GiB or more: writers of large commits cut them into groups.

@@ -23,6 +23,7 @@ type Committed = (Stamp, Vec<u8>);
 /// A log whose writers, epochs and loggers are stepped.
 struct Stepped {
     disk: FaultyDisk,
+    directories: usize,
     log: Log,
     writers: Vec<Writer>,
     loggers: Vec<Logger>,
@@ -59,8 +60,8 @@ fn disk(seed: u64, loggers: usize) -> FaultyDisk {
 impl Stepped {
     fn open(disk: &FaultyDisk, options: LogOptions, writers: usize) -> Result<Stepped, LogError> {
         let (log, writers, loggers) = Log::open(Arc::new(disk.mount()), options, START, writers)?;
-        let (disk, committed) = (disk.clone(), Vec::new());
-        Ok(Stepped { disk, log, writers, loggers, epoch: FIRST, newest: Stamp::ZERO, committed })
+        let (disk, directories, committed) = (disk.clone(), loggers.len(), Vec::new());
+        Ok(Stepped { disk, directories, log, writers, loggers, epoch: FIRST, newest: Stamp::ZERO, committed })
     }
 
     fn new(loggers: usize, writers: usize) -> Stepped {
@@ -100,7 +101,7 @@ impl Stepped {
 
     /// What is wrong with what is on the disk now, if anything.
     fn judge(&self) -> Result<(), String> {
-        let found = read(&self.disk, self.loggers.len());
+        let found = read(&self.disk, self.directories);
         let kept: BTreeSet<_> = found.groups.iter().filter(|(stamp, _)| stamp.epoch() <= found.recorded).collect();
         let durable = self.durable();
         if found.known > found.recorded {
@@ -169,8 +170,8 @@ fn read(disk: &FaultyDisk, loggers: usize) -> Found {
     found
 }
 
-/// A random run of writers, ticker and loggers until the power is cut, at operation `crash_at` after the log was opened, or for `steps`
-/// steps. Answers how many operations there were and how many groups were durable, or what was wrong.
+/// A random run of writers, ticker and loggers until the power is cut, at operation `crash_at` after the log was opened, or for
+/// `steps` steps. Answers how many operations there were and how many groups were durable, or what was wrong.
 fn run(seed: u64, fault: LogFault, crash_at: Option<u64>, steps: usize) -> Result<(u64, usize), String> {
     let mut rng = Rng::from_seed(seed);
     let (loggers, writers) = (rng.range(1, 4) as usize, rng.range(1, 6) as usize);
@@ -219,6 +220,15 @@ fn run(seed: u64, fault: LogFault, crash_at: Option<u64>, steps: usize) -> Resul
     if unfinished.is_some_and(|&epoch| fault == LogFault::None && run.durable() >= epoch) {
         return Err("durable before it was written".to_owned());
     }
+    if seed.is_multiple_of(2) {
+        // The others abort.
+        run.writers.iter_mut().for_each(Writer::end);
+        run.next_epoch();
+        let closed = run.log.close(std::mem::take(&mut run.loggers), run.epoch);
+        if disk.is_powered() && closed.map_err(|error| error.to_string())?.0 + 1 != run.epoch.0 {
+            return Err("not all is durable after closing".to_owned());
+        }
+    }
     let operations = disk.operations() - before;
     disk.crash();
     run.judge()?;
@@ -226,7 +236,8 @@ fn run(seed: u64, fault: LogFault, crash_at: Option<u64>, steps: usize) -> Resul
     Ok((operations, durable))
 }
 
-/// A run, and the same run with a power cut at each of its operations. Answers the sums over all of operations and durable groups.
+/// A run, and the same run with a power cut at each of its operations. Answers the sums over all of operations and durable
+/// groups.
 fn run_with_cuts(seed: u64, fault: LogFault, steps: usize) -> Result<(u64, usize), String> {
     let (operations, mut durable) = run(seed, fault, None, steps)?;
     for n in 1..=operations {
@@ -417,6 +428,7 @@ fn a_log_does_not_open_where_there_is_no_space_or_no_sense() {
     disk.set_capacity(PAGE as u64);
     let full = Stepped::open(&disk, options(1), 1).map(drop);
     assert!(matches!(full, Err(LogError::Full { .. })), "{full:?}");
+    assert!(segment::list(&disk, &directories(1)[0]).expect("a directory").is_empty(), "what was begun is taken back");
     let disk = self::disk(1, 1);
     assert!(matches!(Stepped::open(&disk, options(0), 1).map(drop), Err(LogError::Io { .. })));
     drop(Stepped::open(&disk, options(1), 1).expect("a log"));
@@ -489,13 +501,17 @@ fn closing_makes_everything_durable_and_refuses_what_comes_after() {
     let mut run = Stepped::new(2, 2);
     run.commit(0, 10);
     run.next_epoch();
-    run.commit(1, 10);
+    run.commit(1, 5_000);
     run.next_epoch();
     let loggers = std::mem::take(&mut run.loggers);
     assert_eq!(run.log.close(loggers, run.epoch).expect("no faults"), Epoch(run.epoch.0 - 1));
     assert!(matches!(run.writers[0].begin(run.epoch), Err(LogError::Stopped(_))));
     let found = read(&run.disk.fork(2), 2);
     assert_eq!((found.groups.len(), found.recorded.0), (2, run.epoch.0 - 1));
+    let occupied = directories(2).into_iter().flat_map(|dir| segment::list(&run.disk, &dir).expect("a directory"));
+    assert_eq!(occupied.map(|segment| segment.bytes).sum::<u64>(), run.log.statistics().bytes + 2 * PAGE as u64);
+    run.disk.crash();
+    run.judge().expect("what was cut off held nothing");
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! The stream in every interleaving and under every reordering that the memory model allows, by loom: chunks of one and two bytes.
+//! The stream in every interleaving and under every reordering that the memory model allows, by loom: chunks of one and two
+//! bytes.
 //!
 //! Run by `RUSTFLAGS="--cfg loom" cargo test -p seriatim-redo --release --lib loom`.
 
