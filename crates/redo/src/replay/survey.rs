@@ -50,6 +50,8 @@ impl Batch {
 pub(crate) struct LoggerLog {
     pub segments: Range<usize>,
     pub batches: Range<usize>,
+    /// What is closed before the first of its batches.
+    pub before: Epoch,
     /// Where it ends.
     pub end: (PathBuf, u64),
     /// What its last batch says is closed; before its first epoch if there is none.
@@ -141,7 +143,7 @@ impl Survey {
             let checkpoint = manifest.checkpoint.as_ref().map(|checkpoint| checkpoint.end_epoch);
             // One of an earlier incarnation is durable by what the manifest says of that.
             let checkpoint = checkpoint.filter(|&end| end >= first).map(|epoch| (epoch, "the checkpoint".to_owned()));
-            let batches = self.batches[incarnation.batches.clone()].iter();
+            let batches = logs.iter().flat_map(|log| &self.batches[log.batches.clone()]);
             let batch = batches.max_by_key(|batch| batch.header.durable);
             let batch = batch.map(|batch| (batch.header.durable, self.file(batch).display().to_string()));
             let known = [recorded, checkpoint, batch].into_iter().flatten().max_by_key(|(epoch, _)| *epoch);
@@ -155,6 +157,27 @@ impl Survey {
             }
         }
         Ok(())
+    }
+
+    /// The newest epoch of which a batch says that it was durable.
+    pub(crate) fn known_durable(&self) -> Epoch {
+        self.batches.iter().map(|batch| batch.header.durable).max().unwrap_or(Epoch(0))
+    }
+
+    /// Forgets the batches at the ends of the last incarnation's logs that know of a durable epoch which the others do not reach: a
+    /// log that is still written was looked at, one logger after the other. What is left is what a power cut could have left.
+    pub(crate) fn trim(&mut self) {
+        let Some(incarnation) = self.incarnations.last() else { return };
+        let logs = &mut self.logs[incarnation.logs.clone()];
+        while let Some(durable) = logs.iter().map(|log| log.closed).min() {
+            let batches = &self.batches;
+            let ahead = logs.iter_mut().find(|log| {
+                batches[log.batches.clone()].last().is_some_and(|batch| batch.header.durable > durable)
+            });
+            let Some(log) = ahead else { break };
+            log.batches.end -= 1;
+            log.closed = batches[log.batches.clone()].last().map_or(log.before, |batch| batch.header.closed);
+        }
     }
 
     pub(crate) fn logs_of(&self, incarnation: &Incarnation) -> impl Iterator<Item = &LoggerLog> {
@@ -275,6 +298,7 @@ impl Walk<'_> {
         survey.logs.push(LoggerLog {
             segments: first_segment..survey.segments.len(),
             batches: first_batch..survey.batches.len(),
+            before: self.before,
             end: place,
             closed,
         });
