@@ -1,7 +1,7 @@
 //! Batches: the unit in which a logger writes and flushes.
 //!
-//! Invariant: a batch begins at a multiple of [`PAGE`] and nothing else is ever written to its pages, so a flushed batch cannot be
-//! damaged by the write of another. The header alone says whether header and payload are what was written.
+//! Invariant: a batch begins at a multiple of [`PAGE`] and nothing else is ever written to its pages, so a flushed batch cannot
+//! be damaged by the write of another. The header alone says whether header and payload are what was written.
 //!
 //! ```text
 //! header, 64 bytes, little-endian
@@ -193,6 +193,23 @@ mod tests {
         let mut unstamped = group_header(a, 0);
         unstamped[11] = 0xff;
         assert_eq!(groups(&unstamped).collect::<Vec<_>>(), [Err(0)]);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_are_groups_up_to_where_they_are_not(bytes in proptest::collection::vec(0..4u8, 0..80)) {
+            let mut at = 0;
+            for group in groups(&bytes) {
+                match group {
+                    Ok(group) => at += GROUP_HEADER_BYTES + group.entries.len(),
+                    Err(offset) => {
+                        assert_eq!(offset, at);
+                        at = bytes.len();
+                    }
+                }
+            }
+            assert_eq!(at, bytes.len());
+        }
     }
 
     #[test]

@@ -197,3 +197,6 @@ impl Drop for Reached {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

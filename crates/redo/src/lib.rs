@@ -20,7 +20,7 @@ pub mod checkpoint;
 pub mod durable;
 pub mod entry;
 mod error;
-#[cfg(feature = "canary")]
+#[cfg(any(test, feature = "canary"))]
 mod fault;
 mod log;
 pub mod logger;
@@ -34,7 +34,7 @@ pub mod writer;
 
 pub use durable::Durable;
 pub use error::LogError;
-#[cfg(feature = "canary")]
+#[cfg(any(test, feature = "canary"))]
 pub use fault::LogFault;
 pub use log::{Log, LogOptions, LogStart, LogStatistics, LogThreads};
 pub use logger::Logger;

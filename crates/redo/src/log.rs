@@ -3,12 +3,12 @@
 //! Invariant: the durable point D is never above what a recovery would keep, but for epochs in which nothing was logged.
 //!
 //! Each logger tells two epochs: what it has *recorded* as closed, in a flushed batch, and what it has *closed*: flushed all of,
-//! whether a batch says so or not. A recovery keeps the smallest recorded epoch R. If nothing was ever logged above R, then D is the
-//! smallest closed epoch, otherwise R; and while something was, loggers with nothing to write record what they have closed. So an
-//! idle database writes nothing, an idle logger holds nobody up, and D moves on in both.
+//! whether a batch says so or not. A recovery keeps the smallest recorded epoch R. If nothing was ever logged above R, then D
+//! is the smallest closed epoch, otherwise R; and while something was, loggers with nothing to write record what they have
+//! closed. So an idle database writes nothing, an idle logger holds nobody up, and D moves on in both.
 //!
-//! A failure is final unless it says that the disk is full: the log stops, D stays, who waits is told, commits are refused. While the
-//! disk is full commits are refused and the batch that found no space is kept and tried again.
+//! A failure is final unless it says that the disk is full: the log stops, D stays, who waits is told, commits are refused.
+//! While the disk is full commits are refused and the batch that found no space is kept and tried again.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ use seriatim_base::disk::Disk;
 use seriatim_base::thread::{Kicker, Periodic};
 use seriatim_base::{CacheAligned, Epoch};
 
-#[cfg(feature = "canary")]
+#[cfg(any(test, feature = "canary"))]
 use crate::fault::LogFault;
 use crate::logger::Logger;
 use crate::stream::stream;
@@ -43,7 +43,7 @@ pub struct LogOptions {
     /// How long a commit may wait for the disk to get below that. Zero where one thread steps everything.
     pub backlog_wait_max: Duration,
     /// What is broken.
-    #[cfg(feature = "canary")]
+    #[cfg(any(test, feature = "canary"))]
     pub fault: LogFault,
 }
 
@@ -57,7 +57,7 @@ impl LogOptions {
             batch_bytes: 16 << 20,
             backlog_bytes_max: 16 << 20,
             backlog_wait_max: Duration::from_secs(1),
-            #[cfg(feature = "canary")]
+            #[cfg(any(test, feature = "canary"))]
             fault: LogFault::None,
         }
     }
@@ -102,7 +102,8 @@ pub struct Log {
 }
 
 impl Log {
-    /// Opens a log for writing: makes the first segment of each logger. Answers the log, a writer for each worker slot, and the
+    /// Opens a log for writing: makes the first segment of each logger, which none of this incarnation may be there for; so the
+    /// manifest names the incarnation first, durably. Answers the log, a writer for each worker slot, and the
     /// loggers, which somebody has to step: [`Log::spawn`], or the caller.
     ///
     /// # Errors
@@ -127,6 +128,7 @@ impl Log {
             refusing: CacheAligned(AtomicU64::new(0)),
             durable: Arc::new(Durable::new(start.durable)),
             kickers: OnceLock::new(),
+            deleting: Mutex::default(),
             disk,
             options,
             start,
@@ -139,8 +141,16 @@ impl Log {
             streams[slot % loggers].push((slot, consumer));
         }
         let numbered = streams.into_iter().enumerate();
-        let loggers = numbered.map(|(index, streams)| Logger::new(Arc::clone(&shared), index, streams));
-        let loggers = loggers.collect::<Result<Vec<_>, _>>()?;
+        let mut loggers = Vec::with_capacity(numbered.len());
+        for (index, streams) in numbered {
+            match Logger::new(Arc::clone(&shared), index, streams) {
+                Ok(logger) => loggers.push(logger),
+                Err(error) => {
+                    loggers.into_iter().for_each(Logger::discard);
+                    return Err(error);
+                }
+            }
+        }
         Ok((Log { shared }, handles, loggers))
     }
 
@@ -185,24 +195,27 @@ impl Log {
         self.shared.refuses().then(|| self.shared.refusal())
     }
 
-    /// Has the loggers record `epoch` as closed although nothing was logged in it: from now on the durable point reaches it only when
-    /// a recovery would find it, too. For a checkpoint, whose last epoch the manifest tells.
+    /// Has the loggers record `epoch` as closed although nothing was logged in it: from now on the durable point reaches it
+    /// only when a recovery would find it, too. For a checkpoint, whose last epoch the manifest tells.
     pub fn record(&self, epoch: Epoch) {
         self.shared.newest_logged.fetch_max(epoch.0, Ordering::AcqRel);
     }
 
-    /// Deletes segments of this incarnation in which every entry is of an epoch before `epoch`, oldest first, and never the one being
-    /// written. For when a checkpoint that begins at `epoch` is durable. Answers how many.
+    /// Deletes segments of this incarnation in which every entry is of an epoch before `epoch`, oldest first, and never the one
+    /// being written. For when a checkpoint that begins at `epoch` is durable. Answers how many.
     ///
     /// # Errors
     /// When one cannot be deleted; the others are kept for the next time.
     pub fn delete_before(&self, epoch: Epoch) -> Result<usize, LogError> {
         let mut deleted = 0;
+        // One at a time, so that they go in order; the loggers do not wait for it.
+        let _alone = self.shared.deleting.lock().unwrap_or_else(PoisonError::into_inner);
         for progress in &self.shared.loggers {
-            let mut filled = progress.filled.lock().unwrap_or_else(PoisonError::into_inner);
-            while let Some(oldest) = filled.front().filter(|oldest| oldest.newest < epoch) {
-                segment::delete(&*self.shared.disk, &oldest.path)?;
-                filled.pop_front();
+            let filled = || progress.filled.lock().unwrap_or_else(PoisonError::into_inner);
+            let oldest = || filled().front().filter(|oldest| oldest.newest < epoch).map(|oldest| oldest.path.clone());
+            while let Some(path) = oldest() {
+                segment::delete(&*self.shared.disk, &path)?;
+                filled().pop_front();
                 deleted += 1;
             }
         }
@@ -220,7 +233,7 @@ impl Log {
     }
 
     /// Ends the log: flushes all that was committed before epoch `after`, to which the caller has advanced the current epoch, and
-    /// stops. No commit is under way. Answers the durable point.
+    /// stops, and gives back the space that its segments have left. No commit is under way. Answers the durable point.
     ///
     /// # Errors
     /// When the log had stopped before or does so now, or the disk is full: then what is not durable is lost.
@@ -231,6 +244,7 @@ impl Log {
                 logger.step(after);
             });
         }
+        loggers.iter_mut().for_each(Logger::trim);
         let refusal = self.refusal();
         self.shared.stop("it was closed");
         refusal.map_or(Ok(self.shared.durable.epoch()), Err)
@@ -270,6 +284,8 @@ pub(crate) struct Shared {
     refusing: CacheAligned<AtomicU64>,
     pub(crate) durable: Arc<Durable>,
     kickers: OnceLock<Vec<Kicker>>,
+    /// Held by who deletes segments.
+    deleting: Mutex<()>,
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) options: LogOptions,
     pub(crate) start: LogStart,
@@ -351,22 +367,22 @@ impl Shared {
         self.durable.publish(if nothing_between { recorded.max(Epoch(closed.unwrap_or(0))) } else { recorded });
     }
 
-    #[cfg(feature = "canary")]
+    #[cfg(any(test, feature = "canary"))]
     fn suffers_own_log_only(&self) -> bool {
         self.options.fault == LogFault::FlushOwnLogOnly
     }
 
-    #[cfg(not(feature = "canary"))]
+    #[cfg(not(any(test, feature = "canary")))]
     const fn suffers_own_log_only(&self) -> bool {
         false
     }
 
-    #[cfg(feature = "canary")]
+    #[cfg(any(test, feature = "canary"))]
     pub(crate) fn suffers_acknowledging_early(&self) -> bool {
         self.options.fault == LogFault::AcknowledgeBeforeFlush
     }
 
-    #[cfg(not(feature = "canary"))]
+    #[cfg(not(any(test, feature = "canary")))]
     pub(crate) const fn suffers_acknowledging_early(&self) -> bool {
         false
     }

@@ -2,14 +2,14 @@
 //!
 //! Invariant: a batch is written only after the one before it is flushed, and nothing is told before it is flushed.
 //!
-//! A step: (1) read which epochs no writer can write into any more, *before* the streams; (2) take what is in the streams, so that
-//! all of those epochs is there; (3) write it as one batch and flush; (4) say how far the log is, which moves the durable point.
-//! Nothing is written if there is nothing to say: see the module `log`.
-//! DBX §5 has workers hand over full buffers and the logger compute the smallest snapshot number; Silo §4.10 has loggers publish the
-//! smallest epoch over their workers, minus one. Here the streams are read when the logger comes by.
+//! A step: (1) read which epochs no writer can write into any more, *before* the streams; (2) take what is in the streams, so
+//! that all of those epochs is there; (3) write it as one batch and flush; (4) say how far the log is, which moves the durable
+//! point. Nothing is written if there is nothing to say: see the module `log`.
+//!
+//! DBX §5 has workers hand over full buffers and the logger compute the smallest snapshot number; Silo §4.10 has loggers publish
+//! the smallest epoch over their workers, minus one. Here the streams are read when the logger comes by.
 
-use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
+use std::sync::{Arc, PoisonError};
 
 use seriatim_base::clock::Instant;
 use seriatim_base::{Epoch, Stamp, thread};
@@ -19,6 +19,7 @@ use crate::batch::{self, GROUP_HEADER_BYTES, HEADER_BYTES, padded};
 use crate::log::{Filled, Shared};
 use crate::segment::{self, Failure, Name, Segment};
 use crate::stream::Consumer;
+use crate::writer::Slot;
 
 /// Writes the log of some of the writers.
 #[derive(Debug)]
@@ -54,9 +55,12 @@ struct Stream {
 
 impl Logger {
     pub(crate) fn new(shared: Arc<Shared>, index: usize, streams: Vec<(usize, Consumer)>) -> Result<Logger, LogError> {
-        let first = create(&shared, index, 1, 0).and_then(|mut first| {
-            while !first.prepare(&*shared.disk, u64::MAX / 2)? {}
-            Ok(first)
+        let first = create(&shared, index, 1, 0).and_then(|mut first| match first.prepare(&*shared.disk, ALL) {
+            Ok(_) => Ok(first),
+            Err(failure) => {
+                first.discard(&*shared.disk);
+                Err(failure)
+            }
         });
         let segment = first.map_err(|failure| match failure {
             Failure::Full => LogError::Full { directory: shared.options.directories[index].clone() },
@@ -103,10 +107,9 @@ impl Logger {
         if self.pending.is_some() {
             self.write()?;
         }
-        // ORDERING: pairs with the fence in `Writer::begin`; see the module `writer`.
-        fence(Ordering::SeqCst);
-        let earliest = self.streams.iter().map(|stream| self.shared.slots[stream.slot].earliest());
-        let closed = Epoch(earliest.fold(current, Epoch::min).0.saturating_sub(1)).max(self.closed);
+        let slots = self.streams.iter().map(|stream| &*self.shared.slots[stream.slot]);
+        // A writer that announces an older epoch than it will read opens none that was closed.
+        let closed = Slot::closed(current, slots).max(self.closed);
         for stream in &mut self.streams {
             stream.until = stream.consumer.consumed() + stream.consumer.available();
         }
@@ -186,7 +189,7 @@ impl Logger {
         let progress = &self.shared.loggers[self.index];
         progress.counts.flushed(header.groups, header.payload_bytes, bytes, began.elapsed());
         if let Some(left) = self.left.take() {
-            progress.filled.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push_back(left);
+            progress.filled.lock().unwrap_or_else(PoisonError::into_inner).push_back(left);
         }
         self.pending = None;
         self.number = header.number;
@@ -198,6 +201,21 @@ impl Logger {
         }
         self.tell();
         self.look_ahead(bytes)
+    }
+
+    /// Gives back the space that a log which is closed does not need.
+    pub(crate) fn trim(&mut self) {
+        if self.pending.is_none() && !self.shared.is_stopped() {
+            self.segment.trim();
+            if let Some(next) = self.next.take() {
+                next.discard(&*self.shared.disk);
+            }
+        }
+    }
+
+    /// Takes back what making it did. It has written nothing.
+    pub(crate) fn discard(self) {
+        self.segment.discard(&*self.shared.disk);
     }
 
     fn tell(&self) {
@@ -219,7 +237,7 @@ impl Logger {
     /// Goes on in the next segment, which has room for a batch of `bytes` bytes.
     fn roll(&mut self, bytes: u64) -> Result<(), Failure> {
         self.next_segment(bytes)?.enlarge(bytes);
-        while !self.prepare(u64::MAX / 2)? {}
+        self.prepare(ALL)?;
         if let Some(next) = self.next.take() {
             let filled = std::mem::replace(&mut self.segment, next);
             self.sequence += 1;
@@ -239,6 +257,9 @@ impl Logger {
         self.next.as_mut().map_or(Ok(true), |next| next.prepare(&*self.shared.disk, piece))
     }
 }
+
+/// A piece larger than any segment.
+const ALL: u64 = u64::MAX / 2;
 
 /// A segment with room for the usual, or for a batch of `bytes` bytes if that is more.
 fn create(shared: &Shared, index: usize, sequence: u64, bytes: u64) -> Result<Segment, Failure> {
@@ -266,3 +287,6 @@ impl Drop for StopsIfPanicking {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

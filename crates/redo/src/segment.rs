@@ -125,8 +125,8 @@ pub fn list(disk: &dyn Disk, directory: &Path) -> Result<Vec<FoundSegment>, LogE
     Ok(segments)
 }
 
-/// Deletes the segments in a directory that were written by incarnations before `incarnation`, oldest first: for when a checkpoint
-/// of `incarnation` is durable and the manifest no longer names those before it. Answers how many.
+/// Deletes the segments in a directory that were written by incarnations before `incarnation`, oldest first: for when a
+/// checkpoint of `incarnation` is durable and the manifest no longer names those before it. Answers how many.
 ///
 /// # Errors
 /// When the directory cannot be read or changed; the rest is then still there, and may be deleted later.
@@ -238,6 +238,18 @@ impl Segment {
         self.at * 2 >= self.bytes
     }
 
+    /// Gives back the space after the last batch, when no more will come. Nothing relies on it.
+    pub(crate) fn trim(&self) {
+        // Space, not safety: a cut that fails, or that a power cut undoes, leaves zeros.
+        let _ = self.file.set_bytes(self.at).and_then(|()| self.file.sync_data());
+    }
+
+    /// Removes a segment that holds nothing, and that nothing relies on.
+    pub(crate) fn discard(&self, disk: &dyn Disk) {
+        // Space, not safety.
+        let _ = disk.remove_file(&self.path);
+    }
+
     /// Writes a batch where the next one goes.
     pub(crate) fn write(&self, batch: &[u8]) -> Result<(), Failure> {
         debug_assert!(batch.len() as u64 <= self.room() && batch.len().is_multiple_of(PAGE));
@@ -252,8 +264,8 @@ impl Segment {
     }
 }
 
-/// What is zeroed after a batch of `batch_bytes` was flushed, in bytes: twice as much, so that a segment begun when the one before is
-/// half full is ready when that one is full.
+/// What is zeroed after a batch of `batch_bytes` was flushed, in bytes: twice as much, so that a segment begun when the one
+/// before is half full is ready when that one is full.
 pub(crate) fn piece_after(batch_bytes: u64) -> u64 {
     PIECE_MIN.max(2 * batch_bytes)
 }

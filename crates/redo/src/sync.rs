@@ -1,14 +1,15 @@
-//! What streams share memory through: the standard atomics and cells, or loom's when they are model-checked (`--cfg loom`).
+//! What writers and loggers share memory through: the standard atomics and cells, or those of loom when they are model-checked
+//! (`--cfg loom`).
 
 #[cfg(loom)]
 pub(crate) use loom::sync::{
     Arc,
-    atomic::{AtomicPtr, AtomicU64, Ordering},
+    atomic::{AtomicPtr, AtomicU64, Ordering, fence},
 };
 #[cfg(not(loom))]
 pub(crate) use std::sync::{
     Arc,
-    atomic::{AtomicPtr, AtomicU64, Ordering},
+    atomic::{AtomicPtr, AtomicU64, Ordering, fence},
 };
 
 /// Bytes that two threads reach, never the same ones at the same time: whose turn it is, is up to the owner.

@@ -4,12 +4,12 @@
 //! closes that epoch before the commit's entries are in the stream. Outside it is idle and holds nobody up (trap 22).
 //! On the way are two stores, a fence and a copy: no lock, and no word that another worker writes.
 //!
-//! Why a logger never closes too much: it reads the current epoch, fences, and reads the slots; a worker stores its slot, fences, and
-//! then reads the epoch of its commit. If the logger finds the slot idle its fence came first, so the worker reads an epoch no
-//! smaller than the logger did, which is above what the logger closes. (Silo §4.9 has the logger ask the workers instead.)
+//! Why a logger never closes too much: it reads the current epoch, fences, and reads the slots; a worker stores its slot,
+//! fences, and then reads the epoch of its commit. If the logger finds the slot idle its fence came first, so the worker reads
+//! an epoch no smaller than the logger did, which is above what the logger closes. In Silo §4.10 workers publish the id of
+//! their last commit instead, so that an idle one has to be woken.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::Duration;
 
 use seriatim_base::clock::Instant;
@@ -19,6 +19,7 @@ use crate::LogError;
 use crate::batch::group_header;
 use crate::log::Shared;
 use crate::stream::Producer;
+use crate::sync::{AtomicU64, Ordering, fence};
 
 /// How long a writer that waits for the disk sleeps before it looks again.
 const BACKLOG_LOOK: Duration = Duration::from_millis(1);
@@ -45,10 +46,30 @@ impl Slot {
         }
     }
 
-    /// The earliest epoch that a commit of this writer may have which is not in its stream.
-    pub(crate) fn earliest(&self) -> Epoch {
-        // ORDERING: pairs with the releases in `begin` and `end`: what was published before is seen.
-        Epoch(self.epoch.load(Ordering::Acquire))
+    /// A commit begins, in `current` or later.
+    #[inline]
+    fn announce(&self, current: Epoch) {
+        // ORDERING: a release, because a logger that reads this instead of the idle word before must see what was published.
+        self.epoch.store(current.0, Ordering::Release);
+        // ORDERING: pairs with the fence in `closed`; see the module.
+        fence(Ordering::SeqCst);
+    }
+
+    /// The commit is in the stream.
+    #[inline]
+    fn leave(&self) {
+        // ORDERING: pairs with the acquire in `closed`: a logger that finds the slot idle finds its entries.
+        self.epoch.store(Slot::IDLE, Ordering::Release);
+    }
+
+    /// The newest epoch of which none of these writers can still append anything, if `current` was read just before. What they
+    /// appended up to there is in the streams by now.
+    pub(crate) fn closed<'a>(current: Epoch, slots: impl Iterator<Item = &'a Slot>) -> Epoch {
+        // ORDERING: pairs with the fence in `announce`; see the module.
+        fence(Ordering::SeqCst);
+        // ORDERING: pairs with the releases in `announce` and `leave`.
+        let earliest = slots.map(|slot| slot.epoch.load(Ordering::Acquire)).fold(current.0, u64::min);
+        Epoch(earliest.saturating_sub(1))
     }
 
     pub(crate) fn set_flushed(&self, bytes: u64) {
@@ -77,9 +98,9 @@ impl Writer {
         Writer { shared, slot, producer, group: Vec::new(), begun: false }
     }
 
-    /// Announces a commit, before it reads its epoch; `current` is the epoch now, or an earlier one. Until [`Writer::end`] no epoch
-    /// from `current` on becomes durable. May wait for the disk, at most [`LogOptions::backlog_wait_max`]: call it before taking
-    /// locks that others wait for.
+    /// Announces a commit, before it reads its epoch; `current` is the epoch now, or an earlier one. Until [`Writer::end`] no
+    /// epoch from `current` on becomes durable. May wait for the disk, at most [`LogOptions::backlog_wait_max`]: call it before
+    /// taking locks that others wait for.
     ///
     /// # Errors
     /// [`LogError::Stopped`] when the log has failed or was closed; [`LogError::Full`] while the disk is full;
@@ -95,10 +116,7 @@ impl Writer {
         if slot.backlog_bytes() > self.shared.options.backlog_bytes_max {
             self.wait_for_disk()?;
         }
-        // ORDERING: a release, because a logger that reads this instead of the idle word before must see what was published.
-        self.shared.slots[self.slot].epoch.store(current.0, Ordering::Release);
-        // ORDERING: pairs with the fence in `Logger::step`; see the module.
-        fence(Ordering::SeqCst);
+        slot.announce(current);
         self.begun = true;
         Ok(())
     }
@@ -109,8 +127,8 @@ impl Writer {
         &mut self.group
     }
 
-    /// Hands the group to the logger. A commit may append several of the same stamp. Never waits and never fails, since the commit
-    /// has happened.
+    /// Hands the group to the logger. A commit may append several of the same stamp. Never waits and never fails, since the
+    /// commit has happened.
     ///
     /// # Panics
     /// Outside of `begin` and `end`, and if a group has 4 GiB or more: writers of large commits cut them into groups.
@@ -129,8 +147,7 @@ impl Writer {
     pub fn end(&mut self) {
         self.group.clear();
         self.begun = false;
-        // ORDERING: pairs with the acquire in `Slot::earliest`: a logger that finds the slot idle finds its entries.
-        self.shared.slots[self.slot].epoch.store(Slot::IDLE, Ordering::Release);
+        self.shared.slots[self.slot].leave();
     }
 
     #[cold]
@@ -162,3 +179,6 @@ impl Drop for Writer {
         }
     }
 }
+
+#[cfg(all(test, loom))]
+mod loom_model;
