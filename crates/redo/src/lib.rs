@@ -29,6 +29,7 @@ pub mod replay;
 pub mod segment;
 pub mod stream;
 mod sync;
+mod tables;
 pub mod writer;
 
 pub use durable::Durable;
@@ -37,4 +38,5 @@ pub use error::LogError;
 pub use fault::LogFault;
 pub use log::{Log, LogOptions, LogStart, LogStatistics, LogThreads};
 pub use logger::Logger;
+pub use tables::Tables;
 pub use writer::Writer;
