@@ -2,11 +2,12 @@
 //!
 //! The judge knows which operations exist, not which one an access came from: an access is fine if some operation of its kind,
 //! table and index allows it. Keys are compared where every such operation is known to take its keys from the arguments alone:
-//! with the footprint that generated code tells, and with the plan's own symbols. Columns read are known in builds with debug
+//! with what the footprint of generated code tells, and with the keys that the plan's own symbols give these operations. Columns read are known in builds with debug
 //! assertions only ([`seriatim_catalog::watch`]).
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use seriatim_base::ColumnId;
 use seriatim_catalog::watch::{self, Touched};
@@ -31,7 +32,9 @@ pub(crate) fn run_checked<P: Declared>(
 ) -> Result<Committed<P::Output>, TransactError> {
     let handles = entry.handles::<P>();
     let mut told = Vec::new();
-    P::footprint(handles, arguments, &mut |touch| told.push(Told::from(touch)));
+    let tell = AssertUnwindSafe(|| P::footprint(handles, arguments, &mut |touch| told.push(Told::from(touch))));
+    // A key that panics when it is looked at ahead is judged by what the execution does.
+    let told = catch_unwind(tell).is_ok().then_some(told);
     let data = arguments.to_datum();
     runner.run(entry.mode(), Origin::Procedure, |tx| {
         tx.start_watching();
@@ -39,7 +42,8 @@ pub(crate) fn run_checked<P: Declared>(
         let result = P::straight(tx, handles, arguments);
         let touched = watch::stop();
         let accessed = tx.stop_watching();
-        let judge = Judge { plan: &entry.plan, told: &told, declaration: &entry.declaration, arguments: &data };
+        let judge =
+            Judge { plan: &entry.plan, told: told.as_deref(), declaration: &entry.declaration, arguments: &data };
         if let Err(violation) = judge.all(tx.inner(), &accessed, &touched) {
             panic!("procedure {} leaves its plan: {violation}\n{}", P::NAME, entry.plan);
         }
@@ -64,7 +68,8 @@ impl From<Touch<'_>> for Told {
 
 struct Judge<'j> {
     plan: &'j Plan,
-    told: &'j [Told],
+    /// What the footprint told, if it could.
+    told: Option<&'j [Told]>,
     declaration: &'j Procedure,
     arguments: &'j Datum,
 }
@@ -105,23 +110,27 @@ impl Judge<'_> {
         if !candidates.iter().all(|(id, _)| footprint.touches[*id].known) {
             return Ok(());
         }
-        let told = || self.told.iter().filter(|told| candidates.iter().any(|(id, _)| *id == told.operation));
-        // The key of a new row is told if the macro could know which of its columns are the key.
-        let must_be_told = access.kind != Kind::Insert || told().next().is_some();
-        if must_be_told && !told().any(|told| told.keys == access.keys) {
-            return Err("the arguments fix its keys, and the footprint did not tell these".to_owned());
-        }
-        if let Some(told) = told().find(|told| told.writes != self.plan.operations[told.operation].changes()) {
-            let says = if told.writes { "writes" } else { "reads" };
-            return Err(format!("the footprint says that operation {} {says}", told.operation));
-        }
-        let (KeysSeen::One(key), [(_, operation)]) = (&access.keys, candidates) else { return Ok(()) };
-        match self.symbolic(database, operation) {
-            Some(wanted) if wanted != *key => {
-                Err(format!("the plan says that its key is ({}), not {key:?}", listed(&operation.key)))
+        if let Some(told) = self.told {
+            let told = || told.iter().filter(|told| candidates.iter().any(|(id, _)| *id == told.operation));
+            // The key of a new row is told if the macro could know which of its columns are the key.
+            let must_be_told = access.kind != Kind::Insert || told().next().is_some();
+            if must_be_told && !told().any(|told| told.keys == access.keys) {
+                return Err("the arguments fix its keys, and the footprint did not tell these".to_owned());
             }
-            _ => Ok(()),
+            if let Some(told) = told().find(|told| told.writes != self.plan.operations[told.operation].changes()) {
+                let says = if told.writes { "writes" } else { "reads" };
+                return Err(format!("the footprint says that operation {} {says}", told.operation));
+            }
         }
+        let KeysSeen::One(key) = &access.keys else { return Ok(()) };
+        // Its key must be that of one of them; one whose key has no value here may have any.
+        let wanted = candidates.iter().map(|(_, operation)| self.symbolic(database, operation));
+        let Some(wanted) = wanted.collect::<Option<Vec<_>>>() else { return Ok(()) };
+        if wanted.contains(key) {
+            return Ok(());
+        }
+        let keys = candidates.iter().map(|(_, operation)| format!("({})", listed(&operation.key)));
+        Err(format!("the plan says that its key is {}, not {key:?}", keys.collect::<Vec<_>>().join(" or ")))
     }
 
     /// The key that the plan's symbols give, where they are fields of arguments and literals.
