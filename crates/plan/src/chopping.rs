@@ -34,10 +34,13 @@ pub struct Options {
     /// that they keep half of it free and runs the set unchopped when one does not. Without it, an addition is only checked
     /// where it takes effect, so it joins the decisive piece.
     pub headroom: bool,
+    /// Memory for all that an execution can write is reserved when it begins. Without it, a write may find none, and joins the
+    /// decisive piece if it came after it.
+    pub memory: bool,
 }
 
 impl Options {
-    /// The default graph (Figure 10): reordering and commutativity only, the latter without overflow.
+    /// The default graph (Figure 10): reordering and commutativity only, the latter without overflow, and memory never out.
     pub const DEFAULT: Options = Options {
         snapshots: false,
         reorder: true,
@@ -46,6 +49,7 @@ impl Options {
         statics: false,
         claims: false,
         headroom: true,
+        memory: true,
     };
     /// The optimized graph (Figure 11): everything.
     pub const OPTIMIZED: Options = Options {
@@ -56,6 +60,7 @@ impl Options {
         statics: true,
         claims: true,
         headroom: true,
+        memory: true,
     };
 }
 
@@ -69,6 +74,7 @@ impl fmt::Display for Options {
             (self.statics, "static tables"),
             (self.claims, "claims"),
             (self.headroom, "headroom"),
+            (self.memory, "reserved memory"),
         ];
         let on: Vec<&str> = all.iter().filter(|(on, _)| *on).map(|(_, name)| *name).collect();
         f.write_str(if on.is_empty() { "nothing" } else { "" })?;

@@ -164,7 +164,9 @@ pub enum FailureKind {
     Type,
     /// An element beyond the end of a list.
     OutOfBounds,
-    /// No memory for a new row or image. Reserved when an execution begins, so it fails there and nowhere else.
+    /// A `#[pure]` function that is not declared total panics.
+    Panic,
+    /// No memory for a new row or image.
     OutOfMemory,
 }
 
@@ -179,6 +181,7 @@ impl fmt::Display for FailureKind {
             FailureKind::CommutativeUnderflow => "underflow of a sum",
             FailureKind::Type => "a value that does not fit",
             FailureKind::OutOfBounds => "out of bounds",
+            FailureKind::Panic => "panic",
             FailureKind::OutOfMemory => "out of memory",
         })
     }

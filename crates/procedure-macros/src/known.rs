@@ -13,6 +13,7 @@ use crate::tree::{
     Block, Expression, ExpressionKind, KeyRange, Operation, OperationKind, Pattern, Step, StepKind, Variable,
     VariableId,
 };
+use crate::walk;
 
 /// Variables.
 pub(crate) type Known = BTreeSet<VariableId>;
@@ -299,6 +300,20 @@ pub(crate) fn assigned_by(step: &Step, assigned: &mut Known) {
         | StepKind::Return(_)
         | StepKind::Abort(_)
         | StepKind::Yield(_) => {}
+    }
+}
+
+/// The expressions of a node itself, without those of the nodes in it.
+pub(crate) fn own<'t>(node: &Node<'t>) -> Vec<&'t Expression> {
+    match node {
+        Node::Let(step, _) => walk::own(step),
+        Node::Touch(operation) => keys(operation).unwrap_or_default(),
+        Node::If(condition, ..) => vec![condition],
+        Node::Match(value, arms) => {
+            [*value].into_iter().chain(arms.iter().filter_map(|(_, guard, _)| *guard)).collect()
+        }
+        Node::For(_, over, _) => vec![over],
+        Node::Scope(_) | Node::Jump(_) => Vec::new(),
     }
 }
 

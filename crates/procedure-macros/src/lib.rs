@@ -100,19 +100,18 @@ pub fn procedure(options: TokenStream, item: TokenStream) -> TokenStream {
     }
 }
 
-/// Lets procedures call a function. It may use its arguments only: no clock, no randomness, nothing that changes. And it has a value
-/// for all arguments: what looks ahead, to prefetch, may call it where the procedure would have ended before, and where a procedure
-/// runs in pieces a panic would come too late. Arguments and
+/// Lets procedures call a function. It may use its arguments only: no clock, no randomness, nothing that changes. Arguments and
 /// result implement `Data` (`&str`, `&[T]` and `&T` stand for `String`, `Vec<T>` and `T`).
+///
+/// `#[pure(total)]` promises that it has a value for all arguments: no `unwrap`, no index, division or plain arithmetic that could
+/// panic. Only such functions are called ahead of time, to prefetch the keys that they compute; and a call of any other is a
+/// place where the procedure can fail, which keeps the piece that it is in from following the decisive one.
 ///
 /// The function stays as it is; besides, there is a type of its name, by which the interpreter calls it.
 #[proc_macro_attribute]
 pub fn pure(options: TokenStream, item: TokenStream) -> TokenStream {
-    if let Some(option) = proc_macro2::TokenStream::from(options).into_iter().next() {
-        return syn::Error::new(option.span(), "`#[pure]` has no options").into_compile_error().into();
-    }
     let function = parse_macro_input!(item as ItemFn);
-    expanded(pure::expand(&function))
+    expanded(pure::is_total(options.into()).and_then(|total| pure::expand(&function, total)))
 }
 
 /// Lets values of a struct or enum be arguments, results and values of procedures. The types of all fields implement `Data`.
@@ -122,14 +121,6 @@ pub fn pure(options: TokenStream, item: TokenStream) -> TokenStream {
 pub fn derive_data(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
     expanded(data::expand(&input))
-}
-
-/// The names that procedures may call, as text: for the test that compares them with the interpreter's.
-#[doc(hidden)]
-#[proc_macro]
-pub fn names(_: TokenStream) -> TokenStream {
-    let names = lists::shown();
-    quote!(#names).into()
 }
 
 fn expanded(result: syn::Result<proc_macro2::TokenStream>) -> TokenStream {

@@ -2,13 +2,24 @@
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
-use syn::{Error, FnArg, ItemFn, Pat, Result, ReturnType, Type};
+use syn::parse::Parser;
+use syn::punctuated::Punctuated;
+use syn::{Error, FnArg, Ident, ItemFn, Pat, Result, ReturnType, Token, Type};
 
 use crate::emit::library;
 use crate::lower::refuse;
 
+/// Whether the attribute says that the function is total.
+pub(crate) fn is_total(options: TokenStream) -> Result<bool> {
+    let options = Punctuated::<Ident, Token![,]>::parse_terminated.parse2(options)?;
+    match options.iter().find(|option| *option != "total") {
+        Some(unknown) => refuse(unknown, "`#[pure]` has one option: `total`, for a function that never panics"),
+        None => Ok(!options.is_empty()),
+    }
+}
+
 /// The function and its wrapper.
-pub(crate) fn expand(function: &ItemFn) -> Result<TokenStream> {
+pub(crate) fn expand(function: &ItemFn, total: bool) -> Result<TokenStream> {
     let signature = &function.sig;
     if let Some(token) = &signature.asyncness {
         return refuse(token, "a pure function waits for nothing: leave out `async`");
@@ -83,6 +94,7 @@ pub(crate) fn expand(function: &ItemFn) -> Result<TokenStream> {
             #[automatically_derived]
             impl #library::Pure for #name {
                 const NAME: &'static str = #text;
+                const TOTAL: bool = #total;
 
                 fn evaluate(
                     arguments: &[#library::Datum],

@@ -402,6 +402,8 @@ pub enum Function {
     Pure {
         /// Its name, for people.
         name: Arc<str>,
+        /// Whether it is declared to have a value for all arguments; else it may panic.
+        total: bool,
         /// The wrapper.
         evaluate: fn(&[Datum]) -> Result<Datum, EvaluationError>,
     },

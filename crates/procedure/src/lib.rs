@@ -13,6 +13,7 @@ pub mod evaluate;
 pub mod interpret;
 pub mod ir;
 pub mod methods;
+mod names;
 mod pure;
 pub mod show;
 mod value;

@@ -1,7 +1,6 @@
-//! The closed lists of methods and associated functions that procedures may call, and what each does to data.
+//! What the methods and associated functions that procedures may call do to data.
 //!
-//! Invariant: these lists are the language. A front end refuses every other name; a test compares its copy with
-//! [`METHODS`] and [`ASSOCIATED`]. A call has its receiver as first argument.
+//! The lists themselves, [`METHODS`] and [`ASSOCIATED`], have their home in `names.rs`. A call has its receiver as first argument.
 //!
 //! - A method in [`Position::Statement`] changes its receiver. The step `xs.push(x);` is the assignment to the place `xs` of the
 //!   call `push(xs, x)`, whose value is the changed list.
@@ -18,115 +17,36 @@ use seriatim_catalog::TableDef;
 use crate::arithmetic::{integer, unary};
 use crate::compare::{equal, total_order};
 use crate::ir::UnaryOperator;
+pub use crate::names::{ASSOCIATED, Associated, INTEGERS, METHODS, Method, Position, method};
 use crate::{Data, Datum, EvaluationError, IntegerType};
 
 type Evaluate = fn(&[Datum]) -> Result<Datum, EvaluationError>;
 
-/// Where a method may be called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Position {
-    /// In any expression.
-    Value,
-    /// As a statement: it changes its receiver, a place.
-    Statement,
-    /// In the header of a `for` over a list.
-    Header,
+/// What a method of [`METHODS`] does.
+fn evaluation(name: &str) -> Option<Evaluate> {
+    Some(match name {
+        "abs" => abs,
+        "as_str" | "clone" | "to_owned" => same,
+        "contains" => contains,
+        "dedup" => dedup,
+        "enumerate" => enumerate,
+        "into" => into,
+        "is_empty" => |args| Ok(Datum::Bool(len(args)? == usize_datum(0))),
+        "is_none" => |args| Ok(Datum::Bool(option(args)?.is_none())),
+        "is_some" => |args| Ok(Datum::Bool(option(args)?.is_some())),
+        "iter" => |args| Ok(Datum::List(list(&args[0])?.to_vec())),
+        "len" => len,
+        "max" => |args| least(args, Ordering::is_gt),
+        "min" => |args| least(args, Ordering::is_le),
+        "push" => push,
+        "sort" => sort,
+        "starts_with" => starts_with,
+        "units" => units,
+        "unwrap_or" => |args| Ok(option(args)?.unwrap_or(&args[1]).clone()),
+        "zip" => zip,
+        _ => return None,
+    })
 }
-
-/// A method of the closed list.
-#[derive(Clone, Copy, Debug)]
-pub struct Method {
-    /// Its name.
-    pub name: &'static str,
-    /// Number of arguments, the receiver among them.
-    pub arity: usize,
-    /// Where it may be called.
-    pub position: Position,
-    /// What it is called on and what its value is.
-    pub meaning: &'static str,
-    evaluate: Evaluate,
-}
-
-/// An associated function of the closed list.
-#[derive(Clone, Copy, Debug)]
-pub struct Associated {
-    /// The type: `{integer}` for any of [`IntegerType`], `{decimal}` for `Decimal::<S>` and names of it.
-    pub ty: &'static str,
-    /// Its name.
-    pub name: &'static str,
-    /// Number of arguments.
-    pub arity: usize,
-    /// What its value is.
-    pub meaning: &'static str,
-}
-
-const fn method(
-    name: &'static str,
-    arity: usize,
-    position: Position,
-    meaning: &'static str,
-    evaluate: Evaluate,
-) -> Method {
-    Method { name, arity, position, meaning, evaluate }
-}
-
-/// The methods.
-pub const METHODS: &[Method] = &[
-    method("len", 1, Position::Value, "elements of a list, bytes of a text or of bytes: a usize", len),
-    method("is_empty", 1, Position::Value, "whether len is 0", |args| Ok(Datum::Bool(len(args)? == usize_datum(0)))),
-    method("is_some", 1, Position::Value, "of an Option", |args| Ok(Datum::Bool(option(args)?.is_some()))),
-    method("is_none", 1, Position::Value, "of an Option", |args| Ok(Datum::Bool(option(args)?.is_none()))),
-    method("unwrap_or", 2, Position::Value, "what the Option holds, or the argument", |args| {
-        Ok(option(args)?.unwrap_or(&args[1]).clone())
-    }),
-    method("min", 2, Position::Value, "the smaller of two values of a type with an order", |args| {
-        least(args, Ordering::is_le)
-    }),
-    method("max", 2, Position::Value, "the larger of two values of a type with an order", |args| {
-        least(args, Ordering::is_gt)
-    }),
-    method("abs", 1, Position::Value, "an integer's or float's magnitude, checked", abs),
-    method(
-        "contains",
-        2,
-        Position::Value,
-        "whether a list has an equal element, or a text the other text in it",
-        contains,
-    ),
-    method(
-        "starts_with",
-        2,
-        Position::Value,
-        "whether a text begins with the other, or a list with the other's elements",
-        starts_with,
-    ),
-    method("units", 1, Position::Value, "a decimal's units of 10^-scale: an i64", units),
-    method("clone", 1, Position::Value, "the value", same),
-    method("to_owned", 1, Position::Value, "the value", same),
-    method("as_str", 1, Position::Value, "the text", same),
-    method("into", 1, Position::Value, "the value; an integer takes the type of what it meets", into),
-    method("push", 2, Position::Statement, "adds an element at the end of a list", push),
-    method("sort", 1, Position::Statement, "sorts a list whose elements have an order", sort),
-    method("dedup", 1, Position::Statement, "removes all but the first of consecutive equal elements", dedup),
-    method("iter", 1, Position::Header, "the list", |args| Ok(Datum::List(list(&args[0])?.to_vec()))),
-    method("enumerate", 1, Position::Header, "pairs of position, a usize, and element", enumerate),
-    method("zip", 2, Position::Header, "pairs of elements of two lists, as many as the shorter has", zip),
-];
-
-/// The associated functions.
-pub const ASSOCIATED: &[Associated] = &[
-    Associated { ty: "{integer}", name: "from", arity: 1, meaning: "an integer of a type within this one's range" },
-    Associated { ty: "{decimal}", name: "from_units", arity: 1, meaning: "that many, an i64, units of 10^-scale" },
-    Associated { ty: "Timestamp", name: "from_microseconds", arity: 1, meaning: "so many, an i64, since 1970" },
-    Associated {
-        ty: "Text",
-        name: "truncated",
-        arity: 1,
-        meaning: "as much of a text as `Text::<N>` has room for; as `Text` without N, the whole text, which must fit where it goes",
-    },
-    Associated { ty: "String", name: "new", arity: 0, meaning: "the empty text" },
-    Associated { ty: "Vec", name: "new", arity: 0, meaning: "the empty list" },
-];
 
 fn check_arity(what: &str, arity: usize, arguments: &[Datum]) -> Result<(), EvaluationError> {
     if arguments.len() == arity {
@@ -140,10 +60,11 @@ fn check_arity(what: &str, arity: usize, arguments: &[Datum]) -> Result<(), Eval
 /// # Errors
 /// [`EvaluationError::Type`] if there is no such method or it is not one of these arguments; overflow of `abs`.
 pub fn call(name: &str, arguments: &[Datum]) -> Result<Datum, EvaluationError> {
-    let method = METHODS.iter().find(|method| method.name == name);
-    let method = method.ok_or_else(|| EvaluationError::Type(format!("procedures have no method `{name}`")))?;
+    let found = method(name).zip(evaluation(name));
+    let (method, evaluate) =
+        found.ok_or_else(|| EvaluationError::Type(format!("procedures have no method `{name}`")))?;
     check_arity(name, method.arity, arguments)?;
-    (method.evaluate)(arguments)
+    evaluate(arguments)
 }
 
 /// The value of an associated function of a type as written.
@@ -392,11 +313,14 @@ mod tests {
     }
 
     #[test]
-    fn names_are_listed_once() {
-        let mut names: Vec<_> = METHODS.iter().map(|method| method.name).collect();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), METHODS.len());
+    fn names_are_listed_once_and_each_does_something() {
+        assert!(METHODS.is_sorted_by(|left, right| left.name < right.name), "in alphabetical order");
+        for method in METHODS {
+            assert!(evaluation(method.name).is_some(), "{}", method.name);
+        }
+        for name in INTEGERS {
+            assert!(IntegerType::by_name(name).is_some(), "{name}");
+        }
     }
 
     #[test]

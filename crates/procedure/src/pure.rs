@@ -13,6 +13,8 @@ use crate::{Datum, EvaluationError};
 pub trait Pure {
     /// The function's name.
     const NAME: &'static str;
+    /// Whether it is declared to have a value for all arguments (`#[pure(total)]`); else it may panic.
+    const TOTAL: bool;
 
     /// Its value for these arguments, in order.
     ///

@@ -221,6 +221,30 @@ fn additions_of_what_the_row_says_do_not_commute() {
         b.if_("low", |b| b.assign("row.sum", "+=", "1"), |_| {});
     };
     assert_eq!(update(by_condition), three("sum, count", "sum", ""));
+    let by_exit = |b: &mut Build, exit: fn(&mut Build)| {
+        b.for_("n", "list", |b| {
+            b.if_("row.count < 3", exit, |_| {});
+            b.assign("row.sum", "+=", "n");
+        });
+    };
+    assert_eq!(update(|b| by_exit(b, Build::break_)), three("sum, count", "sum", ""), "how often it adds");
+    assert_eq!(update(|b| by_exit(b, Build::continue_)), three("sum, count", "sum", ""), "whether it adds");
+    let by_inner_exit = |b: &mut Build| {
+        b.for_("m", "list", |b| {
+            b.for_("n", "list", |b| b.if_("row.count < m", Build::break_, |_| {}));
+            b.assign("row.sum", "+=", "m");
+        });
+    };
+    assert_eq!(update(by_inner_exit), three("count", "", "sum"), "an inner loop's exit is its own");
+    let by_counter = |b: &mut Build| {
+        b.let_mut("n", "0");
+        b.for_("m", "list", |b| {
+            b.if_("row.count < 3", Build::break_, |_| {});
+            b.assign("n", "+=", "m");
+        });
+        b.assign("row.sum", "+=", "n");
+    };
+    assert_eq!(update(by_counter), three("sum, count", "sum", ""), "what was counted tells where it ended");
     let by_argument = |b: &mut Build| b.if_("b < 3", |b| b.assign("row.sum", "+=", "1"), |_| {});
     assert_eq!(update(by_argument), three("", "", "sum"));
 }

@@ -225,6 +225,7 @@ fn pure_code_that_fails_holds_back_what_it_uses() {
     };
     assert_eq!(chop_with("use_of(row.value)"), [[0], [1]]);
     assert_eq!(chop_with("row.value + 1"), [[0, 1]], "the sum may overflow once the row is read");
+    assert_eq!(chop_with("may_panic(row.value)"), [[0, 1]], "nothing could undo the first piece");
 }
 
 #[test]
@@ -235,6 +236,25 @@ fn without_headroom_an_addition_takes_effect_where_it_is_checked() {
     })];
     assert_eq!(pieces(&chopped(&set, DEFAULT), "p"), [[0], [1]]);
     assert_eq!(pieces(&chopped(&set, Options { headroom: false, ..DEFAULT }), "p"), [[0, 1]]);
+}
+
+#[test]
+fn a_write_that_may_find_no_memory_joins_the_decisive_piece() {
+    let options = |memory| Options { memory, ..DEFAULT };
+    let added = [of("p", |b| {
+        b.update_if("old", "a", "x", "row", |b| {
+            b.assign("row.value", "=", "y");
+            b.yield_("row.flag");
+        });
+        b.update_if("_", "b", "old", "row", |b| b.assign("row.value", "+=", "y"));
+    })];
+    let found = chopped(&added, options(true));
+    assert_eq!(pieces(&found, "p"), [[0], [1]]);
+    assert!(found.obligations.iter().any(|asked| asked.contains("memory")), "{:?}", found.obligations);
+    let found = chopped(&added, options(false));
+    assert_eq!(pieces(&found, "p"), [[0, 1]]);
+    let MergeReason::Rollback(reason) = &found.procedures[0].merges[0].reason else { panic!("rollback") };
+    assert!(reason.starts_with("out of memory"), "{reason}");
 }
 
 #[test]

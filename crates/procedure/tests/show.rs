@@ -33,7 +33,7 @@ fn small() -> Chopping {
 #[test]
 fn a_small_graph_as_text() {
     expect![[r#"
-        chopped with reordering, commutativity, headroom
+        chopped with reordering, commutativity, headroom, reserved memory
 
         set <all>: 2 pieces
           0 decisive, conflicting: 0 update account
@@ -114,7 +114,7 @@ fn a_small_graph_drawn() {
     expect![[r#"
         <svg xmlns="http://www.w3.org/2000/svg" width="784" height="512" viewBox="0 0 784 512" font-family="monospace" font-size="11">
         <rect width="784" height="512" fill="white"/>
-        <text x="24" y="28" font-size="13" font-weight="bold">Chopping graph with reordering, commutativity, headroom</text>
+        <text x="24" y="28" font-size="13" font-weight="bold">Chopping graph with reordering, commutativity, headroom, reserved memory</text>
         <text x="102" y="52" fill="dimgray">first instances</text>
         <text x="570" y="52" fill="dimgray">second instances</text>
         <path class="c" d="M230 106 C343 106 457 112 570 112" fill="none" stroke="red"><title>account (sum)</title></path>

@@ -188,8 +188,7 @@ impl Source for Log<'_> {
             if !planner.begun {
                 planner.begun = true;
                 let logs = survey.logs_of(incarnation);
-                planner.left =
-                    logs.map(|log| (survey.wanted(incarnation, log, self.replay.begin), Epoch(0))).collect();
+                planner.left = logs.map(|log| (survey.wanted(incarnation, log, self.replay.begin), Epoch(0))).collect();
             }
             let mut round = Round::default();
             while round.bytes < ROUND_BYTES {

@@ -37,6 +37,7 @@ pub struct Builder {
     pub(crate) durability: Option<Durability>,
     pub(crate) log: LogSettings,
     pub(crate) checkpoint_bytes: Option<u64>,
+    pub(crate) checkpoint_bytes_per_second: Option<u64>,
     #[cfg(feature = "canary")]
     pub(crate) fault: seriatim_txn::Fault,
 }
@@ -65,7 +66,12 @@ pub(crate) struct LogSettings {
 
 impl Default for LogSettings {
     fn default() -> LogSettings {
-        LogSettings { directories: Vec::new(), segment_bytes: 64 << 20, buffer_bytes: 64 << 10, backlog_bytes: 64 << 20 }
+        LogSettings {
+            directories: Vec::new(),
+            segment_bytes: 64 << 20,
+            buffer_bytes: 64 << 10,
+            backlog_bytes: 64 << 20,
+        }
     }
 }
 
@@ -93,6 +99,7 @@ impl Default for Builder {
             durability: None,
             log: LogSettings::default(),
             checkpoint_bytes: Some(1 << 30),
+            checkpoint_bytes_per_second: None,
             #[cfg(feature = "canary")]
             fault: seriatim_txn::Fault::None,
         }
@@ -274,6 +281,12 @@ impl Builder {
         self
     }
 
+    /// Bytes a second that a checkpoint writes at most, so that it leaves some of the disk to the log. Default: no bound.
+    pub fn checkpoint_rate(mut self, bytes_per_second: Option<u64>) -> Builder {
+        self.checkpoint_bytes_per_second = bytes_per_second;
+        self
+    }
+
     /// Breaks the protocol deliberately, for tests that must notice.
     #[cfg(feature = "canary")]
     #[doc(hidden)]
@@ -307,7 +320,9 @@ impl Builder {
                 return invalid("a database in memory has durability off; give it a path, or leave the durability out");
             }
             (Some(_), Some(Durability::Off)) => {
-                return invalid("a database with durability off keeps nothing on disk; leave out the path, or choose async");
+                return invalid(
+                    "a database with durability off keeps nothing on disk; leave out the path, or choose async",
+                );
             }
             _ => {}
         }

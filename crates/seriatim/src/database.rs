@@ -12,9 +12,9 @@ use seriatim_procedure::analysis::Schema;
 use seriatim_txn::{Environment, ProtocolInfo};
 
 use crate::builder::Builder;
-use crate::durability::{self, Opened, Persistence, Recovery};
+use crate::durability::{self, Checkpoint, Opened, Persistence, Recovery};
 use crate::engine::{self, Engine};
-use crate::error::{OpenError, SchemaError};
+use crate::error::{OpenError, SchemaError, StorageError};
 use crate::handle::{Handle, TableSet};
 use crate::pool::Pool;
 use crate::procedure::Shape;
@@ -242,9 +242,8 @@ impl Database {
 
     /// Makes the secondary indexes of recovered tables again.
     fn rebuild_indexes(&self) -> Result<(), OpenError> {
-        let sets = self.inner.tables.read().unwrap_or_else(PoisonError::into_inner).sets.clone();
-        let indexed = AtomicU64::new(0);
-        let done = |rows| drop(indexed.fetch_add(rows, Ordering::Relaxed));
+        let sets = self.inner.sets();
+        let done = |_| {};
         let threads = self.inner.options.helpers();
         sets.iter().try_for_each(|set| durability::rebuild(&self.inner, set, threads, &done))
     }
@@ -252,6 +251,16 @@ impl Database {
     /// What opening the database found in its directory; `None` in memory and where the directory was new.
     pub fn recovery(&self) -> Option<&Recovery> {
         self.inner.recovery.as_ref()
+    }
+
+    /// Takes a checkpoint now: writes all rows while transactions go on, and deletes the log that is not needed any more. The database
+    /// takes one by itself after so much log ([`Builder::checkpoint_bytes`]). `None` in memory.
+    ///
+    /// # Errors
+    /// What the file system says, or that the log has stopped. The checkpoint before still counts.
+    pub fn checkpoint(&self) -> Result<Option<Checkpoint>, StorageError> {
+        let persistence = self.inner.persistence.as_ref();
+        persistence.map(|persistence| durability::take_checkpoint(&self.inner, persistence)).transpose()
     }
 
     /// Makes everything committed so far durable, whatever the [`Durability`](crate::Durability). At once in memory.
@@ -328,6 +337,11 @@ impl Database {
 }
 
 impl Inner {
+    /// The tables.
+    pub(crate) fn sets(&self) -> Vec<Arc<TableSet>> {
+        self.tables.read().unwrap_or_else(PoisonError::into_inner).sets.clone()
+    }
+
     /// The tables, for analysis.
     pub(crate) fn schema(&self) -> Schema {
         let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);

@@ -327,6 +327,12 @@ pub enum TransactError {
         /// The other side.
         by: &'static str,
     },
+    /// A procedure that ran in pieces ([`Shape::Pieces`](crate::procedure::Shape)) is committed with all its effects, but could
+    /// not read all of its result.
+    Unfinished {
+        /// Why.
+        cause: Cause,
+    },
 }
 
 impl TransactError {
@@ -341,10 +347,10 @@ impl TransactError {
         )
     }
 
-    /// Whether the transaction may have committed although this error was returned: it may be found done when the database is
-    /// opened again. In memory: never.
+    /// Whether the transaction may have committed although this error was returned: [`TransactError::Unfinished`] says that it has, and
+    /// after [`TransactError::NotDurable`] it may be found done when the database is opened again. In memory: no other.
     pub fn is_maybe_committed(&self) -> bool {
-        matches!(self, TransactError::NotDurable { .. })
+        matches!(self, TransactError::NotDurable { .. } | TransactError::Unfinished { .. })
     }
 
     /// The body's own error, if it was one of type `E`.
@@ -424,6 +430,9 @@ impl fmt::Display for TransactError {
             }
             TransactError::Excluded { by } => {
                 write!(f, "{by} are running and exclude this transaction; try again later")
+            }
+            TransactError::Unfinished { cause } => {
+                write!(f, "the procedure is committed, but its result could not be read to the end: {cause}")
             }
             TransactError::WorkersBusy => {
                 f.write_str("every worker has an open transaction; allow more workers or end some transactions")

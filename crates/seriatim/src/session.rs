@@ -1,5 +1,6 @@
 //! Sessions: where transactions are run and retried.
 
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
@@ -7,8 +8,8 @@ use seriatim_base::{Rng, Stamp};
 use seriatim_txn::{Cause, Mode, Reason};
 
 use crate::database::Inner;
-use crate::error::{Abort, AbortKind};
 use crate::durability::{self, Pending};
+use crate::error::{Abort, AbortKind};
 use crate::procedure::Schedule;
 use crate::procedure::call::Called;
 use crate::procedure::check::Judge;
@@ -192,14 +193,7 @@ impl Runner {
                     Ok(error) => return Err(error),
                     Err(cause) => cause,
                 },
-                // Promise (g): a panic is the body's own only if what it read held together.
-                Err(panic) => match self.tx.validate() {
-                    Ok(()) => {
-                        self.tx.roll_back_user();
-                        resume_unwind(panic)
-                    }
-                    Err(cause) => cause,
-                },
+                Err(panic) => self.panicked(panic),
             };
             self.conflicted(conflict, &mut attempts)?;
         }
@@ -238,14 +232,14 @@ impl Runner {
                     Ok(error) => return Err(error),
                     Err(cause) => cause,
                 },
-                (Ok(Err(abort)), Some(_)) => panic!("a chain was left after its first piece: {abort}"),
-                (Err(panic), None) if self.tx.is_open() => match self.tx.validate() {
-                    Ok(()) => {
-                        self.tx.roll_back_user();
-                        resume_unwind(panic)
-                    }
-                    Err(cause) => cause,
-                },
+                (Ok(Err(abort)), Some(_)) => {
+                    let Some(cause) = self.tx.stopped().or(abort.cause()) else {
+                        panic!("a chain was left after its first piece: {abort}")
+                    };
+                    self.tx.roll_back(Some(cause));
+                    return Err(TransactError::Unfinished { cause });
+                }
+                (Err(panic), None) if self.tx.is_open() => self.panicked(panic),
                 // Something of it is committed: it must not begin again.
                 (Err(panic), _) => {
                     self.tx.roll_back_user();
@@ -253,6 +247,18 @@ impl Runner {
                 }
             };
             self.conflicted(conflict, &mut attempts)?;
+        }
+    }
+
+    /// The body panicked. Promise (g): that is its own doing only if what it read held together, else the conflict.
+    #[cold]
+    fn panicked(&mut self, panic: Box<dyn Any + Send>) -> Cause {
+        match self.tx.validate() {
+            Ok(()) => {
+                self.tx.roll_back_user();
+                resume_unwind(panic)
+            }
+            Err(cause) => cause,
         }
     }
 

@@ -28,6 +28,7 @@ use crate::durability::{CommitLog, Seal};
 use crate::error::{Abort, AbortKind, Conflict, KeyAt, Shared, TransactError};
 use crate::handle::{Handle, IndexHandle, TableSet};
 use crate::pool::Lease;
+use crate::procedure::gate::Gate;
 use crate::procedure::watch::{self, Accessed};
 use crate::record::Log;
 use crate::scan::{Scan, Target};
@@ -952,17 +953,24 @@ impl Tx {
         self.roll_back(None);
         let inner = &self.inner;
         let explicit = origin == Origin::Explicit;
-        // The gate first: who waits for chains to end must not hold a worker that they need.
-        if let Some(gate) = &inner.gate
-            && origin != Origin::Procedure
-        {
-            gate.enter_other()?;
-            self.gated.set(true);
-        }
-        let lease = inner.pool.lease(self.preferred.get(), inner.engine.as_ref(), &inner.environment);
-        let Some(lease) = lease else {
-            self.leave_gate();
-            return Err(TransactError::WorkersBusy);
+        let lease = loop {
+            // The gate first: who waits for chains to end must not hold a worker that they need.
+            if self.must_enter(origin)
+                && let Some(gate) = &inner.gate
+            {
+                gate.enter_other()?;
+                self.gated.set(true);
+            }
+            let lease = inner.pool.lease(self.preferred.get(), inner.engine.as_ref(), &inner.environment);
+            let Some(lease) = lease else {
+                self.leave_gate();
+                return Err(TransactError::WorkersBusy);
+            };
+            // It may have been armed since: once, before anybody could lease this worker.
+            if !self.must_enter(origin) {
+                break lease;
+            }
+            inner.pool.give_back(lease);
         };
         self.lease.set(Some(lease));
         self.ending.set(false);
@@ -987,6 +995,13 @@ impl Tx {
             self.inner.pool.give_back(lease);
         }
         self.leave_gate();
+    }
+
+    /// Whether the gate is armed against transactions of this origin, and this one has not gone through it.
+    #[inline]
+    fn must_enter(&self, origin: Origin) -> bool {
+        let armed = self.inner.gate.as_ref().is_some_and(Gate::is_armed);
+        armed && origin != Origin::Procedure && !self.gated.get()
     }
 
     fn leave_gate(&self) {

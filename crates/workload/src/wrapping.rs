@@ -3,7 +3,7 @@
 use seriatim::pure;
 
 /// The sum modulo 2^64.
-#[pure]
+#[pure(total)]
 #[inline]
 pub(crate) fn wrapping_sum(a: u64, b: u64) -> u64 {
     a.wrapping_add(b)

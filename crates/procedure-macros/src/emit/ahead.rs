@@ -2,6 +2,10 @@
 //!
 //! It stands in a closure that returns `Result<(), Overflow>`: where the procedure would abort, it ends. It may be followed by
 //! the steps themselves, so it takes no value away from them.
+//!
+//! It may get to code that the procedure would have ended before. Arithmetic and indexes only end it; a `#[pure]` function may
+//! panic, so what prefetches ends, too, before it calls one that is not declared total. A footprint calls them all: who asks for
+//! it is told every key, or of the panic.
 
 use std::cell::Cell;
 
@@ -10,8 +14,9 @@ use quote::quote;
 
 use super::expressions::Code;
 use super::{library, own};
-use crate::known::{Jump, Node};
-use crate::tree::{Operation, Procedure, StepKind};
+use crate::known::{self, Jump, Node};
+use crate::tree::{ExpressionKind, Operation, Procedure, StepKind};
+use crate::walk;
 
 /// Emits slices; `touch` says what to do with an operation.
 pub(super) struct Ahead<'p> {
@@ -77,6 +82,34 @@ impl<'p> Ahead<'p> {
     }
 
     fn node(&self, node: &Node<'_>) -> TokenStream {
+        let (guard, node) = (self.guard(node), self.unguarded(node));
+        quote!(#guard #node)
+    }
+
+    /// Ends a slice that prefetches where what comes next calls a function that may panic.
+    fn guard(&self, node: &Node<'_>) -> TokenStream {
+        let mut called: Vec<&syn::Path> = Vec::new();
+        for expression in known::own(node) {
+            walk::expressions(expression, &mut |inner| {
+                if let ExpressionKind::Pure(path, _) = &*inner.kind
+                    && !called.contains(&path)
+                {
+                    called.push(path);
+                }
+            });
+        }
+        if called.is_empty() || self.reach == Reach::Whole {
+            return TokenStream::new();
+        }
+        let library = library();
+        quote! {
+            if !(#(<#called as #library::Pure>::TOTAL)&&*) {
+                return ::core::result::Result::Ok(());
+            }
+        }
+    }
+
+    fn unguarded(&self, node: &Node<'_>) -> TokenStream {
         match node {
             Node::Let(step, jump) => match &step.kind {
                 StepKind::Let { pattern, ty, value } => {

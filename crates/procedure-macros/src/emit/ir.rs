@@ -469,6 +469,7 @@ impl Emitter<'_> {
                 quote!(#kinds::Call(
                     #library::ir::Function::Pure {
                         name: <#path as #library::Pure>::NAME.into(),
+                        total: <#path as #library::Pure>::TOTAL,
                         evaluate: <#path as #library::Pure>::evaluate,
                     },
                     ::std::vec![#(#arguments),*],
@@ -565,6 +566,7 @@ fn associated(path: &syn::Path) -> TokenStream {
             let name = format!("{owner}::{function}");
             quote!(#library::ir::Function::Pure {
                 name: #name.into(),
+                total: true,
                 evaluate: |arguments| #library::methods::apply(arguments, #call),
             })
         }

@@ -297,17 +297,19 @@ impl Lowering {
             );
             return refuse(&call.method, message);
         };
-        if method.changes {
+        if method.position == lists::Position::Statement {
             return refuse(
                 &call.method,
                 format!("`.{name}(..)` changes a variable: write it as a statement of its own"),
             );
         }
-        if method.iterates && !iterated {
+        let iterates = method.position == lists::Position::Header;
+        if iterates && !iterated {
             return refuse(&call.method, format!("`.{name}(..)` stands in the head of a `for` only"));
         }
-        if call.args.len() != method.arguments {
-            return refuse(&call.method, format!("`.{name}(..)` takes {} here", arguments(method.arguments)));
+        let wanted = method.arity - 1;
+        if call.args.len() != wanted {
+            return refuse(&call.method, format!("`.{name}(..)` takes {} here", arguments(wanted)));
         }
         if let Some(turbofish) = &call.turbofish {
             return refuse(turbofish, "leave out `::<..>`");
@@ -315,7 +317,7 @@ impl Lowering {
         let receiver = if iterated { self.iterated(&call.receiver)? } else { self.expression(&call.receiver)? };
         let given = call.args.iter();
         let given = given
-            .map(|argument| if method.iterates { self.iterated(argument) } else { self.value(argument) })
+            .map(|argument| if iterates { self.iterated(argument) } else { self.value(argument) })
             .collect::<Result<Vec<_>>>()?;
         let rows = receiver.shape.has_row();
         let shape = match (name.as_str(), &receiver.shape) {
@@ -531,9 +533,9 @@ fn is_scalar(name: &str) -> bool {
 
 fn check_associated(path: &Path, owner: &str, name: &str, given: usize) -> Result<()> {
     let is_integer = lists::INTEGERS.contains(&owner);
-    let known = lists::ASSOCIATED.iter().find(|(ty, function, _)| {
-        *function == name
-            && match *ty {
+    let known = lists::ASSOCIATED.iter().find(|function| {
+        function.name == name
+            && match function.ty {
                 "{integer}" => is_integer,
                 // A name may stand for such a type.
                 "{decimal}" | "Text" => !is_scalar(owner),
@@ -545,8 +547,8 @@ fn check_associated(path: &Path, owner: &str, name: &str, given: usize) -> Resul
         Some(_) if bare => {
             refuse(path, "say how many digits: write `Decimal::<2>::from_units(x)`, or a name for the type")
         }
-        Some((_, _, wanted)) if *wanted == given => Ok(()),
-        Some((_, _, wanted)) => refuse(path, format!("`{owner}::{name}` takes {}", arguments(*wanted))),
+        Some(function) if function.arity == given => Ok(()),
+        Some(function) => refuse(path, format!("`{owner}::{name}` takes {}", arguments(function.arity))),
         None if name == "default" => refuse(path, "write the value out: there is no `default()`"),
         None => refuse(
             path,

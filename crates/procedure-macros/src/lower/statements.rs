@@ -524,13 +524,13 @@ impl Lowering {
     /// `list.push(x);` and the like.
     fn change_statement(&mut self, call: &syn::ExprMethodCall, block: &mut Block) -> Result<()> {
         let name = call.method.to_string();
-        let Some(method) = lists::method(&name).filter(|method| method.changes) else {
+        let Some(method) = lists::method(&name).filter(|method| method.position == lists::Position::Statement) else {
             // Says what is wrong with the method, if anything.
             self.expression(&Expr::MethodCall(call.clone()))?;
             return refuse(&call.method, "this value is not used: bind it with `let`");
         };
-        if call.args.len() != method.arguments {
-            return refuse(&call.method, format!("`.{name}(..)` takes {} argument here", method.arguments));
+        if call.args.len() != method.arity - 1 {
+            return refuse(&call.method, format!("`.{name}(..)` takes {} argument here", method.arity - 1));
         }
         let place = self.place(&call.receiver)?;
         let arguments = call.args.iter().map(|argument| self.value(argument)).collect::<Result<_>>()?;

@@ -547,6 +547,7 @@ fn failure(expression: &Expression) -> Option<FailureKind> {
         ExpressionKind::Call(Function::Method(name), _) if matches!(&**name, "abs" | "sum") => {
             Some(FailureKind::Overflow)
         }
+        ExpressionKind::Call(Function::Pure { total: false, .. }, _) => Some(FailureKind::Panic),
         ExpressionKind::Element(..) => Some(FailureKind::OutOfBounds),
         _ => None,
     }

@@ -5,8 +5,8 @@
 //! columns. Two rounds over the body find carriers that a loop hands back.
 //!
 //! A column *commutes* in an update if every assignment adds to it or subtracts from it, nothing in the body uses it, and
-//! neither what is added nor the conditions around depend on mutable columns of the row (directly or through variables of the
-//! body). It is an integer or a decimal and not nullable: adding floats is not associative, adding to NULL is nothing.
+//! neither what is added nor the conditions around, of exits of the loops around too, depend on mutable columns of the row
+//! (directly or through variables of the body). It is an integer or a decimal and not nullable: adding floats is not associative, adding to NULL is nothing.
 
 use std::collections::BTreeSet;
 
@@ -321,9 +321,23 @@ impl<'t> Taint<'t> {
         found
     }
 
-    /// Whether the blocks of a step run by what is tainted.
+    /// Whether the blocks of a step run by what is tainted: its own expressions, or of a loop an exit.
     fn guards(&self, step: &Step) -> bool {
-        visit::own(step).into_iter().any(|expression| self.expression(expression))
+        let own = visit::own(step).into_iter().any(|expression| self.expression(expression));
+        own || matches!(&step.kind, StepKind::For { body, .. } if self.leaves(body, false))
+    }
+
+    /// Whether a `break` or `continue` of the loop around a block runs by what is tainted.
+    fn leaves(&self, block: &Block, controlled: bool) -> bool {
+        block.0.iter().any(|step| match &step.kind {
+            StepKind::Break | StepKind::Continue => controlled,
+            // Exits in there are of the loop in there.
+            StepKind::For { .. } => false,
+            _ => {
+                let controlled = controlled || self.guards(step);
+                visit::blocks(step).into_iter().any(|inner| self.leaves(inner, controlled))
+            }
+        })
     }
 
     fn block(&mut self, block: &Block, controlled: bool) {

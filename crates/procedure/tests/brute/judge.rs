@@ -155,7 +155,7 @@ fn safe(set: &Set, cut: &Cut, procedure: usize, options: Options) -> Result<(), 
     let mut failing: BTreeSet<usize> = BTreeSet::new();
     let mut exact: BTreeSet<usize> = BTreeSet::new();
     for (id, op) in operations.iter().enumerate() {
-        if op.fails || matches!(op.act, Act::Insert) {
+        if op.may_fail(options) {
             failing.insert(id);
         }
         if matches!(op.act, Act::Add(_) | Act::AddAndRead(..)) && !(options.headroom && options.commute) {
@@ -258,7 +258,7 @@ pub(crate) fn roles(set: &Set, chopping: &Chopping) -> Result<(), Wrong> {
             let conflicting = operations().any(|(id, _)| conflicts(set, &cut, (number, id), options));
             let deferred = operations().any(|(id, _)| cut.deferred.contains(&(number, id)));
             let pure = procedure.pure_failure.unwrap_or(0);
-            let fails = operations().any(|(id, op)| op.fails || matches!(op.act, Act::Insert) || pure >> id & 1 == 1);
+            let fails = operations().any(|(id, op)| op.may_fail(options) || pure >> id & 1 == 1);
             let right = match piece.role {
                 Role::Buffered => !conflicting && Some(at) < chopped.decisive,
                 Role::Decisive => Some(at) == chopped.decisive,

@@ -80,6 +80,16 @@ impl Op {
         }
         effect
     }
+
+    /// Whether it makes an image of a row.
+    fn needs_memory(&self) -> bool {
+        !matches!(self.act, Act::Read(_) | Act::Delete | Act::Count)
+    }
+
+    /// Whether it can fail when it runs, apart from sums.
+    pub(crate) fn may_fail(&self, options: Options) -> bool {
+        self.fails || matches!(self.act, Act::Insert) || self.needs_memory() && !options.memory
+    }
 }
 
 impl Procedure {
@@ -116,6 +126,8 @@ impl Procedure {
             }
             if matches!(op.act, Act::Insert) {
                 failure(FailureKind::DuplicateKey);
+            }
+            if op.needs_memory() {
                 failure(FailureKind::OutOfMemory);
             }
             operations.push(self.operation(id, op));
@@ -214,8 +226,8 @@ pub(crate) fn any_set(procedures: usize, operations: usize) -> impl Strategy<Val
 /// Options.
 pub(crate) fn any_options() -> impl Strategy<Value = Options> {
     let often = || prop::bool::weighted(0.8);
-    (any::<bool>(), often(), often(), any::<bool>(), often()).prop_map(
-        |(snapshots, reorder, commute, defer, headroom)| Options {
+    (any::<bool>(), often(), often(), any::<bool>(), often(), often()).prop_map(
+        |(snapshots, reorder, commute, defer, headroom, memory)| Options {
             snapshots,
             reorder,
             commute,
@@ -223,6 +235,7 @@ pub(crate) fn any_options() -> impl Strategy<Value = Options> {
             statics: true,
             claims: true,
             headroom,
+            memory,
         },
     )
 }

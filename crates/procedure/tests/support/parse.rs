@@ -173,7 +173,8 @@ impl<'a> Parser<'a> {
                 let arguments = self.list();
                 assert!(self.take(")"));
                 let evaluate = |_: &[Datum]| Ok(Datum::Bool(true));
-                self.make(ExpressionKind::Call(Function::Pure { name: name.into(), evaluate }, arguments))
+                let total = !name.starts_with("may_");
+                self.make(ExpressionKind::Call(Function::Pure { name: name.into(), total, evaluate }, arguments))
             }
             name => {
                 let variable = (self.variable)(name);

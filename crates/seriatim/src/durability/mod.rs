@@ -7,6 +7,7 @@
 //! The path of a commit: [`persistence::Persistence`] lends the worker's slot its end of the log, [`log::CommitLog`] turns the writes
 //! that the protocol reports into entries, and [`pending::Pending`] seals the result until [`Durability`] says that it may leave.
 
+mod checkpoint;
 mod log;
 mod open;
 mod pending;
@@ -15,6 +16,8 @@ mod rebuild;
 mod recover;
 mod rows;
 
+pub use checkpoint::Checkpoint;
+pub(crate) use checkpoint::take as take_checkpoint;
 pub(crate) use log::CommitLog;
 pub(crate) use open::{Opened, open};
 pub use pending::Pending;

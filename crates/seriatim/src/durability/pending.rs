@@ -49,11 +49,7 @@ pub(crate) struct Shared(pub(crate) Arc<Inner>);
 impl<R> Unpin for Pending<R> {}
 
 impl<R> Pending<R> {
-    pub(crate) fn new(
-        result: Result<Committed<R>, TransactError>,
-        seal: Seal,
-        shared: &Arc<Shared>,
-    ) -> Pending<R> {
+    pub(crate) fn new(result: Result<Committed<R>, TransactError>, seal: Seal, shared: &Arc<Shared>) -> Pending<R> {
         let sealed = shared.0.seals(seal).then(|| (seal, Arc::clone(shared)));
         Pending { result: Some(result), sealed, reached: None }
     }

@@ -35,6 +35,8 @@ pub(crate) struct Persistence {
     epochs: Arc<Epochs>,
     htm: Htm,
     home: Home,
+    /// Held while a checkpoint is taken.
+    pub(super) checkpointing: Mutex<()>,
 }
 
 /// Who steps the loggers.
@@ -70,10 +72,28 @@ impl Persistence {
 
     /// Makes everything committed so far durable.
     pub(crate) fn flush(&self) -> Result<(), LogError> {
-        let epoch = self.epochs.current();
-        self.htm.outside(|| self.epochs.advance());
+        self.wait_for(self.current())
+    }
+
+    /// The epoch now.
+    pub(super) fn current(&self) -> Epoch {
+        self.epochs.current()
+    }
+
+    /// Ends the epoch, if it is the current one, and waits until it is durable.
+    pub(super) fn wait_for(&self, epoch: Epoch) -> Result<(), LogError> {
+        if self.epochs.current() <= epoch {
+            self.htm.outside(|| self.epochs.advance());
+        }
         self.log.kick();
         self.wait(Seal(epoch))
+    }
+
+    /// Ends the current epoch and waits until the disk says that it is durable, whether anything was logged in it or not.
+    pub(super) fn record(&self) -> Result<Epoch, LogError> {
+        let epoch = self.current();
+        self.log.record(epoch);
+        self.wait_for(epoch).map(|()| epoch)
     }
 
     #[cold]
@@ -92,7 +112,9 @@ impl Persistence {
         }
         match self.reached_now(seal)? {
             true => Ok(()),
-            false => Err(self.log.refusal().unwrap_or_else(|| LogError::Stopped("the loggers make no progress".to_owned()))),
+            false => {
+                Err(self.log.refusal().unwrap_or_else(|| LogError::Stopped("the loggers make no progress".to_owned())))
+            }
         }
     }
 
@@ -149,7 +171,10 @@ impl Persistence {
         };
         let mode = options.durability.unwrap_or(Durability::Group);
         let htm = environment.htm.clone();
-        Ok((Persistence { mode, log, loggers: Mutex::new(loggers), epochs, htm, home }, writers))
+        Ok((
+            Persistence { mode, log, loggers: Mutex::new(loggers), epochs, htm, home, checkpointing: Mutex::default() },
+            writers,
+        ))
     }
 }
 
@@ -188,9 +213,7 @@ impl Inner {
     /// As [`Inner::unseal`], for `most` at the longest: whether it may leave.
     pub(crate) fn unseal_within(&self, seal: Seal, most: Duration) -> Result<bool, TransactError> {
         match &self.persistence {
-            Some(persistence) if persistence.seals(seal) => {
-                persistence.wait_within(seal, most).map_err(not_durable)
-            }
+            Some(persistence) if persistence.seals(seal) => persistence.wait_within(seal, most).map_err(not_durable),
             _ => Ok(true),
         }
     }
@@ -231,7 +254,8 @@ impl Inner {
     pub(crate) fn log_stopped(&self) -> TransactError {
         let refusal = self.persistence.as_ref().and_then(|persistence| persistence.log.refusal());
         // If it takes commits again by now, the disk was behind or full for a while.
-        let reason = refusal.map_or_else(|| "the disk did not keep up; try again".to_owned(), |error| error.to_string());
+        let reason =
+            refusal.map_or_else(|| "the disk did not keep up; try again".to_owned(), |error| error.to_string());
         TransactError::LogStopped { reason }
     }
 

@@ -64,7 +64,10 @@ fn work(
                 found.iter().try_for_each(|found| tx.maintain(set, None, Some(found.row), ColumnSet::ALL))
             };
             // Nothing of it is logged, so there is nothing to wait for.
-            session.runner.run(seriatim_txn::Mode::ReadWrite, crate::tx::Origin::Closure, enter).map_err(Failed::Transact)?;
+            session
+                .runner
+                .run(seriatim_txn::Mode::ReadWrite, crate::tx::Origin::Closure, enter)
+                .map_err(Failed::Transact)?;
             done(found.len() as u64);
             Ok(())
         });

@@ -10,9 +10,9 @@ use seriatim_base::clock::Instant;
 use seriatim_base::{Epoch, LayoutId, thread};
 use seriatim_catalog::RowWriter;
 use seriatim_catalog::wire::DecodeError;
-use seriatim_redo::entry;
 use seriatim_redo::manifest::Manifest;
 use seriatim_redo::replay::{Apply, Outcome, Replay, Version};
+use seriatim_redo::{checkpoint, entry};
 use seriatim_txn::{Change, Core, Restored, Table};
 
 use crate::builder::{Builder, Place};
@@ -82,11 +82,12 @@ pub(super) fn recover(
     let replay = Replay::open(disk.as_ref(), directory, manifest)?;
     let applier = Applier::new(foundation, &tables, cores);
     let progress = |_| {};
+    let loaded = checkpoint::load(disk.as_ref(), directory, manifest, threads, &applier, &progress)?;
     let replayed = replay.run(disk.as_ref(), threads, &applier, &progress)?;
     applier.finish();
     let recovery = Recovery {
         durable_epoch: replay.durable().0,
-        checkpoint_rows: 0,
+        checkpoint_rows: loaded.rows,
         log_bytes: replayed.bytes,
         entries: replayed.versions,
         indexed_rows: 0,
@@ -105,7 +106,9 @@ fn make_tables(foundation: &Foundation, manifest: &Manifest, core: &mut Core) ->
         let consecutive = entry.indexes.iter().zip(entry.id.0 + 1..).all(|(index, id)| index.0 == id);
         let layout = manifest.layouts.iter().find(|layout| layout.table == entry.id);
         if !consecutive || layout.is_none_or(|layout| layout.id != LayoutId(entry.id.0)) {
-            return Err(OpenError::Invalid(format!("the manifest gives table {name:?} ids that this version never gives")));
+            return Err(OpenError::Invalid(format!(
+                "the manifest gives table {name:?} ids that this version never gives"
+            )));
         }
         let set = TableSet::new(foundation, entry.definition.clone(), entry.id, core);
         let set = set.map_err(|error| OpenError::Memory(format!("for table {name:?}: {error}")))?;

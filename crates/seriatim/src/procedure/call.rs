@@ -7,7 +7,6 @@ use std::any::TypeId;
 use std::sync::{Arc, PoisonError};
 
 use super::check::{self, Judge};
-use super::gate::Gate;
 use super::registry::{Entry, Way};
 use super::shape::Steps;
 use super::{Data, Datum, Declared, EvaluationError};
@@ -173,12 +172,17 @@ fn run_scheduled<P: Declared>(
         return runner.run_judged(steps, judge.as_ref(), |tx, schedule| P::scheduled(tx, handles, arguments, schedule));
     }
     let inner = Arc::clone(runner.tx.shared());
-    // Held to the end of the chain: registering cannot change the pieces meanwhile.
-    let _chain = inner.gate.as_ref().map(Gate::chain).transpose()?;
-    let passes = {
+    let passes = || {
         let registry = inner.procedures.read().unwrap_or_else(PoisonError::into_inner);
-        registry.passes_of(entry)
+        registry.passes_of(entry).filter(|passes| passes.count() > 1)
     };
+    // In one pass it is a transaction of the set, whatever the pieces of the others are, or will be.
+    let chain = match (passes(), &inner.gate) {
+        (Some(_), Some(gate)) => Some(gate.chain()?),
+        _ => None,
+    };
+    // Registering cannot change the pieces before the end of the chain; but it may have, before its beginning.
+    let passes = chain.as_ref().and_then(|_| passes());
     let steps = passes.as_deref().map_or(Steps::Whole(None), Steps::Pieces);
     runner.run_judged(steps, judge.as_ref(), |tx, schedule| P::scheduled(tx, handles, arguments, schedule))
 }

@@ -2,7 +2,7 @@
 //!
 //! The judge knows which operations exist, not which one an access came from: an access is fine if some operation of its kind,
 //! table and index allows it. Keys are compared where every such operation is known to take its keys from the arguments alone:
-//! with the footprint that generated code tells, and with the plan's own symbols. Columns read are known in builds with debug
+//! with what the footprint of generated code tells, and with the keys that the plan's own symbols give these operations. Columns read are known in builds with debug
 //! assertions only ([`seriatim_catalog::watch`]).
 //!
 //! Of an execution in passes each is judged alone, by the operations that run in it; a row that a pass kept for a later one is a
@@ -10,6 +10,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use seriatim_base::ColumnId;
 use seriatim_catalog::watch::{self, Touched};
@@ -55,7 +56,8 @@ impl From<Touch<'_>> for Told {
 /// Judges executions of one procedure with the same arguments.
 pub(crate) struct Judge<'j> {
     plan: &'j Plan,
-    told: Vec<Told>,
+    /// What the footprint told, if it could.
+    told: Option<Vec<Told>>,
     declaration: &'j Procedure,
     arguments: Datum,
 }
@@ -63,7 +65,10 @@ pub(crate) struct Judge<'j> {
 impl<'j> Judge<'j> {
     pub(crate) fn of<P: Declared>(entry: &'j Entry, arguments: &P::Arguments) -> Judge<'j> {
         let mut told = Vec::new();
-        P::footprint(entry.handles::<P>(), arguments, &mut |touch| told.push(Told::from(touch)));
+        let handles = entry.handles::<P>();
+        let tell = AssertUnwindSafe(|| P::footprint(handles, arguments, &mut |touch| told.push(Told::from(touch))));
+        // A key that panics when it is looked at ahead is judged by what the execution does.
+        let told = catch_unwind(tell).is_ok().then_some(told);
         Judge { plan: &entry.plan, told, declaration: &entry.declaration, arguments: arguments.to_datum() }
     }
 
@@ -134,23 +139,27 @@ impl Pass<'_> {
         if !candidates.iter().all(|(id, _)| footprint.touches[*id].known) {
             return Ok(());
         }
-        let told = || self.told.iter().filter(|told| candidates.iter().any(|(id, _)| *id == told.operation));
-        // The key of a new row is told if the macro could know which of its columns are the key.
-        let must_be_told = access.kind != Kind::Insert || told().next().is_some();
-        if must_be_told && !told().any(|told| told.keys == access.keys) {
-            return Err("the arguments fix its keys, and the footprint did not tell these".to_owned());
-        }
-        if let Some(told) = told().find(|told| told.writes != self.plan.operations[told.operation].changes()) {
-            let says = if told.writes { "writes" } else { "reads" };
-            return Err(format!("the footprint says that operation {} {says}", told.operation));
-        }
-        let (KeysSeen::One(key), [(_, operation)]) = (&access.keys, candidates) else { return Ok(()) };
-        match self.symbolic(database, operation) {
-            Some(wanted) if wanted != *key => {
-                Err(format!("the plan says that its key is ({}), not {key:?}", listed(&operation.key)))
+        if let Some(told) = &self.told {
+            let told = || told.iter().filter(|told| candidates.iter().any(|(id, _)| *id == told.operation));
+            // The key of a new row is told if the macro could know which of its columns are the key.
+            let must_be_told = access.kind != Kind::Insert || told().next().is_some();
+            if must_be_told && !told().any(|told| told.keys == access.keys) {
+                return Err("the arguments fix its keys, and the footprint did not tell these".to_owned());
             }
-            _ => Ok(()),
+            if let Some(told) = told().find(|told| told.writes != self.plan.operations[told.operation].changes()) {
+                let says = if told.writes { "writes" } else { "reads" };
+                return Err(format!("the footprint says that operation {} {says}", told.operation));
+            }
         }
+        let KeysSeen::One(key) = &access.keys else { return Ok(()) };
+        // Its key must be that of one of them; one whose key has no value here may have any.
+        let wanted = candidates.iter().map(|(_, operation)| self.symbolic(database, operation));
+        let Some(wanted) = wanted.collect::<Option<Vec<_>>>() else { return Ok(()) };
+        if wanted.contains(key) {
+            return Ok(());
+        }
+        let keys = candidates.iter().map(|(_, operation)| format!("({})", listed(&operation.key)));
+        Err(format!("the plan says that its key is {}, not {key:?}", keys.collect::<Vec<_>>().join(" or ")))
     }
 
     /// The key that the plan's symbols give, where they are fields of arguments and literals.

@@ -51,6 +51,9 @@ pub trait Declared: Copy + Send + Sync + 'static {
     }
 
     /// Calls `visit` for each access whose keys depend on the arguments alone, also those in loops and branches over arguments.
+    ///
+    /// # Panics
+    /// If a `#[pure]` function that computes a key panics; the procedure itself may have ended before it called it.
     fn footprint(handles: &Self::Handles, arguments: &Self::Arguments, visit: &mut dyn FnMut(Touch<'_>));
 }
 

@@ -7,12 +7,13 @@ use std::any::{Any, TypeId};
 use std::fmt;
 use std::sync::{Arc, PoisonError};
 
+use seriatim_base::clock::Instant;
 use seriatim_plan::{Chopping, Fragments, Options, Plan};
 use seriatim_procedure::analysis::{self, ChopError, Refusals, Schema, Steps};
 use seriatim_procedure::ir::{self, Span};
-use seriatim_txn::Mode;
+use seriatim_txn::{Freshness, Mode};
 
-use super::gate::Gate;
+use super::gate::{Gate, WAIT_MAX};
 use super::shape::{Passes, Repairs};
 use super::support::{CallByName, Erased};
 use super::{Declared, Procedures, Shape};
@@ -79,7 +80,7 @@ pub(crate) struct Registry {
 }
 
 /// What piecewise execution assumes: each piece is a transaction of the protocol, so nothing runs beside the graph on snapshots
-/// of its own, nothing is published later, and a sum that overflows fails like anything else.
+/// of its own, nothing is published later, and a sum that overflows or memory that is out fails like anything else.
 const PIECES: Options = Options {
     snapshots: false,
     reorder: true,
@@ -88,7 +89,18 @@ const PIECES: Options = Options {
     statics: false,
     claims: false,
     headroom: false,
+    memory: false,
 };
+
+/// Whether procedures that only read run on snapshots. A chain is serializable with whole transactions that see the present; a
+/// snapshot of bounded age may lie between pieces of chains whose end its caller has seen.
+fn takes_snapshots(shape: Shape, freshness: Freshness) -> bool {
+    match (shape, freshness) {
+        (Shape::Pieces, Freshness::Bounded) => false,
+        // Without snapshots it is a transaction that is validated.
+        (Shape::Pieces, Freshness::Latest | Freshness::None) | (Shape::Whole, _) => true,
+    }
+}
 
 impl Registry {
     pub(crate) fn names(&self) -> Vec<String> {
@@ -152,7 +164,8 @@ pub enum RegisterError {
     Refused(Refusals),
     /// The set cannot be chopped.
     Chop(ChopError),
-    /// Chains of pieces, during which the set cannot change, stayed open for longer than the bound of 1 s.
+    /// Chains of pieces, during which the set cannot change, or transactions, during which procedures cannot begin to run in
+    /// pieces, stayed open for longer than the bound of 1 s.
     Busy,
 }
 
@@ -168,9 +181,9 @@ impl fmt::Display for RegisterError {
             RegisterError::Schema { procedure, span, error } => write!(f, "{span}: procedure `{procedure}`: {error}"),
             RegisterError::Refused(refusals) => refusals.fmt(f),
             RegisterError::Chop(error) => error.fmt(f),
-            RegisterError::Busy => {
-                f.write_str("procedures that run in pieces stayed open; register when they are done")
-            }
+            RegisterError::Busy => f.write_str(
+                "transactions stayed open, and procedures are about to run in pieces; register when they are done",
+            ),
         }
     }
 }
@@ -249,9 +262,26 @@ impl Database {
             let steps = || vec![0; entry.declaration.steps];
             Arc::new(Passes::new(chopped.map_or_else(steps, |chopped| entry.steps.passes(chopped)).into()))
         });
-        registry.passes = passes.collect();
+        let passes: Vec<Arc<Passes>> = passes.collect();
+        if passes.iter().any(|passes| passes.count() > 1) {
+            self.arm_gate()?;
+        }
+        registry.passes = passes;
         (registry.entries, registry.chopping) = (entries, Some(chopping));
         Ok(registration)
+    }
+
+    /// From now on there are chains, which transactions that are open already do not know of: waits for them to end.
+    fn arm_gate(&self) -> Result<(), RegisterError> {
+        let inner = self.inner();
+        let Some(gate) = inner.gate.as_ref().filter(|gate| !gate.is_armed()) else { return Ok(()) };
+        let begun = Instant::now();
+        while inner.pool.quietly(|| gate.arm()).is_none() {
+            if begun.elapsed() > WAIT_MAX {
+                return Err(RegisterError::Busy);
+            }
+        }
+        Ok(())
     }
 
     /// The registered set cut into pieces, under these assumptions: what is printed and reviewed. How procedures are run in
@@ -350,10 +380,12 @@ impl Database {
             span: declaration.span.clone(),
             error,
         })?;
-        let snapshot = !procedure.latest && plan.is_read_only();
+        let shape = self.inner().options.shape;
+        let snapshot =
+            !procedure.latest && plan.is_read_only() && takes_snapshots(shape, self.protocol().gives.snapshots);
         let checked = self.inner().options.check_plans;
         let scheduled = !snapshot && procedure.schedules;
-        let way = match self.inner().options.shape {
+        let way = match shape {
             Shape::Pieces if scheduled => Way::Pieces,
             _ if scheduled && self.protocol().gives.repair => Way::Repaired,
             _ if checked => Way::Checked,
@@ -377,5 +409,17 @@ impl Database {
             call_by_name,
             interpret_by_name,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn beside_chains_only_snapshots_of_the_present_are_taken() {
+        assert!(takes_snapshots(Shape::Pieces, Freshness::Latest));
+        assert!(!takes_snapshots(Shape::Pieces, Freshness::Bounded));
+        assert!(takes_snapshots(Shape::Whole, Freshness::Bounded));
     }
 }

@@ -25,8 +25,10 @@
 //!
 //! The shapes: *whole* is one pass of all steps, then commit; *repair* follows a commit that answered
 //! [`Outcome::Repair`] and runs the steps that depend on what went stale, then commits again (HTCC §4.2); *pieces* is a pass and a
-//! commit for each piece of the chopping (DBX-TC §3). Once the first piece is visible the chain finishes exactly once: a piece
-//! that met a conflict is run again until it commits, and registration has proved that nothing else can end it.
+//! commit for each piece of the chopping (DBX-TC §3). Once the first piece is visible the chain does not begin again: a piece that
+//! met a conflict is run again, up to [`REPEATS_MAX`] times, and registration has proved that the procedure itself cannot end it.
+//! What still can (too many conflicts, its age, no worker) leaves a committed transaction without its result
+//! ([`TransactError::Unfinished`](crate::TransactError)): pieces after the first only read.
 //!
 //! A transaction may end between two passes, so what is kept owns its rows: `pass` takes the [`Tx`] mutably, and rows borrow it.
 
@@ -72,6 +74,13 @@ enum Shape<'p> {
     /// Those of the current piece.
     Pieces { passes: &'p Passes, current: u16, retry: RetryPolicy, rng: &'p mut Rng },
 }
+
+/// How often the pieces of one chain after the first are run again.
+const REPEATS_MAX: u32 = if cfg!(test) { 10 } else { 10_000 };
+
+/// How often a piece asks for a worker; each time it waits for up to a second, and workers are given back by transactions whose
+/// age is bounded (by default 60 s).
+const WORKER_WAITS_MAX: u32 = 120;
 
 /// Repairs of one attempt; beyond, it is run again as a whole (trap 11).
 const REPAIRS_MAX: u32 = 16;
@@ -183,7 +192,7 @@ impl<'p> Schedule<'p> {
                     if *current == passes.count() {
                         return Ok(Next::Done);
                     }
-                    open(tx, 1);
+                    open(tx, 1)?;
                     return Ok(Next::Keep);
                 }
                 Err(cause) => cause,
@@ -206,10 +215,13 @@ impl<'p> Schedule<'p> {
             // Nothing is visible yet: the chain is run again as any transaction is.
             return Err(tx.stop(cause));
         }
+        if !cause.reason.is_conflict() || self.repeated == REPEATS_MAX {
+            return Err(tx.stop(cause));
+        }
         tx.roll_back(Some(cause));
         self.repeated += 1;
         retry.pause(self.repeated + 1, rng);
-        open(tx, self.repeated + 1);
+        open(tx, self.repeated + 1)?;
         Ok(Next::Repeat)
     }
 
@@ -238,10 +250,12 @@ impl<'p> Schedule<'p> {
     }
 }
 
-/// Opens the transaction of a piece after the first. The chain must go on, so it waits for a worker as long as it takes: workers
-/// are given back by transactions, whose age is bounded.
-fn open(tx: &Tx, attempt: u32) {
-    while tx.open(Mode::ReadWrite, attempt, Origin::Procedure).is_err() {}
+/// Opens the transaction of a piece after the first. The chain should go on, so it is patient.
+fn open(tx: &Tx, attempt: u32) -> Result<(), Abort> {
+    match (0..WORKER_WAITS_MAX).any(|_| tx.open(Mode::ReadWrite, attempt, Origin::Procedure).is_ok()) {
+        true => Ok(()),
+        false => Err(Abort::stopped(Reason::TooOld)),
+    }
 }
 
 impl std::fmt::Debug for Schedule<'_> {

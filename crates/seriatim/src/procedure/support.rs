@@ -11,7 +11,6 @@ pub use super::values::*;
 use super::{Datum, Declared, call, interpret};
 use crate::{Abort, Committed, Database, Handle, SchemaError, Session, TransactError, Tx};
 pub use seriatim_catalog::watch::unwatched;
-pub use seriatim_procedure_macros::names;
 
 pub(crate) type CallByName = fn(&mut Session, &Datum) -> Result<Committed<Datum>, TransactError>;
 

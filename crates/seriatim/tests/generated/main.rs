@@ -1,6 +1,5 @@
 //! What `#[procedure]` generates: straight code does what its source says, on real tables.
 
-mod names;
 mod orders;
 mod passes;
 mod run;

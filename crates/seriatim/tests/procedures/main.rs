@@ -5,6 +5,8 @@
 mod bank;
 mod calls;
 mod common;
+mod pieces;
 mod shapes;
 mod shop;
 mod soundness;
+mod total;

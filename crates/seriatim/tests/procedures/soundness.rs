@@ -64,6 +64,11 @@ liar!(OtherKind, transfer::footprint, |tx, handles, arguments| {
     tx.get(&handles.accounts, &arguments.0)?;
     transfer::straight(tx, handles, arguments)
 });
+liar!(
+    OtherKeyTold,
+    |handles, &(from, to, amount), visit| transfer::footprint(handles, &(from + 1, to, amount), visit),
+    |tx, handles, &(from, to, amount)| transfer::straight(tx, handles, &(from + 1, to, amount))
+);
 liar!(Untold, |handles, &(from, _, amount), visit| transfer::footprint(handles, &(from, from, amount), visit), {
     transfer::straight
 });
@@ -105,6 +110,8 @@ fn caught<P: Declared<Arguments = (u64, u64, i64), Output = i64>>(liar: P, wante
 fn canary_another_key_is_noticed() {
     caught(OtherKey, "the footprint did not tell these");
     caught(Untold, "the footprint did not tell these");
+    // Of two operations that it may be, the key is neither's.
+    caught(OtherKeyTold, "the plan says that its key is (from) or (to), not");
 }
 
 #[test]

@@ -101,7 +101,7 @@ fn update_user_info() {
 #[test]
 fn the_default_graph() {
     expect![[r#"
-        chopped with reordering, commutativity, headroom
+        chopped with reordering, commutativity, headroom, reserved memory
 
         add_comment: 2 pieces
           0 buffered: 0 get users
@@ -135,7 +135,7 @@ fn the_default_graph() {
 #[test]
 fn the_optimized_graph() {
     expect![[r#"
-        chopped with snapshots, reordering, commutativity, deferral, static tables, claims, headroom
+        chopped with snapshots, reordering, commutativity, deferral, static tables, claims, headroom, reserved memory
 
         add_comment: 2 pieces
           0 buffered: 0 get users

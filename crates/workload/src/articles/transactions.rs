@@ -64,7 +64,7 @@ pub fn get_article(tx: &Tx, input: &GetArticleInput) -> Result<ArticleOutput, Ab
 }
 
 /// The first comment shown, of so many.
-#[pure]
+#[pure(total)]
 fn first_shown(comments: u32) -> u32 {
     comments.saturating_sub(COMMENTS_SHOWN as u32)
 }

@@ -55,7 +55,7 @@ fn read_write() {
 #[test]
 fn the_default_graph() {
     expect![[r#"
-        chopped with reordering, commutativity, headroom
+        chopped with reordering, commutativity, headroom, reserved memory
 
         read_write: 1 piece
           0 decisive, conflicting: 0 get object | 1 get object | 2 update object | 3 update object
@@ -78,7 +78,7 @@ fn the_default_graph() {
 #[test]
 fn the_optimized_graph() {
     expect![[r#"
-        chopped with snapshots, reordering, commutativity, deferral, static tables, claims, headroom
+        chopped with snapshots, reordering, commutativity, deferral, static tables, claims, headroom, reserved memory
 
         read_write: 1 piece
           0 decisive, conflicting: 0 get object | 1 get object | 2 update object | 3 update object

@@ -32,7 +32,7 @@ fn update() {
 #[test]
 fn the_default_graph() {
     expect![[r#"
-        chopped with reordering, commutativity, headroom
+        chopped with reordering, commutativity, headroom, reserved memory
 
         update: 1 piece
           0 decisive, conflicting: 0 update record
@@ -47,7 +47,7 @@ fn the_default_graph() {
 #[test]
 fn the_optimized_graph() {
     expect![[r#"
-        chopped with snapshots, reordering, commutativity, deferral, static tables, claims, headroom
+        chopped with snapshots, reordering, commutativity, deferral, static tables, claims, headroom, reserved memory
 
         update: 1 piece
           0 decisive, conflicting: 0 update record

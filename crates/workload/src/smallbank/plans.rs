@@ -242,7 +242,7 @@ fn send_payment() {
 #[test]
 fn the_default_graph() {
     expect![[r#"
-        chopped with reordering, commutativity, headroom
+        chopped with reordering, commutativity, headroom, reserved memory
 
         amalgamate: 3 pieces
           0 buffered: 0 get accounts
@@ -323,7 +323,7 @@ fn the_default_graph() {
 #[test]
 fn the_optimized_graph() {
     expect![[r#"
-        chopped with snapshots, reordering, commutativity, deferral, static tables, claims, headroom
+        chopped with snapshots, reordering, commutativity, deferral, static tables, claims, headroom, reserved memory
 
         amalgamate: 3 pieces
           0 buffered: 0 get accounts

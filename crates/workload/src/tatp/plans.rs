@@ -177,7 +177,7 @@ fn delete_call_forwarding() {
 #[test]
 fn the_default_graph() {
     expect![[r#"
-        chopped with reordering, commutativity, headroom
+        chopped with reordering, commutativity, headroom, reserved memory
 
         delete_call_forwarding: 2 pieces
           0 buffered: 0 get subscriber by by_number
@@ -230,7 +230,7 @@ fn the_default_graph() {
 #[test]
 fn the_optimized_graph() {
     expect![[r#"
-        chopped with snapshots, reordering, commutativity, deferral, static tables, claims, headroom
+        chopped with snapshots, reordering, commutativity, deferral, static tables, claims, headroom, reserved memory
 
         delete_call_forwarding: 2 pieces
           0 buffered: 0 get subscriber by by_number

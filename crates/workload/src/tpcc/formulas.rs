@@ -17,21 +17,21 @@ pub const SLOTS: usize = 512;
 const _: () = assert!(SLOTS.is_power_of_two() && SLOTS > RECENT_ITEMS_MAX);
 
 /// The lines in use.
-#[pure]
+#[pure(total)]
 #[inline]
 pub fn lines_of(input: &NewOrderInput) -> &[NewOrderLine] {
     input.lines()
 }
 
 /// O_ALL_LOCAL: whether the home warehouse supplies every line (clause 2.4.2.2).
-#[pure]
+#[pure(total)]
 #[inline]
 pub fn whether_all_local(input: &NewOrderInput) -> bool {
     input.lines().iter().all(|line| line.supply_w_id == input.w_id)
 }
 
 /// S_QUANTITY after an order: stock that would fall below 10 is replenished by 91 (clause 2.4.2.2).
-#[pure]
+#[pure(total)]
 #[inline]
 pub fn replenished(quantity: i16, ordered: u8) -> i16 {
     let left = quantity.saturating_sub(ordered.into());
@@ -39,17 +39,18 @@ pub fn replenished(quantity: i16, ordered: u8) -> i16 {
 }
 
 /// sum(OL_AMOUNT) * (1 - C_DISCOUNT) * (1 + W_TAX + D_TAX), rounded to the nearest cent (clause 2.4.2.2).
-#[pure]
+#[pure(total)]
 #[inline]
 pub fn total(sum: Money, discount: Rate, w_tax: Rate, d_tax: Rate) -> Money {
     const ONE: i64 = 10_000;
-    // At most 15 lines of 10 at 100.00, so 1.5e6 cents, times 1e4, times 1.4e4: far inside 64 bits.
-    let scaled = sum.units() * (ONE - discount.units()) * (ONE + w_tax.units() + d_tax.units());
-    Money::from_units((scaled + ONE * ONE / 2) / (ONE * ONE))
+    // At most 15 lines of 10 at 100.00, so 1.5e6 cents, times 1e4, times 1.4e4: far inside 64 bits. Rows may hold other values.
+    let (discounted, tax) = (ONE.saturating_sub(discount.units()), w_tax.units().saturating_add(d_tax.units()));
+    let scaled = sum.units().saturating_mul(discounted).saturating_mul(tax.saturating_add(ONE));
+    Money::from_units(scaled.saturating_add(ONE * ONE / 2) / (ONE * ONE))
 }
 
 /// Whether `text` contains "ORIGINAL" (clause 2.4.2.2): Horspool's search, which looks at every eighth byte of most texts.
-#[pure]
+#[pure(total)]
 #[inline]
 pub fn is_original(text: &str) -> bool {
     const WORD: &[u8; 8] = b"ORIGINAL";
@@ -75,7 +76,7 @@ pub fn is_original(text: &str) -> bool {
 
 /// The position, from 0, of the customer that a last name means: of the n with this name, by first name, the one at n/2 rounded up
 /// (clauses 2.5.2.2, 2.6.2.2).
-#[pure]
+#[pure(total)]
 #[inline]
 pub fn middle(n: usize) -> usize {
     n.div_ceil(2).saturating_sub(1)
@@ -93,7 +94,7 @@ pub struct Address {
 }
 
 /// The address in a row of warehouse, district or customer.
-#[pure]
+#[pure(total)]
 #[inline]
 pub fn address(street_1: &str, street_2: &str, city: &str, state: &str, zip: &str) -> Address {
     Address {
@@ -106,7 +107,7 @@ pub fn address(street_1: &str, street_2: &str, city: &str, state: &str, zip: &st
 }
 
 /// H_DATA: W_NAME and D_NAME, separated by four spaces (clause 2.5.2.2).
-#[pure]
+#[pure(total)]
 #[inline]
 pub fn history_data(w_name: Text<10>, d_name: Text<10>) -> Text<24> {
     let mut data = Builder::new();
@@ -117,7 +118,7 @@ pub fn history_data(w_name: Text<10>, d_name: Text<10>) -> Text<24> {
 }
 
 /// The payment's particulars in front of what C_DATA held, cut to its size (clause 2.5.2.2).
-#[pure]
+#[pure(total)]
 pub fn longer_data(input: &PaymentInput, c_id: u32, old: &str) -> Text<DATA_MAX> {
     let mut data = Builder::new();
     let ids = [c_id, input.c_d_id.into(), input.c_w_id.into(), input.d_id.into(), input.w_id.into()];
@@ -135,7 +136,7 @@ pub fn longer_data(input: &PaymentInput, c_id: u32, old: &str) -> Text<DATA_MAX>
 }
 
 /// The number of the first of a district's recent orders.
-#[pure]
+#[pure(total)]
 #[inline]
 pub fn first_recent(next_o_id: u32) -> u32 {
     next_o_id.saturating_sub(RECENT_ORDERS)
@@ -143,7 +144,7 @@ pub fn first_recent(next_o_id: u32) -> u32 {
 
 /// Where an item is in a set of items, or would be: open addressing, linear probing. Zero marks an empty slot; items count from 1.
 /// Beyond the end if the set is full.
-#[pure]
+#[pure(total)]
 #[inline]
 pub fn slot(slots: &[u32; SLOTS], item: u32) -> usize {
     let home = (item.wrapping_mul(0x9E37_79B1) >> (u32::BITS - SLOTS.ilog2())) as usize;

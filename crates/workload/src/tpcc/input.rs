@@ -38,7 +38,7 @@ pub struct NewOrderInput {
 impl NewOrderInput {
     /// The lines in use.
     pub fn lines(&self) -> &[NewOrderLine] {
-        &self.lines[..usize::from(self.ol_cnt)]
+        &self.lines[..usize::from(self.ol_cnt).min(LINES_MAX)]
     }
 }
 

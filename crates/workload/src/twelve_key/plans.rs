@@ -64,7 +64,7 @@ fn two_rounds() {
 #[test]
 fn the_default_graph() {
     expect![[r#"
-        chopped with reordering, commutativity, headroom
+        chopped with reordering, commutativity, headroom, reserved memory
 
         one_round: 1 piece
           0 decisive, conflicting: 0 update cell
@@ -87,7 +87,7 @@ fn the_default_graph() {
 #[test]
 fn the_optimized_graph() {
     expect![[r#"
-        chopped with snapshots, reordering, commutativity, deferral, static tables, claims, headroom
+        chopped with snapshots, reordering, commutativity, deferral, static tables, claims, headroom, reserved memory
 
         one_round: 1 piece
           0 decisive, conflicting: 0 update cell

@@ -80,14 +80,14 @@ fn value(letter: u8, bytes: usize) -> Text<FIELD_BYTES> {
 }
 
 /// What a write writes into one of `fields` fields that have `value_bytes` together.
-#[pure]
+#[pure(total)]
 #[inline]
 pub fn filled(letter: u8, value_bytes: u16, fields: usize) -> Text<FIELD_BYTES> {
     value(letter, usize::from(value_bytes) / fields.max(1))
 }
 
 /// Both ends of a field.
-#[pure]
+#[pure(total)]
 #[inline]
 pub fn ends(field: &str) -> u64 {
     let bytes = field.as_bytes();

@@ -8,8 +8,6 @@
 //! merge      pieces of each procedure, their order and roles
 //! ```
 //! The result depends on the set, not on the order in which it is given: procedures are taken by name, operations by number.
-//!
-//! Memory is not a failure here: the engine reserves, when an execution begins, what its writes can need.
 
 mod claims;
 mod conflicts;
@@ -101,7 +99,7 @@ pub fn chop<'p>(plans: impl IntoIterator<Item = &'p Plan>, options: Options) -> 
 /// Whether a failure is prevented by other means than the order of pieces.
 fn tolerated(kind: FailureKind, options: Options) -> bool {
     match kind {
-        FailureKind::OutOfMemory => true,
+        FailureKind::OutOfMemory => options.memory,
         FailureKind::CommutativeOverflow => options.headroom && options.commute,
         _ => false,
     }
@@ -132,7 +130,7 @@ fn obligations(plans: &[&Plan], chopping: &Chopping) -> Vec<String> {
     let pieces = |at: usize| chopping.procedures[at].pieces.len();
     let chopped: Vec<usize> = (0..plans.len()).filter(|at| pieces(*at) > 1).collect();
     let failures = || chopped.iter().flat_map(|at| &plans[*at].failures);
-    if failures().any(|failure| failure.kind == FailureKind::OutOfMemory) {
+    if chopping.options.memory && failures().any(|failure| failure.kind == FailureKind::OutOfMemory) {
         found.push("memory for all writes is reserved when an execution begins".to_owned());
     }
     if chopping.options.headroom && chopping.options.commute {

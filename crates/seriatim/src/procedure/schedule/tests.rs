@@ -144,6 +144,32 @@ fn canary_an_abort_after_the_first_piece_is_no_outcome() {
     assert_eq!(counts(&mut session, &counters), [1, 0, 0], "the first piece is visible and was not repeated");
 }
 
+#[test]
+fn a_later_piece_that_is_too_old_ends_the_chain() {
+    let (_db, counters, mut session) = open("dbx");
+    let (runs, passes) = (Default::default(), Passes::new([0, 1, 1].into()));
+    let too_old = Cause { phase: Phase::Execute, reason: Reason::TooOld };
+    let result = session.runner.run_scheduled(Steps::Pieces(&passes), |tx, schedule| {
+        count_all(tx, &counters, schedule, &runs, |tx, id| if id == 1 { Err(tx.stop(too_old)) } else { Ok(()) })
+    });
+    let error = result.expect_err("it would be too old again");
+    assert!(matches!(error, TransactError::Unfinished { cause } if cause == too_old), "{error}");
+    assert!(error.is_maybe_committed() && !error.is_retryable());
+    assert_eq!((ran(&runs), counts(&mut session, &counters)), ([1, 1, 0], [1, 0, 0]));
+}
+
+#[test]
+fn a_later_piece_that_always_meets_conflicts_ends_the_chain() {
+    let (_db, counters, mut session) = open("dbx");
+    let (runs, passes) = (Default::default(), Passes::new([0, 1, 1].into()));
+    let conflict = Cause { phase: Phase::Execute, reason: Reason::RecordChanged };
+    let result = session.runner.run_scheduled(Steps::Pieces(&passes), |tx, schedule| {
+        count_all(tx, &counters, schedule, &runs, |tx, id| if id == 1 { Err(tx.stop(conflict)) } else { Ok(()) })
+    });
+    assert!(matches!(result, Err(TransactError::Unfinished { cause }) if cause == conflict));
+    assert_eq!(ran(&runs), [1, REPEATS_MAX + 1, 0]);
+}
+
 /// Of three operations, 2 depends on 1.
 fn repairs() -> Repairs {
     let all = [

@@ -348,7 +348,7 @@ fn the_plan_of_stock_level() {
 #[test]
 fn the_default_chopping() {
     expect![[r#"
-        chopped with reordering, commutativity, headroom
+        chopped with reordering, commutativity, headroom, reserved memory
 
         delivery: 1 piece
           0 decisive, conflicting: 0 scan new_order | 1 delete new_order | 2 update orders | 3 update order_line | 4 update customer
@@ -426,7 +426,7 @@ fn the_default_chopping() {
 #[test]
 fn the_optimized_chopping() {
     expect![[r#"
-        chopped with snapshots, reordering, commutativity, deferral, static tables, claims, headroom
+        chopped with snapshots, reordering, commutativity, deferral, static tables, claims, headroom, reserved memory
 
         delivery: 1 piece
           0 decisive, conflicting: 0 scan new_order | 1 delete new_order | 2 update orders | 3 update order_line | 4 update customer

@@ -1,0 +1,84 @@
+//! Who may run beside procedures in pieces.
+
+use seriatim::procedure::{RegisterError, Shape};
+use seriatim::{Abort, Database, Handle, Session, Table, TransactError, Tx, procedure, procedures};
+
+#[derive(Table, Clone, Debug, PartialEq)]
+#[table(name = "counter", key(id), hash)]
+struct Counter {
+    id: u32,
+    count: u32,
+}
+
+#[derive(Table, Clone, Debug, PartialEq)]
+#[table(name = "label", key(id), hash)]
+struct Label {
+    id: u32,
+    text: u32,
+}
+
+/// Counts.
+#[procedure]
+fn count(tx: &Tx, id: u32) -> Result<u32, Abort> {
+    let counted = tx.update::<Counter>(id, |counter| {
+        counter.count += 1;
+        counter.count
+    })?;
+    Ok(counted)
+}
+
+/// Counts, and then reads the label of what it counted: a piece that may follow.
+#[procedure]
+fn count_and_label(tx: &Tx, id: u32) -> Result<Option<u32>, Abort> {
+    let counted = tx.update::<Counter>(id, |counter| {
+        counter.count += 1;
+        counter.count
+    })?;
+    let Some(label) = tx.get::<Label>(counted)? else { return Ok(None) };
+    Ok(Some(label.text))
+}
+
+fn open() -> (Database, Handle<Counter>, Session) {
+    let db = Database::builder().shape(Shape::Pieces).workers(4).open().expect("a valid setting");
+    let counters = db.create::<Counter>().expect("a valid table");
+    let labels = db.create::<Label>().expect("a valid table");
+    let mut session = db.session();
+    let load = session.transact(|tx| {
+        tx.insert(&counters, &Counter { id: 0, count: 0 })?;
+        (1..9).try_for_each(|id| tx.insert(&labels, &Label { id, text: id * 10 }))
+    });
+    load.expect("empty tables");
+    (db, counters, session)
+}
+
+#[test]
+fn procedures_in_one_pass_and_other_transactions_do_not_exclude_each_other() {
+    let (db, counters, mut session) = open();
+    db.register(procedures![count]).expect("a sound set");
+    let mut other = db.session();
+    let open = other.begin().expect("a worker is free");
+    assert_eq!(session.call(count, &0).expect("it is one transaction").value, 1);
+    drop(open);
+    let read = other.transact(|tx| Ok(tx.require(&counters, &0)?.count()));
+    assert_eq!(read.expect("nobody is about").value, 1);
+}
+
+#[test]
+fn chains_and_other_transactions_exclude_each_other_from_registration_on() {
+    let (db, _, mut session) = open();
+    let mut other = db.session();
+    let open = other.begin().expect("a worker is free");
+    // It would not be noticed between two pieces.
+    let refused = db.register(procedures![count, count_and_label]).expect_err("a transaction is open");
+    assert!(matches!(refused, RegisterError::Busy) && db.procedure_names().is_empty(), "{refused}");
+    drop(open);
+    db.register(procedures![count, count_and_label]).expect("no transaction is open");
+    assert_eq!(session.call(count_and_label, &0).expect("nobody is about").value, Some(10));
+
+    let open = other.begin().expect("no chain is open");
+    let excluded = session.call(count_and_label, &0).expect_err("it runs in pieces");
+    assert!(matches!(excluded, TransactError::Excluded { .. }), "{excluded}");
+    assert_eq!(session.call(count, &0).expect("it runs in one").value, 2);
+    drop(open);
+    assert_eq!(session.call(count_and_label, &0).expect("nobody is about").value, Some(30));
+}
