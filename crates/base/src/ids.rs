@@ -37,3 +37,7 @@ id! {
     /// A worker of a database: the state one open transaction runs on.
     WorkerId(u16)
 }
+id! {
+    /// One version of a table's columns, as bytes on disk were encoded by it.
+    LayoutId(u32)
+}

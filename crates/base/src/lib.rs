@@ -17,6 +17,6 @@ pub mod thread;
 
 pub use align::{CACHE_LINE, CacheAligned};
 pub use backoff::Backoff;
-pub use ids::{ColumnId, IndexId, TableId, WorkerId};
+pub use ids::{ColumnId, IndexId, LayoutId, TableId, WorkerId};
 pub use rng::Rng;
 pub use stamp::{Epoch, Stamp};

@@ -64,7 +64,8 @@ impl<P: Protocol> Direct<P> {
         let shape = RecordShape::new(class, &layout, P::HEAD_BYTES, P::IMAGE_HEADER_BYTES);
         let (id, name, index) = (TableId(0), definition.name.to_string(), index?);
         let unlinked = seriatim_txn::Unlinked::default();
-        let table = Box::new(Table { id, name, organization, class, codec, layout, shape, index, unlinked });
+        let table =
+            Box::new(Table { id, name, organization, class, codec, layout, shape, index, unlinked, wire: None });
         let mut direct =
             Direct { worker: protocol.worker(core), table, _protocol: protocol, _environment: environment };
         (0..keys).try_for_each(|key| direct.insert(key))?;

@@ -58,6 +58,7 @@ mod text;
 mod timestamp;
 mod value;
 pub mod watch;
+pub mod wire;
 mod writer;
 
 pub use bytes::{Bytes, TooLong};

@@ -5,8 +5,8 @@
 //!    that was: texts are UTF-8, lengths within bounds, tail addresses 0 or those of tail blocks.
 //! 2. The image, its fixed part and its tails are readable and do not change while the reference lives.
 //! 3. The reference goes only to code that reads it by places and column types of that table: what the derive generates
-//!    ([`Table`](crate::Table) is unsafe to implement), and [`KeyCodec`](crate::KeyCodec)s and [`Value`](crate::Value)s of its
-//!    declaration.
+//!    ([`Table`](crate::Table) is unsafe to implement), and [`KeyCodec`](crate::KeyCodec)s, [`Value`](crate::Value)s and
+//!    [`RowWire`](crate::wire::RowWire)s of its declaration.
 
 use std::marker::PhantomData;
 

@@ -1,1 +1,314 @@
-//! Backups: a copy of a database directory that is consistent and complete.
+//! Backup, verification and restoring of database directories, closed or in use, by this process or another.
+//!
+//! A backup is a database directory: the manifest, its checkpoint, and of each logger's log the batches up to some point. Invariant: it
+//! is what a power cut during the backup could have left, and its manifest is written last, so a copy that was cut short is no
+//! database.
+//!
+//! **What was acknowledged before the backup began is in it.** It had been flushed, and every logger had recorded its epoch as closed
+//! on disk; the logs are looked at after that, so all of these batches are seen. Logs are looked at one after the other while they are
+//! written, so a later one may know of a durable epoch that the part seen of an earlier one does not reach. Such batches are left
+//! out, from the ends: each was written after the epoch it knows of became durable, which was after the backup began, because the epoch
+//! that was durable then is reached by all.
+//!
+//! **No damage is taken for a log that is still written.** The logs are looked at twice. What a batch of the first look knows to be
+//! durable had been flushed by all loggers then, so the second look must see it.
+//!
+//! **Nothing is deleted under the copy unnoticed.** The manifest is read again at the end. If a checkpoint was completed, a table
+//! created or the database opened again, or if a file was gone, the backup starts over. A batch that was being written may look
+//! damaged when its successor is there a moment later; so damage has to be found again, too.
+//!
+//! The copy is read back and verified before it gets its manifest.
+
+#[cfg(test)]
+mod tests;
+
+use std::io::{Error, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use seriatim_base::Epoch;
+use seriatim_base::disk::{Disk, Opening};
+
+use crate::batch::{HEADER_BYTES, PAGE};
+use crate::checkpoint::Parts;
+use crate::manifest::Manifest;
+use crate::replay::Torn;
+use crate::replay::survey::{LoggerLog, Survey};
+use crate::{LogError, Tables};
+
+/// How often a backup is begun that what happens to the database interrupts.
+const ATTEMPTS: usize = 10;
+const PIECE_BYTES: usize = 1 << 20;
+const WHAT: &str = "copying a database";
+
+/// Told bytes done, and bytes in all.
+pub type Progress<'a> = dyn Fn(u64, u64) + 'a;
+
+/// What a copy consists of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Copied {
+    /// Bytes of checkpoint and log.
+    pub bytes: u64,
+    /// How often it was begun.
+    pub attempts: usize,
+    /// The newest epoch that it holds.
+    pub durable: Epoch,
+}
+
+/// What a directory was found to hold, without fault.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verified {
+    /// Rows in the checkpoint.
+    pub rows: u64,
+    /// Bytes of the checkpoint.
+    pub checkpoint_bytes: u64,
+    /// Batches of the log.
+    pub batches: u64,
+    /// Entries in them, also void ones.
+    pub entries: u64,
+    /// Bytes of batches.
+    pub log_bytes: u64,
+    /// The newest epoch that a recovery keeps.
+    pub durable: Epoch,
+    /// Torn ends, which are no fault.
+    pub torn: Vec<Torn>,
+}
+
+/// Copies a database, which may be in use, into a directory that is absent or empty.
+///
+/// # Errors
+/// [`LogError::NotADatabase`] where there is none, or `to` is neither absent nor empty; [`LogError::Corrupt`] where it is damaged;
+/// [`LogError::Io`]. Then `to` is empty again as far as that was possible.
+pub fn backup(disk: &dyn Disk, from: &Path, to: &Path, progress: &Progress<'_>) -> Result<Copied, LogError> {
+    prepare(disk, to)?;
+    let mut attempts = 1;
+    loop {
+        match attempt(disk, from, to, progress) {
+            Ok(Some(copied)) => return Ok(Copied { attempts, ..copied }),
+            Ok(None) if attempts == ATTEMPTS => {
+                let problem = format!("the database changed {ATTEMPTS} times while it was copied: try again");
+                let _ = empty(disk, to);
+                return Err(LogError::io(WHAT)(Error::new(ErrorKind::ResourceBusy, problem)));
+            }
+            Err(error) if attempts == ATTEMPTS || !is_passing(&error) => {
+                // The first error says more than one about removing what is there of the copy.
+                let _ = empty(disk, to);
+                return Err(error);
+            }
+            Ok(None) | Err(_) => empty(disk, to).map_err(LogError::io(WHAT))?,
+        }
+        attempts += 1;
+    }
+}
+
+/// Whether what happens to a database in use can look like this.
+fn is_passing(error: &LogError) -> bool {
+    match error {
+        LogError::Corrupt { .. } => true,
+        LogError::Io { source, .. } => source.kind() == ErrorKind::NotFound,
+        _ => false,
+    }
+}
+
+/// Makes an empty directory, or finds one.
+fn prepare(disk: &dyn Disk, to: &Path) -> Result<(), LogError> {
+    let refused = |problem: &str| LogError::NotADatabase { directory: to.to_owned(), problem: problem.to_owned() };
+    let looking = || LogError::io(WHAT);
+    match disk.find(to).map_err(looking())? {
+        Some(found) if !found.is_dir => {
+            return Err(refused("it is a file: name a new or empty directory for the copy"));
+        }
+        Some(_) => {
+            let is_empty = disk.list(to).map_err(looking())?.is_empty();
+            return if is_empty {
+                Ok(())
+            } else {
+                Err(refused("it is not empty: name a new or empty directory for the copy"))
+            };
+        }
+        None => {}
+    }
+    let make = || {
+        let mut above = Vec::new();
+        for parent in to.ancestors().skip(1) {
+            above.push(parent);
+            if parent.as_os_str().is_empty() || disk.find(parent)?.is_some() {
+                break;
+            }
+        }
+        disk.create_dir_all(to)?;
+        above.iter().rev().filter(|parent| !parent.as_os_str().is_empty()).try_for_each(|parent| disk.sync_dir(parent))
+    };
+    make().map_err(LogError::io(WHAT))
+}
+
+/// Removes all that is in a directory, the manifest first.
+fn empty(disk: &dyn Disk, directory: &Path) -> Result<(), Error> {
+    let mut found = disk.list(directory)?;
+    found.sort_by_key(|found| found.is_dir);
+    for found in found {
+        let path = directory.join(&found.name);
+        if found.is_dir { disk.remove_dir_all(&path)? } else { disk.remove_file(&path)? }
+    }
+    Ok(())
+}
+
+/// Copies once. `None` if the database has changed so that the copy is worth nothing.
+fn attempt(disk: &dyn Disk, from: &Path, to: &Path, progress: &Progress<'_>) -> Result<Option<Copied>, LogError> {
+    let manifest = Manifest::read(disk, from)?;
+    let known = Survey::of(disk, from, &manifest)?.known_durable();
+    let mut survey = Survey::of(disk, from, &manifest)?;
+    if survey.durable >= known {
+        survey.trim();
+    }
+    survey.check(&manifest)?;
+    let parts = match &manifest.checkpoint {
+        Some(checkpoint) => Some((checkpoint, Parts::open(disk, from, &manifest, checkpoint)?)),
+        None => None,
+    };
+    let wanted = survey.logs.iter().flat_map(|log| &survey.batches[log.batches.clone()]);
+    let log_bytes: u64 = wanted.map(|batch| batch.header.bytes()).sum();
+    let total = log_bytes + manifest.checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.bytes);
+    let mut done = 0;
+    let mut more = |bytes| {
+        done += bytes;
+        progress(done, total);
+    };
+    let mut copy = manifest.clone();
+    if let Some((checkpoint, parts)) = &parts {
+        let directory = PathBuf::from(checkpoint.directory.file_name().unwrap_or("checkpoint".as_ref()));
+        let into = to.join(&directory);
+        disk.create_dir_all(&into).map_err(LogError::io(WHAT))?;
+        for part in parts.files() {
+            let name = part.file_name().unwrap_or_default();
+            copy_file(disk, part, &into.join(name), &mut more).map_err(LogError::io(WHAT))?;
+        }
+        disk.sync_dir(&into).map_err(LogError::io(WHAT))?;
+        copy.checkpoint = Some(crate::manifest::Checkpoint { directory, ..(*checkpoint).clone() });
+    }
+    for log in &survey.logs {
+        copy_log(disk, &survey, log, to, &mut more)?;
+    }
+    for incarnation in &mut copy.incarnations {
+        incarnation.loggers.fill(PathBuf::from("."));
+    }
+    disk.sync_dir(to).map_err(LogError::io(WHAT))?;
+    let verified = verify_as(disk, to, &copy, &|_, _| {})?;
+    if Manifest::read(disk, from)? != manifest {
+        return Ok(None);
+    }
+    copy.write(disk, to)?;
+    Ok(Some(Copied { bytes: total, attempts: 1, durable: verified.durable }))
+}
+
+fn copy_file(disk: &dyn Disk, from: &Path, to: &Path, more: &mut dyn FnMut(u64)) -> Result<(), Error> {
+    let (from, to) = (disk.open(from, Opening::Read)?, disk.open(to, Opening::Create)?);
+    let bytes = from.bytes()?;
+    let mut buffer = vec![0; PIECE_BYTES.min(usize::try_from(bytes).unwrap_or(PIECE_BYTES))];
+    let mut at = 0;
+    while at < bytes {
+        let piece = &mut buffer[..PIECE_BYTES.min((bytes - at) as usize)];
+        from.read_exact_at(piece, at)?;
+        to.write_all_at(piece, at)?;
+        at += piece.len() as u64;
+        more(piece.len() as u64);
+    }
+    to.sync_data()
+}
+
+/// Copies the batches of a log, and no more of its segments than holds them.
+fn copy_log(
+    disk: &dyn Disk,
+    survey: &Survey,
+    log: &LoggerLog,
+    to: &Path,
+    more: &mut dyn FnMut(u64),
+) -> Result<(), LogError> {
+    let copying = || LogError::io(WHAT);
+    let Some(last) = survey.batches[log.batches.clone()].last().map(|batch| batch.segment as usize) else {
+        return Ok(());
+    };
+    let mut buffer = Vec::new();
+    for at in log.segments.start..=last {
+        let segment = &survey.segments[at];
+        let mut header = [0; PAGE];
+        let file = disk.open(&segment.path, Opening::Read).map_err(copying())?;
+        file.read_exact_at(&mut header, 0).map_err(copying())?;
+        let copy = disk.open(&to.join(segment.name.to_string()), Opening::Create).map_err(copying())?;
+        copy.write_all_at(&header, 0).map_err(copying())?;
+        for number in log.batches.clone().filter(|&number| survey.batches[number].segment as usize == at) {
+            let batch = &survey.batches[number];
+            survey.read(disk, number, &mut buffer)?;
+            let bytes = batch.header.bytes();
+            buffer.splice(..0, batch.header.encode());
+            debug_assert!(buffer.len() >= HEADER_BYTES);
+            buffer.resize(bytes as usize, 0);
+            copy.write_all_at(&buffer, batch.offset).map_err(copying())?;
+            more(bytes);
+        }
+        copy.sync_data().map_err(copying())?;
+    }
+    Ok(())
+}
+
+/// Reads a whole database directory that nobody writes to: manifest, checkpoint, and every batch that a recovery would look at.
+///
+/// # Errors
+/// The first fault found, as [`LogError::Corrupt`]; [`LogError::NotADatabase`], [`LogError::Format`], [`LogError::Io`].
+pub fn verify(disk: &dyn Disk, directory: &Path, progress: &Progress<'_>) -> Result<Verified, LogError> {
+    let manifest = Manifest::read(disk, directory)?;
+    verify_as(disk, directory, &manifest, progress)
+}
+
+/// Verifies a directory by a manifest that it may not have yet.
+fn verify_as(
+    disk: &dyn Disk,
+    directory: &Path,
+    manifest: &Manifest,
+    progress: &Progress<'_>,
+) -> Result<Verified, LogError> {
+    let tables = Tables::new(manifest);
+    let survey = Survey::of(disk, directory, manifest)?;
+    survey.check(manifest)?;
+    let mut verified = Verified {
+        durable: survey.durable,
+        torn: survey.torn.clone(),
+        batches: survey.batches.len() as u64,
+        log_bytes: survey.batches.iter().map(|batch| batch.bytes()).sum(),
+        ..Verified::default()
+    };
+    let checkpoint_bytes = manifest.checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.bytes);
+    let total = verified.log_bytes + checkpoint_bytes;
+    let mut done = 0;
+    if let Some(checkpoint) = &manifest.checkpoint {
+        let parts = Parts::open(disk, directory, manifest, checkpoint)?;
+        parts.verify(disk, &tables, |bytes| {
+            done += bytes;
+            progress(done, total);
+        })?;
+        (verified.rows, verified.checkpoint_bytes) = (checkpoint.rows, checkpoint.bytes);
+    }
+    let mut buffer = Vec::new();
+    done = checkpoint_bytes;
+    for (at, batch) in survey.batches.iter().enumerate() {
+        survey.read(disk, at, &mut buffer)?;
+        survey.each_group(at, &buffer, |group| {
+            for entry in group.entries(&tables) {
+                entry?;
+                verified.entries += 1;
+            }
+            Ok(())
+        })?;
+        done += batch.bytes();
+        progress(done, total);
+    }
+    Ok(verified)
+}
+
+/// Verifies a backup, and copies it into a directory that is absent or empty.
+///
+/// # Errors
+/// As [`verify`] and [`backup`].
+pub fn restore(disk: &dyn Disk, from: &Path, to: &Path, progress: &Progress<'_>) -> Result<Copied, LogError> {
+    verify(disk, from, &|_, _| {})?;
+    backup(disk, from, to, progress)
+}

@@ -1,1 +1,220 @@
 //! Batches: the unit in which a logger writes and flushes.
+//!
+//! Invariant: a batch begins at a multiple of [`PAGE`] and nothing else is ever written to its pages, so a flushed batch cannot
+//! be damaged by the write of another. The header alone says whether header and payload are what was written.
+//!
+//! ```text
+//! header, 64 bytes, little-endian
+//!    0  magic u32                  24  closed epoch u64
+//!    4  crc32 of bytes 8..64 u32   32  durable epoch known u64
+//!    8  crc32 of the payload u32   40  newest epoch in the payload u64
+//!   12  payload bytes u32          48  groups u32
+//!   16  number u64                 52  zero u32
+//!                                  56  incarnation u64
+//! payload: groups, one after the other; then zeros up to a multiple of PAGE
+//! group:   bytes of its entries u32 | stamp u64 | entries
+//! ```
+//! A batch is written only after the one before it is flushed. So a batch that does not check out is a torn tail if no batch of a
+//! higher number is there, and damage otherwise.
+
+use seriatim_base::{Epoch, Stamp};
+
+/// The unit of space in a segment, in bytes. Disks write it, or its eight sectors, apart from its neighbours.
+pub const PAGE: usize = 4096;
+/// Bytes of a batch's header.
+pub const HEADER_BYTES: usize = 64;
+/// Bytes before a group's entries.
+pub const GROUP_HEADER_BYTES: usize = 12;
+
+const MAGIC: u32 = u32::from_le_bytes(*b"BTCH");
+
+/// What a batch says about itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Contiguous from 1 within an incarnation and logger, across segments.
+    pub number: u64,
+    /// The incarnation that wrote it.
+    pub incarnation: u64,
+    /// Everything that this logger's writers committed up to this epoch is in batches up to this one.
+    pub closed: Epoch,
+    /// Up to here every logger's log was closed on disk when this was written: recovery finds at least this much.
+    pub durable: Epoch,
+    /// The newest epoch of a group in it; zero if there is none.
+    pub newest: Epoch,
+    /// Groups in the payload.
+    pub groups: u32,
+    /// Bytes of the payload, without padding.
+    pub payload_bytes: u32,
+    /// Checksum of the payload.
+    pub payload_crc: u32,
+}
+
+impl Header {
+    /// The header's bytes.
+    pub fn encode(&self) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        bytes[8..12].copy_from_slice(&self.payload_crc.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.payload_bytes.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.number.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.closed.0.to_le_bytes());
+        bytes[32..40].copy_from_slice(&self.durable.0.to_le_bytes());
+        bytes[40..48].copy_from_slice(&self.newest.0.to_le_bytes());
+        bytes[48..52].copy_from_slice(&self.groups.to_le_bytes());
+        bytes[56..64].copy_from_slice(&self.incarnation.to_le_bytes());
+        let crc = crc32fast::hash(&bytes[8..]);
+        bytes[0..4].copy_from_slice(&MAGIC.to_le_bytes());
+        bytes[4..8].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// The header at the front of `bytes`, if it checks out. Says nothing about the payload: see [`Header::holds`].
+    pub fn decode(bytes: &[u8]) -> Option<Header> {
+        let bytes: &[u8; HEADER_BYTES] = bytes.first_chunk()?;
+        let checks_out = u32_at(bytes, 0) == MAGIC && u32_at(bytes, 4) == crc32fast::hash(&bytes[8..]);
+        checks_out.then(|| Header {
+            number: u64_at(bytes, 16),
+            incarnation: u64_at(bytes, 56),
+            closed: Epoch(u64_at(bytes, 24)),
+            durable: Epoch(u64_at(bytes, 32)),
+            newest: Epoch(u64_at(bytes, 40)),
+            groups: u32_at(bytes, 48),
+            payload_bytes: u32_at(bytes, 12),
+            payload_crc: u32_at(bytes, 8),
+        })
+    }
+
+    /// Whether this is the payload that was written with the header.
+    pub fn holds(&self, payload: &[u8]) -> bool {
+        payload.len() == self.payload_bytes as usize && crc32fast::hash(payload) == self.payload_crc
+    }
+
+    /// Bytes from the batch's beginning to where the next one may begin.
+    pub fn bytes(&self) -> u64 {
+        padded(HEADER_BYTES + self.payload_bytes as usize) as u64
+    }
+}
+
+/// `bytes` rounded up to a multiple of [`PAGE`].
+pub fn padded(bytes: usize) -> usize {
+    bytes.next_multiple_of(PAGE)
+}
+
+/// The entries of one commit, or a part of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Group<'a> {
+    /// The stamp of the commit.
+    pub stamp: Stamp,
+    /// Its entries, encoded.
+    pub entries: &'a [u8],
+}
+
+/// What stands before the entries of a group.
+pub(crate) fn group_header(stamp: Stamp, entries_bytes: u32) -> [u8; GROUP_HEADER_BYTES] {
+    let mut bytes = [0; GROUP_HEADER_BYTES];
+    bytes[..4].copy_from_slice(&entries_bytes.to_le_bytes());
+    bytes[4..].copy_from_slice(&stamp.bits().to_le_bytes());
+    bytes
+}
+
+/// Bytes of entries and stamp bits of the group that begins here, if the bytes of its header are all there.
+pub(crate) fn read_group_header(bytes: &[u8]) -> Option<(usize, u64)> {
+    let header: &[u8; GROUP_HEADER_BYTES] = bytes.first_chunk()?;
+    Some((u32_at(header, 0) as usize, u64_at(header, 4)))
+}
+
+/// The groups of a payload, in order. Ends after the first that does not fit or has no stamp, which is answered as an error: its
+/// offset in the payload.
+pub fn groups(payload: &[u8]) -> impl Iterator<Item = Result<Group<'_>, usize>> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let rest = payload.get(at..).filter(|rest| !rest.is_empty())?;
+        let group = read_group_header(rest).and_then(|(entries_bytes, stamp)| {
+            let entries = rest.get(GROUP_HEADER_BYTES..)?.get(..entries_bytes)?;
+            (stamp >> Stamp::BITS == 0).then(|| Group { stamp: Stamp::from_bits(stamp), entries })
+        });
+        let begin = at;
+        at = group.map_or(payload.len(), |group| at + GROUP_HEADER_BYTES + group.entries.len());
+        Some(group.ok_or(begin))
+    })
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(std::array::from_fn(|i| bytes[at + i]))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header(payload: &[u8]) -> Header {
+        Header {
+            number: 7,
+            incarnation: 3,
+            closed: Epoch(40),
+            durable: Epoch(39),
+            newest: Epoch(41),
+            groups: 2,
+            payload_bytes: payload.len() as u32,
+            payload_crc: crc32fast::hash(payload),
+        }
+    }
+
+    #[test]
+    fn a_header_is_read_as_it_was_written_and_a_flipped_bit_is_seen() {
+        let payload = b"payload";
+        let header = header(payload);
+        let bytes = header.encode();
+        assert_eq!(Header::decode(&bytes), Some(header));
+        assert!(header.holds(payload) && !header.holds(b"paYload") && !header.holds(b"payloads"));
+        for bit in 0..bytes.len() * 8 {
+            let mut damaged = bytes;
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Header::decode(&damaged), None, "bit {bit}");
+        }
+        assert_eq!(Header::decode(&bytes[..63]), None);
+        assert_eq!(Header::decode(&[0; 64]), None, "zeros are no batch");
+    }
+
+    #[test]
+    fn groups_are_read_one_by_one_up_to_the_first_that_does_not_fit() {
+        let (a, b) = (Stamp::first_of(Epoch(3)), Stamp::first_of(Epoch(4)));
+        let mut payload = Vec::new();
+        payload.extend_from_slice(&group_header(a, 3));
+        payload.extend_from_slice(b"abc");
+        payload.extend_from_slice(&group_header(b, 0));
+        let whole = [Ok(Group { stamp: a, entries: b"abc" }), Ok(Group { stamp: b, entries: b"" })];
+        assert_eq!(groups(&payload).collect::<Vec<_>>(), whole);
+        payload.pop();
+        assert_eq!(groups(&payload).collect::<Vec<_>>(), [whole[0], Err(15)]);
+        let mut unstamped = group_header(a, 0);
+        unstamped[11] = 0xff;
+        assert_eq!(groups(&unstamped).collect::<Vec<_>>(), [Err(0)]);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_are_groups_up_to_where_they_are_not(bytes in proptest::collection::vec(0..4u8, 0..80)) {
+            let mut at = 0;
+            for group in groups(&bytes) {
+                match group {
+                    Ok(group) => at += GROUP_HEADER_BYTES + group.entries.len(),
+                    Err(offset) => {
+                        assert_eq!(offset, at);
+                        at = bytes.len();
+                    }
+                }
+            }
+            assert_eq!(at, bytes.len());
+        }
+    }
+
+    #[test]
+    fn batches_end_at_a_page() {
+        assert_eq!([padded(64), padded(4096), padded(4097)], [4096, 4096, 8192]);
+        assert_eq!(header(&[0; 4033]).bytes(), 8192);
+    }
+}

@@ -1,1 +1,169 @@
-//! Checkpoints: all rows with their stamps, in compressed parts.
+//! Checkpoints: all rows with their stamps, so that the log before them can go.
+//!
+//! ```text
+//! DIR/checkpoint-<epoch>/part-<n>           n from 0, decimal, padded so that names sort; integers little-endian
+//! part      header | blocks | footer
+//! header    magic "SRTMCKP1" | format u32 | part u32 | database u128 | begin epoch u64 | crc32 of the bytes before it u32
+//! block     magic "BLCK" | crc32 of header bytes 8..32 u32 | crc32 of the payload u32 | payload bytes u32 | raw bytes u32 |
+//!           rows u32 | number u64, from 1 | payload: the rows, compressed by zstd
+//! footer    magic "DONE" | crc32 of footer bytes 8..40 u32 | blocks u64 | rows u64 | raw bytes u64 | bytes of the part u64
+//! row       stamp u64 | varint layout | key | row        as in entries of the log
+//! ```
+//! Invariant: a checkpoint counts when the manifest names it, and then it is complete and durable: it is written in
+//! `checkpoint-<epoch>.new`, its parts synced and then the directory, renamed, and the directory above synced, all before the manifest
+//! is replaced; nothing is deleted before that is durable. A power cut at any moment leaves the old checkpoint with its log, or the new
+//! one.
+//!
+//! It is fuzzy: rows are from `begin_epoch` to `end_epoch`, each with its own stamp, and only with the log from `begin_epoch` on do they
+//! make a state. The order of a checkpoint, and who takes each step:
+//! 1. The database reads the epoch B, and waits until all commits of earlier epochs are in memory.
+//! 2. It walks its tables into [`PartWriter`]s.
+//! 3. It reads the epoch e, and waits until e is durable **on disk**: a row of an epoch that a crash takes back must not count.
+//! 4. [`CheckpointWriter::finish`], then the manifest, then [`delete_superfluous`] and the log's own segments below B.
+
+mod clean;
+mod read;
+#[cfg(test)]
+mod tests;
+mod write;
+
+use seriatim_base::Epoch;
+
+pub use self::clean::{delete_superfluous, is_needed};
+pub(crate) use self::read::Parts;
+pub use self::read::{Loaded, load};
+pub use self::write::{CheckpointWriter, PartTotals, PartWriter};
+
+/// The format of parts that this program writes.
+pub const FORMAT: u32 = 1;
+
+/// Bytes of rows that make a block, before compression.
+const BLOCK_BYTES: usize = if cfg!(test) { 512 } else { 256 << 10 };
+const LEVEL: i32 = 1;
+
+const PART_MAGIC: &[u8; 8] = b"SRTMCKP1";
+const PART_HEADER_BYTES: usize = 44;
+const BLOCK_MAGIC: u32 = u32::from_le_bytes(*b"BLCK");
+const BLOCK_HEADER_BYTES: usize = 32;
+const FOOTER_MAGIC: u32 = u32::from_le_bytes(*b"DONE");
+const FOOTER_BYTES: usize = 40;
+
+const ADVICE: &str = "restore a backup: the log before the checkpoint is gone";
+
+/// The name of a part's file.
+fn part_name(part: u32) -> String {
+    format!("part-{part:04}")
+}
+
+/// What a part says about itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct PartHeader {
+    format: u32,
+    part: u32,
+    database: u128,
+    begin: Epoch,
+}
+
+impl PartHeader {
+    fn encode(&self) -> [u8; PART_HEADER_BYTES] {
+        let mut bytes = [0; PART_HEADER_BYTES];
+        bytes[..8].copy_from_slice(PART_MAGIC);
+        bytes[8..12].copy_from_slice(&self.format.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.part.to_le_bytes());
+        bytes[16..32].copy_from_slice(&self.database.to_le_bytes());
+        bytes[32..40].copy_from_slice(&self.begin.0.to_le_bytes());
+        let crc = crc32fast::hash(&bytes[..40]);
+        bytes[40..].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8; PART_HEADER_BYTES]) -> Option<PartHeader> {
+        let checks_out = bytes.starts_with(PART_MAGIC) && u32_at(bytes, 40) == crc32fast::hash(&bytes[..40]);
+        checks_out.then(|| PartHeader {
+            format: u32_at(bytes, 8),
+            part: u32_at(bytes, 12),
+            database: u128::from_le_bytes(std::array::from_fn(|at| bytes[16 + at])),
+            begin: Epoch(u64_at(bytes, 32)),
+        })
+    }
+}
+
+/// What a block says about itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct BlockHeader {
+    payload_crc: u32,
+    payload_bytes: u32,
+    raw_bytes: u32,
+    rows: u32,
+    number: u64,
+}
+
+impl BlockHeader {
+    fn encode(&self) -> [u8; BLOCK_HEADER_BYTES] {
+        let mut bytes = [0; BLOCK_HEADER_BYTES];
+        bytes[8..12].copy_from_slice(&self.payload_crc.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.payload_bytes.to_le_bytes());
+        bytes[16..20].copy_from_slice(&self.raw_bytes.to_le_bytes());
+        bytes[20..24].copy_from_slice(&self.rows.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.number.to_le_bytes());
+        sealed(bytes, BLOCK_MAGIC)
+    }
+
+    fn decode(bytes: &[u8; BLOCK_HEADER_BYTES]) -> Option<BlockHeader> {
+        is_sealed(bytes, BLOCK_MAGIC).then(|| BlockHeader {
+            payload_crc: u32_at(bytes, 8),
+            payload_bytes: u32_at(bytes, 12),
+            raw_bytes: u32_at(bytes, 16),
+            rows: u32_at(bytes, 20),
+            number: u64_at(bytes, 24),
+        })
+    }
+}
+
+/// What stands at the end of a complete part.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Footer {
+    blocks: u64,
+    rows: u64,
+    raw_bytes: u64,
+    bytes: u64,
+}
+
+impl Footer {
+    fn encode(&self) -> [u8; FOOTER_BYTES] {
+        let mut bytes = [0; FOOTER_BYTES];
+        for (at, value) in [self.blocks, self.rows, self.raw_bytes, self.bytes].into_iter().enumerate() {
+            bytes[8 + 8 * at..16 + 8 * at].copy_from_slice(&value.to_le_bytes());
+        }
+        sealed(bytes, FOOTER_MAGIC)
+    }
+
+    fn decode(bytes: &[u8; FOOTER_BYTES]) -> Option<Footer> {
+        is_sealed(bytes, FOOTER_MAGIC).then(|| Footer {
+            blocks: u64_at(bytes, 8),
+            rows: u64_at(bytes, 16),
+            raw_bytes: u64_at(bytes, 24),
+            bytes: u64_at(bytes, 32),
+        })
+    }
+}
+
+/// Magic and checksum in front of what is behind them.
+fn sealed<const N: usize>(mut bytes: [u8; N], magic: u32) -> [u8; N] {
+    let crc = crc32fast::hash(&bytes[8..]);
+    bytes[..4].copy_from_slice(&magic.to_le_bytes());
+    bytes[4..8].copy_from_slice(&crc.to_le_bytes());
+    bytes
+}
+
+fn is_sealed(bytes: &[u8], magic: u32) -> bool {
+    u32_at(bytes, 0) == magic && u32_at(bytes, 4) == crc32fast::hash(&bytes[8..])
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(std::array::from_fn(|i| bytes[at + i]))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]))
+}

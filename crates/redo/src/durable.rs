@@ -1,1 +1,202 @@
 //! The durable point: which epoch survives now, and who waits for it.
+//!
+//! Invariant: it never moves back, and once it has reached an epoch every commit of that epoch and of all before it is on disk.
+//! Reading it is one load. Waiting takes a mutex, off the commit path: the loggers take it when they move the point, so nobody
+//! sleeps through it.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use seriatim_base::clock::Instant;
+use seriatim_base::{CacheAligned, Epoch};
+
+use crate::LogError;
+
+/// The durable point, and whether it may still move.
+#[derive(Debug)]
+pub struct Durable {
+    epoch: CacheAligned<AtomicU64>,
+    stopped: AtomicBool,
+    waiters: Mutex<Waiters>,
+    moved: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Waiters {
+    /// Why the point will not move again.
+    stop_reason: Option<String>,
+    /// By the epoch waited for; the number tells those apart that wait for the same.
+    wakers: BTreeMap<(Epoch, u64), Waker>,
+    next: u64,
+}
+
+impl Durable {
+    pub(crate) fn new(epoch: Epoch) -> Durable {
+        Durable {
+            epoch: CacheAligned(AtomicU64::new(epoch.0)),
+            stopped: AtomicBool::new(false),
+            waiters: Mutex::default(),
+            moved: Condvar::new(),
+        }
+    }
+
+    /// The newest epoch all of whose commits survive a crash.
+    #[inline]
+    pub fn epoch(&self) -> Epoch {
+        // ORDERING: pairs with the release in `publish`.
+        Epoch(self.epoch.load(Ordering::Acquire))
+    }
+
+    /// Whether commits of `epoch` survive: `Some(Ok)` if they do, `Some(Err)` if that will not be known any more, `None` while it
+    /// is open.
+    pub fn poll(&self, epoch: Epoch) -> Option<Result<(), LogError>> {
+        if self.epoch() >= epoch {
+            return Some(Ok(()));
+        }
+        // ORDERING: pairs with the release in `stop`.
+        if !self.stopped.load(Ordering::Acquire) {
+            return None;
+        }
+        self.answer(&self.waiters(), epoch)
+    }
+
+    /// Waits until commits of `epoch` survive. Not bounded by itself: the loggers, or whoever steps them, end it; see
+    /// [`Durable::wait_timeout`].
+    ///
+    /// # Errors
+    /// [`LogError::Stopped`] when the log stopped before it got there: whether these commits survive is then known to the next
+    /// recovery only.
+    pub fn wait(&self, epoch: Epoch) -> Result<(), LogError> {
+        if self.epoch() >= epoch {
+            return Ok(());
+        }
+        let mut waiters = self.waiters();
+        loop {
+            if let Some(answer) = self.answer(&waiters, epoch) {
+                return answer;
+            }
+            waiters = self.moved.wait(waiters).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// As [`Durable::wait`], at most `timeout`: `false` if it ended before.
+    ///
+    /// # Errors
+    /// As [`Durable::wait`].
+    pub fn wait_timeout(&self, epoch: Epoch, timeout: Duration) -> Result<bool, LogError> {
+        let began = Instant::now();
+        let mut waiters = self.waiters();
+        loop {
+            if let Some(answer) = self.answer(&waiters, epoch) {
+                return answer.map(|()| true);
+            }
+            let left = timeout.saturating_sub(began.elapsed());
+            if left.is_zero() {
+                return Ok(false);
+            }
+            waiters = self.moved.wait_timeout(waiters, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// A future that is ready when commits of `epoch` survive, with [`Durable::wait`]'s answer. It needs no particular executor.
+    pub fn reached(self: &Arc<Durable>, epoch: Epoch) -> Reached {
+        Reached { durable: Arc::clone(self), epoch, number: None }
+    }
+
+    /// Why the log has stopped, if it has.
+    pub fn stop_reason(&self) -> Option<String> {
+        self.waiters().stop_reason.clone()
+    }
+
+    /// Whether the log has stopped.
+    #[inline]
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+
+    /// Moves the point to `epoch`, unless it is beyond already.
+    pub(crate) fn publish(&self, epoch: Epoch) {
+        if self.epoch() >= epoch {
+            return;
+        }
+        let mut waiters = self.waiters();
+        // ORDERING: pairs with the acquire in `epoch`. Under the mutex, so that who found it too low is asleep by now.
+        self.epoch.fetch_max(epoch.0, Ordering::AcqRel);
+        let later = waiters.wakers.split_off(&(Epoch(epoch.0 + 1), 0));
+        let woken = std::mem::replace(&mut waiters.wakers, later);
+        drop(waiters);
+        self.moved.notify_all();
+        woken.into_values().for_each(Waker::wake);
+    }
+
+    /// Ends all waiting. The first reason stays.
+    pub(crate) fn stop(&self, reason: impl Into<String>) {
+        let mut waiters = self.waiters();
+        waiters.stop_reason.get_or_insert_with(|| reason.into());
+        // ORDERING: pairs with the acquire in `poll`.
+        self.stopped.store(true, Ordering::Release);
+        let woken = std::mem::take(&mut waiters.wakers);
+        drop(waiters);
+        self.moved.notify_all();
+        woken.into_values().for_each(Waker::wake);
+    }
+
+    fn answer(&self, waiters: &Waiters, epoch: Epoch) -> Option<Result<(), LogError>> {
+        if self.epoch() >= epoch {
+            return Some(Ok(()));
+        }
+        waiters.stop_reason.clone().map(|reason| Err(LogError::Stopped(reason)))
+    }
+
+    fn waiters(&self) -> MutexGuard<'_, Waiters> {
+        self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Ready when an epoch is durable: [`Durable::reached`].
+#[derive(Debug)]
+#[must_use = "a future does nothing unless polled"]
+pub struct Reached {
+    durable: Arc<Durable>,
+    epoch: Epoch,
+    /// Under which its waker is kept.
+    number: Option<u64>,
+}
+
+impl Future for Reached {
+    type Output = Result<(), LogError>;
+
+    fn poll(self: Pin<&mut Reached>, context: &mut Context<'_>) -> Poll<Result<(), LogError>> {
+        let this = self.get_mut();
+        let mut waiters = this.durable.waiters();
+        if let Some(answer) = this.durable.answer(&waiters, this.epoch) {
+            return Poll::Ready(answer);
+        }
+        let number = *this.number.get_or_insert_with(|| {
+            waiters.next += 1;
+            waiters.next
+        });
+        let replaced = waiters.wakers.insert((this.epoch, number), context.waker().clone());
+        // A waker that is dropped may drop its task, and with it others who wait.
+        drop(waiters);
+        drop(replaced);
+        Poll::Pending
+    }
+}
+
+impl Drop for Reached {
+    fn drop(&mut self) {
+        if let Some(number) = self.number {
+            let removed = self.durable.waiters().wakers.remove(&(self.epoch, number));
+            drop(removed);
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

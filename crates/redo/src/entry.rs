@@ -1,1 +1,324 @@
 //! Redo entries: what a commit wrote, grouped by commit.
+//!
+//! ```text
+//! group    body bytes u32 | stamp u64 | body: entries            little-endian
+//! entry    varint(layout << 2 | kind) | key | row (0), nothing (1, delete), patch (2), delta (3)
+//! ```
+//! Key, row, patch and delta are those of [`seriatim_catalog::wire`]. A commit that is larger than [`CUT_BYTES`] is several groups
+//! of one stamp; its epoch makes it atomic. Entries have no length of their own: who reads them knows the layouts.
+//!
+//! Invariant: a group is never empty, and reading checks every byte before an entry is handed out.
+
+use std::fmt;
+
+use seriatim_base::{ColumnId, LayoutId, Stamp};
+use seriatim_catalog::wire::{Malformed, Patched, RowWire, read_varint, write_varint};
+use seriatim_catalog::{Key, RowRef};
+
+/// Bytes in front of a group's entries.
+pub const GROUP_HEADER_BYTES: usize = 12;
+
+/// A group with so many bytes of entries takes no more. A writer's choice, not part of the format.
+pub const CUT_BYTES: usize = if cfg!(test) { 256 } else { 1 << 20 };
+
+const KIND_BITS: u32 = 2;
+const ROW: u64 = 0;
+const DELETE: u64 = 1;
+const PATCH: u64 = 2;
+const DELTA: u64 = 3;
+
+/// Writes the entries of one commit as groups.
+///
+/// The last group is open until [`GroupWriter::finish`]: its length is not there yet. One entry may be larger than
+/// [`CUT_BYTES`], but has to fit a `u32`: whoever takes long texts from users bounds them.
+#[derive(Debug)]
+pub struct GroupWriter<'b> {
+    out: &'b mut Vec<u8>,
+    /// Where the open group begins.
+    begin: usize,
+    stamp: Stamp,
+    groups: u32,
+}
+
+impl<'b> GroupWriter<'b> {
+    /// Begins a group behind what is in `out`.
+    pub fn begin(stamp: Stamp, out: &'b mut Vec<u8>) -> GroupWriter<'b> {
+        let mut writer = GroupWriter { begin: out.len(), out, stamp, groups: 0 };
+        writer.open();
+        writer
+    }
+
+    /// Entries from here on have this stamp.
+    pub fn stamp(&mut self, stamp: Stamp) {
+        if stamp != self.stamp {
+            self.close();
+            self.stamp = stamp;
+            self.open();
+        }
+    }
+
+    /// The row of `key` became this one, whatever was there.
+    pub fn row(&mut self, layout: LayoutId, wire: &RowWire, key: Key<'_>, row: RowRef<'_>) {
+        self.entry(layout, ROW, wire, key);
+        wire.encode_row(row, self.out);
+    }
+
+    /// The row of `key` became `after` from `before`: a patch, the whole row where a patch cannot say it, nothing where they are
+    /// equal.
+    pub fn update(
+        &mut self,
+        layout: LayoutId,
+        wire: &RowWire,
+        key: Key<'_>,
+        before: RowRef<'_>,
+        after: RowRef<'_>,
+    ) -> Patched {
+        let begin = self.entry(layout, PATCH, wire, key);
+        let patched = wire.encode_patch(before, after, self.out);
+        if patched != Patched::Columns {
+            self.out.truncate(begin);
+        }
+        if patched == Patched::NotByPatch {
+            self.row(layout, wire, key, after);
+        }
+        patched
+    }
+
+    /// The row of `key` is gone.
+    pub fn delete(&mut self, layout: LayoutId, wire: &RowWire, key: Key<'_>) {
+        self.entry(layout, DELETE, wire, key);
+    }
+
+    /// An amount was added to a column of the row of `key`.
+    ///
+    /// # Panics
+    /// As [`RowWire::encode_delta`].
+    pub fn delta(&mut self, layout: LayoutId, wire: &RowWire, key: Key<'_>, column: ColumnId, amount: i64) {
+        self.entry(layout, DELTA, wire, key);
+        wire.encode_delta(column, amount, self.out);
+    }
+
+    /// Ends the last group. How many groups were written; none if there were no entries.
+    pub fn finish(mut self) -> u32 {
+        self.close();
+        self.groups
+    }
+
+    /// Appends kind and key; where the entry begins.
+    fn entry(&mut self, layout: LayoutId, kind: u64, wire: &RowWire, key: Key<'_>) -> usize {
+        if self.out.len() - self.begin >= GROUP_HEADER_BYTES + CUT_BYTES {
+            self.close();
+            self.open();
+        }
+        let begin = self.out.len();
+        write_varint(self.out, u64::from(layout.0) << KIND_BITS | kind);
+        wire.encode_key(key, self.out);
+        begin
+    }
+
+    fn open(&mut self) {
+        self.begin = self.out.len();
+        self.out.extend_from_slice(&[0; 4]);
+        self.out.extend_from_slice(&self.stamp.bits().to_le_bytes());
+    }
+
+    fn close(&mut self) {
+        let body = self.out.len() - self.begin - GROUP_HEADER_BYTES;
+        if body == 0 {
+            self.out.truncate(self.begin);
+            return;
+        }
+        assert!(body <= u32::MAX as usize, "an entry of {body} bytes: long texts are bounded where they come in");
+        self.out[self.begin..self.begin + 4].copy_from_slice(&(body as u32).to_le_bytes());
+        self.groups += 1;
+    }
+}
+
+/// Which encoding a layout has.
+pub trait Layouts {
+    /// The encoding of rows of this layout, if there is such a layout.
+    fn rows(&self, layout: LayoutId) -> Option<&RowWire>;
+}
+
+/// The groups of a batch's payload, first to last; ends after the first error.
+pub fn groups(payload: &[u8]) -> Groups<'_> {
+    Groups { payload, at: 0 }
+}
+
+/// See [`groups`].
+#[derive(Clone, Debug)]
+pub struct Groups<'a> {
+    payload: &'a [u8],
+    at: usize,
+}
+
+/// A group, framed but not looked into.
+#[derive(Clone, Copy, Debug)]
+pub struct Group<'a> {
+    /// The stamp of its entries.
+    pub stamp: Stamp,
+    /// Bytes from the payload's start to its entries.
+    pub offset: usize,
+    /// Its entries.
+    pub body: &'a [u8],
+}
+
+impl<'a> Groups<'a> {
+    fn read(&mut self) -> Result<Group<'a>, EntryError> {
+        let wrong = |problem| EntryError { offset: self.at, problem };
+        let (length, rest) = self.payload[self.at..].split_first_chunk::<4>().ok_or(wrong(Problem::GroupCutShort))?;
+        let (stamp, rest) = rest.split_first_chunk::<8>().ok_or(wrong(Problem::GroupCutShort))?;
+        let (length, stamp) = (u32::from_le_bytes(*length) as usize, u64::from_le_bytes(*stamp));
+        if length == 0 {
+            return Err(wrong(Problem::EmptyGroup));
+        }
+        if stamp == 0 || stamp >> Stamp::BITS != 0 {
+            return Err(wrong(Problem::Stamp));
+        }
+        let body = rest.get(..length).ok_or(wrong(Problem::GroupCutShort))?;
+        let offset = self.at + GROUP_HEADER_BYTES;
+        self.at = offset + length;
+        Ok(Group { stamp: Stamp::from_bits(stamp), offset, body })
+    }
+}
+
+impl<'a> Iterator for Groups<'a> {
+    type Item = Result<Group<'a>, EntryError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.at == self.payload.len() {
+            return None;
+        }
+        let group = self.read();
+        if group.is_err() {
+            self.at = self.payload.len();
+        }
+        Some(group)
+    }
+}
+
+impl<'a> Group<'a> {
+    /// Its entries, first to last, each checked whole; ends after the first error.
+    pub fn entries<'l, L: Layouts>(&self, layouts: &'l L) -> Entries<'a, 'l, L> {
+        Entries { rest: self.body, end: self.offset + self.body.len(), layouts }
+    }
+}
+
+/// See [`Group::entries`].
+#[derive(Debug)]
+pub struct Entries<'a, 'l, L> {
+    rest: &'a [u8],
+    /// The offset in the payload at which the group ends.
+    end: usize,
+    layouts: &'l L,
+}
+
+/// One write of a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry<'a> {
+    /// The version of the table's columns.
+    pub layout: LayoutId,
+    /// The row's key.
+    pub key: Key<'a>,
+    /// What became of the row.
+    pub change: Change<'a>,
+    /// Bytes from the payload's start to the entry.
+    pub offset: usize,
+}
+
+/// What became of a row. The bytes have been checked and go to the method of [`RowWire`] named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change<'a> {
+    /// It became this one: [`RowWire::decode_row`].
+    Row(&'a [u8]),
+    /// It was deleted.
+    Delete,
+    /// Some columns changed: [`RowWire::decode_patch`].
+    Patch(&'a [u8]),
+    /// An amount was added to a column: [`RowWire::decode_delta`].
+    Delta(&'a [u8]),
+}
+
+impl<'a, L: Layouts> Entries<'a, '_, L> {
+    fn read(&mut self) -> Result<Entry<'a>, EntryError> {
+        let offset = self.end - self.rest.len();
+        let wrong = |problem| EntryError { offset, problem };
+        let malformed = |error| wrong(Problem::Malformed(error));
+        let rest = &mut self.rest;
+        let head = read_varint(rest).map_err(malformed)?;
+        let layout = u32::try_from(head >> KIND_BITS).map_err(|_| wrong(Problem::Layout(head >> KIND_BITS)))?;
+        let layout = LayoutId(layout);
+        let rows = self.layouts.rows(layout).ok_or(wrong(Problem::Layout(layout.0.into())))?;
+        let key = rows.decode_key(rest).map_err(malformed)?;
+        let change = match head & ((1 << KIND_BITS) - 1) {
+            ROW => rows.skip_row(rest).map(Change::Row),
+            DELETE => Ok(Change::Delete),
+            PATCH => rows.skip_patch(rest).map(Change::Patch),
+            _ => rows.skip_delta(rest).map(Change::Delta),
+        };
+        Ok(Entry { layout, key, change: change.map_err(malformed)?, offset })
+    }
+}
+
+impl<'a, L: Layouts> Iterator for Entries<'a, '_, L> {
+    type Item = Result<Entry<'a>, EntryError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let entry = self.read();
+        if entry.is_err() {
+            self.rest = &[];
+        }
+        Some(entry)
+    }
+}
+
+/// Bytes of a payload that are no group or entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EntryError {
+    /// Bytes from the payload's start to the group or entry.
+    pub offset: usize,
+    /// What is wrong with it.
+    pub problem: Problem,
+}
+
+/// What is wrong with a group or entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Problem {
+    /// The payload ends within the group.
+    GroupCutShort,
+    /// The group has no entries.
+    EmptyGroup,
+    /// The group's stamp is none.
+    Stamp,
+    /// There is no such layout.
+    Layout(u64),
+    /// The entry's key or change is not of its layout.
+    Malformed(Malformed),
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Problem::GroupCutShort => f.write_str("the payload ends within a group"),
+            Problem::EmptyGroup => f.write_str("a group has no entries"),
+            Problem::Stamp => f.write_str("a group's stamp is none"),
+            Problem::Layout(layout) => write!(f, "an entry is of layout {layout}, which the manifest does not list"),
+            Problem::Malformed(error) => write!(f, "an entry is not of its layout: {error}"),
+        }
+    }
+}
+
+impl fmt::Display for EntryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "at byte {} of the payload: {}", self.offset, self.problem)
+    }
+}
+
+impl std::error::Error for EntryError {}
+
+#[cfg(test)]
+mod tests;

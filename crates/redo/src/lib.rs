@@ -12,16 +12,31 @@
 //! The path of a commit, top to bottom: a worker encodes its writes ([`entry`]) and appends them to its own [`stream`] between
 //! `begin` and `end` of its [`writer`]; a [`logger`] collects the streams of its workers, writes one [`batch`] into its
 //! [`segment`], flushes, and moves the [`durable`] point. Recovery reads the [`manifest`], loads the [`checkpoint`] and
-//! [`replay`]s the log tail, epoch by epoch.
+//! [`replay`]s the log tail, epoch by epoch. `FORMAT.md`, beside this crate's `Cargo.toml`, has every byte.
 
 pub mod backup;
 pub mod batch;
 pub mod checkpoint;
 pub mod durable;
 pub mod entry;
+mod error;
+#[cfg(any(test, feature = "canary"))]
+mod fault;
+mod log;
 pub mod logger;
 pub mod manifest;
 pub mod replay;
 pub mod segment;
 pub mod stream;
+mod sync;
+mod tables;
 pub mod writer;
+
+pub use durable::Durable;
+pub use error::LogError;
+#[cfg(any(test, feature = "canary"))]
+pub use fault::LogFault;
+pub use log::{Log, LogOptions, LogStart, LogStatistics, LogThreads};
+pub use logger::Logger;
+pub use tables::Tables;
+pub use writer::Writer;

@@ -1,1 +1,292 @@
 //! Loggers: collect, write, flush.
+//!
+//! Invariant: a batch is written only after the one before it is flushed, and nothing is told before it is flushed.
+//!
+//! A step: (1) read which epochs no writer can write into any more, *before* the streams; (2) take what is in the streams, so
+//! that all of those epochs is there; (3) write it as one batch and flush; (4) say how far the log is, which moves the durable
+//! point. Nothing is written if there is nothing to say: see the module `log`.
+//!
+//! DBX §5 has workers hand over full buffers and the logger compute the smallest snapshot number; Silo §4.10 has loggers publish
+//! the smallest epoch over their workers, minus one. Here the streams are read when the logger comes by.
+
+use std::sync::{Arc, PoisonError};
+
+use seriatim_base::clock::Instant;
+use seriatim_base::{Epoch, Stamp, thread};
+
+use crate::LogError;
+use crate::batch::{self, GROUP_HEADER_BYTES, HEADER_BYTES, padded};
+use crate::log::{Filled, Shared};
+use crate::segment::{self, Failure, Name, Segment};
+use crate::stream::Consumer;
+use crate::writer::Slot;
+
+/// Writes the log of some of the writers.
+#[derive(Debug)]
+pub struct Logger {
+    shared: Arc<Shared>,
+    index: usize,
+    streams: Vec<Stream>,
+    segment: Segment,
+    /// The segment after it, as far as it is made.
+    next: Option<Segment>,
+    sequence: u64,
+    /// The newest epoch of an entry in `segment`.
+    newest: Epoch,
+    /// Filled segments, until the first batch in `segment` is flushed: the newest batch must stay.
+    left: Option<Filled>,
+    /// The number of the last batch.
+    number: u64,
+    recorded: Epoch,
+    closed: Epoch,
+    /// The batch that is collected or written: header, payload, padding.
+    batch: Vec<u8>,
+    /// Its header, from when it is complete until it is flushed.
+    pending: Option<batch::Header>,
+}
+
+#[derive(Debug)]
+struct Stream {
+    slot: usize,
+    consumer: Consumer,
+    /// How far this step reads, in bytes since the stream began.
+    until: u64,
+}
+
+impl Logger {
+    pub(crate) fn new(shared: Arc<Shared>, index: usize, streams: Vec<(usize, Consumer)>) -> Result<Logger, LogError> {
+        let first = create(&shared, index, 1, 0).and_then(|mut first| match first.prepare(&*shared.disk, ALL) {
+            Ok(_) => Ok(first),
+            Err(failure) => {
+                first.discard(&*shared.disk);
+                Err(failure)
+            }
+        });
+        let segment = first.map_err(|failure| match failure {
+            Failure::Full => LogError::Full { directory: shared.options.directories[index].clone() },
+            Failure::Final(error) => error,
+        })?;
+        let before = Epoch(shared.start.first_epoch.0 - 1);
+        Ok(Logger {
+            streams: streams.into_iter().map(|(slot, consumer)| Stream { slot, consumer, until: 0 }).collect(),
+            shared,
+            index,
+            segment,
+            next: None,
+            sequence: 1,
+            newest: Epoch(0),
+            left: None,
+            number: 0,
+            recorded: before,
+            closed: before,
+            batch: Vec::new(),
+            pending: None,
+        })
+    }
+
+    /// Takes a step; `current` is the current epoch, which the caller has read just before. Answers whether anything was flushed.
+    /// A failure stops the log or refuses commits; this has nobody to tell.
+    pub fn step(&mut self, current: Epoch) -> bool {
+        if self.shared.is_stopped() {
+            return false;
+        }
+        let _stops = StopsIfPanicking(Arc::clone(&self.shared));
+        let flushed_before = self.number;
+        match self.try_step(current) {
+            Ok(()) => self.shared.set_full(self.index, false),
+            Err(Failure::Full) => self.shared.set_full(self.index, true),
+            Err(Failure::Final(error)) => self.shared.stop(format!(
+                "{error}; what was durable is on disk, the rest is not known: copy what the database holds if need be, \
+                 look after the disk, and open the database again"
+            )),
+        }
+        self.number > flushed_before
+    }
+
+    fn try_step(&mut self, current: Epoch) -> Result<(), Failure> {
+        if self.pending.is_some() {
+            self.write()?;
+        }
+        let slots = self.streams.iter().map(|stream| &*self.shared.slots[stream.slot]);
+        // A writer that announces an older epoch than it will read opens none that was closed.
+        let closed = Slot::closed(current, slots).max(self.closed);
+        for stream in &mut self.streams {
+            stream.until = stream.consumer.consumed() + stream.consumer.available();
+        }
+        loop {
+            let (mut header, complete) = self.collect();
+            let newest_logged = self.shared.newest_logged();
+            let unrecorded = newest_logged > self.recorded && closed > self.recorded;
+            if header.groups == 0 && !unrecorded {
+                break;
+            }
+            header.closed = if complete { closed } else { self.recorded };
+            self.seal(header);
+            self.write()?;
+            if complete {
+                break;
+            }
+        }
+        self.closed = closed;
+        self.tell();
+        Ok(())
+    }
+
+    /// Takes groups out of the streams, up to where this step reads or to the size of a batch; whether that was all.
+    fn collect(&mut self) -> (batch::Header, bool) {
+        self.batch.clear();
+        self.batch.resize(HEADER_BYTES, 0);
+        let (mut groups, mut newest, mut complete) = (0, Epoch(0), true);
+        'streams: for stream in &mut self.streams {
+            while stream.consumer.consumed() < stream.until {
+                if self.batch.len() >= self.shared.options.batch_bytes.max(HEADER_BYTES + 1) {
+                    complete = false;
+                    break 'streams;
+                }
+                let at = self.batch.len();
+                stream.consumer.read(GROUP_HEADER_BYTES, &mut self.batch);
+                let (entries_bytes, stamp) = batch::read_group_header(&self.batch[at..]).expect("a group has a header");
+                stream.consumer.read(entries_bytes, &mut self.batch);
+                newest = newest.max(Stamp::from_bits(stamp).epoch());
+                groups += 1;
+            }
+        }
+        // Before anything says that it is closed.
+        self.shared.logged(newest);
+        let payload = &self.batch[HEADER_BYTES..];
+        let header = batch::Header {
+            number: self.number + 1,
+            incarnation: self.shared.start.incarnation,
+            closed: self.recorded,
+            durable: self.shared.recorded(),
+            newest,
+            groups,
+            payload_bytes: u32::try_from(payload.len()).expect("batches are smaller than 4 GiB"),
+            payload_crc: crc32fast::hash(payload),
+        };
+        (header, complete)
+    }
+
+    fn seal(&mut self, header: batch::Header) {
+        self.batch[..HEADER_BYTES].copy_from_slice(&header.encode());
+        self.batch.resize(padded(self.batch.len()), 0);
+        self.pending = Some(header);
+    }
+
+    /// Writes and flushes the pending batch. If that finds no space it is still pending.
+    fn write(&mut self) -> Result<(), Failure> {
+        let Some(header) = self.pending else { return Ok(()) };
+        let bytes = header.bytes();
+        if self.segment.room() < bytes {
+            self.roll(bytes)?;
+        }
+        self.segment.write(&self.batch)?;
+        if self.shared.suffers_acknowledging_early() {
+            self.shared.advance(self.index, header.closed, header.closed);
+        }
+        let began = Instant::now();
+        self.segment.flush(bytes)?;
+        let progress = &self.shared.loggers[self.index];
+        progress.counts.flushed(header.groups, header.payload_bytes, bytes, began.elapsed());
+        if let Some(left) = self.left.take() {
+            progress.filled.lock().unwrap_or_else(PoisonError::into_inner).push_back(left);
+        }
+        self.pending = None;
+        self.number = header.number;
+        self.newest = self.newest.max(header.newest);
+        self.recorded = header.closed;
+        self.closed = self.closed.max(header.closed);
+        for stream in &self.streams {
+            self.shared.slots[stream.slot].set_flushed(stream.consumer.consumed());
+        }
+        self.tell();
+        self.look_ahead(bytes)
+    }
+
+    /// Gives back the space that a log which is closed does not need.
+    pub(crate) fn trim(&mut self) {
+        if self.pending.is_none() && !self.shared.is_stopped() {
+            self.segment.trim();
+            if let Some(next) = self.next.take() {
+                next.discard(&*self.shared.disk);
+            }
+        }
+    }
+
+    /// Takes back what making it did. It has written nothing.
+    pub(crate) fn discard(self) {
+        self.segment.discard(&*self.shared.disk);
+    }
+
+    fn tell(&self) {
+        self.shared.advance(self.index, self.recorded, self.closed);
+    }
+
+    /// Makes a part of the next segment, if it will be needed soon. That there is no space for it matters when it is needed.
+    fn look_ahead(&mut self, flushed_bytes: u64) -> Result<(), Failure> {
+        if !self.segment.is_half_full() {
+            return Ok(());
+        }
+        let made = self.next_segment(0).map(drop).and_then(|()| self.prepare(segment::piece_after(flushed_bytes)));
+        match made {
+            Ok(_) | Err(Failure::Full) => Ok(()),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Goes on in the next segment, which has room for a batch of `bytes` bytes.
+    fn roll(&mut self, bytes: u64) -> Result<(), Failure> {
+        self.next_segment(bytes)?.enlarge(bytes);
+        self.prepare(ALL)?;
+        if let Some(next) = self.next.take() {
+            let filled = std::mem::replace(&mut self.segment, next);
+            self.sequence += 1;
+            self.left = Some(Filled { path: filled.path, newest: std::mem::take(&mut self.newest) });
+        }
+        Ok(())
+    }
+
+    fn next_segment(&mut self, bytes: u64) -> Result<&mut Segment, Failure> {
+        match &mut self.next {
+            Some(next) => Ok(next),
+            none => Ok(none.insert(create(&self.shared, self.index, self.sequence + 1, bytes)?)),
+        }
+    }
+
+    fn prepare(&mut self, piece: u64) -> Result<bool, Failure> {
+        self.next.as_mut().map_or(Ok(true), |next| next.prepare(&*self.shared.disk, piece))
+    }
+}
+
+/// A piece larger than any segment.
+const ALL: u64 = u64::MAX / 2;
+
+/// A segment with room for the usual, or for a batch of `bytes` bytes if that is more.
+fn create(shared: &Shared, index: usize, sequence: u64, bytes: u64) -> Result<Segment, Failure> {
+    let logger = u32::try_from(index).expect("loggers are few");
+    let name = Name { incarnation: shared.start.incarnation, logger, sequence };
+    let header = segment::Header { format: segment::FORMAT, database: shared.start.database, name };
+    let usual = shared.options.segment_bytes.saturating_sub(batch::PAGE as u64).max(batch::PAGE as u64);
+    Segment::create(&*shared.disk, &shared.options.directories[index], header, usual.max(bytes))
+}
+
+impl Drop for Logger {
+    fn drop(&mut self) {
+        // Nobody flushes these writers' entries any more.
+        self.shared.stop("its loggers ended");
+    }
+}
+
+/// A logger that panics must not leave others waiting.
+struct StopsIfPanicking(Arc<Shared>);
+
+impl Drop for StopsIfPanicking {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.stop("a logger panicked: open the database again, and report what it printed");
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

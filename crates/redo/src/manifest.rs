@@ -1,1 +1,310 @@
 //! The manifest: what a database directory consists of.
+//!
+//! ```text
+//! {                        JSON, for people to read: `mirror` has the fields
+//!   "format": 1,
+//!   ...
+//! }
+//! crc32 0a1b2c3d           of everything above this line
+//! ```
+//! Invariant: it is replaced as a whole, so a power cut leaves the old one or the new one; and nothing in the directory counts
+//! that the manifest does not list.
+//!
+//! Versions: `format` is raised by every change that an older program would misread, also of segments and entries. A newer
+//! format is refused; an older one is upgraded, one function a step. The last line and the place of `format` never change.
+//! `FORMAT.md` has the rules.
+
+mod mirror;
+
+use std::collections::HashSet;
+use std::fmt;
+use std::io::{Error, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use seriatim_base::disk::{Disk, Opening};
+use seriatim_base::{Epoch, LayoutId, TableId};
+use seriatim_catalog::TableDef;
+
+use crate::LogError;
+
+/// The format this program writes.
+pub const FORMAT: u64 = 1;
+
+/// The manifest's name in the directory.
+pub const MANIFEST: &str = "MANIFEST";
+
+/// The name under which a manifest is written before it replaces the one in place.
+const MANIFEST_NEW: &str = "MANIFEST.new";
+
+/// Turns a manifest of one format into one of the next.
+type Upgrade = fn(Value) -> Result<Value, String>;
+
+/// The upgrade from format `n` stands at `n - 1`.
+const UPGRADES: [Upgrade; FORMAT as usize - 1] = [];
+
+const ADVICE: &str = "restore a backup, or MANIFEST from a copy of this directory";
+
+/// What a database directory consists of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Manifest {
+    /// Which database this is; its log segments say the same.
+    pub database: DatabaseId,
+    /// The openings for writing, oldest first. Those before the checkpoint may be left out.
+    pub incarnations: Vec<Incarnation>,
+    /// The newest complete checkpoint.
+    pub checkpoint: Option<Checkpoint>,
+    /// The tables, in order of creation.
+    pub tables: Vec<TableEntry>,
+    /// What the layout ids in log and checkpoint mean.
+    pub layouts: Vec<LayoutEntry>,
+    /// Above the id of every table and index there ever was.
+    pub next_table: TableId,
+    /// Above the id of every layout there ever was.
+    pub next_layout: LayoutId,
+}
+
+/// Tells databases apart: 128 random bits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct DatabaseId(pub u128);
+
+impl fmt::Display for DatabaseId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+impl fmt::Debug for DatabaseId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// One opening of a database for writing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Incarnation {
+    /// Its number, from 1; part of the names of its segments.
+    pub number: u64,
+    /// Its first epoch, above every epoch that an earlier one can have written.
+    pub first_epoch: Epoch,
+    /// Its last epoch that counts: entries of later ones are void. `None` while nobody has recovered it.
+    pub durable_epoch: Option<Epoch>,
+    /// Where each logger's segments are; relative to the database directory, or absolute.
+    pub loggers: Vec<PathBuf>,
+}
+
+/// A checkpoint: all rows with their stamps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// Its directory, relative to the database directory.
+    pub directory: PathBuf,
+    /// The epoch in which the pass began: it holds everything of earlier ones, and replay begins here.
+    pub begin_epoch: Epoch,
+    /// The epoch in which the pass ended: it holds nothing of later ones.
+    pub end_epoch: Epoch,
+    /// How many files it has.
+    pub parts: u32,
+    /// Rows in all of them.
+    pub rows: u64,
+    /// Bytes of all of them.
+    pub bytes: u64,
+}
+
+/// A table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableEntry {
+    /// Its id.
+    pub id: TableId,
+    /// Its declaration.
+    pub definition: TableDef,
+    /// The ids of its indexes, in order of declaration.
+    pub indexes: Vec<TableId>,
+}
+
+/// What a layout id means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LayoutEntry {
+    /// The id.
+    pub id: LayoutId,
+    /// The table whose columns, as its declaration has them, it names.
+    pub table: TableId,
+}
+
+impl Manifest {
+    /// The manifest of a database directory; `None` where no database was ever created: a directory that does not exist, or that
+    /// has nothing a database would have. Another one's manifest is written before its first segment and checkpoint.
+    ///
+    /// # Errors
+    /// [`LogError::Format`] for a newer format; [`LogError::Corrupt`] where it is damaged, or missing beside segments or a
+    /// checkpoint; [`LogError::Io`].
+    pub fn find(disk: &dyn Disk, directory: &Path) -> Result<Option<Manifest>, LogError> {
+        let path = directory.join(MANIFEST);
+        let looking = || format!("looking for a database in {}", directory.display());
+        if disk.find(&path).map_err(LogError::io(looking()))?.is_none() {
+            return match first_of_a_database(disk, directory).map_err(LogError::io(looking()))? {
+                Some(name) => {
+                    Err(LogError::corrupt(&path, 0, format!("it is missing, and yet there is {name}"), ADVICE))
+                }
+                None => Ok(None),
+            };
+        }
+        let read = || {
+            let file = disk.open(&path, Opening::Read)?;
+            let mut bytes = vec![0; usize::try_from(file.bytes()?).unwrap_or(usize::MAX)];
+            file.read_exact_at(&mut bytes, 0)?;
+            Ok(bytes)
+        };
+        let bytes = read().map_err(LogError::io("reading the manifest"))?;
+        Manifest::decode(&bytes, &path).map(Some)
+    }
+
+    /// The manifest of a directory that is said to hold a database.
+    ///
+    /// # Errors
+    /// [`LogError::NotADatabase`] where [`Manifest::find`] finds none, and its errors.
+    pub fn read(disk: &dyn Disk, directory: &Path) -> Result<Manifest, LogError> {
+        let problem = || format!("it has no file {MANIFEST}");
+        Manifest::find(disk, directory)?
+            .ok_or_else(|| LogError::NotADatabase { directory: directory.to_owned(), problem: problem() })
+    }
+
+    /// Replaces the manifest of a directory, or writes its first: durable when this returns, and on an error the old one is in
+    /// place or the new one.
+    ///
+    /// # Errors
+    /// [`LogError::Io`], also where the manifest contradicts itself (see [`Manifest::check`]) and nothing is written. After one
+    /// of a sync nothing must be written that depends on either.
+    pub fn write(&self, disk: &dyn Disk, directory: &Path) -> Result<(), LogError> {
+        let refused = |problem| LogError::io("writing the manifest")(Error::new(ErrorKind::InvalidData, problem));
+        let bytes = self.encode().map_err(refused)?;
+        let (path, new) = (directory.join(MANIFEST), directory.join(MANIFEST_NEW));
+        let replace = || {
+            if disk.find(&new)?.is_some() {
+                disk.remove_file(&new)?;
+            }
+            let file = disk.open(&new, Opening::Create)?;
+            file.write_all_at(&bytes, 0)?;
+            file.sync_data()?;
+            disk.rename(&new, &path)?;
+            disk.sync_dir(directory)
+        };
+        replace().map_err(LogError::io("writing the manifest"))
+    }
+
+    /// The file's bytes.
+    fn encode(&self) -> Result<Vec<u8>, String> {
+        self.check()?;
+        let mut text = mirror::to_json(self);
+        text.push('\n');
+        let crc = crc32fast::hash(text.as_bytes());
+        text.push_str(&format!("crc32 {crc:08x}\n"));
+        Ok(text.into_bytes())
+    }
+
+    /// What the bytes of the file at `path` say.
+    fn decode(bytes: &[u8], path: &Path) -> Result<Manifest, LogError> {
+        let corrupt = |offset: usize, problem: String| LogError::corrupt(path, offset as u64, problem, ADVICE);
+        let text = checked(bytes).map_err(|(offset, problem)| corrupt(offset, problem.to_owned()))?;
+        let value: Value = serde_json::from_slice(text).map_err(|error| corrupt(0, format!("no JSON: {error}")))?;
+        let format = value.get("format").and_then(Value::as_u64);
+        let format = format.ok_or_else(|| corrupt(0, "it does not say its format".to_owned()))?;
+        if format > FORMAT {
+            return Err(LogError::Format { file: path.to_owned(), found: format, newest: FORMAT });
+        }
+        let value = upgraded(value, format, &UPGRADES);
+        let manifest = value.and_then(mirror::from_json).map_err(|problem| corrupt(0, problem))?;
+        manifest.check().map_err(|problem| corrupt(0, problem))?;
+        Ok(manifest)
+    }
+
+    /// Whether its parts agree.
+    ///
+    /// # Errors
+    /// The first contradiction, in words.
+    pub fn check(&self) -> Result<(), String> {
+        self.check_incarnations()?;
+        let checkpoint = self.checkpoint.iter().map(|checkpoint| &checkpoint.directory);
+        let loggers = self.incarnations.iter().flat_map(|incarnation| &incarnation.loggers);
+        if let Some(path) = checkpoint.chain(loggers).find(|path| path.to_str().is_none()) {
+            return Err(format!("the path {} is not UTF-8 and cannot be written down", path.display()));
+        }
+        if let Some(checkpoint) = &self.checkpoint
+            && checkpoint.begin_epoch > checkpoint.end_epoch
+        {
+            return Err("the checkpoint ends before it begins".to_owned());
+        }
+        let (mut names, mut ids) = (HashSet::new(), HashSet::new());
+        for table in &self.tables {
+            let definition = &table.definition;
+            definition.validate().map_err(|error| error.to_string())?;
+            let name = &definition.name;
+            if !names.insert(name) {
+                return Err(format!("there are two tables `{name}`"));
+            }
+            if table.indexes.len() != definition.indexes.len() {
+                let (ids, indexes) = (table.indexes.len(), definition.indexes.len());
+                return Err(format!("table `{name}` has {indexes} indexes and {ids} ids for them"));
+            }
+            for id in std::iter::once(table.id).chain(table.indexes.iter().copied()) {
+                if !ids.insert(id) || id >= self.next_table {
+                    return Err(format!("table id {id} is used twice, or not below the next id"));
+                }
+            }
+        }
+        let mut layouts = HashSet::new();
+        for layout in &self.layouts {
+            if !layouts.insert(layout.id) || layout.id >= self.next_layout {
+                return Err(format!("layout id {} is used twice, or not below the next id", layout.id));
+            }
+            if self.tables.iter().all(|table| table.id != layout.table) {
+                return Err(format!("layout {} is of table {}, which there is not", layout.id, layout.table));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_incarnations(&self) -> Result<(), String> {
+        for pair in self.incarnations.windows(2) {
+            let [earlier, later] = pair else { continue };
+            let after = |epoch: Epoch| epoch < later.first_epoch;
+            if earlier.number >= later.number || !earlier.durable_epoch.is_some_and(after) {
+                let (earlier, later) = (earlier.number, later.number);
+                return Err(format!("incarnation {later} does not begin after {earlier} has ended"));
+            }
+        }
+        match self.incarnations.iter().find(|incarnation| incarnation.loggers.is_empty()) {
+            Some(incarnation) => Err(format!("incarnation {} has no loggers", incarnation.number)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A manifest of this format after all upgrades from it on.
+fn upgraded(value: Value, format: u64, upgrades: &[Upgrade]) -> Result<Value, String> {
+    let done = format.checked_sub(1).ok_or("there is no format 0")?;
+    upgrades.iter().skip(done as usize).try_fold(value, |value, upgrade| upgrade(value))
+}
+
+/// What is above the last line, if that is its checksum; else where it is not and why.
+fn checked(bytes: &[u8]) -> Result<&[u8], (usize, &'static str)> {
+    let whole = bytes.strip_suffix(b"\n").ok_or((bytes.len(), "it does not end in a line with its checksum"))?;
+    let begin = whole.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
+    let (text, last) = bytes.split_at(begin);
+    if *last == *format!("crc32 {:08x}\n", crc32fast::hash(text)).as_bytes() {
+        Ok(text)
+    } else {
+        Err((begin, "its last line is not the checksum of those above"))
+    }
+}
+
+/// The name of a file or directory that only a database has, if there is one.
+fn first_of_a_database(disk: &dyn Disk, directory: &Path) -> Result<Option<String>, Error> {
+    if disk.find(directory)?.is_none() {
+        return Ok(None);
+    }
+    let names = disk.list(directory)?.into_iter().filter_map(|found| found.name.into_string().ok());
+    Ok(names.into_iter().find(|name| name.starts_with("log-") || name.starts_with("checkpoint-")))
+}
+
+#[cfg(test)]
+mod tests;

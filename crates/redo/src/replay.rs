@@ -1,1 +1,257 @@
-//! Replay: the log as recovery reads it, epoch by epoch.
+//! Replay: the log of a directory, read for recovery.
+//!
+//! [`Replay::open`] walks the batches' headers and decides how far the log reaches; [`Replay::run`] reads the batches and hands every
+//! version that counts to an [`Apply`], the versions of a key by one thread and in the order of their stamps.
+//!
+//! **What counts.** An incarnation's durable epoch D is the smallest closed epoch that its loggers have recorded. Its entries with
+//! epochs up to D count: each logger has closed D, so they are all there, from all loggers, and epochs are consistent cuts. What is
+//! above D is void, now and in every later recovery, whose manifest records D. Nothing below the checkpoint's begin counts either: a row
+//! that was deleted before the checkpoint began is not in it, and must not come back from a batch that outlived its deletion's.
+//!
+//! **Patches without a row.** A fuzzy checkpoint that begins in epoch B holds of each key its newest version below B, or one from B to
+//! the end e of the pass, or no row, if the pass saw none. Stamps of a key rise, and the pass began after all of B's predecessors were
+//! in memory. So a patch of stamp s finds one of these: a version below s, which is the one it patched, as all between would have been
+//! replayed before it; a version at or above s, which says more than the patch; or no row. The last happens lawfully if the pass saw
+//! the key after it was deleted, or before it was inserted again. In the first case the deletion has an epoch from B to e, in the
+//! second there was a deletion above B or the insertion is replayed before the patch. A checkpoint counts only if e is durable, so
+//! that whole row or deletion is in what is replayed, with a stamp above the patch's. So: a patch that finds no row is noted, a later
+//! row or deletion of its key strikes it out, and what is left at the end is damage.
+//!
+//! Reading order: `survey` finds the log's end, `spread` divides the work, `apply` is what the caller implements.
+
+mod apply;
+pub(crate) mod spread;
+pub(crate) mod survey;
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use seriatim_base::disk::Disk;
+use seriatim_base::{Epoch, Stamp};
+
+use self::spread::{Counts, Round, Scatter, Source};
+use self::survey::{Batch, Incarnation, Survey};
+use crate::LogError;
+use crate::entry::{self, Change};
+use crate::manifest::Manifest;
+use crate::tables::Tables;
+
+pub use self::apply::{Apply, Outcome, Version};
+
+/// Bytes of batches that are read before they are applied, or one batch if it is larger.
+const ROUND_BYTES: u64 = if cfg!(test) { 8 << 10 } else { 8 << 20 };
+
+/// The end of a logger's log was torn by a power cut: what was being written then, and was never acknowledged, is ignored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Torn {
+    /// The segment.
+    pub file: PathBuf,
+    /// Where the log ends in it.
+    pub offset: u64,
+    /// Bytes behind that, up to the last that is not zero.
+    pub bytes: u64,
+}
+
+impl std::fmt::Display for Torn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Torn { file, offset, bytes } = self;
+        write!(f, "{} ends at byte {offset}: ignored {bytes} bytes of a write that was cut short", file.display())
+    }
+}
+
+/// What was replayed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Replayed {
+    /// Bytes read.
+    pub bytes: u64,
+    /// Versions handed on.
+    pub versions: u64,
+    /// Those of them that something newer, or they themselves, were there for.
+    pub older: u64,
+}
+
+/// The log of a database directory.
+#[derive(Debug)]
+pub struct Replay {
+    survey: Survey,
+    tables: Tables,
+    begin: Epoch,
+}
+
+impl Replay {
+    /// Looks at the log of a directory: at every batch's header, and at the last batch of each logger. Keeps some 100 bytes for each
+    /// batch.
+    ///
+    /// # Errors
+    /// [`LogError::Corrupt`] if something is missing or damaged in front of something that is there, or something that was durable is
+    /// not there; [`LogError::Format`] for segments of a newer format; [`LogError::Io`].
+    pub fn open(disk: &dyn Disk, directory: &Path, manifest: &Manifest) -> Result<Replay, LogError> {
+        let survey = Survey::of(disk, directory, manifest)?;
+        survey.check(manifest)?;
+        let begin = manifest.checkpoint.as_ref().map_or(Epoch(0), |checkpoint| checkpoint.begin_epoch);
+        Ok(Replay { survey, tables: Tables::new(manifest), begin })
+    }
+
+    /// The newest epoch that counts: of the last incarnation with a log, or the one that the manifest tells.
+    pub fn durable(&self) -> Epoch {
+        self.survey.durable
+    }
+
+    /// The newest epoch seen anywhere, also in what is void. The next incarnation begins above it.
+    pub fn newest(&self) -> Epoch {
+        self.survey.newest
+    }
+
+    /// The durable epochs found, by incarnation number. Those that the checkpoint made superfluous are not among them.
+    pub fn incarnations(&self) -> impl Iterator<Item = (u64, Epoch)> {
+        self.survey.incarnations.iter().map(|incarnation| (incarnation.number, incarnation.durable))
+    }
+
+    /// Where loggers' logs were torn, in the last incarnation.
+    pub fn torn(&self) -> &[Torn] {
+        &self.survey.torn
+    }
+
+    /// Bytes that [`Replay::run`] will read.
+    pub fn bytes(&self) -> u64 {
+        self.wanted().map(Batch::bytes).sum()
+    }
+
+    /// Batches that [`Replay::run`] will read.
+    pub fn batches(&self) -> u64 {
+        self.wanted().count() as u64
+    }
+
+    fn wanted(&self) -> impl Iterator<Item = &Batch> {
+        let Replay { survey, begin, .. } = self;
+        survey.incarnations.iter().flat_map(move |incarnation| {
+            let logs = survey.logs_of(incarnation);
+            logs.flat_map(move |log| survey.wanted(incarnation, log, *begin)).map(|at| &survey.batches[at])
+        })
+    }
+
+    /// Reads the log and applies what counts, by `threads` threads, which is at least one. With one, nothing is spawned and the order
+    /// is always the same. `progress` is told the bytes read so far. Nothing is written: it can be done again at any time, and applying
+    /// everything twice is applying it once.
+    ///
+    /// # Errors
+    /// [`LogError::Corrupt`] for a batch that is damaged, or a change of a row that there never was; [`LogError::Io`]; those of `apply`.
+    /// Some of the log may have been applied by then.
+    pub fn run(
+        &self,
+        disk: &dyn Disk,
+        threads: usize,
+        apply: &dyn Apply,
+        progress: &(dyn Fn(u64) + Sync),
+    ) -> Result<Replayed, LogError> {
+        let source = Log { replay: self, disk, planner: Mutex::new(Planner::default()) };
+        let Counts { bytes, versions, older } = spread::spread(&source, &self.tables, threads, apply, progress)?;
+        Ok(Replayed { bytes, versions, older })
+    }
+}
+
+/// The log as a source of versions, epoch by epoch.
+struct Log<'r> {
+    replay: &'r Replay,
+    disk: &'r dyn Disk,
+    planner: Mutex<Planner>,
+}
+
+/// How far the log has been planned.
+#[derive(Default)]
+struct Planner {
+    incarnation: usize,
+    /// Of each logger of the incarnation, what is left.
+    left: Vec<(std::ops::Range<usize>, Epoch)>,
+    begun: bool,
+}
+
+impl Log<'_> {
+    fn incarnation_of(&self, batch: usize) -> &Incarnation {
+        let incarnations = &self.replay.survey.incarnations;
+        let after = incarnations.partition_point(|incarnation| incarnation.batches.start <= batch);
+        &incarnations[after - 1]
+    }
+}
+
+impl Source for Log<'_> {
+    /// Takes batches from the logger that lags most. When all loggers have closed an epoch in what was taken, all of its entries have
+    /// been read: it and those before it can be applied.
+    fn next(&self) -> Option<Round> {
+        let survey = &self.replay.survey;
+        let mut planner = self.planner.lock().unwrap_or_else(PoisonError::into_inner);
+        let planner = &mut *planner;
+        loop {
+            let incarnation = survey.incarnations.get(planner.incarnation)?;
+            if !planner.begun {
+                planner.begun = true;
+                let logs = survey.logs_of(incarnation);
+                planner.left = logs.map(|log| (survey.wanted(incarnation, log, self.replay.begin), Epoch(0))).collect();
+            }
+            let mut round = Round::default();
+            while round.bytes < ROUND_BYTES {
+                let lagging = planner.left.iter_mut().filter(|(left, _)| !left.is_empty());
+                let Some((left, closed)) = lagging.min_by_key(|(_, closed)| *closed) else { break };
+                let batch = &survey.batches[left.start];
+                round.tasks.push(left.start);
+                round.bytes += batch.bytes();
+                *closed = batch.header.closed;
+                left.start += 1;
+            }
+            let open = planner.left.iter().filter(|(left, _)| !left.is_empty());
+            round.until = open.map(|(_, closed)| *closed).min();
+            if round.until.is_none() {
+                planner.incarnation += 1;
+                planner.begun = false;
+            }
+            if !round.tasks.is_empty() {
+                return Some(round);
+            }
+        }
+    }
+
+    fn decode(&self, task: usize, buffer: &mut Vec<u8>, scatter: &mut Scatter<'_>) -> Result<(), LogError> {
+        let Replay { survey, tables, begin } = self.replay;
+        let durable = self.incarnation_of(task).durable;
+        survey.read(self.disk, task, buffer)?;
+        survey.each_group(task, buffer, |group| {
+            let epoch = group.stamp.epoch();
+            if epoch < *begin || epoch > durable {
+                return Ok(());
+            }
+            for entry in group.entries(tables) {
+                let entry = entry?;
+                let order = (task as u64) << 32 | entry.offset as u64;
+                scatter.put(group.stamp, order, &entry);
+            }
+            Ok(())
+        })
+    }
+
+    fn place(&self, order: u64) -> (PathBuf, u64) {
+        let batch = &self.replay.survey.batches[(order >> 32) as usize];
+        (self.replay.survey.file(batch).to_owned(), batch.offset)
+    }
+}
+
+/// The stamps of an epoch and those before it are below this.
+pub(crate) fn end_of(epoch: Epoch) -> u64 {
+    epoch.0.saturating_add(1).checked_shl(Stamp::COUNTER_BITS).filter(|_| epoch.0 < u64::MAX >> 30).unwrap_or(u64::MAX)
+}
+
+/// Whether a change says what the row is, whatever was there.
+pub(crate) fn is_whole(change: &Change<'_>) -> bool {
+    matches!(change, Change::Row(_) | Change::Delete)
+}
+
+/// What can be done about a damaged log.
+pub(crate) const ADVICE: &str = "restore a backup; what follows in the log cannot be recovered without what is damaged";
+
+/// A malformed group or entry of a batch that checks out.
+pub(crate) fn malformed(file: &Path, offset: u64, error: &entry::EntryError) -> LogError {
+    let at = offset + (crate::batch::HEADER_BYTES + error.offset) as u64;
+    let problem = format!("the batch's checksum is right, and yet {}", error.problem);
+    LogError::corrupt(file, at, problem, "open the database with the program that wrote it, or restore a backup")
+}

@@ -1,1 +1,199 @@
 //! Writers: a worker's end of the log, and which epochs it may still write into.
+//!
+//! Invariant: between `begin` and `end` the slot's epoch word holds at most the epoch of the commit that runs, so that no logger
+//! closes that epoch before the commit's entries are in the stream. Outside it is idle and holds nobody up (trap 22).
+//! On the way are two stores, a fence and a copy: no lock, and no word that another worker writes.
+//!
+//! Why a logger never closes too much: it reads the current epoch, fences, and reads the slots; a worker stores its slot,
+//! fences, and then reads the epoch of its commit. If the logger finds the slot idle its fence came first, so the worker reads
+//! an epoch no smaller than the logger did, which is above what the logger closes. In Silo §4.10 workers publish the id of
+//! their last commit instead, so that an idle one has to be woken.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use seriatim_base::clock::Instant;
+use seriatim_base::{CacheAligned, Epoch, Stamp, thread};
+
+use crate::LogError;
+use crate::batch::group_header;
+use crate::log::Shared;
+use crate::stream::Producer;
+use crate::sync::{AtomicU64, Ordering, fence};
+
+/// How long a writer that waits for the disk sleeps before it looks again.
+const BACKLOG_LOOK: Duration = Duration::from_millis(1);
+
+/// What a writer shares with its logger.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    /// No commit of this writer that is not in its stream is of an earlier epoch; [`Slot::IDLE`] outside of commits.
+    epoch: AtomicU64,
+    /// Bytes appended. Stored by the writer only.
+    appended: AtomicU64,
+    /// Bytes flushed. Stored by the logger only.
+    flushed: CacheAligned<AtomicU64>,
+}
+
+impl Slot {
+    const IDLE: u64 = u64::MAX;
+
+    pub(crate) fn new() -> Slot {
+        Slot {
+            epoch: AtomicU64::new(Slot::IDLE),
+            appended: AtomicU64::new(0),
+            flushed: CacheAligned(AtomicU64::new(0)),
+        }
+    }
+
+    /// A commit begins, in `current` or later.
+    #[inline]
+    fn announce(&self, current: Epoch) {
+        // ORDERING: a release, because a logger that reads this instead of the idle word before must see what was published.
+        self.epoch.store(current.0, Ordering::Release);
+        // ORDERING: pairs with the fence in `closed`; see the module.
+        fence(Ordering::SeqCst);
+    }
+
+    /// The commit is in the stream.
+    #[inline]
+    fn leave(&self) {
+        // ORDERING: pairs with the acquire in `closed`: a logger that finds the slot idle finds its entries.
+        self.epoch.store(Slot::IDLE, Ordering::Release);
+    }
+
+    /// The newest epoch of which none of these writers can still append anything, if `current` was read just before. What they
+    /// appended up to there is in the streams by now.
+    pub(crate) fn closed<'a>(current: Epoch, slots: impl Iterator<Item = &'a Slot>) -> Epoch {
+        // ORDERING: pairs with the fence in `announce`; see the module.
+        fence(Ordering::SeqCst);
+        // ORDERING: pairs with the releases in `announce` and `leave`.
+        let earliest = slots.map(|slot| slot.epoch.load(Ordering::Acquire)).fold(current.0, u64::min);
+        Epoch(earliest.saturating_sub(1))
+    }
+
+    pub(crate) fn set_flushed(&self, bytes: u64) {
+        self.flushed.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes appended and not flushed.
+    pub(crate) fn backlog_bytes(&self) -> u64 {
+        let flushed = self.flushed.load(Ordering::Relaxed);
+        self.appended.load(Ordering::Relaxed).saturating_sub(flushed)
+    }
+}
+
+/// Appends what one worker commits. A worker slot's only writer; whoever leased the slot uses it.
+#[derive(Debug)]
+pub struct Writer {
+    shared: Arc<Shared>,
+    slot: usize,
+    producer: Producer,
+    group: Vec<u8>,
+    begun: bool,
+}
+
+impl Writer {
+    pub(crate) fn new(shared: Arc<Shared>, slot: usize, producer: Producer) -> Writer {
+        Writer { shared, slot, producer, group: Vec::new(), begun: false }
+    }
+
+    /// Announces a commit, before it reads its epoch; `current` is the epoch now, or an earlier one. Until [`Writer::end`] no
+    /// epoch from `current` on becomes durable. May wait for the disk, at most [`LogOptions::backlog_wait_max`]: call it before
+    /// taking locks that others wait for.
+    ///
+    /// # Errors
+    /// [`LogError::Stopped`] when the log has failed or was closed; [`LogError::Full`] while the disk is full;
+    /// [`LogError::Backlogged`] when this writer is too far ahead of the disk. Then nothing was announced.
+    ///
+    /// [`LogOptions::backlog_wait_max`]: crate::LogOptions::backlog_wait_max
+    #[inline]
+    pub fn begin(&mut self, current: Epoch) -> Result<(), LogError> {
+        if self.shared.refuses() {
+            return Err(self.shared.refusal());
+        }
+        let slot = &self.shared.slots[self.slot];
+        if slot.backlog_bytes() > self.shared.options.backlog_bytes_max {
+            self.wait_for_disk()?;
+        }
+        slot.announce(current);
+        self.begun = true;
+        Ok(())
+    }
+
+    /// Where the entries of the next group are encoded: empty after `begin` and `append`.
+    #[inline]
+    pub fn group(&mut self) -> &mut Vec<u8> {
+        &mut self.group
+    }
+
+    /// Hands the group to the logger. A commit may append several of the same stamp. Never waits and never fails, since the
+    /// commit has happened.
+    ///
+    /// # Panics
+    /// Outside of `begin` and `end`, and if a group has 4 GiB or more: writers of large commits cut them into groups.
+    pub fn append(&mut self, stamp: Stamp) {
+        assert!(self.begun, "entries are appended between begin and end");
+        let bytes = u32::try_from(self.group.len()).expect("a group is smaller than 4 GiB");
+        self.producer.write(&group_header(stamp, bytes));
+        self.producer.write(&self.group);
+        self.producer.publish();
+        self.shared.slots[self.slot].appended.store(self.producer.written(), Ordering::Relaxed);
+        self.group.clear();
+    }
+
+    /// As [`Writer::append`], where what was encoded are whole groups ([`crate::entry::GroupWriter`]).
+    ///
+    /// # Panics
+    /// Outside of `begin` and `end`.
+    #[inline]
+    pub fn append_groups(&mut self) {
+        assert!(self.begun, "entries are appended between begin and end");
+        if !self.group.is_empty() {
+            self.producer.write(&self.group);
+            self.producer.publish();
+            self.shared.slots[self.slot].appended.store(self.producer.written(), Ordering::Relaxed);
+            self.group.clear();
+        }
+    }
+
+    /// The commit has appended all its entries, or has aborted.
+    #[inline]
+    pub fn end(&mut self) {
+        self.group.clear();
+        self.begun = false;
+        self.shared.slots[self.slot].leave();
+    }
+
+    #[cold]
+    fn wait_for_disk(&self) -> Result<(), LogError> {
+        let slot = &self.shared.slots[self.slot];
+        let began = Instant::now();
+        loop {
+            let backlog_bytes = slot.backlog_bytes();
+            if backlog_bytes <= self.shared.options.backlog_bytes_max {
+                return Ok(());
+            }
+            if self.shared.refuses() {
+                return Err(self.shared.refusal());
+            }
+            if began.elapsed() >= self.shared.options.backlog_wait_max {
+                return Err(LogError::Backlogged { backlog_bytes });
+            }
+            self.shared.kick();
+            thread::sleep(BACKLOG_LOOK);
+        }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        if self.begun {
+            // It may have taken effect in memory, and it is not in the log: nothing after it may be called durable.
+            self.shared.stop("a commit ended, by a panic, before all it wrote was in the log: open the database again");
+        }
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_model;

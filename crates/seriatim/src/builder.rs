@@ -1,14 +1,17 @@
 //! How a database is opened.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use seriatim_base::disk::{self, Disk};
+use seriatim_base::thread;
 use seriatim_htm::{Budget, Htm, HtmMode};
 use seriatim_memory::{Memory, Options};
 use seriatim_txn::{Environment, Epochs};
 
 use crate::procedure::Shape;
-use crate::{Database, OpenError, RetryPolicy};
+use crate::{Database, Durability, OpenError, RetryPolicy};
 
 /// Options of a database; every one has a default.
 #[derive(Clone, Debug)]
@@ -30,8 +33,46 @@ pub struct Builder {
     pub(crate) prefetch: bool,
     pub(crate) shape: Shape,
     pub(crate) check_plans: bool,
+    pub(crate) place: Option<Place>,
+    pub(crate) durability: Option<Durability>,
+    pub(crate) log: LogSettings,
+    pub(crate) checkpoint_bytes: Option<u64>,
+    pub(crate) checkpoint_bytes_per_second: Option<u64>,
     #[cfg(feature = "canary")]
     pub(crate) fault: seriatim_txn::Fault,
+}
+
+/// Most threads that recover, or that take a checkpoint.
+const HELPERS_MAX: usize = 8;
+
+/// Where a database is kept.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) directory: PathBuf,
+    /// Only to look at.
+    pub(crate) inspect: bool,
+    pub(crate) disk: Arc<dyn Disk>,
+}
+
+/// How the log is written.
+#[derive(Clone, Debug)]
+pub(crate) struct LogSettings {
+    /// Empty: the database's own.
+    pub(crate) directories: Vec<PathBuf>,
+    pub(crate) segment_bytes: u64,
+    pub(crate) buffer_bytes: usize,
+    pub(crate) backlog_bytes: usize,
+}
+
+impl Default for LogSettings {
+    fn default() -> LogSettings {
+        LogSettings {
+            directories: Vec::new(),
+            segment_bytes: 64 << 20,
+            buffer_bytes: 64 << 10,
+            backlog_bytes: 64 << 20,
+        }
+    }
 }
 
 impl Default for Builder {
@@ -54,6 +95,11 @@ impl Default for Builder {
             prefetch: true,
             shape: Shape::Whole,
             check_plans: false,
+            place: None,
+            durability: None,
+            log: LogSettings::default(),
+            checkpoint_bytes: Some(1 << 30),
+            checkpoint_bytes_per_second: None,
             #[cfg(feature = "canary")]
             fault: seriatim_txn::Fault::None,
         }
@@ -175,12 +221,83 @@ impl Builder {
         self
     }
 
+    /// Keeps the database in this directory: opening creates it if there is none, else recovers what was acknowledged. One process
+    /// at a time has it open. Default: nowhere, in memory only.
+    pub fn path(mut self, directory: impl Into<PathBuf>) -> Builder {
+        self.place = Some(Place { directory: directory.into(), inspect: false, disk: disk::real() });
+        self
+    }
+
+    /// Loads the database of this directory to look at it: nothing in the directory changes, and what is written stays in memory.
+    pub fn inspect(mut self, directory: impl Into<PathBuf>) -> Builder {
+        self.place = Some(Place { directory: directory.into(), inspect: true, disk: disk::real() });
+        self
+    }
+
+    /// Another disk under the path given before, for tests that break it.
+    #[doc(hidden)]
+    pub fn disk(mut self, disk: Arc<dyn Disk>) -> Builder {
+        if let Some(place) = &mut self.place {
+            place.disk = disk;
+        }
+        self
+    }
+
+    /// When transactions are answered. Default [`Durability::Group`] where there is a path, else [`Durability::Off`].
+    pub fn durability(mut self, durability: Durability) -> Builder {
+        self.durability = Some(durability);
+        self
+    }
+
+    /// Directories for the log, one logger thread each; on disks of their own they flush at the same time. Default: one, the
+    /// database's own directory. They may differ from one opening to the next.
+    pub fn log_directories(mut self, directories: impl IntoIterator<Item = impl Into<PathBuf>>) -> Builder {
+        self.log.directories = directories.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Bytes of a log segment, a file that is written with zeros beforehand. Default 64 MiB.
+    pub fn segment_bytes(mut self, bytes: u64) -> Builder {
+        self.log.segment_bytes = bytes;
+        self
+    }
+
+    /// Bytes of a worker's log buffer, of which it takes as many as it needs. Default 64 KiB.
+    pub fn log_buffer_bytes(mut self, bytes: usize) -> Builder {
+        self.log.buffer_bytes = bytes;
+        self
+    }
+
+    /// Bytes of log that wait to be written beyond which commits wait, and are refused if that does not help. Default 64 MiB for each worker that writes.
+    pub fn log_backlog_bytes(mut self, bytes: usize) -> Builder {
+        self.log.backlog_bytes = bytes;
+        self
+    }
+
+    /// Bytes of log after which a checkpoint is taken and the log before it deleted; `None`: only when asked for
+    /// ([`Database::checkpoint`]). Default 1 GiB.
+    pub fn checkpoint_bytes(mut self, bytes: Option<u64>) -> Builder {
+        self.checkpoint_bytes = bytes;
+        self
+    }
+
+    /// Bytes a second that a checkpoint writes at most, so that it leaves some of the disk to the log. Default: no bound.
+    pub fn checkpoint_rate(mut self, bytes_per_second: Option<u64>) -> Builder {
+        self.checkpoint_bytes_per_second = bytes_per_second;
+        self
+    }
+
     /// Breaks the protocol deliberately, for tests that must notice.
     #[cfg(feature = "canary")]
     #[doc(hidden)]
     pub fn canary(mut self, fault: seriatim_txn::Fault) -> Builder {
         self.fault = fault;
         self
+    }
+
+    /// Threads that recover, and that take a checkpoint.
+    pub(crate) fn helpers(&self) -> usize {
+        if self.step_helpers { 1 } else { thread::processors().min(HELPERS_MAX) }
     }
 
     /// Opens the database.
@@ -198,8 +315,20 @@ impl Builder {
         if self.epoch_interval.is_zero() || self.transaction_age_max < self.epoch_interval {
             return invalid("the epoch interval must be above zero and at most the transaction age");
         }
+        match (&self.place, self.durability) {
+            (None, Some(durability)) if durability != Durability::Off => {
+                return invalid("a database in memory has durability off; give it a path, or leave the durability out");
+            }
+            (Some(_), Some(Durability::Off)) => {
+                return invalid(
+                    "a database with durability off keeps nothing on disk; leave out the path, or choose async",
+                );
+            }
+            _ => {}
+        }
         let options = Options {
-            workers_max: self.workers,
+            // Helpers have workers of their own; while indexes are rebuilt there are two sets of them.
+            workers_max: self.workers + HELPERS_MAX,
             huge_pages: self.huge_pages,
             prefault_bytes: self.prefault_bytes,
             limit_bytes: self.memory_limit,

@@ -1,5 +1,6 @@
 //! The database: memory, regions, epoch, protocol, tables, workers.
 
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -11,15 +12,16 @@ use seriatim_procedure::analysis::Schema;
 use seriatim_txn::{Environment, ProtocolInfo};
 
 use crate::builder::Builder;
+use crate::durability::{self, Checkpoint, Opened, Persistence, Recovery};
 use crate::engine::{self, Engine};
-use crate::error::{OpenError, SchemaError};
+use crate::error::{OpenError, SchemaError, StorageError};
 use crate::handle::{Handle, TableSet};
 use crate::pool::Pool;
 use crate::procedure::Shape;
 use crate::procedure::gate::Gate;
 use crate::procedure::registry::Registry;
 use crate::runtime::DynHandle;
-use crate::{Session, Statistics};
+use crate::{Session, Statistics, TransactError};
 
 /// A serializable in-memory database. Clones share it; it ends with the last clone, session and transaction.
 ///
@@ -40,12 +42,14 @@ pub struct Database {
 pub(crate) struct Inner {
     /// Dropped first: stops the epoch ticker.
     _ticker: Option<Periodic>,
-    pub(crate) number: u64,
+    /// Where it is kept, if it is: dropped before the pool, to flush what the workers wrote.
+    pub(crate) persistence: Option<Persistence>,
+    /// What opening it found; `None` in memory and where the directory was new.
+    recovery: Option<Recovery>,
     pub(crate) options: Builder,
     /// Epochs a transaction may stay open.
     pub(crate) age_epochs_max: u64,
     pub(crate) pool: Arc<Pool>,
-    pub(crate) engine: Box<dyn Engine>,
     tables: RwLock<Tables>,
     pub(crate) procedures: RwLock<Registry>,
     /// There if procedures run in pieces.
@@ -53,7 +57,23 @@ pub(crate) struct Inner {
     sessions: AtomicUsize,
     recording: Option<Recording>,
     /// Dropped last: everything above lives in its memory.
+    foundation: Foundation,
+}
+
+/// What tables and workers are made of.
+pub(crate) struct Foundation {
+    pub(crate) engine: Box<dyn Engine>,
     pub(crate) environment: Environment,
+    /// Unlike that of any other open database.
+    pub(crate) number: u64,
+}
+
+impl Deref for Inner {
+    type Target = Foundation;
+
+    fn deref(&self) -> &Foundation {
+        &self.foundation
+    }
 }
 
 /// Epochs between two looks at idle workers.
@@ -63,10 +83,10 @@ const TICKS_A_HOUSEKEEPING: u32 = 8;
 const TABLES_MAX: usize = 1 << 14;
 
 #[derive(Default)]
-struct Tables {
-    sets: Vec<Arc<TableSet>>,
+pub(crate) struct Tables {
+    pub(crate) sets: Vec<Arc<TableSet>>,
     /// Ids given out; an index is a table and has one too.
-    ids: u32,
+    pub(crate) ids: u32,
 }
 
 impl Database {
@@ -88,14 +108,32 @@ impl Database {
         let Some(engine) = engine::open(&options.protocol, &environment) else {
             return Err(OpenError::UnknownProtocol { name: options.protocol });
         };
-        let pool = Arc::new(Pool::new(options.workers));
+        let foundation = Foundation { engine, environment, number: NUMBERS.fetch_add(1, Ordering::Relaxed) };
+        let environment = &foundation.environment;
+        let opened = match &options.place {
+            Some(place) => durability::open(&options, place, &foundation)?,
+            None => durability::Opened::in_memory(),
+        };
+        let Opened { tables, recovery, log } = opened;
+        let (persistence, writers) = match log {
+            Some(log) => {
+                let (persistence, writers) = Persistence::start(&options, environment, log)?;
+                (Some(persistence), Some(writers))
+            }
+            None => (None, None),
+        };
+        let pool = Arc::new(Pool::new(options.workers, writers));
         let ticker = if options.step_helpers {
             None
         } else {
             let (epochs, htm) = (Arc::clone(&environment.epochs), environment.htm.clone());
             let (idle, mut leases, mut ticks) = (Arc::clone(&pool), Vec::new(), 0u32);
+            let log = persistence.as_ref().map(Persistence::log);
             let tick = move || {
                 htm.outside(|| epochs.advance());
+                if let Some(log) = &log {
+                    log.kick();
+                }
                 ticks = ticks.wrapping_add(1);
                 if ticks.is_multiple_of(TICKS_A_HOUSEKEEPING) {
                     idle.housekeep_idle(&mut leases);
@@ -107,19 +145,21 @@ impl Database {
         let age = options.transaction_age_max.as_nanos().div_ceil(options.epoch_interval.as_nanos());
         let inner = Inner {
             _ticker: ticker,
-            number: NUMBERS.fetch_add(1, Ordering::Relaxed),
             age_epochs_max: u64::try_from(age).unwrap_or(u64::MAX),
             pool,
-            engine,
-            tables: RwLock::default(),
+            persistence,
+            recovery,
+            tables: RwLock::new(tables),
             procedures: RwLock::default(),
             gate: (options.shape == Shape::Pieces).then(Gate::default),
             sessions: AtomicUsize::new(0),
             recording: options.record_history.then(Recording::new),
-            environment,
+            foundation,
             options,
         };
-        Ok(Database { inner: Arc::new(inner) })
+        let database = Database { inner: Arc::new(inner) };
+        database.rebuild_indexes()?;
+        Ok(database)
     }
 
     pub(crate) fn inner(&self) -> &Arc<Inner> {
@@ -183,9 +223,12 @@ impl Database {
         // SAFETY: the lease is ours until it is given back below.
         let core = unsafe { worker.as_mut() }.core();
         let first = TableId(tables.ids);
-        let made = TableSet::new(inner, definition, first, core);
+        let made = TableSet::new(&inner.foundation, definition, first, core);
         inner.pool.give_back(lease);
         let set = Arc::new(made?);
+        if let Some(persistence) = &inner.persistence {
+            persistence.home().add_table(&set).map_err(SchemaError::Storage)?;
+        }
         tables.ids += 1 + set.indexes.len() as u32;
         tables.sets.push(Arc::clone(&set));
         Ok(set)
@@ -195,6 +238,37 @@ impl Database {
     pub fn session(&self) -> Session {
         let number = self.inner.sessions.fetch_add(1, Ordering::Relaxed);
         Session::new(Arc::clone(&self.inner), number)
+    }
+
+    /// Makes the secondary indexes of recovered tables again.
+    fn rebuild_indexes(&self) -> Result<(), OpenError> {
+        let sets = self.inner.sets();
+        let done = |_| {};
+        let threads = self.inner.options.helpers();
+        sets.iter().try_for_each(|set| durability::rebuild(&self.inner, set, threads, &done))
+    }
+
+    /// What opening the database found in its directory; `None` in memory and where the directory was new.
+    pub fn recovery(&self) -> Option<&Recovery> {
+        self.inner.recovery.as_ref()
+    }
+
+    /// Takes a checkpoint now: writes all rows while transactions go on, and deletes the log that is not needed any more. The database
+    /// takes one by itself after so much log ([`Builder::checkpoint_bytes`]). `None` in memory.
+    ///
+    /// # Errors
+    /// What the file system says, or that the log has stopped. The checkpoint before still counts.
+    pub fn checkpoint(&self) -> Result<Option<Checkpoint>, StorageError> {
+        let persistence = self.inner.persistence.as_ref();
+        persistence.map(|persistence| durability::take_checkpoint(&self.inner, persistence)).transpose()
+    }
+
+    /// Makes everything committed so far durable, whatever the [`Durability`](crate::Durability). At once in memory.
+    ///
+    /// # Errors
+    /// [`TransactError::NotDurable`] if the log has stopped.
+    pub fn flush(&self) -> Result<(), TransactError> {
+        self.inner.flush()
     }
 
     /// The protocol in use.
@@ -231,6 +305,9 @@ impl Database {
     pub fn step(&self) {
         let environment = &self.inner.environment;
         environment.htm.outside(|| environment.epochs.advance());
+        if let Some(persistence) = &self.inner.persistence {
+            persistence.step();
+        }
         self.inner.pool.housekeep();
     }
 
@@ -260,6 +337,11 @@ impl Database {
 }
 
 impl Inner {
+    /// The tables.
+    pub(crate) fn sets(&self) -> Vec<Arc<TableSet>> {
+        self.tables.read().unwrap_or_else(PoisonError::into_inner).sets.clone()
+    }
+
     /// The tables, for analysis.
     pub(crate) fn schema(&self) -> Schema {
         let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);

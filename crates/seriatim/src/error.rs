@@ -4,6 +4,7 @@
 use std::error::Error;
 use std::fmt;
 use std::panic::Location;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use seriatim_base::TableId;
@@ -11,6 +12,7 @@ use seriatim_procedure::checked::Overflow;
 use seriatim_txn::{Cause, Reason};
 
 pub(crate) use seriatim_catalog::SchemaError as InvalidSchema;
+pub use seriatim_redo::LogError as StorageError;
 
 /// A database could not be opened.
 #[derive(Debug)]
@@ -29,6 +31,24 @@ pub enum OpenError {
     Invalid(String),
     /// A helper thread could not be started.
     Thread(std::io::Error),
+    /// There is no database in a directory that is only to be looked at.
+    NoDatabase {
+        /// The directory.
+        directory: PathBuf,
+    },
+    /// Another process, or another [`Database`](crate::Database) of this one, has the directory open.
+    Locked {
+        /// The directory.
+        directory: PathBuf,
+    },
+    /// The directory could not be read or written, or is damaged.
+    Storage(StorageError),
+}
+
+impl From<StorageError> for OpenError {
+    fn from(error: StorageError) -> OpenError {
+        OpenError::Storage(error)
+    }
 }
 
 impl fmt::Display for OpenError {
@@ -42,6 +62,11 @@ impl fmt::Display for OpenError {
             OpenError::Memory(error) => write!(f, "no memory: {error}"),
             OpenError::Invalid(what) => f.write_str(what),
             OpenError::Thread(error) => write!(f, "a helper thread could not be started: {error}"),
+            OpenError::NoDatabase { directory } => write!(f, "there is no database in {}", directory.display()),
+            OpenError::Locked { directory } => {
+                write!(f, "the database in {} is open already, perhaps in another process", directory.display())
+            }
+            OpenError::Storage(error) => error.fmt(f),
         }
     }
 }
@@ -51,6 +76,7 @@ impl Error for OpenError {
         match self {
             OpenError::Htm(error) => Some(error),
             OpenError::Thread(error) => Some(error),
+            OpenError::Storage(error) => Some(error),
             _ => None,
         }
     }
@@ -82,6 +108,8 @@ pub enum SchemaError {
     },
     /// All workers are busy.
     WorkersBusy,
+    /// The declaration could not be written to the database's directory.
+    Storage(StorageError),
 }
 
 impl fmt::Display for SchemaError {
@@ -96,6 +124,7 @@ impl fmt::Display for SchemaError {
             SchemaError::TooMany { most } => write!(f, "a database has at most {most} tables and indexes"),
             SchemaError::OutOfMemory => f.write_str("the memory limit leaves no room for the table"),
             SchemaError::WorkersBusy => f.write_str("every worker has an open transaction; allow more workers"),
+            SchemaError::Storage(error) => error.fmt(f),
         }
     }
 }
@@ -280,6 +309,18 @@ pub enum TransactError {
     ForeignHandle,
     /// Every worker has an open transaction.
     WorkersBusy,
+    /// The log takes no commits: it has failed for good, or its disk is full. Nothing was written. Read-only transactions that
+    /// see durable data only still work.
+    LogStopped {
+        /// What happened to it, and what to do.
+        reason: String,
+    },
+    /// The log stopped before this result was durable. What the transaction wrote or read may be there after the database is opened
+    /// again, or may not.
+    NotDurable {
+        /// What happened to the log, and what to do.
+        reason: String,
+    },
     /// Procedures that run in pieces and other transactions exclude each other ([`Shape::Pieces`](crate::procedure::Shape)),
     /// and the other side stayed open for longer than the bound of 1 s.
     Excluded {
@@ -306,10 +347,10 @@ impl TransactError {
         )
     }
 
-    /// Whether the transaction may have committed although this error was returned. In memory: never, but for
-    /// [`TransactError::Unfinished`], which says that it has.
+    /// Whether the transaction may have committed although this error was returned: [`TransactError::Unfinished`] says that it has, and
+    /// after [`TransactError::NotDurable`] it may be found done when the database is opened again. In memory: no other.
     pub fn is_maybe_committed(&self) -> bool {
-        matches!(self, TransactError::Unfinished { .. })
+        matches!(self, TransactError::NotDurable { .. } | TransactError::Unfinished { .. })
     }
 
     /// The body's own error, if it was one of type `E`.
@@ -395,6 +436,10 @@ impl fmt::Display for TransactError {
             }
             TransactError::WorkersBusy => {
                 f.write_str("every worker has an open transaction; allow more workers or end some transactions")
+            }
+            TransactError::LogStopped { reason } => write!(f, "nothing was written: {reason}"),
+            TransactError::NotDurable { reason } => {
+                write!(f, "the transaction may or may not survive: {reason}")
             }
         }
     }

@@ -3,12 +3,13 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use seriatim_base::TableId;
+use seriatim_base::{LayoutId, TableId};
+use seriatim_catalog::wire::RowWire;
 use seriatim_catalog::{ColumnSet, IndexSpec, KeyCodec, Layout, Organization, Table, TableDef};
 use seriatim_store::Index;
-use seriatim_txn::{Core, RecordShape};
+use seriatim_txn::{Core, RecordShape, Wire};
 
-use crate::database::Inner;
+use crate::database::Foundation;
 use crate::error::SchemaError;
 use crate::index;
 
@@ -44,20 +45,22 @@ impl Secondary {
 }
 
 impl TableSet {
+    /// An empty table whose id is `first`, and whose indexes' ids follow.
     pub(crate) fn new(
-        inner: &Inner,
+        foundation: &Foundation,
         definition: TableDef,
         first: TableId,
         core: &mut Core,
     ) -> Result<TableSet, SchemaError> {
+        let Foundation { engine, environment, number } = foundation;
         let capacity = definition.capacity;
         let make =
             |id: u32, name: String, organization: Organization, codec: KeyCodec, layout: Layout, core: &mut Core| {
                 let class = codec.class();
-                let (head, header) = (inner.engine.head_bytes(), inner.engine.image_header_bytes());
+                let (head, header) = (engine.head_bytes(), engine.image_header_bytes());
                 let shape = RecordShape::new(class, &layout, head, header);
                 core.local.enter();
-                let index = Index::new(organization, class, capacity, &inner.environment.htm, &mut core.store());
+                let index = Index::new(organization, class, capacity, &environment.htm, &mut core.store());
                 core.local.leave();
                 let index = index.map_err(|_| SchemaError::OutOfMemory)?;
                 let unlinked = seriatim_txn::Unlinked::default();
@@ -71,12 +74,16 @@ impl TableSet {
                     shape,
                     index,
                     unlinked,
+                    wire: None,
                 })
             };
         let layout = Layout::new(&definition.columns);
         let codec = KeyCodec::for_table(&definition);
         let class = codec.class();
-        let primary = make(first.0, definition.name.to_string(), definition.organization, codec, layout, core)?;
+        // One version of its columns so far, so the table's id will do.
+        let wire = Wire { layout: LayoutId(first.0), rows: RowWire::new(&definition, &layout) };
+        let mut primary = make(first.0, definition.name.to_string(), definition.organization, codec, layout, core)?;
+        primary.wire = Some(Box::new(wire));
         let mut indexes = Vec::new();
         for (at, index) in definition.indexes.iter().enumerate() {
             let name = format!("{}.{}", definition.name, index.name);
@@ -88,8 +95,8 @@ impl TableSet {
             let columns = index.parts.iter().map(|part| part.column).collect();
             indexes.push(Secondary { table, columns, unique: index.unique });
         }
-        let _memory = inner.environment.memory.clone();
-        Ok(TableSet { database: inner.number, definition, primary, indexes, _memory })
+        let _memory = environment.memory.clone();
+        Ok(TableSet { database: *number, definition, primary, indexes, _memory })
     }
 
     /// Whether a write can fail after the row itself was written.

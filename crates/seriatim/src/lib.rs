@@ -41,6 +41,7 @@ extern crate self as seriatim;
 
 mod builder;
 mod database;
+mod durability;
 mod engine;
 mod error;
 mod handle;
@@ -66,8 +67,9 @@ pub use seriatim_htm as htm;
 pub use builder::Builder;
 pub use catalog::{Decimal, Text, Timestamp};
 pub use database::Database;
+pub use durability::{Checkpoint, Durability, Pending, Recovery};
 pub use engine::protocols;
-pub use error::{Abort, Conflict, OpenError, SchemaError, TransactError};
+pub use error::{Abort, Conflict, OpenError, SchemaError, StorageError, TransactError};
 pub use handle::{Handle, IndexHandle};
 pub use procedure::Data;
 pub use retry::RetryPolicy;

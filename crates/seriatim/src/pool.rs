@@ -1,6 +1,6 @@
 //! The bounded pool of workers: one per open transaction.
 //!
-//! Access rule: a slot's worker is touched only by whoever turned `busy` from false to true, until they turn it back.
+//! Access rule: a slot's worker and its writer are touched only by whoever turned `busy` from false to true, until they turn it back.
 
 use std::cell::UnsafeCell;
 use std::ptr::NonNull;
@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use seriatim_base::{CacheAligned, thread};
 use seriatim_htm::RegionStatistics;
+use seriatim_redo::Writer;
 use seriatim_txn::{Environment, Worker};
 
 use crate::engine::Engine;
@@ -29,6 +30,8 @@ pub(crate) struct Pool {
 struct Slot {
     busy: AtomicBool,
     worker: UnsafeCell<Option<Box<dyn Worker>>>,
+    /// Its end of the log, if the database has one.
+    writer: UnsafeCell<Option<Writer>>,
     counters: Counters,
     /// Published now and then, for readers that find the worker busy.
     regions: Mutex<RegionStatistics>,
@@ -47,14 +50,18 @@ const CHORES_MAX: usize = 64;
 pub(crate) struct Lease {
     pub(crate) slot: usize,
     pub(crate) worker: NonNull<dyn Worker>,
+    pub(crate) writer: Option<NonNull<Writer>>,
 }
 
 impl Pool {
-    pub(crate) fn new(workers: usize) -> Pool {
-        let slot = || {
+    /// A pool of `workers`, each with its end of the log if there is one.
+    pub(crate) fn new(workers: usize, writers: Option<Vec<Writer>>) -> Pool {
+        let mut writers = writers.map(Vec::into_iter);
+        let mut slot = || {
             CacheAligned(Slot {
                 busy: AtomicBool::new(false),
                 worker: UnsafeCell::new(None),
+                writer: UnsafeCell::new(writers.as_mut().and_then(Iterator::next)),
                 counters: Counters::default(),
                 regions: Mutex::default(),
                 leases: AtomicU32::new(0),
@@ -122,7 +129,9 @@ impl Pool {
             };
             *worker = Some(engine.worker(core));
         }
-        worker.as_deref_mut().map(|worker| Lease { slot, worker: NonNull::from(worker) })
+        // SAFETY: the access rule: we seized the slot.
+        let writer = unsafe { &mut *self.slots[slot].writer.get() }.as_mut().map(NonNull::from);
+        worker.as_deref_mut().map(|worker| Lease { slot, worker: NonNull::from(worker), writer })
     }
 
     /// Gives a worker back; its transaction has ended.

@@ -8,6 +8,7 @@ use seriatim_base::{Rng, Stamp};
 use seriatim_txn::{Cause, Mode, Reason};
 
 use crate::database::Inner;
+use crate::durability::{self, Pending};
 use crate::error::{Abort, AbortKind};
 use crate::procedure::Schedule;
 use crate::procedure::call::Called;
@@ -30,6 +31,8 @@ pub struct Session {
 pub(crate) struct Runner {
     pub(crate) tx: Tx,
     rng: Rng,
+    /// The database, for results that wait.
+    waiting: Arc<durability::Shared>,
 }
 
 /// Proof of a commit.
@@ -67,8 +70,9 @@ impl<R> std::ops::Deref for Committed<R> {
 impl Session {
     pub(crate) fn new(inner: Arc<Inner>, number: usize) -> Session {
         let rng = Rng::from_seed(inner.options.seed ^ (number as u64) << 32);
+        let waiting = Arc::new(durability::Shared(Arc::clone(&inner)));
         Session {
-            runner: Runner { tx: Tx::new(inner, number), rng },
+            runner: Runner { tx: Tx::new(inner, number), rng, waiting },
             called: Called::default(),
             #[cfg(feature = "trial")]
             told: None,
@@ -103,7 +107,14 @@ impl Session {
     /// # Panics
     /// If the body panics on values that held together; a panic on values that did not is a conflict like any other.
     pub fn transact<R>(&mut self, body: impl FnMut(&Tx) -> Result<R, Abort>) -> Result<Committed<R>, TransactError> {
-        self.runner.run(Mode::ReadWrite, Origin::Closure, body)
+        let result = self.runner.run(Mode::ReadWrite, Origin::Closure, body);
+        self.runner.answer(result)
+    }
+
+    /// As [`Session::transact`], without waiting until the result is durable: the next transaction can begin meanwhile.
+    pub fn submit<R>(&mut self, body: impl FnMut(&Tx) -> Result<R, Abort>) -> Pending<R> {
+        let result = self.runner.run(Mode::ReadWrite, Origin::Closure, body);
+        self.runner.pending(result)
     }
 
     /// Runs `body` as a read-only transaction: on a snapshot that never aborts where the protocol gives them
@@ -118,7 +129,8 @@ impl Session {
         &mut self,
         mut body: impl FnMut(&ReadTx) -> Result<R, Abort>,
     ) -> Result<Committed<R>, TransactError> {
-        self.runner.run(Mode::ReadOnly, Origin::Closure, |tx| body(tx))
+        let result = self.runner.run(Mode::ReadOnly, Origin::Closure, |tx| body(tx));
+        self.runner.answer(result)
     }
 
     /// Whether procedures called through this session fetch what their arguments name before they need it. At first as
@@ -147,6 +159,19 @@ impl Session {
 }
 
 impl Runner {
+    /// The result, once it may leave.
+    #[inline]
+    pub(crate) fn answer<R>(&self, result: Result<Committed<R>, TransactError>) -> Result<Committed<R>, TransactError> {
+        self.tx.unseal()?;
+        result
+    }
+
+    /// The result, sealed until it may leave.
+    #[inline]
+    pub(crate) fn pending<R>(&self, result: Result<Committed<R>, TransactError>) -> Pending<R> {
+        Pending::new(result, self.tx.seal(), &self.waiting)
+    }
+
     #[inline]
     pub(crate) fn run<R>(
         &mut self,
@@ -155,6 +180,7 @@ impl Runner {
         mut body: impl FnMut(&Tx) -> Result<R, Abort>,
     ) -> Result<Committed<R>, TransactError> {
         let mut attempts = 1;
+        self.tx.break_seal();
         loop {
             self.tx.open(mode, attempts, origin)?;
             let result = catch_unwind(AssertUnwindSafe(|| body(&self.tx)));
@@ -191,6 +217,7 @@ impl Runner {
         mut body: impl FnMut(&mut Tx, &mut Schedule<'_>) -> Result<R, Abort>,
     ) -> Result<Committed<R>, TransactError> {
         let mut attempts = 1;
+        self.tx.break_seal();
         loop {
             self.tx.open(Mode::ReadWrite, attempts, Origin::Procedure)?;
             let mut schedule = Schedule::new(steps, judge, self.tx.inner().options.retry, &mut self.rng);
@@ -257,6 +284,7 @@ impl Runner {
         match cause.reason {
             Reason::OutOfMemory => return Err(TransactError::OutOfMemory),
             Reason::TooOld => return Err(TransactError::TooOld),
+            Reason::LogStopped => return Err(self.tx.inner().log_stopped()),
             reason if !reason.is_conflict() => return Err(TransactError::Unsupported(cause)),
             _ => {}
         }

@@ -17,12 +17,14 @@ use seriatim_catalog::{
     ColumnSet, Key, KeyBuf, KeyPrefix, Organization, RowRef, RowWriter, Table, TableKey, TailStore,
 };
 use seriatim_plan::Kind;
+use seriatim_redo::Writer;
 use seriatim_store::Direction;
 use seriatim_txn::{
     Cause, Inserted, Mark, Mode, NoRedo, OnExists, Outcome, Phase, Reason, RowPtr, Stop, Updating, Worker,
 };
 
 use crate::database::Inner;
+use crate::durability::{CommitLog, Seal};
 use crate::error::{Abort, AbortKind, Conflict, KeyAt, Shared, TransactError};
 use crate::handle::{Handle, IndexHandle, TableSet};
 use crate::pool::Lease;
@@ -62,6 +64,8 @@ pub struct ReadTx {
     /// Whether procedures fetch ahead.
     prefetching: Cell<bool>,
     user: RefCell<Option<Box<dyn std::error::Error + Send + Sync>>>,
+    /// What must be durable before a result of the transaction leaves.
+    seal: Cell<Seal>,
     pub(crate) log: Option<RefCell<Log>>,
     /// Savepoints that can be rolled back to.
     savepoints: RefCell<Vec<(u64, Position)>>,
@@ -540,6 +544,7 @@ impl Tx {
                 accessed: RefCell::default(),
                 prefetching: Cell::new(inner.options.prefetch),
                 user: RefCell::new(None),
+                seal: Cell::default(),
                 log,
                 savepoints: RefCell::new(Vec::new()),
                 scans: RefCell::new(Vec::new()),
@@ -1029,16 +1034,14 @@ impl Tx {
         let mut backoff = Backoff::new();
         loop {
             self.ending.set(true);
-            let outcome = match &self.log {
-                Some(log) => self.worker().commit(&mut *log.borrow_mut()),
-                None => self.worker().commit(&mut NoRedo),
-            };
+            let outcome = self.decide();
             self.ending.set(false);
             match outcome {
                 Ok(Outcome::Committed(stamp)) => {
                     if let Some(log) = &self.log {
                         log.borrow_mut().commit();
                     }
+                    self.seal.set(self.seal.get().with(stamp));
                     if let Some(lease) = self.lease.get() {
                         self.inner.pool.counters(lease.slot).committed();
                     }
@@ -1053,9 +1056,53 @@ impl Tx {
         }
     }
 
+    /// Has the protocol decide, with the log open for what it writes.
+    #[inline]
+    fn decide(&self) -> Result<Outcome, Stop> {
+        let writer = self.lease.get().and_then(|lease| lease.writer).filter(|_| self.mode.get() == Mode::ReadWrite);
+        match (writer, &self.log) {
+            (None, None) => self.worker().commit(&mut NoRedo),
+            (None, Some(log)) => self.worker().commit(&mut *log.borrow_mut()),
+            // SAFETY: the pool's access rule: the writer is of the leased slot; it is used in this call only.
+            (Some(mut writer), _) => self.decide_logged(unsafe { writer.as_mut() }),
+        }
+    }
+
+    fn decide_logged(&self, writer: &mut Writer) -> Result<Outcome, Stop> {
+        // Before the protocol reads the epoch: what it commits from here on is in an epoch that the log knows to be open.
+        if writer.begin(self.inner.environment.epochs.current()).is_err() {
+            return Err(Stop::Abort(Cause { phase: Phase::Lock, reason: Reason::LogStopped }));
+        }
+        let mut redo = CommitLog::new(writer.group(), self.log.as_ref());
+        let outcome = self.worker().commit(&mut redo);
+        redo.finish();
+        writer.append_groups();
+        writer.end();
+        outcome
+    }
+
+    /// Nothing is to be waited for yet: a transaction begins.
+    #[inline]
+    pub(crate) fn break_seal(&self) {
+        self.seal.set(Seal::default());
+    }
+
+    /// What must be durable before the result leaves.
+    #[inline]
+    pub(crate) fn seal(&self) -> Seal {
+        self.seal.get()
+    }
+
+    /// Waits until the result may leave.
+    #[inline]
+    pub(crate) fn unseal(&self) -> Result<(), TransactError> {
+        self.inner.unseal(self.seal.get())
+    }
+
     pub(crate) fn commit_explicit(&self) -> Result<Receipt, TransactError> {
+        self.break_seal();
         match self.commit() {
-            Ok(stamp) => Ok(Receipt { stamp }),
+            Ok(stamp) => self.unseal().map(|()| Receipt { stamp }),
             Err(cause) => {
                 let error = self.error_of(&Abort(AbortKind::Stopped(cause)));
                 self.roll_back(Some(cause));
@@ -1068,7 +1115,8 @@ impl Tx {
     pub(crate) fn roll_back(&self, cause: Option<Cause>) {
         let Some(lease) = self.lease.get() else { return };
         if self.ending.get() {
-            // The worker panicked while it ended the attempt: it is not used again.
+            // The worker panicked while it ended the attempt: it is not used again. What it wrote may be half in the log.
+            self.inner.stop_log("a worker panicked in the middle of a commit");
             self.lease.set(None);
             self.leave_gate();
             return;
@@ -1076,7 +1124,11 @@ impl Tx {
         let counters = self.inner.pool.counters(lease.slot);
         match cause {
             Some(cause) => counters.conflict_aborted(cause),
-            None => counters.user_aborted(),
+            None => {
+                counters.user_aborted();
+                // The body may tell what it read.
+                self.seal.set(self.seal.get().with(self.worker().newest()));
+            }
         }
         self.ending.set(true);
         self.worker().abort();
@@ -1151,6 +1203,7 @@ impl Tx {
             AbortKind::Stopped(cause) => match cause.reason {
                 Reason::OutOfMemory => TransactError::OutOfMemory,
                 Reason::TooOld => TransactError::TooOld,
+                Reason::LogStopped => self.inner.log_stopped(),
                 reason if reason.is_conflict() => {
                     TransactError::Conflict { last: self.conflict(cause), attempts: self.attempt.get() }
                 }

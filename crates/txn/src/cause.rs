@@ -41,11 +41,13 @@ pub enum Reason {
     Stopped,
     /// The transaction was used from inside one of its own update closures.
     Reentered,
+    /// The log takes no commits: it has failed, or its disk is full.
+    LogStopped,
 }
 
 impl Reason {
     /// Every reason, in order of declaration: for counters and reports.
-    pub const ALL: [Reason; 11] = [
+    pub const ALL: [Reason; 12] = [
         Reason::RecordChanged,
         Reason::RecordLocked,
         Reason::RecordRemoved,
@@ -57,6 +59,7 @@ impl Reason {
         Reason::Unordered,
         Reason::Stopped,
         Reason::Reentered,
+        Reason::LogStopped,
     ];
 
     /// Whether running the transaction again can help.
@@ -85,6 +88,7 @@ impl Reason {
             Reason::Unordered => "unordered",
             Reason::Stopped => "stopped",
             Reason::Reentered => "reentered",
+            Reason::LogStopped => "log_stopped",
         }
     }
 }
@@ -117,6 +121,7 @@ impl std::fmt::Display for Cause {
             Reason::Unordered => "the table or index is not ordered and cannot be scanned",
             Reason::Stopped => "the transaction already stopped and must be rolled back",
             Reason::Reentered => "the transaction was used inside its own update closure",
+            Reason::LogStopped => "the log takes no commits",
         };
         write!(f, "{phase}: {reason}")
     }

@@ -32,6 +32,11 @@ impl Epochs {
         self.current.fetch_add(1, Ordering::AcqRel);
     }
 
+    /// Goes on at `epoch`, if that is later: a database that was recovered begins above all it was before.
+    pub fn skip_to(&self, epoch: Epoch) {
+        self.current.fetch_max(epoch.0, Ordering::AcqRel);
+    }
+
     /// Becomes what `current` is.
     #[cfg(feature = "canary")]
     pub(crate) fn follow(&self, current: &Epochs) {

@@ -24,4 +24,4 @@ pub use epochs::Epochs;
 pub use fault::Fault;
 pub use recover::{Change, Recover, Restored, SetColumns};
 pub use redo::{NoRedo, Redo};
-pub use table::{RecordShape, Table, Unlinked};
+pub use table::{RecordShape, Table, Unlinked, Wire};

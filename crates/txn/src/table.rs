@@ -9,7 +9,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use seriatim_base::{Stamp, TableId};
+use seriatim_base::{LayoutId, Stamp, TableId};
+use seriatim_catalog::wire::RowWire;
 use seriatim_catalog::{KeyClass, KeyCodec, Layout, Organization};
 use seriatim_store::{Index, RecordPtr, key_bytes};
 
@@ -83,6 +84,17 @@ pub struct Table {
     pub index: Index,
     /// What has been unlinked from it.
     pub unlinked: Unlinked,
+    /// How its rows are written to disk; `None` for a secondary index, which is not logged but rebuilt.
+    pub wire: Option<Box<Wire>>,
+}
+
+/// How the rows of a table are written to disk.
+#[derive(Debug)]
+pub struct Wire {
+    /// The version of its columns.
+    pub layout: LayoutId,
+    /// The encoding.
+    pub rows: RowWire,
 }
 
 /// The newest stamp of the records ever unlinked from a table. A key that is nowhere to be found may have been deleted with any

@@ -55,16 +55,21 @@ impl Block {
         Block { row, fixed, layout: layout.clone(), tails: Tails::default() }
     }
 
+    /// A copy to be updated: the same fixed part and tails, which have to outlive it.
+    pub(crate) fn copied(&self) -> Block {
+        Block { row: self.row.clone(), fixed: Box::default(), layout: self.layout.clone(), tails: Tails::default() }
+    }
+
     pub(crate) fn refuse_tails(&mut self) {
         self.tails.refuse = true;
     }
 
-    fn row(&self) -> RowRef<'_> {
+    pub(crate) fn row(&self) -> RowRef<'_> {
         // SAFETY: a zeroed row of the layout, or one written since, borrowed; the tests use it by its own table.
         unsafe { RowRef::from_raw(self.row.as_ptr().cast()) }
     }
 
-    fn inserting(&mut self) -> RowWriter<'_> {
+    pub(crate) fn inserting(&mut self) -> RowWriter<'_> {
         let fixed = match self.layout.fixed_bytes {
             0 => self.fixed.as_mut_ptr().cast(),
             _ => std::ptr::with_exposed_provenance_mut(self.row[0] as usize),
@@ -73,7 +78,7 @@ impl Block {
         unsafe { RowWriter::for_insert(self.row.as_mut_ptr().cast(), fixed, &mut self.tails) }
     }
 
-    fn updating(&mut self) -> RowWriter<'_> {
+    pub(crate) fn updating(&mut self) -> RowWriter<'_> {
         // SAFETY: a row of the layout, borrowed exclusively.
         unsafe { RowWriter::for_update(self.row.as_mut_ptr().cast(), &mut self.tails) }
     }

@@ -37,8 +37,18 @@ impl<P: Protocol> Bench<P> {
         core.local.leave();
         let name = "cell".to_owned();
         let unlinked = seriatim_txn::Unlinked::default();
-        let cells =
-            Box::new(Table { id: TableId(0), name, organization, class, codec, layout, shape, index, unlinked });
+        let cells = Box::new(Table {
+            id: TableId(0),
+            name,
+            organization,
+            class,
+            codec,
+            layout,
+            shape,
+            index,
+            unlinked,
+            wire: None,
+        });
         let protocol = P::open(P::Options::default(), &environment);
         drop(core);
         let bench = Bench { protocol, environment, cells, value };

@@ -10,6 +10,7 @@ use super::check::{self, Judge};
 use super::registry::{Entry, Way};
 use super::shape::Steps;
 use super::{Data, Datum, Declared, EvaluationError};
+use crate::durability::Pending;
 use crate::session::Runner;
 use crate::tx::Origin;
 use crate::{Committed, Session, TransactError};
@@ -61,7 +62,15 @@ impl Session {
         _procedure: P,
         arguments: &P::Arguments,
     ) -> Result<Committed<P::Output>, TransactError> {
-        self.call_declared::<P>(arguments)
+        let result = self.call_declared::<P>(arguments);
+        self.runner.answer(result)
+    }
+
+    /// As [`Session::call`], without waiting until the result is durable: the next transaction can begin meanwhile.
+    #[inline]
+    pub fn submit_call<P: Declared>(&mut self, _procedure: P, arguments: &P::Arguments) -> Pending<P::Output> {
+        let result = self.call_declared::<P>(arguments);
+        self.runner.pending(result)
     }
 
     #[inline]
@@ -115,7 +124,8 @@ impl Session {
     pub fn call_by_name(&mut self, name: &str, arguments: &Datum) -> Result<Committed<Datum>, TransactError> {
         let at = self.find_by_name(name)?;
         let call = self.called.entries[at].call_by_name;
-        call(self, arguments)
+        let result = call(self, arguments);
+        self.runner.answer(result)
     }
 
     /// Where the session keeps the procedure of this name.

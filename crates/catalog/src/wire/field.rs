@@ -1,0 +1,240 @@
+//! One column on the wire: its value appended, taken off, stored.
+
+use super::varint::{read_varint, unzigzag, write_varint, zigzag};
+use super::{DecodeError, Malformed};
+use crate::column::load_bytes;
+use crate::{Column, ColumnDef, ColumnType, OutOfMemory, Place, RowWriter, tail};
+
+#[derive(Clone, Debug)]
+pub(super) struct Field {
+    pub(super) place: Place,
+    kind: Kind,
+    /// Its number among the columns an update may change, if it is one.
+    pub(super) updatable: Option<u16>,
+}
+
+/// How values are encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Bool,
+    U8,
+    I8,
+    U16,
+    I16,
+    U32,
+    I32,
+    U64,
+    /// Also decimals and timestamps.
+    I64,
+    F64,
+    Text(u16),
+    Bytes(u16),
+    LongText,
+}
+
+/// A value that fits its column. Signed numbers are sign-extended.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Taken<'a> {
+    Null,
+    Number(u64),
+    Bytes(&'a [u8]),
+    Text(&'a str),
+}
+
+/// Takes so many bytes off the front.
+#[inline]
+pub(super) fn take<'a>(bytes: &mut &'a [u8], count: usize) -> Result<&'a [u8], Malformed> {
+    bytes.split_off(..count).ok_or(Malformed::CutShort)
+}
+
+fn take_array<const N: usize>(bytes: &mut &[u8]) -> Result<[u8; N], Malformed> {
+    let (array, rest) = bytes.split_first_chunk().ok_or(Malformed::CutShort)?;
+    *bytes = rest;
+    Ok(*array)
+}
+
+impl Field {
+    pub(super) fn new(column: &ColumnDef, place: Place, updatable: Option<u16>) -> Field {
+        let kind = match column.ty {
+            ColumnType::Bool => Kind::Bool,
+            ColumnType::U8 => Kind::U8,
+            ColumnType::I8 => Kind::I8,
+            ColumnType::U16 => Kind::U16,
+            ColumnType::I16 => Kind::I16,
+            ColumnType::U32 => Kind::U32,
+            ColumnType::I32 => Kind::I32,
+            ColumnType::U64 => Kind::U64,
+            ColumnType::I64 | ColumnType::Decimal { .. } | ColumnType::Timestamp => Kind::I64,
+            ColumnType::F64 => Kind::F64,
+            ColumnType::Text { max } => Kind::Text(max),
+            ColumnType::Bytes { max } => Kind::Bytes(max),
+            ColumnType::LongText => Kind::LongText,
+        };
+        Field { place, kind, updatable }
+    }
+
+    pub(super) fn nullable(&self) -> bool {
+        self.place.null.is_some()
+    }
+
+    /// Whether amounts may be added to it: an integer or decimal that updates may change and that is never NULL.
+    pub(super) fn sums(&self, ty: ColumnType) -> bool {
+        let number = !matches!(self.kind, Kind::Bool | Kind::F64 | Kind::Text(_) | Kind::Bytes(_) | Kind::LongText);
+        number && ty != ColumnType::Timestamp && self.updatable.is_some() && !self.nullable()
+    }
+
+    /// Appends a value that is not NULL.
+    ///
+    /// # Safety
+    /// `block` is the place's block of a row of the table, by the rules of `RowRef`.
+    #[inline]
+    pub(super) unsafe fn put(&self, block: *const u8, out: &mut Vec<u8>) {
+        let place = &self.place;
+        // SAFETY: the caller's promise; each kind loads the column's own type.
+        unsafe {
+            match self.kind {
+                Kind::Bool | Kind::U8 | Kind::I8 => out.push(u8::load(block, place)),
+                Kind::U16 | Kind::I16 => out.extend_from_slice(&u16::load(block, place).to_le_bytes()),
+                Kind::U32 => write_varint(out, u32::load(block, place).into()),
+                Kind::I32 => write_varint(out, zigzag(i32::load(block, place).into())),
+                Kind::U64 => write_varint(out, u64::load(block, place)),
+                Kind::I64 => write_varint(out, zigzag(i64::load(block, place))),
+                Kind::F64 => out.extend_from_slice(&u64::load(block, place).to_le_bytes()),
+                Kind::Text(max) | Kind::Bytes(max) => put_bytes(load_bytes(block, place, max.into()), out),
+                Kind::LongText => put_bytes(tail(u64::load(block, place)), out),
+            }
+        }
+    }
+
+    /// Whether two values differ. The same tail address is the same text.
+    ///
+    /// # Safety
+    /// As [`Field::put`], of both blocks.
+    pub(super) unsafe fn differs(&self, before: *const u8, after: *const u8) -> bool {
+        let place = &self.place;
+        // SAFETY: the caller's promise; a place lies in its block.
+        unsafe {
+            let bytes =
+                |block: *const u8| std::slice::from_raw_parts(block.add(place.offset as usize), place.bytes as usize);
+            if bytes(before) == bytes(after) {
+                place.is_null(before) != place.is_null(after)
+            } else {
+                // A NULL's bytes are zero, so one of the two has a value here.
+                self.kind != Kind::LongText
+                    || place.is_null(before) != place.is_null(after)
+                    || tail(u64::load(before, place)) != tail(u64::load(after, place))
+            }
+        }
+    }
+
+    /// Takes a value that is not NULL off the front and checks that it fits.
+    #[inline]
+    pub(super) fn take<'a>(&self, bytes: &mut &'a [u8]) -> Result<Taken<'a>, Malformed> {
+        let column = self.place.column;
+        let unfit = Malformed::Number { column };
+        let number = match self.kind {
+            Kind::Bool => match take_array::<1>(bytes)?[0] {
+                bit @ 0..=1 => bit.into(),
+                _ => return Err(unfit),
+            },
+            Kind::U8 => take_array::<1>(bytes)?[0].into(),
+            Kind::I8 => i64::from(i8::from_le_bytes(take_array(bytes)?)) as u64,
+            Kind::U16 => u16::from_le_bytes(take_array(bytes)?).into(),
+            Kind::I16 => i64::from(i16::from_le_bytes(take_array(bytes)?)) as u64,
+            Kind::U32 => u32::try_from(read_varint(bytes)?).map_err(|_| unfit)?.into(),
+            Kind::I32 => i64::from(i32::try_from(unzigzag(read_varint(bytes)?)).map_err(|_| unfit)?) as u64,
+            Kind::U64 => read_varint(bytes)?,
+            Kind::I64 => unzigzag(read_varint(bytes)?) as u64,
+            Kind::F64 => u64::from_le_bytes(take_array(bytes)?),
+            Kind::Text(max) => return self.text(take_bytes(bytes, column, Some(max))?),
+            Kind::Bytes(max) => return take_bytes(bytes, column, Some(max)).map(Taken::Bytes),
+            Kind::LongText => return self.text(take_bytes(bytes, column, None)?),
+        };
+        Ok(Taken::Number(number))
+    }
+
+    fn text<'a>(&self, bytes: &'a [u8]) -> Result<Taken<'a>, Malformed> {
+        let text = std::str::from_utf8(bytes).map_err(|_| Malformed::NotUtf8 { column: self.place.column })?;
+        Ok(Taken::Text(text))
+    }
+
+    /// Stores what [`Field::take`] took of this field.
+    pub(super) fn set(&self, value: Taken<'_>, row: &mut RowWriter<'_>) -> Result<(), OutOfMemory> {
+        match value {
+            Taken::Null => row.set_null(&self.place),
+            Taken::Number(number) => return self.set_number(number, row),
+            Taken::Bytes(bytes) => row.set_bytes(&self.place, self.room(), bytes),
+            Taken::Text(text) if self.kind == Kind::LongText => return self.set_as::<String>(text, row),
+            Taken::Text(text) => row.set_bytes(&self.place, self.room(), text.as_bytes()),
+        }
+        Ok(())
+    }
+
+    fn set_number(&self, number: u64, row: &mut RowWriter<'_>) -> Result<(), OutOfMemory> {
+        match self.kind {
+            Kind::Bool | Kind::U8 => self.set_as::<u8>(number as u8, row),
+            Kind::I8 => self.set_as::<i8>(number as i8, row),
+            Kind::U16 => self.set_as::<u16>(number as u16, row),
+            Kind::I16 => self.set_as::<i16>(number as i16, row),
+            Kind::U32 => self.set_as::<u32>(number as u32, row),
+            Kind::I32 => self.set_as::<i32>(number as i32, row),
+            Kind::U64 => self.set_as::<u64>(number, row),
+            Kind::I64 => self.set_as::<i64>(number as i64, row),
+            Kind::F64 => self.set_as::<f64>(f64::from_bits(number), row),
+            Kind::Text(_) | Kind::Bytes(_) | Kind::LongText => unreachable!("`take` gives no number for text"),
+        }
+    }
+
+    fn set_as<C: Column>(&self, value: C::Set<'_>, row: &mut RowWriter<'_>) -> Result<(), OutOfMemory> {
+        if self.nullable() { row.set::<Option<C>>(&self.place, Some(value)) } else { row.set::<C>(&self.place, value) }
+    }
+
+    /// Bytes of room of text or bytes in place.
+    fn room(&self) -> u16 {
+        match self.kind {
+            Kind::Text(max) | Kind::Bytes(max) => max,
+            _ => 0,
+        }
+    }
+
+    /// Adds to the number that the row has now.
+    pub(super) fn add(&self, amount: i64, row: &mut RowWriter<'_>) -> Result<(), DecodeError> {
+        let place = &self.place;
+        let overflow = DecodeError::Overflow { column: place.column };
+        macro_rules! add {
+            ($type:ty) => {{
+                let sum = i128::from(row.get::<$type>(place)) + i128::from(amount);
+                row.set::<$type>(place, <$type>::try_from(sum).map_err(|_| overflow)?)?;
+            }};
+        }
+        match self.kind {
+            Kind::U8 => add!(u8),
+            Kind::I8 => add!(i8),
+            Kind::U16 => add!(u16),
+            Kind::I16 => add!(i16),
+            Kind::U32 => add!(u32),
+            Kind::I32 => add!(i32),
+            Kind::U64 => add!(u64),
+            Kind::I64 => add!(i64),
+            Kind::Bool | Kind::F64 | Kind::Text(_) | Kind::Bytes(_) | Kind::LongText => {
+                return Err(Malformed::NotASum { column: place.column.into() }.into());
+            }
+        }
+        Ok(())
+    }
+}
+
+fn put_bytes(bytes: &[u8], out: &mut Vec<u8>) {
+    write_varint(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+fn take_bytes<'a>(bytes: &mut &'a [u8], column: u16, max: Option<u16>) -> Result<&'a [u8], Malformed> {
+    let count = read_varint(bytes)?;
+    if let Some(max) = max
+        && count > max.into()
+    {
+        return Err(Malformed::TooLong { column, bytes: count, max });
+    }
+    take(bytes, usize::try_from(count).map_err(|_| Malformed::CutShort)?)
+}

@@ -1,0 +1,385 @@
+//! Rows, changes and keys as bytes that outlive the process: in the log, in checkpoints.
+//!
+//! ```text
+//! row      NULL bits of the nullable columns | values of the columns that are not NULL, in order of declaration
+//! patch    bits of the updatable columns: set if changed | NULL bits of those changed that are nullable | values, as above
+//! delta    varint column | varint zigzag amount
+//! key      Word8, Word16: the bytes in use (`KeyShape::bytes`), big-endian     Bytes: varint length | bytes
+//!
+//! value    1- and 2-byte numbers, f64: their bytes, little-endian     wider integers, decimals, timestamps: varint, zigzag if
+//!          signed     text, bytes: varint length | bytes
+//! ```
+//! Bits are packed eight a byte, the first in the lowest bit; those left over in the last byte are zero. A column is updatable
+//! if [`TableDef::is_updatable`] says so. The bytes depend on the declaration alone, not on the machine.
+//!
+//! Invariants: what decodes encodes to the same bytes, so nothing is lost or read two ways; bytes from anywhere can be decoded:
+//! they are checked before they are written to a row, and what is written keeps the rules of [`RowRef`].
+
+mod error;
+mod field;
+mod varint;
+
+pub use error::{DecodeError, Malformed};
+pub use varint::{VARINT_BYTES_MAX, read_varint, unzigzag, write_varint, zigzag};
+
+use seriatim_base::ColumnId;
+
+use self::field::{Field, Taken, take};
+use crate::{Key, KeyClass, KeyCodec, KeyShape, Layout, Part, RowRef, RowWriter, TableDef};
+
+/// Encodes and decodes the rows, changes and keys of one table.
+#[derive(Clone, Debug)]
+pub struct RowWire {
+    /// In order of declaration.
+    fields: Box<[Field]>,
+    /// Those in the row image, by offset.
+    row_fields: Box<[u16]>,
+    /// Those that an update may change.
+    updatable: Box<[u16]>,
+    /// Those to which amounts may be added.
+    sums: Box<[u16]>,
+    /// Bytes of a row image.
+    row_bytes: usize,
+    /// Where its NULL bits are; they begin where its columns do, after the address of the fixed part.
+    nulls: std::ops::Range<usize>,
+    shape: KeyShape,
+}
+
+/// What a patch says of a row and the one before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Patched {
+    /// The rows are equal; nothing was appended.
+    Nothing,
+    /// A patch was appended.
+    Columns,
+    /// They differ in a column that no update changes: the key's, or an immutable one. Nothing was appended.
+    NotByPatch,
+}
+
+impl RowWire {
+    /// For the rows of a table.
+    ///
+    /// # Panics
+    /// If the layout is not the table's.
+    pub fn new(table: &TableDef, layout: &Layout) -> RowWire {
+        assert!(*layout == Layout::new(&table.columns), "the layout of the table's own columns");
+        assert!(table.columns.len() <= TableDef::COLUMNS_MAX, "declarations are validated");
+        let mut updatable = Vec::new();
+        let mut fields = Vec::new();
+        for (at, (column, place)) in table.columns.iter().zip(&layout.places).enumerate() {
+            let number = table.is_updatable(ColumnId(at as u16)).then(|| {
+                updatable.push(at as u16);
+                updatable.len() as u16 - 1
+            });
+            fields.push(Field::new(column, *place, number));
+        }
+        let numbers = |wanted: &dyn Fn(usize, &Field) -> bool| -> Box<[u16]> {
+            (0..fields.len()).filter(|&at| wanted(at, &fields[at])).map(|at| at as u16).collect()
+        };
+        let nulls_of_row = fields.iter().filter(|field| field.place.part == Part::Row && field.nullable()).count();
+        let nulls_at = if layout.fixed_bytes > 0 { 8 } else { 0 };
+        RowWire {
+            row_fields: numbers(&|_, field| field.place.part == Part::Row),
+            sums: numbers(&|at, field| field.sums(table.columns[at].ty)),
+            updatable: updatable.into(),
+            row_bytes: layout.row_bytes as usize,
+            nulls: nulls_at..nulls_at + nulls_of_row.div_ceil(8),
+            shape: KeyCodec::for_table(table).shape(),
+            fields: fields.into(),
+        }
+    }
+
+    /// How the table's keys are represented.
+    #[inline]
+    pub fn key_shape(&self) -> KeyShape {
+        self.shape
+    }
+
+    fn numbered(&self, numbers: &[u16]) -> impl Iterator<Item = &Field> + Clone {
+        numbers.iter().map(|&at| &self.fields[usize::from(at)])
+    }
+
+    /// The updatable columns whose bits are set.
+    fn changed<'f, 'a>(&'f self, bits: &'a [u8]) -> impl Iterator<Item = &'f Field> + Clone + use<'f, 'a> {
+        let is_set = move |&(number, _): &(usize, &u16)| bits[number / 8] & (1 << (number % 8)) != 0;
+        self.updatable.iter().enumerate().filter(is_set).map(|(_, &at)| &self.fields[usize::from(at)])
+    }
+
+    /// Appends a key of the table.
+    ///
+    /// # Panics
+    /// If the key is not of the table's class.
+    #[inline]
+    pub fn encode_key(&self, key: Key<'_>, out: &mut Vec<u8>) {
+        assert!(key.class() == self.shape.class, "keys of one table have one class");
+        let used = self.shape.bytes as usize;
+        match key {
+            Key::Word8(word) => out.extend_from_slice(&word.to_be_bytes()[8 - used..]),
+            Key::Word16(words) => out.extend_from_slice(&words.to_be_bytes()[16 - used..]),
+            Key::Bytes(bytes) => {
+                write_varint(out, bytes.len() as u64);
+                out.extend_from_slice(bytes);
+            }
+        }
+    }
+
+    /// Takes a key off the front.
+    ///
+    /// # Errors
+    /// If there is none. That the key is the row's is not checked.
+    pub fn decode_key<'a>(&self, bytes: &mut &'a [u8]) -> Result<Key<'a>, Malformed> {
+        let used = self.shape.bytes as usize;
+        match self.shape.class {
+            KeyClass::Word8 => {
+                let word = take(bytes, used)?.iter().fold(0, |word, &byte| word << 8 | u64::from(byte));
+                Ok(Key::Word8(word))
+            }
+            KeyClass::Word16 => {
+                let words = take(bytes, used)?.iter().fold(0, |words, &byte| words << 8 | u128::from(byte));
+                Ok(Key::Word16(words))
+            }
+            KeyClass::Bytes => {
+                let count = usize::try_from(read_varint(bytes)?).map_err(|_| Malformed::CutShort)?;
+                take(bytes, count).map(Key::Bytes)
+            }
+        }
+    }
+
+    /// Appends all columns of a row of the table.
+    pub fn encode_row(&self, row: RowRef<'_>, out: &mut Vec<u8>) {
+        // SAFETY: rules 1 to 3 of `RowRef`.
+        unsafe { put_values(self.fields.iter(), row, out) };
+    }
+
+    /// Appends what an update changed, if an update can have. Values of equal bytes are equal; a long text whose address is the
+    /// same is not looked at.
+    pub fn encode_patch(&self, before: RowRef<'_>, after: RowRef<'_>, out: &mut Vec<u8>) -> Patched {
+        let mut room = [0; TableDef::COLUMNS_MAX / 8];
+        let bits = &mut room[..self.updatable.len().div_ceil(8)];
+        // SAFETY: rules 1 to 3 of `RowRef`.
+        if unsafe { self.mark(before, after, bits) }.is_err() {
+            return Patched::NotByPatch;
+        }
+        if bits.iter().all(|&byte| byte == 0) {
+            return Patched::Nothing;
+        }
+        out.extend_from_slice(bits);
+        // SAFETY: rules 1 to 3 of `RowRef`.
+        unsafe { put_values(self.changed(bits), after, out) };
+        Patched::Columns
+    }
+
+    /// Sets the bits of the updatable columns in which the rows differ.
+    ///
+    /// Compares words first, and columns only where a word differs. Rows of one key mostly share their fixed part.
+    ///
+    /// # Safety
+    /// Rules 1 to 3 of `RowRef`.
+    unsafe fn mark(&self, before: RowRef<'_>, after: RowRef<'_>, bits: &mut [u8]) -> Result<(), NotUpdatable> {
+        let (old, new) = (before.as_ptr(), after.as_ptr());
+        if self.row_fields.len() < self.fields.len() {
+            let (old_fixed, new_fixed) = (before.block(Part::Fixed), after.block(Part::Fixed));
+            let fixed = |field: &&Field| field.place.part == Part::Fixed;
+            // SAFETY: the caller's promise; these places are of the fixed part.
+            let differs = |field: &Field| unsafe { field.differs(old_fixed, new_fixed) };
+            if old_fixed != new_fixed && self.fields.iter().filter(fixed).any(differs) {
+                return Err(NotUpdatable);
+            }
+        }
+        let mut compare = |field: &Field| {
+            // SAFETY: the caller's promise; the places looked at are of the row image.
+            match (unsafe { field.differs(old, new) }, field.updatable) {
+                (true, Some(number)) => bits[usize::from(number / 8)] |= 1 << (number % 8),
+                (true, None) => return Err(NotUpdatable),
+                (false, _) => {}
+            }
+            Ok(())
+        };
+        // SAFETY: the caller's promise; an image has that many bytes, all initialized.
+        let image = |row: *const u8| unsafe { std::slice::from_raw_parts(row, self.row_bytes) };
+        let (old, new) = (image(old), image(new));
+        let mut fields = self.numbered(&self.row_fields);
+        if old[self.nulls.clone()] != new[self.nulls.clone()] {
+            return fields.try_for_each(compare);
+        }
+        let mut next = fields.next();
+        // The address of the fixed part lies before the columns and is skipped with their start.
+        let words = old.as_chunks::<8>().0.iter().zip(new.as_chunks::<8>().0).enumerate().skip(self.nulls.start / 8);
+        for (word, _) in words.filter(|(_, (old, new))| u64::from_ne_bytes(**old) != u64::from_ne_bytes(**new)) {
+            let here = 8 * word..8 * word + 8;
+            while let Some(field) = next {
+                let begin = field.place.offset as usize;
+                if begin >= here.end {
+                    break;
+                }
+                if begin + field.place.bytes as usize > here.start {
+                    compare(field)?;
+                }
+                next = fields.next();
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends an addition to a column. A larger step of an unsigned column is several.
+    ///
+    /// # Panics
+    /// If amounts cannot be added to the column: see [`RowWire::sums`].
+    pub fn encode_delta(&self, column: ColumnId, amount: i64, out: &mut Vec<u8>) {
+        assert!(self.sums(column), "column {column} is not for sums");
+        write_varint(out, column.0.into());
+        write_varint(out, zigzag(amount));
+    }
+
+    /// Whether amounts can be added to a column: an integer or decimal that an update may change and that is never NULL.
+    pub fn sums(&self, column: ColumnId) -> bool {
+        self.sums.binary_search(&column.0).is_ok()
+    }
+
+    /// Takes a row off the front: its bytes, checked, for [`RowWire::decode_row`].
+    ///
+    /// # Errors
+    /// If there is none; then `bytes` is left as it is.
+    pub fn skip_row<'a>(&self, bytes: &mut &'a [u8]) -> Result<&'a [u8], Malformed> {
+        taken(bytes, |rest| take_values(self.fields.iter(), rest, |_, _| Ok(())))
+    }
+
+    /// Takes a patch off the front: its bytes, checked, for [`RowWire::decode_patch`].
+    ///
+    /// # Errors
+    /// If there is none; then `bytes` is left as it is.
+    pub fn skip_patch<'a>(&self, bytes: &mut &'a [u8]) -> Result<&'a [u8], Malformed> {
+        taken(bytes, |rest| take_values(self.take_changed(rest)?, rest, |_, _| Ok(())))
+    }
+
+    /// Takes a delta off the front: its bytes, checked, for [`RowWire::decode_delta`].
+    ///
+    /// # Errors
+    /// If there is none; then `bytes` is left as it is.
+    pub fn skip_delta<'a>(&self, bytes: &mut &'a [u8]) -> Result<&'a [u8], Malformed> {
+        taken(bytes, |rest| self.take_delta(rest).map(drop))
+    }
+
+    /// Sets all columns of a new row to those of an encoded one.
+    ///
+    /// # Errors
+    /// If the bytes are not a row and nothing else, or at the memory limit; then some columns are set and the row is to be
+    /// thrown away.
+    pub fn decode_row(&self, bytes: &[u8], row: &mut RowWriter<'_>) -> Result<(), DecodeError> {
+        let mut rest = bytes;
+        take_values(self.fields.iter(), &mut rest, |field, value| field.set(value, row).map_err(DecodeError::from))?;
+        end_of(rest)
+    }
+
+    /// Sets the columns of an updated row that an encoded patch changed.
+    ///
+    /// # Errors
+    /// As [`RowWire::decode_row`].
+    pub fn decode_patch(&self, bytes: &[u8], row: &mut RowWriter<'_>) -> Result<(), DecodeError> {
+        let mut rest = bytes;
+        let changed = self.take_changed(&mut rest)?;
+        take_values(changed, &mut rest, |field, value| field.set(value, row).map_err(DecodeError::from))?;
+        end_of(rest)
+    }
+
+    /// Adds to a column of an updated row what an encoded delta says.
+    ///
+    /// # Errors
+    /// As [`RowWire::decode_row`], or if the sum does not fit the column; then the row is as it was.
+    pub fn decode_delta(&self, bytes: &[u8], row: &mut RowWriter<'_>) -> Result<(), DecodeError> {
+        let mut rest = bytes;
+        let (field, amount) = self.take_delta(&mut rest)?;
+        end_of(rest)?;
+        field.add(amount, row)
+    }
+
+    /// The columns that a patch changes.
+    fn take_changed<'f, 'a>(
+        &'f self,
+        bytes: &mut &'a [u8],
+    ) -> Result<impl Iterator<Item = &'f Field> + Clone + use<'f, 'a>, Malformed> {
+        let bits = take(bytes, self.updatable.len().div_ceil(8))?;
+        check_padding(bits, self.updatable.len())?;
+        if bits.iter().all(|&byte| byte == 0) {
+            return Err(Malformed::Empty);
+        }
+        Ok(self.changed(bits))
+    }
+
+    fn take_delta(&self, bytes: &mut &[u8]) -> Result<(&Field, i64), Malformed> {
+        let column = read_varint(bytes)?;
+        let known = u16::try_from(column).ok().filter(|&column| self.sums(ColumnId(column)));
+        let known = known.ok_or(Malformed::NotASum { column })?;
+        Ok((&self.fields[usize::from(known)], unzigzag(read_varint(bytes)?)))
+    }
+}
+
+/// Rows differ in a column that no update changes.
+struct NotUpdatable;
+
+/// Appends the NULL bits and values of these columns.
+///
+/// # Safety
+/// Rules 1 to 3 of `RowRef`; the fields are of the row's table.
+unsafe fn put_values<'f>(fields: impl Iterator<Item = &'f Field> + Clone, row: RowRef<'_>, out: &mut Vec<u8>) {
+    let mut byte = out.len();
+    for (number, field) in fields.clone().filter(|field| field.nullable()).enumerate() {
+        if number.is_multiple_of(8) {
+            byte = out.len();
+            out.push(0);
+        }
+        out[byte] |= u8::from(row.is_null(&field.place)) << (number % 8);
+    }
+    for field in fields {
+        if !row.is_null(&field.place) {
+            // SAFETY: the caller's promise.
+            unsafe { field.put(row.block(field.place.part), out) };
+        }
+    }
+}
+
+/// Takes the NULL bits and values of these columns off the front and hands each on.
+fn take_values<'f, 'a, E: From<Malformed>>(
+    fields: impl Iterator<Item = &'f Field> + Clone,
+    bytes: &mut &'a [u8],
+    mut each: impl FnMut(&'f Field, Taken<'a>) -> Result<(), E>,
+) -> Result<(), E> {
+    let nullable = fields.clone().filter(|field| field.nullable()).count();
+    let nulls = take(bytes, nullable.div_ceil(8))?;
+    check_padding(nulls, nullable)?;
+    let mut number = 0;
+    for field in fields {
+        let is_null = field.nullable() && {
+            number += 1;
+            nulls[(number - 1) / 8] & (1 << ((number - 1) % 8)) != 0
+        };
+        let value = if is_null { Taken::Null } else { field.take(bytes)? };
+        each(field, value)?;
+    }
+    Ok(())
+}
+
+/// What `take` takes off the front.
+fn taken<'a>(
+    bytes: &mut &'a [u8],
+    take: impl FnOnce(&mut &'a [u8]) -> Result<(), Malformed>,
+) -> Result<&'a [u8], Malformed> {
+    let whole = *bytes;
+    let mut rest = whole;
+    take(&mut rest)?;
+    *bytes = rest;
+    Ok(&whole[..whole.len() - rest.len()])
+}
+
+/// Only the first `used` bits are set.
+fn check_padding(bits: &[u8], used: usize) -> Result<(), Malformed> {
+    match bits.last() {
+        Some(last) if (last.leading_zeros() as usize) < 8 * bits.len() - used => Err(Malformed::Padding),
+        _ => Ok(()),
+    }
+}
+
+fn end_of(rest: &[u8]) -> Result<(), DecodeError> {
+    if rest.is_empty() { Ok(()) } else { Err(Malformed::Trailing.into()) }
+}

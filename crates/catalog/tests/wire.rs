@@ -1,0 +1,407 @@
+//! Rows, patches, deltas and keys as bytes: what is decoded is what was encoded, patches have what changed and nothing else, and
+//! bytes that were not encoded are refused or stand for a row.
+
+mod shared;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use seriatim_catalog::wire::{DecodeError, Malformed, Patched, RowWire};
+use seriatim_catalog::{
+    ColumnDef, ColumnId, ColumnSet, ColumnType, Key, KeyCodec, Layout, OutOfMemory, TableDef, Value, desc,
+};
+use shared::{Block, check, column_type, compare, same, value};
+
+/// A table of these columns, named by their numbers; the first `key` are its key.
+fn table(columns: &[ColumnDef], key: usize) -> TableDef {
+    let name = |at: usize| format!("c{at}");
+    let mut table = TableDef::builder("t");
+    for (at, column) in columns.iter().enumerate() {
+        let nullable = column.nullable && at >= key;
+        table = table.column(ColumnDef { name: name(at).into(), nullable, ..column.clone() });
+    }
+    table.key((0..key).map(name)).finish().expect("a sound declaration")
+}
+
+fn tables() -> impl Strategy<Value = TableDef> {
+    let column = || {
+        (column_type(), any::<bool>(), any::<bool>()).prop_map(|(ty, nullable, immutable)| ColumnDef {
+            nullable,
+            immutable,
+            ..ColumnDef::new("c", ty)
+        })
+    };
+    let columns = prop_oneof![4 => vec(column(), 1..6), 2 => vec(column(), 1..40), 1 => vec(column(), 190..=200)];
+    (columns, 1..=3usize).prop_map(|(columns, key)| table(&columns, key.min(columns.len())))
+}
+
+fn rows_of(table: &TableDef) -> Vec<BoxedStrategy<Value>> {
+    table.columns.iter().map(value).collect()
+}
+
+/// A table and a row of it.
+fn one_row() -> impl Strategy<Value = (TableDef, Vec<Value>)> {
+    tables().prop_flat_map(|table| (rows_of(&table), Just(table)).prop_map(|(row, table)| (table, row)))
+}
+
+/// A table, a row of it, and the row after some columns were set, mostly such as an update may set.
+fn two_rows() -> impl Strategy<Value = (TableDef, Vec<Value>, Vec<Value>)> {
+    tables().prop_flat_map(|table| {
+        let columns = table.columns.len();
+        let set = prop_oneof![
+            Just(vec![false; columns]),
+            vec(prop::bool::weighted(0.1), columns),
+            vec(any::<bool>(), columns)
+        ];
+        (rows_of(&table), rows_of(&table), set, prop::bool::weighted(0.1), Just(table)).prop_map(
+            |(before, other, set, any_column, table)| {
+                let pick = |at: usize| set[at] && (any_column || table.is_updatable(ColumnId(at as u16)));
+                let after = (0..before.len()).map(|at| if pick(at) { other[at].clone() } else { before[at].clone() });
+                let after = after.collect();
+                (table, before, after)
+            },
+        )
+    })
+}
+
+struct Row {
+    block: Block,
+    wire: RowWire,
+}
+
+fn row(table: &TableDef, values: &[Value]) -> Row {
+    let layout = Layout::new(&table.columns);
+    let mut block = Block::new(&layout);
+    block.insert_values(&table.columns, values);
+    Row { block, wire: RowWire::new(table, &layout) }
+}
+
+fn encoded(row: &Row) -> Vec<u8> {
+    let mut bytes = vec![];
+    row.wire.encode_row(row.block.row(), &mut bytes);
+    bytes
+}
+
+#[test]
+fn rows_and_keys_come_back() {
+    check(400, &one_row(), |(table, values)| {
+        let row = row(&table, &values);
+        let mut bytes = encoded(&row);
+        let whole = bytes.clone();
+        bytes.extend_from_slice(b"more");
+        let mut rest = &bytes[..];
+        prop_assert_eq!(row.wire.skip_row(&mut rest), Ok(&whole[..]));
+        prop_assert_eq!(rest, b"more");
+
+        let mut decoded = Block::new(&Layout::new(&table.columns));
+        prop_assert_eq!(row.wire.decode_row(&whole, &mut decoded.inserting()), Ok(()));
+        prop_assert_eq!(decoded.bytes(), row.block.bytes());
+        prop_assert!(same(&decoded.values(&table.columns), &values));
+        prop_assert_eq!(row.wire.decode_row(&bytes, &mut decoded.inserting()), Err(Malformed::Trailing.into()));
+
+        row.block.encode(&KeyCodec::for_table(&table), |key| {
+            let mut bytes = vec![];
+            row.wire.encode_key(key, &mut bytes);
+            for cut in 0..bytes.len() {
+                prop_assert_eq!(row.wire.decode_key(&mut &bytes[..cut]), Err(Malformed::CutShort));
+            }
+            let mut rest = &bytes[..];
+            prop_assert_eq!(row.wire.decode_key(&mut rest), Ok(key));
+            prop_assert!(rest.is_empty());
+            Ok(())
+        })
+    });
+}
+
+#[test]
+fn a_row_cut_short_is_none() {
+    check(100, &one_row(), |(table, values)| {
+        let row = row(&table, &values);
+        let bytes = encoded(&row);
+        for cut in 0..bytes.len() {
+            let mut rest = &bytes[..cut];
+            prop_assert_eq!(row.wire.skip_row(&mut rest), Err(Malformed::CutShort));
+            prop_assert_eq!(rest.len(), cut);
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_patch_is_what_changed() {
+    check(800, &two_rows(), |(table, before, after)| {
+        let columns = (0..table.columns.len()).map(|at| ColumnId(at as u16));
+        let changed: Vec<ColumnId> =
+            columns.filter(|at| compare(&before[at.index()], &after[at.index()]).is_ne()).collect();
+        let wanted = match &changed[..] {
+            [] => Patched::Nothing,
+            some if some.iter().all(|&at| table.is_updatable(at)) => Patched::Columns,
+            _ => Patched::NotByPatch,
+        };
+
+        // The row after the change as another insert would have written it: its own fixed part and tails.
+        let (old, new) = (row(&table, &before), row(&table, &after));
+        let mut bytes = b"before".to_vec();
+        prop_assert_eq!(old.wire.encode_patch(old.block.row(), new.block.row(), &mut bytes), wanted);
+        if wanted != Patched::Columns {
+            prop_assert_eq!(&bytes[..], b"before");
+            return Ok(());
+        }
+        let patch = &bytes[6..];
+
+        // And as an update writes it: with the fixed part and most tails of the row before.
+        let mut updated = old.block.copied();
+        for at in changed.iter().map(|at| at.index()) {
+            prop_assert_eq!(updated.set_value(&table.columns[at], at, &after[at]), Ok(()));
+        }
+        let mut same_bytes = vec![];
+        prop_assert_eq!(old.wire.encode_patch(old.block.row(), updated.row(), &mut same_bytes), wanted);
+        prop_assert_eq!(&same_bytes[..], patch);
+
+        let mut rest = patch;
+        prop_assert_eq!(old.wire.skip_patch(&mut rest), Ok(patch));
+        prop_assert!(rest.is_empty());
+        for cut in 0..patch.len() {
+            prop_assert_eq!(old.wire.skip_patch(&mut &patch[..cut]), Err(Malformed::CutShort));
+        }
+        let mut patched = old.block.copied();
+        let mut writer = patched.updating();
+        prop_assert_eq!(old.wire.decode_patch(patch, &mut writer), Ok(()));
+        prop_assert_eq!(writer.dirty(), changed.into_iter().collect::<ColumnSet>());
+        prop_assert!(same(&patched.values(&table.columns), &after));
+        Ok(())
+    });
+}
+
+/// Whether every text of a row is UTF-8: `Value::read` takes it for granted.
+fn is_sound(values: &[Value]) -> bool {
+    values.iter().all(|value| match value {
+        Value::Text(text) => std::str::from_utf8(text.as_bytes()).is_ok(),
+        _ => true,
+    })
+}
+
+/// What decoding must hold to, whatever the bytes.
+fn survives(table: &TableDef, values: &[Value], bytes: &[u8]) -> Result<(), TestCaseError> {
+    let base = row(table, values);
+    let (wire, layout) = (&base.wire, Layout::new(&table.columns));
+    let mut decoded = Block::new(&layout);
+    let mut rest = bytes;
+    match wire.skip_row(&mut rest) {
+        Ok(taken) => {
+            prop_assert_eq!(wire.decode_row(taken, &mut decoded.inserting()), Ok(()));
+            prop_assert!(is_sound(&decoded.values(&table.columns)));
+            let mut again = vec![];
+            wire.encode_row(decoded.row(), &mut again);
+            prop_assert_eq!(&again[..], taken);
+        }
+        Err(error) => {
+            prop_assert_eq!(wire.decode_row(bytes, &mut decoded.inserting()), Err(error.into()));
+            prop_assert!(is_sound(&decoded.values(&table.columns)));
+        }
+    }
+    let mut rest = bytes;
+    let mut patched = base.block.copied();
+    match wire.skip_patch(&mut rest) {
+        Ok(taken) => prop_assert_eq!(wire.decode_patch(taken, &mut patched.updating()), Ok(())),
+        Err(error) => prop_assert_eq!(wire.decode_patch(bytes, &mut patched.updating()), Err(error.into())),
+    }
+    prop_assert!(is_sound(&patched.values(&table.columns)));
+    let mut rest = bytes;
+    let mut summed = base.block.copied();
+    match wire.skip_delta(&mut rest) {
+        Ok(taken) => {
+            let added = wire.decode_delta(taken, &mut summed.updating());
+            let expected = matches!(added, Ok(()) | Err(DecodeError::Overflow { .. }));
+            prop_assert!(expected, "{:?}", added);
+        }
+        Err(error) => prop_assert_eq!(wire.decode_delta(bytes, &mut summed.updating()), Err(error.into())),
+    }
+    let mut rest = bytes;
+    if let Ok(key) = wire.decode_key(&mut rest) {
+        let mut again = vec![];
+        wire.encode_key(key, &mut again);
+        prop_assert_eq!(&again[..], &bytes[..bytes.len() - rest.len()]);
+    }
+    Ok(())
+}
+
+#[test]
+fn bytes_from_anywhere_are_refused_or_stand_for_a_row() {
+    let byte = || prop_oneof![Just(0u8), Just(1), Just(0x7F), Just(0x80), Just(0xFF), any::<u8>()];
+    let strategy = (one_row(), vec(byte(), 0..300));
+    check(600, &strategy, |((table, values), bytes)| survives(&table, &values, &bytes));
+}
+
+#[test]
+fn damaged_rows_and_patches_are_refused_or_stand_for_a_row() {
+    let damage = vec((any::<prop::sample::Index>(), any::<u8>(), 0..3u8), 1..4);
+    check(600, &(two_rows(), damage), |((table, before, after), damage)| {
+        let (old, new) = (row(&table, &before), row(&table, &after));
+        let mut patch = vec![];
+        let patched = old.wire.encode_patch(old.block.row(), new.block.row(), &mut patch);
+        prop_assert_eq!(patch.is_empty(), patched != Patched::Columns);
+        for mut bytes in [encoded(&old), patch] {
+            for (at, byte, how) in &damage {
+                let at = at.index(bytes.len() + 1);
+                match how {
+                    0 => bytes.insert(at, *byte),
+                    1 if at < bytes.len() => drop(bytes.remove(at)),
+                    _ if at < bytes.len() => bytes[at] ^= 1 << (byte % 8),
+                    _ => bytes.push(*byte),
+                }
+            }
+            survives(&table, &before, &bytes)?;
+        }
+        Ok(())
+    });
+}
+
+/// Columns of all kinds, so that the bytes below show each.
+fn sample() -> TableDef {
+    TableDef::builder("sample")
+        .column(ColumnDef::new("w", ColumnType::U16))
+        .column(ColumnDef::new("id", ColumnType::U32))
+        .column(ColumnDef::new("flag", ColumnType::Bool).nullable())
+        .column(ColumnDef::new("name", ColumnType::Text { max: 300 }).immutable())
+        .column(ColumnDef::new("sum", ColumnType::Decimal { scale: 2 }))
+        .column(ColumnDef::new("at", ColumnType::Timestamp).nullable())
+        .column(ColumnDef::new("small", ColumnType::I8))
+        .column(ColumnDef::new("ratio", ColumnType::F64))
+        .column(ColumnDef::new("note", ColumnType::LongText))
+        .key([desc("w"), seriatim_catalog::asc("id")])
+        .finish()
+        .expect("a sound declaration")
+}
+
+fn sample_values() -> Vec<Value> {
+    vec![
+        Value::UInt(0x0102),
+        Value::UInt(300),
+        Value::Null,
+        Value::from("ann"),
+        Value::Decimal { units: -3, scale: 2 },
+        Value::Timestamp(64),
+        Value::Int(-1),
+        Value::Float(1.0),
+        Value::from("é"),
+    ]
+}
+
+/// The bytes themselves: they are on people's disks. If this fails, raise the manifest's format.
+#[test]
+fn the_format_is_these_bytes() {
+    let (table, values) = (sample(), sample_values());
+    let old = row(&table, &values);
+    assert_eq!(
+        encoded(&old),
+        [
+            &[0b01][..],                     // flag is NULL, at is not
+            &[0x02, 0x01, 0xAC, 0x02],       // w, id
+            &[3, b'a', b'n', b'n'],          // name
+            &[5, 0x80, 0x01, 0xFF],          // sum, at, small
+            &[0, 0, 0, 0, 0, 0, 0xF0, 0x3F], // ratio
+            &[2, 0xC3, 0xA9],                // note
+        ]
+        .concat()
+    );
+
+    let mut after = values.clone();
+    (after[2], after[5], after[6]) = (Value::Bool(true), Value::Null, Value::Int(5));
+    let new = row(&table, &after);
+    let mut patch = vec![];
+    assert_eq!(old.wire.encode_patch(old.block.row(), new.block.row(), &mut patch), Patched::Columns);
+    // Of flag, sum, at, small, ratio, note: flag, at, small; at is NULL; flag, small.
+    assert_eq!(patch, [0b001101, 0b10, 1, 5]);
+
+    let mut delta = vec![];
+    old.wire.encode_delta(ColumnId(4), -100, &mut delta);
+    assert_eq!(delta, [4, 0xC7, 0x01]);
+
+    let mut key = vec![];
+    old.block.encode(&KeyCodec::for_table(&table), |of_row| old.wire.encode_key(of_row, &mut key));
+    assert_eq!(key, [0xFE, 0xFD, 0, 0, 1, 44]);
+    let named = TableDef::builder("named").column(ColumnDef::new("name", ColumnType::LongText)).key(["name"]);
+    let named = named.finish().expect("a sound declaration");
+    let named = RowWire::new(&named, &Layout::new(&named.columns));
+    let mut key = vec![];
+    named.encode_key(Key::Bytes(b"ann\0"), &mut key);
+    assert_eq!(key, [4, b'a', b'n', b'n', 0]);
+}
+
+#[test]
+fn amounts_add_up_or_are_refused() {
+    let types = [
+        (ColumnType::I8, i128::from(i8::MIN), i128::from(i8::MAX)),
+        (ColumnType::U16, 0, i128::from(u16::MAX)),
+        (ColumnType::I32, i128::from(i32::MIN), i128::from(i32::MAX)),
+        (ColumnType::U64, 0, i128::from(u64::MAX)),
+        (ColumnType::I64, i128::from(i64::MIN), i128::from(i64::MAX)),
+        (ColumnType::Decimal { scale: 2 }, i128::from(i64::MIN), i128::from(i64::MAX)),
+    ];
+    let integer = || prop_oneof![any::<i64>(), -3..3i64, Just(i64::MAX), Just(i64::MIN)];
+    check(400, &(0..types.len(), integer(), integer()), |(at, first, amount)| {
+        let (ty, low, high) = types[at];
+        let table = table(&[ColumnDef::new("k", ColumnType::U8), ColumnDef::new("n", ty)], 1);
+        let first = i128::from(first).clamp(low, high);
+        let number = |n: i128| match ty {
+            ColumnType::U16 | ColumnType::U64 => Value::UInt(n as u64),
+            ColumnType::Decimal { scale } => Value::Decimal { units: n as i64, scale },
+            _ => Value::Int(n as i64),
+        };
+        let row = row(&table, &[Value::UInt(1), number(first)]);
+        let mut delta = vec![];
+        row.wire.encode_delta(ColumnId(1), amount, &mut delta);
+        prop_assert_eq!(row.wire.skip_delta(&mut &delta[..]), Ok(&delta[..]));
+        let mut summed = row.block.copied();
+        let added = row.wire.decode_delta(&delta, &mut summed.updating());
+        let sum = first + i128::from(amount);
+        let fits = (low..=high).contains(&sum);
+        prop_assert_eq!(added, if fits { Ok(()) } else { Err(DecodeError::Overflow { column: 1 }) });
+        let wanted = [Value::UInt(1), number(if fits { sum } else { first })];
+        prop_assert!(same(&summed.values(&table.columns), &wanted));
+        Ok(())
+    });
+}
+
+#[test]
+fn only_numbers_that_updates_change_are_sums() {
+    let wire = row(&sample(), &sample_values()).wire;
+    let sums: Vec<u16> = (0..100).filter(|&at| wire.sums(ColumnId(at))).collect();
+    assert_eq!(sums, [4, 6]);
+    let delta = [5, 2];
+    assert_eq!(wire.skip_delta(&mut &delta[..]), Err(Malformed::NotASum { column: 5 }));
+    let of_no_column = [0xFF, 0xFF, 0x7F, 2];
+    assert_eq!(wire.skip_delta(&mut &of_no_column[..]), Err(Malformed::NotASum { column: 0x1F_FFFF }));
+}
+
+#[test]
+fn what_does_not_fit_is_named() {
+    let row = row(&sample(), &sample_values());
+    let good = encoded(&row);
+    let after = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = good.clone();
+        change(&mut bytes);
+        row.wire.skip_row(&mut &bytes[..]).expect_err("damaged")
+    };
+    assert_eq!(after(&|bytes| bytes[0] |= 4), Malformed::Padding);
+    assert_eq!(after(&|bytes| bytes[6] = 0xFF), Malformed::NotUtf8 { column: 3 });
+    let long = after(&|bytes| drop(bytes.splice(5..6, [0xAD, 0x02])));
+    assert_eq!(long, Malformed::TooLong { column: 3, bytes: 301, max: 300 });
+    assert_eq!(long.to_string(), "the value in column 3 has 301 bytes; the column has room for 300");
+    let wide = after(&|bytes| drop(bytes.splice(3..5, [0xFF, 0xFF, 0xFF, 0xFF, 0x10])));
+    assert_eq!(wide, Malformed::Number { column: 1 });
+    assert_eq!(after(&|bytes| drop(bytes.splice(3..5, [0x80, 0]))), Malformed::Varint);
+    let empty = [0];
+    assert_eq!(row.wire.skip_patch(&mut &empty[..]), Err(Malformed::Empty));
+    let far = [0b0100_0000];
+    assert_eq!(row.wire.skip_patch(&mut &far[..]), Err(Malformed::Padding));
+}
+
+#[test]
+fn a_long_text_without_memory_is_refused() {
+    let row = row(&sample(), &sample_values());
+    let mut decoded = Block::new(&Layout::new(&sample().columns));
+    decoded.refuse_tails();
+    let outcome = row.wire.decode_row(&encoded(&row), &mut decoded.inserting());
+    assert_eq!(outcome, Err(DecodeError::OutOfMemory(OutOfMemory)));
+}

@@ -1,0 +1,1 @@
+//! Copies are consistent and complete, whatever happens to the database meanwhile.

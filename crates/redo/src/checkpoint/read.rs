@@ -1,0 +1,269 @@
+//! Reading a checkpoint: its blocks' headers first, so that a part that was cut off is recognized before a row is handed on.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use seriatim_base::disk::{Disk, DiskFile, Opening};
+use seriatim_base::{LayoutId, Stamp};
+use seriatim_catalog::wire::read_varint;
+use zstd::bulk::Decompressor;
+
+use super::{
+    ADVICE, BLOCK_HEADER_BYTES, BlockHeader, FOOTER_BYTES, FORMAT, Footer, PART_HEADER_BYTES, PartHeader, part_name,
+};
+use crate::LogError;
+use crate::entry::{Change, Entry, Layouts};
+use crate::manifest::{Checkpoint, Manifest};
+use crate::replay::Apply;
+use crate::replay::spread::{self, Round, Scatter, Source};
+use crate::tables::Tables;
+
+const WHAT: &str = "reading a checkpoint";
+
+/// Bytes of rows that are decompressed before they are applied, or one block if it is larger.
+const ROUND_BYTES: u64 = if cfg!(test) { 4 << 10 } else { 16 << 20 };
+
+/// What was loaded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Loaded {
+    /// Rows handed on.
+    pub rows: u64,
+    /// Bytes read.
+    pub bytes: u64,
+}
+
+/// Hands every row of the manifest's checkpoint to `apply`, by `threads` threads as in
+/// [`Replay::run`](crate::replay::Replay::run). Without a checkpoint there is nothing to do.
+///
+/// # Errors
+/// [`LogError::Corrupt`] where a part is missing, cut off or damaged; [`LogError::Format`], [`LogError::Io`], and those of `apply`.
+/// Some rows may have been applied by then.
+pub fn load(
+    disk: &dyn Disk,
+    directory: &Path,
+    manifest: &Manifest,
+    threads: usize,
+    apply: &dyn Apply,
+    progress: &(dyn Fn(u64) + Sync),
+) -> Result<Loaded, LogError> {
+    let Some(checkpoint) = &manifest.checkpoint else { return Ok(Loaded::default()) };
+    let parts = Parts::open(disk, directory, manifest, checkpoint)?;
+    let tables = Tables::new(manifest);
+    let source = Rows { parts: &parts, disk, tables: &tables, next: Mutex::new(0), idle: Mutex::default() };
+    let counts = spread::spread(&source, &tables, threads, apply, progress)?;
+    Ok(Loaded { rows: checkpoint.rows, bytes: counts.bytes })
+}
+
+/// The parts of a checkpoint, and where their blocks are.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    files: Vec<PathBuf>,
+    blocks: Vec<Block>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    file: u32,
+    offset: u64,
+    header: BlockHeader,
+}
+
+impl Parts {
+    /// Walks the blocks' headers of all parts.
+    pub(crate) fn open(
+        disk: &dyn Disk,
+        directory: &Path,
+        manifest: &Manifest,
+        checkpoint: &Checkpoint,
+    ) -> Result<Parts, LogError> {
+        let directory = directory.join(&checkpoint.directory);
+        let mut parts = Parts { files: Vec::new(), blocks: Vec::new() };
+        let (mut rows, mut bytes) = (0, 0);
+        for part in 0..checkpoint.parts {
+            let header =
+                PartHeader { format: FORMAT, part, database: manifest.database.0, begin: checkpoint.begin_epoch };
+            let path = directory.join(part_name(part));
+            let footer = parts.walk(disk, path, &header)?;
+            rows += footer.rows;
+            bytes += footer.bytes;
+        }
+        if (rows, bytes) != (checkpoint.rows, checkpoint.bytes) {
+            let problem = "its parts do not have the rows and bytes that the manifest says";
+            return Err(LogError::corrupt(&directory, 0, problem, ADVICE));
+        }
+        Ok(parts)
+    }
+
+    fn walk(&mut self, disk: &dyn Disk, path: PathBuf, expected: &PartHeader) -> Result<Footer, LogError> {
+        let corrupt = |offset: u64, problem: &str| LogError::corrupt(&path, offset, problem, ADVICE);
+        let reading = || LogError::io(WHAT);
+        if disk.find(&path).map_err(reading())?.is_none() {
+            return Err(corrupt(0, "the part is missing"));
+        }
+        let file = disk.open(&path, Opening::Read).map_err(reading())?;
+        let bytes = file.bytes().map_err(reading())?;
+        let cut_short = || corrupt(bytes, "the part is cut short");
+        let end = bytes.checked_sub(FOOTER_BYTES as u64).filter(|end| *end >= PART_HEADER_BYTES as u64);
+        let end = end.ok_or_else(cut_short)?;
+        let header = PartHeader::decode(&read(&*file, 0)?).ok_or_else(|| corrupt(0, "its header is damaged"))?;
+        if header.format > FORMAT {
+            return Err(LogError::Format { file: path, found: header.format.into(), newest: FORMAT.into() });
+        }
+        if header != *expected {
+            return Err(corrupt(0, "it is a part of another checkpoint"));
+        }
+        let footer = Footer::decode(&read(&*file, end)?).filter(|footer| footer.bytes == bytes);
+        let footer = footer.ok_or_else(cut_short)?;
+        let mut counted = Footer { bytes, ..Footer::default() };
+        let mut offset = PART_HEADER_BYTES as u64;
+        while offset < end {
+            let room = (end - offset).checked_sub(BLOCK_HEADER_BYTES as u64);
+            let header = room.map(|room| read(&*file, offset).map(|bytes| (room, BlockHeader::decode(&bytes))));
+            let header = header.transpose()?.and_then(|(room, header)| {
+                header.filter(|header| header.number == counted.blocks + 1 && u64::from(header.payload_bytes) <= room)
+            });
+            let header = header.ok_or_else(|| corrupt(offset, "a block's header is damaged"))?;
+            self.blocks.push(Block { file: self.files.len() as u32, offset, header });
+            offset += BLOCK_HEADER_BYTES as u64 + u64::from(header.payload_bytes);
+            counted.blocks += 1;
+            counted.rows += u64::from(header.rows);
+            counted.raw_bytes += u64::from(header.raw_bytes);
+        }
+        if counted != footer {
+            return Err(corrupt(end, "its blocks are not those that its last bytes count"));
+        }
+        self.files.push(path);
+        Ok(footer)
+    }
+
+    /// Reads every row.
+    pub(crate) fn verify(&self, disk: &dyn Disk, tables: &Tables, mut read: impl FnMut(u64)) -> Result<(), LogError> {
+        let mut idle = Decompressing::new()?;
+        for block in &self.blocks {
+            idle.rows(self, disk, block, tables, |_, _, _| {})?;
+            read(u64::from(block.header.payload_bytes));
+        }
+        Ok(())
+    }
+
+    /// Its files.
+    pub(crate) fn files(&self) -> &[PathBuf] {
+        &self.files
+    }
+}
+
+fn read<const N: usize>(file: &dyn DiskFile, offset: u64) -> Result<[u8; N], LogError> {
+    let mut bytes = [0; N];
+    file.read_exact_at(&mut bytes, offset).map_err(LogError::io(WHAT))?;
+    Ok(bytes)
+}
+
+/// What is needed to read a block.
+struct Decompressing {
+    decompressor: Decompressor<'static>,
+    payload: Vec<u8>,
+    raw: Vec<u8>,
+}
+
+impl Decompressing {
+    fn new() -> Result<Decompressing, LogError> {
+        let decompressor = Decompressor::new().map_err(LogError::io(WHAT))?;
+        Ok(Decompressing { decompressor, payload: Vec::new(), raw: Vec::new() })
+    }
+
+    /// Hands on the rows of a block, each with its stamp and offset.
+    fn rows(
+        &mut self,
+        parts: &Parts,
+        disk: &dyn Disk,
+        block: &Block,
+        tables: &Tables,
+        mut each: impl FnMut(Stamp, usize, &Entry<'_>),
+    ) -> Result<(), LogError> {
+        let path = &parts.files[block.file as usize];
+        let corrupt = |problem: String| LogError::corrupt(path, block.offset, problem, ADVICE);
+        let header = &block.header;
+        self.payload.resize(header.payload_bytes as usize, 0);
+        let file = disk.open(path, Opening::Read).map_err(LogError::io(WHAT))?;
+        let payload = block.offset + BLOCK_HEADER_BYTES as u64;
+        file.read_exact_at(&mut self.payload, payload).map_err(LogError::io(WHAT))?;
+        if crc32fast::hash(&self.payload) != header.payload_crc {
+            return Err(corrupt(format!("block {} is not what was written", header.number)));
+        }
+        let raw_bytes = header.raw_bytes as usize;
+        self.raw.clear();
+        self.raw.try_reserve_exact(raw_bytes).map_err(|_| corrupt("a block that memory has no room for".to_owned()))?;
+        let decompressed = self.decompressor.decompress_to_buffer(&self.payload, &mut self.raw);
+        if !decompressed.is_ok_and(|bytes| bytes == raw_bytes) {
+            return Err(corrupt(format!("block {} cannot be decompressed", header.number)));
+        }
+        let mut rest = &self.raw[..];
+        let mut rows = 0;
+        while !rest.is_empty() {
+            let offset = raw_bytes - rest.len();
+            let (stamp, entry) = row(&mut rest, offset, tables)
+                .map_err(|problem| corrupt(format!("row {rows} of block {}: {problem}", header.number)))?;
+            each(stamp, offset, &entry);
+            rows += 1;
+        }
+        if rows != header.rows {
+            return Err(corrupt(format!("block {} has {rows} rows, and should have {}", header.number, header.rows)));
+        }
+        Ok(())
+    }
+}
+
+/// Takes a row off the front.
+fn row<'a>(rest: &mut &'a [u8], offset: usize, tables: &Tables) -> Result<(Stamp, Entry<'a>), String> {
+    let (stamp, behind) = rest.split_first_chunk::<8>().ok_or("it is cut short")?;
+    let stamp = u64::from_le_bytes(*stamp);
+    if stamp == 0 || stamp >> Stamp::BITS != 0 {
+        return Err("its stamp is none".to_owned());
+    }
+    *rest = behind;
+    let layout = read_varint(rest).map_err(|error| error.to_string())?;
+    let rows = u32::try_from(layout).ok().and_then(|layout| Some((LayoutId(layout), tables.rows(LayoutId(layout))?)));
+    let (layout, rows) = rows.ok_or_else(|| format!("it is of layout {layout}, which the manifest does not list"))?;
+    let key = rows.decode_key(rest).map_err(|error| error.to_string())?;
+    let change = Change::Row(rows.skip_row(rest).map_err(|error| error.to_string())?);
+    Ok((Stamp::from_bits(stamp), Entry { layout, key, change, offset }))
+}
+
+/// A checkpoint as a source of versions.
+struct Rows<'c> {
+    parts: &'c Parts,
+    disk: &'c dyn Disk,
+    tables: &'c Tables,
+    /// The block to be read next.
+    next: Mutex<usize>,
+    idle: Mutex<Vec<Decompressing>>,
+}
+
+impl Source for Rows<'_> {
+    fn next(&self) -> Option<Round> {
+        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut round, mut raw_bytes) = (Round::default(), 0);
+        while let Some(block) = self.parts.blocks.get(*next).filter(|_| raw_bytes < ROUND_BYTES) {
+            round.tasks.push(*next);
+            round.bytes += BLOCK_HEADER_BYTES as u64 + u64::from(block.header.payload_bytes);
+            raw_bytes += u64::from(block.header.raw_bytes);
+            *next += 1;
+        }
+        (!round.tasks.is_empty()).then_some(round)
+    }
+
+    fn decode(&self, task: usize, _: &mut Vec<u8>, scatter: &mut Scatter<'_>) -> Result<(), LogError> {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let mut idle = idle.map_or_else(Decompressing::new, Ok)?;
+        idle.rows(self.parts, self.disk, &self.parts.blocks[task], self.tables, |stamp, offset, entry| {
+            scatter.put(stamp, (task as u64) << 32 | offset as u64, entry);
+        })?;
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(idle);
+        Ok(())
+    }
+
+    fn place(&self, order: u64) -> (PathBuf, u64) {
+        let block = &self.parts.blocks[(order >> 32) as usize];
+        (self.parts.files[block.file as usize].clone(), block.offset)
+    }
+}

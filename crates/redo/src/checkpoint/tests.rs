@@ -1,0 +1,1 @@
+//! Checkpoints are read as they were written, or refused.

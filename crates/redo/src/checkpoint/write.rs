@@ -1,0 +1,273 @@
+//! Writing a checkpoint, its parts by as many threads as there are parts.
+
+use std::io::{Error, ErrorKind};
+use std::mem;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use seriatim_base::clock::Instant;
+use seriatim_base::disk::{Disk, DiskFile, Opening};
+use seriatim_base::{Epoch, LayoutId, Stamp, thread};
+use seriatim_catalog::wire::{RowWire, write_varint};
+use seriatim_catalog::{Key, RowRef};
+use zstd::bulk::Compressor;
+
+use super::{BLOCK_BYTES, BlockHeader, FORMAT, Footer, LEVEL, PART_HEADER_BYTES, PartHeader, part_name};
+use crate::LogError;
+use crate::manifest::{Checkpoint, DatabaseId};
+
+const WHAT: &str = "writing a checkpoint";
+
+/// A checkpoint being written, in a directory that does not count yet.
+#[derive(Debug)]
+pub struct CheckpointWriter {
+    disk: Arc<dyn Disk>,
+    directory: PathBuf,
+    /// What it will be called.
+    name: String,
+    temporary: PathBuf,
+    database: DatabaseId,
+    begin: Epoch,
+    pace: Arc<Pace>,
+}
+
+impl CheckpointWriter {
+    /// Begins a checkpoint in `directory/checkpoint-<epoch>.new`; what an earlier attempt left there is deleted. All parts together
+    /// write at most `bytes_per_second`, by sleeping; give none where one thread steps everything.
+    ///
+    /// # Errors
+    /// [`LogError::Io`].
+    pub fn begin(
+        disk: Arc<dyn Disk>,
+        directory: &Path,
+        database: DatabaseId,
+        begin: Epoch,
+        bytes_per_second: Option<u64>,
+    ) -> Result<CheckpointWriter, LogError> {
+        let mut name = format!("checkpoint-{:010}", begin.0);
+        let mut begun = || {
+            // One of the same epoch may be there, and may be the one that counts.
+            for again in 2_u32.. {
+                if disk.find(&directory.join(&name))?.is_none() {
+                    break;
+                }
+                name = format!("checkpoint-{:010}-{again}", begin.0);
+            }
+            let temporary = directory.join(format!("{name}.new"));
+            if disk.find(&temporary)?.is_some() {
+                disk.remove_dir_all(&temporary)?;
+            }
+            disk.create_dir_all(&temporary)?;
+            Ok(temporary)
+        };
+        let temporary = begun().map_err(LogError::io(WHAT))?;
+        let pace = Arc::new(Pace { bytes_per_second, begun: Instant::now(), bytes: AtomicU64::new(0) });
+        Ok(CheckpointWriter { disk, directory: directory.to_owned(), name, temporary, database, begin, pace })
+    }
+
+    /// Begins a part. Parts are numbered from 0.
+    ///
+    /// # Errors
+    /// [`LogError::Io`], also where there is such a part.
+    pub fn part(&self, part: u32) -> Result<PartWriter, LogError> {
+        let header = PartHeader { format: FORMAT, part, database: self.database.0, begin: self.begin };
+        let path = self.temporary.join(part_name(part));
+        let begun = || {
+            let file = self.disk.open(&path, Opening::Create)?;
+            file.write_all_at(&header.encode(), 0)?;
+            Ok((file, Compressor::new(LEVEL)?))
+        };
+        let (file, compressor) = begun().map_err(LogError::io(WHAT))?;
+        let totals = Footer { bytes: PART_HEADER_BYTES as u64, ..Footer::default() };
+        let compressor = Compressing(compressor);
+        let pace = Arc::clone(&self.pace);
+        Ok(PartWriter { part, file, compressor, raw: Vec::new(), rows: 0, out: Vec::new(), totals, pace })
+    }
+
+    /// Gives the checkpoint its name, durably, and says what the manifest should. `end` is the epoch after the pass, and durable.
+    ///
+    /// # Errors
+    /// [`LogError::Io`], also where `parts` are not all that were begun, or the checkpoint ends before it begins.
+    pub fn finish(self, mut parts: Vec<PartTotals>, end: Epoch) -> Result<Checkpoint, LogError> {
+        parts.sort_unstable_by_key(|part| part.part);
+        let finish = || {
+            let begun = self.disk.list(&self.temporary)?.len();
+            let all = begun == parts.len() && parts.iter().zip(0..).all(|(part, number)| part.part == number);
+            if !all || end < self.begin {
+                return Err(Error::new(ErrorKind::InvalidInput, "some parts were not finished, or the epochs go back"));
+            }
+            self.disk.sync_dir(&self.temporary)?;
+            self.disk.rename(&self.temporary, &self.directory.join(&self.name))?;
+            self.disk.sync_dir(&self.directory)
+        };
+        finish().map_err(LogError::io(WHAT))?;
+        Ok(Checkpoint {
+            directory: PathBuf::from(&self.name),
+            begin_epoch: self.begin,
+            end_epoch: end,
+            parts: parts.len() as u32,
+            rows: parts.iter().map(|part| part.rows).sum(),
+            bytes: parts.iter().map(|part| part.bytes).sum(),
+        })
+    }
+
+    /// Gives the checkpoint up and deletes what was written.
+    ///
+    /// # Errors
+    /// [`LogError::Io`]; what is left is deleted some other time.
+    pub fn abandon(self) -> Result<(), LogError> {
+        self.disk.remove_dir_all(&self.temporary).map_err(LogError::io("deleting an unfinished checkpoint"))
+    }
+}
+
+/// A part that is complete and durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartTotals {
+    /// Its number.
+    pub part: u32,
+    /// Rows in it.
+    pub rows: u64,
+    /// Bytes of its file.
+    pub bytes: u64,
+}
+
+/// Writes one part.
+#[derive(Debug)]
+pub struct PartWriter {
+    part: u32,
+    file: Box<dyn DiskFile>,
+    compressor: Compressing,
+    /// The rows of the open block.
+    raw: Vec<u8>,
+    rows: u32,
+    /// Header and compressed rows.
+    out: Vec<u8>,
+    totals: Footer,
+    pace: Arc<Pace>,
+}
+
+impl PartWriter {
+    /// Takes a row.
+    ///
+    /// # Errors
+    /// [`LogError::Io`]; then the checkpoint is to be given up.
+    pub fn row(
+        &mut self,
+        layout: LayoutId,
+        wire: &RowWire,
+        key: Key<'_>,
+        stamp: Stamp,
+        row: RowRef<'_>,
+    ) -> Result<(), LogError> {
+        self.put(layout, wire, key, stamp, |out| wire.encode_row(row, out))
+    }
+
+    /// Takes a row as [`RowWire::encode_row`] has encoded it.
+    ///
+    /// # Errors
+    /// As [`PartWriter::row`].
+    pub fn encoded(
+        &mut self,
+        layout: LayoutId,
+        wire: &RowWire,
+        key: Key<'_>,
+        stamp: Stamp,
+        row: &[u8],
+    ) -> Result<(), LogError> {
+        self.put(layout, wire, key, stamp, |out| out.extend_from_slice(row))
+    }
+
+    fn put(
+        &mut self,
+        layout: LayoutId,
+        wire: &RowWire,
+        key: Key<'_>,
+        stamp: Stamp,
+        encode: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<(), LogError> {
+        self.raw.extend_from_slice(&stamp.bits().to_le_bytes());
+        write_varint(&mut self.raw, layout.0.into());
+        wire.encode_key(key, &mut self.raw);
+        encode(&mut self.raw);
+        self.rows += 1;
+        if self.raw.len() >= BLOCK_BYTES { self.block() } else { Ok(()) }
+    }
+
+    /// Writes the open block.
+    fn block(&mut self) -> Result<(), LogError> {
+        if self.rows == 0 {
+            return Ok(());
+        }
+        let too_long = || Error::new(ErrorKind::InvalidData, "a row of more than 4 GiB");
+        let mut write = || {
+            let payload = self.compressor.0.compress(&self.raw)?;
+            self.totals.blocks += 1;
+            let header = BlockHeader {
+                payload_crc: crc32fast::hash(&payload),
+                payload_bytes: u32::try_from(payload.len()).map_err(|_| too_long())?,
+                raw_bytes: u32::try_from(self.raw.len()).map_err(|_| too_long())?,
+                rows: self.rows,
+                number: self.totals.blocks,
+            };
+            self.out.clear();
+            self.out.extend_from_slice(&header.encode());
+            self.out.extend_from_slice(&payload);
+            self.file.write_all_at(&self.out, self.totals.bytes)
+        };
+        write().map_err(LogError::io(WHAT))?;
+        self.totals.bytes += self.out.len() as u64;
+        self.totals.rows += u64::from(mem::take(&mut self.rows));
+        self.totals.raw_bytes += self.raw.len() as u64;
+        self.raw.clear();
+        self.pace.spend(self.out.len() as u64);
+        Ok(())
+    }
+
+    /// Completes the part: durable when this returns.
+    ///
+    /// # Errors
+    /// As [`PartWriter::row`].
+    pub fn finish(mut self) -> Result<PartTotals, LogError> {
+        self.block()?;
+        let at = self.totals.bytes;
+        self.totals.bytes += super::FOOTER_BYTES as u64;
+        let finish = || {
+            self.file.write_all_at(&self.totals.encode(), at)?;
+            self.file.sync_data()
+        };
+        finish().map_err(LogError::io(WHAT))?;
+        Ok(PartTotals { part: self.part, rows: self.totals.rows, bytes: self.totals.bytes })
+    }
+}
+
+/// A compressor that says no more of itself.
+struct Compressing(Compressor<'static>);
+
+impl std::fmt::Debug for Compressing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Compressor")
+    }
+}
+
+/// Holds writers to a rate.
+#[derive(Debug)]
+struct Pace {
+    bytes_per_second: Option<u64>,
+    begun: Instant,
+    bytes: AtomicU64,
+}
+
+impl Pace {
+    /// Sleeps until these bytes and those before them were due.
+    fn spend(&self, bytes: u64) {
+        let Some(rate) = self.bytes_per_second else { return };
+        let bytes = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let due = Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64);
+        let ahead = due.saturating_sub(self.begun.elapsed());
+        if !ahead.is_zero() {
+            thread::sleep(ahead);
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! What can go wrong with a database directory. Every message names the file and what to do about it.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why the log, a checkpoint or the manifest could not be read or written.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum LogError {
+    /// The operating system refused. The source says the operation and the path.
+    Io {
+        /// What was being done, as in "writing the manifest".
+        what: String,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// A file does not hold what was once written to it.
+    Corrupt {
+        /// The file, or the directory where a file is missing.
+        file: PathBuf,
+        /// Bytes from the file's start to what is wrong.
+        offset: u64,
+        /// What is wrong there.
+        problem: String,
+        /// What can be done.
+        advice: String,
+    },
+    /// A file is of a format that this program does not know.
+    Format {
+        /// The file.
+        file: PathBuf,
+        /// The format it has.
+        found: u64,
+        /// The newest format this program knows.
+        newest: u64,
+    },
+    /// A directory holds no database.
+    NotADatabase {
+        /// The directory.
+        directory: PathBuf,
+        /// What is missing or in the way.
+        problem: String,
+    },
+    /// What is recovered does not fit into memory.
+    OutOfMemory {
+        /// The table whose rows were being recovered.
+        table: String,
+    },
+    /// The log has stopped for good; nothing that was acknowledged is lost.
+    Stopped(String),
+    /// The disk is full: commits are refused until there is space again; nothing is lost.
+    Full {
+        /// Where space is needed.
+        directory: PathBuf,
+    },
+    /// More is committed than the disk takes: this commit was refused, and may be tried again.
+    Backlogged {
+        /// Bytes that this writer has appended and that are not flushed yet.
+        backlog_bytes: u64,
+    },
+}
+
+impl LogError {
+    /// An [`LogError::Io`] made of what the operating system said, for `map_err`.
+    pub fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> LogError {
+        let what = what.into();
+        move |source| LogError::Io { what, source }
+    }
+
+    /// A [`LogError::Corrupt`].
+    pub fn corrupt(file: &Path, offset: u64, problem: impl Into<String>, advice: impl Into<String>) -> LogError {
+        LogError::Corrupt { file: file.to_owned(), offset, problem: problem.into(), advice: advice.into() }
+    }
+}
+
+impl fmt::Display for LogError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LogError::Io { what, source } => write!(f, "{what}: {source}"),
+            LogError::Corrupt { file, offset, problem, advice } => {
+                write!(f, "{} is damaged at byte {offset}: {problem}; {advice}", file.display())
+            }
+            LogError::Format { file, found, newest } => write!(
+                f,
+                "{} has format {found}; this program knows formats up to {newest}: open the database with a newer one",
+                file.display()
+            ),
+            LogError::NotADatabase { directory, problem } => {
+                write!(f, "{} is not a database directory: {problem}", directory.display())
+            }
+            LogError::OutOfMemory { table } => {
+                write!(f, "the rows of table {table:?} do not fit into memory; raise the memory limit")
+            }
+            LogError::Stopped(reason) => write!(f, "the log has stopped: {reason}"),
+            LogError::Full { directory } => write!(
+                f,
+                "the disk of {} is full: commits are refused until there is space again; nothing is lost",
+                directory.display()
+            ),
+            LogError::Backlogged { backlog_bytes } => {
+                write!(f, "the disk is behind: {backlog_bytes} bytes of this writer's log wait for it; try again")
+            }
+        }
+    }
+}
+
+impl std::error::Error for LogError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            LogError::Io { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,464 @@
+//! The log as its database sees it: opened, kicked, asked how far it is, closed.
+//!
+//! Invariant: the durable point D is never above what a recovery would keep, but for epochs in which nothing was logged.
+//!
+//! Each logger tells two epochs: what it has *recorded* as closed, in a flushed batch, and what it has *closed*: flushed all of,
+//! whether a batch says so or not. A recovery keeps the smallest recorded epoch R. If nothing was ever logged above R, then D
+//! is the smallest closed epoch, otherwise R; and while something was, loggers with nothing to write record what they have
+//! closed. So an idle database writes nothing, an idle logger holds nobody up, and D moves on in both.
+//!
+//! A failure is final unless it says that the disk is full: the log stops, D stays, who waits is told, commits are refused.
+//! While the disk is full commits are refused and the batch that found no space is kept and tried again.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use seriatim_base::disk::Disk;
+use seriatim_base::thread::{Kicker, Periodic};
+use seriatim_base::{CacheAligned, Epoch};
+
+#[cfg(any(test, feature = "canary"))]
+use crate::fault::LogFault;
+use crate::logger::Logger;
+use crate::stream::stream;
+use crate::writer::{Slot, Writer};
+use crate::{Durable, LogError, segment};
+
+/// How a log is written.
+#[derive(Clone, Debug)]
+pub struct LogOptions {
+    /// One logger for each, which writes its segments there. They exist; one may be named several times.
+    pub directories: Vec<PathBuf>,
+    /// Size of a segment, in bytes. Larger ones are made for larger batches.
+    pub segment_bytes: u64,
+    /// What a worker's stream grows by, in bytes.
+    pub chunk_bytes: usize,
+    /// When a batch has this many bytes the rest goes into another.
+    pub batch_bytes: usize,
+    /// Bytes that one writer may have appended and not flushed when it begins another commit.
+    pub backlog_bytes_max: u64,
+    /// How long a commit may wait for the disk to get below that. Zero where one thread steps everything.
+    pub backlog_wait_max: Duration,
+    /// What is broken.
+    #[cfg(any(test, feature = "canary"))]
+    pub fault: LogFault,
+}
+
+impl LogOptions {
+    /// The defaults, with one logger for each directory.
+    pub fn new(directories: Vec<PathBuf>) -> LogOptions {
+        LogOptions {
+            directories,
+            segment_bytes: 64 << 20,
+            chunk_bytes: 64 << 10,
+            batch_bytes: 16 << 20,
+            backlog_bytes_max: 16 << 20,
+            backlog_wait_max: Duration::from_secs(1),
+            #[cfg(any(test, feature = "canary"))]
+            fault: LogFault::None,
+        }
+    }
+}
+
+/// Where a log begins, as recovery found it.
+#[derive(Clone, Copy, Debug)]
+pub struct LogStart {
+    /// The database's id.
+    pub database: u128,
+    /// This opening of it.
+    pub incarnation: u64,
+    /// Above every epoch that an earlier incarnation can have written. Nothing is logged in an earlier one.
+    pub first_epoch: Epoch,
+    /// Up to here earlier incarnations are durable.
+    pub durable: Epoch,
+}
+
+/// What a log has done since it was opened, over all loggers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogStatistics {
+    /// Batches flushed: one write and one flush each.
+    pub batches: u64,
+    /// Groups in them: commits, but for very large ones, which are several.
+    pub groups: u64,
+    /// Bytes written, with headers and padding.
+    pub bytes: u64,
+    /// Bytes of groups in them.
+    pub payload_bytes: u64,
+    /// Time spent in flushes.
+    pub flush_time: Duration,
+    /// The longest flush.
+    pub flush_time_max: Duration,
+    /// Bytes appended and not flushed now.
+    pub backlog_bytes: u64,
+}
+
+/// A handle of the log.
+#[derive(Clone, Debug)]
+pub struct Log {
+    shared: Arc<Shared>,
+}
+
+impl Log {
+    /// Opens a log for writing: makes the first segment of each logger, which none of this incarnation may be there for; so the
+    /// manifest names the incarnation first, durably. Answers the log, a writer for each worker slot, and the
+    /// loggers, which somebody has to step: [`Log::spawn`], or the caller.
+    ///
+    /// # Errors
+    /// When the options make no sense, and when a segment cannot be made, also because the disk is full.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        options: LogOptions,
+        start: LogStart,
+        writers: usize,
+    ) -> Result<(Log, Vec<Writer>, Vec<Logger>), LogError> {
+        let loggers = options.directories.len();
+        if loggers == 0 || options.chunk_bytes == 0 || start.first_epoch <= start.durable {
+            let problem = "a log needs a directory, chunks that hold something, and epochs that were never used";
+            let source = std::io::Error::new(std::io::ErrorKind::InvalidInput, problem);
+            return Err(LogError::io("opening the log")(source));
+        }
+        let before = Epoch(start.first_epoch.0 - 1);
+        let shared = Arc::new(Shared {
+            slots: (0..writers).map(|_| CacheAligned(Slot::new())).collect(),
+            loggers: (0..loggers).map(|_| CacheAligned(Progress::new(before))).collect(),
+            newest_logged: CacheAligned(AtomicU64::new(0)),
+            refusing: CacheAligned(AtomicU64::new(0)),
+            durable: Arc::new(Durable::new(start.durable)),
+            kickers: OnceLock::new(),
+            deleting: Mutex::default(),
+            disk,
+            options,
+            start,
+        });
+        let mut handles = Vec::with_capacity(writers);
+        let mut streams: Vec<Vec<_>> = (0..loggers).map(|_| Vec::new()).collect();
+        for slot in 0..writers {
+            let (producer, consumer) = stream(shared.options.chunk_bytes);
+            handles.push(Writer::new(Arc::clone(&shared), slot, producer));
+            streams[slot % loggers].push((slot, consumer));
+        }
+        let numbered = streams.into_iter().enumerate();
+        let mut loggers = Vec::with_capacity(numbered.len());
+        for (index, streams) in numbered {
+            match Logger::new(Arc::clone(&shared), index, streams) {
+                Ok(logger) => loggers.push(logger),
+                Err(error) => {
+                    loggers.into_iter().for_each(Logger::discard);
+                    return Err(error);
+                }
+            }
+        }
+        Ok((Log { shared }, handles, loggers))
+    }
+
+    /// Steps each logger on a thread of its own, every `interval` and when kicked. `epoch` answers the current epoch.
+    ///
+    /// # Errors
+    /// When the operating system refuses another thread.
+    pub fn spawn(
+        &self,
+        loggers: Vec<Logger>,
+        interval: Duration,
+        epoch: impl Fn() -> Epoch + Clone + Send + 'static,
+    ) -> Result<LogThreads, LogError> {
+        let loggers: Vec<_> = loggers.into_iter().map(|logger| Arc::new(Mutex::new(logger))).collect();
+        let threads = loggers.iter().enumerate().map(|(index, logger)| {
+            let (logger, epoch) = (Arc::clone(logger), epoch.clone());
+            let step = move || {
+                // Only its own thread steps it, until the thread is joined.
+                logger.lock().unwrap_or_else(PoisonError::into_inner).step(epoch());
+            };
+            Periodic::spawn(&format!("seriatim-log-{index}"), interval, step)
+        });
+        let threads =
+            threads.collect::<Result<Vec<_>, _>>().map_err(LogError::io("starting the threads of the log"))?;
+        // Kicking is an optimization: a log whose loggers were spawned twice keeps the first kickers.
+        let _ = self.shared.kickers.set(threads.iter().map(Periodic::kicker).collect());
+        Ok(LogThreads { log: self.clone(), threads, loggers })
+    }
+
+    /// Has every logger with a thread take a step now. Never waits.
+    pub fn kick(&self) {
+        self.shared.kick();
+    }
+
+    /// The durable point.
+    pub fn durable(&self) -> &Arc<Durable> {
+        &self.shared.durable
+    }
+
+    /// Whether a commit would be refused now, and why.
+    pub fn refusal(&self) -> Option<LogError> {
+        self.shared.refuses().then(|| self.shared.refusal())
+    }
+
+    /// Has the loggers record `epoch` as closed although nothing was logged in it: from now on the durable point reaches it
+    /// only when a recovery would find it, too. For a checkpoint, whose last epoch the manifest tells.
+    pub fn record(&self, epoch: Epoch) {
+        self.shared.newest_logged.fetch_max(epoch.0, Ordering::AcqRel);
+    }
+
+    /// Deletes segments of this incarnation in which every entry is of an epoch before `epoch`, oldest first, and never the one
+    /// being written. For when a checkpoint that begins at `epoch` is durable. Answers how many.
+    ///
+    /// # Errors
+    /// When one cannot be deleted; the others are kept for the next time.
+    pub fn delete_before(&self, epoch: Epoch) -> Result<usize, LogError> {
+        let mut deleted = 0;
+        // One at a time, so that they go in order; the loggers do not wait for it.
+        let _alone = self.shared.deleting.lock().unwrap_or_else(PoisonError::into_inner);
+        for progress in &self.shared.loggers {
+            let filled = || progress.filled.lock().unwrap_or_else(PoisonError::into_inner);
+            let oldest = || filled().front().filter(|oldest| oldest.newest < epoch).map(|oldest| oldest.path.clone());
+            while let Some(path) = oldest() {
+                segment::delete(&*self.shared.disk, &path)?;
+                filled().pop_front();
+                deleted += 1;
+            }
+        }
+        Ok(deleted)
+    }
+
+    /// Stops the log for good, for a reason of the caller's: nothing more becomes durable.
+    pub fn stop(&self, reason: &str) {
+        self.shared.stop(reason);
+    }
+
+    /// What the log has done.
+    pub fn statistics(&self) -> LogStatistics {
+        let mut sum = LogStatistics::default();
+        for progress in &self.shared.loggers {
+            progress.counts.add_to(&mut sum);
+        }
+        sum.backlog_bytes = self.shared.slots.iter().map(|slot| slot.backlog_bytes()).sum();
+        sum
+    }
+
+    /// Ends the log: flushes all that was committed before epoch `after`, to which the caller has advanced the current epoch, and
+    /// stops, and gives back the space that its segments have left. No commit is under way. Answers the durable point.
+    ///
+    /// # Errors
+    /// When the log had stopped before or does so now, or the disk is full: then what is not durable is lost.
+    pub fn close(&self, mut loggers: Vec<Logger>, after: Epoch) -> Result<Epoch, LogError> {
+        // In the first round everything is written, in the second everybody records that.
+        for _ in 0..2 {
+            loggers.iter_mut().for_each(|logger| {
+                logger.step(after);
+            });
+        }
+        loggers.iter_mut().for_each(Logger::trim);
+        let refusal = self.refusal();
+        self.shared.stop("it was closed");
+        refusal.map_or(Ok(self.shared.durable.epoch()), Err)
+    }
+}
+
+/// The threads that step the loggers. Dropping them stops the log where it is: [`LogThreads::close`] ends it in order.
+#[derive(Debug)]
+pub struct LogThreads {
+    log: Log,
+    threads: Vec<Periodic>,
+    loggers: Vec<Arc<Mutex<Logger>>>,
+}
+
+impl LogThreads {
+    /// Joins the threads and closes the log, as [`Log::close`].
+    ///
+    /// # Errors
+    /// As [`Log::close`].
+    pub fn close(self, after: Epoch) -> Result<Epoch, LogError> {
+        // Joined, so that nobody else has the loggers.
+        drop(self.threads);
+        let loggers = self.loggers.into_iter().filter_map(Arc::into_inner);
+        let loggers = loggers.map(|logger| logger.into_inner().unwrap_or_else(PoisonError::into_inner));
+        self.log.close(loggers.collect(), after)
+    }
+}
+
+/// What writers, loggers and handles share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) slots: Box<[CacheAligned<Slot>]>,
+    pub(crate) loggers: Box<[CacheAligned<Progress>]>,
+    /// The newest epoch of an entry that a logger has taken out of a stream, or that must be recorded.
+    newest_logged: CacheAligned<AtomicU64>,
+    /// Why commits are refused: full loggers counted, and a bit once the log has stopped.
+    refusing: CacheAligned<AtomicU64>,
+    pub(crate) durable: Arc<Durable>,
+    kickers: OnceLock<Vec<Kicker>>,
+    /// Held by who deletes segments.
+    deleting: Mutex<()>,
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) options: LogOptions,
+    pub(crate) start: LogStart,
+}
+
+const STOPPED: u64 = 1 << 32;
+
+impl Shared {
+    #[inline]
+    pub(crate) fn refuses(&self) -> bool {
+        self.refusing.load(Ordering::Relaxed) != 0
+    }
+
+    /// Why commits are refused; the disk may have got space since.
+    #[cold]
+    pub(crate) fn refusal(&self) -> LogError {
+        if let Some(reason) = self.durable.stop_reason() {
+            return LogError::Stopped(reason);
+        }
+        let full = self.loggers.iter().position(|progress| progress.counts.full.load(Ordering::Relaxed) != 0);
+        LogError::Full { directory: self.options.directories[full.unwrap_or(0)].clone() }
+    }
+
+    pub(crate) fn stop(&self, reason: impl Into<String>) {
+        self.durable.stop(reason);
+        self.refusing.fetch_or(STOPPED, Ordering::AcqRel);
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.durable.is_stopped()
+    }
+
+    /// Says whether logger `index` finds no space.
+    pub(crate) fn set_full(&self, index: usize, full: bool) {
+        let before = self.loggers[index].counts.full.swap(u64::from(full), Ordering::AcqRel) != 0;
+        match (before, full) {
+            (false, true) => drop(self.refusing.fetch_add(1, Ordering::AcqRel)),
+            (true, false) => drop(self.refusing.fetch_sub(1, Ordering::AcqRel)),
+            _ => {}
+        }
+    }
+
+    pub(crate) fn kick(&self) {
+        self.kickers.get().into_iter().flatten().for_each(Kicker::kick);
+    }
+
+    pub(crate) fn newest_logged(&self) -> Epoch {
+        // ORDERING: pairs with the release in `logged`.
+        Epoch(self.newest_logged.load(Ordering::Acquire))
+    }
+
+    /// An entry of this epoch was taken out of a stream.
+    pub(crate) fn logged(&self, newest: Epoch) {
+        self.newest_logged.fetch_max(newest.0, Ordering::AcqRel);
+    }
+
+    /// What a recovery would keep at least.
+    pub(crate) fn recorded(&self) -> Epoch {
+        // ORDERING: pairs with the release in `advance`.
+        let recorded = self.loggers.iter().map(|progress| progress.recorded.load(Ordering::Acquire));
+        Epoch(recorded.min().unwrap_or(0))
+    }
+
+    /// Logger `index` has flushed up to `closed`, and says so on disk up to `recorded`: moves the durable point.
+    pub(crate) fn advance(&self, index: usize, recorded: Epoch, closed: Epoch) {
+        let own = &self.loggers[index];
+        // ORDERING: pairs with the acquires here and in `recorded`: who sees an epoch closed sees what was logged in it.
+        own.recorded.store(recorded.0, Ordering::Release);
+        own.closed.store(closed.0, Ordering::Release);
+        if self.suffers_own_log_only() {
+            self.durable.publish(closed);
+            return;
+        }
+        let closed = self.loggers.iter().map(|progress| progress.closed.load(Ordering::Acquire)).min();
+        // After the above: all that was logged up to there counts.
+        let newest_logged = self.newest_logged();
+        let recorded = self.recorded();
+        let nothing_between = newest_logged <= recorded;
+        self.durable.publish(if nothing_between { recorded.max(Epoch(closed.unwrap_or(0))) } else { recorded });
+    }
+
+    #[cfg(any(test, feature = "canary"))]
+    fn suffers_own_log_only(&self) -> bool {
+        self.options.fault == LogFault::FlushOwnLogOnly
+    }
+
+    #[cfg(not(any(test, feature = "canary")))]
+    const fn suffers_own_log_only(&self) -> bool {
+        false
+    }
+
+    #[cfg(any(test, feature = "canary"))]
+    pub(crate) fn suffers_acknowledging_early(&self) -> bool {
+        self.options.fault == LogFault::AcknowledgeBeforeFlush
+    }
+
+    #[cfg(not(any(test, feature = "canary")))]
+    pub(crate) const fn suffers_acknowledging_early(&self) -> bool {
+        false
+    }
+}
+
+/// How far one logger is. Written by it, read by all.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    /// Recorded as closed in a flushed batch.
+    recorded: AtomicU64,
+    /// Everything up to here is flushed.
+    closed: AtomicU64,
+    /// Its segments before the one being written, oldest first.
+    pub(crate) filled: Mutex<VecDeque<Filled>>,
+    pub(crate) counts: Counts,
+}
+
+/// A segment that is no longer written.
+#[derive(Debug)]
+pub(crate) struct Filled {
+    pub(crate) path: PathBuf,
+    /// The newest epoch of an entry in it.
+    pub(crate) newest: Epoch,
+}
+
+/// What one logger has done.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    batches: AtomicU64,
+    groups: AtomicU64,
+    bytes: AtomicU64,
+    payload_bytes: AtomicU64,
+    flush_nanoseconds: AtomicU64,
+    flush_nanoseconds_max: AtomicU64,
+    /// 1 while it finds no space.
+    full: AtomicU64,
+}
+
+impl Progress {
+    fn new(before: Epoch) -> Progress {
+        Progress {
+            recorded: AtomicU64::new(before.0),
+            closed: AtomicU64::new(before.0),
+            filled: Mutex::default(),
+            counts: Counts::default(),
+        }
+    }
+}
+
+impl Counts {
+    pub(crate) fn flushed(&self, groups: u32, payload_bytes: u32, bytes: u64, time: Duration) {
+        let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        for (count, more) in [
+            (&self.batches, 1),
+            (&self.groups, u64::from(groups)),
+            (&self.bytes, bytes),
+            (&self.payload_bytes, u64::from(payload_bytes)),
+            (&self.flush_nanoseconds, nanoseconds),
+        ] {
+            count.fetch_add(more, Ordering::Relaxed);
+        }
+        self.flush_nanoseconds_max.fetch_max(nanoseconds, Ordering::Relaxed);
+    }
+
+    fn add_to(&self, sum: &mut LogStatistics) {
+        let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        sum.batches += get(&self.batches);
+        sum.groups += get(&self.groups);
+        sum.bytes += get(&self.bytes);
+        sum.payload_bytes += get(&self.payload_bytes);
+        sum.flush_time += Duration::from_nanos(get(&self.flush_nanoseconds));
+        sum.flush_time_max = sum.flush_time_max.max(Duration::from_nanos(get(&self.flush_nanoseconds_max)));
+    }
+}

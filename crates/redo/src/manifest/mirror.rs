@@ -1,0 +1,318 @@
+//! The manifest as JSON has it: the same fields by other names, so that neither the catalog nor the manifest's types depend on
+//! how they are written down. A field that is not known, or is missing, is an error: whoever adds one raises the format.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use seriatim_base::{ColumnId, Epoch, LayoutId, TableId};
+use seriatim_catalog as catalog;
+
+use super::{DatabaseId, FORMAT};
+
+/// The manifest, indented.
+pub(super) fn to_json(manifest: &super::Manifest) -> String {
+    // Strings, numbers and lists of them: nothing that JSON cannot say.
+    serde_json::to_string_pretty(&Manifest::from(manifest)).expect("plain data")
+}
+
+/// The manifest that a value of today's format says.
+///
+/// # Errors
+/// What is missing, not known, or of another type.
+pub(super) fn from_json(value: Value) -> Result<super::Manifest, String> {
+    serde_json::from_value::<Manifest>(value).map_err(|error| error.to_string())?.try_into()
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Manifest {
+    format: u64,
+    /// 32 hexadecimal digits.
+    database: String,
+    incarnations: Vec<Incarnation>,
+    checkpoint: Option<Checkpoint>,
+    tables: Vec<Table>,
+    layouts: Vec<Layout>,
+    next_table: u32,
+    next_layout: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Incarnation {
+    number: u64,
+    first_epoch: u64,
+    durable_epoch: Option<u64>,
+    loggers: Vec<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Checkpoint {
+    directory: String,
+    begin_epoch: u64,
+    end_epoch: u64,
+    parts: u32,
+    rows: u64,
+    bytes: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table {
+    id: u32,
+    name: String,
+    columns: Vec<Column>,
+    key: Vec<KeyPart>,
+    organization: Organization,
+    indexes: Vec<Index>,
+    capacity: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Column {
+    name: String,
+    #[serde(rename = "type")]
+    ty: Type,
+    nullable: bool,
+    immutable: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+enum Type {
+    Bool,
+    I8,
+    I16,
+    I32,
+    I64,
+    U8,
+    U16,
+    U32,
+    U64,
+    F64,
+    Decimal { scale: u8 },
+    Timestamp,
+    Text { max: u16 },
+    LongText,
+    Bytes { max: u16 },
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Organization {
+    Ordered,
+    Hash,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Index {
+    id: u32,
+    name: String,
+    key: Vec<KeyPart>,
+    unique: bool,
+    organization: Organization,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KeyPart {
+    /// The column's number.
+    column: u16,
+    descending: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Layout {
+    id: u32,
+    table: u32,
+}
+
+/// Data types with the same variants on both sides.
+macro_rules! same {
+    ($mirror:ident = $catalog:ident { $($variant:ident $({ $field:ident })?),+ $(,)? }) => {
+        impl From<catalog::$catalog> for $mirror {
+            fn from(from: catalog::$catalog) -> $mirror {
+                match from {
+                    $(catalog::$catalog::$variant $({ $field })? => $mirror::$variant $({ $field })?,)+
+                }
+            }
+        }
+
+        impl From<$mirror> for catalog::$catalog {
+            fn from(from: $mirror) -> catalog::$catalog {
+                match from {
+                    $($mirror::$variant $({ $field })? => catalog::$catalog::$variant $({ $field })?,)+
+                }
+            }
+        }
+    };
+}
+
+same! { Organization = Organization { Ordered, Hash } }
+same! {
+    Type = ColumnType {
+        Bool, I8, I16, I32, I64, U8, U16, U32, U64, F64, Decimal { scale }, Timestamp, Text { max }, LongText, Bytes { max },
+    }
+}
+
+/// A path as text; [`super::Manifest::check`] has seen that it is text.
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+impl From<&super::Manifest> for Manifest {
+    fn from(from: &super::Manifest) -> Manifest {
+        Manifest {
+            format: FORMAT,
+            database: from.database.to_string(),
+            incarnations: from.incarnations.iter().map(Incarnation::from).collect(),
+            checkpoint: from.checkpoint.as_ref().map(Checkpoint::from),
+            tables: from.tables.iter().map(Table::from).collect(),
+            layouts: from.layouts.iter().map(|layout| Layout { id: layout.id.0, table: layout.table.0 }).collect(),
+            next_table: from.next_table.0,
+            next_layout: from.next_layout.0,
+        }
+    }
+}
+
+impl TryFrom<Manifest> for super::Manifest {
+    type Error = String;
+
+    fn try_from(from: Manifest) -> Result<super::Manifest, String> {
+        let digits = from.database.len() == 32 && from.database.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let database = u128::from_str_radix(&from.database, 16).ok().filter(|_| digits);
+        let layout = |layout: Layout| super::LayoutEntry { id: LayoutId(layout.id), table: TableId(layout.table) };
+        Ok(super::Manifest {
+            database: DatabaseId(database.ok_or("`database` is not 32 hexadecimal digits")?),
+            incarnations: from.incarnations.into_iter().map(Incarnation::into).collect(),
+            checkpoint: from.checkpoint.map(Checkpoint::into),
+            tables: from.tables.into_iter().map(Table::into).collect(),
+            layouts: from.layouts.into_iter().map(layout).collect(),
+            next_table: TableId(from.next_table),
+            next_layout: LayoutId(from.next_layout),
+        })
+    }
+}
+
+impl From<&super::Incarnation> for Incarnation {
+    fn from(from: &super::Incarnation) -> Incarnation {
+        Incarnation {
+            number: from.number,
+            first_epoch: from.first_epoch.0,
+            durable_epoch: from.durable_epoch.map(|epoch| epoch.0),
+            loggers: from.loggers.iter().map(|directory| text(directory)).collect(),
+        }
+    }
+}
+
+impl From<Incarnation> for super::Incarnation {
+    fn from(from: Incarnation) -> super::Incarnation {
+        super::Incarnation {
+            number: from.number,
+            first_epoch: Epoch(from.first_epoch),
+            durable_epoch: from.durable_epoch.map(Epoch),
+            loggers: from.loggers.into_iter().map(PathBuf::from).collect(),
+        }
+    }
+}
+
+impl From<&super::Checkpoint> for Checkpoint {
+    fn from(from: &super::Checkpoint) -> Checkpoint {
+        Checkpoint {
+            directory: text(&from.directory),
+            begin_epoch: from.begin_epoch.0,
+            end_epoch: from.end_epoch.0,
+            parts: from.parts,
+            rows: from.rows,
+            bytes: from.bytes,
+        }
+    }
+}
+
+impl From<Checkpoint> for super::Checkpoint {
+    fn from(from: Checkpoint) -> super::Checkpoint {
+        super::Checkpoint {
+            directory: from.directory.into(),
+            begin_epoch: Epoch(from.begin_epoch),
+            end_epoch: Epoch(from.end_epoch),
+            parts: from.parts,
+            rows: from.rows,
+            bytes: from.bytes,
+        }
+    }
+}
+
+impl From<&super::TableEntry> for Table {
+    fn from(from: &super::TableEntry) -> Table {
+        let definition = &from.definition;
+        let index = |(index, id): (&catalog::IndexDef, &TableId)| Index {
+            id: id.0,
+            name: index.name.to_string(),
+            key: index.parts.iter().map(KeyPart::from).collect(),
+            unique: index.unique,
+            organization: index.organization.into(),
+        };
+        Table {
+            id: from.id.0,
+            name: definition.name.to_string(),
+            columns: definition.columns.iter().map(Column::from).collect(),
+            key: definition.key.iter().map(KeyPart::from).collect(),
+            organization: definition.organization.into(),
+            indexes: definition.indexes.iter().zip(&from.indexes).map(index).collect(),
+            capacity: definition.capacity as u64,
+        }
+    }
+}
+
+impl From<Table> for super::TableEntry {
+    fn from(from: Table) -> super::TableEntry {
+        let ids = from.indexes.iter().map(|index| TableId(index.id)).collect();
+        let index = |index: Index| catalog::IndexDef {
+            name: index.name.into(),
+            parts: index.key.into_iter().map(KeyPart::into).collect(),
+            unique: index.unique,
+            organization: index.organization.into(),
+        };
+        let definition = catalog::TableDef {
+            name: from.name.into(),
+            columns: from.columns.into_iter().map(Column::into).collect(),
+            key: from.key.into_iter().map(KeyPart::into).collect(),
+            organization: from.organization.into(),
+            indexes: from.indexes.into_iter().map(index).collect(),
+            // A hint; what does not fit this machine is more than it has room for.
+            capacity: usize::try_from(from.capacity).unwrap_or(usize::MAX),
+        };
+        super::TableEntry { id: TableId(from.id), definition, indexes: ids }
+    }
+}
+
+impl From<&catalog::ColumnDef> for Column {
+    fn from(from: &catalog::ColumnDef) -> Column {
+        let catalog::ColumnDef { name, ty, nullable, immutable } = from;
+        Column { name: name.to_string(), ty: (*ty).into(), nullable: *nullable, immutable: *immutable }
+    }
+}
+
+impl From<Column> for catalog::ColumnDef {
+    fn from(from: Column) -> catalog::ColumnDef {
+        let Column { name, ty, nullable, immutable } = from;
+        catalog::ColumnDef { name: name.into(), ty: ty.into(), nullable, immutable }
+    }
+}
+
+impl From<&catalog::KeyPart> for KeyPart {
+    fn from(from: &catalog::KeyPart) -> KeyPart {
+        KeyPart { column: from.column.0, descending: from.descending }
+    }
+}
+
+impl From<KeyPart> for catalog::KeyPart {
+    fn from(from: KeyPart) -> catalog::KeyPart {
+        catalog::KeyPart { column: ColumnId(from.column), descending: from.descending }
+    }
+}

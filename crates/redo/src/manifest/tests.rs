@@ -1,0 +1,380 @@
+//! The manifest as text, its replacement under power cuts, and what is refused.
+
+use expect_test::expect;
+use seriatim_base::disk::FaultyDisk;
+use seriatim_base::rng;
+use seriatim_catalog::{ColumnDef, ColumnType, Organization, asc, desc};
+
+use super::*;
+
+fn every_type() -> TableDef {
+    let column = ColumnDef::new;
+    TableDef::builder("every \"type\"")
+        .column(column("w", ColumnType::U16).immutable())
+        .column(column("line", ColumnType::I8))
+        .column(column("flag", ColumnType::Bool).nullable())
+        .column(column("i16", ColumnType::I16))
+        .column(column("i32", ColumnType::I32))
+        .column(column("i64", ColumnType::I64))
+        .column(column("u8", ColumnType::U8))
+        .column(column("u32", ColumnType::U32))
+        .column(column("u64", ColumnType::U64))
+        .column(column("f64", ColumnType::F64))
+        .column(column("sum", ColumnType::Decimal { scale: 2 }))
+        .column(column("at", ColumnType::Timestamp).nullable().immutable())
+        .column(column("name", ColumnType::Text { max: 16 }))
+        .column(column("note", ColumnType::LongText))
+        .column(column("tag", ColumnType::Bytes { max: 300 }))
+        .key([asc("w"), desc("line")])
+        .index("by_name", [asc("name"), desc("sum")])
+        .unique_index("by_tag", ["tag"], Organization::Hash)
+        .finish()
+        .expect("a sound declaration")
+}
+
+fn small() -> Manifest {
+    let item = TableDef::builder("item")
+        .column(ColumnDef::new("id", ColumnType::U32))
+        .column(ColumnDef::new("name", ColumnType::Text { max: 24 }).immutable())
+        .column(ColumnDef::new("price", ColumnType::Decimal { scale: 2 }))
+        .key([desc("id")])
+        .hash()
+        .index("by_name", ["name"])
+        .finish()
+        .expect("a sound declaration");
+    let item = TableDef { capacity: 1000, ..item };
+    Manifest {
+        database: DatabaseId(0xABC),
+        incarnations: vec![
+            Incarnation { number: 1, first_epoch: Epoch(1), durable_epoch: Some(Epoch(70)), loggers: vec![".".into()] },
+            Incarnation {
+                number: 2,
+                first_epoch: Epoch(75),
+                durable_epoch: None,
+                loggers: vec!["log0".into(), "/other/disk".into()],
+            },
+        ],
+        checkpoint: Some(Checkpoint {
+            directory: "checkpoint-60".into(),
+            begin_epoch: Epoch(60),
+            end_epoch: Epoch(61),
+            parts: 2,
+            rows: 1000,
+            bytes: 4096,
+        }),
+        tables: vec![TableEntry { id: TableId(0), definition: item, indexes: vec![TableId(1)] }],
+        layouts: vec![LayoutEntry { id: LayoutId(0), table: TableId(0) }],
+        next_table: TableId(2),
+        next_layout: LayoutId(1),
+    }
+}
+
+fn encoded(manifest: &Manifest) -> Vec<u8> {
+    manifest.encode().expect("it agrees with itself")
+}
+
+fn decode(bytes: &[u8]) -> Result<Manifest, LogError> {
+    Manifest::decode(bytes, Path::new("db/MANIFEST"))
+}
+
+/// The text with another checksum: as a program that knows what it does would have written it.
+fn sealed(text: &str) -> Vec<u8> {
+    format!("{text}crc32 {:08x}\n", crc32fast::hash(text.as_bytes())).into_bytes()
+}
+
+/// The text above the checksum.
+fn text(manifest: &Manifest) -> String {
+    let bytes = encoded(manifest);
+    String::from_utf8(checked(&bytes).expect("its own checksum").to_vec()).expect("text")
+}
+
+fn seed() -> u64 {
+    let given = std::env::var("SERIATIM_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = given.unwrap_or_else(rng::entropy);
+    println!("SERIATIM_SEED={seed}");
+    seed
+}
+
+/// The text itself: it is on people's disks. If this changes, raise the format.
+#[test]
+fn the_format_is_this_text() {
+    let expected = expect![[r#"
+        {
+          "format": 1,
+          "database": "00000000000000000000000000000abc",
+          "incarnations": [
+            {
+              "number": 1,
+              "first_epoch": 1,
+              "durable_epoch": 70,
+              "loggers": [
+                "."
+              ]
+            },
+            {
+              "number": 2,
+              "first_epoch": 75,
+              "durable_epoch": null,
+              "loggers": [
+                "log0",
+                "/other/disk"
+              ]
+            }
+          ],
+          "checkpoint": {
+            "directory": "checkpoint-60",
+            "begin_epoch": 60,
+            "end_epoch": 61,
+            "parts": 2,
+            "rows": 1000,
+            "bytes": 4096
+          },
+          "tables": [
+            {
+              "id": 0,
+              "name": "item",
+              "columns": [
+                {
+                  "name": "id",
+                  "type": "u32",
+                  "nullable": false,
+                  "immutable": false
+                },
+                {
+                  "name": "name",
+                  "type": {
+                    "text": {
+                      "max": 24
+                    }
+                  },
+                  "nullable": false,
+                  "immutable": true
+                },
+                {
+                  "name": "price",
+                  "type": {
+                    "decimal": {
+                      "scale": 2
+                    }
+                  },
+                  "nullable": false,
+                  "immutable": false
+                }
+              ],
+              "key": [
+                {
+                  "column": 0,
+                  "descending": true
+                }
+              ],
+              "organization": "hash",
+              "indexes": [
+                {
+                  "id": 1,
+                  "name": "by_name",
+                  "key": [
+                    {
+                      "column": 1,
+                      "descending": false
+                    }
+                  ],
+                  "unique": false,
+                  "organization": "ordered"
+                }
+              ],
+              "capacity": 1000
+            }
+          ],
+          "layouts": [
+            {
+              "id": 0,
+              "table": 0
+            }
+          ],
+          "next_table": 2,
+          "next_layout": 1
+        }
+        crc32 bb0dbb1d
+    "#]];
+    expected.assert_eq(&String::from_utf8_lossy(&encoded(&small())));
+}
+
+#[test]
+fn every_declaration_comes_back() {
+    let mut manifest = small();
+    let indexes = vec![TableId(3), TableId(7)];
+    manifest.tables.push(TableEntry { id: TableId(2), definition: every_type(), indexes });
+    manifest.layouts.push(LayoutEntry { id: LayoutId(5), table: TableId(2) });
+    (manifest.next_table, manifest.next_layout, manifest.checkpoint) = (TableId(9), LayoutId(6), None);
+    assert_eq!(decode(&encoded(&manifest)).expect("as written"), manifest);
+    let organization = manifest.tables[1].definition.indexes[1].organization;
+    assert_eq!(organization, Organization::Hash, "the sample has all that a declaration can have");
+}
+
+#[test]
+fn every_changed_byte_is_noticed() {
+    let good = encoded(&small());
+    for at in 0..good.len() {
+        for bit in 0..8 {
+            let mut bytes = good.clone();
+            bytes[at] ^= 1 << bit;
+            let error = decode(&bytes).expect_err("damaged");
+            assert!(matches!(error, LogError::Corrupt { .. }), "byte {at}, bit {bit}: {error}");
+        }
+    }
+    for cut in 0..good.len() {
+        assert!(decode(&good[..cut]).is_err(), "cut at {cut}");
+    }
+}
+
+#[test]
+fn a_newer_format_is_refused_by_number() {
+    let newer = text(&small()).replacen("\"format\": 1", "\"format\": 7, \"what this program never heard of\": []", 1);
+    let error = decode(&sealed(&newer)).expect_err("newer");
+    expect!["db/MANIFEST has format 7; this program knows formats up to 1: open the database with a newer one"]
+        .assert_eq(&error.to_string());
+}
+
+#[test]
+fn an_older_format_goes_through_the_upgrades_from_it_on() {
+    fn step(value: Value, from: u64) -> Result<Value, String> {
+        let ok = value["format"] == from;
+        if ok { Ok(serde_json::json!({ "format": from + 1 })) } else { Err(format!("not of format {from}: {value}")) }
+    }
+    let upgrades: [Upgrade; 3] = [|value| step(value, 1), |value| step(value, 2), |value| step(value, 3)];
+    for format in 1..=4 {
+        let value = serde_json::json!({ "format": format });
+        assert_eq!(upgraded(value, format, &upgrades), Ok(serde_json::json!({ "format": 4 })));
+    }
+    assert!(upgraded(serde_json::json!({ "format": 3 }), 2, &upgrades).is_err());
+    assert!(upgraded(Value::Null, 0, &upgrades).is_err());
+}
+
+/// The names of all fields, and all texts that stand where a type or organization does.
+fn words(value: &Value, found: &mut Vec<String>) {
+    match value {
+        Value::Array(values) => values.iter().for_each(|value| words(value, found)),
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                found.push(name.clone());
+                match value {
+                    Value::String(word) if ["type", "organization"].contains(&&**name) => found.push(word.clone()),
+                    _ => words(value, found),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn the_document_has_every_field() {
+    let document = include_str!("../../FORMAT.md");
+    let mut manifest = small();
+    manifest.tables[0].definition = every_type();
+    let mut found = Vec::new();
+    words(&serde_json::from_str(&mirror::to_json(&manifest)).expect("JSON"), &mut found);
+    assert!(found.len() > 100);
+    for word in found {
+        let is_there = document.contains(&format!("`{word}`")) || document.contains(&format!("\"{word}\":"));
+        assert!(is_there, "FORMAT.md does not have {word}");
+    }
+}
+
+#[test]
+fn what_contradicts_itself_is_neither_believed_nor_written() {
+    let problem = |text: String| match decode(&sealed(&text)) {
+        Err(LogError::Corrupt { problem, .. }) => problem,
+        other => panic!("{other:?}"),
+    };
+    let text = text(&small());
+    let edited = |from: &str, to: &str| {
+        assert!(text.contains(from), "{from}");
+        problem(text.replacen(from, to, 1))
+    };
+    expect!["there is no format 0"].assert_eq(&edited("\"format\": 1", "\"format\": 0"));
+    expect!["it does not say its format"].assert_eq(&edited("\"format\": 1", "\"format\": \"1\""));
+    expect![[r#"table `item`: column `id` is declared twice"#]]
+        .assert_eq(&edited("\"name\": \"price\"", "\"name\": \"id\""));
+    expect!["table id 1 is used twice, or not below the next id"]
+        .assert_eq(&edited("\"next_table\": 2", "\"next_table\": 1"));
+    expect!["`database` is not 32 hexadecimal digits"].assert_eq(&edited("00000abc", "+0000abc"));
+    assert!(edited("\"parts\": 2", "\"pieces\": 2").contains("unknown field `pieces`"));
+    assert!(problem("[1\n".to_owned()).starts_with("no JSON: "));
+
+    let refused = |change: &dyn Fn(&mut Manifest)| {
+        let mut manifest = small();
+        change(&mut manifest);
+        let problem = manifest.check().expect_err("a contradiction");
+        let disk = FaultyDisk::new(1);
+        assert!(manifest.write(&disk, Path::new("db")).is_err_and(|error| error.to_string().contains(&problem)));
+        problem
+    };
+    expect!["incarnation 2 does not begin after 1 has ended"]
+        .assert_eq(&refused(&|manifest| manifest.incarnations[0].durable_epoch = Some(Epoch(75))));
+    refused(&|manifest| manifest.incarnations[0].durable_epoch = None);
+    refused(&|manifest| manifest.incarnations[0].number = 2);
+    expect!["incarnation 2 has no loggers"].assert_eq(&refused(&|manifest| manifest.incarnations[1].loggers.clear()));
+    expect!["the checkpoint ends before it begins"].assert_eq(&refused(&|manifest| {
+        manifest.checkpoint.as_mut().expect("there is one").end_epoch = Epoch(59);
+    }));
+    expect!["there are two tables `item`"].assert_eq(&refused(&|manifest| {
+        let again = TableEntry { id: TableId(5), ..manifest.tables[0].clone() };
+        manifest.tables.push(again);
+    }));
+    expect!["table `item` has 1 indexes and 0 ids for them"]
+        .assert_eq(&refused(&|manifest| manifest.tables[0].indexes.clear()));
+    expect!["layout 0 is used twice, or not below the next id"]
+        .assert_eq(&refused(&|manifest| manifest.next_layout = LayoutId(0)).replace("layout id", "layout"));
+    expect!["layout 0 is of table 9, which there is not"]
+        .assert_eq(&refused(&|manifest| manifest.layouts[0].table = TableId(9)));
+}
+
+#[test]
+fn where_there_is_none_it_is_said_why() {
+    let disk = FaultyDisk::new(1);
+    let directory = Path::new("db");
+    let find = || Manifest::find(&disk, directory).map_err(|error| error.to_string());
+    assert_eq!(find(), Ok(None));
+    disk.create_dir_all(directory).expect("a disk without faults");
+    disk.create_dir_all(&directory.join("notes")).expect("a disk without faults");
+    assert_eq!(find(), Ok(None));
+    let error = Manifest::read(&disk, directory).expect_err("none");
+    expect!["db is not a database directory: it has no file MANIFEST"].assert_eq(&error.to_string());
+    disk.create_dir_all(&directory.join("checkpoint-7")).expect("a disk without faults");
+    expect!["db/MANIFEST is damaged at byte 0: it is missing, and yet there is checkpoint-7; restore a backup, or MANIFEST from a copy of this directory"]
+        .assert_eq(&find().expect_err("it must have been there"));
+    small().write(&disk, directory).expect("a disk without faults");
+    assert_eq!(find(), Ok(Some(small())));
+}
+
+/// A power cut at every operation of replacing a manifest: the old one is there or the new one, and the next write works.
+#[test]
+fn a_power_cut_leaves_the_old_one_or_the_new_one() {
+    let (seed, directory) = (seed(), Path::new("db"));
+    let (old, mut new) = (small(), small());
+    new.incarnations[1].durable_epoch = Some(Epoch(99));
+    let (mut seen_old, mut seen_new) = (false, false);
+    for round in 0..40 {
+        for cut in 1.. {
+            let disk = FaultyDisk::new(seed.wrapping_add(round));
+            disk.create_dir_all(directory).expect("no faults yet");
+            disk.sync_dir(Path::new("")).expect("no faults yet");
+            old.write(&disk, directory).expect("no faults yet");
+            disk.crash_at(cut);
+            let written = new.write(&disk.mount(), directory);
+            let is_cut = !disk.is_powered();
+            disk.crash();
+            let found = Manifest::read(&disk, directory).expect("one of the two");
+            assert!(found == old || found == new);
+            assert!(written.is_err() || found == new, "what was answered for is there");
+            (seen_old, seen_new) = (seen_old || found == old, seen_new || (written.is_err() && found == new));
+            old.write(&disk, directory).expect("the faults are over");
+            assert_eq!(Manifest::read(&disk, directory).expect("it was written"), old);
+            if !is_cut {
+                break;
+            }
+        }
+    }
+    assert!(seen_old && seen_new, "cuts fell on both sides of the rename");
+}

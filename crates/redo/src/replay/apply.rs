@@ -1,0 +1,49 @@
+//! What recovery hands to whoever keeps the rows.
+
+use seriatim_base::{LayoutId, Stamp, TableId};
+use seriatim_catalog::Key;
+use seriatim_catalog::wire::RowWire;
+
+use crate::LogError;
+use crate::entry::Change;
+
+/// Takes versions of rows, from several threads. All versions of a key come from one thread.
+pub trait Apply: Sync {
+    /// Makes a version the newest of its key, if its stamp is above the stamp of the one that is there. `thread` is below the number
+    /// of threads and names the one that calls.
+    ///
+    /// # Errors
+    /// Whatever ends the recovery.
+    fn apply(&self, thread: usize, version: &Version<'_>) -> Result<Outcome, LogError>;
+}
+
+/// What one commit made of one row.
+#[derive(Clone, Copy, Debug)]
+pub struct Version<'a> {
+    /// The table.
+    pub table: TableId,
+    /// The version of the table's columns.
+    pub layout: LayoutId,
+    /// How the table's rows are encoded.
+    pub rows: &'a RowWire,
+    /// The row's key.
+    pub key: Key<'a>,
+    /// The stamp of the commit.
+    pub stamp: Stamp,
+    /// What the commit did to the row, in its order, all under the one stamp: one [`Change::Delete`]; or a [`Change::Row`], any number
+    /// of patches and deltas behind it; or patches and deltas alone, which need a row that is there. All of them are one version: who
+    /// applied them one by one would take the second for a repetition of the first.
+    pub changes: &'a [Change<'a>],
+}
+
+/// What became of a [`Version`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Outcome {
+    /// It is the newest now.
+    Applied,
+    /// There is one with this stamp or a newer one: nothing changed.
+    Older,
+    /// Patches or deltas found no row, or a deleted one: nothing changed.
+    NoBase,
+}

@@ -1,0 +1,429 @@
+//! Versions from many blocks, spread over threads: all versions of a key to one thread, in the order of their stamps.
+//!
+//! Threads work in rounds of three steps with a barrier behind each: one plans the round; all decode its blocks, whoever is free the
+//! next, and copy each entry into the part of the thread that its key's hash names; each sorts its part by stamp and applies what the
+//! round completed. What it did not complete stays for the next round. There is no allocation per entry, and memory is bounded by a
+//! round and what is not complete. One thread runs the same steps without a barrier to wait at, and nothing is spawned.
+//!
+//! Invariant: a part is touched by one thread in the last step, and entries of one stamp and key are applied together, in the order in
+//! which they were written.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hasher};
+use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError};
+
+use seriatim_base::{Epoch, LayoutId, Stamp, TableId, thread};
+use seriatim_catalog::{Key, KeyBuf};
+
+use super::{Apply, Outcome, Version, end_of, is_whole};
+use crate::LogError;
+use crate::entry::{Change, Entry};
+use crate::tables::Tables;
+
+/// Where versions come from.
+pub(crate) trait Source: Sync {
+    /// What is read next; one thread asks at a time. `None` at the end.
+    fn next(&self) -> Option<Round>;
+
+    /// Reads a block of the round. `buffer` is the thread's own, for any use.
+    fn decode(&self, task: usize, buffer: &mut Vec<u8>, scatter: &mut Scatter<'_>) -> Result<(), LogError>;
+
+    /// The file and offset that an entry's order tells.
+    fn place(&self, order: u64) -> (PathBuf, u64);
+}
+
+/// What is read at once.
+#[derive(Debug, Default)]
+pub(crate) struct Round {
+    /// Blocks.
+    pub tasks: Vec<usize>,
+    /// When it is read all versions up to this epoch have been; all there are, if there is none.
+    pub until: Option<Epoch>,
+    /// Bytes of the blocks.
+    pub bytes: u64,
+}
+
+/// What was spread.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    pub bytes: u64,
+    pub versions: u64,
+    pub older: u64,
+}
+
+/// An entry in a chunk.
+#[derive(Clone, Copy, Debug)]
+struct Item {
+    stamp: Stamp,
+    hash: u64,
+    /// Where it was read: rises with the order in which one commit's entries were written.
+    order: u64,
+    at: usize,
+    bytes: u32,
+    chunk: u32,
+    layout: LayoutId,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Row,
+    Delete,
+    Patch,
+    Delta,
+}
+
+/// Entries, copied: key and change of each.
+#[derive(Debug, Default)]
+struct Chunk {
+    bytes: Vec<u8>,
+    items: Vec<Item>,
+}
+
+/// Takes the entries that one thread decodes to the parts of all.
+pub(crate) struct Scatter<'t> {
+    tables: &'t Tables,
+    chunks: Vec<Chunk>,
+}
+
+impl Scatter<'_> {
+    /// Takes an entry, whose layout is known.
+    pub(crate) fn put(&mut self, stamp: Stamp, order: u64, entry: &Entry<'_>) {
+        let Some((table, rows)) = self.tables.get(entry.layout) else { return };
+        let hash = hash(table, entry.key);
+        let part = ((u128::from(hash) * self.chunks.len() as u128) >> 64) as usize;
+        let chunk = &mut self.chunks[part];
+        let at = chunk.bytes.len();
+        rows.encode_key(entry.key, &mut chunk.bytes);
+        let (kind, change) = match entry.change {
+            Change::Row(bytes) => (Kind::Row, bytes),
+            Change::Delete => (Kind::Delete, &[][..]),
+            Change::Patch(bytes) => (Kind::Patch, bytes),
+            Change::Delta(bytes) => (Kind::Delta, bytes),
+        };
+        chunk.bytes.extend_from_slice(change);
+        let bytes = (chunk.bytes.len() - at) as u32;
+        chunk.items.push(Item { stamp, hash, order, at, bytes, chunk: 0, layout: entry.layout, kind });
+    }
+}
+
+/// A hash of table and key, the same in every run: the order of work repeats where one thread does it.
+fn hash(table: TableId, key: Key<'_>) -> u64 {
+    let mut hasher = Mixer(u64::from(table.0));
+    match key {
+        Key::Word8(word) => hasher.write_u64(word),
+        Key::Word16(words) => {
+            hasher.write_u64(words as u64);
+            hasher.write_u64((words >> 64) as u64);
+        }
+        Key::Bytes(bytes) => hasher.write(bytes),
+    }
+    hasher.finish()
+}
+
+/// Multiply and fold, eight bytes at a time.
+struct Mixer(u64);
+
+impl Hasher for Mixer {
+    fn write(&mut self, bytes: &[u8]) {
+        let (words, rest) = bytes.as_chunks::<8>();
+        for word in words {
+            self.write_u64(u64::from_le_bytes(*word));
+        }
+        let mut last = [0; 8];
+        last[..rest.len()].copy_from_slice(rest);
+        self.write_u64(u64::from_le_bytes(last) ^ (bytes.len() as u64) << 56);
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        // The multiplier of Knuth's golden section; both halves of the product are kept.
+        let product = u128::from(self.0 ^ word ^ 0x5851_f42d_4c95_7f2d) * 0x9e37_79b9_7f4a_7c15;
+        self.0 = (product as u64) ^ (product >> 64) as u64;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+/// For the few keys whose patches wait for a row.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mixed;
+
+impl BuildHasher for Mixed {
+    type Hasher = Mixer;
+
+    fn build_hasher(&self) -> Mixer {
+        Mixer(0)
+    }
+}
+
+/// What one thread keeps from round to round.
+#[derive(Default)]
+struct Part {
+    /// In the order to be applied.
+    items: Vec<Item>,
+    chunks: Vec<Chunk>,
+    /// Keys with a patch that found no row, and where the first of these is.
+    baseless: HashMap<(TableId, KeyBuf), (Stamp, u64), Mixed>,
+    counts: Counts,
+}
+
+/// What the threads share.
+struct Shared<'s, S> {
+    source: &'s S,
+    tables: &'s Tables,
+    threads: usize,
+    apply: &'s dyn Apply,
+    progress: &'s (dyn Fn(u64) + Sync),
+    round: Mutex<Option<Arc<Round>>>,
+    /// How many of the round's blocks are taken.
+    taken: AtomicUsize,
+    bytes: AtomicU64,
+    /// What was decoded for each part.
+    full: Vec<Mutex<Vec<Chunk>>>,
+    empty: Mutex<Vec<Chunk>>,
+    barrier: Barrier,
+    failed: AtomicBool,
+    failure: Mutex<Option<Failure>>,
+}
+
+enum Failure {
+    Error(LogError),
+    Panic(Box<dyn Any + Send>),
+}
+
+/// Hands every version of a source to `apply`, by `threads` threads.
+pub(crate) fn spread<S: Source>(
+    source: &S,
+    tables: &Tables,
+    threads: usize,
+    apply: &dyn Apply,
+    progress: &(dyn Fn(u64) + Sync),
+) -> Result<Counts, LogError> {
+    let threads = threads.max(1);
+    let shared = Shared {
+        source,
+        tables,
+        threads,
+        apply,
+        progress,
+        round: Mutex::new(None),
+        taken: AtomicUsize::new(0),
+        bytes: AtomicU64::new(0),
+        full: (0..threads).map(|_| Mutex::default()).collect(),
+        empty: Mutex::default(),
+        barrier: Barrier::new(threads),
+        failed: AtomicBool::new(false),
+        failure: Mutex::new(None),
+    };
+    let others = |shared: &Shared<'_, S>| {
+        thread::scope(|scope| {
+            let others: Vec<_> = (1..threads).map(|number| scope.spawn(move || shared.run(number))).collect();
+            let mut counts = shared.run(0);
+            for other in others {
+                // Panics were caught within, and are raised again below.
+                let other = other.join().unwrap_or_default();
+                counts.versions += other.versions;
+                counts.older += other.older;
+            }
+            counts
+        })
+    };
+    let mut counts = if threads == 1 { shared.run(0) } else { others(&shared) };
+    match lock(&shared.failure).take() {
+        None => {}
+        Some(Failure::Error(error)) => return Err(error),
+        Some(Failure::Panic(panic)) => resume_unwind(panic),
+    }
+    counts.bytes = shared.bytes.into_inner();
+    Ok(counts)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<S: Source> Shared<'_, S> {
+    fn run(&self, number: usize) -> Counts {
+        let mut part = Part::default();
+        let mut scatter = Scatter { tables: self.tables, chunks: Vec::new() };
+        let mut buffer = Vec::new();
+        loop {
+            if number == 0 {
+                self.step(|| {
+                    self.taken.store(0, Ordering::Relaxed);
+                    *lock(&self.round) = self.source.next().map(Arc::new);
+                    Ok(())
+                });
+            }
+            self.barrier.wait();
+            let round = lock(&self.round).clone();
+            // Failures are noted before a barrier, so that all threads see the same behind it.
+            let Some(round) = round.filter(|_| !self.has_failed()) else { break };
+            self.step(|| self.decode(&round, &mut buffer, &mut scatter));
+            self.barrier.wait();
+            if self.has_failed() {
+                break;
+            }
+            self.step(|| self.apply(number, &round, &mut part));
+            if number == 0 {
+                let bytes = self.bytes.fetch_add(round.bytes, Ordering::Relaxed) + round.bytes;
+                self.step(|| {
+                    (self.progress)(bytes);
+                    Ok(())
+                });
+            }
+            self.barrier.wait();
+        }
+        // Everybody has left the rounds; a failure from here on stops nobody.
+        let first = part.baseless.iter().min_by_key(|(_, (_, order))| *order);
+        if let Some(((table, key), (stamp, order))) = first.filter(|_| !self.has_failed()) {
+            let (file, offset) = self.source.place(*order);
+            let problem = format!(
+                "the change {stamp} of row {:?} of table {table} has no row that it changes, nor does one follow",
+                key.as_key()
+            );
+            self.fail(Failure::Error(LogError::corrupt(&file, offset, problem, super::ADVICE)));
+        }
+        part.counts
+    }
+
+    fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Relaxed)
+    }
+
+    fn fail(&self, failure: Failure) {
+        lock(&self.failure).get_or_insert(failure);
+        self.failed.store(true, Ordering::Relaxed);
+    }
+
+    /// Runs a step; a panic must not leave the others at a barrier.
+    fn step(&self, step: impl FnOnce() -> Result<(), LogError>) {
+        match catch_unwind(AssertUnwindSafe(step)) {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => self.fail(Failure::Error(error)),
+            Err(panic) => self.fail(Failure::Panic(panic)),
+        }
+    }
+
+    fn decode(&self, round: &Round, buffer: &mut Vec<u8>, scatter: &mut Scatter<'_>) -> Result<(), LogError> {
+        if scatter.chunks.is_empty() {
+            let mut empty = lock(&self.empty);
+            scatter.chunks = (0..self.threads).map(|_| empty.pop().unwrap_or_default()).collect();
+        }
+        while !self.has_failed() {
+            let Some(&task) = round.tasks.get(self.taken.fetch_add(1, Ordering::Relaxed)) else { break };
+            self.source.decode(task, buffer, scatter)?;
+        }
+        for (part, chunk) in self.full.iter().zip(scatter.chunks.drain(..)) {
+            lock(part).push(chunk);
+        }
+        Ok(())
+    }
+
+    fn apply(&self, number: usize, round: &Round, part: &mut Part) -> Result<(), LogError> {
+        for mut chunk in mem::take(&mut *lock(&self.full[number])) {
+            let index = part.chunks.len() as u32;
+            part.items.extend(chunk.items.drain(..).map(|item| Item { chunk: index, ..item }));
+            part.chunks.push(chunk);
+        }
+        part.items.sort_unstable_by_key(|item| (item.stamp, item.hash, item.order));
+        let until = round.until.map_or(u64::MAX, end_of);
+        let complete = part.items.partition_point(|item| item.stamp.bits() < until);
+        let Part { items, chunks, baseless, counts } = part;
+        let mut changes = Vec::new();
+        for same in items[..complete].chunk_by_mut(|a, b| (a.stamp, a.hash) == (b.stamp, b.hash)) {
+            self.apply_same(number, same, chunks, baseless, counts, &mut changes)?;
+        }
+        let mut kept = lock(&self.empty).pop().unwrap_or_default();
+        items.drain(..complete);
+        for item in &mut *items {
+            let at = kept.bytes.len();
+            kept.bytes.extend_from_slice(&chunks[item.chunk as usize].bytes[item.at..item.at + item.bytes as usize]);
+            (item.chunk, item.at) = (0, at);
+        }
+        let mut empty = lock(&self.empty);
+        empty.extend(chunks.drain(..).map(|mut chunk| {
+            chunk.bytes.clear();
+            chunk
+        }));
+        drop(empty);
+        chunks.push(kept);
+        Ok(())
+    }
+
+    /// Applies entries of one stamp, nearly always of one key.
+    fn apply_same<'c>(
+        &self,
+        number: usize,
+        mut same: &mut [Item],
+        chunks: &'c [Chunk],
+        baseless: &mut HashMap<(TableId, KeyBuf), (Stamp, u64), Mixed>,
+        counts: &mut Counts,
+        changes: &mut Vec<Change<'c>>,
+    ) -> Result<(), LogError> {
+        while let Some(&first) = same.first() {
+            let (table, key, _) = self.entry(&first, chunks)?;
+            // Of others with the same hash, those of this key come first, in their order.
+            same.sort_by_key(|item| !self.entry(item, chunks).is_ok_and(|(of, other, _)| (of, other) == (table, key)));
+            let is_this =
+                |item: &Item| self.entry(item, chunks).is_ok_and(|(of, other, _)| (of, other) == (table, key));
+            let count = same.partition_point(is_this).max(1);
+            let (these, rest) = same.split_at_mut(count);
+            changes.clear();
+            for item in &*these {
+                let change = self.entry(item, chunks)?.2;
+                if is_whole(&change) {
+                    changes.clear();
+                }
+                changes.push(change);
+            }
+            let Some((_, rows)) = self.tables.get(first.layout) else { break };
+            let layout = first.layout;
+            let version = Version { table, layout, rows, key, stamp: first.stamp, changes };
+            counts.versions += 1;
+            match self.apply.apply(number, &version)? {
+                Outcome::NoBase if !is_whole(&changes[0]) => {
+                    baseless.entry((table, key.to_buf())).or_insert((first.stamp, first.order));
+                }
+                outcome => {
+                    counts.older += u64::from(outcome == Outcome::Older);
+                    if !baseless.is_empty() && is_whole(&changes[0]) {
+                        baseless.remove(&(table, key.to_buf()));
+                    }
+                }
+            }
+            same = rest;
+        }
+        Ok(())
+    }
+
+    /// The table, key and change of an item; they were checked when they were copied.
+    fn entry<'c>(&self, item: &Item, chunks: &'c [Chunk]) -> Result<(TableId, Key<'c>, Change<'c>), LogError> {
+        let mut bytes = &chunks[item.chunk as usize].bytes[item.at..item.at + item.bytes as usize];
+        let known =
+            self.tables.get(item.layout).and_then(|(table, rows)| Some((table, rows.decode_key(&mut bytes).ok()?)));
+        let Some((table, key)) = known else {
+            let (file, offset) = self.source.place(item.order);
+            return Err(LogError::corrupt(
+                &file,
+                offset,
+                "an entry changed in memory",
+                "check the memory of this machine",
+            ));
+        };
+        let change = match item.kind {
+            Kind::Row => Change::Row(bytes),
+            Kind::Delete => Change::Delete,
+            Kind::Patch => Change::Patch(bytes),
+            Kind::Delta => Change::Delta(bytes),
+        };
+        Ok((table, key, change))
+    }
+}

@@ -1,0 +1,446 @@
+//! How far the log of each logger reaches, by its batches' headers.
+//!
+//! A batch is written only after the one before it was flushed. So a batch that does not check out is a **torn tail** if no batch of a
+//! higher number has a sound header in the rest of its segment or in later ones: it was never acknowledged, and the log ends there.
+//! Otherwise it had been flushed, and is **damaged**. For this a header is evidence enough, as one sector holds it. The payload of the
+//! last batch is read here; those before it are read when they are needed, and then have to be sound.
+//!
+//! Also damage: a missing segment, a missing number, a closed epoch that moves back, and a durable epoch below what a batch of any
+//! logger, the manifest, or the checkpoint says was durable. A checkpoint lets the oldest segments of its incarnation be deleted, so
+//! there a log may begin late.
+//!
+//! Not told apart: a last batch that was damaged after it was flushed, and one that was torn, if nothing else was written after it that
+//! tells what was durable.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use seriatim_base::Epoch;
+use seriatim_base::disk::{Disk, DiskFile, Opening};
+
+use super::{ADVICE, Torn, malformed};
+use crate::LogError;
+use crate::batch::{HEADER_BYTES, Header, PAGE};
+use crate::entry::{self, EntryError, Group};
+use crate::manifest::Manifest;
+use crate::segment::{self, FoundSegment, Name};
+
+/// Bytes looked at in one read when searching for batches.
+const SEARCH_BYTES: usize = if cfg!(test) { 2 * PAGE } else { 256 * PAGE };
+
+/// A batch with a sound header.
+#[derive(Clone, Debug)]
+pub(crate) struct Batch {
+    /// Which of the survey's segments.
+    pub segment: u32,
+    /// Where it begins in that.
+    pub offset: u64,
+    pub header: Header,
+}
+
+impl Batch {
+    /// Header and payload, without padding.
+    pub(crate) fn bytes(&self) -> u64 {
+        HEADER_BYTES as u64 + u64::from(self.header.payload_bytes)
+    }
+}
+
+/// The log of one logger in one incarnation.
+#[derive(Clone, Debug)]
+pub(crate) struct LoggerLog {
+    pub segments: Range<usize>,
+    pub batches: Range<usize>,
+    /// What is closed before the first of its batches.
+    pub before: Epoch,
+    /// Where it ends.
+    pub end: (PathBuf, u64),
+    /// What its last batch says is closed; before its first epoch if there is none.
+    pub closed: Epoch,
+}
+
+/// What the loggers of one incarnation left.
+#[derive(Clone, Debug)]
+pub(crate) struct Incarnation {
+    pub number: u64,
+    pub durable: Epoch,
+    pub logs: Range<usize>,
+    pub batches: Range<usize>,
+}
+
+/// The logs of the incarnations that a recovery needs.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Survey {
+    pub segments: Vec<FoundSegment>,
+    /// Those of one logger follow each other, as those of one incarnation do.
+    pub batches: Vec<Batch>,
+    pub logs: Vec<LoggerLog>,
+    pub incarnations: Vec<Incarnation>,
+    pub torn: Vec<Torn>,
+    pub durable: Epoch,
+    pub newest: Epoch,
+}
+
+impl Survey {
+    /// Walks the logs.
+    pub(crate) fn of(disk: &dyn Disk, directory: &Path, manifest: &Manifest) -> Result<Survey, LogError> {
+        let mut survey = Survey::default();
+        let begin = manifest.checkpoint.as_ref().map_or(Epoch(0), |checkpoint| checkpoint.begin_epoch);
+        survey.newest = manifest.checkpoint.as_ref().map_or(Epoch(0), |checkpoint| checkpoint.end_epoch);
+        let last = manifest.incarnations.last().map(|incarnation| incarnation.number);
+        for incarnation in &manifest.incarnations {
+            let before = Epoch(incarnation.first_epoch.0.saturating_sub(1));
+            survey.newest = survey.newest.max(before);
+            if let Some(durable) = incarnation.durable_epoch {
+                survey.newest = survey.newest.max(durable);
+                if durable < begin {
+                    survey.durable = durable;
+                    continue;
+                }
+            }
+            let (first_log, first_batch) = (survey.logs.len(), survey.batches.len());
+            for (logger, relative) in incarnation.loggers.iter().enumerate() {
+                let directory = directory.join(relative);
+                let mut found = if disk.find(&directory).map_err(LogError::io("reading the log"))?.is_some() {
+                    segment::list(disk, &directory)?
+                } else {
+                    Vec::new()
+                };
+                found.retain(|found| {
+                    found.name.incarnation == incarnation.number && found.name.logger as usize == logger
+                });
+                let name = Name { incarnation: incarnation.number, logger: logger as u32, sequence: 1 };
+                let walk = Walk {
+                    disk,
+                    database: manifest.database.0,
+                    name,
+                    may_begin_late: begin > incarnation.first_epoch,
+                    before,
+                    torn: Some(incarnation.number) == last,
+                };
+                walk.run(&directory, found, &mut survey)?;
+            }
+            let logs = first_log..survey.logs.len();
+            let closed = survey.logs[logs.clone()].iter().map(|log| log.closed).min();
+            let durable = closed.unwrap_or(before);
+            let batches = first_batch..survey.batches.len();
+            survey.durable = incarnation.durable_epoch.unwrap_or(durable);
+            survey.incarnations.push(Incarnation {
+                number: incarnation.number,
+                durable: survey.durable,
+                logs,
+                batches,
+            });
+        }
+        for Batch { header, .. } in &survey.batches {
+            survey.newest = survey.newest.max(header.newest).max(header.closed).max(header.durable);
+        }
+        Ok(survey)
+    }
+
+    /// Whether all is there that was durable once.
+    pub(crate) fn check(&self, manifest: &Manifest) -> Result<(), LogError> {
+        for incarnation in &self.incarnations {
+            let logs = &self.logs[incarnation.logs.clone()];
+            let Some(lagging) = logs.iter().min_by_key(|log| log.closed) else { continue };
+            let entry = manifest.incarnations.iter().find(|entry| entry.number == incarnation.number);
+            let recorded = entry.and_then(|entry| entry.durable_epoch).map(|epoch| (epoch, "the manifest".to_owned()));
+            let first = entry.map_or(Epoch(0), |entry| entry.first_epoch);
+            let checkpoint = manifest.checkpoint.as_ref().map(|checkpoint| checkpoint.end_epoch);
+            // One of an earlier incarnation is durable by what the manifest says of that.
+            let checkpoint = checkpoint.filter(|&end| end >= first).map(|epoch| (epoch, "the checkpoint".to_owned()));
+            let batches = logs.iter().flat_map(|log| &self.batches[log.batches.clone()]);
+            let batch = batches.max_by_key(|batch| batch.header.durable);
+            let batch = batch.map(|batch| (batch.header.durable, self.file(batch).display().to_string()));
+            let known = [recorded, checkpoint, batch].into_iter().flatten().max_by_key(|(epoch, _)| *epoch);
+            if let Some((epoch, source)) = known.filter(|(epoch, _)| *epoch > lagging.closed) {
+                let (file, offset) = &lagging.end;
+                let problem = format!(
+                    "the log ends here at epoch {}, but {source} says that epoch {} was durable: batches are missing",
+                    lagging.closed.0, epoch.0
+                );
+                return Err(LogError::corrupt(file, *offset, problem, ADVICE));
+            }
+        }
+        Ok(())
+    }
+
+    /// The newest epoch of which a batch says that it was durable.
+    pub(crate) fn known_durable(&self) -> Epoch {
+        self.batches.iter().map(|batch| batch.header.durable).max().unwrap_or(Epoch(0))
+    }
+
+    /// Forgets the batches at the ends of the last incarnation's logs that know of a durable epoch which the others do not reach: a
+    /// log that is still written was looked at, one logger after the other. What is left is what a power cut could have left.
+    pub(crate) fn trim(&mut self) {
+        let Some(incarnation) = self.incarnations.last() else { return };
+        let logs = &mut self.logs[incarnation.logs.clone()];
+        while let Some(durable) = logs.iter().map(|log| log.closed).min() {
+            let batches = &self.batches;
+            let ahead = logs
+                .iter_mut()
+                .find(|log| batches[log.batches.clone()].last().is_some_and(|batch| batch.header.durable > durable));
+            let Some(log) = ahead else { break };
+            log.batches.end -= 1;
+            log.closed = batches[log.batches.clone()].last().map_or(log.before, |batch| batch.header.closed);
+        }
+    }
+
+    pub(crate) fn logs_of(&self, incarnation: &Incarnation) -> impl Iterator<Item = &LoggerLog> {
+        self.logs[incarnation.logs.clone()].iter()
+    }
+
+    pub(crate) fn file(&self, batch: &Batch) -> &Path {
+        &self.segments[batch.segment as usize].path
+    }
+
+    /// The batches of a log that may hold epochs from `begin` to what is durable.
+    pub(crate) fn wanted(&self, incarnation: &Incarnation, log: &LoggerLog, begin: Epoch) -> Range<usize> {
+        let batches = &self.batches[log.batches.clone()];
+        // Behind the first that closes all that is durable everything is void.
+        let void = batches.iter().position(|batch| batch.header.closed >= incarnation.durable).map(|at| at + 1);
+        let end = void.unwrap_or(batches.len());
+        let skipped = batches[..end].iter().position(|batch| batch.header.newest >= begin).unwrap_or(end);
+        log.batches.start + skipped..log.batches.start + end
+    }
+
+    /// Reads a batch's payload, and checks it.
+    pub(crate) fn read(&self, disk: &dyn Disk, batch: usize, buffer: &mut Vec<u8>) -> Result<(), LogError> {
+        let batch = &self.batches[batch];
+        let path = self.file(batch);
+        let file = disk.open(path, Opening::Read).map_err(LogError::io("reading the log"))?;
+        if read_payload(&*file, batch, buffer).map_err(LogError::io("reading the log"))? {
+            return Ok(());
+        }
+        let problem = format!("the payload of batch {} is not what was written", batch.header.number);
+        Err(LogError::corrupt(path, batch.offset, problem, ADVICE))
+    }
+
+    /// Hands on the groups of a batch that was read, and checks them against its header and those before it.
+    pub(crate) fn each_group(
+        &self,
+        at: usize,
+        payload: &[u8],
+        mut each: impl FnMut(Group<'_>) -> Result<(), EntryError>,
+    ) -> Result<(), LogError> {
+        let batch = &self.batches[at];
+        let wrong = |error| malformed(self.file(batch), batch.offset, &error);
+        let (mut groups, mut newest) = (0, Epoch(0));
+        for group in entry::groups(payload) {
+            let group = group.map_err(wrong)?;
+            groups += 1;
+            newest = newest.max(group.stamp.epoch());
+            each(group).map_err(wrong)?;
+        }
+        let header = &batch.header;
+        if (groups, newest) == (header.groups, header.newest) {
+            return Ok(());
+        }
+        let problem = format!("batch {} does not hold the groups that its header says", header.number);
+        Err(LogError::corrupt(self.file(batch), batch.offset, problem, ADVICE))
+    }
+}
+
+/// Whether the payload could be read whole and is the one written.
+fn read_payload(file: &dyn DiskFile, batch: &Batch, buffer: &mut Vec<u8>) -> std::io::Result<bool> {
+    let bytes = batch.header.payload_bytes as usize;
+    let begin = batch.offset + HEADER_BYTES as u64;
+    if file.bytes()?.saturating_sub(begin) < bytes as u64 {
+        return Ok(false);
+    }
+    buffer.resize(bytes, 0);
+    match file.read_exact_at(buffer, begin) {
+        Ok(()) => Ok(batch.header.holds(buffer)),
+        Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// A walk along the segments of one logger.
+struct Walk<'d> {
+    disk: &'d dyn Disk,
+    database: u128,
+    /// Its first segment.
+    name: Name,
+    may_begin_late: bool,
+    before: Epoch,
+    /// Whether torn ends are news.
+    torn: bool,
+}
+
+/// What is behind the end of a log in one segment.
+#[derive(Default)]
+struct Rest {
+    /// Where it begins: the segment's number in the survey, and the offset.
+    place: Option<(usize, u64)>,
+    /// Bytes up to the last that is not zero.
+    bytes: u64,
+}
+
+impl Walk<'_> {
+    fn run(&self, directory: &Path, found: Vec<FoundSegment>, survey: &mut Survey) -> Result<(), LogError> {
+        let (first_segment, first_batch) = (survey.segments.len(), survey.batches.len());
+        self.check_sequence(directory, &found)?;
+        let begins_late = found.first().is_some_and(|segment| segment.name.sequence > 1);
+        survey.segments.extend(found);
+        let mut next = (!begins_late).then_some(1);
+        let mut end: Option<Rest> = None;
+        for at in first_segment..survey.segments.len() {
+            let rest = self.segment(survey, first_batch, at, &mut next, end.as_ref())?;
+            // The log goes on where batches are; until then it ends where they ended first.
+            let goes_on = survey.batches[first_batch..].last().is_some_and(|batch| batch.segment as usize == at);
+            if goes_on || end.is_none() {
+                end = Some(rest);
+            }
+        }
+        let mut end = end.unwrap_or_default();
+        self.drop_torn_payload(survey, first_batch, &mut end)?;
+        let missing = || (directory.join(self.name.to_string()), 0);
+        let place = end.place.map_or_else(missing, |(at, offset)| (survey.segments[at].path.clone(), offset));
+        if self.torn && end.bytes > 0 {
+            survey.torn.push(Torn { file: place.0.clone(), offset: place.1, bytes: end.bytes });
+        }
+        let closed = survey.batches[first_batch..].last().map_or(self.before, |batch| batch.header.closed);
+        survey.logs.push(LoggerLog {
+            segments: first_segment..survey.segments.len(),
+            batches: first_batch..survey.batches.len(),
+            before: self.before,
+            end: place,
+            closed,
+        });
+        Ok(())
+    }
+
+    fn check_sequence(&self, directory: &Path, found: &[FoundSegment]) -> Result<(), LogError> {
+        let mut expected = match found.first() {
+            Some(first) if self.may_begin_late => first.name.sequence,
+            _ => 1,
+        };
+        for segment in found {
+            if segment.name.sequence != expected {
+                let missing = directory.join(Name { sequence: expected, ..self.name }.to_string());
+                let problem = format!("the segment is missing, but {} is there", segment.path.display());
+                return Err(LogError::corrupt(&missing, 0, problem, "put the file back, or restore a backup"));
+            }
+            expected = expected.saturating_add(1);
+        }
+        Ok(())
+    }
+
+    /// Appends the batches of a segment; where they end.
+    fn segment(
+        &self,
+        survey: &mut Survey,
+        first_batch: usize,
+        at: usize,
+        next: &mut Option<u64>,
+        end: Option<&Rest>,
+    ) -> Result<Rest, LogError> {
+        let reading = || LogError::io("reading the log");
+        let found = survey.segments[at].clone();
+        let file = self.disk.open(&found.path, Opening::Read).map_err(reading())?;
+        let file = &*file;
+        let bytes = file.bytes().map_err(reading())?;
+        let mut offset = PAGE as u64;
+        if !self.header(file, bytes, &found)? {
+            let later = self.search(file, offset, bytes, next.unwrap_or(0))?;
+            if let (Some((place, _)), _) = later {
+                let problem = format!("the segment's header is damaged, and there is a batch at byte {place}");
+                return Err(LogError::corrupt(&found.path, 0, problem, ADVICE));
+            }
+            return Ok(Rest { place: Some((at, 0)), bytes: 0 });
+        }
+        let mut page = [0; HEADER_BYTES];
+        while let Some(room) = bytes.checked_sub(offset).filter(|room| *room >= HEADER_BYTES as u64) {
+            file.read_exact_at(&mut page, offset).map_err(reading())?;
+            let header = Header::decode(&page).filter(|header| self.is_next(header, *next, room));
+            let Some(header) = header else { break };
+            if survey.batches[first_batch..].last().is_some_and(|last| last.header.closed > header.closed) {
+                let problem = format!("batch {} closes an epoch before the one that was closed", header.number);
+                return Err(LogError::corrupt(&found.path, offset, problem, ADVICE));
+            }
+            *next = Some(header.number.saturating_add(1));
+            survey.batches.push(Batch { segment: at as u32, offset, header });
+            offset += header.bytes();
+        }
+        let (later, last) = self.search(file, offset, bytes, next.unwrap_or(0))?;
+        let Some((place, number)) = later else {
+            return Ok(Rest { place: Some((at, offset)), bytes: last.saturating_sub(offset) });
+        };
+        let here = end.and_then(|rest| rest.place).filter(|_| place == offset);
+        let (file, offset) = here.map_or((&found.path, offset), |(at, offset)| (&survey.segments[at].path, offset));
+        let expected = next.map_or_else(|| "a batch".to_owned(), |next| format!("batch {next}"));
+        let problem = format!(
+            "{expected} is missing or damaged, but batch {number} at byte {place} of {} is there",
+            found.path.display()
+        );
+        Err(LogError::corrupt(file, offset, problem, ADVICE))
+    }
+
+    /// Whether the segment's header is sound.
+    fn header(&self, file: &dyn DiskFile, bytes: u64, found: &FoundSegment) -> Result<bool, LogError> {
+        let mut page = [0; PAGE];
+        if bytes < PAGE as u64 {
+            return Ok(false);
+        }
+        file.read_exact_at(&mut page, 0).map_err(LogError::io("reading the log"))?;
+        let Some(header) = segment::Header::decode(&page) else { return Ok(false) };
+        if header.format > segment::FORMAT {
+            let (found, newest) = (header.format.into(), segment::FORMAT.into());
+            return Err(LogError::Format { file: file.path().to_owned(), found, newest });
+        }
+        let problem = match () {
+            () if header.database != self.database => "the segment is of another database".to_owned(),
+            () if header.name != found.name => format!("the segment is {}, its file was renamed", header.name),
+            () => return Ok(true),
+        };
+        Err(LogError::corrupt(&found.path, 0, problem, "move the file to where it belongs, or restore a backup"))
+    }
+
+    fn is_next(&self, header: &Header, next: Option<u64>, room: u64) -> bool {
+        header.incarnation == self.name.incarnation
+            && next.is_none_or(|next| header.number == next)
+            && HEADER_BYTES as u64 + u64::from(header.payload_bytes) <= room
+    }
+
+    /// The first batch at or above a number with a sound header from `offset` on, and where the last byte ends that is not zero.
+    fn search(
+        &self,
+        file: &dyn DiskFile,
+        offset: u64,
+        bytes: u64,
+        number: u64,
+    ) -> Result<(Option<(u64, u64)>, u64), LogError> {
+        let (mut buffer, mut at, mut last) = (vec![0; SEARCH_BYTES], offset, 0);
+        while at < bytes {
+            let piece = &mut buffer[..usize::try_from(bytes - at).unwrap_or(usize::MAX).min(SEARCH_BYTES)];
+            file.read_exact_at(piece, at).map_err(LogError::io("reading the log"))?;
+            for (page, begin) in piece.chunks(PAGE).zip((at..).step_by(PAGE)) {
+                let Some(used) = page.iter().rposition(|&byte| byte != 0) else { continue };
+                last = begin + used as u64 + 1;
+                let header = Header::decode(page).filter(|header| header.incarnation == self.name.incarnation);
+                // The next one itself, in its place, does not fit: it is no evidence that anything followed it.
+                let later =
+                    header.filter(|header| header.number > number || (header.number == number && begin > offset));
+                if let Some(header) = later {
+                    return Ok((Some((begin, header.number)), last));
+                }
+            }
+            at += piece.len() as u64;
+        }
+        Ok((None, last))
+    }
+
+    /// The log ends before its last batch if the payload of that did not arrive.
+    fn drop_torn_payload(&self, survey: &mut Survey, first_batch: usize, end: &mut Rest) -> Result<(), LogError> {
+        let Some(last) = survey.batches[first_batch..].last() else { return Ok(()) };
+        let path = survey.file(last);
+        let file = self.disk.open(path, Opening::Read).map_err(LogError::io("reading the log"))?;
+        if read_payload(&*file, last, &mut Vec::new()).map_err(LogError::io("reading the log"))? {
+            return Ok(());
+        }
+        end.place = Some((last.segment as usize, last.offset));
+        end.bytes += last.bytes();
+        survey.batches.pop();
+        Ok(())
+    }
+}

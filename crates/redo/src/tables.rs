@@ -1,0 +1,48 @@
+//! The tables of a manifest as recovery needs them: which table a layout is of, and how its rows are encoded.
+
+use seriatim_base::{LayoutId, TableId};
+use seriatim_catalog::Layout;
+use seriatim_catalog::wire::RowWire;
+
+use crate::entry::Layouts;
+use crate::manifest::Manifest;
+
+/// The layouts of a manifest.
+#[derive(Clone, Debug)]
+pub struct Tables {
+    /// By layout id.
+    layouts: Box<[(LayoutId, TableId, RowWire)]>,
+}
+
+impl Tables {
+    /// The layouts of a manifest that [`Manifest::check`] finds sound, as one that was read is.
+    pub fn new(manifest: &Manifest) -> Tables {
+        let layouts = manifest.layouts.iter().filter_map(|layout| {
+            let table = manifest.tables.iter().find(|table| table.id == layout.table)?;
+            let columns = Layout::new(&table.definition.columns);
+            Some((layout.id, table.id, RowWire::new(&table.definition, &columns)))
+        });
+        let mut layouts: Box<[_]> = layouts.collect();
+        layouts.sort_unstable_by_key(|(id, ..)| *id);
+        Tables { layouts }
+    }
+
+    /// The table of a layout and the encoding of its rows.
+    #[inline]
+    pub fn get(&self, layout: LayoutId) -> Option<(TableId, &RowWire)> {
+        // Ids are mostly dense.
+        let guess = self.layouts.get(layout.index()).filter(|(id, ..)| *id == layout);
+        let search = || {
+            let at = self.layouts.binary_search_by_key(&layout, |(id, ..)| *id).ok()?;
+            self.layouts.get(at)
+        };
+        guess.or_else(search).map(|(_, table, rows)| (*table, rows))
+    }
+}
+
+impl Layouts for Tables {
+    #[inline]
+    fn rows(&self, layout: LayoutId) -> Option<&RowWire> {
+        self.get(layout).map(|(_, rows)| rows)
+    }
+}

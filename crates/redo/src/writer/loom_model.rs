@@ -1,0 +1,81 @@
+//! The slot's word against ticker and logger in every interleaving and under every reordering that the memory model allows, by
+//! loom: what a logger closes, nobody writes into any more.
+//!
+//! Run by `RUSTFLAGS="--cfg loom" cargo test -p seriatim-redo --release --lib loom`.
+
+use super::*;
+use loom::sync::Arc;
+use loom::thread;
+
+/// What a broken writer or logger does otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Broken {
+    Nothing,
+    /// The slot's store may pass the load of the epoch.
+    NoFence,
+    /// The logger reads the streams before the slots.
+    StreamsFirst,
+    /// The commit keeps the epoch that it announced, whatever is there by then.
+    EpochAtBegin,
+}
+
+/// A writer commits twice while a ticker advances the epoch; a logger steps once. The stream is the newest epoch committed:
+/// what the logger does not find in it is above what it closes.
+fn step(broken: Broken) -> impl Fn() + Sync + Send + 'static {
+    move || {
+        let slot = Arc::new(Slot::new());
+        let epoch = Arc::new(AtomicU64::new(5));
+        // How many commits are in the stream.
+        let stream = Arc::new(AtomicU64::new(0));
+        let writer = {
+            let (slot, epoch, stream) = (Arc::clone(&slot), Arc::clone(&epoch), Arc::clone(&stream));
+            thread::spawn(move || {
+                [1, 2].map(|number| {
+                    let current = epoch.load(Ordering::Acquire);
+                    match broken {
+                        Broken::NoFence => slot.epoch.store(current, Ordering::Release),
+                        _ => slot.announce(Epoch(current)),
+                    }
+                    let read = if broken == Broken::EpochAtBegin { current } else { epoch.load(Ordering::Acquire) };
+                    stream.store(number, Ordering::Release);
+                    slot.leave();
+                    read
+                })
+            })
+        };
+        let ticker = {
+            let epoch = Arc::clone(&epoch);
+            thread::spawn(move || {
+                epoch.fetch_add(1, Ordering::AcqRel);
+            })
+        };
+        let early = stream.load(Ordering::Acquire);
+        let current = Epoch(epoch.load(Ordering::Acquire));
+        let closed = Slot::closed(current, std::iter::once(&*slot));
+        let found = if broken == Broken::StreamsFirst { early } else { stream.load(Ordering::Acquire) };
+        let epochs = writer.join().expect("the writer");
+        ticker.join().expect("the ticker");
+        for missed in &epochs[found as usize..] {
+            assert!(*missed > closed.0, "{missed} was closed by {closed:?}");
+        }
+    }
+}
+
+fn check(broken: Broken) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(step(broken));
+}
+
+#[test]
+fn loom_a_closed_epoch_is_not_written_into() {
+    check(Broken::Nothing);
+}
+
+#[test]
+fn loom_broken_slots_are_caught() {
+    for broken in [Broken::NoFence, Broken::StreamsFirst, Broken::EpochAtBegin] {
+        let caught = std::panic::catch_unwind(|| check(broken)).is_err();
+        assert!(caught, "{broken:?}");
+    }
+}

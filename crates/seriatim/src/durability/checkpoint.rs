@@ -1,0 +1,112 @@
+//! Checkpoints of an open database: all rows, while transactions go on, so that the log before them can go.
+//!
+//! Fuzzy, for every protocol alike: each row with the stamp it happens to have when the walk comes by. `seriatim_redo::checkpoint`
+//! says why that and the log from the pass's first epoch on make a state.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use seriatim_base::clock::Instant;
+use seriatim_base::{Epoch, thread};
+use seriatim_catalog::RowRef;
+use seriatim_redo::checkpoint::{self, CheckpointWriter, PartTotals, PartWriter};
+
+use super::persistence::Persistence;
+use super::rows::{Found, Rows, Stuck, Walker};
+use crate::database::Inner;
+use crate::error::StorageError;
+use crate::handle::TableSet;
+
+/// What a checkpoint wrote.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Checkpoint {
+    /// Rows.
+    pub rows: u64,
+    /// Bytes on disk, compressed.
+    pub bytes: u64,
+    /// How long it took.
+    pub duration: Duration,
+    /// Log segments and checkpoints that it made superfluous and that were deleted.
+    pub deleted: usize,
+}
+
+impl From<Stuck> for StorageError {
+    fn from(Stuck: Stuck) -> StorageError {
+        StorageError::Stopped("a commit did not end while a checkpoint was taken".to_owned())
+    }
+}
+
+/// Takes a checkpoint; waits while another is being taken.
+///
+/// # Errors
+/// What the file system says, or that the log has stopped. The checkpoint before still counts.
+pub(crate) fn take(inner: &Inner, persistence: &Persistence) -> Result<Checkpoint, StorageError> {
+    let _one_at_a_time = persistence.checkpointing.lock().unwrap_or_else(PoisonError::into_inner);
+    let began = Instant::now();
+    let home = persistence.home();
+    // Commits of earlier epochs are in memory when they are durable; from here on the log tells the rest.
+    let begin = persistence.current();
+    persistence.wait_for(Epoch(begin.0 - 1))?;
+    let rate = inner.options.checkpoint_bytes_per_second;
+    let database = home.manifest().database;
+    let writer = CheckpointWriter::begin(Arc::clone(&home.disk), &home.directory, database, begin, rate)?;
+    let written = write_rows(inner, &writer).and_then(|parts| {
+        // A row of an epoch that a power cut takes back must not count: the checkpoint counts when its last epoch is on disk.
+        let end = persistence.record()?;
+        Ok((parts, end))
+    });
+    let (parts, end) = match written {
+        Ok(written) => written,
+        Err(error) => {
+            // What is left of it is deleted by the next.
+            let _ = writer.abandon();
+            return Err(error);
+        }
+    };
+    let complete = writer.finish(parts, end)?;
+    let (rows, bytes) = (complete.rows, complete.bytes);
+    home.change(|manifest| manifest.checkpoint = Some(complete))?;
+    let manifest = home.manifest().clone();
+    let mut deleted = checkpoint::delete_superfluous(home.disk.as_ref(), &home.directory, &manifest)?;
+    deleted += persistence.log().delete_before(begin)?;
+    if manifest.incarnations.iter().any(|incarnation| !checkpoint::is_needed(&manifest, incarnation)) {
+        home.change(|manifest| {
+            let before = manifest.clone();
+            manifest.incarnations.retain(|incarnation| checkpoint::is_needed(&before, incarnation));
+        })?;
+    }
+    Ok(Checkpoint { rows, bytes, duration: began.elapsed(), deleted })
+}
+
+/// Writes the rows of all tables, a part a thread.
+fn write_rows(inner: &Inner, writer: &CheckpointWriter) -> Result<Vec<PartTotals>, StorageError> {
+    let sets = inner.sets();
+    let tables: Vec<(&TableSet, Rows<'_>)> = sets.iter().map(|set| (&**set, Rows::new(&set.primary))).collect();
+    let work = |part: usize| -> Result<PartTotals, StorageError> {
+        let core = inner.environment.core().expect("helpers have workers of their own");
+        let mut walker = Walker::new(inner.engine.as_ref(), core);
+        let mut part = writer.part(part as u32)?;
+        for (set, rows) in &tables {
+            while walker.chunk(rows, |found| write_chunk(set, found, &mut part))? {}
+        }
+        part.finish()
+    };
+    thread::scope(|scope| {
+        let work = &work;
+        let helpers: Vec<_> = (1..inner.options.helpers()).map(|part| scope.spawn(move || work(part))).collect();
+        let own = work(0);
+        let joined =
+            helpers.into_iter().map(|helper| helper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        std::iter::once(own).chain(joined).collect()
+    })
+}
+
+fn write_chunk(set: &TableSet, found: &[Found<'_>], part: &mut PartWriter) -> Result<(), StorageError> {
+    let Some(wire) = &set.primary.wire else { return Ok(()) };
+    found.iter().try_for_each(|found| {
+        // SAFETY: a row of this table, readable until the chunk ends.
+        let row = unsafe { RowRef::from_raw(found.row.as_ptr()) };
+        part.row(wire.layout, &wire.rows, found.key, found.stamp, row)
+    })
+}

@@ -1,0 +1,76 @@
+//! When the result of a transaction leaves: how it is told from a result that a power cut could take back.
+//!
+//! Invariant: a result leaves only when the epochs of everything it saw and wrote are durable ([`Durability::Group`],
+//! [`Durability::Sync`]). Epochs are consistent cuts of the serial order (decision record 4), so what recovery keeps, every epoch up
+//! to the durable one, contains all that any such result was computed from.
+//!
+//! The path of a commit: [`persistence::Persistence`] lends the worker's slot its end of the log, [`log::CommitLog`] turns the writes
+//! that the protocol reports into entries, and [`pending::Pending`] seals the result until [`Durability`] says that it may leave.
+
+mod checkpoint;
+mod log;
+mod open;
+mod pending;
+mod persistence;
+mod rebuild;
+mod recover;
+mod rows;
+
+pub use checkpoint::Checkpoint;
+pub(crate) use checkpoint::take as take_checkpoint;
+pub(crate) use log::CommitLog;
+pub(crate) use open::{Opened, open};
+pub use pending::Pending;
+pub(crate) use pending::Shared;
+pub(crate) use persistence::{Persistence, Seal};
+pub(crate) use rebuild::rebuild;
+pub use recover::Recovery;
+
+/// When a transaction is answered: a property of the database ([`Builder::durability`](crate::Builder::durability)).
+///
+/// `docs/durability.md` says exactly what each promises, and what it takes for granted of disks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Durability {
+    /// Nothing is logged. The only choice for a database in memory.
+    Off,
+    /// At once. A power cut takes back the last transactions: those of about an epoch and a flush. What remains is a state that
+    /// was there, without gaps.
+    Async,
+    /// When its epoch is durable: after about an epoch and a flush, together with all others of that time. The default for a
+    /// database on disk.
+    Group,
+    /// As [`Durability::Group`], but the epoch ends at once and the logs are flushed for it: the lowest latency for one
+    /// transaction at a time, at the cost of a flush for each.
+    Sync,
+}
+
+impl Durability {
+    /// All of them, in order of strength.
+    pub const ALL: [Durability; 4] = [Durability::Off, Durability::Async, Durability::Group, Durability::Sync];
+
+    /// The name users select it by.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Durability::Off => "off",
+            Durability::Async => "async",
+            Durability::Group => "group",
+            Durability::Sync => "sync",
+        }
+    }
+}
+
+impl std::fmt::Display for Durability {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl std::str::FromStr for Durability {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Durability, String> {
+        let found = Durability::ALL.into_iter().find(|durability| durability.name() == name);
+        found.ok_or_else(|| format!("there is no durability {name:?}; it is one of off, async, group, sync"))
+    }
+}

@@ -1,0 +1,193 @@
+//! Opening a database directory: lock, manifest, recovery, a new incarnation.
+//!
+//! Until the manifest is replaced at the end nothing in the directory has changed, so a crash on the way is as if it had not been
+//! opened. The new incarnation begins above every epoch that the log mentions, also in what is void: stamps are never reused.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use seriatim_base::disk::{Disk, DiskLock};
+use seriatim_base::{Epoch, LayoutId, TableId, rng};
+use seriatim_redo::manifest::{DatabaseId, Incarnation, LayoutEntry, Manifest, TableEntry};
+use seriatim_redo::{Log, LogOptions, LogStart, Logger, Writer};
+
+use super::recover::{Ends, Recovery, recover};
+use crate::builder::{Builder, Place};
+use crate::database::{Foundation, Tables};
+use crate::error::{OpenError, StorageError};
+use crate::handle::TableSet;
+
+/// The name of the file that is locked while a database is open.
+const LOCK: &str = "LOCK";
+
+/// A database directory that is open for writing.
+pub(crate) struct Home {
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) directory: PathBuf,
+    /// What is in the file.
+    manifest: Mutex<Manifest>,
+    _lock: Box<dyn DiskLock>,
+}
+
+/// What opening found and made.
+pub(crate) struct Opened {
+    pub(crate) tables: Tables,
+    /// How the tables came back; `None` where the directory was new.
+    pub(crate) recovery: Option<Recovery>,
+    /// `None` where the directory was only looked at.
+    pub(crate) log: Option<OpenLog>,
+}
+
+/// A log ready for its first commit.
+pub(crate) struct OpenLog {
+    pub(crate) home: Home,
+    pub(crate) log: Log,
+    pub(crate) loggers: Vec<Logger>,
+    pub(crate) writers: Vec<Writer>,
+}
+
+/// Opens the directory, recovers what it holds and, unless it is only looked at, begins a new incarnation.
+///
+/// # Errors
+/// The directory is another process's, of a newer format, damaged; no memory; what the file system says.
+pub(crate) fn open(options: &Builder, place: &Place, foundation: &Foundation) -> Result<Opened, OpenError> {
+    let Place { directory, inspect, disk } = place;
+    let found = Manifest::find(disk.as_ref(), directory)?;
+    if *inspect && found.is_none() {
+        return Err(OpenError::NoDatabase { directory: directory.clone() });
+    }
+    if !*inspect {
+        create_directory(disk.as_ref(), directory)?;
+    }
+    let lock = match inspect {
+        true => None,
+        false => Some(lock(disk.as_ref(), directory)?),
+    };
+    // Only now is it ours: another process may have changed it meanwhile.
+    let found = if *inspect { found } else { Manifest::find(disk.as_ref(), directory)? };
+    let (mut manifest, recovered) = match found {
+        Some(manifest) => {
+            let recovered = recover(options, place, foundation, &manifest)?;
+            (manifest, Some(recovered))
+        }
+        None => (empty(), None),
+    };
+    let (tables, recovery, ends) = match recovered {
+        Some(recovered) => (recovered.tables, Some(recovered.recovery), recovered.ends),
+        None => (Tables::default(), None, Ends::of_nothing()),
+    };
+    let Some(lock) = lock else { return Ok(Opened { tables, recovery, log: None }) };
+    let start = begin_incarnation(options, &mut manifest, ends);
+    manifest.write(disk.as_ref(), directory)?;
+    foundation.environment.epochs.skip_to(start.first_epoch);
+    let loggers = manifest.incarnations.last().map_or(&[][..], |current| &current.loggers);
+    let log_options = LogOptions {
+        segment_bytes: options.log.segment_bytes,
+        chunk_bytes: options.log.buffer_bytes,
+        backlog_bytes_max: options.log.backlog_bytes as u64,
+        backlog_wait_max: if options.step_helpers { Duration::ZERO } else { BACKLOG_WAIT_MAX },
+        ..LogOptions::new(loggers.iter().map(|at| directory.join(at)).collect())
+    };
+    let (log, writers, loggers) = Log::open(Arc::clone(disk), log_options, start, options.workers)?;
+    let home =
+        Home { disk: Arc::clone(disk), directory: directory.clone(), manifest: Mutex::new(manifest), _lock: lock };
+    Ok(Opened { tables, recovery, log: Some(OpenLog { home, log, loggers, writers }) })
+}
+
+/// How long a commit waits for a disk that is behind.
+const BACKLOG_WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// Of a database that was never opened.
+fn empty() -> Manifest {
+    Manifest {
+        database: DatabaseId(u128::from(rng::entropy()) << 64 | u128::from(rng::entropy())),
+        incarnations: Vec::new(),
+        checkpoint: None,
+        tables: Vec::new(),
+        layouts: Vec::new(),
+        next_table: TableId(0),
+        next_layout: LayoutId(0),
+    }
+}
+
+/// Creates the directory, durably.
+fn create_directory(disk: &dyn Disk, directory: &Path) -> Result<(), OpenError> {
+    let create = || {
+        let mut missing = Vec::new();
+        let mut at = Some(directory);
+        while let Some(path) = at.filter(|path| !path.as_os_str().is_empty()) {
+            if disk.find(path)?.is_some() {
+                break;
+            }
+            missing.push(path);
+            at = path.parent();
+        }
+        disk.create_dir_all(directory)?;
+        let parents = missing.iter().map(|path| path.parent().filter(|parent| !parent.as_os_str().is_empty()));
+        parents.map(|parent| parent.unwrap_or(Path::new("."))).try_for_each(|parent| disk.sync_dir(parent))
+    };
+    create().map_err(StorageError::io("creating the database's directory")).map_err(OpenError::Storage)
+}
+
+fn lock(disk: &dyn Disk, directory: &Path) -> Result<Box<dyn DiskLock>, OpenError> {
+    let locked = disk.lock(&directory.join(LOCK)).map_err(StorageError::io("locking the database's directory"))?;
+    locked.ok_or_else(|| OpenError::Locked { directory: directory.to_owned() })
+}
+
+/// Ends the incarnation before and begins one, in the manifest only.
+fn begin_incarnation(options: &Builder, manifest: &mut Manifest, ends: Ends) -> LogStart {
+    let number = manifest.incarnations.last().map_or(1, |last| last.number + 1);
+    if let Some(last) = manifest.incarnations.last_mut() {
+        last.durable_epoch.get_or_insert(ends.durable);
+    }
+    let directories = &options.log.directories;
+    let loggers = if directories.is_empty() { vec![PathBuf::from(".")] } else { directories.clone() };
+    let first_epoch = Epoch(ends.newest.0 + 1);
+    manifest.incarnations.push(Incarnation { number, first_epoch, durable_epoch: None, loggers });
+    LogStart { database: manifest.database.0, incarnation: number, first_epoch, durable: ends.durable }
+}
+
+impl Opened {
+    /// Of a database that is kept nowhere.
+    pub(crate) fn in_memory() -> Opened {
+        Opened { tables: Tables::default(), recovery: None, log: None }
+    }
+}
+
+impl Home {
+    /// What the directory consists of.
+    pub(crate) fn manifest(&self) -> MutexGuard<'_, Manifest> {
+        self.manifest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes what the directory consists of: durable when this returns.
+    ///
+    /// # Errors
+    /// When the manifest cannot be written: the old one is in place, or the new one, and this one goes on with the old.
+    pub(crate) fn change(&self, change: impl FnOnce(&mut Manifest)) -> Result<(), StorageError> {
+        let mut manifest = self.manifest();
+        let mut changed = manifest.clone();
+        change(&mut changed);
+        changed.write(self.disk.as_ref(), &self.directory)?;
+        *manifest = changed;
+        Ok(())
+    }
+
+    /// Adds a table that was just made.
+    ///
+    /// # Errors
+    /// As [`Home::change`].
+    pub(crate) fn add_table(&self, set: &TableSet) -> Result<(), StorageError> {
+        self.change(|manifest| {
+            let id = set.primary.id;
+            let indexes: Vec<TableId> = set.indexes.iter().map(|index| index.table.id).collect();
+            manifest.next_table = TableId(id.0 + 1 + indexes.len() as u32);
+            if let Some(wire) = &set.primary.wire {
+                manifest.layouts.push(LayoutEntry { id: wire.layout, table: id });
+                manifest.next_layout = LayoutId(wire.layout.0 + 1);
+            }
+            manifest.tables.push(TableEntry { id, definition: set.definition.clone(), indexes });
+        })
+    }
+}

@@ -1,0 +1,87 @@
+//! Secondary indexes after a recovery: made again from the rows, by ordinary transactions.
+//!
+//! The log does not hold them, so they cannot disagree with it. All threads work on one table at a time.
+
+use std::sync::Arc;
+
+use seriatim_base::thread;
+use seriatim_catalog::ColumnSet;
+
+use super::rows::{Rows, Stuck, Walker};
+use crate::database::Inner;
+use crate::handle::TableSet;
+use crate::{OpenError, Session, TransactError};
+
+/// Fills the indexes of a table from its rows; `done` is told of rows as they are entered. Nobody else uses the database.
+///
+/// # Errors
+/// No memory; rows that contradict a unique index, which no database wrote.
+pub(crate) fn rebuild(
+    inner: &Arc<Inner>,
+    set: &TableSet,
+    threads: usize,
+    done: &(dyn Fn(u64) + Sync),
+) -> Result<(), OpenError> {
+    if set.indexes.is_empty() {
+        return Ok(());
+    }
+    let rows = Rows::new(&set.primary);
+    let work = |number: usize| work(inner, set, &rows, number, done);
+    thread::scope(|scope| {
+        let work = &work;
+        let helpers: Vec<_> = (1..threads).map(|number| scope.spawn(move || work(number))).collect();
+        helpers.into_iter().fold(work(0), |all, helper| {
+            all.and(helper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        })
+    })
+}
+
+/// What stops a rebuild.
+enum Failed {
+    Stuck,
+    Transact(TransactError),
+}
+
+impl From<Stuck> for Failed {
+    fn from(Stuck: Stuck) -> Failed {
+        Failed::Stuck
+    }
+}
+
+fn work(
+    inner: &Arc<Inner>,
+    set: &TableSet,
+    rows: &Rows<'_>,
+    number: usize,
+    done: &(dyn Fn(u64) + Sync),
+) -> Result<(), OpenError> {
+    let core = inner.environment.core().expect("helpers have workers of their own");
+    let mut walker = Walker::new(inner.engine.as_ref(), core);
+    let mut session = Session::new(Arc::clone(inner), number);
+    loop {
+        let more = walker.chunk(rows, |found| {
+            let enter = |tx: &crate::Tx| {
+                found.iter().try_for_each(|found| tx.maintain(set, None, Some(found.row), ColumnSet::ALL))
+            };
+            // Nothing of it is logged, so there is nothing to wait for.
+            session
+                .runner
+                .run(seriatim_txn::Mode::ReadWrite, crate::tx::Origin::Closure, enter)
+                .map_err(Failed::Transact)?;
+            done(found.len() as u64);
+            Ok(())
+        });
+        match more {
+            Ok(true) => {}
+            Ok(false) => return Ok(()),
+            Err(Failed::Transact(TransactError::OutOfMemory)) => {
+                return Err(OpenError::Memory(format!("for the indexes of table {:?}", set.definition.name)));
+            }
+            Err(Failed::Transact(error)) => {
+                let table = &set.definition.name;
+                return Err(OpenError::Invalid(format!("the indexes of table {table:?} cannot be rebuilt: {error}")));
+            }
+            Err(Failed::Stuck) => unreachable!("nobody commits during recovery"),
+        }
+    }
+}

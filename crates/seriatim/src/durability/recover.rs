@@ -1,0 +1,203 @@
+//! Recovery: the checkpoint and the log back into tables.
+//!
+//! Rows go to where they will stay, by the protocol's own hand, in the order of their stamps; no transaction runs. What the log
+//! says after the durable epoch is left out, so the tables come to the state that was there when that epoch ended.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use seriatim_base::clock::Instant;
+use seriatim_base::{Epoch, LayoutId, thread};
+use seriatim_catalog::RowWriter;
+use seriatim_catalog::wire::DecodeError;
+use seriatim_redo::manifest::Manifest;
+use seriatim_redo::replay::{Apply, Outcome, Replay, Version};
+use seriatim_redo::{checkpoint, entry};
+use seriatim_txn::{Change, Core, Restored, Table};
+
+use crate::builder::{Builder, Place};
+use crate::database::{Foundation, Tables};
+use crate::engine::Engine;
+use crate::error::{OpenError, StorageError};
+use crate::handle::TableSet;
+
+/// What opening a database found in its directory.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Recovery {
+    /// Every transaction of an epoch up to this one is there, and nothing of a later one.
+    pub durable_epoch: u64,
+    /// Rows loaded from the checkpoint.
+    pub checkpoint_rows: u64,
+    /// Bytes of log read.
+    pub log_bytes: u64,
+    /// Entries of the log applied.
+    pub entries: u64,
+    /// Rows entered into secondary indexes.
+    pub indexed_rows: u64,
+    /// How long it took.
+    pub duration: Duration,
+    /// What is worth knowing, in words: a torn tail that was left out, say.
+    pub notices: Vec<String>,
+}
+
+/// Where the log of the last incarnation ends.
+pub(super) struct Ends {
+    /// The newest epoch that counts.
+    pub(super) durable: Epoch,
+    /// The newest epoch that the directory mentions, perhaps in what is void.
+    pub(super) newest: Epoch,
+}
+
+impl Ends {
+    /// Of a directory without a log.
+    pub(super) fn of_nothing() -> Ends {
+        Ends { durable: Epoch(0), newest: Epoch(0) }
+    }
+}
+
+/// What recovery made.
+pub(super) struct Recovered {
+    pub(super) tables: Tables,
+    pub(super) recovery: Recovery,
+    pub(super) ends: Ends,
+}
+
+/// Brings back what the directory holds. Nothing in it changes.
+///
+/// # Errors
+/// Damage; no memory; what the file system says.
+pub(super) fn recover(
+    options: &Builder,
+    place: &Place,
+    foundation: &Foundation,
+    manifest: &Manifest,
+) -> Result<Recovered, OpenError> {
+    let began = Instant::now();
+    let Place { directory, disk, .. } = place;
+    let threads = options.helpers();
+    let core = || foundation.environment.core().expect("helpers have workers of their own");
+    let mut cores: Vec<Core> = (0..threads).map(|_| core()).collect();
+    let tables = make_tables(foundation, manifest, &mut cores[0])?;
+    let replay = Replay::open(disk.as_ref(), directory, manifest)?;
+    let applier = Applier::new(foundation, &tables, cores);
+    let progress = |_| {};
+    let loaded = checkpoint::load(disk.as_ref(), directory, manifest, threads, &applier, &progress)?;
+    let replayed = replay.run(disk.as_ref(), threads, &applier, &progress)?;
+    applier.finish();
+    let recovery = Recovery {
+        durable_epoch: replay.durable().0,
+        checkpoint_rows: loaded.rows,
+        log_bytes: replayed.bytes,
+        entries: replayed.versions,
+        indexed_rows: 0,
+        duration: began.elapsed(),
+        notices: replay.torn().iter().map(ToString::to_string).collect(),
+    };
+    let ends = Ends { durable: replay.durable(), newest: replay.newest() };
+    Ok(Recovered { tables, recovery, ends })
+}
+
+/// Makes the tables of the manifest, empty.
+fn make_tables(foundation: &Foundation, manifest: &Manifest, core: &mut Core) -> Result<Tables, OpenError> {
+    let mut tables = Tables { ids: manifest.next_table.0, ..Tables::default() };
+    for entry in &manifest.tables {
+        let name = &entry.definition.name;
+        let consecutive = entry.indexes.iter().zip(entry.id.0 + 1..).all(|(index, id)| index.0 == id);
+        let layout = manifest.layouts.iter().find(|layout| layout.table == entry.id);
+        if !consecutive || layout.is_none_or(|layout| layout.id != LayoutId(entry.id.0)) {
+            return Err(OpenError::Invalid(format!(
+                "the manifest gives table {name:?} ids that this version never gives"
+            )));
+        }
+        let set = TableSet::new(foundation, entry.definition.clone(), entry.id, core);
+        let set = set.map_err(|error| OpenError::Memory(format!("for table {name:?}: {error}")))?;
+        tables.sets.push(Arc::new(set));
+    }
+    Ok(tables)
+}
+
+/// Puts versions into tables.
+struct Applier<'f> {
+    engine: &'f dyn Engine,
+    /// By table id.
+    tables: Vec<Option<&'f Table>>,
+    /// One for each thread that applies.
+    cores: Vec<Mutex<Core>>,
+}
+
+impl<'f> Applier<'f> {
+    fn new(foundation: &'f Foundation, tables: &'f Tables, cores: Vec<Core>) -> Applier<'f> {
+        let mut by_id: Vec<Option<&Table>> = vec![None; tables.ids as usize];
+        for set in &tables.sets {
+            by_id[set.primary.id.index()] = Some(&set.primary);
+        }
+        let cores = cores.into_iter().map(Mutex::new).collect();
+        Applier { engine: foundation.engine.as_ref(), tables: by_id, cores }
+    }
+
+    /// Unlinks the tombstones that were left, and gives the threads' workers back.
+    fn finish(self) {
+        let cores = self.cores.into_iter().map(|core| core.into_inner().unwrap_or_else(PoisonError::into_inner));
+        let left = Mutex::new(self.tables.into_iter().flatten());
+        let work = |mut core: Core| {
+            loop {
+                let next = left.lock().unwrap_or_else(PoisonError::into_inner).next();
+                let Some(table) = next else { return };
+                // SAFETY: every version was restored, each table is one thread's, and no transaction runs yet.
+                unsafe { self.engine.finish_restore(&mut core, table) };
+            }
+        };
+        thread::scope(|scope| {
+            let mut cores = cores.into_iter();
+            let own = cores.next();
+            for core in cores {
+                scope.spawn(|| work(core));
+            }
+            own.map(work);
+        });
+    }
+}
+
+impl Apply for Applier<'_> {
+    fn apply(&self, thread: usize, version: &Version<'_>) -> Result<Outcome, StorageError> {
+        let Version { table, rows, key, stamp, changes, .. } = *version;
+        let table = self.tables.get(table.index()).copied().flatten().expect("the manifest's tables were made");
+        let mut core = self.cores[thread].lock().unwrap_or_else(PoisonError::into_inner);
+        let mut malformed = None;
+        let mut set = |row: &mut RowWriter<'_>| {
+            for change in changes {
+                let decoded = match *change {
+                    entry::Change::Row(bytes) => rows.decode_row(bytes, row),
+                    entry::Change::Patch(bytes) => rows.decode_patch(bytes, row),
+                    entry::Change::Delta(bytes) => rows.decode_delta(bytes, row),
+                    entry::Change::Delete => Ok(()),
+                };
+                match decoded {
+                    Ok(()) => {}
+                    Err(DecodeError::OutOfMemory(error)) => return Err(error),
+                    Err(error) => malformed = Some(error.to_string()),
+                }
+            }
+            Ok(())
+        };
+        let change = match changes.first() {
+            Some(entry::Change::Row(_)) => Change::Row(&mut set),
+            Some(entry::Change::Delete) => Change::Delete,
+            Some(entry::Change::Patch(_) | entry::Change::Delta(_)) => Change::Patch(&mut set),
+            None => return Ok(Outcome::Older),
+        };
+        // SAFETY: all versions of a key come from one thread; nobody else uses the tables yet; the encoding is the table's.
+        let restored = unsafe { self.engine.restore(&mut core, table, key, stamp, change) };
+        let restored = restored.map_err(|_| StorageError::OutOfMemory { table: table.name.clone() })?;
+        if let Some(problem) = malformed {
+            let key = table.codec.describe(key);
+            return Err(StorageError::Stopped(format!("a change of {} {key} makes no sense: {problem}", table.name)));
+        }
+        Ok(match restored {
+            Restored::Applied => Outcome::Applied,
+            Restored::Older => Outcome::Older,
+            Restored::NoBase => Outcome::NoBase,
+        })
+    }
+}

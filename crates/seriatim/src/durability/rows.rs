@@ -1,0 +1,98 @@
+//! All committed rows of a table, while nobody or everybody uses it: for rebuilding indexes and for checkpoints.
+//!
+//! Several threads can share the work on one table: a chunk goes to whoever asks next.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use seriatim_base::{Backoff, Stamp, thread};
+use seriatim_catalog::Key;
+use seriatim_store::{RecordPtr, Walk, read_key};
+use seriatim_txn::{Core, Peeked, RowPtr, Table};
+
+use crate::engine::Engine;
+
+/// How many milliseconds a record may stay in the middle of a commit.
+const BUSY_MAX: usize = 1000;
+
+/// A walk over one table that several threads share.
+pub(crate) struct Rows<'t> {
+    table: &'t Table,
+    walk: Mutex<Walk>,
+}
+
+/// A row as a walk finds it: readable until the chunk ends.
+pub(crate) struct Found<'c> {
+    pub(crate) key: Key<'c>,
+    pub(crate) stamp: Stamp,
+    pub(crate) row: RowPtr,
+}
+
+/// A record stayed in the middle of a commit for longer than the bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stuck;
+
+/// What one thread that walks needs.
+pub(crate) struct Walker<'e> {
+    pub(crate) engine: &'e dyn Engine,
+    pub(crate) core: Core,
+    records: Vec<RecordPtr>,
+}
+
+impl<'e> Walker<'e> {
+    pub(crate) fn new(engine: &'e dyn Engine, core: Core) -> Walker<'e> {
+        Walker { engine, core, records: Vec::new() }
+    }
+
+    /// Shows the committed rows of the next chunk, some dozens, to `see`; `false` if there was none left. A row that is linked
+    /// from the first chunk to the last is seen at least once; perhaps twice, with different stamps.
+    ///
+    /// # Errors
+    /// What `see` reports; [`Stuck`].
+    pub(crate) fn chunk<E: From<Stuck>>(
+        &mut self,
+        rows: &Rows<'_>,
+        see: impl FnOnce(&[Found<'_>]) -> Result<(), E>,
+    ) -> Result<bool, E> {
+        self.records.clear();
+        self.core.local.enter();
+        let more = {
+            let mut walk = rows.walk.lock().unwrap_or_else(PoisonError::into_inner);
+            rows.table.index.walk(&mut walk, self.core.local.pinned(), &mut self.records)
+        };
+        let found: Result<Vec<Found<'_>>, Stuck> =
+            self.records.iter().filter_map(|&record| self.peek(rows.table, record).transpose()).collect();
+        let seen = found.map_err(E::from).and_then(|found| see(&found));
+        self.core.local.leave();
+        seen.map(|()| more)
+    }
+
+    /// The newest committed row of a record, if it has one.
+    fn peek(&self, table: &Table, record: RecordPtr) -> Result<Option<Found<'_>>, Stuck> {
+        for _ in 0..BUSY_MAX {
+            let mut backoff = Backoff::new();
+            loop {
+                // SAFETY: the walk found the record after this worker came online.
+                match unsafe { self.engine.peek_committed(table, record, self.core.local.pinned()) } {
+                    Peeked::Row(stamp, row) => {
+                        // SAFETY: a linked record's key never changes, and its memory stays while this worker is online.
+                        let key = unsafe { read_key(record, table.class) };
+                        return Ok(Some(Found { key, stamp, row }));
+                    }
+                    Peeked::Deleted(_) | Peeked::NeverCommitted => return Ok(None),
+                    Peeked::Busy if backoff.wait() => {}
+                    Peeked::Busy => break,
+                }
+            }
+            // The thread that commits does not run.
+            thread::sleep(Duration::from_millis(1));
+        }
+        Err(Stuck)
+    }
+}
+
+impl<'t> Rows<'t> {
+    pub(crate) fn new(table: &'t Table) -> Rows<'t> {
+        Rows { table, walk: Mutex::default() }
+    }
+}

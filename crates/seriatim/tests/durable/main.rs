@@ -1,0 +1,3 @@
+//! What is acknowledged survives: power cuts and reopenings of small databases, under every protocol.
+
+mod life;
