@@ -15,7 +15,10 @@ pub fn line(address: *const u8) {
 /// Starts to fetch the `bytes` at `address`.
 #[inline(always)]
 pub fn lines(address: *const u8, bytes: usize) {
-    for offset in (0..bytes).step_by(crate::CACHE_LINE) {
-        line(address.wrapping_add(offset));
+    let end = address.wrapping_add(bytes);
+    let mut at = address;
+    while at < end {
+        line(at);
+        at = at.wrapping_add(crate::CACHE_LINE);
     }
 }

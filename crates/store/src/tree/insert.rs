@@ -200,8 +200,9 @@ impl<'a, K: NodeKind, O: Observer, const LEAF: usize, const FAN: usize> Insert<'
         range: Option<Range<Short<K>>>,
     ) -> Result<Option<Step<'a, K, LEAF>>, Stop> {
         let load = &mut Through(&mut *access);
-        let count = leaf.meta(load).count;
-        let (place, found) = leaf.find(load, count, self.probe);
+        let meta = leaf.meta(load);
+        let count = meta.count;
+        let (place, found) = leaf.find_to_insert(load, meta, self.probe);
         if let Some(record) = found {
             let sure = load.unchanged(&leaf.word, state.0);
             return if sure { Ok(Some(Step::Exists { leaf, record })) } else { Err(Stop::Busy) };
@@ -235,7 +236,7 @@ impl<'a, K: NodeKind, O: Observer, const LEAF: usize, const FAN: usize> Insert<'
         let load = &mut Through(&mut *access);
         let (leaf, state) = self.tree.descend(load, &Aim::Key(self.probe), &mut path)?;
         let meta = leaf.meta(load);
-        let (place, found) = leaf.find(load, meta.count, self.probe);
+        let (place, found) = leaf.find_to_insert(load, meta, self.probe);
         if found.is_some() || meta.count < LEAF || !load.unchanged(&leaf.word, state.0) {
             return Err(Stop::Busy);
         }
