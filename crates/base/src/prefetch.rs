@@ -15,10 +15,7 @@ pub fn line(address: *const u8) {
 /// Starts to fetch the `bytes` at `address`.
 #[inline(always)]
 pub fn lines(address: *const u8, bytes: usize) {
-    let end = address.wrapping_add(bytes);
-    let mut at = address;
-    while at < end {
-        line(at);
-        at = at.wrapping_add(crate::CACHE_LINE);
+    for index in 0..bytes.div_ceil(crate::CACHE_LINE) {
+        line(address.wrapping_add(index * crate::CACHE_LINE));
     }
 }
