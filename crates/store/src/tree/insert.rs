@@ -43,7 +43,31 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
     }
 
     /// As [`Tree::insert`], beginning with the finger's leaf.
+    #[inline]
     pub(crate) fn insert_near<O: Observer>(
+        &self,
+        cx: &mut StoreCx<'_>,
+        probe: K::Probe<'_>,
+        finger: &mut Finger,
+        record: RecordPtr,
+        observer: &mut O,
+    ) -> Result<Inserted, OutOfMemory> {
+        // As `insert_with` does, for both.
+        let _ = cx.local.pinned();
+        if !O::ADMITS
+            && let Some(leaf) = self.touched(finger)
+            && leaf.takes(&mut Optimistic, probe).is_some()
+            && let Ok(Some(before)) = cx.agent.run(cx.outside, &NoLocks, &mut Place { leaf, probe, record })
+        {
+            observer.changed(&leaf.word, before.0, before.changed().0);
+            return Ok(Inserted::Linked);
+        }
+        self.insert_anywhere(cx, probe, finger, record, observer)
+    }
+
+    /// As [`Tree::insert_near`], whatever it takes.
+    #[inline(never)]
+    fn insert_anywhere<O: Observer>(
         &self,
         cx: &mut StoreCx<'_>,
         probe: K::Probe<'_>,
@@ -137,6 +161,34 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
         spare.give_back(cx);
         *finger = Finger { tree: self.id, unlinked, leaf: leaf.address() };
         Ok(inserted)
+    }
+}
+
+/// The usual insertion: into the leaf the finger is on, which has room, of a key without a record. Whatever else it finds, it
+/// changes nothing and leaves to [`Insert`].
+struct Place<'a, 'k, K: NodeKind, const LEAF: usize> {
+    leaf: &'a Leaf<K, LEAF>,
+    probe: K::Probe<'k>,
+    record: RecordPtr,
+}
+
+// SAFETY: the leaf was reached while the worker is online, which it is until `run` has returned (rule 2).
+unsafe impl<K: NodeKind, const LEAF: usize> Body for Place<'_, '_, K, LEAF> {
+    /// The leaf's word before the insertion, if there was one.
+    type Output = Option<State>;
+
+    #[inline(always)]
+    fn run<A: Access>(&mut self, access: &mut A) -> Result<Option<State>, Stop> {
+        let Place { leaf, probe, record } = *self;
+        let load = &mut Through(&mut *access);
+        let Some((state, meta)) = leaf.takes(load, probe) else { return Ok(None) };
+        let (place, found) = leaf.find_to_insert(load, meta, probe);
+        if found.is_some() || !access.lock(&leaf.word, state.0, state.latched().0) {
+            return Ok(None);
+        }
+        leaf.insert(access, meta.count, place, K::short(probe), record);
+        access.store(&leaf.word, state.changed().0);
+        Ok(Some(state))
     }
 }
 
