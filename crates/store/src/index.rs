@@ -189,7 +189,6 @@ impl Index {
         on!(&self.0, _index, K => tree None, hash Some(HashHint(_index.prefetch_bucket(K::probe(key)))))
     }
 
-
     /// Links `record` under `key` unless the key has a record already. The key words of `record` hold `key`.
     ///
     /// # Errors

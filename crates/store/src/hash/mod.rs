@@ -27,8 +27,8 @@ mod hasher;
 mod tests;
 
 pub(crate) use bucket::Hint;
-pub(crate) use hasher::Hashed;
 use hasher::HashValue;
+pub(crate) use hasher::Hashed;
 
 use crate::index::{Inserted, StoreCx};
 use crate::observer::Observer;
