@@ -15,7 +15,7 @@ pub fn line(address: *const u8) {
 /// Starts to fetch the `bytes` at `address`.
 #[inline(always)]
 pub fn lines(address: *const u8, bytes: usize) {
-    for offset in (0..bytes).step_by(crate::CACHE_LINE) {
-        line(address.wrapping_add(offset));
+    for index in 0..bytes.div_ceil(crate::CACHE_LINE) {
+        line(address.wrapping_add(index * crate::CACHE_LINE));
     }
 }

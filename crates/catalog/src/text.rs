@@ -51,7 +51,13 @@ impl<const N: usize> Text<N> {
     }
 
     /// As much of `text` as there is room for, cut between characters.
+    #[inline]
     pub fn truncated(text: &str) -> Text<N> {
+        Self::new(text).unwrap_or_else(|_| Self::cut(text))
+    }
+
+    #[cold]
+    fn cut(text: &str) -> Text<N> {
         let fits = &text[..text.floor_char_boundary(N)];
         // `fits` has at most N bytes.
         Self::new(fits).unwrap_or_default()

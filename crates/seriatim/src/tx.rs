@@ -232,15 +232,20 @@ impl ReadTx {
         if set.database == self.inner.number { Ok(set) } else { Err(Abort(AbortKind::ForeignHandle)) }
     }
 
-    #[inline]
+    #[inline(always)]
     fn note(&self, table: &seriatim_txn::Table, key: Key<'_>) {
         if let Some(log) = &self.log {
-            log.borrow_mut().read(table.id, key, self.worker().seen());
+            self.record(log, table, &key);
         }
     }
 
+    #[cold]
+    fn record(&self, log: &RefCell<Log>, table: &seriatim_txn::Table, key: &Key<'_>) {
+        log.borrow_mut().read(table.id, *key, self.worker().seen());
+    }
+
     /// The row at an encoded key.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn read_at(&self, table: &seriatim_txn::Table, key: Key<'_>) -> Result<Option<RowPtr>, Abort> {
         let row = self.operate(|worker| worker.read(table, key, ColumnSet::ALL))?;
         self.note(table, key);

@@ -1,7 +1,7 @@
 //! One index of a table: a tree or a hash table over one class of keys, behind one predictable branch.
 
 use crate::cursor::{Cursor, Direction};
-use crate::hash::{Hash, HashValue};
+use crate::hash::{Hash, Hint};
 use crate::observer::Observer;
 use crate::record::{Bytes, Kind, RecordPtr, Word8, Word16};
 use crate::statistics::IndexStatistics;
@@ -61,7 +61,20 @@ pub(crate) const CHUNK: usize = 64;
 
 /// What is left of a key that is going to be looked up in a hash table.
 #[derive(Clone, Copy, Debug)]
-pub struct HashHint(HashValue);
+pub struct HashHint(Hint);
+
+impl HashHint {
+    /// The record that probably has the key of the hint, once its bucket is fetched: told by the bucket alone, without touching a
+    /// record. A guess, to prefetch: it may have another key.
+    ///
+    /// # Safety
+    /// The index that gave the hint still exists.
+    #[inline]
+    pub unsafe fn guess(self, _pin: Pinned<'_>) -> Option<RecordPtr> {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.guess() }
+    }
+}
 
 /// Maps the keys of one table or secondary index to records.
 ///
@@ -167,23 +180,17 @@ impl Index {
     ///
     /// # Errors
     /// The witness, when the key is absent.
-    #[inline]
+    // Not inlined: six searches, which would push their callers out of the instruction cache.
+    #[inline(never)]
     pub fn get_near(&self, key: Key<'_>, finger: &mut Finger, pin: Pinned<'_>) -> Result<RecordPtr, Witness> {
         on!(&self.0, index, K => tree index.get_near(K::probe(key), finger, pin), hash index.get(K::probe(key), pin))
     }
 
-    /// Starts to fetch the first line that a lookup of `key` will miss, the bucket, and gives what [`Index::guess`] wants.
+    /// Starts to fetch the first line that a lookup of `key` will miss, the bucket, and gives what will tell the record.
     /// `None` for a tree: it has no bucket.
     #[inline]
     pub fn prefetch_bucket(&self, key: Key<'_>) -> Option<HashHint> {
         on!(&self.0, _index, K => tree None, hash Some(HashHint(_index.prefetch_bucket(K::probe(key)))))
-    }
-
-    /// The record that probably has the key of the hint, once its bucket is fetched: told by the bucket alone, without touching a
-    /// record. A guess, to prefetch: it may have another key. `None` for a tree.
-    #[inline]
-    pub fn guess(&self, hint: HashHint, pin: Pinned<'_>) -> Option<RecordPtr> {
-        on!(&self.0, index, K => tree { let _ = (index, pin); None }, hash index.guess(hint.0, pin))
     }
 
     /// Links `record` under `key` unless the key has a record already. The key words of `record` hold `key`.

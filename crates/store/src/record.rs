@@ -149,9 +149,17 @@ pub unsafe fn has_key(record: RecordPtr, key: Key<'_>) -> bool {
         match key {
             Key::Word8(_) => Word8::matches(record, Word8::probe(key)),
             Key::Word16(_) => Word16::matches(record, Word16::probe(key)),
-            Key::Bytes(_) => Bytes::matches(record, Bytes::probe(key)),
+            Key::Bytes(bytes) => has_bytes(record, bytes),
         }
     }
+}
+
+/// # Safety
+/// As [`has_key`].
+#[inline(never)]
+unsafe fn has_bytes(record: RecordPtr, bytes: &[u8]) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { Bytes::matches(record, BytesProbe::new(bytes)) }
 }
 
 /// The first 8 bytes, big-endian, zero padded: ordered as the bytes are, up to ties.

@@ -174,7 +174,10 @@ fn costs() {
                     for (hint, &key) in hints.iter_mut().zip(wave) {
                         *hint = index.prefetch_bucket(Key::Word8(key));
                     }
-                    for record in hints.iter().flatten().filter_map(|&hint| index.guess(hint, pin)) {
+                    for record in hints.iter().flatten().filter_map(|&hint| {
+                        // SAFETY: the index is still there.
+                        unsafe { hint.guess(pin) }
+                    }) {
                         seriatim_base::prefetch::line(record.as_ptr());
                     }
                     assert_eq!(found(wave), wave.len());

@@ -21,11 +21,16 @@ pub(crate) struct Fingers {
 }
 
 impl Fingers {
+    #[cold]
+    fn add(&mut self, at: usize) {
+        self.by_table.resize_with(at + 1, Finger::default);
+    }
+
     #[inline]
     pub(crate) fn of(&mut self, table: &Table) -> &mut Finger {
         let at = table.id.index();
         if at >= self.by_table.len() {
-            self.by_table.resize_with(at + 1, Finger::default);
+            self.add(at);
         }
         &mut self.by_table[at]
     }
@@ -103,7 +108,7 @@ impl Attempt {
     #[inline]
     pub(crate) fn prefetch(&mut self, table: &Table, key: Key<'_>) {
         let Attempt { core, fingers, prefetched, .. } = self;
-        prefetched.begin(table, key, fingers.of(table), core.local.pinned());
+        prefetched.begin(table, key, fingers, core.local.pinned());
     }
 
     /// The next wave of what was prefetched.
@@ -113,7 +118,7 @@ impl Attempt {
     }
 
     /// The linked record at `key`, or the witness of its absence.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn find(&mut self, table: &Table, key: Key<'_>) -> Result<RecordPtr, Witness> {
         let Attempt { core, fingers, prefetched, .. } = self;
         let pin = core.local.pinned();
@@ -181,7 +186,7 @@ impl Attempt {
 
     /// Takes the look that this attempt owes a record it linked.
     pub(crate) fn unlink_placeholder(&mut self, write: &Write, claim: &impl Claim) {
-        sweep::look(&mut self.core, write.table(), write.record, HeaderWord::PLACEHOLDER, claim);
+        unlink_placeholder(&mut self.core, write, claim);
     }
 
     /// The header word after a commit of `write`. Whoever linked the record and fills it owes it nothing any more; a deleted one
@@ -195,9 +200,8 @@ impl Attempt {
 
     /// After a commit of `write`: queues what it deleted, unless somebody owes the record a look already.
     pub(crate) fn queue_deleted(&mut self, write: &Write, stamp: Stamp) {
-        if write.image == 0 && !write.expected.is_queued() {
-            sweep::later(&mut self.core, write.table(), write.record, Self::after(write, stamp));
-            self.queued += 1;
+        if write.image == 0 {
+            self.queued += queue_deleted(&mut self.core, write, stamp);
         }
     }
 
@@ -205,11 +209,11 @@ impl Attempt {
     /// `before` names the image that the write of this index replaced; zero for none.
     #[inline]
     pub(crate) fn settle(&mut self, stamp: Stamp, claim: &impl Claim, before: impl Fn(usize) -> usize) {
-        for entry in 0..self.writes.entries().len() {
-            let write = self.writes.entries()[entry];
+        let Attempt { core, writes, queued, .. } = self;
+        for (entry, write) in writes.entries().iter().enumerate() {
             if write.is_nothing() {
                 if write.linked {
-                    self.unlink_placeholder(&write, claim);
+                    unlink_placeholder(core, write, claim);
                 }
                 continue;
             }
@@ -217,11 +221,13 @@ impl Attempt {
                 0 => {}
                 // The marker of a deletion: an image header without a row.
                 marker if write.expected.is_absent() => {
-                    record::retire(&mut self.core, marker, write.table().shape.image_header);
+                    record::retire(core, marker, write.table().shape.image_header);
                 }
-                image => record::retire_version(&mut self.core, write.table(), write.record, image, write.image),
+                image => record::retire_version(core, write.table(), write.record, image, write.image),
             }
-            self.queue_deleted(&write, stamp);
+            if write.image == 0 {
+                *queued += queue_deleted(core, write, stamp);
+            }
         }
     }
 
@@ -236,4 +242,20 @@ impl Attempt {
         self.writes.clear();
         self.core.local.leave();
     }
+}
+
+/// See [`Attempt::unlink_placeholder`].
+#[inline(never)]
+fn unlink_placeholder(core: &mut Core, write: &Write, claim: &impl Claim) {
+    sweep::look(core, write.table(), write.record, HeaderWord::PLACEHOLDER, claim);
+}
+
+/// Queues a record that `write` deleted, unless somebody owes it a look already; how many are queued.
+#[inline(never)]
+fn queue_deleted(core: &mut Core, write: &Write, stamp: Stamp) -> usize {
+    if write.expected.is_queued() {
+        return 0;
+    }
+    sweep::later(core, write.table(), write.record, Attempt::after(write, stamp));
+    1
 }

@@ -140,9 +140,12 @@ pub(crate) fn settled(table: &Table, record: RecordPtr) -> Option<HeaderWord> {
     let word = header(&table.shape, record);
     // ORDERING: pairs with the release store of the header word at install.
     let seen = HeaderWord(word.load(Ordering::Acquire));
-    if !seen.is_locked() {
-        return Some(seen);
-    }
+    if seen.is_locked() { wait_until_settled(word) } else { Some(seen) }
+}
+
+#[cold]
+#[inline(never)]
+fn wait_until_settled(word: &AtomicU64) -> Option<HeaderWord> {
     let mut backoff = Backoff::new();
     while backoff.wait() {
         let seen = HeaderWord(word.load(Ordering::Acquire));

@@ -124,27 +124,36 @@ impl Optimistic {
     }
 
     /// The linked record at `key`; `None` after noting its absence.
-    #[inline]
+    #[inline(always)]
     fn find(&mut self, table: &Table, key: Key<'_>) -> Option<RecordPtr> {
         match self.base.find(table, key) {
             Ok(record) => Some(record),
             Err(witness) => {
-                self.note_witness(table, witness);
-                self.base.seen = Seen { absent: true, ..Seen::default() };
+                self.note_absence(table, witness);
                 None
             }
         }
     }
 
+    #[inline(never)]
+    fn note_absence(&mut self, table: &Table, witness: Witness) {
+        self.note_witness(table, witness);
+        self.base.seen = Seen { absent: true, ..Seen::default() };
+    }
+
+    #[cold]
+    fn removed(&mut self, table: &Table, record: RecordPtr) -> Stop {
+        self.base.stop_at(Cause { phase: Phase::Execute, reason: Reason::RecordRemoved }, table, record)
+    }
+
     /// The settled header word of a record with its image, noted as the version seen.
-    #[inline]
+    #[inline(always)]
     fn look(&mut self, table: &Table, record: RecordPtr) -> Result<(HeaderWord, usize), Stop> {
         let Some((word, image)) = head::settled_image(table, record) else {
             return Err(self.locked(table, record));
         };
         if word.is_removed() {
-            let cause = Cause { phase: Phase::Execute, reason: Reason::RecordRemoved };
-            return Err(self.base.stop_at(cause, table, record));
+            return Err(self.removed(table, record));
         }
         self.base.note_stamp(table, word.stamp());
         self.base.seen = Seen { record: Some(record), stamp: word.stamp(), absent: word.is_absent(), own: false };

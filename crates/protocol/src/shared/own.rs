@@ -49,7 +49,7 @@ impl OwnIndex {
     }
 
     /// Adds the next entry (its index is the number of entries so far).
-    #[inline]
+    #[inline(always)]
     pub(crate) fn push(&mut self, address: usize, address_of: impl Fn(usize) -> usize) {
         if self.next.len() >= 2 * self.slots.len() {
             self.grow(address_of);

@@ -14,11 +14,12 @@ use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
 use seriatim_base::prefetch;
-use seriatim_catalog::{Key, Organization};
+use seriatim_catalog::Key;
 use seriatim_memory::Pinned;
-use seriatim_store::{Finger, HashHint, RecordPtr, has_key};
+use seriatim_store::{HashHint, RecordPtr, has_key};
 use seriatim_txn::Table;
 
+use super::attempt::Fingers;
 use super::{head, record};
 
 /// Most bytes of a record or image that a prefetch asks for: beyond, the processor's own prefetcher has caught on.
@@ -91,30 +92,24 @@ impl Prefetched {
 
     /// The first wave for one row.
     #[inline]
-    pub(crate) fn begin(&mut self, table: &Table, key: Key<'_>, finger: &mut Finger, pin: Pinned<'_>) {
-        if self.entries.len() == ROWS_MAX {
-            if self.advanced < ROWS_MAX {
-                return;
-            }
-            // All of them are on their way.
-            self.clear();
+    pub(crate) fn begin(&mut self, table: &Table, key: Key<'_>, fingers: &mut Fingers, pin: Pinned<'_>) {
+        if self.entries.len() >= ROWS_MAX && !self.make_room() {
+            return;
         }
-        let at = self.entries.len();
-        let stage = if table.organization == Organization::Hash {
-            table.index.prefetch_bucket(key).map_or(Stage::Nothing, Stage::Bucket)
-        } else {
-            match table.index.get_near(key, finger, pin) {
+        let stage = match table.index.prefetch_bucket(key) {
+            Some(hint) => Stage::Bucket(hint),
+            None => match table.index.get_near(key, fingers.of(table), pin) {
                 Ok(found) => {
                     fetch_record(table, found);
                     Stage::Record(found)
                 }
                 Err(_) => Stage::Nothing,
-            }
+            },
         };
+        let (id, at) = (table.id.index(), self.entries.len() as u32);
         self.entries.push(Entry { table: table.into(), stage, next: NONE });
-        let (id, at) = (table.id.index(), at as u32);
         if id >= self.queues.len() {
-            self.queues.resize(id + 1, EMPTY);
+            self.add_queues(id);
         }
         let queue = &mut self.queues[id];
         match queue.next {
@@ -122,6 +117,21 @@ impl Prefetched {
             _ => self.entries[queue.last as usize].next = at,
         }
         queue.last = at;
+    }
+
+    /// Whether there is room, if need be by forgetting rows that are all on their way.
+    #[cold]
+    fn make_room(&mut self) -> bool {
+        let complete = self.advanced >= ROWS_MAX;
+        if complete {
+            self.clear();
+        }
+        complete
+    }
+
+    #[cold]
+    fn add_queues(&mut self, id: usize) {
+        self.queues.resize(id + 1, EMPTY);
     }
 
     /// The next wave for all rows.
@@ -140,7 +150,8 @@ impl Prefetched {
             match entry.stage {
                 Stage::Bucket(hint) => {
                     entry.stage = Stage::Nothing;
-                    if let Some(found) = table.index.guess(hint, pin) {
+                    // SAFETY: as above: the table's index gave the hint.
+                    if let Some(found) = unsafe { hint.guess(pin) } {
                         fetch_record(table, found);
                         entry.stage = Stage::Record(found);
                     }
@@ -158,7 +169,22 @@ impl Prefetched {
     /// The record with this key, if it is one of the two expected next of its table. If neither is, the first is given up: one
     /// that is never asked for holds up the others once.
     #[inline]
-    pub(crate) fn find(&mut self, table: &Table, key: Key<'_>, _: Pinned<'_>) -> Option<RecordPtr> {
+    pub(crate) fn find(&mut self, table: &Table, key: Key<'_>, pin: Pinned<'_>) -> Option<RecordPtr> {
+        let queue = self.queues.get_mut(table.id.index())?;
+        let entry = self.entries.get(queue.next as usize)?;
+        match entry.stage {
+            // SAFETY: found in the index since the worker came online.
+            Stage::Record(found) if unsafe { has_key(found, key) } => {
+                queue.next = entry.next;
+                Some(found)
+            }
+            _ => self.find_behind(table, key, pin),
+        }
+    }
+
+    /// As [`Prefetched::find`], if it is not the first.
+    #[inline(never)]
+    fn find_behind(&mut self, table: &Table, key: Key<'_>, _: Pinned<'_>) -> Option<RecordPtr> {
         let queue = self.queues.get_mut(table.id.index())?;
         let (mut at, mut others) = (queue.next, 0);
         while let Some(entry) = self.entries.get(at as usize) {

@@ -101,6 +101,7 @@ pub(crate) fn retire(core: &mut Core, address: usize, bytes: usize) {
 }
 
 /// Writes key words and head of a staged record, so that it can be linked. Further head words are the protocol's.
+#[inline]
 pub(crate) fn seal(core: &mut Core, table: &Table, record: RecordPtr, key: Key<'_>) -> Result<(), Stop> {
     let tail = match tail_of(key) {
         0 => None,
@@ -202,7 +203,19 @@ fn tails_in(base: usize, offsets: &[u32]) -> impl Iterator<Item = usize> {
 }
 
 /// Retires what the version `old` (a row) owned and its successor `new` (zero: none) does not.
+#[inline]
 pub(crate) fn retire_version(core: &mut Core, table: &Table, record: RecordPtr, old: usize, new: usize) {
+    if table.has_tails() || table.has_fixed() {
+        retire_parts(core, table, record, old, new);
+    }
+    if !is_inline(table, record, old) {
+        retire(core, old, table.shape.image_bytes());
+    }
+}
+
+/// As [`retire_version`], what lies outside the image.
+#[inline(never)]
+fn retire_parts(core: &mut Core, table: &Table, record: RecordPtr, old: usize, new: usize) {
     let old_fixed = fixed_of(table, old);
     if table.has_tails() {
         let kept = |tail: usize| new != 0 && tails(table, new).any(|kept| kept == tail);
@@ -215,9 +228,6 @@ pub(crate) fn retire_version(core: &mut Core, table: &Table, record: RecordPtr, 
         if old_fixed != new_fixed {
             retire(core, old_fixed, table.shape.fixed_bytes);
         }
-    }
-    if !is_inline(table, record, old) {
-        retire(core, old, table.shape.image_bytes());
     }
 }
 

@@ -17,6 +17,8 @@ use super::hasher::HashValue;
 use crate::record::RecordPtr;
 use crate::witness::State;
 use seriatim_base::{Backoff, CACHE_LINE};
+use std::hint::select_unpredictable;
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Slots of a bucket.
@@ -69,7 +71,7 @@ impl Slot {
 
     /// The bits above the address in the slots of keys with this hash value.
     #[inline(always)]
-    fn head(hash: HashValue) -> u64 {
+    pub(super) fn head(hash: HashValue) -> u64 {
         hash.tag() | Slot::OCCUPIED >> Slot::ADDRESS_BITS
     }
 
@@ -113,6 +115,36 @@ impl Line<'_> {
     }
 }
 
+/// What is left of a key that is going to be looked up: its bucket when it was hashed, and the head of its slot.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hint {
+    bucket: NonNull<Bucket>,
+    head: u16,
+}
+
+// SAFETY: an address and a number; following the address is `unsafe`.
+unsafe impl Send for Hint {}
+// SAFETY: as above.
+unsafe impl Sync for Hint {}
+
+impl Hint {
+    #[inline(always)]
+    pub(super) fn new(bucket: &Bucket, hash: HashValue) -> Hint {
+        // A head has the bits above an address.
+        Hint { bucket: NonNull::from(bucket), head: Slot::head(hash) as u16 }
+    }
+
+    /// The record that probably has the key: told by its tag, worthwhile once the bucket is cached.
+    ///
+    /// # Safety
+    /// The table that gave the hint still exists: buckets live as long.
+    #[inline(always)]
+    pub(crate) unsafe fn guess(self) -> Option<RecordPtr> {
+        // SAFETY: the caller's promise.
+        unsafe { self.bucket.as_ref() }.guess(u64::from(self.head))
+    }
+}
+
 /// Loads a slot.
 #[inline(always)]
 pub(super) fn load(slot: &AtomicU64) -> Slot {
@@ -128,14 +160,13 @@ fn fill(places: &[AtomicU64], link: &AtomicU64, slots: &[Slot], next: u64) {
     link.store(next, Ordering::Relaxed);
 }
 
-/// The first record among `slots` whose slot has the tag of `hash` and for which `matches` holds.
+/// The first record among `slots` whose slot has this head and for which `matches` holds.
 #[inline(always)]
 fn find<const N: usize>(
     slots: &[AtomicU64; N],
-    hash: HashValue,
+    head: u64,
     mut matches: impl FnMut(RecordPtr) -> bool,
 ) -> Option<RecordPtr> {
-    let head = Slot::head(hash);
     // All tags first, then a branch that goes the same way for most hits: where in the line it lies is not predictable.
     let mut candidates = 0u32;
     for (i, slot) in slots.iter().enumerate() {
@@ -211,13 +242,14 @@ impl Bucket {
     /// The thread is online (rule 2).
     #[inline(always)]
     pub(super) unsafe fn find(&self, hash: HashValue, mut matches: impl FnMut(RecordPtr) -> bool) -> Option<RecordPtr> {
-        if let found @ Some(_) = find(&self.slots, hash, &mut matches) {
+        let head = Slot::head(hash);
+        if let found @ Some(_) = find(&self.slots, head, &mut matches) {
             return found;
         }
         // SAFETY: rule 2: online.
         let mut next = unsafe { overflow(&self.next) };
         while let Some(line) = next {
-            if let found @ Some(_) = find(&line.slots, hash, &mut matches) {
+            if let found @ Some(_) = find(&line.slots, head, &mut matches) {
                 return found;
             }
             // SAFETY: rule 2: online.
@@ -226,10 +258,17 @@ impl Bucket {
         None
     }
 
-    /// The record of the first slot with the tag of `hash` in the first line: a guess, to prefetch.
+    /// The record of a slot with this head in the first line: a guess, to prefetch.
     #[inline(always)]
-    pub(super) fn guess(&self, hash: HashValue) -> Option<RecordPtr> {
-        find(&self.slots, hash, |_| true)
+    fn guess(&self, head: u64) -> Option<RecordPtr> {
+        // No branch depends on where it lies; slots are loaded once each, from the last, so that the first of them is told.
+        let mut guess = Slot::EMPTY;
+        for slot in self.slots.iter().rev() {
+            let slot = load(slot);
+            guess = select_unpredictable(slot.has(head), slot, guess);
+        }
+        // SAFETY: loaded from a line, or empty.
+        unsafe { guess.record() }
     }
 
     /// The lines of the chain.
@@ -274,7 +313,7 @@ impl<'a> Iterator for Lines<'a> {
 
 /// Memory for an overflow line that nobody can reach yet.
 #[derive(Debug)]
-pub(super) struct Spare(std::ptr::NonNull<u8>);
+pub(super) struct Spare(NonNull<u8>);
 
 // SAFETY: a private line; whoever holds it owns it.
 unsafe impl Send for Spare {}
@@ -299,7 +338,7 @@ impl Spare {
     /// `bits` names an overflow line that was cut off by the caller, so that nobody else gives it back.
     pub(super) unsafe fn from_bits(bits: u64) -> Spare {
         let memory = std::ptr::with_exposed_provenance_mut(bits as usize);
-        Spare(std::ptr::NonNull::new(memory).expect("a line has an address"))
+        Spare(NonNull::new(memory).expect("a line has an address"))
     }
 
     /// Gives the memory back once no reader can be in it.

@@ -28,7 +28,9 @@ mod hasher;
 mod tests;
 mod walk;
 
-pub(crate) use hasher::{HashValue, Hashed};
+pub(crate) use bucket::Hint;
+use hasher::HashValue;
+pub(crate) use hasher::Hashed;
 
 use crate::index::{Inserted, StoreCx};
 use crate::observer::Observer;
@@ -95,16 +97,11 @@ impl<K: Hashed> Hash<K> {
 
     /// Starts to fetch the line of the key's bucket.
     #[inline]
-    pub(crate) fn prefetch_bucket(&self, key: K::Probe<'_>) -> HashValue {
+    pub(crate) fn prefetch_bucket(&self, key: K::Probe<'_>) -> Hint {
         let hash = K::hash(key);
-        prefetch::line(std::ptr::from_ref(self.home(hash)).cast());
-        hash
-    }
-
-    /// The record that probably has a key with this hash value: a guess by its tag, worthwhile once the bucket is cached.
-    #[inline]
-    pub(crate) fn guess(&self, hash: HashValue, _pin: Pinned<'_>) -> Option<RecordPtr> {
-        self.home(hash).guess(hash)
+        let home = self.home(hash);
+        prefetch::line(std::ptr::from_ref(home).cast());
+        Hint::new(home, hash)
     }
 
     /// Links `record`, whose key is `key`, unless that key is linked already (get-with-insert, D4).

@@ -12,7 +12,7 @@ use super::Root;
 use super::cell::Cell;
 use super::descend::{Aim, Bounds, Disturbed, Path};
 use super::kind::{NodeKind, Separator, Short};
-use super::load::{Exclusive, Latching, Load, Patience, Through};
+use super::load::{Exclusive, Latching, Load, Optimistic, Patience, Through};
 use super::node::{Interior, Leaf, Meta, Range};
 use super::spare::{Need, Spare};
 use super::{Finger, Tree};
@@ -43,7 +43,31 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
     }
 
     /// As [`Tree::insert`], beginning with the finger's leaf.
+    #[inline]
     pub(crate) fn insert_near<O: Observer>(
+        &self,
+        cx: &mut StoreCx<'_>,
+        probe: K::Probe<'_>,
+        finger: &mut Finger,
+        record: RecordPtr,
+        observer: &mut O,
+    ) -> Result<Inserted, OutOfMemory> {
+        // As `insert_with` does, for both.
+        let _ = cx.local.pinned();
+        if !O::ADMITS
+            && let Some(leaf) = self.touched(finger)
+            && leaf.takes(&mut Optimistic, probe).is_some()
+            && let Ok(Some(before)) = cx.agent.run(cx.outside, &NoLocks, &mut Place { leaf, probe, record })
+        {
+            observer.changed(&leaf.word, before.0, before.changed().0);
+            return Ok(Inserted::Linked);
+        }
+        self.insert_anywhere(cx, probe, finger, record, observer)
+    }
+
+    /// As [`Tree::insert_near`], whatever it takes.
+    #[inline(never)]
+    fn insert_anywhere<O: Observer>(
         &self,
         cx: &mut StoreCx<'_>,
         probe: K::Probe<'_>,
@@ -92,7 +116,7 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
         finger: &mut Finger,
         record: RecordPtr,
         observer: &mut O,
-        mut run: impl FnMut(&mut StoreCx<'_>, &mut Insert<'_, 'a, 'k, K, O, LEAF, FAN>) -> Option<Step<'a, K, LEAF>>,
+        mut run: impl FnMut(&mut StoreCx<'_>, &mut Insert<'_, 'a, 'k, K, O, LEAF, FAN>) -> Option<()>,
     ) -> Result<Inserted, OutOfMemory> {
         // The memory that bodies reach stays allocated while the worker is online (rule 2); this asserts that it is.
         let _ = cx.local.pinned();
@@ -100,9 +124,18 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
         let unlinked = self.unlinked();
         let mut spare = Spare::default();
         let mut patience = Patience::default();
+        if start.is_some_and(|leaf| leaf.meta(&mut Optimistic).count == LEAF) {
+            // Most likely it will be split. If memory is refused, the body will ask again, should it need any.
+            let _ = spare.provide(cx, Need { node: Leaf::<K, LEAF>::BYTES, root: 0, tail: 0 });
+        }
         let (leaf, inserted) = loop {
-            let mut body = Insert { tree: self, probe, record, start, spare: &spare, observer: &mut *observer };
-            match run(cx, &mut body) {
+            let mut body =
+                Insert { tree: self, probe, record, start, spare: &spare, observer: &mut *observer, step: None };
+            let step = match run(cx, &mut body) {
+                Some(()) => body.step,
+                None => None,
+            };
+            match step {
                 Some(Step::Linked { leaf, before }) => {
                     observer.changed(&leaf.word, before.0, before.changed().0);
                     break (leaf, Inserted::Linked);
@@ -131,6 +164,34 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
     }
 }
 
+/// The usual insertion: into the leaf the finger is on, which has room, of a key without a record. Whatever else it finds, it
+/// changes nothing and leaves to [`Insert`].
+struct Place<'a, 'k, K: NodeKind, const LEAF: usize> {
+    leaf: &'a Leaf<K, LEAF>,
+    probe: K::Probe<'k>,
+    record: RecordPtr,
+}
+
+// SAFETY: the leaf was reached while the worker is online, which it is until `run` has returned (rule 2).
+unsafe impl<K: NodeKind, const LEAF: usize> Body for Place<'_, '_, K, LEAF> {
+    /// The leaf's word before the insertion, if there was one.
+    type Output = Option<State>;
+
+    #[inline(always)]
+    fn run<A: Access>(&mut self, access: &mut A) -> Result<Option<State>, Stop> {
+        let Place { leaf, probe, record } = *self;
+        let load = &mut Through(&mut *access);
+        let Some((state, meta)) = leaf.takes(load, probe) else { return Ok(None) };
+        let (place, found) = leaf.find_to_insert(load, meta, probe);
+        if found.is_some() || !access.lock(&leaf.word, state.0, state.latched().0) {
+            return Ok(None);
+        }
+        leaf.insert(access, meta.count, place, K::short(probe), record);
+        access.store(&leaf.word, state.changed().0);
+        Ok(Some(state))
+    }
+}
+
 /// What a run of the body came to.
 enum Step<'a, K: NodeKind, const LEAF: usize> {
     /// Linked, and the leaf's word was `before`.
@@ -154,25 +215,41 @@ struct Insert<'b, 'a, 'k, K: NodeKind, O, const LEAF: usize, const FAN: usize> {
     start: Option<&'a Leaf<K, LEAF>>,
     spare: &'b Spare,
     observer: &'b mut O,
+    /// What a run that ended well came to.
+    step: Option<Step<'a, K, LEAF>>,
 }
 
 // SAFETY: nodes are reached while the worker is online, which it is until `run` has returned (rule 2).
 unsafe impl<'a, K: NodeKind, O: Observer, const LEAF: usize, const FAN: usize> Body
     for Insert<'_, 'a, '_, K, O, LEAF, FAN>
 {
-    type Output = Step<'a, K, LEAF>;
+    // The step stays in `self`: results are moved through several hands.
+    type Output = ();
 
     #[inline(always)]
-    fn run<A: Access>(&mut self, access: &mut A) -> Result<Step<'a, K, LEAF>, Stop> {
+    fn run<A: Access>(&mut self, access: &mut A) -> Result<(), Stop> {
+        self.step = Some(self.go(access)?);
+        Ok(())
+    }
+
+    /// Once it has memory to split with, it goes down twice.
+    fn weight(&self) -> u32 {
+        self.tree.height() * if self.spare.is_empty() { 1 } else { 2 }
+    }
+}
+
+impl<'a, K: NodeKind, O: Observer, const LEAF: usize, const FAN: usize> Insert<'_, 'a, '_, K, O, LEAF, FAN> {
+    #[inline(always)]
+    fn go<A: Access>(&mut self, access: &mut A) -> Result<Step<'a, K, LEAF>, Stop> {
         if let Some(leaf) = self.start {
             let load = &mut Through(access);
             let state = State(load.follow(&leaf.word));
             let range = leaf.range(load);
-            if state.is_usable()
-                && (range.low..=range.last).contains(&K::short(self.probe))
-                && let Some(step) = self.place(access, leaf, state, None)?
-            {
-                return Ok(step);
+            if state.is_usable() && (range.low..=range.last).contains(&K::short(self.probe)) {
+                return match self.place(access, leaf, state, None)? {
+                    Some(step) => Ok(step),
+                    None => self.split(access),
+                };
             }
         }
         let mut bounds = Bounds::NONE;
@@ -183,13 +260,6 @@ unsafe impl<'a, K: NodeKind, O: Observer, const LEAF: usize, const FAN: usize> B
         }
     }
 
-    /// Once it has memory to split with, it goes down twice.
-    fn weight(&self) -> u32 {
-        self.tree.height() * if self.spare.is_empty() { 1 } else { 2 }
-    }
-}
-
-impl<'a, K: NodeKind, O: Observer, const LEAF: usize, const FAN: usize> Insert<'_, 'a, '_, K, O, LEAF, FAN> {
     /// Inserts into the leaf that the key belongs to while its word is `state`; `None` if it is full.
     #[inline(always)]
     fn place<A: Access>(
@@ -200,8 +270,9 @@ impl<'a, K: NodeKind, O: Observer, const LEAF: usize, const FAN: usize> Insert<'
         range: Option<Range<Short<K>>>,
     ) -> Result<Option<Step<'a, K, LEAF>>, Stop> {
         let load = &mut Through(&mut *access);
-        let count = leaf.meta(load).count;
-        let (place, found) = leaf.find(load, count, self.probe);
+        let meta = leaf.meta(load);
+        let count = meta.count;
+        let (place, found) = leaf.find_to_insert(load, meta, self.probe);
         if let Some(record) = found {
             let sure = load.unchanged(&leaf.word, state.0);
             return if sure { Ok(Some(Step::Exists { leaf, record })) } else { Err(Stop::Busy) };
@@ -235,7 +306,7 @@ impl<'a, K: NodeKind, O: Observer, const LEAF: usize, const FAN: usize> Insert<'
         let load = &mut Through(&mut *access);
         let (leaf, state) = self.tree.descend(load, &Aim::Key(self.probe), &mut path)?;
         let meta = leaf.meta(load);
-        let (place, found) = leaf.find(load, meta.count, self.probe);
+        let (place, found) = leaf.find_to_insert(load, meta, self.probe);
         if found.is_some() || meta.count < LEAF || !load.unchanged(&leaf.word, state.0) {
             return Err(Stop::Busy);
         }

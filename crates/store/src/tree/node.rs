@@ -187,6 +187,36 @@ impl<K: NodeKind, const LEAF: usize> Leaf<K, LEAF> {
         }
     }
 
+    /// Whether the leaf, by its own range, is the one `probe` belongs to, and has room: its word and meta word if so. True if the
+    /// word does not change.
+    #[inline(always)]
+    pub(crate) fn takes<L: Load>(&self, load: &mut L, probe: K::Probe<'_>) -> Option<(State, Meta)> {
+        let state = State(load.follow(&self.word));
+        let (range, meta, short) = (self.range(load), self.meta(load), K::short(probe));
+        (state.is_usable() && meta.count < LEAF && (range.low..=range.last).contains(&short)).then_some((state, meta))
+    }
+
+    /// As [`Leaf::find`], for an insertion: an ascending run is found without a search.
+    #[inline(always)]
+    pub(crate) fn find_to_insert<L: Load>(
+        &self,
+        load: &mut L,
+        meta: Meta,
+        probe: K::Probe<'_>,
+    ) -> (usize, Option<RecordPtr>) {
+        if let Some(last) = meta.inserted {
+            let (last, next, short) = (last as usize, last as usize + 1, K::short(probe));
+            // Both in one word: the place was in use when the count was written.
+            debug_assert!(next <= meta.count);
+            if K::Cell::less(self.key(load, last), short)
+                && (next == meta.count || K::Cell::less(short, self.key(load, next)))
+            {
+                return (next, None);
+            }
+        }
+        self.find(load, meta.count, probe)
+    }
+
     /// As [`Leaf::find`], given that `first` is the first of the keys that tie with `probe`.
     fn find_tied<L: Load>(
         &self,

@@ -55,6 +55,7 @@ impl Spare {
     }
 
     /// Whether it holds nothing.
+    #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
         self.node.is_none() && self.root.is_none() && self.tail.is_none()
     }
@@ -65,7 +66,15 @@ impl Spare {
     }
 
     /// Gives back what was not used.
+    #[inline(always)]
     pub(crate) fn give_back(&mut self, cx: &mut StoreCx<'_>) {
+        if !self.is_empty() {
+            self.give_back_some(cx);
+        }
+    }
+
+    #[cold]
+    fn give_back_some(&mut self, cx: &mut StoreCx<'_>) {
         for block in [&mut self.node, &mut self.root, &mut self.tail] {
             give_back(cx, block);
         }
