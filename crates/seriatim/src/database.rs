@@ -227,7 +227,7 @@ impl Database {
         inner.pool.give_back(lease);
         let set = Arc::new(made?);
         if let Some(persistence) = &inner.persistence {
-            persistence.home().add_table(&set).map_err(SchemaError::Storage)?;
+            persistence.home().add_table(&set).map_err(|error| SchemaError::Storage(Box::new(error)))?;
         }
         tables.ids += 1 + set.indexes.len() as u32;
         tables.sets.push(Arc::clone(&set));

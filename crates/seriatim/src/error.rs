@@ -109,7 +109,7 @@ pub enum SchemaError {
     /// All workers are busy.
     WorkersBusy,
     /// The declaration could not be written to the database's directory.
-    Storage(StorageError),
+    Storage(Box<StorageError>),
 }
 
 impl fmt::Display for SchemaError {
