@@ -198,13 +198,6 @@ impl Attempt {
         if write.is_nothing() { write.expected } else { HeaderWord::committed(stamp, deleted, owed) }
     }
 
-    /// After a commit of `write`: queues what it deleted, unless somebody owes the record a look already.
-    pub(crate) fn queue_deleted(&mut self, write: &Write, stamp: Stamp) {
-        if write.image == 0 {
-            self.queued += queue_deleted(&mut self.core, write, stamp);
-        }
-    }
-
     /// After a commit, when nothing is locked any more: retires what the writes replaced, queues what they deleted, unlinks what came to nothing.
     /// `before` names the image that the write of this index replaced; zero for none.
     #[inline]
