@@ -145,7 +145,7 @@ mod tests {
             let index = Index::new(organization, class, 16, &environment.htm, &mut core.store()).expect("memory");
             core.local.leave();
             let (id, name, unlinked) = (TableId(0), "cell".to_owned(), Unlinked::default());
-            let table = Table { id, name, organization, class, codec, layout, shape, index, unlinked };
+            let table = Table { id, name, organization, class, codec, layout, shape, index, unlinked, wire: None };
             let stamps = [1, 2, 3].map(|epoch| Stamp::first_of(Epoch(epoch)));
             let (key, places) = (Key::Word8(7), &table.layout.places);
             let fill = &mut |row: &mut RowWriter<'_>| {
