@@ -51,7 +51,7 @@ fn pages_hold_the_articles_from_one_on() {
     };
     assert_eq!(page(4), (4..24).collect::<Vec<_>>());
     assert_eq!(page(45), [45, 46, 47, 48, 49]);
-    assert_eq!(page(50), []);
+    assert!(page(50).is_empty());
 }
 
 #[test]
