@@ -70,7 +70,8 @@ impl<P: Recover> Bench<P> {
         let index = Index::new(organization, codec.class(), 16, &environment.htm, &mut core.store()).expect("memory");
         core.local.leave();
         let (id, name, class, unlinked) = (TableId(0), "things".to_owned(), codec.class(), Unlinked::default());
-        let table = Box::new(Table { id, name, organization, class, codec, layout, shape, index, unlinked });
+        let table =
+            Box::new(Table { id, name, organization, class, codec, layout, shape, index, unlinked, wire: None });
         Bench { protocol: P::open(P::Options::default(), &environment), environment, table, words }
     }
 
