@@ -229,7 +229,7 @@ mod tests {
     use std::cell::Cell;
 
     use seriatim_base::{Stamp, TableId};
-    use seriatim_catalog::{ColumnDef, ColumnType, KeyCodec, Layout, TableDef};
+    use seriatim_catalog::{ColumnDef, ColumnType, KeyCodec, Layout, Organization, TableDef};
     use seriatim_htm::{Budget, Htm, HtmMode};
     use seriatim_memory::{Memory, Options};
     use seriatim_store::Index;
@@ -264,7 +264,8 @@ mod tests {
         core.local.leave();
         let shape = RecordShape::new(class, &layout, Silo::HEAD_BYTES, Silo::IMAGE_HEADER_BYTES);
         let (id, name, unlinked) = (TableId(0), "cell".to_owned(), seriatim_txn::Unlinked::default());
-        let table = Box::new(Table { id, name, organization, class, codec, layout, shape, index, unlinked });
+        let table =
+            Box::new(Table { id, name, organization, class, codec, layout, shape, index, unlinked, wire: None });
         let mut worker = Silo::open(Default::default(), &environment).worker(core);
         worker.begin(Mode::ReadWrite, Stamp::ZERO);
         for key in 0..ROWS {
