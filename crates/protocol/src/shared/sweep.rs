@@ -6,12 +6,11 @@
 //! too, but a queue that is drained at 80 deletes an epoch would have every scan of its head walk over them.
 
 use std::ptr::NonNull;
-use std::sync::atomic::Ordering;
 
 use seriatim_store::{RecordPtr, Unobserved};
 use seriatim_txn::{Core, Table};
 
-use super::head::{self, HeaderWord};
+use super::head::HeaderWord;
 use super::record;
 
 /// How a protocol makes sure that nobody else changes the record while it is looked at.
@@ -75,12 +74,8 @@ pub(crate) fn look(
     let key = unsafe { seriatim_store::read_key(target, table.class) };
     let removed = table.index.remove(&mut core.store(), key, target, &mut Unobserved);
     assert!(removed, "a record that nobody unlinked is in its index");
-    let image = head::image(&table.shape, target).load(Ordering::Relaxed) as usize;
+    // Whatever the image word still names was retired by who deleted the row.
     claim.give(core, table, target, word.removed());
-    // What is left of a tombstone is the marker image some protocols keep for snapshot readers.
-    if image != 0 && !record::is_inline(table, target, image) {
-        record::retire(core, image, table.shape.image_header);
-    }
     record::retire_record(core, table, target);
     true
 }

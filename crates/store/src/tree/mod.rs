@@ -107,6 +107,16 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
         self.get_by_descent(probe).0
     }
 
+    /// As [`Tree::get`]; the gap word of the leaf comes with the witness.
+    pub(crate) fn get_or_gap<'p>(
+        &'p self,
+        probe: K::Probe<'_>,
+        _pin: Pinned<'p>,
+    ) -> Result<RecordPtr, (Witness, &'p AtomicU64)> {
+        let (answer, leaf) = self.get_by_descent(probe);
+        answer.map_err(|witness| (witness, &leaf.gap))
+    }
+
     /// As [`Tree::get`], beginning with the finger's leaf.
     pub(crate) fn get_near(
         &self,
