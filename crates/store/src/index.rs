@@ -251,7 +251,8 @@ impl Index {
         )
     }
 
-    /// Unlinks exactly `record`; `false` if `key` has no or another record. The caller retires the record.
+    /// Unlinks exactly `record`; `false` if `key` has no or another record, or it is to stay for now ([`Observer::EMPTIES`]). The
+    /// caller retires the record.
     #[inline]
     pub fn remove<O: Observer>(&self, cx: &mut StoreCx<'_>, key: Key<'_>, record: RecordPtr, observer: &mut O) -> bool {
         on!(&self.0, index, K => index.remove(cx, K::probe(key), record, observer))

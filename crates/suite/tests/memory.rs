@@ -279,7 +279,11 @@ fn at_once<T: Shape>(setting: &Setting, seed: u64) {
         while !done.load(Ordering::Relaxed) && !deleter.is_finished() {
             match session.transact(|tx| tx.insert(&world.table, &T::new(next, world.sizes))) {
                 Ok(_) => inserted.push(next),
-                Err(TransactError::OutOfMemory) => refused += 1,
+                Err(TransactError::OutOfMemory) => {
+                    refused += 1;
+                    // On few cores those who are not refused get their turn.
+                    thread::yield_now();
+                }
                 Err(other) => panic!("{setting}: {other}"),
             }
             next += 1;

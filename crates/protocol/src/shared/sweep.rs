@@ -7,7 +7,7 @@
 
 use std::ptr::NonNull;
 
-use seriatim_store::{RecordPtr, Unobserved};
+use seriatim_store::{RecordPtr, Tidy};
 use seriatim_txn::{Core, Table};
 
 use super::head::HeaderWord;
@@ -46,8 +46,8 @@ pub(crate) fn sweep(core: &mut Core, claim: &impl Claim, most: usize) {
 }
 
 /// Takes the look that the caller owes a record: unlinks it if its key is gone in the state `expected`; takes the mark off if
-/// the key lives; and puts it on the list (again) if it cannot be decided yet, since the record is held, or its key was deleted
-/// anew: `false`.
+/// the key lives; and puts it on the list (again) if it cannot be decided yet, since the record or its leaf is held, or its key
+/// was deleted anew: `false`.
 pub(crate) fn look(
     core: &mut Core,
     table: &Table,
@@ -72,8 +72,14 @@ pub(crate) fn look(
     table.unlinked.announce(word.stamp());
     // SAFETY: key words of a linked record never change.
     let key = unsafe { seriatim_store::read_key(target, table.class) };
-    let removed = table.index.remove(&mut core.store(), key, target, &mut Unobserved);
-    assert!(removed, "a record that nobody unlinked is in its index");
+    if !table.index.remove(&mut core.store(), key, target, &mut Tidy) {
+        // The last record of a leaf whose gap a transaction holds: unlinked now, it would leave the leaf behind for ever.
+        let linked = table.index.get(key, core.local.pinned());
+        assert!(linked.is_ok_and(|linked| linked == target), "a record that nobody unlinked is in its index");
+        claim.give(core, table, target, word);
+        later(core, table, target, word);
+        return false;
+    }
     // Whatever the image word still names was retired by who deleted the row.
     claim.give(core, table, target, word.removed());
     record::retire_record(core, table, target);
