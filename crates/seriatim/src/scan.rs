@@ -63,7 +63,7 @@ impl<'t> RawScan<'t> {
         let mut scan = RawScan::idle(tx, set, target, direction);
         scan.failed = match scan.organization() {
             Organization::Ordered => scan.start(&low, &high).err(),
-            Organization::Hash => Some(Abort::stopped(Reason::Unordered)),
+            Organization::Hash => tx.own(set).err().or(Some(Abort::stopped(Reason::Unordered))),
         };
         scan.watch(low, high);
         scan
