@@ -158,11 +158,19 @@ pub struct IndexDef {
     pub name: Cow<'static, str>,
     /// Its columns, most significant first.
     pub parts: Vec<KeyPart>,
-    /// Whether two rows may not agree in all its columns. NULL equals NULL here. In an ordered index without it, the primary
-    /// key's columns follow to tell rows apart.
+    /// Whether two rows may not agree in all its columns. NULL equals NULL here. In an index without it, the primary key's columns
+    /// follow to tell rows apart.
     pub unique: bool,
-    /// How it finds rows. A hash index finds whole keys only; one that is not unique keeps a list of rows for each key.
+    /// How it finds rows. A hash index finds whole keys only.
     pub organization: Organization,
+}
+
+impl IndexDef {
+    /// How its entries are stored. Those of a key that rows share lie side by side in a tree, whatever was asked for: a table by
+    /// hash would have to keep them as one list, of which every insert and delete writes a new version as long as the list.
+    pub fn storage(&self) -> Organization {
+        if self.unique { self.organization } else { Organization::Ordered }
+    }
 }
 
 /// A table: columns, primary key, secondary indexes.
@@ -467,7 +475,7 @@ impl TableBuilder {
         self.add_index(name.into(), parts, false, Organization::Ordered)
     }
 
-    /// Adds a hash index whose keys rows may share.
+    /// Adds a hash index whose keys rows may share: it finds whole keys only ([`IndexDef::storage`]).
     #[must_use]
     pub fn hash_index(
         self,

@@ -5,7 +5,7 @@
 //! counted out, and a worker that swings around a full list does not visit the pool each time.
 
 use crate::class::{CLASSES, Class};
-use crate::heap::{Batch, Block, Heap, LINE, SPAN, Span, Urgency};
+use crate::heap::{Batch, Block, Heap, LINE, SPAN, Span};
 use crate::{OutOfMemory, small};
 use seriatim_base::prefetch;
 use std::ptr::NonNull;
@@ -88,7 +88,7 @@ impl Arena {
 
     /// A block of a class whose list is empty: from the spare, the pool, or fresh memory.
     #[cold]
-    pub(crate) fn refill(&mut self, heap: &Heap, class: Class, urgency: Urgency) -> Result<NonNull<u8>, OutOfMemory> {
+    pub(crate) fn refill(&mut self, heap: &Heap, class: Class) -> Result<NonNull<u8>, OutOfMemory> {
         let spare = std::mem::take(&mut self.spares[class.index()]);
         let batch = if spare.head.is_some() { Some(spare) } else { heap.take_batch(class) };
         match batch {
@@ -96,31 +96,20 @@ impl Arena {
                 let list = &mut self.lists[class.index()];
                 (list.head, list.count) = (batch.head, batch.count);
             }
-            None => self.carve(heap, class, urgency)?,
+            None => self.carve(heap, class)?,
         }
         Ok(self.pop(class).expect("a batch and a run hold a block"))
     }
 
     /// Cuts a run of blocks from the span, of which the lowest will be used first.
-    fn carve(&mut self, heap: &Heap, class: Class, urgency: Urgency) -> Result<(), OutOfMemory> {
+    fn carve(&mut self, heap: &Heap, class: Class) -> Result<(), OutOfMemory> {
         let block_bytes = class.bytes();
         let least = block_bytes.next_multiple_of(LINE);
         let mut run_bytes = RUN_BYTES.max(least);
         if self.span.bytes < least {
-            match heap.take(least, SPAN.max(least), Urgency::Ordinary) {
-                Ok(span) => {
-                    let rest = std::mem::replace(&mut self.span, span);
-                    self.dice(heap, rest);
-                }
-                Err(refused) if urgency == Urgency::Ordinary => return Err(refused),
-                Err(_) => {
-                    // No more than the block itself, or ordinary requests would live on the reserve.
-                    let mut span = heap.take(least, least, urgency)?;
-                    // SAFETY: ours, as below.
-                    unsafe { self.push_run(heap, class, span.cut(least), 1) };
-                    return Ok(());
-                }
-            }
+            let span = heap.take(least, SPAN.max(least))?;
+            let rest = std::mem::replace(&mut self.span, span);
+            self.dice(heap, rest);
         }
         run_bytes = run_bytes.min(self.span.bytes);
         let count = (run_bytes / block_bytes).min(self.lists[class.index()].bound as usize);

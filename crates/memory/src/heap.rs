@@ -9,15 +9,16 @@
 //! 1. A block on a free list, in a batch or in a span belongs to whoever holds that list, batch or span.
 //! 2. Maps live as long as the heap. What workers were given may be used until then.
 //!
-//! The limit counts what was taken: spans and large maps. Free blocks can be used again at the limit. Ordinary allocations
-//! stop a reserve short of it, so that deletes and roll-backs can still find a block.
+//! The limit counts what was taken: spans and large maps. Free blocks can be used again at the limit. There is no reserve below
+//! it: what must go on at the limit (reads, deletes, roll-backs) allocates nothing. Once a request was refused memory is
+//! *scarce*: workers at rest give their free blocks to those who run.
 
 use crate::class::{CLASSES, Class};
 use crate::system::{self, HUGE, Map};
 use crate::{Options, OutOfMemory, small};
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Bytes of a span, and what is touched at a time.
@@ -26,9 +27,6 @@ pub(crate) const SPAN: usize = small(64 << 10, 4 << 10);
 pub(crate) const LINE: usize = seriatim_base::CACHE_LINE;
 /// Bytes mapped in one step at most.
 const STEP_MAX: usize = 64 << 20;
-/// The reserve is this part of the limit, and at most [`RESERVE_MAX`].
-const RESERVE_PART: usize = 16;
-const RESERVE_MAX: usize = 16 << 20;
 /// Leftovers below this are forgotten rather than searched for ever.
 const LEFTOVER_MIN: usize = 1 << 10;
 
@@ -75,17 +73,12 @@ impl Span {
     }
 }
 
-/// Who asks: ordinary requests leave the reserve alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Urgency {
-    Ordinary,
-    Reserve,
-}
-
 #[derive(Debug)]
 pub(crate) struct Heap {
     huge_pages: bool,
     limit: usize,
+    /// Whether the limit ever refused a request.
+    scarce: AtomicBool,
     /// Bytes mapped; written under the lock of `state`, read by anyone.
     mapped: AtomicUsize,
     state: Mutex<State>,
@@ -107,6 +100,7 @@ impl Heap {
         Heap {
             huge_pages: options.huge_pages,
             limit: options.limit_bytes.unwrap_or(usize::MAX),
+            scarce: AtomicBool::new(false),
             mapped: AtomicUsize::new(0),
             state: Mutex::default(),
             pools: [const { Mutex::new(Vec::new()) }; CLASSES],
@@ -118,13 +112,19 @@ impl Heap {
         self.mapped.load(Ordering::Relaxed)
     }
 
-    /// Bytes that may be taken by such requests.
-    fn bound(&self, urgency: Urgency) -> usize {
-        match urgency {
-            Urgency::Reserve => self.limit,
-            Urgency::Ordinary if self.limit == usize::MAX => self.limit,
-            Urgency::Ordinary => self.limit - (self.limit / RESERVE_PART).min(RESERVE_MAX),
+    /// Whether the limit was ever met: then free blocks are worth sharing.
+    pub(crate) fn is_scarce(&self) -> bool {
+        self.scarce.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that may still be taken, if `bytes` may.
+    fn room(&self, state: &State, bytes: usize) -> Result<usize, OutOfMemory> {
+        let room = self.limit.saturating_sub(state.taken);
+        if bytes > room {
+            self.scarce.store(true, Ordering::Relaxed);
+            return Err(OutOfMemory);
         }
+        Ok(room)
     }
 
     /// Maps and touches `bytes` more, to be handed out before other memory.
@@ -150,14 +150,11 @@ impl Heap {
     }
 
     /// A touched span of at least `least` and at most `most` bytes (multiples of [`LINE`]).
-    pub(crate) fn take(&self, least: usize, most: usize, urgency: Urgency) -> Result<Span, OutOfMemory> {
+    pub(crate) fn take(&self, least: usize, most: usize) -> Result<Span, OutOfMemory> {
         debug_assert!(least.is_multiple_of(LINE) && most.is_multiple_of(LINE) && least <= most);
         let span = {
             let mut state = lock(&self.state);
-            let room = self.bound(urgency).saturating_sub(state.taken);
-            if room < least {
-                return Err(OutOfMemory);
-            }
+            let room = self.room(&state, least)?;
             let at = match state.find(least) {
                 Some(at) => at,
                 None => {
@@ -197,13 +194,11 @@ impl Heap {
     }
 
     /// A touched map of its own, page-aligned. Also tells the bytes it takes.
-    pub(crate) fn take_large(&self, bytes: usize, urgency: Urgency) -> Result<(NonNull<u8>, usize), OutOfMemory> {
+    pub(crate) fn take_large(&self, bytes: usize) -> Result<(NonNull<u8>, usize), OutOfMemory> {
         let rounded = Map::rounded(bytes).ok_or(OutOfMemory)?;
         {
             let mut state = lock(&self.state);
-            if rounded > self.bound(urgency).saturating_sub(state.taken) {
-                return Err(OutOfMemory);
-            }
+            self.room(&state, rounded)?;
             state.taken += rounded;
         }
         // Mapped and touched without the lock, which others need.

@@ -8,7 +8,7 @@
 use crate::arena::Arena;
 use crate::class::{Class, SMALL_MAX};
 use crate::garbage::{Garbage, Retired};
-use crate::heap::{Heap, Urgency};
+use crate::heap::Heap;
 use crate::memory::Shared;
 use crate::poison;
 use crate::quiescence::{Count, Presence};
@@ -102,8 +102,8 @@ impl Local {
         garbage.end(&shared.counts, |item| unsafe { release(&shared.heap, arena, account, item) });
     }
 
-    /// Frees everything whose grace period passed, its own and what workers that are gone left behind. For a worker about to
-    /// idle, and for maintenance.
+    /// Frees everything whose grace period passed, its own and what workers that are gone left behind; where memory is scarce it
+    /// leaves its free blocks to other workers. For a worker about to idle, and for maintenance.
     ///
     /// # Panics
     /// If it is online.
@@ -114,6 +114,9 @@ impl Local {
         shared.inherit(|orphans| garbage.adopt(orphans));
         // SAFETY: as in `tidy`.
         garbage.collect(&shared.counts, |item| unsafe { release(&shared.heap, arena, account, item) });
+        if shared.heap.is_scarce() {
+            arena.surrender(&shared.heap);
+        }
     }
 
     /// Whether it is between [`Local::enter`] and [`Local::leave`].
@@ -143,28 +146,15 @@ impl Local {
     /// At the limit, or when the operating system refuses.
     #[inline]
     pub fn allocate(&mut self, outside: &mut Outside, bytes: usize) -> Result<NonNull<u8>, OutOfMemory> {
-        self.allocate_as(outside, bytes, Urgency::Ordinary)
-    }
-
-    /// As [`Local::allocate`], but may also use the reserve below the limit: for work that frees memory or has to finish, as
-    /// deletes and roll-backs do.
-    ///
-    /// # Errors
-    /// When the reserve is used up too, or the operating system refuses.
-    pub fn allocate_reserved(&mut self, outside: &mut Outside, bytes: usize) -> Result<NonNull<u8>, OutOfMemory> {
-        self.allocate_as(outside, bytes, Urgency::Reserve)
-    }
-
-    #[inline(always)]
-    fn allocate_as(&mut self, _: &mut Outside, bytes: usize, urgency: Urgency) -> Result<NonNull<u8>, OutOfMemory> {
+        let _ = outside;
         assert_outside();
         if bytes > SMALL_MAX {
-            return self.allocate_large(bytes, urgency);
+            return self.allocate_large(bytes);
         }
         let class = Class::of(bytes);
         let start = match self.arena.pop(class) {
             Some(start) => start,
-            None => self.arena.refill(&self.shared.heap, class, urgency)?,
+            None => self.arena.refill(&self.shared.heap, class)?,
         };
         self.account.add(class.bytes() as i64);
         // SAFETY: a block of the class, ours alone.
@@ -173,8 +163,8 @@ impl Local {
     }
 
     #[cold]
-    fn allocate_large(&mut self, bytes: usize, urgency: Urgency) -> Result<NonNull<u8>, OutOfMemory> {
-        let (start, taken) = self.shared.heap.take_large(bytes, urgency)?;
+    fn allocate_large(&mut self, bytes: usize) -> Result<NonNull<u8>, OutOfMemory> {
+        let (start, taken) = self.shared.heap.take_large(bytes)?;
         self.account.add(taken as i64);
         Ok(start)
     }

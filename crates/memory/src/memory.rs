@@ -17,8 +17,7 @@ pub struct Options {
     pub huge_pages: bool,
     /// Bytes mapped and touched by [`Memory::new`], at most `limit_bytes`. Default: 0.
     pub prefault_bytes: usize,
-    /// Bytes that allocations may take, a sixteenth of which (at most 16 MiB) is left to
-    /// [`Local::allocate_reserved`]. Workers take memory in spans of 64 KiB, and give back none of it but large blocks: what
+    /// Bytes that allocations may take. Workers take memory in spans of 64 KiB, and give back none of it but large blocks: what
     /// is released can be used again, by allocations of its size class. Default: no limit.
     pub limit_bytes: Option<usize>,
 }

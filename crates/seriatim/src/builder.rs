@@ -143,7 +143,24 @@ impl Builder {
         self
     }
 
-    /// Bytes of rows and indexes beyond which writes are refused. Default none.
+    /// Bytes of rows and indexes beyond which writes are refused, for good, with [`TransactError::OutOfMemory`] (a new table with
+    /// [`SchemaError::OutOfMemory`]). Default none.
+    ///
+    /// What counts is the memory that workers have taken for records, row versions, long texts and keys, nodes and buckets of
+    /// indexes; in steps of 64 KiB for each worker, and more for what is larger. What does not count: what a transaction notes of
+    /// its reads and writes while it is open, sessions, procedures, and the few megabytes that are mapped ahead of use.
+    ///
+    /// At the limit inserts, updates that make a new version, and new tables are refused; the transaction has no effect. Reads,
+    /// scans, snapshots, deletes, however many at a time, and roll-backs allocate nothing and go on, so nothing is set aside for
+    /// them. Updates go on as far as the versions that earlier ones replaced are given back.
+    ///
+    /// What was deleted can be used again when the transactions that were open at the time have ended, and the worker that
+    /// deleted it has looked after it: after its own next transactions, or when it rests. It serves what has about the same size
+    /// (in steps of an eighth); memory from 32 KiB on serves anything. Give the limit room for one open transaction's new
+    /// versions, and for 256 KiB of free blocks of each size that a busy worker keeps at hand.
+    ///
+    /// [`TransactError::OutOfMemory`]: crate::TransactError::OutOfMemory
+    /// [`SchemaError::OutOfMemory`]: crate::SchemaError::OutOfMemory
     pub fn memory_limit(mut self, bytes: usize) -> Builder {
         self.memory_limit = Some(bytes);
         self

@@ -122,7 +122,9 @@ impl fmt::Display for SchemaError {
                 write!(f, "table {table:?} is not the one this type declares: {difference}")
             }
             SchemaError::TooMany { most } => write!(f, "a database has at most {most} tables and indexes"),
-            SchemaError::OutOfMemory => f.write_str("the memory limit leaves no room for the table"),
+            SchemaError::OutOfMemory => {
+                f.write_str("the memory limit leaves no room for the table; delete rows or raise the limit")
+            }
             SchemaError::WorkersBusy => f.write_str("every worker has an open transaction; allow more workers"),
             SchemaError::Storage(error) => error.fmt(f),
         }

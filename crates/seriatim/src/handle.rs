@@ -29,6 +29,8 @@ pub(crate) struct Secondary {
     pub(crate) table: seriatim_txn::Table,
     /// The indexed columns.
     pub(crate) columns: ColumnSet,
+    /// How it was declared to find rows; its entries may be stored otherwise.
+    pub(crate) organization: Organization,
     unique: bool,
 }
 
@@ -36,11 +38,6 @@ impl Secondary {
     /// Whether an entry's row is one primary key and its key the indexed columns alone.
     pub(crate) fn is_single(&self) -> bool {
         self.unique
-    }
-
-    /// Whether an entry's row is a list of primary keys.
-    pub(crate) fn is_list(&self) -> bool {
-        !self.unique && self.table.organization == Organization::Hash
     }
 }
 
@@ -84,16 +81,25 @@ impl TableSet {
         let wire = Wire { layout: LayoutId(first.0), rows: RowWire::new(&definition, &layout) };
         let mut primary = make(first.0, definition.name.to_string(), definition.organization, codec, layout, core)?;
         primary.wire = Some(Box::new(wire));
-        let mut indexes = Vec::new();
+        let mut indexes: Vec<Secondary> = Vec::new();
         for (at, index) in definition.indexes.iter().enumerate() {
             let name = format!("{}.{}", definition.name, index.name);
             let codec = KeyCodec::for_index(index, &definition);
-            let is_list = !index.unique && index.organization == Organization::Hash;
-            let layout = index::entry_layout(class, is_list);
+            let layout = index::entry_layout(class);
             let id = first.0 + 1 + at as u32;
-            let table = make(id, name, index.organization, codec, layout, core)?;
+            let table = match make(id, name, index.storage(), codec, layout, core) {
+                Ok(table) => table,
+                Err(error) => {
+                    let made = indexes.into_iter().map(|index| index.table);
+                    for table in std::iter::once(primary).chain(made) {
+                        // SAFETY: nobody else has seen the table.
+                        unsafe { table.index.dispose(&mut core.local) };
+                    }
+                    return Err(error);
+                }
+            };
             let columns = index.parts.iter().map(|part| part.column).collect();
-            indexes.push(Secondary { table, columns, unique: index.unique });
+            indexes.push(Secondary { table, columns, organization: index.organization, unique: index.unique });
         }
         let _memory = environment.memory.clone();
         Ok(TableSet { database: *number, definition, primary, indexes, _memory })

@@ -1,85 +1,24 @@
 //! Secondary indexes: tables whose rows are primary keys, changed through the same protocol calls as the rows they index.
 //!
-//! An entry's key is the indexed columns, followed by the primary key where the index is ordered and not unique; its row is the
-//! primary key. A hash index that is not unique has one entry a key, whose row is the list of primary keys. So an index read is protected exactly as a table read is (decision record 6).
+//! An entry's key is the indexed columns, followed by the primary key where the index is not unique; its row is the primary key.
+//! So an index read is protected exactly as a table read is (decision record 6), and taking a row out of an index is a delete,
+//! which needs no memory (the same record).
 
-use seriatim_catalog::{
-    ColumnDef, ColumnSet, ColumnType, Key, KeyBuf, KeyClass, Layout, OutOfMemory, RowRef, TailStore,
-};
+use seriatim_catalog::{ColumnDef, ColumnSet, ColumnType, Key, KeyClass, Layout, OutOfMemory, RowRef, TailStore};
 use seriatim_txn::RowPtr;
 
 use crate::ReadTx;
 use crate::error::Abort;
-use crate::handle::{Secondary, TableSet};
-use crate::tx::Tails;
+use crate::handle::TableSet;
 
-/// The layout of an entry's row: the words of a primary key; of a list, the tail that holds it.
-pub(crate) fn entry_layout(primary: KeyClass, is_list: bool) -> Layout {
+/// The layout of an entry's row: the words of a primary key.
+pub(crate) fn entry_layout(primary: KeyClass) -> Layout {
     let word = |name: &'static str| ColumnDef::new(name, ColumnType::U64);
     Layout::new(&match primary {
-        _ if is_list => vec![ColumnDef::new("keys", ColumnType::LongText)],
         KeyClass::Word8 => vec![word("key")],
         KeyClass::Word16 => vec![word("high"), word("low")],
         KeyClass::Bytes => vec![ColumnDef::new("key", ColumnType::LongText)],
     })
-}
-
-/// A list of primary keys: each as its bytes with their number before them (4 bytes, little-endian).
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct KeyList<'t> {
-    bytes: &'t [u8],
-}
-
-impl<'t> KeyList<'t> {
-    /// The list that an entry's row holds.
-    ///
-    /// # Safety
-    /// `row` is a row of a list index, readable for `'t`.
-    pub(crate) unsafe fn of(row: RowPtr) -> KeyList<'t> {
-        // SAFETY: the caller's promise: the row is the address of a tail.
-        KeyList { bytes: unsafe { seriatim_catalog::tail(row.cast::<u64>().read()) } }
-    }
-
-    /// Takes the first key off.
-    pub(crate) fn next(&mut self) -> Option<&'t [u8]> {
-        let (length, rest) = self.bytes.split_first_chunk::<4>()?;
-        let (key, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
-        self.bytes = rest;
-        Some(key)
-    }
-
-    fn append(list: &mut Vec<u8>, key: &[u8]) {
-        list.extend_from_slice(&(key.len() as u32).to_le_bytes());
-        list.extend_from_slice(key);
-    }
-
-    /// The list with a key more.
-    fn with(self, key: &[u8]) -> Vec<u8> {
-        let mut list = self.bytes.to_vec();
-        Self::append(&mut list, key);
-        list
-    }
-
-    /// The list without a key.
-    fn without(mut self, key: &[u8]) -> Vec<u8> {
-        let mut list = Vec::with_capacity(self.bytes.len());
-        while let Some(other) = self.next() {
-            if other != key {
-                Self::append(&mut list, other);
-            }
-        }
-        list
-    }
-}
-
-/// A key of this class from its bytes.
-pub(crate) fn key_from_bytes(bytes: &[u8], class: KeyClass) -> Key<'_> {
-    let number = || bytes.iter().fold(0u128, |value, &byte| value << 8 | u128::from(byte));
-    match class {
-        KeyClass::Word8 => Key::Word8(number() as u64),
-        KeyClass::Word16 => Key::Word16(number()),
-        KeyClass::Bytes => Key::Bytes(bytes),
-    }
 }
 
 /// Writes a primary key as an entry's row.
@@ -157,10 +96,6 @@ impl ReadTx {
             if old == new {
                 continue;
             }
-            if index.is_list() {
-                self.move_in_lists(set, index, before.or(after), old, new)?;
-                continue;
-            }
             if let Some(old) = old {
                 self.unlink_entry(&index.table, old.as_key())?;
             }
@@ -177,52 +112,5 @@ impl ReadTx {
             }
         }
         Ok(())
-    }
-
-    /// Takes a row's primary key off the list of its old index key and puts it on that of its new one.
-    fn move_in_lists(
-        &self,
-        set: &TableSet,
-        index: &Secondary,
-        row: Option<RowPtr>,
-        old: Option<KeyBuf>,
-        new: Option<KeyBuf>,
-    ) -> Result<(), Abort> {
-        let Some(row) = row else { return Ok(()) };
-        // SAFETY: a row of this table, readable until the transaction ends. Before and after have one primary key.
-        let row = unsafe { RowRef::from_raw(row.as_ptr()) };
-        let primary = set.primary.codec.encode_row(row, |key| key.to_bytes().into_owned());
-        let table = &index.table;
-        if let Some(old) = old {
-            let emptied = self.change_list(table, old.as_key(), |list| list.without(&primary))?;
-            if emptied == Some(true) {
-                self.unlink_entry(table, old.as_key())?;
-            }
-        }
-        if let Some(new) = new
-            && self.change_list(table, new.as_key(), |list| list.with(&primary))?.is_none()
-        {
-            let mut list = Vec::new();
-            KeyList::append(&mut list, &primary);
-            // As a byte key: the entry's row is the tail that holds it.
-            self.link_entry(table, new.as_key(), Key::Bytes(&list))?;
-        }
-        Ok(())
-    }
-
-    /// Replaces the list of an entry; whether it is empty now, or `None` if there is no such entry.
-    fn change_list(
-        &self,
-        table: &seriatim_txn::Table,
-        key: Key<'_>,
-        change: impl Fn(KeyList<'_>) -> Vec<u8>,
-    ) -> Result<Option<bool>, Abort> {
-        let Some(updating) = self.update_entry(table, key)? else { return Ok(None) };
-        // SAFETY: a row of a list index, readable until the transaction ends.
-        let list = change(unsafe { KeyList::of(updating.before) });
-        let Ok(tail) = Tails(self).store(&list) else { return Err(self.out_of_memory()) };
-        // SAFETY: a private image of one word, which nobody else uses.
-        unsafe { updating.after.cast::<u64>().write(tail) };
-        Ok(Some(list.is_empty()))
     }
 }

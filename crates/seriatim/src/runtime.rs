@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use seriatim_catalog::{KeyBuf, Organization, RowRef, RowWriter, TableDef, Value, ValueError};
+use seriatim_catalog::{KeyBuf, RowRef, RowWriter, TableDef, Value, ValueError};
 use seriatim_store::Direction;
 use seriatim_txn::{OnExists, RowPtr};
 
@@ -112,15 +112,8 @@ impl ReadTx {
         let Some(at) = set.definition.index(index) else {
             return Err(self.abort(format!("table {:?} has no index {index:?}", set.definition.name)));
         };
-        let table = &set.indexes[at.index()].table;
-        if table.organization == Organization::Hash {
-            let whole = (prefix.len() == table.codec.parts()).then(|| table.codec.encode_values(prefix)).transpose();
-            let key = whole.map_err(|error| self.unfit(error))?;
-            return Ok(DynScan { raw: RawScan::of_key(self, set, at.index(), key) });
-        }
-        let range = table.codec.range_of_values(prefix).map_err(|error| self.unfit(error))?;
-        let target = Target::Index(at.index());
-        Ok(DynScan { raw: RawScan::new(self, set, target, range.low, range.high, Direction::Forward) })
+        let raw = RawScan::of_values(self, set, at.index(), prefix).map_err(|error| self.unfit(error))?;
+        Ok(DynScan { raw })
     }
 }
 

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::ops::Bound;
 
-use seriatim_catalog::{ColumnSet, KeyBuf, Organization, RowRef, Table};
+use seriatim_catalog::{ColumnSet, KeyBuf, KeyRange, Organization, RowRef, Table, Value, ValueError};
 use seriatim_history::Saw;
 use seriatim_plan::Kind;
 use seriatim_store::{Direction, read_key};
@@ -12,7 +12,7 @@ use seriatim_txn::{Reason, RowPtr};
 use crate::ReadTx;
 use crate::error::Abort;
 use crate::handle::TableSet;
-use crate::index::{KeyList, key_from_bytes, read_primary};
+use crate::index::read_primary;
 use crate::procedure::watch::{self, KeysSeen};
 use crate::record::{Scanned, saw};
 use crate::runtime::DynRow;
@@ -34,18 +34,11 @@ pub(crate) struct RawScan<'t> {
     direction: Direction,
     state: Option<Box<seriatim_txn::Scan>>,
     failed: Option<Abort>,
-    /// Primary keys still to be followed, of one key of a hash index.
-    found: Found<'t>,
+    /// The entry still to be followed, of one key of a hash index.
+    found: Option<RowPtr>,
     record: Option<Box<Noted>>,
     /// The access it is, if the transaction is watched.
     watched: Option<usize>,
-}
-
-/// What a lookup in a hash index found.
-enum Found<'t> {
-    Nothing,
-    One(RowPtr),
-    List(KeyList<'t>),
 }
 
 /// What a recorded scan saw so far.
@@ -69,42 +62,78 @@ impl<'t> RawScan<'t> {
         high: Bound<KeyBuf>,
         direction: Direction,
     ) -> RawScan<'t> {
-        let mut scan = RawScan {
-            tx,
-            set,
-            target,
-            direction,
-            state: None,
-            failed: None,
-            found: Found::Nothing,
-            record: None,
-            watched: None,
+        let mut scan = RawScan::idle(tx, set, target, direction);
+        scan.failed = match scan.organization() {
+            Organization::Ordered => scan.start(&low, &high).err(),
+            Organization::Hash => tx.own(set).err().or(Some(Abort::stopped(Reason::Unordered))),
         };
-        scan.failed = scan.start(&low, &high).err();
-        scan.watched = tx.watch(Kind::Scan, set, target, || KeysSeen::Range(low.clone(), high.clone()));
+        scan.watch(low, high);
+        scan
+    }
+
+    /// A scan that has not begun.
+    #[inline]
+    fn idle(tx: &'t ReadTx, set: &'t TableSet, target: Target, direction: Direction) -> RawScan<'t> {
+        let (state, failed, found, record, watched) = (None, None, None, None, None);
+        RawScan { tx, set, target, direction, state, failed, found, record, watched }
+    }
+
+    /// Notes the range for those who watch or record.
+    #[inline]
+    fn watch(&mut self, low: Bound<KeyBuf>, high: Bound<KeyBuf>) {
+        let RawScan { tx, set, target, .. } = *self;
+        self.watched = tx.watch(Kind::Scan, set, target, || KeysSeen::Range(low.clone(), high.clone()));
         if let Some(log) = &tx.log {
             let began = log.borrow().scan_begins();
             let owned = |bound: &Bound<KeyBuf>| bound.as_ref().map(|key| key.as_key().to_bytes().into_owned());
             let (low, high) = (owned(&low), owned(&high));
-            scan.record = Some(Box::new(Noted { low, high, rows: Vec::new(), last: None, ended: false, began }));
+            self.record = Some(Box::new(Noted { low, high, rows: Vec::new(), last: None, ended: false, began }));
+        }
+    }
+
+    /// The rows that an index finds for these values of its first columns.
+    ///
+    /// # Errors
+    /// Values that are not of the index's types.
+    pub(crate) fn of_values(
+        tx: &'t ReadTx,
+        set: &'t TableSet,
+        at: usize,
+        values: &[Value],
+    ) -> Result<RawScan<'t>, ValueError> {
+        let (index, definition) = (&set.indexes[at], &set.definition.indexes[at]);
+        let codec = &index.table.codec;
+        let is_whole = values.len() == definition.parts.len();
+        if index.organization == Organization::Ordered {
+            let KeyRange { low, high } = codec.range_of_values(values)?;
+            return Ok(RawScan::new(tx, set, Target::Index(at), low, high, Direction::Forward));
+        }
+        if index.is_single() {
+            let key = is_whole.then(|| codec.encode_values(values)).transpose()?;
+            return Ok(RawScan::of_key(tx, set, at, key));
+        }
+        let range = is_whole.then(|| codec.range_of_values(values)).transpose()?;
+        Ok(RawScan::of_range(tx, set, at, range))
+    }
+
+    /// The rows that one key finds of a hash index whose keys rows may share: the entries that begin with it. A scan that fails if
+    /// there is no whole key.
+    pub(crate) fn of_range(tx: &'t ReadTx, set: &'t TableSet, at: usize, range: Option<KeyRange>) -> RawScan<'t> {
+        let mut scan = RawScan::idle(tx, set, Target::Index(at), Direction::Forward);
+        match range {
+            None => scan.failed = Some(Abort::stopped(Reason::Unordered)),
+            Some(KeyRange { low, high }) => {
+                scan.failed = scan.start(&low, &high).err();
+                scan.watch(low, high);
+            }
         }
         scan
     }
 
-    /// The rows that one key of a hash index finds; a scan that fails if there is no whole key.
+    /// The row that one key of a unique hash index finds; a scan that fails if there is no whole key.
     pub(crate) fn of_key(tx: &'t ReadTx, set: &'t TableSet, at: usize, key: Option<KeyBuf>) -> RawScan<'t> {
-        let (target, direction) = (Target::Index(at), Direction::Forward);
-        let mut scan = RawScan {
-            tx,
-            set,
-            target,
-            direction,
-            state: None,
-            failed: None,
-            found: Found::Nothing,
-            record: None,
-            watched: None,
-        };
+        let target = Target::Index(at);
+        let mut scan = RawScan::idle(tx, set, target, Direction::Forward);
         if let Some(key) = &key {
             scan.watched = tx.watch(Kind::Scan, set, target, || watch::one(key.as_key()));
         }
@@ -115,38 +144,18 @@ impl<'t> RawScan<'t> {
         scan
     }
 
-    fn look_up(&self, key: Option<KeyBuf>) -> Result<Found<'t>, Abort> {
+    /// The entry of one key of a hash index.
+    fn look_up(&self, key: Option<KeyBuf>) -> Result<Option<RowPtr>, Abort> {
         self.tx.own(self.set)?;
-        let Target::Index(at) = self.target else { return Ok(Found::Nothing) };
-        let index = &self.set.indexes[at];
         let key = key.ok_or(Abort::stopped(Reason::Unordered))?;
-        Ok(match self.tx.read_at(&index.table, key.as_key())? {
-            None => Found::Nothing,
-            // SAFETY: a row of a list index, readable while the `ReadTx` is borrowed.
-            Some(row) if index.is_list() => Found::List(unsafe { KeyList::of(row) }),
-            Some(row) => Found::One(row),
-        })
+        self.tx.read_at(self.table(), key.as_key())
     }
 
-    /// The next row that a hash index found.
-    fn next_found(&mut self) -> Option<Result<RowPtr, Abort>> {
-        loop {
-            let row = match &mut self.found {
-                Found::Nothing => return None,
-                Found::One(entry) => {
-                    let entry = *entry;
-                    self.found = Found::Nothing;
-                    self.follow(entry)
-                }
-                Found::List(list) => {
-                    let key = list.next()?;
-                    let primary = &self.set.primary;
-                    self.tx.read_at(primary, key_from_bytes(key, primary.class))
-                }
-            };
-            if let Some(row) = row.transpose() {
-                return Some(row);
-            }
+    /// How what it walks over was declared to find rows.
+    fn organization(&self) -> Organization {
+        match self.target {
+            Target::Rows => self.set.primary.organization,
+            Target::Index(at) => self.set.indexes[at].organization,
         }
     }
 
@@ -161,9 +170,6 @@ impl<'t> RawScan<'t> {
     fn start(&mut self, low: &Bound<KeyBuf>, high: &Bound<KeyBuf>) -> Result<(), Abort> {
         self.tx.own(self.set)?;
         let table = self.table();
-        if table.organization == Organization::Hash {
-            return Err(Abort::stopped(Reason::Unordered));
-        }
         if is_empty(low, high) {
             return Ok(());
         }
@@ -192,8 +198,8 @@ impl<'t> RawScan<'t> {
         if let Some(abort) = self.failed.take() {
             return Some(Err(abort));
         }
-        if !matches!(self.found, Found::Nothing) {
-            return self.next_found();
+        if let Some(entry) = self.found.take() {
+            return self.follow(entry).transpose();
         }
         loop {
             let row = match self.step()? {
@@ -304,6 +310,10 @@ impl<'t, T: Table> Scan<'t, T> {
         direction: Direction,
     ) -> Scan<'t, T> {
         Scan { raw: RawScan::new(tx, set, target, low, high, direction), rows: PhantomData }
+    }
+
+    pub(crate) fn of_range(tx: &'t ReadTx, set: &'t TableSet, index: usize, range: Option<KeyRange>) -> Scan<'t, T> {
+        Scan { raw: RawScan::of_range(tx, set, index, range), rows: PhantomData }
     }
 
     pub(crate) fn of_key(tx: &'t ReadTx, set: &'t TableSet, index: usize, key: Option<KeyBuf>) -> Scan<'t, T> {

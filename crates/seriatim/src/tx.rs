@@ -467,11 +467,14 @@ impl ReadTx {
         prefix: &P,
     ) -> Scan<'t, T> {
         let codec = &index.secondary().table.codec;
-        if index.secondary().table.organization == Organization::Hash {
+        if index.secondary().is_single() && index.secondary().organization == Organization::Hash {
             let key = (P::COUNT == K::COUNT).then(|| codec.key_of(prefix));
             return Scan::of_key(self, &index.set, index.at, key);
         }
         let range = codec.range_of_prefix(prefix);
+        if index.secondary().organization == Organization::Hash {
+            return Scan::of_range(self, &index.set, index.at, (P::COUNT == K::COUNT).then_some(range));
+        }
         Scan::new(self, &index.set, Target::Index(index.at), range.low, range.high, Direction::Forward)
     }
 
@@ -853,14 +856,6 @@ impl ReadTx {
             self.maintain(set, before, None, ColumnSet::ALL)?;
         }
         Ok(before.is_some())
-    }
-
-    /// Opens an index entry for update.
-    pub(crate) fn update_entry(&self, table: &seriatim_txn::Table, key: Key<'_>) -> Result<Option<Updating>, Abort> {
-        let updating = self.operate(|worker| worker.update(table, key, ColumnSet::ALL))?;
-        self.note(table, key);
-        self.wrote(table, key);
-        Ok(updating)
     }
 
     /// Stops the transaction at the memory limit.

@@ -12,6 +12,7 @@ use seriatim_catalog::{Key, KeyClass, Organization};
 use seriatim_htm::{Agent, Htm, Outside};
 use seriatim_memory::{Local, OutOfMemory, Pinned};
 use std::ops::Bound;
+use std::sync::atomic::AtomicU64;
 
 /// What an operation that changes an index works with: all of it belongs to the calling worker.
 #[derive(Debug)]
@@ -186,6 +187,15 @@ impl Index {
         on!(&self.0, index, K => tree index.get_near(K::probe(key), finger, pin), hash index.get(K::probe(key), pin))
     }
 
+    /// As [`Index::get`], for protocols that lock absences: where the key is absent, its witness with the gap word beside it.
+    ///
+    /// # Errors
+    /// The witness and the gap word of the leaf or bucket that would have the key. They stay allocated while the worker is online.
+    #[inline]
+    pub fn get_or_gap<'p>(&'p self, key: Key<'_>, pin: Pinned<'p>) -> Result<RecordPtr, (Witness, &'p AtomicU64)> {
+        on!(&self.0, index, K => index.get_or_gap(K::probe(key), pin))
+    }
+
     /// Starts to fetch the first line that a lookup of `key` will miss, the bucket, and gives what will tell the record.
     /// `None` for a tree: it has no bucket.
     #[inline]
@@ -252,7 +262,8 @@ impl Index {
         )
     }
 
-    /// Unlinks exactly `record`; `false` if `key` has no or another record. The caller retires the record.
+    /// Unlinks exactly `record`; `false` if `key` has no or another record, or it is to stay for now ([`Observer::EMPTIES`]). The
+    /// caller retires the record.
     #[inline]
     pub fn remove<O: Observer>(&self, cx: &mut StoreCx<'_>, key: Key<'_>, record: RecordPtr, observer: &mut O) -> bool {
         on!(&self.0, index, K => index.remove(cx, K::probe(key), record, observer))

@@ -23,7 +23,7 @@ mod witness;
 
 pub use cursor::{Cursor, Direction};
 pub use index::{HashHint, Index, Inserted, StoreCx, Unordered};
-pub use observer::{GAP_CLOSED, Observer, Unobserved};
+pub use observer::{GAP_CLOSED, Observer, Tidy, Unobserved};
 pub use record::{RecordPtr, has_key, key_bytes, read_key, tail_of, write_key};
 pub use seriatim_memory::OutOfMemory;
 pub use statistics::IndexStatistics;

@@ -15,6 +15,10 @@ pub trait Observer {
     /// what `admit` does to the gap word could not be rolled back. Protocols that validate set this to `false`.
     const ADMITS: bool = true;
 
+    /// Whether a removal may leave a leaf without records where its gap is held, and so the leaf cannot be unlinked with the last of
+    /// them. If not, that record stays, and the removal answers `false`: ask again once the gap is let go.
+    const EMPTIES: bool = true;
+
     /// Called with the leaf or bucket latched, before a record is linked. `false`: the operation answers
     /// [`Inserted::Refused`](crate::Inserted::Refused) and changes nothing. May run several times in one operation.
     fn admit(&mut self, gap: &AtomicU64, word: &AtomicU64) -> bool {
@@ -51,4 +55,13 @@ pub struct Unobserved;
 
 impl Observer for Unobserved {
     const ADMITS: bool = false;
+}
+
+/// Nobody wants to know; but no leaf is to be left empty.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tidy;
+
+impl Observer for Tidy {
+    const ADMITS: bool = false;
+    const EMPTIES: bool = false;
 }

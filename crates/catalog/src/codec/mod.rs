@@ -13,7 +13,7 @@ use std::ops::Bound;
 use self::step::Step;
 use crate::{
     ColumnDef, ColumnSet, IndexDef, Key, KeyBuf, KeyClass, KeyPart, KeyParts, KeyRange, KeyShape, KeyWriter, Layout,
-    Organization, RowRef, TableDef, TableKey, Value, ValueError,
+    RowRef, TableDef, TableKey, Value, ValueError,
 };
 
 /// Encodes and describes the keys of one table or index.
@@ -33,11 +33,11 @@ impl KeyCodec {
         KeyCodec::new(table, &table.key)
     }
 
-    /// The codec of an index's entries: the index's columns, then, if it is ordered and not unique, those columns of the primary
-    /// key that are not among them. A hash index that is not unique has one entry for each key, which lists the rows.
+    /// The codec of an index's entries: the index's columns, then, if it is not unique, those columns of the primary key that are
+    /// not among them.
     pub fn for_index(index: &IndexDef, table: &TableDef) -> KeyCodec {
         let mut parts = index.parts.clone();
-        if !index.unique && index.organization == Organization::Ordered {
+        if !index.unique {
             let is_new = |part: &&KeyPart| index.parts.iter().all(|mine| mine.column != part.column);
             parts.extend(table.key.iter().filter(is_new));
         }

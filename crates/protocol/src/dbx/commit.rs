@@ -18,7 +18,7 @@ use seriatim_htm::{Access, Body, NoLocks, Refused, Stop as RegionStop};
 use seriatim_txn::{Cause, Core, Fault, Outcome, Phase, Reason, Redo, Stop};
 
 use super::SnapshotNumber;
-use super::snapshot::{HEADER_BYTES, ImageHeader};
+use super::snapshot::{HEADER_BYTES, ImageHeader, deletion};
 use crate::shared::attempt::Attempt;
 use crate::shared::head::{self, HeaderWord};
 use crate::shared::optimistic::{LockBit, Optimistic, Read, Refuted, Witnessed};
@@ -33,14 +33,29 @@ const READ_CHANGED: u8 = 2;
 /// What is installed for one write: found out before the region.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Install {
-    /// The image to publish: the private one, or a deletion marker.
+    /// The image to publish; zero for none: a deletion.
     image: usize,
-    /// The image it replaces; zero for none.
-    before: usize,
-    /// What the new image's `previous` becomes.
+    /// What the image word holds; zero for nothing.
+    was: usize,
+    /// Where a row is inserted over a tombstone: the deletion as a version of its own, for who reads older snapshots; else zero.
+    marker: usize,
+    /// The version before the one replaced.
     previous: usize,
-    /// Whether S is the snapshot number of `before`: then nobody needs `before` itself.
-    before_snapshot: u64,
+    /// The snapshot number of the version replaced: if it is S, nobody needs that version itself.
+    snapshot: u64,
+}
+
+impl Install {
+    /// The newest version that is replaced, and retired; zero for none.
+    fn replaced(&self) -> usize {
+        if self.marker != 0 { self.marker } else { self.was }
+    }
+
+    /// Where readers go on who may not see what is installed under `snapshot`. A reader whose number is S - 1 or less needs what
+    /// is replaced unless that is itself of snapshot S (lines 18–23).
+    fn older(&self, snapshot: u64) -> usize {
+        if self.snapshot == snapshot { self.previous } else { self.replaced() }
+    }
 }
 
 /// Decides the attempt. Read-only attempts just validate: their serialization point is the start of validation, when every
@@ -57,17 +72,15 @@ pub(super) fn commit(
     installs.clear();
     match prepare(attempt, installs).and_then(|()| decide(attempt, installs, snapshot)) {
         Ok(stamp) => {
-            attempt.base.report(stamp, redo, |entry| installs[entry].before);
+            attempt.base.report(stamp, redo, |entry| installs[entry].was);
             // Snapshot readers that began before us may read what was replaced for a grace period more.
-            attempt.base.settle(stamp, &LockBit, |entry| installs[entry].before);
+            attempt.base.settle(stamp, &LockBit, |entry| installs[entry].replaced());
             attempt.base.finish(&LockBit);
             Ok(Outcome::Committed(stamp))
         }
         Err(stop) => {
-            for (install, write) in installs.iter().zip(attempt.base.writes.entries()) {
-                if write.image == 0 && !write.is_nothing() {
-                    record::release(&mut attempt.base.core, install.image, HEADER_BYTES);
-                }
+            for install in installs.iter() {
+                record::release(&mut attempt.base.core, install.marker, HEADER_BYTES);
             }
             Err(stop)
         }
@@ -102,25 +115,32 @@ fn why(attempt: &mut Optimistic, refused: Refused, refuted: Option<Refuted>) -> 
     }
 }
 
-/// Finds out what each write replaces and makes deletion markers. Outside the region: allocates and touches memory.
+/// Finds out what each write replaces, and makes versions of the deletions that rows are inserted over. Outside the region:
+/// allocates and touches memory. A transaction that only deletes allocates nothing.
 fn prepare(attempt: &mut Optimistic, installs: &mut Vec<Install>) -> Result<(), Stop> {
     let Attempt { core, writes, .. } = &mut attempt.base;
     for write in writes.entries() {
         let shape = &write.table().shape;
         // Stable as long as the header word is `expected`, which step 1 checks.
-        let before = if write.linked { 0 } else { head::image(shape, write.record).load(Ordering::Acquire) as usize };
-        let image = match write.image {
-            0 if write.is_nothing() => before,
-            0 => {
-                let marker = core.local.allocate_reserved(&mut core.outside, HEADER_BYTES).map_err(record::full)?;
-                marker.as_ptr() as usize
-            }
-            image => image,
-        };
-        // SAFETY: an image that was the record's while we are online is readable until we leave.
-        let header = (before != 0).then(|| unsafe { ImageHeader::of(before) });
-        let (before_snapshot, previous) = header.map_or((0, 0), |header| (header.snapshot(), header.previous));
-        installs.push(Install { image, before, previous, before_snapshot });
+        let was = if write.linked { 0 } else { head::image(shape, write.record).load(Ordering::Acquire) as usize };
+        let mut install = Install { image: write.image, was, marker: 0, previous: 0, snapshot: 0 };
+        if write.is_nothing() || write.expected == HeaderWord::PLACEHOLDER {
+            // There is no version before, or it stays.
+        } else if write.expected.is_absent() {
+            let marker = core.local.allocate(&mut core.outside, HEADER_BYTES).map_err(record::full)?;
+            install.marker = marker.as_ptr() as usize;
+            // What a tombstone's image word names may be gone: it is handed on, not looked at.
+            install.previous = was;
+            install.snapshot = deletion(shape, write.record).load(Ordering::Relaxed);
+            let version = ImageHeader::new(write.expected.stamp(), install.snapshot, true, was);
+            // SAFETY: allocated just now.
+            unsafe { version.write(install.marker) };
+        } else {
+            // SAFETY: not zero, as the row was there; and the record's, or a tombstone's, while we are online: readable until we leave.
+            let version = unsafe { ImageHeader::of(was) };
+            (install.snapshot, install.previous) = (version.snapshot(), version.previous);
+        }
+        installs.push(install);
     }
     Ok(())
 }
@@ -175,13 +195,12 @@ impl Commit<'_> {
     fn fill(&mut self, guess: Guess) {
         let stamp = self.stamp(guess);
         for (install, write) in self.installs.iter().zip(self.writes.entries()) {
-            if write.is_nothing() {
+            if write.image == 0 {
                 continue;
             }
-            // A reader whose number is S - 1 or less needs `before` unless `before` is itself of snapshot S (lines 18–23).
-            let previous = if install.before_snapshot == guess.snapshot { install.previous } else { install.before };
+            let header = ImageHeader::new(stamp, guess.snapshot, false, install.older(guess.snapshot));
             // SAFETY: not published yet.
-            unsafe { ImageHeader::new(stamp, guess.snapshot, write.image == 0, previous).write(install.image) };
+            unsafe { header.write(install.image) };
         }
         self.guess = guess;
     }
@@ -219,8 +238,11 @@ impl Commit<'_> {
     fn install<A: Access>(&self, access: &mut A, stamp: Stamp) {
         for (write, install) in self.writes.entries().iter().zip(self.installs) {
             let shape = &write.table().shape;
-            if !write.is_nothing() {
+            if write.image != 0 {
                 access.store(head::image(shape, write.record), install.image as u64);
+            } else if !write.is_nothing() {
+                // The image word stays: it is where readers of older snapshots go on.
+                access.store(deletion(shape, write.record), self.guess.snapshot);
             }
             let after = Attempt::after(write, stamp);
             access.store(head::header(shape, write.record), after.0);
@@ -232,7 +254,7 @@ impl Commit<'_> {
         if !A::REGION {
             for (write, install) in self.writes.entries()[..locked].iter().zip(self.installs) {
                 if self.faults.publish_early {
-                    access.store(head::image(&write.table().shape, write.record), install.before as u64);
+                    access.store(head::image(&write.table().shape, write.record), install.was as u64);
                 }
                 access.store(head::header(&write.table().shape, write.record), write.expected.0);
             }

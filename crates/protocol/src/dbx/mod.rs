@@ -51,8 +51,8 @@ impl Protocol for Dbx {
             repair: false,
         },
     };
-    /// Header word, image word.
-    const HEAD_BYTES: usize = 16;
+    /// Header word, image word, the snapshot number of the deletion (`snapshot::deletion`).
+    const HEAD_BYTES: usize = 24;
     /// Local snapshot number and previous version (§5.1; beside the image instead of the record, see README).
     const IMAGE_HEADER_BYTES: usize = snapshot::HEADER_BYTES;
     type Options = Options;

@@ -10,17 +10,26 @@
 //! versions seen, and for a key it does not find the newest stamp unlinked from the table. A deleted record is unlinked when all
 //! who were online at the delete have left, so who meets its absence began after the delete and has it in his snapshot.
 
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use seriatim_base::Stamp;
 use seriatim_catalog::Key;
 use seriatim_store::RecordPtr;
-use seriatim_txn::{Core, RowPtr, Scan, Seen, Stop, Table};
+use seriatim_txn::{Core, RecordShape, RowPtr, Scan, Seen, Stop, Table};
 
 use super::SnapshotNumber;
 use crate::shared::head;
 use crate::shared::optimistic::Optimistic;
 use crate::shared::record;
+
+/// The snapshot number under which a tombstone's row was deleted: the third word of a head. It means something while the header
+/// word is ABSENT with a stamp; the image word then still names the row that was deleted, for readers of older snapshots. So a
+/// delete needs no image, and no memory. Written as the image word is: under the lock bit, or in the region of the commit.
+#[inline]
+pub(super) fn deletion<'t>(shape: &RecordShape, record: RecordPtr) -> &'t AtomicU64 {
+    // SAFETY: as the header word of `shared::head`.
+    unsafe { shape.head_word(record, 2) }
+}
 
 /// Stamp, snapshot number, previous image.
 pub(super) const HEADER_BYTES: usize = size_of::<ImageHeader>();
@@ -122,7 +131,20 @@ fn read_record(
 ) -> Result<Option<RowPtr>, Stop> {
     // A locked record may be about to get a version of our snapshot: wait for it (D8's correction). The holder is between
     // its last lock and its installs and waits for nobody, so this ends when it does; only a descheduled holder makes it long.
-    while head::settled(table, record).is_none() {}
+    let word = loop {
+        if let Some(word) = head::settled(table, record) {
+            break word;
+        }
+    };
+    if word.is_absent() && word.stamp() != Stamp::ZERO {
+        // Whatever was committed since we looked has a number above ours. So this number is that of the deletion we saw, or
+        // too high for us; then the image word, loaded later, begins with what followed that deletion.
+        if deletion(&table.shape, record).load(Ordering::Acquire) <= snapshot {
+            attempt.base.newest = attempt.base.newest.max(word.stamp());
+            attempt.base.seen = Seen { record: Some(record), stamp: word.stamp(), absent: true, own: false };
+            return Ok(None);
+        }
+    }
     let mut image = head::image(&table.shape, record).load(Ordering::Acquire) as usize;
     while image != 0 {
         // SAFETY: reachable from the record while we are online; see the module comment for older images.

@@ -47,7 +47,7 @@ impl Observer for Gaps<'_> {
     }
 }
 
-/// Unlinking under the record's lock word. A leaf whose gap a scan holds loses the record but is not unlinked itself.
+/// Unlinking under the record's lock word. A leaf whose gap a transaction holds keeps its last record until that is let go.
 pub(super) struct GapClaim;
 
 impl Claim for GapClaim {

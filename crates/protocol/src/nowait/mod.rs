@@ -9,9 +9,9 @@ mod lock;
 use std::sync::atomic::{Ordering, fence};
 
 use seriatim_base::Stamp;
-use seriatim_catalog::{ColumnSet, Key, Organization};
+use seriatim_catalog::{ColumnSet, Key};
 use seriatim_memory::{OutOfMemory, Pinned};
-use seriatim_store::{Cursor, Direction, Inserted as Linked, RecordPtr};
+use seriatim_store::{Cursor, Inserted as Linked, RecordPtr, Witness};
 use seriatim_txn::{
     Cause, Change, Core, Environment, Fault, Freshness, Gives, Incident, Inserted, Mark, Mode, Needs, OnExists,
     Outcome, Peeked, Phase, Protocol, ProtocolInfo, Reason, Recover, Redo, Restored, RowPtr, Scan, Seen, Staged, Stop,
@@ -64,7 +64,7 @@ impl Protocol for NoWait {
 
     fn worker(&self, core: Core) -> Worker {
         let htm = core.htm.clone();
-        Worker { base: Attempt::new(core), locks: Locks::new(htm), probe: Cursor::default(), replaced: Vec::new() }
+        Worker { base: Attempt::new(core), locks: Locks::new(htm), replaced: Vec::new() }
     }
 
     unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, _: Pinned<'_>) -> Peeked {
@@ -101,8 +101,6 @@ impl Versions for NoWait {
 pub struct Worker {
     base: Attempt,
     locks: Locks,
-    /// Finds the leaf whose gap an absent read locks.
-    probe: Cursor,
     /// Scratch of a commit: what each entry replaced.
     replaced: Vec<usize>,
 }
@@ -110,7 +108,7 @@ pub struct Worker {
 /// A record under at least a shared lock, or the proof that there is none.
 enum Found {
     Record(RecordPtr, HeaderWord),
-    /// The gap, or a placeholder, is locked.
+    /// Its gap is locked.
     Absent,
 }
 
@@ -154,11 +152,7 @@ impl Worker {
                 }
                 Err(_) => {
                     self.base.seen = Seen { absent: true, ..Seen::default() };
-                    let held = match table.organization {
-                        Organization::Ordered => self.lock_gap(table, key)?,
-                        Organization::Hash => self.lock_placeholder(table, key)?,
-                    };
-                    if held {
+                    if self.lock_gap(table, key)? {
                         return Ok(Found::Absent);
                     }
                 }
@@ -167,54 +161,38 @@ impl Worker {
         Err(self.refuse_gap(table, Reason::MembershipChanged))
     }
 
-    /// Locks the gap of the leaf where `key` would be. `false`: it appeared meanwhile, look again.
+    /// Locks the gap of the leaf or bucket where `key` would be. `false`: it appeared meanwhile, look again.
     fn lock_gap(&mut self, table: &Table, key: Key<'_>) -> Result<bool, Stop> {
-        let mut probe = std::mem::take(&mut self.probe);
-        let bounds = (std::ops::Bound::Included(key), std::ops::Bound::Included(key));
-        let scanned = table.index.scan(bounds.0, bounds.1, Direction::Forward, &mut probe);
-        debug_assert!(scanned.is_ok(), "only ordered tables have gaps");
-        let shown = table.index.next_leaf(&mut probe, self.base.core.local.pinned());
-        debug_assert!(shown, "every key has a leaf");
-        let locked = self.note_leaf(table, &probe);
-        let found = !probe.records().is_empty();
-        self.probe = probe;
-        locked.map(|()| !found)
+        let found = table.index.get_or_gap(key, self.base.core.local.pinned());
+        let Err((witness, gap)) = found else { return Ok(false) };
+        let taken = self.base.core.suffers(Fault::DropWitness) || self.locks.shared(gap);
+        self.note_gap(table, witness, taken).map(|()| true)
     }
 
-    /// Locks the gap of the leaf a cursor stands on and makes sure that what it copied is what the lock protects.
+    /// Locks the gap of the leaf a cursor stands on.
     fn note_leaf(&mut self, table: &Table, cursor: &Cursor) -> Result<(), Stop> {
+        // SAFETY: online since the cursor moved.
+        let gap = unsafe { cursor.gap(self.base.core.local.pinned()) };
+        let taken = self.base.core.suffers(Fault::DropWitness) || self.locks.shared(gap);
+        self.note_gap(table, cursor.witness(), taken)
+    }
+
+    /// Makes sure that what was read of a leaf or bucket is what the lock on its gap protects, if that was `taken`.
+    fn note_gap(&mut self, table: &Table, witness: Witness, taken: bool) -> Result<(), Stop> {
         if self.base.core.suffers(Fault::DropWitness) {
             return Ok(());
         }
-        // SAFETY: online since the cursor moved.
-        let gap = unsafe { cursor.gap(self.base.core.local.pinned()) };
-        if !self.locks.shared(gap) {
+        if !taken {
             return Err(self.refuse_gap(table, Reason::GapLocked));
         }
         // ORDERING: partner of the fence in `Gaps::admit`: an insert that has latched the leaf sees our lock, or we its latch.
         fence(Ordering::SeqCst);
-        // SAFETY: online since the cursor took it.
-        if unsafe { cursor.witness().still_valid() } {
+        // SAFETY: online since it was taken.
+        if unsafe { witness.still_valid() } {
             self.base.note_unlinked(table);
             Ok(())
         } else {
             Err(self.refuse_gap(table, Reason::MembershipChanged))
-        }
-    }
-
-    /// Links a placeholder for an absent key of a hash table, locked by us. `false`: the key appeared meanwhile.
-    fn lock_placeholder(&mut self, table: &Table, key: Key<'_>) -> Result<bool, Stop> {
-        let staged = record::stage(&mut self.base.core, table)?;
-        match self.link(table, key, &staged)? {
-            Some(_) => {
-                record::discard(&mut self.base.core, table, staged);
-                Ok(false)
-            }
-            None => {
-                let (record, expected) = (staged.record, HeaderWord::PLACEHOLDER);
-                self.base.writes.push(Write { record, table: table.into(), expected, image: 0, linked: true });
-                Ok(true)
-            }
         }
     }
 
@@ -230,10 +208,7 @@ impl Worker {
         word.store(WRITER, Ordering::Relaxed);
         let Worker { base, locks, .. } = self;
         let (cx, finger) = (&mut base.core.store(), base.fingers.of(table));
-        let linked = match table.organization {
-            Organization::Ordered => table.index.insert_near(cx, key, finger, record, &mut Gaps::new(locks)),
-            Organization::Hash => table.index.insert(cx, key, record, &mut seriatim_store::Unobserved),
-        };
+        let linked = table.index.insert_near(cx, key, finger, record, &mut Gaps::new(locks));
         match linked {
             Ok(Linked::Linked) => {
                 self.locks.note(word, true);

@@ -212,7 +212,7 @@ impl Attempt {
             }
             match before(entry) {
                 0 => {}
-                // The marker of a deletion: an image header without a row.
+                // A deletion as a version: an image header without a row.
                 marker if write.expected.is_absent() => {
                     record::retire(core, marker, write.table().shape.image_header);
                 }

@@ -8,7 +8,8 @@
 //! 1. The header word and the image word change only while LOCKED is set by the changer, or inside a region that found LOCKED
 //!    clear. Readers are optimistic: an Acquire load of an unlocked header word, then the image word.
 //! 2. An image is immutable once its address is stored; it is retired, never reused, while a reader may hold it.
-//! 3. ABSENT: the newest committed state of the key is "no row" (a placeholder never committed has stamp zero).
+//! 3. ABSENT: the newest committed state of the key is "no row" (a placeholder never committed has stamp zero). The image word
+//!    is then zero, or, where a protocol has snapshots, its own: an image that may be retired already.
 //!    (A protocol that locks elsewhere, as `nowait` does in a third word, holds that lock besides, and sets LOCKED only while it
 //!    installs, for [`peek`].)
 //! 4. REMOVED is final: the record left its index. Its header word never changes again, so whoever validated ABSENT fails.
@@ -95,7 +96,8 @@ pub(crate) fn header<'t>(shape: &RecordShape, record: RecordPtr) -> &'t AtomicU6
     unsafe { shape.head_word(record, 0) }
 }
 
-/// The image word of a record: the address of the newest committed row image, header included; zero where there is none.
+/// The image word of a record: the address of the newest committed row image, header included; zero where there is none (but
+/// see rule 3).
 #[inline]
 pub(crate) fn image<'t>(shape: &RecordShape, record: RecordPtr) -> &'t AtomicU64 {
     // SAFETY: as in `header`; the image word is the second.
@@ -105,7 +107,7 @@ pub(crate) fn image<'t>(shape: &RecordShape, record: RecordPtr) -> &'t AtomicU64
 /// The settled header word of a record and the image it speaks of. `None`: still locked.
 ///
 /// The second look at the header is what keeps the two together: an image stored after the first look was stored under the
-/// lock, so the second sees the lock or what followed. Without it a row could be sought in the marker of a deletion.
+/// lock, so the second sees the lock or what followed. Without it a row could be sought in an image of before its deletion.
 #[inline]
 pub(crate) fn settled_image(table: &Table, record: RecordPtr) -> Option<(HeaderWord, usize)> {
     loop {

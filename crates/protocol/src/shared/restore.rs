@@ -168,10 +168,8 @@ fn overwrite(
 
 /// Takes the row, or what is left of it, from a record.
 fn clear(core: &mut Core, table: &Table, record: RecordPtr, word: HeaderWord, image: usize) {
-    if word.is_absent() {
-        // The marker of a deletion: an image header without a row.
-        record::release(core, image, table.shape.image_header);
-    } else {
+    // What a tombstone names is not its own: it was retired when the row was deleted.
+    if !word.is_absent() {
         record::release_version(core, table, record, image);
     }
     set(table, record, HeaderWord::committed(word.stamp(), true, word.is_queued()), 0);

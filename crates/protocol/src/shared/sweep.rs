@@ -6,12 +6,11 @@
 //! too, but a queue that is drained at 80 deletes an epoch would have every scan of its head walk over them.
 
 use std::ptr::NonNull;
-use std::sync::atomic::Ordering;
 
-use seriatim_store::{RecordPtr, Unobserved};
+use seriatim_store::{RecordPtr, Tidy};
 use seriatim_txn::{Core, Table};
 
-use super::head::{self, HeaderWord};
+use super::head::HeaderWord;
 use super::record;
 
 /// How a protocol makes sure that nobody else changes the record while it is looked at.
@@ -47,8 +46,8 @@ pub(crate) fn sweep(core: &mut Core, claim: &impl Claim, most: usize) {
 }
 
 /// Takes the look that the caller owes a record: unlinks it if its key is gone in the state `expected`; takes the mark off if
-/// the key lives; and puts it on the list (again) if it cannot be decided yet, since the record is held, or its key was deleted
-/// anew: `false`.
+/// the key lives; and puts it on the list (again) if it cannot be decided yet, since the record or its leaf is held, or its key
+/// was deleted anew: `false`.
 pub(crate) fn look(
     core: &mut Core,
     table: &Table,
@@ -73,14 +72,16 @@ pub(crate) fn look(
     table.unlinked.announce(word.stamp());
     // SAFETY: key words of a linked record never change.
     let key = unsafe { seriatim_store::read_key(target, table.class) };
-    let removed = table.index.remove(&mut core.store(), key, target, &mut Unobserved);
-    assert!(removed, "a record that nobody unlinked is in its index");
-    let image = head::image(&table.shape, target).load(Ordering::Relaxed) as usize;
-    claim.give(core, table, target, word.removed());
-    // What is left of a tombstone is the marker image some protocols keep for snapshot readers.
-    if image != 0 && !record::is_inline(table, target, image) {
-        record::retire(core, image, table.shape.image_header);
+    if !table.index.remove(&mut core.store(), key, target, &mut Tidy) {
+        // The last record of a leaf whose gap a transaction holds: unlinked now, it would leave the leaf behind for ever.
+        let linked = table.index.get(key, core.local.pinned());
+        assert!(linked.is_ok_and(|linked| linked == target), "a record that nobody unlinked is in its index");
+        claim.give(core, table, target, word);
+        later(core, table, target, word);
+        return false;
     }
+    // Whatever the image word still names was retired by who deleted the row.
+    claim.give(core, table, target, word.removed());
     record::retire_record(core, table, target);
     true
 }

@@ -147,7 +147,7 @@ impl WriteSet {
             let table = write.table();
             // SAFETY: key words of a linked record never change; we are online.
             let key = unsafe { read_key(write.record, table.class) };
-            // What an absent record has is no row, but the marker of a deletion.
+            // What an absent record names is not its row any more.
             let before = (!write.expected.is_absent()).then(|| record::row_of(table, before(entry)));
             let after = (write.image != 0).then(|| record::row_of(table, write.image));
             redo.write(table, key, stamp, before, after);

@@ -232,9 +232,8 @@ impl Operate for Reference<'_> {
                     return Err(Abort::stopped(Reason::Unordered).into());
                 }
                 let values = table.values(target, &key)?;
-                let whole = (values.len() == codec.parts()).then(|| codec.encode_values(&values)).transpose();
-                let key = whole.map_err(|error| EvaluationError::Type(error.to_string()))?;
-                RawScan::of_key(self.tx, &table.set, at, key)
+                RawScan::of_values(self.tx, &table.set, at, &values)
+                    .map_err(|error| EvaluationError::Type(error.to_string()))?
             }
             (_, Keys::Prefix(key)) => {
                 let KeyRange { low, high } = range(&key)?;

@@ -95,6 +95,18 @@ impl<K: Hashed> Hash<K> {
         unsafe { self.search(K::hash(key), key) }.map_err(|vacancy| Witness::new(&vacancy.bucket.word, vacancy.seen.0))
     }
 
+    /// The record with this key, or the witness that there is none and the gap word of its bucket.
+    #[inline]
+    pub(crate) fn get_or_gap<'p>(
+        &'p self,
+        key: K::Probe<'_>,
+        _pin: Pinned<'p>,
+    ) -> Result<RecordPtr, (Witness, &'p AtomicU64)> {
+        // SAFETY: pinned.
+        unsafe { self.search(K::hash(key), key) }
+            .map_err(|Vacancy { bucket, seen }| (Witness::new(&bucket.word, seen.0), &bucket.gap))
+    }
+
     /// Starts to fetch the line of the key's bucket.
     #[inline]
     pub(crate) fn prefetch_bucket(&self, key: K::Probe<'_>) -> Hint {

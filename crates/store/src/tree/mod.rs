@@ -8,7 +8,7 @@
 //! (d) Nodes have no siblings: scans go from leaf to leaf by descending for the bound that ended the last one. So a split or
 //!     unlink touches the node, its parent and nothing else.
 //! (e) A leaf that becomes empty is unlinked with every ancestor that has no other child, unless something is held in its gap
-//!     or it is the last leaf. Nothing else is ever merged (Sen and Tarjan 2010: deletion without rebalancing is fine).
+//!     (or its last record stays, `Observer::EMPTIES`) or it is the last leaf. Nothing else is ever merged (Sen and Tarjan 2010: deletion without rebalancing is fine).
 
 mod cell;
 mod check;
@@ -105,6 +105,16 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
     /// The record of `probe`, or the witness of its absence.
     pub(crate) fn get(&self, probe: K::Probe<'_>, _pin: Pinned<'_>) -> Result<RecordPtr, Witness> {
         self.get_by_descent(probe).0
+    }
+
+    /// As [`Tree::get`]; the gap word of the leaf comes with the witness.
+    pub(crate) fn get_or_gap<'p>(
+        &'p self,
+        probe: K::Probe<'_>,
+        _pin: Pinned<'p>,
+    ) -> Result<RecordPtr, (Witness, &'p AtomicU64)> {
+        let (answer, leaf) = self.get_by_descent(probe);
+        answer.map_err(|witness| (witness, &leaf.gap))
     }
 
     /// As [`Tree::get`], beginning with the finger's leaf.

@@ -29,11 +29,11 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
     ) -> bool {
         // The memory that bodies reach stays allocated while the worker is online (rule 2); this asserts that it is.
         let _ = cx.local.pinned();
-        let mut body = Remove { tree: self, probe, record, branch: None };
+        let mut body = Remove { tree: self, probe, record, branch: None, empties: O::EMPTIES };
         let mut patience = Patience::default();
         loop {
             match cx.agent.run(cx.outside, &NoLocks, &mut body) {
-                Ok(Step::Absent) => return false,
+                Ok(Step::Absent | Step::Held) => return false,
                 Ok(Step::Removed { leaf, before }) => {
                     observer.changed(&leaf.word, before.0, before.changed().0);
                     return true;
@@ -73,6 +73,8 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
 enum Step<'a, K: NodeKind, const LEAF: usize> {
     /// The key does not have this record.
     Absent,
+    /// It is the last of its leaf, whose gap is held, and no leaf is to be left empty.
+    Held,
     /// Unlinked, and the leaf's word was `before`.
     Removed { leaf: &'a Leaf<K, LEAF>, before: State },
     /// Unlinked with its leaf and the steps of [`Remove::branch`] from `branch` on.
@@ -84,6 +86,7 @@ struct Remove<'a, 'k, K: NodeKind, const LEAF: usize, const FAN: usize> {
     probe: K::Probe<'k>,
     record: RecordPtr,
     branch: Option<Path<'a, K, FAN>>,
+    empties: bool,
 }
 
 // SAFETY: nodes are reached while the worker is online, which it is until `run` has returned (rule 2).
@@ -142,7 +145,13 @@ impl<'a, K: NodeKind, const LEAF: usize, const FAN: usize> Remove<'a, '_, K, LEA
             unlatch(access, &path, first..path.len());
             return Err(Stop::Busy);
         }
+        let is_last = fork.is_none();
         let Some(fork) = fork.filter(|_| access.lock(&leaf.gap, 0, GAP_CLOSED)) else {
+            if !self.empties && !is_last {
+                access.store(&leaf.word, state.0);
+                unlatch(access, &path, first..path.len());
+                return Ok(Step::Held);
+            }
             leaf.remove(access, 1, 0);
             access.store(&leaf.word, state.changed().0);
             unlatch(access, &path, first..path.len());

@@ -6,7 +6,7 @@ use crate::observer::GAP_CLOSED;
 use crate::record::{Bytes, RecordPtr, Word8, Word16};
 use crate::tree::Tree;
 use crate::witness::Witness;
-use crate::{Direction, Inserted, Observer, Unobserved};
+use crate::{Direction, Inserted, Observer, Tidy, Unobserved};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -159,5 +159,40 @@ fn a_held_gap_keeps_its_leaf_and_is_copied_by_splits() {
         let left = gaps(&worker);
         let closed = held.iter().filter(|&&gap| at(gap).load(Ordering::Relaxed) == GAP_CLOSED).count();
         assert!(closed > 0 && left.len() + closed == held.len(), "a leaf's gap is closed when it is unlinked");
+    }
+}
+
+#[test]
+fn where_no_leaf_is_to_be_empty_its_last_record_stays_until_the_gap_is_let_go() {
+    let (seed, _) = seeded("where_no_leaf_is_to_be_empty_its_last_record_stays_until_the_gap_is_let_go");
+    for mode in modes(seed) {
+        let world = World::new(mode);
+        let mut worker = world.worker();
+        let tree = Tree::<Word8, 4, 4>::new(&world.htm, &mut worker.cx()).expect("memory");
+        let mut records = Vec::new();
+        for n in 0..40 {
+            let record = worker.record(Word8::key(n).as_key());
+            assert_eq!(tree.insert(&mut worker.cx(), n, record, &mut Unobserved), Ok(Inserted::Linked));
+            records.push((n, record));
+        }
+        let hold = |worker: &super::fixture::Worker, value: u64| {
+            let (mut cursor, mut leaves) = (crate::Cursor::new(), 0);
+            tree.scan(std::ops::Bound::Unbounded, std::ops::Bound::Unbounded, Direction::Forward, &mut cursor);
+            while tree.next_leaf(&mut cursor, worker.local.pinned()) {
+                // SAFETY: the worker stays online until the test ends.
+                unsafe { cursor.gap(worker.local.pinned()) }.store(value, Ordering::Relaxed);
+                leaves += 1;
+            }
+            leaves
+        };
+        let leaves = hold(&worker, 7);
+        records.retain(|&(n, record)| !tree.remove(&mut worker.cx(), n, record, &mut Tidy));
+        assert_eq!(records.len(), leaves, "one record stays in each leaf");
+        assert!(records.iter().all(|&(n, record)| tree.get(n, worker.local.pinned()) == Ok(record)));
+        assert_eq!(hold(&worker, 0), leaves);
+        records.retain(|&(n, record)| !tree.remove(&mut worker.cx(), n, record, &mut Tidy));
+        assert!(records.is_empty());
+        // SAFETY: no other thread uses the tree.
+        assert_eq!(unsafe { tree.check() }, Ok(()));
     }
 }
