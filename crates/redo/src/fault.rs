@@ -11,9 +11,12 @@ pub enum LogFault {
     AcknowledgeBeforeFlush,
     /// Takes what one logger has flushed for what all have.
     FlushOwnLogOnly,
+    /// Recovers without the log of the last logger.
+    DropOneLoggersLog,
 }
 
 impl LogFault {
     /// Every fault but none.
-    pub const ALL: [LogFault; 2] = [LogFault::AcknowledgeBeforeFlush, LogFault::FlushOwnLogOnly];
+    pub const ALL: [LogFault; 3] =
+        [LogFault::AcknowledgeBeforeFlush, LogFault::FlushOwnLogOnly, LogFault::DropOneLoggersLog];
 }

@@ -94,6 +94,16 @@ impl Replay {
         Ok(Replay { survey, tables: Tables::new(manifest), begin })
     }
 
+    /// Breaks the replay as a canary wants it.
+    #[cfg(feature = "canary")]
+    pub fn suffer(&mut self, fault: crate::LogFault) {
+        if fault == crate::LogFault::DropOneLoggersLog
+            && let Some(last) = self.survey.logs.last_mut()
+        {
+            last.batches.end = last.batches.start;
+        }
+    }
+
     /// The newest epoch that counts: of the last incarnation with a log, or the one that the manifest tells.
     pub fn durable(&self) -> Epoch {
         self.survey.durable
