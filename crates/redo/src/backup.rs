@@ -114,10 +114,16 @@ fn prepare(disk: &dyn Disk, to: &Path) -> Result<(), LogError> {
     let refused = |problem: &str| LogError::NotADatabase { directory: to.to_owned(), problem: problem.to_owned() };
     let looking = || LogError::io(WHAT);
     match disk.find(to).map_err(looking())? {
-        Some(found) if !found.is_dir => return Err(refused("it is a file: name a new or empty directory for the copy")),
+        Some(found) if !found.is_dir => {
+            return Err(refused("it is a file: name a new or empty directory for the copy"));
+        }
         Some(_) => {
             let is_empty = disk.list(to).map_err(looking())?.is_empty();
-            return if is_empty { Ok(()) } else { Err(refused("it is not empty: name a new or empty directory for the copy")) };
+            return if is_empty {
+                Ok(())
+            } else {
+                Err(refused("it is not empty: name a new or empty directory for the copy"))
+            };
         }
         None => {}
     }

@@ -8,7 +8,9 @@ use std::sync::Mutex;
 use seriatim_base::disk::{Disk, FaultyDisk, Opening};
 use seriatim_base::{ColumnId, Epoch, LayoutId, Stamp, TableId};
 use seriatim_catalog::wire::RowWire;
-use seriatim_catalog::{ColumnDef, ColumnType, Key, Layout, OutOfMemory, RowRef, RowWriter, TableDef, TailStore, Value};
+use seriatim_catalog::{
+    ColumnDef, ColumnType, Key, Layout, OutOfMemory, RowRef, RowWriter, TableDef, TailStore, Value,
+};
 
 use crate::LogError;
 use crate::batch::{self, Header, PAGE, padded};
@@ -83,11 +85,10 @@ impl Accounts {
     }
 
     fn account(&self, image: &[u64]) -> Account {
-        let value = |at: usize| {
-            match Value::read(&self.definition.columns[at], &self.layout.places[at], as_row(image)) {
-                Value::Int(value) => i64::try_from(value).expect("an i64"),
-                other => panic!("{other:?}"),
-            }
+        let value = |at: usize| match Value::read(&self.definition.columns[at], &self.layout.places[at], as_row(image))
+        {
+            Value::Int(value) => value,
+            other => panic!("{other:?}"),
         };
         (value(1), value(2))
     }

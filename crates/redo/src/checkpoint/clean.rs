@@ -37,7 +37,8 @@ pub fn delete_superfluous(disk: &dyn Disk, directory: &Path, manifest: &Manifest
             deleted += 1;
         }
     }
-    let directories: BTreeSet<PathBuf> = manifest.incarnations.iter().flat_map(|incarnation| &incarnation.loggers).cloned().collect();
+    let directories: BTreeSet<PathBuf> =
+        manifest.incarnations.iter().flat_map(|incarnation| &incarnation.loggers).cloned().collect();
     let first = manifest.incarnations.first().map_or(0, |incarnation| incarnation.number);
     for loggers in directories {
         let loggers = directory.join(loggers);

@@ -80,12 +80,8 @@ impl Parts {
         let mut parts = Parts { files: Vec::new(), blocks: Vec::new() };
         let (mut rows, mut bytes) = (0, 0);
         for part in 0..checkpoint.parts {
-            let header = PartHeader {
-                format: FORMAT,
-                part,
-                database: manifest.database.0,
-                begin: checkpoint.begin_epoch,
-            };
+            let header =
+                PartHeader { format: FORMAT, part, database: manifest.database.0, begin: checkpoint.begin_epoch };
             let path = directory.join(part_name(part));
             let footer = parts.walk(disk, path, &header)?;
             rows += footer.rows;

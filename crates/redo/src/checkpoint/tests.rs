@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use seriatim_base::disk::{Disk, Opening};
+use seriatim_base::{Rng, rng};
 use seriatim_catalog::Key;
 
 use super::*;
@@ -110,7 +111,10 @@ fn a_part_of_another_checkpoint_or_other_totals_are_refused() {
 fn a_fuzzy_checkpoint_and_the_log_from_its_begin_make_the_state() {
     let mut database = Database::new(2, 2);
     let begun = [
-        (stamp(10, 1), vec![Write::Row(1, (1, 0)), Write::Row(2, (2, 0)), Write::Row(3, (3, 0)), Write::Row(5, (5, 0))]),
+        (
+            stamp(10, 1),
+            vec![Write::Row(1, (1, 0)), Write::Row(2, (2, 0)), Write::Row(3, (3, 0)), Write::Row(5, (5, 0))],
+        ),
         (stamp(11, 1), vec![Write::Delete(5), Write::Add(1, 10)]),
     ];
     database.batch((1, 0), 11, 9, &begun);
@@ -181,4 +185,77 @@ fn an_unfinished_checkpoint_gets_no_name() {
     assert!(writer.finish(vec![first], Epoch(10)).is_err());
     begin().abandon().unwrap();
     assert!(database.disk.list(&database.directory).unwrap().iter().all(|found| !found.is_dir));
+}
+
+/// A part with one block, which checks out, of these bytes for rows.
+fn part_of(raw: &[u8], rows: u32) -> Vec<u8> {
+    let payload = zstd::bulk::compress(raw, LEVEL).unwrap();
+    let block = BlockHeader {
+        payload_crc: crc32fast::hash(&payload),
+        payload_bytes: payload.len() as u32,
+        raw_bytes: raw.len() as u32,
+        rows,
+        number: 1,
+    };
+    let mut bytes = PartHeader { format: 1, part: 0, database: DATABASE.0, begin: Epoch(11) }.encode().to_vec();
+    bytes.extend_from_slice(&block.encode());
+    bytes.extend_from_slice(&payload);
+    let whole = (bytes.len() + FOOTER_BYTES) as u64;
+    let footer = Footer { blocks: 1, rows: rows.into(), raw_bytes: raw.len() as u64, bytes: whole };
+    bytes.extend_from_slice(&footer.encode());
+    bytes
+}
+
+fn load_part(bytes: &[u8], rows: u64) -> Result<(Keeper, Loaded), LogError> {
+    let mut database = Database::new(5, 1);
+    let directory = PathBuf::from("checkpoint-0000000011");
+    database.disk.create_dir_all(&database.directory.join(&directory)).unwrap();
+    let (begin_epoch, end_epoch, bytes_count) = (Epoch(11), Epoch(12), bytes.len() as u64);
+    database.manifest.checkpoint =
+        Some(Checkpoint { directory, begin_epoch, end_epoch, parts: 1, rows, bytes: bytes_count });
+    let file = database.disk.open(&part(&database, 0), Opening::Create).unwrap();
+    file.write_all_at(bytes, 0).unwrap();
+    loaded(&database, 1)
+}
+
+#[test]
+fn rows_from_anywhere_are_taken_or_refused() {
+    let seed = rng::entropy();
+    eprintln!("seed {seed}");
+    let mut rng = Rng::from_seed(seed);
+    let mut sound = stamp(11, 1).bits().to_le_bytes().to_vec();
+    sound.extend_from_slice(&[40, 0, 0, 0, 9, 9, 8, 6]);
+    let (keeper, _) = load_part(&part_of(&sound, 1), 1).unwrap();
+    assert_eq!(keeper.rows(), BTreeMap::from([(9, (4, 3))]));
+    for _ in 0..300 {
+        let mut raw = sound.repeat(rng.range(1, 3) as usize);
+        for _ in 0..rng.below(3) {
+            let at = rng.below(raw.len() as u64) as usize;
+            raw[at] = rng.next_u64() as u8;
+        }
+        raw.truncate(rng.range(0, raw.len() as u64) as usize);
+        let rows = rng.below(4) as u32;
+        if let Err(error) = load_part(&part_of(&raw, rows), rows.into()) {
+            assert!(matches!(error, LogError::Corrupt { .. }), "{error}");
+        }
+    }
+    // A block that decompresses to something else than it says.
+    let mut lying = part_of(&sound, 1);
+    let header = BlockHeader { raw_bytes: 5, ..BlockHeader::decode(&lying[44..76].try_into().unwrap()).unwrap() };
+    lying[44..76].copy_from_slice(&header.encode());
+    assert!(load_part(&lying, 1).is_err());
+}
+
+#[test]
+fn the_format_is_one_of_a_part() {
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let header = PartHeader { format: 1, part: 2, database: 3, begin: Epoch(4) };
+    expect_test::expect!["5352544d434b50310100000002000000030000000000000000000000000000000400000000000000ef1b34ee"]
+        .assert_eq(&hex(&header.encode()));
+    let block = BlockHeader { payload_crc: 1, payload_bytes: 2, raw_bytes: 3, rows: 4, number: 5 };
+    expect_test::expect!["424c434b6258048a010000000200000003000000040000000500000000000000"]
+        .assert_eq(&hex(&block.encode()));
+    let footer = Footer { blocks: 1, rows: 2, raw_bytes: 3, bytes: 4 };
+    expect_test::expect!["444f4e450026699c0100000000000000020000000000000003000000000000000400000000000000"]
+        .assert_eq(&hex(&footer.encode()));
 }

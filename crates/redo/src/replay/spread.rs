@@ -372,7 +372,8 @@ impl<S: Source> Shared<'_, S> {
             let (table, key, _) = self.entry(&first, chunks)?;
             // Of others with the same hash, those of this key come first, in their order.
             same.sort_by_key(|item| !self.entry(item, chunks).is_ok_and(|(of, other, _)| (of, other) == (table, key)));
-            let is_this = |item: &Item| self.entry(item, chunks).is_ok_and(|(of, other, _)| (of, other) == (table, key));
+            let is_this =
+                |item: &Item| self.entry(item, chunks).is_ok_and(|(of, other, _)| (of, other) == (table, key));
             let count = same.partition_point(is_this).max(1);
             let (these, rest) = same.split_at_mut(count);
             changes.clear();
@@ -406,10 +407,16 @@ impl<S: Source> Shared<'_, S> {
     /// The table, key and change of an item; they were checked when they were copied.
     fn entry<'c>(&self, item: &Item, chunks: &'c [Chunk]) -> Result<(TableId, Key<'c>, Change<'c>), LogError> {
         let mut bytes = &chunks[item.chunk as usize].bytes[item.at..item.at + item.bytes as usize];
-        let known = self.tables.get(item.layout).and_then(|(table, rows)| Some((table, rows.decode_key(&mut bytes).ok()?)));
+        let known =
+            self.tables.get(item.layout).and_then(|(table, rows)| Some((table, rows.decode_key(&mut bytes).ok()?)));
         let Some((table, key)) = known else {
             let (file, offset) = self.source.place(item.order);
-            return Err(LogError::corrupt(&file, offset, "an entry changed in memory", "check the memory of this machine"));
+            return Err(LogError::corrupt(
+                &file,
+                offset,
+                "an entry changed in memory",
+                "check the memory of this machine",
+            ));
         };
         let change = match item.kind {
             Kind::Row => Change::Row(bytes),

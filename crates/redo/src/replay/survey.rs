@@ -124,7 +124,12 @@ impl Survey {
             let durable = closed.unwrap_or(before);
             let batches = first_batch..survey.batches.len();
             survey.durable = incarnation.durable_epoch.unwrap_or(durable);
-            survey.incarnations.push(Incarnation { number: incarnation.number, durable: survey.durable, logs, batches });
+            survey.incarnations.push(Incarnation {
+                number: incarnation.number,
+                durable: survey.durable,
+                logs,
+                batches,
+            });
         }
         for Batch { header, .. } in &survey.batches {
             survey.newest = survey.newest.max(header.newest).max(header.closed).max(header.durable);
@@ -171,9 +176,9 @@ impl Survey {
         let logs = &mut self.logs[incarnation.logs.clone()];
         while let Some(durable) = logs.iter().map(|log| log.closed).min() {
             let batches = &self.batches;
-            let ahead = logs.iter_mut().find(|log| {
-                batches[log.batches.clone()].last().is_some_and(|batch| batch.header.durable > durable)
-            });
+            let ahead = logs
+                .iter_mut()
+                .find(|log| batches[log.batches.clone()].last().is_some_and(|batch| batch.header.durable > durable));
             let Some(log) = ahead else { break };
             log.batches.end -= 1;
             log.closed = batches[log.batches.clone()].last().map_or(log.before, |batch| batch.header.closed);
@@ -364,8 +369,10 @@ impl Walk<'_> {
         let here = end.and_then(|rest| rest.place).filter(|_| place == offset);
         let (file, offset) = here.map_or((&found.path, offset), |(at, offset)| (&survey.segments[at].path, offset));
         let expected = next.map_or_else(|| "a batch".to_owned(), |next| format!("batch {next}"));
-        let problem = format!("{expected} is missing or damaged, but batch {number} at byte {place} of {} is there",
-            found.path.display());
+        let problem = format!(
+            "{expected} is missing or damaged, but batch {number} at byte {place} of {} is there",
+            found.path.display()
+        );
         Err(LogError::corrupt(file, offset, problem, ADVICE))
     }
 
@@ -412,7 +419,8 @@ impl Walk<'_> {
                 last = begin + used as u64 + 1;
                 let header = Header::decode(page).filter(|header| header.incarnation == self.name.incarnation);
                 // The next one itself, in its place, does not fit: it is no evidence that anything followed it.
-                let later = header.filter(|header| header.number > number || (header.number == number && begin > offset));
+                let later =
+                    header.filter(|header| header.number > number || (header.number == number && begin > offset));
                 if let Some(header) = later {
                     return Ok((Some((begin, header.number)), last));
                 }
