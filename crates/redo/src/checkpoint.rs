@@ -24,7 +24,7 @@
 mod clean;
 mod read;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod write;
 
 use seriatim_base::Epoch;

@@ -11,9 +11,11 @@ pub enum LogFault {
     AcknowledgeBeforeFlush,
     /// Takes what one logger has flushed for what all have.
     FlushOwnLogOnly,
+    /// Recovers without the log of the last logger.
+    DropOneLoggersLog,
 }
 
 impl LogFault {
-    /// Every fault but none.
+    /// Every fault of the log; a recovery is broken by [`Replay::suffer`](crate::replay::Replay::suffer).
     pub const ALL: [LogFault; 2] = [LogFault::AcknowledgeBeforeFlush, LogFault::FlushOwnLogOnly];
 }

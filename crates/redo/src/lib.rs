@@ -29,6 +29,8 @@ pub mod replay;
 pub mod segment;
 pub mod stream;
 mod sync;
+#[cfg(test)]
+mod synthetic;
 mod tables;
 pub mod writer;
 

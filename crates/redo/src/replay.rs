@@ -8,14 +8,16 @@
 //! above D is void, now and in every later recovery, whose manifest records D. Nothing below the checkpoint's begin counts either: a row
 //! that was deleted before the checkpoint began is not in it, and must not come back from a batch that outlived its deletion's.
 //!
-//! **Patches without a row.** A fuzzy checkpoint that begins in epoch B holds of each key its newest version below B, or one from B to
-//! the end e of the pass, or no row, if the pass saw none. Stamps of a key rise, and the pass began after all of B's predecessors were
-//! in memory. So a patch of stamp s finds one of these: a version below s, which is the one it patched, as all between would have been
-//! replayed before it; a version at or above s, which says more than the patch; or no row. The last happens lawfully if the pass saw
-//! the key after it was deleted, or before it was inserted again. In the first case the deletion has an epoch from B to e, in the
-//! second there was a deletion above B or the insertion is replayed before the patch. A checkpoint counts only if e is durable, so
-//! that whole row or deletion is in what is replayed, with a stamp above the patch's. So: a patch that finds no row is noted, a later
-//! row or deletion of its key strikes it out, and what is left at the end is damage.
+//! **Patches without a row.** Let a fuzzy checkpoint begin in epoch B and end in e. The pass began when all commits below B were in
+//! memory, so of each key it holds the newest version below B, or one from B to e, or no row where it saw none. Replay meets a patch
+//! of stamp s, from B on, in one of these states:
+//! - *An older version*: the one that was patched. All versions of the key between the checkpoint's and s are replayed before s.
+//! - *A version of stamp s or above*, from the checkpoint: it says what the patch says, and more.
+//! - *No row.* Something was there to be patched, so what was there has been deleted again when the pass came by, and that deletion is
+//!   of an epoch up to e. A checkpoint counts only if e is durable; so the deletion is replayed, with a stamp above s.
+//!
+//! So a patch without a row is lawful at first. It is noted by its key; the next row or deletion of that key strikes it out, and what is
+//! left at the end is damage. Deltas likewise.
 //!
 //! Reading order: `survey` finds the log's end, `spread` divides the work, `apply` is what the caller implements.
 
@@ -92,6 +94,16 @@ impl Replay {
         survey.check(manifest)?;
         let begin = manifest.checkpoint.as_ref().map_or(Epoch(0), |checkpoint| checkpoint.begin_epoch);
         Ok(Replay { survey, tables: Tables::new(manifest), begin })
+    }
+
+    /// Breaks the replay as a canary wants it.
+    #[cfg(feature = "canary")]
+    pub fn suffer(&mut self, fault: crate::LogFault) {
+        if fault == crate::LogFault::DropOneLoggersLog
+            && let Some(last) = self.survey.logs.last_mut()
+        {
+            last.batches.end = last.batches.start;
+        }
     }
 
     /// The newest epoch that counts: of the last incarnation with a log, or the one that the manifest tells.

@@ -1,1 +1,213 @@
 //! Copies are consistent and complete, whatever happens to the database meanwhile.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::sync::Mutex;
+
+use seriatim_base::disk::{DiskFile, DiskLock, FaultyDisk, Found};
+
+use super::*;
+use crate::replay::Replay;
+use crate::synthetic::{Account, Database, Keeper, Write, stamp};
+
+/// A disk on which something else happens while a file is opened: the door of a database that is in use.
+struct Meddling<'m> {
+    disk: FaultyDisk,
+    opened: Mutex<Meddler<'m>>,
+}
+
+type Meddler<'m> = Box<dyn FnMut() + Send + 'm>;
+
+impl fmt::Debug for Meddling<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Meddling")
+    }
+}
+
+impl Disk for Meddling<'_> {
+    fn open(&self, path: &Path, how: Opening) -> io::Result<Box<dyn DiskFile>> {
+        (self.opened.lock().unwrap())();
+        self.disk.open(path, how)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<Found>> {
+        self.disk.list(dir)
+    }
+
+    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
+        self.disk.create_dir_all(dir)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.disk.rename(from, to)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        self.disk.remove_file(path)
+    }
+
+    fn remove_dir_all(&self, dir: &Path) -> io::Result<()> {
+        self.disk.remove_dir_all(dir)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.disk.sync_dir(dir)
+    }
+
+    fn find(&self, path: &Path) -> io::Result<Option<Found>> {
+        self.disk.find(path)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {
+        self.disk.lock(path)
+    }
+}
+
+/// The rows a directory recovers to, and the durable epoch.
+fn recovered(disk: &dyn Disk, directory: &Path) -> (BTreeMap<u32, Account>, Epoch) {
+    let manifest = Manifest::read(disk, directory).unwrap();
+    let keeper = Keeper::new();
+    crate::checkpoint::load(disk, directory, &manifest, 1, &keeper, &|_| {}).unwrap();
+    let replay = Replay::open(disk, directory, &manifest).unwrap();
+    replay.run(disk, 1, &keeper, &|_| {}).unwrap();
+    (keeper.rows(), replay.durable())
+}
+
+/// One more epoch of two loggers: each inserts the epoch's row, and both know that the one before is durable.
+fn write_epoch(database: &mut Database, epoch: u64, logger: u32) {
+    let commits = [(stamp(epoch, 1), vec![Write::Row(2 * epoch as u32 + logger, (1, 1))])];
+    database.batch((1, logger), epoch, epoch - 1, &commits);
+}
+
+fn with_epochs(epochs: std::ops::RangeInclusive<u64>) -> Database {
+    let mut database = Database::new(1, 2);
+    for epoch in epochs {
+        write_epoch(&mut database, epoch, 0);
+        write_epoch(&mut database, epoch, 1);
+    }
+    database
+}
+
+/// The rows of all epochs up to one.
+fn up_to(durable: Epoch) -> BTreeMap<u32, Account> {
+    (20..2 * durable.0 as u32 + 2).map(|id| (id, (1, 1))).collect()
+}
+
+const TO: &str = "/backups/monday";
+
+#[test]
+fn a_closed_directory_is_copied_whole_and_restored_elsewhere() {
+    let database = with_epochs(10..=20);
+    let told = Mutex::new(Vec::new());
+    let progress = |done, total| told.lock().unwrap().push((done, total));
+    let copied = backup(&database.disk, &database.directory, Path::new(TO), &progress).unwrap();
+    assert_eq!((copied.attempts, copied.durable), (1, Epoch(20)));
+    let told = told.into_inner().unwrap();
+    assert!(told.windows(2).all(|pair| pair[0].0 < pair[1].0) && told.last() == Some(&(copied.bytes, copied.bytes)));
+    database.disk.crash();
+    let verified = verify(&database.disk, Path::new(TO), &|_, _| {}).unwrap();
+    assert_eq!((verified.batches, verified.entries, verified.durable), (22, 22, Epoch(20)));
+    restore(&database.disk, Path::new(TO), Path::new("/elsewhere"), &|_, _| {}).unwrap();
+    assert_eq!(recovered(&database.disk, Path::new("/elsewhere")), (up_to(Epoch(20)), Epoch(20)));
+}
+
+#[test]
+fn a_backup_of_a_database_in_use_holds_what_was_durable_before_and_a_prefix_of_the_rest() {
+    for (every, burst) in (1..8).flat_map(|every| [(every, 1), (every, 6)]) {
+        let database = Mutex::new(with_epochs(10..=15));
+        let (disk, directory) = {
+            let database = database.lock().unwrap();
+            (database.disk.clone(), database.directory.clone())
+        };
+        let mut opened = 0;
+        let writes = || {
+            opened += 1;
+            if opened % every == 0 && opened / every < 60 {
+                for half in (opened / every - 1) * burst..opened / every * burst {
+                    write_epoch(&mut database.lock().unwrap(), 16 + half / 2, (half % 2) as u32);
+                }
+            }
+        };
+        let meddling = Meddling { disk: disk.clone(), opened: Mutex::new(Box::new(writes)) };
+        let copied = backup(&meddling, &directory, Path::new(TO), &|_, _| {}).unwrap();
+        assert!(copied.durable >= Epoch(15), "what was durable before is in it");
+        assert_eq!(recovered(&disk, Path::new(TO)), (up_to(copied.durable), copied.durable), "{burst} every {every}");
+    }
+}
+
+#[test]
+fn a_backup_starts_over_when_a_checkpoint_takes_the_log_away() {
+    for moment in 1..12 {
+        let database = Mutex::new(with_epochs(10..=15));
+        let (disk, directory) = {
+            let mut database = database.lock().unwrap();
+            database.roll(1, 0);
+            write_epoch(&mut database, 16, 0);
+            write_epoch(&mut database, 16, 1);
+            (database.disk.clone(), database.directory.clone())
+        };
+        let mut opened = 0;
+        let switches = || {
+            opened += 1;
+            if opened == moment {
+                let mut database = database.lock().unwrap();
+                let rows: Vec<_> = (20..32).map(|id| (id, u64::from(id) / 2, (1, 1))).collect();
+                let checkpoint = crate::checkpoint::tests::write(&database, 16, 16, &rows);
+                database.manifest.checkpoint = Some(checkpoint);
+                database.manifest.write(&database.disk, &database.directory).unwrap();
+                let superfluous = database.segment(1, 0, 1);
+                database.disk.remove_file(&superfluous).unwrap();
+            }
+        };
+        let meddling = Meddling { disk: disk.clone(), opened: Mutex::new(Box::new(switches)) };
+        let copied = backup(&meddling, &directory, Path::new(TO), &|_, _| {}).unwrap();
+        assert_eq!(copied.attempts, if moment == 1 { 1 } else { 2 }, "at {moment}");
+        assert_eq!(recovered(&disk, Path::new(TO)), (up_to(Epoch(16)), Epoch(16)));
+    }
+}
+
+#[test]
+fn damage_is_not_backed_up() {
+    let mut database = with_epochs(10..=15);
+    let (path, offset) = database.batch((1, 1), 16, 15, &[]);
+    database.batch((1, 0), 17, 16, &[]);
+    database.disk.zero(&path, offset, 4096).unwrap();
+    let result = backup(&database.disk, &database.directory, Path::new(TO), &|_, _| {});
+    let Err(LogError::Corrupt { file, .. }) = result else { panic!("{result:?}") };
+    assert_eq!(file, path);
+    assert!(matches!(verify(&database.disk, &database.directory, &|_, _| {}), Err(LogError::Corrupt { .. })));
+    let left = database.disk.list(Path::new(TO)).unwrap();
+    assert_eq!(left, [], "what was copied is gone");
+}
+
+#[test]
+fn a_directory_that_holds_something_is_refused() {
+    let database = with_epochs(10..=10);
+    let refused = restore(&database.disk, &database.directory, &database.directory, &|_, _| {}).unwrap_err();
+    assert!(refused.to_string().contains("is not empty"), "{refused}");
+    let refused = backup(&database.disk, Path::new("/nowhere"), Path::new(TO), &|_, _| {}).unwrap_err();
+    assert!(matches!(refused, LogError::NotADatabase { .. }));
+}
+
+#[test]
+fn a_copy_that_was_cut_short_is_no_database() {
+    let database = with_epochs(10..=12);
+    let operations = {
+        let disk = database.disk.fork(1);
+        let before = disk.operations();
+        backup(&disk, &database.directory, Path::new(TO), &|_, _| {}).unwrap();
+        disk.operations() - before
+    };
+    for cut in 1..=operations {
+        let disk = database.disk.fork(cut);
+        disk.crash_at(cut);
+        let copied = backup(&disk.mount(), &database.directory, Path::new(TO), &|_, _| {});
+        disk.crash();
+        match Manifest::find(&disk, Path::new(TO)) {
+            Ok(Some(_)) => assert_eq!(recovered(&disk, Path::new(TO)), (up_to(Epoch(12)), Epoch(12)), "at {cut}"),
+            Ok(None) | Err(LogError::Corrupt { .. }) => assert!(copied.is_err(), "at {cut}"),
+            Err(error) => panic!("{error}"),
+        }
+    }
+}

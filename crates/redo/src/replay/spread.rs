@@ -256,6 +256,8 @@ impl<S: Source> Shared<'_, S> {
         let mut buffer = Vec::new();
         loop {
             if number == 0 {
+                // A failure ends the rounds here and nowhere else, so that all threads agree on it.
+                *lock(&self.round) = None;
                 self.step(|| {
                     self.taken.store(0, Ordering::Relaxed);
                     *lock(&self.round) = self.source.next().map(Arc::new);
@@ -263,14 +265,9 @@ impl<S: Source> Shared<'_, S> {
                 });
             }
             self.barrier.wait();
-            let round = lock(&self.round).clone();
-            // Failures are noted before a barrier, so that all threads see the same behind it.
-            let Some(round) = round.filter(|_| !self.has_failed()) else { break };
+            let Some(round) = lock(&self.round).clone() else { break };
             self.step(|| self.decode(&round, &mut buffer, &mut scatter));
             self.barrier.wait();
-            if self.has_failed() {
-                break;
-            }
             self.step(|| self.apply(number, &round, &mut part));
             if number == 0 {
                 let bytes = self.bytes.fetch_add(round.bytes, Ordering::Relaxed) + round.bytes;
@@ -303,8 +300,11 @@ impl<S: Source> Shared<'_, S> {
         self.failed.store(true, Ordering::Relaxed);
     }
 
-    /// Runs a step; a panic must not leave the others at a barrier.
+    /// Runs a step, unless one has failed; a panic must not leave the others at a barrier.
     fn step(&self, step: impl FnOnce() -> Result<(), LogError>) {
+        if self.has_failed() {
+            return;
+        }
         match catch_unwind(AssertUnwindSafe(step)) {
             Ok(Ok(())) => {}
             Ok(Err(error)) => self.fail(Failure::Error(error)),

@@ -1,1 +1,358 @@
-//! Replay of synthetic logs.
+//! Replay of logs made by hand: what counts comes back, what does not stays away, and damage is told from torn tails.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
+use seriatim_base::disk::{Disk, Opening};
+use seriatim_base::{Rng, rng};
+
+use super::*;
+use crate::batch::{HEADER_BYTES, PAGE};
+use crate::synthetic::{Account, Database, Keeper, Write, stamp};
+
+fn open(database: &Database) -> Result<Replay, LogError> {
+    Replay::open(&database.disk, &database.directory, &database.manifest)
+}
+
+/// The accounts after recovery by some threads, and how far it reaches.
+fn recovered(database: &Database, threads: usize) -> Result<(BTreeMap<u32, Account>, Epoch), LogError> {
+    let replay = open(database)?;
+    let keeper = Keeper::new();
+    let once = replay.run(&database.disk, threads, &keeper, &|_| {})?;
+    assert_eq!(once.bytes, replay.bytes());
+    let rows = keeper.rows();
+    let again = replay.run(&database.disk, threads, &keeper, &|_| {})?;
+    assert_eq!((again.versions, again.older), (once.versions, once.versions), "everything is there the second time");
+    assert_eq!(keeper.rows(), rows, "twice is once");
+    Ok((rows, replay.durable()))
+}
+
+fn row(id: u32, balance: i64) -> Write {
+    Write::Row(id, (balance, 0))
+}
+
+fn damage(result: Result<(BTreeMap<u32, Account>, Epoch), LogError>) -> (std::path::PathBuf, u64, String) {
+    match result {
+        Err(LogError::Corrupt { file, offset, problem, .. }) => (file, offset, problem),
+        other => panic!("damage was not noticed: {other:?}"),
+    }
+}
+
+/// Two loggers with three batches each, closed up to 13; the first logger's are in two segments.
+fn two_loggers() -> (Database, Vec<(PathBuf, u64)>) {
+    let mut database = Database::new(1, 2);
+    let mut places = Vec::new();
+    for (epoch, logger) in [(10, 0), (10, 1), (11, 0), (11, 1), (12, 0), (12, 1)] {
+        if (epoch, logger) == (12, 0) {
+            database.roll(1, 0);
+        }
+        let commits = [
+            (stamp(epoch, 1), vec![row(10 * epoch as u32 + logger, 1)]),
+            (stamp(epoch + 1, 1), vec![row(10 * epoch as u32 + logger, 2)]),
+        ];
+        places.push(database.batch((1, logger), epoch + 1, epoch - 1, &commits));
+    }
+    (database, places)
+}
+
+#[test]
+fn a_random_history_comes_back_up_to_the_smallest_closed_epoch() {
+    let seed = rng::entropy();
+    eprintln!("seed {seed}");
+    for seed in (0..30).map(|more| seed.wrapping_add(more)) {
+        let mut rng = Rng::from_seed(seed);
+        let loggers = rng.range(1, 3) as u32;
+        let mut database = Database::new(seed, loggers as usize);
+        let mut now: BTreeMap<u32, Account> = BTreeMap::new();
+        let mut at_end_of: BTreeMap<u64, BTreeMap<u32, Account>> = BTreeMap::new();
+        let mut waiting: Vec<Vec<(Stamp, Vec<Write>)>> = vec![Vec::new(); loggers as usize];
+        let mut closed = vec![9; loggers as usize];
+        at_end_of.insert(9, now.clone());
+        let last = 10 + rng.range(3, 40);
+        for epoch in 10..=last {
+            for counter in 1..=rng.below(20) {
+                let id = rng.below(12) as u32;
+                let value = (rng.below(100) as i64, epoch as i64);
+                let writes = match now.get(&id).copied() {
+                    None => vec![Write::Row(id, value)],
+                    Some(_) if rng.percent(20) => vec![Write::Delete(id)],
+                    Some(_) if rng.percent(30) => vec![Write::Add(id, 3), Write::Add(id, 4)],
+                    Some(before) if before != value => vec![Write::Update(id, before, value)],
+                    Some(_) => vec![Write::Delete(id), Write::Row(id, value), Write::Add(id, 1)],
+                };
+                for write in &writes {
+                    match *write {
+                        Write::Row(id, value) | Write::Update(id, _, value) => drop(now.insert(id, value)),
+                        Write::Delete(id) => drop(now.remove(&id)),
+                        Write::Add(id, amount) => now.get_mut(&id).unwrap().0 += amount,
+                    }
+                }
+                // The entries of one commit may be cut into groups.
+                let logger = rng.below(loggers.into()) as usize;
+                waiting[logger].push((stamp(epoch, counter), writes));
+            }
+            at_end_of.insert(epoch, now.clone());
+            for logger in 0..loggers as usize {
+                if rng.percent(40) {
+                    let durable = *closed.iter().min().unwrap();
+                    closed[logger] = epoch;
+                    let commits = std::mem::take(&mut waiting[logger]);
+                    database.batch((1, logger as u32), epoch, durable, &commits);
+                }
+            }
+        }
+        let durable = *closed.iter().min().unwrap();
+        for threads in [1, 3] {
+            let (rows, epoch) = recovered(&database, threads).unwrap();
+            assert_eq!(epoch, Epoch(durable), "seed {seed}");
+            assert_eq!(rows, at_end_of[&durable], "seed {seed}, {threads} threads");
+        }
+    }
+}
+
+#[test]
+fn what_the_slowest_logger_has_not_closed_is_void_also_in_later_recoveries() {
+    let mut database = Database::new(2, 2);
+    database.batch((1, 0), 11, 9, &[(stamp(10, 1), vec![row(1, 1)]), (stamp(11, 1), vec![row(2, 2)])]);
+    database.batch((1, 1), 10, 9, &[(stamp(14, 1), vec![row(3, 3)])]);
+    let expected = BTreeMap::from([(1, (1, 0))]);
+    assert_eq!(recovered(&database, 2).unwrap(), (expected.clone(), Epoch(10)));
+    assert_eq!(open(&database).unwrap().newest(), Epoch(14), "void epochs are not used again");
+
+    database.manifest.incarnations[0].durable_epoch = Some(Epoch(10));
+    database.incarnation(2, 15, 1);
+    assert_eq!(recovered(&database, 1).unwrap(), (expected, Epoch(14)), "nothing was written since");
+    database.batch((2, 0), 15, 14, &[(stamp(15, 1), vec![row(4, 4)])]);
+    let expected = BTreeMap::from([(1, (1, 0)), (4, (4, 0))]);
+    assert_eq!(recovered(&database, 1).unwrap(), (expected, Epoch(15)));
+}
+
+#[test]
+fn a_log_without_batches_reaches_to_before_its_first_epoch() {
+    let database = Database::new(3, 2);
+    assert_eq!(recovered(&database, 1).unwrap(), (BTreeMap::new(), Epoch(9)));
+}
+
+#[test]
+fn a_batch_that_was_torn_at_any_sector_is_ignored_and_said_so() {
+    let (mut whole, _) = two_loggers();
+    let commits: Vec<_> = (1..700).map(|n| (stamp(13, n), vec![row(n as u32, 5)])).collect();
+    let (path, offset) = whole.batch((1, 1), 14, 11, &commits);
+    let bytes = HEADER_BYTES + whole.accounts.payload(&commits).0.len();
+    assert!(bytes > 3 * PAGE);
+    let expected = recovered(&two_loggers().0, 1).unwrap();
+    for torn in (0..bytes as u64).step_by(512) {
+        let file = whole.disk.open(&path, Opening::Write).unwrap();
+        let mut sector = vec![0; 512.min(bytes - torn as usize)];
+        file.read_exact_at(&mut sector, offset + torn).unwrap();
+        file.write_all_at(&vec![0; sector.len()], offset + torn).unwrap();
+        let replay = open(&whole).unwrap();
+        let [notice] = replay.torn() else { panic!("{:?}", replay.torn()) };
+        assert_eq!((&notice.file, notice.offset), (&path, offset));
+        assert!(notice.bytes > 0 && notice.bytes <= bytes as u64 + PAGE as u64, "{notice}");
+        assert_eq!(recovered(&whole, 2).unwrap(), expected, "without sector {torn}");
+        file.write_all_at(&sector, offset + torn).unwrap();
+    }
+    // Nothing behind some sector arrived.
+    let file = whole.disk.open(&path, Opening::Write).unwrap();
+    for torn in (0..bytes).step_by(512).rev() {
+        let torn = torn as u64;
+        file.write_all_at(&[0; 512], offset + torn).unwrap();
+        assert_eq!(recovered(&whole, 1).unwrap(), expected, "from sector {torn}");
+    }
+    assert!(open(&whole).unwrap().torn().is_empty(), "nothing arrived at all");
+}
+
+#[test]
+fn damage_in_front_of_what_is_there_is_named_by_file_and_offset() {
+    let (database, places) = two_loggers();
+    let sound = recovered(&database, 1).unwrap();
+    for (path, offset) in &places[..4] {
+        for byte in [0, 5, 9, 13, 17, 25, 40, 49, 57, HEADER_BYTES as u64, HEADER_BYTES as u64 + 14] {
+            database.disk.flip_bit(path, offset + byte, 3).unwrap();
+            let (file, at, problem) = damage(recovered(&database, 2));
+            assert_eq!((&file, at), (path, *offset), "byte {byte}: {problem}");
+            database.disk.flip_bit(path, offset + byte, 3).unwrap();
+        }
+        database.disk.flip_bit(path, offset + PAGE as u64 - 1, 3).unwrap();
+        assert_eq!(recovered(&database, 2).unwrap(), sound, "padding is free");
+    }
+    let (path, _) = &places[0];
+    for byte in [0, 9, 13, 17, 33, 41, 49] {
+        database.disk.flip_bit(path, byte, 3).unwrap();
+        let (file, ..) = damage(recovered(&database, 1));
+        assert_eq!(&file, path, "byte {byte} of the segment's header");
+        database.disk.flip_bit(path, byte, 3).unwrap();
+    }
+}
+
+#[test]
+fn a_last_batch_that_another_logger_knows_was_durable_is_missed() {
+    let (mut database, places) = two_loggers();
+    database.batch((1, 0), 14, 13, &[]);
+    let (path, offset) = &places[5];
+    database.disk.zero(path, *offset, PAGE as u64).unwrap();
+    let (file, at, problem) = damage(recovered(&database, 1));
+    assert_eq!((&file, at), (path, *offset));
+    assert!(problem.contains("epoch 13 was durable"), "{problem}");
+
+    let (mut database, places) = two_loggers();
+    database.manifest.incarnations[0].durable_epoch = Some(Epoch(13));
+    let (path, offset) = &places[5];
+    database.disk.zero(path, *offset, PAGE as u64).unwrap();
+    assert!(damage(recovered(&database, 1)).2.contains("the manifest"));
+}
+
+#[test]
+fn a_missing_segment_or_batch_is_missed() {
+    let (database, places) = two_loggers();
+    let (path, offset) = &places[2];
+    database.disk.zero(path, *offset, PAGE as u64).unwrap();
+    let (file, at, _) = damage(recovered(&database, 1));
+    assert_eq!((&file, at), (path, *offset));
+
+    for missing in [1, 2] {
+        let (mut database, _) = two_loggers();
+        database.roll(1, 0);
+        database.batch((1, 0), 14, 12, &[]);
+        let path = database.segment(1, 0, missing);
+        database.disk.remove_file(&path).unwrap();
+        let (file, _, problem) = damage(recovered(&database, 1));
+        assert_eq!(file, path, "{problem}");
+    }
+
+    let (database, places) = two_loggers();
+    database.disk.remove_file(&places[1].0).unwrap();
+    assert!(damage(recovered(&database, 1)).2.contains("was durable"));
+}
+
+#[test]
+fn a_segment_that_was_never_finished_is_no_damage() {
+    let (database, _) = two_loggers();
+    let sound = recovered(&database, 1).unwrap();
+    let path = database.segment(1, 0, 3);
+    for bytes in [0, 100, PAGE, 3 * PAGE] {
+        let file = database.disk.open(&path, Opening::Create).unwrap();
+        file.write_all_at(&vec![0; bytes], 0).unwrap();
+        assert_eq!(recovered(&database, 1).unwrap(), sound);
+        database.disk.remove_file(&path).unwrap();
+    }
+}
+
+#[test]
+fn segments_of_another_database_or_a_newer_format_are_refused() {
+    let (mut database, _) = two_loggers();
+    database.manifest.database.0 += 1;
+    assert!(damage(recovered(&database, 1)).2.contains("another database"));
+
+    let (database, places) = two_loggers();
+    let name = crate::segment::Name { incarnation: 1, logger: 0, sequence: 1 };
+    let header = crate::segment::Header { format: 2, database: database.manifest.database.0, name };
+    let file = database.disk.open(&places[0].0, Opening::Write).unwrap();
+    file.write_all_at(&header.encode(), 0).unwrap();
+    assert!(matches!(open(&database), Err(LogError::Format { found: 2, newest: 1, .. })));
+}
+
+/// Trap 25: an increment that is taken for a repetition, or logged by value, is lost.
+#[test]
+fn all_amounts_that_one_commit_adds_count_and_none_twice() {
+    let mut database = Database::new(4, 2);
+    database.batch((1, 0), 10, 9, &[(stamp(10, 1), vec![row(1, 100), Write::Add(1, 1)])]);
+    database.batch((1, 1), 10, 9, &[(stamp(10, 2), vec![Write::Add(1, 10), Write::Add(1, 20)])]);
+    // A commit cut in two by the end of a batch.
+    database.batch((1, 0), 10, 9, &[(stamp(11, 5), vec![Write::Add(1, 1000)])]);
+    database.batch((1, 0), 11, 9, &[(stamp(11, 5), vec![Write::Add(1, 2000)])]);
+    database.batch((1, 1), 11, 9, &[]);
+    for threads in [1, 2] {
+        assert_eq!(recovered(&database, threads).unwrap().0, BTreeMap::from([(1, (3131, 0))]));
+    }
+}
+
+#[test]
+fn a_patch_without_a_row_needs_a_row_or_deletion_behind_it() {
+    for resolved in [Some(Write::Delete(1)), Some(row(1, 5)), Some(row(2, 5)), None] {
+        let mut database = Database::new(5, 1);
+        let (path, offset) = database.batch((1, 0), 10, 9, &[(stamp(10, 1), vec![Write::Update(1, (1, 1), (2, 1))])]);
+        let commits = Vec::from_iter(resolved.map(|write| (stamp(11, 1), vec![write])));
+        database.batch((1, 0), 11, 9, &commits);
+        let result = open(&database).unwrap().run(&database.disk, 2, &Keeper::new(), &|_| {});
+        match resolved {
+            Some(Write::Delete(1) | Write::Row(1, _)) => drop(result.unwrap()),
+            _ => {
+                let Err(LogError::Corrupt { file, offset: at, problem, .. }) = result else { panic!("{result:?}") };
+                assert_eq!((file, at), (path, offset));
+                assert!(problem.contains("row 0x1 of table 7"), "{problem}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_panic_or_error_of_one_thread_ends_all() {
+    struct Refuses(bool);
+
+    impl Apply for Refuses {
+        fn apply(&self, _: usize, _: &Version<'_>) -> Result<Outcome, LogError> {
+            assert!(self.0, "told to panic");
+            Err(LogError::Stopped("told to".to_owned()))
+        }
+    }
+
+    let (database, _) = two_loggers();
+    let replay = open(&database).unwrap();
+    assert!(matches!(replay.run(&database.disk, 3, &Refuses(true), &|_| {}), Err(LogError::Stopped(_))));
+    let panics = std::panic::AssertUnwindSafe(|| replay.run(&database.disk, 3, &Refuses(false), &|_| {}));
+    assert!(std::panic::catch_unwind(panics).is_err());
+}
+
+#[test]
+fn bytes_from_anywhere_are_replayed_or_refused() {
+    let seed = rng::entropy();
+    eprintln!("seed {seed}");
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    let config = ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() };
+    let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
+    let hits = prop::collection::vec((0_usize..2, 0_u64..7 * PAGE as u64, any::<Vec<u8>>()), 1..5);
+    runner
+        .run(&(hits, any::<bool>()), |(hits, sealed)| {
+            let (database, places) = two_loggers();
+            for (logger, offset, junk) in hits {
+                let file = database.disk.open(&places[logger].0, Opening::Write).unwrap();
+                file.write_all_at(&junk, offset).unwrap();
+            }
+            if sealed {
+                // Checksums that agree with junk: entries have to be checked, too.
+                let (path, offset) = &places[1];
+                let file = database.disk.open(path, Opening::Write).unwrap();
+                let mut batch = vec![0; PAGE];
+                file.read_exact_at(&mut batch, *offset).unwrap();
+                let payload = u32::from_le_bytes([batch[12], batch[13], batch[14], batch[15]]) as usize;
+                let payload = payload.min(PAGE - HEADER_BYTES);
+                let crc = crc32fast::hash(&batch[HEADER_BYTES..HEADER_BYTES + payload]);
+                batch[8..12].copy_from_slice(&crc.to_le_bytes());
+                let crc = crc32fast::hash(&batch[8..HEADER_BYTES]);
+                batch[4..8].copy_from_slice(&crc.to_le_bytes());
+                file.write_all_at(&batch, *offset).unwrap();
+            }
+            if let Ok(replay) = open(&database) {
+                // A refusal is as good as rows: there must be an answer.
+                let _ = replay.run(&database.disk, 1, &Keeper::new(), &|_| {});
+            }
+            Ok(())
+        })
+        .unwrap();
+}
+
+#[cfg(feature = "canary")]
+#[test]
+fn canary_a_recovery_that_drops_a_loggers_log_loses_rows() {
+    let (database, _) = two_loggers();
+    let sound = recovered(&database, 1).unwrap().0;
+    let mut replay = open(&database).unwrap();
+    replay.suffer(crate::LogFault::DropOneLoggersLog);
+    let keeper = Keeper::new();
+    replay.run(&database.disk, 1, &keeper, &|_| {}).unwrap();
+    assert_ne!(keeper.rows(), sound);
+}
