@@ -65,13 +65,13 @@ fn report(summary: &[String], began: Instant) {
     eprintln!("== summary\n{}\n   total           {:>7.1} s", summary.join("\n"), began.elapsed().as_secs_f64());
 }
 
-fn cargo(root: &Path) -> Command {
+pub(crate) fn cargo(root: &Path) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root);
     command
 }
 
-fn finish(mut command: Command) -> Result<(), String> {
+pub(crate) fn finish(mut command: Command) -> Result<(), String> {
     let status = command.status().map_err(|error| format!("cannot run {command:?}: {error}"))?;
     if status.success() { Ok(()) } else { Err(format!("{command:?} ended with {status}")) }
 }

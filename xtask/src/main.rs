@@ -6,6 +6,7 @@ mod ci;
 mod documents;
 mod files;
 mod layers;
+mod pgo;
 mod protocols;
 mod rust;
 mod sources;
@@ -14,13 +15,15 @@ mod tidy;
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask ci [STEP...]   every check, or the named steps
-       cargo xtask tidy           the repository's own rules";
+       cargo xtask tidy           the repository's own rules
+       cargo xtask pgo            the program, compiled with a profile of itself; prints where it is";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let root = files::root();
     let done = match arguments.first().map(String::as_str) {
         Some("ci") => ci::run(&root, &arguments[1..]),
+        Some("pgo") if arguments.len() == 1 => pgo::run(&root),
         Some("tidy") if arguments.len() == 1 => tidy::run(&root),
         _ => {
             eprintln!("{USAGE}\nsteps: {}", ci::names().join(" "));
