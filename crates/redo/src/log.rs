@@ -24,6 +24,7 @@ use seriatim_base::{CacheAligned, Epoch};
 use crate::fault::LogFault;
 use crate::logger::Logger;
 use crate::stream::stream;
+use crate::sync::fence;
 use crate::writer::{Slot, Writer};
 use crate::{Durable, LogError, segment};
 
@@ -195,10 +196,14 @@ impl Log {
         self.shared.refuses().then(|| self.shared.refusal())
     }
 
-    /// Has the loggers record `epoch` as closed although nothing was logged in it: from now on the durable point reaches it
-    /// only when a recovery would find it, too. For a checkpoint, whose last epoch the manifest tells.
+    /// Has the loggers record `epoch` as closed although nothing was logged in it. The durable point may have reached it unrecorded
+    /// before. But when it reaches an epoch that was the current one after this call, a recovery would find `epoch`. For a
+    /// checkpoint, whose last epoch the manifest tells.
     pub fn record(&self, epoch: Epoch) {
         self.shared.newest_logged.fetch_max(epoch.0, Ordering::AcqRel);
+        // ORDERING: pairs with the fence in `Slot::closed`: a logger that closes an epoch which the caller reads from here on has
+        // read a later one before its fence, so that came after this one, and it finds the request.
+        fence(Ordering::SeqCst);
     }
 
     /// Deletes segments of this incarnation in which every entry is of an epoch before `epoch`, oldest first, and never the one

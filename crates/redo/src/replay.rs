@@ -126,6 +126,16 @@ impl Replay {
         &self.survey.torn
     }
 
+    /// Makes sure that what counts is on the disk, and not only in the memory of the machine, as it may be where the process that
+    /// wrote the log has ended and the machine has not, or where a flush had failed. Before anything says that it counts: the
+    /// manifest, or an answer. What is there is written again, and nothing else.
+    ///
+    /// # Errors
+    /// [`LogError::Io`]; then the database is not opened. [`LogError::Corrupt`] if it cannot be read any more.
+    pub fn secure(&self, disk: &dyn Disk) -> Result<(), LogError> {
+        self.survey.secure(disk)
+    }
+
     /// Bytes that [`Replay::run`] will read.
     pub fn bytes(&self) -> u64 {
         self.wanted().map(Batch::bytes).sum()

@@ -121,6 +121,12 @@ impl Writer {
         Ok(())
     }
 
+    /// Whether the log has stopped for good.
+    #[inline]
+    pub fn is_stopped(&self) -> bool {
+        self.shared.is_stopped()
+    }
+
     /// Where the entries of the next group are encoded: empty after `begin` and `append`.
     #[inline]
     pub fn group(&mut self) -> &mut Vec<u8> {

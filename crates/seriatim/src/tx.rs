@@ -1060,11 +1060,14 @@ impl Tx {
     #[inline]
     fn decide(&self) -> Result<Outcome, Stop> {
         let writer = self.lease.get().and_then(|lease| lease.writer).filter(|_| self.mode.get() == Mode::ReadWrite);
+        // SAFETY: the pool's access rule: the writer is of the leased slot; it is used in this call only.
+        let writer = writer.map(|mut writer| unsafe { writer.as_mut() });
+        // What writes nothing is not held up by a disk that is full or behind. Of a log that has stopped it is told.
+        let writer = writer.filter(|writer| self.worker().writes() || writer.is_stopped());
         match (writer, &self.log) {
             (None, None) => self.worker().commit(&mut NoRedo),
             (None, Some(log)) => self.worker().commit(&mut *log.borrow_mut()),
-            // SAFETY: the pool's access rule: the writer is of the leased slot; it is used in this call only.
-            (Some(mut writer), _) => self.decide_logged(unsafe { writer.as_mut() }),
+            (Some(writer), _) => self.decide_logged(writer),
         }
     }
 

@@ -307,6 +307,11 @@ pub trait Worker: Send {
     /// Ends the attempt; nothing of it was visible. The transaction has left.
     fn abort(&mut self);
 
+    /// Whether [`Worker::commit`] may report a write. Who says no needs no log.
+    fn writes(&self) -> bool {
+        true
+    }
+
     /// Where the last abort happened (promise f).
     fn incident(&self) -> Option<&Incident>;
 

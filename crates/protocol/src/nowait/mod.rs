@@ -381,6 +381,11 @@ impl seriatim_txn::Worker for Worker {
         self.base.newest
     }
 
+    fn writes(&self) -> bool {
+        // An absence may be held by a placeholder.
+        !self.base.writes.entries().iter().all(Write::is_nothing)
+    }
+
     fn mark(&mut self) -> Mark {
         self.base.writes.mark()
     }

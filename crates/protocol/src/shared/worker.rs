@@ -114,6 +114,11 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
         self.attempt.base.newest
     }
 
+    #[inline]
+    fn writes(&self) -> bool {
+        !self.attempt.base.writes.is_empty()
+    }
+
     fn mark(&mut self) -> Mark {
         self.attempt.base.writes.mark()
     }

@@ -560,3 +560,21 @@ fn threads_make_commits_durable_and_close_in_order() {
     assert_eq!(threads.close(after).expect("no faults"), Epoch(after.0 - 1));
     assert_eq!(read(&disk.fork(2), 2).groups.len(), 200);
 }
+
+#[test]
+fn an_epoch_that_was_durable_unrecorded_is_recorded_when_one_that_followed_is_durable() {
+    let mut log = Stepped::new(2, 2);
+    log.next_epoch();
+    log.next_epoch();
+    log.step_all();
+    let end = log.durable();
+    assert!(end > read(&log.disk, log.directories).recorded, "nothing was logged, so nothing was written");
+    log.log.record(end);
+    let after = log.epoch;
+    log.next_epoch();
+    for _ in 0..3 {
+        log.step_all();
+    }
+    assert!(log.durable() >= after);
+    assert!(read(&log.disk, log.directories).recorded >= end, "a recovery finds it");
+}

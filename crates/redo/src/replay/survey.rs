@@ -215,6 +215,27 @@ impl Survey {
         Err(LogError::corrupt(path, batch.offset, problem, ADVICE))
     }
 
+    /// Writes the last batch of each log of the last incarnation again, where it is and as it is, and flushes it. The process that wrote
+    /// it may have ended before it was flushed, or its flush may have failed: then it is read here, and a power cut takes it back.
+    pub(crate) fn secure(&self, disk: &dyn Disk) -> Result<(), LogError> {
+        let Some(incarnation) = self.incarnations.last() else { return Ok(()) };
+        let (mut payload, mut bytes) = (Vec::new(), Vec::new());
+        for at in self.logs_of(incarnation).filter_map(|log| log.batches.clone().last()) {
+            let batch = &self.batches[at];
+            self.read(disk, at, &mut payload)?;
+            bytes.clear();
+            bytes.extend_from_slice(&batch.header.encode());
+            bytes.extend_from_slice(&payload);
+            let write = || {
+                let file = disk.open(self.file(batch), Opening::Write)?;
+                file.write_all_at(&bytes, batch.offset)?;
+                file.sync_data()
+            };
+            write().map_err(LogError::io("flushing the end of the log"))?;
+        }
+        Ok(())
+    }
+
     /// Hands on the groups of a batch that was read, and checks them against its header and those before it.
     pub(crate) fn each_group(
         &self,

@@ -89,11 +89,13 @@ impl Persistence {
         self.wait(Seal(epoch))
     }
 
-    /// Ends the current epoch and waits until the disk says that it is durable, whether anything was logged in it or not.
+    /// Waits until the disk says that the current epoch is durable, whether anything was logged in it or not.
     pub(super) fn record(&self) -> Result<Epoch, LogError> {
-        let epoch = self.current();
-        self.log.record(epoch);
-        self.wait_for(epoch).map(|()| epoch)
+        let end = self.current();
+        self.log.record(end);
+        // The epoch that was asked for may be durable by now, and not be recorded. One that ends from here on is told durable only by
+        // a logger that has seen the request: see `Log::record`.
+        self.wait_for(self.current()).map(|()| end)
     }
 
     #[cold]

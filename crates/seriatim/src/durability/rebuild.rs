@@ -36,6 +36,9 @@ pub(crate) fn rebuild(
     })
 }
 
+/// Conflicts of one chunk after which a rebuild is given up. Far more than helpers can cause each other.
+const REFUSALS_MAX: u32 = 100_000;
+
 /// What stops a rebuild.
 enum Failed {
     Stuck,
@@ -63,11 +66,19 @@ fn work(
             let enter = |tx: &crate::Tx| {
                 found.iter().try_for_each(|found| tx.maintain(set, None, Some(found.row), ColumnSet::ALL))
             };
-            // Nothing of it is logged, so there is nothing to wait for.
-            session
-                .runner
-                .run(seriatim_txn::Mode::ReadWrite, crate::tx::Origin::Closure, enter)
-                .map_err(Failed::Transact)?;
+            // Nothing of it is logged, so there is nothing to wait for. Other helpers are in the way for a moment at most, whatever the
+            // user thinks of retries.
+            let mut refusals = 0;
+            loop {
+                match session.runner.run(seriatim_txn::Mode::ReadWrite, crate::tx::Origin::Closure, enter) {
+                    Ok(_) => break,
+                    Err(TransactError::Conflict { .. }) if refusals < REFUSALS_MAX => {
+                        refusals += 1;
+                        thread::yield_now();
+                    }
+                    Err(error) => return Err(Failed::Transact(error)),
+                }
+            }
             done(found.len() as u64);
             Ok(())
         });

@@ -63,7 +63,7 @@ pub(super) struct Recovered {
     pub(super) ends: Ends,
 }
 
-/// Brings back what the directory holds. Nothing in it changes.
+/// Brings back what the directory holds. Nothing in it changes; what counts of it is on the disk when this returns.
 ///
 /// # Errors
 /// Damage; no memory; what the file system says.
@@ -74,7 +74,7 @@ pub(super) fn recover(
     manifest: &Manifest,
 ) -> Result<Recovered, OpenError> {
     let began = Instant::now();
-    let Place { directory, disk, .. } = place;
+    let Place { directory, disk, inspect } = place;
     let threads = options.helpers();
     let core = || foundation.environment.core().expect("helpers have workers of their own");
     let mut cores: Vec<Core> = (0..threads).map(|_| core()).collect();
@@ -85,6 +85,9 @@ pub(super) fn recover(
     let loaded = checkpoint::load(disk.as_ref(), directory, manifest, threads, &applier, &progress)?;
     let replayed = replay.run(disk.as_ref(), threads, &applier, &progress)?;
     applier.finish();
+    if !*inspect {
+        replay.secure(disk.as_ref())?;
+    }
     let recovery = Recovery {
         durable_epoch: replay.durable().0,
         checkpoint_rows: loaded.rows,
