@@ -220,7 +220,7 @@ impl ReadTx {
         let Some(updating) = self.update_entry(table, key)? else { return Ok(None) };
         // SAFETY: a row of a list index, readable until the transaction ends.
         let list = change(unsafe { KeyList::of(updating.before) });
-        let Ok(tail) = Tails(self).store(&list) else { return Err(self.out_of_memory()) };
+        let Ok(tail) = Tails::unlogged(self).store(&list) else { return Err(self.out_of_memory()) };
         // SAFETY: a private image of one word, which nobody else uses.
         unsafe { updating.after.cast::<u64>().write(tail) };
         Ok(Some(list.is_empty()))

@@ -58,6 +58,7 @@ impl Ends {
 
 /// What recovery made.
 pub(super) struct Recovered {
+    pub(super) replay: Replay,
     pub(super) tables: Tables,
     pub(super) recovery: Recovery,
     pub(super) ends: Ends,
@@ -95,7 +96,7 @@ pub(super) fn recover(
         notices: replay.torn().iter().map(ToString::to_string).collect(),
     };
     let ends = Ends { durable: replay.durable(), newest: replay.newest() };
-    Ok(Recovered { tables, recovery, ends })
+    Ok(Recovered { replay, tables, recovery, ends })
 }
 
 /// Makes the tables of the manifest, empty.

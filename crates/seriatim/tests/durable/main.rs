@@ -1,3 +1,6 @@
 //! What is acknowledged survives: power cuts and reopenings of small databases, under every protocol.
 
+mod checkpoints;
+mod faults;
 mod life;
+mod sealing;
