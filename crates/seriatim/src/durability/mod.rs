@@ -16,6 +16,8 @@ mod persistence;
 mod rebuild;
 mod recover;
 mod rows;
+#[cfg(test)]
+mod tests;
 
 pub use checkpoint::Checkpoint;
 pub(crate) use checkpoint::take as take_checkpoint;

@@ -86,9 +86,6 @@ impl Persistence {
     /// Ends the epoch.
     fn advance(&self) {
         self.htm.outside(|| self.epochs.advance());
-        if is_at_limit(self.epochs.current()) {
-            stop_at_limit(&self.log);
-        }
     }
 
     /// Ends the epoch of the seal, so that it can become durable, if the mode asks for it.
@@ -222,6 +219,9 @@ impl Persistence {
 
     /// Has every logger flush what it has, if the owner runs them.
     pub(crate) fn step(&self) {
+        if is_at_limit(self.current()) {
+            stop_at_limit(&self.log);
+        }
         if let Loggers::Stepped(loggers) = &mut *self.loggers() {
             for logger in loggers {
                 // A logger that fails tells all who wait.

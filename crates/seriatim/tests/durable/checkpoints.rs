@@ -62,7 +62,7 @@ fn the_log_that_recovery_read_counts() {
     let accounts = db.create::<Account>().expect("the table is created");
     write_some(&db, &accounts, 0..100);
     drop((accounts, db));
-    let db = small("auto", &disk).checkpoint_bytes(Some(50_000)).open().expect("it recovers");
+    let db = small("auto", &disk).checkpoint_bytes(Some(5_000)).open().expect("it recovers");
     db.step();
     assert_eq!(log(&db).checkpoints, 1);
     db.step();

@@ -4,3 +4,4 @@ mod checkpoints;
 mod faults;
 mod life;
 mod sealing;
+mod settings;
