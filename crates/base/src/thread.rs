@@ -97,6 +97,11 @@ impl Periodic {
         Ok(Periodic { kicker, thread: Some(thread) })
     }
 
+    /// Whether the caller runs on its thread, and so cannot join it.
+    pub fn is_current(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| thread.thread().id() == std::thread::current().id())
+    }
+
     /// What wakes it, from any thread.
     pub fn kicker(&self) -> Kicker {
         self.kicker.clone()
@@ -106,8 +111,10 @@ impl Periodic {
 impl Drop for Periodic {
     fn drop(&mut self) {
         self.kicker.wake(Wake::Stop);
-        let thread = self.thread.take();
-        if let Some(thread) = thread.filter(|thread| thread.thread().id() != std::thread::current().id()) {
+        if self.is_current() {
+            return;
+        }
+        if let Some(thread) = self.thread.take() {
             // A helper that panicked already reported itself; its owner goes on shutting down.
             let _ = thread.join();
         }

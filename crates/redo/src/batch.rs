@@ -11,20 +11,17 @@
 //!   12  payload bytes u32          48  groups u32
 //!   16  number u64                 52  zero u32
 //!                                  56  incarnation u64
-//! payload: groups, one after the other; then zeros up to a multiple of PAGE
-//! group:   bytes of its entries u32 | stamp u64 | entries
+//! payload: groups, one after the other (module `entry`); then zeros up to a multiple of PAGE
 //! ```
 //! A batch is written only after the one before it is flushed. So a batch that does not check out is a torn tail if no batch of a
 //! higher number is there, and damage otherwise.
 
-use seriatim_base::{Epoch, Stamp};
+use seriatim_base::Epoch;
 
 /// The unit of space in a segment, in bytes. Disks write it, or its eight sectors, apart from its neighbours.
 pub const PAGE: usize = 4096;
 /// Bytes of a batch's header.
 pub const HEADER_BYTES: usize = 64;
-/// Bytes before a group's entries.
-pub const GROUP_HEADER_BYTES: usize = 12;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"BTCH");
 
@@ -99,45 +96,6 @@ pub fn padded(bytes: usize) -> usize {
     bytes.next_multiple_of(PAGE)
 }
 
-/// The entries of one commit, or a part of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Group<'a> {
-    /// The stamp of the commit.
-    pub stamp: Stamp,
-    /// Its entries, encoded.
-    pub entries: &'a [u8],
-}
-
-/// What stands before the entries of a group.
-pub(crate) fn group_header(stamp: Stamp, entries_bytes: u32) -> [u8; GROUP_HEADER_BYTES] {
-    let mut bytes = [0; GROUP_HEADER_BYTES];
-    bytes[..4].copy_from_slice(&entries_bytes.to_le_bytes());
-    bytes[4..].copy_from_slice(&stamp.bits().to_le_bytes());
-    bytes
-}
-
-/// Bytes of entries and stamp bits of the group that begins here, if the bytes of its header are all there.
-pub(crate) fn read_group_header(bytes: &[u8]) -> Option<(usize, u64)> {
-    let header: &[u8; GROUP_HEADER_BYTES] = bytes.first_chunk()?;
-    Some((u32_at(header, 0) as usize, u64_at(header, 4)))
-}
-
-/// The groups of a payload, in order. Ends after the first that does not fit or has no stamp, which is answered as an error: its
-/// offset in the payload.
-pub fn groups(payload: &[u8]) -> impl Iterator<Item = Result<Group<'_>, usize>> {
-    let mut at = 0;
-    std::iter::from_fn(move || {
-        let rest = payload.get(at..).filter(|rest| !rest.is_empty())?;
-        let group = read_group_header(rest).and_then(|(entries_bytes, stamp)| {
-            let entries = rest.get(GROUP_HEADER_BYTES..)?.get(..entries_bytes)?;
-            (stamp >> Stamp::BITS == 0).then(|| Group { stamp: Stamp::from_bits(stamp), entries })
-        });
-        let begin = at;
-        at = group.map_or(payload.len(), |group| at + GROUP_HEADER_BYTES + group.entries.len());
-        Some(group.ok_or(begin))
-    })
-}
-
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(std::array::from_fn(|i| bytes[at + i]))
 }
@@ -177,39 +135,6 @@ mod tests {
         }
         assert_eq!(Header::decode(&bytes[..63]), None);
         assert_eq!(Header::decode(&[0; 64]), None, "zeros are no batch");
-    }
-
-    #[test]
-    fn groups_are_read_one_by_one_up_to_the_first_that_does_not_fit() {
-        let (a, b) = (Stamp::first_of(Epoch(3)), Stamp::first_of(Epoch(4)));
-        let mut payload = Vec::new();
-        payload.extend_from_slice(&group_header(a, 3));
-        payload.extend_from_slice(b"abc");
-        payload.extend_from_slice(&group_header(b, 0));
-        let whole = [Ok(Group { stamp: a, entries: b"abc" }), Ok(Group { stamp: b, entries: b"" })];
-        assert_eq!(groups(&payload).collect::<Vec<_>>(), whole);
-        payload.pop();
-        assert_eq!(groups(&payload).collect::<Vec<_>>(), [whole[0], Err(15)]);
-        let mut unstamped = group_header(a, 0);
-        unstamped[11] = 0xff;
-        assert_eq!(groups(&unstamped).collect::<Vec<_>>(), [Err(0)]);
-    }
-
-    proptest::proptest! {
-        #[test]
-        fn any_bytes_are_groups_up_to_where_they_are_not(bytes in proptest::collection::vec(0..4u8, 0..80)) {
-            let mut at = 0;
-            for group in groups(&bytes) {
-                match group {
-                    Ok(group) => at += GROUP_HEADER_BYTES + group.entries.len(),
-                    Err(offset) => {
-                        assert_eq!(offset, at);
-                        at = bytes.len();
-                    }
-                }
-            }
-            assert_eq!(at, bytes.len());
-        }
     }
 
     #[test]

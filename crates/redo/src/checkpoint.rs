@@ -34,9 +34,6 @@ pub(crate) use self::read::Parts;
 pub use self::read::{Loaded, load};
 pub use self::write::{CheckpointWriter, PartTotals, PartWriter};
 
-/// The format of parts that this program writes.
-pub const FORMAT: u32 = 1;
-
 /// Bytes of rows that make a block, before compression.
 const BLOCK_BYTES: usize = if cfg!(test) { 512 } else { 256 << 10 };
 const LEVEL: i32 = 1;

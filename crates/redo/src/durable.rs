@@ -115,7 +115,7 @@ impl Durable {
 
     /// Whether the log has stopped.
     #[inline]
-    pub(crate) fn is_stopped(&self) -> bool {
+    pub fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Relaxed)
     }
 

@@ -134,6 +134,13 @@ impl<'b> GroupWriter<'b> {
     }
 }
 
+/// Bytes of entries and stamp bits of the group that begins here, if the bytes of its header are all there.
+pub(crate) fn group_header(bytes: &[u8]) -> Option<(usize, u64)> {
+    let (length, rest) = bytes.split_first_chunk::<4>()?;
+    let stamp = rest.first_chunk::<8>()?;
+    Some((u32::from_le_bytes(*length) as usize, u64::from_le_bytes(*stamp)))
+}
+
 /// Which encoding a layout has.
 pub trait Layouts {
     /// The encoding of rows of this layout, if there is such a layout.
@@ -166,16 +173,15 @@ pub struct Group<'a> {
 impl<'a> Groups<'a> {
     fn read(&mut self) -> Result<Group<'a>, EntryError> {
         let wrong = |problem| EntryError { offset: self.at, problem };
-        let (length, rest) = self.payload[self.at..].split_first_chunk::<4>().ok_or(wrong(Problem::GroupCutShort))?;
-        let (stamp, rest) = rest.split_first_chunk::<8>().ok_or(wrong(Problem::GroupCutShort))?;
-        let (length, stamp) = (u32::from_le_bytes(*length) as usize, u64::from_le_bytes(*stamp));
+        let rest = &self.payload[self.at..];
+        let (length, stamp) = group_header(rest).ok_or(wrong(Problem::GroupCutShort))?;
         if length == 0 {
             return Err(wrong(Problem::EmptyGroup));
         }
         if stamp == 0 || stamp >> Stamp::BITS != 0 {
             return Err(wrong(Problem::Stamp));
         }
-        let body = rest.get(..length).ok_or(wrong(Problem::GroupCutShort))?;
+        let body = rest[GROUP_HEADER_BYTES..].get(..length).ok_or(wrong(Problem::GroupCutShort))?;
         let offset = self.at + GROUP_HEADER_BYTES;
         self.at = offset + length;
         Ok(Group { stamp: Stamp::from_bits(stamp), offset, body })

@@ -34,6 +34,9 @@ mod synthetic;
 mod tables;
 pub mod writer;
 
+/// The format of everything in a database directory that this program writes: manifest, segments, checkpoints.
+pub const FORMAT: u32 = 1;
+
 pub use durable::Durable;
 pub use error::LogError;
 #[cfg(any(test, feature = "canary"))]

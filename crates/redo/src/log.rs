@@ -270,6 +270,11 @@ pub struct LogThreads {
 }
 
 impl LogThreads {
+    /// Whether the caller runs on one of them, as what a waker does when it is told; it cannot close the log.
+    pub fn is_current(&self) -> bool {
+        self.threads.iter().any(Periodic::is_current)
+    }
+
     /// Joins the threads and closes the log, as [`Log::close`].
     ///
     /// # Errors

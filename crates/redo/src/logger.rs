@@ -15,7 +15,8 @@ use seriatim_base::clock::Instant;
 use seriatim_base::{Epoch, Stamp, thread};
 
 use crate::LogError;
-use crate::batch::{self, GROUP_HEADER_BYTES, HEADER_BYTES, padded};
+use crate::batch::{self, HEADER_BYTES, padded};
+use crate::entry::{self, GROUP_HEADER_BYTES};
 use crate::log::{Filled, Shared};
 use crate::segment::{self, Failure, Name, Segment};
 use crate::stream::Consumer;
@@ -145,7 +146,7 @@ impl Logger {
                 }
                 let at = self.batch.len();
                 stream.consumer.read(GROUP_HEADER_BYTES, &mut self.batch);
-                let (entries_bytes, stamp) = batch::read_group_header(&self.batch[at..]).expect("a group has a header");
+                let (entries_bytes, stamp) = entry::group_header(&self.batch[at..]).expect("a group has a header");
                 stream.consumer.read(entries_bytes, &mut self.batch);
                 newest = newest.max(Stamp::from_bits(stamp).epoch());
                 groups += 1;
@@ -191,6 +192,8 @@ impl Logger {
         if let Some(left) = self.left.take() {
             progress.filled.lock().unwrap_or_else(PoisonError::into_inner).push_back(left);
         }
+        // Before who waits for this batch is told, and commits again.
+        self.shared.set_full(self.index, false);
         self.pending = None;
         self.number = header.number;
         self.newest = self.newest.max(header.newest);
@@ -265,7 +268,7 @@ const ALL: u64 = u64::MAX / 2;
 fn create(shared: &Shared, index: usize, sequence: u64, bytes: u64) -> Result<Segment, Failure> {
     let logger = u32::try_from(index).expect("loggers are few");
     let name = Name { incarnation: shared.start.incarnation, logger, sequence };
-    let header = segment::Header { format: segment::FORMAT, database: shared.start.database, name };
+    let header = segment::Header { format: crate::FORMAT, database: shared.start.database, name };
     let usual = shared.options.segment_bytes.saturating_sub(batch::PAGE as u64).max(batch::PAGE as u64);
     Segment::create(&*shared.disk, &shared.options.directories[index], header, usual.max(bytes))
 }

@@ -26,10 +26,7 @@ use seriatim_base::disk::{Disk, Opening};
 use seriatim_base::{Epoch, LayoutId, TableId};
 use seriatim_catalog::TableDef;
 
-use crate::LogError;
-
-/// The format this program writes.
-pub const FORMAT: u64 = 1;
+use crate::{FORMAT, LogError};
 
 /// The manifest's name in the directory.
 pub const MANIFEST: &str = "MANIFEST";
@@ -110,6 +107,22 @@ pub struct Checkpoint {
     pub bytes: u64,
 }
 
+/// Why a manifest was not replaced.
+#[derive(Debug)]
+pub struct NotWritten {
+    /// What the file system said.
+    pub error: LogError,
+    /// A sync or the rename failed, and not for lack of space, so it is not known which manifest is in place, or what else the disk has lost: nothing more may
+    /// be written or acknowledged. Otherwise the old one is in place, untouched.
+    pub is_final: bool,
+}
+
+impl From<NotWritten> for LogError {
+    fn from(not_written: NotWritten) -> LogError {
+        not_written.error
+    }
+}
+
 /// A table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableEntry {
@@ -172,23 +185,29 @@ impl Manifest {
     /// place or the new one.
     ///
     /// # Errors
-    /// [`LogError::Io`], also where the manifest contradicts itself (see [`Manifest::check`]) and nothing is written. After one
-    /// of a sync nothing must be written that depends on either.
-    pub fn write(&self, disk: &dyn Disk, directory: &Path) -> Result<(), LogError> {
-        let refused = |problem| LogError::io("writing the manifest")(Error::new(ErrorKind::InvalidData, problem));
+    /// [`NotWritten`], also where the manifest contradicts itself (see [`Manifest::check`]) and nothing is written.
+    pub fn write(&self, disk: &dyn Disk, directory: &Path) -> Result<(), NotWritten> {
+        let what = "writing the manifest";
+        let untouched = |source| NotWritten { error: LogError::io(what)(source), is_final: false };
+        let refused = |problem| untouched(Error::new(ErrorKind::InvalidData, problem));
         let bytes = self.encode().map_err(refused)?;
         let (path, new) = (directory.join(MANIFEST), directory.join(MANIFEST_NEW));
-        let replace = || {
+        let prepare = || {
             if disk.find(&new)?.is_some() {
                 disk.remove_file(&new)?;
             }
             let file = disk.open(&new, Opening::Create)?;
             file.write_all_at(&bytes, 0)?;
-            file.sync_data()?;
-            disk.rename(&new, &path)?;
-            disk.sync_dir(directory)
+            Ok(file)
         };
-        replace().map_err(LogError::io("writing the manifest"))
+        let file = prepare().map_err(untouched)?;
+        let lost = |source| NotWritten { error: LogError::io(what)(source), is_final: true };
+        file.sync_data().map_err(lost)?;
+        disk.rename(&new, &path).map_err(|source| match source.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => untouched(source),
+            _ => lost(source),
+        })?;
+        disk.sync_dir(directory).map_err(lost)
     }
 
     /// The file's bytes.
@@ -208,8 +227,8 @@ impl Manifest {
         let value: Value = serde_json::from_slice(text).map_err(|error| corrupt(0, format!("no JSON: {error}")))?;
         let format = value.get("format").and_then(Value::as_u64);
         let format = format.ok_or_else(|| corrupt(0, "it does not say its format".to_owned()))?;
-        if format > FORMAT {
-            return Err(LogError::Format { file: path.to_owned(), found: format, newest: FORMAT });
+        if format > u64::from(FORMAT) {
+            return Err(LogError::Format { file: path.to_owned(), found: format, newest: FORMAT.into() });
         }
         let value = upgraded(value, format, &UPGRADES);
         let manifest = value.and_then(mirror::from_json).map_err(|problem| corrupt(0, problem))?;

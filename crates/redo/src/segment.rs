@@ -21,9 +21,6 @@ use seriatim_base::disk::{Disk, DiskFile, Opening};
 use crate::LogError;
 use crate::batch::PAGE;
 
-/// The format of segments and batches that this program writes.
-pub const FORMAT: u32 = 1;
-
 const MAGIC: &[u8; 8] = b"SRTMLOG1";
 /// Bytes of the header page that are covered by its checksum.
 const CHECKED: usize = 48;
@@ -295,7 +292,7 @@ mod tests {
     #[test]
     fn a_header_is_read_as_written_and_a_flipped_bit_is_seen() {
         let name = Name { incarnation: 3, logger: 1, sequence: 4 };
-        let header = Header { format: FORMAT, database: 0x1234 << 100, name };
+        let header = Header { format: crate::FORMAT, database: 0x1234 << 100, name };
         let page = header.encode();
         assert_eq!(Header::decode(&page), Some(header));
         for bit in 0..(CHECKED + 4) * 8 {

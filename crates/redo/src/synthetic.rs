@@ -189,7 +189,7 @@ impl Database {
         log.sequence += 1;
         log.offset = PAGE as u64;
         let name = Name { incarnation, logger, sequence: log.sequence };
-        let header = segment::Header { format: segment::FORMAT, database: DATABASE.0, name };
+        let header = segment::Header { format: crate::FORMAT, database: DATABASE.0, name };
         let file = self.disk.open(&self.directory.join(name.to_string()), Opening::Create).unwrap();
         file.write_all_at(&vec![0; 64 * PAGE], 0).unwrap();
         file.write_all_at(&header.encode(), 0).unwrap();

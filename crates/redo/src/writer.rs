@@ -13,10 +13,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use seriatim_base::clock::Instant;
-use seriatim_base::{CacheAligned, Epoch, Stamp, thread};
+use seriatim_base::{CacheAligned, Epoch, thread};
 
 use crate::LogError;
-use crate::batch::group_header;
 use crate::log::Shared;
 use crate::stream::Producer;
 use crate::sync::{AtomicU64, Ordering, fence};
@@ -89,13 +88,13 @@ pub struct Writer {
     shared: Arc<Shared>,
     slot: usize,
     producer: Producer,
-    group: Vec<u8>,
+    groups: Vec<u8>,
     begun: bool,
 }
 
 impl Writer {
     pub(crate) fn new(shared: Arc<Shared>, slot: usize, producer: Producer) -> Writer {
-        Writer { shared, slot, producer, group: Vec::new(), begun: false }
+        Writer { shared, slot, producer, groups: Vec::new(), begun: false }
     }
 
     /// Announces a commit, before it reads its epoch; `current` is the epoch now, or an earlier one. Until [`Writer::end`] no
@@ -121,52 +120,31 @@ impl Writer {
         Ok(())
     }
 
-    /// Whether the log has stopped for good.
+    /// Where the groups of the commit are encoded ([`crate::entry::GroupWriter`]): empty after `begin` and `append`.
     #[inline]
-    pub fn is_stopped(&self) -> bool {
-        self.shared.is_stopped()
+    pub fn groups(&mut self) -> &mut Vec<u8> {
+        &mut self.groups
     }
 
-    /// Where the entries of the next group are encoded: empty after `begin` and `append`.
-    #[inline]
-    pub fn group(&mut self) -> &mut Vec<u8> {
-        &mut self.group
-    }
-
-    /// Hands the group to the logger. A commit may append several of the same stamp. Never waits and never fails, since the
-    /// commit has happened.
-    ///
-    /// # Panics
-    /// Outside of `begin` and `end`, and if a group has 4 GiB or more: writers of large commits cut them into groups.
-    pub fn append(&mut self, stamp: Stamp) {
-        assert!(self.begun, "entries are appended between begin and end");
-        let bytes = u32::try_from(self.group.len()).expect("a group is smaller than 4 GiB");
-        self.producer.write(&group_header(stamp, bytes));
-        self.producer.write(&self.group);
-        self.producer.publish();
-        self.shared.slots[self.slot].appended.store(self.producer.written(), Ordering::Relaxed);
-        self.group.clear();
-    }
-
-    /// As [`Writer::append`], where what was encoded are whole groups ([`crate::entry::GroupWriter`]).
+    /// Hands what was encoded to the logger: whole groups, or nothing. Never waits and never fails, since the commit has happened.
     ///
     /// # Panics
     /// Outside of `begin` and `end`.
     #[inline]
-    pub fn append_groups(&mut self) {
+    pub fn append(&mut self) {
         assert!(self.begun, "entries are appended between begin and end");
-        if !self.group.is_empty() {
-            self.producer.write(&self.group);
+        if !self.groups.is_empty() {
+            self.producer.write(&self.groups);
             self.producer.publish();
             self.shared.slots[self.slot].appended.store(self.producer.written(), Ordering::Relaxed);
-            self.group.clear();
+            self.groups.clear();
         }
     }
 
     /// The commit has appended all its entries, or has aborted.
     #[inline]
     pub fn end(&mut self) {
-        self.group.clear();
+        self.groups.clear();
         self.begun = false;
         self.shared.slots[self.slot].leave();
     }

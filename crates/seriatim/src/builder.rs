@@ -266,8 +266,9 @@ impl Builder {
         self
     }
 
-    /// Directories for the log, one logger thread each; on disks of their own they flush at the same time. Default: one, the
-    /// database's own directory. They may differ from one opening to the next.
+    /// Directories for the log, one logger thread each; on disks of their own they flush at the same time. Made if they are not there;
+    /// relative ones are inside the database's. Default: one, the database's own directory. They may differ from one opening to the
+    /// next; those of before must still be there, until a checkpoint has made what is in them superfluous.
     pub fn log_directories(mut self, directories: impl IntoIterator<Item = impl Into<PathBuf>>) -> Builder {
         self.log.directories = directories.into_iter().map(Into::into).collect();
         self

@@ -4,15 +4,15 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use seriatim_base::TableId;
 use seriatim_base::thread::Periodic;
+use seriatim_base::{Epoch, TableId};
 use seriatim_catalog::{Table, TableDef};
 use seriatim_history::{History, Recording};
 use seriatim_procedure::analysis::Schema;
 use seriatim_txn::{Environment, ProtocolInfo};
 
 use crate::builder::Builder;
-use crate::durability::{self, Checkpoint, Opened, Persistence, Recovery};
+use crate::durability::{self, Checkpoint, OpenHandle, Opened, Persistence, Recovery};
 use crate::engine::{self, Engine};
 use crate::error::{OpenError, SchemaError, StorageError};
 use crate::handle::{Handle, TableSet};
@@ -21,7 +21,7 @@ use crate::procedure::Shape;
 use crate::procedure::gate::Gate;
 use crate::procedure::registry::Registry;
 use crate::runtime::DynHandle;
-use crate::{Session, Statistics, TransactError};
+use crate::{Receipt, Session, Statistics, TransactError};
 
 /// A serializable in-memory database. Clones share it; it ends with the last clone, session and transaction.
 ///
@@ -36,6 +36,8 @@ use crate::{Session, Statistics, TransactError};
 /// ```
 #[derive(Clone)]
 pub struct Database {
+    /// Dropped first: who is last waits for what still uses the database.
+    open: Arc<OpenHandle>,
     inner: Arc<Inner>,
 }
 
@@ -117,7 +119,8 @@ impl Database {
         let Opened { tables, recovery, log } = opened;
         let (persistence, writers) = match log {
             Some(log) => {
-                let (persistence, writers) = Persistence::start(&options, environment, log)?;
+                let read = recovery.as_ref().map_or(0, |recovery| recovery.log_bytes);
+                let (persistence, writers) = Persistence::start(&options, environment, log, read)?;
                 (Some(persistence), Some(writers))
             }
             None => (None, None),
@@ -132,6 +135,9 @@ impl Database {
             let tick = move || {
                 htm.outside(|| epochs.advance());
                 if let Some(log) = &log {
+                    if durability::is_at_limit(epochs.current()) {
+                        durability::stop_at_limit(log);
+                    }
                     log.kick();
                 }
                 ticks = ticks.wrapping_add(1);
@@ -157,7 +163,9 @@ impl Database {
             foundation,
             options,
         };
-        let database = Database { inner: Arc::new(inner) };
+        let inner = Arc::new(inner);
+        let open = OpenHandle::new(&inner).map_err(OpenError::Thread)?;
+        let database = Database { open: Arc::new(open), inner };
         database.rebuild_indexes()?;
         Ok(database)
     }
@@ -166,10 +174,12 @@ impl Database {
         &self.inner
     }
 
-    /// Creates the table that `T` declares.
+    /// Creates the table that `T` declares: durable when this returns.
     ///
     /// # Errors
-    /// A declaration that contradicts itself, a name that is taken, no memory.
+    /// A declaration that contradicts itself, a name that is taken, no memory. [`SchemaError::Storage`] if it could not be written
+    /// down: the table is not there then. If it is not even known whether that was undone, no more transactions commit until the
+    /// database is opened again.
     pub fn create<T: Table>(&self) -> Result<Handle<T>, SchemaError> {
         self.make(T::definition()).map(Handle::new)
     }
@@ -227,7 +237,7 @@ impl Database {
         inner.pool.give_back(lease);
         let set = Arc::new(made?);
         if let Some(persistence) = &inner.persistence {
-            persistence.home().add_table(&set).map_err(|error| SchemaError::Storage(Box::new(error)))?;
+            persistence.add_table(&set).map_err(|error| SchemaError::Storage(Box::new(error)))?;
         }
         tables.ids += 1 + set.indexes.len() as u32;
         tables.sets.push(Arc::clone(&set));
@@ -237,7 +247,7 @@ impl Database {
     /// A session. Sessions are cheap; a thread that runs transactions has its own.
     pub fn session(&self) -> Session {
         let number = self.inner.sessions.fetch_add(1, Ordering::Relaxed);
-        Session::new(Arc::clone(&self.inner), number)
+        Session::new(Arc::clone(&self.inner), Arc::clone(&self.open), number)
     }
 
     /// Makes the secondary indexes of recovered tables again.
@@ -245,7 +255,7 @@ impl Database {
         let sets = self.inner.sets();
         let done = |_| {};
         let threads = self.inner.options.helpers();
-        sets.iter().try_for_each(|set| durability::rebuild(&self.inner, set, threads, &done))
+        sets.iter().try_for_each(|set| durability::rebuild(&self.inner, &self.open, set, threads, &done))
     }
 
     /// What opening the database found in its directory; `None` in memory and where the directory was new.
@@ -266,9 +276,37 @@ impl Database {
     /// Makes everything committed so far durable, whatever the [`Durability`](crate::Durability). At once in memory.
     ///
     /// # Errors
-    /// [`TransactError::NotDurable`] if the log has stopped.
+    /// [`TransactError::NotDurable`] if the log has stopped, or if the disk is full: then it may be tried again.
     pub fn flush(&self) -> Result<(), TransactError> {
         self.inner.flush()
+    }
+
+    /// What survives a power cut now: every transaction of an epoch up to this one. It never moves back. `None` in memory, where
+    /// nothing does.
+    pub fn durable_epoch(&self) -> Option<Epoch> {
+        self.inner.persistence.as_ref().map(Persistence::durable_epoch)
+    }
+
+    /// Whether a power cut takes back neither the transaction nor what it read. For [`Durability::Async`](crate::Durability), where
+    /// receipts are given before; never in memory.
+    ///
+    /// ```
+    /// # use seriatim::{Database, Durability, Table};
+    /// # #[derive(Table)] #[table(name = "counter", key(id), hash)] struct Counter { id: u32, n: u64 }
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let directory = std::env::temp_dir().join(format!("seriatim-doc-{}", std::process::id()));
+    /// let db = Database::builder().path(&directory).durability(Durability::Async).open()?;
+    /// let counters = db.create::<Counter>()?;
+    /// let done = db.session().transact(|tx| tx.insert(&counters, &Counter { id: 7, n: 41 }))?;
+    /// db.flush()?;
+    /// assert!(db.is_durable(&done.receipt));
+    /// # drop((counters, db));
+    /// # std::fs::remove_dir_all(directory)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn is_durable(&self, receipt: &Receipt) -> bool {
+        self.durable_epoch().is_some_and(|durable| receipt.epoch() <= durable)
     }
 
     /// The protocol in use.
@@ -287,6 +325,7 @@ impl Database {
         let mut statistics = Statistics {
             memory_bytes: memory.in_use_bytes(),
             reserved_bytes: memory.reserved_bytes(),
+            log: self.inner.persistence.as_ref().map(Persistence::statistics),
             ..Statistics::default()
         };
         self.inner.pool.add_to(&mut statistics);
@@ -301,12 +340,14 @@ impl Database {
         self.inner.environment.memory.prefault(bytes).map_err(|error| OpenError::Memory(error.to_string()))
     }
 
-    /// Does what helper threads do, once: advances the epoch and lets idle workers unlink what was deleted.
+    /// Does what helper threads do, once: advances the epoch, flushes the log, takes a checkpoint if one is due, and lets idle workers
+    /// unlink what was deleted.
     pub fn step(&self) {
         let environment = &self.inner.environment;
         environment.htm.outside(|| environment.epochs.advance());
         if let Some(persistence) = &self.inner.persistence {
             persistence.step();
+            durability::look_for_checkpoint(&self.inner, persistence);
         }
         self.inner.pool.housekeep();
     }

@@ -311,11 +311,31 @@ pub enum TransactError {
     ForeignHandle,
     /// Every worker has an open transaction.
     WorkersBusy,
-    /// The log takes no commits: it has failed for good, or its disk is full. Nothing was written. Read-only transactions that
-    /// see durable data only still work.
+    /// The log has failed for good and takes no commits. Nothing was written. Transactions that write nothing and see durable data
+    /// only still work.
     LogStopped {
         /// What happened to it, and what to do.
         reason: String,
+    },
+    /// The disk of the log is full. Nothing was written, nothing is lost, and commits go on when there is space again.
+    /// Transactions that write nothing and see durable data only still work.
+    DiskFull {
+        /// Where space is needed.
+        directory: PathBuf,
+    },
+    /// More is committed than the disk takes, and that did not change within a second. Nothing was written.
+    DiskBehind {
+        /// Bytes of log of this session's worker that wait for the disk.
+        backlog_bytes: u64,
+    },
+    /// A text is larger than a log entry can hold. Nothing was written.
+    TooLarge {
+        /// The table.
+        table: String,
+        /// Bytes of the text.
+        bytes: usize,
+        /// The most that a text of this table may have.
+        most: usize,
     },
     /// The log stopped before this result was durable. What the transaction wrote or read may be there after the database is opened
     /// again, or may not.
@@ -338,12 +358,14 @@ pub enum TransactError {
 }
 
 impl TransactError {
-    /// Whether the same transaction may succeed if run again as it is.
+    /// Whether the same transaction may succeed if run again as it is, now or, where the disk is full, later.
     pub fn is_retryable(&self) -> bool {
         matches!(
             self,
             TransactError::Conflict { .. }
                 | TransactError::WorkersBusy
+                | TransactError::DiskFull { .. }
+                | TransactError::DiskBehind { .. }
                 | TransactError::TooOld
                 | TransactError::Excluded { .. }
         )
@@ -440,6 +462,18 @@ impl fmt::Display for TransactError {
                 f.write_str("every worker has an open transaction; allow more workers or end some transactions")
             }
             TransactError::LogStopped { reason } => write!(f, "nothing was written: {reason}"),
+            TransactError::DiskFull { directory } => write!(
+                f,
+                "nothing was written: the disk of {} is full; make space, and writes go on",
+                directory.display()
+            ),
+            TransactError::DiskBehind { backlog_bytes } => write!(
+                f,
+                "nothing was written: the disk is behind, and {backlog_bytes} bytes of log wait for it; try again"
+            ),
+            TransactError::TooLarge { table, bytes, most } => {
+                write!(f, "a text of {bytes} bytes for table {table}, whose texts have at most {most}")
+            }
             TransactError::NotDurable { reason } => {
                 write!(f, "the transaction may or may not survive: {reason}")
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use seriatim_base::{LayoutId, TableId};
 use seriatim_catalog::wire::RowWire;
-use seriatim_catalog::{ColumnSet, IndexSpec, KeyCodec, Layout, Organization, Table, TableDef};
+use seriatim_catalog::{ColumnSet, ColumnType, IndexSpec, KeyCodec, Layout, Organization, Table, TableDef};
 use seriatim_store::Index;
 use seriatim_txn::{Core, RecordShape, Wire};
 
@@ -20,6 +20,8 @@ pub(crate) struct TableSet {
     pub(crate) definition: TableDef,
     pub(crate) primary: seriatim_txn::Table,
     pub(crate) indexes: Vec<Secondary>,
+    /// Bytes that a long text may have, so that a row with its key fits a log entry.
+    pub(crate) text_bytes_max: usize,
     /// Keeps the memory that records and nodes lie in.
     _memory: seriatim_memory::Memory,
 }
@@ -39,6 +41,18 @@ impl Secondary {
     pub(crate) fn is_single(&self) -> bool {
         self.unique
     }
+}
+
+/// The most bytes of a long text.
+const TEXT_BYTES_MAX: usize = if cfg!(test) { 1 << 16 } else { 1 << 30 };
+
+/// Bytes that each long text of a row of this table may have. Together, and those of the key a second time with every byte escaped,
+/// they stay below 3 of the 4 GiB that an entry can have.
+fn text_bytes_max(definition: &TableDef) -> usize {
+    let is_long = |column: usize| definition.columns[column].ty == ColumnType::LongText;
+    let columns = (0..definition.columns.len()).filter(|&column| is_long(column)).count();
+    let key = definition.key.iter().filter(|part| is_long(part.column.index())).count();
+    TEXT_BYTES_MAX.min(3 * TEXT_BYTES_MAX / (columns + 2 * key).max(1))
 }
 
 impl TableSet {
@@ -102,7 +116,8 @@ impl TableSet {
             indexes.push(Secondary { table, columns, organization: index.organization, unique: index.unique });
         }
         let _memory = environment.memory.clone();
-        Ok(TableSet { database: *number, definition, primary, indexes, _memory })
+        let text_bytes_max = text_bytes_max(&definition);
+        Ok(TableSet { database: *number, definition, primary, indexes, text_bytes_max, _memory })
     }
 
     /// Whether a write can fail after the row itself was written.

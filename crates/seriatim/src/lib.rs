@@ -75,12 +75,12 @@ pub use procedure::Data;
 pub use retry::RetryPolicy;
 pub use runtime::{DynHandle, DynRow};
 pub use scan::{DynScan, Scan};
-pub use seriatim_base::{Rng, Stamp, clock, rng, thread};
+pub use seriatim_base::{Epoch, Rng, Stamp, clock, rng, thread};
 pub use seriatim_macros::Table;
 pub use seriatim_procedure_macros::{Data, procedure, pure};
 pub use seriatim_txn::{Cause, Freshness, Gives, Needs, Phase, ProtocolInfo, Reason};
 pub use session::{Committed, Receipt, Session};
-pub use statistics::Statistics;
+pub use statistics::{LogStatistics, Statistics};
 pub use transaction::{SnapshotTransaction, Transaction};
 pub use tx::{ReadTx, Savepoint, Tx};
 

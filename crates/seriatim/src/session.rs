@@ -4,11 +4,11 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
-use seriatim_base::{Rng, Stamp};
+use seriatim_base::{Epoch, Rng, Stamp};
 use seriatim_txn::{Cause, Mode, Reason};
 
 use crate::database::Inner;
-use crate::durability::{self, Pending};
+use crate::durability::{self, OpenHandle, Pending};
 use crate::error::{Abort, AbortKind};
 use crate::procedure::Schedule;
 use crate::procedure::call::Called;
@@ -42,6 +42,13 @@ pub struct Receipt {
     pub stamp: Stamp,
 }
 
+impl Receipt {
+    /// The epoch with which the transaction, or what it read, becomes durable: [`Database::is_durable`](crate::Database::is_durable).
+    pub fn epoch(&self) -> Epoch {
+        self.stamp.epoch()
+    }
+}
+
 /// What a committed transaction returned.
 #[derive(Clone, Copy, Debug)]
 pub struct Committed<R> {
@@ -68,9 +75,9 @@ impl<R> std::ops::Deref for Committed<R> {
 }
 
 impl Session {
-    pub(crate) fn new(inner: Arc<Inner>, number: usize) -> Session {
+    pub(crate) fn new(inner: Arc<Inner>, open: Arc<OpenHandle>, number: usize) -> Session {
         let rng = Rng::from_seed(inner.options.seed ^ (number as u64) << 32);
-        let waiting = Arc::new(durability::Shared(Arc::clone(&inner)));
+        let waiting = Arc::new(durability::Shared::new(open, Arc::clone(&inner)));
         Session {
             runner: Runner { tx: Tx::new(inner, number), rng, waiting },
             called: Called::default(),
@@ -111,7 +118,8 @@ impl Session {
         self.runner.answer(result)
     }
 
-    /// As [`Session::transact`], without waiting until the result is durable: the next transaction can begin meanwhile.
+    /// As [`Session::transact`], without waiting until the result is durable: the next transaction can begin meanwhile. A panic of
+    /// the body does wait.
     pub fn submit<R>(&mut self, body: impl FnMut(&Tx) -> Result<R, Abort>) -> Pending<R> {
         let result = self.runner.run(Mode::ReadWrite, Origin::Closure, body);
         self.runner.pending(result)
@@ -139,13 +147,14 @@ impl Session {
         self.runner.tx.set_prefetching(wanted);
     }
 
-    /// Opens a transaction to be committed explicitly; dropping it rolls back.
+    /// Opens a transaction to be committed explicitly; dropping it rolls back. What it shows before it is committed is not
+    /// acknowledged: a power cut may take back what it was read from.
     ///
     /// # Errors
     /// When every worker is busy.
     pub fn begin(&mut self) -> Result<Transaction<'_>, TransactError> {
         self.runner.tx.open(Mode::ReadWrite, 1, Origin::Explicit)?;
-        Ok(Transaction::new(&mut self.runner.tx))
+        Ok(Transaction::new(&mut self.runner))
     }
 
     /// Opens a read-only transaction; dropping it ends it.
@@ -154,7 +163,7 @@ impl Session {
     /// When every worker is busy.
     pub fn begin_snapshot(&mut self) -> Result<SnapshotTransaction<'_>, TransactError> {
         self.runner.tx.open(Mode::ReadOnly, 1, Origin::Explicit)?;
-        Ok(SnapshotTransaction::new(&mut self.runner.tx))
+        Ok(SnapshotTransaction::new(&mut self.runner))
     }
 }
 
@@ -193,7 +202,7 @@ impl Runner {
                     Ok(error) => return Err(error),
                     Err(cause) => cause,
                 },
-                Err(panic) => self.panicked(panic),
+                Err(panic) => self.panicked(panic)?,
             };
             self.conflicted(conflict, &mut attempts)?;
         }
@@ -239,10 +248,11 @@ impl Runner {
                     self.tx.roll_back(Some(cause));
                     return Err(TransactError::Unfinished { cause });
                 }
-                (Err(panic), None) if self.tx.is_open() => self.panicked(panic),
+                (Err(panic), None) if self.tx.is_open() => self.panicked(panic)?,
                 // Something of it is committed: it must not begin again.
                 (Err(panic), _) => {
                     self.tx.roll_back_user();
+                    self.tx.unseal()?;
                     resume_unwind(panic)
                 }
             };
@@ -250,15 +260,17 @@ impl Runner {
         }
     }
 
-    /// The body panicked. Promise (g): that is its own doing only if what it read held together, else the conflict.
+    /// The body panicked. Promise (g): that is its own doing only if what it read held together, else the conflict. A panic is a
+    /// result: it leaves when what it may tell of is durable.
     #[cold]
-    fn panicked(&mut self, panic: Box<dyn Any + Send>) -> Cause {
+    fn panicked(&mut self, panic: Box<dyn Any + Send>) -> Result<Cause, TransactError> {
         match self.tx.validate() {
             Ok(()) => {
                 self.tx.roll_back_user();
+                self.tx.unseal()?;
                 resume_unwind(panic)
             }
-            Err(cause) => cause,
+            Err(cause) => Ok(cause),
         }
     }
 
@@ -282,9 +294,9 @@ impl Runner {
         let last = self.tx.conflict(cause);
         self.tx.roll_back(Some(cause));
         match cause.reason {
-            Reason::OutOfMemory => return Err(TransactError::OutOfMemory),
+            Reason::OutOfMemory => return Err(self.tx.no_room()),
             Reason::TooOld => return Err(TransactError::TooOld),
-            Reason::LogStopped => return Err(self.tx.inner().log_stopped()),
+            Reason::LogStopped => return Err(self.tx.log_refused()),
             reason if !reason.is_conflict() => return Err(TransactError::Unsupported(cause)),
             _ => {}
         }

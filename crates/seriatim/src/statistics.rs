@@ -1,6 +1,7 @@
 //! Counters of a database: kept per worker, shared with nobody, added up when asked for.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use seriatim_htm::RegionStatistics;
 use seriatim_txn::{Cause, Phase, Reason};
@@ -25,6 +26,56 @@ pub struct Statistics {
     pub memory_bytes: usize,
     /// Bytes mapped.
     pub reserved_bytes: usize,
+    /// Of a database on disk.
+    pub log: Option<LogStatistics>,
+}
+
+/// What log and checkpoints of a database have done since it was opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LogStatistics {
+    /// Writes of the log, one flush each.
+    pub batches: u64,
+    /// Commits in them; a very large one counts several times.
+    pub groups: u64,
+    /// Bytes written, with headers and padding.
+    pub bytes: u64,
+    /// Bytes of commits among them.
+    pub payload_bytes: u64,
+    /// Time spent in flushes, over all loggers.
+    pub flush_time: Duration,
+    /// The longest flush since the database was opened.
+    pub flush_time_max: Duration,
+    /// Bytes committed that wait for the disk now.
+    pub backlog_bytes: u64,
+    /// The newest epoch that a power cut does not take back.
+    pub durable_epoch: u64,
+    /// Why commits are refused now, if they are: the log has stopped, or its disk is full.
+    pub refusal: Option<String>,
+    /// Checkpoints completed.
+    pub checkpoints: u64,
+    /// Checkpoints that failed. The next is tried after a pause that grows with each.
+    pub checkpoints_failed: u64,
+    /// How long the last completed one took.
+    pub checkpoint_duration: Duration,
+    /// Why the last one failed, if it did.
+    pub checkpoint_error: Option<String>,
+}
+
+impl LogStatistics {
+    /// What was counted since `earlier`; the rest as of now.
+    fn since(&self, earlier: &LogStatistics) -> LogStatistics {
+        LogStatistics {
+            batches: self.batches - earlier.batches,
+            groups: self.groups - earlier.groups,
+            bytes: self.bytes - earlier.bytes,
+            payload_bytes: self.payload_bytes - earlier.payload_bytes,
+            flush_time: self.flush_time - earlier.flush_time,
+            checkpoints: self.checkpoints - earlier.checkpoints,
+            checkpoints_failed: self.checkpoints_failed - earlier.checkpoints_failed,
+            ..self.clone()
+        }
+    }
 }
 
 impl Statistics {
@@ -40,6 +91,7 @@ impl Statistics {
             regions: self.regions.since(&earlier.regions),
             memory_bytes: self.memory_bytes,
             reserved_bytes: self.reserved_bytes,
+            log: self.log.as_ref().map(|log| log.since(&earlier.log.clone().unwrap_or_default())),
         }
     }
 }

@@ -2,28 +2,47 @@
 
 use std::ops::Deref;
 
+use crate::durability::Pending;
 use crate::error::Abort;
-use crate::session::Receipt;
-use crate::{ReadTx, TransactError, Tx};
+use crate::session::{Receipt, Runner};
+use crate::{Committed, ReadTx, TransactError, Tx};
 
 /// An open transaction. [`Deref`]s to [`Tx`]; dropping it rolls back. After an operation returned an [`Abort`] that is a
 /// conflict, every further one does too: roll back and begin again.
 #[must_use = "a transaction that is dropped rolls back"]
 pub struct Transaction<'s> {
-    tx: &'s mut Tx,
+    runner: &'s mut Runner,
+}
+
+impl Runner {
+    fn commit_explicit(&self) -> Result<Receipt, TransactError> {
+        let result = self.tx.commit_explicit();
+        self.tx.unseal()?;
+        result
+    }
+
+    fn submit_explicit(&self) -> Pending<()> {
+        let result = self.tx.commit_explicit();
+        self.pending(result.map(|receipt| Committed { value: (), receipt, attempts: 1 }))
+    }
 }
 
 impl<'s> Transaction<'s> {
-    pub(crate) fn new(tx: &'s mut Tx) -> Transaction<'s> {
-        Transaction { tx }
+    pub(crate) fn new(runner: &'s mut Runner) -> Transaction<'s> {
+        Transaction { runner }
     }
 
     /// Commits.
     ///
     /// # Errors
-    /// A conflict: nothing was written; begin again.
+    /// A conflict: nothing was written; begin again. [`TransactError::NotDurable`] if the log stopped before it was durable.
     pub fn commit(self) -> Result<Receipt, TransactError> {
-        self.tx.commit_explicit()
+        self.runner.commit_explicit()
+    }
+
+    /// As [`Transaction::commit`], without waiting until the result is durable: the next transaction can begin meanwhile.
+    pub fn submit(self) -> Pending<()> {
+        self.runner.submit_explicit()
     }
 
     /// Rolls back; what dropping does.
@@ -32,53 +51,59 @@ impl<'s> Transaction<'s> {
     /// The error that the newest [`Abort`] of this transaction stands for, with table and key where they are known. It may be
     /// asked for again. A body's own error is found with [`TransactError::user`].
     pub fn explain(&self, abort: &Abort) -> TransactError {
-        self.tx.error_of(abort)
+        self.runner.tx.error_of(abort)
     }
 }
 
 impl Deref for Transaction<'_> {
     type Target = Tx;
     fn deref(&self) -> &Tx {
-        self.tx
+        &self.runner.tx
     }
 }
 
 impl Drop for Transaction<'_> {
     fn drop(&mut self) {
-        let stopped = self.tx.stopped();
-        self.tx.roll_back(stopped);
+        let stopped = self.runner.tx.stopped();
+        self.runner.tx.roll_back(stopped);
     }
 }
 
 /// An open read-only transaction. [`Deref`]s to [`ReadTx`]; dropping it ends it.
 pub struct SnapshotTransaction<'s> {
-    tx: &'s mut Tx,
+    runner: &'s mut Runner,
 }
 
 impl<'s> SnapshotTransaction<'s> {
-    pub(crate) fn new(tx: &'s mut Tx) -> SnapshotTransaction<'s> {
-        SnapshotTransaction { tx }
+    pub(crate) fn new(runner: &'s mut Runner) -> SnapshotTransaction<'s> {
+        SnapshotTransaction { runner }
     }
 
     /// Ends the transaction and says whether what it read held together; a snapshot always does.
     ///
     /// # Errors
-    /// A conflict, where the protocol has no snapshots.
+    /// A conflict, where the protocol has no snapshots. [`TransactError::NotDurable`] if the log stopped before what was read was
+    /// durable.
     pub fn finish(self) -> Result<Receipt, TransactError> {
-        self.tx.commit_explicit()
+        self.runner.commit_explicit()
+    }
+
+    /// As [`SnapshotTransaction::finish`], without waiting until what was read is durable.
+    pub fn submit(self) -> Pending<()> {
+        self.runner.submit_explicit()
     }
 }
 
 impl Deref for SnapshotTransaction<'_> {
     type Target = ReadTx;
     fn deref(&self) -> &ReadTx {
-        self.tx
+        &self.runner.tx
     }
 }
 
 impl Drop for SnapshotTransaction<'_> {
     fn drop(&mut self) {
-        let stopped = self.tx.stopped();
-        self.tx.roll_back(stopped);
+        let stopped = self.runner.tx.stopped();
+        self.runner.tx.roll_back(stopped);
     }
 }

@@ -24,8 +24,8 @@ use seriatim_txn::{
 };
 
 use crate::database::Inner;
-use crate::durability::{CommitLog, Seal};
-use crate::error::{Abort, AbortKind, Conflict, KeyAt, Shared, TransactError};
+use crate::durability::{self, CommitLog, Seal};
+use crate::error::{Abort, AbortKind, Conflict, KeyAt, Shared, StorageError, TransactError};
 use crate::handle::{Handle, IndexHandle, TableSet};
 use crate::pool::Lease;
 use crate::procedure::gate::Gate;
@@ -66,6 +66,10 @@ pub struct ReadTx {
     user: RefCell<Option<Box<dyn std::error::Error + Send + Sync>>>,
     /// What must be durable before a result of the transaction leaves.
     seal: Cell<Seal>,
+    /// The text that did not fit a log entry: its table, its bytes, the most.
+    too_large: RefCell<Option<(String, usize, usize)>>,
+    /// Why the log did not take the commit.
+    refusal: Cell<Option<StorageError>>,
     pub(crate) log: Option<RefCell<Log>>,
     /// Savepoints that can be rolled back to.
     savepoints: RefCell<Vec<(u64, Position)>>,
@@ -124,11 +128,32 @@ pub(crate) enum NotEncoded {
 }
 
 /// Stores the long texts of rows being written.
-pub(crate) struct Tails<'t>(pub(crate) &'t ReadTx);
+pub(crate) struct Tails<'t> {
+    tx: &'t ReadTx,
+    /// Whose rows, and bytes that a text may have at most; `None`: what is not logged.
+    bound: Option<(&'t TableSet, usize)>,
+}
+
+impl<'t> Tails<'t> {
+    fn of(tx: &'t ReadTx, set: &'t TableSet) -> Tails<'t> {
+        Tails { tx, bound: Some((set, set.text_bytes_max)) }
+    }
+
+    /// Of an index.
+    pub(crate) fn unlogged(tx: &'t ReadTx) -> Tails<'t> {
+        Tails { tx, bound: None }
+    }
+}
 
 impl TailStore for Tails<'_> {
     fn store(&mut self, bytes: &[u8]) -> Result<u64, seriatim_catalog::OutOfMemory> {
-        self.0.worker().tail(bytes).map_err(|_| seriatim_catalog::OutOfMemory)
+        if let Some((set, most)) = self.bound
+            && bytes.len() > most
+        {
+            *self.tx.too_large.borrow_mut() = Some((set.definition.name.to_string(), bytes.len(), most));
+            return Err(seriatim_catalog::OutOfMemory);
+        }
+        self.tx.worker().tail(bytes).map_err(|_| seriatim_catalog::OutOfMemory)
     }
 }
 
@@ -553,6 +578,8 @@ impl Tx {
                 prefetching: Cell::new(inner.options.prefetch),
                 user: RefCell::new(None),
                 seal: Cell::default(),
+                too_large: RefCell::default(),
+                refusal: Cell::default(),
                 log,
                 savepoints: RefCell::new(Vec::new()),
                 scans: RefCell::new(Vec::new()),
@@ -695,7 +722,7 @@ impl ReadTx {
         Ok(())
     }
 
-    /// Notes that a key was written, for the history.
+    /// Notes that a key was written.
     #[inline]
     fn wrote(&self, table: &seriatim_txn::Table, key: Key<'_>) {
         if let Some(log) = &self.log {
@@ -759,7 +786,7 @@ impl ReadTx {
     ) -> Result<bool, Abort> {
         let table = &set.primary;
         let staged = self.operate(|worker| worker.stage(table))?;
-        let mut tails = Tails(self);
+        let mut tails = Tails::of(self, set);
         // SAFETY: a staged row is ours, zeroed, and of the table's layout.
         let mut writer = unsafe { RowWriter::for_insert(staged.row.as_ptr(), staged.fixed.as_ptr(), &mut tails) };
         if let Err(error) = encode(&mut writer) {
@@ -813,7 +840,7 @@ impl ReadTx {
         self.note(table, key);
         let Some(Updating { before, after }) = updating else { return Ok(None) };
         self.wrote(table, key);
-        let mut tails = Tails(self);
+        let mut tails = Tails::of(self, set);
         // SAFETY: a private image of the table's layout; access rule 2 keeps others away while it is written.
         let writer = unsafe { RowWriter::for_update(after.as_ptr(), &mut tails) };
         let left = self.left.replace(0);
@@ -879,7 +906,7 @@ impl ReadTx {
         primary: Key<'_>,
     ) -> Result<bool, Abort> {
         let staged = self.operate(|worker| worker.stage(table))?;
-        if crate::index::write_primary(staged.row, primary, &mut Tails(self)).is_err() {
+        if crate::index::write_primary(staged.row, primary, &mut Tails::unlogged(self)).is_err() {
             self.worker().discard(table, staged);
             return Err(self.out_of_memory());
         }
@@ -979,6 +1006,7 @@ impl Tx {
         self.explicit.set(explicit);
         self.attempt.set(attempt);
         self.stopped.set(None);
+        self.too_large.take();
         self.savepoints.borrow_mut().clear();
         self.operations.set(0);
         self.begun.set(inner.environment.epochs.current());
@@ -1059,28 +1087,29 @@ impl Tx {
     /// Has the protocol decide, with the log open for what it writes.
     #[inline]
     fn decide(&self) -> Result<Outcome, Stop> {
-        let writer = self.lease.get().and_then(|lease| lease.writer).filter(|_| self.mode.get() == Mode::ReadWrite);
-        // SAFETY: the pool's access rule: the writer is of the leased slot; it is used in this call only.
-        let writer = writer.map(|mut writer| unsafe { writer.as_mut() });
-        // What writes nothing is not held up by a disk that is full or behind. Of a log that has stopped it is told.
-        let writer = writer.filter(|writer| self.worker().writes() || writer.is_stopped());
+        // What wrote nothing costs the log nothing, and goes on when the log takes no commits.
+        let writer = self.lease.get().and_then(|lease| lease.writer).filter(|_| self.worker().writes());
         match (writer, &self.log) {
             (None, None) => self.worker().commit(&mut NoRedo),
             (None, Some(log)) => self.worker().commit(&mut *log.borrow_mut()),
-            (Some(writer), _) => self.decide_logged(writer),
+            // SAFETY: the pool's access rule: the writer is of the leased slot; it is used in this call only.
+            (Some(mut writer), _) => self.decide_logged(unsafe { writer.as_mut() }),
         }
     }
 
     fn decide_logged(&self, writer: &mut Writer) -> Result<Outcome, Stop> {
         // Before the protocol reads the epoch: what it commits from here on is in an epoch that the log knows to be open.
-        if writer.begin(self.inner.environment.epochs.current()).is_err() {
+        if let Err(refusal) = writer.begin(self.inner.environment.epochs.current()) {
+            self.refusal.set(Some(refusal));
             return Err(Stop::Abort(Cause { phase: Phase::Lock, reason: Reason::LogStopped }));
         }
-        let mut redo = CommitLog::new(writer.group(), self.log.as_ref());
+        let guard = StopsLog(&self.inner);
+        let mut redo = CommitLog::new(writer.groups(), self.log.as_ref());
         let outcome = self.worker().commit(&mut redo);
         redo.finish();
-        writer.append_groups();
+        writer.append();
         writer.end();
+        std::mem::forget(guard);
         outcome
     }
 
@@ -1102,10 +1131,11 @@ impl Tx {
         self.inner.unseal(self.seal.get())
     }
 
+    /// Ends an explicit transaction; its result is sealed.
     pub(crate) fn commit_explicit(&self) -> Result<Receipt, TransactError> {
         self.break_seal();
         match self.commit() {
-            Ok(stamp) => self.unseal().map(|()| Receipt { stamp }),
+            Ok(stamp) => Ok(Receipt { stamp }),
             Err(cause) => {
                 let error = self.error_of(&Abort(AbortKind::Stopped(cause)));
                 self.roll_back(Some(cause));
@@ -1118,8 +1148,8 @@ impl Tx {
     pub(crate) fn roll_back(&self, cause: Option<Cause>) {
         let Some(lease) = self.lease.get() else { return };
         if self.ending.get() {
-            // The worker panicked while it ended the attempt: it is not used again. What it wrote may be half in the log.
-            self.inner.stop_log("a worker panicked in the middle of a commit");
+            // The worker panicked while it ended the attempt: it is not used again.
+            self.inner.stop_log(PANICKED);
             self.lease.set(None);
             self.leave_gate();
             return;
@@ -1143,6 +1173,21 @@ impl Tx {
 
     pub(crate) fn roll_back_user(&self) {
         self.roll_back(None);
+    }
+
+    /// A text found no place: in memory, or in the log.
+    #[cold]
+    pub(crate) fn no_room(&self) -> TransactError {
+        match self.too_large.borrow().clone() {
+            Some((table, bytes, most)) => TransactError::TooLarge { table, bytes, most },
+            None => TransactError::OutOfMemory,
+        }
+    }
+
+    /// Why the log did not take the commit.
+    #[cold]
+    pub(crate) fn log_refused(&self) -> TransactError {
+        self.refusal.take().map_or_else(|| self.inner.log_stopped(), durability::refused)
     }
 
     /// A conflict with what is known of its place.
@@ -1204,15 +1249,28 @@ impl Tx {
             AbortKind::User => self.shared_user_error(),
             AbortKind::ForeignHandle => TransactError::ForeignHandle,
             AbortKind::Stopped(cause) => match cause.reason {
-                Reason::OutOfMemory => TransactError::OutOfMemory,
+                Reason::OutOfMemory => self.no_room(),
                 Reason::TooOld => TransactError::TooOld,
-                Reason::LogStopped => self.inner.log_stopped(),
+                Reason::LogStopped => self.log_refused(),
                 reason if reason.is_conflict() => {
                     TransactError::Conflict { last: self.conflict(cause), attempts: self.attempt.get() }
                 }
                 _ => TransactError::Unsupported(cause),
             },
         }
+    }
+}
+
+const PANICKED: &str = "a worker panicked in the middle of a commit, so what it wrote may be half in memory and half in the log: \
+                        open the database again, and report what it printed";
+
+/// Stops the log when a commit unwinds: what is in memory then is not what is in the log.
+struct StopsLog<'d>(&'d Inner);
+
+impl Drop for StopsLog<'_> {
+    #[cold]
+    fn drop(&mut self) {
+        self.0.stop_log(PANICKED);
     }
 }
 

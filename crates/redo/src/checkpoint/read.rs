@@ -8,9 +8,7 @@ use seriatim_base::{LayoutId, Stamp};
 use seriatim_catalog::wire::read_varint;
 use zstd::bulk::Decompressor;
 
-use super::{
-    ADVICE, BLOCK_HEADER_BYTES, BlockHeader, FOOTER_BYTES, FORMAT, Footer, PART_HEADER_BYTES, PartHeader, part_name,
-};
+use super::{ADVICE, BLOCK_HEADER_BYTES, BlockHeader, FOOTER_BYTES, Footer, PART_HEADER_BYTES, PartHeader, part_name};
 use crate::LogError;
 use crate::entry::{Change, Entry, Layouts};
 use crate::manifest::{Checkpoint, Manifest};
@@ -80,8 +78,12 @@ impl Parts {
         let mut parts = Parts { files: Vec::new(), blocks: Vec::new() };
         let (mut rows, mut bytes) = (0, 0);
         for part in 0..checkpoint.parts {
-            let header =
-                PartHeader { format: FORMAT, part, database: manifest.database.0, begin: checkpoint.begin_epoch };
+            let header = PartHeader {
+                format: crate::FORMAT,
+                part,
+                database: manifest.database.0,
+                begin: checkpoint.begin_epoch,
+            };
             let path = directory.join(part_name(part));
             let footer = parts.walk(disk, path, &header)?;
             rows += footer.rows;
@@ -106,8 +108,8 @@ impl Parts {
         let end = bytes.checked_sub(FOOTER_BYTES as u64).filter(|end| *end >= PART_HEADER_BYTES as u64);
         let end = end.ok_or_else(cut_short)?;
         let header = PartHeader::decode(&read(&*file, 0)?).ok_or_else(|| corrupt(0, "its header is damaged"))?;
-        if header.format > FORMAT {
-            return Err(LogError::Format { file: path, found: header.format.into(), newest: FORMAT.into() });
+        if header.format > crate::FORMAT {
+            return Err(LogError::Format { file: path, found: header.format.into(), newest: crate::FORMAT.into() });
         }
         if header != *expected {
             return Err(corrupt(0, "it is a part of another checkpoint"));

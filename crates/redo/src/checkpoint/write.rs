@@ -14,7 +14,7 @@ use seriatim_catalog::wire::{RowWire, write_varint};
 use seriatim_catalog::{Key, RowRef};
 use zstd::bulk::Compressor;
 
-use super::{BLOCK_BYTES, BlockHeader, FORMAT, Footer, LEVEL, PART_HEADER_BYTES, PartHeader, part_name};
+use super::{BLOCK_BYTES, BlockHeader, Footer, LEVEL, PART_HEADER_BYTES, PartHeader, part_name};
 use crate::LogError;
 use crate::manifest::{Checkpoint, DatabaseId};
 
@@ -72,7 +72,7 @@ impl CheckpointWriter {
     /// # Errors
     /// [`LogError::Io`], also where there is such a part.
     pub fn part(&self, part: u32) -> Result<PartWriter, LogError> {
-        let header = PartHeader { format: FORMAT, part, database: self.database.0, begin: self.begin };
+        let header = PartHeader { format: crate::FORMAT, part, database: self.database.0, begin: self.begin };
         let path = self.temporary.join(part_name(part));
         let begun = || {
             let file = self.disk.open(&path, Opening::Create)?;

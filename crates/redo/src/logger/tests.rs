@@ -57,6 +57,13 @@ fn disk(seed: u64, loggers: usize) -> FaultyDisk {
     disk
 }
 
+/// A group of these bytes, which the log does not look into.
+fn group(out: &mut Vec<u8>, stamp: Stamp, entries: &[u8]) {
+    out.extend_from_slice(&(entries.len() as u32).to_le_bytes());
+    out.extend_from_slice(&stamp.bits().to_le_bytes());
+    out.extend_from_slice(entries);
+}
+
 impl Stepped {
     fn open(disk: &FaultyDisk, options: LogOptions, writers: usize) -> Result<Stepped, LogError> {
         let (log, writers, loggers) = Log::open(Arc::new(disk.mount()), options, START, writers)?;
@@ -73,8 +80,8 @@ impl Stepped {
         self.newest = self.newest.next(epoch);
         let mut entries = format!("{writer}:{}:", self.committed.len()).into_bytes();
         entries.resize(entries.len().max(entries_bytes), b'.');
-        self.writers[writer].group().extend_from_slice(&entries);
-        self.writers[writer].append(self.newest);
+        group(self.writers[writer].groups(), self.newest, &entries);
+        self.writers[writer].append();
         self.committed.push((self.newest, entries));
     }
 
@@ -154,9 +161,9 @@ fn read(disk: &FaultyDisk, loggers: usize) -> Found {
                 recorded = header.closed;
                 found.known = found.known.max(header.durable);
                 found.batches += 1;
-                let groups = batch::groups(payload).map(|group| group.expect("a group"));
+                let groups = entry::groups(payload).map(|group| group.expect("a group"));
                 let before = found.groups.len();
-                found.groups.extend(groups.map(|group| (group.stamp, group.entries.to_vec())));
+                found.groups.extend(groups.map(|group| (group.stamp, group.body.to_vec())));
                 let newest = found.groups[before..].iter().map(|group| group.0.epoch()).max();
                 assert_eq!(
                     (header.newest, header.groups as usize),
@@ -542,8 +549,8 @@ fn threads_make_commits_durable_and_close_in_order() {
                 for i in 0..50 {
                     writer.begin(now()).expect("commits are taken");
                     let read = now();
-                    writer.group().extend_from_slice(&[0; 300]);
-                    writer.append(Stamp::ZERO.next(read));
+                    group(writer.groups(), Stamp::ZERO.next(read), &[0; 300]);
+                    writer.append();
                     writer.end();
                     if i % 5 == 0 {
                         epoch.fetch_add(1, Ordering::SeqCst);

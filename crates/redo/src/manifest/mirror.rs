@@ -8,7 +8,7 @@ use serde_json::Value;
 use seriatim_base::{ColumnId, Epoch, LayoutId, TableId};
 use seriatim_catalog as catalog;
 
-use super::{DatabaseId, FORMAT};
+use super::DatabaseId;
 
 /// The manifest, indented.
 pub(super) fn to_json(manifest: &super::Manifest) -> String {
@@ -168,7 +168,7 @@ fn text(path: &Path) -> String {
 impl From<&super::Manifest> for Manifest {
     fn from(from: &super::Manifest) -> Manifest {
         Manifest {
-            format: FORMAT,
+            format: crate::FORMAT.into(),
             database: from.database.to_string(),
             incarnations: from.incarnations.iter().map(Incarnation::from).collect(),
             checkpoint: from.checkpoint.as_ref().map(Checkpoint::from),

@@ -307,7 +307,11 @@ fn what_contradicts_itself_is_neither_believed_nor_written() {
         change(&mut manifest);
         let problem = manifest.check().expect_err("a contradiction");
         let disk = FaultyDisk::new(1);
-        assert!(manifest.write(&disk, Path::new("db")).is_err_and(|error| error.to_string().contains(&problem)));
+        assert!(
+            manifest
+                .write(&disk, Path::new("db"))
+                .is_err_and(|not_written| not_written.error.to_string().contains(&problem))
+        );
         problem
     };
     expect!["incarnation 2 does not begin after 1 has ended"]

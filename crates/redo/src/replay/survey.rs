@@ -405,8 +405,8 @@ impl Walk<'_> {
         }
         file.read_exact_at(&mut page, 0).map_err(LogError::io("reading the log"))?;
         let Some(header) = segment::Header::decode(&page) else { return Ok(false) };
-        if header.format > segment::FORMAT {
-            let (found, newest) = (header.format.into(), segment::FORMAT.into());
+        if header.format > crate::FORMAT {
+            let (found, newest) = (header.format.into(), crate::FORMAT.into());
             return Err(LogError::Format { file: file.path().to_owned(), found, newest });
         }
         let problem = match () {

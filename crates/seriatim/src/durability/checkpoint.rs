@@ -43,6 +43,13 @@ impl From<Stuck> for StorageError {
 /// What the file system says, or that the log has stopped. The checkpoint before still counts.
 pub(crate) fn take(inner: &Inner, persistence: &Persistence) -> Result<Checkpoint, StorageError> {
     let _one_at_a_time = persistence.checkpointing.lock().unwrap_or_else(PoisonError::into_inner);
+    let log_bytes = persistence.log().statistics().bytes;
+    let taken = take_alone(inner, persistence);
+    persistence.checkpoints.lock().unwrap_or_else(PoisonError::into_inner).ended(&taken, log_bytes);
+    taken
+}
+
+fn take_alone(inner: &Inner, persistence: &Persistence) -> Result<Checkpoint, StorageError> {
     let began = Instant::now();
     let home = persistence.home();
     // Commits of earlier epochs are in memory when they are durable; from here on the log tells the rest.
@@ -51,7 +58,7 @@ pub(crate) fn take(inner: &Inner, persistence: &Persistence) -> Result<Checkpoin
     let rate = inner.options.checkpoint_bytes_per_second;
     let database = home.manifest().database;
     let writer = CheckpointWriter::begin(Arc::clone(&home.disk), &home.directory, database, begin, rate)?;
-    let written = write_rows(inner, &writer).and_then(|parts| {
+    let written = write_rows(inner, persistence, &writer).and_then(|parts| {
         // A row of an epoch that a power cut takes back must not count: the checkpoint counts when its last epoch is on disk.
         let end = persistence.record()?;
         Ok((parts, end))
@@ -66,12 +73,12 @@ pub(crate) fn take(inner: &Inner, persistence: &Persistence) -> Result<Checkpoin
     };
     let complete = writer.finish(parts, end)?;
     let (rows, bytes) = (complete.rows, complete.bytes);
-    home.change(|manifest| manifest.checkpoint = Some(complete))?;
+    persistence.change(|manifest| manifest.checkpoint = Some(complete))?;
     let manifest = home.manifest().clone();
     let mut deleted = checkpoint::delete_superfluous(home.disk.as_ref(), &home.directory, &manifest)?;
     deleted += persistence.log().delete_before(begin)?;
     if manifest.incarnations.iter().any(|incarnation| !checkpoint::is_needed(&manifest, incarnation)) {
-        home.change(|manifest| {
+        persistence.change(|manifest| {
             let before = manifest.clone();
             manifest.incarnations.retain(|incarnation| checkpoint::is_needed(&before, incarnation));
         })?;
@@ -80,7 +87,11 @@ pub(crate) fn take(inner: &Inner, persistence: &Persistence) -> Result<Checkpoin
 }
 
 /// Writes the rows of all tables, a part a thread.
-fn write_rows(inner: &Inner, writer: &CheckpointWriter) -> Result<Vec<PartTotals>, StorageError> {
+fn write_rows(
+    inner: &Inner,
+    persistence: &Persistence,
+    writer: &CheckpointWriter,
+) -> Result<Vec<PartTotals>, StorageError> {
     let sets = inner.sets();
     let tables: Vec<(&TableSet, Rows<'_>)> = sets.iter().map(|set| (&**set, Rows::new(&set.primary))).collect();
     let work = |part: usize| -> Result<PartTotals, StorageError> {
@@ -88,7 +99,11 @@ fn write_rows(inner: &Inner, writer: &CheckpointWriter) -> Result<Vec<PartTotals
         let mut walker = Walker::new(inner.engine.as_ref(), core);
         let mut part = writer.part(part as u32)?;
         for (set, rows) in &tables {
-            while walker.chunk(rows, |found| write_chunk(set, found, &mut part))? {}
+            while walker.chunk(rows, |found| write_chunk(set, found, &mut part))? {
+                if persistence.is_closing() {
+                    return Err(StorageError::Stopped("the database is being closed".to_owned()));
+                }
+            }
         }
         part.finish()
     };

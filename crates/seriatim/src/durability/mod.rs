@@ -8,6 +8,7 @@
 //! that the protocol reports into entries, and [`pending::Pending`] seals the result until [`Durability`] says that it may leave.
 
 mod checkpoint;
+mod checkpointer;
 mod log;
 mod open;
 mod pending;
@@ -15,14 +16,17 @@ mod persistence;
 mod rebuild;
 mod recover;
 mod rows;
+#[cfg(test)]
+mod tests;
 
 pub use checkpoint::Checkpoint;
 pub(crate) use checkpoint::take as take_checkpoint;
+pub(crate) use checkpointer::{OpenHandle, look as look_for_checkpoint};
 pub(crate) use log::CommitLog;
 pub(crate) use open::{Opened, open};
 pub use pending::Pending;
 pub(crate) use pending::Shared;
-pub(crate) use persistence::{Persistence, Seal};
+pub(crate) use persistence::{Persistence, Seal, is_at_limit, refused, stop_at_limit};
 pub(crate) use rebuild::rebuild;
 pub use recover::Recovery;
 

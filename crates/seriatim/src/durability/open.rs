@@ -1,7 +1,7 @@
 //! Opening a database directory: lock, manifest, recovery, a new incarnation.
 //!
-//! Until the manifest is replaced at the end nothing in the directory has changed, so a crash on the way is as if it had not been
-//! opened. The new incarnation begins above every epoch that the log mentions, also in what is void: stamps are never reused.
+//! Until the manifest is replaced at the end nothing in the directory has changed but that the ends of the logs were written over
+//! themselves, so a crash on the way is as if it had not been opened. The new incarnation begins above every epoch that the log mentions, also in what is void: stamps are never reused.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,6 +12,7 @@ use seriatim_base::{Epoch, LayoutId, TableId, rng};
 use seriatim_redo::manifest::{DatabaseId, Incarnation, LayoutEntry, Manifest, TableEntry};
 use seriatim_redo::{Log, LogOptions, LogStart, Logger, Writer};
 
+use super::persistence::is_at_limit;
 use super::recover::{Ends, Recovery, recover};
 use crate::builder::{Builder, Place};
 use crate::database::{Foundation, Tables};
@@ -52,7 +53,11 @@ pub(crate) struct OpenLog {
 /// # Errors
 /// The directory is another process's, of a newer format, damaged; no memory; what the file system says.
 pub(crate) fn open(options: &Builder, place: &Place, foundation: &Foundation) -> Result<Opened, OpenError> {
-    let Place { directory, inspect, disk } = place;
+    let Place { inspect, disk, .. } = place;
+    // The process may go elsewhere while the database is open.
+    let absolute =
+        std::path::absolute(&place.directory).map_err(StorageError::io("finding the database's directory"))?;
+    let directory = &absolute;
     let found = Manifest::find(disk.as_ref(), directory)?;
     if *inspect && found.is_none() {
         return Err(OpenError::NoDatabase { directory: directory.clone() });
@@ -78,8 +83,17 @@ pub(crate) fn open(options: &Builder, place: &Place, foundation: &Foundation) ->
         None => (Tables::default(), None, Ends::of_nothing()),
     };
     let Some(lock) = lock else { return Ok(Opened { tables, recovery, log: None }) };
-    let start = begin_incarnation(options, &mut manifest, ends);
-    manifest.write(disk.as_ref(), directory)?;
+    let start = begin_incarnation(options, directory, &mut manifest, ends);
+    if is_at_limit(start.first_epoch) {
+        return Err(OpenError::Invalid(format!(
+            "the epochs of the database in {} are used up: load its rows into a new one",
+            directory.display()
+        )));
+    }
+    for logger in manifest.incarnations.last().into_iter().flat_map(|current| &current.loggers) {
+        create_directory(disk.as_ref(), &directory.join(logger))?;
+    }
+    manifest.write(disk.as_ref(), directory).map_err(StorageError::from)?;
     foundation.environment.epochs.skip_to(start.first_epoch);
     let loggers = manifest.incarnations.last().map_or(&[][..], |current| &current.loggers);
     let log_options = LogOptions {
@@ -87,7 +101,8 @@ pub(crate) fn open(options: &Builder, place: &Place, foundation: &Foundation) ->
         chunk_bytes: options.log.buffer_bytes,
         backlog_bytes_max: options.log.backlog_bytes as u64,
         backlog_wait_max: if options.step_helpers { Duration::ZERO } else { BACKLOG_WAIT_MAX },
-        ..LogOptions::new(loggers.iter().map(|at| directory.join(at)).collect())
+        // By their components, which have no `.`.
+        ..LogOptions::new(loggers.iter().map(|at| directory.join(at).components().collect()).collect())
     };
     let (log, writers, loggers) = Log::open(Arc::clone(disk), log_options, start, options.workers)?;
     let home =
@@ -136,13 +151,20 @@ fn lock(disk: &dyn Disk, directory: &Path) -> Result<Box<dyn DiskLock>, OpenErro
 }
 
 /// Ends the incarnation before and begins one, in the manifest only.
-fn begin_incarnation(options: &Builder, manifest: &mut Manifest, ends: Ends) -> LogStart {
+fn begin_incarnation(options: &Builder, directory: &Path, manifest: &mut Manifest, ends: Ends) -> LogStart {
     let number = manifest.incarnations.last().map_or(1, |last| last.number + 1);
     if let Some(last) = manifest.incarnations.last_mut() {
         last.durable_epoch.get_or_insert(ends.durable);
     }
     let directories = &options.log.directories;
-    let loggers = if directories.is_empty() { vec![PathBuf::from(".")] } else { directories.clone() };
+    // Those inside move with the database.
+    let inside = |at: &PathBuf| match at.strip_prefix(directory) {
+        Ok(rest) if rest.as_os_str().is_empty() => PathBuf::from("."),
+        Ok(rest) => rest.to_owned(),
+        Err(_) => at.clone(),
+    };
+    let loggers =
+        if directories.is_empty() { vec![PathBuf::from(".")] } else { directories.iter().map(inside).collect() };
     let first_epoch = Epoch(ends.newest.0 + 1);
     manifest.incarnations.push(Incarnation { number, first_epoch, durable_epoch: None, loggers });
     LogStart { database: manifest.database.0, incarnation: number, first_epoch, durable: ends.durable }
@@ -160,34 +182,16 @@ impl Home {
     pub(crate) fn manifest(&self) -> MutexGuard<'_, Manifest> {
         self.manifest.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
-    /// Changes what the directory consists of: durable when this returns.
-    ///
-    /// # Errors
-    /// When the manifest cannot be written: the old one is in place, or the new one, and this one goes on with the old.
-    pub(crate) fn change(&self, change: impl FnOnce(&mut Manifest)) -> Result<(), StorageError> {
-        let mut manifest = self.manifest();
-        let mut changed = manifest.clone();
-        change(&mut changed);
-        changed.write(self.disk.as_ref(), &self.directory)?;
-        *manifest = changed;
-        Ok(())
+/// Adds a table that was just made.
+pub(super) fn add_table(manifest: &mut Manifest, set: &TableSet) {
+    let id = set.primary.id;
+    let indexes: Vec<TableId> = set.indexes.iter().map(|index| index.table.id).collect();
+    manifest.next_table = TableId(id.0 + 1 + indexes.len() as u32);
+    if let Some(wire) = &set.primary.wire {
+        manifest.layouts.push(LayoutEntry { id: wire.layout, table: id });
+        manifest.next_layout = LayoutId(wire.layout.0 + 1);
     }
-
-    /// Adds a table that was just made.
-    ///
-    /// # Errors
-    /// As [`Home::change`].
-    pub(crate) fn add_table(&self, set: &TableSet) -> Result<(), StorageError> {
-        self.change(|manifest| {
-            let id = set.primary.id;
-            let indexes: Vec<TableId> = set.indexes.iter().map(|index| index.table.id).collect();
-            manifest.next_table = TableId(id.0 + 1 + indexes.len() as u32);
-            if let Some(wire) = &set.primary.wire {
-                manifest.layouts.push(LayoutEntry { id: wire.layout, table: id });
-                manifest.next_layout = LayoutId(wire.layout.0 + 1);
-            }
-            manifest.tables.push(TableEntry { id, definition: set.definition.clone(), indexes });
-        })
-    }
+    manifest.tables.push(TableEntry { id, definition: set.definition.clone(), indexes });
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use seriatim_redo::durable::Reached;
 
-use super::Seal;
 use super::persistence::not_durable;
+use super::{OpenHandle, Seal};
 use crate::database::Inner;
 use crate::{Committed, TransactError};
 
@@ -43,14 +43,24 @@ pub struct Pending<R> {
 }
 
 /// The database, as the results of one session hold it: counting these touches nothing that other sessions touch.
-pub(crate) struct Shared(pub(crate) Arc<Inner>);
+pub(crate) struct Shared {
+    /// Dropped first: who is last waits for what still uses the database.
+    _open: Arc<OpenHandle>,
+    inner: Arc<Inner>,
+}
+
+impl Shared {
+    pub(crate) fn new(open: Arc<OpenHandle>, inner: Arc<Inner>) -> Shared {
+        Shared { _open: open, inner }
+    }
+}
 
 /// Nothing in it is pinned.
 impl<R> Unpin for Pending<R> {}
 
 impl<R> Pending<R> {
     pub(crate) fn new(result: Result<Committed<R>, TransactError>, seal: Seal, shared: &Arc<Shared>) -> Pending<R> {
-        let sealed = shared.0.seals(seal).then(|| (seal, Arc::clone(shared)));
+        let sealed = shared.inner.seals(seal).then(|| (seal, Arc::clone(shared)));
         Pending { result: Some(result), sealed, reached: None }
     }
 
@@ -60,7 +70,7 @@ impl<R> Pending<R> {
     /// The transaction's own; [`TransactError::NotDurable`] if the log stopped before the result was durable.
     pub fn wait(mut self) -> Result<Committed<R>, TransactError> {
         if let Some((seal, shared)) = &self.sealed {
-            shared.0.unseal(*seal)?;
+            shared.inner.unseal(*seal)?;
         }
         self.take()
     }
@@ -72,7 +82,7 @@ impl<R> Pending<R> {
     pub fn wait_timeout(mut self, most: Duration) -> Result<Result<Committed<R>, TransactError>, Pending<R>> {
         let waited = match &self.sealed {
             None => Ok(true),
-            Some((seal, shared)) => shared.0.unseal_within(*seal, most),
+            Some((seal, shared)) => shared.inner.unseal_within(*seal, most),
         };
         match waited {
             Ok(true) => Ok(self.take()),
@@ -93,7 +103,7 @@ impl<R> Pending<R> {
     pub fn is_ready(&self) -> bool {
         match &self.sealed {
             None => true,
-            Some((seal, shared)) => !matches!(shared.0.unseal_within(*seal, Duration::ZERO), Ok(false)),
+            Some((seal, shared)) => !matches!(shared.inner.unseal_within(*seal, Duration::ZERO), Ok(false)),
         }
     }
 
@@ -113,7 +123,7 @@ impl<R> Future for Pending<R> {
         let Pending { sealed, reached, .. } = &mut *self;
         if let Some((seal, shared)) = sealed {
             if reached.is_none() {
-                *reached = shared.0.reached(*seal);
+                *reached = shared.inner.reached(*seal);
             }
             if let Some(reached) = reached {
                 match Pin::new(reached).poll(context) {

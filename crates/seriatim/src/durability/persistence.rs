@@ -1,19 +1,26 @@
 //! The log of an open database: its mode, and how long a result waits for it.
+//!
+//! Acknowledgement ends for good when the log stops: a sync failed, here or of the manifest, or a commit ended by a panic. From then
+//! on a result leaves only if all it depends on was durable before, in every mode.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use seriatim_base::{Epoch, Stamp};
+use seriatim_base::{Epoch, Stamp, thread};
 use seriatim_htm::Htm;
 use seriatim_redo::durable::Reached;
+use seriatim_redo::manifest::{Manifest, NotWritten};
 use seriatim_redo::{Log, LogError, LogThreads, Logger, Writer};
 use seriatim_txn::{Environment, Epochs};
 
 use super::Durability;
+use super::checkpointer::Checkpoints;
 use super::open::{Home, OpenLog};
-use crate::TransactError;
 use crate::builder::Builder;
 use crate::database::Inner;
+use crate::handle::TableSet;
+use crate::{LogStatistics, TransactError};
 
 /// What a result depends on: it leaves when this epoch is durable. Epoch zero: on nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,11 +39,16 @@ pub(crate) struct Persistence {
     mode: Durability,
     log: Log,
     loggers: Mutex<Loggers>,
+    /// Whether the owner runs the loggers.
+    stepped: bool,
     epochs: Arc<Epochs>,
     htm: Htm,
-    home: Home,
+    home: Arc<Home>,
     /// Held while a checkpoint is taken.
     pub(super) checkpointing: Mutex<()>,
+    pub(super) checkpoints: Mutex<Checkpoints>,
+    /// Nobody has the database open any more: a checkpoint under way is given up.
+    closing: AtomicBool,
 }
 
 /// Who steps the loggers.
@@ -53,26 +65,78 @@ enum Loggers {
 /// nothing notes that others had.
 const STEPS_MAX: usize = 3;
 
+/// How long a wait that has other ends than the durable point lasts until it looks for them.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Beyond this epoch the log stops: stamps have 34 bits for it, and whoever is in the middle of a commit must not run out of them.
+pub(super) const EPOCH_LIMIT: u64 = (1 << (Stamp::BITS - Stamp::COUNTER_BITS)) - (1 << 20);
+
 impl Persistence {
     /// Whether a result has to wait.
     #[inline]
     pub(crate) fn seals(&self, seal: Seal) -> bool {
-        matches!(self.mode, Durability::Group | Durability::Sync) && seal.0 > self.log.durable().epoch()
+        let durable = self.log.durable();
+        match self.mode {
+            Durability::Group | Durability::Sync => seal.0 > durable.epoch(),
+            Durability::Async => durable.is_stopped() && seal.0 > durable.epoch(),
+            Durability::Off => false,
+        }
+    }
+
+    /// Ends the epoch.
+    fn advance(&self) {
+        self.htm.outside(|| self.epochs.advance());
     }
 
     /// Ends the epoch of the seal, so that it can become durable, if the mode asks for it.
     fn hasten(&self, seal: Seal) {
         if self.mode == Durability::Sync {
             if self.epochs.current() <= seal.0 {
-                self.htm.outside(|| self.epochs.advance());
+                self.advance();
             }
             self.log.kick();
         }
     }
 
-    /// Makes everything committed so far durable.
+    /// Makes everything committed so far durable; gives up when the disk is full.
     pub(crate) fn flush(&self) -> Result<(), LogError> {
         self.wait_for(self.current())
+    }
+
+    /// The newest epoch that a power cut does not take back.
+    pub(crate) fn durable_epoch(&self) -> Epoch {
+        self.log.durable().epoch()
+    }
+
+    /// What log and checkpoints have done.
+    pub(crate) fn statistics(&self) -> LogStatistics {
+        let log = self.log.statistics();
+        let checkpoints = self.checkpoints.lock().unwrap_or_else(PoisonError::into_inner);
+        LogStatistics {
+            batches: log.batches,
+            groups: log.groups,
+            bytes: log.bytes,
+            payload_bytes: log.payload_bytes,
+            flush_time: log.flush_time,
+            flush_time_max: log.flush_time_max,
+            backlog_bytes: log.backlog_bytes,
+            durable_epoch: self.durable_epoch().0,
+            refusal: self.log.refusal().map(|refusal| refusal.to_string()),
+            checkpoints: checkpoints.taken,
+            checkpoints_failed: checkpoints.failed,
+            checkpoint_duration: checkpoints.duration,
+            checkpoint_error: checkpoints.error.clone(),
+        }
+    }
+
+    /// Nobody has the database open any more.
+    pub(crate) fn begin_closing(&self) {
+        self.closing.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a checkpoint under way is of no use any more.
+    pub(super) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Relaxed)
     }
 
     /// The epoch now.
@@ -80,13 +144,24 @@ impl Persistence {
         self.epochs.current()
     }
 
-    /// Ends the epoch, if it is the current one, and waits until it is durable.
+    /// Ends the epoch, if it is the current one, and waits until it is durable, the disk is full, or the database is closed.
     pub(super) fn wait_for(&self, epoch: Epoch) -> Result<(), LogError> {
         if self.epochs.current() <= epoch {
-            self.htm.outside(|| self.epochs.advance());
+            self.advance();
         }
         self.log.kick();
-        self.wait(Seal(epoch))
+        if self.stepped {
+            return self.wait(Seal(epoch));
+        }
+        while !self.log.durable().wait_timeout(epoch, LOOK)? {
+            if let Some(refusal) = self.log.refusal() {
+                return Err(refusal);
+            }
+            if self.is_closing() {
+                return Err(LogError::Stopped("the database is being closed".to_owned()));
+            }
+        }
+        Ok(())
     }
 
     /// Waits until the disk says that the current epoch is durable, whether anything was logged in it or not.
@@ -98,38 +173,46 @@ impl Persistence {
         self.wait_for(self.current()).map(|()| end)
     }
 
+    /// While the disk is full this lasts until there is space. Where the owner runs the loggers it runs them, and fails if that does
+    /// not help.
     #[cold]
     fn wait(&self, seal: Seal) -> Result<(), LogError> {
-        if !self.is_stepped() {
+        if !self.stepped {
             return self.log.durable().wait(seal.0);
         }
-        for _ in 0..STEPS_MAX {
-            if self.reached_now(seal)? {
-                return Ok(());
-            }
-            if self.epochs.current() <= seal.0 {
-                self.htm.outside(|| self.epochs.advance());
-            }
-            self.step();
-        }
-        match self.reached_now(seal)? {
+        match self.step_until(seal)? {
             true => Ok(()),
-            false => {
-                Err(self.log.refusal().unwrap_or_else(|| LogError::Stopped("the loggers make no progress".to_owned())))
-            }
+            false => Err(self
+                .log
+                .refusal()
+                .unwrap_or_else(|| LogError::Stopped("a commit is in the way of the log".to_owned()))),
         }
     }
 
+    /// Runs the loggers until the seal is broken; whether it is.
+    fn step_until(&self, seal: Seal) -> Result<bool, LogError> {
+        for _ in 0..STEPS_MAX {
+            if self.reached_now(seal)? {
+                return Ok(true);
+            }
+            if self.epochs.current() <= seal.0 {
+                self.advance();
+            }
+            self.step();
+        }
+        self.reached_now(seal)
+    }
+
     fn wait_within(&self, seal: Seal, most: Duration) -> Result<bool, LogError> {
-        if most.is_zero() { self.reached_now(seal) } else { self.log.durable().wait_timeout(seal.0, most) }
+        match (most.is_zero(), self.stepped) {
+            (true, _) => self.reached_now(seal),
+            (false, true) => self.step_until(seal),
+            (false, false) => self.log.durable().wait_timeout(seal.0, most),
+        }
     }
 
     fn reached_now(&self, seal: Seal) -> Result<bool, LogError> {
         self.log.durable().poll(seal.0).map_or(Ok(false), |answer| answer.map(|()| true))
-    }
-
-    fn is_stepped(&self) -> bool {
-        matches!(*self.loggers(), Loggers::Stepped(_))
     }
 
     fn loggers(&self) -> MutexGuard<'_, Loggers> {
@@ -138,6 +221,9 @@ impl Persistence {
 
     /// Has every logger flush what it has, if the owner runs them.
     pub(crate) fn step(&self) {
+        if is_at_limit(self.current()) {
+            stop_at_limit(&self.log);
+        }
         if let Loggers::Stepped(loggers) = &mut *self.loggers() {
             for logger in loggers {
                 // A logger that fails tells all who wait.
@@ -152,8 +238,41 @@ impl Persistence {
     }
 
     /// The directory.
-    pub(crate) fn home(&self) -> &Home {
+    pub(super) fn home(&self) -> &Home {
         &self.home
+    }
+
+    /// Changes what the directory consists of: durable when this returns.
+    ///
+    /// # Errors
+    /// That the log has stopped. When the manifest cannot be written: the old one is in place and all goes on; or that is not known,
+    /// and then the log stops.
+    pub(super) fn change(&self, change: impl FnOnce(&mut Manifest)) -> Result<(), LogError> {
+        // Under the manifest's lock, so that nobody builds on what another did not know to be there.
+        let mut manifest = self.home.manifest();
+        if let Some(reason) = self.log.durable().stop_reason() {
+            return Err(LogError::Stopped(reason));
+        }
+        let mut changed = manifest.clone();
+        change(&mut changed);
+        match changed.write(self.home.disk.as_ref(), &self.home.directory) {
+            Ok(()) => *manifest = changed,
+            Err(NotWritten { error, is_final }) => {
+                if is_final {
+                    self.log.stop(&format!("{error}; look after the disk, and open the database again"));
+                }
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a table that was just made.
+    ///
+    /// # Errors
+    /// As [`Persistence::change`].
+    pub(crate) fn add_table(&self, set: &TableSet) -> Result<(), LogError> {
+        self.change(|manifest| super::open::add_table(manifest, set))
     }
 
     /// Begins to log.
@@ -161,6 +280,7 @@ impl Persistence {
         options: &Builder,
         environment: &Environment,
         opened: OpenLog,
+        recovered_bytes: u64,
     ) -> Result<(Persistence, Vec<Writer>), LogError> {
         let OpenLog { home, log, loggers, writers } = opened;
         let epochs = Arc::clone(&environment.epochs);
@@ -173,10 +293,19 @@ impl Persistence {
         };
         let mode = options.durability.unwrap_or(Durability::Group);
         let htm = environment.htm.clone();
-        Ok((
-            Persistence { mode, log, loggers: Mutex::new(loggers), epochs, htm, home, checkpointing: Mutex::default() },
-            writers,
-        ))
+        let persistence = Persistence {
+            mode,
+            log,
+            loggers: Mutex::new(loggers),
+            stepped: options.step_helpers,
+            epochs,
+            htm,
+            home: Arc::new(home),
+            checkpointing: Mutex::default(),
+            checkpoints: Mutex::new(Checkpoints::new(recovered_bytes)),
+            closing: AtomicBool::new(false),
+        };
+        Ok((persistence, writers))
     }
 }
 
@@ -186,13 +315,37 @@ impl Drop for Persistence {
     fn drop(&mut self) {
         self.htm.outside(|| self.epochs.advance());
         let after = self.epochs.current();
-        let closed = match std::mem::replace(&mut *self.loggers(), Loggers::Closed) {
-            Loggers::Threads(threads) => threads.close(after),
-            Loggers::Stepped(loggers) => self.log.close(loggers, after),
-            Loggers::Closed => return,
+        let loggers = std::mem::replace(&mut *self.loggers(), Loggers::Closed);
+        let is_logger = matches!(&loggers, Loggers::Threads(threads) if threads.is_current());
+        let (log, home) = (self.log(), Arc::clone(&self.home));
+        let close = move || {
+            // Whoever asked for durability was told; nobody is left to tell.
+            let _ = match loggers {
+                Loggers::Threads(threads) => threads.close(after),
+                Loggers::Stepped(loggers) => log.close(loggers, after),
+                Loggers::Closed => Ok(after),
+            };
+            // Unlocked only now.
+            drop(home);
         };
-        drop(closed);
+        match is_logger {
+            false => close(),
+            // A result that a logger woke was the last that kept the database: its thread cannot wait for itself. Where no thread can
+            // be had the log stops where it is.
+            true => drop(thread::spawn("seriatim-close", close)),
+        }
     }
+}
+
+/// Refuses commits while there are still epochs for those under way.
+#[cold]
+pub(crate) fn stop_at_limit(log: &Log) {
+    log.stop("the epochs that stamps have bits for are used up: load the rows into a new database");
+}
+
+/// Whether so late an epoch ends a log.
+pub(crate) fn is_at_limit(epoch: Epoch) -> bool {
+    epoch.0 >= EPOCH_LIMIT
 }
 
 /// Sealing and unsealing, for databases with a log and without.
@@ -243,7 +396,7 @@ impl Inner {
     /// Makes everything committed so far durable.
     ///
     /// # Errors
-    /// [`TransactError::NotDurable`] if the log has stopped.
+    /// [`TransactError::NotDurable`] if the log has stopped or the disk is full.
     pub(crate) fn flush(&self) -> Result<(), TransactError> {
         match &self.persistence {
             Some(persistence) => persistence.flush().map_err(not_durable),
@@ -251,14 +404,11 @@ impl Inner {
         }
     }
 
-    /// Why the log takes no commits.
+    /// Why the log takes no commits, as far as it is known now.
     #[cold]
     pub(crate) fn log_stopped(&self) -> TransactError {
         let refusal = self.persistence.as_ref().and_then(|persistence| persistence.log.refusal());
-        // If it takes commits again by now, the disk was behind or full for a while.
-        let reason =
-            refusal.map_or_else(|| "the disk did not keep up; try again".to_owned(), |error| error.to_string());
-        TransactError::LogStopped { reason }
+        refused(refusal.unwrap_or(LogError::Backlogged { backlog_bytes: 0 }))
     }
 
     /// Ends acknowledgement for good.
@@ -267,6 +417,15 @@ impl Inner {
         if let Some(persistence) = &self.persistence {
             persistence.log.stop(reason);
         }
+    }
+}
+
+/// Why a commit was refused.
+pub(crate) fn refused(refusal: LogError) -> TransactError {
+    match refusal {
+        LogError::Full { directory } => TransactError::DiskFull { directory },
+        LogError::Backlogged { backlog_bytes } => TransactError::DiskBehind { backlog_bytes },
+        error => TransactError::LogStopped { reason: error.to_string() },
     }
 }
 

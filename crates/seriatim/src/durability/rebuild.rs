@@ -7,6 +7,7 @@ use std::sync::Arc;
 use seriatim_base::thread;
 use seriatim_catalog::ColumnSet;
 
+use super::OpenHandle;
 use super::rows::{Rows, Stuck, Walker};
 use crate::database::Inner;
 use crate::handle::TableSet;
@@ -18,6 +19,7 @@ use crate::{OpenError, Session, TransactError};
 /// No memory; rows that contradict a unique index, which no database wrote.
 pub(crate) fn rebuild(
     inner: &Arc<Inner>,
+    open: &Arc<OpenHandle>,
     set: &TableSet,
     threads: usize,
     done: &(dyn Fn(u64) + Sync),
@@ -26,7 +28,7 @@ pub(crate) fn rebuild(
         return Ok(());
     }
     let rows = Rows::new(&set.primary);
-    let work = |number: usize| work(inner, set, &rows, number, done);
+    let work = |number: usize| work(inner, open, set, &rows, number, done);
     thread::scope(|scope| {
         let work = &work;
         let helpers: Vec<_> = (1..threads).map(|number| scope.spawn(move || work(number))).collect();
@@ -53,6 +55,7 @@ impl From<Stuck> for Failed {
 
 fn work(
     inner: &Arc<Inner>,
+    open: &Arc<OpenHandle>,
     set: &TableSet,
     rows: &Rows<'_>,
     number: usize,
@@ -60,7 +63,7 @@ fn work(
 ) -> Result<(), OpenError> {
     let core = inner.environment.core().expect("helpers have workers of their own");
     let mut walker = Walker::new(inner.engine.as_ref(), core);
-    let mut session = Session::new(Arc::clone(inner), number);
+    let mut session = Session::new(Arc::clone(inner), Arc::clone(open), number);
     loop {
         let more = walker.chunk(rows, |found| {
             let enter = |tx: &crate::Tx| {

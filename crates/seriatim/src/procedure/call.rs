@@ -78,6 +78,8 @@ impl Session {
         &mut self,
         arguments: &P::Arguments,
     ) -> Result<Committed<P::Output>, TransactError> {
+        // Whatever becomes of this call, it does not depend on the transaction before.
+        self.runner.tx.break_seal();
         let at = self.find_declared::<P>()?;
         let Session { runner, called, .. } = self;
         let entry = called.entry(at);
@@ -122,10 +124,21 @@ impl Session {
     /// # Errors
     /// As [`Session::call`]; [`TransactError::Arguments`], saying what was given and what would be right.
     pub fn call_by_name(&mut self, name: &str, arguments: &Datum) -> Result<Committed<Datum>, TransactError> {
+        let result = self.call_named(name, arguments);
+        self.runner.answer(result)
+    }
+
+    /// As [`Session::call_by_name`], without waiting until the result is durable: the next transaction can begin meanwhile.
+    pub fn submit_by_name(&mut self, name: &str, arguments: &Datum) -> Pending<Datum> {
+        let result = self.call_named(name, arguments);
+        self.runner.pending(result)
+    }
+
+    fn call_named(&mut self, name: &str, arguments: &Datum) -> Result<Committed<Datum>, TransactError> {
+        self.runner.tx.break_seal();
         let at = self.find_by_name(name)?;
         let call = self.called.entries[at].call_by_name;
-        let result = call(self, arguments);
-        self.runner.answer(result)
+        call(self, arguments)
     }
 
     /// Where the session keeps the procedure of this name.

@@ -294,7 +294,8 @@ impl Session {
         _procedure: P,
         arguments: &P::Arguments,
     ) -> Result<Committed<P::Output>, TransactError> {
-        self.interpret_declared::<P>(&arguments.to_datum())
+        let result = self.interpret_declared::<P>(&arguments.to_datum());
+        self.runner.answer(result)
     }
 
     /// As [`Session::interpret`], by name and on dynamic values.
@@ -302,12 +303,15 @@ impl Session {
     /// # Errors
     /// As [`Session::call_by_name`].
     pub fn interpret_by_name(&mut self, name: &str, arguments: &Datum) -> Result<Committed<Datum>, TransactError> {
+        self.runner.tx.break_seal();
         let at = self.find_by_name(name)?;
         let interpret = self.called.entry(at).interpret_by_name;
-        interpret(self, arguments)
+        let result = interpret(self, arguments);
+        self.runner.answer(result)
     }
 
     fn interpret_declared<P: Declared>(&mut self, arguments: &Datum) -> Result<Committed<P::Output>, TransactError> {
+        self.runner.tx.break_seal();
         let at = self.find_declared::<P>()?;
         let Session { runner, called, .. } = self;
         let entry = called.entry(at);

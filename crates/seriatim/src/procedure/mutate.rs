@@ -317,6 +317,7 @@ impl Session {
             result.map_err(|stopped| stopped.into_abort(tx))?;
             Err::<(), _>(tx.abort(RolledBack))
         });
+        runner.tx.unseal()?;
         match run {
             Err(error) if error.user::<RolledBack>().is_some() => {}
             Err(error) => return Err(error),

@@ -22,7 +22,7 @@ pub(crate) struct Account {
     pub(crate) note: String,
 }
 
-fn account(id: u64) -> Account {
+pub(crate) fn account(id: u64) -> Account {
     Account { id, owner: id as u32 % 7, branch: id as u16 % 3, balance: 100, note: format!("account {id}") }
 }
 
@@ -38,7 +38,7 @@ pub(crate) fn small(protocol: &str, disk: &FaultyDisk) -> Builder {
 }
 
 /// All rows, in order of their ids.
-fn rows(db: &Database) -> Vec<Account> {
+pub(crate) fn rows(db: &Database) -> Vec<Account> {
     let accounts = db.table::<Account>().expect("the table is there");
     let mut session = db.session();
     let by_owner = accounts.index(Account::BY_OWNER);

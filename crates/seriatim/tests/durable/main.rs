@@ -1,4 +1,8 @@
 //! What is acknowledged survives: power cuts and reopenings of small databases, under every protocol.
 
+mod checkpoints;
+mod faults;
 mod life;
 mod review;
+mod sealing;
+mod settings;

@@ -1,0 +1,142 @@
+//! Settings of a database on disk that meet: several logs, directories that change, histories, looking only.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use seriatim::{Abort, Database, Durability, Tx, history, procedure, procedures, protocols};
+use seriatim_base::disk::{Disk, FaultyDisk};
+
+use crate::life::{Account, account, rows, small};
+
+#[procedure]
+fn deposit(tx: &Tx, id: u64, amount: i64) -> Result<i64, Abort> {
+    let balance = tx.update::<Account>(id, |account| {
+        account.balance += amount;
+        account.balance
+    })?;
+    Ok(balance)
+}
+
+fn names(disk: &FaultyDisk, directory: &str) -> Vec<String> {
+    let found = disk.list(Path::new(directory)).unwrap_or_default();
+    let names = found.into_iter().map(|found| found.name.to_string_lossy().into_owned());
+    names.filter(|name| name.starts_with("log-")).collect()
+}
+
+#[test]
+fn log_directories_may_be_inside_and_outside_and_change() {
+    for protocol in protocols() {
+        let disk = FaultyDisk::new(41);
+        let openings: [&[&str]; 5] =
+            [&[], &["one", "/db/two", "/elsewhere/three"], &["/elsewhere/three"], &["/db"], &[]];
+        let mut count = 0;
+        for (at, directories) in openings.into_iter().enumerate() {
+            let options = || small(protocol.name, &disk).log_directories(directories.iter().copied());
+            // More loggers than workers, and fewer.
+            let db = options().workers(2).open().expect("it opens");
+            let accounts = match at {
+                0 => db.create::<Account>().expect("the table is created"),
+                _ => db.table::<Account>().expect("it is there"),
+            };
+            assert_eq!(rows(&db).len() as u64, count, "{}", protocol.name);
+            let mut sessions: Vec<_> = (0..2).map(|_| db.session()).collect();
+            for _ in 0..20 {
+                let session = &mut sessions[count as usize % 2];
+                session.transact(|tx| tx.insert(&accounts, &account(count))).expect("inserted");
+                count += 1;
+            }
+            if at == 3 {
+                db.checkpoint().expect("the disk works");
+                // What was elsewhere is not needed any more.
+                assert_eq!(names(&disk, "/elsewhere/three"), Vec::<String>::new(), "{}", protocol.name);
+            }
+            disk.crash();
+        }
+        let moved: Vec<PathBuf> = vec!["/db/one".into(), "/db/two".into()];
+        assert!(moved.iter().all(|directory| disk.find(directory).is_ok_and(|found| found.is_some())));
+        let db = small(protocol.name, &disk).open().expect("it opens");
+        assert_eq!(rows(&db).len() as u64, count, "{}", protocol.name);
+    }
+}
+
+#[test]
+fn a_log_directory_that_is_missing_is_told_of() {
+    let disk = FaultyDisk::new(42);
+    let db = small("auto", &disk).log_directories(["/mounted"]).open().expect("it opens");
+    let accounts = db.create::<Account>().expect("the table is created");
+    db.session().transact(|tx| tx.insert(&accounts, &account(1))).expect("inserted");
+    drop((accounts, db));
+    disk.rename(Path::new("/mounted"), Path::new("/gone")).expect("it is there");
+    let error = small("auto", &disk).open().expect_err("the log is not there");
+    assert!(error.to_string().contains("/mounted"), "{error}");
+    disk.rename(Path::new("/gone"), Path::new("/mounted")).expect("it is there");
+    assert_eq!(rows(&small("auto", &disk).open().expect("it is there again")).len(), 1);
+}
+
+#[test]
+fn who_only_looks_changes_nothing_and_may_call_procedures() {
+    for protocol in protocols() {
+        let disk = FaultyDisk::new(43);
+        let db = small(protocol.name, &disk).open().expect("it opens");
+        let accounts = db.create::<Account>().expect("the table is created");
+        db.session().transact(|tx| tx.insert(&accounts, &account(1))).expect("inserted");
+        drop((accounts, db));
+        let operations = |disk: &FaultyDisk| {
+            use seriatim_base::disk::Operation::{CreateDir, Remove, Rename, Resize, Sync, SyncDir, Write};
+            [CreateDir, Remove, Rename, Resize, Sync, SyncDir, Write].map(|operation| disk.count(operation))
+        };
+        let before = operations(&disk);
+        let builder = Database::builder().protocol(protocol.name).workers(2).step_helpers(true);
+        let db = builder.inspect("/db").disk(Arc::new(disk.mount())).open().expect("it is read");
+        db.register(procedures![deposit]).expect("a sound set");
+        let mut session = db.session();
+        assert!(session.submit_call(deposit, &(1, 5)).is_ready(), "nothing is waited for");
+        assert_eq!(session.call(deposit, &(1, 5)).expect("it is there").value, 110);
+        assert!(db.durable_epoch().is_none() && db.checkpoint().expect("nothing to do").is_none());
+        db.flush().expect("nothing to do");
+        drop((session, db));
+        assert_eq!(operations(&disk), before, "{}", protocol.name);
+        assert_eq!(rows(&small(protocol.name, &disk).open().expect("it opens"))[0].balance, 100);
+    }
+}
+
+#[test]
+fn histories_are_recorded_beside_the_log() {
+    for protocol in protocols() {
+        let disk = FaultyDisk::new(44);
+        let db = small(protocol.name, &disk).record_history(true).open().expect("it opens");
+        let accounts = db.create::<Account>().expect("the table is created");
+        db.register(procedures![deposit]).expect("a sound set");
+        let mut session = db.session();
+        for id in 0..10 {
+            session.transact(|tx| tx.insert(&accounts, &account(id))).expect("inserted");
+            session.call(deposit, &(id, 5)).expect("it is there");
+            session.transact(|tx| Ok(tx.get(&accounts, &id)?.is_some())).expect("a read");
+        }
+        let recorded = db.take_history().expect("it records");
+        assert_eq!(recorded.transactions.len(), 30, "{}", protocol.name);
+        history::check(&recorded, &history::Promises::default()).expect("serializable");
+        let before = rows(&db);
+        disk.crash();
+        drop((session, accounts, db));
+        assert_eq!(rows(&small(protocol.name, &disk).open().expect("it recovers")), before, "{}", protocol.name);
+    }
+}
+
+#[test]
+fn a_mode_may_change_from_one_opening_to_the_next() {
+    let disk = FaultyDisk::new(45);
+    for (at, mode) in
+        [Durability::Async, Durability::Sync, Durability::Group, Durability::Async].into_iter().enumerate()
+    {
+        let db = small("auto", &disk).durability(mode).open().expect("it opens");
+        let accounts = match at {
+            0 => db.create::<Account>().expect("the table is created"),
+            _ => db.table::<Account>().expect("it is there"),
+        };
+        db.session().transact(|tx| tx.insert(&accounts, &account(at as u64))).expect("inserted");
+        // Closing flushes.
+        drop((accounts, db));
+    }
+    assert_eq!(rows(&small("auto", &disk).open().expect("it opens")).len(), 4);
+}
