@@ -84,7 +84,8 @@ fn a_text_that_fits_no_log_entry_is_refused_with_its_size() {
     let mut session = db.session();
     session.transact(|tx| tx.insert(&notes, &note(1, most))).expect("it fits");
     let check = |error: TransactError| {
-        let expected = format!("a text of {} bytes for table {}, whose texts have at most {most}", most + 1, Note::NAME);
+        let expected =
+            format!("a text of {} bytes for table {}, whose texts have at most {most}", most + 1, Note::NAME);
         assert!(matches!(error, TransactError::TooLarge { .. }) && error.to_string() == expected, "{error}");
         assert!(!error.is_retryable() && !error.is_maybe_committed());
     };
