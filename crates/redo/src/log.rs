@@ -103,8 +103,9 @@ pub struct Log {
 }
 
 impl Log {
-    /// Opens a log for writing: makes the first segment of each logger, which none of this incarnation may be there for; so the
-    /// manifest names the incarnation first, durably. Answers the log, a writer for each worker slot, and the
+    /// Opens a log for writing: makes the first segment of each logger, durably, which none of this incarnation may be there for
+    /// ([`segment::delete_unnamed`]). The manifest names the incarnation after that, and before anything is committed; so an
+    /// incarnation that it names has segments. Answers the log, a writer for each worker slot, and the
     /// loggers, which somebody has to step: [`Log::spawn`], or the caller.
     ///
     /// # Errors

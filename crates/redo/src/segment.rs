@@ -134,6 +134,32 @@ pub fn delete_before(disk: &dyn Disk, directory: &Path, incarnation: u64) -> Res
     Ok(segments.len())
 }
 
+/// Deletes the segments that an opening left which did not come to be: those of this database from `incarnation` on, which no manifest
+/// names.
+///
+/// # Errors
+/// [`LogError::NotADatabase`] if such a segment is of another database; [`LogError::Io`].
+pub fn delete_unnamed(disk: &dyn Disk, directory: &Path, database: u128, incarnation: u64) -> Result<(), LogError> {
+    for FoundSegment { name, path, .. } in list(disk, directory)? {
+        if name.incarnation < incarnation {
+            continue;
+        }
+        let read = || {
+            let mut page = [0; CHECKED + 4];
+            let read = disk.open(&path, Opening::Read)?.read_at(&mut page, 0)?;
+            Ok(Header::decode(&page[..read]))
+        };
+        // Without a header it was being made.
+        let header = read().map_err(LogError::io("looking at a segment of the log"))?;
+        if header.is_some_and(|header| header.database != database) {
+            let problem = format!("{} is of another one; give each its own directories for the log", path.display());
+            return Err(LogError::NotADatabase { directory: directory.to_owned(), problem });
+        }
+        delete(disk, &path)?;
+    }
+    Ok(())
+}
+
 /// Deletes one segment, durably before the next is deleted: after a crash no segment is missing between two that are there.
 pub(crate) fn delete(disk: &dyn Disk, path: &Path) -> Result<(), LogError> {
     let failed = || LogError::io("deleting a segment of the log that is no longer needed");

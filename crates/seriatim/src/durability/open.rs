@@ -1,7 +1,7 @@
 //! Opening a database directory: lock, manifest, recovery, a new incarnation.
 //!
 //! Until the manifest is replaced at the end nothing in the directory has changed but that the ends of the logs were written over
-//! themselves, so a crash on the way is as if it had not been opened. The new incarnation begins above every epoch that the log mentions, also in what is void: stamps are never reused.
+//! themselves, and that there are segments which no manifest names; so a crash on the way is as if it had not been opened. The new incarnation begins above every epoch that the log mentions, also in what is void: stamps are never reused.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,7 @@ use std::time::Duration;
 use seriatim_base::disk::{Disk, DiskLock};
 use seriatim_base::{Epoch, LayoutId, TableId, rng};
 use seriatim_redo::manifest::{DatabaseId, Incarnation, LayoutEntry, Manifest, TableEntry};
-use seriatim_redo::{Log, LogOptions, LogStart, Logger, Writer};
+use seriatim_redo::{Log, LogOptions, LogStart, Logger, Writer, segment};
 
 use super::persistence::is_at_limit;
 use super::recover::{Ends, Recovery, recover};
@@ -76,7 +76,14 @@ pub(crate) fn open(options: &Builder, place: &Place, foundation: &Foundation) ->
             let recovered = recover(options, place, foundation, &manifest)?;
             (manifest, Some(recovered))
         }
-        None => (empty(), None),
+        None => {
+            let manifest = empty();
+            if !*inspect {
+                // Before anything else is there.
+                manifest.write(disk.as_ref(), directory).map_err(StorageError::from)?;
+            }
+            (manifest, None)
+        }
     };
     let (tables, recovery, ends) = match recovered {
         Some(recovered) => (recovered.tables, Some(recovered.recovery), recovered.ends),
@@ -90,21 +97,24 @@ pub(crate) fn open(options: &Builder, place: &Place, foundation: &Foundation) ->
             directory.display()
         )));
     }
-    for logger in manifest.incarnations.last().into_iter().flat_map(|current| &current.loggers) {
-        create_directory(disk.as_ref(), &directory.join(logger))?;
-    }
-    manifest.write(disk.as_ref(), directory).map_err(StorageError::from)?;
     foundation.environment.epochs.skip_to(start.first_epoch);
     let loggers = manifest.incarnations.last().map_or(&[][..], |current| &current.loggers);
+    // By their components, which have no `.`.
+    let loggers: Vec<PathBuf> = loggers.iter().map(|at| directory.join(at).components().collect()).collect();
+    for logger in &loggers {
+        create_directory(disk.as_ref(), logger)?;
+        segment::delete_unnamed(disk.as_ref(), logger, start.database, start.incarnation)?;
+    }
     let log_options = LogOptions {
         segment_bytes: options.log.segment_bytes,
         chunk_bytes: options.log.buffer_bytes,
         backlog_bytes_max: options.log.backlog_bytes as u64,
         backlog_wait_max: if options.step_helpers { Duration::ZERO } else { BACKLOG_WAIT_MAX },
-        // By their components, which have no `.`.
-        ..LogOptions::new(loggers.iter().map(|at| directory.join(at).components().collect()).collect())
+        ..LogOptions::new(loggers)
     };
     let (log, writers, loggers) = Log::open(Arc::clone(disk), log_options, start, options.workers)?;
+    // After its first segments, so that it is noticed if they are gone.
+    manifest.write(disk.as_ref(), directory).map_err(StorageError::from)?;
     let home =
         Home { disk: Arc::clone(disk), directory: directory.clone(), manifest: Mutex::new(manifest), _lock: lock };
     Ok(Opened { tables, recovery, log: Some(OpenLog { home, log, loggers, writers }) })

@@ -68,6 +68,9 @@ const STEPS_MAX: usize = 3;
 /// How long a wait that has other ends than the durable point lasts until it looks for them.
 const LOOK: Duration = Duration::from_millis(5);
 
+/// How often a result that is not to wait for the end of an interval has the loggers look again.
+const KICK_INTERVAL: Duration = Duration::from_millis(1);
+
 /// Beyond this epoch the log stops: stamps have 34 bits for it, and whoever is in the middle of a commit must not run out of them.
 pub(super) const EPOCH_LIMIT: u64 = (1 << (Stamp::BITS - Stamp::COUNTER_BITS)) - (1 << 20);
 
@@ -178,6 +181,12 @@ impl Persistence {
     #[cold]
     fn wait(&self, seal: Seal) -> Result<(), LogError> {
         if !self.stepped {
+            if self.mode == Durability::Sync {
+                // Of several loggers, one that had nothing may have looked before another had something.
+                while !self.log.durable().wait_timeout(seal.0, KICK_INTERVAL)? {
+                    self.log.kick();
+                }
+            }
             return self.log.durable().wait(seal.0);
         }
         match self.step_until(seal)? {

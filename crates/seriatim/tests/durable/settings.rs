@@ -67,10 +67,45 @@ fn a_log_directory_that_is_missing_is_told_of() {
     db.session().transact(|tx| tx.insert(&accounts, &account(1))).expect("inserted");
     drop((accounts, db));
     disk.rename(Path::new("/mounted"), Path::new("/gone")).expect("it is there");
-    let error = small("auto", &disk).open().expect_err("the log is not there");
-    assert!(error.to_string().contains("/mounted"), "{error}");
+    for directory_is_there in [false, true] {
+        if directory_is_there {
+            disk.create_dir_all(Path::new("/mounted")).expect("nothing is in the way");
+        }
+        let error = small("auto", &disk).open().expect_err("the log is not there");
+        let expected = "/mounted/log-00000001-000-00000001 is damaged at byte 0: it is missing, and all that this logger has \
+                        written with it; put the directory back, if its disk is not mounted, or restore a backup";
+        assert_eq!(error.to_string(), expected);
+    }
     disk.rename(Path::new("/gone"), Path::new("/mounted")).expect("it is there");
     assert_eq!(rows(&small("auto", &disk).open().expect("it is there again")).len(), 1);
+}
+
+#[test]
+fn an_opening_may_be_cut_off_anywhere_again_and_again() {
+    for cut in 1..200 {
+        let disk = FaultyDisk::new(cut);
+        for _ in 0..3 {
+            disk.crash_at(cut % 70);
+            drop(small("auto", &disk).log_directories(["one", "/two"]).open().map(|db| db.step()));
+            disk.crash();
+        }
+        let db = small("auto", &disk).log_directories(["one", "/two"]).open().expect("it opens");
+        drop(db.create::<Account>().expect("the table is created"));
+        drop(db);
+        assert_eq!(rows(&small("auto", &disk).open().expect("it opens")).len(), 0);
+    }
+}
+
+#[test]
+fn two_databases_in_one_log_directory_are_told_of() {
+    let disk = FaultyDisk::new(46);
+    let on = |path: &str| Database::builder().workers(2).step_helpers(true).path(path).disk(Arc::new(disk.mount()));
+    let first = on("/one").log_directories(["/log"]).open().expect("it opens");
+    let error = on("/two").log_directories(["/log"]).open().expect_err("it is the other's");
+    assert!(error.to_string().contains("is of another one; give each its own directories"), "{error}");
+    first.create::<Account>().expect("nothing of it was harmed");
+    drop(first);
+    on("/one").open().expect("nothing of it was harmed");
 }
 
 #[test]
