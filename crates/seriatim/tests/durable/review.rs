@@ -176,7 +176,7 @@ fn reads_go_on_while_the_disk_is_full() {
         id += 1;
         assert!(id < 1000, "the disk is never full");
     };
-    assert!(matches!(refused, TransactError::LogStopped { .. }), "{refused}");
+    assert!(matches!(refused, TransactError::DiskFull { .. }), "{refused}");
     let read = session.transact(|tx| Ok(tx.require(&accounts, &1)?.balance()));
     assert_eq!(read.expect("a transaction that writes nothing needs no space").value, 100);
 }
