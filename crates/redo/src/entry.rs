@@ -30,7 +30,8 @@ const DELTA: u64 = 3;
 /// Writes the entries of one commit as groups.
 ///
 /// The last group is open until [`GroupWriter::finish`]: its length is not there yet. One entry may be larger than
-/// [`CUT_BYTES`], but has to fit a `u32`: whoever takes long texts from users bounds them.
+/// [`CUT_BYTES`], but has to fit a `u32`: long texts are bounded where they come in
+/// (`TransactError::TooLarge`).
 #[derive(Debug)]
 pub struct GroupWriter<'b> {
     out: &'b mut Vec<u8>,

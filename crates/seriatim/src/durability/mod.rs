@@ -1,7 +1,7 @@
 //! When the result of a transaction leaves: how it is told from a result that a power cut could take back.
 //!
 //! Invariant: a result leaves only when the epochs of everything it saw and wrote are durable ([`Durability::Group`],
-//! [`Durability::Sync`]). Epochs are consistent cuts of the serial order (decision record 4), so what recovery keeps, every epoch up
+//! [`Durability::Sync`]; once the log has stopped, in every mode). Epochs are consistent cuts of the serial order (decision record 4), so what recovery keeps, every epoch up
 //! to the durable one, contains all that any such result was computed from.
 //!
 //! The path of a commit: [`persistence::Persistence`] lends the worker's slot its end of the log, [`log::CommitLog`] turns the writes

@@ -113,6 +113,29 @@ fn a_failed_flush_or_write_ends_acknowledgement_for_good() {
 }
 
 #[test]
+fn what_a_failed_flush_left_in_the_page_cache_is_durable_once_it_was_recovered() {
+    let mut recovered = 0;
+    for seed in 0..50 {
+        let disk = FaultyDisk::new(seed);
+        let (db, accounts, mut session) = loaded("auto", Durability::Group, &disk);
+        for id in 5..30 {
+            drop(session.submit(|tx| tx.insert(&accounts, &account(id))));
+        }
+        disk.fail(Operation::Sync, 1, Times::Once, ErrorKind::Other);
+        db.step();
+        drop((session, accounts, db));
+        let db = small("auto", &disk).open().expect("it recovers");
+        let found = ids(&db);
+        recovered += usize::from(found.len() == 30);
+        disk.crash();
+        drop(db);
+        let db = small("auto", &disk).open().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        assert_eq!(ids(&db), found, "seed {seed}");
+    }
+    assert!(recovered > 0, "nothing was left in the page cache");
+}
+
+#[test]
 fn a_full_disk_refuses_writes_and_loses_nothing() {
     for (protocol, mode) in protocols().iter().flat_map(|protocol| MODES.map(|mode| (protocol.name, mode))) {
         let disk = FaultyDisk::new(12);
