@@ -39,6 +39,7 @@
 #[cfg(test)]
 extern crate self as seriatim;
 
+pub mod backup;
 mod builder;
 mod database;
 mod durability;
@@ -67,7 +68,7 @@ pub use seriatim_htm as htm;
 pub use builder::Builder;
 pub use catalog::{Decimal, Text, Timestamp};
 pub use database::Database;
-pub use durability::{Checkpoint, Durability, Pending, Recovery};
+pub use durability::{Checkpoint, Durability, Pending, Recovery, RecoveryPhase, RecoveryProgress, TableChecked};
 pub use engine::protocols;
 pub use error::{Abort, Conflict, OpenError, SchemaError, StorageError, TransactError};
 pub use handle::{Handle, IndexHandle};
@@ -80,7 +81,7 @@ pub use seriatim_macros::Table;
 pub use seriatim_procedure_macros::{Data, procedure, pure};
 pub use seriatim_txn::{Cause, Freshness, Gives, Needs, Phase, ProtocolInfo, Reason};
 pub use session::{Committed, Receipt, Session};
-pub use statistics::Statistics;
+pub use statistics::{LogStatistics, Statistics};
 pub use transaction::{SnapshotTransaction, Transaction};
 pub use tx::{ReadTx, Savepoint, Tx};
 

@@ -1,6 +1,7 @@
 //! Counters of a database: kept per worker, shared with nobody, added up when asked for.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use seriatim_htm::RegionStatistics;
 use seriatim_txn::{Cause, Phase, Reason};
@@ -25,6 +26,49 @@ pub struct Statistics {
     pub memory_bytes: usize,
     /// Bytes mapped.
     pub reserved_bytes: usize,
+    /// The log; zeros without one.
+    pub log: LogStatistics,
+}
+
+/// What the log of a database has done since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LogStatistics {
+    /// Commits written, those that changed nothing left out; one with more than 1 MiB counts several times.
+    pub commits: u64,
+    /// Writes, each with a flush, of all loggers.
+    pub flushes: u64,
+    /// Bytes written, with headers and padding.
+    pub bytes: u64,
+    /// Bytes of commits in them.
+    pub payload_bytes: u64,
+    /// Time spent in flushes, of all loggers together.
+    pub flush_time: Duration,
+    /// The longest flush.
+    pub flush_time_max: Duration,
+    /// Bytes that wait to be flushed now.
+    pub backlog_bytes: u64,
+    /// Checkpoints completed.
+    pub checkpoints: u64,
+    /// The epoch now.
+    pub epoch: u64,
+    /// The newest epoch all of whose commits survive a power cut.
+    pub durable_epoch: u64,
+}
+
+impl LogStatistics {
+    /// What was counted since `earlier`; the longest flush, the backlog and the epochs as they are.
+    fn since(self, earlier: LogStatistics) -> LogStatistics {
+        LogStatistics {
+            commits: self.commits - earlier.commits,
+            flushes: self.flushes - earlier.flushes,
+            bytes: self.bytes - earlier.bytes,
+            payload_bytes: self.payload_bytes - earlier.payload_bytes,
+            flush_time: self.flush_time.saturating_sub(earlier.flush_time),
+            checkpoints: self.checkpoints - earlier.checkpoints,
+            ..self
+        }
+    }
 }
 
 impl Statistics {
@@ -40,6 +84,7 @@ impl Statistics {
             regions: self.regions.since(&earlier.regions),
             memory_bytes: self.memory_bytes,
             reserved_bytes: self.reserved_bytes,
+            log: self.log.since(earlier.log),
         }
     }
 }

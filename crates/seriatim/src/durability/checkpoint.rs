@@ -3,6 +3,7 @@
 //! Fuzzy, for every protocol alike: each row with the stamp it happens to have when the walk comes by. `seriatim_redo::checkpoint`
 //! says why that and the log from the pass's first epoch on make a state.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -67,6 +68,7 @@ pub(crate) fn take(inner: &Inner, persistence: &Persistence) -> Result<Checkpoin
     let complete = writer.finish(parts, end)?;
     let (rows, bytes) = (complete.rows, complete.bytes);
     home.change(|manifest| manifest.checkpoint = Some(complete))?;
+    persistence.checkpoints.fetch_add(1, Ordering::Relaxed);
     let manifest = home.manifest().clone();
     let mut deleted = checkpoint::delete_superfluous(home.disk.as_ref(), &home.directory, &manifest)?;
     deleted += persistence.log().delete_before(begin)?;

@@ -8,21 +8,27 @@
 //! that the protocol reports into entries, and [`pending::Pending`] seals the result until [`Durability`] says that it may leave.
 
 mod checkpoint;
+mod indexes;
 mod log;
 mod open;
 mod pending;
 mod persistence;
+mod progress;
 mod rebuild;
 mod recover;
 mod rows;
 
 pub use checkpoint::Checkpoint;
 pub(crate) use checkpoint::take as take_checkpoint;
+pub use indexes::TableChecked;
+pub(crate) use indexes::check as check_indexes;
 pub(crate) use log::CommitLog;
 pub(crate) use open::{Opened, open};
 pub use pending::Pending;
 pub(crate) use pending::Shared;
 pub(crate) use persistence::{Persistence, Seal};
+pub(crate) use progress::Listener;
+pub use progress::{RecoveryPhase, RecoveryProgress};
 pub(crate) use rebuild::rebuild;
 pub use recover::Recovery;
 

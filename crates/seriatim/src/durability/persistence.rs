@@ -1,5 +1,6 @@
 //! The log of an open database: its mode, and how long a result waits for it.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -11,9 +12,9 @@ use seriatim_txn::{Environment, Epochs};
 
 use super::Durability;
 use super::open::{Home, OpenLog};
-use crate::TransactError;
 use crate::builder::Builder;
 use crate::database::Inner;
+use crate::{LogStatistics, TransactError};
 
 /// What a result depends on: it leaves when this epoch is durable. Epoch zero: on nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,6 +38,8 @@ pub(crate) struct Persistence {
     home: Home,
     /// Held while a checkpoint is taken.
     pub(super) checkpointing: Mutex<()>,
+    /// Checkpoints completed.
+    pub(super) checkpoints: AtomicU64,
 }
 
 /// Who steps the loggers.
@@ -149,6 +152,25 @@ impl Persistence {
         self.log.clone()
     }
 
+    /// What it has done.
+    pub(crate) fn statistics(&self) -> LogStatistics {
+        // The durable epoch first: it is not above the epoch.
+        let durable_epoch = self.log.durable().epoch().0;
+        let log = self.log.statistics();
+        LogStatistics {
+            commits: log.groups,
+            flushes: log.batches,
+            bytes: log.bytes,
+            payload_bytes: log.payload_bytes,
+            flush_time: log.flush_time,
+            flush_time_max: log.flush_time_max,
+            backlog_bytes: log.backlog_bytes,
+            checkpoints: self.checkpoints.load(Ordering::Relaxed),
+            epoch: self.current().0,
+            durable_epoch,
+        }
+    }
+
     /// The directory.
     pub(crate) fn home(&self) -> &Home {
         &self.home
@@ -171,10 +193,9 @@ impl Persistence {
         };
         let mode = options.durability.unwrap_or(Durability::Group);
         let htm = environment.htm.clone();
-        Ok((
-            Persistence { mode, log, loggers: Mutex::new(loggers), epochs, htm, home, checkpointing: Mutex::default() },
-            writers,
-        ))
+        let (checkpointing, checkpoints) = (Mutex::default(), AtomicU64::new(0));
+        let loggers = Mutex::new(loggers);
+        Ok((Persistence { mode, log, loggers, epochs, htm, home, checkpointing, checkpoints }, writers))
     }
 }
 

@@ -1,0 +1,167 @@
+//! Secondary indexes against their tables, both ways: every row has its entries, and every entry belongs to a row.
+//!
+//! Rows and entries come from a walk over all records, what they should lead to from an ordinary read: so a record that a search
+//! does not find shows as well as an entry that is too many.
+
+use std::sync::Arc;
+
+use seriatim_base::thread;
+use seriatim_catalog::{Key, RowRef};
+use seriatim_txn::{Mode, RowPtr};
+
+use super::rows::{Found, Rows, Stuck, Walker};
+use crate::database::Inner;
+use crate::error::{Abort, TransactError};
+use crate::handle::{Secondary, TableSet};
+use crate::index::{KeyList, key_from_bytes, read_primary};
+use crate::tx::Origin;
+use crate::{ReadTx, Session};
+
+/// A table whose indexes agree with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TableChecked {
+    /// Its name.
+    pub name: String,
+    /// Its rows.
+    pub rows: u64,
+    /// Its secondary indexes.
+    pub indexes: usize,
+}
+
+/// What ends a check.
+enum Failed {
+    Stuck,
+    /// The fault found, in words.
+    Fault(String),
+    Transact(TransactError),
+}
+
+impl From<Stuck> for Failed {
+    fn from(Stuck: Stuck) -> Failed {
+        Failed::Stuck
+    }
+}
+
+/// Compares the indexes of all tables with their rows. Nobody writes meanwhile.
+///
+/// # Errors
+/// The first fault found, in words.
+pub(crate) fn check(inner: &Arc<Inner>) -> Result<Vec<TableChecked>, String> {
+    let check_table = |set: &Arc<TableSet>| {
+        let rows = walk(inner, set, &Rows::new(&set.primary), &|tx, found| row_has_entries(tx, set, found))?;
+        for index in &set.indexes {
+            walk(inner, set, &Rows::new(&index.table), &|tx, found| entry_has_rows(tx, set, index, found))?;
+        }
+        Ok(TableChecked { name: set.definition.name.to_string(), rows, indexes: set.indexes.len() })
+    };
+    inner.sets().iter().map(check_table).collect()
+}
+
+/// What is asked of one record: the fault found, if any.
+type Ask<'a> = dyn Fn(&ReadTx, &Found<'_>) -> Result<Option<String>, Abort> + Sync + 'a;
+
+/// Asks something of all records of a table, by all threads; how many there are.
+fn walk(inner: &Arc<Inner>, set: &TableSet, rows: &Rows<'_>, ask: &Ask<'_>) -> Result<u64, String> {
+    let work = |number: usize| work(inner, rows, ask, number);
+    let done = thread::scope(|scope| {
+        let work = &work;
+        let helpers: Vec<_> = (1..inner.options.helpers()).map(|number| scope.spawn(move || work(number))).collect();
+        helpers.into_iter().fold(work(0), |sum, helper| {
+            let other = helper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            Ok(sum? + other?)
+        })
+    });
+    let name = &set.definition.name;
+    done.map_err(|failed| match failed {
+        Failed::Fault(fault) => fault,
+        Failed::Stuck => format!("table {name}: a commit did not end while it was checked"),
+        Failed::Transact(error) => format!("table {name} could not be read: {error}"),
+    })
+}
+
+fn work(inner: &Arc<Inner>, rows: &Rows<'_>, ask: &Ask<'_>, number: usize) -> Result<u64, Failed> {
+    let core = inner.environment.core().expect("helpers have workers of their own");
+    let mut walker = Walker::new(inner.engine.as_ref(), core);
+    let mut session = Session::new(Arc::clone(inner), number);
+    let mut count = 0;
+    let mut more = true;
+    while more {
+        more = walker.chunk(rows, |found| {
+            count += found.len() as u64;
+            let asked = session.runner.run(Mode::ReadOnly, Origin::Closure, |tx| {
+                for found in found {
+                    if let Some(fault) = ask(tx, found)? {
+                        return Ok(Some(fault));
+                    }
+                }
+                Ok(None)
+            });
+            match asked.map_err(Failed::Transact)?.value {
+                None => Ok(()),
+                Some(fault) => Err(Failed::Fault(fault)),
+            }
+        })?;
+    }
+    Ok(count)
+}
+
+/// A row's entry in each index leads back to it.
+fn row_has_entries(tx: &ReadTx, set: &TableSet, found: &Found<'_>) -> Result<Option<String>, Abort> {
+    // SAFETY: a row of this table, readable until the chunk ends.
+    let row = unsafe { RowRef::from_raw(found.row.as_ptr()) };
+    for index in &set.indexes {
+        let entry = index.table.codec.encode_row(row, |key| tx.read_at(&index.table, key))?;
+        let leads_back = entry.is_some_and(|entry| {
+            let mut is_there = false;
+            each_primary(set, index, entry, |key| is_there |= key == found.key);
+            is_there
+        });
+        if !leads_back {
+            let key = set.primary.codec.describe(found.key);
+            return Ok(Some(format!("index {} has no entry of the row {key}", index.table.name)));
+        }
+    }
+    Ok(None)
+}
+
+/// The rows that an entry leads to are there and have its key.
+fn entry_has_rows(tx: &ReadTx, set: &TableSet, index: &Secondary, found: &Found<'_>) -> Result<Option<String>, Abort> {
+    let mut primaries = Vec::new();
+    each_primary(set, index, found.row, |key| primaries.push(key.to_buf()));
+    let entry = || index.table.codec.describe(found.key);
+    if primaries.is_empty() {
+        return Ok(Some(format!("the entry {} of index {} leads to no row", entry(), index.table.name)));
+    }
+    for primary in &primaries {
+        let fault = match tx.read_at(&set.primary, primary.as_key())? {
+            None => "is not there",
+            Some(row) => {
+                // SAFETY: a row of this table, readable until the transaction ends.
+                let row = unsafe { RowRef::from_raw(row.as_ptr()) };
+                if index.table.codec.encode_row(row, |key| key == found.key) {
+                    continue;
+                }
+                "has another key"
+            }
+        };
+        let (row, name) = (set.primary.codec.describe(primary.as_key()), &index.table.name);
+        return Ok(Some(format!("the entry {} of index {name} leads to the row {row}, which {fault}", entry())));
+    }
+    Ok(None)
+}
+
+/// Tells the primary keys that an entry holds.
+fn each_primary(set: &TableSet, index: &Secondary, entry: RowPtr, mut tell: impl FnMut(Key<'_>)) {
+    let class = set.primary.class;
+    if !index.is_list() {
+        // SAFETY: an entry of an index of this table, readable while its transaction or chunk lasts.
+        tell(unsafe { read_primary(entry, class) });
+        return;
+    }
+    // SAFETY: as above, and the index's entries are lists.
+    let mut list = unsafe { KeyList::of(entry) };
+    while let Some(bytes) = list.next() {
+        tell(key_from_bytes(bytes, class));
+    }
+}
