@@ -26,11 +26,13 @@
 //! # }
 //! ```
 
+use std::io::{Error, ErrorKind};
 use std::path::Path;
 
 use seriatim_base::disk;
 use seriatim_redo::backup as copies;
 
+use crate::durability::LOCK;
 use crate::{Database, StorageError};
 
 /// Told bytes done, and bytes in all.
@@ -109,9 +111,21 @@ pub fn restore(from: impl AsRef<Path>, to: impl AsRef<Path>, progress: &Progress
 /// Reads a whole database directory that nobody has open, and verifies every checksum.
 ///
 /// # Errors
-/// The first fault found, as [`StorageError::Corrupt`]; where there is no database; what the file system says.
+/// The first fault found, as [`StorageError::Corrupt`]; where there is no database; what the file system says, also that somebody
+/// has it open.
 pub fn verify(directory: impl AsRef<Path>, progress: &Progress<'_>) -> Result<Verified, StorageError> {
-    copies::verify(disk::real().as_ref(), directory.as_ref(), progress).map(Verified::from)
+    let (disk, directory) = (disk::real(), directory.as_ref());
+    let failed = || StorageError::io("verifying a database");
+    let lock = directory.join(LOCK);
+    // A backup has no such file, and gets none.
+    let _lock = match disk.find(&lock).map_err(failed())? {
+        None => None,
+        Some(_) => Some(disk.lock(&lock).map_err(failed())?.ok_or_else(|| {
+            let problem = format!("{} is open: close it, or verify a backup of it", directory.display());
+            failed()(Error::new(ErrorKind::ResourceBusy, problem))
+        })?),
+    };
+    copies::verify(disk.as_ref(), directory, progress).map(Verified::from)
 }
 
 impl Database {

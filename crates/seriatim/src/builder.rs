@@ -35,6 +35,7 @@ pub struct Builder {
     pub(crate) shape: Shape,
     pub(crate) check_plans: bool,
     pub(crate) place: Option<Place>,
+    pub(crate) create: bool,
     pub(crate) durability: Option<Durability>,
     pub(crate) log: LogSettings,
     pub(crate) checkpoint_bytes: Option<u64>,
@@ -98,6 +99,7 @@ impl Default for Builder {
             shape: Shape::Whole,
             check_plans: false,
             place: None,
+            create: true,
             durability: None,
             log: LogSettings::default(),
             checkpoint_bytes: Some(1 << 30),
@@ -234,6 +236,12 @@ impl Builder {
     /// Loads the database of this directory to look at it: nothing in the directory changes, and what is written stays in memory.
     pub fn inspect(mut self, directory: impl Into<PathBuf>) -> Builder {
         self.place = Some(Place { directory: directory.into(), inspect: true, disk: disk::real() });
+        self
+    }
+
+    /// Whether opening creates the database if there is none; else that is an error. Default yes.
+    pub fn create(mut self, wanted: bool) -> Builder {
+        self.create = wanted;
         self
     }
 

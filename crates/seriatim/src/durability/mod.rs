@@ -23,7 +23,7 @@ pub(crate) use checkpoint::take as take_checkpoint;
 pub use indexes::TableChecked;
 pub(crate) use indexes::check as check_indexes;
 pub(crate) use log::CommitLog;
-pub(crate) use open::{Opened, open};
+pub(crate) use open::{LOCK, Opened, open};
 pub use pending::Pending;
 pub(crate) use pending::Shared;
 pub(crate) use persistence::{Persistence, Seal};
