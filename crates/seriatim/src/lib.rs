@@ -92,12 +92,12 @@ pub use catalog::Table;
 #[doc(hidden)]
 pub use seriatim_txn::Fault;
 
-/// The README's example compiles and runs.
+/// The README's example compiles; it would leave a directory behind. The one of [`Database::open`] runs.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
-/// So does that of the chapter on procedures.
+/// Those of the chapter on procedures run.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/procedures.md")]
 struct ProceduresChapter;
