@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value;
+use seriatim::Database;
+use seriatim_workload::tpcc::{Money, Warehouse};
 
 /// A directory for a test, gone at the end.
 struct Home(PathBuf);
@@ -127,6 +129,23 @@ fn damage_is_a_fault_that_names_the_file() {
     let output = seriatim(&["check", &data, "--format", "json"]);
     let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert!(found["passed"] == false && found["fault"].as_str().is_some_and(|fault| fault.contains("damaged")));
+}
+
+#[test]
+fn a_condition_that_does_not_hold_is_a_fault() {
+    let home = Home::new("violated");
+    let data = home.at("db");
+    bench(&data, &[]);
+    {
+        let db = Database::open(&data).expect("it recovers");
+        let warehouses = db.table::<Warehouse>().expect("it is TPC-C's");
+        let changed = db.session().transact(|tx| {
+            tx.update(&warehouses, &1, |warehouse| warehouse.set_w_ytd(warehouse.w_ytd() + Money::from_units(1)))
+        });
+        assert_eq!(*changed.expect("nobody is in the way"), Some(()));
+    }
+    let line = refused(&["check", &data], 1);
+    assert!(line.contains("tpcc: 3.3.2.1") && line.contains("W_YTD = sum(D_YTD)"), "{line}");
 }
 
 #[test]

@@ -165,3 +165,63 @@ fn each_primary(set: &TableSet, index: &Secondary, entry: RowPtr, mut tell: impl
         tell(key_from_bytes(bytes, class));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Database, Table, Tx};
+
+    #[derive(Table)]
+    #[table(
+        name = "item",
+        key(id),
+        hash,
+        index(name = "by_tag", columns(tag), unique, hash),
+        index(name = "by_group", columns(group), ordered),
+        index(name = "by_shelf", columns(shelf), hash)
+    )]
+    struct Item {
+        id: u64,
+        tag: u64,
+        group: u32,
+        shelf: u32,
+    }
+
+    /// What is found after `corrupt` was done to index `at` of a table with some rows.
+    fn fault(at: usize, corrupt: impl Fn(&Tx, &Secondary, Key<'_>) -> Result<(), Abort>) -> String {
+        let db = Database::builder().step_helpers(true).open().expect("memory");
+        let items = db.create::<Item>().expect("it is declared once");
+        let mut session = db.session();
+        for id in 0..20 {
+            let item = Item { id, tag: 100 + id, group: id as u32 % 3, shelf: id as u32 % 4 };
+            session.transact(|tx| tx.insert(&items, &item)).expect("nobody is in the way");
+        }
+        assert_eq!(db.check_indexes().expect("nothing is wrong yet")[0].rows, 20);
+        let set = db.inner().find("item").expect("it is there");
+        let index = &set.indexes[at];
+        let corrupted = session.transact(|tx| {
+            let row = tx.read_at(&set.primary, Key::Word8(7))?.expect("it was inserted");
+            // SAFETY: a row of this table, readable until the transaction ends.
+            let row = unsafe { RowRef::from_raw(row.as_ptr()) };
+            index.table.codec.encode_row(row, |entry| corrupt(tx, index, entry))
+        });
+        corrupted.expect("nobody is in the way");
+        db.check_indexes().expect_err("something is wrong now")
+    }
+
+    #[test]
+    fn entries_that_are_gone_too_many_or_elsewhere_are_found() {
+        for at in 0..3 {
+            let gone = fault(at, |tx, index, entry| tx.unlink_entry(&index.table, entry));
+            assert!(gone.contains("has no entry of the row"), "{gone}");
+        }
+        let link = |tx: &Tx, index: &Secondary, entry: Key<'_>, primary: u64| {
+            tx.link_entry(&index.table, entry, Key::Word8(primary)).map(|linked| assert!(linked))
+        };
+        // Tag 900 is nobody's, and row 900 is not there; row 8 is, and has tag 108.
+        let dangling = fault(0, |tx, index, _| link(tx, index, Key::Word8(900), 900));
+        assert!(dangling.contains("900") && dangling.contains("is not there"), "{dangling}");
+        let foreign = fault(0, |tx, index, _| link(tx, index, Key::Word8(900), 8));
+        assert!(foreign.contains("900") && foreign.contains("has another key"), "{foreign}");
+    }
+}
