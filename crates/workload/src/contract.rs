@@ -1,6 +1,6 @@
 //! What a runner needs of a workload: load it, run its terminals, ask whether the data still makes sense.
 //!
-//! A terminal calls its procedures by a [`Way`]: [`Now`] waits for each result, [`Later`] leaves it outstanding until it is durable.
+//! A terminal calls its procedures by a `Way`: `Now` waits for each result, `Later` leaves it outstanding until it is durable.
 //! The terminal's code is the same; only what is left outstanding is put on the heap.
 
 use std::fmt;
