@@ -1,12 +1,14 @@
 //! Measurements below the workloads: what a transaction costs over its index, what dispatch costs, what a
-//! declared procedure costs over the same by hand, what prefetching by plans brings, whether memory grows.
+//! declared procedure costs over the same by hand, what prefetching by plans brings, whether memory grows, what durability costs.
 //!
 //! Each is one module with a small size that runs as a test and asserts relations, never times. Standard output is data,
 //! standard error is talk. Arms that are compared run in alternating pairs, and medians come with their quartiles, because the
 //! machine's speed drifts more than most differences.
 
 mod churn;
+mod disk;
 mod dispatch;
+mod durability;
 mod measure;
 mod prefetch;
 mod procedures;
@@ -71,6 +73,10 @@ enum Measurement {
     },
     /// Memory in use while rows are updated, deleted and inserted again
     Churn(churn::Options),
+    /// Batches written and flushed one after the other, as a logger does
+    Disk(disk::Options),
+    /// TPC-C's full mix with group commit against durability off; bytes of the log, a checkpoint, recovery
+    Durability(durability::Options),
 }
 
 /// How often and how long arms run.
@@ -114,6 +120,8 @@ fn main() -> ExitCode {
             compare(options, |setting| prefetch::run(&warehouses, setting))
         }
         Measurement::Churn(options) => churn::run(&options),
+        Measurement::Disk(options) => disk::run(&options),
+        Measurement::Durability(options) => durability::run(options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,10 +1,12 @@
 //! The arguments. Workloads bring their own options: the registry lists them, this file only offers them.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Command, builder::PossibleValuesParser, value_parser};
+use seriatim::Durability;
 use seriatim_workload::{Entry, Values, WORKLOADS};
 
 use crate::Failure;
@@ -16,6 +18,9 @@ Examples:
   seriatim bench roofline                              TPC-C over plain arrays: the speed of light on this machine
   seriatim plan tpcc new_order                         what analysis concluded about TPC-C's New-Order
   seriatim graph tpcc --optimized --format svg         TPC-C's procedures cut into pieces, drawn
+  seriatim bench tpcc --durability group --data DIR    the same, with every result durable, in DIR
+  seriatim check DIR                                   whether that is whole: checksums, indexes, consistency conditions
+  seriatim backup DIR TO                               a copy of it, also while it is open
   seriatim protocols                                   what there is to choose from";
 
 /// The argument that names a procedure. Not a word, so that no option of a workload can have its name.
@@ -25,8 +30,8 @@ pub(crate) fn command() -> Command {
     Command::new("seriatim")
         .version(concat!(env!("CARGO_PKG_VERSION")))
         .about(
-            "Seriatim: a serializable in-memory OLTP database. This binary runs its benchmarks and shows what is \
-             derived from their procedures.",
+            "Seriatim: a serializable in-memory OLTP database. This binary runs its benchmarks, shows what is derived \
+             from their procedures, and recovers, checks and copies databases.",
         )
         .after_help(EXAMPLES)
         .subcommand_required(true)
@@ -34,6 +39,41 @@ pub(crate) fn command() -> Command {
         .subcommand(bench())
         .subcommand(plan())
         .subcommand(graph())
+        .subcommand(
+            Command::new("recover")
+                .about("Opens a database, which recovers it, and reports what was found")
+                .arg(directory("DIR", "The database's directory"))
+                .arg(
+                    Arg::new("checkpoint")
+                        .long("checkpoint")
+                        .action(ArgAction::SetTrue)
+                        .help("Take a checkpoint afterwards, so that the next recovery is shorter"),
+                )
+                .arg(format()),
+        )
+        .subcommand(
+            Command::new("check")
+                .about(
+                    "Reads a closed database: verifies checksums, indexes against tables, and the consistency \
+                     conditions of a workload's tables; changes nothing",
+                )
+                .arg(directory("DIR", "The database's directory"))
+                .arg(format()),
+        )
+        .subcommand(
+            Command::new("backup")
+                .about("Copies a database, also while a process has it open; the copy is verified")
+                .arg(directory("DIR", "The database's directory"))
+                .arg(directory("TO", "A new or empty directory for the copy"))
+                .arg(format()),
+        )
+        .subcommand(
+            Command::new("restore")
+                .about("Verifies a backup and copies it to where a database is to be")
+                .arg(directory("FROM", "The backup's directory"))
+                .arg(directory("TO", "A new or empty directory for the database"))
+                .arg(format()),
+        )
         .subcommand(
             Command::new("protocols")
                 .about("Lists the concurrency-control protocols: name, paper, needs, gives")
@@ -48,6 +88,15 @@ fn format() -> Arg {
         .default_value("text")
         .value_parser(["text", "json"])
         .help("What to print on standard output")
+}
+
+/// Whether JSON was asked for.
+pub(crate) fn is_json(matches: &ArgMatches) -> bool {
+    matches.get_one::<String>("format").is_some_and(|format| format == "json")
+}
+
+fn directory(name: &'static str, help: &'static str) -> Arg {
+    Arg::new(name).value_name(name).required(true).value_parser(value_parser!(PathBuf)).help(help)
 }
 
 fn number(name: &'static str, value: &'static str, default: &'static str, help: &'static str) -> Arg {
@@ -83,10 +132,7 @@ fn bench() -> Command {
                     .value_parser(PossibleValuesParser::new(names.clone())),
             )
             .arg(number("htm", "MODE", "auto", "How regions run").value_parser(["auto", "rtm", "emulated", "absent"]))
-            .arg(
-                number("durability", "MODE", "off", "What survives the process; only off is built")
-                    .value_parser(["off"]),
-            )
+            .args(durability())
             .arg(
                 number(
                     "prefetch",
@@ -115,6 +161,57 @@ fn bench() -> Command {
     bench.subcommand(run_options(
         Command::new("roofline").about("TPC-C over plain arrays: the speed of light on this machine"),
     ))
+}
+
+/// What survives, and where it is kept.
+fn durability() -> [Arg; 5] {
+    let modes = Durability::ALL.map(Durability::name);
+    [
+        Arg::new("durability")
+            .long("durability")
+            .value_name("MODE")
+            .value_parser(PossibleValuesParser::new(modes))
+            .help(
+                "When results are answered: off keeps nothing, async at once, group when durable, sync with a flush \
+                   for each; group if there is --data, else off",
+            ),
+        Arg::new("data")
+            .long("data")
+            .value_name("DIR")
+            .value_parser(value_parser!(PathBuf))
+            .help("A new or empty directory for the database; else a temporary one, removed at the end"),
+        Arg::new("log-dir")
+            .long("log-dir")
+            .value_name("DIR")
+            .action(ArgAction::Append)
+            .value_parser(value_parser!(PathBuf))
+            .help("A directory for the log, with a logger of its own; may be given several times"),
+        Arg::new("outstanding")
+            .long("outstanding")
+            .value_name("N")
+            .value_parser(value_parser!(u32).range(1..=1_000_000))
+            .help("Results of a thread that may wait until they are durable; by default 1000 with group, 1 with sync"),
+        Arg::new("checkpoint-every")
+            .long("checkpoint-every")
+            .value_name("BYTES|off")
+            .value_parser(checkpoint_every)
+            .help("Bytes of log after which a checkpoint is taken, such as 256MiB; 1GiB by default"),
+    ]
+}
+
+/// Bytes with a unit or without; none for `off`.
+fn checkpoint_every(text: &str) -> Result<Option<u64>, String> {
+    if text == "off" {
+        return Ok(None);
+    }
+    let digits = text.len() - text.trim_start_matches(|letter: char| letter.is_ascii_digit()).len();
+    let (number, unit) = text.split_at(digits);
+    let shift = [("", 0), ("KiB", 10), ("MiB", 20), ("GiB", 30)].into_iter().find(|(name, _)| *name == unit);
+    let bytes = number.parse::<u64>().ok().zip(shift).and_then(|(number, (_, shift))| number.checked_mul(1 << shift));
+    match bytes {
+        Some(bytes) if bytes > 0 => Ok(Some(bytes)),
+        _ => Err("it is off or a number of bytes, such as 4096, 64KiB, 256MiB or 1GiB".to_owned()),
+    }
 }
 
 /// A command with the options of a workload.

@@ -1,12 +1,14 @@
 //! `seriatim bench`: loads a workload, runs it, checks it, reports.
 
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use clap::ArgMatches;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use seriatim::htm::{Emulation, HtmMode};
-use seriatim::{Database, rng};
+use seriatim::{Database, Durability, rng};
 use seriatim_workload::{Entry, Loading, roofline};
 
 use crate::machine::{self, Machine};
@@ -26,20 +28,32 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     }
 }
 
-fn is_json(matches: &ArgMatches) -> bool {
-    matches.get_one::<String>("format").is_some_and(|format| format == "json")
-}
-
 fn plan(matches: &ArgMatches, seed: u64) -> Plan {
     let seconds = |name| matches.try_get_one::<f64>(name).ok().flatten().copied().unwrap_or(0.0);
     let threads = matches.get_one::<u16>("threads").copied().unwrap_or(1);
-    Plan { threads: usize::from(threads), seconds: seconds("seconds"), warmup: seconds("warmup"), seed }
+    let durability = durability(matches);
+    let given = matches.try_get_one::<u32>("outstanding").ok().flatten().copied();
+    let outstanding = given.unwrap_or(if durability == Durability::Sync { 1 } else { OUTSTANDING }) as usize;
+    let (threads, warmup) = (usize::from(threads), seconds("warmup"));
+    Plan { threads, seconds: seconds("seconds"), warmup, seed, durability, outstanding }
+}
+
+/// Results that wait under group commit, of a thread: what some tens of thousands of transactions a second need to keep it busy
+/// while a flush takes milliseconds.
+const OUTSTANDING: u32 = 1000;
+
+/// The mode that was asked for: with a directory alone, that of databases on disk.
+fn durability(matches: &ArgMatches) -> Durability {
+    let given = matches.try_get_one::<String>("durability").ok().flatten();
+    let has_data = matches.try_get_one::<PathBuf>("data").ok().flatten().is_some();
+    let default = if has_data { Durability::Group } else { Durability::Off };
+    given.and_then(|name| name.parse().ok()).unwrap_or(default)
 }
 
 fn speed_of_light(matches: &ArgMatches, seed: u64) -> Result<(), Failure> {
     let plan = plan(matches, seed);
     let rate = roofline::run(plan.threads, plan.seconds, seed);
-    if is_json(matches) {
+    if args::is_json(matches) {
         let report = json!({
             "workload": "roofline", "threads": rate.threads, "seconds": plan.seconds,
             "committed": rate.transactions, "committed_per_second": rate.per_second,
@@ -60,7 +74,8 @@ fn workload(entry: &Entry, matches: &ArgMatches, seed: u64) -> Result<(), Failur
     let values = args::values(entry, matches, seed)?;
     let workload = (entry.open)(&values).map_err(Failure::usage)?;
     let plan = plan(matches, seed);
-    let db = open(matches, &plan)?;
+    let home = Home::of(matches, &plan)?;
+    let db = open(matches, &plan, home.as_ref())?;
     eprintln!("{} under {} with regions {}", entry.name, db.protocol().name, db.backend());
     load(&db, workload.as_ref(), plan.threads)?;
     let wanted = matches.get_one::<u64>("prefault").map(|mib| *mib as usize * MIB);
@@ -80,7 +95,7 @@ fn workload(entry: &Entry, matches: &ArgMatches, seed: u64) -> Result<(), Failur
         Consistency::Checked(workload.consistency(&db).map_err(Failure::run)?)
     };
     let report = report::Report { entry, values: &values, db: &db, plan: &plan, measured: &measured, consistency };
-    if is_json(matches) {
+    if args::is_json(matches) {
         println!("{}", report.json(matches));
     } else {
         print!("{}", report.text());
@@ -88,15 +103,80 @@ fn workload(entry: &Entry, matches: &ArgMatches, seed: u64) -> Result<(), Failur
     report.verdict()
 }
 
+/// Where a run keeps its database.
+struct Home {
+    directory: PathBuf,
+    /// Removed at the end.
+    is_temporary: bool,
+}
+
+impl Home {
+    /// As the options say; `None` in memory.
+    fn of(matches: &ArgMatches, plan: &Plan) -> Result<Option<Home>, Failure> {
+        let given = matches.get_one::<PathBuf>("data");
+        if plan.durability == Durability::Off {
+            let misplaced = ["data", "log-dir", "checkpoint-every", "outstanding"].into_iter();
+            return match misplaced.into_iter().find(|name| matches.contains_id(name)) {
+                Some(name) => Err(Failure::Usage(format!(
+                    "--{name} has no use with --durability off: choose async, group or sync"
+                ))),
+                None => Ok(None),
+            };
+        }
+        let Some(directory) = given else {
+            let name = format!("seriatim-bench-{}-{:016x}", std::process::id(), rng::entropy());
+            let directory = std::env::temp_dir().join(name);
+            std::fs::create_dir(&directory).map_err(|error| at(&directory, &error))?;
+            return Ok(Some(Home { directory, is_temporary: true }));
+        };
+        match std::fs::read_dir(directory).map(|mut entries| entries.next().is_none()) {
+            Ok(false) => Err(Failure::Usage(format!(
+                "{} is not empty: name a new or empty directory for the benchmark's database",
+                directory.display()
+            ))),
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(at(directory, &error)),
+            _ => Ok(Some(Home { directory: directory.clone(), is_temporary: false })),
+        }
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        if self.is_temporary
+            && let Err(error) = std::fs::remove_dir_all(&self.directory)
+        {
+            eprintln!("seriatim: {}: {error}", self.directory.display());
+        }
+    }
+}
+
+fn at(directory: &Path, error: &std::io::Error) -> Failure {
+    Failure::Usage(format!("{}: {error}", directory.display()))
+}
+
 /// The database that the options ask for, with a worker for each terminal and one for checks.
-fn open(matches: &ArgMatches, plan: &Plan) -> Result<Database, Failure> {
+fn open(matches: &ArgMatches, plan: &Plan, home: Option<&Home>) -> Result<Database, Failure> {
     let text = |name: &str| matches.get_one::<String>(name).cloned().unwrap_or_default();
     let htm = match text("htm").parse::<HtmMode>().map_err(Failure::usage)? {
         HtmMode::Emulated(emulation) => HtmMode::Emulated(Emulation { seed: plan.seed, ..emulation }),
         mode => mode,
     };
     let builder = Database::builder().protocol(&text("protocol")).htm(htm).workers(plan.threads + 1).seed(plan.seed);
-    builder.prefetch(text("prefetch") == "on").open().map_err(Failure::usage)
+    let mut builder = builder.prefetch(text("prefetch") == "on");
+    if let Some(Home { directory, .. }) = home {
+        eprintln!("durability {} in {}", plan.durability, directory.display());
+        builder = builder.path(directory).durability(plan.durability);
+        let logs = matches.get_many::<PathBuf>("log-dir").into_iter().flatten();
+        // A relative one would be taken to be inside the database's directory.
+        let logs = logs.map(|log| {
+            std::fs::create_dir_all(log).and_then(|()| std::path::absolute(log)).map_err(|error| at(log, &error))
+        });
+        builder = builder.log_directories(logs.collect::<Result<Vec<_>, _>>()?);
+        if let Some(bytes) = matches.get_one::<Option<u64>>("checkpoint-every") {
+            builder = builder.checkpoint_bytes(*bytes);
+        }
+    }
+    builder.open().map_err(Failure::usage)
 }
 
 fn load(db: &Database, workload: &dyn seriatim_workload::Workload, threads: usize) -> Result<(), Failure> {
@@ -138,7 +218,7 @@ mod tests {
             let matches = args::command().try_get_matches_from(given).expect("these arguments can be");
             let (_, bench) = matches.subcommand().expect("a command");
             let (_, tpcc) = bench.subcommand().expect("a workload");
-            let db = open(tpcc, &plan(tpcc, 7)).expect("a database opens");
+            let db = open(tpcc, &plan(tpcc, 7), None).expect("a database opens");
             let is_on = db.session().transact(|tx| Ok(tx.prefetching())).expect("nothing is in its way");
             assert_eq!(*is_on, wanted, "{more:?}");
         }

@@ -1,10 +1,12 @@
-//! The `seriatim` command line: benchmarks, what is derived from their procedures, and the registry of protocols.
+//! The `seriatim` command line: benchmarks, what is derived from their procedures, what is done to database directories, and the
+//! registry of protocols.
 //!
-//! Standard output is data, standard error is talk. Exit codes: 0 done, 1 a consistency check or a run failed, 2 the arguments
+//! Standard output is data, standard error is talk. Exit codes: 0 done, 1 a fault was found or a run failed, 2 the arguments
 //! cannot be: one line says what is wrong and what would be right.
 
 mod args;
 mod bench;
+mod directories;
 mod machine;
 mod procedures;
 mod protocols;
@@ -22,6 +24,10 @@ fn main() -> ExitCode {
         Some(("bench", bench)) => bench::run(bench),
         Some(("plan", plan)) => procedures::plan(plan),
         Some(("graph", graph)) => procedures::graph(graph),
+        Some(("recover", recover)) => directories::recover(recover),
+        Some(("check", check)) => directories::check(check),
+        Some(("backup", backup)) => directories::back_up(backup),
+        Some(("restore", restore)) => directories::restore(restore),
         Some(("protocols", protocols)) => protocols::run(protocols),
         _ => unreachable!("clap requires a known subcommand"),
     };

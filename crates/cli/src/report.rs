@@ -5,8 +5,9 @@ use std::fmt::Write;
 use clap::ArgMatches;
 use comfy_table::{Table, presets};
 use hdrhistogram::Histogram;
+use indicatif::HumanBytes;
 use serde_json::{Map, Value, json};
-use seriatim::{Database, Statistics};
+use seriatim::{Database, LogStatistics, Statistics};
 use seriatim_workload::{Entry, Values};
 
 use crate::Failure;
@@ -40,6 +41,15 @@ pub(crate) struct Report<'a> {
 
 fn microseconds(latency: &Histogram<u64>, quantile: f64) -> f64 {
     latency.value_at_quantile(quantile) as f64 / 1000.0
+}
+
+fn quantiles(latency: &Histogram<u64>) -> Value {
+    let at = |quantile| microseconds(latency, quantile);
+    json!({ "p50": at(0.5), "p95": at(0.95), "p99": at(0.99), "p999": at(0.999), "max": at(1.0) })
+}
+
+fn mean_flush_us(log: &LogStatistics) -> f64 {
+    log.flush_time.as_secs_f64() * 1e6 / log.flushes.max(1) as f64
 }
 
 impl Report<'_> {
@@ -93,6 +103,21 @@ impl Report<'_> {
             let (started, aborted) = (regions.started, regions.aborted.total());
             line("regions", format!("{started} started, {aborted} aborted, {} fell back", regions.fallback));
         }
+        if let Some(latency) = &self.measured.durable {
+            let at = |q| format!("{:.1}", microseconds(latency, q));
+            line("until durable", format!("p50 {} µs, p99 {} µs, max {} µs", at(0.5), at(0.99), at(1.0)));
+        }
+        if let Some(log) = &statistics.log {
+            let (bytes, each) = (HumanBytes(log.bytes), self.log_bytes_each());
+            line("durability", format!("{}, {} outstanding a thread", self.plan.durability, self.plan.outstanding));
+            line("log", format!("{bytes}, {each:.0} bytes of commits a transaction"));
+            let mean = mean_flush_us(log);
+            let longest = log.flush_time_max.as_secs_f64() * 1e6;
+            line("flushes", format!("{}, {mean:.0} µs each, the longest {longest:.0} µs", log.flushes));
+            let lag = &self.measured.lag;
+            line("lag", format!("{:.1} epochs until durable, at most {}", lag.mean(), lag.most));
+            line("checkpoints", log.checkpoints.to_string());
+        }
         line("memory", format!("{} MiB in use", statistics.memory_bytes >> 20));
         line("seed", self.plan.seed.to_string());
         line("consistency", self.consistency.word().to_owned());
@@ -128,9 +153,10 @@ impl Report<'_> {
             .iter()
             .filter_map(|knob| Some((knob.name.to_owned(), json!(self.values.text(knob.name).ok()?))))
             .collect();
-        for name in ["protocol", "htm", "durability", "prefetch"] {
+        for name in ["protocol", "htm", "prefetch"] {
             options.insert(name.to_owned(), json!(matches.get_one::<String>(name)));
         }
+        options.insert("durability".to_owned(), json!(self.plan.durability.name()));
         options.insert("warmup".to_owned(), json!(self.plan.warmup));
         let regions = &statistics.regions;
         json!({
@@ -144,11 +170,10 @@ impl Report<'_> {
             "conflict_aborted": statistics.conflict_aborted,
             "aborts": causes,
             "failed": self.measured.failed,
-            "latency_us": {
-                "p50": microseconds(&all, 0.5), "p95": microseconds(&all, 0.95), "p99": microseconds(&all, 0.99),
-                "p999": microseconds(&all, 0.999), "max": microseconds(&all, 1.0),
-            },
+            "latency_us": quantiles(&all),
+            "durable_latency_us": self.measured.durable.as_ref().map(quantiles),
             "transactions": kinds,
+            "log": self.log_json(),
             "htm": {
                 "backend": self.db.backend().to_string(),
                 "started": regions.started,
@@ -165,6 +190,25 @@ impl Report<'_> {
             "revision": machine::revision(),
             "machine": Machine::here(),
             "options": options,
+        })
+    }
+
+    /// Bytes of commits in the log, of each transaction that committed, those that only read included.
+    fn log_bytes_each(&self) -> f64 {
+        let bytes = self.measured.statistics.log.as_ref().map_or(0, |log| log.payload_bytes);
+        bytes as f64 / self.measured.committed().max(1) as f64
+    }
+
+    fn log_json(&self) -> Option<Value> {
+        let lag = &self.measured.lag;
+        self.measured.statistics.log.as_ref().map(|log| {
+            json!({
+                "outstanding": self.plan.outstanding, "commits": log.commits, "bytes": log.bytes,
+                "payload_bytes": log.payload_bytes, "payload_bytes_per_transaction": self.log_bytes_each(),
+                "flushes": log.flushes, "flush_seconds": log.flush_time.as_secs_f64(),
+                "flush_us_mean": mean_flush_us(log), "flush_us_max": log.flush_time_max.as_secs_f64() * 1e6,
+                "lag_epochs": { "mean": lag.mean(), "max": lag.most }, "checkpoints": log.checkpoints,
+            })
         })
     }
 

@@ -1,15 +1,18 @@
 //! Drives any workload: terminals on threads, a warm-up that does not count, a line a second, histograms per kind.
 //!
 //! Each thread owns its histograms and counters; what the progress line reads is a relaxed copy. One clock reading a
-//! transaction: the end of one is the beginning of the next.
+//! transaction: the end of one is the beginning of the next. Where results wait until they are durable, a thread has a queue of
+//! them outstanding; a transaction counts when its result leaves. A thread serves its terminals in turn.
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use seriatim::clock::Instant;
-use seriatim::{Database, Statistics, TransactError, thread};
-use seriatim_workload::{Ending, LoadError, Workload};
+use seriatim::{Database, Durability, Session, Statistics, TransactError, thread};
+use seriatim_workload::{Ending, LoadError, Outcome, Submitted, Terminal, Workload};
 
 const WARM_UP: u8 = 0;
 const MEASURE: u8 = 1;
@@ -24,6 +27,16 @@ pub(crate) struct Plan {
     pub(crate) seconds: f64,
     pub(crate) warmup: f64,
     pub(crate) seed: u64,
+    pub(crate) durability: Durability,
+    /// Results of a thread that wait until they are durable, at most.
+    pub(crate) outstanding: usize,
+}
+
+impl Plan {
+    /// Whether results wait until they are durable.
+    fn waits(&self) -> bool {
+        matches!(self.durability, Durability::Group | Durability::Sync)
+    }
 }
 
 /// What became of one kind of transaction.
@@ -31,8 +44,28 @@ pub(crate) struct Kind {
     pub(crate) name: &'static str,
     pub(crate) committed: u64,
     pub(crate) user_aborted: u64,
-    /// Nanoseconds of committed transactions and of rollbacks that the workload asks for.
+    /// Nanoseconds until transactions were decided: of those that committed and of rollbacks that the workload asks for.
     pub(crate) latency: Histogram<u64>,
+}
+
+/// Epochs that the durable one was behind, as sampled once a second.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Lag {
+    samples: u64,
+    sum: u64,
+    pub(crate) most: u64,
+}
+
+impl Lag {
+    fn sample(&mut self, db: &Database) {
+        let log = db.statistics().log.unwrap_or_default();
+        let lag = log.epoch.saturating_sub(log.durable_epoch);
+        *self = Lag { samples: self.samples + 1, sum: self.sum + lag, most: self.most.max(lag) };
+    }
+
+    pub(crate) fn mean(&self) -> f64 {
+        self.sum as f64 / self.samples.max(1) as f64
+    }
 }
 
 /// What a run came to, the warm-up left out.
@@ -42,6 +75,9 @@ pub(crate) struct Measured {
     /// Transactions that failed although they should not, with an example.
     pub(crate) failed: u64,
     pub(crate) failure: Option<TransactError>,
+    /// Nanoseconds from the beginning of transactions until their results left; `None` where results do not wait.
+    pub(crate) durable: Option<Histogram<u64>>,
+    pub(crate) lag: Lag,
     /// What the database counted meanwhile; memory as of the end.
     pub(crate) statistics: Statistics,
 }
@@ -73,8 +109,115 @@ fn histogram() -> Histogram<u64> {
 struct Part {
     seconds: f64,
     kinds: Vec<Kind>,
+    durable: Histogram<u64>,
     failed: u64,
     failure: Option<TransactError>,
+}
+
+impl Part {
+    fn new(workload: &dyn Workload) -> Part {
+        Part { seconds: 0.0, kinds: kinds(workload), durable: histogram(), failed: 0, failure: None }
+    }
+
+    /// Counts a transaction that was decided after this time.
+    fn count(&mut self, outcome: Outcome, decided: Duration) {
+        let kind = &mut self.kinds[outcome.kind];
+        match outcome.ending {
+            Ending::Committed => kind.committed += 1,
+            Ending::UserAborted => kind.user_aborted += 1,
+            Ending::Failed(error) => {
+                self.failed += 1;
+                self.failure = Some(error);
+            }
+        }
+        kind.latency.saturating_record(decided.as_nanos() as u64);
+    }
+}
+
+fn kinds(workload: &dyn Workload) -> Vec<Kind> {
+    let names = workload.kinds().iter();
+    names.map(|name| Kind { name, committed: 0, user_aborted: 0, latency: histogram() }).collect()
+}
+
+/// What one thread runs on.
+struct Client<'r> {
+    session: Session,
+    terminals: Vec<Box<dyn Terminal>>,
+    phase: &'r AtomicU8,
+    /// Transactions so far, the warm-up included.
+    count: &'r AtomicU64,
+    part: Part,
+    /// Whether transactions count.
+    measures: bool,
+    /// When the last transaction ended.
+    last: Instant,
+}
+
+/// A transaction whose result may not have left.
+struct Waiting {
+    submitted: Submitted,
+    began: Instant,
+    decided: Duration,
+}
+
+impl Client<'_> {
+    /// Runs until the end, by `one`, which runs a transaction of the terminal at an index.
+    fn run(mut self, mut one: impl FnMut(&mut Self, usize), end: impl FnOnce(&mut Self)) -> Part {
+        let (mut next, mut total, mut begin) = (0, 0, self.last);
+        loop {
+            match self.phase.load(Ordering::Relaxed) {
+                STOP => break,
+                MEASURE if !self.measures => {
+                    self.measures = true;
+                    self.last = Instant::now();
+                    begin = self.last;
+                }
+                _ => {}
+            }
+            one(&mut self, next);
+            next = if next + 1 == self.terminals.len() { 0 } else { next + 1 };
+            total += 1;
+            self.count.store(total, Ordering::Relaxed);
+        }
+        self.part.seconds = self.last.since(begin).as_secs_f64();
+        end(&mut self);
+        self.part
+    }
+
+    /// Runs a transaction to its end.
+    fn run_one(&mut self, terminal: usize) {
+        let outcome = self.terminals[terminal].run_one(&mut self.session);
+        let (now, before) = (Instant::now(), self.last);
+        self.last = now;
+        if self.measures {
+            self.part.count(outcome, now.since(before));
+        }
+    }
+
+    /// Submits a transaction, and takes what results there are; waits for one if `most` are outstanding.
+    fn submit_one(&mut self, terminal: usize, queue: &mut VecDeque<Waiting>, most: usize) {
+        let submitted = self.terminals[terminal].submit_one(&mut self.session);
+        let (now, began) = (Instant::now(), self.last);
+        self.last = now;
+        queue.push_back(Waiting { submitted, began, decided: now.since(began) });
+        while queue.front().is_some_and(|first| queue.len() >= most || first.submitted.is_ready()) {
+            let Some(first) = queue.pop_front() else { break };
+            self.take(first);
+        }
+    }
+
+    /// Takes a result when it leaves.
+    fn take(&mut self, Waiting { submitted, began, decided }: Waiting) {
+        let is_ready = submitted.is_ready();
+        let outcome = submitted.wait();
+        if !is_ready {
+            self.last = Instant::now();
+        }
+        if self.measures {
+            self.part.count(outcome, decided);
+            self.part.durable.saturating_record(self.last.since(began).as_nanos() as u64);
+        }
+    }
 }
 
 /// Runs the plan. `tick` gets the second, the transactions of that second, and whether it is warm-up.
@@ -86,53 +229,39 @@ pub(crate) fn run(
 ) -> Result<Measured, LoadError> {
     let phase = AtomicU8::new(if plan.warmup > 0.0 { WARM_UP } else { MEASURE });
     let counts: Vec<_> = (0..plan.threads).map(|_| Count(AtomicU64::new(0))).collect();
-    let terminals = (0..plan.threads)
-        .map(|at| workload.terminal(db, at as u16, plan.seed.wrapping_add(at as u64 + 1)))
-        .collect::<Result<Vec<_>, _>>()?;
+    let terminal = |at: usize| workload.terminal(db, at as u16, plan.seed.wrapping_add(at as u64 + 1));
+    let terminals = (0..plan.threads).map(|thread| {
+        let terminals = (thread..usize::from(workload.terminals()).max(plan.threads)).step_by(plan.threads);
+        terminals.map(terminal).collect::<Result<Vec<_>, _>>()
+    });
+    let terminals = terminals.collect::<Result<Vec<_>, _>>()?;
+    let mut lag = Lag::default();
     let (parts, base) = thread::scope(|scope| {
         let running: Vec<_> = terminals
             .into_iter()
             .zip(&counts)
-            .map(|(mut terminal, count)| {
-                let phase = &phase;
+            .map(|(terminals, count)| {
+                let (phase, count) = (&phase, &count.0);
                 scope.spawn(move || {
-                    let mut session = db.session();
-                    let kinds = workload.kinds().iter();
-                    let mut part = Part {
-                        seconds: 0.0,
-                        kinds: kinds
-                            .map(|name| Kind { name, committed: 0, user_aborted: 0, latency: histogram() })
-                            .collect(),
-                        failed: 0,
-                        failure: None,
-                    };
-                    let mut total = 0;
-                    while phase.load(Ordering::Relaxed) == WARM_UP {
-                        terminal.run_one(&mut session);
-                        total += 1;
-                        count.0.store(total, Ordering::Relaxed);
+                    let (session, part, last) = (db.session(), Part::new(workload), Instant::now());
+                    let client = Client { session, terminals, phase, count, part, measures: false, last };
+                    if !plan.waits() {
+                        return client.run(Client::run_one, |_| {});
                     }
-                    let begin = Instant::now();
-                    let mut last = begin;
-                    while phase.load(Ordering::Relaxed) == MEASURE {
-                        let outcome = terminal.run_one(&mut session);
-                        let now = Instant::now();
-                        let kind = &mut part.kinds[outcome.kind];
-                        match outcome.ending {
-                            Ending::Committed => kind.committed += 1,
-                            Ending::UserAborted => kind.user_aborted += 1,
-                            Ending::Failed(error) => {
-                                part.failed += 1;
-                                part.failure = Some(error);
+                    // Lent to one of the two at a time.
+                    let queue = RefCell::new(VecDeque::with_capacity(plan.outstanding));
+                    client.run(
+                        |client, terminal| client.submit_one(terminal, &mut queue.borrow_mut(), plan.outstanding),
+                        // What leaves after the end does not count, but it must not have failed.
+                        |client| {
+                            for waiting in queue.borrow_mut().drain(..) {
+                                if let Ending::Failed(error) = waiting.submitted.wait().ending {
+                                    client.part.failed += 1;
+                                    client.part.failure = Some(error);
+                                }
                             }
-                        }
-                        kind.latency.saturating_record(now.since(last).as_nanos() as u64);
-                        last = now;
-                        total += 1;
-                        count.0.store(total, Ordering::Relaxed);
-                    }
-                    part.seconds = last.since(begin).as_secs_f64();
-                    part
+                        },
+                    )
                 })
             })
             .collect();
@@ -148,6 +277,7 @@ pub(crate) fn run(
                 phase.store(MEASURE, Ordering::Relaxed);
             }
             if now >= end {
+                lag.sample(db);
                 break;
             }
             let mut next = ((second + 1) as f64).min(end);
@@ -157,6 +287,7 @@ pub(crate) fn run(
             thread::sleep(Duration::from_secs_f64((next - now).max(0.0)));
             if begin.elapsed().as_secs_f64() >= (second + 1) as f64 {
                 second += 1;
+                lag.sample(db);
                 let after = sum();
                 tick(second, after - before, (second as f64) <= warm);
                 before = after;
@@ -166,26 +297,26 @@ pub(crate) fn run(
         let join = |thread: thread::ScopedJoinHandle<'_, Part>| thread.join().expect("a terminal does not panic");
         (running.into_iter().map(join).collect::<Vec<_>>(), base)
     });
-    Ok(merge(workload, parts, db.statistics().since(&base)))
+    let durable = plan.waits().then(histogram);
+    let statistics = db.statistics().since(&base);
+    let kinds = kinds(workload);
+    let measured = Measured { seconds: 0.0, kinds, failed: 0, failure: None, durable, lag, statistics };
+    Ok(merge(measured, parts))
 }
 
 /// A counter alone on its cache lines.
 #[repr(align(128))]
 struct Count(AtomicU64);
 
-fn merge(workload: &dyn Workload, parts: Vec<Part>, statistics: Statistics) -> Measured {
-    let kinds = workload.kinds().iter();
-    let mut measured = Measured {
-        seconds: 0.0,
-        kinds: kinds.map(|name| Kind { name, committed: 0, user_aborted: 0, latency: histogram() }).collect(),
-        failed: 0,
-        failure: None,
-        statistics,
-    };
+/// Adds up what the threads measured.
+fn merge(mut measured: Measured, parts: Vec<Part>) -> Measured {
     for part in parts {
         measured.seconds = measured.seconds.max(part.seconds);
         measured.failed += part.failed;
         measured.failure = measured.failure.or(part.failure);
+        if let Some(durable) = &mut measured.durable {
+            durable.add(part.durable).expect("histograms of one shape");
+        }
         for (sum, kind) in measured.kinds.iter_mut().zip(part.kinds) {
             sum.committed += kind.committed;
             sum.user_aborted += kind.user_aborted;

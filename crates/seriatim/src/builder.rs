@@ -10,8 +10,9 @@ use seriatim_htm::{Budget, Htm, HtmMode};
 use seriatim_memory::{Memory, Options};
 use seriatim_txn::{Environment, Epochs};
 
+use crate::durability::Listener;
 use crate::procedure::Shape;
-use crate::{Database, Durability, OpenError, RetryPolicy};
+use crate::{Database, Durability, OpenError, RecoveryProgress, RetryPolicy};
 
 /// Options of a database; every one has a default.
 #[derive(Clone, Debug)]
@@ -34,10 +35,12 @@ pub struct Builder {
     pub(crate) shape: Shape,
     pub(crate) check_plans: bool,
     pub(crate) place: Option<Place>,
+    pub(crate) create: bool,
     pub(crate) durability: Option<Durability>,
     pub(crate) log: LogSettings,
     pub(crate) checkpoint_bytes: Option<u64>,
     pub(crate) checkpoint_bytes_per_second: Option<u64>,
+    pub(crate) on_recovery: Listener,
     #[cfg(feature = "canary")]
     pub(crate) fault: seriatim_txn::Fault,
 }
@@ -96,10 +99,12 @@ impl Default for Builder {
             shape: Shape::Whole,
             check_plans: false,
             place: None,
+            create: true,
             durability: None,
             log: LogSettings::default(),
             checkpoint_bytes: Some(1 << 30),
             checkpoint_bytes_per_second: None,
+            on_recovery: Listener::default(),
             #[cfg(feature = "canary")]
             fault: seriatim_txn::Fault::None,
         }
@@ -251,6 +256,12 @@ impl Builder {
         self
     }
 
+    /// Whether opening creates the database if there is none; else that is an error. Default yes.
+    pub fn create(mut self, wanted: bool) -> Builder {
+        self.create = wanted;
+        self
+    }
+
     /// Another disk under the path given before, for tests that break it.
     #[doc(hidden)]
     pub fn disk(mut self, disk: Arc<dyn Disk>) -> Builder {
@@ -302,6 +313,21 @@ impl Builder {
     /// Bytes a second that a checkpoint writes at most, so that it leaves some of the disk to the log. Default: no bound.
     pub fn checkpoint_rate(mut self, bytes_per_second: Option<u64>) -> Builder {
         self.checkpoint_bytes_per_second = bytes_per_second;
+        self
+    }
+
+    /// Is told how far the recovery is, now and then and from any thread, while the database is being opened. Default: nobody is.
+    ///
+    /// ```no_run
+    /// # use seriatim::Database;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let builder = Database::builder().path("accounts.db");
+    /// let db = builder.on_recovery(|at| eprintln!("{}: {} of {:?}", at.phase.name(), at.done, at.total)).open()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn on_recovery(mut self, told: impl Fn(RecoveryProgress) + Send + Sync + 'static) -> Builder {
+        self.on_recovery = Listener(Some(Arc::new(told)));
         self
     }
 

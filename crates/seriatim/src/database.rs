@@ -1,9 +1,11 @@
 //! The database: memory, regions, epoch, protocol, tables, workers.
 
 use std::ops::Deref;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
+use seriatim_base::clock::Instant;
 use seriatim_base::thread::Periodic;
 use seriatim_base::{Epoch, TableId};
 use seriatim_catalog::{Table, TableDef};
@@ -12,7 +14,7 @@ use seriatim_procedure::analysis::Schema;
 use seriatim_txn::{Environment, ProtocolInfo};
 
 use crate::builder::Builder;
-use crate::durability::{self, Checkpoint, OpenHandle, Opened, Persistence, Recovery};
+use crate::durability::{self, Checkpoint, OpenHandle, Opened, Persistence, Recovery, RecoveryPhase, TableChecked};
 use crate::engine::{self, Engine};
 use crate::error::{OpenError, SchemaError, StorageError};
 use crate::handle::{Handle, TableSet};
@@ -47,7 +49,7 @@ pub(crate) struct Inner {
     /// Where it is kept, if it is: dropped before the pool, to flush what the workers wrote.
     pub(crate) persistence: Option<Persistence>,
     /// What opening it found; `None` in memory and where the directory was new.
-    recovery: Option<Recovery>,
+    recovery: OnceLock<Recovery>,
     pub(crate) options: Builder,
     /// Epochs a transaction may stay open.
     pub(crate) age_epochs_max: u64,
@@ -92,7 +94,40 @@ pub(crate) struct Tables {
 }
 
 impl Database {
-    /// A database with default options.
+    /// The database of a directory, with default options: creates it if there is none, else recovers what was acknowledged. One
+    /// process at a time has it open. A result leaves when it is durable ([`Durability::Group`](crate::Durability::Group)).
+    ///
+    /// ```
+    /// use seriatim::{Database, Table};
+    ///
+    /// #[derive(Table)]
+    /// #[table(name = "visit", key(id), hash)]
+    /// struct Visit { id: u32, count: u64 }
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let directory = std::env::temp_dir().join(format!("seriatim-doc-open-{}", std::process::id()));
+    /// for time in 1..=3 {
+    ///     let db = Database::open(&directory)?;
+    ///     let visits = db.create_or_open::<Visit>()?;
+    ///     let count = db.session().transact(|tx| {
+    ///         let before = tx.get(&visits, &7)?.map_or(0, |visit| visit.count());
+    ///         tx.put(&visits, &Visit { id: 7, count: before + 1 })?;
+    ///         Ok(before + 1)
+    ///     })?;
+    ///     assert_eq!(*count, time);
+    /// }
+    /// # std::fs::remove_dir_all(directory)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The directory is open elsewhere, of a newer format, or damaged; no memory or thread; what the file system says.
+    pub fn open(directory: impl Into<PathBuf>) -> Result<Database, OpenError> {
+        Builder::default().path(directory).open()
+    }
+
+    /// A database in memory, with default options: it is gone with the process.
     ///
     /// # Errors
     /// When the operating system gives no memory or no thread.
@@ -112,6 +147,7 @@ impl Database {
         };
         let foundation = Foundation { engine, environment, number: NUMBERS.fetch_add(1, Ordering::Relaxed) };
         let environment = &foundation.environment;
+        let began = Instant::now();
         let opened = match &options.place {
             Some(place) => durability::open(&options, place, &foundation)?,
             None => durability::Opened::in_memory(),
@@ -154,7 +190,7 @@ impl Database {
             age_epochs_max: u64::try_from(age).unwrap_or(u64::MAX),
             pool,
             persistence,
-            recovery,
+            recovery: OnceLock::new(),
             tables: RwLock::new(tables),
             procedures: RwLock::default(),
             gate: (options.shape == Shape::Pieces).then(Gate::default),
@@ -166,7 +202,11 @@ impl Database {
         let inner = Arc::new(inner);
         let open = OpenHandle::new(&inner).map_err(OpenError::Thread)?;
         let database = Database { open: Arc::new(open), inner };
-        database.rebuild_indexes()?;
+        let indexed_rows = database.rebuild_indexes()?;
+        if let Some(recovery) = recovery {
+            let duration = began.elapsed();
+            database.inner.recovery.get_or_init(|| Recovery { indexed_rows, duration, ..recovery });
+        }
         Ok(database)
     }
 
@@ -193,6 +233,17 @@ impl Database {
         match set.definition.difference(&T::definition()) {
             None => Ok(Handle::new(set)),
             Some(difference) => Err(SchemaError::Mismatch { table: T::NAME.to_owned(), difference }),
+        }
+    }
+
+    /// The table that `T` declares; created if there is none of its name.
+    ///
+    /// # Errors
+    /// One with another definition ([`SchemaError::Mismatch`]); otherwise as [`Database::create`].
+    pub fn create_or_open<T: Table>(&self) -> Result<Handle<T>, SchemaError> {
+        match self.create() {
+            Err(SchemaError::Exists(_)) => self.table(),
+            made => made,
         }
     }
 
@@ -250,17 +301,22 @@ impl Database {
         Session::new(Arc::clone(&self.inner), Arc::clone(&self.open), number)
     }
 
-    /// Makes the secondary indexes of recovered tables again.
-    fn rebuild_indexes(&self) -> Result<(), OpenError> {
+    /// Makes the secondary indexes of recovered tables again: the rows entered.
+    fn rebuild_indexes(&self) -> Result<u64, OpenError> {
+        let options = &self.inner.options;
+        let entered = AtomicU64::new(0);
+        let done = |rows| {
+            let entered = entered.fetch_add(rows, Ordering::Relaxed) + rows;
+            options.on_recovery.tell(RecoveryPhase::Indexes, entered, None);
+        };
         let sets = self.inner.sets();
-        let done = |_| {};
-        let threads = self.inner.options.helpers();
-        sets.iter().try_for_each(|set| durability::rebuild(&self.inner, &self.open, set, threads, &done))
+        sets.iter().try_for_each(|set| durability::rebuild(&self.inner, &self.open, set, options.helpers(), &done))?;
+        Ok(entered.into_inner())
     }
 
     /// What opening the database found in its directory; `None` in memory and where the directory was new.
     pub fn recovery(&self) -> Option<&Recovery> {
-        self.inner.recovery.as_ref()
+        self.inner.recovery.get()
     }
 
     /// Takes a checkpoint now: writes all rows while transactions go on, and deletes the log that is not needed any more. The database
@@ -374,6 +430,15 @@ impl Database {
         let all = || tables.sets.iter().flat_map(|set| set.physical()).try_for_each(check);
         let busy = || Err("a transaction is open: end it before the structure is checked".to_owned());
         self.inner.pool.quietly(all).unwrap_or_else(busy)
+    }
+
+    /// Compares every secondary index with its table, both ways, and counts the rows. Let writing transactions come to rest first:
+    /// what is committed meanwhile may look like a fault.
+    ///
+    /// # Errors
+    /// The first fault found, in words; or why the rows could not be read.
+    pub fn check_indexes(&self) -> Result<Vec<TableChecked>, String> {
+        durability::check_indexes(&self.inner, &self.open)
     }
 }
 

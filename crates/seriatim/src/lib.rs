@@ -39,6 +39,7 @@
 #[cfg(test)]
 extern crate self as seriatim;
 
+pub mod backup;
 mod builder;
 mod database;
 mod durability;
@@ -67,7 +68,7 @@ pub use seriatim_htm as htm;
 pub use builder::Builder;
 pub use catalog::{Decimal, Text, Timestamp};
 pub use database::Database;
-pub use durability::{Checkpoint, Durability, Pending, Recovery};
+pub use durability::{Checkpoint, Durability, Pending, Recovery, RecoveryPhase, RecoveryProgress, TableChecked};
 pub use engine::protocols;
 pub use error::{Abort, Conflict, OpenError, SchemaError, StorageError, TransactError};
 pub use handle::{Handle, IndexHandle};
@@ -91,12 +92,12 @@ pub use catalog::Table;
 #[doc(hidden)]
 pub use seriatim_txn::Fault;
 
-/// The README's example compiles and runs.
+/// The README's example compiles; it would leave a directory behind. The one of [`Database::open`] runs.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
-/// So does that of the chapter on procedures.
+/// Those of the chapter on procedures run.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/procedures.md")]
 struct ProceduresChapter;

@@ -101,7 +101,7 @@ impl Log {
             self.recorder.scan_saw(key, *saw);
         }
         let own = self.written.iter().chain(&self.taken_back[began..]);
-        let hidden = own.filter(|(of, key)| *of == table && range.contains(&**key) && !seen.contains(&**key));
+        let hidden = own.filter(|(of, key)| *of == table && range.contains::<[u8]>(key) && !seen.contains(&**key));
         let hidden: BTreeSet<&[u8]> = hidden.map(|(_, key)| &**key).collect();
         for key in hidden {
             self.recorder.scan_saw(key, Saw::Hidden);

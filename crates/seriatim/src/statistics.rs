@@ -35,9 +35,9 @@ pub struct Statistics {
 #[non_exhaustive]
 pub struct LogStatistics {
     /// Writes of the log, one flush each.
-    pub batches: u64,
-    /// Commits in them; a very large one counts several times.
-    pub groups: u64,
+    pub flushes: u64,
+    /// Commits in them, those that changed nothing left out; one of more than 1 MiB counts several times.
+    pub commits: u64,
     /// Bytes written, with headers and padding.
     pub bytes: u64,
     /// Bytes of commits among them.
@@ -48,6 +48,8 @@ pub struct LogStatistics {
     pub flush_time_max: Duration,
     /// Bytes committed that wait for the disk now.
     pub backlog_bytes: u64,
+    /// The epoch now.
+    pub epoch: u64,
     /// The newest epoch that a power cut does not take back.
     pub durable_epoch: u64,
     /// Why commits are refused now, if they are: the log has stopped, or its disk is full.
@@ -66,8 +68,8 @@ impl LogStatistics {
     /// What was counted since `earlier`; the rest as of now.
     fn since(&self, earlier: &LogStatistics) -> LogStatistics {
         LogStatistics {
-            batches: self.batches - earlier.batches,
-            groups: self.groups - earlier.groups,
+            flushes: self.flushes - earlier.flushes,
+            commits: self.commits - earlier.commits,
             bytes: self.bytes - earlier.bytes,
             payload_bytes: self.payload_bytes - earlier.payload_bytes,
             flush_time: self.flush_time - earlier.flush_time,

@@ -1,20 +1,26 @@
 //! What a runner needs of a workload: load it, run its terminals, ask whether the data still makes sense.
+//!
+//! A terminal calls its procedures by a `Way`: `Now` waits for each result, `Later` leaves it outstanding until it is durable.
+//! The terminal's code is the same; only what is left outstanding is put on the heap.
 
 use std::fmt;
 
+use std::sync::Arc;
+
 use crate::Report;
-use seriatim::procedure::RegisterError;
-use seriatim::{Database, SchemaError, Session, Timestamp, TransactError, clock};
+use seriatim::procedure::{Declared, RegisterError};
+use seriatim::{Committed, Database, Pending, SchemaError, Session, Timestamp, TransactError, clock};
 
 /// A benchmark with its data, its transactions and its promises about the data.
 pub trait Workload: Send + Sync {
     /// The name in the registry.
     fn name(&self) -> &'static str;
 
-    /// Creates its tables in `db`, without rows, and registers its procedures: all that there is to analyse.
+    /// Creates its tables in `db`, without rows, and registers its procedures: all that there is to analyse. Tables that are
+    /// there, with the same definition, stay as they are: so it declares itself in a recovered database, too.
     ///
     /// # Errors
-    /// When a table or procedure is there already, or a procedure is refused.
+    /// When a table has another definition, a procedure is there already, or one is refused.
     fn declare(&self, db: &Database) -> Result<(), LoadError>;
 
     /// The kinds of transaction it runs; [`Outcome::kind`] is an index into this.
@@ -34,6 +40,17 @@ pub trait Workload: Send + Sync {
     /// When the tables are missing or a reading transaction fails; a violated condition is no error but in the report.
     fn consistency(&self, db: &Database) -> Result<Report, LoadError>;
 
+    /// As [`Workload::consistency`], by what the tables alone tell: without what terminals booked, as of a recovered database.
+    ///
+    /// # Errors
+    /// As [`Workload::consistency`].
+    fn audit(&self, db: &Database) -> Result<Report, LoadError>;
+
+    /// How many terminals a run has at least, so that its load goes to all of the data; threads serve them in turn.
+    fn terminals(&self) -> u16 {
+        1
+    }
+
     /// The `index`-th source of transactions, whose inputs `seed` determines. Terminals of one workload over one database
     /// must have different indexes while they run at the same time.
     ///
@@ -46,6 +63,134 @@ pub trait Workload: Send + Sync {
 pub trait Terminal: Send {
     /// Generates the next input and runs it to its end on `session`.
     fn run_one(&mut self, session: &mut Session) -> Outcome;
+
+    /// As [`Terminal::run_one`], without waiting until the result is durable: the next can begin meanwhile.
+    fn submit_one(&mut self, session: &mut Session) -> Submitted;
+}
+
+/// How a terminal calls a procedure.
+pub(crate) trait Way {
+    /// What the terminal gives its runner.
+    type Answer;
+
+    /// Calls; `end` says how it ended, and books in `books` what it committed.
+    fn call<P: Declared, B: Send + Sync + 'static>(
+        session: &mut Session,
+        kind: usize,
+        procedure: P,
+        arguments: &P::Arguments,
+        books: &Arc<B>,
+        end: impl FnOnce(&B, Result<P::Output, TransactError>) -> Ending + Send + 'static,
+    ) -> Self::Answer;
+
+    /// The answer where nothing was called.
+    fn failed(kind: usize, error: TransactError) -> Self::Answer;
+}
+
+/// Waits for the result.
+pub(crate) enum Now {}
+
+impl Way for Now {
+    type Answer = Outcome;
+
+    #[inline]
+    fn call<P: Declared, B: Send + Sync + 'static>(
+        session: &mut Session,
+        kind: usize,
+        procedure: P,
+        arguments: &P::Arguments,
+        books: &Arc<B>,
+        end: impl FnOnce(&B, Result<P::Output, TransactError>) -> Ending + Send + 'static,
+    ) -> Outcome {
+        let result = session.call(procedure, arguments).map(Committed::into_value);
+        Outcome { kind, ending: end(books, result) }
+    }
+
+    fn failed(kind: usize, error: TransactError) -> Outcome {
+        Outcome { kind, ending: Ending::Failed(error) }
+    }
+}
+
+/// Leaves the result outstanding.
+pub(crate) enum Later {}
+
+impl Way for Later {
+    type Answer = Submitted;
+
+    #[inline]
+    fn call<P: Declared, B: Send + Sync + 'static>(
+        session: &mut Session,
+        kind: usize,
+        procedure: P,
+        arguments: &P::Arguments,
+        books: &Arc<B>,
+        end: impl FnOnce(&B, Result<P::Output, TransactError>) -> Ending + Send + 'static,
+    ) -> Submitted {
+        let pending = session.submit_call(procedure, arguments);
+        let books = Arc::clone(books);
+        let end = move |result: Result<Committed<P::Output>, _>| end(&books, result.map(Committed::into_value));
+        Submitted { kind, waiting: Box::new(Outstanding { pending, end }) }
+    }
+
+    fn failed(kind: usize, error: TransactError) -> Submitted {
+        Submitted { kind, waiting: Box::new(error) }
+    }
+}
+
+/// A transaction whose result may have to wait until it is durable.
+pub struct Submitted {
+    kind: usize,
+    waiting: Box<dyn Waiting>,
+}
+
+impl Submitted {
+    /// Whether [`Submitted::wait`] would return at once.
+    pub fn is_ready(&self) -> bool {
+        self.waiting.is_ready()
+    }
+
+    /// Waits until the result is durable.
+    pub fn wait(self) -> Outcome {
+        Outcome { kind: self.kind, ending: self.waiting.wait() }
+    }
+}
+
+impl fmt::Debug for Submitted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Submitted").field("kind", &self.kind).field("ready", &self.is_ready()).finish()
+    }
+}
+
+/// A result of some procedure.
+trait Waiting: Send {
+    fn is_ready(&self) -> bool;
+    fn wait(self: Box<Self>) -> Ending;
+}
+
+struct Outstanding<R, E> {
+    pending: Pending<R>,
+    end: E,
+}
+
+impl<R: Send, E: FnOnce(Result<Committed<R>, TransactError>) -> Ending + Send> Waiting for Outstanding<R, E> {
+    fn is_ready(&self) -> bool {
+        self.pending.is_ready()
+    }
+
+    fn wait(self: Box<Self>) -> Ending {
+        (self.end)(self.pending.wait())
+    }
+}
+
+/// What failed before it was called.
+impl Waiting for TransactError {
+    fn is_ready(&self) -> bool {
+        true
+    }
+
+    fn wait(self: Box<Self>) -> Ending {
+        Ending::Failed(*self)
+    }
 }
 
 /// What became of one transaction.

@@ -5,6 +5,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use seriatim::Database;
+
 use crate::{Workload, articles, five_five, multi_key, smallbank, tatp, tpcc, twelve_key, ycsb};
 
 /// Every workload, by name.
@@ -30,7 +32,12 @@ pub struct Entry {
     pub knobs: &'static [Knob],
     /// Makes it from values of its knobs.
     pub open: fn(&Values) -> Result<Box<dyn Workload>, Misuse>,
+    /// Makes it for a database that holds its tables, as large as they are. Of use for [`Workload::audit`] only.
+    pub recognize: fn(&Database, &Sizes<'_>) -> Option<Box<dyn Workload>>,
 }
+
+/// Tells how many rows the table of a name has; 0 where there is none.
+pub type Sizes<'a> = dyn Fn(&str) -> u64 + 'a;
 
 /// One option of a workload.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +62,11 @@ impl Entry {
             let names: Vec<&str> = WORKLOADS.iter().map(|entry| entry.name).collect();
             Misuse::new("workload", name, &names.join(" or "))
         })
+    }
+
+    /// The workloads whose tables a database holds, with their definitions. `sizes` tells how many rows each table has.
+    pub fn recognize(db: &Database, sizes: &Sizes<'_>) -> Vec<Box<dyn Workload>> {
+        WORKLOADS.iter().filter_map(|entry| (entry.recognize)(db, sizes)).collect()
     }
 
     /// Values of this workload's knobs, none given yet, for a population and inputs that `seed` determines.

@@ -86,6 +86,12 @@ impl Report {
         self.tallies.iter().map(|tally| tally.rule)
     }
 
+    /// The same without the rules that were never asked.
+    pub(crate) fn asked(mut self) -> Report {
+        self.tallies.retain(|tally| tally.checked > 0);
+        self
+    }
+
     /// Whether every rule held everywhere.
     pub fn passed(&self) -> bool {
         self.tallies.iter().all(|tally| tally.violated == 0)

@@ -9,10 +9,12 @@
 
 mod checkpoint;
 mod checkpointer;
+mod indexes;
 mod log;
 mod open;
 mod pending;
 mod persistence;
+mod progress;
 mod rebuild;
 mod recover;
 mod rows;
@@ -22,11 +24,15 @@ mod tests;
 pub use checkpoint::Checkpoint;
 pub(crate) use checkpoint::take as take_checkpoint;
 pub(crate) use checkpointer::{OpenHandle, look as look_for_checkpoint};
+pub use indexes::TableChecked;
+pub(crate) use indexes::check as check_indexes;
 pub(crate) use log::CommitLog;
-pub(crate) use open::{Opened, open};
+pub(crate) use open::{LOCK, Opened, open};
 pub use pending::Pending;
 pub(crate) use pending::Shared;
 pub(crate) use persistence::{Persistence, Seal, is_at_limit, refused, stop_at_limit};
+pub(crate) use progress::Listener;
+pub use progress::{RecoveryPhase, RecoveryProgress};
 pub(crate) use rebuild::rebuild;
 pub use recover::Recovery;
 

@@ -20,7 +20,7 @@ use crate::error::{OpenError, StorageError};
 use crate::handle::TableSet;
 
 /// The name of the file that is locked while a database is open.
-const LOCK: &str = "LOCK";
+pub(crate) const LOCK: &str = "LOCK";
 
 /// A database directory that is open for writing.
 pub(crate) struct Home {
@@ -59,7 +59,7 @@ pub(crate) fn open(options: &Builder, place: &Place, foundation: &Foundation) ->
         std::path::absolute(&place.directory).map_err(StorageError::io("finding the database's directory"))?;
     let directory = &absolute;
     let found = Manifest::find(disk.as_ref(), directory)?;
-    if *inspect && found.is_none() {
+    if (*inspect || !options.create) && found.is_none() {
         return Err(OpenError::NoDatabase { directory: directory.clone() });
     }
     if !*inspect {

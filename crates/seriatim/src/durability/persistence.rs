@@ -113,17 +113,20 @@ impl Persistence {
 
     /// What log and checkpoints have done.
     pub(crate) fn statistics(&self) -> LogStatistics {
+        // First: it is not above the epoch.
+        let durable_epoch = self.durable_epoch();
         let log = self.log.statistics();
         let checkpoints = self.checkpoints.lock().unwrap_or_else(PoisonError::into_inner);
         LogStatistics {
-            batches: log.batches,
-            groups: log.groups,
+            flushes: log.batches,
+            commits: log.groups,
             bytes: log.bytes,
             payload_bytes: log.payload_bytes,
             flush_time: log.flush_time,
             flush_time_max: log.flush_time_max,
             backlog_bytes: log.backlog_bytes,
-            durable_epoch: self.durable_epoch().0,
+            epoch: self.current().0,
+            durable_epoch: durable_epoch.0,
             refusal: self.log.refusal().map(|refusal| refusal.to_string()),
             checkpoints: checkpoints.taken,
             checkpoints_failed: checkpoints.failed,
@@ -247,7 +250,7 @@ impl Persistence {
     }
 
     /// The directory.
-    pub(super) fn home(&self) -> &Home {
+    pub(crate) fn home(&self) -> &Home {
         &self.home
     }
 

@@ -15,6 +15,7 @@ use seriatim_redo::replay::{Apply, Outcome, Replay, Version};
 use seriatim_redo::{checkpoint, entry};
 use seriatim_txn::{Change, Core, Restored, Table};
 
+use super::RecoveryPhase;
 use crate::builder::{Builder, Place};
 use crate::database::{Foundation, Tables};
 use crate::engine::Engine;
@@ -81,8 +82,13 @@ pub(super) fn recover(
     let tables = make_tables(foundation, manifest, &mut cores[0])?;
     let replay = Replay::open(disk.as_ref(), directory, manifest)?;
     let applier = Applier::new(foundation, &tables, cores);
-    let progress = |_| {};
+    let told = |phase, total| move |done| options.on_recovery.tell(phase, done, Some(total));
+    let checkpoint_bytes = manifest.checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.bytes);
+    let progress = told(RecoveryPhase::Checkpoint, checkpoint_bytes);
     let loaded = checkpoint::load(disk.as_ref(), directory, manifest, threads, &applier, &progress)?;
+    // Headers of files were not counted.
+    progress(checkpoint_bytes);
+    let progress = told(RecoveryPhase::Log, replay.bytes());
     let replayed = replay.run(disk.as_ref(), threads, &applier, &progress)?;
     applier.finish();
     if !*inspect {

@@ -131,7 +131,7 @@ fn the_statistics_of_a_stretch_are_those_since_its_beginning() {
     let earlier = db.statistics();
     write_some(&db, &accounts, 10..30);
     let since = db.statistics().since(&earlier).log.expect("it is on disk");
-    assert_eq!((since.groups, since.batches, since.bytes), (20, 20, 20 * 4096));
+    assert_eq!((since.commits, since.flushes, since.bytes), (20, 20, 20 * 4096));
     assert!(since.payload_bytes > 20 * 20 && since.payload_bytes < 20 * 100, "{since:?}");
     assert!(since.flush_time_max <= since.flush_time.max(log(&db).flush_time) && since.backlog_bytes == 0);
     assert_eq!(since.durable_epoch, db.durable_epoch().expect("it is on disk").0);

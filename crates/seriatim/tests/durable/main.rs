@@ -3,6 +3,7 @@
 mod checkpoints;
 mod faults;
 mod life;
+mod open;
 mod review;
 mod sealing;
 mod settings;

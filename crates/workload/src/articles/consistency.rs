@@ -35,8 +35,8 @@ struct Found {
     unknown: u32,
 }
 
-/// Checks the tables against what was loaded and what the terminals of this workload committed.
-pub(super) fn check(db: &Database, options: &Options, shared: &Shared) -> Result<Report, LoadError> {
+/// Checks the tables; if there are books, also against what was loaded and what the terminals of this workload committed.
+pub(super) fn check(db: &Database, options: &Options, shared: Option<&Shared>) -> Result<Report, LoadError> {
     let (tables, mut session) = (Tables::open(db)?, db.session());
     let mut report = Report::new(&[&ROWS, &COUNTS, &NUMBERS, &AUTHORS, &PARENTS, &BOOKED, &CHANGED, &INDEX]);
     let (mut exists, mut changes) = (vec![false; options.users as usize + 1], 0);
@@ -51,7 +51,9 @@ pub(super) fn check(db: &Database, options: &Options, shared: &Shared) -> Result
     }
     report.equal(&ROWS, "users", exists.iter().filter(|&&exists| exists).count(), options.users as usize);
     report.equal(&ROWS, "users beyond the last", exists[options.users as usize], false);
-    report.equal(&CHANGED, "all users", changes, shared.ledgers.sum(|ledger| ledger.changes.get()));
+    if let Some(shared) = shared {
+        report.equal(&CHANGED, "all users", changes, shared.ledgers.sum(|ledger| ledger.changes.get()));
+    }
 
     let (mut articles, mut comments) = (0, 0);
     let last = parts(options.articles).last().map_or(0, |ids| ids.start);
@@ -70,8 +72,10 @@ pub(super) fn check(db: &Database, options: &Options, shared: &Shared) -> Result
         comments += strays;
     }
     report.equal(&ROWS, "articles", articles, options.articles);
-    let booked = shared.comments.load(Ordering::Relaxed) + shared.ledgers.sum(|ledger| ledger.comments.get());
-    report.equal(&BOOKED, "all articles", comments, booked);
+    if let Some(shared) = shared {
+        let booked = shared.comments.load(Ordering::Relaxed) + shared.ledgers.sum(|ledger| ledger.comments.get());
+        report.equal(&BOOKED, "all articles", comments, booked);
+    }
     Ok(report)
 }
 

@@ -68,11 +68,11 @@ impl Tables {
     /// Creates all tables.
     ///
     /// # Errors
-    /// When one exists already.
+    /// When one exists with another definition.
     pub fn create(db: &Database) -> Result<Tables, SchemaError> {
-        db.create::<Article>()?;
-        db.create::<Comment>()?;
-        db.create::<User>()?;
+        db.create_or_open::<Article>()?;
+        db.create_or_open::<Comment>()?;
+        db.create_or_open::<User>()?;
         Tables::open(db)
     }
 

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use super::input::Inputs;
 use super::transactions::{add_comment, get_article, get_articles, update_user_info};
 use super::{KINDS, Ledger};
+use crate::contract::{Later, Now, Way};
 use crate::random::Deck;
-use crate::{Ending, Outcome, Terminal};
+use crate::{Ending, Outcome, Submitted, Terminal};
 use seriatim::{Session, TransactError};
 
 /// One terminal.
@@ -22,39 +23,41 @@ impl ArticlesTerminal {
         ArticlesTerminal { inputs, deck: Deck::new(&mix), ledger }
     }
 
-    fn run(&mut self, kind: usize, session: &mut Session) -> Result<(), TransactError> {
-        let inputs = &mut self.inputs;
+    fn one<W: Way>(&mut self, session: &mut Session) -> W::Answer {
+        let kind = self.deck.draw(self.inputs.rng());
+        let (inputs, ledger) = (&mut self.inputs, &self.ledger);
         match kind {
-            0 => {
-                let input = inputs.get_article();
-                black_box(session.call(get_article, &input)?.into_value());
-            }
-            1 => {
-                let input = inputs.get_articles();
-                black_box(session.call(get_articles, &input)?.into_value());
-            }
-            2 => {
-                let input = inputs.add_comment();
-                session.call(add_comment, &input)?;
-                self.ledger.comments.add(1);
-            }
-            _ => {
-                let input = inputs.update_user_info();
-                session.call(update_user_info, &input)?;
-                self.ledger.changes.add(1);
-            }
+            0 => W::call(session, kind, get_article, &inputs.get_article(), ledger, |_, result| ending(result)),
+            1 => W::call(session, kind, get_articles, &inputs.get_articles(), ledger, |_, result| ending(result)),
+            2 => W::call(session, kind, add_comment, &inputs.add_comment(), ledger, |ledger, result| {
+                ledger.comments.add(u64::from(result.is_ok()));
+                ending(result)
+            }),
+            _ => W::call(session, kind, update_user_info, &inputs.update_user_info(), ledger, |ledger, result| {
+                ledger.changes.add(u64::from(result.is_ok()));
+                ending(result)
+            }),
         }
-        Ok(())
+    }
+}
+
+#[inline]
+fn ending<R>(result: Result<R, TransactError>) -> Ending {
+    match result {
+        Ok(output) => {
+            black_box(&output);
+            Ending::Committed
+        }
+        Err(error) => Ending::Failed(error),
     }
 }
 
 impl Terminal for ArticlesTerminal {
     fn run_one(&mut self, session: &mut Session) -> Outcome {
-        let kind = self.deck.draw(self.inputs.rng());
-        let ending = match self.run(kind, session) {
-            Ok(()) => Ending::Committed,
-            Err(error) => Ending::Failed(error),
-        };
-        Outcome { kind, ending }
+        self.one::<Now>(session)
+    }
+
+    fn submit_one(&mut self, session: &mut Session) -> Submitted {
+        self.one::<Later>(session)
     }
 }

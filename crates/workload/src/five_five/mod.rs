@@ -25,7 +25,7 @@ pub use terminal::FiveFiveTerminal;
 pub use transactions::{procedures, read_write};
 
 use crate::ledger::{Count, Ledgers};
-use crate::registry::{Entry, Knob};
+use crate::registry::{Entry, Knob, Sizes};
 use crate::{LoadError, Loading, Report, Terminal, Workload};
 use seriatim::{Database, Rng};
 
@@ -38,7 +38,16 @@ pub const ENTRY: Entry = Entry {
         Knob { name: "theta", value: "Z", default: "0.9", about: "skew of the objects: 0 is none, below 1" },
     ],
     open,
+    recognize,
 };
+
+/// The workload of a database that holds its tables, as large as they are.
+fn recognize(db: &Database, rows: &Sizes<'_>) -> Option<Box<dyn Workload>> {
+    Tables::open(db).ok()?;
+    let objects = rows("object");
+    let is_possible = (Options::OBJECTS_MIN..=Options::OBJECTS_MAX).contains(&objects);
+    is_possible.then(|| Box::new(FiveFive::new(Options { objects, ..Options::default() })) as _)
+}
 
 /// The kinds of transaction.
 pub const KINDS: [&str; 1] = ["read_write"];
@@ -83,7 +92,7 @@ impl Workload for FiveFive {
     }
 
     fn declare(&self, db: &Database) -> Result<(), LoadError> {
-        db.create::<Object>()?;
+        db.create_or_open::<Object>()?;
         db.register(procedures())?;
         Ok(())
     }
@@ -94,7 +103,11 @@ impl Workload for FiveFive {
     }
 
     fn consistency(&self, db: &Database) -> Result<Report, LoadError> {
-        consistency::check(db, &self.options, &self.ledgers)
+        consistency::check(db, &self.options, Some(&self.ledgers))
+    }
+
+    fn audit(&self, db: &Database) -> Result<Report, LoadError> {
+        Ok(consistency::check(db, &self.options, None)?.asked())
     }
 
     fn terminal(&self, db: &Database, index: u16, seed: u64) -> Result<Box<dyn Terminal>, LoadError> {

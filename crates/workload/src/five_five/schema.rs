@@ -35,7 +35,7 @@ impl Tables {
 /// Creates the table, registers the procedure and fills the table with objects never written.
 ///
 /// # Errors
-/// When it exists already or an insert fails.
+/// When it exists with another definition or with rows, or an insert fails.
 pub(super) fn load(db: &Database, objects: u64, loading: &Loading<'_>) -> Result<(), LoadError> {
     let table = db.table::<Object>()?;
     let make = |_: &mut Rng, id| Object { id, steps: 0, value: 0 };

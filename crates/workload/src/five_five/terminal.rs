@@ -6,7 +6,8 @@ use std::sync::Arc;
 use super::Ledger;
 use super::input::{Inputs, ReadWriteInput};
 use super::transactions::read_write;
-use crate::{Ending, Outcome, Terminal};
+use crate::contract::{Later, Now, Way};
+use crate::{Ending, Outcome, Submitted, Terminal};
 use seriatim::Session;
 
 impl Ledger {
@@ -28,19 +29,26 @@ impl FiveFiveTerminal {
     pub(super) fn new(inputs: Inputs, ledger: Arc<Ledger>) -> FiveFiveTerminal {
         FiveFiveTerminal { inputs, ledger }
     }
+
+    fn one<W: Way>(&mut self, session: &mut Session) -> W::Answer {
+        let input = self.inputs.read_write();
+        W::call(session, 0, read_write, &input, &self.ledger, move |ledger, result| match result {
+            Ok(sum) => {
+                black_box(sum);
+                ledger.committed(&input);
+                Ending::Committed
+            }
+            Err(error) => Ending::Failed(error),
+        })
+    }
 }
 
 impl Terminal for FiveFiveTerminal {
     fn run_one(&mut self, session: &mut Session) -> Outcome {
-        let input = self.inputs.read_write();
-        let ending = match session.call(read_write, &input) {
-            Ok(sum) => {
-                black_box(*sum);
-                self.ledger.committed(&input);
-                Ending::Committed
-            }
-            Err(error) => Ending::Failed(error),
-        };
-        Outcome { kind: 0, ending }
+        self.one::<Now>(session)
+    }
+
+    fn submit_one(&mut self, session: &mut Session) -> Submitted {
+        self.one::<Later>(session)
     }
 }

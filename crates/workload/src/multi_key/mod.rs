@@ -22,7 +22,7 @@ pub use terminal::MultiKeyTerminal;
 pub use transactions::{procedures, update};
 
 use crate::ledger::{Count, Ledgers};
-use crate::registry::{Entry, Knob};
+use crate::registry::{Entry, Knob, Sizes};
 use crate::{LoadError, Loading, Report, Terminal, Workload};
 use seriatim::{Database, Rng};
 
@@ -35,7 +35,15 @@ pub const ENTRY: Entry = Entry {
         Knob { name: "theta", value: "Z", default: "0", about: "skew of the keys: 0 is none, below 1" },
     ],
     open,
+    recognize,
 };
+
+/// The workload of a database that holds its tables, as large as they are.
+fn recognize(db: &Database, rows: &Sizes<'_>) -> Option<Box<dyn Workload>> {
+    Tables::open(db).ok()?;
+    let records = rows("record");
+    (records >= KEYS as u64).then(|| Box::new(MultiKey::new(Options { records, ..Options::default() })) as _)
+}
 
 /// The kinds of transaction.
 pub const KINDS: [&str; 1] = ["update"];
@@ -77,7 +85,7 @@ impl Workload for MultiKey {
     }
 
     fn declare(&self, db: &Database) -> Result<(), LoadError> {
-        db.create::<Record>()?;
+        db.create_or_open::<Record>()?;
         db.register(procedures())?;
         Ok(())
     }
@@ -88,7 +96,11 @@ impl Workload for MultiKey {
     }
 
     fn consistency(&self, db: &Database) -> Result<Report, LoadError> {
-        consistency::check(db, &self.options, &self.ledgers)
+        consistency::check(db, &self.options, Some(&self.ledgers))
+    }
+
+    fn audit(&self, db: &Database) -> Result<Report, LoadError> {
+        Ok(consistency::check(db, &self.options, None)?.asked())
     }
 
     fn terminal(&self, db: &Database, index: u16, seed: u64) -> Result<Box<dyn Terminal>, LoadError> {

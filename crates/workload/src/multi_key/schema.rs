@@ -36,7 +36,7 @@ impl Tables {
 /// Creates the table, registers the procedure and fills the table with records never updated.
 ///
 /// # Errors
-/// When it exists already or an insert fails.
+/// When it exists with another definition or with rows, or an insert fails.
 pub(super) fn load(db: &Database, records: u64, loading: &Loading<'_>) -> Result<(), LoadError> {
     let table = db.table::<Record>()?;
     let make = |_: &mut Rng, key| Record { key, updates: 0, value: 0 };

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use super::Ledger;
 use super::input::{Inputs, KEYS};
 use super::transactions::update;
-use crate::{Ending, Outcome, Terminal};
+use crate::contract::{Later, Now, Way};
+use crate::{Ending, Outcome, Submitted, Terminal};
 use seriatim::Session;
 
 /// One terminal.
@@ -19,20 +20,28 @@ impl MultiKeyTerminal {
     pub(super) fn new(inputs: Inputs, ledger: Arc<Ledger>) -> MultiKeyTerminal {
         MultiKeyTerminal { inputs, ledger }
     }
+
+    fn one<W: Way>(&mut self, session: &mut Session) -> W::Answer {
+        let input = self.inputs.update();
+        let amounts = input.amount.wrapping_mul(KEYS as u64);
+        W::call(session, 0, update, &input, &self.ledger, move |ledger, result| match result {
+            Ok(sum) => {
+                black_box(sum);
+                ledger.updates.add(KEYS as u64);
+                ledger.amounts.add(amounts);
+                Ending::Committed
+            }
+            Err(error) => Ending::Failed(error),
+        })
+    }
 }
 
 impl Terminal for MultiKeyTerminal {
     fn run_one(&mut self, session: &mut Session) -> Outcome {
-        let input = self.inputs.update();
-        let ending = match session.call(update, &input) {
-            Ok(sum) => {
-                black_box(*sum);
-                self.ledger.updates.add(KEYS as u64);
-                self.ledger.amounts.add(input.amount.wrapping_mul(KEYS as u64));
-                Ending::Committed
-            }
-            Err(error) => Ending::Failed(error),
-        };
-        Outcome { kind: 0, ending }
+        self.one::<Now>(session)
+    }
+
+    fn submit_one(&mut self, session: &mut Session) -> Submitted {
+        self.one::<Later>(session)
     }
 }

@@ -69,11 +69,11 @@ impl Tables {
     /// Creates all tables.
     ///
     /// # Errors
-    /// When one exists already.
+    /// When one exists with another definition.
     pub fn create(db: &Database) -> Result<Tables, SchemaError> {
-        db.create::<Account>()?;
-        db.create::<Savings>()?;
-        db.create::<Checking>()?;
+        db.create_or_open::<Account>()?;
+        db.create_or_open::<Savings>()?;
+        db.create_or_open::<Checking>()?;
         Tables::open(db)
     }
 

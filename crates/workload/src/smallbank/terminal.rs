@@ -9,8 +9,9 @@ use super::transactions::{
     InsufficientFunds, amalgamate, balance, deposit_checking, send_payment, transact_savings, write_check,
 };
 use super::{KINDS, Ledger};
+use crate::contract::{Later, Now, Way};
 use crate::random::Deck;
-use crate::{Ending, Outcome, Terminal};
+use crate::{Ending, Outcome, Submitted, Terminal};
 use seriatim::{Session, TransactError};
 
 /// One terminal.
@@ -25,55 +26,60 @@ impl SmallBankTerminal {
         SmallBankTerminal { inputs, deck: Deck::new(&mix), ledger }
     }
 
-    /// Runs a transaction of the kind; what it added to all savings and to all checking accounts.
-    fn run(&mut self, kind: usize, session: &mut Session) -> Result<(Money, Money), TransactError> {
-        let inputs = &mut self.inputs;
-        Ok(match kind {
-            0 => {
-                let input = inputs.balance();
-                black_box(session.call(balance, &input)?.into_value());
-                (Money::ZERO, Money::ZERO)
-            }
+    fn one<W: Way>(&mut self, session: &mut Session) -> W::Answer {
+        let kind = self.deck.draw(self.inputs.rng());
+        let (inputs, ledger) = (&mut self.inputs, &self.ledger);
+        match kind {
+            0 => W::call(session, kind, balance, &inputs.balance(), ledger, |ledger, result| {
+                ending(ledger, result, |_| (Money::ZERO, Money::ZERO))
+            }),
             1 => {
                 let input = inputs.deposit_checking();
-                session.call(deposit_checking, &input)?;
-                (Money::ZERO, input.amount)
+                let amount = input.amount;
+                W::call(session, kind, deposit_checking, &input, ledger, move |ledger, result| {
+                    ending(ledger, result, |_| (Money::ZERO, amount))
+                })
             }
             2 => {
                 let input = inputs.transact_savings();
-                session.call(transact_savings, &input)?;
-                (input.amount, Money::ZERO)
+                let amount = input.amount;
+                W::call(session, kind, transact_savings, &input, ledger, move |ledger, result| {
+                    ending(ledger, result, |_| (amount, Money::ZERO))
+                })
             }
-            3 => {
-                let input = inputs.amalgamate();
-                let moved = session.call(amalgamate, &input)?;
-                (-moved.savings, moved.savings)
-            }
-            4 => {
-                let input = inputs.write_check();
-                let taken = session.call(write_check, &input)?;
-                (Money::ZERO, -*taken)
-            }
-            _ => {
-                let input = inputs.send_payment();
-                session.call(send_payment, &input)?;
-                (Money::ZERO, Money::ZERO)
-            }
-        })
+            3 => W::call(session, kind, amalgamate, &inputs.amalgamate(), ledger, |ledger, result| {
+                ending(ledger, result, |moved| (-moved.savings, moved.savings))
+            }),
+            4 => W::call(session, kind, write_check, &inputs.write_check(), ledger, |ledger, result| {
+                ending(ledger, result, |taken| (Money::ZERO, -*taken))
+            }),
+            _ => W::call(session, kind, send_payment, &inputs.send_payment(), ledger, |ledger, result| {
+                ending(ledger, result, |_| (Money::ZERO, Money::ZERO))
+            }),
+        }
+    }
+}
+
+/// How a transaction ended; if it committed, `added` says what it added to all savings and to all checking accounts.
+#[inline]
+fn ending<R>(ledger: &Ledger, result: Result<R, TransactError>, added: impl Fn(&R) -> (Money, Money)) -> Ending {
+    match result {
+        Ok(output) => {
+            let (savings, checking) = added(black_box(&output));
+            ledger.savings.add_signed(savings.units());
+            ledger.checking.add_signed(checking.units());
+            Ending::Committed
+        }
+        Err(error) => Ending::of::<InsufficientFunds>(error),
     }
 }
 
 impl Terminal for SmallBankTerminal {
     fn run_one(&mut self, session: &mut Session) -> Outcome {
-        let kind = self.deck.draw(self.inputs.rng());
-        let ending = match self.run(kind, session) {
-            Ok((savings, checking)) => {
-                self.ledger.savings.add_signed(savings.units());
-                self.ledger.checking.add_signed(checking.units());
-                Ending::Committed
-            }
-            Err(error) => Ending::of::<InsufficientFunds>(error),
-        };
-        Outcome { kind, ending }
+        self.one::<Now>(session)
+    }
+
+    fn submit_one(&mut self, session: &mut Session) -> Submitted {
+        self.one::<Later>(session)
     }
 }

@@ -33,7 +33,7 @@ pub use transactions::{
 };
 
 use crate::ledger::{Count, Ledgers};
-use crate::registry::{Entry, Knob};
+use crate::registry::{Entry, Knob, Sizes};
 use crate::{LoadError, Loading, Report, Terminal, Workload};
 use seriatim::{Database, Rng};
 
@@ -59,7 +59,17 @@ pub const ENTRY: Entry = Entry {
         },
     ],
     open,
+    recognize,
 };
+
+/// The workload of a database that holds its tables, as large as they are.
+fn recognize(db: &Database, rows: &Sizes<'_>) -> Option<Box<dyn Workload>> {
+    Tables::open(db).ok()?;
+    let subscribers = u32::try_from(rows("subscriber")).ok()?;
+    (1..=Options::SUBSCRIBERS_MAX)
+        .contains(&subscribers)
+        .then(|| Box::new(Tatp::new(Options::new(subscribers, 0))) as _)
+}
 
 /// The kinds of transaction, in the order of the description.
 pub const KINDS: [&str; 7] = [
@@ -126,7 +136,11 @@ impl Workload for Tatp {
     }
 
     fn consistency(&self, db: &Database) -> Result<Report, LoadError> {
-        consistency::check(db, &self.options, &self.shared)
+        consistency::check(db, &self.options, Some(&self.shared))
+    }
+
+    fn audit(&self, db: &Database) -> Result<Report, LoadError> {
+        Ok(consistency::check(db, &self.options, None)?.asked())
     }
 
     fn terminal(&self, db: &Database, index: u16, seed: u64) -> Result<Box<dyn Terminal>, LoadError> {

@@ -122,12 +122,12 @@ impl Tables {
     /// Creates all tables.
     ///
     /// # Errors
-    /// When one exists already.
+    /// When one exists with another definition.
     pub fn create(db: &Database) -> Result<Tables, SchemaError> {
-        db.create::<Subscriber>()?;
-        db.create::<AccessInfo>()?;
-        db.create::<SpecialFacility>()?;
-        db.create::<CallForwarding>()?;
+        db.create_or_open::<Subscriber>()?;
+        db.create_or_open::<AccessInfo>()?;
+        db.create_or_open::<SpecialFacility>()?;
+        db.create_or_open::<CallForwarding>()?;
         Tables::open(db)
     }
 

@@ -9,8 +9,9 @@ use super::transactions::{
     insert_call_forwarding, update_location, update_subscriber_data,
 };
 use super::{KINDS, Ledger};
+use crate::contract::{Later, Now, Way};
 use crate::random::Deck;
-use crate::{Ending, Outcome, Terminal};
+use crate::{Ending, Outcome, Submitted, Terminal};
 use seriatim::{Session, TransactError};
 
 /// One terminal.
@@ -25,55 +26,67 @@ impl TatpTerminal {
         TatpTerminal { inputs, deck: Deck::new(&mix), ledger }
     }
 
-    /// Runs a transaction of the kind; how many rows it added to call_forwarding.
-    fn run(&mut self, kind: usize, session: &mut Session) -> Result<i64, TransactError> {
-        let inputs = &mut self.inputs;
+    fn one<W: Way>(&mut self, session: &mut Session) -> W::Answer {
+        let kind = self.deck.draw(self.inputs.rng());
+        let (inputs, ledger) = (&mut self.inputs, &self.ledger);
         match kind {
             0 => {
                 let input = inputs.get_subscriber_data();
-                black_box(session.call(get_subscriber_data, &input)?.into_value());
+                W::call(session, kind, get_subscriber_data, &input, ledger, |ledger, result| ending(ledger, 0, result))
             }
             1 => {
                 let input = inputs.get_new_destination();
-                black_box(session.call(get_new_destination, &input)?.into_value());
+                W::call(session, kind, get_new_destination, &input, ledger, |ledger, result| ending(ledger, 0, result))
             }
             2 => {
                 let input = inputs.get_access_data();
-                black_box(session.call(get_access_data, &input)?.into_value());
+                W::call(session, kind, get_access_data, &input, ledger, |ledger, result| ending(ledger, 0, result))
             }
             3 => {
                 let input = inputs.update_subscriber_data();
-                session.call(update_subscriber_data, &input)?;
+                W::call(session, kind, update_subscriber_data, &input, ledger, |ledger, result| {
+                    ending(ledger, 0, result)
+                })
             }
             4 => {
                 let input = inputs.update_location();
-                session.call(update_location, &input)?;
+                W::call(session, kind, update_location, &input, ledger, |ledger, result| ending(ledger, 0, result))
             }
             5 => {
                 let input = inputs.insert_call_forwarding();
-                session.call(insert_call_forwarding, &input)?;
-                return Ok(1);
+                W::call(session, kind, insert_call_forwarding, &input, ledger, |ledger, result| {
+                    ending(ledger, 1, result)
+                })
             }
             _ => {
                 let input = inputs.delete_call_forwarding();
-                session.call(delete_call_forwarding, &input)?;
-                return Ok(-1);
+                W::call(session, kind, delete_call_forwarding, &input, ledger, |ledger, result| {
+                    ending(ledger, -1, result)
+                })
             }
         }
-        Ok(0)
+    }
+}
+
+/// How a transaction ended that adds so many rows to call_forwarding if it commits.
+#[inline]
+fn ending<R>(ledger: &Ledger, added: i64, result: Result<R, TransactError>) -> Ending {
+    match result {
+        Ok(output) => {
+            black_box(&output);
+            ledger.forwardings.add_signed(added);
+            Ending::Committed
+        }
+        Err(error) => Ending::of::<Unsuccessful>(error),
     }
 }
 
 impl Terminal for TatpTerminal {
     fn run_one(&mut self, session: &mut Session) -> Outcome {
-        let kind = self.deck.draw(self.inputs.rng());
-        let ending = match self.run(kind, session) {
-            Ok(added) => {
-                self.ledger.forwardings.add_signed(added);
-                Ending::Committed
-            }
-            Err(error) => Ending::of::<Unsuccessful>(error),
-        };
-        Outcome { kind, ending }
+        self.one::<Now>(session)
+    }
+
+    fn submit_one(&mut self, session: &mut Session) -> Submitted {
+        self.one::<Later>(session)
     }
 }

@@ -17,7 +17,7 @@ const BATCH: usize = 100;
 /// Fills the nine tables, which are declared.
 ///
 /// # Errors
-/// When a table or procedure exists already or an insert fails.
+/// When a table exists with another definition or with rows, a procedure exists, or an insert fails.
 pub fn load(
     db: &Database,
     scale: Scale,

@@ -37,7 +37,7 @@ pub use schema::{
 };
 pub use terminal::TpccTerminal;
 
-use crate::registry::{Entry, Knob};
+use crate::registry::{Entry, Knob, Sizes};
 use crate::{LoadError, Loading, Report, Terminal, Workload};
 use seriatim::{Database, Rng};
 
@@ -46,7 +46,7 @@ pub const ENTRY: Entry = Entry {
     name: "tpcc",
     about: "TPC-C 5.11: orders, payments and deliveries of a wholesale supplier",
     knobs: &[
-        Knob { name: "warehouses", value: "N", default: "1", about: "warehouses; terminals take them in turn as home" },
+        Knob { name: "warehouses", value: "N", default: "1", about: "warehouses; each is home of a terminal at least" },
         Knob {
             name: "mix",
             value: "MIX",
@@ -74,7 +74,19 @@ pub const ENTRY: Entry = Entry {
         },
     ],
     open,
+    recognize,
 };
+
+/// The workload of a database that holds its tables, as large as they are.
+fn recognize(db: &Database, rows: &Sizes<'_>) -> Option<Box<dyn Workload>> {
+    Tables::open(db).ok()?;
+    let warehouses = u16::try_from(rows("warehouse")).ok().filter(|&warehouses| warehouses > 0)?;
+    let districts = u64::from(warehouses) * u64::from(DISTRICTS);
+    let customers = u32::try_from(rows("customer") / districts).ok().filter(|&customers| customers > 0)?;
+    let items = u32::try_from(rows("item")).ok().filter(|&items| items > 0)?;
+    let scale = Scale { warehouses, items, customers, undelivered: Scale::undelivered_of(customers) };
+    Some(Box::new(Tpcc::new(Options::new(scale, 0))))
+}
 
 /// The kinds of transaction, in the order of their clauses.
 pub const KINDS: [&str; 5] = ["new_order", "payment", "order_status", "delivery", "stock_level"];
@@ -124,6 +136,14 @@ impl Workload for Tpcc {
 
     fn consistency(&self, db: &Database) -> Result<Report, LoadError> {
         consistency::check_in_parts(&mut db.session(), &Tables::open(db)?, self.options.scale)
+    }
+
+    fn audit(&self, db: &Database) -> Result<Report, LoadError> {
+        self.consistency(db)
+    }
+
+    fn terminals(&self) -> u16 {
+        self.options.scale.warehouses
     }
 
     fn terminal(&self, db: &Database, index: u16, seed: u64) -> Result<Box<dyn Terminal>, LoadError> {

@@ -283,17 +283,17 @@ impl Tables {
     /// Creates all tables.
     ///
     /// # Errors
-    /// When one exists already.
+    /// When one exists with another definition.
     pub fn create(db: &Database) -> Result<Tables, SchemaError> {
-        db.create::<Warehouse>()?;
-        db.create::<District>()?;
-        db.create::<Customer>()?;
-        db.create::<History>()?;
-        db.create::<NewOrder>()?;
-        db.create::<Order>()?;
-        db.create::<OrderLine>()?;
-        db.create::<Item>()?;
-        db.create::<Stock>()?;
+        db.create_or_open::<Warehouse>()?;
+        db.create_or_open::<District>()?;
+        db.create_or_open::<Customer>()?;
+        db.create_or_open::<History>()?;
+        db.create_or_open::<NewOrder>()?;
+        db.create_or_open::<Order>()?;
+        db.create_or_open::<OrderLine>()?;
+        db.create_or_open::<Item>()?;
+        db.create_or_open::<Stock>()?;
         Tables::open(db)
     }
 

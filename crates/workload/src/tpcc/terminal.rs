@@ -1,14 +1,16 @@
 //! A TPC-C terminal: draws a card, generates the input, runs the transaction.
 
 use std::hint::black_box;
+use std::sync::Arc;
 
 use super::input::Inputs;
 use super::options::Mix;
 use super::schema::{History, Tables};
 use super::{UnusedItem, delivery, history_keys, new_order, order_status, payment, stock_level};
+use crate::contract::{Later, Now, Way};
 use crate::random::Deck;
-use crate::{Ending, Outcome, Terminal};
-use seriatim::{Committed, Session, TransactError};
+use crate::{Ending, Outcome, Submitted, Terminal};
+use seriatim::{Session, TransactError};
 
 /// The history key of a terminal is known once it looked for its last one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +26,8 @@ pub struct TpccTerminal {
     deck: Deck,
     number: u16,
     resume: Resume,
+    /// Nothing is booked: the tables tell it all.
+    books: Arc<()>,
 }
 
 impl TpccTerminal {
@@ -32,7 +36,7 @@ impl TpccTerminal {
     /// # Panics
     /// If the mix is empty.
     pub fn new(tables: Tables, inputs: Inputs, mix: Mix, number: u16) -> TpccTerminal {
-        TpccTerminal { tables, inputs, deck: Deck::new(&mix.0), number, resume: Resume::Pending }
+        TpccTerminal { tables, inputs, deck: Deck::new(&mix.0), number, resume: Resume::Pending, books: Arc::default() }
     }
 
     /// Continues this terminal's history keys where an earlier run over the same database left off.
@@ -48,33 +52,40 @@ impl TpccTerminal {
         self.resume = Resume::Done;
         Ok(())
     }
-}
 
-impl Terminal for TpccTerminal {
-    fn run_one(&mut self, session: &mut Session) -> Outcome {
+    fn one<W: Way>(&mut self, session: &mut Session) -> W::Answer {
         let kind = self.deck.draw(self.inputs.rng());
         if self.resume == Resume::Pending
             && let Err(error) = self.resume(session)
         {
-            return Outcome { kind, ending: Ending::Failed(error) };
+            return W::failed(kind, error);
         }
-        let inputs = &mut self.inputs;
-        let ending = match kind {
-            0 => ending(session.call(new_order, &inputs.new_order())),
-            1 => ending(session.call(payment, &inputs.payment())),
-            2 => ending(session.call(order_status, &inputs.order_status())),
-            3 => ending(session.call(delivery, &inputs.delivery())),
-            _ => ending(session.call(stock_level, &inputs.stock_level())),
-        };
-        Outcome { kind, ending }
+        let (inputs, books) = (&mut self.inputs, &self.books);
+        match kind {
+            0 => W::call(session, kind, new_order, &inputs.new_order(), books, |(), result| ending(result)),
+            1 => W::call(session, kind, payment, &inputs.payment(), books, |(), result| ending(result)),
+            2 => W::call(session, kind, order_status, &inputs.order_status(), books, |(), result| ending(result)),
+            3 => W::call(session, kind, delivery, &inputs.delivery(), books, |(), result| ending(result)),
+            _ => W::call(session, kind, stock_level, &inputs.stock_level(), books, |(), result| ending(result)),
+        }
+    }
+}
+
+impl Terminal for TpccTerminal {
+    fn run_one(&mut self, session: &mut Session) -> Outcome {
+        self.one::<Now>(session)
+    }
+
+    fn submit_one(&mut self, session: &mut Session) -> Submitted {
+        self.one::<Later>(session)
     }
 }
 
 #[inline]
-fn ending<R>(result: Result<Committed<R>, TransactError>) -> Ending {
+fn ending<R>(result: Result<R, TransactError>) -> Ending {
     match result {
         Ok(output) => {
-            black_box(&output.value);
+            black_box(&output);
             Ending::Committed
         }
         Err(error) => Ending::of::<UnusedItem>(error),

@@ -20,23 +20,27 @@ struct Found {
     hot: u64,
 }
 
-/// Checks the table against what the terminals of this workload committed.
+/// Checks the table; if there are ledgers, against what the terminals of this workload committed.
 ///
 /// # Errors
 /// When the table is missing or a reading transaction fails.
-pub(super) fn check(db: &Database, options: &Options, ledgers: &Ledgers<Ledger>) -> Result<Report, LoadError> {
+pub(super) fn check(db: &Database, options: &Options, ledgers: Option<&Ledgers<Ledger>>) -> Result<Report, LoadError> {
     let (tables, mut session) = (Tables::open(db)?, db.session());
     let mut report = Report::new(&[&OWN, &HOT, &ROWS]);
     let mut hot = 0u64;
     for client in 0..options.clients {
         let found = session.snapshot(|tx| collect(tx, &tables, options.partitions, client))?.into_value();
         let place = format_args!("client {client}");
-        let committed = ledgers.sum(|ledger| if ledger.client == client { ledger.own.get() } else { 0 });
-        report.equal(&OWN, place, found.own, committed);
+        if let Some(ledgers) = ledgers {
+            let committed = ledgers.sum(|ledger| if ledger.client == client { ledger.own.get() } else { 0 });
+            report.equal(&OWN, place, found.own, committed);
+        }
         report.equal(&ROWS, place, found.rows, u64::from(options.partitions) * KEYS as u64);
         hot = hot.wrapping_add(found.hot);
     }
-    report.equal(&HOT, "the table", hot, ledgers.sum(|ledger| ledger.hot.get()));
+    if let Some(ledgers) = ledgers {
+        report.equal(&HOT, "the table", hot, ledgers.sum(|ledger| ledger.hot.get()));
+    }
     Ok(report)
 }
 

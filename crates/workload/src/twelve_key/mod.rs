@@ -30,7 +30,7 @@ pub use terminal::TwelveKeyTerminal;
 pub use transactions::{GivenUp, KeysOutput, one_round, procedures, two_rounds};
 
 use crate::ledger::{Count, Ledgers};
-use crate::registry::{Entry, Knob};
+use crate::registry::{Entry, Knob, Sizes};
 use crate::{LoadError, Loading, Report, Terminal, Workload};
 use seriatim::{Database, Rng};
 
@@ -62,7 +62,25 @@ pub const ENTRY: Entry = Entry {
         },
     ],
     open,
+    recognize,
 };
+
+/// The workload of a database that holds its tables, as large as they are.
+fn recognize(db: &Database, rows: &Sizes<'_>) -> Option<Box<dyn Workload>> {
+    let (tables, mut session) = (Tables::open(db).ok()?, db.session());
+    // A partition has the cells of all clients.
+    let cells_of = |client| {
+        let mut count = |partition| {
+            let found = session.snapshot(|tx| Ok(tx.get(&tables.cell, &(partition, client, 0))?.is_some()));
+            found.is_ok_and(|found| *found)
+        };
+        (0..u16::MAX).take_while(|&partition| count(partition)).count() as u64
+    };
+    let partitions = { cells_of }(0);
+    let clients = rows("cell").checked_div(partitions * input::KEYS as u64)?;
+    let (partitions, clients) = (u16::try_from(partitions).ok()?, u16::try_from(clients).ok()?);
+    (clients > 0).then(|| Box::new(TwelveKey::new(Options { partitions, clients, ..Options::default() })) as _)
+}
 
 /// The kinds of transaction.
 pub const KINDS: [&str; 2] = ["single_partition", "multi_partition"];
@@ -108,7 +126,7 @@ impl Workload for TwelveKey {
     }
 
     fn declare(&self, db: &Database) -> Result<(), LoadError> {
-        db.create::<Cell>()?;
+        db.create_or_open::<Cell>()?;
         db.register(procedures())?;
         Ok(())
     }
@@ -119,7 +137,11 @@ impl Workload for TwelveKey {
     }
 
     fn consistency(&self, db: &Database) -> Result<Report, LoadError> {
-        consistency::check(db, &self.options, &self.ledgers)
+        consistency::check(db, &self.options, Some(&self.ledgers))
+    }
+
+    fn audit(&self, db: &Database) -> Result<Report, LoadError> {
+        Ok(consistency::check(db, &self.options, None)?.asked())
     }
 
     fn terminal(&self, db: &Database, index: u16, seed: u64) -> Result<Box<dyn Terminal>, LoadError> {

@@ -41,7 +41,7 @@ impl Tables {
 /// Creates the table, registers the procedures and fills the table with every client's keys on every partition, never updated.
 ///
 /// # Errors
-/// When it exists already or an insert fails.
+/// When it exists with another definition or with rows, or an insert fails.
 pub(super) fn load(db: &Database, options: &Options, loading: &Loading<'_>) -> Result<(), LoadError> {
     let table = db.table::<Cell>()?;
     let (keys, clients) = (KEYS as u64, u64::from(options.clients));

@@ -7,8 +7,9 @@ use super::Ledger;
 use super::input::{Inputs, KEYS};
 use super::options::{Options, Rounds};
 use super::transactions::{GivenUp, one_round, two_rounds};
-use crate::{Ending, Outcome, Terminal};
-use seriatim::Session;
+use crate::contract::{Later, Now, Way};
+use crate::{Ending, Outcome, Submitted, Terminal};
+use seriatim::{Session, TransactError};
 
 /// One terminal.
 pub struct TwelveKeyTerminal {
@@ -21,26 +22,39 @@ impl TwelveKeyTerminal {
     pub(super) fn new(inputs: Inputs, options: Options, ledger: Arc<Ledger>) -> TwelveKeyTerminal {
         TwelveKeyTerminal { inputs, rounds: options.rounds, ledger }
     }
+
+    fn one<W: Way>(&mut self, session: &mut Session) -> W::Answer {
+        let input = self.inputs.keys();
+        let kind = usize::from(input.is_multi());
+        let hot = input.keys.iter().filter(|key| key.is_hot()).count();
+        if input.is_multi() && self.rounds == Rounds::Two {
+            W::call(session, kind, two_rounds, &input, &self.ledger, move |ledger, result| booked(ledger, hot, result))
+        } else {
+            W::call(session, kind, one_round, &input, &self.ledger, move |ledger, result| booked(ledger, hot, result))
+        }
+    }
+}
+
+/// How a transaction with so many hot keys ended.
+#[inline]
+fn booked<R>(ledger: &Ledger, hot: usize, result: Result<R, TransactError>) -> Ending {
+    match result {
+        Ok(output) => {
+            black_box(&output);
+            ledger.hot.add(hot as u64);
+            ledger.own.add((KEYS - hot) as u64);
+            Ending::Committed
+        }
+        Err(error) => Ending::of::<GivenUp>(error),
+    }
 }
 
 impl Terminal for TwelveKeyTerminal {
     fn run_one(&mut self, session: &mut Session) -> Outcome {
-        let input = self.inputs.keys();
-        let result = if input.is_multi() && self.rounds == Rounds::Two {
-            session.call(two_rounds, &input)
-        } else {
-            session.call(one_round, &input)
-        };
-        let ending = match result {
-            Ok(output) => {
-                black_box(&output.value);
-                let hot = input.keys.iter().filter(|key| key.is_hot()).count();
-                self.ledger.hot.add(hot as u64);
-                self.ledger.own.add((KEYS - hot) as u64);
-                Ending::Committed
-            }
-            Err(error) => Ending::of::<GivenUp>(error),
-        };
-        Outcome { kind: usize::from(input.is_multi()), ending }
+        self.one::<Now>(session)
+    }
+
+    fn submit_one(&mut self, session: &mut Session) -> Submitted {
+        self.one::<Later>(session)
     }
 }

@@ -26,7 +26,7 @@ pub use terminal::YcsbTerminal;
 
 use crate::ledger::{Count, Ledgers};
 use crate::parallel;
-use crate::registry::{Entry, Knob};
+use crate::registry::{Entry, Knob, Sizes};
 use crate::{LoadError, Loading, Report, Terminal, Workload};
 use seriatim::{Database, Rng, SchemaError};
 use table::with_shape;
@@ -68,7 +68,22 @@ pub const ENTRY: Entry = Entry {
         Knob { name: "index", value: "hash|ordered", default: "hash", about: "how the table finds its rows" },
     ],
     open,
+    recognize,
 };
+
+/// The workload of a database that holds its tables, as large as they are.
+fn recognize(db: &Database, rows: &Sizes<'_>) -> Option<Box<dyn Workload>> {
+    fn of<T: Shape>(db: &Database, is_ordered: bool, records: u64) -> Option<Box<dyn Workload>> {
+        let table = db.table::<T>().ok()?;
+        // All rows have values of one length.
+        let length = db.session().snapshot(|tx| Ok(tx.get(&table, &0)?.map(|row| T::field(&row, 0).len()))).ok()?;
+        let value_bytes = length.into_value()? * T::FIELDS;
+        Some(Box::new(Ycsb::new(Options { value_bytes, is_ordered, ..Options::core(Core::A, records, 0) })))
+    }
+    let records = rows("usertable");
+    let hashed = of::<HashOne>(db, false, records).or_else(|| of::<HashTen>(db, false, records));
+    hashed.or_else(|| of::<OrderedOne>(db, true, records)).or_else(|| of::<OrderedTen>(db, true, records))
+}
 
 /// The kinds of transaction with one operation.
 pub const KINDS_OF_ONE: [&str; 5] = ["read", "update", "insert", "scan", "read_modify_write"];
@@ -109,7 +124,7 @@ impl Ycsb {
     }
 
     fn declare_shape<T: Shape>(db: &Database) -> Result<(), LoadError> {
-        db.create::<T>()?;
+        db.create_or_open::<T>()?;
         db.register(T::procedures())?;
         Ok(())
     }
@@ -146,7 +161,11 @@ impl Workload for Ycsb {
     }
 
     fn consistency(&self, db: &Database) -> Result<Report, LoadError> {
-        with_shape!(self.options, T => consistency::check::<T>(db, &self.options, &self.shared))
+        with_shape!(self.options, T => consistency::check::<T>(db, &self.options, Some(&self.shared)))
+    }
+
+    fn audit(&self, db: &Database) -> Result<Report, LoadError> {
+        Ok(with_shape!(self.options, T => consistency::check::<T>(db, &self.options, None))?.asked())
     }
 
     fn terminal(&self, db: &Database, index: u16, seed: u64) -> Result<Box<dyn Terminal>, LoadError> {

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use super::Ledger;
 use super::input::{INSERT, Inputs, Operation};
 use super::table::Shape;
-use crate::{Ending, Outcome, Terminal};
+use crate::contract::{Later, Now, Way};
+use crate::{Ending, Outcome, Submitted, Terminal};
 use seriatim::Session;
 
 /// One terminal.
@@ -21,10 +22,8 @@ impl<T: Shape> YcsbTerminal<T> {
     pub(super) fn new(inputs: Inputs, ledger: Arc<Ledger>) -> YcsbTerminal<T> {
         YcsbTerminal { shape: PhantomData, inputs, ledger }
     }
-}
 
-impl<T: Shape> Terminal for YcsbTerminal<T> {
-    fn run_one(&mut self, session: &mut Session) -> Outcome {
+    fn one<W: Way>(&mut self, session: &mut Session) -> W::Answer {
         let input = self.inputs.operations(T::FIELDS);
         let count =
             |is: fn(&Operation) -> bool| input.operations.iter().filter(|operation| is(operation)).count() as u64;
@@ -33,15 +32,24 @@ impl<T: Shape> Terminal for YcsbTerminal<T> {
             [only] => usize::from(only.kind),
             _ => usize::from(writes + inserts > 0),
         };
-        let ending = match session.call(T::OPERATIONS, input) {
+        W::call(session, kind, T::OPERATIONS, input, &self.ledger, move |ledger, result| match result {
             Ok(sum) => {
-                black_box(*sum);
-                self.ledger.writes.add(writes);
-                self.ledger.inserts.add(inserts);
+                black_box(sum);
+                ledger.writes.add(writes);
+                ledger.inserts.add(inserts);
                 Ending::Committed
             }
             Err(error) => Ending::Failed(error),
-        };
-        Outcome { kind, ending }
+        })
+    }
+}
+
+impl<T: Shape> Terminal for YcsbTerminal<T> {
+    fn run_one(&mut self, session: &mut Session) -> Outcome {
+        self.one::<Now>(session)
+    }
+
+    fn submit_one(&mut self, session: &mut Session) -> Submitted {
+        self.one::<Later>(session)
     }
 }

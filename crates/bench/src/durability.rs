@@ -1,0 +1,403 @@
+//! What durability costs and gives: TPC-C's full mix with durability off against group commit, how long a result takes until it is
+//! durable, where the bytes of the log go, a checkpoint beside transactions, and recovery against the writing of what it recovers.
+//!
+//! The arms run in turn, each on a database of its own that goes on growing, with the same inputs in a round, by two threads that
+//! have many results outstanding. The disk is measured in the same run, in batches of the size that the log had.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::{Value, json};
+use seriatim::{Builder, Database, Durability, LogStatistics, Recovery, RecoveryPhase, StorageError, thread};
+use seriatim_base::clock::Instant;
+use seriatim_base::disk;
+use seriatim_redo::entry::Change;
+use seriatim_redo::manifest::Manifest;
+use seriatim_redo::replay::{Apply, Outcome, Replay, Version};
+use seriatim_workload::{Ending, Loading, Submitted, Workload};
+
+use crate::disk::{Rate, measure, percentiles};
+use crate::measure::{Arm, Length, Quartiles, alternate};
+use crate::report::Format;
+use crate::setting::{self, Setting};
+
+/// The options.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    setting: setting::Options,
+    /// A new or empty directory for the database, on the disk to be measured
+    #[arg(long, value_name = "DIR")]
+    data: PathBuf,
+    /// Warehouses
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..))]
+    warehouses: u16,
+    /// Results of a thread that may wait until they are durable
+    #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    outstanding: u32,
+}
+
+/// Threads of each arm.
+const THREADS: usize = 2;
+
+/// What some threads did.
+#[derive(Debug, Default)]
+struct Driven {
+    committed: u64,
+    seconds: f64,
+    /// Microseconds from the beginning of transactions until their results left.
+    durable_us: Vec<f64>,
+}
+
+impl Driven {
+    fn rate(&self) -> f64 {
+        self.committed as f64 / self.seconds.max(1e-9)
+    }
+}
+
+/// Runs terminals on threads, each with so many results outstanding, until `ends` says so, which is told the transactions of a
+/// thread.
+fn drive(
+    db: &Database,
+    workload: &dyn Workload,
+    outstanding: usize,
+    seed: u64,
+    ends: impl Fn(u64) -> bool + Sync,
+) -> Result<Driven, Box<dyn Error>> {
+    let terminals = (0..THREADS as u16).map(|at| workload.terminal(db, at, seed)).collect::<Result<Vec<_>, _>>()?;
+    let begin = Instant::now();
+    let parts: Vec<Driven> = thread::scope(|scope| {
+        let ends = &ends;
+        let run = |mut terminal: Box<dyn seriatim_workload::Terminal>| {
+            let (mut session, mut driven) = (db.session(), Driven::default());
+            let mut queue: VecDeque<(Submitted, Instant)> = VecDeque::with_capacity(outstanding);
+            let take = |driven: &mut Driven, (submitted, began): (Submitted, Instant)| {
+                match submitted.wait().ending {
+                    Ending::Committed => driven.committed += 1,
+                    Ending::UserAborted => {}
+                    Ending::Failed(error) => panic!("a transaction failed: {error}"),
+                }
+                driven.durable_us.push(began.elapsed().as_nanos() as f64 / 1e3);
+            };
+            for count in 0.. {
+                if ends(count) {
+                    break;
+                }
+                let began = Instant::now();
+                queue.push_back((terminal.submit_one(&mut session), began));
+                while queue.front().is_some_and(|first| queue.len() >= outstanding || first.0.is_ready()) {
+                    queue.pop_front().into_iter().for_each(|first| take(&mut driven, first));
+                }
+            }
+            // What is still to leave took its time, too.
+            queue.drain(..).for_each(|first| take(&mut driven, first));
+            driven
+        };
+        let running: Vec<_> = terminals.into_iter().map(|terminal| scope.spawn(move || run(terminal))).collect();
+        running.into_iter().map(|thread| thread.join().expect("a terminal does not panic")).collect()
+    });
+    let mut sum = Driven { seconds: begin.elapsed().as_secs_f64(), ..Driven::default() };
+    for part in parts {
+        sum.committed += part.committed;
+        sum.durable_us.extend(part.durable_us);
+    }
+    Ok(sum)
+}
+
+/// As [`drive`], for a length.
+fn drive_for(
+    db: &Database,
+    workload: &dyn Workload,
+    outstanding: usize,
+    seed: u64,
+    length: Length,
+) -> Result<Driven, Box<dyn Error>> {
+    let begin = Instant::now();
+    drive(db, workload, outstanding, seed, |count| match length {
+        Length::Operations(most) => count >= most,
+        Length::Seconds(seconds) => begin.elapsed().as_secs_f64() >= seconds,
+    })
+}
+
+/// Bytes of the log by table and kind of entry, as recovery would read them.
+type Bytes = BTreeMap<(String, &'static str), (u64, u64)>;
+
+/// Adds up what a replay hands on, and applies nothing.
+struct Counter {
+    names: Vec<String>,
+    bytes: Mutex<Bytes>,
+}
+
+impl Apply for Counter {
+    fn apply(&self, _: usize, version: &Version<'_>) -> Result<Outcome, StorageError> {
+        let table = self.names.get(version.table.index()).cloned().unwrap_or_default();
+        let key = version.key.to_bytes().len() as u64;
+        let mut bytes = self.bytes.lock().expect("nobody panicked");
+        for change in version.changes {
+            let (kind, payload) = match change {
+                Change::Row(row) => ("row", row.len()),
+                Change::Delete => ("delete", 0),
+                Change::Patch(patch) => ("patch", patch.len()),
+                Change::Delta(delta) => ("delta", delta.len()),
+            };
+            let (entries, sum) = bytes.entry((table.clone(), kind)).or_default();
+            *entries += 1;
+            *sum += key + payload as u64;
+        }
+        Ok(Outcome::Applied)
+    }
+}
+
+/// Where the bytes of the log of a closed database are: entries and bytes of keys and columns.
+fn bytes_by_table(directory: &Path) -> Result<Bytes, StorageError> {
+    let disk = disk::real();
+    let manifest = Manifest::read(disk.as_ref(), directory)?;
+    let mut names = vec![String::new(); manifest.next_table.index()];
+    for table in &manifest.tables {
+        names[table.id.index()] = table.definition.name.to_string();
+    }
+    let counter = Counter { names, bytes: Mutex::default() };
+    Replay::open(disk.as_ref(), directory, &manifest)?.run(disk.as_ref(), 1, &counter, &|_| {})?;
+    Ok(counter.bytes.into_inner().expect("nobody panicked"))
+}
+
+/// Everything that was measured.
+struct Measured {
+    off: Vec<f64>,
+    group: Vec<f64>,
+    committed: u64,
+    durable_us: [f64; 3],
+    log: LogStatistics,
+    bytes: Bytes,
+    disk: Rate,
+    recovery: Recovery,
+    /// Of the recovery: the part in which the log was replayed.
+    replay_seconds: f64,
+    before: f64,
+    during: f64,
+    checkpoint: seriatim::Checkpoint,
+}
+
+fn builder(setting: &Setting, directory: &Path) -> Builder {
+    let builder = Database::builder().protocol(&setting.protocol).seed(setting.seed).path(directory);
+    builder.durability(Durability::Group).checkpoint_bytes(None)
+}
+
+fn measure_all(
+    directory: &Path,
+    warehouses: u16,
+    outstanding: usize,
+    setting: &Setting,
+) -> Result<Measured, Box<dyn Error>> {
+    let workload = setting.tpcc(warehouses);
+    let in_memory = setting.load(&workload)?;
+    let db = builder(setting, directory).open()?;
+    workload.load(&db, &Loading::default())?;
+    // What was loaded is of no interest from here on.
+    db.checkpoint()?;
+    setting.prefault(&in_memory, 1)?;
+    setting.prefault(&db, 1)?;
+    let start = db.statistics();
+    let (mut committed, mut durable_us) = (0, Vec::new());
+    let mut off =
+        |length, seed| drive_for(&in_memory, &workload, outstanding, seed, length).expect("it is loaded").rate();
+    let mut group = |length, seed| {
+        let driven = drive_for(&db, &workload, outstanding, seed, length).expect("it is loaded");
+        let rate = driven.rate();
+        committed += driven.committed;
+        durable_us.extend(driven.durable_us);
+        rate
+    };
+    let arms: &mut [Arm<'_>] = &mut [&mut off, &mut group];
+    let mut rates = alternate(arms, setting.rounds, setting.length, setting.seed).into_iter();
+    let (off, group) = (rates.next().unwrap_or_default(), rates.next().unwrap_or_default());
+    db.flush()?;
+    let log = db.statistics().since(&start).log.unwrap_or_default();
+    drop((db, in_memory));
+    let batch = usize::try_from(log.bytes / log.flushes.max(1))?.next_multiple_of(4096);
+    let disk = measure(directory, batch, setting.length)?;
+    let bytes = bytes_by_table(directory)?;
+    let phases = std::sync::Arc::new(Mutex::new((None, None)));
+    let noted = std::sync::Arc::clone(&phases);
+    let db = builder(setting, directory).on_recovery(move |at| {
+        let mut noted = noted.lock().expect("nobody panicked");
+        match at.phase {
+            RecoveryPhase::Checkpoint => noted.0 = Some(Instant::now()),
+            RecoveryPhase::Log => noted.1 = Some(Instant::now()),
+            _ => {}
+        }
+    });
+    let db = db.open()?;
+    let replay_seconds = match *phases.lock().expect("nobody panicked") {
+        (Some(loaded), Some(replayed)) => replayed.since(loaded).as_secs_f64(),
+        _ => 0.0,
+    };
+    let recovery = db.recovery().cloned().ok_or("there was a database")?;
+    workload.declare(&db)?;
+    let before = drive_for(&db, &workload, outstanding, setting.seed, setting.length)?.rate();
+    let (during, checkpoint) = beside_a_checkpoint(&db, &workload, outstanding, setting.seed)?;
+    Ok(Measured {
+        off,
+        group,
+        committed,
+        durable_us: percentiles(durable_us),
+        log,
+        bytes,
+        disk,
+        recovery,
+        replay_seconds,
+        before,
+        during,
+        checkpoint,
+    })
+}
+
+/// Transactions a second while a checkpoint is taken.
+fn beside_a_checkpoint(
+    db: &Database,
+    workload: &dyn Workload,
+    outstanding: usize,
+    seed: u64,
+) -> Result<(f64, seriatim::Checkpoint), Box<dyn Error>> {
+    let is_taken = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let taking = scope.spawn(|| {
+            let taken = db.checkpoint();
+            is_taken.store(true, Ordering::Relaxed);
+            taken
+        });
+        let driven = drive(db, workload, outstanding, seed, |_| is_taken.load(Ordering::Relaxed));
+        let taken = taking.join().expect("a checkpoint does not panic")?;
+        Ok((driven?.rate(), taken.ok_or("the database is on disk")?))
+    })
+}
+
+impl Measured {
+    fn ratio(&self) -> Quartiles {
+        Quartiles::of_ratios(&self.group, &self.off)
+    }
+
+    /// Bytes of commits in the log, of each transaction.
+    fn bytes_each(&self) -> f64 {
+        self.log.payload_bytes as f64 / self.committed.max(1) as f64
+    }
+
+    /// Transactions a second that the disk would take if it did nothing else.
+    fn disk_allows(&self) -> f64 {
+        self.disk.bytes_per_second * self.committed as f64 / self.log.bytes.max(1) as f64
+    }
+
+    /// Of the transactions, a second of the replay.
+    fn replayed_per_second(&self) -> f64 {
+        self.committed as f64 / self.replay_seconds.max(1e-9)
+    }
+
+    fn json(&self) -> Value {
+        let quartiles = |of: Quartiles| json!({ "lower": of.lower, "median": of.median, "upper": of.upper });
+        let rates = |rates: &[f64]| quartiles(Quartiles::of(rates.iter().copied()));
+        let [p50, p99, max] = self.durable_us;
+        let each = |sum: u64| sum as f64 / self.committed.max(1) as f64;
+        let flush = self.log.flush_time / u32::try_from(self.log.flushes.max(1)).unwrap_or(u32::MAX);
+        let micros = |time: Duration| time.as_secs_f64() * 1e6;
+        let bytes: Vec<Value> = self
+            .bytes
+            .iter()
+            .map(|((table, kind), (entries, bytes))| {
+                json!({ "table": table, "kind": kind, "entries_each": each(*entries), "bytes_each": each(*bytes) })
+            })
+            .collect();
+        let seconds = self.recovery.duration.as_secs_f64();
+        json!({
+            "measurement": "durability", "threads": THREADS, "ratio": quartiles(self.ratio()),
+            "off_per_second": rates(&self.off), "group_per_second": rates(&self.group),
+            "durable_latency_us": { "p50": p50, "p99": p99, "max": max },
+            "disk": self.disk.json(), "disk_allows_per_second": self.disk_allows(),
+            "log": {
+                "bytes_per_transaction": each(self.log.bytes), "payload_bytes_per_transaction": self.bytes_each(),
+                "flushes": self.log.flushes, "flush_us_mean": micros(flush),
+                "flush_us_max": micros(self.log.flush_time_max), "entries": bytes,
+            },
+            "recovery": {
+                "seconds": seconds, "replay_seconds": self.replay_seconds, "entries": self.recovery.entries,
+                "entries_per_second": self.recovery.entries as f64 / self.replay_seconds.max(1e-9),
+                "transactions_per_second": self.replayed_per_second(),
+                "over_writing": self.replayed_per_second() / Quartiles::of(self.group.iter().copied()).median,
+            },
+            "checkpoint": {
+                "rows": self.checkpoint.rows, "bytes": self.checkpoint.bytes,
+                "seconds": self.checkpoint.duration.as_secs_f64(),
+                "before_per_second": self.before, "during_per_second": self.during,
+                "ratio": self.during / self.before.max(1e-9),
+            },
+        })
+    }
+
+    fn text(&self) -> String {
+        let thousands = |rates: &[f64]| Quartiles::of(rates.iter().map(|rate| rate / 1e3));
+        let [p50, p99, max] = self.durable_us.map(|us| us / 1e3);
+        let mut lines = vec![
+            format!("off, k tx/s         {:.1}", thousands(&self.off)),
+            format!("group, k tx/s       {:.1}", thousands(&self.group)),
+            format!("group over off      {:.3}", self.ratio()),
+            format!("the disk allows     {:.1} k tx/s", self.disk_allows() / 1e3),
+            format!("until durable, ms   p50 {p50:.2}, p99 {p99:.2}, max {max:.2}"),
+            format!("log, bytes each     {:.0}", self.bytes_each()),
+        ];
+        for ((table, kind), (entries, bytes)) in &self.bytes {
+            let each = |sum: u64| sum as f64 / self.committed.max(1) as f64;
+            lines.push(format!("    {table:12} {kind:8} {:8.1} in {:.2} entries", each(*bytes), each(*entries)));
+        }
+        let replay = self.replayed_per_second();
+        let written = Quartiles::of(self.group.iter().copied()).median;
+        lines.push(format!("replay, k tx/s      {:.1}, {:.2} of the rate of writing", replay / 1e3, replay / written));
+        let during = self.during / self.before.max(1e-9);
+        lines.push(format!("beside a checkpoint {during:.2} of the rate before"));
+        lines.join("\n")
+    }
+}
+
+/// Measures and prints.
+pub(crate) fn run(options: Options) -> Result<(), Box<dyn Error>> {
+    let Options { setting, data, warehouses, outstanding } = options;
+    let setting = Setting::try_from(setting)?;
+    let measured = measure_all(&data, warehouses, outstanding as usize, &setting)?;
+    match setting.format {
+        Format::Json => {
+            eprintln!("{}", measured.text());
+            println!("{}", measured.json());
+        }
+        Format::Text => println!("{}", measured.text()),
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_logged_is_counted_by_table_and_recovered() {
+        let name = format!("seriatim-bench-durability-{:016x}", seriatim::rng::entropy());
+        let home = std::env::temp_dir().join(name);
+        let setting = Setting::small("auto", 2, 200);
+        let measured = measure_all(&home, 1, 50, &setting).expect("memory and a disk");
+        std::fs::remove_dir_all(&home).expect("it is there");
+        assert!(measured.off.len() == 2 && measured.group.len() == 2 && measured.ratio().median > 0.0);
+        let sum: u64 = measured.bytes.values().map(|(_, bytes)| bytes).sum();
+        assert!(sum > 0 && sum <= measured.log.payload_bytes, "{sum} of {}", measured.log.payload_bytes);
+        let entries: u64 = measured.bytes.values().map(|(entries, _)| entries).sum();
+        // Several of one commit are one version.
+        assert!(entries >= measured.recovery.entries && measured.recovery.entries > 0);
+        assert!(measured.bytes.contains_key(&("order_line".to_owned(), "row")), "{:?}", measured.bytes);
+        assert!(measured.bytes_each() > 0.0 && measured.durable_us[0] > 0.0);
+        assert!(measured.checkpoint.rows > 0 && measured.during > 0.0);
+        let json = measured.json();
+        assert!(json["recovery"]["transactions_per_second"].as_f64() > Some(0.0), "{json}");
+        assert!(measured.text().contains("order_line"));
+    }
+}

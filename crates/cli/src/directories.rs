@@ -1,0 +1,279 @@
+//! `seriatim recover`, `check`, `backup` and `restore`: what is done to database directories.
+//!
+//! What they find is printed on standard output, how far they are on standard error. A fault found ends with exit code 1; a
+//! directory that holds no database, or that there is no room in, is an argument that cannot be.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use clap::ArgMatches;
+use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
+use serde_json::{Value, json};
+use seriatim::backup::{self, Copied, Verified};
+use seriatim::{
+    Checkpoint, Database, OpenError, Recovery, RecoveryPhase, RecoveryProgress, StorageError, TableChecked,
+};
+use seriatim_workload::{Entry, Report};
+
+use crate::{Failure, args};
+
+/// `seriatim recover`.
+pub(crate) fn recover(matches: &ArgMatches) -> Result<(), Failure> {
+    let directory = directory(matches, "DIR");
+    let db = load(Database::builder().path(&directory).create(false))?;
+    let checkpoint = match matches.get_flag("checkpoint") {
+        true => db.checkpoint().map_err(Failure::run)?,
+        false => None,
+    };
+    let recovery = db.recovery().cloned().unwrap_or_default();
+    print(matches, recovered_text(&db, &recovery, checkpoint.as_ref()), || {
+        let checkpoint = checkpoint.as_ref().map(|checkpoint| {
+            json!({ "rows": checkpoint.rows, "bytes": checkpoint.bytes, "seconds": checkpoint.duration.as_secs_f64() })
+        });
+        json!({
+            "directory": directory, "tables": db.table_names(), "durable_epoch": recovery.durable_epoch,
+            "checkpoint_rows": recovery.checkpoint_rows, "log_bytes": recovery.log_bytes,
+            "entries": recovery.entries, "indexed_rows": recovery.indexed_rows,
+            "seconds": recovery.duration.as_secs_f64(), "entries_per_second": entries_per_second(&recovery),
+            "notices": recovery.notices, "checkpoint": checkpoint,
+        })
+    });
+    Ok(())
+}
+
+/// Entries of the log applied a second of the whole recovery.
+fn entries_per_second(recovery: &Recovery) -> f64 {
+    recovery.entries as f64 / recovery.duration.as_secs_f64().max(f64::MIN_POSITIVE)
+}
+
+fn recovered_text(db: &Database, recovery: &Recovery, checkpoint: Option<&Checkpoint>) -> String {
+    let mut text = Lines::default();
+    text.line("durable epoch", recovery.durable_epoch);
+    text.line("tables", db.table_names().join(", "));
+    text.line("checkpoint", format!("{} rows", HumanCount(recovery.checkpoint_rows)));
+    let (bytes, entries) = (HumanBytes(recovery.log_bytes), HumanCount(recovery.entries));
+    let rate = HumanCount(entries_per_second(recovery) as u64);
+    text.line("log", format!("{bytes}, {entries} entries, {rate} a second"));
+    text.line("indexes", format!("{} rows entered", HumanCount(recovery.indexed_rows)));
+    text.line("time", format!("{:.3} s", recovery.duration.as_secs_f64()));
+    recovery.notices.iter().for_each(|notice| text.line("notice", notice));
+    if let Some(Checkpoint { rows, bytes, duration, .. }) = checkpoint {
+        let (rows, bytes) = (HumanCount(*rows), HumanBytes(*bytes));
+        text.line("taken", format!("a checkpoint of {rows} rows, {bytes}, in {:.3} s", duration.as_secs_f64()));
+    }
+    text.0
+}
+
+/// `seriatim check`.
+pub(crate) fn check(matches: &ArgMatches) -> Result<(), Failure> {
+    let directory = directory(matches, "DIR");
+    let mut found = Findings::default();
+    let fault = find_fault(&directory, &mut found)?;
+    let text = found.text(fault.as_deref());
+    print(matches, text, || found.json(&directory, fault.as_deref()));
+    fault.map_or(Ok(()), |fault| Err(Failure::Run(fault)))
+}
+
+/// What a check has looked at.
+#[derive(Default)]
+struct Findings {
+    verified: Option<Verified>,
+    tables: Vec<TableChecked>,
+    workloads: Vec<(&'static str, Report)>,
+}
+
+/// Looks at everything; the first fault.
+fn find_fault(directory: &Path, found: &mut Findings) -> Result<Option<String>, Failure> {
+    let verified = with_bar("verifying", |progress| backup::verify(directory, progress));
+    match verified {
+        Ok(verified) => found.verified = Some(verified),
+        Err(error @ (StorageError::Corrupt { .. } | StorageError::Format { .. })) => {
+            return Ok(Some(error.to_string()));
+        }
+        Err(error) => return Err(failure(&error)),
+    }
+    let db = load(Database::builder().inspect(directory))?;
+    if let Err(fault) = db.check_structure() {
+        return Ok(Some(fault));
+    }
+    match db.check_indexes() {
+        Ok(tables) => found.tables = tables,
+        Err(fault) => return Ok(Some(fault)),
+    }
+    let sizes = |name: &str| found.tables.iter().find(|table| table.name == name).map_or(0, |table| table.rows);
+    for workload in Entry::recognize(&db, &sizes) {
+        let report = workload.audit(&db).map_err(Failure::run)?;
+        found.workloads.push((workload.name(), report));
+    }
+    let violated = found
+        .workloads
+        .iter()
+        .find_map(|(name, report)| report.violations().first().map(|violation| format!("{name}: {violation}")));
+    Ok(violated)
+}
+
+impl Findings {
+    fn text(&self, fault: Option<&str>) -> String {
+        let mut text = Lines::default();
+        if let Some(verified) = &self.verified {
+            text.line("durable epoch", verified.durable_epoch);
+            let (rows, bytes) = (HumanCount(verified.checkpoint_rows), HumanBytes(verified.checkpoint_bytes));
+            text.line("checkpoint", format!("{rows} rows, {bytes}: every checksum is right"));
+            let (entries, bytes) = (HumanCount(verified.entries), HumanBytes(verified.log_bytes));
+            let batches = HumanCount(verified.batches);
+            text.line("log", format!("{entries} entries in {batches} batches, {bytes}: every checksum is right"));
+            verified.notices.iter().for_each(|notice| text.line("notice", notice));
+        }
+        for TableChecked { name, rows, indexes, .. } in &self.tables {
+            let agree = match indexes {
+                0 => String::new(),
+                1 => ", its index agrees".to_owned(),
+                many => format!(", its {many} indexes agree"),
+            };
+            text.line("table", format!("{name}: {} rows{agree}", HumanCount(*rows)));
+        }
+        for (name, report) in &self.workloads {
+            let rules = report.rules().count();
+            let verdict = if report.passed() { format!("{rules} conditions hold") } else { "violated".to_owned() };
+            text.line("workload", format!("{name}: {verdict}"));
+            let _ = write!(text.0, "{report}");
+        }
+        text.line("verdict", fault.map_or("no fault", |_| "FAULT"));
+        text.0
+    }
+
+    fn json(&self, directory: &Path, fault: Option<&str>) -> Value {
+        let verified = self.verified.as_ref().map(|verified| {
+            json!({
+                "durable_epoch": verified.durable_epoch, "checkpoint_rows": verified.checkpoint_rows,
+                "checkpoint_bytes": verified.checkpoint_bytes, "batches": verified.batches,
+                "entries": verified.entries, "log_bytes": verified.log_bytes, "notices": verified.notices,
+            })
+        });
+        let tables = self
+            .tables
+            .iter()
+            .map(|TableChecked { name, rows, indexes, .. }| json!({ "name": name, "rows": rows, "indexes": indexes }));
+        let workloads = self.workloads.iter().map(|(name, report)| {
+            let rules: Vec<Value> = report
+                .rules()
+                .map(|rule| {
+                    let holds = !report.is_violated(rule.clause);
+                    json!({ "clause": rule.clause, "says": rule.says, "holds": holds, "checked": report.checked(rule.clause) })
+                })
+                .collect();
+            json!({ "name": name, "passed": report.passed(), "rules": rules })
+        });
+        json!({
+            "directory": directory, "passed": fault.is_none(), "fault": fault, "verified": verified,
+            "tables": tables.collect::<Vec<_>>(), "workloads": workloads.collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// `seriatim backup`.
+pub(crate) fn back_up(matches: &ArgMatches) -> Result<(), Failure> {
+    copy(matches, "DIR", "backing up", |from, to, progress| backup::take(from, to, progress))
+}
+
+/// `seriatim restore`.
+pub(crate) fn restore(matches: &ArgMatches) -> Result<(), Failure> {
+    copy(matches, "FROM", "restoring", |from, to, progress| backup::restore(from, to, progress))
+}
+
+fn copy(
+    matches: &ArgMatches,
+    from: &str,
+    what: &'static str,
+    copy: impl FnOnce(&Path, &Path, &backup::Progress<'_>) -> Result<Copied, StorageError>,
+) -> Result<(), Failure> {
+    let (from, to) = (directory(matches, from), directory(matches, "TO"));
+    let copied = with_bar(what, |progress| copy(&from, &to, progress)).map_err(|error| failure(&error))?;
+    let mut text = Lines::default();
+    text.line("copied", format!("{} to {}", HumanBytes(copied.bytes), to.display()));
+    text.line("durable epoch", copied.durable_epoch);
+    print(
+        matches,
+        text.0,
+        || json!({ "from": from, "to": to, "bytes": copied.bytes, "durable_epoch": copied.durable_epoch }),
+    );
+    Ok(())
+}
+
+/// Opens a database while a bar shows how far its recovery is.
+pub(crate) fn load(builder: seriatim::Builder) -> Result<Database, Failure> {
+    let bar = ProgressBar::new(0);
+    let shown = Mutex::new((bar.clone(), None));
+    let opened = builder
+        .on_recovery(move |at| {
+            if let Ok(mut shown) = shown.try_lock() {
+                show(&mut shown, at)
+            }
+        })
+        .open();
+    bar.finish_and_clear();
+    opened.map_err(|error| match error {
+        OpenError::NoDatabase { .. } => Failure::usage(error),
+        OpenError::Storage(error) => failure(&error),
+        error => Failure::run(error),
+    })
+}
+
+/// Moves the bar of a recovery.
+fn show((bar, phase): &mut (ProgressBar, Option<RecoveryPhase>), at: RecoveryProgress) {
+    if phase.replace(at.phase) != Some(at.phase) {
+        bar.reset();
+        let rate = if at.phase == RecoveryPhase::Indexes { "{human_pos} rows {per_sec}" } else { BYTES };
+        bar.set_style(style(&format!("recovering: {} {rate}", at.phase.name())));
+    }
+    bar.set_length(at.total.unwrap_or(at.done));
+    bar.set_position(at.done);
+}
+
+const BYTES: &str = "{wide_bar} {bytes} of {total_bytes} {bytes_per_sec}";
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
+/// Runs what tells bytes done and in all, with a bar.
+fn with_bar<R>(what: &str, run: impl FnOnce(&backup::Progress<'_>) -> R) -> R {
+    let bar = ProgressBar::new(0).with_style(style(&format!("{what} {BYTES}")));
+    let done = run(&|done, total| {
+        bar.set_length(total);
+        bar.set_position(done);
+    });
+    bar.finish_and_clear();
+    done
+}
+
+/// Of the arguments, where there is no database or no room for a copy; else of the run.
+fn failure(error: &StorageError) -> Failure {
+    match error {
+        StorageError::NotADatabase { .. } => Failure::usage(error),
+        error => Failure::run(error),
+    }
+}
+
+fn directory(matches: &ArgMatches, name: &str) -> PathBuf {
+    matches.get_one::<PathBuf>(name).cloned().unwrap_or_default()
+}
+
+fn print(matches: &ArgMatches, text: String, json: impl FnOnce() -> Value) {
+    if args::is_json(matches) {
+        println!("{}", json());
+    } else {
+        print!("{text}");
+    }
+}
+
+/// Lines of names and values.
+#[derive(Default)]
+struct Lines(String);
+
+impl Lines {
+    fn line(&mut self, name: &str, value: impl std::fmt::Display) {
+        let _ = writeln!(self.0, "{name:<14} {value}");
+    }
+}

@@ -1,0 +1,203 @@
+//! Databases that a benchmark left are recovered, checked, backed up and restored; damage is found; what cannot be is refused in
+//! one line.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use seriatim::Database;
+use seriatim_workload::tpcc::{Money, Warehouse};
+
+/// A directory for a test, gone at the end.
+struct Home(PathBuf);
+
+impl Home {
+    fn new(name: &str) -> Home {
+        let path = std::env::temp_dir().join(format!("seriatim-cli-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).expect("a directory");
+        Home(path)
+    }
+
+    fn at(&self, name: &str) -> String {
+        self.0.join(name).to_str().expect("a path in UTF-8").to_owned()
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn seriatim(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_seriatim")).args(arguments).output().expect("the binary starts")
+}
+
+#[track_caller]
+fn printed(arguments: &[&str]) -> String {
+    let output = seriatim(arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+#[track_caller]
+fn json(arguments: &[&str]) -> Value {
+    let text = printed(&[arguments, &["--format", "json"]].concat());
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+/// The one line of a refusal with this exit code.
+#[track_caller]
+fn refused(arguments: &[&str], code: i32) -> String {
+    let output = seriatim(arguments);
+    let talk = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {talk}");
+    let complaints: Vec<&str> = talk.lines().filter(|line| line.starts_with("seriatim:")).collect();
+    assert_eq!(complaints.len(), 1, "{talk}");
+    complaints[0].to_owned()
+}
+
+/// Leaves a small TPC-C database in a directory.
+#[track_caller]
+fn bench(data: &str, more: &[&str]) -> Value {
+    let short = ["--scale", "small", "--seconds", "0.3", "--warmup", "0", "--prefault", "0", "--seed", "7"];
+    json(&[&["bench", "tpcc", "--data", data], &short[..], more].concat())
+}
+
+#[test]
+fn a_benchmarks_database_is_recovered_checked_backed_up_and_restored() {
+    let home = Home::new("whole");
+    let (data, copy, restored) = (home.at("db"), home.at("copy"), home.at("restored"));
+    let report = bench(&data, &["--threads", "2", "--outstanding", "50"]);
+    assert_eq!(report["options"]["durability"], "group");
+    assert!(report["log"]["payload_bytes_per_transaction"].as_f64() > Some(0.0), "{report}");
+    assert!(report["log"]["flushes"].as_u64() > Some(0) && report["log"]["outstanding"] == 50, "{report}");
+    assert!(report["durable_latency_us"]["p50"].as_f64() >= report["latency_us"]["p50"].as_f64(), "{report}");
+
+    let recovered = json(&["recover", &data]);
+    assert!(recovered["entries"].as_u64() > Some(0) && recovered["indexed_rows"].as_u64() > Some(0), "{recovered}");
+    assert_eq!(recovered["checkpoint"], Value::Null);
+    let copied = json(&["backup", &data, &copy]);
+    assert!(copied["bytes"].as_u64() > Some(0), "{copied}");
+    let text = printed(&["recover", &data, "--checkpoint"]);
+    assert!(text.contains("a checkpoint of") && text.contains("a second"), "{text}");
+    printed(&["restore", &copy, &restored]);
+    for directory in [&data, &copy, &restored] {
+        let checked = json(&["check", directory]);
+        assert_eq!((&checked["passed"], &checked["workloads"][0]["name"]), (&true.into(), &"tpcc".into()), "{checked}");
+        let rules = checked["workloads"][0]["rules"].as_array().expect("a list");
+        let clauses = rules.iter().filter_map(|rule| rule["clause"].as_str());
+        assert_eq!(clauses.filter(|clause| clause.starts_with("3.3.2.")).count(), 12, "{checked}");
+        assert_eq!(checked["tables"].as_array().map(Vec::len), Some(9), "{checked}");
+    }
+    let text = printed(&["check", &data]);
+    assert!(text.contains("conditions hold") && text.contains("no fault"), "{text}");
+    // After a checkpoint that is what is loaded.
+    assert!(json(&["recover", &data])["checkpoint_rows"].as_u64() > Some(0));
+}
+
+/// The largest file of a name that starts so.
+fn largest(directory: &str, start: &str) -> PathBuf {
+    let entries = std::fs::read_dir(directory).expect("it is there").map(|entry| entry.expect("an entry"));
+    let wanted = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(start));
+    let largest = wanted.max_by_key(|entry| entry.metadata().expect("a file").len());
+    largest.unwrap_or_else(|| panic!("no {start} in {directory}")).path()
+}
+
+fn flip(path: &Path, offset: usize) {
+    let mut bytes = std::fs::read(path).expect("it is there");
+    bytes[offset] ^= 0x40;
+    std::fs::write(path, bytes).expect("it can be written");
+}
+
+#[test]
+fn damage_is_a_fault_that_names_the_file() {
+    let home = Home::new("damaged");
+    let data = home.at("db");
+    bench(&data, &[]);
+    let segment = largest(&data, "log-");
+    // In the first batch, with others behind it.
+    flip(&segment, 4096 + 100);
+    let line = refused(&["check", &data], 1);
+    assert!(
+        line.contains("damaged at byte") && line.contains(&*segment.file_name().expect("a name").to_string_lossy()),
+        "{line}"
+    );
+    let output = seriatim(&["check", &data, "--format", "json"]);
+    let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert!(found["passed"] == false && found["fault"].as_str().is_some_and(|fault| fault.contains("damaged")));
+}
+
+#[test]
+fn a_condition_that_does_not_hold_is_a_fault() {
+    let home = Home::new("violated");
+    let data = home.at("db");
+    bench(&data, &[]);
+    {
+        let db = Database::open(&data).expect("it recovers");
+        let warehouses = db.table::<Warehouse>().expect("it is TPC-C's");
+        let changed = db.session().transact(|tx| {
+            tx.update(&warehouses, &1, |warehouse| warehouse.set_w_ytd(warehouse.w_ytd() + Money::from_units(1)))
+        });
+        assert_eq!(*changed.expect("nobody is in the way"), Some(()));
+    }
+    let line = refused(&["check", &data], 1);
+    assert!(line.contains("tpcc: 3.3.2.1") && line.contains("W_YTD = sum(D_YTD)"), "{line}");
+}
+
+#[test]
+fn every_mode_and_log_directory_leaves_a_database_that_is_whole() {
+    let home = Home::new("modes");
+    for mode in ["async", "group", "sync"] {
+        let (data, logs) = (home.at(mode), [home.at(&format!("{mode}-a")), home.at(&format!("{mode}-b"))]);
+        let logs = ["--log-dir", &logs[0], "--log-dir", &logs[1], "--checkpoint-every", "off"];
+        let report = bench(&data, &[&["--durability", mode], &logs[..]].concat());
+        assert_eq!(report["options"]["durability"], mode);
+        assert_eq!(report["durable_latency_us"].is_null(), mode == "async", "{report}");
+        assert_eq!(report["log"]["checkpoints"], 0, "{report}");
+        assert_eq!(json(&["check", &data])["passed"], true);
+    }
+}
+
+#[test]
+fn a_run_in_memory_has_no_log_and_a_temporary_one_leaves_nothing() {
+    let short = ["--accounts", "200", "--seconds", "0.1", "--warmup", "0", "--prefault", "0"];
+    let report = json(&[&["bench", "smallbank"], &short[..]].concat());
+    assert!(report["log"].is_null() && report["durable_latency_us"].is_null(), "{report}");
+    let home = Home::new("temporary");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_seriatim"));
+    command.env("TMPDIR", &home.0).args(["bench", "smallbank", "--durability", "group"]).args(short);
+    let output = command.output().expect("the binary starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("until durable") && text.contains("bytes of commits a transaction"), "{text}");
+    assert_eq!(std::fs::read_dir(&home.0).expect("it is there").count(), 0);
+}
+
+#[test]
+fn what_cannot_be_is_refused_in_one_line() {
+    let home = Home::new("refused");
+    let (none, full) = (home.at("none"), home.at("full"));
+    std::fs::create_dir(&full).and_then(|()| std::fs::write(home.0.join("full/file"), "x")).expect("a file");
+    for arguments in [&["recover", &none][..], &["check", &none], &["check", &full], &["backup", &none, &home.at("to")]]
+    {
+        let line = refused(arguments, 2);
+        assert!(line.contains("database"), "{line}");
+    }
+    assert!(!Path::new(&none).exists(), "nothing is created");
+    let line = refused(&["bench", "tpcc", "--data", &full], 2);
+    assert!(line.contains("not empty") && line.contains(&full), "{line}");
+    for option in ["data", "log-dir", "checkpoint-every", "outstanding"] {
+        let line = refused(&["bench", "tpcc", "--durability", "off", &format!("--{option}"), "1"], 2);
+        assert!(line.contains(option) && line.contains("group"), "{line}");
+    }
+    let line = refused(&["bench", "tpcc", "--checkpoint-every", "5MB"], 2);
+    assert!(line.contains("5MB") && line.contains("256MiB"), "{line}");
+    let line = refused(&["bench", "tpcc", "--durability", "most"], 2);
+    assert!(line.contains("off, async, group, sync"), "{line}");
+    refused(&["recover"], 2);
+    for command in ["recover", "check", "backup", "restore"] {
+        assert!(printed(&[command, "--help"]).contains("--format"), "{command}");
+    }
+}

@@ -1,0 +1,129 @@
+//! Opening as users do: tables that may be there, progress, backups, and indexes that are checked against their tables.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use seriatim::{Database, RecoveryPhase, SchemaError, StorageError, Table, backup};
+
+use super::life::Account;
+
+/// Another definition of the same table.
+#[derive(Table)]
+#[table(name = "account", key(id), hash)]
+struct Narrow {
+    id: u64,
+    balance: i64,
+}
+
+/// A directory of the file system, gone at the end.
+struct Home(PathBuf);
+
+impl Home {
+    fn new(name: &str) -> Home {
+        let path = std::env::temp_dir().join(format!("seriatim-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        Home(path)
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn insert(db: &Database, ids: std::ops::Range<u64>) {
+    let accounts = db.create_or_open::<Account>().expect("the table opens");
+    let mut session = db.session();
+    let row = |id| Account { id, owner: id as u32 % 7, branch: id as u16 % 3, balance: 100, note: "n".repeat(40) };
+    session.transact(|tx| ids.clone().try_for_each(|id| tx.insert(&accounts, &row(id)))).expect("it commits");
+}
+
+fn count(directory: &Path) -> u64 {
+    let db = Database::builder().inspect(directory).open().expect("the database opens");
+    let checked = db.check_indexes().expect("indexes agree with their table");
+    assert_eq!((checked.len(), checked[0].name.as_str(), checked[0].indexes), (1, "account", 2));
+    checked[0].rows
+}
+
+#[test]
+fn tables_are_created_or_opened_and_other_definitions_refused() {
+    let home = Home::new("create-or-open");
+    for round in 0..3 {
+        let db = Database::open(home.at("db")).expect("the database opens");
+        assert_eq!(db.recovery().is_some(), round > 0);
+        insert(&db, round * 10..round * 10 + 10);
+        let refused = db.create_or_open::<Narrow>().expect_err("another definition");
+        assert!(matches!(&refused, SchemaError::Mismatch { table, .. } if table == "account"), "{refused}");
+    }
+    assert_eq!(count(&home.at("db")), 30);
+}
+
+#[test]
+fn recovery_tells_how_far_it_is_in_order_and_how_many_rows_it_indexed() {
+    let home = Home::new("progress");
+    {
+        let db = Database::open(home.at("db")).expect("the database opens");
+        insert(&db, 0..50);
+        db.checkpoint().expect("a checkpoint is taken");
+        insert(&db, 50..80);
+    }
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let listener = Arc::clone(&told);
+    let builder = Database::builder().path(home.at("db"));
+    let db = builder.on_recovery(move |at| listener.lock().expect("nobody panicked").push(at)).open();
+    let db = db.expect("it recovers");
+    let told = told.lock().expect("nobody panicked");
+    let order = [RecoveryPhase::Checkpoint, RecoveryPhase::Log, RecoveryPhase::Indexes];
+    let at = |phase| order.iter().position(|other| *other == phase);
+    assert!(told.windows(2).all(|two| at(two[0].phase) <= at(two[1].phase)), "{told:?}");
+    for phase in order {
+        let most = told.iter().filter(|at| at.phase == phase).max_by_key(|at| at.done).expect("every phase tells");
+        assert!(most.done > 0 && most.total.is_none_or(|total| most.done == total), "{told:?}");
+    }
+    let recovery = db.recovery().expect("it recovered");
+    assert_eq!((recovery.checkpoint_rows, recovery.indexed_rows), (50, 80));
+}
+
+#[test]
+fn backups_are_taken_in_use_verified_and_restored_elsewhere() {
+    let home = Home::new("backup");
+    let db = Database::open(home.at("db")).expect("the database opens");
+    insert(&db, 0..20);
+    let copied = db.backup(home.at("copy")).expect("it is copied").expect("it has a directory");
+    assert!(copied.bytes > 0 && copied.durable_epoch > 0);
+    insert(&db, 20..30);
+    // As another process would.
+    backup::take(home.at("db"), home.at("later"), &|_, _| {}).expect("it is copied");
+    let refused = db.backup(home.at("copy")).expect_err("there is a copy");
+    assert!(matches!(refused, StorageError::NotADatabase { .. }), "{refused}");
+    drop(db);
+    assert!(backup::verify(home.at("copy"), &|_, _| {}).expect("it is whole").entries >= 20);
+    let seen = Mutex::new((0, 0));
+    let progress = |done, total| *seen.lock().expect("nobody panicked") = (done, total);
+    backup::restore(home.at("copy"), home.at("restored"), &progress).expect("it is restored");
+    let (done, total) = *seen.lock().expect("nobody panicked");
+    assert!(done == total && total > 0);
+    let counts = ["db", "copy", "later", "restored"].map(|name| count(&home.at(name)));
+    assert_eq!(counts, [30, 20, 30, 20]);
+    assert_eq!(Database::in_memory().expect("memory").backup(home.at("none")).expect("no files"), None);
+}
+
+#[test]
+fn the_log_is_counted() {
+    let home = Home::new("counted");
+    let db = Database::open(home.at("db")).expect("the database opens");
+    insert(&db, 0..20);
+    let before = db.statistics();
+    (20..25).for_each(|id| insert(&db, id..id + 1));
+    db.checkpoint().expect("a checkpoint is taken");
+    let log = db.statistics().since(&before).log.expect("it has a log");
+    assert_eq!((log.commits, log.checkpoints), (5, 1));
+    assert!(log.flushes > 0 && log.bytes > log.payload_bytes && log.payload_bytes > 5 * 40, "{log:?}");
+    assert!(log.durable_epoch <= log.epoch);
+    assert_eq!(Database::in_memory().expect("memory").statistics().log, None);
+}
