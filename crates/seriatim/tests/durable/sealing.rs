@@ -236,8 +236,8 @@ fn what_waits_for_nothing_is_answered_at_once() {
         db.step();
     }
     assert_eq!(
-        (log().groups, log().batches),
-        (before.groups, before.batches),
+        (log().commits, log().flushes),
+        (before.commits, before.flushes),
         "what wrote nothing costs the log nothing"
     );
 }
