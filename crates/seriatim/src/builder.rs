@@ -40,6 +40,8 @@ pub struct Builder {
     pub(crate) checkpoint_bytes_per_second: Option<u64>,
     #[cfg(feature = "canary")]
     pub(crate) fault: seriatim_txn::Fault,
+    #[cfg(feature = "canary")]
+    pub(crate) log_fault: seriatim_redo::LogFault,
 }
 
 /// Most threads that recover, or that take a checkpoint.
@@ -102,6 +104,8 @@ impl Default for Builder {
             checkpoint_bytes_per_second: None,
             #[cfg(feature = "canary")]
             fault: seriatim_txn::Fault::None,
+            #[cfg(feature = "canary")]
+            log_fault: seriatim_redo::LogFault::None,
         }
     }
 }
@@ -292,6 +296,14 @@ impl Builder {
     #[doc(hidden)]
     pub fn canary(mut self, fault: seriatim_txn::Fault) -> Builder {
         self.fault = fault;
+        self
+    }
+
+    /// Breaks the log deliberately, for tests that must notice.
+    #[cfg(feature = "canary")]
+    #[doc(hidden)]
+    pub fn log_canary(mut self, fault: seriatim_redo::LogFault) -> Builder {
+        self.log_fault = fault;
         self
     }
 

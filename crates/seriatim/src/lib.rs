@@ -89,6 +89,9 @@ pub use catalog::Table;
 
 #[cfg(feature = "canary")]
 #[doc(hidden)]
+pub use seriatim_redo::LogFault;
+#[cfg(feature = "canary")]
+#[doc(hidden)]
 pub use seriatim_txn::Fault;
 
 /// The README's example compiles and runs.

@@ -11,6 +11,7 @@ pub mod epochs;
 pub mod explore;
 pub mod judge;
 pub mod model;
+pub mod power;
 pub mod replay;
 pub mod setting;
 pub mod stress;

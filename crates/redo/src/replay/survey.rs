@@ -123,10 +123,14 @@ impl Survey {
             let closed = survey.logs[logs.clone()].iter().map(|log| log.closed).min();
             let durable = closed.unwrap_or(before);
             let batches = first_batch..survey.batches.len();
-            survey.durable = incarnation.durable_epoch.unwrap_or(durable);
+            let durable = incarnation.durable_epoch.unwrap_or(durable);
+            // The epochs between what is durable of one incarnation and the first of the next are void.
+            if durable > before {
+                survey.durable = durable;
+            }
             survey.incarnations.push(Incarnation {
                 number: incarnation.number,
-                durable: survey.durable,
+                durable,
                 logs,
                 batches,
             });

@@ -88,7 +88,10 @@ fn write_rows(inner: &Inner, writer: &CheckpointWriter) -> Result<Vec<PartTotals
         let mut walker = Walker::new(inner.engine.as_ref(), core);
         let mut part = writer.part(part as u32)?;
         for (set, rows) in &tables {
-            while walker.chunk(rows, |found| write_chunk(set, found, &mut part))? {}
+            while walker.chunk(rows, |found| write_chunk(set, found, &mut part))? {
+                #[cfg(feature = "trial")]
+                crate::trial::after_chunk();
+            }
         }
         part.finish()
     };

@@ -86,6 +86,8 @@ pub(crate) fn open(options: &Builder, place: &Place, foundation: &Foundation) ->
         segment_bytes: options.log.segment_bytes,
         chunk_bytes: options.log.buffer_bytes,
         backlog_bytes_max: options.log.backlog_bytes as u64,
+        #[cfg(feature = "canary")]
+        fault: options.log_fault,
         backlog_wait_max: if options.step_helpers { Duration::ZERO } else { BACKLOG_WAIT_MAX },
         ..LogOptions::new(loggers.iter().map(|at| directory.join(at)).collect())
     };

@@ -138,7 +138,7 @@ impl std::fmt::Display for PowerOff {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             PowerOff::Still => "the power is off",
-            PowerOff::Since => "the power was cut since this was opened",
+            PowerOff::Since => "the power was cut, or the process killed, since this was opened",
         })
     }
 }

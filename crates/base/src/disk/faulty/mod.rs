@@ -49,7 +49,7 @@ use crate::Rng;
 #[derive(Clone)]
 pub struct FaultyDisk {
     state: Arc<Mutex<State>>,
-    /// The boot this handle belongs to; `None` survives power cuts.
+    /// The boot this handle belongs to; `None` survives power cuts and kills.
     boot: Option<u64>,
 }
 
@@ -62,7 +62,7 @@ struct State {
     /// Space in sectors.
     capacity: u64,
     powered: bool,
-    /// Power cuts so far.
+    /// Power cuts and kills so far.
     boot: u64,
 }
 
@@ -84,8 +84,8 @@ impl FaultyDisk {
         self.state().seed
     }
 
-    /// The disk as a process sees it that starts now: after a power cut every call fails, even after a reboot, so that what is
-    /// left of the dead process does no harm.
+    /// The disk as a process sees it that starts now: after a power cut or a kill every call fails, even after a reboot, so that
+    /// what is left of the dead process does no harm.
     #[must_use]
     pub fn mount(&self) -> FaultyDisk {
         let boot = Some(self.state().boot);
@@ -109,6 +109,12 @@ impl FaultyDisk {
     /// Does nothing while the power is off.
     pub fn power_off(&self) {
         self.state().power_off();
+    }
+
+    /// Ends the process that uses the disk, as a signal does that cannot be caught: its mounts, open files and locks fail for
+    /// ever. What it did is there, and what it did not sync is no more durable than before. Does nothing while the power is off.
+    pub fn kill(&self) {
+        self.state().kill();
     }
 
     /// Restores the power.
@@ -234,6 +240,15 @@ impl State {
         }
     }
 
+    fn kill(&mut self) {
+        if self.powered {
+            self.boot += 1;
+            self.locks.clear();
+            self.faults.forget_cut();
+            self.tree.close_all();
+        }
+    }
+
     fn write_at(&mut self, file: NodeId, bytes: &[u8], offset: u64) -> io::Result<()> {
         match self.tree.write_at(file, bytes, offset, self.capacity) {
             Ok(()) => Ok(()),
@@ -337,7 +352,7 @@ impl fmt::Debug for FaultyDisk {
         f.debug_struct("FaultyDisk")
             .field("seed", &state.seed)
             .field("operations", &state.faults.total())
-            .field("power_cuts", &state.boot)
+            .field("boots", &state.boot)
             .field("powered", &state.powered)
             .field("crash_at_operation", &state.faults.cut_at())
             .field("has_faults", &state.faults.is_planned())

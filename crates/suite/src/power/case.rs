@@ -1,0 +1,226 @@
+//! One case: a seed's database from its first opening to the end of its last life.
+
+use std::ops::AddAssign;
+use std::sync::Arc;
+
+use seriatim::htm::{Emulation, HtmMode};
+use seriatim::{Builder, Database, Durability, Fault, LogFault, OpenError, RetryPolicy, Rng, protocols};
+use seriatim_base::disk::FaultyDisk;
+
+use super::life::{self, Life};
+use super::model::Model;
+use super::script::Domain;
+use super::verify::{self, Known};
+use crate::Setting;
+
+/// What a case looks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plan {
+    /// Power cuts and kills on a disk that is sound.
+    Cuts,
+    /// A disk that fails operations, and fills up.
+    Faults,
+}
+
+/// A case of the simulation.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// Decides everything but the setting.
+    pub seed: u64,
+    /// Where.
+    pub setting: Setting,
+    /// What.
+    pub plan: Plan,
+    /// What is broken deliberately.
+    pub canary: (Fault, LogFault),
+}
+
+/// What cases did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Power cuts.
+    pub cuts: u64,
+    /// Those of them during an opening.
+    pub cuts_opening: u64,
+    /// Lives ended by a kill.
+    pub kills: u64,
+    /// Lives ended in order.
+    pub closes: u64,
+    /// Commits that changed something.
+    pub commits: u64,
+    /// Results that were answered.
+    pub answers: u64,
+    /// Commits that a power cut took back.
+    pub taken_back: u64,
+    /// Checkpoints.
+    pub checkpoints: u64,
+    /// Failures of the disk that were noticed.
+    pub faults: u64,
+    /// What happened, in order: the same for the same seed.
+    pub digest: u64,
+}
+
+impl AddAssign for Tally {
+    fn add_assign(&mut self, other: Tally) {
+        self.cuts += other.cuts;
+        self.cuts_opening += other.cuts_opening;
+        self.kills += other.kills;
+        self.closes += other.closes;
+        self.commits += other.commits;
+        self.answers += other.answers;
+        self.taken_back += other.taken_back;
+        self.checkpoints += other.checkpoints;
+        self.faults += other.faults;
+        self.note(other.digest);
+    }
+}
+
+impl Tally {
+    /// Takes something that happened into the digest.
+    pub(super) fn note(&mut self, what: u64) {
+        // FNV-1a, a word at a time.
+        self.digest = (self.digest ^ what).wrapping_mul(0x0100_0000_01B3).rotate_left(23);
+    }
+}
+
+/// Every protocol on regions that are absent and on emulated ones.
+pub fn settings(seed: u64) -> Vec<Setting> {
+    let emulation = Emulation { seed, abort_one_in: 16, yields: false };
+    let backends = [HtmMode::Absent, HtmMode::Emulated(emulation)];
+    let of = |htm: HtmMode| {
+        protocols().iter().map(move |protocol| Setting { protocol: protocol.name, htm, strict: protocol.gives.strict })
+    };
+    backends.into_iter().flat_map(of).collect()
+}
+
+/// Most attempts to open that are cut short.
+const CUT_OPENINGS_MAX: u32 = 4;
+
+/// No operation has this number.
+const NEVER: u64 = u64::MAX;
+
+/// How the databases of a case are opened.
+struct Settings<'c> {
+    case: &'c Case,
+    loggers: usize,
+    segment_bytes: u64,
+    buffer_bytes: usize,
+}
+
+impl Case {
+    /// The case of a seed, which also picks the setting.
+    pub fn of(seed: u64, plan: Plan) -> Case {
+        let mut settings = settings(seed);
+        let setting = settings.swap_remove((seed % settings.len() as u64) as usize);
+        Case { seed, setting, plan, canary: (Fault::None, LogFault::None) }
+    }
+
+    /// Runs it.
+    ///
+    /// # Errors
+    /// What did not hold, in words, with the seed.
+    pub fn run(&self) -> Result<Tally, String> {
+        self.live().map_err(|problem| {
+            let Case { seed, setting, plan, .. } = self;
+            format!("{plan:?} of seed {seed}, {setting}: {problem}\nrerun: cargo xtask soak --case {seed}")
+        })
+    }
+
+    fn live(&self) -> Result<Tally, String> {
+        let mut rng = Rng::from_seed(self.seed);
+        let disk = FaultyDisk::new(rng.next_u64());
+        let settings = Settings {
+            case: self,
+            loggers: rng.range(1, 3) as usize,
+            segment_bytes: [8, 12, 16, 32][rng.below(4) as usize] << 10,
+            buffer_bytes: [64, 256, 1024][rng.below(3) as usize],
+        };
+        let keys = [6, 20, 60][rng.below(3) as usize];
+        let domain = Domain { keys, groups: 5, tags: keys * 2 };
+        let mut tally = Tally::default();
+        if life::trace() { eprintln!("loggers {} segments {}", settings.loggers, settings.segment_bytes); }
+        let mut known = Known::nothing(domain);
+        let mut model = Model::new();
+        for _ in 0..rng.range(2, 6) {
+            let mode = [Durability::Async, Durability::Group, Durability::Group, Durability::Sync][rng.below(4) as usize];
+            let Some(db) = settings.open(mode, &disk, &mut rng, &mut tally)? else { continue };
+            verify::recovered(&db, &mut model, &mut known, &mut tally)?;
+            let life = Life {
+                db,
+                disk: &disk,
+                rng: rng.fork(),
+                mode,
+                plan: self.plan,
+                model: &mut model,
+                known: &mut known,
+                tally: &mut tally,
+            };
+            life.run()?;
+        }
+        disk.heal();
+        disk.set_capacity(u64::MAX);
+        disk.reboot();
+        disk.crash_at(NEVER);
+        let db = settings.builder(&disk, Durability::Group).open().map_err(|error| format!("the last opening: {error}"))?;
+        verify::recovered(&db, &mut model, &mut known, &mut tally)?;
+        Ok(tally)
+    }
+}
+
+impl Settings<'_> {
+    fn builder(&self, disk: &FaultyDisk, mode: Durability) -> Builder {
+        let Case { setting, canary, .. } = self.case;
+        let builder = setting.builder().workers(WORKERS).huge_pages(false).step_helpers(true).retry(RetryPolicy {
+            attempts_max: 3,
+            immediate: 3,
+            ..RetryPolicy::default()
+        });
+        let builder = builder.path("/db").disk(Arc::new(disk.mount())).durability(mode).checkpoint_bytes(None);
+        let builder = builder.segment_bytes(self.segment_bytes).log_buffer_bytes(self.buffer_bytes);
+        let builder = builder.log_directories((0..self.loggers).map(|_| "."));
+        builder.canary(canary.0).log_canary(canary.1)
+    }
+
+    /// Opens the database, cut short a few times perhaps, and plans when its life is to be. `None` if the disk did not let it.
+    fn open(&self, mode: Durability, disk: &FaultyDisk, rng: &mut Rng, tally: &mut Tally) -> Result<Option<Database>, String> {
+        for attempt in 0.. {
+            disk.reboot();
+            disk.crash_at(NEVER);
+            if attempt < CUT_OPENINGS_MAX && rng.percent(25) {
+                disk.crash_at(rng.range(1, 60));
+            }
+            let opened = self.builder(disk, mode).open();
+            tally.note(disk.operations());
+            match opened {
+                Ok(db) if disk.is_powered() => {
+                    if rng.percent(60) {
+                        disk.crash_at(rng.range(1, 400));
+                    } else {
+                        disk.crash_at(NEVER);
+                    }
+                    return Ok(Some(db));
+                }
+                // The power went at the very end.
+                Ok(db) => {
+                    drop(db);
+                    tally.cuts += 1;
+                    tally.cuts_opening += 1;
+                }
+                Err(_) if !disk.is_powered() => {
+                    tally.cuts += 1;
+                    tally.cuts_opening += 1;
+                }
+                Err(OpenError::Storage(error)) if self.case.plan == Plan::Faults && life::is_explained(&error) => {
+                    tally.faults += 1;
+                    disk.heal();
+                    disk.set_capacity(u64::MAX);
+                }
+                Err(error) => return Err(format!("it does not open: {error}")),
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Transactions that can be open at a time.
+const WORKERS: usize = 8;
