@@ -124,6 +124,15 @@ impl Replay {
         self.wanted().count() as u64
     }
 
+    /// Makes durable what this found: a process that was killed may have left the end of the log in the system's cache only. Before
+    /// anybody is told of what was recovered. What the files hold stays the same.
+    ///
+    /// # Errors
+    /// [`LogError::Io`].
+    pub fn secure(&self, disk: &dyn Disk) -> Result<(), LogError> {
+        self.survey.secure(disk)
+    }
+
     fn wanted(&self) -> impl Iterator<Item = &Batch> {
         let Replay { survey, begin, .. } = self;
         survey.incarnations.iter().flat_map(move |incarnation| {

@@ -189,6 +189,25 @@ impl Survey {
         }
     }
 
+    /// Writes the last batch of each log of the last incarnation once more, and syncs it. It is the only one that may have been
+    /// written and not flushed: by a process that was killed, or whose flush failed and lost the pages (Rebello et al., USENIX ATC
+    /// 2020), so that a sync alone would not do. Whoever takes it for durable makes it so first.
+    pub(crate) fn secure(&self, disk: &dyn Disk) -> Result<(), LogError> {
+        let Some(incarnation) = self.incarnations.last() else { return Ok(()) };
+        for log in self.logs_of(incarnation) {
+            let Some(last) = self.batches[log.batches.clone()].last() else { continue };
+            let secure = || {
+                let file = disk.open(self.file(last), Opening::Write)?;
+                let mut bytes = vec![0; usize::try_from(last.bytes()).unwrap_or(usize::MAX)];
+                file.read_exact_at(&mut bytes, last.offset)?;
+                file.write_all_at(&bytes, last.offset)?;
+                file.sync_data()
+            };
+            secure().map_err(LogError::io("making the end of the log durable"))?;
+        }
+        Ok(())
+    }
+
     pub(crate) fn logs_of(&self, incarnation: &Incarnation) -> impl Iterator<Item = &LoggerLog> {
         self.logs[incarnation.logs.clone()].iter()
     }

@@ -57,7 +57,7 @@ pub(crate) fn open(options: &Builder, place: &Place, foundation: &Foundation) ->
     if *inspect && found.is_none() {
         return Err(OpenError::NoDatabase { directory: directory.clone() });
     }
-    if !*inspect {
+    if !*inspect && found.is_none() {
         create_directory(disk.as_ref(), directory)?;
     }
     let lock = match inspect {
@@ -113,21 +113,25 @@ fn empty() -> Manifest {
     }
 }
 
-/// Creates the directory, durably.
+/// Creates the directory, durably. If it is there, a process may have made it that was killed before it was durable, so the names
+/// above it are synced all the same.
 fn create_directory(disk: &dyn Disk, directory: &Path) -> Result<(), OpenError> {
     let create = || {
-        let mut missing = Vec::new();
+        let mut names = Vec::new();
         let mut at = Some(directory);
         while let Some(path) = at.filter(|path| !path.as_os_str().is_empty()) {
-            if disk.find(path)?.is_some() {
-                break;
-            }
-            missing.push(path);
+            names.push((path.parent(), disk.find(path)?.is_none()));
             at = path.parent();
         }
         disk.create_dir_all(directory)?;
-        let parents = missing.iter().map(|path| path.parent().filter(|parent| !parent.as_os_str().is_empty()));
-        parents.map(|parent| parent.unwrap_or(Path::new("."))).try_for_each(|parent| disk.sync_dir(parent))
+        names.into_iter().filter_map(|(parent, is_new)| parent.map(|parent| (parent, is_new))).try_for_each(|(parent, is_new)| {
+            let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+            match disk.sync_dir(parent) {
+                // Of others, who have made what is in it.
+                Err(error) if !is_new && error.kind() == std::io::ErrorKind::PermissionDenied => Ok(()),
+                synced => synced,
+            }
+        })
     };
     create().map_err(StorageError::io("creating the database's directory")).map_err(OpenError::Storage)
 }

@@ -63,7 +63,7 @@ pub(super) struct Recovered {
     pub(super) ends: Ends,
 }
 
-/// Brings back what the directory holds. Nothing in it changes.
+/// Brings back what the directory holds. Nothing of that changes, but it is durable when this returns, unless it is only looked at.
 ///
 /// # Errors
 /// Damage; no memory; what the file system says.
@@ -85,6 +85,9 @@ pub(super) fn recover(
     let loaded = checkpoint::load(disk.as_ref(), directory, manifest, threads, &applier, &progress)?;
     let replayed = replay.run(disk.as_ref(), threads, &applier, &progress)?;
     applier.finish();
+    if !place.inspect {
+        replay.secure(disk.as_ref())?;
+    }
     let recovery = Recovery {
         durable_epoch: replay.durable().0,
         checkpoint_rows: loaded.rows,

@@ -42,7 +42,7 @@ pub struct Tally {
     pub cuts: u64,
     /// Those of them during an opening.
     pub cuts_opening: u64,
-    /// Lives ended by a kill.
+    /// Kills, which lose nothing but the process.
     pub kills: u64,
     /// Lives ended in order.
     pub closes: u64,
@@ -76,11 +76,27 @@ impl AddAssign for Tally {
 }
 
 impl Tally {
+    /// A process has ended, by a power cut if the power is off.
+    pub(super) fn ended(&mut self, disk: &FaultyDisk) {
+        if disk.is_powered() { self.kills += 1 } else { self.cuts += 1 }
+    }
+
+    fn ended_opening(&mut self, disk: &FaultyDisk) {
+        self.ended(disk);
+        self.cuts_opening += u64::from(!disk.is_powered());
+    }
+
     /// Takes something that happened into the digest.
     pub(super) fn note(&mut self, what: u64) {
         // FNV-1a, a word at a time.
         self.digest = (self.digest ^ what).wrapping_mul(0x0100_0000_01B3).rotate_left(23);
     }
+}
+
+/// Plans when the process ends, and how.
+fn plan_end(disk: &FaultyDisk, rng: &mut Rng, most: u64) {
+    let n = rng.range(1, most);
+    if rng.percent(75) { disk.crash_at(n) } else { disk.kill_at(n) }
 }
 
 /// Every protocol on regions that are absent and on emulated ones.
@@ -143,11 +159,12 @@ impl Case {
         let mut model = Model::new();
         for _ in 0..rng.range(2, 6) {
             let mode = [Durability::Async, Durability::Group, Durability::Group, Durability::Sync][rng.below(4) as usize];
-            let Some(db) = settings.open(mode, &disk, &mut rng, &mut tally)? else { continue };
+            let Some((db, process)) = settings.open(mode, &disk, &mut rng, &mut tally)? else { continue };
             verify::recovered(&db, &mut model, &mut known, &mut tally)?;
             let life = Life {
                 db,
                 disk: &disk,
+                process,
                 rng: rng.fork(),
                 mode,
                 plan: self.plan,
@@ -161,55 +178,48 @@ impl Case {
         disk.set_capacity(u64::MAX);
         disk.reboot();
         disk.crash_at(NEVER);
-        let db = settings.builder(&disk, Durability::Group).open().map_err(|error| format!("the last opening: {error}"))?;
+        let db = settings.builder(disk.mount(), Durability::Group).open().map_err(|error| format!("the last opening: {error}"))?;
         verify::recovered(&db, &mut model, &mut known, &mut tally)?;
         Ok(tally)
     }
 }
 
 impl Settings<'_> {
-    fn builder(&self, disk: &FaultyDisk, mode: Durability) -> Builder {
+    fn builder(&self, process: FaultyDisk, mode: Durability) -> Builder {
         let Case { setting, canary, .. } = self.case;
         let builder = setting.builder().workers(WORKERS).huge_pages(false).step_helpers(true).retry(RetryPolicy {
             attempts_max: 3,
             immediate: 3,
             ..RetryPolicy::default()
         });
-        let builder = builder.path("/db").disk(Arc::new(disk.mount())).durability(mode).checkpoint_bytes(None);
+        let builder = builder.path("/db").disk(Arc::new(process)).durability(mode).checkpoint_bytes(None);
         let builder = builder.segment_bytes(self.segment_bytes).log_buffer_bytes(self.buffer_bytes);
         let builder = builder.log_directories((0..self.loggers).map(|_| "."));
         builder.canary(canary.0).log_canary(canary.1)
     }
 
     /// Opens the database, cut short a few times perhaps, and plans when its life is to be. `None` if the disk did not let it.
-    fn open(&self, mode: Durability, disk: &FaultyDisk, rng: &mut Rng, tally: &mut Tally) -> Result<Option<Database>, String> {
+    fn open(&self, mode: Durability, disk: &FaultyDisk, rng: &mut Rng, tally: &mut Tally) -> Result<Option<(Database, FaultyDisk)>, String> {
         for attempt in 0.. {
             disk.reboot();
             disk.crash_at(NEVER);
             if attempt < CUT_OPENINGS_MAX && rng.percent(25) {
-                disk.crash_at(rng.range(1, 60));
+                plan_end(disk, rng, 60);
             }
-            let opened = self.builder(disk, mode).open();
+            let process = disk.mount();
+            let opened = self.builder(process.clone(), mode).open();
             tally.note(disk.operations());
             match opened {
-                Ok(db) if disk.is_powered() => {
+                Ok(db) if process.is_alive() => {
+                    disk.crash_at(NEVER);
                     if rng.percent(60) {
-                        disk.crash_at(rng.range(1, 400));
-                    } else {
-                        disk.crash_at(NEVER);
+                        plan_end(disk, rng, 400);
                     }
-                    return Ok(Some(db));
+                    return Ok(Some((db, process)));
                 }
-                // The power went at the very end.
-                Ok(db) => {
-                    drop(db);
-                    tally.cuts += 1;
-                    tally.cuts_opening += 1;
-                }
-                Err(_) if !disk.is_powered() => {
-                    tally.cuts += 1;
-                    tally.cuts_opening += 1;
-                }
+                // It ended at the very end.
+                Ok(_) => tally.ended_opening(disk),
+                Err(_) if !process.is_alive() => tally.ended_opening(disk),
                 Err(OpenError::Storage(error)) if self.case.plan == Plan::Faults && life::is_explained(&error) => {
                     tally.faults += 1;
                     disk.heal();

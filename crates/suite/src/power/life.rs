@@ -20,6 +20,8 @@ use super::verify::{Declared, Known};
 pub(super) struct Life<'c> {
     pub(super) db: Database,
     pub(super) disk: &'c FaultyDisk,
+    /// The disk as this life's process sees it.
+    pub(super) process: FaultyDisk,
     pub(super) rng: Rng,
     pub(super) mode: Durability,
     pub(super) plan: Plan,
@@ -95,43 +97,37 @@ impl Life<'_> {
             full: false,
         };
         for _ in 0..self.rng.below(ACTIONS_MAX) {
-            if !self.disk.is_powered() {
+            if !self.process.is_alive() {
                 break;
             }
             self.act(&mut work, &mut sessions)?;
             if trace() { eprintln!("  ops {} epoch {} {:?}", self.disk.operations(), self.db.epoch_now(), self.disk); }
             self.tally.note(self.disk.operations());
         }
-        let disk = self.disk;
+        let (disk, process) = (self.disk, self.process.clone());
         let ending = self.rng.below(10);
-        if disk.is_powered() && ending < 4 {
-            disk.power_off();
-        }
-        if disk.is_powered() && work.full {
-            self.space_is_back(&mut work)?;
+        match ending {
+            0..4 if process.is_alive() => disk.power_off(),
+            4..6 if process.is_alive() => disk.kill(),
+            _ if process.is_alive() && work.full => self.space_is_back(&mut work)?,
+            _ => {}
         }
         if self.rng.percent(30) {
             // What is answered from here on depends on nothing that the disk does not hold.
             self.poll(&mut work)?;
         }
-        if disk.is_powered() && ending < 6 {
-            disk.kill();
-            self.tally.kills += 1;
-            return Ok(());
-        }
         let faulted = work.faulted;
         let Life { known, model, tally, db: last, .. } = self;
         drop(work);
         drop((sessions, for_explicit, db, last));
-        match disk.is_powered() {
-            true => {
-                tally.closes += 1;
-                if !faulted {
-                    // Closing flushes.
-                    known.acknowledged = model.newest();
-                }
+        if !process.is_alive() {
+            tally.ended(disk);
+        } else {
+            tally.closes += 1;
+            if !faulted {
+                // Closing flushes.
+                known.acknowledged = model.newest();
             }
-            false => tally.cuts += 1,
         }
         Ok(())
     }
@@ -208,7 +204,7 @@ impl Life<'_> {
                 Decided::Yes(Verdict::Aborts)
             }
             Some(Err(TransactError::Conflict { .. })) => Decided::Conflict,
-            Some(Err(TransactError::LogStopped { .. })) if work.faulted || !self.disk.is_powered() => {
+            Some(Err(TransactError::LogStopped { .. })) if work.faulted || !self.process.is_alive() => {
                 self.tally.faults += 1;
                 Decided::Refused
             }
@@ -251,11 +247,11 @@ impl Life<'_> {
 
     /// The log stopped before what depends on this commit was durable.
     fn give_up(&mut self, work: &mut Work<'_>, saw: u64, error: &TransactError) -> Result<(), String> {
-        if !matches!(error, TransactError::NotDurable { .. }) || (!work.faulted && self.disk.is_powered()) {
+        if !matches!(error, TransactError::NotDurable { .. }) || (!work.faulted && self.process.is_alive()) {
             return Err(format!("nothing explains that a result came to {error:?}"));
         }
         self.tally.faults += 1;
-        if self.disk.is_powered()
+        if self.process.is_alive()
             && let Some(epoch) = self.model.epoch_of(saw).filter(|_| !work.full)
         {
             work.stopped = Some(work.stopped.map_or(epoch, |stopped| stopped.min(epoch)));
@@ -354,7 +350,7 @@ impl Life<'_> {
                 self.give_up(work, saw, &error)
             }
             Err(TransactError::Conflict { .. }) => Ok(()),
-            Err(TransactError::LogStopped { .. }) if work.faulted || !self.disk.is_powered() => Ok(()),
+            Err(TransactError::LogStopped { .. }) if work.faulted || !self.process.is_alive() => Ok(()),
             Err(error) => Err(format!("{program:?} does not commit: {error}")),
         }
     }
@@ -393,7 +389,7 @@ impl Life<'_> {
                 work.tables[table] = Some(handle);
                 Ok(())
             }
-            Err(SchemaError::Storage(error)) if is_explained(&error) && (work.faulted || !self.disk.is_powered()) => {
+            Err(SchemaError::Storage(error)) if is_explained(&error) && (work.faulted || !self.process.is_alive()) => {
                 self.known.tables[table] = Declared::Perhaps;
                 self.tally.faults += 1;
                 Ok(())
@@ -447,7 +443,7 @@ impl Life<'_> {
                 self.known.acknowledged = self.known.acknowledged.max(before);
                 Ok(())
             }
-            Err(error) if is_explained(&error) && (work.faulted || !self.disk.is_powered()) => {
+            Err(error) if is_explained(&error) && (work.faulted || !self.process.is_alive()) => {
                 self.tally.faults += 1;
                 Ok(())
             }
@@ -483,12 +479,12 @@ impl Life<'_> {
             return Ok(());
         }
         (0..4).for_each(|_| self.db.step());
-        if !self.disk.is_powered() {
+        if !self.process.is_alive() {
             return Ok(());
         }
         match self.db.flush() {
             Ok(()) => self.all_durable(),
-            Err(_) if !self.disk.is_powered() => return Ok(()),
+            Err(_) if !self.process.is_alive() => return Ok(()),
             Err(error) => return Err(format!("there is space again, and still: {error}")),
         }
         work.faulted = false;

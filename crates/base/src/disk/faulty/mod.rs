@@ -38,7 +38,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub use self::faults::{Operation, Times, is_power_off};
 
 use self::contents::SECTOR_BYTES;
-use self::faults::{Fate, Faults, PowerOff};
+use self::faults::{End, Fate, Faults, PowerOff};
 use self::tree::{NodeId, Tree, WriteError};
 use super::{Disk, DiskFile, DiskLock, Found, Opening, at, opened_for_reading, same_directory};
 use crate::Rng;
@@ -127,9 +127,21 @@ impl FaultyDisk {
         self.state().powered
     }
 
-    /// Cuts the power at the n-th operation of any kind from now; 1 is the next. Another power cut before it takes its place.
+    /// Cuts the power at the n-th operation of any kind from now; 1 is the next. Another end of the process before it takes its
+    /// place.
     pub fn crash_at(&self, n: u64) {
-        self.state().faults.cut(n);
+        self.state().faults.end(n, End::PowerCut);
+    }
+
+    /// As [`FaultyDisk::crash_at`], with [`FaultyDisk::kill`]: the operation may have been done or not.
+    pub fn kill_at(&self, n: u64) {
+        self.state().faults.end(n, End::Kill);
+    }
+
+    /// Whether the process that this was mounted for lives. Always, while the power is on, for a handle that is no mount.
+    pub fn is_alive(&self) -> bool {
+        let state = self.state();
+        state.powered && self.boot.is_none_or(|boot| boot == state.boot)
     }
 
     /// Lets the n-th operation of this kind from now fail; 1 is the next. Power cuts do not heal the disk.
@@ -220,12 +232,15 @@ impl State {
                 fail(self);
                 Err(io::Error::new(kind, Injected(kind)))
             }
-            Fate::Cut => {
+            Fate::Ends(end) => {
                 if self.rng.percent(50) {
                     // Nobody will learn how it went.
                     let _ = act(self);
                 }
-                self.power_off();
+                match end {
+                    End::PowerCut => self.power_off(),
+                    End::Kill => self.kill(),
+                }
                 Err(PowerOff::Still.into())
             }
         }
@@ -235,7 +250,7 @@ impl State {
         if std::mem::take(&mut self.powered) {
             self.boot += 1;
             self.locks.clear();
-            self.faults.forget_cut();
+            self.faults.forget_end();
             self.tree.crash(&mut self.rng);
         }
     }
@@ -244,7 +259,7 @@ impl State {
         if self.powered {
             self.boot += 1;
             self.locks.clear();
-            self.faults.forget_cut();
+            self.faults.forget_end();
             self.tree.close_all();
         }
     }
@@ -354,7 +369,7 @@ impl fmt::Debug for FaultyDisk {
             .field("operations", &state.faults.total())
             .field("boots", &state.boot)
             .field("powered", &state.powered)
-            .field("crash_at_operation", &state.faults.cut_at())
+            .field("ends_at_operation", &state.faults.ends_at())
             .field("has_faults", &state.faults.is_planned())
             .finish_non_exhaustive()
     }
