@@ -3,6 +3,7 @@
 //! Until the manifest is replaced at the end nothing in the directory has changed, so a crash on the way is as if it had not been
 //! opened. The new incarnation begins above every epoch that the log mentions, also in what is void: stamps are never reused.
 
+use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -114,24 +115,33 @@ fn empty() -> Manifest {
 }
 
 /// Creates the directory, durably. If it is there, a process may have made it that was killed before it was durable, so the names
-/// above it are synced all the same.
+/// above it are synced all the same. If that fails for a new one it is removed: a second sync of the same name may lie.
 fn create_directory(disk: &dyn Disk, directory: &Path) -> Result<(), OpenError> {
     let create = || {
         let mut names = Vec::new();
         let mut at = Some(directory);
         while let Some(path) = at.filter(|path| !path.as_os_str().is_empty()) {
-            names.push((path.parent(), disk.find(path)?.is_none()));
+            names.push((path, disk.find(path)?.is_none()));
             at = path.parent();
         }
         disk.create_dir_all(directory)?;
-        names.into_iter().filter_map(|(parent, is_new)| parent.map(|parent| (parent, is_new))).try_for_each(|(parent, is_new)| {
-            let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-            match disk.sync_dir(parent) {
-                // Of others, who have made what is in it.
-                Err(error) if !is_new && error.kind() == std::io::ErrorKind::PermissionDenied => Ok(()),
-                synced => synced,
+        let synced = names.iter().try_for_each(|&(path, is_new)| match path.parent() {
+            Some(parent) => {
+                let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+                // A directory of others, who have made what is in it.
+                let is_foreign = |error: &Error| !is_new && error.kind() == ErrorKind::PermissionDenied;
+                disk.sync_dir(parent).or_else(|error| if is_foreign(&error) { Ok(()) } else { Err(error) })
             }
-        })
+            None => Ok(()),
+        });
+        if synced.is_err() {
+            for (path, _) in names.iter().take_while(|(_, is_new)| *is_new) {
+                if disk.list(path)?.is_empty() {
+                    disk.remove_dir_all(path)?;
+                }
+            }
+        }
+        synced
     };
     create().map_err(StorageError::io("creating the database's directory")).map_err(OpenError::Storage)
 }

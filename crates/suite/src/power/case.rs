@@ -206,12 +206,22 @@ impl Settings<'_> {
             if attempt < CUT_OPENINGS_MAX && rng.percent(25) {
                 plan_end(disk, rng, 60);
             }
+            disk.heal();
+            disk.set_capacity(u64::MAX);
+            if self.case.plan == Plan::Faults && attempt < CUT_OPENINGS_MAX && rng.percent(25) {
+                match rng.percent(30) {
+                    true => disk.set_capacity(disk.used_bytes() + rng.below(40_000)),
+                    false => life::plan_failure(disk, rng, 8),
+                }
+            }
             let process = disk.mount();
             let opened = self.builder(process.clone(), mode).open();
             tally.note(disk.operations());
             match opened {
                 Ok(db) if process.is_alive() => {
                     disk.crash_at(NEVER);
+                    disk.heal();
+                    disk.set_capacity(u64::MAX);
                     if rng.percent(60) {
                         plan_end(disk, rng, 400);
                     }
@@ -222,8 +232,6 @@ impl Settings<'_> {
                 Err(_) if !process.is_alive() => tally.ended_opening(disk),
                 Err(OpenError::Storage(error)) if self.case.plan == Plan::Faults && life::is_explained(&error) => {
                     tally.faults += 1;
-                    disk.heal();
-                    disk.set_capacity(u64::MAX);
                 }
                 Err(error) => return Err(format!("it does not open: {error}")),
             }

@@ -1,6 +1,7 @@
 //! One life of a database: sessions at work, and how it ends.
 
 use std::cell::RefCell;
+use std::io::ErrorKind;
 use std::rc::Rc;
 
 use seriatim::trial;
@@ -41,8 +42,16 @@ pub(super) fn is_explained(error: &StorageError) -> bool {
 /// A transaction that was submitted and not answered yet.
 struct Outstanding {
     pending: Pending<()>,
-    /// The newest commit that its result depends on.
+    depends: Depends,
+}
+
+/// What a result depends on.
+#[derive(Clone, Copy, Debug)]
+struct Depends {
+    /// The newest commit that it shows.
     saw: u64,
+    /// Its epoch, if it is one that changed something.
+    own: Option<u64>,
 }
 
 /// An explicit transaction between two of its operations.
@@ -185,8 +194,8 @@ impl Life<'_> {
         });
         match decided {
             Decided::Yes(verdict) => {
-                let saw = self.decide(&program, verdict, &seen, epoch)?;
-                work.outstanding.push(Outstanding { pending, saw });
+                let depends = self.decide(&program, verdict, &seen, epoch)?;
+                work.outstanding.push(Outstanding { pending, depends });
             }
             Decided::Conflict if work.parked.is_empty() => {
                 return Err(format!("nobody was in the way of {program:?}, and yet {:?}", pending.decided()));
@@ -213,7 +222,7 @@ impl Life<'_> {
     }
 
     /// Tells the oracle what a transaction came to; the newest commit that it depends on.
-    fn decide(&mut self, program: &[Op], verdict: Verdict, seen: &[Seen], epoch: u64) -> Result<u64, String> {
+    fn decide(&mut self, program: &[Op], verdict: Verdict, seen: &[Seen], epoch: u64) -> Result<Depends, String> {
         let before = self.model.newest();
         let ran = self.model.commit(program, epoch);
         if trace() { eprintln!("{epoch} {verdict:?} {program:.300?} #{}", self.model.newest()); }
@@ -223,36 +232,34 @@ impl Life<'_> {
                 ran.verdict, ran.seen
             ));
         }
-        if self.model.newest() != before {
-            self.tally.commits += 1;
-        }
-        Ok(ran.saw)
+        let changed = self.model.newest() != before;
+        self.tally.commits += u64::from(changed);
+        Ok(Depends { saw: ran.saw, own: changed.then_some(epoch) })
     }
 
     /// An answer that may leave depends on this commit.
-    fn answer(&mut self, work: &Work<'_>, saw: u64) -> Result<(), String> {
+    fn answer(&mut self, work: &Work<'_>, depends: Depends) -> Result<(), String> {
         self.tally.answers += 1;
         if self.mode == Durability::Async {
             return Ok(());
         }
-        let epoch = self.model.epoch_of(saw);
-        if let (Some(epoch), Some(stopped)) = (epoch, work.stopped)
+        if let (Some(epoch), Some(stopped)) = (depends.own, work.stopped)
             && epoch >= stopped
         {
             return Err(format!("a commit of epoch {epoch} was acknowledged after one of {stopped} was given up"));
         }
-        self.known.acknowledged = self.known.acknowledged.max(saw);
+        self.known.acknowledged = self.known.acknowledged.max(depends.saw);
         Ok(())
     }
 
     /// The log stopped before what depends on this commit was durable.
-    fn give_up(&mut self, work: &mut Work<'_>, saw: u64, error: &TransactError) -> Result<(), String> {
+    fn give_up(&mut self, work: &mut Work<'_>, depends: Depends, error: &TransactError) -> Result<(), String> {
         if !matches!(error, TransactError::NotDurable { .. }) || (!work.faulted && self.process.is_alive()) {
             return Err(format!("nothing explains that a result came to {error:?}"));
         }
         self.tally.faults += 1;
         if self.process.is_alive()
-            && let Some(epoch) = self.model.epoch_of(saw).filter(|_| !work.full)
+            && let Some(epoch) = depends.own.filter(|_| !work.full)
         {
             work.stopped = Some(work.stopped.map_or(epoch, |stopped| stopped.min(epoch)));
         }
@@ -263,21 +270,21 @@ impl Life<'_> {
     fn answered(
         &mut self,
         work: &mut Work<'_>,
-        saw: u64,
+        depends: Depends,
         result: Result<Committed<()>, TransactError>,
     ) -> Result<(), String> {
         self.tally.note(u64::from(result.is_ok()));
         match result {
-            Ok(_) | Err(TransactError::User(_) | TransactError::Duplicate { .. }) => self.answer(work, saw),
-            Err(error) => self.give_up(work, saw, &error),
+            Ok(_) | Err(TransactError::User(_) | TransactError::Duplicate { .. }) => self.answer(work, depends),
+            Err(error) => self.give_up(work, depends, &error),
         }
     }
 
     fn poll(&mut self, work: &mut Work<'_>) -> Result<(), String> {
-        for Outstanding { pending, saw } in std::mem::take(&mut work.outstanding) {
+        for Outstanding { pending, depends } in std::mem::take(&mut work.outstanding) {
             match pending.poll() {
-                Ok(result) => self.answered(work, saw, result)?,
-                Err(pending) => work.outstanding.push(Outstanding { pending, saw }),
+                Ok(result) => self.answered(work, depends, result)?,
+                Err(pending) => work.outstanding.push(Outstanding { pending, depends }),
             }
         }
         Ok(())
@@ -288,9 +295,9 @@ impl Life<'_> {
             return Ok(());
         }
         let at = self.rng.below(work.outstanding.len() as u64) as usize;
-        let Outstanding { pending, saw } = work.outstanding.swap_remove(at);
+        let Outstanding { pending, depends } = work.outstanding.swap_remove(at);
         let result = pending.wait();
-        self.answered(work, saw, result)
+        self.answered(work, depends, result)
     }
 
     fn begin<'s>(&mut self, work: &mut Work<'s>) -> Result<(), String> {
@@ -342,12 +349,12 @@ impl Life<'_> {
         }
         match committed {
             Ok(_) => {
-                let saw = self.decide(&program, Verdict::Commits, &seen, epoch)?;
-                self.answer(work, saw)
+                let depends = self.decide(&program, Verdict::Commits, &seen, epoch)?;
+                self.answer(work, depends)
             }
             Err(error @ TransactError::NotDurable { .. }) => {
-                let saw = self.decide(&program, Verdict::Commits, &seen, epoch)?;
-                self.give_up(work, saw, &error)
+                let depends = self.decide(&program, Verdict::Commits, &seen, epoch)?;
+                self.give_up(work, depends, &error)
             }
             Err(TransactError::Conflict { .. }) => Ok(()),
             Err(TransactError::LogStopped { .. }) if work.faulted || !self.process.is_alive() => Ok(()),
@@ -366,12 +373,11 @@ impl Life<'_> {
                 if ran.seen != committed.value {
                     return Err(format!("a snapshot of {reads:?} saw {:?}, right is {:?}", committed.value, ran.seen));
                 }
-                self.answer(work, ran.saw)
+                self.answer(work, Depends { saw: ran.saw, own: None })
             }
             Err(TransactError::Conflict { .. }) if !work.parked.is_empty() => Ok(()),
             Err(error) => {
-                let ran = self.model.try_out(&reads);
-                self.give_up(work, ran.saw, &error)
+                self.give_up(work, Depends { saw: 0, own: None }, &error)
             }
         }
     }
@@ -404,10 +410,9 @@ impl Life<'_> {
     }
 
     fn flush(&mut self, work: &mut Work<'_>) -> Result<(), String> {
-        let newest = self.model.newest();
         match self.db.flush() {
             Ok(()) => Ok(self.all_durable()),
-            Err(error) => self.give_up(work, newest, &error),
+            Err(error) => self.give_up(work, Depends { saw: 0, own: None }, &error),
         }
     }
 
@@ -452,7 +457,6 @@ impl Life<'_> {
     }
 
     fn plan_fault(&mut self, work: &mut Work<'_>) {
-        use std::io::ErrorKind;
         work.faulted = true;
         match self.rng.below(10) {
             0..4 if !work.full => {
@@ -462,11 +466,7 @@ impl Life<'_> {
             _ => {
                 // From here on a refusal may be for good.
                 work.broken = true;
-                let operations = [Operation::Write, Operation::Sync, Operation::SyncDir, Operation::Rename, Operation::Open,
-                    Operation::Remove, Operation::Resize];
-                let operation = operations[self.rng.below(operations.len() as u64) as usize];
-                let times = if self.rng.percent(70) { Times::Once } else { Times::ForEver };
-                self.disk.fail(operation, self.rng.range(1, 12), times, ErrorKind::Other);
+                plan_failure(self.disk, &mut self.rng, 12);
             }
         }
     }
@@ -507,6 +507,15 @@ struct Work<'s> {
     broken: bool,
     /// Whether the disk is, or will be, full.
     full: bool,
+}
+
+/// Lets an operation of the disk fail, one of the next `most` of its kind.
+pub(super) fn plan_failure(disk: &FaultyDisk, rng: &mut Rng, most: u64) {
+    use Operation::{Open, Remove, Rename, Resize, Sync, SyncDir, Write};
+    let operations = [Write, Write, Sync, Sync, SyncDir, Rename, Open, Remove, Resize];
+    let operation = operations[rng.below(operations.len() as u64) as usize];
+    let times = if rng.percent(70) { Times::Once } else { Times::ForEver };
+    disk.fail(operation, rng.range(1, most), times, ErrorKind::Other);
 }
 
 /// Whether a transaction that saw this wrote anything.

@@ -153,12 +153,6 @@ impl Model {
         lost.map_or(Ok(gone), Err)
     }
 
-    /// The epoch of an unsettled commit.
-    pub(crate) fn epoch_of(&self, number: u64) -> Option<u64> {
-        let at = self.commits.binary_search_by_key(&number, |commit| commit.number).ok()?;
-        Some(self.commits[at].epoch)
-    }
-
     fn set(&mut self, table: usize, key: u32, row: Option<Row>) -> Option<Row> {
         let tag = row.as_ref().map(|row| row.tag);
         let before = match row {
