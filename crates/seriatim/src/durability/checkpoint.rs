@@ -64,6 +64,10 @@ pub(crate) fn take(inner: &Inner, persistence: &Persistence) -> Result<Checkpoin
             return Err(error);
         }
     };
+    #[cfg(feature = "canary")]
+    if inner.options.log_fault == seriatim_redo::LogFault::DeleteEarly {
+        persistence.log().delete_before(begin)?;
+    }
     let complete = writer.finish(parts, end)?;
     let (rows, bytes) = (complete.rows, complete.bytes);
     home.change(|manifest| manifest.checkpoint = Some(complete))?;

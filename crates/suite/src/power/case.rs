@@ -143,44 +143,77 @@ impl Case {
     }
 
     fn live(&self) -> Result<Tally, String> {
-        let mut rng = Rng::from_seed(self.seed);
+        let mut stage = Stage::new(self);
+        for _ in 0..stage.rng.range(2, 6) {
+            stage.live()?;
+        }
+        stage.recover()?;
+        Ok(stage.tally)
+    }
+}
+
+/// A database between two of its lives.
+pub(super) struct Stage<'c> {
+    settings: Settings<'c>,
+    pub(super) disk: FaultyDisk,
+    pub(super) rng: Rng,
+    pub(super) model: Model,
+    pub(super) known: Known,
+    pub(super) tally: Tally,
+}
+
+impl<'c> Stage<'c> {
+    pub(super) fn new(case: &'c Case) -> Stage<'c> {
+        let mut rng = Rng::from_seed(case.seed);
         let disk = FaultyDisk::new(rng.next_u64());
         let settings = Settings {
-            case: self,
+            case,
             loggers: rng.range(1, 3) as usize,
             segment_bytes: [8, 12, 16, 32][rng.below(4) as usize] << 10,
             buffer_bytes: [64, 256, 1024][rng.below(3) as usize],
         };
         let keys = [6, 20, 60][rng.below(3) as usize];
-        let domain = Domain { keys, groups: 5, tags: keys * 2 };
-        let mut tally = Tally::default();
-        if life::trace() { eprintln!("loggers {} segments {}", settings.loggers, settings.segment_bytes); }
-        let mut known = Known::nothing(domain);
-        let mut model = Model::new();
-        for _ in 0..rng.range(2, 6) {
-            let mode = [Durability::Async, Durability::Group, Durability::Group, Durability::Sync][rng.below(4) as usize];
-            let Some((db, process)) = settings.open(mode, &disk, &mut rng, &mut tally)? else { continue };
-            verify::recovered(&db, &mut model, &mut known, &mut tally)?;
-            let life = Life {
-                db,
-                disk: &disk,
-                process,
-                rng: rng.fork(),
-                mode,
-                plan: self.plan,
-                model: &mut model,
-                known: &mut known,
-                tally: &mut tally,
-            };
-            life.run()?;
+        let known = Known::nothing(Domain { keys, groups: 5, tags: keys * 2 });
+        Stage { settings, disk, rng, model: Model::new(), known, tally: Tally::default() }
+    }
+
+    /// One life.
+    pub(super) fn live(&mut self) -> Result<(), String> {
+        let Stage { settings, disk, rng, model, known, tally } = self;
+        let mode = [Durability::Async, Durability::Group, Durability::Group, Durability::Sync][rng.below(4) as usize];
+        let Some((db, process)) = settings.open(mode, disk, rng, tally)? else { return Ok(()) };
+        verify::recovered(&db, model, known, tally)?;
+        let (rng, plan) = (rng.fork(), settings.case.plan);
+        Life { db, disk, process, rng, mode, plan, model, known, tally }.run()
+    }
+
+    /// Opens the database on a disk that lets it, and checks what is there.
+    pub(super) fn recover(&mut self) -> Result<(), String> {
+        self.disk.heal();
+        self.disk.set_capacity(u64::MAX);
+        self.disk.reboot();
+        self.disk.crash_at(NEVER);
+        let db = self.open().map_err(|error| format!("it does not open: {error}"))?;
+        verify::recovered(&db, &mut self.model, &mut self.known, &mut self.tally)
+    }
+
+    /// Opens it, whatever the disk does.
+    pub(super) fn open(&self) -> Result<Database, OpenError> {
+        self.settings.builder(self.disk.mount(), Durability::Group).open()
+    }
+
+    /// A copy of it, on a disk that was cut off.
+    pub(super) fn fork(&self, seed: u64) -> Stage<'_> {
+        let Stage { settings, model, known, .. } = self;
+        let Settings { loggers, segment_bytes, buffer_bytes, .. } = *settings;
+        Stage {
+            settings: Settings { case: settings.case, loggers, segment_bytes, buffer_bytes },
+            disk: self.disk.fork(seed),
+            rng: Rng::from_seed(seed),
+            model: model.clone(),
+            known: known.clone(),
+            tally: Tally::default(),
         }
-        disk.heal();
-        disk.set_capacity(u64::MAX);
-        disk.reboot();
-        disk.crash_at(NEVER);
-        let db = settings.builder(disk.mount(), Durability::Group).open().map_err(|error| format!("the last opening: {error}"))?;
-        verify::recovered(&db, &mut model, &mut known, &mut tally)?;
-        Ok(tally)
     }
 }
 

@@ -110,7 +110,6 @@ impl Life<'_> {
                 break;
             }
             self.act(&mut work, &mut sessions)?;
-            if trace() { eprintln!("  ops {} epoch {} {:?}", self.disk.operations(), self.db.epoch_now(), self.disk); }
             self.tally.note(self.disk.operations());
         }
         let (disk, process) = (self.disk, self.process.clone());
@@ -225,7 +224,6 @@ impl Life<'_> {
     fn decide(&mut self, program: &[Op], verdict: Verdict, seen: &[Seen], epoch: u64) -> Result<Depends, String> {
         let before = self.model.newest();
         let ran = self.model.commit(program, epoch);
-        if trace() { eprintln!("{epoch} {verdict:?} {program:.300?} #{}", self.model.newest()); }
         if ran.verdict != verdict || ran.seen != seen {
             return Err(format!(
                 "{program:?} came to {verdict:?} and saw {seen:?}; alone it comes to {:?} and sees {:?}",
@@ -388,7 +386,6 @@ impl Life<'_> {
             return Ok(());
         }
         let table = left[self.rng.below(left.len() as u64) as usize];
-        if trace() { eprintln!("DECLARE {}", KINDS[table].name); }
         match self.db.declare(definition(table)) {
             Ok(handle) => {
                 self.known.tables[table] = Declared::Yes(handle.number());
@@ -437,7 +434,6 @@ impl Life<'_> {
             })
         };
         let taken = trial::between_chunks(between, || self.db.checkpoint());
-        if trace() { eprintln!("CHECKPOINT {taken:?}"); }
         let submitted = std::mem::take(&mut *submitted.borrow_mut());
         for submitted in submitted {
             self.take(work, submitted)?;
@@ -537,8 +533,4 @@ fn submit(db: &Database, session: &mut Session, tables: &[Option<DynHandle>], pr
         runner.run(tx, &program, &mut Vec::new(), &mut seen)
     });
     Submitted { program, epoch, seen, pending }
-}
-
-pub(super) fn trace() -> bool {
-    std::env::var("TRACE").is_ok()
 }

@@ -14,6 +14,7 @@
 
 mod campaign;
 mod case;
+pub mod directory;
 mod life;
 mod model;
 mod schema;

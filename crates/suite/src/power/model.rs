@@ -37,6 +37,7 @@ pub(crate) struct Ran {
     pub(crate) saw: u64,
 }
 
+#[derive(Clone)]
 struct Commit {
     number: u64,
     epoch: u64,
@@ -45,7 +46,7 @@ struct Commit {
 }
 
 /// The state after the last commit, and how it came to be.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Model {
     rows: Vec<BTreeMap<u32, Row>>,
     /// Who has which tag, where tags are unique.

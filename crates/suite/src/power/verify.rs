@@ -11,7 +11,7 @@ use super::schema::{KINDS, Row, definition};
 use super::script::Domain;
 
 /// What is known of a database besides its rows.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Known {
     /// What keys and indexed values there can be.
     pub(super) domain: Domain,
@@ -51,7 +51,6 @@ pub(super) enum Declared {
 pub(super) fn recovered(db: &Database, model: &mut Model, known: &mut Known, tally: &mut Tally) -> Result<(), String> {
     let durable = db.recovery().map_or(0, |recovery| recovery.durable_epoch);
     tally.note(durable);
-    if super::life::trace() { eprintln!("RECOVERED {:?} now {} known {known:?}", db.recovery(), db.epoch_now()); }
     if durable < known.durable {
         return Err(format!("the durable epoch went back from {} to {durable}", known.durable));
     }
