@@ -44,8 +44,10 @@ pub enum Damaged {
     Refused,
     /// It was where nothing counts.
     Harmless,
-    /// The end of a log was taken for torn.
+    /// The end of a log was taken for torn, and it was said so.
     TakenForTorn,
+    /// The last batch of a log vanished as a whole, as if it had never been written. Nothing can tell.
+    Vanished,
 }
 
 /// Damages a file of what a case left, and opens it.
@@ -56,9 +58,11 @@ pub fn damage(case: &Case, before: &Left<'_>, seed: u64) -> Result<Damaged, Stri
     let mut stage = before.0.fork(seed);
     stage.disk.reboot();
     let mut rng = Rng::from_seed(seed);
-    let mut done = String::new();
+    let (mut done, mut erases) = (String::new(), false);
     for _ in 0..rng.range(1, 3) {
-        done += &damage_a_file(&stage.disk, &mut rng).map_err(|error| error.to_string())?;
+        let (what, erasing) = damage_a_file(&stage.disk, &mut rng).map_err(|error| error.to_string())?;
+        done += &what;
+        erases |= erasing;
     }
     let wrong = |problem: String| Err(format!("damage {seed} of what seed {} left, {}: {done}{problem}", case.seed, case.setting));
     let db = match stage.open() {
@@ -77,6 +81,7 @@ pub fn damage(case: &Case, before: &Left<'_>, seed: u64) -> Result<Damaged, Stri
     match is_lost {
         false => Ok(Damaged::Harmless),
         true if torn => Ok(Damaged::TakenForTorn),
+        true if erases => Ok(Damaged::Vanished),
         true => wrong("what was acknowledged is lost, and nothing says so".to_owned()),
     }
 }
@@ -114,13 +119,13 @@ impl Stage<'_> {
     }
 }
 
-/// Damages a random range of a random file; in words what was done.
-fn damage_a_file(disk: &FaultyDisk, rng: &mut Rng) -> std::io::Result<String> {
+/// Damages a random range of a random file. In words what was done, and whether it may have erased a batch without a trace.
+fn damage_a_file(disk: &FaultyDisk, rng: &mut Rng) -> std::io::Result<(String, bool)> {
     let mut files = Vec::new();
     list(disk, Path::new("/db"), &mut files)?;
     files.retain(|(_, bytes)| *bytes > 0);
     if files.is_empty() {
-        return Ok(String::new());
+        return Ok((String::new(), false));
     }
     let (path, bytes) = files.swap_remove(rng.below(files.len() as u64) as usize);
     let file = disk.open(&path, Opening::Write)?;
@@ -128,7 +133,8 @@ fn damage_a_file(disk: &FaultyDisk, rng: &mut Rng) -> std::io::Result<String> {
     let most = [8, 64, 600, 5000][rng.below(4) as usize];
     let length = rng.range(1, most.min(bytes - offset));
     let name = path.display();
-    let done = match rng.below(5) {
+    let kind = rng.below(5);
+    let done = match kind {
         0 | 1 => {
             disk.flip_bit(&path, offset, rng.below(8) as u8)?;
             format!("bit at {offset} of {name}; ")
@@ -151,7 +157,7 @@ fn damage_a_file(disk: &FaultyDisk, rng: &mut Rng) -> std::io::Result<String> {
         }
     };
     file.sync_data()?;
-    Ok(done)
+    Ok((done, kind > 1))
 }
 
 fn list(disk: &FaultyDisk, directory: &Path, files: &mut Vec<(PathBuf, u64)>) -> std::io::Result<()> {

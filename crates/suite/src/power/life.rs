@@ -342,7 +342,8 @@ impl Life<'_> {
         let epoch = self.db.epoch_now();
         let committed = tx.commit();
         // One that wrote nothing may have its place in the order anywhere between its begin and now.
-        if committed.is_ok() && !has_written(&program, &seen) && self.model.try_out(&program).seen != seen {
+        let decided = matches!(committed, Ok(_) | Err(TransactError::NotDurable { .. }));
+        if decided && !has_written(&program, &seen) && self.model.try_out(&program).seen != seen {
             return Ok(());
         }
         match committed {
