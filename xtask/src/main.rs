@@ -1,4 +1,5 @@
-//! Repository chores: `cargo xtask ci` runs every check, `cargo xtask tidy` the rules the compiler cannot know.
+//! Repository chores: `cargo xtask ci` runs every check, `cargo xtask tidy` the rules the compiler cannot know, `cargo xtask
+//! soak` what takes too long for either.
 //!
 //! Invariant: a rule that somebody wrote down is a check here, with a message that says what to do and a canary in its tests.
 
@@ -8,19 +9,23 @@ mod files;
 mod layers;
 mod protocols;
 mod rust;
+mod soak;
 mod sources;
 mod tidy;
 
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask ci [STEP...]   every check, or the named steps
-       cargo xtask tidy           the repository's own rules";
+       cargo xtask tidy           the repository's own rules
+       cargo xtask soak [--cuts N] [--kills N] [--minutes M] [--seed S] | --case SEED
+                                  simulated power cuts and real kills, for hours";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let root = files::root();
     let done = match arguments.first().map(String::as_str) {
         Some("ci") => ci::run(&root, &arguments[1..]),
+        Some("soak") => soak::run(&root, &arguments[1..]),
         Some("tidy") if arguments.len() == 1 => tidy::run(&root),
         _ => {
             eprintln!("{USAGE}\nsteps: {}", ci::names().join(" "));

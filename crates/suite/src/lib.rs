@@ -10,6 +10,7 @@ pub mod clients;
 pub mod epochs;
 pub mod explore;
 pub mod judge;
+pub mod kills;
 pub mod model;
 pub mod power;
 pub mod replay;

@@ -129,12 +129,7 @@ impl Survey {
             if durable > before {
                 survey.durable = durable;
             }
-            survey.incarnations.push(Incarnation {
-                number: incarnation.number,
-                durable,
-                logs,
-                batches,
-            });
+            survey.incarnations.push(Incarnation { number: incarnation.number, durable, logs, batches });
         }
         for Batch { header, .. } in &survey.batches {
             survey.newest = survey.newest.max(header.newest).max(header.closed).max(header.durable);

@@ -39,14 +39,18 @@ impl Campaign {
         let totals = Mutex::new(Totals::new());
         let began = Instant::now();
         let work = || -> Result<(), String> {
-            while cuts.load(Ordering::Relaxed) < self.cuts && !failed.load(Ordering::Relaxed) && began.elapsed() < self.most {
+            while cuts.load(Ordering::Relaxed) < self.cuts
+                && !failed.load(Ordering::Relaxed)
+                && began.elapsed() < self.most
+            {
                 let number = next.fetch_add(1, Ordering::Relaxed);
                 let case = Case::of(self.seed.wrapping_add(number), self.plan);
                 let run = catch_unwind(AssertUnwindSafe(|| case.run()));
                 let tally = run.unwrap_or_else(|_| Err(format!("seed {}, {}: it panicked", case.seed, case.setting)));
                 let tally = tally.inspect_err(|_| failed.store(true, Ordering::Relaxed))?;
                 let so_far = cuts.fetch_add(tally.cuts, Ordering::Relaxed) + tally.cuts;
-                *totals.lock().unwrap_or_else(PoisonError::into_inner).entry(case.setting.to_string()).or_default() += tally;
+                *totals.lock().unwrap_or_else(PoisonError::into_inner).entry(case.setting.to_string()).or_default() +=
+                    tally;
                 if number.is_multiple_of(1000) {
                     progress(so_far);
                 }
@@ -55,9 +59,9 @@ impl Campaign {
         };
         thread::scope(|scope| {
             let threads: Vec<_> = (0..self.threads).map(|_| scope.spawn(work)).collect();
-            threads.into_iter().try_for_each(|thread| {
-                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            })
+            threads
+                .into_iter()
+                .try_for_each(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
         })?;
         Ok(totals.into_inner().unwrap_or_else(PoisonError::into_inner))
     }

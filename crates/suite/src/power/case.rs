@@ -232,7 +232,13 @@ impl Settings<'_> {
     }
 
     /// Opens the database, cut short a few times perhaps, and plans when its life is to be. `None` if the disk did not let it.
-    fn open(&self, mode: Durability, disk: &FaultyDisk, rng: &mut Rng, tally: &mut Tally) -> Result<Option<(Database, FaultyDisk)>, String> {
+    fn open(
+        &self,
+        mode: Durability,
+        disk: &FaultyDisk,
+        rng: &mut Rng,
+        tally: &mut Tally,
+    ) -> Result<Option<(Database, FaultyDisk)>, String> {
         for attempt in 0.. {
             disk.reboot();
             disk.crash_at(NEVER);

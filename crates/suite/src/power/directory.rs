@@ -13,12 +13,17 @@ use super::verify;
 /// # Errors
 /// What did not hold, with the seed.
 pub fn cut_each_operation(case: &Case) -> Result<u64, String> {
-    let wrong = |problem: String| format!("a recovery that was cut short: seed {}, {}: {problem}", case.seed, case.setting);
+    let wrong =
+        |problem: String| format!("a recovery that was cut short: seed {}, {}: {problem}", case.seed, case.setting);
     let before = left_by(case).map_err(wrong)?;
     for kill in [false, true] {
         for n in 1.. {
             let mut stage = before.fork(n);
-            if kill { stage.disk.kill_at(n) } else { stage.disk.crash_at(n) }
+            if kill {
+                stage.disk.kill_at(n)
+            } else {
+                stage.disk.crash_at(n)
+            }
             let process = stage.disk.mount();
             let opened = stage.open();
             if process.is_alive() {
@@ -64,7 +69,9 @@ pub fn damage(case: &Case, before: &Left<'_>, seed: u64) -> Result<Damaged, Stri
         done += &what;
         erases |= erasing;
     }
-    let wrong = |problem: String| Err(format!("damage {seed} of what seed {} left, {}: {done}{problem}", case.seed, case.setting));
+    let wrong = |problem: String| {
+        Err(format!("damage {seed} of what seed {} left, {}: {done}{problem}", case.seed, case.setting))
+    };
     let db = match stage.open() {
         Ok(db) => db,
         Err(OpenError::Storage(error)) if error.to_string().contains("/db/") => return Ok(Damaged::Refused),

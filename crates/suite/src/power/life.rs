@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use seriatim::trial;
 use seriatim::{
-    Committed, Database, DynHandle, Durability, Pending, Rng, Savepoint, SchemaError, Session, StorageError,
+    Committed, Database, Durability, DynHandle, Pending, Rng, Savepoint, SchemaError, Session, StorageError,
     TransactError, Transaction,
 };
 use seriatim_base::disk::{FaultyDisk, Operation, Times};
@@ -35,7 +35,10 @@ pub(super) struct Life<'c> {
 pub(super) fn is_explained(error: &StorageError) -> bool {
     matches!(
         error,
-        StorageError::Io { .. } | StorageError::Stopped(_) | StorageError::Full { .. } | StorageError::Backlogged { .. }
+        StorageError::Io { .. }
+            | StorageError::Stopped(_)
+            | StorageError::Full { .. }
+            | StorageError::Backlogged { .. }
     )
 }
 
@@ -375,9 +378,7 @@ impl Life<'_> {
                 self.answer(work, Depends { saw: ran.saw, own: None })
             }
             Err(TransactError::Conflict { .. }) if !work.parked.is_empty() => Ok(()),
-            Err(error) => {
-                self.give_up(work, Depends { saw: 0, own: None }, &error)
-            }
+            Err(error) => self.give_up(work, Depends { saw: 0, own: None }, &error),
         }
     }
 

@@ -138,7 +138,11 @@ fn compare(
     let wrong = |what: &str, found: &[Row], expected: &[&Row]| {
         let missing = expected.iter().find(|row| !found.contains(row));
         let extra = found.iter().find(|row| !expected.contains(row));
-        Ok(Err(format!("{what}: {} rows where {} are right; missing {missing:?}, found {extra:?}", found.len(), expected.len())))
+        Ok(Err(format!(
+            "{what}: {} rows where {} are right; missing {missing:?}, found {extra:?}",
+            found.len(),
+            expected.len()
+        )))
     };
     // The whole domain of keys, so that what should not be there is seen too.
     let mut found = Vec::new();
