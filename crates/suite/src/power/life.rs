@@ -160,8 +160,14 @@ impl Life<'_> {
             42..50 => self.begin(work),
             50..62 => self.proceed(work),
             62..68 => self.end(work),
-            68..74 => Ok(self.db.step()),
-            74..77 => Ok(self.db.advance_epoch()),
+            68..74 => {
+                self.db.step();
+                Ok(())
+            }
+            74..77 => {
+                self.db.advance_epoch();
+                Ok(())
+            }
             77..82 => {
                 self.db.step_logger(self.rng.below(4) as usize);
                 Ok(())
@@ -410,7 +416,10 @@ impl Life<'_> {
 
     fn flush(&mut self, work: &mut Work<'_>) -> Result<(), String> {
         match self.db.flush() {
-            Ok(()) => Ok(self.all_durable()),
+            Ok(()) => {
+                self.all_durable();
+                Ok(())
+            }
             Err(error) => self.give_up(work, Depends { saw: 0, own: None }, &error),
         }
     }
