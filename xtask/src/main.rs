@@ -1,4 +1,5 @@
-//! Repository chores: `cargo xtask ci` runs every check, `cargo xtask tidy` the rules the compiler cannot know.
+//! Repository chores: `cargo xtask ci` runs every check, `cargo xtask tidy` the rules the compiler cannot know, `cargo xtask
+//! soak` what takes too long for either.
 //!
 //! Invariant: a rule that somebody wrote down is a check here, with a message that says what to do and a canary in its tests.
 
@@ -9,6 +10,7 @@ mod layers;
 mod pgo;
 mod protocols;
 mod rust;
+mod soak;
 mod sources;
 mod tidy;
 
@@ -16,7 +18,9 @@ use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask ci [STEP...]   every check, or the named steps
        cargo xtask tidy           the repository's own rules
-       cargo xtask pgo            the program, compiled with a profile of itself; prints where it is";
+       cargo xtask pgo            the program, compiled with a profile of itself; prints where it is
+       cargo xtask soak [--cuts N] [--kills N] [--minutes M] [--seed S] | --case SEED
+                                  simulated power cuts and real kills, for hours";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -24,6 +28,7 @@ fn main() -> ExitCode {
     let done = match arguments.first().map(String::as_str) {
         Some("ci") => ci::run(&root, &arguments[1..]),
         Some("pgo") if arguments.len() == 1 => pgo::run(&root),
+        Some("soak") => soak::run(&root, &arguments[1..]),
         Some("tidy") if arguments.len() == 1 => tidy::run(&root),
         _ => {
             eprintln!("{USAGE}\nsteps: {}", ci::names().join(" "));

@@ -7,9 +7,9 @@
 //! header, 64 bytes, little-endian
 //!    0  magic u32                  24  closed epoch u64
 //!    4  crc32 of bytes 8..64 u32   32  durable epoch known u64
-//!    8  crc32 of the payload u32   40  newest epoch in the payload u64
-//!   12  payload bytes u32          48  groups u32
-//!   16  number u64                 52  zero u32
+//!    8  crc32 of the payload u32   40  newest epoch in the payload u48
+//!   12  payload bytes u32          46  newest epoch before it u48
+//!   16  number u64                 52  groups u32
 //!                                  56  incarnation u64
 //! payload: groups, one after the other (module `entry`); then zeros up to a multiple of PAGE
 //! ```
@@ -38,6 +38,9 @@ pub struct Header {
     pub durable: Epoch,
     /// The newest epoch of a group in it; zero if there is none.
     pub newest: Epoch,
+    /// The newest epoch of a group in the batches before it, of this logger and incarnation: says whether a log may begin here, when
+    /// those before it were deleted.
+    pub newest_before: Epoch,
     /// Groups in the payload.
     pub groups: u32,
     /// Bytes of the payload, without padding.
@@ -55,8 +58,9 @@ impl Header {
         bytes[16..24].copy_from_slice(&self.number.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.closed.0.to_le_bytes());
         bytes[32..40].copy_from_slice(&self.durable.0.to_le_bytes());
-        bytes[40..48].copy_from_slice(&self.newest.0.to_le_bytes());
-        bytes[48..52].copy_from_slice(&self.groups.to_le_bytes());
+        bytes[40..46].copy_from_slice(&self.newest.0.to_le_bytes()[..6]);
+        bytes[46..52].copy_from_slice(&self.newest_before.0.to_le_bytes()[..6]);
+        bytes[52..56].copy_from_slice(&self.groups.to_le_bytes());
         bytes[56..64].copy_from_slice(&self.incarnation.to_le_bytes());
         let crc = crc32fast::hash(&bytes[8..]);
         bytes[0..4].copy_from_slice(&MAGIC.to_le_bytes());
@@ -73,8 +77,9 @@ impl Header {
             incarnation: u64_at(bytes, 56),
             closed: Epoch(u64_at(bytes, 24)),
             durable: Epoch(u64_at(bytes, 32)),
-            newest: Epoch(u64_at(bytes, 40)),
-            groups: u32_at(bytes, 48),
+            newest: Epoch(u48_at(bytes, 40)),
+            newest_before: Epoch(u48_at(bytes, 46)),
+            groups: u32_at(bytes, 52),
             payload_bytes: u32_at(bytes, 12),
             payload_crc: u32_at(bytes, 8),
         })
@@ -100,6 +105,11 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(std::array::from_fn(|i| bytes[at + i]))
 }
 
+/// Epochs have fewer bits than that.
+fn u48_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(std::array::from_fn(|i| if i < 6 { bytes[at + i] } else { 0 }))
+}
+
 fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]))
 }
@@ -115,6 +125,7 @@ mod tests {
             closed: Epoch(40),
             durable: Epoch(39),
             newest: Epoch(41),
+            newest_before: Epoch(40),
             groups: 2,
             payload_bytes: payload.len() as u32,
             payload_crc: crc32fast::hash(payload),

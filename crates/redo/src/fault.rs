@@ -11,11 +11,21 @@ pub enum LogFault {
     AcknowledgeBeforeFlush,
     /// Takes what one logger has flushed for what all have.
     FlushOwnLogOnly,
-    /// Recovers without the log of the last logger.
-    DropOneLoggersLog,
+    /// Recovers without the log of one logger.
+    ForgetLog,
+    /// Takes what was written for flushed, when it recovers.
+    TrustUnflushed,
+    /// Deletes the log before a checkpoint counts.
+    DeleteEarly,
 }
 
 impl LogFault {
-    /// Every fault of the log; a recovery is broken by [`Replay::suffer`](crate::replay::Replay::suffer).
-    pub const ALL: [LogFault; 2] = [LogFault::AcknowledgeBeforeFlush, LogFault::FlushOwnLogOnly];
+    /// Every fault but none.
+    pub const ALL: [LogFault; 5] = [
+        LogFault::AcknowledgeBeforeFlush,
+        LogFault::FlushOwnLogOnly,
+        LogFault::ForgetLog,
+        LogFault::TrustUnflushed,
+        LogFault::DeleteEarly,
+    ];
 }

@@ -214,6 +214,10 @@ impl Log {
     /// When one cannot be deleted; the others are kept for the next time.
     pub fn delete_before(&self, epoch: Epoch) -> Result<usize, LogError> {
         let mut deleted = 0;
+        // Recovery expects every segment of an incarnation whose first epoch it needs, also those without an entry.
+        if epoch <= self.shared.start.first_epoch {
+            return Ok(0);
+        }
         // One at a time, so that they go in order; the loggers do not wait for it.
         let _alone = self.shared.deleting.lock().unwrap_or_else(PoisonError::into_inner);
         for progress in &self.shared.loggers {

@@ -34,6 +34,8 @@ pub struct Logger {
     sequence: u64,
     /// The newest epoch of an entry in `segment`.
     newest: Epoch,
+    /// The newest epoch of an entry in any batch.
+    newest_ever: Epoch,
     /// Filled segments, until the first batch in `segment` is flushed: the newest batch must stay.
     left: Option<Filled>,
     /// The number of the last batch.
@@ -76,6 +78,7 @@ impl Logger {
             next: None,
             sequence: 1,
             newest: Epoch(0),
+            newest_ever: Epoch(0),
             left: None,
             number: 0,
             recorded: before,
@@ -161,6 +164,7 @@ impl Logger {
             closed: self.recorded,
             durable: self.shared.recorded(),
             newest,
+            newest_before: self.newest_ever,
             groups,
             payload_bytes: u32::try_from(payload.len()).expect("batches are smaller than 4 GiB"),
             payload_crc: crc32fast::hash(payload),
@@ -197,6 +201,7 @@ impl Logger {
         self.pending = None;
         self.number = header.number;
         self.newest = self.newest.max(header.newest);
+        self.newest_ever = self.newest_ever.max(header.newest);
         self.recorded = header.closed;
         self.closed = self.closed.max(header.closed);
         for stream in &self.streams {

@@ -96,16 +96,6 @@ impl Replay {
         Ok(Replay { survey, tables: Tables::new(manifest), begin })
     }
 
-    /// Breaks the replay as a canary wants it.
-    #[cfg(feature = "canary")]
-    pub fn suffer(&mut self, fault: crate::LogFault) {
-        if fault == crate::LogFault::DropOneLoggersLog
-            && let Some(last) = self.survey.logs.last_mut()
-        {
-            last.batches.end = last.batches.start;
-        }
-    }
-
     /// The newest epoch that counts: of the last incarnation with a log, or the one that the manifest tells.
     pub fn durable(&self) -> Epoch {
         self.survey.durable
@@ -144,6 +134,14 @@ impl Replay {
     /// Batches that [`Replay::run`] will read.
     pub fn batches(&self) -> u64 {
         self.wanted().count() as u64
+    }
+
+    /// Leaves a logger's log out, for a canary.
+    #[cfg(feature = "canary")]
+    pub fn forget_log(&mut self) {
+        if let Some(log) = self.survey.logs.last_mut() {
+            log.batches.end = log.batches.start;
+        }
     }
 
     fn wanted(&self) -> impl Iterator<Item = &Batch> {

@@ -140,6 +140,8 @@ struct Log {
     sequence: u64,
     offset: u64,
     number: u64,
+    /// The newest epoch of an entry so far.
+    newest: Epoch,
 }
 
 impl Database {
@@ -174,7 +176,7 @@ impl Database {
         });
         self.manifest.write(&self.disk, &self.directory).unwrap();
         for logger in 0..loggers as u32 {
-            self.logs.insert((number, logger), Log { sequence: 0, offset: 0, number: 1 });
+            self.logs.insert((number, logger), Log { sequence: 0, offset: 0, number: 1, newest: Epoch(0) });
             self.roll(number, logger);
         }
     }
@@ -217,6 +219,7 @@ impl Database {
             closed: Epoch(closed),
             durable: Epoch(durable),
             newest: commits.iter().map(|(stamp, _)| stamp.epoch()).max().unwrap_or_default(),
+            newest_before: log.newest,
             groups,
             payload_bytes: payload.len() as u32,
             payload_crc: crc32fast::hash(&payload),
@@ -225,6 +228,7 @@ impl Database {
         bytes.extend_from_slice(&payload);
         let offset = log.offset;
         log.number += 1;
+        log.newest = log.newest.max(header.newest);
         log.offset += header.bytes();
         let path = self.directory.join(Name { incarnation, logger, sequence: log.sequence }.to_string());
         let file = self.disk.open(&path, Opening::Write).unwrap();

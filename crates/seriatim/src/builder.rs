@@ -43,6 +43,8 @@ pub struct Builder {
     pub(crate) on_recovery: Listener,
     #[cfg(feature = "canary")]
     pub(crate) fault: seriatim_txn::Fault,
+    #[cfg(feature = "canary")]
+    pub(crate) log_fault: seriatim_redo::LogFault,
 }
 
 /// Most threads that recover, or that take a checkpoint.
@@ -107,6 +109,8 @@ impl Default for Builder {
             on_recovery: Listener::default(),
             #[cfg(feature = "canary")]
             fault: seriatim_txn::Fault::None,
+            #[cfg(feature = "canary")]
+            log_fault: seriatim_redo::LogFault::None,
         }
     }
 }
@@ -336,6 +340,14 @@ impl Builder {
     #[doc(hidden)]
     pub fn canary(mut self, fault: seriatim_txn::Fault) -> Builder {
         self.fault = fault;
+        self
+    }
+
+    /// Breaks the log deliberately, for tests that must notice.
+    #[cfg(feature = "canary")]
+    #[doc(hidden)]
+    pub fn log_canary(mut self, fault: seriatim_redo::LogFault) -> Builder {
+        self.log_fault = fault;
         self
     }
 

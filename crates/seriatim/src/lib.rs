@@ -90,6 +90,9 @@ pub use catalog::Table;
 
 #[cfg(feature = "canary")]
 #[doc(hidden)]
+pub use seriatim_redo::LogFault;
+#[cfg(feature = "canary")]
+#[doc(hidden)]
 pub use seriatim_txn::Fault;
 
 /// The README's example compiles; it would leave a directory behind. The one of [`Database::open`] runs.

@@ -3,6 +3,7 @@
 //! A workload's terminals call procedures whose types they alone know. Told as data, the same calls can be made again in another
 //! database, in every other way to run a procedure, and compared.
 
+use std::cell::Cell;
 use std::sync::PoisonError;
 
 use seriatim_base::Rng;
@@ -13,7 +14,7 @@ use crate::engine::repairing::{MEANWHILE, SCRIPT, closed};
 use crate::procedure::registry::Way;
 use crate::procedure::{Data, Datum, Declared, EvaluationError};
 use crate::runtime::DynRow;
-use crate::{Abort, Committed, Database, Session, TransactError};
+use crate::{Abort, Committed, Database, DynHandle, Pending, Session, TransactError};
 
 /// The name of the protocol that asks for repairs: [`Session::call_repaired`].
 pub const REPAIRING: &str = crate::engine::repairing::NAME;
@@ -149,7 +150,62 @@ impl Session {
     }
 }
 
+impl<R> Pending<R> {
+    /// What it will answer if it becomes durable. Not for anybody who could be asked later what he saw.
+    pub fn decided(&self) -> Option<&Result<Committed<R>, TransactError>> {
+        self.result()
+    }
+}
+
+impl DynHandle {
+    /// The number that the log knows the table by; those of its indexes follow.
+    pub fn number(&self) -> u32 {
+        self.set.primary.id.0
+    }
+}
+
+/// What others do between two chunks of a checkpoint.
+pub type Between = Box<dyn FnMut()>;
+
+thread_local! {
+    static BETWEEN: Cell<Option<Between>> = const { Cell::new(None) };
+}
+
+/// Runs `take`, and `between` after each chunk of a checkpoint that this thread takes in it.
+pub fn between_chunks<R>(between: Between, take: impl FnOnce() -> R) -> R {
+    BETWEEN.set(Some(between));
+    let result = take();
+    BETWEEN.set(None);
+    result
+}
+
+/// A chunk of a checkpoint was written.
+pub(crate) fn after_chunk() {
+    if let Some(mut between) = BETWEEN.take() {
+        between();
+        BETWEEN.set(Some(between));
+    }
+}
+
 impl Database {
+    /// Advances the epoch.
+    pub fn advance_epoch(&self) {
+        let environment = &self.inner().environment;
+        environment.htm.outside(|| environment.epochs.advance());
+    }
+
+    /// Steps one logger, if there are so many.
+    pub fn step_logger(&self, logger: usize) {
+        if let Some(persistence) = &self.inner().persistence {
+            persistence.step_logger(logger);
+        }
+    }
+
+    /// The epoch now.
+    pub fn epoch_now(&self) -> u64 {
+        self.inner().environment.epochs.current().0
+    }
+
     /// Every row of every table in words, sorted. Nobody may be about.
     ///
     /// # Errors

@@ -119,6 +119,7 @@ impl Survey {
                     disk,
                     database: manifest.database.0,
                     name,
+                    begin,
                     may_begin_late: begin > incarnation.first_epoch,
                     before,
                     torn: Some(incarnation.number) == last,
@@ -129,13 +130,12 @@ impl Survey {
             let closed = survey.logs[logs.clone()].iter().map(|log| log.closed).min();
             let durable = closed.unwrap_or(before);
             let batches = first_batch..survey.batches.len();
-            survey.durable = incarnation.durable_epoch.unwrap_or(durable);
-            survey.incarnations.push(Incarnation {
-                number: incarnation.number,
-                durable: survey.durable,
-                logs,
-                batches,
-            });
+            let durable = incarnation.durable_epoch.unwrap_or(durable);
+            // The epochs between what is durable of one incarnation and the first of the next are void.
+            if durable > before {
+                survey.durable = durable;
+            }
+            survey.incarnations.push(Incarnation { number: incarnation.number, durable, logs, batches });
         }
         for Batch { header, .. } in &survey.batches {
             survey.newest = survey.newest.max(header.newest).max(header.closed).max(header.durable);
@@ -288,6 +288,8 @@ struct Walk<'d> {
     database: u128,
     /// Its first segment.
     name: Name,
+    /// Where the checkpoint begins.
+    begin: Epoch,
     may_begin_late: bool,
     before: Epoch,
     /// Whether torn ends are news.
@@ -317,6 +319,9 @@ impl Walk<'_> {
             let goes_on = survey.batches[first_batch..].last().is_some_and(|batch| batch.segment as usize == at);
             if goes_on || end.is_none() {
                 end = Some(rest);
+            } else if let (Some((segment, offset)), true) = (rest.place, self.torn && rest.bytes > 0) {
+                // The log ended in an earlier one, and yet something was being written here.
+                survey.torn.push(Torn { file: survey.segments[segment].path.clone(), offset, bytes: rest.bytes });
             }
         }
         let mut end = end.unwrap_or_default();
@@ -369,12 +374,13 @@ impl Walk<'_> {
         let bytes = file.bytes().map_err(reading())?;
         let mut offset = PAGE as u64;
         if !self.header(file, bytes, &found)? {
-            let later = self.search(file, offset, bytes, next.unwrap_or(0))?;
-            if let (Some((place, _)), _) = later {
+            // The header is on disk before the first batch is written, so the next one itself is evidence, too.
+            let (later, last) = self.search(file, offset, bytes, next.map_or(0, |next| next.saturating_sub(1)))?;
+            if let Some((place, _)) = later {
                 let problem = format!("the segment's header is damaged, and there is a batch at byte {place}");
                 return Err(LogError::corrupt(&found.path, 0, problem, ADVICE));
             }
-            return Ok(Rest { place: Some((at, 0)), bytes: 0 });
+            return Ok(Rest { place: Some((at, 0)), bytes: last });
         }
         let mut page = [0; HEADER_BYTES];
         while let Some(room) = bytes.checked_sub(offset).filter(|room| *room >= HEADER_BYTES as u64) {
@@ -383,6 +389,11 @@ impl Walk<'_> {
             let Some(header) = header else { break };
             if survey.batches[first_batch..].last().is_some_and(|last| last.header.closed > header.closed) {
                 let problem = format!("batch {} closes an epoch before the one that was closed", header.number);
+                return Err(LogError::corrupt(&found.path, offset, problem, ADVICE));
+            }
+            // Where the log begins late, what was before it held only what the checkpoint has.
+            if next.is_none() && header.newest_before >= self.begin {
+                let problem = format!("batch {} is the first, but those before it are needed", header.number);
                 return Err(LogError::corrupt(&found.path, offset, problem, ADVICE));
             }
             *next = Some(header.number.saturating_add(1));

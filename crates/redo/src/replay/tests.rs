@@ -351,7 +351,7 @@ fn canary_a_recovery_that_drops_a_loggers_log_loses_rows() {
     let (database, _) = two_loggers();
     let sound = recovered(&database, 1).unwrap().0;
     let mut replay = open(&database).unwrap();
-    replay.suffer(crate::LogFault::DropOneLoggersLog);
+    replay.forget_log();
     let keeper = Keeper::new();
     replay.run(&database.disk, 1, &keeper, &|_| {}).unwrap();
     assert_ne!(keeper.rows(), sound);

@@ -71,6 +71,10 @@ fn take_alone(inner: &Inner, persistence: &Persistence) -> Result<Checkpoint, St
             return Err(error);
         }
     };
+    #[cfg(feature = "canary")]
+    if inner.options.log_fault == seriatim_redo::LogFault::DeleteEarly {
+        persistence.log().delete_before(begin)?;
+    }
     let complete = writer.finish(parts, end)?;
     let (rows, bytes) = (complete.rows, complete.bytes);
     persistence.change(|manifest| manifest.checkpoint = Some(complete))?;
@@ -103,6 +107,8 @@ fn write_rows(
                 if persistence.is_closing() {
                     return Err(StorageError::Stopped("the database is being closed".to_owned()));
                 }
+                #[cfg(feature = "trial")]
+                crate::trial::after_chunk();
             }
         }
         part.finish()

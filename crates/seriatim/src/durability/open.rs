@@ -3,6 +3,7 @@
 //! Until the manifest is replaced at the end nothing in the directory has changed but that the ends of the logs were written over
 //! themselves, and that there are segments which no manifest names; so a crash on the way is as if it had not been opened. The new incarnation begins above every epoch that the log mentions, also in what is void: stamps are never reused.
 
+use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -62,7 +63,7 @@ pub(crate) fn open(options: &Builder, place: &Place, foundation: &Foundation) ->
     if (*inspect || !options.create) && found.is_none() {
         return Err(OpenError::NoDatabase { directory: directory.clone() });
     }
-    if !*inspect {
+    if !*inspect && found.is_none() {
         create_directory(disk.as_ref(), directory)?;
     }
     let lock = match inspect {
@@ -109,6 +110,8 @@ pub(crate) fn open(options: &Builder, place: &Place, foundation: &Foundation) ->
         segment_bytes: options.log.segment_bytes,
         chunk_bytes: options.log.buffer_bytes,
         backlog_bytes_max: options.log.backlog_bytes as u64,
+        #[cfg(feature = "canary")]
+        fault: options.log_fault,
         backlog_wait_max: if options.step_helpers { Duration::ZERO } else { BACKLOG_WAIT_MAX },
         ..LogOptions::new(loggers)
     };
@@ -136,21 +139,34 @@ fn empty() -> Manifest {
     }
 }
 
-/// Creates the directory, durably.
+/// Creates the directory, durably. If it is there, a process may have made it that was killed before it was durable, so the names
+/// above it are synced all the same. If that fails for a new one it is removed: a second sync of the same name may lie.
 fn create_directory(disk: &dyn Disk, directory: &Path) -> Result<(), OpenError> {
     let create = || {
-        let mut missing = Vec::new();
+        let mut names = Vec::new();
         let mut at = Some(directory);
         while let Some(path) = at.filter(|path| !path.as_os_str().is_empty()) {
-            if disk.find(path)?.is_some() {
-                break;
-            }
-            missing.push(path);
+            names.push((path, disk.find(path)?.is_none()));
             at = path.parent();
         }
         disk.create_dir_all(directory)?;
-        let parents = missing.iter().map(|path| path.parent().filter(|parent| !parent.as_os_str().is_empty()));
-        parents.map(|parent| parent.unwrap_or(Path::new("."))).try_for_each(|parent| disk.sync_dir(parent))
+        let synced = names.iter().try_for_each(|&(path, is_new)| match path.parent() {
+            Some(parent) => {
+                let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+                // A directory of others, who have made what is in it.
+                let is_foreign = |error: &Error| !is_new && error.kind() == ErrorKind::PermissionDenied;
+                disk.sync_dir(parent).or_else(|error| if is_foreign(&error) { Ok(()) } else { Err(error) })
+            }
+            None => Ok(()),
+        });
+        if synced.is_err() {
+            for (path, _) in names.iter().take_while(|(_, is_new)| *is_new) {
+                if disk.list(path)?.is_empty() {
+                    disk.remove_dir_all(path)?;
+                }
+            }
+        }
+        synced
     };
     create().map_err(StorageError::io("creating the database's directory")).map_err(OpenError::Storage)
 }

@@ -107,6 +107,11 @@ impl<R> Pending<R> {
         }
     }
 
+    #[cfg(feature = "trial")]
+    pub(crate) fn result(&self) -> Option<&Result<Committed<R>, TransactError>> {
+        self.result.as_ref()
+    }
+
     fn take(&mut self) -> Result<Committed<R>, TransactError> {
         self.result.take().expect("a result is taken once")
     }

@@ -244,6 +244,16 @@ impl Persistence {
         }
     }
 
+    /// Steps one logger, if the owner runs them and there are so many.
+    #[cfg(feature = "trial")]
+    pub(crate) fn step_logger(&self, logger: usize) {
+        if let Loggers::Stepped(loggers) = &mut *self.loggers()
+            && let Some(logger) = loggers.get_mut(logger)
+        {
+            logger.step(self.epochs.current());
+        }
+    }
+
     /// The log.
     pub(crate) fn log(&self) -> Log {
         self.log.clone()

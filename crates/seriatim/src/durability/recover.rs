@@ -10,6 +10,8 @@ use seriatim_base::clock::Instant;
 use seriatim_base::{Epoch, LayoutId, thread};
 use seriatim_catalog::RowWriter;
 use seriatim_catalog::wire::DecodeError;
+#[cfg(feature = "canary")]
+use seriatim_redo::LogFault;
 use seriatim_redo::manifest::Manifest;
 use seriatim_redo::replay::{Apply, Outcome, Replay, Version};
 use seriatim_redo::{checkpoint, entry};
@@ -80,7 +82,12 @@ pub(super) fn recover(
     let core = || foundation.environment.core().expect("helpers have workers of their own");
     let mut cores: Vec<Core> = (0..threads).map(|_| core()).collect();
     let tables = make_tables(foundation, manifest, &mut cores[0])?;
-    let replay = Replay::open(disk.as_ref(), directory, manifest)?;
+    #[cfg_attr(not(feature = "canary"), expect(unused_mut, reason = "a canary changes it"))]
+    let mut replay = Replay::open(disk.as_ref(), directory, manifest)?;
+    #[cfg(feature = "canary")]
+    if options.log_fault == LogFault::ForgetLog {
+        replay.forget_log();
+    }
     let applier = Applier::new(foundation, &tables, cores);
     let told = |phase, total| move |done| options.on_recovery.tell(phase, done, Some(total));
     let checkpoint_bytes = manifest.checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.bytes);
@@ -91,7 +98,11 @@ pub(super) fn recover(
     let progress = told(RecoveryPhase::Log, replay.bytes());
     let replayed = replay.run(disk.as_ref(), threads, &applier, &progress)?;
     applier.finish();
-    if !*inspect {
+    #[cfg(feature = "canary")]
+    let secures = options.log_fault != LogFault::TrustUnflushed;
+    #[cfg(not(feature = "canary"))]
+    let secures = true;
+    if secures && !*inspect {
         replay.secure(disk.as_ref())?;
     }
     let recovery = Recovery {

@@ -127,3 +127,60 @@ fn two_cannot_open_it() {
     drop(db);
     small("auto", &disk).durability(Durability::Async).open().expect("it is closed");
 }
+
+#[test]
+fn what_a_recovery_found_survives_a_power_cut_although_its_flush_was_never_answered() {
+    // A process is killed between the write of a batch and its flush. The next one reads the batch out of the system's cache, takes
+    // it for durable and says so; then the power fails.
+    for n in 1..40 {
+        let disk = FaultyDisk::new(n);
+        let db = small("auto", &disk).durability(Durability::Async).open().expect("a new database opens");
+        let accounts = db.create::<Account>().expect("the table is created");
+        db.session().transact(|tx| tx.insert(&accounts, &account(1))).expect("inserted");
+        disk.kill_at(n);
+        db.step();
+        db.step();
+        disk.kill();
+        drop((accounts, db));
+        let db = small("auto", &disk).open().expect("it recovers");
+        let before = rows(&db);
+        disk.crash();
+        drop(db);
+        let db = small("auto", &disk).open().expect("it recovers again");
+        assert_eq!(rows(&db), before, "operation {n}");
+    }
+}
+
+#[test]
+fn a_directory_whose_maker_was_killed_is_durable_all_the_same() {
+    for n in 1..10 {
+        let disk = FaultyDisk::new(n);
+        disk.kill_at(n);
+        drop(small("auto", &disk).open());
+        disk.kill();
+        let db = small("auto", &disk).open().expect("it opens");
+        let accounts = db.create::<Account>().expect("the table is created");
+        db.session().transact(|tx| tx.insert(&accounts, &account(1))).expect("inserted");
+        disk.crash();
+        drop((accounts, db));
+        let db = small("auto", &disk).open().expect("it recovers");
+        assert_eq!(rows(&db).len(), 1, "operation {n}");
+    }
+}
+
+#[test]
+fn a_recovery_does_not_count_the_epochs_of_an_incarnation_that_wrote_nothing() {
+    let disk = FaultyDisk::new(7);
+    let db = small("auto", &disk).log_directories([".", "."]).open().expect("a new database opens");
+    let accounts = db.create::<Account>().expect("the table is created");
+    let mut session = db.session();
+    session.transact(|tx| tx.insert(&accounts, &account(1))).expect("inserted");
+    let durable = session.transact(|tx| tx.insert(&accounts, &account(2))).expect("inserted").receipt.stamp.epoch().0;
+    disk.crash();
+    drop((session, accounts, db));
+    for _ in 0..3 {
+        let db = small("auto", &disk).open().expect("it recovers");
+        assert_eq!(db.recovery().expect("there was a database").durable_epoch, durable);
+        disk.crash();
+    }
+}

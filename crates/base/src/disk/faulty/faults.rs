@@ -52,15 +52,22 @@ pub enum Times {
 pub(super) enum Fate {
     Succeeds,
     Fails(ErrorKind),
-    /// The power is cut while it runs.
-    Cut,
+    /// The process ends while it runs.
+    Ends(End),
+}
+
+/// How the process ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    PowerCut,
+    Kill,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Faults {
     counts: [u64; Operation::ALL.len()],
     total: u64,
-    cut_at: Option<u64>,
+    ends_at: Option<(u64, End)>,
     planned: Vec<Fault>,
 }
 
@@ -81,8 +88,8 @@ impl Faults {
         self.total
     }
 
-    pub(super) fn cut_at(&self) -> Option<u64> {
-        self.cut_at
+    pub(super) fn ends_at(&self) -> Option<u64> {
+        self.ends_at.map(|(at, _)| at)
     }
 
     pub(super) fn is_planned(&self) -> bool {
@@ -95,13 +102,13 @@ impl Faults {
         self.planned.push(Fault { operation, at, times, kind });
     }
 
-    /// Plans a power cut at the n-th operation from now.
-    pub(super) fn cut(&mut self, n: u64) {
-        self.cut_at = Some(self.total.saturating_add(n));
+    /// Plans the process's end at the n-th operation from now.
+    pub(super) fn end(&mut self, n: u64, end: End) {
+        self.ends_at = Some((self.total.saturating_add(n), end));
     }
 
-    pub(super) fn forget_cut(&mut self) {
-        self.cut_at = None;
+    pub(super) fn forget_end(&mut self) {
+        self.ends_at = None;
     }
 
     pub(super) fn heal(&mut self) {
@@ -113,8 +120,8 @@ impl Faults {
         self.total += 1;
         let count = &mut self.counts[operation as usize];
         *count += 1;
-        if self.cut_at == Some(self.total) {
-            return Fate::Cut;
+        if let Some((_, end)) = self.ends_at.filter(|(at, _)| *at == self.total) {
+            return Fate::Ends(end);
         }
         let strikes = |fault: &&Fault| match fault.times {
             _ if fault.operation != operation => false,
@@ -138,7 +145,7 @@ impl std::fmt::Display for PowerOff {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             PowerOff::Still => "the power is off",
-            PowerOff::Since => "the power was cut since this was opened",
+            PowerOff::Since => "the power was cut, or the process killed, since this was opened",
         })
     }
 }

@@ -38,7 +38,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub use self::faults::{Operation, Times, is_power_off};
 
 use self::contents::SECTOR_BYTES;
-use self::faults::{Fate, Faults, PowerOff};
+use self::faults::{End, Fate, Faults, PowerOff};
 use self::tree::{NodeId, Tree, WriteError};
 use super::{Disk, DiskFile, DiskLock, Found, Opening, at, opened_for_reading, same_directory};
 use crate::Rng;
@@ -49,7 +49,7 @@ use crate::Rng;
 #[derive(Clone)]
 pub struct FaultyDisk {
     state: Arc<Mutex<State>>,
-    /// The boot this handle belongs to; `None` survives power cuts.
+    /// The boot this handle belongs to; `None` survives power cuts and kills.
     boot: Option<u64>,
 }
 
@@ -62,7 +62,7 @@ struct State {
     /// Space in sectors.
     capacity: u64,
     powered: bool,
-    /// Power cuts so far.
+    /// Power cuts and kills so far.
     boot: u64,
 }
 
@@ -84,8 +84,8 @@ impl FaultyDisk {
         self.state().seed
     }
 
-    /// The disk as a process sees it that starts now: after a power cut every call fails, even after a reboot, so that what is
-    /// left of the dead process does no harm.
+    /// The disk as a process sees it that starts now: after a power cut or a kill every call fails, even after a reboot, so that
+    /// what is left of the dead process does no harm.
     #[must_use]
     pub fn mount(&self) -> FaultyDisk {
         let boot = Some(self.state().boot);
@@ -111,6 +111,12 @@ impl FaultyDisk {
         self.state().power_off();
     }
 
+    /// Ends the process that uses the disk, as a signal does that cannot be caught: its mounts, open files and locks fail for
+    /// ever. What it did is there, and what it did not sync is no more durable than before. Does nothing while the power is off.
+    pub fn kill(&self) {
+        self.state().kill();
+    }
+
     /// Restores the power.
     pub fn reboot(&self) {
         self.state().powered = true;
@@ -121,9 +127,21 @@ impl FaultyDisk {
         self.state().powered
     }
 
-    /// Cuts the power at the n-th operation of any kind from now; 1 is the next. Another power cut before it takes its place.
+    /// Cuts the power at the n-th operation of any kind from now; 1 is the next. Another end of the process before it takes its
+    /// place.
     pub fn crash_at(&self, n: u64) {
-        self.state().faults.cut(n);
+        self.state().faults.end(n, End::PowerCut);
+    }
+
+    /// As [`FaultyDisk::crash_at`], with [`FaultyDisk::kill`]: the operation may have been done or not.
+    pub fn kill_at(&self, n: u64) {
+        self.state().faults.end(n, End::Kill);
+    }
+
+    /// Whether the process that this was mounted for lives. Always, while the power is on, for a handle that is no mount.
+    pub fn is_alive(&self) -> bool {
+        let state = self.state();
+        state.powered && self.boot.is_none_or(|boot| boot == state.boot)
     }
 
     /// Lets the n-th operation of this kind from now fail; 1 is the next. Power cuts do not heal the disk.
@@ -214,12 +232,15 @@ impl State {
                 fail(self);
                 Err(io::Error::new(kind, Injected(kind)))
             }
-            Fate::Cut => {
+            Fate::Ends(end) => {
                 if self.rng.percent(50) {
                     // Nobody will learn how it went.
                     let _ = act(self);
                 }
-                self.power_off();
+                match end {
+                    End::PowerCut => self.power_off(),
+                    End::Kill => self.kill(),
+                }
                 Err(PowerOff::Still.into())
             }
         }
@@ -229,8 +250,17 @@ impl State {
         if std::mem::take(&mut self.powered) {
             self.boot += 1;
             self.locks.clear();
-            self.faults.forget_cut();
+            self.faults.forget_end();
             self.tree.crash(&mut self.rng);
+        }
+    }
+
+    fn kill(&mut self) {
+        if self.powered {
+            self.boot += 1;
+            self.locks.clear();
+            self.faults.forget_end();
+            self.tree.close_all();
         }
     }
 
@@ -337,9 +367,9 @@ impl fmt::Debug for FaultyDisk {
         f.debug_struct("FaultyDisk")
             .field("seed", &state.seed)
             .field("operations", &state.faults.total())
-            .field("power_cuts", &state.boot)
+            .field("boots", &state.boot)
             .field("powered", &state.powered)
-            .field("crash_at_operation", &state.faults.cut_at())
+            .field("ends_at_operation", &state.faults.ends_at())
             .field("has_faults", &state.faults.is_planned())
             .finish_non_exhaustive()
     }

@@ -452,3 +452,24 @@ fn damage_is_read_and_stays() {
         assert_eq!(disk.zero(path("b"), 0, 1).unwrap_err().kind(), ErrorKind::NotFound);
     }
 }
+
+#[test]
+fn a_kill_loses_the_process_and_nothing_else() {
+    let disk = FaultyDisk::new(3);
+    let process = disk.mount();
+    let file = process.open(Path::new("/a"), Opening::Create).expect("created");
+    file.write_all_at(b"written", 0).expect("written");
+    let lock = process.lock(Path::new("/lock")).expect("no error").expect("free");
+    disk.kill_at(1);
+    let error = file.sync_data().expect_err("killed");
+    assert!(is_power_off(&error) && !process.is_alive() && disk.is_powered());
+    drop((file, lock));
+    // The next process reads what no sync answered for, and a power cut may take it.
+    let next = disk.mount();
+    assert!(next.is_alive() && next.lock(Path::new("/lock")).expect("no error").is_some());
+    let mut bytes = [0; 7];
+    next.open(Path::new("/a"), Opening::Read).and_then(|file| file.read_exact_at(&mut bytes, 0)).expect("it is there");
+    assert_eq!(&bytes, b"written");
+    disk.crash();
+    assert!(disk.find(Path::new("/a")).expect("no error").is_none(), "its name was never synced");
+}

@@ -310,6 +310,15 @@ impl Tree {
         Ok(())
     }
 
+    /// Closes every file: whoever had them open is gone.
+    pub(super) fn close_all(&mut self) {
+        for node in self.nodes.values_mut() {
+            if let Node::File(file) = node {
+                file.handles = 0;
+            }
+        }
+    }
+
     /// Forgets what nothing leads to.
     fn sweep(&mut self) {
         let is_open = |node: &Node| matches!(node, Node::File(file) if file.handles > 0);

@@ -1,0 +1,125 @@
+//! The long run of what `tests/power.rs` and `tests/kills.rs` run for a minute: `cargo xtask soak` builds and starts it. Progress goes
+//! to stderr, totals to stdout.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use seriatim::clock::Instant;
+use seriatim::{rng, thread};
+use seriatim_suite::kills;
+use seriatim_suite::power::{Campaign, Case, Plan, directory};
+
+const USAGE: &str = "usage: soak [--cuts N] [--kills N] [--minutes M] [--seed S] [--threads T]
+       soak --case SEED";
+
+/// What is asked for.
+struct Wanted {
+    cuts: u64,
+    kills: u64,
+    minutes: u64,
+    seed: Option<u64>,
+    threads: u64,
+    case: Option<u64>,
+}
+
+impl Wanted {
+    fn of(arguments: &[String]) -> Option<Wanted> {
+        let threads = thread::processors() as u64;
+        let mut wanted = Wanted { cuts: 200_000, kills: 500, minutes: 600, seed: None, threads, case: None };
+        for pair in arguments.chunks(2) {
+            let [name, value] = pair else { return None };
+            let value = value.parse().ok()?;
+            match name.as_str() {
+                "--cuts" => wanted.cuts = value,
+                "--kills" => wanted.kills = value,
+                "--minutes" => wanted.minutes = value,
+                "--seed" => wanted.seed = Some(value),
+                "--threads" => wanted.threads = value,
+                "--case" => wanted.case = Some(value),
+                _ => return None,
+            }
+        }
+        Some(wanted)
+    }
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let done = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["child", directory, protocol, mode, seed] => match seed.parse() {
+            Ok(seed) => kills::child(PathBuf::from(directory), protocol, mode, seed),
+            Err(_) => Err(USAGE.to_owned()),
+        },
+        _ => match Wanted::of(&arguments) {
+            Some(Wanted { case: Some(seed), .. }) => case(seed),
+            Some(wanted) => soak(&wanted),
+            None => Err(USAGE.to_owned()),
+        },
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            eprintln!("{problem}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// One case again, as each plan has it.
+fn case(seed: u64) -> Result<(), String> {
+    [Plan::Cuts, Plan::Faults].into_iter().try_for_each(|plan| {
+        let tally = Case::of(seed, plan).run()?;
+        println!("{plan:?} of seed {seed} holds: {tally:?}");
+        Ok(())
+    })
+}
+
+fn soak(wanted: &Wanted) -> Result<(), String> {
+    let seed = wanted.seed.unwrap_or_else(rng::entropy);
+    eprintln!("seed {seed}");
+    let (began, most) = (Instant::now(), Duration::from_secs(60 * wanted.minutes));
+    // A fifth of the cuts on a disk that fails besides.
+    for (plan, cuts) in [(Plan::Cuts, wanted.cuts - wanted.cuts / 5), (Plan::Faults, wanted.cuts / 5)] {
+        let campaign_began = Instant::now();
+        let most = most.saturating_sub(began.elapsed());
+        let campaign = Campaign { seed, plan, cuts, most, threads: wanted.threads as usize };
+        let totals = campaign.run(&|so_far| eprintln!("{plan:?}: {so_far} of {cuts} power cuts"))?;
+        let mut lives = 0;
+        for (setting, tally) in &totals {
+            let power_cuts = tally.cuts;
+            lives += tally.cuts + tally.kills + tally.closes;
+            println!(
+                "{plan:?}, {setting}: {power_cuts} power cuts, {} of them while opening, {} kills, {} closed in order; {} commits, \
+                 {} answers, {} commits taken back, {} checkpoints, {} failures met",
+                tally.cuts_opening,
+                tally.kills,
+                tally.closes,
+                tally.commits,
+                tally.answers,
+                tally.taken_back,
+                tally.checkpoints,
+                tally.faults
+            );
+        }
+        let seconds = campaign_began.elapsed().as_secs_f64();
+        println!("{plan:?}: {lives} lives in {seconds:.0} s, {:.0} a second", lives as f64 / seconds);
+    }
+    let (mut recoveries, mut cases) = (0, 0);
+    while cases < wanted.cuts / 500 && began.elapsed() < most {
+        recoveries += directory::cut_each_operation(&Case::of(seed.wrapping_add(cases), Plan::Cuts))?;
+        cases += 1;
+    }
+    println!("recoveries of {cases} directories were cut short at each operation: {recoveries}");
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let kills = if began.elapsed() < most { wanted.kills } else { 0 };
+    let progress = |done: u64| {
+        if done.is_multiple_of(20) {
+            eprintln!("{done} of {kills} kills");
+        }
+    };
+    for (setting, tally) in kills::run(&program, kills, seed, &progress)? {
+        println!("{setting}: {} kills, {} acknowledged", tally.kills, tally.acknowledged);
+    }
+    Ok(())
+}

@@ -1,0 +1,273 @@
+//! Real kills: a child process under load on real files, ended by SIGKILL, and an oracle outside of it.
+//!
+//! The child tells each transaction that was acknowledged to it through a pipe, which outlives it. Whoever killed it opens the
+//! directory: every transaction that was told is there, each thread's transactions are there without a gap, the sum of all balances is
+//! what it was, and indexes agree with tables. Then the next child goes on in the same directory. A kill loses what the process held
+//! and nothing that it wrote: what power cuts lose is for [`crate::power`].
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use seriatim::{Database, Durability, OpenError, Rng, Table, Tx, protocols, thread};
+
+/// What is moved about.
+#[derive(Table, Clone, Debug)]
+#[table(name = "account", key(id), hash)]
+struct Account {
+    id: u32,
+    balance: i64,
+}
+
+/// What was moved: one row a transaction.
+#[derive(Table, Clone, Debug)]
+#[table(name = "entry", key(thread, number), index(name = "by_account", columns(account)))]
+struct Entry {
+    thread: u32,
+    /// From 1, without a gap.
+    number: u64,
+    account: u32,
+}
+
+const ACCOUNTS: u32 = 64;
+const BALANCE: i64 = 1000;
+const THREADS: u32 = 3;
+
+/// Results that a thread of a child has outstanding.
+const OUTSTANDING: usize = 16;
+
+/// Cycles in one directory.
+const CYCLES_A_DIRECTORY: u64 = 20;
+
+/// What kills did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Children killed.
+    pub kills: u64,
+    /// Transactions that were acknowledged to them.
+    pub acknowledged: u64,
+    /// Transactions that were there.
+    pub recovered: u64,
+}
+
+/// Kills `cycles` children of `program`, which calls [`child`] with what it is given, and answers what was done in each setting.
+///
+/// # Errors
+/// What did not hold, with the directory, which is left.
+pub fn run(program: &Path, cycles: u64, seed: u64, progress: &dyn Fn(u64)) -> Result<BTreeMap<String, Tally>, String> {
+    let mut rng = Rng::from_seed(seed);
+    let mut totals: BTreeMap<String, Tally> = BTreeMap::new();
+    let mut done = 0;
+    for round in 0.. {
+        if done >= cycles {
+            break;
+        }
+        let protocol = protocols()[round as usize % protocols().len()].name;
+        let mode = [Durability::Group, Durability::Sync][(round / protocols().len() as u64) as usize % 2];
+        let directory = std::env::temp_dir().join(format!("seriatim-kills-{}-{seed}-{round}", std::process::id()));
+        let mut oracle = Oracle::default();
+        let left = (cycles - done).min(CYCLES_A_DIRECTORY.min(cycles.div_ceil(6)));
+        for _ in 0..left {
+            let tally = cycle(program, &directory, protocol, mode, &mut oracle, &mut rng)
+                .map_err(|problem| format!("seed {seed}, {protocol}, {mode}, {}: {problem}", directory.display()))?;
+            let total = totals.entry(format!("{protocol}, {mode}")).or_default();
+            total.kills += tally.kills;
+            total.acknowledged += tally.acknowledged;
+            total.recovered = total.recovered.max(tally.recovered);
+            done += 1;
+            progress(done);
+        }
+        remove(&directory);
+    }
+    Ok(totals)
+}
+
+fn remove(directory: &Path) {
+    // What is left of a test does no harm.
+    let _ = std::fs::remove_dir_all(directory);
+}
+
+/// How many transactions of each thread must be there.
+#[derive(Debug, Default)]
+struct Oracle {
+    acknowledged: BTreeMap<u32, u64>,
+}
+
+/// Starts a child, kills it, looks at what it left.
+fn cycle(
+    program: &Path,
+    directory: &Path,
+    protocol: &str,
+    mode: Durability,
+    oracle: &mut Oracle,
+    rng: &mut Rng,
+) -> Result<Tally, String> {
+    let seed = rng.next_u64().to_string();
+    let mut command = Command::new(program);
+    command.arg("child").arg(directory).args([protocol, mode.name(), &seed]).stdout(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| format!("no child: {error}"))?;
+    let pipe = child.stdout.take().ok_or("no pipe")?;
+    let reader = thread::spawn("acknowledged", move || {
+        let mut lines = BufReader::new(pipe);
+        let (mut told, mut line) = (Vec::new(), String::new());
+        // A line without an end was cut off.
+        while lines.read_line(&mut line).is_ok_and(|bytes| bytes > 0) && line.ends_with('\n') {
+            told.push(std::mem::take(&mut line));
+        }
+        told
+    });
+    // Also before it is open.
+    thread::sleep(Duration::from_millis(rng.range(1, 250)));
+    child.kill().and_then(|()| child.wait()).map_err(|error| format!("the child lives: {error}"))?;
+    let told = reader.map_err(|error| error.to_string())?.join().map_err(|_| "the reader panicked")?;
+    let mut tally = Tally { kills: 1, ..Tally::default() };
+    for line in &told {
+        let (thread, number) = line.trim().split_once(' ').ok_or_else(|| format!("the child said {line:?}"))?;
+        let (Ok(thread), Ok(number)) = (thread.parse::<u32>(), number.parse::<u64>()) else {
+            return Err(format!("the child said {line:?}"));
+        };
+        let known = oracle.acknowledged.entry(thread).or_default();
+        *known = number.max(*known);
+        tally.acknowledged += 1;
+    }
+    tally.recovered = verify(directory, protocol, oracle)?;
+    Ok(tally)
+}
+
+/// Opens what a child left, and compares it with what was told. Answers how many transactions are there.
+fn verify(directory: &Path, protocol: &str, oracle: &mut Oracle) -> Result<u64, String> {
+    let db = match Database::builder().protocol(protocol).path(directory).open() {
+        Ok(db) => db,
+        Err(OpenError::NoDatabase { .. }) if oracle.acknowledged.is_empty() => return Ok(0),
+        Err(error) => return Err(format!("it does not open: {error}")),
+    };
+    let (Ok(accounts), Ok(entries)) = (db.table::<Account>(), db.table::<Entry>()) else {
+        return match oracle.acknowledged.is_empty() {
+            true => Ok(0),
+            false => Err("the tables are lost".to_owned()),
+        };
+    };
+    let by_account = entries.index(Entry::BY_ACCOUNT);
+    let read = db.session().snapshot(|tx| {
+        let (mut sum, mut count) = (0, 0);
+        for id in 0..ACCOUNTS {
+            if let Some(account) = tx.get(&accounts, &id)? {
+                sum += account.balance();
+                count += 1;
+            }
+        }
+        let mut numbers: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
+        for entry in tx.scan(&entries, ..) {
+            let entry = entry?;
+            numbers.entry(entry.thread()).or_default().push(entry.number());
+        }
+        let mut indexed = 0;
+        for account in 0..ACCOUNTS {
+            for entry in tx.find_by(&by_account, &account) {
+                entry?;
+                indexed += 1;
+            }
+        }
+        Ok((sum, count, numbers, indexed))
+    });
+    let (sum, count, numbers, indexed) = read.map_err(|error| error.to_string())?.into_value();
+    if !(count == ACCOUNTS && sum == i64::from(ACCOUNTS) * BALANCE || count == 0 && oracle.acknowledged.is_empty()) {
+        return Err(format!("{count} accounts hold {sum}"));
+    }
+    for (thread, numbers) in &numbers {
+        if !numbers.iter().copied().eq(1..=numbers.len() as u64) {
+            return Err(format!("there are gaps in what thread {thread} did"));
+        }
+    }
+    let there = |thread| numbers.get(&thread).map_or(0, |numbers| numbers.len() as u64);
+    for (&thread, &acknowledged) in &oracle.acknowledged {
+        if there(thread) < acknowledged {
+            let there = there(thread);
+            return Err(format!("{acknowledged} transactions of thread {thread} were acknowledged, {there} are there"));
+        }
+    }
+    let all: u64 = numbers.values().map(|numbers| numbers.len() as u64).sum();
+    if indexed != all {
+        return Err(format!("{all} entries, and {indexed} in their index"));
+    }
+    db.check_structure()?;
+    // What was seen stays.
+    oracle.acknowledged = numbers.into_iter().map(|(thread, numbers)| (thread, numbers.len() as u64)).collect();
+    Ok(all)
+}
+
+/// What a child does until it is killed.
+///
+/// # Errors
+/// What went wrong, in words.
+pub fn child(directory: PathBuf, protocol: &str, mode: &str, seed: u64) -> Result<(), String> {
+    let said = |error: &dyn std::error::Error| error.to_string();
+    let mode: Durability = mode.parse()?;
+    let builder = Database::builder().protocol(protocol).workers(8).path(directory).durability(mode);
+    let db = builder.segment_bytes(256 << 10).checkpoint_bytes(None).open().map_err(|error| said(&error))?;
+    let accounts = db.table::<Account>().or_else(|_| db.create()).map_err(|error| said(&error))?;
+    let entries = db.table::<Entry>().or_else(|_| db.create()).map_err(|error| said(&error))?;
+    let load = |tx: &Tx| {
+        if tx.get(&accounts, &0)?.is_none() {
+            (0..ACCOUNTS).try_for_each(|id| tx.insert(&accounts, &Account { id, balance: BALANCE }))?;
+        }
+        Ok(())
+    };
+    db.session().transact(load).map_err(|error| said(&error))?;
+    let (output, stop) = (Mutex::new(std::io::stdout()), AtomicBool::new(false));
+    let tell = |thread: u32, number: u64| {
+        let mut output = output.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        // Whoever listened may be gone: then it is over.
+        let told = output.write_all(format!("{thread} {number}\n").as_bytes()).and_then(|()| output.flush());
+        told.unwrap_or_else(|_| stop.store(true, Ordering::Relaxed));
+    };
+    let work = |thread: u32| -> Result<(), String> {
+        let mut rng = Rng::from_seed(seed ^ u64::from(thread));
+        let mut session = db.session();
+        let last = session.snapshot(|tx| {
+            let mut last = 0;
+            for entry in tx.scan(&entries, ..) {
+                let entry = entry?;
+                if entry.thread() == thread {
+                    last = entry.number();
+                }
+            }
+            Ok(last)
+        });
+        let mut number = last.map_err(|error| said(&error))?.into_value();
+        let mut outstanding = std::collections::VecDeque::new();
+        while !stop.load(Ordering::Relaxed) {
+            number += 1;
+            let (from, to) = (rng.below(ACCOUNTS.into()) as u32, rng.below(ACCOUNTS.into()) as u32);
+            let amount = rng.range(1, 20) as i64;
+            let transfer = |tx: &Tx| {
+                tx.update(&accounts, &from, |account| account.set_balance(account.balance() - amount))?;
+                tx.update(&accounts, &to, |account| account.set_balance(account.balance() + amount))?;
+                tx.insert(&entries, &Entry { thread, number, account: from })
+            };
+            outstanding.push_back((number, session.submit(transfer)));
+            if mode == Durability::Sync || outstanding.len() > OUTSTANDING {
+                let Some((number, pending)) = outstanding.pop_front() else { continue };
+                pending.wait().map_err(|error| said(&error))?;
+                tell(thread, number);
+            }
+        }
+        Ok(())
+    };
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS).map(|thread| scope.spawn(move || work(thread))).collect();
+        while !stop.load(Ordering::Relaxed) && threads.iter().all(|thread| !thread.is_finished()) {
+            thread::sleep(Duration::from_millis(15));
+            if let Err(error) = db.checkpoint() {
+                stop.store(true, Ordering::Relaxed);
+                return Err(said(&error));
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+        threads.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(|_| Err("a thread panicked".to_owned())))
+    })
+}

@@ -1,0 +1,180 @@
+//! Directories as power cuts leave them: recovered with a cut at each operation of the recovery, and recovered after damage.
+
+use std::path::{Path, PathBuf};
+
+use seriatim::{OpenError, Rng};
+use seriatim_base::disk::{Disk, FaultyDisk, Opening};
+
+use super::case::{Case, Stage};
+use super::verify;
+
+/// Cuts the power, or kills the process, at each operation of a recovery of what a case left, and recovers again. Answers how many.
+///
+/// # Errors
+/// What did not hold, with the seed.
+pub fn cut_each_operation(case: &Case) -> Result<u64, String> {
+    let wrong =
+        |problem: String| format!("a recovery that was cut short: seed {}, {}: {problem}", case.seed, case.setting);
+    let before = left_by(case).map_err(wrong)?;
+    for kill in [false, true] {
+        for n in 1.. {
+            let mut stage = before.fork(n);
+            if kill {
+                stage.disk.kill_at(n)
+            } else {
+                stage.disk.crash_at(n)
+            }
+            let process = stage.disk.mount();
+            let opened = stage.open();
+            if process.is_alive() {
+                // As long as the recovery is.
+                drop(opened);
+                stage.recover().map_err(wrong)?;
+                break;
+            }
+            drop(opened);
+            stage.recover().map_err(|problem| wrong(format!("operation {n}: {problem}")))?;
+            // What the second recovery told is true for the third.
+            stage.disk.power_off();
+            stage.recover().map_err(|problem| wrong(format!("operation {n}, again: {problem}")))?;
+        }
+    }
+    Ok(before.fork(0).operations_of_recovery() * 2)
+}
+
+/// What came of a damaged directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Damaged {
+    /// It was noticed.
+    Refused,
+    /// It was where nothing counts.
+    Harmless,
+    /// The end of a log was taken for torn, and it was said so.
+    TakenForTorn,
+    /// The last batch of a log vanished as a whole, as if it had never been written. Nothing can tell.
+    Vanished,
+}
+
+/// Damages a file of what a case left, and opens it.
+///
+/// # Errors
+/// Wrong data, or an error that does not name a file of the directory, with the seed.
+pub fn damage(case: &Case, before: &Left<'_>, seed: u64) -> Result<Damaged, String> {
+    let mut stage = before.0.fork(seed);
+    stage.disk.reboot();
+    let mut rng = Rng::from_seed(seed);
+    let (mut done, mut erases) = (String::new(), false);
+    for _ in 0..rng.range(1, 3) {
+        let (what, erasing) = damage_a_file(&stage.disk, &mut rng).map_err(|error| error.to_string())?;
+        done += &what;
+        erases |= erasing;
+    }
+    let wrong = |problem: String| {
+        Err(format!("damage {seed} of what seed {} left, {}: {done}{problem}", case.seed, case.setting))
+    };
+    let db = match stage.open() {
+        Ok(db) => db,
+        Err(OpenError::Storage(error)) if error.to_string().contains("/db/") => return Ok(Damaged::Refused),
+        Err(error) => return wrong(format!("the error names no file: {error}")),
+    };
+    let acknowledged = std::mem::take(&mut stage.known.acknowledged);
+    let durable = db.recovery().map_or(0, |recovery| recovery.durable_epoch);
+    let torn = db.recovery().is_some_and(|recovery| !recovery.notices.is_empty());
+    let is_lost = stage.model.clone().settle(durable, acknowledged).is_err() || durable < stage.known.durable;
+    stage.known.durable = 0;
+    if let Err(problem) = verify::recovered(&db, &mut stage.model, &mut stage.known, &mut stage.tally) {
+        return wrong(problem);
+    }
+    match is_lost {
+        false => Ok(Damaged::Harmless),
+        true if torn => Ok(Damaged::TakenForTorn),
+        true if erases => Ok(Damaged::Vanished),
+        true => wrong("what was acknowledged is lost, and nothing says so".to_owned()),
+    }
+}
+
+/// What a case left after some lives.
+pub struct Left<'c>(Stage<'c>);
+
+impl Left<'_> {
+    /// After some lives of this case.
+    ///
+    /// # Errors
+    /// What did not hold.
+    pub fn by(case: &Case) -> Result<Left<'_>, String> {
+        left_by(case).map(Left)
+    }
+}
+
+fn left_by(case: &Case) -> Result<Stage<'_>, String> {
+    let mut stage = Stage::new(case);
+    for _ in 0..stage.rng.range(1, 4) {
+        stage.live()?;
+    }
+    stage.disk.power_off();
+    Ok(stage)
+}
+
+impl Stage<'_> {
+    fn operations_of_recovery(&self) -> u64 {
+        self.disk.reboot();
+        let before = self.disk.operations();
+        let opened = self.open();
+        let operations = self.disk.operations() - before;
+        drop(opened);
+        operations
+    }
+}
+
+/// Damages a random range of a random file. In words what was done, and whether it may have erased a batch without a trace.
+fn damage_a_file(disk: &FaultyDisk, rng: &mut Rng) -> std::io::Result<(String, bool)> {
+    let mut files = Vec::new();
+    list(disk, Path::new("/db"), &mut files)?;
+    files.retain(|(_, bytes)| *bytes > 0);
+    if files.is_empty() {
+        return Ok((String::new(), false));
+    }
+    let (path, bytes) = files.swap_remove(rng.below(files.len() as u64) as usize);
+    let file = disk.open(&path, Opening::Write)?;
+    let offset = rng.below(bytes);
+    let most = [8, 64, 600, 5000][rng.below(4) as usize];
+    let length = rng.range(1, most.min(bytes - offset));
+    let name = path.display();
+    let kind = rng.below(5);
+    let done = match kind {
+        0 | 1 => {
+            disk.flip_bit(&path, offset, rng.below(8) as u8)?;
+            format!("bit at {offset} of {name}; ")
+        }
+        2 => {
+            disk.zero(&path, offset, length)?;
+            format!("zeros at {offset} of {name}, {length} bytes; ")
+        }
+        3 => {
+            file.set_bytes(offset)?;
+            format!("{name} cut from {bytes} to {offset} bytes; ")
+        }
+        _ => {
+            let mut piece = vec![0; length as usize];
+            file.read_exact_at(&mut piece, offset)?;
+            // Often where a batch could be.
+            let to = if rng.percent(50) { rng.below(bytes) } else { rng.below(bytes / 4096 + 1) * 4096 };
+            file.write_all_at(&piece, to)?;
+            format!("{length} bytes at {offset} of {name} also at {to}; ")
+        }
+    };
+    file.sync_data()?;
+    Ok((done, kind > 1))
+}
+
+fn list(disk: &FaultyDisk, directory: &Path, files: &mut Vec<(PathBuf, u64)>) -> std::io::Result<()> {
+    for found in disk.list(directory)? {
+        let path = directory.join(&found.name);
+        if found.is_dir {
+            list(disk, &path, files)?;
+        } else {
+            files.push((path, found.bytes));
+        }
+    }
+    Ok(())
+}

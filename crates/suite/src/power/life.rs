@@ -1,0 +1,547 @@
+//! One life of a database: sessions at work, and how it ends.
+
+use std::cell::RefCell;
+use std::io::ErrorKind;
+use std::rc::Rc;
+
+use seriatim::trial;
+use seriatim::{
+    Committed, Database, Durability, DynHandle, Pending, Rng, Savepoint, SchemaError, Session, StorageError,
+    TransactError, Transaction,
+};
+use seriatim_base::disk::{FaultyDisk, Operation, Times};
+
+use super::case::{Plan, Tally};
+use super::model::{Model, Verdict};
+use super::schema::{KINDS, definition};
+use super::script::{Author, Op, Runner, Seen};
+use super::verify::{Declared, Known};
+
+/// A life.
+pub(super) struct Life<'c> {
+    pub(super) db: Database,
+    pub(super) disk: &'c FaultyDisk,
+    /// The disk as this life's process sees it.
+    pub(super) process: FaultyDisk,
+    pub(super) rng: Rng,
+    pub(super) mode: Durability,
+    pub(super) plan: Plan,
+    pub(super) model: &'c mut Model,
+    pub(super) known: &'c mut Known,
+    pub(super) tally: &'c mut Tally,
+}
+
+/// Whether an error is one that a failing disk explains.
+pub(super) fn is_explained(error: &StorageError) -> bool {
+    matches!(
+        error,
+        StorageError::Io { .. }
+            | StorageError::Stopped(_)
+            | StorageError::Full { .. }
+            | StorageError::Backlogged { .. }
+    )
+}
+
+/// A transaction that was submitted and not answered yet.
+struct Outstanding {
+    pending: Pending<()>,
+    depends: Depends,
+}
+
+/// What a result depends on.
+#[derive(Clone, Copy, Debug)]
+struct Depends {
+    /// The newest commit that it shows.
+    saw: u64,
+    /// Its epoch, if it is one that changed something.
+    own: Option<u64>,
+}
+
+/// An explicit transaction between two of its operations.
+struct Parked<'s> {
+    tx: Transaction<'s>,
+    program: Vec<Op>,
+    seen: Vec<Seen>,
+    savepoints: Vec<Savepoint>,
+}
+
+/// What became of a submitted transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Decided {
+    Yes(Verdict),
+    /// Others were in the way.
+    Conflict,
+    /// The log takes nothing.
+    Refused,
+}
+
+/// Of one submitted transaction, before the oracle has seen it.
+struct Submitted {
+    program: Vec<Op>,
+    epoch: u64,
+    seen: Vec<Seen>,
+    pending: Pending<()>,
+}
+
+/// Most operations of a life.
+const ACTIONS_MAX: u64 = 60;
+
+/// Explicit transactions of a life.
+const EXPLICIT: usize = 5;
+
+/// Those that are open at a time, at most.
+const PARKED_MAX: usize = 3;
+
+impl Life<'_> {
+    /// Lives it.
+    pub(super) fn run(mut self) -> Result<(), String> {
+        let db = self.db.clone();
+        let mut sessions: Vec<Session> = (0..self.rng.range(1, 4)).map(|_| db.session()).collect();
+        let mut for_explicit: Vec<Session> = (0..EXPLICIT).map(|_| db.session()).collect();
+        let mut work = Work {
+            tables: (0..KINDS.len()).map(|table| db.open_dyn(KINDS[table].name).ok()).collect(),
+            unused: for_explicit.iter_mut(),
+            parked: Vec::new(),
+            outstanding: Vec::new(),
+            stopped: None,
+            faulted: false,
+            broken: false,
+            full: false,
+        };
+        for _ in 0..self.rng.below(ACTIONS_MAX) {
+            if !self.process.is_alive() {
+                break;
+            }
+            self.act(&mut work, &mut sessions)?;
+            self.tally.note(self.disk.operations());
+        }
+        let (disk, process) = (self.disk, self.process.clone());
+        let ending = self.rng.below(10);
+        match ending {
+            0..4 if process.is_alive() => disk.power_off(),
+            4..6 if process.is_alive() => disk.kill(),
+            _ if process.is_alive() && work.full => self.space_is_back(&mut work)?,
+            _ => {}
+        }
+        if self.rng.percent(30) {
+            // What is answered from here on depends on nothing that the disk does not hold.
+            self.poll(&mut work)?;
+        }
+        let faulted = work.faulted;
+        let Life { known, model, tally, db: last, .. } = self;
+        drop(work);
+        drop((sessions, for_explicit, db, last));
+        if !process.is_alive() {
+            tally.ended(disk);
+        } else {
+            tally.closes += 1;
+            if !faulted {
+                // Closing flushes.
+                known.acknowledged = model.newest();
+            }
+        }
+        Ok(())
+    }
+
+    fn act<'s>(&mut self, work: &mut Work<'s>, sessions: &mut [Session]) -> Result<(), String> {
+        if work.tables.iter().all(Option::is_none) {
+            return self.declare(work);
+        }
+        if self.plan == Plan::Faults && self.rng.percent(6) {
+            self.plan_fault(work);
+        }
+        let lane = self.rng.below(sessions.len() as u64) as usize;
+        match self.rng.below(100) {
+            0..42 => {
+                let program = self.program(work);
+                let submitted = self.submit(&mut sessions[lane], work, program);
+                self.take(work, submitted)
+            }
+            42..50 => self.begin(work),
+            50..62 => self.proceed(work),
+            62..68 => self.end(work),
+            68..74 => {
+                self.db.step();
+                Ok(())
+            }
+            74..77 => {
+                self.db.advance_epoch();
+                Ok(())
+            }
+            77..82 => {
+                self.db.step_logger(self.rng.below(4) as usize);
+                Ok(())
+            }
+            82..89 => self.poll(work),
+            89..91 => self.wait(work),
+            91..94 => self.snapshot(&mut sessions[lane], work),
+            94..96 => self.declare(work),
+            96..97 => self.flush(work),
+            _ => self.checkpoint(work),
+        }
+    }
+
+    fn program(&mut self, work: &Work<'_>) -> Vec<Op> {
+        let tables: Vec<usize> = (0..KINDS.len()).filter(|&table| work.tables[table].is_some()).collect();
+        let born = self.model.newest() as u32;
+        Author { rng: &mut self.rng, domain: self.known.domain, tables: &tables, born }.program()
+    }
+
+    fn submit(&mut self, session: &mut Session, work: &Work<'_>, program: Vec<Op>) -> Submitted {
+        submit(&self.db, session, &work.tables, program)
+    }
+
+    /// Tells the oracle of a submitted transaction.
+    fn take(&mut self, work: &mut Work<'_>, submitted: Submitted) -> Result<(), String> {
+        let Submitted { program, epoch, seen, pending } = submitted;
+        let decided = self.decided(work, &pending, &program)?;
+        self.tally.note(match decided {
+            Decided::Yes(verdict) => verdict as u64,
+            Decided::Conflict => 3,
+            Decided::Refused => 4,
+        });
+        match decided {
+            Decided::Yes(verdict) => {
+                let depends = self.decide(&program, verdict, &seen, epoch)?;
+                work.outstanding.push(Outstanding { pending, depends });
+            }
+            Decided::Conflict if work.parked.is_empty() => {
+                return Err(format!("nobody was in the way of {program:?}, and yet {:?}", pending.decided()));
+            }
+            Decided::Conflict | Decided::Refused => {}
+        }
+        Ok(())
+    }
+
+    fn decided(&mut self, work: &mut Work<'_>, pending: &Pending<()>, program: &[Op]) -> Result<Decided, String> {
+        Ok(match pending.decided() {
+            Some(Ok(_)) => Decided::Yes(Verdict::Commits),
+            Some(Err(TransactError::Duplicate { .. })) => Decided::Yes(Verdict::Duplicate),
+            Some(Err(TransactError::User(error))) if error.to_string() == super::script::ASKED => {
+                Decided::Yes(Verdict::Aborts)
+            }
+            Some(Err(TransactError::Conflict { .. })) => Decided::Conflict,
+            Some(Err(TransactError::LogStopped { .. })) if work.faulted || !self.process.is_alive() => {
+                self.tally.faults += 1;
+                Decided::Refused
+            }
+            other => return Err(format!("{program:?} came to {other:?}")),
+        })
+    }
+
+    /// Tells the oracle what a transaction came to; the newest commit that it depends on.
+    fn decide(&mut self, program: &[Op], verdict: Verdict, seen: &[Seen], epoch: u64) -> Result<Depends, String> {
+        let before = self.model.newest();
+        let ran = self.model.commit(program, epoch);
+        if ran.verdict != verdict || ran.seen != seen {
+            return Err(format!(
+                "{program:?} came to {verdict:?} and saw {seen:?}; alone it comes to {:?} and sees {:?}",
+                ran.verdict, ran.seen
+            ));
+        }
+        let changed = self.model.newest() != before;
+        self.tally.commits += u64::from(changed);
+        Ok(Depends { saw: ran.saw, own: changed.then_some(epoch) })
+    }
+
+    /// An answer that may leave depends on this commit.
+    fn answer(&mut self, work: &Work<'_>, depends: Depends) -> Result<(), String> {
+        self.tally.answers += 1;
+        if self.mode == Durability::Async {
+            return Ok(());
+        }
+        if let (Some(epoch), Some(stopped)) = (depends.own, work.stopped)
+            && epoch >= stopped
+        {
+            return Err(format!("a commit of epoch {epoch} was acknowledged after one of {stopped} was given up"));
+        }
+        self.known.acknowledged = self.known.acknowledged.max(depends.saw);
+        Ok(())
+    }
+
+    /// The log stopped before what depends on this commit was durable.
+    fn give_up(&mut self, work: &mut Work<'_>, depends: Depends, error: &TransactError) -> Result<(), String> {
+        if !matches!(error, TransactError::NotDurable { .. }) || (!work.faulted && self.process.is_alive()) {
+            return Err(format!("nothing explains that a result came to {error:?}"));
+        }
+        self.tally.faults += 1;
+        if self.process.is_alive()
+            && let Some(epoch) = depends.own.filter(|_| !work.full)
+        {
+            work.stopped = Some(work.stopped.map_or(epoch, |stopped| stopped.min(epoch)));
+        }
+        Ok(())
+    }
+
+    /// An outstanding transaction was answered.
+    fn answered(
+        &mut self,
+        work: &mut Work<'_>,
+        depends: Depends,
+        result: Result<Committed<()>, TransactError>,
+    ) -> Result<(), String> {
+        self.tally.note(u64::from(result.is_ok()));
+        match result {
+            Ok(_) | Err(TransactError::User(_) | TransactError::Duplicate { .. }) => self.answer(work, depends),
+            Err(error) => self.give_up(work, depends, &error),
+        }
+    }
+
+    fn poll(&mut self, work: &mut Work<'_>) -> Result<(), String> {
+        for Outstanding { pending, depends } in std::mem::take(&mut work.outstanding) {
+            match pending.poll() {
+                Ok(result) => self.answered(work, depends, result)?,
+                Err(pending) => work.outstanding.push(Outstanding { pending, depends }),
+            }
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, work: &mut Work<'_>) -> Result<(), String> {
+        if work.outstanding.is_empty() {
+            return Ok(());
+        }
+        let at = self.rng.below(work.outstanding.len() as u64) as usize;
+        let Outstanding { pending, depends } = work.outstanding.swap_remove(at);
+        let result = pending.wait();
+        self.answered(work, depends, result)
+    }
+
+    fn begin<'s>(&mut self, work: &mut Work<'s>) -> Result<(), String> {
+        if work.parked.len() >= PARKED_MAX {
+            return Ok(());
+        }
+        let program = self.program(work);
+        if let Some(session) = work.unused.next() {
+            let tx = session.begin().map_err(|error| format!("a transaction does not begin: {error}"))?;
+            work.parked.push(Parked { tx, program, seen: Vec::new(), savepoints: Vec::new() });
+        }
+        Ok(())
+    }
+
+    /// The next operation of an open transaction.
+    fn proceed(&mut self, work: &mut Work<'_>) -> Result<(), String> {
+        if work.parked.is_empty() {
+            return Ok(());
+        }
+        let at = self.rng.below(work.parked.len() as u64) as usize;
+        let Parked { tx, program, seen, savepoints } = &mut work.parked[at];
+        let Some(op) = program.get(seen.len()) else { return Ok(()) };
+        let runner = Runner { tables: &work.tables };
+        let done = runner.run(tx, std::slice::from_ref(op), savepoints, seen);
+        if done.is_err() {
+            work.parked.swap_remove(at).tx.rollback();
+        }
+        Ok(())
+    }
+
+    /// Runs an open transaction to its end.
+    fn end(&mut self, work: &mut Work<'_>) -> Result<(), String> {
+        if work.parked.is_empty() {
+            return Ok(());
+        }
+        let at = self.rng.below(work.parked.len() as u64) as usize;
+        let Parked { tx, program, mut seen, mut savepoints } = work.parked.swap_remove(at);
+        let runner = Runner { tables: &work.tables };
+        let rest = &program[seen.len()..];
+        if self.rng.percent(20) || runner.run(&tx, rest, &mut savepoints, &mut seen).is_err() {
+            tx.rollback();
+            return Ok(());
+        }
+        let epoch = self.db.epoch_now();
+        let committed = tx.commit();
+        // One that wrote nothing may have its place in the order anywhere between its begin and now.
+        let decided = matches!(committed, Ok(_) | Err(TransactError::NotDurable { .. }));
+        if decided && !has_written(&program, &seen) && self.model.try_out(&program).seen != seen {
+            return Ok(());
+        }
+        match committed {
+            Ok(_) => {
+                let depends = self.decide(&program, Verdict::Commits, &seen, epoch)?;
+                self.answer(work, depends)
+            }
+            Err(error @ TransactError::NotDurable { .. }) => {
+                let depends = self.decide(&program, Verdict::Commits, &seen, epoch)?;
+                self.give_up(work, depends, &error)
+            }
+            Err(TransactError::Conflict { .. }) => Ok(()),
+            Err(TransactError::LogStopped { .. }) if work.faulted || !self.process.is_alive() => Ok(()),
+            Err(error) => Err(format!("{program:?} does not commit: {error}")),
+        }
+    }
+
+    /// A read-only transaction.
+    fn snapshot(&mut self, session: &mut Session, work: &mut Work<'_>) -> Result<(), String> {
+        let reads: Vec<Op> = self.program(work).into_iter().filter(Op::is_read).collect();
+        let runner = Runner { tables: &work.tables };
+        let result = session.snapshot(|tx| reads.iter().map(|op| runner.read(tx, op)).collect::<Result<Vec<_>, _>>());
+        match result {
+            Ok(committed) => {
+                let ran = self.model.try_out(&reads);
+                if ran.seen != committed.value {
+                    return Err(format!("a snapshot of {reads:?} saw {:?}, right is {:?}", committed.value, ran.seen));
+                }
+                self.answer(work, Depends { saw: ran.saw, own: None })
+            }
+            Err(TransactError::Conflict { .. }) if !work.parked.is_empty() => Ok(()),
+            Err(error) => self.give_up(work, Depends { saw: 0, own: None }, &error),
+        }
+    }
+
+    fn declare(&mut self, work: &mut Work<'_>) -> Result<(), String> {
+        let left: Vec<usize> = (0..KINDS.len()).filter(|&table| work.tables[table].is_none()).collect();
+        if left.is_empty() {
+            return Ok(());
+        }
+        let table = left[self.rng.below(left.len() as u64) as usize];
+        match self.db.declare(definition(table)) {
+            Ok(handle) => {
+                self.known.tables[table] = Declared::Yes(handle.number());
+                work.tables[table] = Some(handle);
+                Ok(())
+            }
+            Err(SchemaError::Storage(error)) if is_explained(&error) && (work.faulted || !self.process.is_alive()) => {
+                self.known.tables[table] = Declared::Perhaps;
+                self.tally.faults += 1;
+                Ok(())
+            }
+            Err(error) => Err(format!("table {} is not declared: {error}", KINDS[table].name)),
+        }
+    }
+
+    /// What was committed until now is durable, the disk says.
+    fn all_durable(&mut self) {
+        self.known.acknowledged = self.model.newest();
+    }
+
+    fn flush(&mut self, work: &mut Work<'_>) -> Result<(), String> {
+        match self.db.flush() {
+            Ok(()) => {
+                self.all_durable();
+                Ok(())
+            }
+            Err(error) => self.give_up(work, Depends { saw: 0, own: None }, &error),
+        }
+    }
+
+    /// A checkpoint, and transactions while it is being taken.
+    fn checkpoint(&mut self, work: &mut Work<'_>) -> Result<(), String> {
+        let before = self.model.newest();
+        let submitted: Rc<RefCell<Vec<Submitted>>> = Rc::default();
+        let mut programs: Vec<Vec<Op>> = (0..self.rng.below(6)).map(|_| self.program(work)).collect();
+        let mut rng = self.rng.fork();
+        let between: trial::Between = {
+            let (db, mut session, tables) = (self.db.clone(), self.db.session(), work.tables.clone());
+            let submitted = Rc::clone(&submitted);
+            Box::new(move || {
+                if rng.percent(20) {
+                    db.step();
+                }
+                if rng.percent(60)
+                    && let Some(program) = programs.pop()
+                {
+                    submitted.borrow_mut().push(submit(&db, &mut session, &tables, program));
+                }
+            })
+        };
+        let taken = trial::between_chunks(between, || self.db.checkpoint());
+        let submitted = std::mem::take(&mut *submitted.borrow_mut());
+        for submitted in submitted {
+            self.take(work, submitted)?;
+        }
+        match taken {
+            Ok(_) => {
+                self.tally.checkpoints += 1;
+                self.known.acknowledged = self.known.acknowledged.max(before);
+                Ok(())
+            }
+            Err(error) if is_explained(&error) && (work.faulted || !self.process.is_alive()) => {
+                self.tally.faults += 1;
+                Ok(())
+            }
+            Err(error) => Err(format!("no checkpoint: {error}")),
+        }
+    }
+
+    fn plan_fault(&mut self, work: &mut Work<'_>) {
+        work.faulted = true;
+        match self.rng.below(10) {
+            0..4 if !work.full => {
+                work.full = true;
+                self.disk.set_capacity(self.disk.used_bytes() + self.rng.below(40_000));
+            }
+            _ => {
+                // From here on a refusal may be for good.
+                work.broken = true;
+                plan_failure(self.disk, &mut self.rng, 12);
+            }
+        }
+    }
+
+    /// A disk that was full has space again: where nothing else failed, nothing is lost and everything goes on.
+    fn space_is_back(&mut self, work: &mut Work<'_>) -> Result<(), String> {
+        self.disk.set_capacity(u64::MAX);
+        work.full = false;
+        if work.broken {
+            return Ok(());
+        }
+        (0..4).for_each(|_| self.db.step());
+        if !self.process.is_alive() {
+            return Ok(());
+        }
+        match self.db.flush() {
+            Ok(()) => self.all_durable(),
+            Err(_) if !self.process.is_alive() => return Ok(()),
+            Err(error) => return Err(format!("there is space again, and still: {error}")),
+        }
+        work.faulted = false;
+        self.poll(work)
+    }
+}
+
+/// What a life has at hand.
+struct Work<'s> {
+    tables: Vec<Option<DynHandle>>,
+    /// Sessions that had no explicit transaction yet.
+    unused: std::slice::IterMut<'s, Session>,
+    parked: Vec<Parked<'s>>,
+    outstanding: Vec<Outstanding>,
+    /// The log was stopped before the end of this epoch was durable.
+    stopped: Option<u64>,
+    /// Whether something that fails was planned.
+    faulted: bool,
+    /// Whether something fails besides space.
+    broken: bool,
+    /// Whether the disk is, or will be, full.
+    full: bool,
+}
+
+/// Lets an operation of the disk fail, one of the next `most` of its kind.
+pub(super) fn plan_failure(disk: &FaultyDisk, rng: &mut Rng, most: u64) {
+    use Operation::{Open, Remove, Rename, Resize, Sync, SyncDir, Write};
+    let operations = [Write, Write, Sync, Sync, SyncDir, Rename, Open, Remove, Resize];
+    let operation = operations[rng.below(operations.len() as u64) as usize];
+    let times = if rng.percent(70) { Times::Once } else { Times::ForEver };
+    disk.fail(operation, rng.range(1, most), times, ErrorKind::Other);
+}
+
+/// Whether a transaction that saw this wrote anything.
+fn has_written(program: &[Op], seen: &[Seen]) -> bool {
+    program.iter().zip(seen).any(|(op, seen)| match op {
+        Op::Insert(..) | Op::Put(..) => true,
+        Op::Update(..) => *seen != Seen::Row(None),
+        Op::Delete(..) => *seen == Seen::Done(true),
+        _ => false,
+    })
+}
+
+fn submit(db: &Database, session: &mut Session, tables: &[Option<DynHandle>], program: Vec<Op>) -> Submitted {
+    let epoch = db.epoch_now();
+    let mut seen = Vec::new();
+    let runner = Runner { tables };
+    let pending = session.submit(|tx| {
+        seen.clear();
+        runner.run(tx, &program, &mut Vec::new(), &mut seen)
+    });
+    Submitted { program, epoch, seen, pending }
+}

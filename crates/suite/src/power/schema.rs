@@ -1,0 +1,175 @@
+//! The tables of the simulated workload: every organization, every class of keys, every kind of index.
+
+use std::sync::LazyLock;
+
+use seriatim::catalog::{ColumnDef, ColumnType, Organization, TableDef, Value, desc};
+
+/// The columns of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Key {
+    Word,
+    Pair,
+    Text,
+}
+
+/// An index over one column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct IndexKind {
+    pub(crate) name: &'static str,
+    /// Over the tag, which no two rows share, or over the group.
+    pub(crate) is_unique: bool,
+    pub(crate) is_ordered: bool,
+}
+
+/// A table.
+#[derive(Clone, Debug)]
+pub(crate) struct Kind {
+    pub(crate) name: &'static str,
+    key: Key,
+    pub(crate) is_ordered: bool,
+    pub(crate) indexes: &'static [IndexKind],
+}
+
+const GROUPS: IndexKind = IndexKind { name: "groups", is_unique: false, is_ordered: true };
+const GROUP_LISTS: IndexKind = IndexKind { name: "group_lists", is_unique: false, is_ordered: false };
+const TAGS: IndexKind = IndexKind { name: "tags", is_unique: true, is_ordered: true };
+const TAG_HASH: IndexKind = IndexKind { name: "tag_hash", is_unique: true, is_ordered: false };
+
+/// Every table there can be, in the order in which they are created.
+pub(crate) const KINDS: [Kind; 6] = [
+    Kind { name: "ledger", key: Key::Word, is_ordered: true, indexes: &[GROUPS, TAG_HASH] },
+    Kind { name: "till", key: Key::Word, is_ordered: false, indexes: &[GROUP_LISTS] },
+    Kind { name: "pair", key: Key::Pair, is_ordered: true, indexes: &[TAGS] },
+    Kind { name: "named", key: Key::Text, is_ordered: false, indexes: &[GROUPS, TAGS] },
+    Kind { name: "plain", key: Key::Text, is_ordered: true, indexes: &[] },
+    Kind { name: "bare", key: Key::Pair, is_ordered: false, indexes: &[] },
+];
+
+static DEFINITIONS: LazyLock<Vec<TableDef>> = LazyLock::new(|| KINDS.iter().map(define).collect());
+
+impl Kind {
+    /// Whether two rows may not have the same tag.
+    pub(crate) fn has_unique_tags(&self) -> bool {
+        self.indexes.iter().any(|index| index.is_unique)
+    }
+
+    /// Whether groups can be looked up.
+    pub(crate) fn group_index(&self) -> Option<&'static IndexKind> {
+        self.indexes.iter().find(|index| !index.is_unique)
+    }
+
+    pub(crate) fn tag_index(&self) -> Option<&'static IndexKind> {
+        self.indexes.iter().find(|index| index.is_unique)
+    }
+
+    /// The values of a key's columns.
+    pub(crate) fn key_values(&self, key: u32) -> Vec<Value> {
+        match self.key {
+            Key::Word => vec![Value::UInt(key.into())],
+            Key::Pair => vec![Value::UInt((key / 4).into()), Value::UInt((key % 4).into())],
+            Key::Text => vec![Value::Text(format!("{key:03}{}", &"abcdefghij"[..key as usize % 11]))],
+        }
+    }
+
+    fn key_of(&self, values: &[Value]) -> Option<u32> {
+        match (self.key, values) {
+            (Key::Word, [Value::UInt(key), ..]) => u32::try_from(*key).ok(),
+            (Key::Pair, [Value::UInt(high), Value::UInt(low), ..]) => u32::try_from(high * 4 + low).ok(),
+            (Key::Text, [Value::Text(text), ..]) => text.get(..3)?.parse().ok(),
+            _ => None,
+        }
+    }
+
+    fn key_columns(&self) -> usize {
+        if self.key == Key::Pair { 2 } else { 1 }
+    }
+}
+
+/// How a table is declared.
+pub(crate) fn definition(kind: usize) -> TableDef {
+    DEFINITIONS[kind].clone()
+}
+
+fn define(kind: &Kind) -> TableDef {
+    let mut table = TableDef::builder(kind.name);
+    let keys: &[&'static str] = if kind.key == Key::Pair { &["high", "low"] } else { &["id"] };
+    for name in keys {
+        let ty = match kind.key {
+            Key::Word => ColumnType::U64,
+            Key::Pair => ColumnType::U32,
+            Key::Text => ColumnType::Text { max: 16 },
+        };
+        table = table.column(ColumnDef::new(*name, ty));
+    }
+    let mut table = table
+        .column(ColumnDef::new("group", ColumnType::U16))
+        .column(ColumnDef::new("tag", ColumnType::U32))
+        .column(ColumnDef::new("born", ColumnType::U32).immutable())
+        .column(ColumnDef::new("amount", ColumnType::I64))
+        .column(ColumnDef::new("note", ColumnType::LongText).nullable())
+        .key(keys.iter().copied());
+    if !kind.is_ordered {
+        table = table.hash();
+    }
+    for index in kind.indexes {
+        table = match (index.is_unique, index.is_ordered) {
+            (true, true) => table.unique_index(index.name, ["tag"], Organization::Ordered),
+            (true, false) => table.unique_index(index.name, ["tag"], Organization::Hash),
+            (false, true) => table.index(index.name, [desc("group")]),
+            (false, false) => table.hash_index(index.name, ["group"]),
+        };
+    }
+    table.finish().expect("a sound declaration")
+}
+
+/// A row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Row {
+    pub(crate) key: u32,
+    pub(crate) group: u16,
+    pub(crate) tag: u32,
+    /// Immutable.
+    pub(crate) born: u32,
+    pub(crate) amount: i64,
+    /// Perhaps long.
+    pub(crate) note: Option<String>,
+}
+
+impl Row {
+    /// Its values, one a column.
+    pub(crate) fn values(&self, kind: &Kind) -> Vec<Value> {
+        let mut values = kind.key_values(self.key);
+        values.extend([
+            Value::UInt(self.group.into()),
+            Value::UInt(self.tag.into()),
+            Value::UInt(self.born.into()),
+            Value::Int(self.amount),
+            note_value(self.note.as_deref()),
+        ]);
+        values
+    }
+
+    /// The row that has these values; `None` if no row of the workload has.
+    pub(crate) fn of(kind: &Kind, values: &[Value]) -> Option<Row> {
+        let key = kind.key_of(values)?;
+        match &values[kind.key_columns()..] {
+            [Value::UInt(group), Value::UInt(tag), Value::UInt(born), Value::Int(amount), note] => Some(Row {
+                key,
+                group: u16::try_from(*group).ok()?,
+                tag: u32::try_from(*tag).ok()?,
+                born: u32::try_from(*born).ok()?,
+                amount: *amount,
+                note: match note {
+                    Value::Null => None,
+                    Value::Text(text) => Some(text.clone()),
+                    _ => return None,
+                },
+            }),
+            _ => None,
+        }
+    }
+}
+
+pub(crate) fn note_value(note: Option<&str>) -> Value {
+    note.map_or(Value::Null, |note| Value::Text(note.to_owned()))
+}

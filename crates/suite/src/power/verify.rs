@@ -1,0 +1,196 @@
+//! What is there after a recovery, compared with what must be.
+
+use std::collections::BTreeMap;
+
+use seriatim::catalog::Value;
+use seriatim::{Abort, Database, DynHandle, DynScan, ReadTx};
+
+use super::case::Tally;
+use super::model::Model;
+use super::schema::{KINDS, Row, definition};
+use super::script::Domain;
+
+/// What is known of a database besides its rows.
+#[derive(Clone, Debug)]
+pub(super) struct Known {
+    /// What keys and indexed values there can be.
+    pub(super) domain: Domain,
+    /// The newest commit that an answered result depends on.
+    pub(super) acknowledged: u64,
+    /// The durable epoch that the last recovery told.
+    pub(super) durable: u64,
+    /// What is known of each table's declaration.
+    pub(super) tables: [Declared; KINDS.len()],
+}
+
+impl Known {
+    /// Of a database that was never opened.
+    pub(super) fn nothing(domain: Domain) -> Known {
+        Known { domain, acknowledged: 0, durable: 0, tables: Default::default() }
+    }
+
+    /// The tables that are there.
+    pub(super) fn declared(&self) -> Vec<usize> {
+        let declared = self.tables.iter().enumerate().filter(|(_, declared)| matches!(declared, Declared::Yes(_)));
+        declared.map(|(table, _)| table).collect()
+    }
+}
+
+/// How far the declaration of a table got.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Declared {
+    #[default]
+    No,
+    /// It was refused, or the power went: it may be there.
+    Perhaps,
+    /// With this number.
+    Yes(u32),
+}
+
+/// Checks a database that was just opened against the oracle, and settles the oracle on what survived.
+pub(super) fn recovered(db: &Database, model: &mut Model, known: &mut Known, tally: &mut Tally) -> Result<(), String> {
+    let durable = db.recovery().map_or(0, |recovery| recovery.durable_epoch);
+    tally.note(durable);
+    if durable < known.durable {
+        return Err(format!("the durable epoch went back from {} to {durable}", known.durable));
+    }
+    tally.taken_back += model.settle(durable, known.acknowledged).map_err(|epoch| {
+        format!("a result that was answered depends on a commit of epoch {epoch}, and {durable} is the durable one")
+    })?;
+    known.durable = durable;
+    known.acknowledged = 0;
+    let now = db.epoch_now();
+    if now <= durable {
+        return Err(format!("epoch {now} begins again; {durable} is durable"));
+    }
+    tables(db, known)?;
+    db.check_structure().map_err(|fault| format!("a structure is damaged: {fault}"))?;
+    contents(db, model, known)
+}
+
+fn tables(db: &Database, known: &mut Known) -> Result<(), String> {
+    let names = db.table_names();
+    for (kind, declared) in KINDS.iter().zip(&mut known.tables) {
+        let there = names.iter().any(|name| name == kind.name);
+        match *declared {
+            Declared::No if there => return Err(format!("table {} was never declared, and is there", kind.name)),
+            Declared::Perhaps if !there => *declared = Declared::No,
+            Declared::Perhaps => *declared = Declared::Yes(number(db, kind.name)?),
+            Declared::Yes(_) if !there => return Err(format!("table {} is lost", kind.name)),
+            Declared::Yes(was) => {
+                let is = number(db, kind.name)?;
+                if is != was {
+                    return Err(format!("table {} was number {was} and is now {is}", kind.name));
+                }
+            }
+            Declared::No => {}
+        }
+    }
+    Ok(())
+}
+
+fn number(db: &Database, name: &str) -> Result<u32, String> {
+    db.open_dyn(name).map(|table| table.number()).map_err(|error| error.to_string())
+}
+
+/// Compares every table and index with the oracle.
+pub(super) fn contents(db: &Database, model: &Model, known: &Known) -> Result<(), String> {
+    let mut session = db.session();
+    let mut handles = Vec::new();
+    for table in known.declared() {
+        let handle = db.open_dyn(KINDS[table].name).map_err(|error| error.to_string())?;
+        if let Some(difference) = definition(table).difference(handle.definition()) {
+            return Err(format!("table {} changed: {difference}", KINDS[table].name));
+        }
+        handles.push((table, handle));
+    }
+    let compare = |tx: &ReadTx| -> Result<Result<(), String>, Abort> {
+        for (table, handle) in &handles {
+            if let Err(problem) = compare(tx, *table, handle, model.rows(*table), known.domain)? {
+                return Ok(Err(format!("table {}: {problem}", KINDS[*table].name)));
+            }
+        }
+        Ok(Ok(()))
+    };
+    session.snapshot(compare).map_err(|error| format!("the tables cannot be read: {error}"))?.into_value()
+}
+
+/// Compares one table, and its indexes in both directions.
+fn compare(
+    tx: &ReadTx,
+    table: usize,
+    handle: &DynHandle,
+    expected: &BTreeMap<u32, Row>,
+    domain: Domain,
+) -> Result<Result<(), String>, Abort> {
+    let kind = &KINDS[table];
+    let rows = |found: DynScan<'_>| -> Result<Result<Vec<Row>, String>, Abort> {
+        let mut rows = Vec::new();
+        for row in found {
+            let values = row?.values();
+            match Row::of(kind, &values) {
+                Some(row) => rows.push(row),
+                None => return Ok(Err(format!("a row that nobody wrote: {values:?}"))),
+            }
+        }
+        Ok(Ok(rows))
+    };
+    let wrong = |what: &str, found: &[Row], expected: &[&Row]| {
+        let missing = expected.iter().find(|row| !found.contains(row));
+        let extra = found.iter().find(|row| !expected.contains(row));
+        Ok(Err(format!(
+            "{what}: {} rows where {} are right; missing {missing:?}, found {extra:?}",
+            found.len(),
+            expected.len()
+        )))
+    };
+    // The whole domain of keys, so that what should not be there is seen too.
+    let mut found = Vec::new();
+    for key in 0..domain.keys {
+        if let Some(row) = tx.get_dyn(handle, &kind.key_values(key))? {
+            match Row::of(kind, &row.values()) {
+                Some(row) => found.push(row),
+                None => return Ok(Err(format!("a row that nobody wrote: {row:?}"))),
+            }
+        }
+    }
+    let all: Vec<&Row> = expected.values().collect();
+    if !found.iter().eq(all.iter().copied()) {
+        return wrong("rows by key", &found, &all);
+    }
+    if kind.is_ordered {
+        match rows(tx.scan_dyn(handle, &[])?)? {
+            Ok(found) if found.iter().eq(all.iter().copied()) => {}
+            Ok(found) => return wrong("a scan", &found, &all),
+            Err(problem) => return Ok(Err(problem)),
+        }
+    }
+    for index in kind.indexes {
+        let column = |row: &Row| if index.is_unique { row.tag } else { u32::from(row.group) };
+        for value in 0..if index.is_unique { domain.tags } else { domain.groups.into() } {
+            let wanted: Vec<&Row> = expected.values().filter(|row| column(row) == value).collect();
+            match rows(tx.find_dyn(handle, index.name, &[Value::UInt(value.into())])?)? {
+                Ok(mut found) => {
+                    found.sort_unstable_by_key(|row| row.key);
+                    if !found.iter().eq(wanted.iter().copied()) {
+                        return wrong(&format!("index {} at {value}", index.name), &found, &wanted);
+                    }
+                }
+                Err(problem) => return Ok(Err(problem)),
+            }
+        }
+        if index.is_ordered {
+            // All of its entries: none too many.
+            match rows(tx.find_dyn(handle, index.name, &[])?)? {
+                Ok(mut found) => {
+                    found.sort_unstable_by_key(|row| row.key);
+                    if !found.iter().eq(all.iter().copied()) {
+                        return wrong(&format!("index {}", index.name), &found, &all);
+                    }
+                }
+                Err(problem) => return Ok(Err(problem)),
+            }
+        }
+    }
+    Ok(Ok(()))
+}
