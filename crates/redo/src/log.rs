@@ -41,7 +41,7 @@ pub struct LogOptions {
     pub batch_bytes: usize,
     /// Bytes that one writer may have appended and not flushed when it begins another commit.
     pub backlog_bytes_max: u64,
-    /// How long a commit may wait for the disk to get below that. Zero where one thread steps everything.
+    /// How long a transaction may wait, before it begins, for the disk to get below that. Zero where one thread steps everything.
     pub backlog_wait_max: Duration,
     /// What is broken.
     #[cfg(any(test, feature = "canary"))]

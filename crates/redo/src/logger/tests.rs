@@ -504,6 +504,33 @@ fn a_writer_too_far_ahead_of_the_disk_is_refused_until_it_is_not() {
 }
 
 #[test]
+fn who_waits_for_the_disk_waits_before_the_commit_and_not_for_ever() {
+    let disk = disk(1, 1);
+    let limits = LogOptions { backlog_bytes_max: 1000, backlog_wait_max: Duration::from_secs(3600), ..options(1) };
+    let (log, mut writers, mut loggers) = Log::open(Arc::new(disk.mount()), limits, START, 1).expect("a log");
+    let mut writer = writers.remove(0);
+    writer.begin(FIRST).expect("nothing is in the way");
+    group(writer.groups(), Stamp::ZERO.next(FIRST), &[0; 2000]);
+    writer.append();
+    writer.end();
+    assert!(matches!(writer.begin(FIRST), Err(LogError::Backlogged { .. })), "a commit does not wait");
+    thread::scope(|scope| {
+        let writer = &mut writer;
+        let waiting = scope.spawn(move || writer.wait_for_disk());
+        assert!(loggers[0].step(Epoch(FIRST.0 + 1)));
+        waiting.join().expect("the backlog is gone");
+    });
+    writer.begin(Epoch(FIRST.0 + 1)).expect("the backlog is gone");
+    group(writer.groups(), Stamp::ZERO.next(Epoch(FIRST.0 + 1)), &[0; 2000]);
+    writer.append();
+    writer.end();
+    log.stop("a test wants it");
+    // Nothing will flush it.
+    writer.wait_for_disk();
+    assert!(matches!(writer.begin(FIRST), Err(LogError::Stopped(_))));
+}
+
+#[test]
 fn closing_makes_everything_durable_and_refuses_what_comes_after() {
     let mut run = Stepped::new(2, 2);
     run.commit(0, 10);
@@ -547,6 +574,7 @@ fn threads_make_commits_durable_and_close_in_order() {
             let (log, now, epoch) = (&log, &now, &epoch);
             scope.spawn(move || {
                 for i in 0..50 {
+                    writer.wait_for_disk();
                     writer.begin(now()).expect("commits are taken");
                     let read = now();
                     group(writer.groups(), Stamp::ZERO.next(read), &[0; 300]);
