@@ -224,9 +224,10 @@ fn copy_log(
     more: &mut dyn FnMut(u64),
 ) -> Result<(), LogError> {
     let copying = || LogError::io(WHAT);
-    let Some(last) = survey.batches[log.batches.clone()].last().map(|batch| batch.segment as usize) else {
-        return Ok(());
-    };
+    // Of a log without batches its first segment, which says that it is none that is missing.
+    let last = survey.batches[log.batches.clone()].last().map(|batch| batch.segment as usize);
+    let first = log.segments.clone().next().filter(|&at| survey.segments[at].bytes >= PAGE as u64);
+    let Some(last) = last.or(first) else { return Ok(()) };
     let mut buffer = Vec::new();
     for at in log.segments.start..=last {
         let segment = &survey.segments[at];
