@@ -244,7 +244,8 @@ impl Log {
     }
 
     /// Ends the log: flushes all that was committed before epoch `after`, to which the caller has advanced the current epoch, and
-    /// stops, and gives back the space that its segments have left. No commit is under way. Answers the durable point.
+    /// stops, and gives back the space that its segments have left. No commit is under way. Answers the epoch that a recovery finds,
+    /// for the manifest: the durable point may be above that.
     ///
     /// # Errors
     /// When the log had stopped before or does so now, or the disk is full: then what is not durable is lost.
@@ -258,7 +259,7 @@ impl Log {
         loggers.iter_mut().for_each(Logger::trim);
         let refusal = self.refusal();
         self.shared.stop("it was closed");
-        refusal.map_or(Ok(self.shared.durable.epoch()), Err)
+        refusal.map_or(Ok(self.shared.recorded()), Err)
     }
 }
 

@@ -232,8 +232,15 @@ fn run(seed: u64, fault: LogFault, crash_at: Option<u64>, steps: usize) -> Resul
         run.writers.iter_mut().for_each(Writer::end);
         run.next_epoch();
         let closed = run.log.close(std::mem::take(&mut run.loggers), run.epoch);
-        if disk.is_powered() && closed.map_err(|error| error.to_string())?.0 + 1 != run.epoch.0 {
-            return Err("not all is durable after closing".to_owned());
+        if disk.is_powered() {
+            let recorded = closed.map_err(|error| error.to_string())?;
+            let newest = run.committed.iter().map(|committed| committed.0.epoch()).max();
+            if newest.is_some_and(|newest| newest > recorded) || run.durable().0 + 1 != run.epoch.0 {
+                return Err("not all is durable after closing".to_owned());
+            }
+            if read(&disk.fork(seed), loggers).recorded != recorded {
+                return Err("the end that was told is not what a recovery finds".to_owned());
+            }
         }
     }
     let operations = disk.operations() - before;

@@ -5,13 +5,13 @@
 //! Otherwise it had been flushed, and is **damaged**. For this a header is evidence enough, as one sector holds it. The payload of the
 //! last batch is read here; those before it are read when they are needed, and then have to be sound.
 //!
-//! Also damage: no segment of a logger in an incarnation that was not recovered yet (it had one before the manifest named it), a missing
-//! segment, a missing number, a closed epoch that moves back, and a durable epoch below what a batch of any
+//! Also damage: no segment of a logger in an incarnation that was not recovered yet (it had one before the manifest named it) or of which
+//! something is durable, a missing segment, a missing number, a closed epoch that moves back, and a durable epoch below what a batch of any
 //! logger, the manifest, or the checkpoint says was durable. A checkpoint lets the oldest segments of its incarnation be deleted, so
 //! there a log may begin late.
 //!
 //! Not told apart: a last batch that was damaged after it was flushed, and one that was torn, if nothing else was written after it that
-//! tells what was durable.
+//! tells what was durable. An orderly close does: it has the manifest say how far the log is.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -110,7 +110,7 @@ impl Survey {
                     found.name.incarnation == incarnation.number && found.name.logger as usize == logger
                 });
                 let name = Name { incarnation: incarnation.number, logger: logger as u32, sequence: 1 };
-                if found.is_empty() && incarnation.durable_epoch.is_none() {
+                if found.is_empty() && incarnation.durable_epoch.is_none_or(|durable| durable > before) {
                     let problem = "it is missing, and all that this logger has written with it";
                     let advice = "put the directory back, if its disk is not mounted, or restore a backup";
                     return Err(LogError::corrupt(&directory.join(name.to_string()), 0, problem, advice));

@@ -3,12 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use seriatim::procedure::Shape;
 use seriatim::{Abort, Database, Handle, RetryPolicy, Table, TransactError, Tx, procedure, procedures, protocols};
 use seriatim_base::Rng;
-use seriatim_base::disk::{Disk, FaultyDisk, Operation, Times};
+use seriatim_base::disk::{Disk, FaultyDisk, Opening, Operation, Times};
 
 use crate::life::{Account, small};
 
@@ -91,6 +92,42 @@ fn stamps_of_commits_that_logged_nothing_are_not_used_again() {
             next.receipt.stamp,
             same.receipt.stamp
         );
+    }
+}
+
+/// The segment in which something was logged, and where its last byte is that is not zero.
+fn end_of_log(disk: &FaultyDisk, directory: &Path) -> (PathBuf, u64) {
+    let found = disk.list(directory).expect("no faults");
+    let segments = found.into_iter().filter(|found| found.name.to_string_lossy().starts_with("log-"));
+    let ends = segments.map(|found| {
+        let path = directory.join(found.name);
+        let mut bytes = vec![0; found.bytes as usize];
+        disk.open(&path, Opening::Read).and_then(|file| file.read_exact_at(&mut bytes, 0)).expect("no faults");
+        let end = bytes.iter().rposition(|&byte| byte != 0).unwrap_or(0);
+        (path, end as u64)
+    });
+    ends.max_by_key(|(_, end)| *end).expect("there is a log")
+}
+
+#[test]
+fn damage_at_the_end_of_a_log_that_was_closed_is_not_a_torn_write() {
+    for loggers in [1, 2] {
+        let disk = FaultyDisk::new(7);
+        let open = || small("auto", &disk).log_directories(vec!["/db"; loggers]).open();
+        let db = open().expect("a new database opens");
+        let accounts = db.create::<Account>().expect("the table is created");
+        let mut session = db.session();
+        session.transact(|tx| tx.insert(&accounts, &account(1))).expect("inserted");
+        session.transact(|tx| tx.insert(&accounts, &account(2))).expect("inserted");
+        drop((session, accounts, db));
+        disk.crash();
+        let sound = disk.fork(1);
+        assert!(has(&small("auto", &sound).open().expect("all is there"), 2));
+        let (path, end) = end_of_log(&disk, Path::new("/db"));
+        disk.zero(&path, end / 4096 * 4096, 4096).expect("a page");
+        let error = open().err().expect("what was acknowledged is damaged");
+        let name = path.file_name().expect("a segment's name").to_string_lossy();
+        assert!(error.to_string().contains(&*name), "{error}");
     }
 }
 
