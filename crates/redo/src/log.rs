@@ -349,6 +349,22 @@ impl Shared {
         self.kickers.get().into_iter().flatten().for_each(Kicker::kick);
     }
 
+    /// Has those loggers take a step now that have not recorded `epoch`, so that it does not wait for their intervals.
+    pub(crate) fn kick_behind(&self, epoch: Epoch) {
+        let loggers = self.loggers.iter().zip(self.kickers.get().into_iter().flatten());
+        for (progress, kicker) in loggers {
+            if progress.recorded.load(Ordering::Acquire) < epoch.0 {
+                kicker.kick();
+            }
+        }
+    }
+
+    /// Has one logger take a step now.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn kick_one(&self, index: usize) {
+        self.kickers.get().expect("it was spawned")[index].kick();
+    }
+
     pub(crate) fn newest_logged(&self) -> Epoch {
         // ORDERING: pairs with the release in `logged`.
         Epoch(self.newest_logged.load(Ordering::Acquire))

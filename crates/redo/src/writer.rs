@@ -163,6 +163,11 @@ impl Writer {
 
 /// Waiting for the disk.
 impl Writer {
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn kick_own_logger(&self) {
+        self.shared.kick_one(self.slot % self.shared.loggers.len());
+    }
+
     fn is_ahead(&self) -> bool {
         self.shared.slots[self.slot].backlog_bytes() > self.shared.options.backlog_bytes_max
     }

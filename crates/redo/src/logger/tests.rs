@@ -604,6 +604,27 @@ fn threads_make_commits_durable_and_close_in_order() {
 }
 
 #[test]
+fn a_logger_that_logged_has_the_others_record_it_at_once() {
+    let disk = disk(1, 2);
+    let (log, mut writers, loggers) = Log::open(Arc::new(disk.mount()), options(2), START, 2).expect("a log");
+    let epoch = Arc::new(AtomicU64::new(FIRST.0));
+    let now = {
+        let epoch = Arc::clone(&epoch);
+        move || Epoch(epoch.load(Ordering::SeqCst))
+    };
+    let threads = log.spawn(loggers, Duration::from_secs(3600), now.clone()).expect("threads");
+    writers[0].begin(now()).expect("nothing is in the way");
+    group(writers[0].groups(), Stamp::ZERO.next(FIRST), &[0; 100]);
+    writers[0].append();
+    writers[0].end();
+    epoch.fetch_add(1, Ordering::SeqCst);
+    // The one that has nothing is not kicked by anybody else.
+    writers[0].kick_own_logger();
+    assert!(log.durable().wait_timeout(FIRST, Duration::from_secs(600)).expect("no faults"), "within an hour");
+    threads.close(Epoch(FIRST.0 + 2)).expect("no faults");
+}
+
+#[test]
 fn an_epoch_that_was_durable_unrecorded_is_recorded_when_one_that_followed_is_durable() {
     let mut log = Stepped::new(2, 2);
     log.next_epoch();
