@@ -155,12 +155,7 @@ fn empty(disk: &dyn Disk, directory: &Path) -> Result<(), Error> {
 /// Copies once. `None` if the database has changed so that the copy is worth nothing.
 fn attempt(disk: &dyn Disk, from: &Path, to: &Path, progress: &Progress<'_>) -> Result<Option<Copied>, LogError> {
     let manifest = Manifest::read(disk, from)?;
-    let known = Survey::of(disk, from, &manifest)?.known_durable();
-    let mut survey = Survey::of(disk, from, &manifest)?;
-    if survey.durable >= known {
-        survey.trim();
-    }
-    survey.check(&manifest)?;
+    let survey = Survey::while_written(disk, from, &manifest)?;
     let parts = match &manifest.checkpoint {
         Some(checkpoint) => Some((checkpoint, Parts::open(disk, from, &manifest, checkpoint)?)),
         None => None,

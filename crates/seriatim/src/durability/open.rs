@@ -13,7 +13,7 @@ use seriatim_redo::manifest::{DatabaseId, Incarnation, LayoutEntry, Manifest, Ta
 use seriatim_redo::{Log, LogError, LogOptions, LogStart, Logger, Writer, segment};
 
 use super::persistence::is_at_limit;
-use super::recover::{Ends, Recovery, recover};
+use super::recover::{Ends, Recovery, look, recover};
 use crate::builder::{Builder, Place};
 use crate::database::{Foundation, Tables};
 use crate::error::{OpenError, StorageError};
@@ -72,6 +72,10 @@ pub(crate) fn open(options: &Builder, place: &Place, foundation: &Foundation) ->
     // Only now is it ours: another process may have changed it meanwhile.
     let found = if *inspect { found } else { Manifest::find(disk.as_ref(), directory)? };
     let (mut manifest, recovered) = match found {
+        Some(manifest) if *inspect => {
+            let (manifest, recovered) = look(options, place, foundation, manifest)?;
+            (manifest, Some(recovered))
+        }
         Some(manifest) => {
             let recovered = recover(options, place, foundation, &manifest)?;
             (manifest, Some(recovered))

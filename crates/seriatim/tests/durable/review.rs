@@ -2,14 +2,16 @@
 //! acknowledged.
 
 use std::collections::BTreeMap;
-use std::io::ErrorKind;
+use std::fmt;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use seriatim::procedure::Shape;
 use seriatim::{Abort, Database, Handle, RetryPolicy, Table, TransactError, Tx, procedure, procedures, protocols};
 use seriatim_base::Rng;
-use seriatim_base::disk::{Disk, FaultyDisk, Opening, Operation, Times};
+use seriatim_base::disk::{Disk, DiskFile, DiskLock, FaultyDisk, Found, Opening, Operation, Times};
 
 use crate::life::{Account, small};
 
@@ -129,6 +131,107 @@ fn damage_at_the_end_of_a_log_that_was_closed_is_not_a_torn_write() {
         let name = path.file_name().expect("a segment's name").to_string_lossy();
         assert!(error.to_string().contains(&*name), "{error}");
     }
+}
+
+/// A disk on which something else happens when a file is opened.
+struct Meddling<F> {
+    disk: FaultyDisk,
+    meddle: Mutex<F>,
+}
+
+impl<F> fmt::Debug for Meddling<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Meddling")
+    }
+}
+
+impl<F: FnMut() + Send> Disk for Meddling<F> {
+    fn open(&self, path: &Path, how: Opening) -> io::Result<Box<dyn DiskFile>> {
+        (self.meddle.lock().expect("nothing panics"))();
+        self.disk.open(path, how)
+    }
+
+    fn list(&self, directory: &Path) -> io::Result<Vec<Found>> {
+        self.disk.list(directory)
+    }
+
+    fn create_dir_all(&self, directory: &Path) -> io::Result<()> {
+        self.disk.create_dir_all(directory)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.disk.rename(from, to)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        self.disk.remove_file(path)
+    }
+
+    fn remove_dir_all(&self, directory: &Path) -> io::Result<()> {
+        self.disk.remove_dir_all(directory)
+    }
+
+    fn sync_dir(&self, directory: &Path) -> io::Result<()> {
+        self.disk.sync_dir(directory)
+    }
+
+    fn find(&self, path: &Path) -> io::Result<Option<Found>> {
+        self.disk.find(path)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {
+        self.disk.lock(path)
+    }
+}
+
+#[test]
+fn who_looks_at_a_database_in_use_sees_a_state_without_gaps() {
+    let mut restarts = 0;
+    for at in 1..40 {
+        let disk = FaultyDisk::new(7);
+        for directory in ["/one", "/two"] {
+            disk.create_dir_all(directory.as_ref()).expect("no faults");
+        }
+        let builder = small("auto", &disk).segment_bytes(12 << 10).log_directories(["/one", "/two"]);
+        let db = builder.open().expect("a new database opens");
+        let accounts = db.create::<Account>().expect("the table is created");
+        let mut sessions = [db.session(), db.session()];
+        let mut next = 0;
+        let mut insert = move |rows: u64| {
+            for _ in 0..rows {
+                let new = Account { note: "x".repeat(900), ..account(next) };
+                // Both at work: they log in different places.
+                let session = &mut sessions[(next % 2) as usize];
+                session.transact(|tx| tx.insert(&accounts, &new)).expect("inserted");
+                next += 1;
+            }
+        };
+        insert(20);
+        let mut opened = 0;
+        let counted = Arc::new(AtomicU64::new(0));
+        let meddle = {
+            let counted = Arc::clone(&counted);
+            move || {
+                counted.fetch_add(1, Ordering::Relaxed);
+                opened += 1;
+                if opened == at {
+                    insert(10);
+                    db.checkpoint().expect("no faults");
+                    insert(2);
+                } else if opened > at && opened < at + 8 {
+                    insert(1);
+                }
+            }
+        };
+        let meddling = Meddling { disk: disk.mount(), meddle: Mutex::new(meddle) };
+        let seen = Database::builder().workers(4).step_helpers(true).inspect("/db").disk(Arc::new(meddling)).open();
+        let seen = seen.unwrap_or_else(|error| panic!("looked at the {at}th file: {error}"));
+        let rows = (0..100).map(|id| has(&seen, id)).collect::<Vec<_>>();
+        let gap = rows.iter().position(|there| !there).expect("there are fewer");
+        assert!(gap >= 20 && !rows[gap..].contains(&true), "looked at the {at}th file: {rows:?}");
+        restarts += u64::from(gap >= 30 && counted.load(Ordering::Relaxed) > at);
+    }
+    assert!(restarts > 5, "a checkpoint came in between {restarts} times only");
 }
 
 #[test]
