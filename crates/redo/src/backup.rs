@@ -155,12 +155,7 @@ fn empty(disk: &dyn Disk, directory: &Path) -> Result<(), Error> {
 /// Copies once. `None` if the database has changed so that the copy is worth nothing.
 fn attempt(disk: &dyn Disk, from: &Path, to: &Path, progress: &Progress<'_>) -> Result<Option<Copied>, LogError> {
     let manifest = Manifest::read(disk, from)?;
-    let known = Survey::of(disk, from, &manifest)?.known_durable();
-    let mut survey = Survey::of(disk, from, &manifest)?;
-    if survey.durable >= known {
-        survey.trim();
-    }
-    survey.check(&manifest)?;
+    let survey = Survey::while_written(disk, from, &manifest)?;
     let parts = match &manifest.checkpoint {
         Some(checkpoint) => Some((checkpoint, Parts::open(disk, from, &manifest, checkpoint)?)),
         None => None,
@@ -224,9 +219,10 @@ fn copy_log(
     more: &mut dyn FnMut(u64),
 ) -> Result<(), LogError> {
     let copying = || LogError::io(WHAT);
-    let Some(last) = survey.batches[log.batches.clone()].last().map(|batch| batch.segment as usize) else {
-        return Ok(());
-    };
+    // Of a log without batches its first segment, which says that it is none that is missing.
+    let last = survey.batches[log.batches.clone()].last().map(|batch| batch.segment as usize);
+    let first = log.segments.clone().next().filter(|&at| survey.segments[at].bytes >= PAGE as u64);
+    let Some(last) = last.or(first) else { return Ok(()) };
     let mut buffer = Vec::new();
     for at in log.segments.start..=last {
         let segment = &survey.segments[at];

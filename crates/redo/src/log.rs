@@ -41,7 +41,7 @@ pub struct LogOptions {
     pub batch_bytes: usize,
     /// Bytes that one writer may have appended and not flushed when it begins another commit.
     pub backlog_bytes_max: u64,
-    /// How long a commit may wait for the disk to get below that. Zero where one thread steps everything.
+    /// How long a transaction may wait, before it begins, for the disk to get below that. Zero where one thread steps everything.
     pub backlog_wait_max: Duration,
     /// What is broken.
     #[cfg(any(test, feature = "canary"))]
@@ -248,7 +248,8 @@ impl Log {
     }
 
     /// Ends the log: flushes all that was committed before epoch `after`, to which the caller has advanced the current epoch, and
-    /// stops, and gives back the space that its segments have left. No commit is under way. Answers the durable point.
+    /// stops, and gives back the space that its segments have left. No commit is under way. Answers the epoch that a recovery finds,
+    /// for the manifest: the durable point may be above that.
     ///
     /// # Errors
     /// When the log had stopped before or does so now, or the disk is full: then what is not durable is lost.
@@ -262,7 +263,7 @@ impl Log {
         loggers.iter_mut().for_each(Logger::trim);
         let refusal = self.refusal();
         self.shared.stop("it was closed");
-        refusal.map_or(Ok(self.shared.durable.epoch()), Err)
+        refusal.map_or(Ok(self.shared.recorded()), Err)
     }
 }
 
@@ -350,6 +351,22 @@ impl Shared {
 
     pub(crate) fn kick(&self) {
         self.kickers.get().into_iter().flatten().for_each(Kicker::kick);
+    }
+
+    /// Has those loggers take a step now that have not recorded `epoch`, so that it does not wait for their intervals.
+    pub(crate) fn kick_behind(&self, epoch: Epoch) {
+        let loggers = self.loggers.iter().zip(self.kickers.get().into_iter().flatten());
+        for (progress, kicker) in loggers {
+            if progress.recorded.load(Ordering::Acquire) < epoch.0 {
+                kicker.kick();
+            }
+        }
+    }
+
+    /// Has one logger take a step now.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn kick_one(&self, index: usize) {
+        self.kickers.get().expect("it was spawned")[index].kick();
     }
 
     pub(crate) fn newest_logged(&self) -> Epoch {

@@ -117,6 +117,7 @@ impl Logger {
         for stream in &mut self.streams {
             stream.until = stream.consumer.consumed() + stream.consumer.available();
         }
+        let mut has_groups = false;
         loop {
             let (mut header, complete) = self.collect();
             let newest_logged = self.shared.newest_logged();
@@ -124,6 +125,7 @@ impl Logger {
             if header.groups == 0 && !unrecorded {
                 break;
             }
+            has_groups |= header.groups > 0;
             header.closed = if complete { closed } else { self.recorded };
             self.seal(header);
             self.write()?;
@@ -133,6 +135,10 @@ impl Logger {
         }
         self.closed = closed;
         self.tell();
+        // What was logged is durable when all have recorded it. Recording alone kicks nobody: each epoch costs a step of each.
+        if has_groups {
+            self.shared.kick_behind(self.recorded);
+        }
         Ok(())
     }
 

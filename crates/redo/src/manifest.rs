@@ -84,7 +84,8 @@ pub struct Incarnation {
     pub number: u64,
     /// Its first epoch, above every epoch that an earlier one can have written.
     pub first_epoch: Epoch,
-    /// Its last epoch that counts: entries of later ones are void. `None` while nobody has recovered it.
+    /// Its last epoch that counts: entries of later ones are void. `None` while it was neither closed in order
+    /// nor recovered.
     pub durable_epoch: Option<Epoch>,
     /// Where each logger's segments are; relative to the database directory, or absolute.
     pub loggers: Vec<PathBuf>,

@@ -92,8 +92,22 @@ impl Replay {
     pub fn open(disk: &dyn Disk, directory: &Path, manifest: &Manifest) -> Result<Replay, LogError> {
         let survey = Survey::of(disk, directory, manifest)?;
         survey.check(manifest)?;
+        Ok(Replay::new(survey, manifest))
+    }
+
+    /// As [`Replay::open`], for a database that may be in use: finds what a power cut could have left meanwhile. It counts only if the
+    /// manifest is still the same when all was read; otherwise segments may have been deleted under the look, the oldest first, which
+    /// nothing else would tell.
+    ///
+    /// # Errors
+    /// As [`Replay::open`]. A batch that is being written may look like damage: that has to be found again.
+    pub fn look(disk: &dyn Disk, directory: &Path, manifest: &Manifest) -> Result<Replay, LogError> {
+        Ok(Replay::new(Survey::while_written(disk, directory, manifest)?, manifest))
+    }
+
+    fn new(survey: Survey, manifest: &Manifest) -> Replay {
         let begin = manifest.checkpoint.as_ref().map_or(Epoch(0), |checkpoint| checkpoint.begin_epoch);
-        Ok(Replay { survey, tables: Tables::new(manifest), begin })
+        Replay { survey, tables: Tables::new(manifest), begin }
     }
 
     /// The newest epoch that counts: of the last incarnation with a log, or the one that the manifest tells.

@@ -97,23 +97,34 @@ impl Writer {
         Writer { shared, slot, producer, groups: Vec::new(), begun: false }
     }
 
+    /// Waits while this writer is too far ahead of the disk, at most [`LogOptions::backlog_wait_max`]: before a transaction begins, which
+    /// holds nothing then that others wait for. While it has not begun to commit the backlog does not grow. Does not wait for what
+    /// another wait would not help: [`Writer::begin`] says what that is.
+    ///
+    /// [`LogOptions::backlog_wait_max`]: crate::LogOptions::backlog_wait_max
+    #[inline]
+    pub fn wait_for_disk(&self) {
+        if self.is_ahead() {
+            self.wait_while_ahead();
+        }
+    }
+
     /// Announces a commit, before it reads its epoch; `current` is the epoch now, or an earlier one. Until [`Writer::end`] no
-    /// epoch from `current` on becomes durable. May wait for the disk, at most [`LogOptions::backlog_wait_max`]: call it before
-    /// taking locks that others wait for.
+    /// epoch from `current` on becomes durable. Never waits, since who commits may hold locks: [`Writer::wait_for_disk`] does,
+    /// before.
     ///
     /// # Errors
     /// [`LogError::Stopped`] when the log has failed or was closed; [`LogError::Full`] while the disk is full;
     /// [`LogError::Backlogged`] when this writer is too far ahead of the disk. Then nothing was announced.
-    ///
-    /// [`LogOptions::backlog_wait_max`]: crate::LogOptions::backlog_wait_max
     #[inline]
     pub fn begin(&mut self, current: Epoch) -> Result<(), LogError> {
         if self.shared.refuses() {
             return Err(self.shared.refusal());
         }
         let slot = &self.shared.slots[self.slot];
-        if slot.backlog_bytes() > self.shared.options.backlog_bytes_max {
-            self.wait_for_disk()?;
+        let backlog_bytes = slot.backlog_bytes();
+        if backlog_bytes > self.shared.options.backlog_bytes_max {
+            return Err(LogError::Backlogged { backlog_bytes });
         }
         slot.announce(current);
         self.begun = true;
@@ -148,22 +159,23 @@ impl Writer {
         self.begun = false;
         self.shared.slots[self.slot].leave();
     }
+}
+
+/// Waiting for the disk.
+impl Writer {
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn kick_own_logger(&self) {
+        self.shared.kick_one(self.slot % self.shared.loggers.len());
+    }
+
+    fn is_ahead(&self) -> bool {
+        self.shared.slots[self.slot].backlog_bytes() > self.shared.options.backlog_bytes_max
+    }
 
     #[cold]
-    fn wait_for_disk(&self) -> Result<(), LogError> {
-        let slot = &self.shared.slots[self.slot];
+    fn wait_while_ahead(&self) {
         let began = Instant::now();
-        loop {
-            let backlog_bytes = slot.backlog_bytes();
-            if backlog_bytes <= self.shared.options.backlog_bytes_max {
-                return Ok(());
-            }
-            if self.shared.refuses() {
-                return Err(self.shared.refusal());
-            }
-            if began.elapsed() >= self.shared.options.backlog_wait_max {
-                return Err(LogError::Backlogged { backlog_bytes });
-            }
+        while self.is_ahead() && !self.shared.refuses() && began.elapsed() < self.shared.options.backlog_wait_max {
             self.shared.kick();
             thread::sleep(BACKLOG_LOOK);
         }

@@ -301,7 +301,8 @@ impl Builder {
         self
     }
 
-    /// Bytes of log that wait to be written beyond which commits wait, and are refused if that does not help. Default 64 MiB for each worker that writes.
+    /// Bytes of log that wait to be written beyond which transactions wait before they begin, and commits are refused if that does not
+    /// help. Default 64 MiB for each worker that writes.
     pub fn log_backlog_bytes(mut self, bytes: usize) -> Builder {
         self.log.backlog_bytes = bytes;
         self

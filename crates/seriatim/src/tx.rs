@@ -999,6 +999,13 @@ impl Tx {
             }
             inner.pool.give_back(lease);
         };
+        if mode == Mode::ReadWrite
+            && let Some(writer) = lease.writer
+        {
+            // Here nothing is locked yet. If it does not help, the commit says so, should there be anything to commit.
+            // SAFETY: the pool's access rule: the writer is of the leased slot; it is used in this call only.
+            unsafe { writer.as_ref() }.wait_for_disk();
+        }
         self.lease.set(Some(lease));
         self.ending.set(false);
         self.preferred.set(lease.slot);

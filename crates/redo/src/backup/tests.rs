@@ -113,6 +113,15 @@ fn a_closed_directory_is_copied_whole_and_restored_elsewhere() {
 }
 
 #[test]
+fn a_logger_that_wrote_nothing_is_copied_as_one() {
+    let mut database = with_epochs(10..=12);
+    database.manifest.incarnations[0].durable_epoch = Some(Epoch(12));
+    database.incarnation(2, 20, 2);
+    backup(&database.disk, &database.directory, Path::new(TO), &|_, _| {}).unwrap();
+    assert_eq!(recovered(&database.disk, Path::new(TO)).0, up_to(Epoch(12)));
+}
+
+#[test]
 fn a_backup_of_a_database_in_use_holds_what_was_durable_before_and_a_prefix_of_the_rest() {
     for (every, burst) in (1..8).flat_map(|every| [(every, 1), (every, 6)]) {
         let database = Mutex::new(with_epochs(10..=15));

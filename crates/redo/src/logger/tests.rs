@@ -232,8 +232,15 @@ fn run(seed: u64, fault: LogFault, crash_at: Option<u64>, steps: usize) -> Resul
         run.writers.iter_mut().for_each(Writer::end);
         run.next_epoch();
         let closed = run.log.close(std::mem::take(&mut run.loggers), run.epoch);
-        if disk.is_powered() && closed.map_err(|error| error.to_string())?.0 + 1 != run.epoch.0 {
-            return Err("not all is durable after closing".to_owned());
+        if disk.is_powered() {
+            let recorded = closed.map_err(|error| error.to_string())?;
+            let newest = run.committed.iter().map(|committed| committed.0.epoch()).max();
+            if newest.is_some_and(|newest| newest > recorded) || run.durable().0 + 1 != run.epoch.0 {
+                return Err("not all is durable after closing".to_owned());
+            }
+            if read(&disk.fork(seed), loggers).recorded != recorded {
+                return Err("the end that was told is not what a recovery finds".to_owned());
+            }
         }
     }
     let operations = disk.operations() - before;
@@ -504,6 +511,33 @@ fn a_writer_too_far_ahead_of_the_disk_is_refused_until_it_is_not() {
 }
 
 #[test]
+fn who_waits_for_the_disk_waits_before_the_commit_and_not_for_ever() {
+    let disk = disk(1, 1);
+    let limits = LogOptions { backlog_bytes_max: 1000, backlog_wait_max: Duration::from_secs(3600), ..options(1) };
+    let (log, mut writers, mut loggers) = Log::open(Arc::new(disk.mount()), limits, START, 1).expect("a log");
+    let mut writer = writers.remove(0);
+    writer.begin(FIRST).expect("nothing is in the way");
+    group(writer.groups(), Stamp::ZERO.next(FIRST), &[0; 2000]);
+    writer.append();
+    writer.end();
+    assert!(matches!(writer.begin(FIRST), Err(LogError::Backlogged { .. })), "a commit does not wait");
+    thread::scope(|scope| {
+        let writer = &mut writer;
+        let waiting = scope.spawn(move || writer.wait_for_disk());
+        assert!(loggers[0].step(Epoch(FIRST.0 + 1)));
+        waiting.join().expect("the backlog is gone");
+    });
+    writer.begin(Epoch(FIRST.0 + 1)).expect("the backlog is gone");
+    group(writer.groups(), Stamp::ZERO.next(Epoch(FIRST.0 + 1)), &[0; 2000]);
+    writer.append();
+    writer.end();
+    log.stop("a test wants it");
+    // Nothing will flush it.
+    writer.wait_for_disk();
+    assert!(matches!(writer.begin(FIRST), Err(LogError::Stopped(_))));
+}
+
+#[test]
 fn closing_makes_everything_durable_and_refuses_what_comes_after() {
     let mut run = Stepped::new(2, 2);
     run.commit(0, 10);
@@ -547,6 +581,7 @@ fn threads_make_commits_durable_and_close_in_order() {
             let (log, now, epoch) = (&log, &now, &epoch);
             scope.spawn(move || {
                 for i in 0..50 {
+                    writer.wait_for_disk();
                     writer.begin(now()).expect("commits are taken");
                     let read = now();
                     group(writer.groups(), Stamp::ZERO.next(read), &[0; 300]);
@@ -566,6 +601,27 @@ fn threads_make_commits_durable_and_close_in_order() {
     let after = Epoch(epoch.fetch_add(1, Ordering::SeqCst) + 1);
     assert_eq!(threads.close(after).expect("no faults"), Epoch(after.0 - 1));
     assert_eq!(read(&disk.fork(2), 2).groups.len(), 200);
+}
+
+#[test]
+fn a_logger_that_logged_has_the_others_record_it_at_once() {
+    let disk = disk(1, 2);
+    let (log, mut writers, loggers) = Log::open(Arc::new(disk.mount()), options(2), START, 2).expect("a log");
+    let epoch = Arc::new(AtomicU64::new(FIRST.0));
+    let now = {
+        let epoch = Arc::clone(&epoch);
+        move || Epoch(epoch.load(Ordering::SeqCst))
+    };
+    let threads = log.spawn(loggers, Duration::from_secs(3600), now.clone()).expect("threads");
+    writers[0].begin(now()).expect("nothing is in the way");
+    group(writers[0].groups(), Stamp::ZERO.next(FIRST), &[0; 100]);
+    writers[0].append();
+    writers[0].end();
+    epoch.fetch_add(1, Ordering::SeqCst);
+    // The one that has nothing is not kicked by anybody else.
+    writers[0].kick_own_logger();
+    assert!(log.durable().wait_timeout(FIRST, Duration::from_secs(600)).expect("no faults"), "within an hour");
+    threads.close(Epoch(FIRST.0 + 2)).expect("no faults");
 }
 
 #[test]

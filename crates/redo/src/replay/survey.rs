@@ -5,13 +5,13 @@
 //! Otherwise it had been flushed, and is **damaged**. For this a header is evidence enough, as one sector holds it. The payload of the
 //! last batch is read here; those before it are read when they are needed, and then have to be sound.
 //!
-//! Also damage: no segment of a logger in an incarnation that was not recovered yet (it had one before the manifest named it), a missing
-//! segment, a missing number, a closed epoch that moves back, and a durable epoch below what a batch of any
+//! Also damage: no segment of a logger in an incarnation that was not recovered yet (it had one before the manifest named it) or of which
+//! something is durable, a missing segment, a missing number, a closed epoch that moves back, and a durable epoch below what a batch of any
 //! logger, the manifest, or the checkpoint says was durable. A checkpoint lets the oldest segments of its incarnation be deleted, so
 //! there a log may begin late.
 //!
 //! Not told apart: a last batch that was damaged after it was flushed, and one that was torn, if nothing else was written after it that
-//! tells what was durable.
+//! tells what was durable. An orderly close does: it has the manifest say how far the log is.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -110,7 +110,7 @@ impl Survey {
                     found.name.incarnation == incarnation.number && found.name.logger as usize == logger
                 });
                 let name = Name { incarnation: incarnation.number, logger: logger as u32, sequence: 1 };
-                if found.is_empty() && incarnation.durable_epoch.is_none() {
+                if found.is_empty() && incarnation.durable_epoch.is_none_or(|durable| durable > before) {
                     let problem = "it is missing, and all that this logger has written with it";
                     let advice = "put the directory back, if its disk is not mounted, or restore a backup";
                     return Err(LogError::corrupt(&directory.join(name.to_string()), 0, problem, advice));
@@ -170,15 +170,27 @@ impl Survey {
         Ok(())
     }
 
+    /// Walks the logs of a database that may be in use, and checks them: what a power cut meanwhile could have left. They are looked at
+    /// twice: what a batch of the first look knows to be durable had been flushed by all loggers then, so the second must see it.
+    pub(crate) fn while_written(disk: &dyn Disk, directory: &Path, manifest: &Manifest) -> Result<Survey, LogError> {
+        let known = Survey::of(disk, directory, manifest)?.known_durable();
+        let mut survey = Survey::of(disk, directory, manifest)?;
+        if survey.durable >= known {
+            survey.trim();
+        }
+        survey.check(manifest)?;
+        Ok(survey)
+    }
+
     /// The newest epoch of which a batch says that it was durable.
-    pub(crate) fn known_durable(&self) -> Epoch {
+    fn known_durable(&self) -> Epoch {
         self.batches.iter().map(|batch| batch.header.durable).max().unwrap_or(Epoch(0))
     }
 
     /// Forgets the batches at the ends of the last incarnation's logs that know of a durable epoch which the others do not reach: a
     /// log that is still written was looked at, one logger after the other. What is left is what a power cut could have left.
-    pub(crate) fn trim(&mut self) {
-        let Some(incarnation) = self.incarnations.last() else { return };
+    fn trim(&mut self) {
+        let Some(incarnation) = self.incarnations.last_mut() else { return };
         let logs = &mut self.logs[incarnation.logs.clone()];
         while let Some(durable) = logs.iter().map(|log| log.closed).min() {
             let batches = &self.batches;
@@ -189,6 +201,9 @@ impl Survey {
             log.batches.end -= 1;
             log.closed = batches[log.batches.clone()].last().map_or(log.before, |batch| batch.header.closed);
         }
+        let durable = logs.iter().map(|log| log.closed).min().unwrap_or(incarnation.durable);
+        incarnation.durable = incarnation.durable.min(durable);
+        self.durable = self.durable.min(durable);
     }
 
     pub(crate) fn logs_of(&self, incarnation: &Incarnation) -> impl Iterator<Item = &LoggerLog> {

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 
 use seriatim_base::Stamp;
+use seriatim_catalog::wire::Patched;
 use seriatim_catalog::{Key, RowRef};
 use seriatim_redo::entry::GroupWriter;
 use seriatim_txn::{Redo, RowPtr, Table};
@@ -66,8 +67,10 @@ impl Redo for CommitLog<'_> {
         let group = self.group(stamp);
         match (before, after) {
             (Some(before), Some(after)) => {
-                // Equal rows need no entry: a recovered key has an older stamp then, and the same row.
-                let _ = group.update(wire.layout, &wire.rows, key, row(before), row(after));
+                // Equal rows too: the stamp is told, so it must be there after a power cut, and is not given twice.
+                if group.update(wire.layout, &wire.rows, key, row(before), row(after)) == Patched::Nothing {
+                    group.row(wire.layout, &wire.rows, key, row(after));
+                }
             }
             (None, Some(after)) => group.row(wire.layout, &wire.rows, key, row(after)),
             (_, None) => group.delete(wire.layout, &wire.rows, key),

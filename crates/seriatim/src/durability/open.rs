@@ -11,10 +11,10 @@ use std::time::Duration;
 use seriatim_base::disk::{Disk, DiskLock};
 use seriatim_base::{Epoch, LayoutId, TableId, rng};
 use seriatim_redo::manifest::{DatabaseId, Incarnation, LayoutEntry, Manifest, TableEntry};
-use seriatim_redo::{Log, LogOptions, LogStart, Logger, Writer, segment};
+use seriatim_redo::{Log, LogError, LogOptions, LogStart, Logger, Writer, segment};
 
 use super::persistence::is_at_limit;
-use super::recover::{Ends, Recovery, recover};
+use super::recover::{Ends, Recovery, look, recover};
 use crate::builder::{Builder, Place};
 use crate::database::{Foundation, Tables};
 use crate::error::{OpenError, StorageError};
@@ -73,6 +73,10 @@ pub(crate) fn open(options: &Builder, place: &Place, foundation: &Foundation) ->
     // Only now is it ours: another process may have changed it meanwhile.
     let found = if *inspect { found } else { Manifest::find(disk.as_ref(), directory)? };
     let (mut manifest, recovered) = match found {
+        Some(manifest) if *inspect => {
+            let (manifest, recovered) = look(options, place, foundation, manifest)?;
+            (manifest, Some(recovered))
+        }
         Some(manifest) => {
             let recovered = recover(options, place, foundation, &manifest)?;
             (manifest, Some(recovered))
@@ -207,6 +211,19 @@ impl Home {
     /// What the directory consists of.
     pub(crate) fn manifest(&self) -> MutexGuard<'_, Manifest> {
         self.manifest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has the manifest say how far the log of the present incarnation, which is closed, is recorded in its batches. More would be
+    /// batches that are missing.
+    ///
+    /// # Errors
+    /// When it cannot be written: then a recovery finds out.
+    pub(super) fn note_end(&self, recorded: Epoch) -> Result<(), LogError> {
+        let mut manifest = self.manifest();
+        if let Some(current) = manifest.incarnations.last_mut() {
+            current.durable_epoch = Some(recorded);
+        }
+        manifest.write(self.disk.as_ref(), &self.directory).map_err(|failed| failed.error)
     }
 }
 

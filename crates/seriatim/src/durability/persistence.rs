@@ -332,7 +332,8 @@ impl Persistence {
 }
 
 /// Closing flushes what was committed. What cannot be flushed then is lost as in a power cut: who must know asks
-/// [`Database::flush`](crate::Database::flush) before.
+/// [`Database::flush`](crate::Database::flush) before. What was flushed the manifest says, so that damage at the end of the log is not
+/// taken for a write that was cut short.
 impl Drop for Persistence {
     fn drop(&mut self) {
         self.htm.outside(|| self.epochs.advance());
@@ -341,12 +342,13 @@ impl Drop for Persistence {
         let is_logger = matches!(&loggers, Loggers::Threads(threads) if threads.is_current());
         let (log, home) = (self.log(), Arc::clone(&self.home));
         let close = move || {
-            // Whoever asked for durability was told; nobody is left to tell.
-            let _ = match loggers {
+            let recorded = match loggers {
                 Loggers::Threads(threads) => threads.close(after),
                 Loggers::Stepped(loggers) => log.close(loggers, after),
-                Loggers::Closed => Ok(after),
+                Loggers::Closed => return,
             };
+            // Whoever asked for durability was told; nobody is left to tell.
+            let _ = recorded.and_then(|recorded| home.note_end(recorded));
             // Unlocked only now.
             drop(home);
         };

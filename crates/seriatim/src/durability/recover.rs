@@ -83,7 +83,10 @@ pub(super) fn recover(
     let mut cores: Vec<Core> = (0..threads).map(|_| core()).collect();
     let tables = make_tables(foundation, manifest, &mut cores[0])?;
     #[cfg_attr(not(feature = "canary"), expect(unused_mut, reason = "a canary changes it"))]
-    let mut replay = Replay::open(disk.as_ref(), directory, manifest)?;
+    let mut replay = match inspect {
+        true => Replay::look(disk.as_ref(), directory, manifest)?,
+        false => Replay::open(disk.as_ref(), directory, manifest)?,
+    };
     #[cfg(feature = "canary")]
     if options.log_fault == LogFault::ForgetLog {
         replay.forget_log();
@@ -116,6 +119,39 @@ pub(super) fn recover(
     };
     let ends = Ends { durable: replay.durable(), newest: replay.newest() };
     Ok(Recovered { tables, recovery, ends })
+}
+
+/// How often a look at a database is begun that what happens to it interrupts.
+const LOOKS_MAX: usize = 10;
+
+/// Brings back what the directory of a database holds that may be in use. A checkpoint that is completed meanwhile deletes log, and a
+/// batch that is being written may look damaged: so what was read counts if the manifest is still the same, and an error if it comes
+/// twice.
+///
+/// # Errors
+/// As [`recover`]; or that the database changed all the time.
+pub(super) fn look(
+    options: &Builder,
+    place: &Place,
+    foundation: &Foundation,
+    mut manifest: Manifest,
+) -> Result<(Manifest, Recovered), OpenError> {
+    let Place { directory, disk, .. } = place;
+    let mut failed = false;
+    for _ in 0..LOOKS_MAX {
+        let recovered = recover(options, place, foundation, &manifest);
+        let now = Manifest::read(disk.as_ref(), directory)?;
+        let is_same = now == manifest;
+        match recovered {
+            Ok(recovered) if is_same => return Ok((manifest, recovered)),
+            Err(error) if is_same && failed => return Err(error),
+            recovered => failed = is_same && recovered.is_err(),
+        }
+        manifest = now;
+    }
+    let problem = format!("{LOOKS_MAX} checkpoints or tables were made while it was read: try again");
+    let busy = std::io::Error::new(std::io::ErrorKind::ResourceBusy, problem);
+    Err(OpenError::Storage(StorageError::io("looking at a database in use")(busy)))
 }
 
 /// Makes the tables of the manifest, empty.

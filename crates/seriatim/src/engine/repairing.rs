@@ -117,6 +117,10 @@ impl Worker for Repairer {
         self.inner.begin(mode, first_stamp);
     }
 
+    fn writes(&self) -> bool {
+        self.inner.writes()
+    }
+
     fn operation(&mut self, index: u16) {
         let mark = self.inner.mark();
         self.marks.push((index, mark));
