@@ -560,3 +560,16 @@ fn threads_make_commits_durable_and_close_in_order() {
     assert_eq!(threads.close(after).expect("no faults"), Epoch(after.0 - 1));
     assert_eq!(read(&disk.fork(2), 2).groups.len(), 200);
 }
+
+#[test]
+fn segments_without_entries_stay_as_long_as_the_first_epoch_is_needed() {
+    let mut run = Stepped::new(2, 2);
+    // The other logger has nothing to write but how far it is.
+    for _ in 0..60 {
+        run.commit(0, 10);
+        run.next_epoch();
+        run.step_all();
+    }
+    assert_eq!(run.log.delete_before(FIRST).expect("no faults"), 0, "recovery expects the log from its beginning");
+    assert!(run.log.delete_before(Epoch(FIRST.0 + 1)).expect("no faults") > 0, "they are not needed any more");
+}
