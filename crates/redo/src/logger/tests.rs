@@ -641,3 +641,16 @@ fn an_epoch_that_was_durable_unrecorded_is_recorded_when_one_that_followed_is_du
     assert!(log.durable() >= after);
     assert!(read(&log.disk, log.directories).recorded >= end, "a recovery finds it");
 }
+
+#[test]
+fn segments_without_entries_stay_as_long_as_the_first_epoch_is_needed() {
+    let mut run = Stepped::new(2, 2);
+    // The other logger has nothing to write but how far it is.
+    for _ in 0..60 {
+        run.commit(0, 10);
+        run.next_epoch();
+        run.step_all();
+    }
+    assert_eq!(run.log.delete_before(FIRST).expect("no faults"), 0, "recovery expects the log from its beginning");
+    assert!(run.log.delete_before(Epoch(FIRST.0 + 1)).expect("no faults") > 0, "they are not needed any more");
+}

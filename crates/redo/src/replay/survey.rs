@@ -8,7 +8,7 @@
 //! Also damage: no segment of a logger in an incarnation that was not recovered yet (it had one before the manifest named it) or of which
 //! something is durable, a missing segment, a missing number, a closed epoch that moves back, and a durable epoch below what a batch of any
 //! logger, the manifest, or the checkpoint says was durable. A checkpoint lets the oldest segments of its incarnation be deleted, so
-//! there a log may begin late.
+//! there a log may begin late: with a batch that says that no entry before it is of an epoch from the checkpoint's begin on.
 //!
 //! Not told apart: a last batch that was damaged after it was flushed, and one that was torn, if nothing else was written after it that
 //! tells what was durable. An orderly close does: it has the manifest say how far the log is.

@@ -46,7 +46,8 @@ impl Campaign {
                 let number = next.fetch_add(1, Ordering::Relaxed);
                 let case = Case::of(self.seed.wrapping_add(number), self.plan);
                 let run = catch_unwind(AssertUnwindSafe(|| case.run()));
-                let tally = run.unwrap_or_else(|_| Err(format!("seed {}, {}: it panicked", case.seed, case.setting)));
+                let tally =
+                    run.unwrap_or_else(|_| Err(format!("it panicked\nrerun: cargo xtask soak --case {}", case.seed)));
                 let tally = tally.inspect_err(|_| failed.store(true, Ordering::Relaxed))?;
                 let so_far = cuts.fetch_add(tally.cuts, Ordering::Relaxed) + tally.cuts;
                 *totals.lock().unwrap_or_else(PoisonError::into_inner).entry(case.setting.to_string()).or_default() +=

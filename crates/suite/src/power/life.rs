@@ -60,6 +60,8 @@ struct Depends {
 /// An explicit transaction between two of its operations.
 struct Parked<'s> {
     tx: Transaction<'s>,
+    /// The newest commit when it began.
+    begun: u64,
     program: Vec<Op>,
     seen: Vec<Seen>,
     savepoints: Vec<Savepoint>,
@@ -314,7 +316,13 @@ impl Life<'_> {
         let program = self.program(work);
         if let Some(session) = work.unused.next() {
             let tx = session.begin().map_err(|error| format!("a transaction does not begin: {error}"))?;
-            work.parked.push(Parked { tx, program, seen: Vec::new(), savepoints: Vec::new() });
+            work.parked.push(Parked {
+                tx,
+                begun: self.model.newest(),
+                program,
+                seen: Vec::new(),
+                savepoints: Vec::new(),
+            });
         }
         Ok(())
     }
@@ -325,7 +333,7 @@ impl Life<'_> {
             return Ok(());
         }
         let at = self.rng.below(work.parked.len() as u64) as usize;
-        let Parked { tx, program, seen, savepoints } = &mut work.parked[at];
+        let Parked { tx, program, seen, savepoints, .. } = &mut work.parked[at];
         let Some(op) = program.get(seen.len()) else { return Ok(()) };
         let runner = Runner { tables: &work.tables };
         let done = runner.run(tx, std::slice::from_ref(op), savepoints, seen);
@@ -341,7 +349,7 @@ impl Life<'_> {
             return Ok(());
         }
         let at = self.rng.below(work.parked.len() as u64) as usize;
-        let Parked { tx, program, mut seen, mut savepoints } = work.parked.swap_remove(at);
+        let Parked { tx, begun, program, mut seen, mut savepoints } = work.parked.swap_remove(at);
         let runner = Runner { tables: &work.tables };
         let rest = &program[seen.len()..];
         if self.rng.percent(20) || runner.run(&tx, rest, &mut savepoints, &mut seen).is_err() {
@@ -350,10 +358,16 @@ impl Life<'_> {
         }
         let epoch = self.db.epoch_now();
         let committed = tx.commit();
-        // One that wrote nothing may have its place in the order anywhere between its begin and now.
         let decided = matches!(committed, Ok(_) | Err(TransactError::NotDurable { .. }));
-        if decided && !has_written(&program, &seen) && self.model.try_out(&program).seen != seen {
-            return Ok(());
+        if decided && !has_written(&program, &seen) {
+            // Its place in the order may be anywhere between its begin and now. Where nothing it saw has changed since, that
+            // makes no difference.
+            let ran = self.model.try_out(&program);
+            return match committed {
+                Ok(_) if ran.saw <= begun && ran.seen == seen => self.answer(work, Depends { saw: ran.saw, own: None }),
+                Ok(_) if ran.saw <= begun => Err(format!("{program:?} saw {seen:?}; alone it sees {:?}", ran.seen)),
+                _ => Ok(()),
+            };
         }
         match committed {
             Ok(_) => {

@@ -5,7 +5,7 @@
 //! declaring a table, taking a checkpoint, closing) or between two, by a kill that loses nothing but the process, or in order. All
 //! runs on one thread and steps what helper threads would do, so a seed repeats exactly.
 //!
-//! **What must hold** after each recovery, by an [oracle](model) that is no engine: the tables hold exactly the effects of the commits
+//! **What must hold** after each recovery, by an oracle (`model`) that is no engine: the tables hold exactly the effects of the commits
 //! of epochs up to the durable epoch that the recovery tells, in their order; everything is among them that an answered result, of
 //! whatever kind, was computed from; indexes agree with tables; tables have kept their numbers; epochs only rise. And while it lives:
 //! every result is what the oracle says, and every error is one that the circumstances explain.
