@@ -127,7 +127,7 @@ fn damage_at_the_end_of_a_log_that_was_closed_is_not_a_torn_write() {
         assert!(has(&small("auto", &sound).open().expect("all is there"), 2));
         let (path, end) = end_of_log(&disk, Path::new("/db"));
         disk.zero(&path, end / 4096 * 4096, 4096).expect("a page");
-        let error = open().err().expect("what was acknowledged is damaged");
+        let error = open().expect_err("what was acknowledged is damaged");
         let name = path.file_name().expect("a segment's name").to_string_lossy();
         assert!(error.to_string().contains(&*name), "{error}");
     }
