@@ -135,15 +135,12 @@ pub fn delete_before(disk: &dyn Disk, directory: &Path, incarnation: u64) -> Res
 }
 
 /// Deletes the segments that an opening left which did not come to be: those of this database from `incarnation` on, which no manifest
-/// names.
+/// names. Databases do not share a directory for their logs, since their segments have the same names: looks at all of them.
 ///
 /// # Errors
-/// [`LogError::NotADatabase`] if such a segment is of another database; [`LogError::Io`].
+/// [`LogError::NotADatabase`] if a segment is of another database; [`LogError::Io`].
 pub fn delete_unnamed(disk: &dyn Disk, directory: &Path, database: u128, incarnation: u64) -> Result<(), LogError> {
     for FoundSegment { name, path, .. } in list(disk, directory)? {
-        if name.incarnation < incarnation {
-            continue;
-        }
         let read = || {
             let mut page = [0; CHECKED + 4];
             let read = disk.open(&path, Opening::Read)?.read_at(&mut page, 0)?;
@@ -155,7 +152,9 @@ pub fn delete_unnamed(disk: &dyn Disk, directory: &Path, database: u128, incarna
             let problem = format!("{} is of another one; give each its own directories for the log", path.display());
             return Err(LogError::NotADatabase { directory: directory.to_owned(), problem });
         }
-        delete(disk, &path)?;
+        if name.incarnation >= incarnation {
+            delete(disk, &path)?;
+        }
     }
     Ok(())
 }

@@ -58,7 +58,7 @@ pub fn delete_superfluous(disk: &dyn Disk, directory: &Path, manifest: &Manifest
     Ok(deleted)
 }
 
-/// Whether a segment is of this database, or never said of which: several databases may share a directory for their logs.
+/// Whether a segment is of this database, or never said of which. Opening refuses a directory that has another's, but nothing locks it.
 fn is_of(disk: &dyn Disk, path: &Path, manifest: &Manifest) -> Result<bool, LogError> {
     let read = || {
         let file = disk.open(path, Opening::Read)?;

@@ -105,6 +105,12 @@ fn two_databases_in_one_log_directory_are_told_of() {
     assert!(error.to_string().contains("is of another one; give each its own directories"), "{error}");
     first.create::<Account>().expect("nothing of it was harmed");
     drop(first);
+    // Also if their names would not be the same.
+    for _ in 0..3 {
+        on("/two").open().expect("its own directory");
+    }
+    let error = on("/two").log_directories(["/log"]).open().expect_err("it is the other's");
+    assert!(error.to_string().contains("is of another one; give each its own directories"), "{error}");
     on("/one").open().expect("nothing of it was harmed");
 }
 
