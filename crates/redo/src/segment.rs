@@ -159,7 +159,8 @@ pub fn delete_unnamed(disk: &dyn Disk, directory: &Path, database: u128, incarna
     Ok(())
 }
 
-/// Deletes one segment, durably before the next is deleted: after a crash no segment is missing between two that are there.
+/// Deletes one segment, durably before the next is deleted: after a crash no segment is missing between two that are there, unless a
+/// sync failed.
 pub(crate) fn delete(disk: &dyn Disk, path: &Path) -> Result<(), LogError> {
     let failed = || LogError::io("deleting a segment of the log that is no longer needed");
     disk.remove_file(path).map_err(failed())?;

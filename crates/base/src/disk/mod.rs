@@ -1,4 +1,4 @@
-//! The door to files: a real side ([`real`]) and a simulated one ([`FaultyDisk`]).
+//! The door to files: a real side ([`real`]) and a simulated one ([`FaultyDisk`]); [`wary`] remembers failures of either.
 //!
 //! Invariant: nothing is promised to survive a power cut but what a sync answered for. [`DiskFile::sync_data`] makes a file's
 //! contents and length durable, [`Disk::sync_dir`] the names in a directory; neither does the other's work, and a new directory
@@ -13,6 +13,7 @@ mod faulty;
 mod real;
 #[cfg(test)]
 mod tests;
+mod wary;
 
 use std::ffi::OsString;
 use std::fmt::{self, Debug};
@@ -21,6 +22,7 @@ use std::path::{Path, PathBuf};
 
 pub use faulty::{FaultyDisk, Operation, Times, is_power_off};
 pub use real::real;
+pub use wary::wary;
 
 /// Files and directories.
 pub trait Disk: Debug + Send + Sync {

@@ -8,7 +8,9 @@
 //! Also damage: no segment of a logger in an incarnation that was not recovered yet (it had one before the manifest named it) or of which
 //! something is durable, a missing segment, a missing number, a closed epoch that moves back, and a durable epoch below what a batch of any
 //! logger, the manifest, or the checkpoint says was durable. A checkpoint lets the oldest segments of its incarnation be deleted, so
-//! there a log may begin late: with a batch that says that no entry before it is of an epoch from the checkpoint's begin on.
+//! there a log may begin late: with a batch that says that no entry before it is of an epoch from the checkpoint's begin on. What is
+//! left of a log before such a batch does not matter, with segments missing or not: a deletion whose sync failed may come undone when
+//! later ones have lasted.
 //!
 //! Not told apart: a last batch that was damaged after it was flushed, and one that was torn, if nothing else was written after it that
 //! tells what was durable. An orderly close does: it has the manifest say how far the log is.
@@ -321,9 +323,9 @@ struct Rest {
 }
 
 impl Walk<'_> {
-    fn run(&self, directory: &Path, found: Vec<FoundSegment>, survey: &mut Survey) -> Result<(), LogError> {
+    fn run(&self, directory: &Path, mut found: Vec<FoundSegment>, survey: &mut Survey) -> Result<(), LogError> {
         let (first_segment, first_batch) = (survey.segments.len(), survey.batches.len());
-        self.check_sequence(directory, &found)?;
+        let missing = self.skip_to_last_gap(directory, &mut found)?;
         let begins_late = found.first().is_some_and(|segment| segment.name.sequence > 1);
         survey.segments.extend(found);
         let mut next = (!begins_late).then_some(1);
@@ -339,6 +341,7 @@ impl Walk<'_> {
                 survey.torn.push(Torn { file: survey.segments[segment].path.clone(), offset, bytes: rest.bytes });
             }
         }
+        self.check_begin(survey, first_batch, begins_late, missing)?;
         let mut end = end.unwrap_or_default();
         self.drop_torn_payload(survey, first_batch, &mut end)?;
         let missing = || (directory.join(self.name.to_string()), 0);
@@ -357,20 +360,47 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn check_sequence(&self, directory: &Path, found: &[FoundSegment]) -> Result<(), LogError> {
+    /// Leaves the segments without one missing in between, up to the newest. If others were there, answers with the one that is missing
+    /// before these, which is an error only if it is needed.
+    fn skip_to_last_gap(&self, directory: &Path, found: &mut Vec<FoundSegment>) -> Result<Option<LogError>, LogError> {
         let mut expected = match found.first() {
             Some(first) if self.may_begin_late => first.name.sequence,
             _ => 1,
         };
-        for segment in found {
+        let (mut begin, mut missing) = (0, None);
+        for (at, segment) in found.iter().enumerate() {
             if segment.name.sequence != expected {
-                let missing = directory.join(Name { sequence: expected, ..self.name }.to_string());
+                let path = directory.join(Name { sequence: expected, ..self.name }.to_string());
                 let problem = format!("the segment is missing, but {} is there", segment.path.display());
-                return Err(LogError::corrupt(&missing, 0, problem, "put the file back, or restore a backup"));
+                let error = LogError::corrupt(&path, 0, problem, "put the file back, or restore a backup");
+                if !self.may_begin_late {
+                    return Err(error);
+                }
+                (begin, missing) = (at, Some(error));
             }
-            expected = expected.saturating_add(1);
+            expected = segment.name.sequence.saturating_add(1);
         }
-        Ok(())
+        found.drain(..begin);
+        Ok(missing)
+    }
+
+    /// Where the log begins late, what was before it must hold only what the checkpoint has.
+    fn check_begin(
+        &self,
+        survey: &Survey,
+        first_batch: usize,
+        begins_late: bool,
+        missing: Option<LogError>,
+    ) -> Result<(), LogError> {
+        let first = survey.batches[first_batch..].first().filter(|_| begins_late);
+        match (first, missing) {
+            (Some(batch), missing) if batch.header.newest_before >= self.begin => Err(missing.unwrap_or_else(|| {
+                let problem = format!("batch {} is the first, but those before it are needed", batch.header.number);
+                LogError::corrupt(survey.file(batch), batch.offset, problem, ADVICE)
+            })),
+            (None, Some(missing)) => Err(missing),
+            _ => Ok(()),
+        }
     }
 
     /// Appends the batches of a segment; where they end.
@@ -404,11 +434,6 @@ impl Walk<'_> {
             let Some(header) = header else { break };
             if survey.batches[first_batch..].last().is_some_and(|last| last.header.closed > header.closed) {
                 let problem = format!("batch {} closes an epoch before the one that was closed", header.number);
-                return Err(LogError::corrupt(&found.path, offset, problem, ADVICE));
-            }
-            // Where the log begins late, what was before it held only what the checkpoint has.
-            if next.is_none() && header.newest_before >= self.begin {
-                let problem = format!("batch {} is the first, but those before it are needed", header.number);
                 return Err(LogError::corrupt(&found.path, offset, problem, ADVICE));
             }
             *next = Some(header.number.saturating_add(1));

@@ -223,12 +223,21 @@ impl Life<'_> {
                 Decided::Yes(Verdict::Aborts)
             }
             Some(Err(TransactError::Conflict { .. })) => Decided::Conflict,
-            Some(Err(TransactError::LogStopped { .. })) if work.faulted || !self.process.is_alive() => {
+            Some(Err(error)) if self.is_refusal(work, &error) => {
                 self.tally.faults += 1;
                 Decided::Refused
             }
             other => return Err(format!("{program:?} came to {other:?}")),
         })
+    }
+
+    /// Whether the log takes nothing, as the disk's failures let expect.
+    fn is_refusal(&self, work: &Work<'_>, error: &TransactError) -> bool {
+        match error {
+            TransactError::LogStopped { .. } => work.faulted || !self.process.is_alive(),
+            TransactError::DiskFull { .. } => work.full,
+            _ => false,
+        }
     }
 
     /// Tells the oracle what a transaction came to; the newest commit that it depends on.
@@ -379,7 +388,7 @@ impl Life<'_> {
                 self.give_up(work, depends, &error)
             }
             Err(TransactError::Conflict { .. }) => Ok(()),
-            Err(TransactError::LogStopped { .. }) if work.faulted || !self.process.is_alive() => Ok(()),
+            Err(error) if self.is_refusal(work, &error) => Ok(()),
             Err(error) => Err(format!("{program:?} does not commit: {error}")),
         }
     }
