@@ -303,6 +303,44 @@ fn a_failed_sync_of_a_table_ends_acknowledgement() {
     assert!(matches!(insert(&mut session, &accounts, 6), Err(TransactError::LogStopped { .. })));
 }
 
+/// The next segment of the log is being made, and is not named yet, when a checkpoint's sync of their directory fails.
+#[test]
+fn a_checkpoints_failed_sync_of_the_directory_takes_no_segment_of_the_log_with_it() {
+    let mut stopped = 0;
+    for seed in 0..6 {
+        let disk = FaultyDisk::new(seed);
+        let builder = small("auto", &disk).durability(Durability::Async).segment_bytes(4 << 20);
+        let db = builder.open().expect("a new database opens");
+        let accounts = db.create::<Account>().expect("the table is created");
+        let mut session = db.session();
+        let mut insert = |id: u64| {
+            let note = format!("{id}").repeat(5000);
+            session.transact(|tx| tx.insert(&accounts, &Account { note: note.clone(), ..account(id) }))
+        };
+        // More than half of the first segment, in pieces that each have a part of the next one made.
+        for id in 0..120 {
+            insert(id).expect("inserted");
+            db.flush().expect("the disk works");
+        }
+        // The checkpoint's own directory, then the database's.
+        disk.fail(Operation::SyncDir, 2, Times::Once, ErrorKind::Other);
+        assert!(db.checkpoint().is_err(), "seed {seed}");
+        let mut durable = 120;
+        for id in 120..600 {
+            if insert(id).is_err() || db.flush().is_err() {
+                stopped += 1;
+                break;
+            }
+            durable = id + 1;
+        }
+        disk.crash();
+        drop((session, accounts, db));
+        let db = small("auto", &disk).open().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        assert!(ids(&db).len() as u64 >= durable, "seed {seed}: {} of {durable} are there", ids(&db).len());
+    }
+    assert_eq!(stopped, 6, "a sync that may lie was believed");
+}
+
 #[test]
 fn a_directory_that_goes_away_stops_the_log_when_it_is_needed() {
     let directory = std::env::temp_dir().join(format!("seriatim-gone-{}", std::process::id()));
