@@ -80,6 +80,8 @@ pub(crate) fn open(options: &Builder, place: &Place, foundation: &Foundation) ->
         }
         Some(manifest) => {
             let recovered = recover(options, place, foundation, &manifest)?;
+            // Again, as it is: who wrote it may have ended before its name was durable, or the sync of that may have failed.
+            manifest.write(disk.as_ref(), directory).map_err(StorageError::from)?;
             (manifest, Some(recovered))
         }
         None => {

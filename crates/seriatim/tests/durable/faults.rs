@@ -341,6 +341,21 @@ fn a_checkpoints_failed_sync_of_the_directory_takes_no_segment_of_the_log_with_i
     assert_eq!(stopped, 6, "a sync that may lie was believed");
 }
 
+/// The manifest of the first opening, whose sync failed, is read by the second, whose log outlives a power cut.
+#[test]
+fn an_opening_whose_syncs_failed_leaves_a_directory_that_opens() {
+    for (failing, cut) in (1..=4).flat_map(|failing| (1..60).map(move |cut| (failing, cut))) {
+        let disk = FaultyDisk::new(failing * 100 + cut);
+        disk.fail(Operation::SyncDir, failing, Times::Once, ErrorKind::Other);
+        drop(small("auto", &disk).open());
+        disk.heal();
+        disk.crash_at(cut);
+        drop(small("auto", &disk).open());
+        disk.crash();
+        small("auto", &disk).open().unwrap_or_else(|error| panic!("sync {failing}, operation {cut}: {error}"));
+    }
+}
+
 #[test]
 fn a_directory_that_goes_away_stops_the_log_when_it_is_needed() {
     let directory = std::env::temp_dir().join(format!("seriatim-gone-{}", std::process::id()));
