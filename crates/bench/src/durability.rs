@@ -38,7 +38,7 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..))]
     warehouses: u16,
     /// Results of a thread that may wait until they are durable
-    #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     outstanding: u32,
 }
 

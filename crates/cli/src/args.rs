@@ -190,7 +190,7 @@ fn durability() -> [Arg; 5] {
             .long("outstanding")
             .value_name("N")
             .value_parser(value_parser!(u32).range(1..=1_000_000))
-            .help("Results of a thread that may wait until they are durable; by default 1000 with group, 1 with sync"),
+            .help("Results of a thread that may wait until they are durable; by default 10000 with group, 1 with sync"),
         Arg::new("checkpoint-every")
             .long("checkpoint-every")
             .value_name("BYTES|off")

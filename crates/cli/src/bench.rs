@@ -40,7 +40,7 @@ fn plan(matches: &ArgMatches, seed: u64) -> Plan {
 
 /// Results that wait under group commit, of a thread: what some tens of thousands of transactions a second need to keep it busy
 /// while a flush takes milliseconds.
-const OUTSTANDING: u32 = 1000;
+const OUTSTANDING: u32 = 10_000;
 
 /// The mode that was asked for: with a directory alone, that of databases on disk.
 fn durability(matches: &ArgMatches) -> Durability {

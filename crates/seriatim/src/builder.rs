@@ -40,6 +40,7 @@ pub struct Builder {
     pub(crate) log: LogSettings,
     pub(crate) checkpoint_bytes: Option<u64>,
     pub(crate) checkpoint_bytes_per_second: Option<u64>,
+    pub(crate) checkpoint_share: u32,
     pub(crate) on_recovery: Listener,
     #[cfg(feature = "canary")]
     pub(crate) fault: seriatim_txn::Fault,
@@ -106,6 +107,7 @@ impl Default for Builder {
             log: LogSettings::default(),
             checkpoint_bytes: Some(1 << 30),
             checkpoint_bytes_per_second: None,
+            checkpoint_share: 20,
             on_recovery: Listener::default(),
             #[cfg(feature = "canary")]
             fault: seriatim_txn::Fault::None,
@@ -321,6 +323,13 @@ impl Builder {
         self
     }
 
+    /// Percent of the time, 1 to 100, for which each thread of a checkpoint works: the rest it leaves to transactions, and the
+    /// checkpoint takes as much longer. Default 20.
+    pub fn checkpoint_share(mut self, percent: u32) -> Builder {
+        self.checkpoint_share = percent;
+        self
+    }
+
     /// Is told how far the recovery is, now and then and from any thread, while the database is being opened. Default: nobody is.
     ///
     /// ```no_run
@@ -371,6 +380,9 @@ impl Builder {
         }
         if self.epoch_interval.is_zero() || self.transaction_age_max < self.epoch_interval {
             return invalid("the epoch interval must be above zero and at most the transaction age");
+        }
+        if !(1..=100).contains(&self.checkpoint_share) {
+            return invalid("the share of checkpoints must be 1 to 100 percent");
         }
         match (&self.place, self.durability) {
             (None, Some(durability)) if durability != Durability::Off => {

@@ -1,14 +1,15 @@
 //! Loading in parallel: parts are handed out one by one to threads with a session each.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crate::{LoadError, Loading};
 use seriatim::thread;
-use seriatim::{Abort, Database, Rng, Session, Tx};
+use seriatim::{Abort, Database, Pending, Rng, Session, Tx};
 
 /// Counts rows as they are inserted and passes the count on.
-pub struct Progress<'a> {
+struct Progress<'a> {
     done: AtomicU64,
     total: u64,
     report: &'a (dyn Fn(u64, u64) + Sync),
@@ -16,14 +17,44 @@ pub struct Progress<'a> {
 
 impl Progress<'_> {
     /// `rows` more are in.
-    pub fn add(&self, rows: u64) {
+    fn add(&self, rows: u64) {
         let done = self.done.fetch_add(rows, Ordering::Relaxed) + rows;
         (self.report)(done, self.total);
     }
 }
 
-/// Runs `load(session, part, progress)` for every part in `0..parts` on the threads of `loading`. `rows` is what all parts
-/// together insert. The first error stops the handing out and is returned.
+/// A loading thread's session. Does not wait for each transaction to be durable.
+pub struct Loader<'a> {
+    session: Session,
+    outstanding: VecDeque<Pending<u64>>,
+    progress: &'a Progress<'a>,
+}
+
+/// Most transactions of a thread that wait until they are durable.
+const OUTSTANDING_MAX: usize = 1000;
+
+impl Loader<'_> {
+    /// Runs a transaction, which may run again, and tells how many rows it inserted.
+    ///
+    /// # Errors
+    /// What it, or an earlier one, ended with.
+    pub fn transact(&mut self, insert: impl FnMut(&Tx) -> Result<u64, Abort>) -> Result<(), LoadError> {
+        self.outstanding.push_back(self.session.submit(insert));
+        self.take_down_to(OUTSTANDING_MAX)
+    }
+
+    /// Takes the results that are there, and waits until at most so many are left.
+    fn take_down_to(&mut self, most: usize) -> Result<(), LoadError> {
+        while self.outstanding.front().is_some_and(|first| self.outstanding.len() > most || first.is_ready()) {
+            let Some(first) = self.outstanding.pop_front() else { break };
+            self.progress.add(first.wait()?.into_value());
+        }
+        Ok(())
+    }
+}
+
+/// Runs `load(loader, part)` for every part in `0..parts` on the threads of `loading`. `rows` is what all parts together insert. When this
+/// returns all are durable, where that is promised. The first error stops the handing out and is returned.
 ///
 /// # Errors
 /// The first that a part returned.
@@ -32,21 +63,25 @@ pub fn load(
     loading: &Loading<'_>,
     parts: u64,
     rows: u64,
-    load: impl Fn(&mut Session, u64, &Progress<'_>) -> Result<(), LoadError> + Sync,
+    load: impl Fn(&mut Loader<'_>, u64) -> Result<(), LoadError> + Sync,
 ) -> Result<(), LoadError> {
     let progress = Progress { done: AtomicU64::new(0), total: rows, report: loading.progress };
     let (next, stopped, failure) = (AtomicU64::new(0), AtomicBool::new(false), Mutex::new(None));
-    let work = || {
-        let mut session = db.session();
+    let parts_of_a_thread = || -> Result<(), LoadError> {
+        let mut loader = Loader { session: db.session(), outstanding: VecDeque::new(), progress: &progress };
         while !stopped.load(Ordering::Relaxed) {
             let part = next.fetch_add(1, Ordering::Relaxed);
             if part >= parts {
                 break;
             }
-            if let Err(error) = load(&mut session, part, &progress) {
-                stopped.store(true, Ordering::Relaxed);
-                failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
-            }
+            load(&mut loader, part)?;
+        }
+        loader.take_down_to(0)
+    };
+    let work = || {
+        if let Err(error) = parts_of_a_thread() {
+            stopped.store(true, Ordering::Relaxed);
+            failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
         }
     };
     thread::scope(|scope| {
@@ -76,7 +111,7 @@ pub fn populate<T: Send>(
     make: impl Fn(&mut Rng, u64) -> T + Sync,
     insert: impl Fn(&Tx, &T) -> Result<u64, Abort> + Sync,
 ) -> Result<(), LoadError> {
-    load(db, loading, count.div_ceil(PART), rows, |session, part, progress| {
+    load(db, loading, count.div_ceil(PART), rows, |loader, part| {
         // Seeds of parts are apart by an odd constant, and the generator mixes them.
         let mut rng = Rng::from_seed(seed.wrapping_add((part + 1).wrapping_mul(0xD1B5_4A32_D192_ED03)));
         let end = count.min((part + 1) * PART);
@@ -84,9 +119,7 @@ pub fn populate<T: Send>(
         for from in (part * PART..end).step_by(BATCH as usize) {
             batch.clear();
             batch.extend((from..end.min(from + BATCH)).map(|number| make(&mut rng, number)));
-            let inserted =
-                session.transact(|tx| batch.iter().try_fold(0, |rows, thing| Ok(rows + insert(tx, thing)?)))?;
-            progress.add(inserted.into_value());
+            loader.transact(|tx| batch.iter().try_fold(0, |rows, thing| Ok(rows + insert(tx, thing)?)))?;
         }
         Ok(())
     })

@@ -102,8 +102,8 @@ impl RowWire {
 
     /// The updatable columns whose bits are set.
     fn changed<'f, 'a>(&'f self, bits: &'a [u8]) -> impl Iterator<Item = &'f Field> + Clone + use<'f, 'a> {
-        let is_set = move |&(number, _): &(usize, &u16)| bits[number / 8] & (1 << (number % 8)) != 0;
-        self.updatable.iter().enumerate().filter(is_set).map(|(_, &at)| &self.fields[usize::from(at)])
+        let numbers = bits.iter().enumerate().flat_map(|(byte, &bits)| SetBits(bits).map(move |bit| 8 * byte + bit));
+        numbers.map(|number| &self.fields[usize::from(self.updatable[number])])
     }
 
     /// Appends a key of the table.
@@ -200,7 +200,7 @@ impl RowWire {
         let image = |row: *const u8| unsafe { std::slice::from_raw_parts(row, self.row_bytes) };
         let (old, new) = (image(old), image(new));
         let mut fields = self.numbered(&self.row_fields);
-        if old[self.nulls.clone()] != new[self.nulls.clone()] {
+        if !self.nulls.is_empty() && old[self.nulls.clone()] != new[self.nulls.clone()] {
             return fields.try_for_each(compare);
         }
         let mut next = fields.next();
@@ -312,6 +312,22 @@ impl RowWire {
         let known = u16::try_from(column).ok().filter(|&column| self.sums(ColumnId(column)));
         let known = known.ok_or(Malformed::NotASum { column })?;
         Ok((&self.fields[usize::from(known)], unzigzag(read_varint(bytes)?)))
+    }
+}
+
+/// The bits of a byte that are set, by number.
+#[derive(Clone, Copy)]
+struct SetBits(u8);
+
+impl Iterator for SetBits {
+    type Item = usize;
+
+    #[inline]
+    fn next(&mut self) -> Option<usize> {
+        let SetBits(bits) = *self;
+        let lowest = bits.trailing_zeros() as usize;
+        self.0 = bits & bits.wrapping_sub(1);
+        (bits != 0).then_some(lowest)
     }
 }
 

@@ -10,12 +10,20 @@ pub const VARINT_BYTES_MAX: usize = 10;
 /// Appends a number.
 #[inline]
 pub fn write_varint(out: &mut Vec<u8>, value: u64) {
-    let mut rest = value;
-    while rest >= 0x80 {
-        out.push(rest as u8 | 0x80);
-        rest >>= 7;
+    if value < 0x80 {
+        return out.push(value as u8);
     }
-    out.push(rest as u8);
+    let (mut bytes, mut count, mut rest) = ([0; VARINT_BYTES_MAX], 0, value);
+    while rest >= 0x80 {
+        bytes[count] = rest as u8 | 0x80;
+        rest >>= 7;
+        count += 1;
+    }
+    bytes[count] = rest as u8;
+    // All of them at once and then shortened: a copy of known length is a few instructions, one of unknown length is a call.
+    let end = out.len() + count + 1;
+    out.extend_from_slice(&bytes);
+    out.truncate(end);
 }
 
 /// Takes a number off the front.

@@ -102,11 +102,13 @@ fn write_rows(
         let core = inner.environment.core().expect("helpers have workers of their own");
         let mut walker = Walker::new(inner.engine.as_ref(), core);
         let mut part = writer.part(part as u32)?;
+        let mut duty = Duty::new(inner);
         for (set, rows) in &tables {
             while walker.chunk(rows, |found| write_chunk(set, found, &mut part))? {
                 if persistence.is_closing() {
                     return Err(StorageError::Stopped("the database is being closed".to_owned()));
                 }
+                duty.rest();
                 #[cfg(feature = "trial")]
                 crate::trial::after_chunk();
             }
@@ -122,6 +124,37 @@ fn write_rows(
         std::iter::once(own).chain(joined).collect()
     })
 }
+
+/// Has a thread work for a share of the time.
+struct Duty {
+    /// Time to rest for each that was worked.
+    rest: f64,
+    /// When it last had rested.
+    since: Instant,
+}
+
+impl Duty {
+    fn new(inner: &Inner) -> Duty {
+        // Where one thread steps everything, nobody waits for its rests.
+        let share = if inner.options.step_helpers { 100 } else { inner.options.checkpoint_share };
+        Duty { rest: f64::from(100 - share) / f64::from(share), since: Instant::now() }
+    }
+
+    /// Rests, if there was work enough for a rest. Nothing is pinned or locked.
+    fn rest(&mut self) {
+        let worked = self.since.elapsed();
+        if worked >= WORK_MIN && self.rest > 0.0 {
+            thread::sleep(worked.mul_f64(self.rest).min(REST_MAX));
+            self.since = Instant::now();
+        }
+    }
+}
+
+/// Less work is not worth a rest: sleeping takes some 0.1 ms longer than it is asked to.
+const WORK_MIN: Duration = Duration::from_millis(1);
+
+/// Closing waits for a rest.
+const REST_MAX: Duration = Duration::from_millis(100);
 
 fn write_chunk(set: &TableSet, found: &[Found<'_>], part: &mut PartWriter) -> Result<(), StorageError> {
     let Some(wire) = &set.primary.wire else { return Ok(()) };

@@ -6,10 +6,10 @@ use super::scale::{LINES_MAX, LINES_MIN, Scale, district_ids};
 use super::schema::{
     Customer, District, History, Item, Money, NewOrder, Order, OrderLine, Rate, Stock, Tables, Warehouse,
 };
-use crate::parallel::{self, Progress};
+use crate::parallel;
 use crate::random::{a_string, a_text, n_text};
 use crate::{LoadError, Loading};
-use seriatim::{Database, Handle, Rng, Session, Table, Text, Timestamp};
+use seriatim::{Database, Handle, Rng, Table, Text, Timestamp};
 
 /// Rows inserted by one transaction.
 const BATCH: usize = 100;
@@ -28,10 +28,10 @@ pub fn load(
     let tables = Tables::open(db)?;
     // Part 0 is the items, part w warehouse w. Seeds of parts are apart by an odd constant, and the generator mixes them.
     let parts = u64::from(scale.warehouses) + 1;
-    parallel::load(db, loading, parts, scale.rows(), |session, part, progress| {
+    parallel::load(db, loading, parts, scale.rows(), |thread, part| {
         let rng = Rng::from_seed(seed.wrapping_add((part + 1).wrapping_mul(0xD1B5_4A32_D192_ED03)));
         let now = loading.now;
-        let mut loader = Loader { session, tables: &tables, scale, constants, rng, progress, now };
+        let mut loader = Loader { thread, tables: &tables, scale, constants, rng, now };
         match u16::try_from(part) {
             Ok(0) | Err(_) => loader.items(),
             Ok(w_id) => loader.warehouse(w_id),
@@ -39,17 +39,16 @@ pub fn load(
     })
 }
 
-struct Loader<'a> {
-    session: &'a mut Session,
+struct Loader<'a, 'l> {
+    thread: &'a mut parallel::Loader<'l>,
     tables: &'a Tables,
     scale: Scale,
     constants: Constants,
     rng: Rng,
-    progress: &'a Progress<'a>,
     now: Timestamp,
 }
 
-impl Loader<'_> {
+impl Loader<'_, '_> {
     /// Inserts what `rows` makes, a batch per transaction.
     fn insert<T: Table>(
         &mut self,
@@ -70,9 +69,10 @@ impl Loader<'_> {
     }
 
     fn flush<T: Table>(&mut self, table: &Handle<T>, batch: &[T]) -> Result<(), LoadError> {
-        self.session.transact(|tx| batch.iter().try_for_each(|row| tx.insert(table, row)))?;
-        self.progress.add(batch.len() as u64);
-        Ok(())
+        self.thread.transact(|tx| {
+            batch.iter().try_for_each(|row| tx.insert(table, row))?;
+            Ok(batch.len() as u64)
+        })
     }
 
     fn items(&mut self) -> Result<(), LoadError> {
