@@ -223,7 +223,7 @@ impl Life<'_> {
                 Decided::Yes(Verdict::Aborts)
             }
             Some(Err(TransactError::Conflict { .. })) => Decided::Conflict,
-            Some(Err(error)) if self.is_refusal(work, &error) => {
+            Some(Err(error)) if self.is_refusal(work, error) => {
                 self.tally.faults += 1;
                 Decided::Refused
             }
