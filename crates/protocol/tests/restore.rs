@@ -109,7 +109,7 @@ impl<P: Recover> Bench<P> {
             Version::Row(row) => {
                 let fill = &mut |writer: &mut RowWriter<'_>| self.fill(row, writer);
                 // SAFETY: keys are one thread's each and nobody reads; columns are set by the table's places.
-                unsafe { self.protocol.restore(core, &self.table, key, stamp, Change::Row(fill)) }
+                unsafe { self.protocol.restore(core, &self.table, key, None, stamp, Change::Row(fill)) }
             }
             Version::Patch(sum, note) => {
                 let apply = &mut |writer: &mut RowWriter<'_>| {
@@ -124,10 +124,10 @@ impl<P: Recover> Bench<P> {
                     Ok(())
                 };
                 // SAFETY: as above.
-                unsafe { self.protocol.restore(core, &self.table, key, stamp, Change::Patch(apply)) }
+                unsafe { self.protocol.restore(core, &self.table, key, None, stamp, Change::Patch(apply)) }
             }
             // SAFETY: as above.
-            Version::Delete => unsafe { self.protocol.restore(core, &self.table, key, stamp, Change::Delete) },
+            Version::Delete => unsafe { self.protocol.restore(core, &self.table, key, None, stamp, Change::Delete) },
         });
         restored.expect("memory")
     }
@@ -434,7 +434,7 @@ fn refused<P: Recover>() {
             let change = if patch { Change::Patch(set) } else { Change::Row(set) };
             let (protocol, table) = (&bench.protocol, &bench.table);
             // SAFETY: the only thread; columns are set by the table's places.
-            bench.key(id, |key| unsafe { protocol.restore(core, table, key, Stamp::from_bits(stamp), change) })
+            bench.key(id, |key| unsafe { protocol.restore(core, table, key, None, Stamp::from_bits(stamp), change) })
         };
         let whole = row(&mut Rng::from_seed(3));
         assert_eq!(refuse(&mut core, 0, 1, false), Err(OutOfMemory));

@@ -44,6 +44,7 @@ pub(crate) trait Engine: Send + Sync {
         core: &mut Core,
         table: &Table,
         key: Key<'_>,
+        guess: Option<RecordPtr>,
         stamp: Stamp,
         change: Change<'_>,
     ) -> Result<Restored, OutOfMemory>;
@@ -82,11 +83,12 @@ impl<P: Recover> Engine for P {
         core: &mut Core,
         table: &Table,
         key: Key<'_>,
+        guess: Option<RecordPtr>,
         stamp: Stamp,
         change: Change<'_>,
     ) -> Result<Restored, OutOfMemory> {
         // SAFETY: the caller's promise.
-        unsafe { Recover::restore(self, core, table, key, stamp, change) }
+        unsafe { Recover::restore(self, core, table, key, guess, stamp, change) }
     }
 
     unsafe fn finish_restore(&self, core: &mut Core, table: &Table) {
@@ -153,11 +155,19 @@ mod tests {
                 row.set::<i64>(&places[1], 70)
             };
             // SAFETY: the only thread; columns are set by the table's places.
-            let restored = unsafe { engine.restore(&mut core, &table, key, stamps[1], Change::Row(fill)) };
+            let restored = unsafe { engine.restore(&mut core, &table, key, None, stamps[1], Change::Row(fill)) };
             assert_eq!(restored, Ok(Restored::Applied));
-            // SAFETY: as above.
-            let restored = unsafe { engine.restore(&mut core, &table, key, stamps[0], Change::Delete) };
+            core.local.enter();
+            let guess = table.index.get(key, core.local.pinned()).ok();
+            core.local.leave();
+            assert!(guess.is_some());
+            // SAFETY: as above; the guess is linked.
+            let restored = unsafe { engine.restore(&mut core, &table, key, guess, stamps[0], Change::Delete) };
             assert_eq!(restored, Ok(Restored::Older));
+            // SAFETY: as above. A record of another key is no answer.
+            let restored =
+                unsafe { engine.restore(&mut core, &table, Key::Word8(8), guess, stamps[2], Change::Delete) };
+            assert_eq!(restored, Ok(Restored::Applied));
             let peek = |core: &mut Core| {
                 core.local.enter();
                 let pin = core.local.pinned();
@@ -169,7 +179,7 @@ mod tests {
             };
             assert!(matches!(peek(&mut core), Some(Peeked::Row(stamp, _)) if stamp == stamps[1]));
             // SAFETY: as above.
-            let restored = unsafe { engine.restore(&mut core, &table, key, stamps[2], Change::Delete) };
+            let restored = unsafe { engine.restore(&mut core, &table, key, None, stamps[2], Change::Delete) };
             assert_eq!(restored, Ok(Restored::Applied));
             assert_eq!(peek(&mut core), Some(Peeked::Deleted(stamps[2])));
             // SAFETY: as above.

@@ -7,6 +7,7 @@
 use seriatim_base::Stamp;
 use seriatim_catalog::{Key, RowWriter};
 use seriatim_memory::OutOfMemory;
+use seriatim_store::RecordPtr;
 
 use crate::{Core, Protocol, Table};
 
@@ -38,10 +39,10 @@ pub enum Restored {
 /// A protocol whose tables can be recovered. Every registered one is.
 pub trait Recover: Protocol {
     /// Makes a version of `key` the committed one, if its stamp, which is not zero, is above what is there. A deletion leaves a
-    /// tombstone with its stamp. `core` is offline before and after.
+    /// tombstone with its stamp. A record `guess` is tried first, before the index is asked. `core` is offline before and after.
     ///
     /// # Safety
-    /// No two threads restore the same key at a time. There is no transaction on the table, nor anybody else who reads its rows,
+    /// No two threads restore the same key at a time. A guess is a record of the table, linked since the first call. There is no transaction on the table, nor anybody else who reads its rows,
     /// between the first call and [`Recover::finish_restore`]. The change sets columns by places and types of this table.
     ///
     /// # Errors
@@ -51,6 +52,7 @@ pub trait Recover: Protocol {
         core: &mut Core,
         table: &Table,
         key: Key<'_>,
+        guess: Option<RecordPtr>,
         stamp: Stamp,
         change: Change<'_>,
     ) -> Result<Restored, OutOfMemory>;

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use seriatim_base::Stamp;
 use seriatim_catalog::{Key, RowWriter, TailStore};
 use seriatim_memory::OutOfMemory;
-use seriatim_store::{Inserted as Linked, RecordPtr, Unobserved};
+use seriatim_store::{Finger, Inserted as Linked, RecordPtr, Unobserved, has_key};
 use seriatim_txn::{Change, Core, Restored, SetColumns, Staged, Table};
 
 use super::head::{self, HeaderWord};
@@ -35,18 +35,25 @@ pub(crate) unsafe fn restore(
     core: &mut Core,
     table: &Table,
     key: Key<'_>,
+    guess: Option<RecordPtr>,
     stamp: Stamp,
     change: Change<'_>,
 ) -> Result<Restored, OutOfMemory> {
     assert!(stamp > Stamp::ZERO, "stamp zero means never committed");
     core.local.enter();
-    let found = table.index.get(key, core.local.pinned());
+    // The index is searched once: where a key is missing is where it is linked.
+    let mut finger = Finger::default();
+    // SAFETY: the caller's promise: a guess is a linked record of the table.
+    let found = match guess.filter(|&guess| unsafe { has_key(guess, key) }) {
+        Some(found) => Ok(found),
+        None => table.index.get_near(key, &mut finger, core.local.pinned()),
+    };
     let restored = match found {
         Ok(record) => overwrite(versions, core, table, record, stamp, change),
         Err(_) => match change {
             Change::Patch(_) => Ok(Restored::NoBase),
-            Change::Row(fill) => create(versions, core, table, key, stamp, Some(fill)),
-            Change::Delete => create(versions, core, table, key, stamp, None),
+            Change::Row(fill) => create(versions, core, table, key, &mut finger, stamp, Some(fill)),
+            Change::Delete => create(versions, core, table, key, &mut finger, stamp, None),
         },
     };
     core.local.leave();
@@ -86,6 +93,7 @@ fn create(
     core: &mut Core,
     table: &Table,
     key: Key<'_>,
+    finger: &mut Finger,
     stamp: Stamp,
     fill: Option<&mut SetColumns<'_>>,
 ) -> Result<Restored, OutOfMemory> {
@@ -107,7 +115,7 @@ fn create(
     };
     let linked = filled.and_then(|image| {
         set(table, record, HeaderWord::committed(stamp, image == 0, false), image);
-        let linked = table.index.insert(&mut core.store(), key, record, &mut Unobserved);
+        let linked = table.index.insert_near(&mut core.store(), key, finger, record, &mut Unobserved);
         if linked.is_err() && image != 0 {
             record::release_version(core, table, record, image);
         }

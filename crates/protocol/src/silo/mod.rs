@@ -67,11 +67,12 @@ impl Recover for Silo {
         core: &mut Core,
         table: &Table,
         key: Key<'_>,
+        guess: Option<RecordPtr>,
         stamp: Stamp,
         change: Change<'_>,
     ) -> Result<Restored, OutOfMemory> {
         // SAFETY: the caller's promise.
-        unsafe { restore::restore(self, core, table, key, stamp, change) }
+        unsafe { restore::restore(self, core, table, key, guess, stamp, change) }
     }
 
     unsafe fn finish_restore(&self, core: &mut Core, table: &Table) {

@@ -15,6 +15,18 @@ pub trait Apply: Sync {
     /// # Errors
     /// Whatever ends the recovery.
     fn apply(&self, thread: usize, version: &Version<'_>) -> Result<Outcome, LogError>;
+
+    /// As [`Apply::apply`] for each of some versions, in this order: `outcomes`, which is empty, becomes what became of each. Who keeps
+    /// the rows in memory can wait for all of them at once.
+    ///
+    /// # Errors
+    /// As there.
+    fn apply_all(&self, thread: usize, versions: &[Version<'_>], outcomes: &mut Vec<Outcome>) -> Result<(), LogError> {
+        for version in versions {
+            outcomes.push(self.apply(thread, version)?);
+        }
+        Ok(())
+    }
 }
 
 /// What one commit made of one row.

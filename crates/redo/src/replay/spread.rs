@@ -2,7 +2,7 @@
 //!
 //! Threads work in rounds of three steps with a barrier behind each: one plans the round; all decode its blocks, whoever is free the
 //! next, and copy each entry into the part of the thread that its key's hash names; each sorts its part by stamp and applies what the
-//! round completed. What it did not complete stays for the next round. There is no allocation per entry, and memory is bounded by a
+//! round completed, some dozens of versions at a time. What it did not complete stays for the next round. There is no allocation per entry, and memory is bounded by a
 //! round and what is not complete. One thread runs the same steps without a barrier to wait at, and nothing is spawned.
 //!
 //! Invariant: a part is touched by one thread in the last step, and entries of one stamp and key are applied together, in the order in
@@ -12,12 +12,13 @@ use std::any::Any;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
 use std::mem;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError};
 
-use seriatim_base::{Epoch, LayoutId, Stamp, TableId, thread};
+use seriatim_base::{Epoch, LayoutId, Stamp, TableId, prefetch, thread};
 use seriatim_catalog::{Key, KeyBuf};
 
 use super::{Apply, Outcome, Version, end_of, is_whole};
@@ -172,6 +173,29 @@ struct Part {
     /// Keys with a patch that found no row, and where the first of these is.
     baseless: HashMap<(TableId, KeyBuf), (Stamp, u64), Mixed>,
     counts: Counts,
+}
+
+/// Versions that are applied together: as many as there are lines on their way to a cache that do not drive each other out.
+const RUN_VERSIONS: usize = 32;
+
+/// Versions in the order to be applied.
+#[derive(Default)]
+struct Run<'c> {
+    heads: Vec<Head<'c>>,
+    /// Of all of them.
+    changes: Vec<Change<'c>>,
+    outcomes: Vec<Outcome>,
+}
+
+/// A [`Version`] whose changes are in a [`Run`].
+struct Head<'c> {
+    table: TableId,
+    key: Key<'c>,
+    layout: LayoutId,
+    stamp: Stamp,
+    /// Of its first entry.
+    order: u64,
+    changes: Range<usize>,
 }
 
 /// What the threads share.
@@ -337,10 +361,22 @@ impl<S: Source> Shared<'_, S> {
         let until = round.until.map_or(u64::MAX, end_of);
         let complete = part.items.partition_point(|item| item.stamp.bits() < until);
         let Part { items, chunks, baseless, counts } = part;
-        let mut changes = Vec::new();
-        for same in items[..complete].chunk_by_mut(|a, b| (a.stamp, a.hash) == (b.stamp, b.hash)) {
-            self.apply_same(number, same, chunks, baseless, counts, &mut changes)?;
+        let mut run = Run::default();
+        let mut left = &mut items[..complete];
+        while let Some(first) = left.first() {
+            if let Some(later) = left.get(2 * RUN_VERSIONS) {
+                prefetch::line(&raw const chunks[later.chunk as usize].bytes[later.at]);
+            }
+            let of_first = |item: &&Item| (item.stamp, item.hash) == (first.stamp, first.hash);
+            let count = left.iter().take_while(of_first).count();
+            let (same, behind) = left.split_at_mut(count);
+            self.gather(same, chunks, &mut run)?;
+            left = behind;
+            if run.heads.len() >= RUN_VERSIONS {
+                self.apply_run(number, &mut run, baseless, counts)?;
+            }
         }
+        self.apply_run(number, &mut run, baseless, counts)?;
         let mut kept = lock(&self.empty).pop().unwrap_or_default();
         items.drain(..complete);
         for item in &mut *items {
@@ -358,49 +394,69 @@ impl<S: Source> Shared<'_, S> {
         Ok(())
     }
 
-    /// Applies entries of one stamp, nearly always of one key.
-    fn apply_same<'c>(
-        &self,
-        number: usize,
-        mut same: &mut [Item],
-        chunks: &'c [Chunk],
-        baseless: &mut HashMap<(TableId, KeyBuf), (Stamp, u64), Mixed>,
-        counts: &mut Counts,
-        changes: &mut Vec<Change<'c>>,
-    ) -> Result<(), LogError> {
+    /// Makes versions of entries of one stamp, nearly always of one key.
+    fn gather<'c>(&self, mut same: &mut [Item], chunks: &'c [Chunk], run: &mut Run<'c>) -> Result<(), LogError> {
         while let Some(&first) = same.first() {
-            let (table, key, _) = self.entry(&first, chunks)?;
-            // Of others with the same hash, those of this key come first, in their order.
-            same.sort_by_key(|item| !self.entry(item, chunks).is_ok_and(|(of, other, _)| (of, other) == (table, key)));
-            let is_this =
-                |item: &Item| self.entry(item, chunks).is_ok_and(|(of, other, _)| (of, other) == (table, key));
-            let count = same.partition_point(is_this).max(1);
+            let (table, key, change) = self.entry(&first, chunks)?;
+            let begin = run.changes.len();
+            run.changes.push(change);
+            let mut count = 1;
+            if same.len() > 1 {
+                let is_this =
+                    |item: &Item| self.entry(item, chunks).is_ok_and(|(of, other, _)| (of, other) == (table, key));
+                // Of others with the same hash, those of this key come first, in their order.
+                same.sort_by_key(|item| !is_this(item));
+                count = same.partition_point(is_this).max(1);
+            }
             let (these, rest) = same.split_at_mut(count);
-            changes.clear();
-            for item in &*these {
+            for item in &these[1..] {
                 let change = self.entry(item, chunks)?.2;
                 if is_whole(&change) {
-                    changes.clear();
+                    run.changes.truncate(begin);
                 }
-                changes.push(change);
+                run.changes.push(change);
             }
-            let Some((_, rows)) = self.tables.get(first.layout) else { break };
-            let layout = first.layout;
-            let version = Version { table, layout, rows, key, stamp: first.stamp, changes };
+            let changes = begin..run.changes.len();
+            run.heads.push(Head { table, key, layout: first.layout, stamp: first.stamp, order: first.order, changes });
+            same = rest;
+        }
+        Ok(())
+    }
+
+    /// Applies the versions of a run, and empties it.
+    fn apply_run(
+        &self,
+        number: usize,
+        run: &mut Run<'_>,
+        baseless: &mut HashMap<(TableId, KeyBuf), (Stamp, u64), Mixed>,
+        counts: &mut Counts,
+    ) -> Result<(), LogError> {
+        let Run { heads, changes, outcomes } = run;
+        let versions = heads.iter().filter_map(|head| {
+            let &Head { table, key, layout, stamp, .. } = head;
+            let (_, rows) = self.tables.get(layout)?;
+            Some(Version { table, layout, rows, key, stamp, changes: &changes[head.changes.clone()] })
+        });
+        let versions: Vec<Version<'_>> = versions.collect();
+        self.apply.apply_all(number, &versions, outcomes)?;
+        for ((head, version), outcome) in heads.iter().zip(&versions).zip(outcomes.drain(..)) {
+            let &Head { table, key, stamp, order, .. } = head;
+            let is_whole = is_whole(&version.changes[0]);
             counts.versions += 1;
-            match self.apply.apply(number, &version)? {
-                Outcome::NoBase if !is_whole(&changes[0]) => {
-                    baseless.entry((table, key.to_buf())).or_insert((first.stamp, first.order));
+            match outcome {
+                Outcome::NoBase if !is_whole => {
+                    baseless.entry((table, key.to_buf())).or_insert((stamp, order));
                 }
                 outcome => {
                     counts.older += u64::from(outcome == Outcome::Older);
-                    if !baseless.is_empty() && is_whole(&changes[0]) {
+                    if !baseless.is_empty() && is_whole {
                         baseless.remove(&(table, key.to_buf()));
                     }
                 }
             }
-            same = rest;
         }
+        heads.clear();
+        changes.clear();
         Ok(())
     }
 

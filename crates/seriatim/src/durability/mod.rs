@@ -7,6 +7,7 @@
 //! The path of a commit: [`persistence::Persistence`] lends the worker's slot its end of the log, [`log::CommitLog`] turns the writes
 //! that the protocol reports into entries, and [`pending::Pending`] seals the result until [`Durability`] says that it may leave.
 
+mod ahead;
 mod checkpoint;
 mod checkpointer;
 mod indexes;

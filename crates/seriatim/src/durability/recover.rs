@@ -3,6 +3,7 @@
 //! Rows go to where they will stay, by the protocol's own hand, in the order of their stamps; no transaction runs. What the log
 //! says after the durable epoch is left out, so the tables come to the state that was there when that epoch ended.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -15,9 +16,10 @@ use seriatim_redo::LogFault;
 use seriatim_redo::manifest::Manifest;
 use seriatim_redo::replay::{Apply, Outcome, Replay, Version};
 use seriatim_redo::{checkpoint, entry};
+use seriatim_store::RecordPtr;
 use seriatim_txn::{Change, Core, Restored, Table};
 
-use super::RecoveryPhase;
+use super::{RecoveryPhase, ahead};
 use crate::builder::{Builder, Place};
 use crate::database::{Foundation, Tables};
 use crate::engine::Engine;
@@ -178,6 +180,8 @@ struct Applier<'f> {
     engine: &'f dyn Engine,
     /// By table id.
     tables: Vec<Option<&'f Table>>,
+    /// By table id: whether a row of it was deleted.
+    deleted: Vec<AtomicBool>,
     /// One for each thread that applies.
     cores: Vec<Mutex<Core>>,
 }
@@ -189,13 +193,20 @@ impl<'f> Applier<'f> {
             by_id[set.primary.id.index()] = Some(&set.primary);
         }
         let cores = cores.into_iter().map(Mutex::new).collect();
-        Applier { engine: foundation.engine.as_ref(), tables: by_id, cores }
+        let deleted = by_id.iter().map(|_| AtomicBool::new(false)).collect();
+        Applier { engine: foundation.engine.as_ref(), tables: by_id, deleted, cores }
+    }
+
+    fn table(&self, version: &Version<'_>) -> &'f Table {
+        self.tables.get(version.table.index()).copied().flatten().expect("the manifest's tables were made")
     }
 
     /// Unlinks the tombstones that were left, and gives the threads' workers back.
     fn finish(self) {
         let cores = self.cores.into_iter().map(|core| core.into_inner().unwrap_or_else(PoisonError::into_inner));
-        let left = Mutex::new(self.tables.into_iter().flatten());
+        let deleted = self.deleted.into_iter().map(AtomicBool::into_inner);
+        let tombstones = self.tables.into_iter().zip(deleted).filter_map(|(table, deleted)| table.filter(|_| deleted));
+        let left = Mutex::new(tombstones);
         let work = |mut core: Core| {
             loop {
                 let next = left.lock().unwrap_or_else(PoisonError::into_inner).next();
@@ -213,13 +224,11 @@ impl<'f> Applier<'f> {
             own.map(work);
         });
     }
-}
 
-impl Apply for Applier<'_> {
-    fn apply(&self, thread: usize, version: &Version<'_>) -> Result<Outcome, StorageError> {
-        let Version { table, rows, key, stamp, changes, .. } = *version;
-        let table = self.tables.get(table.index()).copied().flatten().expect("the manifest's tables were made");
-        let mut core = self.cores[thread].lock().unwrap_or_else(PoisonError::into_inner);
+    /// Puts a version into its table; `guess` is as [`seriatim_txn::Recover::restore`] wants it.
+    fn put(&self, core: &mut Core, guess: Option<RecordPtr>, version: &Version<'_>) -> Result<Outcome, StorageError> {
+        let Version { rows, key, stamp, changes, .. } = *version;
+        let table = self.table(version);
         let mut malformed = None;
         let mut set = |row: &mut RowWriter<'_>| {
             for change in changes {
@@ -239,12 +248,16 @@ impl Apply for Applier<'_> {
         };
         let change = match changes.first() {
             Some(entry::Change::Row(_)) => Change::Row(&mut set),
-            Some(entry::Change::Delete) => Change::Delete,
+            Some(entry::Change::Delete) => {
+                self.deleted[version.table.index()].store(true, Ordering::Relaxed);
+                Change::Delete
+            }
             Some(entry::Change::Patch(_) | entry::Change::Delta(_)) => Change::Patch(&mut set),
             None => return Ok(Outcome::Older),
         };
-        // SAFETY: all versions of a key come from one thread; nobody else uses the tables yet; the encoding is the table's.
-        let restored = unsafe { self.engine.restore(&mut core, table, key, stamp, change) };
+        // SAFETY: all versions of a key come from one thread; nobody else uses the tables yet; the encoding is the table's; guesses are
+        // records that its index named.
+        let restored = unsafe { self.engine.restore(core, table, key, guess, stamp, change) };
         let restored = restored.map_err(|_| StorageError::OutOfMemory { table: table.name.clone() })?;
         if let Some(problem) = malformed {
             let key = table.codec.describe(key);
@@ -255,5 +268,26 @@ impl Apply for Applier<'_> {
             Restored::Older => Outcome::Older,
             Restored::NoBase => Outcome::NoBase,
         })
+    }
+}
+
+impl Apply for Applier<'_> {
+    fn apply(&self, thread: usize, version: &Version<'_>) -> Result<Outcome, StorageError> {
+        let mut core = self.cores[thread].lock().unwrap_or_else(PoisonError::into_inner);
+        self.put(&mut core, None, version)
+    }
+
+    fn apply_all(
+        &self,
+        thread: usize,
+        versions: &[Version<'_>],
+        outcomes: &mut Vec<Outcome>,
+    ) -> Result<(), StorageError> {
+        let mut core = self.cores[thread].lock().unwrap_or_else(PoisonError::into_inner);
+        let guesses = ahead::fetch(&mut core, versions.iter().map(|version| (self.table(version), version)));
+        for (version, guess) in versions.iter().zip(guesses) {
+            outcomes.push(self.put(&mut core, guess, version)?);
+        }
+        Ok(())
     }
 }

@@ -64,11 +64,12 @@ impl Engine for Repairing {
         core: &mut Core,
         table: &Table,
         key: Key<'_>,
+        guess: Option<RecordPtr>,
         stamp: Stamp,
         change: Change<'_>,
     ) -> Result<Restored, OutOfMemory> {
         // SAFETY: the caller's promise.
-        unsafe { self.0.restore(core, table, key, stamp, change) }
+        unsafe { self.0.restore(core, table, key, guess, stamp, change) }
     }
 
     unsafe fn finish_restore(&self, core: &mut Core, table: &Table) {

@@ -339,6 +339,10 @@ impl<'a, K: NodeKind, O: Observer, const LEAF: usize, const FAN: usize> Insert<'
             }
         };
         let (below, above) = (entry(access, at - 1), entry(access, at));
+        // Without a region another insertion may have moved the keys meanwhile, and one been seen twice.
+        if !Through(&mut *access).unchanged(&leaf.word, state.0) {
+            return Err(Stop::Busy);
+        }
         let tail: &[u8] = if below.0 == above.0 {
             // SAFETY: rule 2: both are linked, or the caller's to link.
             unsafe { shortest_between(K::bytes(K::of(below.1)), K::bytes(K::of(above.1))) }

@@ -1,0 +1,51 @@
+//! Records of versions that are about to be restored, fetched in waves: all of one wave are on their way to the cache together.
+//!
+//! | wave | of a hash table | of an ordered one |
+//! |---|---|---|
+//! | 1st | the bucket | looks the record up, then the record |
+//! | 2nd | the record, by the tag in the bucket | |
+//!
+//! A row is nearly always new, so an ordered table is not asked for it: that would be a search in vain. Nothing is unlinked while
+//! tables are restored, so what was found stays good until then; that it has the key, who uses it checks.
+
+use seriatim_base::prefetch;
+use seriatim_redo::entry;
+use seriatim_redo::replay::Version;
+use seriatim_store::{HashHint, RecordPtr};
+use seriatim_txn::{Core, Table};
+
+/// Most bytes of a record that are asked for: beyond, the processor's own prefetcher has caught on.
+const BYTES_MAX: usize = 384;
+
+/// Fetches the record that each version is probably of, and tells it where one was found. `core` is offline before and after.
+pub(super) fn fetch<'v>(
+    core: &mut Core,
+    versions: impl Iterator<Item = (&'v Table, &'v Version<'v>)> + Clone,
+) -> Vec<Option<RecordPtr>> {
+    core.local.enter();
+    let pin = core.local.pinned();
+    let first = |(table, version): (&'v Table, &'v Version<'v>)| match table.index.prefetch_bucket(version.key) {
+        Some(bucket) => Wave::Bucket(bucket),
+        None if matches!(version.changes.first(), Some(entry::Change::Row(_))) => Wave::Done(None),
+        None => Wave::Done(table.index.get(version.key, pin).ok().inspect(|&found| fetch_record(table, found))),
+    };
+    let waves: Vec<Wave> = versions.clone().map(first).collect();
+    let second = |((table, _), wave): ((&'v Table, _), Wave)| match wave {
+        // SAFETY: the table's index gave the hint, and the table is there.
+        Wave::Bucket(bucket) => unsafe { bucket.guess(pin) }.inspect(|&found| fetch_record(table, found)),
+        Wave::Done(found) => found,
+    };
+    let found = versions.zip(waves).map(second).collect();
+    core.local.leave();
+    found
+}
+
+/// What the first wave asked for.
+enum Wave {
+    Bucket(HashHint),
+    Done(Option<RecordPtr>),
+}
+
+fn fetch_record(table: &Table, record: RecordPtr) {
+    prefetch::lines(record.as_ptr(), table.shape.record.min(BYTES_MAX));
+}
