@@ -2,8 +2,9 @@
 //!
 //! Threads work in rounds of three steps with a barrier behind each: one plans the round; all decode its blocks, whoever is free the
 //! next, and copy each entry into the part of the thread that its key's hash names; each sorts its part by stamp and applies what the
-//! round completed, some dozens of versions at a time. What it did not complete stays for the next round. There is no allocation per entry, and memory is bounded by a
-//! round and what is not complete. One thread runs the same steps without a barrier to wait at, and nothing is spawned.
+//! round completed, some dozens of versions at a time. What it did not complete stays for the next round. There is no allocation per
+//! entry, and memory is bounded by a round and what is not complete. One thread runs the same steps without a barrier to wait at, and
+//! nothing is spawned.
 //!
 //! Invariant: a part is touched by one thread in the last step, and entries of one stamp and key are applied together, in the order in
 //! which they were written.
@@ -19,6 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError};
 
 use seriatim_base::{Epoch, LayoutId, Stamp, TableId, prefetch, thread};
+use seriatim_catalog::wire::RowWire;
 use seriatim_catalog::{Key, KeyBuf};
 
 use super::{Apply, Outcome, Version, end_of, is_whole};
@@ -187,11 +189,15 @@ struct Run<'c> {
     outcomes: Vec<Outcome>,
 }
 
+/// The table of an entry, how its rows are encoded, the row's key, and the change.
+type Said<'c> = (TableId, &'c RowWire, Key<'c>, Change<'c>);
+
 /// A [`Version`] whose changes are in a [`Run`].
 struct Head<'c> {
     table: TableId,
     key: Key<'c>,
     layout: LayoutId,
+    rows: &'c RowWire,
     stamp: Stamp,
     /// Of its first entry.
     order: u64,
@@ -395,29 +401,30 @@ impl<S: Source> Shared<'_, S> {
     }
 
     /// Makes versions of entries of one stamp, nearly always of one key.
-    fn gather<'c>(&self, mut same: &mut [Item], chunks: &'c [Chunk], run: &mut Run<'c>) -> Result<(), LogError> {
+    fn gather<'c>(&'c self, mut same: &mut [Item], chunks: &'c [Chunk], run: &mut Run<'c>) -> Result<(), LogError> {
         while let Some(&first) = same.first() {
-            let (table, key, change) = self.entry(&first, chunks)?;
+            let (table, rows, key, change) = self.entry(&first, chunks)?;
             let begin = run.changes.len();
             run.changes.push(change);
             let mut count = 1;
             if same.len() > 1 {
                 let is_this =
-                    |item: &Item| self.entry(item, chunks).is_ok_and(|(of, other, _)| (of, other) == (table, key));
+                    |item: &Item| self.entry(item, chunks).is_ok_and(|(of, _, other, _)| (of, other) == (table, key));
                 // Of others with the same hash, those of this key come first, in their order.
                 same.sort_by_key(|item| !is_this(item));
                 count = same.partition_point(is_this).max(1);
             }
             let (these, rest) = same.split_at_mut(count);
             for item in &these[1..] {
-                let change = self.entry(item, chunks)?.2;
+                let (.., change) = self.entry(item, chunks)?;
                 if is_whole(&change) {
                     run.changes.truncate(begin);
                 }
                 run.changes.push(change);
             }
             let changes = begin..run.changes.len();
-            run.heads.push(Head { table, key, layout: first.layout, stamp: first.stamp, order: first.order, changes });
+            let Item { layout, stamp, order, .. } = first;
+            run.heads.push(Head { table, key, layout, rows, stamp, order, changes });
             same = rest;
         }
         Ok(())
@@ -432,10 +439,9 @@ impl<S: Source> Shared<'_, S> {
         counts: &mut Counts,
     ) -> Result<(), LogError> {
         let Run { heads, changes, outcomes } = run;
-        let versions = heads.iter().filter_map(|head| {
-            let &Head { table, key, layout, stamp, .. } = head;
-            let (_, rows) = self.tables.get(layout)?;
-            Some(Version { table, layout, rows, key, stamp, changes: &changes[head.changes.clone()] })
+        let versions = heads.iter().map(|head| {
+            let &Head { table, key, layout, rows, stamp, .. } = head;
+            Version { table, layout, rows, key, stamp, changes: &changes[head.changes.clone()] }
         });
         let versions: Vec<Version<'_>> = versions.collect();
         self.apply.apply_all(number, &versions, outcomes)?;
@@ -460,12 +466,14 @@ impl<S: Source> Shared<'_, S> {
         Ok(())
     }
 
-    /// The table, key and change of an item; they were checked when they were copied.
-    fn entry<'c>(&self, item: &Item, chunks: &'c [Chunk]) -> Result<(TableId, Key<'c>, Change<'c>), LogError> {
+    /// What an item says; they were checked when they were copied.
+    fn entry<'c>(&'c self, item: &Item, chunks: &'c [Chunk]) -> Result<Said<'c>, LogError> {
         let mut bytes = &chunks[item.chunk as usize].bytes[item.at..item.at + item.bytes as usize];
-        let known =
-            self.tables.get(item.layout).and_then(|(table, rows)| Some((table, rows.decode_key(&mut bytes).ok()?)));
-        let Some((table, key)) = known else {
+        let known = self
+            .tables
+            .get(item.layout)
+            .and_then(|(table, rows)| Some((table, rows, rows.decode_key(&mut bytes).ok()?)));
+        let Some((table, rows, key)) = known else {
             let (file, offset) = self.source.place(item.order);
             return Err(LogError::corrupt(
                 &file,
@@ -480,6 +488,6 @@ impl<S: Source> Shared<'_, S> {
             Kind::Patch => Change::Patch(bytes),
             Kind::Delta => Change::Delta(bytes),
         };
-        Ok((table, key, change))
+        Ok((table, rows, key, change))
     }
 }

@@ -136,18 +136,27 @@ struct Duty {
 impl Duty {
     fn new(inner: &Inner) -> Duty {
         // Where one thread steps everything, nobody waits for its rests.
-        let share = if inner.options.step_helpers { 100 } else { inner.options.checkpoint_share };
-        Duty { rest: f64::from(100 - share) / f64::from(share), since: Instant::now() }
+        let percent = if inner.options.step_helpers { 100 } else { inner.options.checkpoint_share };
+        Duty { rest: rest_for_each(percent), since: Instant::now() }
     }
 
     /// Rests, if there was work enough for a rest. Nothing is pinned or locked.
     fn rest(&mut self) {
-        let worked = self.since.elapsed();
-        if worked >= WORK_MIN && self.rest > 0.0 {
-            thread::sleep(worked.mul_f64(self.rest).min(REST_MAX));
+        let rest = rest_after(self.since.elapsed(), self.rest);
+        if !rest.is_zero() {
+            thread::sleep(rest);
             self.since = Instant::now();
         }
     }
+}
+
+/// The time to rest for each that was worked, of a thread that works for `percent` of it.
+fn rest_for_each(percent: u32) -> f64 {
+    f64::from(100 - percent) / f64::from(percent)
+}
+
+fn rest_after(worked: Duration, rest_for_each: f64) -> Duration {
+    if worked < WORK_MIN { Duration::ZERO } else { worked.mul_f64(rest_for_each).min(REST_MAX) }
 }
 
 /// Less work is not worth a rest: sleeping takes some 0.1 ms longer than it is asked to.
@@ -163,4 +172,20 @@ fn write_chunk(set: &TableSet, found: &[Found<'_>], part: &mut PartWriter) -> Re
         let row = unsafe { RowRef::from_raw(found.row.as_ptr()) };
         part.row(wire.layout, &wire.rows, found.key, found.stamp, row)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_of_the_time_is_worked() {
+        let after = |worked_ms, percent| rest_after(Duration::from_millis(worked_ms), rest_for_each(percent));
+        assert_eq!(after(2, 100), Duration::ZERO);
+        assert_eq!(after(2, 50), Duration::from_millis(2));
+        assert_eq!(after(2, 20), Duration::from_millis(8));
+        assert_eq!(after(1, 1), Duration::from_millis(99));
+        assert_eq!(after(1_000, 1), REST_MAX);
+        assert_eq!(rest_after(WORK_MIN / 2, rest_for_each(1)), Duration::ZERO);
+    }
 }

@@ -75,6 +75,14 @@ fn a_log_whose_epochs_are_used_up_stops_and_says_so() {
 }
 
 #[test]
+fn a_share_that_is_none_is_refused() {
+    for percent in [0, 101] {
+        let error = Database::builder().checkpoint_share(percent).open().expect_err("it is no share");
+        assert!(matches!(&error, OpenError::Invalid(what) if what.contains("1 to 100 percent")), "{error}");
+    }
+}
+
+#[test]
 fn a_text_that_fits_no_log_entry_is_refused_with_its_size() {
     let disk = FaultyDisk::new(3);
     let db = on(&disk).open().expect("a new database opens");
