@@ -170,7 +170,6 @@ fn the_plan_of_payment() {
               can fail: overflow of #3
               can fail: overflow of a sum of #3
               can fail: overflow of a sum of #3
-              can fail: a value that does not fit of #3
               can fail: out of memory of #3
               can fail: duplicate key of #4
               can fail: out of memory of #4
