@@ -10,9 +10,9 @@ use seriatim_catalog::{
 use seriatim_htm::{Budget, Htm, HtmMode};
 use seriatim_memory::{Memory, Options, OutOfMemory};
 use seriatim_protocol::for_each_protocol;
-use seriatim_store::Index;
+use seriatim_store::{Finger, Index};
 use seriatim_txn::{
-    Change, Core, Environment, Inserted, Mode, NoRedo, OnExists, Outcome, Peeked, Protocol, RecordShape, Recover,
+    Change, Core, Environment, Inserted, Mode, Near, NoRedo, OnExists, Outcome, Peeked, Protocol, RecordShape, Recover,
     Restored, RowPtr, Staged, Stop, Table, Unlinked, Worker,
 };
 
@@ -45,6 +45,11 @@ struct Bench<P: Protocol> {
     environment: Environment,
     table: Box<Table>,
     words: usize,
+}
+
+/// Nowhere in particular.
+fn near(finger: &mut Finger) -> Near<'_> {
+    Near { guess: None, finger }
 }
 
 impl<P: Recover> Bench<P> {
@@ -105,11 +110,13 @@ impl<P: Recover> Bench<P> {
 
     fn restore(&self, core: &mut Core, id: u64, stamp: Stamp, version: &Version) -> Restored {
         let places = &self.table.layout.places[self.words..];
+        let finger = &mut Finger::default();
+        core.local.enter();
         let restored = self.key(id, |key| match version {
             Version::Row(row) => {
                 let fill = &mut |writer: &mut RowWriter<'_>| self.fill(row, writer);
                 // SAFETY: keys are one thread's each and nobody reads; columns are set by the table's places.
-                unsafe { self.protocol.restore(core, &self.table, key, None, stamp, Change::Row(fill)) }
+                unsafe { self.protocol.restore(core, &self.table, key, near(finger), stamp, Change::Row(fill)) }
             }
             Version::Patch(sum, note) => {
                 let apply = &mut |writer: &mut RowWriter<'_>| {
@@ -124,11 +131,14 @@ impl<P: Recover> Bench<P> {
                     Ok(())
                 };
                 // SAFETY: as above.
-                unsafe { self.protocol.restore(core, &self.table, key, None, stamp, Change::Patch(apply)) }
+                unsafe { self.protocol.restore(core, &self.table, key, near(finger), stamp, Change::Patch(apply)) }
             }
             // SAFETY: as above.
-            Version::Delete => unsafe { self.protocol.restore(core, &self.table, key, None, stamp, Change::Delete) },
+            Version::Delete => unsafe {
+                self.protocol.restore(core, &self.table, key, near(finger), stamp, Change::Delete)
+            },
         });
+        core.local.leave();
         restored.expect("memory")
     }
 
@@ -433,8 +443,14 @@ fn refused<P: Recover>() {
             };
             let change = if patch { Change::Patch(set) } else { Change::Row(set) };
             let (protocol, table) = (&bench.protocol, &bench.table);
+            let finger = &mut Finger::default();
+            let near = near(finger);
+            core.local.enter();
             // SAFETY: the only thread; columns are set by the table's places.
-            bench.key(id, |key| unsafe { protocol.restore(core, table, key, None, Stamp::from_bits(stamp), change) })
+            let restored = bench
+                .key(id, |key| unsafe { protocol.restore(core, table, key, near, Stamp::from_bits(stamp), change) });
+            core.local.leave();
+            restored
         };
         let whole = row(&mut Rng::from_seed(3));
         assert_eq!(refuse(&mut core, 0, 1, false), Err(OutOfMemory));

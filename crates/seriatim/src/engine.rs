@@ -11,7 +11,7 @@ use seriatim_catalog::Key;
 use seriatim_memory::{OutOfMemory, Pinned};
 use seriatim_protocol::{PROTOCOLS, for_each_protocol};
 use seriatim_store::RecordPtr;
-use seriatim_txn::{Change, Core, Environment, Peeked, Protocol, ProtocolInfo, Recover, Restored, Table, Worker};
+use seriatim_txn::{Change, Core, Environment, Near, Peeked, Protocol, ProtocolInfo, Recover, Restored, Table, Worker};
 
 /// The registry of protocols: name, paper, needs, gives.
 pub fn protocols() -> &'static [ProtocolInfo] {
@@ -44,7 +44,7 @@ pub(crate) trait Engine: Send + Sync {
         core: &mut Core,
         table: &Table,
         key: Key<'_>,
-        guess: Option<RecordPtr>,
+        near: Near<'_>,
         stamp: Stamp,
         change: Change<'_>,
     ) -> Result<Restored, OutOfMemory>;
@@ -83,12 +83,12 @@ impl<P: Recover> Engine for P {
         core: &mut Core,
         table: &Table,
         key: Key<'_>,
-        guess: Option<RecordPtr>,
+        near: Near<'_>,
         stamp: Stamp,
         change: Change<'_>,
     ) -> Result<Restored, OutOfMemory> {
         // SAFETY: the caller's promise.
-        unsafe { Recover::restore(self, core, table, key, guess, stamp, change) }
+        unsafe { Recover::restore(self, core, table, key, near, stamp, change) }
     }
 
     unsafe fn finish_restore(&self, core: &mut Core, table: &Table) {
@@ -127,7 +127,7 @@ mod tests {
     use seriatim_catalog::{ColumnDef, ColumnType, KeyCodec, Layout, RowWriter, TableDef};
     use seriatim_htm::{Budget, Htm, HtmMode};
     use seriatim_memory::{Memory, Options};
-    use seriatim_store::Index;
+    use seriatim_store::{Finger, Index};
     use seriatim_txn::{RecordShape, Unlinked};
 
     #[test]
@@ -154,20 +154,22 @@ mod tests {
                 row.set::<u64>(&places[0], 7)?;
                 row.set::<i64>(&places[1], 70)
             };
-            // SAFETY: the only thread; columns are set by the table's places.
-            let restored = unsafe { engine.restore(&mut core, &table, key, None, stamps[1], Change::Row(fill)) };
-            assert_eq!(restored, Ok(Restored::Applied));
+            let restore = |core: &mut Core, key, guess, stamp, change: Change<'_>| {
+                let near = Near { guess, finger: &mut Finger::default() };
+                core.local.enter();
+                // SAFETY: the only thread; columns are set by the table's places; guesses are linked.
+                let restored = unsafe { engine.restore(core, &table, key, near, stamp, change) };
+                core.local.leave();
+                restored
+            };
+            assert_eq!(restore(&mut core, key, None, stamps[1], Change::Row(fill)), Ok(Restored::Applied));
             core.local.enter();
             let guess = table.index.get(key, core.local.pinned()).ok();
             core.local.leave();
             assert!(guess.is_some());
-            // SAFETY: as above; the guess is linked.
-            let restored = unsafe { engine.restore(&mut core, &table, key, guess, stamps[0], Change::Delete) };
-            assert_eq!(restored, Ok(Restored::Older));
-            // SAFETY: as above. A record of another key is no answer.
-            let restored =
-                unsafe { engine.restore(&mut core, &table, Key::Word8(8), guess, stamps[2], Change::Delete) };
-            assert_eq!(restored, Ok(Restored::Applied));
+            assert_eq!(restore(&mut core, key, guess, stamps[0], Change::Delete), Ok(Restored::Older));
+            // A record of another key is no answer.
+            assert_eq!(restore(&mut core, Key::Word8(8), guess, stamps[2], Change::Delete), Ok(Restored::Applied));
             let peek = |core: &mut Core| {
                 core.local.enter();
                 let pin = core.local.pinned();
@@ -178,9 +180,7 @@ mod tests {
                 peeked
             };
             assert!(matches!(peek(&mut core), Some(Peeked::Row(stamp, _)) if stamp == stamps[1]));
-            // SAFETY: as above.
-            let restored = unsafe { engine.restore(&mut core, &table, key, None, stamps[2], Change::Delete) };
-            assert_eq!(restored, Ok(Restored::Applied));
+            assert_eq!(restore(&mut core, key, None, stamps[2], Change::Delete), Ok(Restored::Applied));
             assert_eq!(peek(&mut core), Some(Peeked::Deleted(stamps[2])));
             // SAFETY: as above.
             unsafe { engine.finish_restore(&mut core, &table) };

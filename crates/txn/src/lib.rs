@@ -22,6 +22,6 @@ pub use contract::{
 pub use environment::{Core, Environment};
 pub use epochs::Epochs;
 pub use fault::Fault;
-pub use recover::{Change, Recover, Restored, SetColumns};
+pub use recover::{Change, Near, Recover, Restored, SetColumns};
 pub use redo::{NoRedo, Redo};
 pub use table::{RecordShape, Table, Unlinked, Wire};

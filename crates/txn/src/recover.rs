@@ -7,7 +7,7 @@
 use seriatim_base::Stamp;
 use seriatim_catalog::{Key, RowWriter};
 use seriatim_memory::OutOfMemory;
-use seriatim_store::RecordPtr;
+use seriatim_store::{Finger, RecordPtr};
 
 use crate::{Core, Protocol, Table};
 
@@ -22,6 +22,14 @@ pub enum Change<'a> {
     Patch(&'a mut SetColumns<'a>),
     /// No row.
     Delete,
+}
+
+/// Where a key probably is. What is wrong only takes longer.
+pub struct Near<'a> {
+    /// Its record, tried before the index is asked.
+    pub guess: Option<RecordPtr>,
+    /// The leaf that the same thread last used in the table's index.
+    pub finger: &'a mut Finger,
 }
 
 /// What became of a [`Change`].
@@ -39,11 +47,12 @@ pub enum Restored {
 /// A protocol whose tables can be recovered. Every registered one is.
 pub trait Recover: Protocol {
     /// Makes a version of `key` the committed one, if its stamp, which is not zero, is above what is there. A deletion leaves a
-    /// tombstone with its stamp. A record `guess` is tried first, before the index is asked. `core` is offline before and after.
+    /// tombstone with its stamp. `core` is online.
     ///
     /// # Safety
-    /// No two threads restore the same key at a time. A guess is a record of the table, linked since the first call. There is no transaction on the table, nor anybody else who reads its rows,
-    /// between the first call and [`Recover::finish_restore`]. The change sets columns by places and types of this table.
+    /// No two threads restore the same key at a time. There is no transaction on the table, nor anybody else who reads its rows,
+    /// between the first call and [`Recover::finish_restore`]. A guess is a record that the table's index named in between. The
+    /// change sets columns by places and types of this table.
     ///
     /// # Errors
     /// When memory is refused. The key may have lost its row: recovery cannot go on.
@@ -52,7 +61,7 @@ pub trait Recover: Protocol {
         core: &mut Core,
         table: &Table,
         key: Key<'_>,
-        guess: Option<RecordPtr>,
+        near: Near<'_>,
         stamp: Stamp,
         change: Change<'_>,
     ) -> Result<Restored, OutOfMemory>;

@@ -13,8 +13,8 @@ use seriatim_catalog::Key;
 use seriatim_memory::{OutOfMemory, Pinned};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Change, Core, Environment, Freshness, Gives, Mode, Needs, Outcome, Peeked, Protocol, ProtocolInfo, Recover, Redo,
-    Restored, RowPtr, Scan, Stop, Table,
+    Change, Core, Environment, Freshness, Gives, Mode, Near, Needs, Outcome, Peeked, Protocol, ProtocolInfo, Recover,
+    Redo, Restored, RowPtr, Scan, Stop, Table,
 };
 
 use crate::shared::head;
@@ -79,12 +79,12 @@ impl Recover for Dbx {
         core: &mut Core,
         table: &Table,
         key: Key<'_>,
-        guess: Option<RecordPtr>,
+        near: Near<'_>,
         stamp: Stamp,
         change: Change<'_>,
     ) -> Result<Restored, OutOfMemory> {
         // SAFETY: the caller's promise.
-        unsafe { restore::restore(self, core, table, key, guess, stamp, change) }
+        unsafe { restore::restore(self, core, table, key, near, stamp, change) }
     }
 
     unsafe fn finish_restore(&self, core: &mut Core, table: &Table) {

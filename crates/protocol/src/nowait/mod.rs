@@ -13,7 +13,7 @@ use seriatim_catalog::{ColumnSet, Key};
 use seriatim_memory::{OutOfMemory, Pinned};
 use seriatim_store::{Cursor, Inserted as Linked, RecordPtr, Witness};
 use seriatim_txn::{
-    Cause, Change, Core, Environment, Fault, Freshness, Gives, Incident, Inserted, Mark, Mode, Needs, OnExists,
+    Cause, Change, Core, Environment, Fault, Freshness, Gives, Incident, Inserted, Mark, Mode, Near, Needs, OnExists,
     Outcome, Peeked, Phase, Protocol, ProtocolInfo, Reason, Recover, Redo, Restored, RowPtr, Scan, Seen, Staged, Stop,
     Table, Updating,
 };
@@ -78,12 +78,12 @@ impl Recover for NoWait {
         core: &mut Core,
         table: &Table,
         key: Key<'_>,
-        guess: Option<RecordPtr>,
+        near: Near<'_>,
         stamp: Stamp,
         change: Change<'_>,
     ) -> Result<Restored, OutOfMemory> {
         // SAFETY: the caller's promise.
-        unsafe { restore::restore(self, core, table, key, guess, stamp, change) }
+        unsafe { restore::restore(self, core, table, key, near, stamp, change) }
     }
 
     unsafe fn finish_restore(&self, core: &mut Core, table: &Table) {

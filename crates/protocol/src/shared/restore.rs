@@ -11,7 +11,7 @@ use seriatim_base::Stamp;
 use seriatim_catalog::{Key, RowWriter, TailStore};
 use seriatim_memory::OutOfMemory;
 use seriatim_store::{Finger, Inserted as Linked, RecordPtr, Unobserved, has_key};
-use seriatim_txn::{Change, Core, Restored, SetColumns, Staged, Table};
+use seriatim_txn::{Change, Core, Near, Restored, SetColumns, Staged, Table};
 
 use super::head::{self, HeaderWord};
 use super::record;
@@ -35,29 +35,25 @@ pub(crate) unsafe fn restore(
     core: &mut Core,
     table: &Table,
     key: Key<'_>,
-    guess: Option<RecordPtr>,
+    near: Near<'_>,
     stamp: Stamp,
     change: Change<'_>,
 ) -> Result<Restored, OutOfMemory> {
     assert!(stamp > Stamp::ZERO, "stamp zero means never committed");
-    core.local.enter();
-    // The index is searched once: where a key is missing is where it is linked.
-    let mut finger = Finger::default();
+    let Near { guess, finger } = near;
     // SAFETY: the caller's promise: a guess is a linked record of the table.
     let found = match guess.filter(|&guess| unsafe { has_key(guess, key) }) {
         Some(found) => Ok(found),
-        None => table.index.get_near(key, &mut finger, core.local.pinned()),
+        None => table.index.get_near(key, finger, core.local.pinned()),
     };
-    let restored = match found {
+    match found {
         Ok(record) => overwrite(versions, core, table, record, stamp, change),
         Err(_) => match change {
             Change::Patch(_) => Ok(Restored::NoBase),
-            Change::Row(fill) => create(versions, core, table, key, &mut finger, stamp, Some(fill)),
-            Change::Delete => create(versions, core, table, key, &mut finger, stamp, None),
+            Change::Row(fill) => create(versions, core, table, key, finger, stamp, Some(fill)),
+            Change::Delete => create(versions, core, table, key, finger, stamp, None),
         },
-    };
-    core.local.leave();
-    restored
+    }
 }
 
 /// As [`seriatim_txn::Recover::finish_restore`].

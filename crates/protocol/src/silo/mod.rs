@@ -10,7 +10,7 @@ use seriatim_catalog::Key;
 use seriatim_memory::{OutOfMemory, Pinned};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Change, Core, Environment, Freshness, Gives, Needs, Outcome, Peeked, Protocol, ProtocolInfo, Recover, Redo,
+    Change, Core, Environment, Freshness, Gives, Near, Needs, Outcome, Peeked, Protocol, ProtocolInfo, Recover, Redo,
     Restored, Stop, Table,
 };
 
@@ -67,12 +67,12 @@ impl Recover for Silo {
         core: &mut Core,
         table: &Table,
         key: Key<'_>,
-        guess: Option<RecordPtr>,
+        near: Near<'_>,
         stamp: Stamp,
         change: Change<'_>,
     ) -> Result<Restored, OutOfMemory> {
         // SAFETY: the caller's promise.
-        unsafe { restore::restore(self, core, table, key, guess, stamp, change) }
+        unsafe { restore::restore(self, core, table, key, near, stamp, change) }
     }
 
     unsafe fn finish_restore(&self, core: &mut Core, table: &Table) {

@@ -363,7 +363,8 @@ impl<S: Source> Shared<'_, S> {
             part.items.extend(chunk.items.drain(..).map(|item| Item { chunk: index, ..item }));
             part.chunks.push(chunk);
         }
-        part.items.sort_unstable_by_key(|item| (item.stamp, item.hash, item.order));
+        // Stable, because it makes use of the order that each block has.
+        part.items.sort_by_key(|item| (item.stamp, item.hash, item.order));
         let until = round.until.map_or(u64::MAX, end_of);
         let complete = part.items.partition_point(|item| item.stamp.bits() < until);
         let Part { items, chunks, baseless, counts } = part;

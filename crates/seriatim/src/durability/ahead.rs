@@ -9,25 +9,28 @@
 //! tables are restored, so what was found stays good until then; that it has the key, who uses it checks.
 
 use seriatim_base::prefetch;
+use seriatim_memory::Pinned;
 use seriatim_redo::entry;
 use seriatim_redo::replay::Version;
-use seriatim_store::{HashHint, RecordPtr};
-use seriatim_txn::{Core, Table};
+use seriatim_store::{Finger, HashHint, RecordPtr};
+use seriatim_txn::Table;
 
 /// Most bytes of a record that are asked for: beyond, the processor's own prefetcher has caught on.
 const BYTES_MAX: usize = 384;
 
-/// Fetches the record that each version is probably of, and tells it where one was found. `core` is offline before and after.
+/// Fetches the record that each version is probably of, and tells it where one was found. Fingers are by table id.
 pub(super) fn fetch<'v>(
-    core: &mut Core,
+    pin: Pinned<'_>,
+    fingers: &mut [Finger],
     versions: impl Iterator<Item = (&'v Table, &'v Version<'v>)> + Clone,
 ) -> Vec<Option<RecordPtr>> {
-    core.local.enter();
-    let pin = core.local.pinned();
     let first = |(table, version): (&'v Table, &'v Version<'v>)| match table.index.prefetch_bucket(version.key) {
         Some(bucket) => Wave::Bucket(bucket),
         None if matches!(version.changes.first(), Some(entry::Change::Row(_))) => Wave::Done(None),
-        None => Wave::Done(table.index.get(version.key, pin).ok().inspect(|&found| fetch_record(table, found))),
+        None => {
+            let found = table.index.get_near(version.key, &mut fingers[table.id.index()], pin);
+            Wave::Done(found.ok().inspect(|&found| fetch_record(table, found)))
+        }
     };
     let waves: Vec<Wave> = versions.clone().map(first).collect();
     let second = |((table, _), wave): ((&'v Table, _), Wave)| match wave {
@@ -35,9 +38,7 @@ pub(super) fn fetch<'v>(
         Wave::Bucket(bucket) => unsafe { bucket.guess(pin) }.inspect(|&found| fetch_record(table, found)),
         Wave::Done(found) => found,
     };
-    let found = versions.zip(waves).map(second).collect();
-    core.local.leave();
-    found
+    versions.zip(waves).map(second).collect()
 }
 
 /// What the first wave asked for.

@@ -3,7 +3,6 @@
 //! Rows go to where they will stay, by the protocol's own hand, in the order of their stamps; no transaction runs. What the log
 //! says after the durable epoch is left out, so the tables come to the state that was there when that epoch ended.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -16,8 +15,8 @@ use seriatim_redo::LogFault;
 use seriatim_redo::manifest::Manifest;
 use seriatim_redo::replay::{Apply, Outcome, Replay, Version};
 use seriatim_redo::{checkpoint, entry};
-use seriatim_store::RecordPtr;
-use seriatim_txn::{Change, Core, Restored, Table};
+use seriatim_store::{Finger, RecordPtr};
+use seriatim_txn::{Change, Core, Near, Restored, Table};
 
 use super::{RecoveryPhase, ahead};
 use crate::builder::{Builder, Place};
@@ -180,10 +179,17 @@ struct Applier<'f> {
     engine: &'f dyn Engine,
     /// By table id.
     tables: Vec<Option<&'f Table>>,
-    /// By table id: whether a row of it was deleted.
-    deleted: Vec<AtomicBool>,
     /// One for each thread that applies.
-    cores: Vec<Mutex<Core>>,
+    hands: Vec<Mutex<Hand>>,
+}
+
+/// What a thread that applies works with.
+struct Hand {
+    core: Core,
+    /// By table id: where it last was.
+    fingers: Vec<Finger>,
+    /// By table id: whether it deleted a row.
+    deleted: Vec<bool>,
 }
 
 impl<'f> Applier<'f> {
@@ -192,9 +198,10 @@ impl<'f> Applier<'f> {
         for set in &tables.sets {
             by_id[set.primary.id.index()] = Some(&set.primary);
         }
-        let cores = cores.into_iter().map(Mutex::new).collect();
-        let deleted = by_id.iter().map(|_| AtomicBool::new(false)).collect();
-        Applier { engine: foundation.engine.as_ref(), tables: by_id, deleted, cores }
+        let count = by_id.len();
+        let hand = |core| Hand { core, fingers: vec![Finger::default(); count], deleted: vec![false; count] };
+        let hands = cores.into_iter().map(hand).map(Mutex::new).collect();
+        Applier { engine: foundation.engine.as_ref(), tables: by_id, hands }
     }
 
     fn table(&self, version: &Version<'_>) -> &'f Table {
@@ -203,10 +210,11 @@ impl<'f> Applier<'f> {
 
     /// Unlinks the tombstones that were left, and gives the threads' workers back.
     fn finish(self) {
-        let cores = self.cores.into_iter().map(|core| core.into_inner().unwrap_or_else(PoisonError::into_inner));
-        let deleted = self.deleted.into_iter().map(AtomicBool::into_inner);
-        let tombstones = self.tables.into_iter().zip(deleted).filter_map(|(table, deleted)| table.filter(|_| deleted));
-        let left = Mutex::new(tombstones);
+        let hands = self.hands.into_iter().map(|hand| hand.into_inner().unwrap_or_else(PoisonError::into_inner));
+        let hands: Vec<Hand> = hands.collect();
+        let is_deleted = |table: &&Table| hands.iter().any(|hand| hand.deleted[table.id.index()]);
+        let with_tombstones: Vec<&Table> = self.tables.into_iter().flatten().filter(is_deleted).collect();
+        let left = Mutex::new(with_tombstones.into_iter());
         let work = |mut core: Core| {
             loop {
                 let next = left.lock().unwrap_or_else(PoisonError::into_inner).next();
@@ -216,7 +224,7 @@ impl<'f> Applier<'f> {
             }
         };
         thread::scope(|scope| {
-            let mut cores = cores.into_iter();
+            let mut cores = hands.into_iter().map(|hand| hand.core);
             let own = cores.next();
             for core in cores {
                 scope.spawn(|| work(core));
@@ -225,8 +233,8 @@ impl<'f> Applier<'f> {
         });
     }
 
-    /// Puts a version into its table; `guess` is as [`seriatim_txn::Recover::restore`] wants it.
-    fn put(&self, core: &mut Core, guess: Option<RecordPtr>, version: &Version<'_>) -> Result<Outcome, StorageError> {
+    /// Puts a version into its table; `guess` is as [`Near`] wants it. The hand is online.
+    fn put(&self, hand: &mut Hand, guess: Option<RecordPtr>, version: &Version<'_>) -> Result<Outcome, StorageError> {
         let Version { rows, key, stamp, changes, .. } = *version;
         let table = self.table(version);
         let mut malformed = None;
@@ -249,7 +257,7 @@ impl<'f> Applier<'f> {
         let change = match changes.first() {
             Some(entry::Change::Row(_)) => Change::Row(&mut set),
             Some(entry::Change::Delete) => {
-                self.deleted[version.table.index()].store(true, Ordering::Relaxed);
+                hand.deleted[version.table.index()] = true;
                 Change::Delete
             }
             Some(entry::Change::Patch(_) | entry::Change::Delta(_)) => Change::Patch(&mut set),
@@ -257,7 +265,8 @@ impl<'f> Applier<'f> {
         };
         // SAFETY: all versions of a key come from one thread; nobody else uses the tables yet; the encoding is the table's; guesses are
         // records that its index named.
-        let restored = unsafe { self.engine.restore(core, table, key, guess, stamp, change) };
+        let near = Near { guess, finger: &mut hand.fingers[version.table.index()] };
+        let restored = unsafe { self.engine.restore(&mut hand.core, table, key, near, stamp, change) };
         let restored = restored.map_err(|_| StorageError::OutOfMemory { table: table.name.clone() })?;
         if let Some(problem) = malformed {
             let key = table.codec.describe(key);
@@ -273,8 +282,9 @@ impl<'f> Applier<'f> {
 
 impl Apply for Applier<'_> {
     fn apply(&self, thread: usize, version: &Version<'_>) -> Result<Outcome, StorageError> {
-        let mut core = self.cores[thread].lock().unwrap_or_else(PoisonError::into_inner);
-        self.put(&mut core, None, version)
+        let mut outcomes = Vec::with_capacity(1);
+        self.apply_all(thread, std::slice::from_ref(version), &mut outcomes)?;
+        Ok(outcomes.pop().expect("each version has an outcome"))
     }
 
     fn apply_all(
@@ -283,11 +293,14 @@ impl Apply for Applier<'_> {
         versions: &[Version<'_>],
         outcomes: &mut Vec<Outcome>,
     ) -> Result<(), StorageError> {
-        let mut core = self.cores[thread].lock().unwrap_or_else(PoisonError::into_inner);
-        let guesses = ahead::fetch(&mut core, versions.iter().map(|version| (self.table(version), version)));
-        for (version, guess) in versions.iter().zip(guesses) {
-            outcomes.push(self.put(&mut core, guess, version)?);
-        }
-        Ok(())
+        let mut hand = self.hands[thread].lock().unwrap_or_else(PoisonError::into_inner);
+        let hand = &mut *hand;
+        hand.core.local.enter();
+        let of_tables = versions.iter().map(|version| (self.table(version), version));
+        let guesses = ahead::fetch(hand.core.local.pinned(), &mut hand.fingers, of_tables);
+        let put = |(version, guess)| self.put(hand, guess, version).map(|outcome| outcomes.push(outcome));
+        let all = versions.iter().zip(guesses).try_for_each(put);
+        hand.core.local.leave();
+        all
     }
 }

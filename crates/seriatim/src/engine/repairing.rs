@@ -14,8 +14,8 @@ use seriatim_plan::Plan;
 use seriatim_procedure::ir::OperationId;
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Change, Core, Incident, Inserted, Mark, Mode, OnExists, Outcome, Peeked, ProtocolInfo, Redo, Restored, RowPtr,
-    Scan, Seen, Staged, Stop, Table, Updating, Worker,
+    Change, Core, Incident, Inserted, Mark, Mode, Near, OnExists, Outcome, Peeked, ProtocolInfo, Redo, Restored,
+    RowPtr, Scan, Seen, Staged, Stop, Table, Updating, Worker,
 };
 
 use super::Engine;
@@ -64,12 +64,12 @@ impl Engine for Repairing {
         core: &mut Core,
         table: &Table,
         key: Key<'_>,
-        guess: Option<RecordPtr>,
+        near: Near<'_>,
         stamp: Stamp,
         change: Change<'_>,
     ) -> Result<Restored, OutOfMemory> {
         // SAFETY: the caller's promise.
-        unsafe { self.0.restore(core, table, key, guess, stamp, change) }
+        unsafe { self.0.restore(core, table, key, near, stamp, change) }
     }
 
     unsafe fn finish_restore(&self, core: &mut Core, table: &Table) {
