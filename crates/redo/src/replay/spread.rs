@@ -363,8 +363,11 @@ impl<S: Source> Shared<'_, S> {
             part.items.extend(chunk.items.drain(..).map(|item| Item { chunk: index, ..item }));
             part.chunks.push(chunk);
         }
-        // Stable, because it makes use of the order that each block has.
-        part.items.sort_by_key(|item| (item.stamp, item.hash, item.order));
+        // Blocks are in the order of their stamps, of which a stable sort makes use; the entries of a commit are few.
+        part.items.sort_by_key(|item| item.stamp);
+        for commit in part.items.chunk_by_mut(|a, b| a.stamp == b.stamp) {
+            commit.sort_unstable_by_key(|item| (item.hash, item.order));
+        }
         let until = round.until.map_or(u64::MAX, end_of);
         let complete = part.items.partition_point(|item| item.stamp.bits() < until);
         let Part { items, chunks, baseless, counts } = part;
