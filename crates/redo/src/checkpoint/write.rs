@@ -14,6 +14,7 @@ use seriatim_catalog::wire::{RowWire, write_varint};
 use seriatim_catalog::{Key, RowRef};
 use zstd::bulk::Compressor;
 
+use super::name::Name;
 use super::{BLOCK_BYTES, BlockHeader, Footer, LEVEL, PART_HEADER_BYTES, PartHeader, part_name};
 use crate::LogError;
 use crate::manifest::{Checkpoint, DatabaseId};
@@ -26,7 +27,7 @@ pub struct CheckpointWriter {
     disk: Arc<dyn Disk>,
     directory: PathBuf,
     /// What it will be called.
-    name: String,
+    name: Name,
     temporary: PathBuf,
     database: DatabaseId,
     begin: Epoch,
@@ -46,16 +47,13 @@ impl CheckpointWriter {
         begin: Epoch,
         bytes_per_second: Option<u64>,
     ) -> Result<CheckpointWriter, LogError> {
-        let mut name = format!("checkpoint-{:010}", begin.0);
+        let mut name = Name { begin, again: 1, unfinished: false };
         let mut begun = || {
             // One of the same epoch may be there, and may be the one that counts.
-            for again in 2_u32.. {
-                if disk.find(&directory.join(&name))?.is_none() {
-                    break;
-                }
-                name = format!("checkpoint-{:010}-{again}", begin.0);
+            while disk.find(&directory.join(name.to_string()))?.is_some() {
+                name.again += 1;
             }
-            let temporary = directory.join(format!("{name}.new"));
+            let temporary = directory.join(Name { unfinished: true, ..name }.to_string());
             if disk.find(&temporary)?.is_some() {
                 disk.remove_dir_all(&temporary)?;
             }
@@ -89,7 +87,7 @@ impl CheckpointWriter {
     /// Gives the checkpoint its name, durably, and says what the manifest should. `end` is the epoch after the pass, and durable.
     ///
     /// # Errors
-    /// [`LogError::Io`], also where `parts` are not all that were begun, or the checkpoint ends before it begins.
+    /// [`LogError::Io`], when it may have its name all the same ([`delete_unnamed`](super::delete_unnamed)); also where `parts` are not all that were begun, or the checkpoint ends before it begins.
     pub fn finish(self, mut parts: Vec<PartTotals>, end: Epoch) -> Result<Checkpoint, LogError> {
         parts.sort_unstable_by_key(|part| part.part);
         let finish = || {
@@ -99,26 +97,18 @@ impl CheckpointWriter {
                 return Err(Error::new(ErrorKind::InvalidInput, "some parts were not finished, or the epochs go back"));
             }
             self.disk.sync_dir(&self.temporary)?;
-            self.disk.rename(&self.temporary, &self.directory.join(&self.name))?;
+            self.disk.rename(&self.temporary, &self.directory.join(self.name.to_string()))?;
             self.disk.sync_dir(&self.directory)
         };
         finish().map_err(LogError::io(WHAT))?;
         Ok(Checkpoint {
-            directory: PathBuf::from(&self.name),
+            directory: PathBuf::from(self.name.to_string()),
             begin_epoch: self.begin,
             end_epoch: end,
             parts: parts.len() as u32,
             rows: parts.iter().map(|part| part.rows).sum(),
             bytes: parts.iter().map(|part| part.bytes).sum(),
         })
-    }
-
-    /// Gives the checkpoint up and deletes what was written.
-    ///
-    /// # Errors
-    /// [`LogError::Io`]; what is left is deleted some other time.
-    pub fn abandon(self) -> Result<(), LogError> {
-        self.disk.remove_dir_all(&self.temporary).map_err(LogError::io("deleting an unfinished checkpoint"))
     }
 }
 

@@ -9,8 +9,11 @@ use std::time::Duration;
 use seriatim_base::clock::Instant;
 use seriatim_base::{Epoch, thread};
 use seriatim_catalog::RowRef;
-use seriatim_redo::checkpoint::{self, CheckpointWriter, PartTotals, PartWriter};
+use seriatim_redo::LogError;
+use seriatim_redo::checkpoint::{CheckpointWriter, PartTotals, PartWriter};
+use seriatim_redo::manifest::Checkpoint as Complete;
 
+use super::clean::{delete_superfluous, delete_unnamed};
 use super::persistence::Persistence;
 use super::rows::{Found, Rows, Stuck, Walker};
 use crate::database::Inner;
@@ -27,7 +30,8 @@ pub struct Checkpoint {
     pub bytes: u64,
     /// How long it took.
     pub duration: Duration,
-    /// Log segments and checkpoints that it made superfluous and that were deleted.
+    /// Log segments and checkpoints that were superfluous and were deleted. What could not be deleted is told by
+    /// [`LogStatistics`](crate::LogStatistics).
     pub deleted: usize,
 }
 
@@ -51,6 +55,25 @@ pub(crate) fn take(inner: &Inner, persistence: &Persistence) -> Result<Checkpoin
 
 fn take_alone(inner: &Inner, persistence: &Persistence) -> Result<Checkpoint, StorageError> {
     let began = Instant::now();
+    if let Some(reason) = persistence.log().durable().stop_reason() {
+        // Perhaps because the manifest could not be synced: then it is not known which checkpoint counts.
+        return Err(StorageError::from(LogError::Stopped(reason)));
+    }
+    // First: what an earlier attempt left may be the space that is lacking.
+    delete_unnamed(persistence);
+    let (begin, complete) = write(inner, persistence).inspect_err(|_| delete_unnamed(persistence))?;
+    let named = persistence.change(|manifest| manifest.checkpoint = Some(complete.clone()));
+    if named.is_err() && !persistence.log().durable().is_stopped() {
+        delete_unnamed(persistence);
+    }
+    named?;
+    // It counts: from here on nothing fails it.
+    let deleted = delete_superfluous(persistence, begin);
+    Ok(Checkpoint { rows: complete.rows, bytes: complete.bytes, duration: began.elapsed(), deleted })
+}
+
+/// Writes a checkpoint, for the manifest to name; also the epoch in which it begins.
+fn write(inner: &Inner, persistence: &Persistence) -> Result<(Epoch, Complete), StorageError> {
     let home = persistence.home();
     // Commits of earlier epochs are in memory when they are durable; from here on the log tells the rest.
     let begin = persistence.current();
@@ -58,36 +81,14 @@ fn take_alone(inner: &Inner, persistence: &Persistence) -> Result<Checkpoint, St
     let rate = inner.options.checkpoint_bytes_per_second;
     let database = home.manifest().database;
     let writer = CheckpointWriter::begin(Arc::clone(&home.disk), &home.directory, database, begin, rate)?;
-    let written = write_rows(inner, persistence, &writer).and_then(|parts| {
-        // A row of an epoch that a power cut takes back must not count: the checkpoint counts when its last epoch is on disk.
-        let end = persistence.record()?;
-        Ok((parts, end))
-    });
-    let (parts, end) = match written {
-        Ok(written) => written,
-        Err(error) => {
-            // What is left of it is deleted by the next.
-            let _ = writer.abandon();
-            return Err(error);
-        }
-    };
+    let parts = write_rows(inner, persistence, &writer)?;
+    // A row of an epoch that a power cut takes back must not count: the checkpoint counts when its last epoch is on disk.
+    let end = persistence.record()?;
     #[cfg(feature = "canary")]
     if inner.options.log_fault == seriatim_redo::LogFault::DeleteEarly {
         persistence.log().delete_before(begin)?;
     }
-    let complete = writer.finish(parts, end)?;
-    let (rows, bytes) = (complete.rows, complete.bytes);
-    persistence.change(|manifest| manifest.checkpoint = Some(complete))?;
-    let manifest = home.manifest().clone();
-    let mut deleted = checkpoint::delete_superfluous(home.disk.as_ref(), &home.directory, &manifest)?;
-    deleted += persistence.log().delete_before(begin)?;
-    if manifest.incarnations.iter().any(|incarnation| !checkpoint::is_needed(&manifest, incarnation)) {
-        persistence.change(|manifest| {
-            let before = manifest.clone();
-            manifest.incarnations.retain(|incarnation| checkpoint::is_needed(&before, incarnation));
-        })?;
-    }
-    Ok(Checkpoint { rows, bytes, duration: began.elapsed(), deleted })
+    Ok((begin, writer.finish(parts, end)?))
 }
 
 /// Writes the rows of all tables, a part a thread.

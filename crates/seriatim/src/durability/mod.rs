@@ -10,6 +10,7 @@
 mod ahead;
 mod checkpoint;
 mod checkpointer;
+mod clean;
 mod indexes;
 mod log;
 mod open;
