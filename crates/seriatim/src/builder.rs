@@ -318,7 +318,8 @@ impl Builder {
         self
     }
 
-    /// Bytes a second that a checkpoint writes at most, so that it leaves some of the disk to the log. Default: no bound.
+    /// Bytes a second that a checkpoint writes at most, so that it leaves some of the disk to the log. Default: no bound. Under
+    /// [`Builder::step_helpers`] neither this nor [`Builder::checkpoint_share`] counts: nobody waits.
     pub fn checkpoint_rate(mut self, bytes_per_second: Option<u64>) -> Builder {
         self.checkpoint_bytes_per_second = bytes_per_second;
         self

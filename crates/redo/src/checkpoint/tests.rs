@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use seriatim_base::disk::{Disk, Opening, Operation, Times};
 use seriatim_base::{Rng, rng};
@@ -24,7 +25,10 @@ pub(crate) fn write(database: &Database, begin: u64, end: u64, rows: &[(u32, u64
         for &(id, epoch, account) in rows.iter().filter(|(id, ..)| id % 3 == number) {
             let image = database.accounts.image(id, account);
             let (wire, key) = (&database.accounts.wire, Key::Word8(id.into()));
-            part.row(LAYOUT, wire, key, stamp(epoch, 1), as_row(&image)).unwrap();
+            part.row(LAYOUT, wire, key, stamp(epoch, 1), as_row(&image));
+            if part.is_full() {
+                assert_eq!(part.flush().unwrap(), Duration::ZERO, "there is no rate");
+            }
         }
         part.finish().unwrap()
     });
@@ -175,6 +179,24 @@ fn what_the_manifest_does_not_need_is_deleted_and_nothing_else() {
     Replay::open(&database.disk, &database.directory, &database.manifest).unwrap();
     // Another of the same epoch does not take the place of the one that counts.
     assert_ne!(write(&database, 13, 15, &many()).directory, database.manifest.checkpoint.unwrap().directory);
+}
+
+#[test]
+fn who_writes_is_told_how_far_ahead_of_the_rate_all_parts_are() {
+    let database = Database::new(8, 1);
+    let disk: Arc<dyn Disk> = Arc::new(database.disk.clone());
+    let writer = CheckpointWriter::begin(disk, &database.directory, DATABASE, Epoch(11), Some(1)).unwrap();
+    let mut waits = Vec::new();
+    for number in 0..2 {
+        let mut part = writer.part(number).unwrap();
+        for id in 0..40_u32 {
+            let image = database.accounts.image(id, (1, 1));
+            part.row(LAYOUT, &database.accounts.wire, Key::Word8(id.into()), stamp(10, 1), as_row(&image));
+        }
+        waits.push(part.flush().unwrap());
+        part.finish().unwrap();
+    }
+    assert!(waits[0] > Duration::from_secs(50) && waits[1] > waits[0] * 3 / 2, "{waits:?}");
 }
 
 #[test]

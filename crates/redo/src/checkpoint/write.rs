@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use seriatim_base::clock::Instant;
 use seriatim_base::disk::{Disk, DiskFile, Opening};
-use seriatim_base::{Epoch, LayoutId, Stamp, thread};
+use seriatim_base::{Epoch, LayoutId, Stamp};
 use seriatim_catalog::wire::{RowWire, write_varint};
 use seriatim_catalog::{Key, RowRef};
 use zstd::bulk::Compressor;
@@ -36,7 +36,7 @@ pub struct CheckpointWriter {
 
 impl CheckpointWriter {
     /// Begins a checkpoint in `directory/checkpoint-<epoch>.new`; what an earlier attempt left there is deleted. All parts together
-    /// write at most `bytes_per_second`, by sleeping; give none where one thread steps everything.
+    /// write at most `bytes_per_second` if who writes them waits for as long as [`PartWriter::flush`] answers.
     ///
     /// # Errors
     /// [`LogError::Io`].
@@ -139,50 +139,28 @@ pub struct PartWriter {
 }
 
 impl PartWriter {
-    /// Takes a row.
-    ///
-    /// # Errors
-    /// [`LogError::Io`]; then the checkpoint is to be given up.
-    pub fn row(
-        &mut self,
-        layout: LayoutId,
-        wire: &RowWire,
-        key: Key<'_>,
-        stamp: Stamp,
-        row: RowRef<'_>,
-    ) -> Result<(), LogError> {
-        self.put(layout, wire, key, stamp, |out| wire.encode_row(row, out))
-    }
-
-    /// Takes a row as [`RowWire::encode_row`] has encoded it.
-    ///
-    /// # Errors
-    /// As [`PartWriter::row`].
-    pub fn encoded(
-        &mut self,
-        layout: LayoutId,
-        wire: &RowWire,
-        key: Key<'_>,
-        stamp: Stamp,
-        row: &[u8],
-    ) -> Result<(), LogError> {
-        self.put(layout, wire, key, stamp, |out| out.extend_from_slice(row))
-    }
-
-    fn put(
-        &mut self,
-        layout: LayoutId,
-        wire: &RowWire,
-        key: Key<'_>,
-        stamp: Stamp,
-        encode: impl FnOnce(&mut Vec<u8>),
-    ) -> Result<(), LogError> {
+    /// Takes a row; touches no file. The caller flushes when there are rows for a block.
+    pub fn row(&mut self, layout: LayoutId, wire: &RowWire, key: Key<'_>, stamp: Stamp, row: RowRef<'_>) {
         self.raw.extend_from_slice(&stamp.bits().to_le_bytes());
         write_varint(&mut self.raw, layout.0.into());
         wire.encode_key(key, &mut self.raw);
-        encode(&mut self.raw);
+        wire.encode_row(row, &mut self.raw);
         self.rows += 1;
-        if self.raw.len() >= BLOCK_BYTES { self.block() } else { Ok(()) }
+    }
+
+    /// Whether there are rows for a block.
+    pub fn is_full(&self) -> bool {
+        self.raw.len() >= BLOCK_BYTES
+    }
+
+    /// Writes the rows taken so far as a block. Answers how long to wait before more is written, to keep to the rate.
+    ///
+    /// # Errors
+    /// [`LogError::Io`], also if the rows have more than 4 GiB; then the checkpoint is to be given up.
+    pub fn flush(&mut self) -> Result<Duration, LogError> {
+        let before = self.totals.bytes;
+        self.block()?;
+        Ok(self.pace.ahead_after(self.totals.bytes - before))
     }
 
     /// Writes the open block.
@@ -190,7 +168,7 @@ impl PartWriter {
         if self.rows == 0 {
             return Ok(());
         }
-        let too_long = || Error::new(ErrorKind::InvalidData, "a row of more than 4 GiB");
+        let too_long = || Error::new(ErrorKind::InvalidData, "rows of more than 4 GiB in one block");
         let mut write = || {
             let payload = self.compressor.0.compress(&self.raw)?;
             self.totals.blocks += 1;
@@ -211,14 +189,13 @@ impl PartWriter {
         self.totals.rows += u64::from(mem::take(&mut self.rows));
         self.totals.raw_bytes += self.raw.len() as u64;
         self.raw.clear();
-        self.pace.spend(self.out.len() as u64);
         Ok(())
     }
 
     /// Completes the part: durable when this returns.
     ///
     /// # Errors
-    /// As [`PartWriter::row`].
+    /// As [`PartWriter::flush`].
     pub fn finish(mut self) -> Result<PartTotals, LogError> {
         self.block()?;
         let at = self.totals.bytes;
@@ -241,7 +218,7 @@ impl std::fmt::Debug for Compressing {
     }
 }
 
-/// Holds writers to a rate.
+/// How far writers are ahead of a rate.
 #[derive(Debug)]
 struct Pace {
     bytes_per_second: Option<u64>,
@@ -250,14 +227,11 @@ struct Pace {
 }
 
 impl Pace {
-    /// Sleeps until these bytes and those before them were due.
-    fn spend(&self, bytes: u64) {
-        let Some(rate) = self.bytes_per_second else { return };
+    /// After so many more bytes were written: the time until they and those before them are due.
+    fn ahead_after(&self, bytes: u64) -> Duration {
+        let Some(rate) = self.bytes_per_second else { return Duration::ZERO };
         let bytes = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        let due = Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64);
-        let ahead = due.saturating_sub(self.begun.elapsed());
-        if !ahead.is_zero() {
-            thread::sleep(ahead);
-        }
+        let due = Duration::try_from_secs_f64(bytes as f64 / rate.max(1) as f64).unwrap_or(Duration::MAX);
+        due.saturating_sub(self.begun.elapsed())
     }
 }

@@ -11,6 +11,7 @@ mod ahead;
 mod checkpoint;
 mod checkpointer;
 mod clean;
+mod duty;
 mod indexes;
 mod log;
 mod open;
