@@ -29,7 +29,7 @@ use seriatim_base::Epoch;
 use seriatim_base::disk::{Disk, Opening};
 
 use crate::batch::{HEADER_BYTES, PAGE};
-use crate::checkpoint::Parts;
+use crate::checkpoint::{Parts, is_reserved};
 use crate::manifest::Manifest;
 use crate::replay::Torn;
 use crate::replay::survey::{LoggerLog, Survey};
@@ -113,6 +113,11 @@ fn is_passing(error: &LogError) -> bool {
 fn prepare(disk: &dyn Disk, to: &Path) -> Result<(), LogError> {
     let refused = |problem: &str| LogError::NotADatabase { directory: to.to_owned(), problem: problem.to_owned() };
     let looking = || LogError::io(WHAT);
+    if to.iter().any(is_reserved) {
+        return Err(refused(
+            "a database takes a directory of such a name for a checkpoint of its own: name another for the copy",
+        ));
+    }
     match disk.find(to).map_err(looking())? {
         Some(found) if !found.is_dir => {
             return Err(refused("it is a file: name a new or empty directory for the copy"));

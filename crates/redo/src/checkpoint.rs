@@ -17,11 +17,16 @@
 //! It is fuzzy: rows are from `begin_epoch` to `end_epoch`, each with its own stamp, and only with the log from `begin_epoch` on do they
 //! make a state. The order of a checkpoint, and who takes each step:
 //! 1. The database reads the epoch B, and waits until all commits of earlier epochs are in memory.
-//! 2. It walks its tables into [`PartWriter`]s.
+//! 2. It walks its tables into [`PartWriter`]s, and flushes them where nothing waits for it.
 //! 3. It reads the epoch e, and waits until e is durable **on disk**: a row of an epoch that a crash takes back must not count.
-//! 4. [`CheckpointWriter::finish`], then the manifest, then [`delete_superfluous`] and the log's own segments below B.
+//! 4. [`CheckpointWriter::finish`], then the manifest. The checkpoint counts.
+//! 5. What is superfluous then is deleted: [`delete_unnamed`], [`delete_superfluous_logs`], and the log's own segments below B.
+//!
+//! One that is given up on the way is of no use, and may be large: [`delete_unnamed`] then, too, and before the next, and when the
+//! database is opened.
 
 mod clean;
+mod name;
 mod read;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -29,7 +34,9 @@ mod write;
 
 use seriatim_base::Epoch;
 
-pub use self::clean::{delete_superfluous, is_needed};
+pub(crate) use self::clean::Deleting;
+pub use self::clean::{delete_superfluous_logs, delete_unfinished, delete_unnamed, is_needed};
+pub use self::name::is_reserved;
 pub(crate) use self::read::Parts;
 pub use self::read::{Loaded, load};
 pub use self::write::{CheckpointWriter, PartTotals, PartWriter};

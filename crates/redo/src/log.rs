@@ -20,6 +20,7 @@ use seriatim_base::disk::Disk;
 use seriatim_base::thread::{Kicker, Periodic};
 use seriatim_base::{CacheAligned, Epoch};
 
+use crate::checkpoint::Deleting;
 #[cfg(any(test, feature = "canary"))]
 use crate::fault::LogFault;
 use crate::logger::Logger;
@@ -211,9 +212,9 @@ impl Log {
     /// being written. For when a checkpoint that begins at `epoch` is durable. Answers how many.
     ///
     /// # Errors
-    /// When one cannot be deleted; the others are kept for the next time.
+    /// When one cannot be deleted; it and the later ones of its logger are kept for the next time.
     pub fn delete_before(&self, epoch: Epoch) -> Result<usize, LogError> {
-        let mut deleted = 0;
+        let mut deleting = Deleting::default();
         // Recovery expects every segment of an incarnation whose first epoch it needs, also those without an entry.
         if epoch <= self.shared.start.first_epoch {
             return Ok(0);
@@ -224,12 +225,16 @@ impl Log {
             let filled = || progress.filled.lock().unwrap_or_else(PoisonError::into_inner);
             let oldest = || filled().front().filter(|oldest| oldest.newest < epoch).map(|oldest| oldest.path.clone());
             while let Some(path) = oldest() {
-                segment::delete(&*self.shared.disk, &path)?;
+                let deleted = segment::delete(&*self.shared.disk, &path);
+                let is_deleted = deleted.is_ok();
+                deleting.add(deleted.map(|()| 1));
+                if !is_deleted {
+                    break;
+                }
                 filled().pop_front();
-                deleted += 1;
             }
         }
-        Ok(deleted)
+        deleting.end()
     }
 
     /// Stops the log for good, for a reason of the caller's: nothing more becomes durable.

@@ -160,10 +160,13 @@ pub fn delete_unnamed(disk: &dyn Disk, directory: &Path, database: u128, incarna
 }
 
 /// Deletes one segment, durably before the next is deleted: after a crash no segment is missing between two that are there, unless a
-/// sync failed.
+/// sync failed. One that is gone was deleted by an attempt whose sync failed.
 pub(crate) fn delete(disk: &dyn Disk, path: &Path) -> Result<(), LogError> {
     let failed = || LogError::io("deleting a segment of the log that is no longer needed");
-    disk.remove_file(path).map_err(failed())?;
+    match disk.remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed()(error)),
+        _ => {}
+    }
     path.parent().map_or(Ok(()), |directory| disk.sync_dir(directory)).map_err(failed())
 }
 

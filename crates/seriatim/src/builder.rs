@@ -1,6 +1,6 @@
 //! How a database is opened.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,6 +8,7 @@ use seriatim_base::disk::{self, Disk};
 use seriatim_base::thread;
 use seriatim_htm::{Budget, Htm, HtmMode};
 use seriatim_memory::{Memory, Options};
+use seriatim_redo::checkpoint::is_reserved;
 use seriatim_txn::{Environment, Epochs};
 
 use crate::durability::Listener;
@@ -284,7 +285,7 @@ impl Builder {
     }
 
     /// Directories for the log, one logger thread each; on disks of their own they flush at the same time. Made if they are not there;
-    /// relative ones are inside the database's. Default: one, the database's own directory. They may differ from one opening to the
+    /// relative ones are inside the database's, where a name like `checkpoint-0000000042` is refused. Default: one, the database's own directory. They may differ from one opening to the
     /// next; those of before must still be there, until a checkpoint has made what is in them superfluous.
     pub fn log_directories(mut self, directories: impl IntoIterator<Item = impl Into<PathBuf>>) -> Builder {
         self.log.directories = directories.into_iter().map(Into::into).collect();
@@ -317,7 +318,8 @@ impl Builder {
         self
     }
 
-    /// Bytes a second that a checkpoint writes at most, so that it leaves some of the disk to the log. Default: no bound.
+    /// Bytes a second that a checkpoint writes at most, so that it leaves some of the disk to the log. Default: no bound. Under
+    /// [`Builder::step_helpers`] neither this nor [`Builder::checkpoint_share`] counts: nobody waits.
     pub fn checkpoint_rate(mut self, bytes_per_second: Option<u64>) -> Builder {
         self.checkpoint_bytes_per_second = bytes_per_second;
         self
@@ -366,6 +368,15 @@ impl Builder {
         if self.step_helpers { 1 } else { thread::processors().min(HELPERS_MAX) }
     }
 
+    /// A directory for the log, inside the database's, that would be taken for a checkpoint.
+    fn log_named_as_a_checkpoint(&self) -> Option<&Path> {
+        let home = std::path::absolute(&self.place.as_ref()?.directory).ok()?;
+        self.log.directories.iter().map(PathBuf::as_path).find(|log| {
+            let inside = log.strip_prefix(&home).unwrap_or(log);
+            inside.is_relative() && inside.iter().any(is_reserved)
+        })
+    }
+
     /// Opens the database.
     ///
     /// # Errors
@@ -383,6 +394,12 @@ impl Builder {
         }
         if !(1..=100).contains(&self.checkpoint_share) {
             return invalid("the share of checkpoints must be 1 to 100 percent");
+        }
+        if let Some(log) = self.log_named_as_a_checkpoint() {
+            return Err(OpenError::Invalid(format!(
+                "the log directory {} has a name that checkpoints get, and would be deleted as one: choose another",
+                log.display()
+            )));
         }
         match (&self.place, self.durability) {
             (None, Some(durability)) if durability != Durability::Off => {

@@ -62,6 +62,9 @@ pub struct LogStatistics {
     pub checkpoint_duration: Duration,
     /// Why the last one failed, if it did.
     pub checkpoint_error: Option<String>,
+    /// Why a log segment or checkpoint that is not needed any more could not be deleted, if so: the next checkpoint tries again. Nothing
+    /// but space is lost.
+    pub deletion_error: Option<String>,
 }
 
 impl LogStatistics {

@@ -1,58 +1,106 @@
 //! What a database directory no longer needs.
 //!
-//! Invariant: only what the manifest on disk does not need is deleted, so the caller has made that manifest durable. A power cut in
-//! between leaves some of it, which is found again.
+//! Invariant: only what the manifest on disk does not need is deleted, so the caller has made that manifest durable; but an unfinished
+//! checkpoint is named by none. A power cut in between leaves some of it, which is found again. One thing that cannot be deleted keeps
+//! none of the others.
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use seriatim_base::disk::{Disk, Opening};
 
+use super::name::Name;
 use crate::LogError;
 use crate::batch::PAGE;
 use crate::manifest::{Incarnation, Manifest};
 use crate::segment;
 
+const WHAT: &str = "deleting what a checkpoint made superfluous";
+
 /// Whether a recovery needs the log of an incarnation. One that it does not need may be left out of the next manifest, when
-/// [`delete_superfluous`] has deleted its segments.
+/// [`delete_superfluous_logs`] has deleted its segments.
 pub fn is_needed(manifest: &Manifest, incarnation: &Incarnation) -> bool {
     let begin = manifest.checkpoint.as_ref().map(|checkpoint| checkpoint.begin_epoch);
     incarnation.durable_epoch.zip(begin).is_none_or(|(durable, begin)| durable >= begin)
 }
 
-/// Deletes checkpoints other than the manifest's, unfinished ones too, and the segments of incarnations whose epochs are all before
-/// it. Answers how many checkpoints and segments. No checkpoint is being written, and `manifest` is the durable one. The log itself
-/// deletes segments of the present incarnation ([`Log::delete_before`](crate::Log::delete_before)).
+/// Deletes the checkpoints that do not count: all but the manifest's, unfinished ones too. Answers how many. No checkpoint is being
+/// written, and `manifest` is the durable one.
 ///
 /// # Errors
-/// [`LogError::Io`]; what is left is superfluous still.
-pub fn delete_superfluous(disk: &dyn Disk, directory: &Path, manifest: &Manifest) -> Result<usize, LogError> {
-    let failed = || LogError::io("deleting what a checkpoint made superfluous");
-    let mut deleted = 0;
-    let newest = manifest.checkpoint.as_ref().map(|checkpoint| checkpoint.directory.as_path());
-    for found in disk.list(directory).map_err(failed())? {
-        let is_checkpoint = found.is_dir && found.name.to_str().is_some_and(|name| name.starts_with("checkpoint-"));
-        if is_checkpoint && newest != Some(Path::new(&found.name)) {
-            disk.remove_dir_all(&directory.join(&found.name)).map_err(failed())?;
-            deleted += 1;
+/// The first [`LogError::Io`]; what is left is superfluous still.
+pub fn delete_unnamed(disk: &dyn Disk, directory: &Path, manifest: &Manifest) -> Result<usize, LogError> {
+    delete_checkpoints(disk, directory, manifest, |_| true)
+}
+
+/// As [`delete_unnamed`], but only those that were not finished: also where it is not known which manifest is the durable one, since none
+/// names them.
+///
+/// # Errors
+/// As [`delete_unnamed`].
+pub fn delete_unfinished(disk: &dyn Disk, directory: &Path, manifest: &Manifest) -> Result<usize, LogError> {
+    delete_checkpoints(disk, directory, manifest, |name| name.unfinished)
+}
+
+fn delete_checkpoints(
+    disk: &dyn Disk,
+    directory: &Path,
+    manifest: &Manifest,
+    wanted: impl Fn(&Name) -> bool,
+) -> Result<usize, LogError> {
+    let newest = manifest.checkpoint.as_ref().map(|checkpoint| directory.join(&checkpoint.directory));
+    // An older version may have been told to keep its log in a directory of such a name.
+    let logs: Vec<PathBuf> = manifest
+        .incarnations
+        .iter()
+        .flat_map(|incarnation| &incarnation.loggers)
+        .map(|log| directory.join(log))
+        .collect();
+    let mut deleting = Deleting::default();
+    for found in disk.list(directory).map_err(LogError::io(WHAT))? {
+        let path = directory.join(&found.name);
+        let superfluous = found.is_dir && Name::parse(&found.name).is_some_and(|name| wanted(&name));
+        if superfluous && newest.as_ref() != Some(&path) && !logs.iter().any(|log| log.starts_with(&path)) {
+            let deleted = match disk.remove_dir_all(&path) {
+                Err(error) if error.kind() != ErrorKind::NotFound => Err(LogError::io(WHAT)(error)),
+                _ => Ok(1),
+            };
+            deleting.add(deleted);
         }
     }
+    deleting.end()
+}
+
+/// Deletes the segments of incarnations whose epochs are all before the manifest's checkpoint. Answers how many. `manifest` is the
+/// durable one. The log itself deletes segments of the present incarnation ([`Log::delete_before`](crate::Log::delete_before)).
+///
+/// # Errors
+/// As [`delete_unnamed`].
+pub fn delete_superfluous_logs(disk: &dyn Disk, directory: &Path, manifest: &Manifest) -> Result<usize, LogError> {
     let directories: BTreeSet<PathBuf> =
         manifest.incarnations.iter().flat_map(|incarnation| &incarnation.loggers).cloned().collect();
-    let first = manifest.incarnations.first().map_or(0, |incarnation| incarnation.number);
+    let mut deleting = Deleting::default();
     for loggers in directories {
-        let loggers = directory.join(loggers);
-        if disk.find(&loggers).map_err(failed())?.is_none() {
-            continue;
-        }
-        for segment in segment::list(disk, &loggers)? {
-            let number = segment.name.incarnation;
-            let known = manifest.incarnations.iter().find(|incarnation| incarnation.number == number);
-            let superfluous = known.map_or(number < first, |incarnation| !is_needed(manifest, incarnation));
-            if superfluous && is_of(disk, &segment.path, manifest)? {
-                segment::delete(disk, &segment.path)?;
-                deleted += 1;
-            }
+        deleting.add(delete_superfluous_segments(disk, &directory.join(loggers), manifest));
+    }
+    deleting.end()
+}
+
+/// Those of one directory, in order.
+fn delete_superfluous_segments(disk: &dyn Disk, loggers: &Path, manifest: &Manifest) -> Result<usize, LogError> {
+    if disk.find(loggers).map_err(LogError::io(WHAT))?.is_none() {
+        return Ok(0);
+    }
+    let first = manifest.incarnations.first().map_or(0, |incarnation| incarnation.number);
+    let mut deleted = 0;
+    for segment in segment::list(disk, loggers)? {
+        let number = segment.name.incarnation;
+        let known = manifest.incarnations.iter().find(|incarnation| incarnation.number == number);
+        let superfluous = known.map_or(number < first, |incarnation| !is_needed(manifest, incarnation));
+        if superfluous && is_of(disk, &segment.path, manifest)? {
+            segment::delete(disk, &segment.path)?;
+            deleted += 1;
         }
     }
     Ok(deleted)
@@ -66,6 +114,27 @@ fn is_of(disk: &dyn Disk, path: &Path, manifest: &Manifest) -> Result<bool, LogE
         let bytes = file.read_at(&mut page, 0)?;
         Ok(segment::Header::decode(&page[..bytes]))
     };
-    let header = read().map_err(LogError::io("deleting what a checkpoint made superfluous"))?;
+    let header = read().map_err(LogError::io(WHAT))?;
     Ok(header.is_none_or(|header| header.database == manifest.database.0))
+}
+
+/// Deletions of which each is tried, whatever became of those before it.
+#[derive(Debug, Default)]
+pub(crate) struct Deleting {
+    deleted: usize,
+    error: Option<LogError>,
+}
+
+impl Deleting {
+    pub(crate) fn add(&mut self, deleted: Result<usize, LogError>) {
+        match deleted {
+            Ok(deleted) => self.deleted += deleted,
+            Err(error) => drop(self.error.get_or_insert(error)),
+        }
+    }
+
+    /// How many were deleted, or why not all.
+    pub(crate) fn end(self) -> Result<usize, LogError> {
+        self.error.map_or(Ok(self.deleted), Err)
+    }
 }

@@ -1,10 +1,12 @@
 //! Checkpoints are read as they were written, or refused; only what is superfluous is deleted.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
-use seriatim_base::disk::{Disk, Opening};
+use seriatim_base::disk::{Disk, Opening, Operation, Times};
 use seriatim_base::{Rng, rng};
 use seriatim_catalog::Key;
 
@@ -23,7 +25,10 @@ pub(crate) fn write(database: &Database, begin: u64, end: u64, rows: &[(u32, u64
         for &(id, epoch, account) in rows.iter().filter(|(id, ..)| id % 3 == number) {
             let image = database.accounts.image(id, account);
             let (wire, key) = (&database.accounts.wire, Key::Word8(id.into()));
-            part.row(LAYOUT, wire, key, stamp(epoch, 1), as_row(&image)).unwrap();
+            part.row(LAYOUT, wire, key, stamp(epoch, 1), as_row(&image));
+            if part.is_full() {
+                assert_eq!(part.flush().unwrap(), Duration::ZERO, "there is no rate");
+            }
         }
         part.finish().unwrap()
     });
@@ -158,8 +163,10 @@ fn what_the_manifest_does_not_need_is_deleted_and_nothing_else() {
     database.manifest.checkpoint = Some(old.clone());
     database.manifest.incarnations[0].durable_epoch = Some(Epoch(12));
     database.incarnation(2, 13, 1);
-    let delete =
-        |database: &Database, manifest: &Manifest| delete_superfluous(&database.disk, &database.directory, manifest);
+    let delete = |database: &Database, manifest: &Manifest| {
+        let checkpoints = delete_unnamed(&database.disk, &database.directory, manifest)?;
+        Ok::<_, LogError>(checkpoints + delete_superfluous_logs(&database.disk, &database.directory, manifest)?)
+    };
     assert_eq!(delete(&database, &database.manifest).unwrap(), 1, "the log is needed from epoch 11 on");
     database.batch((2, 0), 15, 12, &[]);
     database.manifest.checkpoint = Some(write(&database, 13, 15, &many()));
@@ -175,6 +182,57 @@ fn what_the_manifest_does_not_need_is_deleted_and_nothing_else() {
 }
 
 #[test]
+fn who_writes_is_told_how_far_ahead_of_the_rate_all_parts_are() {
+    let database = Database::new(8, 1);
+    let disk: Arc<dyn Disk> = Arc::new(database.disk.clone());
+    let writer = CheckpointWriter::begin(disk, &database.directory, DATABASE, Epoch(11), Some(1)).unwrap();
+    let mut waits = Vec::new();
+    for number in 0..2 {
+        let mut part = writer.part(number).unwrap();
+        for id in 0..40_u32 {
+            let image = database.accounts.image(id, (1, 1));
+            part.row(LAYOUT, &database.accounts.wire, Key::Word8(id.into()), stamp(10, 1), as_row(&image));
+        }
+        waits.push(part.flush().unwrap());
+        part.finish().unwrap();
+    }
+    assert!(waits[0] > Duration::from_secs(50) && waits[1] > waits[0] * 3 / 2, "{waits:?}");
+}
+
+#[test]
+fn only_what_is_named_exactly_as_a_checkpoint_is_deleted_and_never_a_log() {
+    let mut database = Database::new(6, 1);
+    let (disk, directory) = (database.disk.clone(), database.directory.clone());
+    let is_there = |name: &str| disk.find(&directory.join(name)).unwrap().is_some();
+    let others = ["checkpoint-monday", "checkpoint-7", "checkpoint-0000000007.old", "checkpoint-log"];
+    let (unfinished, finished) = ("checkpoint-0000000007.new", "checkpoint-0000000008-2");
+    let logs = ["checkpoint-0000000009", "checkpoint-0000000010.new/log"];
+    for name in others.iter().chain([&unfinished, &finished]).chain(&logs) {
+        disk.create_dir_all(&directory.join(name)).unwrap();
+    }
+    disk.open(&directory.join("checkpoint-0000000011"), Opening::Create).unwrap();
+    database.manifest.incarnations[0].loggers = vec![logs[0].into(), directory.join(logs[1])];
+    assert_eq!(delete_unfinished(&disk, &directory, &database.manifest).unwrap(), 1);
+    assert!(!is_there(unfinished) && is_there(finished));
+    assert_eq!(delete_unnamed(&disk, &directory, &database.manifest).unwrap(), 1);
+    assert!(!is_there(finished) && is_there("checkpoint-0000000011"), "a file is no checkpoint");
+    assert!(others.iter().chain(&logs).all(|name| is_there(name)));
+}
+
+#[test]
+fn what_cannot_be_deleted_keeps_none_of_the_others() {
+    let database = Database::new(7, 1);
+    let (disk, directory) = (&database.disk, &database.directory);
+    for name in ["checkpoint-0000000007.new", "checkpoint-0000000008"] {
+        disk.create_dir_all(&directory.join(name)).unwrap();
+    }
+    disk.fail(Operation::Remove, 1, Times::Once, ErrorKind::ReadOnlyFilesystem);
+    delete_unnamed(disk, directory, &database.manifest).unwrap_err();
+    assert_eq!(disk.list(directory).unwrap().iter().filter(|found| is_reserved(&found.name)).count(), 1);
+    assert_eq!(delete_unnamed(disk, directory, &database.manifest).unwrap(), 1);
+}
+
+#[test]
 fn an_unfinished_checkpoint_gets_no_name() {
     let database = Database::new(4, 1);
     let disk: Arc<dyn Disk> = Arc::new(database.disk.clone());
@@ -185,7 +243,8 @@ fn an_unfinished_checkpoint_gets_no_name() {
     let writer = begin();
     let first = writer.part(0).unwrap().finish().unwrap();
     assert!(writer.finish(vec![first], Epoch(10)).is_err());
-    begin().abandon().unwrap();
+    begin();
+    assert_eq!(delete_unnamed(&*disk, &database.directory, &database.manifest).unwrap(), 1);
     assert!(database.disk.list(&database.directory).unwrap().iter().all(|found| !found.is_dir));
 }
 

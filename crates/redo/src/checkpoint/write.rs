@@ -9,11 +9,12 @@ use std::time::Duration;
 
 use seriatim_base::clock::Instant;
 use seriatim_base::disk::{Disk, DiskFile, Opening};
-use seriatim_base::{Epoch, LayoutId, Stamp, thread};
+use seriatim_base::{Epoch, LayoutId, Stamp};
 use seriatim_catalog::wire::{RowWire, write_varint};
 use seriatim_catalog::{Key, RowRef};
 use zstd::bulk::Compressor;
 
+use super::name::Name;
 use super::{BLOCK_BYTES, BlockHeader, Footer, LEVEL, PART_HEADER_BYTES, PartHeader, part_name};
 use crate::LogError;
 use crate::manifest::{Checkpoint, DatabaseId};
@@ -26,7 +27,7 @@ pub struct CheckpointWriter {
     disk: Arc<dyn Disk>,
     directory: PathBuf,
     /// What it will be called.
-    name: String,
+    name: Name,
     temporary: PathBuf,
     database: DatabaseId,
     begin: Epoch,
@@ -35,7 +36,7 @@ pub struct CheckpointWriter {
 
 impl CheckpointWriter {
     /// Begins a checkpoint in `directory/checkpoint-<epoch>.new`; what an earlier attempt left there is deleted. All parts together
-    /// write at most `bytes_per_second`, by sleeping; give none where one thread steps everything.
+    /// write at most `bytes_per_second` if who writes them waits for as long as [`PartWriter::flush`] answers.
     ///
     /// # Errors
     /// [`LogError::Io`].
@@ -46,16 +47,13 @@ impl CheckpointWriter {
         begin: Epoch,
         bytes_per_second: Option<u64>,
     ) -> Result<CheckpointWriter, LogError> {
-        let mut name = format!("checkpoint-{:010}", begin.0);
+        let mut name = Name { begin, again: 1, unfinished: false };
         let mut begun = || {
             // One of the same epoch may be there, and may be the one that counts.
-            for again in 2_u32.. {
-                if disk.find(&directory.join(&name))?.is_none() {
-                    break;
-                }
-                name = format!("checkpoint-{:010}-{again}", begin.0);
+            while disk.find(&directory.join(name.to_string()))?.is_some() {
+                name.again += 1;
             }
-            let temporary = directory.join(format!("{name}.new"));
+            let temporary = directory.join(Name { unfinished: true, ..name }.to_string());
             if disk.find(&temporary)?.is_some() {
                 disk.remove_dir_all(&temporary)?;
             }
@@ -89,7 +87,7 @@ impl CheckpointWriter {
     /// Gives the checkpoint its name, durably, and says what the manifest should. `end` is the epoch after the pass, and durable.
     ///
     /// # Errors
-    /// [`LogError::Io`], also where `parts` are not all that were begun, or the checkpoint ends before it begins.
+    /// [`LogError::Io`], when it may have its name all the same ([`delete_unnamed`](super::delete_unnamed)); also where `parts` are not all that were begun, or the checkpoint ends before it begins.
     pub fn finish(self, mut parts: Vec<PartTotals>, end: Epoch) -> Result<Checkpoint, LogError> {
         parts.sort_unstable_by_key(|part| part.part);
         let finish = || {
@@ -99,26 +97,18 @@ impl CheckpointWriter {
                 return Err(Error::new(ErrorKind::InvalidInput, "some parts were not finished, or the epochs go back"));
             }
             self.disk.sync_dir(&self.temporary)?;
-            self.disk.rename(&self.temporary, &self.directory.join(&self.name))?;
+            self.disk.rename(&self.temporary, &self.directory.join(self.name.to_string()))?;
             self.disk.sync_dir(&self.directory)
         };
         finish().map_err(LogError::io(WHAT))?;
         Ok(Checkpoint {
-            directory: PathBuf::from(&self.name),
+            directory: PathBuf::from(self.name.to_string()),
             begin_epoch: self.begin,
             end_epoch: end,
             parts: parts.len() as u32,
             rows: parts.iter().map(|part| part.rows).sum(),
             bytes: parts.iter().map(|part| part.bytes).sum(),
         })
-    }
-
-    /// Gives the checkpoint up and deletes what was written.
-    ///
-    /// # Errors
-    /// [`LogError::Io`]; what is left is deleted some other time.
-    pub fn abandon(self) -> Result<(), LogError> {
-        self.disk.remove_dir_all(&self.temporary).map_err(LogError::io("deleting an unfinished checkpoint"))
     }
 }
 
@@ -149,50 +139,28 @@ pub struct PartWriter {
 }
 
 impl PartWriter {
-    /// Takes a row.
-    ///
-    /// # Errors
-    /// [`LogError::Io`]; then the checkpoint is to be given up.
-    pub fn row(
-        &mut self,
-        layout: LayoutId,
-        wire: &RowWire,
-        key: Key<'_>,
-        stamp: Stamp,
-        row: RowRef<'_>,
-    ) -> Result<(), LogError> {
-        self.put(layout, wire, key, stamp, |out| wire.encode_row(row, out))
-    }
-
-    /// Takes a row as [`RowWire::encode_row`] has encoded it.
-    ///
-    /// # Errors
-    /// As [`PartWriter::row`].
-    pub fn encoded(
-        &mut self,
-        layout: LayoutId,
-        wire: &RowWire,
-        key: Key<'_>,
-        stamp: Stamp,
-        row: &[u8],
-    ) -> Result<(), LogError> {
-        self.put(layout, wire, key, stamp, |out| out.extend_from_slice(row))
-    }
-
-    fn put(
-        &mut self,
-        layout: LayoutId,
-        wire: &RowWire,
-        key: Key<'_>,
-        stamp: Stamp,
-        encode: impl FnOnce(&mut Vec<u8>),
-    ) -> Result<(), LogError> {
+    /// Takes a row; touches no file. The caller flushes when there are rows for a block.
+    pub fn row(&mut self, layout: LayoutId, wire: &RowWire, key: Key<'_>, stamp: Stamp, row: RowRef<'_>) {
         self.raw.extend_from_slice(&stamp.bits().to_le_bytes());
         write_varint(&mut self.raw, layout.0.into());
         wire.encode_key(key, &mut self.raw);
-        encode(&mut self.raw);
+        wire.encode_row(row, &mut self.raw);
         self.rows += 1;
-        if self.raw.len() >= BLOCK_BYTES { self.block() } else { Ok(()) }
+    }
+
+    /// Whether there are rows for a block.
+    pub fn is_full(&self) -> bool {
+        self.raw.len() >= BLOCK_BYTES
+    }
+
+    /// Writes the rows taken so far as a block. Answers how long to wait before more is written, to keep to the rate.
+    ///
+    /// # Errors
+    /// [`LogError::Io`], also if the rows have more than 4 GiB; then the checkpoint is to be given up.
+    pub fn flush(&mut self) -> Result<Duration, LogError> {
+        let before = self.totals.bytes;
+        self.block()?;
+        Ok(self.pace.ahead_after(self.totals.bytes - before))
     }
 
     /// Writes the open block.
@@ -200,7 +168,7 @@ impl PartWriter {
         if self.rows == 0 {
             return Ok(());
         }
-        let too_long = || Error::new(ErrorKind::InvalidData, "a row of more than 4 GiB");
+        let too_long = || Error::new(ErrorKind::InvalidData, "rows of more than 4 GiB in one block");
         let mut write = || {
             let payload = self.compressor.0.compress(&self.raw)?;
             self.totals.blocks += 1;
@@ -221,14 +189,13 @@ impl PartWriter {
         self.totals.rows += u64::from(mem::take(&mut self.rows));
         self.totals.raw_bytes += self.raw.len() as u64;
         self.raw.clear();
-        self.pace.spend(self.out.len() as u64);
         Ok(())
     }
 
     /// Completes the part: durable when this returns.
     ///
     /// # Errors
-    /// As [`PartWriter::row`].
+    /// As [`PartWriter::flush`].
     pub fn finish(mut self) -> Result<PartTotals, LogError> {
         self.block()?;
         let at = self.totals.bytes;
@@ -251,7 +218,7 @@ impl std::fmt::Debug for Compressing {
     }
 }
 
-/// Holds writers to a rate.
+/// How far writers are ahead of a rate.
 #[derive(Debug)]
 struct Pace {
     bytes_per_second: Option<u64>,
@@ -260,14 +227,11 @@ struct Pace {
 }
 
 impl Pace {
-    /// Sleeps until these bytes and those before them were due.
-    fn spend(&self, bytes: u64) {
-        let Some(rate) = self.bytes_per_second else { return };
+    /// After so many more bytes were written: the time until they and those before them are due.
+    fn ahead_after(&self, bytes: u64) -> Duration {
+        let Some(rate) = self.bytes_per_second else { return Duration::ZERO };
         let bytes = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        let due = Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64);
-        let ahead = due.saturating_sub(self.begun.elapsed());
-        if !ahead.is_zero() {
-            thread::sleep(ahead);
-        }
+        let due = Duration::try_from_secs_f64(bytes as f64 / rate.max(1) as f64).unwrap_or(Duration::MAX);
+        due.saturating_sub(self.begun.elapsed())
     }
 }

@@ -490,6 +490,9 @@ fn segments_without_anything_newer_are_deleted_but_for_the_one_being_written() {
     assert!(needed.into_iter().all(|committed| left.contains(committed)));
     run.disk.fail(Operation::Remove, 1, Times::Once, ErrorKind::PermissionDenied);
     run.log.delete_before(Epoch(u64::MAX)).expect_err("it is kept for the next time");
+    // Its file is gone, and then the sync fails.
+    run.disk.fail(Operation::SyncDir, 1, Times::Once, ErrorKind::Other);
+    run.log.delete_before(Epoch(u64::MAX)).expect_err("it may come back");
     run.log.delete_before(Epoch(u64::MAX)).expect("no more faults");
     assert_eq!(read(&run.disk, 1).recorded, run.durable(), "how far the log is, is still known");
     drop(run.loggers);

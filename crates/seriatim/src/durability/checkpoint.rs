@@ -9,10 +9,14 @@ use std::time::Duration;
 use seriatim_base::clock::Instant;
 use seriatim_base::{Epoch, thread};
 use seriatim_catalog::RowRef;
-use seriatim_redo::checkpoint::{self, CheckpointWriter, PartTotals, PartWriter};
+use seriatim_redo::checkpoint::{CheckpointWriter, PartTotals, PartWriter};
+use seriatim_redo::manifest::Checkpoint as Complete;
+use seriatim_txn::Wire;
 
+use super::clean::{delete_superfluous, delete_unnamed};
+use super::duty::{Duty, Limits};
 use super::persistence::Persistence;
-use super::rows::{Found, Rows, Stuck, Walker};
+use super::rows::{Found, Room, Rows, Stuck, Take, Walker};
 use crate::database::Inner;
 use crate::error::StorageError;
 use crate::handle::TableSet;
@@ -27,7 +31,8 @@ pub struct Checkpoint {
     pub bytes: u64,
     /// How long it took.
     pub duration: Duration,
-    /// Log segments and checkpoints that it made superfluous and that were deleted.
+    /// Log segments and checkpoints that were superfluous and were deleted. What could not be deleted is told by
+    /// [`LogStatistics`](crate::LogStatistics).
     pub deleted: usize,
 }
 
@@ -42,52 +47,58 @@ impl From<Stuck> for StorageError {
 /// # Errors
 /// What the file system says, or that the log has stopped. The checkpoint before still counts.
 pub(crate) fn take(inner: &Inner, persistence: &Persistence) -> Result<Checkpoint, StorageError> {
+    take_within(inner, persistence, Limits::of(&inner.options))
+}
+
+/// As [`take`], within other limits.
+pub(super) fn take_within(
+    inner: &Inner,
+    persistence: &Persistence,
+    limits: Limits<'_>,
+) -> Result<Checkpoint, StorageError> {
     let _one_at_a_time = persistence.checkpointing.lock().unwrap_or_else(PoisonError::into_inner);
     let log_bytes = persistence.log().statistics().bytes;
-    let taken = take_alone(inner, persistence);
+    let taken = take_alone(inner, persistence, limits);
     persistence.checkpoints.lock().unwrap_or_else(PoisonError::into_inner).ended(&taken, log_bytes);
     taken
 }
 
-fn take_alone(inner: &Inner, persistence: &Persistence) -> Result<Checkpoint, StorageError> {
+fn take_alone(inner: &Inner, persistence: &Persistence, limits: Limits<'_>) -> Result<Checkpoint, StorageError> {
     let began = Instant::now();
+    if let Some(reason) = persistence.log().durable().stop_reason() {
+        // Perhaps because the manifest could not be synced: then it is not known which checkpoint counts.
+        return Err(StorageError::Stopped(reason));
+    }
+    // First: what an earlier attempt left may be the space that is lacking.
+    delete_unnamed(persistence);
+    let (begin, complete) = write(inner, persistence, limits).inspect_err(|_| delete_unnamed(persistence))?;
+    let named = persistence.change(|manifest| manifest.checkpoint = Some(complete.clone()));
+    if named.is_err() && !persistence.log().durable().is_stopped() {
+        delete_unnamed(persistence);
+    }
+    named?;
+    // It counts: from here on nothing fails it.
+    let deleted = delete_superfluous(persistence, begin);
+    Ok(Checkpoint { rows: complete.rows, bytes: complete.bytes, duration: began.elapsed(), deleted })
+}
+
+/// Writes a checkpoint, for the manifest to name; also the epoch in which it begins.
+fn write(inner: &Inner, persistence: &Persistence, limits: Limits<'_>) -> Result<(Epoch, Complete), StorageError> {
     let home = persistence.home();
     // Commits of earlier epochs are in memory when they are durable; from here on the log tells the rest.
     let begin = persistence.current();
     persistence.wait_for(Epoch(begin.0 - 1))?;
-    let rate = inner.options.checkpoint_bytes_per_second;
+    let rate = limits.bytes_per_second;
     let database = home.manifest().database;
     let writer = CheckpointWriter::begin(Arc::clone(&home.disk), &home.directory, database, begin, rate)?;
-    let written = write_rows(inner, persistence, &writer).and_then(|parts| {
-        // A row of an epoch that a power cut takes back must not count: the checkpoint counts when its last epoch is on disk.
-        let end = persistence.record()?;
-        Ok((parts, end))
-    });
-    let (parts, end) = match written {
-        Ok(written) => written,
-        Err(error) => {
-            // What is left of it is deleted by the next.
-            let _ = writer.abandon();
-            return Err(error);
-        }
-    };
+    let parts = write_rows(inner, persistence, &writer, limits)?;
+    // A row of an epoch that a power cut takes back must not count: the checkpoint counts when its last epoch is on disk.
+    let end = persistence.record()?;
     #[cfg(feature = "canary")]
     if inner.options.log_fault == seriatim_redo::LogFault::DeleteEarly {
         persistence.log().delete_before(begin)?;
     }
-    let complete = writer.finish(parts, end)?;
-    let (rows, bytes) = (complete.rows, complete.bytes);
-    persistence.change(|manifest| manifest.checkpoint = Some(complete))?;
-    let manifest = home.manifest().clone();
-    let mut deleted = checkpoint::delete_superfluous(home.disk.as_ref(), &home.directory, &manifest)?;
-    deleted += persistence.log().delete_before(begin)?;
-    if manifest.incarnations.iter().any(|incarnation| !checkpoint::is_needed(&manifest, incarnation)) {
-        persistence.change(|manifest| {
-            let before = manifest.clone();
-            manifest.incarnations.retain(|incarnation| checkpoint::is_needed(&before, incarnation));
-        })?;
-    }
-    Ok(Checkpoint { rows, bytes, duration: began.elapsed(), deleted })
+    Ok((begin, writer.finish(parts, end)?))
 }
 
 /// Writes the rows of all tables, a part a thread.
@@ -95,25 +106,24 @@ fn write_rows(
     inner: &Inner,
     persistence: &Persistence,
     writer: &CheckpointWriter,
+    limits: Limits<'_>,
 ) -> Result<Vec<PartTotals>, StorageError> {
     let sets = inner.sets();
     let tables: Vec<(&TableSet, Rows<'_>)> = sets.iter().map(|set| (&**set, Rows::new(&set.primary))).collect();
     let work = |part: usize| -> Result<PartTotals, StorageError> {
         let core = inner.environment.core().expect("helpers have workers of their own");
         let mut walker = Walker::new(inner.engine.as_ref(), core);
-        let mut part = writer.part(part as u32)?;
-        let mut duty = Duty::new(inner);
+        let part = writer.part(part as u32)?;
+        let mut filling = Filling { part, wire: None, duty: Duty::new(limits), persistence };
         for (set, rows) in &tables {
-            while walker.chunk(rows, |found| write_chunk(set, found, &mut part))? {
-                if persistence.is_closing() {
-                    return Err(StorageError::Stopped("the database is being closed".to_owned()));
-                }
-                duty.rest();
+            filling.wire = set.primary.wire.as_deref();
+            while walker.chunk_in_pieces(rows, &mut filling)? {
+                filling.rest(Duration::ZERO)?;
                 #[cfg(feature = "trial")]
                 crate::trial::after_chunk();
             }
         }
-        part.finish()
+        filling.part.finish()
     };
     thread::scope(|scope| {
         let work = &work;
@@ -125,67 +135,38 @@ fn write_rows(
     })
 }
 
-/// Has a thread work for a share of the time.
-struct Duty {
-    /// Time to rest for each that was worked.
-    rest: f64,
-    /// When it last had rested.
-    since: Instant,
+/// One part, being filled by a thread.
+struct Filling<'c> {
+    part: PartWriter,
+    /// How rows of the table at hand are written.
+    wire: Option<&'c Wire>,
+    duty: Duty<'c>,
+    persistence: &'c Persistence,
 }
 
-impl Duty {
-    fn new(inner: &Inner) -> Duty {
-        // Where one thread steps everything, nobody waits for its rests.
-        let percent = if inner.options.step_helpers { 100 } else { inner.options.checkpoint_share };
-        Duty { rest: rest_for_each(percent), since: Instant::now() }
-    }
-
-    /// Rests, if there was work enough for a rest. Nothing is pinned or locked.
-    fn rest(&mut self) {
-        let rest = rest_after(self.since.elapsed(), self.rest);
-        if !rest.is_zero() {
-            thread::sleep(rest);
-            self.since = Instant::now();
+impl Filling<'_> {
+    /// Leaves time and disk to others.
+    fn rest(&mut self, ahead: Duration) -> Result<(), StorageError> {
+        match self.duty.rest(ahead, &|| self.persistence.is_closing()) {
+            true => Ok(()),
+            false => Err(StorageError::Stopped("the database is being closed".to_owned())),
         }
     }
 }
 
-/// The time to rest for each that was worked, of a thread that works for `percent` of it.
-fn rest_for_each(percent: u32) -> f64 {
-    f64::from(100 - percent) / f64::from(percent)
-}
+impl Take for Filling<'_> {
+    type Error = StorageError;
 
-fn rest_after(worked: Duration, rest_for_each: f64) -> Duration {
-    if worked < WORK_MIN { Duration::ZERO } else { worked.mul_f64(rest_for_each).min(REST_MAX) }
-}
-
-/// Less work is not worth a rest: sleeping takes some 0.1 ms longer than it is asked to.
-const WORK_MIN: Duration = Duration::from_millis(1);
-
-/// Closing waits for a rest.
-const REST_MAX: Duration = Duration::from_millis(100);
-
-fn write_chunk(set: &TableSet, found: &[Found<'_>], part: &mut PartWriter) -> Result<(), StorageError> {
-    let Some(wire) = &set.primary.wire else { return Ok(()) };
-    found.iter().try_for_each(|found| {
-        // SAFETY: a row of this table, readable until the chunk ends.
+    fn take(&mut self, found: &Found<'_>) -> Room {
+        let Some(wire) = self.wire else { return Room::Left };
+        // SAFETY: a row of this table, readable during the call.
         let row = unsafe { RowRef::from_raw(found.row.as_ptr()) };
-        part.row(wire.layout, &wire.rows, found.key, found.stamp, row)
-    })
-}
+        self.part.row(wire.layout, &wire.rows, found.key, found.stamp, row);
+        if self.part.is_full() { Room::None } else { Room::Left }
+    }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_share_of_the_time_is_worked() {
-        let after = |worked_ms, percent| rest_after(Duration::from_millis(worked_ms), rest_for_each(percent));
-        assert_eq!(after(2, 100), Duration::ZERO);
-        assert_eq!(after(2, 50), Duration::from_millis(2));
-        assert_eq!(after(2, 20), Duration::from_millis(8));
-        assert_eq!(after(1, 1), Duration::from_millis(99));
-        assert_eq!(after(1_000, 1), REST_MAX);
-        assert_eq!(rest_after(WORK_MIN / 2, rest_for_each(1)), Duration::ZERO);
+    fn make_room(&mut self) -> Result<(), StorageError> {
+        let ahead = self.part.flush()?;
+        self.rest(ahead)
     }
 }

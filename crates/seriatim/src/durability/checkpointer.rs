@@ -28,6 +28,8 @@ pub(crate) struct Checkpoints {
     pub(crate) duration: Duration,
     /// Why the last one failed, if it did.
     pub(crate) error: Option<String>,
+    /// Why something superfluous could not be deleted when that was tried last.
+    pub(crate) deletion_error: Option<String>,
     /// Bytes of log of earlier incarnations that recovery read.
     recovered_bytes: u64,
     /// Bytes written to the log when the last one began.
@@ -44,6 +46,7 @@ impl Checkpoints {
             failed: 0,
             duration: Duration::ZERO,
             error: None,
+            deletion_error: None,
             recovered_bytes,
             bytes_before: 0,
             left_out: 0,

@@ -10,6 +10,8 @@
 mod ahead;
 mod checkpoint;
 mod checkpointer;
+mod clean;
+mod duty;
 mod indexes;
 mod log;
 mod open;

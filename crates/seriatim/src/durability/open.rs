@@ -1,7 +1,7 @@
 //! Opening a database directory: lock, manifest, recovery, a new incarnation.
 //!
 //! Until the manifest is replaced at the end nothing in the directory has changed but that the ends of the logs were written over
-//! themselves, and that there are segments which no manifest names; so a crash on the way is as if it had not been opened. The new incarnation begins above every epoch that the log mentions, also in what is void: stamps are never reused.
+//! themselves, that checkpoints are gone which did not count, and that there are segments which no manifest names; so a crash on the way is as if it had not been opened. The new incarnation begins above every epoch that the log mentions, also in what is void: stamps are never reused.
 
 use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use std::time::Duration;
 use seriatim_base::disk::{Disk, DiskLock, wary};
 use seriatim_base::{Epoch, LayoutId, TableId, rng};
 use seriatim_redo::manifest::{DatabaseId, Incarnation, LayoutEntry, Manifest, TableEntry};
-use seriatim_redo::{Log, LogError, LogOptions, LogStart, Logger, Writer, segment};
+use seriatim_redo::{Log, LogError, LogOptions, LogStart, Logger, Writer, checkpoint, segment};
 
 use super::persistence::is_at_limit;
 use super::recover::{Ends, Recovery, look, recover};
@@ -80,8 +80,12 @@ pub(crate) fn open(options: &Builder, place: &Place, foundation: &Foundation) ->
         }
         Some(manifest) => {
             let recovered = recover(options, place, foundation, &manifest)?;
+            // Space, not safety: what is left the next checkpoint deletes. Before anything is written, since it may lack that space.
+            let _ = checkpoint::delete_unfinished(disk.as_ref(), directory, &manifest);
             // Again, as it is: who wrote it may have ended before its name was durable, or the sync of that may have failed.
             manifest.write(disk.as_ref(), directory).map_err(StorageError::from)?;
+            // Only now is it certain that none of them counts.
+            let _ = checkpoint::delete_unnamed(disk.as_ref(), directory, &manifest);
             (manifest, Some(recovered))
         }
         None => {

@@ -132,6 +132,7 @@ impl Persistence {
             checkpoints_failed: checkpoints.failed,
             checkpoint_duration: checkpoints.duration,
             checkpoint_error: checkpoints.error.clone(),
+            deletion_error: checkpoints.deletion_error.clone(),
         }
     }
 

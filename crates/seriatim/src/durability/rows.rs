@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use seriatim_base::{Backoff, Stamp, thread};
-use seriatim_catalog::Key;
+use seriatim_catalog::{Key, KeyBuf};
 use seriatim_store::{RecordPtr, Walk, read_key};
 use seriatim_txn::{Core, Peeked, RowPtr, Table};
 
@@ -26,6 +26,25 @@ pub(crate) struct Found<'c> {
     pub(crate) key: Key<'c>,
     pub(crate) stamp: Stamp,
     pub(crate) row: RowPtr,
+}
+
+/// Whether there is room for another row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    Left,
+    None,
+}
+
+/// Who takes rows as a walk finds them.
+pub(crate) trait Take {
+    /// Why room could not be made.
+    type Error: From<Stuck>;
+
+    /// Takes a row. The worker is online, and holds reclamation back for all: this neither waits nor touches a file.
+    fn take(&mut self, found: &Found<'_>) -> Room;
+
+    /// Makes room for more, however long it takes. The worker is offline.
+    fn make_room(&mut self) -> Result<(), Self::Error>;
 }
 
 /// A record stayed in the middle of a commit for longer than the bound.
@@ -67,12 +86,73 @@ impl<'e> Walker<'e> {
         seen.map(|()| more)
     }
 
+    /// Shows the committed rows of the next chunk to `taker`, one at a time; `false` if there was none left. The worker is offline
+    /// while `taker` makes room, so those that are left then are looked up again by their keys: one that was there all the time
+    /// is seen, as in [`Walker::chunk`].
+    ///
+    /// # Errors
+    /// What `taker` reports; [`Stuck`].
+    pub(crate) fn chunk_in_pieces<T: Take>(&mut self, rows: &Rows<'_>, taker: &mut T) -> Result<bool, T::Error> {
+        self.records.clear();
+        self.core.local.enter();
+        let more = {
+            let mut walk = rows.walk.lock().unwrap_or_else(PoisonError::into_inner);
+            rows.table.index.walk(&mut walk, self.core.local.pinned(), &mut self.records)
+        };
+        let mut left = Vec::new();
+        let taken = self.records.iter().try_fold(Room::Left, |room, &record| match room {
+            Room::Left => self.show(rows.table, record, taker),
+            Room::None => {
+                // SAFETY: as in `peek`.
+                left.push(unsafe { read_key(record, rows.table.class) }.to_buf());
+                Ok(Room::None)
+            }
+        });
+        self.core.local.leave();
+        let mut room = taken?;
+        let mut left = left.into_iter();
+        loop {
+            if room == Room::None {
+                taker.make_room()?;
+            }
+            if left.len() == 0 {
+                return Ok(more);
+            }
+            self.core.local.enter();
+            let taken = self.show_again(rows.table, &mut left, taker);
+            self.core.local.leave();
+            room = taken?;
+        }
+    }
+
+    /// Shows the rows with these keys as long as there is room.
+    fn show_again<T: Take>(
+        &self,
+        table: &Table,
+        keys: &mut impl Iterator<Item = KeyBuf>,
+        taker: &mut T,
+    ) -> Result<Room, Stuck> {
+        for key in keys {
+            if let Ok(record) = table.index.get(key.as_key(), self.core.local.pinned())
+                && self.show(table, record, taker)? == Room::None
+            {
+                return Ok(Room::None);
+            }
+        }
+        Ok(Room::Left)
+    }
+
+    /// Shows the committed row of a record, if it has one.
+    fn show<T: Take>(&self, table: &Table, record: RecordPtr, taker: &mut T) -> Result<Room, Stuck> {
+        Ok(self.peek(table, record)?.map_or(Room::Left, |found| taker.take(&found)))
+    }
+
     /// The newest committed row of a record, if it has one.
     fn peek(&self, table: &Table, record: RecordPtr) -> Result<Option<Found<'_>>, Stuck> {
         for _ in 0..BUSY_MAX {
             let mut backoff = Backoff::new();
             loop {
-                // SAFETY: the walk found the record after this worker came online.
+                // SAFETY: the walk, or a lookup, found the record after this worker came online.
                 match unsafe { self.engine.peek_committed(table, record, self.core.local.pinned()) } {
                     Peeked::Row(stamp, row) => {
                         // SAFETY: a linked record's key never changes, and its memory stays while this worker is online.

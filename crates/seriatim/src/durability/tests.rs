@@ -1,14 +1,19 @@
 //! What only this crate can bring about: a commit that panics, epochs that run out, texts that are too large.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use seriatim_base::Epoch;
 use seriatim_base::disk::FaultyDisk;
+use seriatim_base::{Epoch, Rng, rng};
 
+use super::checkpoint::take_within;
+use super::duty::{Limits, SLICE, Watch};
 use super::persistence::EPOCH_LIMIT;
 use crate::engine::repairing::{self, MEANWHILE, SCRIPT};
-use crate::{Builder, Database, OpenError, Table, TransactError};
+use crate::{
+    Builder, Checkpoint, Database, Durability, Handle, OpenError, StorageError, Table, TransactError, protocols,
+};
 
 #[derive(seriatim_macros::Table, Clone, Debug, PartialEq)]
 #[table(name = "note", key(id), hash)]
@@ -109,4 +114,156 @@ fn a_text_that_fits_no_log_entry_is_refused_with_its_size() {
     check(tx.explain(&abort));
     drop(tx);
     session.transact(|tx| tx.insert(&notes, &note(2, 1))).expect("the next one is as any other");
+}
+
+/// A watch by which all work takes the same time, and on which something happens in each sleep.
+struct Fake<'f> {
+    work: Duration,
+    passed: Mutex<Passed<'f>>,
+}
+
+struct Passed<'f> {
+    time: Duration,
+    readings: u32,
+    sleeps: Vec<Duration>,
+    meanwhile: Box<dyn FnMut() + Send + 'f>,
+}
+
+impl<'f> Fake<'f> {
+    fn new(work: Duration, meanwhile: impl FnMut() + Send + 'f) -> Fake<'f> {
+        let meanwhile = Box::new(meanwhile);
+        Fake { work, passed: Mutex::new(Passed { time: Duration::ZERO, readings: 0, sleeps: Vec::new(), meanwhile }) }
+    }
+
+    fn passed(self) -> Passed<'f> {
+        self.passed.into_inner().expect("nothing panicked")
+    }
+}
+
+impl Watch for Fake<'_> {
+    fn time(&self) -> Duration {
+        let mut passed = self.passed.lock().expect("nothing panicked");
+        // Every other reading is the end of work.
+        let work = if passed.readings % 2 == 0 { Duration::ZERO } else { self.work };
+        passed.time += work;
+        passed.readings += 1;
+        passed.time
+    }
+
+    fn sleep(&self, time: Duration) {
+        let mut passed = self.passed.lock().expect("nothing panicked");
+        passed.time += time;
+        passed.sleeps.push(time);
+        (passed.meanwhile)();
+    }
+}
+
+fn take(
+    db: &Database,
+    share: u32,
+    bytes_per_second: Option<u64>,
+    watch: &Fake<'_>,
+) -> Result<Checkpoint, StorageError> {
+    let persistence = db.inner().persistence.as_ref().expect("it is on disk");
+    take_within(db.inner(), persistence, Limits { share, bytes_per_second, watch })
+}
+
+/// A text that does not get smaller.
+fn noise(rng: &mut Rng, bytes: usize) -> String {
+    (0..bytes).map(|_| rng.range(0x20, 0x7e) as u8 as char).collect()
+}
+
+fn with_notes(builder: Builder, rng: &mut Rng, count: u32, bytes: usize) -> (Database, Handle<Note>) {
+    let db = builder.durability(Durability::Async).checkpoint_bytes(None).open().expect("it opens");
+    let notes = db.create::<Note>().expect("the table is created");
+    for id in 0..count {
+        let wide = Note { text: noise(rng, bytes), ..note(id, 0) };
+        db.session().transact(|tx| tx.insert(&notes, &wide)).expect("inserted");
+        db.step();
+    }
+    (db, notes)
+}
+
+#[test]
+fn a_checkpoint_works_for_its_share_of_the_time_however_long_its_work_takes() {
+    let mut rng = Rng::from_seed(4);
+    for (work, share) in [(2, 20), (40, 20), (1000, 20), (50, 1), (50, 100)] {
+        let disk = FaultyDisk::new(4);
+        let (db, _notes) = with_notes(on(&disk), &mut rng, 300, 10);
+        let watch = Fake::new(Duration::from_millis(work), || ());
+        take(&db, share, None, &watch).expect("the disk works");
+        let passed = watch.passed();
+        // One at the beginning, then one before each rest and one after it.
+        let rests = (passed.readings - 1) / 2;
+        assert!(rests >= 3, "{rests} chunks");
+        let slept: Duration = passed.sleeps.iter().sum();
+        assert_eq!(slept * share, rests * Duration::from_millis(work) * (100 - share), "{work} ms, {share} %");
+        assert!(passed.sleeps.iter().all(|sleep| *sleep <= SLICE), "closing would wait");
+    }
+}
+
+#[test]
+fn a_checkpoint_that_waits_holds_no_memory_back_and_sees_what_is_there_all_the_time() {
+    let seed = rng::entropy();
+    eprintln!("seed {seed}");
+    let mut rng = Rng::from_seed(seed);
+    for protocol in protocols() {
+        let disk = FaultyDisk::new(5);
+        let builder = || on(&disk).protocol(protocol.name).workers(3);
+        // Several of them make a block.
+        let (db, notes) = with_notes(builder(), &mut rng, 60, 50_000);
+        let mut probe = db.inner().environment.core().expect("a worker is free").local;
+        let (mut waits, mut choice) = (0, rng.clone());
+        let watch = Fake::new(Duration::ZERO, || {
+            waits += 1;
+            probe.enter();
+            probe.defer([waits, 0, 0]);
+            probe.leave();
+            probe.collect();
+            assert_eq!(probe.ready(), Some([waits, 0, 0]), "{}: somebody is online", protocol.name);
+            let (id, text) = (choice.below(60) as u32, noise(&mut choice, 10));
+            let changed = db.session().transact(|tx| match waits % 3 {
+                0 => tx.delete(&notes, &id).map(drop),
+                1 => tx.put(&notes, &Note { text: text.clone(), ..note(id, 0) }).map(drop),
+                _ => tx.put(&notes, &Note { text: text.clone(), ..note(id + 60, 0) }).map(drop),
+            });
+            changed.expect("nobody is in the way");
+            db.step();
+        });
+        let checkpoint = take(&db, 100, Some(1 << 20), &watch).expect("the disk works");
+        assert!(watch.passed().sleeps.len() > 20, "there were waits");
+        assert!(waits > 20 && checkpoint.bytes > 1 << 19);
+        let all = |db: &Database| {
+            let notes = db.table::<Note>().expect("it is there");
+            let get = |tx: &crate::ReadTx, id| tx.get(&notes, &id).map(|found| found.map(|row| row.to_owned()));
+            let read = db.session().snapshot(|tx| (0..120).map(|id| get(tx, id)).collect::<Result<Vec<_>, _>>());
+            read.expect("a snapshot").value
+        };
+        db.flush().expect("the disk works");
+        let before = all(&db);
+        drop((probe, notes, db));
+        disk.crash();
+        let db = builder().open().expect("it recovers");
+        assert!(db.recovery().is_some_and(|recovery| recovery.checkpoint_rows > 0));
+        assert_eq!(all(&db), before, "{}", protocol.name);
+    }
+}
+
+#[test]
+fn closing_ends_the_rest_of_a_checkpoint_and_its_wait_for_the_rate() {
+    let mut rng = Rng::from_seed(6);
+    for (share, rate) in [(1, None), (100, Some(1000))] {
+        let disk = FaultyDisk::new(6);
+        let (db, _notes) = with_notes(on(&disk), &mut rng, 20, 50_000);
+        let mut sleeps = 0;
+        let watch = Fake::new(Duration::from_secs(1), || {
+            sleeps += 1;
+            if sleeps == 3 {
+                db.inner().persistence.as_ref().expect("it is on disk").begin_closing();
+            }
+        });
+        let error = take(&db, share, rate, &watch).expect_err("it is given up");
+        assert!(error.to_string().contains("is being closed"), "{error}");
+        assert_eq!(watch.passed().sleeps.len(), 3);
+    }
 }

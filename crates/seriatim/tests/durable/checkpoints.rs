@@ -1,10 +1,11 @@
 //! Checkpoints that the database takes by itself, and what its statistics tell.
 
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use seriatim::{Database, Durability, Handle, LogStatistics, protocols};
+use seriatim::{Database, Durability, Handle, LogStatistics, OpenError, protocols};
+use seriatim_base::Rng;
 use seriatim_base::disk::{Disk, FaultyDisk, Operation, Times};
 
 use crate::life::{Account, account, rows, small};
@@ -136,4 +137,206 @@ fn the_statistics_of_a_stretch_are_those_since_its_beginning() {
     assert!(since.flush_time_max <= since.flush_time.max(log(&db).flush_time) && since.backlog_bytes == 0);
     assert_eq!(since.durable_epoch, db.durable_epoch().expect("it is on disk").0);
     assert_eq!(since.refusal, None);
+}
+
+/// The directories that are checkpoints by their names, and the bytes in each.
+fn checkpoints(disk: &FaultyDisk) -> Vec<(PathBuf, u64)> {
+    let found = disk.list(Path::new("/db")).expect("a directory");
+    let found = found.into_iter().filter(|found| found.name.to_string_lossy().starts_with("checkpoint-"));
+    let bytes = |path: &Path| disk.list(path).expect("a directory").iter().map(|part| part.bytes).sum();
+    found.map(|found| Path::new("/db").join(found.name)).map(|path| (path.clone(), bytes(&path))).collect()
+}
+
+#[test]
+fn checkpoints_that_were_cut_off_do_not_fill_the_disk() {
+    let seed = 36;
+    let mut rng = Rng::from_seed(seed);
+    let disk = FaultyDisk::new(seed);
+    let mut db = small("auto", &disk).open().expect("a new database opens");
+    let accounts = db.create::<Account>().expect("the table is created");
+    let mut session = db.session();
+    for id in 0..300 {
+        // Not to be compressed.
+        let note: String = (0..10_000).map(|_| rng.range(0x20, 0x7e) as u8 as char).collect();
+        let wide = Account { note, ..account(id) };
+        session.transact(|tx| tx.insert(&accounts, &wide)).expect("inserted");
+    }
+    drop((session, accounts));
+    let bytes = db.checkpoint().expect("the disk works").expect("it is on disk").bytes;
+    // For another one, and for some log.
+    disk.set_capacity(disk.used_bytes() + bytes + (1 << 20));
+    let before = disk.operations();
+    db.checkpoint().expect("there is space");
+    let operations = disk.operations() - before;
+    for round in 0..5 {
+        disk.kill_at(operations / 2 + round % 3);
+        db.checkpoint().expect_err("it was killed");
+        disk.kill();
+        drop(db);
+        let left = checkpoints(&disk).into_iter().find(|(path, _)| path.extension().is_some());
+        assert!(left.is_some_and(|(_, left)| left > bytes / 4), "round {round}: it was killed in the middle");
+        db = small("auto", &disk).open().expect("there is space");
+        assert_eq!(checkpoints(&disk).len(), 1, "round {round}: the one that counts");
+    }
+    db.checkpoint().expect("there is space");
+    assert_eq!(rows(&db).len(), 300);
+}
+
+#[test]
+fn opening_deletes_checkpoints_that_do_not_count_wherever_one_was_cut_off() {
+    let mut left = [0, 0];
+    for (cut, killed) in (1..).flat_map(|cut| [(cut, false), (cut, true)]) {
+        let disk = FaultyDisk::new(cut);
+        let db = small("auto", &disk).open().expect("a new database opens");
+        let accounts = db.create::<Account>().expect("the table is created");
+        write_some(&db, &accounts, 0..20);
+        db.checkpoint().expect("the disk works");
+        write_some(&db, &accounts, 20..40);
+        match killed {
+            true => disk.kill_at(cut),
+            false => disk.crash_at(cut),
+        }
+        let is_over = db.checkpoint().is_ok();
+        disk.kill();
+        drop((accounts, db));
+        if !killed {
+            disk.crash();
+        }
+        for (path, _) in checkpoints(&disk) {
+            left[usize::from(path.extension().is_some())] += 1;
+        }
+        let db = small("auto", &disk).open().unwrap_or_else(|error| panic!("cut {cut}: {error}"));
+        assert_eq!(checkpoints(&disk).len(), 1, "cut {cut}");
+        assert_eq!(rows(&db).len(), 40, "cut {cut}");
+        if is_over {
+            break;
+        }
+    }
+    assert!(left[1] > 5, "some were unfinished: {left:?}");
+}
+
+#[test]
+fn a_checkpoint_that_the_manifest_does_not_come_to_name_is_deleted() {
+    for (operation, number, kind) in [
+        // Of the parts' names, then of all.
+        (Operation::SyncDir, 1, ErrorKind::Other),
+        (Operation::SyncDir, 2, ErrorKind::Other),
+        (Operation::Rename, 1, ErrorKind::Other),
+        // Of the manifest.
+        (Operation::Rename, 2, ErrorKind::StorageFull),
+    ] {
+        let case = format!("{operation:?} {number}");
+        let disk = FaultyDisk::new(37);
+        let db = small("auto", &disk).open().expect("a new database opens");
+        let accounts = db.create::<Account>().expect("the table is created");
+        write_some(&db, &accounts, 0..5);
+        disk.fail(operation, number, Times::Once, kind);
+        db.checkpoint().expect_err("it failed");
+        assert_eq!(checkpoints(&disk), [], "{case}");
+        // Names whose sync failed are not synced again, so no later one counts either.
+        let fails = (operation, number) == (Operation::SyncDir, 2);
+        for _ in 0..3 {
+            assert_eq!(db.checkpoint().is_err(), fails, "{case}");
+            assert_eq!(checkpoints(&disk).len(), usize::from(!fails), "{case}");
+        }
+        assert_eq!(rows(&db).len(), 5);
+    }
+}
+
+/// The new manifest may be in place or the old one.
+#[test]
+fn both_checkpoints_stay_while_it_is_not_known_which_of_them_counts() {
+    let mut counted = [0, 0];
+    for seed in 0..20 {
+        let disk = FaultyDisk::new(seed);
+        let db = small("auto", &disk).open().expect("a new database opens");
+        let accounts = db.create::<Account>().expect("the table is created");
+        write_some(&db, &accounts, 0..5);
+        db.checkpoint().expect("the disk works");
+        write_some(&db, &accounts, 5..10);
+        disk.fail(Operation::SyncDir, 3, Times::Once, ErrorKind::Other);
+        for _ in 0..2 {
+            db.checkpoint().expect_err("nobody knows");
+            assert_eq!(checkpoints(&disk).len(), 2, "seed {seed}");
+        }
+        disk.crash();
+        drop((accounts, db));
+        let db = small("auto", &disk).open().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        assert_eq!(rows(&db).len(), 10, "seed {seed}");
+        assert_eq!(checkpoints(&disk).len(), 1, "seed {seed}");
+        let newer = db.recovery().is_some_and(|recovery| recovery.checkpoint_rows == 10);
+        counted[usize::from(newer)] += 1;
+    }
+    assert!(counted.iter().all(|count| *count > 0), "{counted:?}");
+}
+
+#[test]
+fn what_cannot_be_deleted_fails_no_checkpoint_and_keeps_nothing_else() {
+    let disk = FaultyDisk::new(38);
+    let db = small("auto", &disk).log_directories(["/old"]).open().expect("a new database opens");
+    let accounts = db.create::<Account>().expect("the table is created");
+    write_some(&db, &accounts, 0..100);
+    drop((accounts, db));
+    let old = |disk: &FaultyDisk| disk.list(Path::new("/old")).expect("a directory").len();
+    let db = small("auto", &disk).checkpoint_bytes(Some(1_000_000)).open().expect("it recovers");
+    let accounts = db.table::<Account>().expect("it is there");
+    for round in 0..2 {
+        write_some(&db, &accounts, 0..100);
+        let (there, now) = (old(&disk), segments(&disk));
+        // The disk of the old log cannot be written to any more; the second time what it had is gone without a word.
+        match round {
+            0 => disk.fail(Operation::Remove, 1, Times::Once, ErrorKind::ReadOnlyFilesystem),
+            _ => disk.fail(Operation::Remove, 2, Times::Once, ErrorKind::NotFound),
+        }
+        let checkpoint = db.checkpoint().expect("it is durable").expect("it is on disk");
+        assert_eq!(checkpoint.rows, 100);
+        let told = log(&db);
+        assert_eq!((told.checkpoints, told.checkpoints_failed, told.checkpoint_error), (round + 1, 0, None));
+        assert!(segments(&disk) < now && segments(&disk) <= 2, "the log before it is gone: {}", segments(&disk));
+        if round == 0 {
+            assert_eq!(old(&disk), there);
+            assert!(told.deletion_error.is_some_and(|error| error.contains("/old/log-")));
+            assert!(
+                (0..5).all(|_| {
+                    db.step();
+                    log(&db).checkpoints == 1
+                }),
+                "none is due"
+            );
+        } else {
+            assert_eq!(told.deletion_error, None);
+        }
+    }
+    disk.heal();
+    let before = rows(&db);
+    disk.crash();
+    drop((accounts, db));
+    assert_eq!(rows(&small("auto", &disk).open().expect("it recovers")), before);
+}
+
+#[test]
+fn what_is_not_named_exactly_as_a_checkpoint_is_nobodys_to_delete() {
+    let disk = FaultyDisk::new(39);
+    let options = || small("auto", &disk).log_directories(["checkpoint-log"]);
+    let db = options().open().expect("a new database opens");
+    let accounts = db.create::<Account>().expect("the table is created");
+    write_some(&db, &accounts, 0..20);
+    let error = db.backup("/db/checkpoint-0000000042").expect_err("it would be deleted");
+    assert!(error.to_string().contains("takes a directory of such a name for a checkpoint"), "{error}");
+    db.backup("/db/checkpoint-monday").expect("the disk works");
+    for _ in 0..2 {
+        db.checkpoint().expect("the disk works");
+        write_some(&db, &accounts, 0..20);
+    }
+    let before = rows(&db);
+    drop((accounts, db));
+    assert_eq!(rows(&options().open().expect("its log is there")), before);
+    let backup = Database::builder().workers(2).step_helpers(true).path("/db/checkpoint-monday");
+    let backup = backup.disk(std::sync::Arc::new(disk.mount())).open().expect("the backup is there");
+    assert_eq!(rows(&backup).len(), 20);
+    for refused in ["checkpoint-0000000007", "/db/checkpoint-0000000007-2.new/log", "one/../checkpoint-0000000007"] {
+        let error = small("auto", &disk).log_directories([refused]).open().expect_err("it would be deleted");
+        assert!(matches!(&error, OpenError::Invalid(what) if what.contains(refused)), "{error}");
+    }
+    small("auto", &disk).log_directories(["/elsewhere/checkpoint-0000000007"]).open().expect("it is elsewhere");
 }
