@@ -6,7 +6,7 @@ use std::process::Command;
 /// Builds and starts it with these arguments, which it knows itself.
 ///
 /// # Errors
-/// When it cannot be started, or found something.
+/// When it cannot be started, found something, or did less than was asked for.
 pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root).args([
@@ -27,6 +27,6 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
     if status.success() {
         Ok(())
     } else {
-        Err("soak: see above; the line `rerun` says how to run the case again".to_owned())
+        Err("soak: see above; where a case does not hold, the line `rerun` says how to run it again".to_owned())
     }
 }

@@ -4,13 +4,18 @@
 //! directory: every transaction that was told is there, each thread's transactions are there without a gap, the sum of all balances is
 //! what it was, and indexes agree with tables. Then the next child goes on in the same directory. A kill loses what the process held
 //! and nothing that it wrote: what power cuts lose is for [`crate::power`].
+//!
+//! A child ends by SIGKILL and in no other way, and in each directory one at least lives until it was told something: a child that
+//! fails, or gets nowhere, is a fault found.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 use seriatim::{Database, Durability, OpenError, Rng, Table, Tx, protocols, thread};
@@ -40,8 +45,22 @@ const THREADS: u32 = 3;
 /// Results that a thread of a child has outstanding.
 const OUTSTANDING: usize = 16;
 
-/// Cycles in one directory.
+/// Most cycles in one directory.
 const CYCLES_A_DIRECTORY: u64 = 20;
+
+/// The modes that acknowledge what is durable.
+const MODES: [Durability; 2] = [Durability::Group, Durability::Sync];
+
+/// In how many settings children are killed: every protocol in each mode that acknowledges what is durable.
+pub fn settings() -> u64 {
+    (protocols().len() * MODES.len()) as u64
+}
+
+/// How long a child may take until a first transaction is acknowledged to it: much longer than it does where nothing is wrong.
+const FIRST_WAIT_MAX: Duration = Duration::from_secs(120);
+
+/// The signal that nobody can refuse.
+const SIGKILL: i32 = 9;
 
 /// What kills did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,12 +86,13 @@ pub fn run(program: &Path, cycles: u64, seed: u64, progress: &dyn Fn(u64)) -> Re
             break;
         }
         let protocol = protocols()[round as usize % protocols().len()].name;
-        let mode = [Durability::Group, Durability::Sync][(round / protocols().len() as u64) as usize % 2];
+        let mode = MODES[(round / protocols().len() as u64) as usize % MODES.len()];
         let directory = std::env::temp_dir().join(format!("seriatim-kills-{}-{seed}-{round}", std::process::id()));
         let mut oracle = Oracle::default();
-        let left = (cycles - done).min(CYCLES_A_DIRECTORY.min(cycles.div_ceil(6)));
-        for _ in 0..left {
-            let tally = cycle(program, &directory, protocol, mode, &mut oracle, &mut rng)
+        let left = (cycles - done).min(CYCLES_A_DIRECTORY.min(cycles.div_ceil(settings())));
+        for cycle_left in (0..left).rev() {
+            let moment = Moment::pick(&mut rng, cycle_left == 0);
+            let tally = cycle(program, &directory, protocol, mode, moment, &mut oracle, &mut rng)
                 .map_err(|problem| format!("seed {seed}, {protocol}, {mode}, {}: {problem}", directory.display()))?;
             let total = totals.entry(format!("{protocol}, {mode}")).or_default();
             total.kills += tally.kills;
@@ -97,12 +117,29 @@ struct Oracle {
     acknowledged: BTreeMap<u32, u64>,
 }
 
+/// When a child is killed.
+#[derive(Clone, Copy, Debug)]
+enum Moment {
+    /// This long after it was started: often before it has opened the database.
+    Any(Duration),
+    /// This long after a first transaction was acknowledged to it.
+    AtWork(Duration),
+}
+
+impl Moment {
+    fn pick(rng: &mut Rng, is_last: bool) -> Moment {
+        let wait = Duration::from_millis(rng.range(1, 250));
+        if rng.percent(30) && !is_last { Moment::Any(wait) } else { Moment::AtWork(wait) }
+    }
+}
+
 /// Starts a child, kills it, looks at what it left.
 fn cycle(
     program: &Path,
     directory: &Path,
     protocol: &str,
     mode: Durability,
+    moment: Moment,
     oracle: &mut Oracle,
     rng: &mut Rng,
 ) -> Result<Tally, String> {
@@ -111,18 +148,34 @@ fn cycle(
     command.arg("child").arg(directory).args([protocol, mode.name(), &seed]).stdout(Stdio::piped());
     let mut child = command.spawn().map_err(|error| format!("no child: {error}"))?;
     let pipe = child.stdout.take().ok_or("no pipe")?;
+    let (first, first_told) = sync_channel(1);
     let reader = thread::spawn("acknowledged", move || {
         let mut lines = BufReader::new(pipe);
         let (mut told, mut line) = (Vec::new(), String::new());
         // A line without an end was cut off.
         while lines.read_line(&mut line).is_ok_and(|bytes| bytes > 0) && line.ends_with('\n') {
             told.push(std::mem::take(&mut line));
+            // Once is enough, and nobody may be waiting.
+            let _ = first.try_send(());
         }
         told
     });
-    // Also before it is open.
-    thread::sleep(Duration::from_millis(rng.range(1, 250)));
-    child.kill().and_then(|()| child.wait()).map_err(|error| format!("the child lives: {error}"))?;
+    let (wait, begun) = match moment {
+        Moment::Any(wait) => (wait, Ok(())),
+        Moment::AtWork(wait) => (wait, first_told.recv_timeout(FIRST_WAIT_MAX)),
+    };
+    if begun.is_ok() {
+        thread::sleep(wait);
+    }
+    if begun != Err(RecvTimeoutError::Disconnected) {
+        child.kill().map_err(|error| format!("the child lives: {error}"))?;
+    }
+    // Who has closed the pipe is about to end.
+    let status = child.wait().map_err(|error| format!("the child is lost: {error}"))?;
+    if status.signal() != Some(SIGKILL) {
+        return Err(format!("the child ended by itself: {status}"));
+    }
+    begun.map_err(|_| format!("nothing was acknowledged to the child in {FIRST_WAIT_MAX:?}"))?;
     let told = reader.map_err(|error| error.to_string())?.join().map_err(|_| "the reader panicked")?;
     let mut tally = Tally { kills: 1, ..Tally::default() };
     for line in &told {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use seriatim::clock::Instant;
 use seriatim::{Fault, LogFault, Rng, rng, thread};
-use seriatim_suite::power::{Campaign, Case, Plan, directory};
+use seriatim_suite::power::{Campaign, Case, Plan, Tally, Totals, covered, directory, settings};
 use seriatim_suite::seed;
 
 /// How long each search goes on.
@@ -15,10 +15,10 @@ fn window(test: &str, plan: Plan) {
     let threads = thread::processors().min(2);
     let campaign = Campaign { seed, plan, cuts: u64::MAX, most: WINDOW, threads };
     let totals = campaign.run(&|_| ()).unwrap_or_else(|problem| panic!("{problem}"));
-    for (setting, tally) in totals {
+    for (setting, tally) in &totals {
         eprintln!("{setting}: {tally:?}");
-        assert!(tally.cuts > 0 && tally.answers > 0 && tally.taken_back > 0, "{setting}: nothing was tested");
     }
+    covered(&totals, plan).unwrap_or_else(|lacking| panic!("{lacking}"));
 }
 
 #[test]
@@ -65,6 +65,7 @@ fn a_recovery_can_be_cut_short_at_each_operation() {
         cuts += directory::cut_each_operation(&case).unwrap_or_else(|problem| panic!("{problem}"));
     }
     eprintln!("{cuts} recoveries were cut short");
+    assert!(cuts > 0);
 }
 
 #[test]
@@ -88,29 +89,84 @@ fn damage_is_told_or_harmless() {
     }
 }
 
-/// Runs cases of a broken database until one does not hold.
-fn caught(plan: Plan, canary: (Fault, LogFault)) {
+/// Cases after which a canary counts as overlooked: the rarest is caught in one of 100.
+const CANARY_CASES_MAX: u64 = 20_000;
+
+/// Runs cases of a broken database until one is found out for what is broken, by one of these alarms. Unbroken, the same case holds.
+fn caught(plan: Plan, canary: (Fault, LogFault), alarms: &[&str]) {
     let seed = rng::entropy();
     eprintln!("{canary:?}: seed {seed}");
-    let began = Instant::now();
-    for number in 0.. {
-        let case = Case { canary, ..Case::of(seed.wrapping_add(number), plan) };
-        if let Err(problem) = case.run() {
+    for number in 0..CANARY_CASES_MAX {
+        let sound = Case::of(seed.wrapping_add(number), plan);
+        let broken = Case { canary, ..sound.clone() };
+        let Err(problem) = broken.run() else { continue };
+        if alarms.iter().any(|alarm| problem.contains(alarm)) {
+            sound.run().unwrap_or_else(|problem| panic!("{canary:?} is not to blame: {problem}"));
             eprintln!("{canary:?}, after {number} cases: {problem}");
             return;
         }
-        assert!(began.elapsed() < Duration::from_secs(60), "{canary:?} was not caught");
     }
+    panic!("{canary:?} was not caught");
 }
+
+/// A result was answered, and what it depends on is lost.
+const UNKEPT: &str = "a result that was answered depends on a commit";
+
+/// The tables do not hold what they must.
+const WRONG_ROWS: &str = "rows where";
 
 #[test]
 fn canary_every_broken_log_is_caught() {
     for fault in LogFault::ALL {
-        caught(Plan::Cuts, (Fault::None, fault));
+        let (plan, alarms): (Plan, &[&str]) = match fault {
+            // A disk that fails a flush shows them more often than a power cut just before one.
+            LogFault::AcknowledgeBeforeFlush => (Plan::Faults, &[UNKEPT]),
+            LogFault::TrustUnflushed => {
+                (Plan::Faults, &["was durable: batches are missing", "the durable epoch went back"])
+            }
+            LogFault::FlushOwnLogOnly => (Plan::Cuts, &[UNKEPT]),
+            LogFault::ForgetLog => (Plan::Cuts, &[WRONG_ROWS]),
+            LogFault::DeleteEarly => (Plan::Cuts, &["the segment is missing", "those before it are needed"]),
+            LogFault::None => unreachable!("nothing is broken"),
+        };
+        caught(plan, (Fault::None, fault), alarms);
     }
 }
 
 #[test]
 fn canary_epochs_read_at_begin_are_caught() {
-    caught(Plan::Cuts, (Fault::EpochAtBegin, LogFault::None));
+    caught(Plan::Cuts, (Fault::EpochAtBegin, LogFault::None), &[UNKEPT, WRONG_ROWS]);
+}
+
+#[test]
+fn canary_where_nothing_happened_nothing_was_tested() {
+    let full = Tally {
+        cuts: 1,
+        cuts_opening: 1,
+        kills: 1,
+        closes: 1,
+        commits: 1,
+        answers: 1,
+        taken_back: 1,
+        checkpoints: 1,
+        faults: 1,
+        digest: 0,
+    };
+    let totals: Totals = settings(0).iter().map(|setting| (setting.to_string(), full)).collect();
+    let lacking = |plan, change: &dyn Fn(&mut Totals)| {
+        let mut totals = totals.clone();
+        change(&mut totals);
+        covered(&totals, plan).err().unwrap_or_default()
+    };
+    let first = settings(0)[0].to_string();
+    let without = |change: fn(&mut Tally)| move |totals: &mut Totals| totals.values_mut().for_each(change);
+    for plan in [Plan::Cuts, Plan::Faults] {
+        assert_eq!(lacking(plan, &|_| ()), "");
+        assert!(lacking(plan, &|totals| totals.retain(|setting, _| *setting != first)).contains(&first));
+        assert!(lacking(plan, &without(|tally| tally.checkpoints = 0)).contains("no checkpoint"));
+        assert!(lacking(plan, &without(|tally| tally.cuts_opening = 0)).contains("no power cut during an opening"));
+        assert!(lacking(plan, &without(|tally| tally.taken_back = 0)).contains("no commit taken back"));
+    }
+    assert!(lacking(Plan::Faults, &without(|tally| tally.faults = 0)).contains("no failure of the disk"));
+    assert_eq!(lacking(Plan::Cuts, &without(|tally| tally.faults = 0)), "", "a sound disk fails nothing");
 }

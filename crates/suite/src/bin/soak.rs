@@ -1,5 +1,6 @@
 //! The long run of what `tests/power.rs` and `tests/kills.rs` run for a minute: `cargo xtask soak` builds and starts it. Progress goes
-//! to stderr, totals to stdout.
+//! to stderr, totals to stdout. It ends with exit code 1 if something does not hold, and if the minutes are over before as much was done
+//! as was asked for.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use seriatim::clock::Instant;
 use seriatim::{rng, thread};
 use seriatim_suite::kills;
-use seriatim_suite::power::{Campaign, Case, Plan, directory};
+use seriatim_suite::power::{Campaign, Case, Plan, covered, directory};
 
 const USAGE: &str = "usage: soak [--cuts N] [--kills N] [--minutes M] [--seed S] [--threads T]
        soak --case SEED";
@@ -79,6 +80,7 @@ fn soak(wanted: &Wanted) -> Result<(), String> {
     let seed = wanted.seed.unwrap_or_else(rng::entropy);
     eprintln!("seed {seed}");
     let (began, most) = (Instant::now(), Duration::from_secs(60 * wanted.minutes));
+    let mut short = Vec::new();
     // A fifth of the cuts on a disk that fails besides.
     for (plan, cuts) in [(Plan::Cuts, wanted.cuts - wanted.cuts / 5), (Plan::Faults, wanted.cuts / 5)] {
         let campaign_began = Instant::now();
@@ -102,15 +104,24 @@ fn soak(wanted: &Wanted) -> Result<(), String> {
                 tally.faults
             );
         }
+        match totals.values().map(|tally| tally.cuts).sum::<u64>() {
+            0 if cuts == 0 => {}
+            made if made < cuts => short.push(format!("{plan:?}: {made} of {cuts} power cuts")),
+            _ => short.extend(covered(&totals, plan).err()),
+        }
         let seconds = campaign_began.elapsed().as_secs_f64();
         println!("{plan:?}: {lives} lives in {seconds:.0} s, {:.0} a second", lives as f64 / seconds);
     }
     let (mut recoveries, mut cases) = (0, 0);
-    while cases < wanted.cuts / 500 && began.elapsed() < most {
+    let directories = wanted.cuts / 500;
+    while cases < directories && began.elapsed() < most {
         recoveries += directory::cut_each_operation(&Case::of(seed.wrapping_add(cases), Plan::Cuts))?;
         cases += 1;
     }
     println!("recoveries of {cases} directories were cut short at each operation: {recoveries}");
+    if cases < directories {
+        short.push(format!("the recoveries of {cases} of {directories} directories"));
+    }
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let kills = if began.elapsed() < most { wanted.kills } else { 0 };
     let progress = |done: u64| {
@@ -118,8 +129,16 @@ fn soak(wanted: &Wanted) -> Result<(), String> {
             eprintln!("{done} of {kills} kills");
         }
     };
-    for (setting, tally) in kills::run(&program, kills, seed, &progress)? {
+    let totals = kills::run(&program, kills, seed, &progress)?;
+    for (setting, tally) in &totals {
         println!("{setting}: {} kills, {} acknowledged", tally.kills, tally.acknowledged);
     }
-    Ok(())
+    let killed = totals.values().map(|tally| tally.kills).sum::<u64>();
+    if killed < wanted.kills {
+        short.push(format!("{killed} of {} kills", wanted.kills));
+    }
+    match &short[..] {
+        [] => Ok(()),
+        short => Err(format!("nothing was found, but less was done than was asked for:\n{}", short.join("\n"))),
+    }
 }

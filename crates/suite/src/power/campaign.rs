@@ -9,7 +9,7 @@ use std::time::Duration;
 use seriatim::clock::Instant;
 use seriatim::thread;
 
-use super::{Case, Plan, Tally};
+use super::{Case, Plan, Tally, settings};
 
 /// How much is done.
 #[derive(Clone, Copy, Debug)]
@@ -26,8 +26,21 @@ pub struct Campaign {
     pub threads: usize,
 }
 
-/// What was done in one setting.
+/// What was done in each setting.
 pub type Totals = BTreeMap<String, Tally>;
+
+/// Whether what `plan` is for has happened in every setting: where nothing happened, nothing was tested.
+///
+/// # Errors
+/// What has never happened, and where.
+pub fn covered(totals: &Totals, plan: Plan) -> Result<(), String> {
+    let lacks = |setting: String| {
+        let never = totals.get(&setting).copied().unwrap_or_default().never(plan);
+        (!never.is_empty()).then(|| format!("{setting}: no {}", never.join(", no ")))
+    };
+    let lacking: Vec<String> = settings(0).iter().filter_map(|setting| lacks(setting.to_string())).collect();
+    if lacking.is_empty() { Ok(()) } else { Err(format!("{plan:?} tested too little: {}", lacking.join("; "))) }
+}
 
 impl Campaign {
     /// Runs it; `progress` is told the power cuts so far, now and then.

@@ -54,7 +54,7 @@ pub struct Tally {
     pub taken_back: u64,
     /// Checkpoints.
     pub checkpoints: u64,
-    /// Failures of the disk that were noticed.
+    /// Failures of the disk that a process noticed and outlived.
     pub faults: u64,
     /// What happened, in order: the same for the same seed.
     pub digest: u64,
@@ -76,6 +76,24 @@ impl AddAssign for Tally {
 }
 
 impl Tally {
+    /// What has not happened, of all that is to happen under `plan`.
+    pub fn never(&self, plan: Plan) -> Vec<&'static str> {
+        let mut counts = vec![
+            ("power cut", self.cuts),
+            ("power cut during an opening", self.cuts_opening),
+            ("kill", self.kills),
+            ("close", self.closes),
+            ("commit", self.commits),
+            ("answer", self.answers),
+            ("commit taken back", self.taken_back),
+            ("checkpoint", self.checkpoints),
+        ];
+        if plan == Plan::Faults {
+            counts.push(("failure of the disk", self.faults));
+        }
+        counts.into_iter().filter(|&(_, count)| count == 0).map(|(what, _)| what).collect()
+    }
+
     /// A process has ended, by a power cut if the power is off.
     pub(super) fn ended(&mut self, disk: &FaultyDisk) {
         if disk.is_powered() { self.kills += 1 } else { self.cuts += 1 }

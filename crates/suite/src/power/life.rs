@@ -224,11 +224,16 @@ impl Life<'_> {
             }
             Some(Err(TransactError::Conflict { .. })) => Decided::Conflict,
             Some(Err(error)) if self.is_refusal(work, error) => {
-                self.tally.faults += 1;
+                self.count_fault();
                 Decided::Refused
             }
             other => return Err(format!("{program:?} came to {other:?}")),
         })
+    }
+
+    /// An error was explained: by the disk, where it was not by the end of the process.
+    fn count_fault(&mut self) {
+        self.tally.faults += u64::from(self.process.is_alive());
     }
 
     /// Whether the log takes nothing, as the disk's failures let expect.
@@ -275,7 +280,7 @@ impl Life<'_> {
         if !matches!(error, TransactError::NotDurable { .. }) || (!work.faulted && self.process.is_alive()) {
             return Err(format!("nothing explains that a result came to {error:?}"));
         }
-        self.tally.faults += 1;
+        self.count_fault();
         if self.process.is_alive()
             && let Some(epoch) = depends.own.filter(|_| !work.full)
         {
@@ -425,7 +430,7 @@ impl Life<'_> {
             }
             Err(SchemaError::Storage(error)) if is_explained(&error) && (work.faulted || !self.process.is_alive()) => {
                 self.known.tables[table] = Declared::Perhaps;
-                self.tally.faults += 1;
+                self.count_fault();
                 Ok(())
             }
             Err(error) => Err(format!("table {} is not declared: {error}", KINDS[table].name)),
@@ -479,7 +484,7 @@ impl Life<'_> {
                 Ok(())
             }
             Err(error) if is_explained(&error) && (work.faulted || !self.process.is_alive()) => {
-                self.tally.faults += 1;
+                self.count_fault();
                 Ok(())
             }
             Err(error) => Err(format!("no checkpoint: {error}")),

@@ -21,5 +21,5 @@ mod schema;
 mod script;
 mod verify;
 
-pub use campaign::{Campaign, Totals};
+pub use campaign::{Campaign, Totals, covered};
 pub use case::{Case, Plan, Tally, settings};

@@ -1,0 +1,146 @@
+//! Whatever another thread does to a leaf between two accesses of an insertion, the insertion comes to the same: its key is linked, and
+//! nothing else has changed. Every access before its first latch is tried, with every change that a removal and an insertion make.
+//!
+//! The trap: a split that read the two keys around its cut from two states of a leaf saw one key twice.
+
+use super::fixture::{TestKind, World, bytes_of, key_of};
+use crate::record::{Bytes, Word8, Word16};
+use crate::tree::Tree;
+use crate::{Direction, Inserted, Unobserved};
+use seriatim_catalog::KeyBuf;
+use seriatim_htm::{Access, HtmMode};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Direct mode in which another takes its turn before one of the accesses, unless something is latched by then: the other would wait.
+struct Interrupted<F> {
+    /// Accesses before that one.
+    left: usize,
+    other: Option<F>,
+    latched: bool,
+}
+
+impl<F: FnOnce()> Interrupted<F> {
+    fn step(&mut self) {
+        if self.latched {
+            return;
+        }
+        match self.left.checked_sub(1) {
+            Some(left) => self.left = left,
+            None => {
+                if let Some(other) = self.other.take() {
+                    other();
+                }
+            }
+        }
+    }
+}
+
+impl<F: FnOnce()> Access for Interrupted<F> {
+    const REGION: bool = false;
+
+    fn load(&mut self, word: &AtomicU64) -> u64 {
+        self.step();
+        word.load(Ordering::Acquire)
+    }
+
+    fn store(&mut self, word: &AtomicU64, value: u64) {
+        word.store(value, Ordering::Release);
+    }
+
+    fn lock(&mut self, word: &AtomicU64, unlocked: u64, locked: u64) -> bool {
+        self.step();
+        let turned = word.compare_exchange(unlocked, locked, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        self.latched |= turned;
+        turned
+    }
+}
+
+#[test]
+fn word8() {
+    every_interruption::<Word8>();
+}
+
+#[test]
+fn word16() {
+    every_interruption::<Word16>();
+}
+
+#[test]
+fn bytes() {
+    every_interruption::<Bytes>();
+}
+
+/// Keys of a kind in their order; byte strings that tie in what nodes hold of them.
+fn keys<K: TestKind>(count: u64) -> Vec<KeyBuf> {
+    let mut keys: Vec<KeyBuf> = (0..count).map(|n| K::key(n * 4 + 1)).collect();
+    keys.sort_by_key(|key| bytes_of(key.as_key()));
+    keys
+}
+
+fn every_interruption<K: TestKind>() {
+    // A leaf below a root with room, and leaves below a full one.
+    [9, 33].into_iter().for_each(every_interruption_of::<K>);
+}
+
+/// Keys at odd places are linked, those at even places are not.
+fn every_interruption_of<K: TestKind>(count: u64) {
+    let keys = keys::<K>(count);
+    let places = || 0..keys.len();
+    let world = World::new(HtmMode::Absent);
+    let mut interrupted = 0;
+    for inserted in places().step_by(2) {
+        let near = |place: &usize| (1..5).contains(&place.abs_diff(inserted));
+        for removed in places().skip(1).step_by(2).filter(near) {
+            for instead in places().step_by(2).filter(near) {
+                let pair = (removed, instead);
+                interrupted += (0..).take_while(|&at| is_interrupted::<K>(&world, &keys, inserted, pair, at)).count();
+            }
+        }
+    }
+    println!("{interrupted} interruptions");
+    assert!(interrupted > 1000);
+}
+
+/// Inserts a key into a full leaf, and lets another replace a key by one before access `at`; whether there was such an access.
+fn is_interrupted<K: TestKind>(
+    world: &World,
+    keys: &[KeyBuf],
+    inserted: usize,
+    (removed, instead): (usize, usize),
+    at: usize,
+) -> bool {
+    let (mut worker, mut other) = (world.worker(), world.worker());
+    let tree = Tree::<K, 4, 4>::new(&world.htm, &mut worker.cx()).expect("memory");
+    let probe = |place: usize| K::probe(keys[place].as_key());
+    let linked = (1..keys.len()).step_by(2);
+    for place in linked.clone() {
+        let record = worker.record(keys[place].as_key());
+        assert_eq!(tree.insert(&mut worker.cx(), probe(place), record, &mut Unobserved), Ok(Inserted::Linked));
+    }
+    let victim = tree.get(probe(removed), worker.local.pinned()).expect("it is linked");
+    let record = worker.record(keys[inserted].as_key());
+    let mut access = Interrupted {
+        left: at,
+        other: Some(|| {
+            assert!(tree.remove(&mut other.cx(), probe(removed), victim, &mut Unobserved));
+            let record = other.record(keys[instead].as_key());
+            assert_eq!(tree.insert(&mut other.cx(), probe(instead), record, &mut Unobserved), Ok(Inserted::Linked));
+        }),
+        latched: false,
+    };
+    let done = tree.insert_through(&mut worker.cx(), probe(inserted), record, &mut access);
+    let is_interrupted = access.other.is_none();
+    assert_eq!(done, Ok(Inserted::Linked));
+    tree.checked();
+    let mut expected: Vec<usize> = linked.chain([inserted]).collect();
+    if is_interrupted {
+        expected.retain(|&place| place != removed);
+        expected.push(instead);
+    }
+    expected.sort_unstable();
+    let found: Vec<Vec<u8>> =
+        tree.leaves(&worker, Direction::Forward).into_iter().flat_map(|leaf| leaf.1).map(key_of::<K>).collect();
+    let expected: Vec<Vec<u8>> = expected.into_iter().map(|place| bytes_of(keys[place].as_key())).collect();
+    assert_eq!(found, expected, "{inserted} inserted, {removed} replaced by {instead} before access {at}");
+    is_interrupted
+}
