@@ -1,18 +1,20 @@
 //! What durability costs and gives: TPC-C's full mix with durability off against group commit, how long a result takes until it is
-//! durable, where the bytes of the log go, a checkpoint beside transactions, and recovery against the writing of what it recovers.
+//! durable, where the bytes of the log go, rate and latency beside a checkpoint and before it, and recovery against the writing of
+//! what it recovers.
 //!
 //! The arms run in turn, each on a database of its own that goes on growing, with the same inputs in a round, by two threads that
 //! have many results outstanding. The disk is measured in the same run, in batches of the size that the log had.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::error::Error;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use seriatim::{Builder, Database, Durability, LogStatistics, Recovery, RecoveryPhase, StorageError, thread};
 use seriatim_base::clock::Instant;
 use seriatim_base::disk;
@@ -58,6 +60,80 @@ impl Driven {
     fn rate(&self) -> f64 {
         self.committed as f64 / self.seconds.max(1e-9)
     }
+
+    fn add(&mut self, part: Driven) {
+        self.committed += part.committed;
+        self.seconds += part.seconds;
+        self.durable_us.extend(part.durable_us);
+    }
+}
+
+/// How long results took until they were durable, against how often the log was flushed meanwhile.
+#[derive(Clone, Copy, Debug)]
+struct Latency {
+    /// Microseconds from the beginning of a transaction until its result left: median, 99th percentile, the longest.
+    durable_us: [f64; 3],
+    /// The mean time between flushes, in microseconds: a result that only waits for the next flush takes about one of them.
+    flush_interval_us: f64,
+}
+
+impl Latency {
+    /// Of what was driven, while so many flushes were made.
+    fn new(driven: &Driven, flushes: u64) -> Latency {
+        Latency {
+            durable_us: percentiles(driven.durable_us.clone()),
+            flush_interval_us: driven.seconds * 1e6 / flushes.max(1) as f64,
+        }
+    }
+
+    /// Median and 99th percentile in flush intervals.
+    fn intervals(&self) -> [f64; 2] {
+        [self.durable_us[0], self.durable_us[1]].map(|us| us / self.flush_interval_us.max(1e-3))
+    }
+
+    /// Fields of an object.
+    fn json(&self) -> Map<String, Value> {
+        let ([p50, p99, max], [p50_intervals, p99_intervals]) = (self.durable_us, self.intervals());
+        Map::from_iter([
+            ("durable_latency_us".to_owned(), json!({ "p50": p50, "p99": p99, "max": max })),
+            ("flush_interval_us".to_owned(), json!(self.flush_interval_us)),
+            ("durable_latency_flush_intervals".to_owned(), json!({ "p50": p50_intervals, "p99": p99_intervals })),
+        ])
+    }
+}
+
+impl fmt::Display for Latency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ([p50, p99, max], [p50_intervals, p99_intervals]) = (self.durable_us.map(|us| us / 1e3), self.intervals());
+        write!(f, "p50 {p50:.2}, p99 {p99:.2}, max {max:.2}; flushes every {:.2}", self.flush_interval_us / 1e3)?;
+        write!(f, ", so p50 {p50_intervals:.1} and p99 {p99_intervals:.1} intervals")
+    }
+}
+
+/// What transactions met in some time.
+#[derive(Clone, Copy, Debug)]
+struct Served {
+    per_second: f64,
+    latency: Latency,
+}
+
+impl Served {
+    /// While `run` drives transactions on a database with a log.
+    fn while_driven<T>(
+        db: &Database,
+        run: impl FnOnce() -> Result<(Driven, T), Box<dyn Error>>,
+    ) -> Result<(Served, T), Box<dyn Error>> {
+        let start = db.statistics();
+        let (driven, also) = run()?;
+        let flushes = db.statistics().since(&start).log.unwrap_or_default().flushes;
+        Ok((Served { per_second: driven.rate(), latency: Latency::new(&driven, flushes) }, also))
+    }
+
+    fn json(&self) -> Value {
+        let mut object = self.latency.json();
+        object.insert("per_second".to_owned(), json!(self.per_second));
+        object.into()
+    }
 }
 
 /// Runs terminals on threads, each with so many results outstanding, until `ends` says so, which is told the transactions of a
@@ -101,11 +177,9 @@ fn drive(
         let running: Vec<_> = terminals.into_iter().map(|terminal| scope.spawn(move || run(terminal))).collect();
         running.into_iter().map(|thread| thread.join().expect("a terminal does not panic")).collect()
     });
+    // Of the threads none has a time of its own.
     let mut sum = Driven { seconds: begin.elapsed().as_secs_f64(), ..Driven::default() };
-    for part in parts {
-        sum.committed += part.committed;
-        sum.durable_us.extend(part.durable_us);
-    }
+    parts.into_iter().for_each(|part| sum.add(part));
     Ok(sum)
 }
 
@@ -171,15 +245,15 @@ struct Measured {
     off: Vec<f64>,
     group: Vec<f64>,
     committed: u64,
-    durable_us: [f64; 3],
+    latency: Latency,
     log: LogStatistics,
     bytes: Bytes,
     disk: Rate,
     recovery: Recovery,
     /// Of the recovery: the part in which the log was replayed.
     replay_seconds: f64,
-    before: f64,
-    during: f64,
+    before: Served,
+    during: Served,
     checkpoint: seriatim::Checkpoint,
 }
 
@@ -203,14 +277,13 @@ fn measure_all(
     setting.prefault(&in_memory, 1)?;
     setting.prefault(&db, 1)?;
     let start = db.statistics();
-    let (mut committed, mut durable_us) = (0, Vec::new());
+    let mut all = Driven::default();
     let mut off =
         |length, seed| drive_for(&in_memory, &workload, outstanding, seed, length).expect("it is loaded").rate();
     let mut group = |length, seed| {
         let driven = drive_for(&db, &workload, outstanding, seed, length).expect("it is loaded");
         let rate = driven.rate();
-        committed += driven.committed;
-        durable_us.extend(driven.durable_us);
+        all.add(driven);
         rate
     };
     let arms: &mut [Arm<'_>] = &mut [&mut off, &mut group];
@@ -239,13 +312,14 @@ fn measure_all(
     };
     let recovery = db.recovery().cloned().ok_or("there was a database")?;
     workload.declare(&db)?;
-    let before = drive_for(&db, &workload, outstanding, setting.seed, setting.length)?.rate();
+    let drive_before = || Ok((drive_for(&db, &workload, outstanding, setting.seed, setting.length)?, ()));
+    let (before, ()) = Served::while_driven(&db, drive_before)?;
     let (during, checkpoint) = beside_a_checkpoint(&db, &workload, outstanding, setting.seed)?;
     Ok(Measured {
         off,
         group,
-        committed,
-        durable_us: percentiles(durable_us),
+        committed: all.committed,
+        latency: Latency::new(&all, log.flushes),
         log,
         bytes,
         disk,
@@ -257,24 +331,27 @@ fn measure_all(
     })
 }
 
-/// Transactions a second while a checkpoint is taken.
+/// What transactions meet that begin while a checkpoint is taken.
 fn beside_a_checkpoint(
     db: &Database,
     workload: &dyn Workload,
     outstanding: usize,
     seed: u64,
-) -> Result<(f64, seriatim::Checkpoint), Box<dyn Error>> {
+) -> Result<(Served, seriatim::Checkpoint), Box<dyn Error>> {
     let is_taken = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let taking = scope.spawn(|| {
-            let taken = db.checkpoint();
-            is_taken.store(true, Ordering::Relaxed);
-            taken
-        });
-        let driven = drive(db, workload, outstanding, seed, |_| is_taken.load(Ordering::Relaxed));
-        let taken = taking.join().expect("a checkpoint does not panic")?;
-        Ok((driven?.rate(), taken.ok_or("the database is on disk")?))
-    })
+    let run = || {
+        thread::scope(|scope| {
+            let taking = scope.spawn(|| {
+                let taken = db.checkpoint();
+                is_taken.store(true, Ordering::Relaxed);
+                taken
+            });
+            let driven = drive(db, workload, outstanding, seed, |_| is_taken.load(Ordering::Relaxed));
+            let taken = taking.join().expect("a checkpoint does not panic")?;
+            Ok((driven?, taken.ok_or("the database is on disk")?))
+        })
+    };
+    Served::while_driven(db, run)
 }
 
 impl Measured {
@@ -297,10 +374,14 @@ impl Measured {
         self.committed as f64 / self.replay_seconds.max(1e-9)
     }
 
+    /// The rate beside a checkpoint over that before.
+    fn rate_beside(&self) -> f64 {
+        self.during.per_second / self.before.per_second.max(1e-9)
+    }
+
     fn json(&self) -> Value {
         let quartiles = |of: Quartiles| json!({ "lower": of.lower, "median": of.median, "upper": of.upper });
         let rates = |rates: &[f64]| quartiles(Quartiles::of(rates.iter().copied()));
-        let [p50, p99, max] = self.durable_us;
         let each = |sum: u64| sum as f64 / self.committed.max(1) as f64;
         let flush = self.log.flush_time / u32::try_from(self.log.flushes.max(1)).unwrap_or(u32::MAX);
         let micros = |time: Duration| time.as_secs_f64() * 1e6;
@@ -312,10 +393,9 @@ impl Measured {
             })
             .collect();
         let seconds = self.recovery.duration.as_secs_f64();
-        json!({
+        let object = json!({
             "measurement": "durability", "threads": THREADS, "ratio": quartiles(self.ratio()),
             "off_per_second": rates(&self.off), "group_per_second": rates(&self.group),
-            "durable_latency_us": { "p50": p50, "p99": p99, "max": max },
             "disk": self.disk.json(), "disk_allows_per_second": self.disk_allows(),
             "log": {
                 "bytes_per_transaction": each(self.log.bytes), "payload_bytes_per_transaction": self.bytes_each(),
@@ -331,21 +411,22 @@ impl Measured {
             "checkpoint": {
                 "rows": self.checkpoint.rows, "bytes": self.checkpoint.bytes,
                 "seconds": self.checkpoint.duration.as_secs_f64(),
-                "before_per_second": self.before, "during_per_second": self.during,
-                "ratio": self.during / self.before.max(1e-9),
+                "before": self.before.json(), "during": self.during.json(), "ratio": self.rate_beside(),
             },
-        })
+        });
+        let Value::Object(mut object) = object else { unreachable!("it was written as one") };
+        object.extend(self.latency.json());
+        object.into()
     }
 
     fn text(&self) -> String {
         let thousands = |rates: &[f64]| Quartiles::of(rates.iter().map(|rate| rate / 1e3));
-        let [p50, p99, max] = self.durable_us.map(|us| us / 1e3);
         let mut lines = vec![
             format!("off, k tx/s         {:.1}", thousands(&self.off)),
             format!("group, k tx/s       {:.1}", thousands(&self.group)),
             format!("group over off      {:.3}", self.ratio()),
             format!("the disk allows     {:.1} k tx/s", self.disk_allows() / 1e3),
-            format!("until durable, ms   p50 {p50:.2}, p99 {p99:.2}, max {max:.2}"),
+            format!("until durable, ms   {}", self.latency),
             format!("log, bytes each     {:.0}", self.bytes_each()),
         ];
         for ((table, kind), (entries, bytes)) in &self.bytes {
@@ -355,8 +436,9 @@ impl Measured {
         let replay = self.replayed_per_second();
         let written = Quartiles::of(self.group.iter().copied()).median;
         lines.push(format!("replay, k tx/s      {:.1}, {:.2} of the rate of writing", replay / 1e3, replay / written));
-        let during = self.during / self.before.max(1e-9);
-        lines.push(format!("beside a checkpoint {during:.2} of the rate before"));
+        lines.push(format!("beside a checkpoint {:.2} of the rate before", self.rate_beside()));
+        lines.push(format!("    durable, ms     {}", self.during.latency));
+        lines.push(format!("    before it       {}", self.before.latency));
         lines.join("\n")
     }
 }
@@ -394,10 +476,29 @@ mod tests {
         // Several of one commit are one version.
         assert!(entries >= measured.recovery.entries && measured.recovery.entries > 0);
         assert!(measured.bytes.contains_key(&("order_line".to_owned(), "row")), "{:?}", measured.bytes);
-        assert!(measured.bytes_each() > 0.0 && measured.durable_us[0] > 0.0);
-        assert!(measured.checkpoint.rows > 0 && measured.during > 0.0);
+        assert!(measured.bytes_each() > 0.0);
+        assert!(measured.checkpoint.rows > 0 && measured.during.per_second > 0.0);
         let json = measured.json();
         assert!(json["recovery"]["transactions_per_second"].as_f64() > Some(0.0), "{json}");
-        assert!(measured.text().contains("order_line"));
+        let text = measured.text();
+        assert!(text.contains("order_line") && text.contains("before it"), "{text}");
+        for served in [&json, &json["checkpoint"]["before"], &json["checkpoint"]["during"]] {
+            let (us, intervals) = (&served["durable_latency_us"], &served["durable_latency_flush_intervals"]);
+            let [p50, p99, max] = ["p50", "p99", "max"].map(|at| us[at].as_f64().expect("a number"));
+            assert!(0.0 < p50 && p50 <= p99 && p99 <= max, "{served}");
+            let interval = served["flush_interval_us"].as_f64().expect("a number");
+            let back = ["p50", "p99"].map(|at| intervals[at].as_f64().expect("a number") * interval);
+            assert!((back[0] - p50).abs() < 1e-3 * p50 && (back[1] - p99).abs() < 1e-3 * p99, "{served}");
+        }
+    }
+
+    #[test]
+    fn latency_is_told_in_multiples_of_the_time_between_flushes() {
+        let durable_us = (1..=100).map(|at| f64::from(at) * 1000.0).collect();
+        let latency = Latency::new(&Driven { committed: 100, seconds: 2.0, durable_us }, 100);
+        assert_eq!((latency.flush_interval_us, latency.durable_us), (20_000.0, [51_000.0, 99_000.0, 100_000.0]));
+        assert_eq!(latency.intervals(), [2.55, 4.95]);
+        let text = "p50 51.00, p99 99.00, max 100.00; flushes every 20.00, so p50 2.5 and p99 5.0 intervals";
+        assert_eq!(latency.to_string(), text);
     }
 }

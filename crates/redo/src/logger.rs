@@ -22,6 +22,9 @@ use crate::segment::{self, Failure, Name, Segment};
 use crate::stream::Consumer;
 use crate::writer::Slot;
 
+/// A buffer for batches that is larger is given back when its batch is flushed: beside a flush of so many bytes a new one costs little.
+const BATCH_BYTES_KEPT: usize = if cfg!(test) { 4 << 10 } else { 4 << 20 };
+
 /// Writes the log of some of the writers.
 #[derive(Debug)]
 pub struct Logger {
@@ -205,6 +208,8 @@ impl Logger {
         // Before who waits for this batch is told, and commits again.
         self.shared.set_full(self.index, false);
         self.pending = None;
+        self.batch.clear();
+        self.batch.shrink_to(BATCH_BYTES_KEPT);
         self.number = header.number;
         self.newest = self.newest.max(header.newest);
         self.newest_ever = self.newest_ever.max(header.newest);

@@ -113,8 +113,9 @@ pub struct Checkpoint {
 pub struct NotWritten {
     /// What the file system said.
     pub error: LogError,
-    /// A sync or the rename failed, and not for lack of space, so it is not known which manifest is in place, or what else the disk has lost: nothing more may
-    /// be written or acknowledged. Otherwise the old one is in place, untouched.
+    /// A sync or the rename failed, so it is not known which manifest is in place, or what else the disk has lost: nothing more may be
+    /// written or acknowledged. Otherwise the old one is in place, untouched, and another may be tried: so where space was short for
+    /// the new one, whenever before the sync of the directory that was said.
     pub is_final: bool,
 }
 
@@ -203,11 +204,14 @@ impl Manifest {
         };
         let file = prepare().map_err(untouched)?;
         let lost = |source| NotWritten { error: LogError::io(what)(source), is_final: true };
-        file.sync_data().map_err(lost)?;
-        disk.rename(&new, &path).map_err(|source| match source.kind() {
+        // File systems that find space only when they write back say so at the sync. Nothing relies on this file, and the next attempt
+        // writes another, so the sync is not repeated for what the kernel has dropped.
+        let unless_full = |source: Error| match source.kind() {
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => untouched(source),
             _ => lost(source),
-        })?;
+        };
+        file.sync_data().map_err(unless_full)?;
+        disk.rename(&new, &path).map_err(unless_full)?;
         disk.sync_dir(directory).map_err(lost)
     }
 

@@ -23,6 +23,10 @@ use crate::sync::{AtomicU64, Ordering, fence};
 /// How long a writer that waits for the disk sleeps before it looks again.
 const BACKLOG_LOOK: Duration = Duration::from_millis(1);
 
+/// A buffer for commits that is larger is given back after the commit that needed it. One that reaches the size at which groups are cut
+/// ([`entry::CUT_BYTES`](crate::entry::CUT_BYTES)) is rare, and making another costs less than filling it did.
+const GROUPS_BYTES_KEPT: usize = if cfg!(test) { 1 << 10 } else { 1 << 20 };
+
 /// What a writer shares with its logger.
 #[derive(Debug)]
 pub(crate) struct Slot {
@@ -148,16 +152,26 @@ impl Writer {
             self.producer.write(&self.groups);
             self.producer.publish();
             self.shared.slots[self.slot].appended.store(self.producer.written(), Ordering::Relaxed);
-            self.groups.clear();
+            self.discard_groups();
         }
     }
 
     /// The commit has appended all its entries, or has aborted.
     #[inline]
     pub fn end(&mut self) {
-        self.groups.clear();
+        self.discard_groups();
         self.begun = false;
         self.shared.slots[self.slot].leave();
+    }
+}
+
+impl Writer {
+    #[inline]
+    fn discard_groups(&mut self) {
+        self.groups.clear();
+        if self.groups.capacity() > GROUPS_BYTES_KEPT {
+            self.groups.shrink_to(GROUPS_BYTES_KEPT);
+        }
     }
 }
 

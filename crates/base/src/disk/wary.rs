@@ -2,6 +2,9 @@
 //!
 //! Several things share a directory: names of log segments, of checkpoints, of the manifest. When the sync of one of them fails, the names
 //! of the others may be forgotten with it, and their own syncs then lie. So the first failure is every later one's.
+//!
+//! Invariant: a directory is synced by one at a time, so that nobody's sync succeeds after another's failure. Different directories,
+//! which may be on different disks, do not wait for each other.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,19 +16,32 @@ use super::{Disk, DiskFile, DiskLock, Found, Opening, at};
 /// A disk whose directories can be synced until that fails once; from then on it fails for that directory, until it is removed.
 /// Directories are told apart by their paths, not through links.
 pub fn wary(disk: Arc<dyn Disk>) -> Arc<dyn Disk> {
-    Arc::new(WaryDisk { disk, failed: Mutex::default() })
+    Arc::new(WaryDisk { disk, directories: Mutex::default() })
 }
 
 #[derive(Debug)]
 struct WaryDisk {
     disk: Arc<dyn Disk>,
-    /// By absolute path, what the sync said that failed.
-    failed: Mutex<BTreeMap<PathBuf, (io::ErrorKind, String)>>,
+    /// By absolute path, those that are being synced, and those whose sync failed. Never held while a directory's own lock is awaited.
+    directories: Mutex<BTreeMap<PathBuf, Arc<Directory>>>,
 }
 
+/// Held while the directory is synced; what the sync said that failed.
+type Directory = Mutex<Option<(io::ErrorKind, String)>>;
+
 impl WaryDisk {
-    fn failed(&self) -> MutexGuard<'_, BTreeMap<PathBuf, (io::ErrorKind, String)>> {
-        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
+    fn directories(&self) -> MutexGuard<'_, BTreeMap<PathBuf, Arc<Directory>>> {
+        self.directories.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nothing failed, and if nobody else is about to sync it there is nothing to remember.
+    fn forget(&self, key: &Path, directory: &Arc<Directory>) {
+        let mut directories = self.directories();
+        let is_it = directories.get(key).is_some_and(|listed| Arc::ptr_eq(listed, directory));
+        // The list's and the caller's: others get theirs from the list, which is locked.
+        if is_it && Arc::strong_count(directory) == 2 {
+            directories.remove(key);
+        }
     }
 }
 
@@ -37,23 +53,24 @@ fn absolute(dir: &Path) -> PathBuf {
 impl Disk for WaryDisk {
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         let key = absolute(dir);
-        // Held meanwhile, so that nobody's sync succeeds after another's failure.
-        let mut failed = self.failed();
-        if let Some((kind, message)) = failed.get(&key) {
+        let directory = Arc::clone(self.directories().entry(key.clone()).or_default());
+        let mut failed = directory.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((kind, message)) = &*failed {
             let message = format!("an earlier sync failed, and a second one may lie: {message}");
             return Err(at("sync", dir, io::Error::new(*kind, message)));
         }
-        self.disk.sync_dir(dir).inspect_err(|error| {
-            if error.kind() != io::ErrorKind::NotFound {
-                failed.insert(key, (error.kind(), error.to_string()));
-            }
-        })
+        let synced = self.disk.sync_dir(dir);
+        match &synced {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => *failed = Some((error.kind(), error.to_string())),
+            _ => self.forget(&key, &directory),
+        }
+        synced
     }
 
     fn remove_dir_all(&self, dir: &Path) -> io::Result<()> {
         self.disk.remove_dir_all(dir)?;
         let gone = absolute(dir);
-        self.failed().retain(|dir, _| !dir.starts_with(&gone));
+        self.directories().retain(|dir, _| !dir.starts_with(&gone));
         Ok(())
     }
 
@@ -89,9 +106,12 @@ impl Disk for WaryDisk {
 #[cfg(test)]
 mod tests {
     use std::io::ErrorKind;
+    use std::sync::mpsc;
+    use std::time::Duration;
 
     use super::super::{FaultyDisk, Operation, Times};
     use super::*;
+    use crate::thread;
 
     #[test]
     fn a_directory_whose_sync_failed_is_not_synced_again_by_any_of_its_names() {
@@ -119,5 +139,93 @@ mod tests {
         assert_eq!(disk.sync_dir(Path::new("/db")).unwrap_err().kind(), ErrorKind::NotFound);
         disk.create_dir_all(Path::new("/db")).unwrap();
         disk.sync_dir(Path::new("/db")).unwrap();
+    }
+
+    /// A disk on which `/slow` is synced when `/fast` was, at last.
+    #[derive(Debug)]
+    struct Waiting {
+        disk: FaultyDisk,
+        fast: Mutex<mpsc::Receiver<()>>,
+    }
+
+    impl Disk for Waiting {
+        fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+            if dir == Path::new("/slow") {
+                // Only who has failed waits so long.
+                let waited = self.fast.lock().unwrap().recv_timeout(Duration::from_secs(20));
+                waited.map_err(|_| io::Error::other("nobody synced /fast meanwhile"))?;
+            }
+            self.disk.sync_dir(dir)
+        }
+
+        fn open(&self, path: &Path, how: Opening) -> io::Result<Box<dyn DiskFile>> {
+            self.disk.open(path, how)
+        }
+
+        fn list(&self, dir: &Path) -> io::Result<Vec<Found>> {
+            self.disk.list(dir)
+        }
+
+        fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
+            self.disk.create_dir_all(dir)
+        }
+
+        fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+            self.disk.rename(from, to)
+        }
+
+        fn remove_file(&self, path: &Path) -> io::Result<()> {
+            self.disk.remove_file(path)
+        }
+
+        fn remove_dir_all(&self, dir: &Path) -> io::Result<()> {
+            self.disk.remove_dir_all(dir)
+        }
+
+        fn find(&self, path: &Path) -> io::Result<Option<Found>> {
+            self.disk.find(path)
+        }
+
+        fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {
+            self.disk.lock(path)
+        }
+    }
+
+    #[test]
+    fn a_directory_is_synced_while_another_one_is() {
+        let faulty = FaultyDisk::new(3);
+        let (synced, fast) = mpsc::channel();
+        let waiting = Waiting { disk: faulty.clone(), fast: Mutex::new(fast) };
+        let wary = WaryDisk { disk: Arc::new(waiting), directories: Mutex::default() };
+        for dir in ["/slow", "/fast"] {
+            wary.create_dir_all(Path::new(dir)).unwrap();
+        }
+        thread::scope(|scope| {
+            let slow = scope.spawn(|| wary.sync_dir(Path::new("/slow")));
+            // Not before the slow one is under way.
+            while !wary.directories().contains_key(Path::new("/slow")) {
+                thread::yield_now();
+            }
+            wary.sync_dir(Path::new("/fast")).unwrap();
+            synced.send(()).unwrap();
+            slow.join().unwrap().unwrap();
+        });
+        assert!(wary.directories().is_empty(), "what succeeded need not be remembered");
+    }
+
+    #[test]
+    fn of_syncs_of_one_directory_at_once_none_succeeds_after_a_failure() {
+        for n in 1..=4 {
+            let faulty = FaultyDisk::new(4);
+            let disk = wary(Arc::new(faulty.clone()));
+            disk.create_dir_all(Path::new("/db")).unwrap();
+            let before = faulty.count(Operation::SyncDir);
+            faulty.fail(Operation::SyncDir, n, Times::Once, ErrorKind::Other);
+            let succeeded = thread::scope(|scope| {
+                let syncing: Vec<_> = (0..4).map(|_| scope.spawn(|| disk.sync_dir(Path::new("/db")))).collect();
+                syncing.into_iter().map(|sync| sync.join().unwrap()).filter(Result::is_ok).count()
+            });
+            assert_eq!((succeeded as u64, faulty.count(Operation::SyncDir) - before), (n - 1, n));
+        }
     }
 }

@@ -471,6 +471,25 @@ fn a_batch_that_is_too_large_is_cut_and_only_the_last_part_closes() {
 }
 
 #[test]
+fn what_a_large_commit_needed_is_given_back_when_it_is_flushed() {
+    let mut run = Stepped::new(1, 1);
+    let appending = &mut run.writers[0];
+    appending.begin(FIRST).expect("nothing is in the way");
+    group(appending.groups(), Stamp::ZERO.next(FIRST), &[7; 100_000]);
+    assert!(appending.groups().capacity() > 100_000);
+    appending.append();
+    // One that is encoded, and not appended.
+    assert!(appending.groups().capacity() <= 1 << 10, "{} bytes are kept", appending.groups().capacity());
+    appending.groups().resize(100_000, 0);
+    appending.end();
+    assert!(appending.groups().capacity() <= 1 << 10, "{} bytes are kept", appending.groups().capacity());
+    run.next_epoch();
+    run.step_all();
+    assert_eq!(run.durable(), FIRST);
+    assert!(run.loggers[0].batch.capacity() <= 4 << 10, "{} bytes are kept", run.loggers[0].batch.capacity());
+}
+
+#[test]
 fn segments_without_anything_newer_are_deleted_but_for_the_one_being_written() {
     let mut run = Stepped::new(1, 1);
     for _ in 0..12 {

@@ -150,36 +150,46 @@ fn empty() -> Manifest {
     }
 }
 
-/// Creates the directory, durably. If it is there, a process may have made it that was killed before it was durable, so the names
-/// above it are synced all the same. If that fails for a new one it is removed: a second sync of the same name may lie.
+/// Creates the directory, durably, and those above it that are not there.
+///
+/// Each is made durable before anything is put into it. So of those that are there only the last can be one whose maker was killed
+/// before its name was durable: it is synced all the same. Those above it are durable, or others made them, who answer for them.
+/// If the sync fails for a new one it is removed: a second sync of the same name may lie.
 fn create_directory(disk: &dyn Disk, directory: &Path) -> Result<(), OpenError> {
     let create = || {
-        let mut names = Vec::new();
-        let mut at = Some(directory);
-        while let Some(path) = at.filter(|path| !path.as_os_str().is_empty()) {
-            names.push((path, disk.find(path)?.is_none()));
-            at = path.parent();
-        }
-        disk.create_dir_all(directory)?;
-        let synced = names.iter().try_for_each(|&(path, is_new)| match path.parent() {
-            Some(parent) => {
-                let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-                // A directory of others, who have made what is in it.
-                let is_foreign = |error: &Error| !is_new && error.kind() == ErrorKind::PermissionDenied;
-                disk.sync_dir(parent).or_else(|error| if is_foreign(&error) { Ok(()) } else { Err(error) })
+        let mut missing = Vec::new();
+        let mut found = None;
+        for path in directory.ancestors() {
+            if disk.find(path)?.is_some() {
+                found = path.parent();
+                break;
             }
-            None => Ok(()),
-        });
-        if synced.is_err() {
-            for (path, _) in names.iter().take_while(|(_, is_new)| *is_new) {
+            missing.push(path);
+        }
+        if let Some(parent) = found {
+            disk.sync_dir(parent).or_else(|error| if is_not_ours_to_sync(&error) { Ok(()) } else { Err(error) })?;
+        }
+        for path in missing.into_iter().rev() {
+            disk.create_dir_all(path)?;
+            if let Some(parent) = path.parent()
+                && let Err(error) = disk.sync_dir(parent)
+            {
                 if disk.list(path)?.is_empty() {
                     disk.remove_dir_all(path)?;
                 }
+                return Err(error);
             }
         }
-        synced
+        Ok(())
     };
     create().map_err(StorageError::io("creating the database's directory")).map_err(OpenError::Storage)
+}
+
+/// Whether a directory cannot be synced by us, whatever is in it: it is not ours to read, or its file system syncs no directories or takes
+/// no changes. What is in it and was there before is not ours then: we would not have been able to make it durable.
+fn is_not_ours_to_sync(error: &Error) -> bool {
+    use ErrorKind::{InvalidInput, PermissionDenied, ReadOnlyFilesystem, Unsupported};
+    matches!(error.kind(), PermissionDenied | InvalidInput | Unsupported | ReadOnlyFilesystem)
 }
 
 fn lock(disk: &dyn Disk, directory: &Path) -> Result<Box<dyn DiskLock>, OpenError> {

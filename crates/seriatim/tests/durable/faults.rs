@@ -1,11 +1,12 @@
 //! Disks that fail, fill up, or fall behind, under every protocol: acknowledgement ends or pauses, and nothing acknowledged is lost.
 
 use std::io::ErrorKind;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use seriatim::{Database, Durability, Handle, SchemaError, Session, TransactError, protocols};
-use seriatim_base::disk::{FaultyDisk, Operation, Times};
+use seriatim::{Builder, Database, Durability, Handle, SchemaError, Session, TransactError, protocols};
+use seriatim_base::disk::{Disk, FaultyDisk, Operation, Times};
 
 use crate::life::{Account, account, rows, small};
 
@@ -233,7 +234,7 @@ fn a_disk_that_is_behind_refuses_writes_until_it_has_caught_up() {
 
 #[test]
 fn a_table_is_there_or_not_whatever_fails_while_it_is_created() {
-    let kinds = [ErrorKind::Other, ErrorKind::StorageFull];
+    let kinds = [ErrorKind::Other, ErrorKind::StorageFull, ErrorKind::QuotaExceeded];
     for operation in [Operation::Open, Operation::Write, Operation::Sync, Operation::Rename, Operation::SyncDir] {
         for kind in kinds {
             let case = format!("{operation:?}, {kind:?}");
@@ -244,8 +245,9 @@ fn a_table_is_there_or_not_whatever_fails_while_it_is_created() {
             assert!(matches!(error, SchemaError::Storage(_)), "{case}: {error}");
             assert!(db.table_names().is_empty(), "{case}");
             let again = db.create::<Account>();
-            let is_final = matches!(operation, Operation::Sync | Operation::SyncDir)
-                || operation == Operation::Rename && kind == ErrorKind::Other;
+            // Before the directory is synced a lack of space harms only the file that was not to be the manifest yet.
+            let is_final = operation == Operation::SyncDir
+                || matches!(operation, Operation::Sync | Operation::Rename) && kind == ErrorKind::Other;
             assert_eq!(again.is_err(), is_final, "{case}");
             if let Ok(accounts) = again {
                 insert(&mut db.session(), &accounts, 1).expect("all is well");
@@ -354,6 +356,72 @@ fn an_opening_whose_syncs_failed_leaves_a_directory_that_opens() {
         disk.crash();
         small("auto", &disk).open().unwrap_or_else(|error| panic!("sync {failing}, operation {cut}: {error}"));
     }
+}
+
+/// A small database in this directory of the simulated disk.
+fn at(directory: &str, disk: &FaultyDisk) -> Builder {
+    // A path is one of the real disk until another is said.
+    small("auto", disk).path(directory).disk(Arc::new(disk.mount()))
+}
+
+/// Processes that are killed leave directories whose names are not durable: above the database's and its own.
+#[test]
+fn no_directory_is_lost_whose_maker_was_killed_before_it_was_durable() {
+    for (first, second) in (1..24).flat_map(|first| (1..8).map(move |second| (first, second))) {
+        let disk = FaultyDisk::new(first * 100 + second);
+        let open = || at("/above/next/db", &disk).log_directories(["/logs/db"]).open();
+        for operation in [first, second] {
+            disk.kill_at(operation);
+            drop(open());
+        }
+        disk.kill_at(u64::MAX);
+        let db = open().unwrap_or_else(|error| panic!("operations {first} and {second}: {error}"));
+        let accounts = db.create::<Account>().expect("the table is created");
+        insert(&mut db.session(), &accounts, 1).expect("inserted");
+        disk.crash();
+        drop((accounts, db));
+        let db = open().unwrap_or_else(|error| panic!("operations {first} and {second}, then a cut: {error}"));
+        assert_eq!(ids(&db), [1], "operations {first} and {second}");
+    }
+}
+
+#[test]
+fn a_directory_of_others_need_not_be_one_that_can_be_synced() {
+    use ErrorKind::{InvalidInput, Other, PermissionDenied, ReadOnlyFilesystem, Unsupported};
+    for kind in [InvalidInput, PermissionDenied, ReadOnlyFilesystem, Unsupported, Other] {
+        for (is_there, failing) in [(true, 1), (false, 1), (false, 2)] {
+            let case = format!("{kind:?}, sync {failing}, {}", if is_there { "it is there" } else { "it is new" });
+            let disk = FaultyDisk::new(17);
+            let directory = if is_there { "/home/of/others/db" } else { "/home/of/others" };
+            disk.create_dir_all(directory.as_ref()).expect("no faults yet");
+            for above in ["/", "/home", "/home/of", "/home/of/others"] {
+                disk.sync_dir(above.as_ref()).expect("no faults yet");
+            }
+            disk.fail(Operation::SyncDir, failing, Times::Once, kind);
+            let opened = at("/home/of/others/db", &disk).open();
+            // The first sync is of what holds a directory that was there, the second of what holds a new one.
+            assert_eq!(opened.is_ok(), kind != Other && failing == 1, "{case}");
+            if let Ok(db) = opened {
+                drop(db.create::<Account>().expect("the table is created"));
+                disk.crash();
+                drop(db);
+                let db = at("/home/of/others/db", &disk).open().expect("it recovers");
+                assert!(ids(&db).is_empty(), "{case}");
+            }
+        }
+    }
+}
+
+#[test]
+fn opening_syncs_no_more_directories_where_there_are_more_above() {
+    let syncs = |directory: &str| {
+        let disk = FaultyDisk::new(18);
+        let above = Path::new(directory).parent().expect("it is not the root");
+        disk.create_dir_all(above).expect("no faults");
+        drop(at(directory, &disk).open().expect("a new database opens"));
+        disk.count(Operation::SyncDir)
+    };
+    assert_eq!(syncs("/one/db"), syncs("/one/two/three/four/five/db"));
 }
 
 #[test]
