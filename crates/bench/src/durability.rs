@@ -290,14 +290,17 @@ fn measure_all(
     let mut rates = alternate(arms, setting.rounds, setting.length, setting.seed).into_iter();
     let (off, group) = (rates.next().unwrap_or_default(), rates.next().unwrap_or_default());
     db.flush()?;
-    let log = db.statistics().since(&start).log.unwrap_or_default();
+    let end = db.statistics();
+    let log = end.since(&start).log.unwrap_or_default();
     drop((db, in_memory));
     let batch = usize::try_from(log.bytes / log.flushes.max(1))?.next_multiple_of(4096);
     let disk = measure(directory, batch, setting.length)?;
     let bytes = bytes_by_table(directory)?;
     let phases = std::sync::Arc::new(Mutex::new((None, None)));
     let noted = std::sync::Arc::clone(&phases);
-    let db = builder(setting, directory).on_recovery(move |at| {
+    // As for the run: memory is touched beforehand, also for what is measured behind the recovery.
+    let opening = builder(setting, directory).prefault(end.memory_bytes + end.memory_bytes / 4);
+    let db = opening.on_recovery(move |at| {
         let mut noted = noted.lock().expect("nobody panicked");
         match at.phase {
             RecoveryPhase::Checkpoint => noted.0 = Some(Instant::now()),
