@@ -11,6 +11,7 @@ use seriatim_base::{Epoch, thread};
 use seriatim_catalog::RowRef;
 use seriatim_redo::checkpoint::{self, CheckpointWriter, PartTotals, PartWriter};
 
+use super::NO_WORKER;
 use super::persistence::Persistence;
 use super::rows::{Found, Rows, Stuck, Walker};
 use crate::database::Inner;
@@ -98,8 +99,8 @@ fn write_rows(
 ) -> Result<Vec<PartTotals>, StorageError> {
     let sets = inner.sets();
     let tables: Vec<(&TableSet, Rows<'_>)> = sets.iter().map(|set| (&**set, Rows::new(&set.primary))).collect();
-    let work = |part: usize| -> Result<PartTotals, StorageError> {
-        let core = inner.environment.core().expect("helpers have workers of their own");
+    let work = |part: usize, _| -> Result<PartTotals, StorageError> {
+        let core = inner.environment.core().ok_or_else(|| StorageError::Stopped(NO_WORKER.to_owned()))?;
         let mut walker = Walker::new(inner.engine.as_ref(), core);
         let mut part = writer.part(part as u32)?;
         let mut duty = Duty::new(inner);
@@ -115,14 +116,7 @@ fn write_rows(
         }
         part.finish()
     };
-    thread::scope(|scope| {
-        let work = &work;
-        let helpers: Vec<_> = (1..inner.options.helpers()).map(|part| scope.spawn(move || work(part))).collect();
-        let own = work(0);
-        let joined =
-            helpers.into_iter().map(|helper| helper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-        std::iter::once(own).chain(joined).collect()
-    })
+    thread::crew(inner.options.helpers(), work).into_iter().collect()
 }
 
 /// Has a thread work for a share of the time.

@@ -19,7 +19,7 @@ use seriatim_redo::{checkpoint, entry};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{Change, Core, Restored, Table};
 
-use super::{RecoveryPhase, ahead};
+use super::{NO_WORKER, RecoveryPhase, ahead};
 use crate::builder::{Builder, Place};
 use crate::database::{Foundation, Tables};
 use crate::engine::Engine;
@@ -81,8 +81,8 @@ pub(super) fn recover(
     let began = Instant::now();
     let Place { directory, disk, inspect } = place;
     let threads = options.helpers();
-    let core = || foundation.environment.core().expect("helpers have workers of their own");
-    let mut cores: Vec<Core> = (0..threads).map(|_| core()).collect();
+    let cores: Option<Vec<Core>> = (0..threads).map(|_| foundation.environment.core()).collect();
+    let mut cores = cores.ok_or_else(|| OpenError::Invalid(NO_WORKER.to_owned()))?;
     let tables = make_tables(foundation, manifest, &mut cores[0])?;
     #[cfg_attr(not(feature = "canary"), expect(unused_mut, reason = "a canary changes it"))]
     let mut replay = match inspect {
@@ -203,11 +203,14 @@ impl<'f> Applier<'f> {
 
     /// Unlinks the tombstones that were left, and gives the threads' workers back.
     fn finish(self) {
+        let threads = self.cores.len();
         let cores = self.cores.into_iter().map(|core| core.into_inner().unwrap_or_else(PoisonError::into_inner));
         let deleted = self.deleted.into_iter().map(AtomicBool::into_inner);
         let tombstones = self.tables.into_iter().zip(deleted).filter_map(|(table, deleted)| table.filter(|_| deleted));
-        let left = Mutex::new(tombstones);
-        let work = |mut core: Core| {
+        let (cores, left) = (Mutex::new(cores), Mutex::new(tombstones));
+        let work = |_, _| {
+            let core = cores.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let mut core = core.expect("there is one for each thread");
             loop {
                 let next = left.lock().unwrap_or_else(PoisonError::into_inner).next();
                 let Some(table) = next else { return };
@@ -215,14 +218,7 @@ impl<'f> Applier<'f> {
                 unsafe { self.engine.finish_restore(&mut core, table) };
             }
         };
-        thread::scope(|scope| {
-            let mut cores = cores.into_iter();
-            let own = cores.next();
-            for core in cores {
-                scope.spawn(|| work(core));
-            }
-            own.map(work);
-        });
+        thread::crew(threads, work);
     }
 
     /// Puts a version into its table; `guess` is as [`seriatim_txn::Recover::restore`] wants it.

@@ -2,6 +2,7 @@
 
 mod checkpoints;
 mod faults;
+mod helpers;
 mod life;
 mod open;
 mod review;
