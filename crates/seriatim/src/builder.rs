@@ -177,6 +177,10 @@ impl Builder {
     /// (in steps of an eighth); memory from 32 KiB on serves anything. Give the limit room for one open transaction's new
     /// versions, and for 256 KiB of free blocks of each size that a busy worker keeps at hand.
     ///
+    /// Opening a database is not held to the limit: what was acknowledged comes back, also where recovery needs more for it than the
+    /// database had in use, say for rows that the log inserts and deletes again. The limit counts from then on, with what recovery took:
+    /// if that is above it, what is free of it is used, and nothing more is taken.
+    ///
     /// [`TransactError::OutOfMemory`]: crate::TransactError::OutOfMemory
     /// [`SchemaError::OutOfMemory`]: crate::SchemaError::OutOfMemory
     pub fn memory_limit(mut self, bytes: usize) -> Builder {

@@ -150,6 +150,8 @@ impl Database {
         let foundation = Foundation { engine, environment, number: NUMBERS.fetch_add(1, Ordering::Relaxed) };
         let environment = &foundation.environment;
         let began = Instant::now();
+        // Recovery may need more than was in use: rows that the log deletes again are there for a while.
+        environment.memory.set_limit(None);
         let opened = match &options.place {
             Some(place) => durability::open(&options, place, &foundation)?,
             None => durability::Opened::in_memory(),
@@ -205,6 +207,8 @@ impl Database {
         let inner = Arc::new(inner);
         let database = Database { open: Arc::new(OpenHandle::new(&inner)), inner };
         let indexed_rows = database.rebuild_indexes()?;
+        let inner = &database.inner;
+        inner.environment.memory.set_limit(inner.options.memory_limit);
         // Only now: a checkpoint beside the rebuild would slow it down, and nobody waits for it.
         database.open.start_checkpoints().map_err(OpenError::Thread)?;
         if let Some(recovery) = recovery {

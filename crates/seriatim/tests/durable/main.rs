@@ -4,6 +4,7 @@ mod checkpoints;
 mod faults;
 mod helpers;
 mod life;
+mod memory;
 mod open;
 mod review;
 mod sealing;
