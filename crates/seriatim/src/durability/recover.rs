@@ -287,3 +287,6 @@ impl Apply for Applier<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;
