@@ -1,6 +1,9 @@
-//! The door to threads: spawn, sleep, yield, and helpers that sleep between steps and never spin.
+//! The door to threads: spawn, sleep, yield, crews that share one piece of work, and helpers that sleep between steps and never spin.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::cell::Cell;
+use std::io;
+use std::panic::resume_unwind;
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 pub use std::thread::{JoinHandle, ScopedJoinHandle, scope};
@@ -9,11 +12,55 @@ pub use std::thread::{JoinHandle, ScopedJoinHandle, scope};
 ///
 /// # Errors
 /// When the operating system refuses another thread.
-pub fn spawn<T: Send + 'static>(
-    name: &str,
-    body: impl FnOnce() -> T + Send + 'static,
-) -> std::io::Result<JoinHandle<T>> {
+pub fn spawn<T: Send + 'static>(name: &str, body: impl FnOnce() -> T + Send + 'static) -> io::Result<JoinHandle<T>> {
+    ask()?;
     std::thread::Builder::new().name(name.to_owned()).spawn(body)
+}
+
+/// Runs `work` on this thread and on `threads - 1` others, or on fewer where the operating system refuses one. `work` is told its number,
+/// from 0 for this thread, and how many there are. What each gave, by number.
+///
+/// # Panics
+/// If one of them does, when all have ended.
+pub fn crew<T: Send>(threads: usize, work: impl Fn(usize, usize) -> T + Sync) -> Vec<T> {
+    let size = OnceLock::new();
+    scope(|scope| {
+        let (size, work) = (&size, &work);
+        // Nobody begins before all know how many they are.
+        let hire = |number| {
+            ask()?;
+            std::thread::Builder::new().spawn_scoped(scope, move || work(number, *size.wait()))
+        };
+        let others: Vec<ScopedJoinHandle<'_, T>> = (1..threads).map_while(|number| hire(number).ok()).collect();
+        let own = work(0, *size.get_or_init(|| 1 + others.len()));
+        let join = |other: ScopedJoinHandle<'_, T>| other.join().unwrap_or_else(|panic| resume_unwind(panic));
+        std::iter::once(own).chain(others.into_iter().map(join)).collect()
+    })
+}
+
+thread_local! {
+    /// How many threads this one is granted, if a test says so.
+    static GRANTED: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+/// Runs `body` as if the operating system granted this thread so many others and then refused, for tests.
+pub fn granted<R>(others: usize, body: impl FnOnce() -> R) -> R {
+    GRANTED.set(Some(others));
+    let result = body();
+    GRANTED.set(None);
+    result
+}
+
+/// Asks for a thread.
+fn ask() -> io::Result<()> {
+    match GRANTED.get() {
+        None => Ok(()),
+        Some(0) => Err(io::ErrorKind::WouldBlock.into()),
+        Some(left) => {
+            GRANTED.set(Some(left - 1));
+            Ok(())
+        }
+    }
 }
 
 /// Lets another thread run.
@@ -86,7 +133,7 @@ impl Periodic {
     ///
     /// # Errors
     /// When the operating system refuses another thread.
-    pub fn spawn(name: &str, interval: Duration, mut step: impl FnMut() + Send + 'static) -> std::io::Result<Periodic> {
+    pub fn spawn(name: &str, interval: Duration, mut step: impl FnMut() + Send + 'static) -> io::Result<Periodic> {
         let kicker = Kicker(Arc::default());
         let seen = kicker.clone();
         let thread = spawn(name, move || {
@@ -124,7 +171,29 @@ impl Drop for Periodic {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::mpsc;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::{Barrier, mpsc};
+
+    #[test]
+    fn a_crew_is_as_large_as_the_system_allows_and_all_know_its_size() {
+        let barriers: Vec<Barrier> = (0..=4).map(Barrier::new).collect();
+        let meet = |number, size: usize| {
+            barriers[size].wait();
+            (number, size)
+        };
+        assert_eq!(crew(4, meet), [(0, 4), (1, 4), (2, 4), (3, 4)]);
+        assert_eq!(granted(2, || crew(4, meet)), [(0, 3), (1, 3), (2, 3)]);
+        assert_eq!(granted(0, || crew(4, meet)), [(0, 1)]);
+        assert_eq!([crew(1, meet), crew(0, meet)], [[(0, 1)], [(0, 1)]]);
+    }
+
+    #[test]
+    fn a_panic_of_one_of_a_crew_is_raised_again() {
+        for failing in 0..2 {
+            let work = |number, _| assert_ne!(number, failing, "deliberately");
+            catch_unwind(AssertUnwindSafe(|| crew(2, work))).expect_err("one of them panicked");
+        }
+    }
 
     #[test]
     fn a_kicked_helper_steps_long_before_its_interval_is_over_and_dropping_it_joins() {

@@ -76,7 +76,8 @@ impl Span {
 #[derive(Debug)]
 pub(crate) struct Heap {
     huge_pages: bool,
-    limit: usize,
+    /// Bytes that may be taken. Read where memory is taken, set by whoever opens the memory.
+    limit: AtomicUsize,
     /// Whether the limit ever refused a request.
     scarce: AtomicBool,
     /// Bytes mapped; written under the lock of `state`, read by anyone.
@@ -99,12 +100,16 @@ impl Heap {
     pub(crate) fn new(options: &Options) -> Heap {
         Heap {
             huge_pages: options.huge_pages,
-            limit: options.limit_bytes.unwrap_or(usize::MAX),
+            limit: AtomicUsize::new(options.limit_bytes.unwrap_or(usize::MAX)),
             scarce: AtomicBool::new(false),
             mapped: AtomicUsize::new(0),
             state: Mutex::default(),
             pools: [const { Mutex::new(Vec::new()) }; CLASSES],
         }
+    }
+
+    pub(crate) fn set_limit(&self, bytes: Option<usize>) {
+        self.limit.store(bytes.unwrap_or(usize::MAX), Ordering::Relaxed);
     }
 
     /// Bytes mapped.
@@ -119,7 +124,7 @@ impl Heap {
 
     /// Bytes that may still be taken, if `bytes` may.
     fn room(&self, state: &State, bytes: usize) -> Result<usize, OutOfMemory> {
-        let room = self.limit.saturating_sub(state.taken);
+        let room = self.limit.load(Ordering::Relaxed).saturating_sub(state.taken);
         if bytes > room {
             self.scarce.store(true, Ordering::Relaxed);
             return Err(OutOfMemory);
@@ -132,7 +137,7 @@ impl Heap {
         if bytes == 0 {
             return Ok(());
         }
-        if self.mapped().saturating_add(bytes) > self.limit {
+        if self.mapped().saturating_add(bytes) > self.limit.load(Ordering::Relaxed) {
             return Err(OutOfMemory);
         }
         let map =

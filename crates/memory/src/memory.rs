@@ -112,6 +112,11 @@ impl Memory {
         usize::try_from(sum).unwrap_or(0)
     }
 
+    /// Changes the limit. Below what was taken already it frees nothing: requests that free blocks cannot serve are refused from now on.
+    pub fn set_limit(&self, bytes: Option<usize>) {
+        self.0.heap.set_limit(bytes);
+    }
+
     /// Maps and touches at least `bytes` more, which are handed out before other memory. Takes seconds for gigabytes: call it
     /// outside any measured window.
     ///

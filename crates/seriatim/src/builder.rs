@@ -30,6 +30,8 @@ pub struct Builder {
     pub(crate) transaction_age_max: Duration,
     pub(crate) epoch_interval: Duration,
     pub(crate) step_helpers: bool,
+    /// In place of as many as there are processors.
+    pub(crate) helper_threads: Option<usize>,
     pub(crate) operations_max: u32,
     pub(crate) seed: u64,
     pub(crate) prefetch: bool,
@@ -49,8 +51,12 @@ pub struct Builder {
     pub(crate) log_fault: seriatim_redo::LogFault,
 }
 
-/// Most threads that recover, or that take a checkpoint.
+/// Most threads that recover, take a checkpoint, or make or check indexes.
 const HELPERS_MAX: usize = 8;
+
+/// Sets of helpers that are at work at the same time, each helper with a worker of its own: those of a checkpoint, and those that go
+/// through indexes. Those that recover are gone before either.
+const HELPER_SETS: usize = 2;
 
 /// Where a database is kept.
 #[derive(Clone, Debug)]
@@ -97,6 +103,7 @@ impl Default for Builder {
             transaction_age_max: Duration::from_secs(60),
             epoch_interval: Duration::from_millis(10),
             step_helpers: false,
+            helper_threads: None,
             operations_max: 1 << 16,
             seed: 0,
             prefetch: true,
@@ -170,6 +177,10 @@ impl Builder {
     /// deleted it has looked after it: after its own next transactions, or when it rests. It serves what has about the same size
     /// (in steps of an eighth); memory from 32 KiB on serves anything. Give the limit room for one open transaction's new
     /// versions, and for 256 KiB of free blocks of each size that a busy worker keeps at hand.
+    ///
+    /// Opening a database is not held to the limit: what was acknowledged comes back, also where recovery needs more for it than the
+    /// database had in use, say for rows that the log inserts and deletes again. The limit counts from then on, with what recovery took:
+    /// if that is above it, what is free of it is used, and nothing more is taken.
     ///
     /// [`TransactError::OutOfMemory`]: crate::TransactError::OutOfMemory
     /// [`SchemaError::OutOfMemory`]: crate::SchemaError::OutOfMemory
@@ -363,9 +374,22 @@ impl Builder {
         self
     }
 
+    /// So many threads, at most 8, recover, take a checkpoint and go through indexes, however many processors there are; for tests.
+    #[doc(hidden)]
+    pub fn helper_threads(mut self, threads: usize) -> Builder {
+        self.helper_threads = Some(threads);
+        self
+    }
+
     /// Threads that recover, and that take a checkpoint.
     pub(crate) fn helpers(&self) -> usize {
-        if self.step_helpers { 1 } else { thread::processors().min(HELPERS_MAX) }
+        let threads = if self.step_helpers { 1 } else { thread::processors() };
+        self.helper_threads.unwrap_or(threads).clamp(1, HELPERS_MAX)
+    }
+
+    /// Threads that make or check indexes: each needs one of the workers of sessions besides.
+    pub(crate) fn index_helpers(&self) -> usize {
+        self.helpers().min(self.workers)
     }
 
     /// A directory for the log, inside the database's, that would be taken for a checkpoint.
@@ -413,8 +437,7 @@ impl Builder {
             _ => {}
         }
         let options = Options {
-            // Helpers have workers of their own; while indexes are rebuilt there are two sets of them.
-            workers_max: self.workers + HELPERS_MAX,
+            workers_max: self.workers + HELPER_SETS * HELPERS_MAX,
             huge_pages: self.huge_pages,
             prefault_bytes: self.prefault_bytes,
             limit_bytes: self.memory_limit,

@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use seriatim_base::clock::Instant;
 use seriatim_base::thread::Periodic;
@@ -55,6 +55,8 @@ pub(crate) struct Inner {
     pub(crate) age_epochs_max: u64,
     pub(crate) pool: Arc<Pool>,
     tables: RwLock<Tables>,
+    /// Held by who checks indexes: one set of helpers has workers set aside for it.
+    pub(crate) checking: Mutex<()>,
     pub(crate) procedures: RwLock<Registry>,
     /// There if procedures run in pieces.
     pub(crate) gate: Option<Gate>,
@@ -148,6 +150,8 @@ impl Database {
         let foundation = Foundation { engine, environment, number: NUMBERS.fetch_add(1, Ordering::Relaxed) };
         let environment = &foundation.environment;
         let began = Instant::now();
+        // Recovery may need more than was in use: rows that the log deletes again are there for a while.
+        environment.memory.set_limit(None);
         let opened = match &options.place {
             Some(place) => durability::open(&options, place, &foundation)?,
             None => durability::Opened::in_memory(),
@@ -192,6 +196,7 @@ impl Database {
             persistence,
             recovery: OnceLock::new(),
             tables: RwLock::new(tables),
+            checking: Mutex::default(),
             procedures: RwLock::default(),
             gate: (options.shape == Shape::Pieces).then(Gate::default),
             sessions: AtomicUsize::new(0),
@@ -200,9 +205,12 @@ impl Database {
             options,
         };
         let inner = Arc::new(inner);
-        let open = OpenHandle::new(&inner).map_err(OpenError::Thread)?;
-        let database = Database { open: Arc::new(open), inner };
+        let database = Database { open: Arc::new(OpenHandle::new(&inner)), inner };
         let indexed_rows = database.rebuild_indexes()?;
+        let inner = &database.inner;
+        inner.environment.memory.set_limit(inner.options.memory_limit);
+        // Only now: a checkpoint beside the rebuild would slow it down, and nobody waits for it.
+        database.open.start_checkpoints().map_err(OpenError::Thread)?;
         if let Some(recovery) = recovery {
             let duration = began.elapsed();
             database.inner.recovery.get_or_init(|| Recovery { indexed_rows, duration, ..recovery });
@@ -310,7 +318,7 @@ impl Database {
             options.on_recovery.tell(RecoveryPhase::Indexes, entered, None);
         };
         let sets = self.inner.sets();
-        sets.iter().try_for_each(|set| durability::rebuild(&self.inner, &self.open, set, options.helpers(), &done))?;
+        sets.iter().try_for_each(|set| durability::rebuild(&self.inner, &self.open, set, &done))?;
         Ok(entered.into_inner())
     }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::class::SMALL_MAX;
+use crate::heap::SPAN;
 use crate::{Error, OutOfMemory};
 use seriatim_htm::Outside;
 use std::collections::BTreeMap;
@@ -68,6 +69,26 @@ fn the_limit_holds_and_freed_memory_serves_again() {
     }
     let again = std::iter::from_fn(|| local.allocate(&mut outside, 256).ok()).count();
     assert_eq!(again, 100);
+}
+
+#[test]
+fn a_limit_below_what_was_taken_leaves_the_free_blocks() {
+    let memory = limited(1 << 20);
+    let (mut local, mut outside) = (register(&memory), Outside::claim());
+    memory.set_limit(None);
+    let blocks: Vec<_> = (0..20_000).map(|_| local.allocate(&mut outside, 256).expect("no limit")).collect();
+    assert!(memory.in_use_bytes() > 4 << 20);
+    memory.set_limit(Some(1 << 20));
+    // What is left of its span.
+    let rest = std::iter::from_fn(|| local.allocate(&mut outside, 256).ok()).count();
+    assert!(rest < SPAN / 256, "{rest} more");
+    assert_eq!(local.allocate(&mut outside, 100_000), Err(OutOfMemory));
+    for &p in &blocks {
+        // SAFETY: ours alone.
+        unsafe { local.release(p, 256) };
+    }
+    let again = std::iter::from_fn(|| local.allocate(&mut outside, 256).ok()).count();
+    assert_eq!(again, blocks.len());
 }
 
 #[test]

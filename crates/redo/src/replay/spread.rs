@@ -17,7 +17,7 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Barrier, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use seriatim_base::{Epoch, LayoutId, Stamp, TableId, prefetch, thread};
 use seriatim_catalog::wire::RowWire;
@@ -228,7 +228,7 @@ enum Failure {
     Panic(Box<dyn Any + Send>),
 }
 
-/// Hands every version of a source to `apply`, by `threads` threads.
+/// Hands every version of a source to `apply`, by `threads` threads, or fewer if the operating system refuses some.
 pub(crate) fn spread<S: Source>(
     source: &S,
     tables: &Tables,
@@ -236,8 +236,9 @@ pub(crate) fn spread<S: Source>(
     apply: &dyn Apply,
     progress: &(dyn Fn(u64) + Sync),
 ) -> Result<Counts, LogError> {
-    let threads = threads.max(1);
-    let shared = Shared {
+    // Made when it is known how many threads there are: all of them meet at the barrier.
+    let shared = OnceLock::new();
+    let share = |threads| Shared {
         source,
         tables,
         threads,
@@ -252,20 +253,13 @@ pub(crate) fn spread<S: Source>(
         failed: AtomicBool::new(false),
         failure: Mutex::new(None),
     };
-    let others = |shared: &Shared<'_, S>| {
-        thread::scope(|scope| {
-            let others: Vec<_> = (1..threads).map(|number| scope.spawn(move || shared.run(number))).collect();
-            let mut counts = shared.run(0);
-            for other in others {
-                // Panics were caught within, and are raised again below.
-                let other = other.join().unwrap_or_default();
-                counts.versions += other.versions;
-                counts.older += other.older;
-            }
-            counts
-        })
-    };
-    let mut counts = if threads == 1 { shared.run(0) } else { others(&shared) };
+    let parts = thread::crew(threads, |number, threads| shared.get_or_init(|| share(threads)).run(number));
+    let shared = shared.into_inner().expect("this thread ran");
+    let mut counts = Counts::default();
+    for part in parts {
+        counts.versions += part.versions;
+        counts.older += part.older;
+    }
     match lock(&shared.failure).take() {
         None => {}
         Some(Failure::Error(error)) => return Err(error),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 use seriatim_base::disk::{Disk, Opening};
-use seriatim_base::{Rng, rng};
+use seriatim_base::{Rng, rng, thread};
 
 use super::*;
 use crate::batch::{HEADER_BYTES, PAGE};
@@ -110,6 +110,18 @@ fn a_random_history_comes_back_up_to_the_smallest_closed_epoch() {
             assert_eq!(epoch, Epoch(if durable == 9 { 0 } else { durable }), "seed {seed}");
             assert_eq!(rows, at_end_of[&durable], "seed {seed}, {threads} threads");
         }
+    }
+}
+
+#[test]
+fn threads_that_the_system_refuses_are_done_without() {
+    let (database, _) = two_loggers();
+    let (rows, _) = recovered(&database, 1).unwrap();
+    let replay = open(&database).unwrap();
+    for granted in 0..4 {
+        let keeper = Keeper::new();
+        thread::granted(granted, || replay.run(&database.disk, 4, &keeper, &|_| {})).unwrap();
+        assert_eq!(keeper.rows(), rows, "{granted} threads granted");
     }
 }
 

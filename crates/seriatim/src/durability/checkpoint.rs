@@ -13,6 +13,7 @@ use seriatim_redo::checkpoint::{CheckpointWriter, PartTotals, PartWriter};
 use seriatim_redo::manifest::Checkpoint as Complete;
 use seriatim_txn::Wire;
 
+use super::NO_WORKER;
 use super::clean::{delete_superfluous, delete_unnamed};
 use super::duty::{Duty, Limits};
 use super::persistence::Persistence;
@@ -110,8 +111,8 @@ fn write_rows(
 ) -> Result<Vec<PartTotals>, StorageError> {
     let sets = inner.sets();
     let tables: Vec<(&TableSet, Rows<'_>)> = sets.iter().map(|set| (&**set, Rows::new(&set.primary))).collect();
-    let work = |part: usize| -> Result<PartTotals, StorageError> {
-        let core = inner.environment.core().expect("helpers have workers of their own");
+    let work = |part: usize, _| -> Result<PartTotals, StorageError> {
+        let core = inner.environment.core().ok_or_else(|| StorageError::Stopped(NO_WORKER.to_owned()))?;
         let mut walker = Walker::new(inner.engine.as_ref(), core);
         let part = writer.part(part as u32)?;
         let mut filling = Filling { part, wire: None, duty: Duty::new(limits), persistence };
@@ -125,14 +126,7 @@ fn write_rows(
         }
         filling.part.finish()
     };
-    thread::scope(|scope| {
-        let work = &work;
-        let helpers: Vec<_> = (1..inner.options.helpers()).map(|part| scope.spawn(move || work(part))).collect();
-        let own = work(0);
-        let joined =
-            helpers.into_iter().map(|helper| helper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-        std::iter::once(own).chain(joined).collect()
-    })
+    thread::crew(inner.options.helpers(), work).into_iter().collect()
 }
 
 /// One part, being filled by a thread.

@@ -3,7 +3,9 @@
 //! A helper looks every so often whether the log has grown enough since the last one. It keeps the database alive no longer than its
 //! users do: they share an [`OpenHandle`], and whoever drops the last one waits for the helper first, which gives up what it is at.
 
-use std::sync::{Arc, PoisonError};
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
 use seriatim_base::thread::Periodic;
@@ -95,32 +97,44 @@ pub(crate) fn look(inner: &Inner, persistence: &Persistence) {
     let due =
         || persistence.checkpoints.lock().unwrap_or_else(PoisonError::into_inner).is_due(log_bytes, checkpoint_bytes);
     if due() {
-        let _ = take(inner, persistence);
+        // A mistake in one must not end the helper unseen: it counts as failed, and there is another try.
+        if catch_unwind(AssertUnwindSafe(|| take(inner, persistence))).is_err() {
+            let panicked = Err(StorageError::Stopped("a checkpoint panicked".to_owned()));
+            persistence.checkpoints.lock().unwrap_or_else(PoisonError::into_inner).ended(&panicked, log_bytes);
+        }
     }
 }
 
 /// What keeps a database open: its handles, sessions and pending results share one.
 pub(crate) struct OpenHandle {
-    /// Takes checkpoints, if the database has a log.
-    checkpointer: Option<Periodic>,
+    /// Takes checkpoints, if the database has a log and is open for use.
+    checkpointer: OnceLock<Periodic>,
     inner: Arc<Inner>,
 }
 
 impl OpenHandle {
+    pub(crate) fn new(inner: &Arc<Inner>) -> OpenHandle {
+        OpenHandle { checkpointer: OnceLock::new(), inner: Arc::clone(inner) }
+    }
+
+    /// Starts the helper, if the database has a log and wants one. Called once.
+    ///
     /// # Errors
     /// When the operating system refuses another thread.
-    pub(crate) fn new(inner: &Arc<Inner>) -> std::io::Result<OpenHandle> {
-        let wanted = inner.options.checkpoint_bytes.is_some() && !inner.options.step_helpers;
-        let checkpointer = (wanted && inner.persistence.is_some()).then(|| {
-            let inner = Arc::clone(inner);
-            let step = move || {
-                if let Some(persistence) = &inner.persistence {
-                    look(&inner, persistence);
-                }
-            };
-            Periodic::spawn("seriatim-checkpoint", LOOK_INTERVAL, step)
-        });
-        Ok(OpenHandle { checkpointer: checkpointer.transpose()?, inner: Arc::clone(inner) })
+    pub(crate) fn start_checkpoints(&self) -> io::Result<()> {
+        let options = &self.inner.options;
+        if self.inner.persistence.is_none() || options.checkpoint_bytes.is_none() || options.step_helpers {
+            return Ok(());
+        }
+        let inner = Arc::clone(&self.inner);
+        let step = move || {
+            if let Some(persistence) = &inner.persistence {
+                look(&inner, persistence);
+            }
+        };
+        let checkpointer = Periodic::spawn("seriatim-checkpoint", LOOK_INTERVAL, step)?;
+        self.checkpointer.set(checkpointer).expect("started once");
+        Ok(())
     }
 }
 
@@ -130,6 +144,6 @@ impl Drop for OpenHandle {
             persistence.begin_closing();
         }
         // Joined, before whoever drops this lets go of the database.
-        self.checkpointer = None;
+        drop(self.checkpointer.take());
     }
 }

@@ -3,12 +3,13 @@
 //! Rows and entries come from a walk over all records, what they should lead to from an ordinary read: so a record that a search
 //! does not find shows as well as an entry that is too many.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use seriatim_base::thread;
 use seriatim_catalog::RowRef;
 use seriatim_txn::Mode;
 
+use super::NO_WORKER;
 use super::checkpointer::OpenHandle;
 use super::rows::{Found, Rows, Stuck, Walker};
 use crate::database::Inner;
@@ -33,6 +34,7 @@ pub struct TableChecked {
 /// What ends a check.
 enum Failed {
     Stuck,
+    NoWorker,
     /// The fault found, in words.
     Fault(String),
     Transact(TransactError),
@@ -44,11 +46,12 @@ impl From<Stuck> for Failed {
     }
 }
 
-/// Compares the indexes of all tables with their rows. Nobody writes meanwhile.
+/// Compares the indexes of all tables with their rows. Nobody writes meanwhile. Waits while another check is on its way.
 ///
 /// # Errors
 /// The first fault found, in words.
 pub(crate) fn check(inner: &Arc<Inner>, open: &Arc<OpenHandle>) -> Result<Vec<TableChecked>, String> {
+    let _one_at_a_time = inner.checking.lock().unwrap_or_else(PoisonError::into_inner);
     let check_table = |set: &Arc<TableSet>| {
         let rows = walk(inner, open, set, &Rows::new(&set.primary), &|tx, found| row_has_entries(tx, set, found))?;
         for index in &set.indexes {
@@ -70,19 +73,13 @@ fn walk(
     rows: &Rows<'_>,
     ask: &Ask<'_>,
 ) -> Result<u64, String> {
-    let work = |number: usize| work(inner, open, rows, ask, number);
-    let done = thread::scope(|scope| {
-        let work = &work;
-        let helpers: Vec<_> = (1..inner.options.helpers()).map(|number| scope.spawn(move || work(number))).collect();
-        helpers.into_iter().fold(work(0), |sum, helper| {
-            let other = helper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            Ok(sum? + other?)
-        })
-    });
+    let work = |number, _| work(inner, open, rows, ask, number);
+    let done: Result<u64, Failed> = thread::crew(inner.options.index_helpers(), work).into_iter().sum();
     let name = &set.definition.name;
     done.map_err(|failed| match failed {
         Failed::Fault(fault) => fault,
         Failed::Stuck => format!("table {name}: a commit did not end while it was checked"),
+        Failed::NoWorker => format!("table {name} was not checked: {NO_WORKER}"),
         Failed::Transact(error) => format!("table {name} could not be read: {error}"),
     })
 }
@@ -94,7 +91,7 @@ fn work(
     ask: &Ask<'_>,
     number: usize,
 ) -> Result<u64, Failed> {
-    let core = inner.environment.core().expect("helpers have workers of their own");
+    let core = inner.environment.core().ok_or(Failed::NoWorker)?;
     let mut walker = Walker::new(inner.engine.as_ref(), core);
     let mut session = Session::new(Arc::clone(inner), Arc::clone(open), number);
     let mut count = 0;

@@ -39,6 +39,9 @@ pub use progress::{RecoveryPhase, RecoveryProgress};
 pub(crate) use rebuild::rebuild;
 pub use recover::Recovery;
 
+/// Why a helper could not begin, which would be a mistake in `Builder::open`: workers are set aside there for all of them.
+const NO_WORKER: &str = "no worker was left for a helper; this is a bug of seriatim";
+
 /// When a transaction is answered: a property of the database ([`Builder::durability`](crate::Builder::durability)).
 ///
 /// `docs/durability.md` says exactly what each promises, and what it takes for granted of disks.

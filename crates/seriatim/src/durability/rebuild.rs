@@ -7,8 +7,8 @@ use std::sync::Arc;
 use seriatim_base::thread;
 use seriatim_catalog::ColumnSet;
 
-use super::OpenHandle;
 use super::rows::{Rows, Stuck, Walker};
+use super::{NO_WORKER, OpenHandle};
 use crate::database::Inner;
 use crate::handle::TableSet;
 use crate::{OpenError, Session, TransactError};
@@ -21,21 +21,14 @@ pub(crate) fn rebuild(
     inner: &Arc<Inner>,
     open: &Arc<OpenHandle>,
     set: &TableSet,
-    threads: usize,
     done: &(dyn Fn(u64) + Sync),
 ) -> Result<(), OpenError> {
     if set.indexes.is_empty() {
         return Ok(());
     }
     let rows = Rows::new(&set.primary);
-    let work = |number: usize| work(inner, open, set, &rows, number, done);
-    thread::scope(|scope| {
-        let work = &work;
-        let helpers: Vec<_> = (1..threads).map(|number| scope.spawn(move || work(number))).collect();
-        helpers.into_iter().fold(work(0), |all, helper| {
-            all.and(helper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-        })
-    })
+    let work = |number, _| work(inner, open, set, &rows, number, done);
+    thread::crew(inner.options.index_helpers(), work).into_iter().collect()
 }
 
 /// Conflicts of one chunk after which a rebuild is given up. Far more than helpers can cause each other.
@@ -61,7 +54,8 @@ fn work(
     number: usize,
     done: &(dyn Fn(u64) + Sync),
 ) -> Result<(), OpenError> {
-    let core = inner.environment.core().expect("helpers have workers of their own");
+    let no_worker = || OpenError::Invalid(NO_WORKER.to_owned());
+    let core = inner.environment.core().ok_or_else(no_worker)?;
     let mut walker = Walker::new(inner.engine.as_ref(), core);
     let mut session = Session::new(Arc::clone(inner), Arc::clone(open), number);
     loop {

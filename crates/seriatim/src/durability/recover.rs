@@ -18,7 +18,7 @@ use seriatim_redo::{checkpoint, entry};
 use seriatim_store::{Finger, RecordPtr};
 use seriatim_txn::{Change, Core, Near, Restored, Table};
 
-use super::{RecoveryPhase, ahead};
+use super::{NO_WORKER, RecoveryPhase, ahead};
 use crate::builder::{Builder, Place};
 use crate::database::{Foundation, Tables};
 use crate::engine::Engine;
@@ -80,8 +80,8 @@ pub(super) fn recover(
     let began = Instant::now();
     let Place { directory, disk, inspect } = place;
     let threads = options.helpers();
-    let core = || foundation.environment.core().expect("helpers have workers of their own");
-    let mut cores: Vec<Core> = (0..threads).map(|_| core()).collect();
+    let cores: Option<Vec<Core>> = (0..threads).map(|_| foundation.environment.core()).collect();
+    let mut cores = cores.ok_or_else(|| OpenError::Invalid(NO_WORKER.to_owned()))?;
     let tables = make_tables(foundation, manifest, &mut cores[0])?;
     #[cfg_attr(not(feature = "canary"), expect(unused_mut, reason = "a canary changes it"))]
     let mut replay = match inspect {
@@ -214,8 +214,11 @@ impl<'f> Applier<'f> {
         let hands: Vec<Hand> = hands.collect();
         let is_deleted = |table: &&Table| hands.iter().any(|hand| hand.deleted[table.id.index()]);
         let with_tombstones: Vec<&Table> = self.tables.into_iter().flatten().filter(is_deleted).collect();
-        let left = Mutex::new(with_tombstones.into_iter());
-        let work = |mut core: Core| {
+        let threads = hands.len();
+        let (hands, left) = (Mutex::new(hands.into_iter()), Mutex::new(with_tombstones.into_iter()));
+        let work = |_, _| {
+            let hand = hands.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let mut core = hand.expect("there is one for each thread").core;
             loop {
                 let next = left.lock().unwrap_or_else(PoisonError::into_inner).next();
                 let Some(table) = next else { return };
@@ -223,14 +226,7 @@ impl<'f> Applier<'f> {
                 unsafe { self.engine.finish_restore(&mut core, table) };
             }
         };
-        thread::scope(|scope| {
-            let mut cores = hands.into_iter().map(|hand| hand.core);
-            let own = cores.next();
-            for core in cores {
-                scope.spawn(|| work(core));
-            }
-            own.map(work);
-        });
+        thread::crew(threads, work);
     }
 
     /// Puts a version into its table; `guess` is as [`Near`] wants it. The hand is online.
@@ -304,3 +300,6 @@ impl Apply for Applier<'_> {
         all
     }
 }
+
+#[cfg(test)]
+mod tests;

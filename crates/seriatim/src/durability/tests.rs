@@ -80,6 +80,37 @@ fn a_log_whose_epochs_are_used_up_stops_and_says_so() {
 }
 
 #[test]
+fn a_checkpoint_and_a_check_have_helpers_at_the_same_time_beside_all_workers() {
+    let disk = FaultyDisk::new(4);
+    for helpers in [1, 8, 64] {
+        let db = on(&disk).helper_threads(helpers).open().expect("it opens");
+        let notes = db.create_or_open::<Note>().expect("the table is there");
+        let (mut one, mut other) = (db.session(), db.session());
+        one.transact(|tx| tx.put(&notes, &note(1, helpers))).expect("a worker is free");
+        // Both workers are registered from now on.
+        let begun = (one.begin().expect("a worker is free"), other.begin().expect("another is free"));
+        drop(begun);
+        let environment = &db.inner().environment;
+        let helpers = helpers.min(8);
+        {
+            // As the other of the two holds them while it is at work.
+            let held: Vec<_> = (0..helpers).map(|_| environment.core().expect("it is set aside")).collect();
+            assert_eq!(db.check_indexes().expect("nothing is wrong")[0].rows, 1);
+            assert_eq!(db.checkpoint().expect("the disk works").expect("it is on disk").rows, 1);
+            drop(held);
+        }
+        // Nobody holds as many; if somebody did it would be told.
+        let held: Vec<_> = std::iter::from_fn(|| environment.core()).collect();
+        assert_eq!(held.len(), 16, "two sets, however many are wanted now");
+        let error = db.checkpoint().expect_err("no worker is left").to_string();
+        assert!(error.contains("no worker was left"), "{error}");
+        let error = db.check_indexes().expect_err("no worker is left");
+        assert!(error.contains("no worker was left"), "{error}");
+        assert_eq!(db.statistics().log.expect("it is on disk").checkpoints_failed, 1);
+    }
+}
+
+#[test]
 fn a_share_that_is_none_is_refused() {
     for percent in [0, 101] {
         let error = Database::builder().checkpoint_share(percent).open().expect_err("it is no share");

@@ -2,7 +2,9 @@
 
 mod checkpoints;
 mod faults;
+mod helpers;
 mod life;
+mod memory;
 mod open;
 mod review;
 mod sealing;

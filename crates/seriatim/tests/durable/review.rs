@@ -6,7 +6,7 @@ use std::fmt;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use seriatim::procedure::Shape;
 use seriatim::{Abort, Database, Handle, RetryPolicy, Table, TransactError, Tx, procedure, procedures, protocols};
@@ -145,9 +145,9 @@ impl<F> fmt::Debug for Meddling<F> {
     }
 }
 
-impl<F: FnMut() + Send> Disk for Meddling<F> {
+impl<F: FnMut(&Path) + Send> Disk for Meddling<F> {
     fn open(&self, path: &Path, how: Opening) -> io::Result<Box<dyn DiskFile>> {
-        (self.meddle.lock().expect("nothing panics"))();
+        (self.meddle.lock().unwrap_or_else(PoisonError::into_inner))(path);
         self.disk.open(path, how)
     }
 
@@ -214,7 +214,7 @@ fn who_looks_at_a_database_in_use_sees_a_state_without_gaps() {
         let counted = Arc::new(AtomicU64::new(0));
         let meddle = {
             let counted = Arc::clone(&counted);
-            move || {
+            move |_: &Path| {
                 counted.fetch_add(1, Ordering::Relaxed);
                 opened += 1;
                 if opened == at {
@@ -235,6 +235,29 @@ fn who_looks_at_a_database_in_use_sees_a_state_without_gaps() {
         restarts += u64::from(gap >= 50 && counted.load(Ordering::Relaxed) > at);
     }
     assert!(restarts > 5, "a checkpoint came in between {restarts} times only");
+}
+
+#[test]
+fn a_checkpoint_that_panics_counts_as_failed_and_is_tried_again() {
+    let disk = FaultyDisk::new(7);
+    let mut panics = 0;
+    let meddle = move |path: &Path| {
+        if panics < 2 && path.components().any(|part| part.as_os_str().to_string_lossy().starts_with("checkpoint-")) {
+            panics += 1;
+            panic!("deliberately");
+        }
+    };
+    let meddling = Meddling { disk: disk.mount(), meddle: Mutex::new(meddle) };
+    let db = small("auto", &disk).disk(Arc::new(meddling)).checkpoint_bytes(Some(1)).open().expect("it opens");
+    let accounts = db.create::<Account>().expect("the table is created");
+    db.session().transact(|tx| tx.insert(&accounts, &account(1))).expect("inserted");
+    let log = || db.statistics().log.expect("it is on disk");
+    while log().checkpoints == 0 {
+        db.step();
+        assert_ne!(log().checkpoint_error.is_some(), log().checkpoints > 0);
+        assert!(log().checkpoint_error.is_none_or(|error| error.contains("panicked")));
+    }
+    assert_eq!((log().checkpoints_failed, log().checkpoints), (2, 1));
 }
 
 #[test]
