@@ -14,7 +14,10 @@ use super::persistence::Persistence;
 
 /// Deletes checkpoints that do not count, complete or not.
 pub(super) fn delete_unnamed(persistence: &Persistence) {
-    tell(persistence, try_delete_unnamed(persistence).err());
+    // What else could not be deleted is still there.
+    if let Err(error) = try_delete_unnamed(persistence) {
+        tell(persistence, Some(error));
+    }
 }
 
 /// Deletes what is not needed any more, now that a checkpoint which begins at `begin` is durable: how many segments and checkpoints.

@@ -175,7 +175,7 @@ impl Watch for Fake<'_> {
     fn time(&self) -> Duration {
         let mut passed = self.passed.lock().expect("nothing panicked");
         // Every other reading is the end of work.
-        let work = if passed.readings % 2 == 0 { Duration::ZERO } else { self.work };
+        let work = if passed.readings.is_multiple_of(2) { Duration::ZERO } else { self.work };
         passed.time += work;
         passed.readings += 1;
         passed.time
