@@ -83,7 +83,8 @@ struct Findings {
     workloads: Vec<(&'static str, Report)>,
 }
 
-/// Looks at everything; the first fault.
+/// Looks at everything; the first fault. A database that somebody has open is refused, for a batch that is being written looks like one
+/// that is missing; one that is opened after its checksums were verified is looked at as a backup looks.
 fn find_fault(directory: &Path, found: &mut Findings) -> Result<Option<String>, Failure> {
     let verified = with_bar("verifying", |progress| backup::verify(directory, progress));
     match verified {

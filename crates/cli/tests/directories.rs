@@ -119,14 +119,34 @@ fn damage_is_a_fault_that_names_the_file() {
     let segment = largest(&data, "log-");
     // In the first batch, with others behind it.
     flip(&segment, 4096 + 100);
-    let line = refused(&["check", &data], 1);
-    assert!(
-        line.contains("damaged at byte") && line.contains(&*segment.file_name().expect("a name").to_string_lossy()),
-        "{line}"
-    );
+    let name = segment.file_name().expect("a name").to_string_lossy();
+    // Who only looks sees it, and who is to bring the database back; neither changes that.
+    for command in ["check", "recover", "check"] {
+        let line = refused(&[command, &data], 1);
+        assert!(line.contains("damaged at byte") && line.contains(&*name), "{command}: {line}");
+    }
     let output = seriatim(&["check", &data, "--format", "json"]);
     let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert!(found["passed"] == false && found["fault"].as_str().is_some_and(|fault| fault.contains("damaged")));
+}
+
+#[test]
+fn a_database_in_use_is_neither_checked_nor_recovered_and_can_be_backed_up() {
+    let home = Home::new("in-use");
+    let (data, copy) = (home.at("db"), home.at("copy"));
+    bench(&data, &[]);
+    let db = Database::open(&data).expect("it recovers");
+    for (command, says) in [("check", "verify a backup"), ("recover", "open")] {
+        let output = seriatim(&[command, &data]);
+        assert!(output.stdout.is_empty(), "{command} finds nothing, not even a fault");
+        let line = refused(&[command, &data], 1);
+        assert!(line.contains(says) && line.contains(&data), "{command}: {line}");
+    }
+    printed(&["backup", &data, &copy]);
+    drop(db);
+    for directory in [&data, &copy] {
+        assert_eq!(json(&["check", directory])["passed"], true);
+    }
 }
 
 #[test]
