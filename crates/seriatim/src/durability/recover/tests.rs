@@ -9,7 +9,7 @@ use crate::{Abort, Database, Handle, Table, Tx, protocols};
 
 const THREADS: usize = 4;
 /// Keys of each table, far more than it is made for. The first ones, one for each thread, change in every transaction.
-const KEYS: u64 = 2_000;
+const KEYS: u64 = 8_000;
 const KEYS_A_TRANSACTION: u64 = 20;
 const PASSES: u64 = 3;
 /// Versions handed over at once, as a replay does.
