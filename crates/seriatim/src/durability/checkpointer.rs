@@ -66,13 +66,15 @@ impl Checkpoints {
                 (self.recovered_bytes, self.bytes_before) = (0, log_bytes);
                 (self.left_out, self.pause) = (0, PAUSE_MIN);
             }
-            Err(error) => {
-                self.failed += 1;
-                self.error = Some(error.to_string());
-                self.left_out = self.pause;
-                self.pause = (2 * self.pause).min(PAUSE_MAX);
-            }
+            Err(error) => self.failed(error.to_string()),
         }
+    }
+
+    fn failed(&mut self, error: String) {
+        self.failed += 1;
+        self.error = Some(error);
+        self.left_out = self.pause;
+        self.pause = (2 * self.pause).min(PAUSE_MAX);
     }
 
     /// Whether one is to be taken, now that so many bytes are written to the log.
@@ -99,8 +101,8 @@ pub(crate) fn look(inner: &Inner, persistence: &Persistence) {
     if due() {
         // A mistake in one must not end the helper unseen: it counts as failed, and there is another try.
         if catch_unwind(AssertUnwindSafe(|| take(inner, persistence))).is_err() {
-            let panicked = Err(StorageError::Stopped("a checkpoint panicked".to_owned()));
-            persistence.checkpoints.lock().unwrap_or_else(PoisonError::into_inner).ended(&panicked, log_bytes);
+            let panicked = "the thread that took a checkpoint panicked".to_owned();
+            persistence.checkpoints.lock().unwrap_or_else(PoisonError::into_inner).failed(panicked);
         }
     }
 }
