@@ -175,13 +175,17 @@ impl Three {
 /// As [`Apply::apply_all`], with the guess of another row of the table for each: as where two keys differ in what the bucket does not
 /// keep, which is one time in many thousands.
 fn wrong_guesses(applier: &Applier<'_>, thread: usize, versions: &[Version<'_>], outcomes: &mut Vec<Outcome>) {
-    let mut core = applier.cores[thread].lock().expect("nobody panicked");
-    let guesses = ahead::fetch(&mut core, versions.iter().map(|version| (applier.table(version), version)));
+    let mut hand = applier.hands[thread].lock().expect("nobody panicked");
+    let hand = &mut *hand;
+    hand.core.local.enter();
+    let of_tables = versions.iter().map(|version| (applier.table(version), version));
+    let guesses = ahead::fetch(hand.core.local.pinned(), &mut hand.fingers, of_tables);
     for version in versions {
         let others = versions.iter().zip(&guesses).filter(|(other, _)| other.table == version.table);
         let guess = others.filter(|(other, _)| other.key != version.key).find_map(|(_, guess)| *guess);
-        outcomes.push(applier.put(&mut core, guess, version).expect("memory"));
+        outcomes.push(applier.put(hand, guess, version).expect("memory"));
     }
+    hand.core.local.leave();
 }
 
 /// Hands what was made to the applier, each key's to one thread; the outcomes.
