@@ -259,9 +259,9 @@ impl<'f> Applier<'f> {
             Some(entry::Change::Patch(_) | entry::Change::Delta(_)) => Change::Patch(&mut set),
             None => return Ok(Outcome::Older),
         };
+        let near = Near { guess, finger: &mut hand.fingers[version.table.index()] };
         // SAFETY: all versions of a key come from one thread; nobody else uses the tables yet; the encoding is the table's; guesses are
         // records that its index named.
-        let near = Near { guess, finger: &mut hand.fingers[version.table.index()] };
         let restored = unsafe { self.engine.restore(&mut hand.core, table, key, near, stamp, change) };
         let restored = restored.map_err(|_| StorageError::OutOfMemory { table: table.name.clone() })?;
         if let Some(problem) = malformed {
