@@ -392,20 +392,20 @@ fn a_directory_of_others_need_not_be_one_that_can_be_synced() {
         for (is_there, failing) in [(true, 1), (false, 1), (false, 2)] {
             let case = format!("{kind:?}, sync {failing}, {}", if is_there { "it is there" } else { "it is new" });
             let disk = FaultyDisk::new(17);
-            let directory = if is_there { "/disk/of/others/db" } else { "/disk/of/others" };
+            let directory = if is_there { "/all/of/others/db" } else { "/all/of/others" };
             disk.create_dir_all(directory.as_ref()).expect("no faults yet");
-            for above in ["/", "/disk", "/disk/of", "/disk/of/others"] {
+            for above in ["/", "/all", "/all/of", "/all/of/others"] {
                 disk.sync_dir(above.as_ref()).expect("no faults yet");
             }
             disk.fail(Operation::SyncDir, failing, Times::Once, kind);
-            let opened = at("/disk/of/others/db", &disk).open();
+            let opened = at("/all/of/others/db", &disk).open();
             // The first sync is of what holds a directory that was there, the second of what holds a new one.
             assert_eq!(opened.is_ok(), kind != Other && failing == 1, "{case}");
             if let Ok(db) = opened {
                 drop(db.create::<Account>().expect("the table is created"));
                 disk.crash();
                 drop(db);
-                let db = at("/disk/of/others/db", &disk).open().expect("it recovers");
+                let db = at("/all/of/others/db", &disk).open().expect("it recovers");
                 assert!(ids(&db).is_empty(), "{case}");
             }
         }
