@@ -38,6 +38,8 @@ pub struct Builder {
     pub(crate) shape: Shape,
     pub(crate) check_plans: bool,
     pub(crate) place: Option<Place>,
+    /// Of tests.
+    disk: Option<Arc<dyn Disk>>,
     pub(crate) create: bool,
     pub(crate) durability: Option<Durability>,
     pub(crate) log: LogSettings,
@@ -110,6 +112,7 @@ impl Default for Builder {
             shape: Shape::Whole,
             check_plans: false,
             place: None,
+            disk: None,
             create: true,
             durability: None,
             log: LogSettings::default(),
@@ -263,14 +266,18 @@ impl Builder {
 
     /// Keeps the database in this directory: opening creates it if there is none, else recovers what was acknowledged. One process
     /// at a time has it open. Default: nowhere, in memory only.
-    pub fn path(mut self, directory: impl Into<PathBuf>) -> Builder {
-        self.place = Some(Place { directory: directory.into(), inspect: false, disk: disk::real() });
-        self
+    pub fn path(self, directory: impl Into<PathBuf>) -> Builder {
+        self.at(directory.into(), false)
     }
 
     /// Loads the database of this directory to look at it: nothing in the directory changes, and what is written stays in memory.
-    pub fn inspect(mut self, directory: impl Into<PathBuf>) -> Builder {
-        self.place = Some(Place { directory: directory.into(), inspect: true, disk: disk::real() });
+    pub fn inspect(self, directory: impl Into<PathBuf>) -> Builder {
+        self.at(directory.into(), true)
+    }
+
+    fn at(mut self, directory: PathBuf, inspect: bool) -> Builder {
+        let disk = self.disk.clone().unwrap_or_else(disk::real);
+        self.place = Some(Place { directory, inspect, disk });
         self
     }
 
@@ -280,12 +287,13 @@ impl Builder {
         self
     }
 
-    /// Another disk under the path given before, for tests that break it.
+    /// Another disk under the path, whichever is given first, for tests that break it.
     #[doc(hidden)]
     pub fn disk(mut self, disk: Arc<dyn Disk>) -> Builder {
         if let Some(place) = &mut self.place {
-            place.disk = disk;
+            place.disk = Arc::clone(&disk);
         }
+        self.disk = Some(disk);
         self
     }
 

@@ -111,6 +111,14 @@ fn a_checkpoint_and_a_check_have_helpers_at_the_same_time_beside_all_workers() {
 }
 
 #[test]
+fn a_tests_disk_may_be_given_before_the_path() {
+    let disk = FaultyDisk::new(5);
+    let given = Database::builder().workers(2).step_helpers(true).disk(Arc::new(disk.mount())).path("/db");
+    drop(given.open().expect("a new database opens"));
+    assert!(Database::builder().workers(2).path("/db").disk(Arc::new(disk.mount())).create(false).open().is_ok());
+}
+
+#[test]
 fn a_share_that_is_none_is_refused() {
     for percent in [0, 101] {
         let error = Database::builder().checkpoint_share(percent).open().expect_err("it is no share");
