@@ -254,8 +254,12 @@ struct Measured {
     replay_seconds: f64,
     before: Served,
     during: Served,
+    after: Served,
     checkpoint: seriatim::Checkpoint,
 }
+
+/// A checkpoint is set against so many lengths before it, and as many behind.
+const BESIDE: u32 = 3;
 
 fn builder(setting: &Setting, directory: &Path) -> Builder {
     let builder = Database::builder().protocol(&setting.protocol).seed(setting.seed).path(directory);
@@ -315,9 +319,20 @@ fn measure_all(
     };
     let recovery = db.recovery().cloned().ok_or("there was a database")?;
     workload.declare(&db)?;
-    let drive_before = || Ok((drive_for(&db, &workload, outstanding, setting.seed, setting.length)?, ()));
-    let (before, ()) = Served::while_driven(&db, drive_before)?;
+    let without = || {
+        let run = || {
+            let mut all = Driven::default();
+            for at in 0..BESIDE {
+                let seed = setting.seed + u64::from(at);
+                all.add(drive_for(&db, &workload, outstanding, seed, setting.length)?);
+            }
+            Ok((all, ()))
+        };
+        Served::while_driven(&db, run).map(|(served, ())| served)
+    };
+    let before = without()?;
     let (during, checkpoint) = beside_a_checkpoint(&db, &workload, outstanding, setting.seed)?;
+    let after = without()?;
     Ok(Measured {
         off,
         group,
@@ -330,6 +345,7 @@ fn measure_all(
         replay_seconds,
         before,
         during,
+        after,
         checkpoint,
     })
 }
@@ -377,9 +393,9 @@ impl Measured {
         self.committed as f64 / self.replay_seconds.max(1e-9)
     }
 
-    /// The rate beside a checkpoint over that before.
+    /// The rate beside a checkpoint over the mean of those before and after.
     fn rate_beside(&self) -> f64 {
-        self.during.per_second / self.before.per_second.max(1e-9)
+        2.0 * self.during.per_second / (self.before.per_second + self.after.per_second).max(1e-9)
     }
 
     fn json(&self) -> Value {
@@ -414,7 +430,8 @@ impl Measured {
             "checkpoint": {
                 "rows": self.checkpoint.rows, "bytes": self.checkpoint.bytes,
                 "seconds": self.checkpoint.duration.as_secs_f64(),
-                "before": self.before.json(), "during": self.during.json(), "ratio": self.rate_beside(),
+                "before": self.before.json(), "during": self.during.json(), "after": self.after.json(),
+                "ratio": self.rate_beside(),
             },
         });
         let Value::Object(mut object) = object else { unreachable!("it was written as one") };
@@ -439,9 +456,14 @@ impl Measured {
         let replay = self.replayed_per_second();
         let written = Quartiles::of(self.group.iter().copied()).median;
         lines.push(format!("replay, k tx/s      {:.1}, {:.2} of the rate of writing", replay / 1e3, replay / written));
-        lines.push(format!("beside a checkpoint {:.2} of the rate before", self.rate_beside()));
+        let (checkpoint, seconds) = (&self.checkpoint, self.checkpoint.duration.as_secs_f64());
+        let (rows, bytes) = (checkpoint.rows as f64 / 1e6, checkpoint.bytes as f64 / 1e6);
+        let beside = self.rate_beside();
+        lines.push(format!("a checkpoint        {rows:.1} M rows, {bytes:.0} MB in {seconds:.1} s"));
+        lines.push(format!("beside it           {beside:.2} of the rate before and after"));
         lines.push(format!("    durable, ms     {}", self.during.latency));
         lines.push(format!("    before it       {}", self.before.latency));
+        lines.push(format!("    after it        {}", self.after.latency));
         lines.join("\n")
     }
 }

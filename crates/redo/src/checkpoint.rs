@@ -43,7 +43,8 @@ pub use self::write::{CheckpointWriter, PartTotals, PartWriter};
 
 /// Bytes of rows that make a block, before compression.
 const BLOCK_BYTES: usize = if cfg!(test) { 512 } else { 256 << 10 };
-const LEVEL: i32 = 1;
+/// Of compression: the work is done beside transactions, and rows are short of repetitions that a higher one would find.
+const LEVEL: i32 = -5;
 
 const PART_MAGIC: &[u8; 8] = b"SRTMCKP1";
 const PART_HEADER_BYTES: usize = 44;

@@ -69,6 +69,9 @@ pub(crate) struct Place {
     pub(crate) disk: Arc<dyn Disk>,
 }
 
+/// Bytes of log between checkpoints, if nothing else is said.
+pub(crate) const CHECKPOINT_BYTES: u64 = 1 << 30;
+
 /// How the log is written.
 #[derive(Clone, Debug)]
 pub(crate) struct LogSettings {
@@ -116,9 +119,9 @@ impl Default for Builder {
             create: true,
             durability: None,
             log: LogSettings::default(),
-            checkpoint_bytes: Some(1 << 30),
+            checkpoint_bytes: Some(CHECKPOINT_BYTES),
             checkpoint_bytes_per_second: None,
-            checkpoint_share: 20,
+            checkpoint_share: 10,
             on_recovery: Listener::default(),
             #[cfg(feature = "canary")]
             fault: seriatim_txn::Fault::None,
@@ -345,7 +348,8 @@ impl Builder {
     }
 
     /// Percent of the time, 1 to 100, for which each thread of a checkpoint works: the rest it leaves to transactions, and the
-    /// checkpoint takes as much longer. Default 20.
+    /// checkpoint takes as much longer. When the log has grown by [`Builder::checkpoint_bytes`] since it began, or by as much as is in
+    /// memory if that is more, it works for twice as long, then for three times, and so on. Default 10.
     pub fn checkpoint_share(mut self, percent: u32) -> Builder {
         self.checkpoint_share = percent;
         self

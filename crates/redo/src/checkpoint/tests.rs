@@ -71,6 +71,21 @@ fn rows_come_back_with_their_stamps_and_survive_a_power_cut() {
 }
 
 #[test]
+fn a_part_is_synced_as_it_grows() {
+    let database = Database::new(1, 1);
+    let disk: Arc<dyn Disk> = Arc::new(database.disk.clone());
+    let writer = CheckpointWriter::begin(disk, &database.directory, DATABASE, Epoch(11), None).unwrap();
+    let mut part = writer.part(0).unwrap();
+    database.disk.fail(Operation::Sync, 1, Times::Once, ErrorKind::Other);
+    let failed = (0..10_000).find_map(|id: u32| {
+        let image = database.accounts.image(id, (i64::from(id), 7));
+        part.row(LAYOUT, &database.accounts.wire, Key::Word8(id.into()), stamp(10, 1), as_row(&image));
+        if part.is_full() { part.flush().err() } else { None }
+    });
+    assert!(matches!(failed, Some(LogError::Io { .. })), "{failed:?}");
+}
+
+#[test]
 fn a_part_that_is_cut_off_anywhere_or_missing_is_refused() {
     let database = written();
     let path = part(&database, 1);

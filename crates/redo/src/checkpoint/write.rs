@@ -21,6 +21,9 @@ use crate::manifest::{Checkpoint, DatabaseId};
 
 const WHAT: &str = "writing a checkpoint";
 
+/// A part is synced whenever it has grown by so much: one sync of all of it would keep the disk from the log for long.
+const SYNC_BYTES: u64 = if cfg!(test) { 256 } else { 16 << 20 };
+
 /// A checkpoint being written, in a directory that does not count yet.
 #[derive(Debug)]
 pub struct CheckpointWriter {
@@ -81,7 +84,7 @@ impl CheckpointWriter {
         let totals = Footer { bytes: PART_HEADER_BYTES as u64, ..Footer::default() };
         let compressor = Compressing(compressor);
         let pace = Arc::clone(&self.pace);
-        Ok(PartWriter { part, file, compressor, raw: Vec::new(), rows: 0, out: Vec::new(), totals, pace })
+        Ok(PartWriter { part, file, compressor, raw: Vec::new(), rows: 0, out: Vec::new(), totals, unsynced: 0, pace })
     }
 
     /// Gives the checkpoint its name, durably, and says what the manifest should. `end` is the epoch after the pass, and durable.
@@ -135,6 +138,8 @@ pub struct PartWriter {
     /// Header and compressed rows.
     out: Vec<u8>,
     totals: Footer,
+    /// Bytes since the last sync.
+    unsynced: u64,
     pace: Arc<Pace>,
 }
 
@@ -182,7 +187,13 @@ impl PartWriter {
             self.out.clear();
             self.out.extend_from_slice(&header.encode());
             self.out.extend_from_slice(&payload);
-            self.file.write_all_at(&self.out, self.totals.bytes)
+            self.file.write_all_at(&self.out, self.totals.bytes)?;
+            self.unsynced += self.out.len() as u64;
+            if self.unsynced >= SYNC_BYTES {
+                self.unsynced = 0;
+                self.file.sync_data()?;
+            }
+            Ok(())
         };
         write().map_err(LogError::io(WHAT))?;
         self.totals.bytes += self.out.len() as u64;

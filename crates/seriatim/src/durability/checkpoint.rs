@@ -48,7 +48,8 @@ impl From<Stuck> for StorageError {
 /// # Errors
 /// What the file system says, or that the log has stopped. The checkpoint before still counts.
 pub(crate) fn take(inner: &Inner, persistence: &Persistence) -> Result<Checkpoint, StorageError> {
-    take_within(inner, persistence, Limits::of(&inner.options))
+    let memory_bytes = inner.environment.memory.in_use_bytes();
+    take_within(inner, persistence, Limits::of(&inner.options, memory_bytes))
 }
 
 /// As [`take`], within other limits.
@@ -58,10 +59,14 @@ pub(super) fn take_within(
     limits: Limits<'_>,
 ) -> Result<Checkpoint, StorageError> {
     let _one_at_a_time = persistence.checkpointing.lock().unwrap_or_else(PoisonError::into_inner);
-    let log_bytes = persistence.log().statistics().bytes;
+    let log_bytes = log_bytes(persistence);
     let taken = take_alone(inner, persistence, limits);
     persistence.checkpoints.lock().unwrap_or_else(PoisonError::into_inner).ended(&taken, log_bytes);
     taken
+}
+
+fn log_bytes(persistence: &Persistence) -> u64 {
+    persistence.log().statistics().bytes
 }
 
 fn take_alone(inner: &Inner, persistence: &Persistence, limits: Limits<'_>) -> Result<Checkpoint, StorageError> {
@@ -111,11 +116,12 @@ fn write_rows(
 ) -> Result<Vec<PartTotals>, StorageError> {
     let sets = inner.sets();
     let tables: Vec<(&TableSet, Rows<'_>)> = sets.iter().map(|set| (&**set, Rows::new(&set.primary))).collect();
+    let (log_bytes, late_after) = (log_bytes(persistence), limits.late_after.max(1));
     let work = |part: usize, _| -> Result<PartTotals, StorageError> {
         let core = inner.environment.core().ok_or_else(|| StorageError::Stopped(NO_WORKER.to_owned()))?;
         let mut walker = Walker::new(inner.engine.as_ref(), core);
         let part = writer.part(part as u32)?;
-        let mut filling = Filling { part, wire: None, duty: Duty::new(limits), persistence };
+        let mut filling = Filling { part, wire: None, duty: Duty::new(limits), log_bytes, late_after, persistence };
         for (set, rows) in &tables {
             filling.wire = set.primary.wire.as_deref();
             while walker.chunk_in_pieces(rows, &mut filling)? {
@@ -135,13 +141,17 @@ struct Filling<'c> {
     /// How rows of the table at hand are written.
     wire: Option<&'c Wire>,
     duty: Duty<'c>,
+    /// Of the log, when the checkpoint began.
+    log_bytes: u64,
+    late_after: u64,
     persistence: &'c Persistence,
 }
 
 impl Filling<'_> {
     /// Leaves time and disk to others.
     fn rest(&mut self, ahead: Duration) -> Result<(), StorageError> {
-        match self.duty.rest(ahead, &|| self.persistence.is_closing()) {
+        let haste = || 1 + log_bytes(self.persistence).saturating_sub(self.log_bytes) / self.late_after;
+        match self.duty.rest(ahead, &haste, &|| self.persistence.is_closing()) {
             true => Ok(()),
             false => Err(StorageError::Stopped("the database is being closed".to_owned())),
         }

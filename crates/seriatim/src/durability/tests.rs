@@ -204,7 +204,7 @@ fn take(
     watch: &Fake<'_>,
 ) -> Result<Checkpoint, StorageError> {
     let persistence = db.inner().persistence.as_ref().expect("it is on disk");
-    take_within(db.inner(), persistence, Limits { share, bytes_per_second, watch })
+    take_within(db.inner(), persistence, Limits { share, bytes_per_second, late_after: u64::MAX, watch })
 }
 
 /// A text that does not get smaller.
@@ -239,6 +239,29 @@ fn a_checkpoint_works_for_its_share_of_the_time_however_long_its_work_takes() {
         assert_eq!(slept * share, rests * Duration::from_millis(work) * (100 - share), "{work} ms, {share} %");
         assert!(passed.sleeps.iter().all(|sleep| *sleep <= SLICE), "closing would wait");
     }
+}
+
+#[test]
+fn a_checkpoint_that_is_late_rests_no_more() {
+    let mut rng = Rng::from_seed(6);
+    let disk = FaultyDisk::new(6);
+    let (db, notes) = with_notes(on(&disk), &mut rng, 300, 10);
+    let persistence = db.inner().persistence.as_ref().expect("it is on disk");
+    let write = |id| {
+        db.session().transact(|tx| tx.put(&notes, &note(id, 1))).expect("written");
+        db.step();
+    };
+    let mut rests = 0;
+    // What is written while it rests for the first time makes it late many times over.
+    let watch = Fake::new(Duration::from_millis(4), || {
+        rests += 1;
+        write(rests);
+    });
+    take_within(db.inner(), persistence, Limits { share: 50, bytes_per_second: None, late_after: 1, watch: &watch })
+        .expect("the disk works");
+    let passed = watch.passed();
+    assert_eq!(passed.sleeps.len(), 1);
+    assert!(passed.readings > 6, "there were chunks to rest after");
 }
 
 #[test]
