@@ -259,7 +259,7 @@ struct Measured {
 }
 
 /// A checkpoint is set against so many lengths before it, and as many behind.
-const BESIDE: u32 = 3;
+const BESIDE: u64 = 3;
 
 fn builder(setting: &Setting, directory: &Path) -> Builder {
     let builder = Database::builder().protocol(&setting.protocol).seed(setting.seed).path(directory);
@@ -272,14 +272,15 @@ fn measure_all(
     outstanding: usize,
     setting: &Setting,
 ) -> Result<Measured, Box<dyn Error>> {
+    let (directory, beside) = (&directory.join("group"), directory.join("beside"));
     let workload = setting.tpcc(warehouses);
     let in_memory = setting.load(&workload)?;
     let db = builder(setting, directory).open()?;
     workload.load(&db, &Loading::default())?;
-    // What was loaded is of no interest from here on.
-    db.checkpoint()?;
     setting.prefault(&in_memory, 1)?;
     setting.prefault(&db, 1)?;
+    // What was loaded is of no interest from here on.
+    db.checkpoint()?;
     let start = db.statistics();
     let mut all = Driven::default();
     let mut off =
@@ -302,8 +303,8 @@ fn measure_all(
     let bytes = bytes_by_table(directory)?;
     let phases = std::sync::Arc::new(Mutex::new((None, None)));
     let noted = std::sync::Arc::clone(&phases);
-    // As for the run: memory is touched beforehand, also for what is measured behind the recovery.
-    let opening = builder(setting, directory).prefault(end.memory_bytes + end.memory_bytes / 4);
+    // As for the run: memory is touched beforehand.
+    let opening = builder(setting, directory).prefault(end.memory_bytes);
     let db = opening.on_recovery(move |at| {
         let mut noted = noted.lock().expect("nobody panicked");
         match at.phase {
@@ -318,21 +319,8 @@ fn measure_all(
         _ => 0.0,
     };
     let recovery = db.recovery().cloned().ok_or("there was a database")?;
-    workload.declare(&db)?;
-    let without = || {
-        let run = || {
-            let mut all = Driven::default();
-            for at in 0..BESIDE {
-                let seed = setting.seed + u64::from(at);
-                all.add(drive_for(&db, &workload, outstanding, seed, setting.length)?);
-            }
-            Ok((all, ()))
-        };
-        Served::while_driven(&db, run).map(|(served, ())| served)
-    };
-    let before = without()?;
-    let (during, checkpoint) = beside_a_checkpoint(&db, &workload, outstanding, setting.seed)?;
-    let after = without()?;
+    drop(db);
+    let (before, during, after, checkpoint) = beside_a_checkpoint(&beside, &workload, outstanding, setting)?;
     Ok(Measured {
         off,
         group,
@@ -350,13 +338,26 @@ fn measure_all(
     })
 }
 
-/// What transactions meet that begin while a checkpoint is taken.
+/// What transactions meet before a checkpoint, while it is taken and after it, on a database of their own.
 fn beside_a_checkpoint(
-    db: &Database,
+    directory: &Path,
     workload: &dyn Workload,
     outstanding: usize,
-    seed: u64,
-) -> Result<(Served, seriatim::Checkpoint), Box<dyn Error>> {
+    setting: &Setting,
+) -> Result<(Served, Served, Served, seriatim::Checkpoint), Box<dyn Error>> {
+    let db = builder(setting, directory).open()?;
+    workload.load(&db, &Loading::default())?;
+    setting.prefault(&db, 2)?;
+    let without = |first: u64| {
+        let run = || {
+            let mut all = Driven::default();
+            for seed in first..first + BESIDE {
+                all.add(drive_for(&db, workload, outstanding, seed, setting.length)?);
+            }
+            Ok((all, ()))
+        };
+        Served::while_driven(&db, run).map(|(served, ())| served)
+    };
     let is_taken = AtomicBool::new(false);
     let run = || {
         thread::scope(|scope| {
@@ -365,12 +366,16 @@ fn beside_a_checkpoint(
                 is_taken.store(true, Ordering::Relaxed);
                 taken
             });
-            let driven = drive(db, workload, outstanding, seed, |_| is_taken.load(Ordering::Relaxed));
+            let seed = setting.seed + BESIDE;
+            let driven = drive(&db, workload, outstanding, seed, |_| is_taken.load(Ordering::Relaxed));
             let taken = taking.join().expect("a checkpoint does not panic")?;
             Ok((driven?, taken.ok_or("the database is on disk")?))
         })
     };
-    Served::while_driven(db, run)
+    let before = without(setting.seed)?;
+    let (during, checkpoint) = Served::while_driven(&db, run)?;
+    let after = without(setting.seed + BESIDE + 1)?;
+    Ok((before, during, after, checkpoint))
 }
 
 impl Measured {
