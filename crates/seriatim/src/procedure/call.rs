@@ -84,15 +84,12 @@ impl Session {
         let Session { runner, called, .. } = self;
         let entry = called.entry(at);
         let handles = entry.handles::<P>();
-        let mut result = match entry.way {
+        let result = match entry.way {
             Way::Straight => runner.run(entry.mode(), Origin::Procedure, |tx| P::straight(tx, handles, arguments)),
             Way::Checked => check::run_checked::<P>(runner, entry, arguments),
             Way::Repaired | Way::Pieces => run_scheduled::<P>(runner, entry, arguments),
         };
-        // In place: results may be large.
-        if let Err(error) = &mut result {
-            in_procedure(error, P::NAME);
-        }
+        let result = result.map_err(|error| in_procedure(error, P::NAME));
         #[cfg(feature = "trial")]
         self.tell::<P>(arguments, &result);
         result
@@ -226,8 +223,9 @@ pub(crate) fn unfit<P: Declared>(error: &EvaluationError) -> TransactError {
 
 /// Names the procedure in errors that tell of it.
 #[cold]
-pub(crate) fn in_procedure(error: &mut TransactError, name: &str) {
-    if let TransactError::Overflow { procedure, .. } = error {
+pub(crate) fn in_procedure(mut error: TransactError, name: &str) -> TransactError {
+    if let TransactError::Overflow { procedure, .. } = &mut error {
         name.clone_into(procedure);
     }
+    error
 }

@@ -321,10 +321,7 @@ impl Session {
             let value = value.and_then(|value| Ok(P::Output::from_datum(&value)?));
             value.map_err(|stopped| stopped.into_abort(tx))
         });
-        result.map_err(|mut error| {
-            in_procedure(&mut error, P::NAME);
-            error
-        })
+        result.map_err(|error| in_procedure(error, P::NAME))
     }
 }
 
