@@ -73,17 +73,20 @@ impl<'e> Walker<'e> {
         rows: &Rows<'_>,
         see: impl FnOnce(&[Found<'_>]) -> Result<(), E>,
     ) -> Result<bool, E> {
-        self.records.clear();
-        self.core.local.enter();
-        let more = {
-            let mut walk = rows.walk.lock().unwrap_or_else(PoisonError::into_inner);
-            rows.table.index.walk(&mut walk, self.core.local.pinned(), &mut self.records)
-        };
+        let more = self.enter_next(rows);
         let found: Result<Vec<Found<'_>>, Stuck> =
             self.records.iter().filter_map(|&record| self.peek(rows.table, record).transpose()).collect();
         let seen = found.map_err(E::from).and_then(|found| see(&found));
         self.core.local.leave();
         seen.map(|()| more)
+    }
+
+    /// Comes online and finds the records of the next chunk; `false` if there was none left.
+    fn enter_next(&mut self, rows: &Rows<'_>) -> bool {
+        self.records.clear();
+        self.core.local.enter();
+        let mut walk = rows.walk.lock().unwrap_or_else(PoisonError::into_inner);
+        rows.table.index.walk(&mut walk, self.core.local.pinned(), &mut self.records)
     }
 
     /// Shows the committed rows of the next chunk to `taker`, one at a time; `false` if there was none left. The worker is offline
@@ -93,12 +96,7 @@ impl<'e> Walker<'e> {
     /// # Errors
     /// What `taker` reports; [`Stuck`].
     pub(crate) fn chunk_in_pieces<T: Take>(&mut self, rows: &Rows<'_>, taker: &mut T) -> Result<bool, T::Error> {
-        self.records.clear();
-        self.core.local.enter();
-        let more = {
-            let mut walk = rows.walk.lock().unwrap_or_else(PoisonError::into_inner);
-            rows.table.index.walk(&mut walk, self.core.local.pinned(), &mut self.records)
-        };
+        let more = self.enter_next(rows);
         let mut left = Vec::new();
         let taken = self.records.iter().try_fold(Room::Left, |room, &record| match room {
             Room::Left => self.show(rows.table, record, taker),
