@@ -1,4 +1,5 @@
-//! The door to files: a real side ([`real`]) and a simulated one ([`FaultyDisk`]); [`wary`] remembers failures of either.
+//! The door to files: a real side ([`real`]) and a simulated one ([`FaultyDisk`]); [`wary`] remembers failures of either. [`Around`] makes a
+//! disk of another one.
 //!
 //! Invariant: nothing is promised to survive a power cut but what a sync answered for. [`DiskFile::sync_data`] makes a file's
 //! contents and length durable, [`Disk::sync_dir`] the names in a directory; neither does the other's work, and a new directory
@@ -9,6 +10,7 @@
 //!
 //! Every error keeps its [`io::ErrorKind`] and says what was tried on which path.
 
+mod around;
 mod faulty;
 mod real;
 #[cfg(test)]
@@ -20,6 +22,7 @@ use std::fmt::{self, Debug};
 use std::io;
 use std::path::{Path, PathBuf};
 
+pub use around::Around;
 pub use faulty::{FaultyDisk, Operation, Times, is_power_off};
 pub use real::real;
 pub use wary::wary;

@@ -11,7 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Disk, DiskFile, DiskLock, Found, Opening, at};
+use super::{Around, Disk, at};
 
 /// A disk whose directories can be synced until that fails once; from then on it fails for that directory, until it is removed.
 /// Directories are told apart by their paths, not through links.
@@ -50,7 +50,11 @@ fn absolute(dir: &Path) -> PathBuf {
     std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned())
 }
 
-impl Disk for WaryDisk {
+impl Around for WaryDisk {
+    fn inner(&self) -> &dyn Disk {
+        &*self.disk
+    }
+
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         let key = absolute(dir);
         let directory = Arc::clone(self.directories().entry(key.clone()).or_default());
@@ -72,34 +76,6 @@ impl Disk for WaryDisk {
         let gone = absolute(dir);
         self.directories().retain(|dir, _| !dir.starts_with(&gone));
         Ok(())
-    }
-
-    fn open(&self, path: &Path, how: Opening) -> io::Result<Box<dyn DiskFile>> {
-        self.disk.open(path, how)
-    }
-
-    fn list(&self, dir: &Path) -> io::Result<Vec<Found>> {
-        self.disk.list(dir)
-    }
-
-    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
-        self.disk.create_dir_all(dir)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.disk.rename(from, to)
-    }
-
-    fn remove_file(&self, path: &Path) -> io::Result<()> {
-        self.disk.remove_file(path)
-    }
-
-    fn find(&self, path: &Path) -> io::Result<Option<Found>> {
-        self.disk.find(path)
-    }
-
-    fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {
-        self.disk.lock(path)
     }
 }
 
@@ -148,7 +124,11 @@ mod tests {
         fast: Mutex<mpsc::Receiver<()>>,
     }
 
-    impl Disk for Waiting {
+    impl Around for Waiting {
+        fn inner(&self) -> &dyn Disk {
+            &self.disk
+        }
+
         fn sync_dir(&self, dir: &Path) -> io::Result<()> {
             if dir == Path::new("/slow") {
                 // Only who has failed waits so long.
@@ -156,38 +136,6 @@ mod tests {
                 waited.map_err(|_| io::Error::other("nobody synced /fast meanwhile"))?;
             }
             self.disk.sync_dir(dir)
-        }
-
-        fn open(&self, path: &Path, how: Opening) -> io::Result<Box<dyn DiskFile>> {
-            self.disk.open(path, how)
-        }
-
-        fn list(&self, dir: &Path) -> io::Result<Vec<Found>> {
-            self.disk.list(dir)
-        }
-
-        fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
-            self.disk.create_dir_all(dir)
-        }
-
-        fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-            self.disk.rename(from, to)
-        }
-
-        fn remove_file(&self, path: &Path) -> io::Result<()> {
-            self.disk.remove_file(path)
-        }
-
-        fn remove_dir_all(&self, dir: &Path) -> io::Result<()> {
-            self.disk.remove_dir_all(dir)
-        }
-
-        fn find(&self, path: &Path) -> io::Result<Option<Found>> {
-            self.disk.find(path)
-        }
-
-        fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {
-            self.disk.lock(path)
         }
     }
 
@@ -198,15 +146,15 @@ mod tests {
         let waiting = Waiting { disk: faulty.clone(), fast: Mutex::new(fast) };
         let wary = WaryDisk { disk: Arc::new(waiting), directories: Mutex::default() };
         for dir in ["/slow", "/fast"] {
-            wary.create_dir_all(Path::new(dir)).unwrap();
+            Disk::create_dir_all(&wary, Path::new(dir)).unwrap();
         }
         thread::scope(|scope| {
-            let slow = scope.spawn(|| wary.sync_dir(Path::new("/slow")));
+            let slow = scope.spawn(|| Disk::sync_dir(&wary, Path::new("/slow")));
             // Not before the slow one is under way.
             while !wary.directories().contains_key(Path::new("/slow")) {
                 thread::yield_now();
             }
-            wary.sync_dir(Path::new("/fast")).unwrap();
+            Disk::sync_dir(&wary, Path::new("/fast")).unwrap();
             synced.send(()).unwrap();
             slow.join().unwrap().unwrap();
         });

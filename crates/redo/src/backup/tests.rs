@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 use std::sync::Mutex;
 
-use seriatim_base::disk::{DiskFile, DiskLock, FaultyDisk, Found};
+use seriatim_base::disk::{Around, DiskFile, FaultyDisk};
 
 use super::*;
 use crate::replay::Replay;
@@ -25,42 +25,14 @@ impl fmt::Debug for Meddling<'_> {
     }
 }
 
-impl Disk for Meddling<'_> {
+impl Around for Meddling<'_> {
+    fn inner(&self) -> &dyn Disk {
+        &self.disk
+    }
+
     fn open(&self, path: &Path, how: Opening) -> io::Result<Box<dyn DiskFile>> {
         (self.opened.lock().unwrap())();
         self.disk.open(path, how)
-    }
-
-    fn list(&self, dir: &Path) -> io::Result<Vec<Found>> {
-        self.disk.list(dir)
-    }
-
-    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
-        self.disk.create_dir_all(dir)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.disk.rename(from, to)
-    }
-
-    fn remove_file(&self, path: &Path) -> io::Result<()> {
-        self.disk.remove_file(path)
-    }
-
-    fn remove_dir_all(&self, dir: &Path) -> io::Result<()> {
-        self.disk.remove_dir_all(dir)
-    }
-
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.disk.sync_dir(dir)
-    }
-
-    fn find(&self, path: &Path) -> io::Result<Option<Found>> {
-        self.disk.find(path)
-    }
-
-    fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {
-        self.disk.lock(path)
     }
 }
 

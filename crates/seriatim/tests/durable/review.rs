@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use seriatim::procedure::Shape;
 use seriatim::{Abort, Database, Handle, RetryPolicy, Table, TransactError, Tx, procedure, procedures, protocols};
 use seriatim_base::Rng;
-use seriatim_base::disk::{Disk, DiskFile, DiskLock, FaultyDisk, Found, Opening, Operation, Times};
+use seriatim_base::disk::{Around, Disk, DiskFile, FaultyDisk, Opening, Operation, Times};
 
 use crate::life::{Account, small};
 
@@ -145,42 +145,14 @@ impl<F> fmt::Debug for Meddling<F> {
     }
 }
 
-impl<F: FnMut(&Path) + Send> Disk for Meddling<F> {
+impl<F: FnMut(&Path) + Send> Around for Meddling<F> {
+    fn inner(&self) -> &dyn Disk {
+        &self.disk
+    }
+
     fn open(&self, path: &Path, how: Opening) -> io::Result<Box<dyn DiskFile>> {
         (self.meddle.lock().unwrap_or_else(PoisonError::into_inner))(path);
         self.disk.open(path, how)
-    }
-
-    fn list(&self, directory: &Path) -> io::Result<Vec<Found>> {
-        self.disk.list(directory)
-    }
-
-    fn create_dir_all(&self, directory: &Path) -> io::Result<()> {
-        self.disk.create_dir_all(directory)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.disk.rename(from, to)
-    }
-
-    fn remove_file(&self, path: &Path) -> io::Result<()> {
-        self.disk.remove_file(path)
-    }
-
-    fn remove_dir_all(&self, directory: &Path) -> io::Result<()> {
-        self.disk.remove_dir_all(directory)
-    }
-
-    fn sync_dir(&self, directory: &Path) -> io::Result<()> {
-        self.disk.sync_dir(directory)
-    }
-
-    fn find(&self, path: &Path) -> io::Result<Option<Found>> {
-        self.disk.find(path)
-    }
-
-    fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {
-        self.disk.lock(path)
     }
 }
 

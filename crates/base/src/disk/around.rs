@@ -1,0 +1,88 @@
+//! Disks around another disk, which do some operations their own way and leave the rest to it.
+
+use std::fmt::Debug;
+use std::io;
+use std::path::Path;
+
+use super::{Disk, DiskFile, DiskLock, Found, Opening};
+
+/// What a disk around another does its own way; each operation is the other disk's unless it says otherwise.
+#[allow(missing_docs, clippy::missing_errors_doc, reason = "the operations are those of a disk")]
+pub trait Around: Debug + Send + Sync {
+    /// The other disk.
+    fn inner(&self) -> &dyn Disk;
+
+    fn open(&self, path: &Path, how: Opening) -> io::Result<Box<dyn DiskFile>> {
+        self.inner().open(path, how)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<Found>> {
+        self.inner().list(dir)
+    }
+
+    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
+        self.inner().create_dir_all(dir)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.inner().rename(from, to)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        self.inner().remove_file(path)
+    }
+
+    fn remove_dir_all(&self, dir: &Path) -> io::Result<()> {
+        self.inner().remove_dir_all(dir)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.inner().sync_dir(dir)
+    }
+
+    fn find(&self, path: &Path) -> io::Result<Option<Found>> {
+        self.inner().find(path)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {
+        self.inner().lock(path)
+    }
+}
+
+impl<D: Around> Disk for D {
+    fn open(&self, path: &Path, how: Opening) -> io::Result<Box<dyn DiskFile>> {
+        Around::open(self, path, how)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<Found>> {
+        Around::list(self, dir)
+    }
+
+    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
+        Around::create_dir_all(self, dir)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        Around::rename(self, from, to)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        Around::remove_file(self, path)
+    }
+
+    fn remove_dir_all(&self, dir: &Path) -> io::Result<()> {
+        Around::remove_dir_all(self, dir)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        Around::sync_dir(self, dir)
+    }
+
+    fn find(&self, path: &Path) -> io::Result<Option<Found>> {
+        Around::find(self, path)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {
+        Around::lock(self, path)
+    }
+}
