@@ -9,6 +9,7 @@ mod align;
 mod backoff;
 pub mod clock;
 pub mod disk;
+mod durable_point;
 mod ids;
 pub mod prefetch;
 pub mod rng;
@@ -17,6 +18,7 @@ pub mod thread;
 
 pub use align::{CACHE_LINE, CacheAligned};
 pub use backoff::Backoff;
+pub use durable_point::DurablePoint;
 pub use ids::{ColumnId, IndexId, LayoutId, TableId, WorkerId};
 pub use rng::Rng;
 pub use stamp::{Epoch, Stamp};

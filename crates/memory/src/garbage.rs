@@ -6,12 +6,17 @@
 //! nobody else online the bag sealed last is among them: the memory is still in the cache when it is used again. With others
 //! at work it is usually the one before.
 //!
+//! A bag may also wait until an epoch is durable: the newest in which a commit replaced a version that is in it. Deferred items
+//! and the grace period do not wait for that. What comes back so late is not in the cache any more, so a bag's blocks are
+//! fetched before the first of them is released.
+//!
 //! Bound: an idle worker keeps what its last few transactions left, unless it collects before it idles. Nothing bounds the
 //! garbage of a worker while another stays online; the engine bounds the age of transactions.
 
 use crate::Deferred;
 use crate::quiescence::{Awaited, Counts};
 use crate::small;
+use seriatim_base::{Epoch, prefetch};
 use std::collections::VecDeque;
 use std::ptr::NonNull;
 
@@ -21,6 +26,8 @@ pub(crate) const BAG: usize = small(64, 2);
 const AGE_MAX: u32 = small(16, 3) as u32;
 /// An item of more bytes has its bag sealed at the end of the transaction.
 const PRESSING: usize = 64 << 10;
+/// Bytes of an item fetched before it is released.
+const FETCHED_MAX: usize = 192;
 /// Bags emptied at the end of a transaction, or twice those it filled if that is more.
 const EMPTIED_MAX: usize = 4;
 /// Empty bags kept for use.
@@ -38,6 +45,8 @@ pub(crate) struct Bag {
     awaited: Vec<Awaited>,
     retired: Vec<Retired>,
     deferred: Vec<Deferred>,
+    /// The epoch that must be durable before the memory is released.
+    until: Epoch,
 }
 
 // SAFETY: rule 1 of `heap`: what lies in a bag is unlinked, and belongs to whoever holds the bag.
@@ -45,7 +54,7 @@ unsafe impl Send for Bag {}
 
 impl Bag {
     fn new() -> Bag {
-        Bag { awaited: Vec::new(), retired: Vec::with_capacity(BAG), deferred: Vec::new() }
+        Bag { awaited: Vec::new(), retired: Vec::with_capacity(BAG), deferred: Vec::new(), until: Epoch(0) }
     }
 
     fn len(&self) -> usize {
@@ -61,6 +70,8 @@ pub(crate) struct Garbage {
     worker: usize,
     open: Bag,
     sealed: VecDeque<Bag>,
+    /// Their grace periods have passed, and their deferred items are ready; they wait for the durable point.
+    kept: VecDeque<Bag>,
     empty: Vec<Bag>,
     /// Items in all bags.
     held: usize,
@@ -77,6 +88,7 @@ impl Garbage {
             worker,
             open: Bag::new(),
             sealed: VecDeque::new(),
+            kept: VecDeque::new(),
             empty: Vec::new(),
             held: 0,
             age: 0,
@@ -102,6 +114,12 @@ impl Garbage {
         if self.open.retired.len() == BAG {
             self.seal(counts);
         }
+    }
+
+    /// What is retired next is a version that this epoch replaced.
+    #[inline]
+    pub(crate) fn keep_until(&mut self, epoch: Epoch) {
+        self.open.until = self.open.until.max(epoch);
     }
 
     pub(crate) fn defer(&mut self, counts: &Counts, item: Deferred) {
@@ -130,7 +148,7 @@ impl Garbage {
     }
 
     /// The end of a transaction: seals the open bag if it is old, and has `release` free what may be freed.
-    pub(crate) fn end(&mut self, counts: &Counts, release: impl FnMut(Retired)) {
+    pub(crate) fn end(&mut self, counts: &Counts, durable: Epoch, release: impl FnMut(Retired)) {
         self.age += 1;
         if self.age >= AGE_MAX {
             self.age = 0;
@@ -142,23 +160,33 @@ impl Garbage {
             return;
         }
         let bags_max = EMPTIED_MAX.max(2 * std::mem::take(&mut self.sealed_now));
-        self.empty(counts, bags_max, release);
+        self.empty(counts, durable, bags_max, release);
     }
 
     /// Seals the open bag whatever its age, and has `release` free everything that may be freed.
-    pub(crate) fn collect(&mut self, counts: &Counts, release: impl FnMut(Retired)) {
+    pub(crate) fn collect(&mut self, counts: &Counts, durable: Epoch, release: impl FnMut(Retired)) {
         if self.open.len() > 0 {
             self.seal(counts);
         }
-        self.empty(counts, usize::MAX, release);
+        self.empty(counts, durable, usize::MAX, release);
     }
 
-    fn empty(&mut self, counts: &Counts, bags_max: usize, mut release: impl FnMut(Retired)) {
+    fn empty(&mut self, counts: &Counts, durable: Epoch, bags_max: usize, mut release: impl FnMut(Retired)) {
         for _ in 0..bags_max {
-            let Some(mut bag) = self.sealed.pop_front_if(|bag| counts.passed(&mut bag.awaited)) else { return };
-            self.held -= bag.len();
-            bag.retired.drain(..).for_each(&mut release);
+            let Some(mut bag) = self.sealed.pop_front_if(|bag| counts.passed(&mut bag.awaited)) else { break };
+            self.held -= bag.deferred.len();
             self.ready.extend(bag.deferred.drain(..));
+            self.kept.push_back(bag);
+        }
+        for _ in 0..bags_max {
+            let Some(mut bag) = self.kept.pop_front_if(|bag| bag.until <= durable) else { return };
+            self.held -= bag.retired.len();
+            if durable < Epoch(u64::MAX) {
+                // For the links that are written now, and for who allocates them next.
+                bag.retired.iter().for_each(|item| prefetch::lines(item.start.as_ptr(), item.bytes.min(FETCHED_MAX)));
+            }
+            bag.retired.drain(..).for_each(&mut release);
+            bag.until = Epoch(0);
             if self.empty.len() < EMPTY_MAX {
                 self.empty.push(bag);
             }
@@ -170,7 +198,7 @@ impl Garbage {
         if self.open.len() > 0 {
             self.seal(counts);
         }
-        orphans.extend(self.sealed.drain(..));
+        orphans.extend(self.kept.drain(..).chain(self.sealed.drain(..)));
         if !self.ready.is_empty() {
             let mut bag = Bag::new();
             bag.deferred.extend(self.ready.drain(..));

@@ -1,6 +1,7 @@
 //! Per-worker arenas and quiescent-state reclamation.
 //!
-//! Invariant: memory is reused only after every *online* worker passed a quiescent state begun after it was retired.
+//! Invariant: memory is reused only after every *online* worker passed a quiescent state begun after it was retired, and what a
+//! commit replaced, where versions are kept ([`Memory::keep_versions`]), only after that commit is durable.
 //!
 //! A [`Memory`] is shared by the workers of a database; each has a [`Local`]. A worker is *online* between [`Local::enter`]
 //! and [`Local::leave`], that is, inside a transaction, and may follow shared references only then. What it unlinks it retires;

@@ -13,7 +13,7 @@ use crate::memory::Shared;
 use crate::poison;
 use crate::quiescence::{Count, Presence};
 use crate::{Deferred, OutOfMemory};
-use seriatim_base::WorkerId;
+use seriatim_base::{DurablePoint, Epoch, WorkerId};
 use seriatim_htm::{Outside, assert_outside};
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -99,7 +99,7 @@ impl Local {
         let Local { shared, garbage, arena, account, .. } = self;
         shared.inherit(|orphans| garbage.adopt(orphans));
         // SAFETY: rules 2 and 3 by the contract of `retire`; the grace period passed.
-        garbage.end(&shared.counts, |item| unsafe { release(&shared.heap, arena, account, item) });
+        garbage.end(&shared.counts, shared.kept_until(), |item| unsafe { release(&shared.heap, arena, account, item) });
     }
 
     /// Frees everything whose grace period passed, its own and what workers that are gone left behind; where memory is scarce it
@@ -113,7 +113,9 @@ impl Local {
         let Local { shared, garbage, arena, account, .. } = self;
         shared.inherit(|orphans| garbage.adopt(orphans));
         // SAFETY: as in `tidy`.
-        garbage.collect(&shared.counts, |item| unsafe { release(&shared.heap, arena, account, item) });
+        garbage.collect(&shared.counts, shared.kept_until(), |item| unsafe {
+            release(&shared.heap, arena, account, item)
+        });
         if shared.heap.is_scarce() {
             arena.surrender(&shared.heap);
         }
@@ -191,6 +193,24 @@ impl Local {
     pub unsafe fn retire(&mut self, start: NonNull<u8>, bytes: usize) {
         assert_outside();
         self.garbage.retire(&self.shared.counts, Retired { start, bytes });
+    }
+
+    /// As [`Local::retire`], and not before the commits of `epoch` are durable, where versions are kept so long
+    /// ([`Memory::keep_versions`](crate::Memory::keep_versions)).
+    ///
+    /// # Safety
+    /// As [`Local::retire`].
+    #[inline]
+    pub unsafe fn retire_version(&mut self, start: NonNull<u8>, bytes: usize, epoch: Epoch) {
+        assert_outside();
+        self.garbage.keep_until(epoch);
+        self.garbage.retire(&self.shared.counts, Retired { start, bytes });
+    }
+
+    /// The point until which versions are kept.
+    #[inline]
+    pub fn kept_until(&self) -> Option<&DurablePoint> {
+        self.shared.kept_until.get().map(|point| &**point)
     }
 
     /// Has `item` come out of [`Local::ready`] after a grace period: once every worker that is online now went offline,

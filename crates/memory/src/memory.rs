@@ -4,9 +4,9 @@ use crate::garbage::Orphans;
 use crate::heap::{Heap, lock};
 use crate::quiescence::Counts;
 use crate::{Error, Local, OutOfMemory};
-use seriatim_base::CacheAligned;
+use seriatim_base::{CacheAligned, DurablePoint, Epoch};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// How a [`Memory`] is set up.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +49,8 @@ pub(crate) struct Shared {
     orphans: Mutex<Orphans>,
     /// Whether there are orphans: read often, written when a worker leaves.
     orphaned: AtomicBool,
+    /// Until when replaced versions are kept; none: not beyond their grace period.
+    pub(crate) kept_until: OnceLock<Arc<DurablePoint>>,
 }
 
 /// A worker's place.
@@ -79,6 +81,7 @@ impl Memory {
             slots: (0..workers_max).map(|_| Slot::default()).collect(),
             orphans: Mutex::default(),
             orphaned: AtomicBool::new(false),
+            kept_until: OnceLock::new(),
         }));
         memory.prefault(prefault_bytes).map_err(Error::OutOfMemory)?;
         Ok(memory)
@@ -100,6 +103,11 @@ impl Memory {
         Some(Local::new(Arc::clone(&self.0), worker))
     }
 
+    /// Workers that can be registered at a time.
+    pub fn workers_max(&self) -> usize {
+        self.0.slots.len()
+    }
+
     /// Bytes mapped: used, free, and not yet touched.
     pub fn reserved_bytes(&self) -> usize {
         self.0.heap.mapped()
@@ -117,6 +125,15 @@ impl Memory {
         self.0.heap.set_limit(bytes);
     }
 
+    /// From now on keeps what is retired as a version ([`Local::retire_version`]) until this point has reached the epoch that
+    /// replaced it. Called at most once.
+    ///
+    /// # Panics
+    /// If called again.
+    pub fn keep_versions(&self, until: Arc<DurablePoint>) {
+        assert!(self.0.kept_until.set(until).is_ok(), "one log to a database");
+    }
+
     /// Maps and touches at least `bytes` more, which are handed out before other memory. Takes seconds for gigabytes: call it
     /// outside any measured window.
     ///
@@ -132,6 +149,11 @@ impl Shared {
     pub(crate) fn vacate(&self, worker: usize) {
         // ORDERING: pairs with the acquire in `register`.
         self.slots[worker].taken.store(false, Ordering::Release);
+    }
+
+    /// Up to which epoch replaced versions are kept no more.
+    pub(crate) fn kept_until(&self) -> Epoch {
+        self.kept_until.get().map_or(Epoch(u64::MAX), |point| point.epoch())
     }
 
     /// Lets a leaving worker put its garbage among the orphans.

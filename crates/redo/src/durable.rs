@@ -7,21 +7,19 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use seriatim_base::clock::Instant;
-use seriatim_base::{CacheAligned, Epoch};
+use seriatim_base::{DurablePoint, Epoch};
 
 use crate::LogError;
 
 /// The durable point, and whether it may still move.
 #[derive(Debug)]
 pub struct Durable {
-    epoch: CacheAligned<AtomicU64>,
-    stopped: AtomicBool,
+    point: Arc<DurablePoint>,
     waiters: Mutex<Waiters>,
     moved: Condvar,
 }
@@ -37,19 +35,18 @@ struct Waiters {
 
 impl Durable {
     pub(crate) fn new(epoch: Epoch) -> Durable {
-        Durable {
-            epoch: CacheAligned(AtomicU64::new(epoch.0)),
-            stopped: AtomicBool::new(false),
-            waiters: Mutex::default(),
-            moved: Condvar::new(),
-        }
+        Durable { point: Arc::new(DurablePoint::new(epoch)), waiters: Mutex::default(), moved: Condvar::new() }
+    }
+
+    /// The point itself, for those who only look at it.
+    pub fn point(&self) -> &Arc<DurablePoint> {
+        &self.point
     }
 
     /// The newest epoch all of whose commits survive a crash.
     #[inline]
     pub fn epoch(&self) -> Epoch {
-        // ORDERING: pairs with the release in `publish`.
-        Epoch(self.epoch.load(Ordering::Acquire))
+        self.point.epoch()
     }
 
     /// Whether commits of `epoch` survive: `Some(Ok)` if they do, `Some(Err)` if that will not be known any more, `None` while it
@@ -58,10 +55,7 @@ impl Durable {
         if self.epoch() >= epoch {
             return Some(Ok(()));
         }
-        // ORDERING: pairs with the release in `stop`.
-        if !self.stopped.load(Ordering::Acquire) {
-            return None;
-        }
+        self.point.final_epoch()?;
         self.answer(&self.waiters(), epoch)
     }
 
@@ -116,7 +110,7 @@ impl Durable {
     /// Whether the log has stopped.
     #[inline]
     pub fn is_stopped(&self) -> bool {
-        self.stopped.load(Ordering::Relaxed)
+        self.point.final_epoch().is_some()
     }
 
     /// Moves the point to `epoch`, unless it is beyond already.
@@ -125,8 +119,10 @@ impl Durable {
             return;
         }
         let mut waiters = self.waiters();
-        // ORDERING: pairs with the acquire in `epoch`. Under the mutex, so that who found it too low is asleep by now.
-        self.epoch.fetch_max(epoch.0, Ordering::AcqRel);
+        // Under the mutex, so that who found it too low is asleep by now.
+        if !self.point.advance(epoch) {
+            return;
+        }
         let later = waiters.wakers.split_off(&(Epoch(epoch.0 + 1), 0));
         let woken = std::mem::replace(&mut waiters.wakers, later);
         drop(waiters);
@@ -138,8 +134,7 @@ impl Durable {
     pub(crate) fn stop(&self, reason: impl Into<String>) {
         let mut waiters = self.waiters();
         waiters.stop_reason.get_or_insert_with(|| reason.into());
-        // ORDERING: pairs with the acquire in `poll`.
-        self.stopped.store(true, Ordering::Release);
+        self.point.finish();
         let woken = std::mem::take(&mut waiters.wakers);
         drop(waiters);
         self.moved.notify_all();

@@ -9,7 +9,7 @@ use seriatim_base::thread;
 use seriatim_htm::{Budget, Htm, HtmMode};
 use seriatim_memory::{Memory, Options};
 use seriatim_redo::checkpoint::is_reserved;
-use seriatim_txn::{Environment, Epochs};
+use seriatim_txn::Environment;
 
 use crate::durability::Listener;
 use crate::procedure::Shape;
@@ -454,14 +454,11 @@ impl Builder {
             prefault_bytes: self.prefault_bytes,
             limit_bytes: self.memory_limit,
         };
-        let environment = Environment {
-            htm: Htm::new(self.htm).map_err(OpenError::Htm)?,
-            memory: Memory::new(options).map_err(|error| OpenError::Memory(error.to_string()))?,
-            epochs: Arc::new(Epochs::default()),
-            budget: self.budget,
-            #[cfg(feature = "canary")]
-            fault: self.fault,
-        };
+        let htm = Htm::new(self.htm).map_err(OpenError::Htm)?;
+        let memory = Memory::new(options).map_err(|error| OpenError::Memory(error.to_string()))?;
+        let environment = Environment::new(htm, memory, self.budget);
+        #[cfg(feature = "canary")]
+        let environment = Environment { fault: self.fault, ..environment };
         Database::start(self, environment)
     }
 }

@@ -160,7 +160,7 @@ impl Database {
         let (persistence, writers) = match log {
             Some(log) => {
                 let read = recovery.as_ref().map_or(0, |recovery| recovery.log_bytes);
-                let (persistence, writers) = Persistence::start(&options, environment, log, read)?;
+                let (persistence, writers) = Persistence::start(&options, &foundation, log, read)?;
                 (Some(persistence), Some(writers))
             }
             None => (None, None),
@@ -208,6 +208,9 @@ impl Database {
         let database = Database { open: Arc::new(OpenHandle::new(&inner)), inner };
         let indexed_rows = database.rebuild_indexes()?;
         let inner = &database.inner;
+        if let Some(persistence) = &inner.persistence {
+            persistence.skip_unlogged();
+        }
         inner.environment.memory.set_limit(inner.options.memory_limit);
         // Only now: a checkpoint beside the rebuild would slow it down, and nobody waits for it.
         database.open.start_checkpoints().map_err(OpenError::Thread)?;

@@ -338,7 +338,7 @@ pub enum TransactError {
         most: usize,
     },
     /// The log stopped before this result was durable. What the transaction wrote or read may be there after the database is opened
-    /// again, or may not.
+    /// again, or may not. Snapshots that begin afterwards show the durable epoch, where the protocol has them.
     NotDurable {
         /// What happened to the log, and what to do.
         reason: String,

@@ -126,7 +126,8 @@ impl Session {
     }
 
     /// Runs `body` as a read-only transaction: on a snapshot that never aborts where the protocol gives them
-    /// ([`crate::protocols`]), else validated and retried.
+    /// ([`crate::protocols`]), else validated and retried. A snapshot shows all that has committed; once the log has stopped, the
+    /// durable epoch ([`LogStatistics::stopped`](crate::LogStatistics::stopped)).
     ///
     /// # Errors
     /// As [`Session::transact`]; no conflicts where the protocol gives snapshots.
@@ -157,7 +158,7 @@ impl Session {
         Ok(Transaction::new(&mut self.runner))
     }
 
-    /// Opens a read-only transaction; dropping it ends it.
+    /// Opens a read-only transaction, as [`Session::snapshot`] does; dropping it ends it.
     ///
     /// # Errors
     /// When every worker is busy.

@@ -54,6 +54,8 @@ pub struct LogStatistics {
     pub durable_epoch: u64,
     /// Why commits are refused now, if they are: the log has stopped, or its disk is full.
     pub refusal: Option<String>,
+    /// Whether the log has stopped for good: `durable_epoch` stays what it is, and snapshots show it.
+    pub stopped: bool,
     /// Checkpoints completed.
     pub checkpoints: u64,
     /// Checkpoints that failed. The next is tried after a pause that grows with each.

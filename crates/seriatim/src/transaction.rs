@@ -83,7 +83,7 @@ impl<'s> SnapshotTransaction<'s> {
     ///
     /// # Errors
     /// A conflict, where the protocol has no snapshots. [`TransactError::NotDurable`] if the log stopped before what was read was
-    /// durable.
+    /// durable: only where there are no snapshots, and in one that was under way then.
     pub fn finish(self) -> Result<Receipt, TransactError> {
         self.runner.commit_explicit()
     }

@@ -1,9 +1,10 @@
 //! One index of a table: a tree or a hash table over one class of keys, behind one predictable branch.
 
 use crate::cursor::{Cursor, Direction};
+
 use crate::hash::{Hash, Hint};
 use crate::observer::Observer;
-use crate::record::{Bytes, Kind, RecordPtr, Word8, Word16};
+use crate::record::{Bytes, Kind, RecordPtr, Word8, Word16, read_key};
 use crate::statistics::IndexStatistics;
 use crate::tree::{Finger, Tree, size};
 use crate::walk::Walk;
@@ -305,6 +306,35 @@ impl Index {
         on!(&self.0, index, K => tree index.next_leaf(cursor, pin), hash { let _ = (index, cursor, pin); false })
     }
 
+    /// As [`Index::next_leaf`], and shows besides those of `others` whose keys the cursor passes, each once, in their places. Of
+    /// records with one key any may come first. `others` is called when the leaf has been read.
+    ///
+    /// # Safety
+    /// The others' key words are written and their memory is allocated during the call; they are of the index's class.
+    pub unsafe fn next_leaf_with(
+        &self,
+        cursor: &mut Cursor,
+        pin: Pinned<'_>,
+        others: impl FnOnce() -> Vec<RecordPtr>,
+    ) -> bool {
+        let before = cursor.position.clone();
+        if !self.next_leaf(cursor, pin) {
+            return false;
+        }
+        let class = self.class();
+        // SAFETY: the caller's promise; what the leaf showed is linked, or was (rule 2).
+        let key = |record: &RecordPtr| unsafe { read_key(*record, class) };
+        let Cursor { records, position, .. } = cursor;
+        let passed = |record: &RecordPtr| before.is_ahead(key(record)) && !position.is_ahead(key(record));
+        records.extend(others().into_iter().filter(passed));
+        match position.direction {
+            Direction::Forward => records.sort_by(|a, b| key(a).cmp(&key(b)).then(a.cmp(b))),
+            Direction::Backward => records.sort_by(|a, b| key(b).cmp(&key(a)).then(a.cmp(b))),
+        }
+        records.dedup();
+        true
+    }
+
     /// Appends the next chunk of records to `out`, some dozens at most. `false`: there is none left, and nothing was
     /// appended. Others may use and change the index meanwhile, and the worker may go offline between calls; [`Walk`] says what
     /// is visited. A walk is used with one index.
@@ -381,7 +411,7 @@ impl Index {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Unobserved, key_bytes, read_key, tail_of, write_key};
+    use crate::{Unobserved, key_bytes, tail_of, write_key};
     use seriatim_htm::{Budget, HtmMode};
     use seriatim_memory::{Memory, Options};
 

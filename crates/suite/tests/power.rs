@@ -139,6 +139,13 @@ fn canary_epochs_read_at_begin_are_caught() {
 }
 
 #[test]
+fn canary_a_durable_epoch_that_is_not_kept_is_caught() {
+    for fault in [Fault::ForgetDurable, Fault::ForgetBuried] {
+        caught(Plan::Faults, (fault, LogFault::None), &["the log stopped when", "in the durable epoch"]);
+    }
+}
+
+#[test]
 fn canary_where_nothing_happened_nothing_was_tested() {
     let full = Tally {
         cuts: 1,
@@ -150,6 +157,7 @@ fn canary_where_nothing_happened_nothing_was_tested() {
         taken_back: 1,
         checkpoints: 1,
         faults: 1,
+        stopped: 1,
         digest: 0,
     };
     let totals: Totals = settings(0).iter().map(|setting| (setting.to_string(), full)).collect();
@@ -168,5 +176,6 @@ fn canary_where_nothing_happened_nothing_was_tested() {
         assert!(lacking(plan, &without(|tally| tally.taken_back = 0)).contains("no commit taken back"));
     }
     assert!(lacking(Plan::Faults, &without(|tally| tally.faults = 0)).contains("no failure of the disk"));
+    assert!(lacking(Plan::Faults, &without(|tally| tally.stopped = 0)).contains("no look at a database whose log"));
     assert_eq!(lacking(Plan::Cuts, &without(|tally| tally.faults = 0)), "", "a sound disk fails nothing");
 }

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use seriatim_base::{DurablePoint, Epoch, Stamp};
 use seriatim_htm::{Agent, Budget, Htm, Outside};
 use seriatim_memory::{Local, Memory};
-use seriatim_store::StoreCx;
+use seriatim_store::{RecordPtr, StoreCx};
 
-use crate::{Epochs, Fault};
+use crate::{Buried, Epochs, Fault, Table};
 
 /// Shared by all workers of a database.
 #[derive(Clone)]
@@ -17,6 +18,8 @@ pub struct Environment {
     pub memory: Memory,
     /// The epoch.
     pub epochs: Arc<Epochs>,
+    /// Unlinked records whose deletion is not durable.
+    pub buried: Arc<Buried>,
     /// Retries of a region before its fallback.
     pub budget: Budget,
     /// What is deliberately broken.
@@ -36,6 +39,7 @@ pub struct Core {
     pub htm: Htm,
     /// The epoch.
     pub epochs: Arc<Epochs>,
+    buried: Arc<Buried>,
     #[cfg(feature = "canary")]
     fault: Fault,
     /// The database's epoch, where `epochs` is this worker's own, which stands still from begin to begin.
@@ -47,6 +51,7 @@ impl Environment {
     /// An environment in which the epoch has just begun, for whoever runs a protocol without a database.
     pub fn new(htm: Htm, memory: Memory, budget: Budget) -> Environment {
         Environment {
+            buried: Arc::new(Buried::new(&memory)),
             htm,
             memory,
             epochs: Arc::default(),
@@ -66,6 +71,7 @@ impl Environment {
             outside: Outside::claim(),
             htm: self.htm.clone(),
             epochs: Arc::clone(&self.epochs),
+            buried: Arc::clone(&self.buried),
             #[cfg(feature = "canary")]
             fault: self.fault,
             #[cfg(feature = "canary")]
@@ -108,6 +114,39 @@ impl Core {
     #[inline(always)]
     pub fn leaks(&self) -> bool {
         !self.suffers(Fault::None) && cfg!(feature = "canary")
+    }
+
+    /// The durable epoch at which the log stopped, where versions are kept for who reads it then.
+    pub fn final_epoch(&self) -> Option<Epoch> {
+        self.local.kept_until()?.final_epoch()
+    }
+
+    /// Unlinks a record whose row was deleted under `stamp`, by `unlink`, which says whether it could. Until the deletion is durable it
+    /// is [`Core::buried`].
+    pub fn bury(
+        &mut self,
+        table: &Table,
+        record: RecordPtr,
+        stamp: Stamp,
+        unlink: impl FnOnce(&mut Core) -> bool,
+    ) -> bool {
+        let worker = self.local.worker();
+        let durable = self.local.kept_until().map(DurablePoint::epoch).filter(|&durable| durable < stamp.epoch());
+        let durable = durable.filter(|_| !self.suffers(Fault::ForgetBuried));
+        if let Some(durable) = durable {
+            self.buried.note(worker, table, record, stamp, durable);
+        }
+        let unlinked = unlink(self);
+        if durable.is_some() && !unlinked {
+            self.buried.forget_last(worker);
+        }
+        unlinked
+    }
+
+    /// The records of a table that are in no index, or soon will not be, although they have versions of `durable`, at which the log
+    /// stopped ([`Buried::of`]).
+    pub fn buried(&self, table: &Table, durable: Epoch) -> Vec<RecordPtr> {
+        self.buried.of(table, durable)
     }
 
     /// What the store needs to change an index.

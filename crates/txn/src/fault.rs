@@ -23,11 +23,15 @@ pub enum Fault {
     EpochAtBegin,
     /// Forgets what the writes that a rewind takes back had read.
     ForgetRewound,
+    /// Keeps no version for the durable epoch.
+    ForgetDurable,
+    /// Unlinks a record whose deletion is not durable without a note.
+    ForgetBuried,
 }
 
 impl Fault {
     /// Every fault but none.
-    pub const ALL: [Fault; 8] = [
+    pub const ALL: [Fault; 10] = [
         Fault::SkipValidation,
         Fault::NoSubscription,
         Fault::LateSubscription,
@@ -36,5 +40,7 @@ impl Fault {
         Fault::PublishEarly,
         Fault::EpochAtBegin,
         Fault::ForgetRewound,
+        Fault::ForgetDurable,
+        Fault::ForgetBuried,
     ];
 }

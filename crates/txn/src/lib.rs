@@ -5,6 +5,7 @@
 //!
 //! Start at [`Protocol`] and [`Worker`]; the promises (a) to (g) stand there. Decision record 1 walks eight engines through it.
 
+mod buried;
 mod cause;
 mod contract;
 mod environment;
@@ -14,6 +15,7 @@ mod recover;
 mod redo;
 mod table;
 
+pub use buried::Buried;
 pub use cause::{Cause, Incident, On, Phase, Reason, Stop};
 pub use contract::{
     Detach, Freshness, Gives, Inserted, Mark, Mode, Needs, OnExists, Outcome, Peeked, Pieces, Protocol, ProtocolInfo,

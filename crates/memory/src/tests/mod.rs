@@ -2,6 +2,7 @@
 //! overflow and spans end all the time.
 
 mod heap;
+mod kept;
 mod objects;
 mod stepped;
 mod threads;

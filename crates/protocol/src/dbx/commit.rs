@@ -41,8 +41,8 @@ pub(super) struct Install {
     marker: usize,
     /// The version before the one replaced.
     previous: usize,
-    /// The snapshot number of the version replaced: if it is S, nobody needs that version itself.
-    snapshot: u64,
+    /// Epoch and snapshot number of the version replaced: if they are E and S, nobody needs that version itself.
+    made: Guess,
 }
 
 impl Install {
@@ -51,10 +51,11 @@ impl Install {
         if self.marker != 0 { self.marker } else { self.was }
     }
 
-    /// Where readers go on who may not see what is installed under `snapshot`. A reader whose number is S - 1 or less needs what
-    /// is replaced unless that is itself of snapshot S (lines 18–23).
-    fn older(&self, snapshot: u64) -> usize {
-        if self.snapshot == snapshot { self.previous } else { self.replaced() }
+    /// Where readers go on who may not see what is installed in E under S. A reader whose number is S - 1 or less needs what is
+    /// replaced unless that is itself of snapshot S (lines 18–23), and one of a durable epoch before E unless it is of E.
+    fn older(&self, now: Guess, faults: Faults) -> usize {
+        let needless = self.made.snapshot == now.snapshot && (self.made.epoch == now.epoch || faults.forget_durable);
+        if needless { self.previous } else { self.replaced() }
     }
 }
 
@@ -123,7 +124,7 @@ fn prepare(attempt: &mut Optimistic, installs: &mut Vec<Install>) -> Result<(), 
         let shape = &write.table().shape;
         // Stable as long as the header word is `expected`, which step 1 checks.
         let was = if write.linked { 0 } else { head::image(shape, write.record).load(Ordering::Acquire) as usize };
-        let mut install = Install { image: write.image, was, marker: 0, previous: 0, snapshot: 0 };
+        let mut install = Install { image: write.image, was, marker: 0, previous: 0, made: Guess::default() };
         if write.is_nothing() || write.expected == HeaderWord::PLACEHOLDER {
             // There is no version before, or it stays.
         } else if write.expected.is_absent() {
@@ -131,21 +132,23 @@ fn prepare(attempt: &mut Optimistic, installs: &mut Vec<Install>) -> Result<(), 
             install.marker = marker.as_ptr() as usize;
             // What a tombstone's image word names may be gone: it is handed on, not looked at.
             install.previous = was;
-            install.snapshot = deletion(shape, write.record).load(Ordering::Relaxed);
-            let version = ImageHeader::new(write.expected.stamp(), install.snapshot, true, was);
+            let (stamp, snapshot) = (write.expected.stamp(), deletion(shape, write.record).load(Ordering::Relaxed));
+            install.made = Guess { epoch: stamp.epoch().0, snapshot };
+            let version = ImageHeader::new(stamp, snapshot, true, was);
             // SAFETY: allocated just now.
             unsafe { version.write(install.marker) };
         } else {
             // SAFETY: not zero, as the row was there; and the record's, or a tombstone's, while we are online: readable until we leave.
             let version = unsafe { ImageHeader::of(was) };
-            (install.snapshot, install.previous) = (version.snapshot(), version.previous);
+            install.made = Guess { epoch: version.stamp().epoch().0, snapshot: version.snapshot() };
+            install.previous = version.previous;
         }
         installs.push(install);
     }
     Ok(())
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Guess {
     epoch: u64,
     snapshot: u64,
@@ -172,6 +175,7 @@ struct Faults {
     late_subscription: bool,
     publish_early: bool,
     reuse_stamp: bool,
+    forget_durable: bool,
 }
 
 impl Faults {
@@ -182,6 +186,7 @@ impl Faults {
             late_subscription: core.suffers(Fault::LateSubscription),
             publish_early: core.suffers(Fault::PublishEarly),
             reuse_stamp: core.suffers(Fault::ReuseStamp),
+            forget_durable: core.suffers(Fault::ForgetDurable),
         }
     }
 }
@@ -198,7 +203,7 @@ impl Commit<'_> {
             if write.image == 0 {
                 continue;
             }
-            let header = ImageHeader::new(stamp, guess.snapshot, false, install.older(guess.snapshot));
+            let header = ImageHeader::new(stamp, guess.snapshot, false, install.older(guess, self.faults));
             // SAFETY: not published yet.
             unsafe { header.write(install.image) };
         }

@@ -21,7 +21,7 @@ use crate::shared::head;
 use crate::shared::optimistic::{LockBit, Optimistic};
 use crate::shared::restore::{self, Versions};
 use crate::shared::worker::{Variant, Worker};
-use snapshot::ImageHeader;
+use snapshot::{ImageHeader, View};
 
 /// The global snapshot number S (§5.4): advanced by each read-only transaction, read once by each commit.
 pub(crate) type SnapshotNumber = Arc<CacheAligned<AtomicU64>>;
@@ -105,7 +105,7 @@ impl Versions for Dbx {
 pub struct State {
     snapshot: SnapshotNumber,
     /// The snapshot a read-only transaction reads.
-    reading: Option<u64>,
+    reading: Option<View>,
     /// Scratch of a commit.
     installs: Vec<commit::Install>,
 }
@@ -113,7 +113,7 @@ pub struct State {
 impl Variant for State {
     #[inline]
     fn begin(&mut self, core: &Core, mode: Mode) {
-        self.reading = (mode == Mode::ReadOnly).then(|| snapshot::take(core, &self.snapshot));
+        self.reading = (mode == Mode::ReadOnly).then(|| View::take(core, &self.snapshot));
     }
 
     fn may_write(&self) -> bool {
@@ -124,7 +124,7 @@ impl Variant for State {
     fn read(&mut self, attempt: &mut Optimistic, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, Stop> {
         match self.reading {
             None => attempt.read(table, key),
-            Some(snapshot) => snapshot::read(attempt, table, key, snapshot),
+            Some(view) => snapshot::read(attempt, table, key, view),
         }
     }
 
@@ -132,7 +132,7 @@ impl Variant for State {
     fn scan_next(&mut self, attempt: &mut Optimistic, table: &Table, scan: &mut Scan) -> Result<Option<RowPtr>, Stop> {
         match self.reading {
             None => attempt.scan_next(table, scan),
-            Some(snapshot) => snapshot::scan_next(attempt, table, scan, snapshot),
+            Some(view) => snapshot::scan_next(attempt, table, scan, view),
         }
     }
 

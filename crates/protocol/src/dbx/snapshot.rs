@@ -2,9 +2,10 @@
 //! validates and never aborts.
 //!
 //! Image header, three words: the version's stamp; its local snapshot number with a deletion mark in bit 0; the address of the
-//! previous image. All are written before the image is published and never change. The previous image is kept for readers that began before the
-//! image was installed; it is retired then, so it lives until they have left. Nobody else follows the pointer: a reader that
-//! begins later has a number at least as high as the image's.
+//! previous image. All are written before the image is published and never change. The previous image is kept for readers that
+//! began before the image was installed; it is retired then, so it lives until they have left. A reader that begins later has a
+//! number at least as high as the image's and does not follow the pointer, unless the log has stopped: then it goes on to the
+//! versions of the durable epoch, which live until the image's own epoch is durable (README, "Durability").
 //!
 //! What a snapshot saw has a bound ([`seriatim_txn::Worker::newest`]) that is no newer than the snapshot: the stamps of the
 //! versions seen, and for a key it does not find the newest stamp unlinked from the table. A deleted record is unlinked when all
@@ -12,9 +13,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use seriatim_base::Stamp;
+use seriatim_base::{Epoch, Stamp};
 use seriatim_catalog::Key;
-use seriatim_store::RecordPtr;
+use seriatim_store::{RecordPtr, has_key};
 use seriatim_txn::{Core, RecordShape, RowPtr, Scan, Seen, Stop, Table};
 
 use super::SnapshotNumber;
@@ -48,6 +49,10 @@ impl ImageHeader {
         ImageHeader { stamp, tagged: snapshot << 1 | deleted as u64, previous }
     }
 
+    pub(super) const fn stamp(self) -> Stamp {
+        self.stamp
+    }
+
     pub(super) const fn snapshot(self) -> u64 {
         self.tagged >> 1
     }
@@ -73,62 +78,121 @@ impl ImageHeader {
     }
 }
 
-/// Begins a snapshot: reads S and advances it, atomically with regard to regions that read S (D8).
-pub(super) fn take(core: &Core, number: &SnapshotNumber) -> u64 {
-    // ORDERING: SeqCst, partner of the fence between a commit's last lock and its load of S: either that commit sees the
-    // advanced number, or we see its records locked.
-    let snapshot = core.htm.outside(|| number.fetch_add(1, Ordering::SeqCst));
-    fence(Ordering::SeqCst);
-    snapshot
+/// What a read-only transaction sees.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct View {
+    /// Versions of a higher number came later.
+    snapshot: u64,
+    /// Versions of a later epoch are not durable and never will be; no bound while the log goes on.
+    epoch: Epoch,
 }
 
-pub(super) fn read(
-    attempt: &mut Optimistic,
-    table: &Table,
-    key: Key<'_>,
-    snapshot: u64,
-) -> Result<Option<RowPtr>, Stop> {
-    match attempt.base.find(table, key) {
-        Ok(record) => read_record(attempt, table, record, snapshot),
-        Err(_) => {
-            // Not linked: deleted before every reader that is still here began, or never committed by one they may see.
-            attempt.base.note_unlinked(table);
-            attempt.base.seen = Seen { absent: true, ..Seen::default() };
-            Ok(None)
-        }
+/// As good as no bound.
+const NO_BOUND: Epoch = Epoch(u64::MAX);
+
+impl View {
+    /// The newest committed versions; once the log has stopped, those of the durable epoch. Reads S and advances it, atomically with
+    /// regard to regions that read S (D8).
+    pub(super) fn take(core: &Core, number: &SnapshotNumber) -> View {
+        // ORDERING: SeqCst, partner of the fence between a commit's last lock and its load of S: either that commit sees the
+        // advanced number, or we see its records locked.
+        let snapshot = core.htm.outside(|| number.fetch_add(1, Ordering::SeqCst));
+        fence(Ordering::SeqCst);
+        View { snapshot, epoch: core.final_epoch().unwrap_or(NO_BOUND) }
     }
+
+    #[inline]
+    fn shows(self, snapshot: u64, stamp: Stamp) -> bool {
+        snapshot <= self.snapshot && stamp.epoch() <= self.epoch
+    }
+
+    /// Whether the log has stopped.
+    fn is_final(self) -> bool {
+        self.epoch != NO_BOUND
+    }
+}
+
+/// What a view shows of a record.
+enum Version {
+    Row(RowPtr),
+    /// The key had no row then.
+    Deleted,
+    /// The record is younger.
+    Before,
+}
+
+pub(super) fn read(attempt: &mut Optimistic, table: &Table, key: Key<'_>, view: View) -> Result<Option<RowPtr>, Stop> {
+    match attempt.base.find(table, key) {
+        Ok(record) => match version(attempt, table, record, view) {
+            Version::Row(row) => return Ok(Some(row)),
+            Version::Deleted => return Ok(None),
+            Version::Before => {}
+        },
+        Err(_) => attempt.base.seen = Seen { absent: true, ..Seen::default() },
+    }
+    if view.is_final() {
+        return Ok(read_buried(attempt, table, key, view));
+    }
+    // Not linked: deleted before every reader that is still here began, or never committed by one they may see.
+    attempt.base.note_unlinked(table);
+    Ok(None)
+}
+
+/// The row that a key had when the log stopped, if its record was unlinked since.
+#[cold]
+fn read_buried(attempt: &mut Optimistic, table: &Table, key: Key<'_>, view: View) -> Option<RowPtr> {
+    attempt.base.core.buried(table, view.epoch).into_iter().find_map(|record| {
+        // SAFETY: what is buried is kept, as it was deleted after the durable epoch; the class is the table's.
+        let is_it = unsafe { has_key(record, key) };
+        match is_it.then(|| version(attempt, table, record, view)) {
+            Some(Version::Row(row)) => Some(row),
+            _ => None,
+        }
+    })
 }
 
 pub(super) fn scan_next(
     attempt: &mut Optimistic,
     table: &Table,
     scan: &mut Scan,
-    snapshot: u64,
+    view: View,
 ) -> Result<Option<RowPtr>, Stop> {
     loop {
         while let Some(&record) = scan.cursor.records().get(scan.next) {
             scan.next += 1;
-            if let Some(row) = read_record(attempt, table, record, snapshot)? {
-                return Ok(Some(row));
+            match version(attempt, table, record, view) {
+                Version::Row(row) => return Ok(Some(row)),
+                // What the key had before, if anything, is unlinked: with its leaf that was noted, or it is shown besides.
+                Version::Before | Version::Deleted => {}
             }
         }
-        if scan.done || !table.index.next_leaf(&mut scan.cursor, attempt.base.core.local.pinned()) {
+        if scan.done || !next_leaf(attempt, table, scan, view) {
             scan.done = true;
             return Ok(None);
         }
-        attempt.base.note_unlinked(table);
         scan.next = 0;
     }
 }
 
-/// The row of a record in a snapshot.
 #[inline]
-fn read_record(
-    attempt: &mut Optimistic,
-    table: &Table,
-    record: RecordPtr,
-    snapshot: u64,
-) -> Result<Option<RowPtr>, Stop> {
+fn next_leaf(attempt: &mut Optimistic, table: &Table, scan: &mut Scan, view: View) -> bool {
+    let core = &attempt.base.core;
+    if view.is_final() {
+        // SAFETY: what is buried is kept, as it was deleted after the durable epoch; its key is of the table's class.
+        return unsafe {
+            table.index.next_leaf_with(&mut scan.cursor, core.local.pinned(), || core.buried(table, view.epoch))
+        };
+    }
+    let more = table.index.next_leaf(&mut scan.cursor, core.local.pinned());
+    if more {
+        attempt.base.note_unlinked(table);
+    }
+    more
+}
+
+/// The version of a record that a view shows.
+#[inline]
+fn version(attempt: &mut Optimistic, table: &Table, record: RecordPtr, view: View) -> Version {
     // A locked record may be about to get a version of our snapshot: wait for it (D8's correction). The holder is between
     // its last lock and its installs and waits for nobody, so this ends when it does; only a descheduled holder makes it long.
     let word = loop {
@@ -139,26 +203,27 @@ fn read_record(
     if word.is_absent() && word.stamp() != Stamp::ZERO {
         // Whatever was committed since we looked has a number above ours. So this number is that of the deletion we saw, or
         // too high for us; then the image word, loaded later, begins with what followed that deletion.
-        if deletion(&table.shape, record).load(Ordering::Acquire) <= snapshot {
+        if view.shows(deletion(&table.shape, record).load(Ordering::Acquire), word.stamp()) {
             attempt.base.newest = attempt.base.newest.max(word.stamp());
             attempt.base.seen = Seen { record: Some(record), stamp: word.stamp(), absent: true, own: false };
-            return Ok(None);
+            return Version::Deleted;
         }
     }
     let mut image = head::image(&table.shape, record).load(Ordering::Acquire) as usize;
     while image != 0 {
         // SAFETY: reachable from the record while we are online; see the module comment for older images.
         let header = unsafe { ImageHeader::of(image) };
-        if header.snapshot() <= snapshot {
+        if view.shows(header.snapshot(), header.stamp) {
             attempt.base.newest = attempt.base.newest.max(header.stamp);
             attempt.base.seen =
                 Seen { record: Some(record), stamp: header.stamp, absent: header.is_deleted(), own: false };
-            return Ok((!header.is_deleted()).then(|| record::row_of(table, image)));
+            return match header.is_deleted() {
+                true => Version::Deleted,
+                false => Version::Row(record::row_of(table, image)),
+            };
         }
         image = header.previous;
     }
-    // The record came after the snapshot: what its key had before, if anything, is unlinked.
-    attempt.base.note_unlinked(table);
     attempt.base.seen = Seen { record: Some(record), absent: true, ..Seen::default() };
-    Ok(None)
+    Version::Before
 }

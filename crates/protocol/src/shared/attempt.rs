@@ -214,9 +214,11 @@ impl Attempt {
                 0 => {}
                 // A deletion as a version: an image header without a row.
                 marker if write.expected.is_absent() => {
-                    record::retire(core, marker, write.table().shape.image_header);
+                    record::retire(core, marker, write.table().shape.image_header, stamp.epoch());
                 }
-                image => record::retire_version(core, write.table(), write.record, image, write.image),
+                image => {
+                    record::retire_version(core, write.table(), write.record, image, write.image, stamp.epoch());
+                }
             }
             if write.image == 0 {
                 *queued += queue_deleted(core, write, stamp);

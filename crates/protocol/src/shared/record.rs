@@ -6,6 +6,7 @@
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
+use seriatim_base::Epoch;
 use seriatim_catalog::{Key, KeyClass};
 use seriatim_memory::OutOfMemory;
 use seriatim_store::{RecordPtr, tail_of, write_key};
@@ -92,11 +93,11 @@ pub(crate) fn release(core: &mut Core, address: usize, bytes: usize) {
     }
 }
 
-/// Frees memory that readers may still hold, a grace period from now (promise e).
-pub(crate) fn retire(core: &mut Core, address: usize, bytes: usize) {
+/// Frees memory that readers may still hold, a grace period from now (promise e): what a commit of `epoch` replaced or deleted.
+pub(crate) fn retire(core: &mut Core, address: usize, bytes: usize, epoch: Epoch) {
     if let Some(memory) = NonNull::new(address as *mut u8).filter(|_| !core.leaks()) {
         // SAFETY: the caller unlinked the memory and says how much it is.
-        unsafe { core.local.retire(memory, bytes) }
+        unsafe { core.local.retire_version(memory, bytes, epoch) }
     }
 }
 
@@ -202,31 +203,31 @@ fn tails_in(base: usize, offsets: &[u32]) -> impl Iterator<Item = usize> {
     offsets.iter().map(tail).filter(|&tail| tail != 0)
 }
 
-/// Retires what the version `old` (a row) owned and its successor `new` (zero: none) does not.
+/// Retires what the version `old` (a row) owned and its successor `new` (zero: none), of `epoch`, does not.
 #[inline]
-pub(crate) fn retire_version(core: &mut Core, table: &Table, record: RecordPtr, old: usize, new: usize) {
+pub(crate) fn retire_version(core: &mut Core, table: &Table, record: RecordPtr, old: usize, new: usize, epoch: Epoch) {
     if table.has_tails() || table.has_fixed() {
-        retire_parts(core, table, record, old, new);
+        retire_parts(core, table, record, old, new, epoch);
     }
     if !is_inline(table, record, old) {
-        retire(core, old, table.shape.image_bytes());
+        retire(core, old, table.shape.image_bytes(), epoch);
     }
 }
 
 /// As [`retire_version`], what lies outside the image.
 #[inline(never)]
-fn retire_parts(core: &mut Core, table: &Table, record: RecordPtr, old: usize, new: usize) {
+fn retire_parts(core: &mut Core, table: &Table, record: RecordPtr, old: usize, new: usize, epoch: Epoch) {
     let old_fixed = fixed_of(table, old);
     if table.has_tails() {
         let kept = |tail: usize| new != 0 && tails(table, new).any(|kept| kept == tail);
         for tail in tails(table, old).filter(|&tail| !kept(tail)) {
-            retire(core, tail, tail_bytes(tail));
+            retire(core, tail, tail_bytes(tail), epoch);
         }
     }
     if table.has_fixed() && old_fixed != record.addr() + table.shape.fixed {
         let new_fixed = if new == 0 { 0 } else { fixed_of(table, new) };
         if old_fixed != new_fixed {
-            retire(core, old_fixed, table.shape.fixed_bytes);
+            retire(core, old_fixed, table.shape.fixed_bytes, epoch);
         }
     }
 }
@@ -299,11 +300,11 @@ pub(crate) fn free_private(core: &mut Core, writes: &mut WriteSet, installed: bo
     }
 }
 
-/// Retires a record that was unlinked, with its key tail.
-pub(crate) fn retire_record(core: &mut Core, table: &Table, record: RecordPtr) {
+/// Retires a record that was unlinked, with its key tail. `epoch` deleted its row.
+pub(crate) fn retire_record(core: &mut Core, table: &Table, record: RecordPtr, epoch: Epoch) {
     let (tail, bytes) = key_tail(table, record);
-    retire(core, tail, bytes);
-    retire(core, record.addr(), table.shape.record);
+    retire(core, tail, bytes, epoch);
+    retire(core, record.addr(), table.shape.record, epoch);
 }
 
 /// Frees a sealed record that was never linked.

@@ -72,7 +72,9 @@ pub(crate) fn look(
     table.unlinked.announce(word.stamp());
     // SAFETY: key words of a linked record never change.
     let key = unsafe { seriatim_store::read_key(target, table.class) };
-    if !table.index.remove(&mut core.store(), key, target, &mut Tidy) {
+    let unlinked =
+        core.bury(table, target, word.stamp(), |core| table.index.remove(&mut core.store(), key, target, &mut Tidy));
+    if !unlinked {
         // The last record of a leaf whose gap a transaction holds: unlinked now, it would leave the leaf behind for ever.
         let linked = table.index.get(key, core.local.pinned());
         assert!(linked.is_ok_and(|linked| linked == target), "a record that nobody unlinked is in its index");
@@ -82,6 +84,6 @@ pub(crate) fn look(
     }
     // Whatever the image word still names was retired by who deleted the row.
     claim.give(core, table, target, word.removed());
-    record::retire_record(core, table, target);
+    record::retire_record(core, table, target, word.stamp().epoch());
     true
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use seriatim_base::thread;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Wake;
 
 #[derive(Default)]

@@ -99,7 +99,7 @@ fn work(
     while more {
         more = walker.chunk(rows, |found| {
             count += found.len() as u64;
-            let asked = session.runner.run(Mode::ReadOnly, Origin::Closure, |tx| {
+            let asked = session.runner.run(Mode::ReadWrite, Origin::Closure, |tx| {
                 for found in found {
                     if let Some(fault) = ask(tx, found)? {
                         return Ok(Some(fault));

@@ -12,13 +12,13 @@ use seriatim_htm::Htm;
 use seriatim_redo::durable::Reached;
 use seriatim_redo::manifest::{Manifest, NotWritten};
 use seriatim_redo::{Log, LogError, LogThreads, Logger, Writer};
-use seriatim_txn::{Environment, Epochs};
+use seriatim_txn::{Epochs, Freshness};
 
 use super::Durability;
 use super::checkpointer::Checkpoints;
 use super::open::{Home, OpenLog};
 use crate::builder::Builder;
-use crate::database::Inner;
+use crate::database::{Foundation, Inner};
 use crate::handle::TableSet;
 use crate::{LogStatistics, TransactError};
 
@@ -91,6 +91,14 @@ impl Persistence {
         self.htm.outside(|| self.epochs.advance());
     }
 
+    /// What was committed so far is not logged: the entries of indexes that were made again. Nobody else has the database yet. It
+    /// counts as durable, so it is seen should the log stop before anything else is.
+    pub(crate) fn skip_unlogged(&self) {
+        let epoch = self.epochs.current();
+        self.advance();
+        self.log.durable().point().skip_to(epoch);
+    }
+
     /// Ends the epoch of the seal, so that it can become durable, if the mode asks for it.
     fn hasten(&self, seal: Seal) {
         if self.mode == Durability::Sync {
@@ -128,6 +136,7 @@ impl Persistence {
             epoch: self.current().0,
             durable_epoch: durable_epoch.0,
             refusal: self.log.refusal().map(|refusal| refusal.to_string()),
+            stopped: self.log.durable().is_stopped(),
             checkpoints: checkpoints.taken,
             checkpoints_failed: checkpoints.failed,
             checkpoint_duration: checkpoints.duration,
@@ -301,7 +310,7 @@ impl Persistence {
     /// Begins to log.
     pub(crate) fn start(
         options: &Builder,
-        environment: &Environment,
+        Foundation { engine, environment, .. }: &Foundation,
         opened: OpenLog,
         recovered_bytes: u64,
     ) -> Result<(Persistence, Vec<Writer>), LogError> {
@@ -314,6 +323,10 @@ impl Persistence {
                 Loggers::Threads(log.spawn(loggers, options.epoch_interval, move || epochs.current())?)
             }
         };
+        if engine.info().gives.snapshots != Freshness::None {
+            // For who reads the durable epoch should the log stop.
+            environment.memory.keep_versions(Arc::clone(log.durable().point()));
+        }
         let mode = options.durability.unwrap_or(Durability::Group);
         let htm = environment.htm.clone();
         let persistence = Persistence {

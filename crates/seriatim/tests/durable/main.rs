@@ -9,3 +9,4 @@ mod open;
 mod review;
 mod sealing;
 mod settings;
+mod stopped;

@@ -1,9 +1,11 @@
 //! Where a scan goes on: owned bounds, so that a cursor survives the worker going offline.
 
 use crate::cursor::Direction;
+use seriatim_catalog::{Key, KeyClass};
+use std::cmp::Ordering;
 
 /// One end of a range. Which field holds the key is the business of the index's kind.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Limit {
     pub(crate) side: Side,
     pub(crate) word: u128,
@@ -20,7 +22,7 @@ pub(crate) enum Side {
 }
 
 /// What is left of a scan.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Position {
     pub(crate) direction: Direction,
     /// Where to go on: the low end of a forward scan, the high end of a backward one.
@@ -28,4 +30,36 @@ pub(crate) struct Position {
     /// Where to end.
     pub(crate) far: Limit,
     pub(crate) exhausted: bool,
+}
+
+impl Limit {
+    /// How `key` compares with the end, if the end has one.
+    fn compare(&self, key: Key<'_>) -> Option<Ordering> {
+        let end = match key.class() {
+            KeyClass::Word8 => Key::Word8(self.word as u64),
+            KeyClass::Word16 => Key::Word16(self.word),
+            KeyClass::Bytes => Key::Bytes(&self.bytes),
+        };
+        (self.side != Side::Unbounded).then(|| key.cmp(&end))
+    }
+
+    /// Whether `key` is not beyond this end, where beyond is `outside`.
+    fn admits(&self, key: Key<'_>, outside: Ordering) -> bool {
+        match self.compare(key) {
+            None => true,
+            Some(Ordering::Equal) => self.side == Side::Included,
+            Some(order) => order != outside,
+        }
+    }
+}
+
+impl Position {
+    /// Whether the scan has still to pass `key`, which is of the index's class.
+    pub(crate) fn is_ahead(&self, key: Key<'_>) -> bool {
+        let (low, high) = match self.direction {
+            Direction::Forward => (&self.near, &self.far),
+            Direction::Backward => (&self.far, &self.near),
+        };
+        !self.exhausted && low.admits(key, Ordering::Less) && high.admits(key, Ordering::Greater)
+    }
 }

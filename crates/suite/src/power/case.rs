@@ -56,6 +56,8 @@ pub struct Tally {
     pub checkpoints: u64,
     /// Failures of the disk that a process noticed and outlived.
     pub faults: u64,
+    /// Databases that were read after their log had stopped.
+    pub stopped: u64,
     /// What happened, in order: the same for the same seed.
     pub digest: u64,
 }
@@ -71,6 +73,7 @@ impl AddAssign for Tally {
         self.taken_back += other.taken_back;
         self.checkpoints += other.checkpoints;
         self.faults += other.faults;
+        self.stopped += other.stopped;
         self.note(other.digest);
     }
 }
@@ -89,7 +92,10 @@ impl Tally {
             ("checkpoint", self.checkpoints),
         ];
         if plan == Plan::Faults {
-            counts.push(("failure of the disk", self.faults));
+            counts.extend([
+                ("failure of the disk", self.faults),
+                ("look at a database whose log has stopped", self.stopped),
+            ]);
         }
         counts.into_iter().filter(|&(_, count)| count == 0).map(|(what, _)| what).collect()
     }

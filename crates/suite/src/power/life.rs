@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use seriatim::trial;
 use seriatim::{
-    Committed, Database, Durability, DynHandle, Pending, Rng, Savepoint, SchemaError, Session, StorageError,
+    Committed, Database, Durability, DynHandle, Freshness, Pending, Rng, Savepoint, SchemaError, Session, StorageError,
     TransactError, Transaction,
 };
 use seriatim_base::disk::{FaultyDisk, Operation, Times};
@@ -15,7 +15,7 @@ use super::case::{Plan, Tally};
 use super::model::{Model, Verdict};
 use super::schema::{KINDS, definition};
 use super::script::{Author, Op, Runner, Seen};
-use super::verify::{Declared, Known};
+use super::verify::{self, Declared, Known};
 
 /// A life.
 pub(super) struct Life<'c> {
@@ -116,6 +116,9 @@ impl Life<'_> {
             }
             self.act(&mut work, &mut sessions)?;
             self.tally.note(self.disk.operations());
+        }
+        if self.process.is_alive() {
+            self.look_at_stopped()?;
         }
         let (disk, process) = (self.disk, self.process.clone());
         let ending = self.rng.below(10);
@@ -402,17 +405,58 @@ impl Life<'_> {
     fn snapshot(&mut self, session: &mut Session, work: &mut Work<'_>) -> Result<(), String> {
         let reads: Vec<Op> = self.program(work).into_iter().filter(Op::is_read).collect();
         let runner = Runner { tables: &work.tables };
+        let stopped = self.stopped_at().filter(|_| self.gives_snapshots());
         let result = session.snapshot(|tx| reads.iter().map(|op| runner.read(tx, op)).collect::<Result<Vec<_>, _>>());
         match result {
             Ok(committed) => {
-                let ran = self.model.try_out(&reads);
-                if ran.seen != committed.value {
-                    return Err(format!("a snapshot of {reads:?} saw {:?}, right is {:?}", committed.value, ran.seen));
+                let (seen, saw) = match stopped {
+                    Some(durable) => {
+                        let (mut model, newest) = self.model.at(durable);
+                        (model.try_out(&reads).seen, newest)
+                    }
+                    None => {
+                        let ran = self.model.try_out(&reads);
+                        (ran.seen, ran.saw)
+                    }
+                };
+                if seen != committed.value {
+                    let when = stopped.map_or(String::new(), |durable| format!(" in the durable epoch {durable}"));
+                    return Err(format!("a snapshot{when} of {reads:?} saw {:?}, right is {seen:?}", committed.value));
                 }
-                self.answer(work, Depends { saw: ran.saw, own: None })
+                self.answer(work, Depends { saw, own: None })
+            }
+            Err(error) if let Some(durable) = stopped => {
+                Err(format!("a snapshot of the durable epoch {durable} was refused: {error}"))
             }
             Err(TransactError::Conflict { .. }) if !work.parked.is_empty() => Ok(()),
             Err(error) => self.give_up(work, Depends { saw: 0, own: None }, &error),
+        }
+    }
+
+    fn gives_snapshots(&self) -> bool {
+        self.db.protocol().gives.snapshots != Freshness::None
+    }
+
+    /// The epoch that is durable for ever, if the log has stopped.
+    fn stopped_at(&self) -> Option<u64> {
+        let log = self.db.statistics().log.filter(|log| log.stopped)?;
+        Some(log.durable_epoch)
+    }
+
+    /// Reads everything of a database whose log has stopped: the durable epoch where there are snapshots; elsewhere the newest state if
+    /// that is durable, or nothing.
+    fn look_at_stopped(&mut self) -> Result<(), String> {
+        let Some(durable) = self.stopped_at() else { return Ok(()) };
+        self.tally.stopped += 1;
+        let (model, newest) = self.model.at(durable);
+        let seen = verify::contents(&self.db, &model, self.known);
+        match seen {
+            Err(problem) if !self.gives_snapshots() && problem.contains(verify::UNREADABLE) => Ok(()),
+            Err(problem) => Err(format!("the log stopped when epoch {durable} was durable: {problem}")),
+            Ok(()) => {
+                self.known.acknowledged = self.known.acknowledged.max(newest);
+                Ok(())
+            }
         }
     }
 

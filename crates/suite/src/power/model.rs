@@ -133,6 +133,15 @@ impl Model {
         Some(number)
     }
 
+    /// The state of the epoch that is durable for ever, and the number of its last commit.
+    pub(crate) fn at(&self, durable: u64) -> (Model, u64) {
+        let mut model = self.clone();
+        // Nothing is acknowledged of a copy.
+        let _ = model.settle(durable, 0);
+        let newest = self.commits.iter().take_while(|commit| commit.epoch <= durable).last();
+        (model, newest.map_or(0, |commit| commit.number))
+    }
+
     /// Goes back to the state that recovery says there is: the commits of epochs up to `durable`. They are settled now. Answers the
     /// number of those that went, or the epoch of the first up to `acknowledged` that did.
     pub(crate) fn settle(&mut self, durable: u64, acknowledged: u64) -> Result<u64, u64> {

@@ -93,6 +93,9 @@ fn number(db: &Database, name: &str) -> Result<u32, String> {
     db.open_dyn(name).map(|table| table.number()).map_err(|error| error.to_string())
 }
 
+/// A transaction that reads was refused.
+pub(super) const UNREADABLE: &str = "the tables cannot be read";
+
 /// Compares every table and index with the oracle.
 pub(super) fn contents(db: &Database, model: &Model, known: &Known) -> Result<(), String> {
     let mut session = db.session();
@@ -112,7 +115,7 @@ pub(super) fn contents(db: &Database, model: &Model, known: &Known) -> Result<()
         }
         Ok(Ok(()))
     };
-    session.snapshot(compare).map_err(|error| format!("the tables cannot be read: {error}"))?.into_value()
+    session.snapshot(compare).map_err(|error| format!("{UNREADABLE}: {error}"))?.into_value()
 }
 
 /// Compares one table, and its indexes in both directions.

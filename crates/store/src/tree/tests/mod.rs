@@ -2,6 +2,7 @@
 //!
 //! `LEAF` and `FAN` are small in most of them, so that splits and unlinks are common.
 
+mod beside;
 mod between;
 mod budget;
 mod canaries;

@@ -1,0 +1,113 @@
+//! Versions are kept until what replaced them is durable, whoever retired them; nothing else waits for that.
+
+use super::*;
+use crate::garbage::BAG;
+use seriatim_base::{DurablePoint, Epoch};
+use seriatim_htm::Outside;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+const BYTES: usize = 128;
+
+/// Memory with a log that is durable up to epoch 4.
+fn with_log() -> (Memory, Arc<DurablePoint>) {
+    let (memory, point) = (memory(2), Arc::new(DurablePoint::new(Epoch(4))));
+    memory.keep_versions(Arc::clone(&point));
+    (memory, point)
+}
+
+/// One transaction, of `epoch`, that replaces versions.
+fn replace(local: &mut Local, outside: &mut Outside, versions: usize, epoch: u64) -> Vec<NonNull<u8>> {
+    local.enter();
+    let replaced: Vec<_> = (0..versions).map(|_| local.allocate(outside, BYTES).expect("a few kilobytes")).collect();
+    for &version in &replaced {
+        // SAFETY: ours alone.
+        unsafe {
+            version.write_bytes(0x5A, BYTES);
+            local.retire_version(version, BYTES, Epoch(epoch));
+        }
+    }
+    local.leave();
+    replaced
+}
+
+fn are_intact(versions: &[NonNull<u8>]) -> bool {
+    // SAFETY: mapped until the memory is dropped; whether they still hold what was written is the question.
+    versions.iter().all(|version| unsafe { std::slice::from_raw_parts(version.as_ptr(), BYTES) } == [0x5A; BYTES])
+}
+
+#[test]
+fn a_version_comes_back_when_its_successor_is_durable_and_not_before() {
+    let (memory, point) = with_log();
+    let (mut local, mut outside) = (register(&memory), Outside::claim());
+    // A bag that is full, one that is not, and one of an epoch that is durable already.
+    let kept = replace(&mut local, &mut outside, BAG + 1, 6);
+    local.collect();
+    replace(&mut local, &mut outside, 1, 4);
+    local.collect();
+    assert_eq!(memory.in_use_bytes(), (BAG + 2) * BYTES, "what is durable waits behind what is not, in order");
+    assert!(are_intact(&kept));
+    assert!(point.advance(Epoch(5)));
+    local.collect();
+    assert!(are_intact(&kept) && local.waiting() == BAG + 2);
+    assert!(point.advance(Epoch(6)));
+    local.collect();
+    assert_eq!((memory.in_use_bytes(), local.waiting()), (0, 0));
+}
+
+#[test]
+fn nothing_else_waits_for_the_durable_point() {
+    let (memory, _point) = with_log();
+    let (mut local, mut outside) = (register(&memory), Outside::claim());
+    let kept = replace(&mut local, &mut outside, 1, 9);
+    local.enter();
+    local.defer([1, 2, 3]);
+    local.leave();
+    local.collect();
+    assert_eq!(local.ready(), Some([1, 2, 3]));
+    assert!(are_intact(&kept));
+
+    let (memory, _point) = with_log();
+    let mut local = register(&memory);
+    local.enter();
+    let block = local.allocate(&mut outside, BYTES).expect("a block");
+    // SAFETY: ours alone.
+    unsafe { local.retire(block, BYTES) };
+    local.leave();
+    local.collect();
+    assert_eq!(memory.in_use_bytes(), 0, "it is no version");
+}
+
+#[test]
+fn without_a_log_the_grace_period_is_all() {
+    let memory = memory(1);
+    let mut local = register(&memory);
+    replace(&mut local, &mut Outside::claim(), 3, 9);
+    local.collect();
+    assert_eq!(memory.in_use_bytes(), 0);
+}
+
+#[test]
+fn who_inherits_garbage_keeps_it_as_long() {
+    let (memory, point) = with_log();
+    let (mut heir, mut outside) = (register(&memory), Outside::claim());
+    let mut leaving = register(&memory);
+    let kept = replace(&mut leaving, &mut outside, 2 * BAG, 7);
+    drop(leaving);
+    heir.collect();
+    assert!(are_intact(&kept) && heir.waiting() == 2 * BAG);
+    assert!(point.advance(Epoch(7)));
+    heir.collect();
+    assert_eq!(memory.in_use_bytes(), 0);
+}
+
+#[test]
+fn once_the_log_has_stopped_they_are_kept_for_good() {
+    let (memory, point) = with_log();
+    let (mut local, mut outside) = (register(&memory), Outside::claim());
+    let kept = replace(&mut local, &mut outside, 3, 5);
+    point.finish();
+    assert!(!point.advance(Epoch(8)));
+    local.collect();
+    assert!(are_intact(&kept));
+}
