@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use seriatim::{Database, Durability, Handle, Session, StorageError, Tx, protocols};
+use seriatim::{Database, Durability, Handle, Session, StorageError, TransactError, Tx, protocols};
 use seriatim_base::disk::FaultyDisk;
 use seriatim_base::thread;
 use seriatim_redo::entry::Change;
@@ -50,9 +50,13 @@ fn logged(disk: &FaultyDisk) -> Kinds {
 
 fn add(session: &mut Session, accounts: &Handle<Account>, id: u64, amount: i64) {
     let add = |tx: &Tx| tx.update(accounts, &id, |row| row.set_balance(row.balance().wrapping_add(amount)));
-    // Others may be in the way.
-    while session.transact(add).is_err() {
-        thread::yield_now();
+    loop {
+        match session.transact(add) {
+            Ok(_) => return,
+            // Others are in the way.
+            Err(TransactError::Conflict { .. }) => thread::yield_now(),
+            Err(error) => panic!("{error}"),
+        }
     }
 }
 
@@ -168,7 +172,7 @@ fn what_was_added_before_and_after_a_checkpoint_counts_once() {
 #[test]
 fn what_threads_add_while_checkpoints_are_taken_counts_once() {
     const THREADS: u64 = 3;
-    const TIMES: u64 = 300;
+    const CHECKPOINTS: usize = 5;
     for protocol in protocols() {
         let disk = FaultyDisk::new(63);
         let options = || {
@@ -180,29 +184,36 @@ fn what_threads_add_while_checkpoints_are_taken_counts_once() {
         for id in 0..8 {
             db.session().transact(|tx| tx.insert(&accounts, &account(id))).expect("inserted");
         }
-        let at_work = AtomicUsize::new(THREADS as usize);
+        let is_over = AtomicBool::new(false);
         let write = |first: u64, db: &Database| {
-            let mut session = db.session();
-            for time in 0..TIMES {
-                add(&mut session, &accounts, (first + time) % 8, 1 + (time % 9) as i64);
+            let (mut session, mut added) = (db.session(), 0);
+            for time in 0.. {
+                if is_over.load(Ordering::Relaxed) {
+                    break;
+                }
+                let amount = 1 + (time % 9) as i64;
+                add(&mut session, &accounts, (first + time) % 8, amount);
+                added += amount;
             }
-            at_work.fetch_sub(1, Ordering::Release);
+            added
         };
-        thread::scope(|scope| {
-            for first in 0..THREADS {
-                let (db, write) = (&db, &write);
-                scope.spawn(move || write(first, db));
-            }
-            while at_work.load(Ordering::Acquire) > 0 {
+        let added: i64 = thread::scope(|scope| {
+            let (db, write) = (&db, &write);
+            let writers: Vec<_> = (0..THREADS).map(|first| scope.spawn(move || write(first, db))).collect();
+            for _ in 0..CHECKPOINTS {
                 db.checkpoint().expect("the disk works");
             }
+            is_over.store(true, Ordering::Relaxed);
+            writers.into_iter().map(|writer| writer.join().expect("nobody panicked")).sum()
         });
+        // At least one that only the log has.
+        add(&mut db.session(), &accounts, 0, 1);
         db.flush().expect("the disk works");
         let before = rows(&db);
-        let added: i64 = (0..TIMES).map(|time| 1 + (time % 9) as i64).sum();
-        assert_eq!(before.iter().map(|row| row.balance).sum::<i64>(), 800 + THREADS as i64 * added);
+        assert_eq!(before.iter().map(|row| row.balance).sum::<i64>(), 801 + added);
         disk.crash();
         drop((accounts, db));
+        assert!(logged(&disk).contains_key("delta"), "{}", protocol.name);
         let db = options().open().expect("it recovers");
         assert_eq!(rows(&db), before, "{}", protocol.name);
     }
