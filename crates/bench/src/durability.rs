@@ -505,7 +505,15 @@ mod tests {
         let entries: u64 = measured.bytes.values().map(|(entries, _)| entries).sum();
         // Several of one commit are one version.
         assert!(entries >= measured.recovery.entries && measured.recovery.entries > 0);
-        assert!(measured.bytes.contains_key(&("order_line".to_owned(), "row")), "{:?}", measured.bytes);
+        // A payment adds to warehouse and district, a new order to the district's next order.
+        for (table, kind) in [("order_line", "row"), ("stock", "patch"), ("warehouse", "delta"), ("district", "delta")]
+        {
+            assert!(
+                measured.bytes.contains_key(&(table.to_owned(), kind)),
+                "no {kind} of {table}: {:?}",
+                measured.bytes
+            );
+        }
         assert!(measured.bytes_each() > 0.0);
         assert!(measured.checkpoint.rows > 0 && measured.during.per_second > 0.0);
         let json = measured.json();

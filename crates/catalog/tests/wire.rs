@@ -1,11 +1,11 @@
-//! Rows, patches, deltas and keys as bytes: what is decoded is what was encoded, patches have what changed and nothing else, and
-//! bytes that were not encoded are refused or stand for a row.
+//! Rows, patches, deltas and keys as bytes: what is decoded is what was encoded, patches and deltas have what changed and nothing
+//! else, whichever of them is shorter, and bytes that were not encoded are refused or stand for a row.
 
 mod shared;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use seriatim_catalog::wire::{DecodeError, Malformed, Patched, RowWire};
+use seriatim_catalog::wire::{DecodeError, Malformed, RowWire, Updated, write_varint, zigzag};
 use seriatim_catalog::{
     ColumnDef, ColumnId, ColumnSet, ColumnType, Key, KeyCodec, Layout, OutOfMemory, TableDef, Value, desc,
 };
@@ -126,27 +126,64 @@ fn a_row_cut_short_is_none() {
     });
 }
 
+fn varint(value: u64) -> Vec<u8> {
+    let mut bytes = vec![];
+    write_varint(&mut bytes, value);
+    bytes
+}
+
+/// The integer that a value is.
+fn integer(value: &Value) -> Option<i128> {
+    match *value {
+        Value::UInt(number) => Some(number.into()),
+        Value::Int(number) => Some(number.into()),
+        Value::Decimal { units, .. } => Some(units.into()),
+        _ => None,
+    }
+}
+
+/// The delta by which an update that changes this column is told, if it is.
+fn delta(table: &TableDef, column: ColumnId, before: &Value, after: &Value) -> Option<Vec<u8>> {
+    let ColumnDef { ty, nullable: false, .. } = table.columns[column.index()] else { return None };
+    let (before, after) = (integer(before)?, integer(after)?);
+    let value = match ty {
+        ColumnType::U8 | ColumnType::I8 => 1,
+        ColumnType::U16 | ColumnType::I16 => 2,
+        ColumnType::U32 | ColumnType::U64 => varint(after as u64).len(),
+        _ => varint(zigzag(after as i64)).len(),
+    };
+    let updatable = (0..table.columns.len()).filter(|&at| table.is_updatable(ColumnId(at as u16))).count();
+    let amount = i64::try_from(after - before).ok()?;
+    let delta = [varint(column.0.into()), varint(zigzag(amount))].concat();
+    (delta.len() < updatable.div_ceil(8) + value).then_some(delta)
+}
+
 #[test]
-fn a_patch_is_what_changed() {
+fn an_update_is_what_changed() {
     check(800, &two_rows(), |(table, before, after)| {
         let columns = (0..table.columns.len()).map(|at| ColumnId(at as u16));
         let changed: Vec<ColumnId> =
             columns.filter(|at| compare(&before[at.index()], &after[at.index()]).is_ne()).collect();
+        let added = match changed[..] {
+            [only] => delta(&table, only, &before[only.index()], &after[only.index()]),
+            _ => None,
+        };
         let wanted = match &changed[..] {
-            [] => Patched::Nothing,
-            some if some.iter().all(|&at| table.is_updatable(at)) => Patched::Columns,
-            _ => Patched::NotByPatch,
+            [] => Updated::Nothing,
+            some if !some.iter().all(|&at| table.is_updatable(at)) => Updated::NotByUpdate,
+            _ if added.is_some() => Updated::Delta,
+            _ => Updated::Patch,
         };
 
         // The row after the change as another insert would have written it: its own fixed part and tails.
         let (old, new) = (row(&table, &before), row(&table, &after));
         let mut bytes = b"before".to_vec();
-        prop_assert_eq!(old.wire.encode_patch(old.block.row(), new.block.row(), &mut bytes), wanted);
-        if wanted != Patched::Columns {
+        prop_assert_eq!(old.wire.encode_update(old.block.row(), new.block.row(), &mut bytes), wanted);
+        if !matches!(wanted, Updated::Patch | Updated::Delta) {
             prop_assert_eq!(&bytes[..], b"before");
             return Ok(());
         }
-        let patch = &bytes[6..];
+        let told = &bytes[6..];
 
         // And as an update writes it: with the fixed part and most tails of the row before.
         let mut updated = old.block.copied();
@@ -154,22 +191,143 @@ fn a_patch_is_what_changed() {
             prop_assert_eq!(updated.set_value(&table.columns[at], at, &after[at]), Ok(()));
         }
         let mut same_bytes = vec![];
-        prop_assert_eq!(old.wire.encode_patch(old.block.row(), updated.row(), &mut same_bytes), wanted);
-        prop_assert_eq!(&same_bytes[..], patch);
+        prop_assert_eq!(old.wire.encode_update(old.block.row(), updated.row(), &mut same_bytes), wanted);
+        prop_assert_eq!(&same_bytes[..], told);
 
-        let mut rest = patch;
-        prop_assert_eq!(old.wire.skip_patch(&mut rest), Ok(patch));
-        prop_assert!(rest.is_empty());
-        for cut in 0..patch.len() {
-            prop_assert_eq!(old.wire.skip_patch(&mut &patch[..cut]), Err(Malformed::CutShort));
+        if let Some(added) = added {
+            prop_assert_eq!(told, &added[..]);
         }
-        let mut patched = old.block.copied();
-        let mut writer = patched.updating();
-        prop_assert_eq!(old.wire.decode_patch(patch, &mut writer), Ok(()));
-        prop_assert_eq!(writer.dirty(), changed.into_iter().collect::<ColumnSet>());
-        prop_assert!(same(&patched.values(&table.columns), &after));
+        let mut decoded = old.block.copied();
+        let dirty = decode(&old.wire, wanted, told, &mut decoded)?;
+        prop_assert_eq!(dirty, changed.into_iter().collect::<ColumnSet>());
+        prop_assert!(same(&decoded.values(&table.columns), &after));
         Ok(())
     });
+}
+
+/// Applies what an update was told by to the row before, and refuses what it was cut short to; which columns are set.
+fn decode(wire: &RowWire, form: Updated, told: &[u8], row: &mut Block) -> Result<ColumnSet, TestCaseError> {
+    let is_delta = form == Updated::Delta;
+    fn skip<'a>(wire: &RowWire, is_delta: bool, rest: &mut &'a [u8]) -> Result<&'a [u8], Malformed> {
+        if is_delta { wire.skip_delta(rest) } else { wire.skip_patch(rest) }
+    }
+    let mut rest = told;
+    prop_assert_eq!(skip(wire, is_delta, &mut rest), Ok(told));
+    prop_assert!(rest.is_empty());
+    for cut in 0..told.len() {
+        prop_assert_eq!(skip(wire, is_delta, &mut &told[..cut]), Err(Malformed::CutShort));
+    }
+    let mut writer = row.updating();
+    let decoded = if is_delta { wire.decode_delta(told, &mut writer) } else { wire.decode_patch(told, &mut writer) };
+    prop_assert_eq!(decoded, Ok(()));
+    Ok(writer.dirty())
+}
+
+/// The types of columns to which amounts can be added, and their ranges.
+const SUMS: [(ColumnType, i128, i128); 9] = [
+    (ColumnType::U8, 0, u8::MAX as i128),
+    (ColumnType::I8, i8::MIN as i128, i8::MAX as i128),
+    (ColumnType::U16, 0, u16::MAX as i128),
+    (ColumnType::I16, i16::MIN as i128, i16::MAX as i128),
+    (ColumnType::U32, 0, u32::MAX as i128),
+    (ColumnType::I32, i32::MIN as i128, i32::MAX as i128),
+    (ColumnType::U64, 0, u64::MAX as i128),
+    (ColumnType::I64, i64::MIN as i128, i64::MAX as i128),
+    (ColumnType::Decimal { scale: 2 }, i64::MIN as i128, i64::MAX as i128),
+];
+
+fn of_type(ty: ColumnType, number: i128) -> Value {
+    match ty {
+        ColumnType::U8 | ColumnType::U16 | ColumnType::U32 | ColumnType::U64 => Value::UInt(number as u64),
+        ColumnType::Decimal { scale } => Value::Decimal { units: number as i64, scale },
+        _ => Value::Int(number as i64),
+    }
+}
+
+/// A table with a number of this type behind columns that make patches long and columns' numbers large.
+fn among(ty: ColumnType, others: usize) -> TableDef {
+    let other = ColumnDef::new("o", ColumnType::Bool).nullable();
+    let mut columns = vec![ColumnDef::new("k", ColumnType::U8)];
+    columns.extend((0..others).map(|_| other.clone()));
+    columns.push(ColumnDef::new("n", ty));
+    table(&columns, 1)
+}
+
+/// How an update of the number is told, once it was told, decoded, and found to be what it was.
+fn told(ty: ColumnType, others: usize, before: i128, after: i128) -> Result<Updated, TestCaseError> {
+    let table = among(ty, others);
+    let values = |number| {
+        let mut values = vec![Value::UInt(1)];
+        values.extend((0..others).map(|at| if at % 2 == 0 { Value::Null } else { Value::Bool(true) }));
+        values.push(of_type(ty, number));
+        values
+    };
+    let (old, new) = (row(&table, &values(before)), row(&table, &values(after)));
+    let mut bytes = vec![];
+    let form = old.wire.encode_update(old.block.row(), new.block.row(), &mut bytes);
+    if before == after {
+        prop_assert_eq!(form, Updated::Nothing);
+        return Ok(form);
+    }
+    let column = ColumnId(others as u16 + 1);
+    let added = delta(&table, column, &of_type(ty, before), &of_type(ty, after));
+    prop_assert_eq!(form, if added.is_some() { Updated::Delta } else { Updated::Patch });
+    prop_assert_eq!(added.unwrap_or_else(|| bytes.clone()), &bytes[..]);
+    let mut decoded = old.block.copied();
+    prop_assert_eq!(decode(&old.wire, form, &bytes, &mut decoded)?, [column].into_iter().collect::<ColumnSet>());
+    prop_assert_eq!(decoded.bytes(), new.block.bytes());
+    Ok(form)
+}
+
+#[test]
+fn a_number_comes_back_whether_it_is_told_by_what_it_is_or_by_what_was_added() {
+    let integer = || prop_oneof![any::<i64>(), -300..300i64, Just(i64::MAX), Just(i64::MIN)];
+    let strategy = (0..SUMS.len(), prop_oneof![Just(0usize), 0..20usize, Just(150)], integer(), integer(), integer());
+    check(1500, &strategy, |(at, others, first, second, near)| {
+        let (ty, low, high) = SUMS[at];
+        // The upper half of what has no sign, too.
+        let first = (i128::from(first) + i128::from(second.max(0))).clamp(low, high);
+        for second in [i128::from(second), first + i128::from(near)] {
+            let _ = told(ty, others, first, second.clamp(low, high))?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn numbers_come_back_from_one_end_of_their_range_to_the_other() {
+    let mut forms = [0, 0];
+    for (ty, low, high) in SUMS {
+        let points = || [low, low + 1, (low + high) / 2, (low + high) / 2 + 1, high - 1, high].into_iter();
+        for (before, after) in points().flat_map(|before| points().map(move |after| (before, after))) {
+            for others in [0, 9, 150] {
+                let form = told(ty, others, before, after).unwrap_or_else(|problem| panic!("{problem}"));
+                forms[usize::from(form == Updated::Delta)] += 1;
+            }
+        }
+    }
+    assert!(forms.iter().all(|&count| count > 100), "{forms:?}");
+}
+
+#[test]
+fn an_addition_is_told_where_that_is_shorter_and_fits() {
+    let form = |ty, before, after| told(ty, 0, before, after).unwrap_or_else(|problem| panic!("{problem}"));
+    let (u64_max, i64_max) = (i128::from(u64::MAX), i128::from(i64::MAX));
+    // Column and amount take a byte each, as do the patch's bits.
+    assert_eq!(form(ColumnType::U32, 127, 128), Updated::Delta);
+    assert_eq!(form(ColumnType::U32, 126, 127), Updated::Patch, "as long as what was added");
+    assert_eq!(form(ColumnType::I8, 100, 101), Updated::Patch);
+    assert_eq!(form(ColumnType::I16, -5, -69), Updated::Delta);
+    assert_eq!(form(ColumnType::I16, -5, -70), Updated::Patch);
+    assert_eq!(form(ColumnType::U64, 1000, u64_max), Updated::Patch, "of more than 63 bits");
+    assert_eq!(form(ColumnType::U64, u64_max, u64_max - 9), Updated::Delta);
+    assert_eq!(form(ColumnType::I64, -i64_max, i64_max), Updated::Patch);
+    // A patch of 20 bytes of bits is longer than the longest amount.
+    let wide = |before, after| told(ColumnType::U64, 150, before, after).unwrap_or_else(|problem| panic!("{problem}"));
+    assert_eq!(wide(0, i64_max), Updated::Delta);
+    assert_eq!(wide(u64_max, u64_max - i64_max - 1), Updated::Delta);
+    assert_eq!(wide(0, i64_max + 1), Updated::Patch);
+    assert_eq!(wide(u64_max, u64_max - i64_max - 2), Updated::Patch);
 }
 
 /// Whether every text of a row is UTF-8: `Value::read` takes it for granted.
@@ -238,8 +396,8 @@ fn damaged_rows_and_patches_are_refused_or_stand_for_a_row() {
     check(600, &(two_rows(), damage), |((table, before, after), damage)| {
         let (old, new) = (row(&table, &before), row(&table, &after));
         let mut patch = vec![];
-        let patched = old.wire.encode_patch(old.block.row(), new.block.row(), &mut patch);
-        prop_assert_eq!(patch.is_empty(), patched != Patched::Columns);
+        let updated = old.wire.encode_update(old.block.row(), new.block.row(), &mut patch);
+        prop_assert_eq!(patch.is_empty(), matches!(updated, Updated::Nothing | Updated::NotByUpdate));
         for mut bytes in [encoded(&old), patch] {
             for (at, byte, how) in &damage {
                 let at = at.index(bytes.len() + 1);
@@ -309,7 +467,7 @@ fn the_format_is_these_bytes() {
     (after[2], after[5], after[6]) = (Value::Bool(true), Value::Null, Value::Int(5));
     let new = row(&table, &after);
     let mut patch = vec![];
-    assert_eq!(old.wire.encode_patch(old.block.row(), new.block.row(), &mut patch), Patched::Columns);
+    assert_eq!(old.wire.encode_update(old.block.row(), new.block.row(), &mut patch), Updated::Patch);
     // Of flag, sum, at, small, ratio, note: flag, at, small; at is NULL; flag, small.
     assert_eq!(patch, [0b001101, 0b10, 1, 5]);
 
@@ -330,24 +488,12 @@ fn the_format_is_these_bytes() {
 
 #[test]
 fn amounts_add_up_or_are_refused() {
-    let types = [
-        (ColumnType::I8, i128::from(i8::MIN), i128::from(i8::MAX)),
-        (ColumnType::U16, 0, i128::from(u16::MAX)),
-        (ColumnType::I32, i128::from(i32::MIN), i128::from(i32::MAX)),
-        (ColumnType::U64, 0, i128::from(u64::MAX)),
-        (ColumnType::I64, i128::from(i64::MIN), i128::from(i64::MAX)),
-        (ColumnType::Decimal { scale: 2 }, i128::from(i64::MIN), i128::from(i64::MAX)),
-    ];
     let integer = || prop_oneof![any::<i64>(), -3..3i64, Just(i64::MAX), Just(i64::MIN)];
-    check(400, &(0..types.len(), integer(), integer()), |(at, first, amount)| {
-        let (ty, low, high) = types[at];
+    check(600, &(0..SUMS.len(), integer(), integer()), |(at, first, amount)| {
+        let (ty, low, high) = SUMS[at];
         let table = table(&[ColumnDef::new("k", ColumnType::U8), ColumnDef::new("n", ty)], 1);
         let first = i128::from(first).clamp(low, high);
-        let number = |n: i128| match ty {
-            ColumnType::U16 | ColumnType::U64 => Value::UInt(n as u64),
-            ColumnType::Decimal { scale } => Value::Decimal { units: n as i64, scale },
-            _ => Value::Int(n as i64),
-        };
+        let number = |n| of_type(ty, n);
         let row = row(&table, &[Value::UInt(1), number(first)]);
         let mut delta = vec![];
         row.wire.encode_delta(ColumnId(1), amount, &mut delta);

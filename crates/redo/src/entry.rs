@@ -12,7 +12,7 @@
 use std::fmt;
 
 use seriatim_base::{ColumnId, LayoutId, Stamp};
-use seriatim_catalog::wire::{Malformed, Patched, RowWire, read_varint, write_varint};
+use seriatim_catalog::wire::{Malformed, RowWire, Updated, read_varint, write_varint};
 use seriatim_catalog::{Key, RowRef};
 
 /// Bytes in front of a group's entries.
@@ -21,6 +21,7 @@ pub const GROUP_HEADER_BYTES: usize = 12;
 /// A group with so many bytes of entries takes no more. A writer's choice, not part of the format.
 pub const CUT_BYTES: usize = if cfg!(test) { 256 } else { 1 << 20 };
 
+/// The lowest bits of an entry's first byte.
 const KIND_BITS: u32 = 2;
 const ROW: u64 = 0;
 const DELETE: u64 = 1;
@@ -64,8 +65,8 @@ impl<'b> GroupWriter<'b> {
         wire.encode_row(row, self.out);
     }
 
-    /// The row of `key` became `after` from `before`: a patch, the whole row where a patch cannot say it, nothing where they are
-    /// equal.
+    /// The row of `key` became `after` from `before`, the version just below this stamp: a patch or a delta, the whole row where
+    /// neither can say it, nothing where they are equal.
     pub fn update(
         &mut self,
         layout: LayoutId,
@@ -73,16 +74,19 @@ impl<'b> GroupWriter<'b> {
         key: Key<'_>,
         before: RowRef<'_>,
         after: RowRef<'_>,
-    ) -> Patched {
+    ) -> Updated {
         let begin = self.entry(layout, PATCH, wire, key);
-        let patched = wire.encode_patch(before, after, self.out);
-        if patched != Patched::Columns {
-            self.out.truncate(begin);
+        let updated = wire.encode_update(before, after, self.out);
+        match updated {
+            Updated::Nothing => self.out.truncate(begin),
+            Updated::Patch => {}
+            Updated::Delta => self.make(begin, DELTA),
+            Updated::NotByUpdate => {
+                self.make(begin, ROW);
+                wire.encode_row(after, self.out);
+            }
         }
-        if patched == Patched::NotByPatch {
-            self.row(layout, wire, key, after);
-        }
-        patched
+        updated
     }
 
     /// The row of `key` is gone.
@@ -115,6 +119,11 @@ impl<'b> GroupWriter<'b> {
         write_varint(self.out, u64::from(layout.0) << KIND_BITS | kind);
         wire.encode_key(key, self.out);
         begin
+    }
+
+    /// Makes the entry that begins there one of this kind.
+    fn make(&mut self, begin: usize, kind: u64) {
+        self.out[begin] = self.out[begin] >> KIND_BITS << KIND_BITS | kind as u8;
     }
 
     fn open(&mut self) {

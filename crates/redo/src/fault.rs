@@ -17,15 +17,18 @@ pub enum LogFault {
     TrustUnflushed,
     /// Deletes the log before a checkpoint counts.
     DeleteEarly,
+    /// Adds the amount of each delta twice, when it recovers.
+    AddTwice,
 }
 
 impl LogFault {
     /// Every fault but none.
-    pub const ALL: [LogFault; 5] = [
+    pub const ALL: [LogFault; 6] = [
         LogFault::AcknowledgeBeforeFlush,
         LogFault::FlushOwnLogOnly,
         LogFault::ForgetLog,
         LogFault::TrustUnflushed,
         LogFault::DeleteEarly,
+        LogFault::AddTwice,
     ];
 }

@@ -19,6 +19,16 @@
 //! So a patch without a row is lawful at first. It is noted by its key; the next row or deletion of that key strikes it out, and what is
 //! left at the end is damage. Deltas likewise.
 //!
+//! **Patches and deltas need the version before theirs**: a patch for the columns that it does not name, a delta for the one that it
+//! does. A patch applied twice would be one; a delta would not. Each is applied once, and to the version just below its stamp:
+//! - Stamps rise from one version of a key to the next, in every log, incarnation and life of the key, so a stamp names a version.
+//! - A row in a checkpoint and its stamp were read together: it has all that was added up to that stamp, and nothing above it.
+//! - Versions of a key are handed on in the order of their stamps, all that count above the row's, none left out: an epoch is applied
+//!   when every log has told all of it. [`Apply`] passes over stamps that are not above the row's, so what came with the
+//!   checkpoint, or is replayed again, is not added again.
+//! - A batch counts once, by its number, and its groups are in no other. So entries of one key and stamp are different ones of one
+//!   commit, made one version, and each is applied.
+//!
 //! Reading order: `survey` finds the log's end, `spread` divides the work, `apply` is what the caller implements.
 
 mod apply;

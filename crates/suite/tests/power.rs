@@ -127,6 +127,7 @@ fn canary_every_broken_log_is_caught() {
             LogFault::FlushOwnLogOnly => (Plan::Cuts, &[UNKEPT]),
             LogFault::ForgetLog => (Plan::Cuts, &[WRONG_ROWS]),
             LogFault::DeleteEarly => (Plan::Cuts, &["the segment is missing", "those before it are needed"]),
+            LogFault::AddTwice => (Plan::Cuts, &[WRONG_ROWS]),
             LogFault::None => unreachable!("nothing is broken"),
         };
         caught(plan, (Fault::None, fault), alarms);
@@ -156,6 +157,8 @@ fn canary_where_nothing_happened_nothing_was_tested() {
         answers: 1,
         taken_back: 1,
         checkpoints: 1,
+        patches: 1,
+        deltas: 1,
         faults: 1,
         stopped: 1,
         digest: 0,
@@ -172,6 +175,8 @@ fn canary_where_nothing_happened_nothing_was_tested() {
         assert_eq!(lacking(plan, &|_| ()), "");
         assert!(lacking(plan, &|totals| totals.retain(|setting, _| *setting != first)).contains(&first));
         assert!(lacking(plan, &without(|tally| tally.checkpoints = 0)).contains("no checkpoint"));
+        assert!(lacking(plan, &without(|tally| tally.patches = 0)).contains("no patch replayed"));
+        assert!(lacking(plan, &without(|tally| tally.deltas = 0)).contains("no delta replayed"));
         assert!(lacking(plan, &without(|tally| tally.cuts_opening = 0)).contains("no power cut during an opening"));
         assert!(lacking(plan, &without(|tally| tally.taken_back = 0)).contains("no commit taken back"));
     }

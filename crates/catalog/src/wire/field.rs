@@ -1,6 +1,6 @@
 //! One column on the wire: its value appended, taken off, stored.
 
-use super::varint::{read_varint, unzigzag, write_varint, zigzag};
+use super::varint::{read_varint, unzigzag, varint_bytes, write_varint, zigzag};
 use super::{DecodeError, Malformed};
 use crate::column::load_bytes;
 use crate::{Column, ColumnDef, ColumnType, OutOfMemory, Place, RowWriter, tail};
@@ -11,6 +11,16 @@ pub(super) struct Field {
     kind: Kind,
     /// Its number among the columns an update may change, if it is one.
     pub(super) updatable: Option<u16>,
+    /// Whether amounts may be added to it: an integer or decimal that updates may change and that is never NULL.
+    pub(super) is_sum: bool,
+}
+
+/// What an update added to a column.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Added {
+    pub(super) amount: i64,
+    /// Bytes of the value that it came to.
+    pub(super) value_bytes: usize,
 }
 
 /// How values are encoded.
@@ -88,17 +98,13 @@ impl Field {
             ColumnType::Bytes { max } => Kind::Bytes(max),
             ColumnType::LongText => Kind::LongText,
         };
-        Field { place, kind, updatable }
+        let is_number = !matches!(kind, Kind::Bool | Kind::F64 | Kind::Text(_) | Kind::Bytes(_) | Kind::LongText);
+        let is_sum = is_number && column.ty != ColumnType::Timestamp && updatable.is_some() && place.null.is_none();
+        Field { place, kind, updatable, is_sum }
     }
 
     pub(super) fn nullable(&self) -> bool {
         self.place.null.is_some()
-    }
-
-    /// Whether amounts may be added to it: an integer or decimal that updates may change and that is never NULL.
-    pub(super) fn sums(&self, ty: ColumnType) -> bool {
-        let number = !matches!(self.kind, Kind::Bool | Kind::F64 | Kind::Text(_) | Kind::Bytes(_) | Kind::LongText);
-        number && ty != ColumnType::Timestamp && self.updatable.is_some() && !self.nullable()
     }
 
     /// Appends a value that is not NULL.
@@ -142,6 +148,49 @@ impl Field {
                     || tail(u64::load(before, place)) != tail(u64::load(after, place))
             }
         }
+    }
+
+    /// What came on top of the value before. `None` if amounts cannot be added to the column, or this one has more than 64 bits.
+    ///
+    /// # Safety
+    /// As [`Field::put`], of both blocks.
+    #[inline]
+    pub(super) unsafe fn added(&self, before: *const u8, after: *const u8) -> Option<Added> {
+        if !self.is_sum {
+            return None;
+        }
+        // SAFETY: the caller's promise.
+        let (before, after) = unsafe { (self.number(before)?, self.number(after)?) };
+        let value_bytes = match self.kind {
+            Kind::U8 | Kind::I8 => 1,
+            Kind::U16 | Kind::I16 => 2,
+            Kind::U32 | Kind::U64 => varint_bytes(after as u64),
+            _ => varint_bytes(zigzag(after as i64)),
+        };
+        Some(Added { amount: i64::try_from(after - before).ok()?, value_bytes })
+    }
+
+    /// The value of an integer or decimal.
+    ///
+    /// # Safety
+    /// As [`Field::put`].
+    #[inline]
+    unsafe fn number(&self, block: *const u8) -> Option<i128> {
+        let place = &self.place;
+        // SAFETY: the caller's promise; each kind loads the column's own type.
+        Some(unsafe {
+            match self.kind {
+                Kind::U8 => u8::load(block, place).into(),
+                Kind::I8 => i8::load(block, place).into(),
+                Kind::U16 => u16::load(block, place).into(),
+                Kind::I16 => i16::load(block, place).into(),
+                Kind::U32 => u32::load(block, place).into(),
+                Kind::I32 => i32::load(block, place).into(),
+                Kind::U64 => u64::load(block, place).into(),
+                Kind::I64 => i64::load(block, place).into(),
+                Kind::Bool | Kind::F64 | Kind::Text(_) | Kind::Bytes(_) | Kind::LongText => return None,
+            }
+        })
     }
 
     /// Takes a value that is not NULL off the front and checks that it fits.

@@ -3,7 +3,7 @@
 //! ```text
 //! row      NULL bits of the nullable columns | values of the columns that are not NULL, in order of declaration
 //! patch    bits of the updatable columns: set if changed | NULL bits of those changed that are nullable | values, as above
-//! delta    varint column | varint zigzag amount
+//! delta    varint column | varint zigzag amount: what came on top of the value before, which only the row before tells
 //! key      Word8, Word16: the bytes in use (`KeyShape::bytes`), big-endian     Bytes: varint length | bytes
 //!
 //! value    1- and 2-byte numbers, f64: their bytes, little-endian     wider integers, decimals, timestamps: varint, zigzag if
@@ -24,7 +24,8 @@ pub use varint::{VARINT_BYTES_MAX, read_varint, unzigzag, write_varint, zigzag};
 
 use seriatim_base::ColumnId;
 
-use self::field::{Field, Taken, take};
+use self::field::{Added, Field, Taken, take};
+use self::varint::varint_bytes;
 use crate::{Key, KeyClass, KeyCodec, KeyShape, Layout, Part, RowRef, RowWriter, TableDef};
 
 /// Encodes and decodes the rows, changes and keys of one table.
@@ -36,8 +37,6 @@ pub struct RowWire {
     row_fields: Box<[u16]>,
     /// Those that an update may change.
     updatable: Box<[u16]>,
-    /// Those to which amounts may be added.
-    sums: Box<[u16]>,
     /// Bytes of a row image.
     row_bytes: usize,
     /// Where its NULL bits are; they begin where its columns do, after the address of the fixed part.
@@ -45,16 +44,18 @@ pub struct RowWire {
     shape: KeyShape,
 }
 
-/// What a patch says of a row and the one before it.
+/// What was appended of a row and the one before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Patched {
-    /// The rows are equal; nothing was appended.
+pub enum Updated {
+    /// Nothing: the rows are equal.
     Nothing,
-    /// A patch was appended.
-    Columns,
-    /// They differ in a column that no update changes: the key's, or an immutable one. Nothing was appended.
-    NotByPatch,
+    /// A patch.
+    Patch,
+    /// A delta.
+    Delta,
+    /// Nothing: they differ in a column that no update changes, the key's or an immutable one.
+    NotByUpdate,
 }
 
 impl RowWire {
@@ -74,14 +75,11 @@ impl RowWire {
             });
             fields.push(Field::new(column, *place, number));
         }
-        let numbers = |wanted: &dyn Fn(usize, &Field) -> bool| -> Box<[u16]> {
-            (0..fields.len()).filter(|&at| wanted(at, &fields[at])).map(|at| at as u16).collect()
-        };
+        let in_row = (0..fields.len()).filter(|&at| fields[at].place.part == Part::Row);
         let nulls_of_row = fields.iter().filter(|field| field.place.part == Part::Row && field.nullable()).count();
         let nulls_at = if layout.fixed_bytes > 0 { 8 } else { 0 };
         RowWire {
-            row_fields: numbers(&|_, field| field.place.part == Part::Row),
-            sums: numbers(&|at, field| field.sums(table.columns[at].ty)),
+            row_fields: in_row.map(|at| at as u16).collect(),
             updatable: updatable.into(),
             row_bytes: layout.row_bytes as usize,
             nulls: nulls_at..nulls_at + nulls_of_row.div_ceil(8),
@@ -154,29 +152,48 @@ impl RowWire {
 
     /// Appends what an update changed, if an update can have. Values of equal bytes are equal; a long text whose address is the
     /// same is not looked at.
-    pub fn encode_patch(&self, before: RowRef<'_>, after: RowRef<'_>, out: &mut Vec<u8>) -> Patched {
+    ///
+    /// A delta where one column changed, amounts can be added to it, and the patch would be longer. Where it would not, nothing
+    /// is gained, and who reads a patch sees what the column became.
+    pub fn encode_update(&self, before: RowRef<'_>, after: RowRef<'_>, out: &mut Vec<u8>) -> Updated {
         let mut room = [0; TableDef::COLUMNS_MAX / 8];
         let bits = &mut room[..self.updatable.len().div_ceil(8)];
         // SAFETY: rules 1 to 3 of `RowRef`.
-        if unsafe { self.mark(before, after, bits) }.is_err() {
-            return Patched::NotByPatch;
-        }
-        if bits.iter().all(|&byte| byte == 0) {
-            return Patched::Nothing;
+        match unsafe { self.mark(before, after, bits) } {
+            Err(NotUpdatable) => return Updated::NotByUpdate,
+            Ok(Differing::Nowhere) => return Updated::Nothing,
+            Ok(Differing::In(field)) => {
+                let place = &field.place;
+                // SAFETY: rules 1 to 3 of `RowRef`.
+                let added = unsafe { field.added(before.block(place.part), after.block(place.part)) };
+                let delta_bytes = |amount| varint_bytes(place.column.into()) + varint_bytes(zigzag(amount));
+                if let Some(Added { amount, value_bytes }) = added
+                    && delta_bytes(amount) < bits.len() + value_bytes
+                {
+                    put_delta(place.column, amount, out);
+                    return Updated::Delta;
+                }
+            }
+            Ok(Differing::InSeveral) => {}
         }
         out.extend_from_slice(bits);
         // SAFETY: rules 1 to 3 of `RowRef`.
         unsafe { put_values(self.changed(bits), after, out) };
-        Patched::Columns
+        Updated::Patch
     }
 
-    /// Sets the bits of the updatable columns in which the rows differ.
+    /// Sets the bits of the updatable columns in which the rows differ, and says how many there are.
     ///
     /// Compares words first, and columns only where a word differs. Rows of one key mostly share their fixed part.
     ///
     /// # Safety
     /// Rules 1 to 3 of `RowRef`.
-    unsafe fn mark(&self, before: RowRef<'_>, after: RowRef<'_>, bits: &mut [u8]) -> Result<(), NotUpdatable> {
+    unsafe fn mark<'f>(
+        &'f self,
+        before: RowRef<'_>,
+        after: RowRef<'_>,
+        bits: &mut [u8],
+    ) -> Result<Differing<'f>, NotUpdatable> {
         let (old, new) = (before.as_ptr(), after.as_ptr());
         if self.row_fields.len() < self.fields.len() {
             let (old_fixed, new_fixed) = (before.block(Part::Fixed), after.block(Part::Fixed));
@@ -187,10 +204,14 @@ impl RowWire {
                 return Err(NotUpdatable);
             }
         }
-        let mut compare = |field: &Field| {
+        let mut differing = Differing::Nowhere;
+        let mut compare = |field: &'f Field| {
             // SAFETY: the caller's promise; the places looked at are of the row image.
             match (unsafe { field.differs(old, new) }, field.updatable) {
-                (true, Some(number)) => bits[usize::from(number / 8)] |= 1 << (number % 8),
+                (true, Some(number)) => {
+                    bits[usize::from(number / 8)] |= 1 << (number % 8);
+                    differing = differing.and(field);
+                }
                 (true, None) => return Err(NotUpdatable),
                 (false, _) => {}
             }
@@ -201,7 +222,8 @@ impl RowWire {
         let (old, new) = (image(old), image(new));
         let mut fields = self.numbered(&self.row_fields);
         if !self.nulls.is_empty() && old[self.nulls.clone()] != new[self.nulls.clone()] {
-            return fields.try_for_each(compare);
+            fields.try_for_each(compare)?;
+            return Ok(differing);
         }
         let mut next = fields.next();
         // The address of the fixed part lies before the columns and is skipped with their start.
@@ -219,7 +241,7 @@ impl RowWire {
                 next = fields.next();
             }
         }
-        Ok(())
+        Ok(differing)
     }
 
     /// Appends an addition to a column. A larger step of an unsigned column is several.
@@ -228,13 +250,12 @@ impl RowWire {
     /// If amounts cannot be added to the column: see [`RowWire::sums`].
     pub fn encode_delta(&self, column: ColumnId, amount: i64, out: &mut Vec<u8>) {
         assert!(self.sums(column), "column {column} is not for sums");
-        write_varint(out, column.0.into());
-        write_varint(out, zigzag(amount));
+        put_delta(column.0, amount, out);
     }
 
     /// Whether amounts can be added to a column: an integer or decimal that an update may change and that is never NULL.
     pub fn sums(&self, column: ColumnId) -> bool {
-        self.sums.binary_search(&column.0).is_ok()
+        self.fields.get(usize::from(column.0)).is_some_and(|field| field.is_sum)
     }
 
     /// Takes a row off the front: its bytes, checked, for [`RowWire::decode_row`].
@@ -333,6 +354,29 @@ impl Iterator for SetBits {
 
 /// Rows differ in a column that no update changes.
 struct NotUpdatable;
+
+/// In which of the updatable columns two rows differ.
+#[derive(Clone, Copy)]
+enum Differing<'f> {
+    Nowhere,
+    In(&'f Field),
+    InSeveral,
+}
+
+impl<'f> Differing<'f> {
+    /// And in this one.
+    fn and(self, field: &'f Field) -> Differing<'f> {
+        match self {
+            Differing::Nowhere => Differing::In(field),
+            Differing::In(_) | Differing::InSeveral => Differing::InSeveral,
+        }
+    }
+}
+
+fn put_delta(column: u16, amount: i64, out: &mut Vec<u8>) {
+    write_varint(out, column.into());
+    write_varint(out, zigzag(amount));
+}
 
 /// Appends the NULL bits and values of these columns.
 ///

@@ -26,6 +26,12 @@ pub fn write_varint(out: &mut Vec<u8>, value: u64) {
     out.truncate(end);
 }
 
+/// How many bytes [`write_varint`] appends.
+#[inline]
+pub(super) const fn varint_bytes(value: u64) -> usize {
+    ((value | 1).ilog2() / 7 + 1) as usize
+}
+
 /// Takes a number off the front.
 ///
 /// # Errors
@@ -74,6 +80,7 @@ mod tests {
                 let mut out = vec![];
                 write_varint(&mut out, value);
                 assert_eq!(out.len(), (64 - (value | 1).leading_zeros() as usize).div_ceil(7));
+                assert_eq!(out.len(), varint_bytes(value));
                 let mut bytes = &out[..];
                 assert_eq!((read_varint(&mut bytes), bytes), (Ok(value), &[][..]));
                 for cut in 0..out.len() {

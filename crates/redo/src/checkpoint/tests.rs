@@ -128,6 +128,37 @@ fn a_part_of_another_checkpoint_or_other_totals_are_refused() {
 }
 
 #[test]
+fn what_was_added_counts_once_whichever_version_a_checkpoint_has() {
+    let newest = 15;
+    // So large that additions are shorter than what they come to.
+    let at = |epoch: u64| (1000 + (1 << epoch), 0);
+    for (begin, seen) in (11..=newest).flat_map(|begin| (begin - 1..=newest).map(move |seen| (begin, seen))) {
+        let mut database = Database::new(2, 2);
+        for epoch in 10..=newest {
+            let write = match epoch {
+                10 => Write::Row(1, at(epoch)),
+                _ => Write::Update(1, at(epoch - 1), at(epoch)),
+            };
+            // The versions of the key are in the logs by turns.
+            let logger = (epoch % 2) as u32;
+            database.batch((1, logger), epoch, 9, &[(stamp(epoch, 1), vec![write])]);
+            database.batch((1, 1 - logger), epoch, 9, &[]);
+        }
+        database.manifest.checkpoint = Some(write(&database, begin, newest, &[(1, seen, at(seen))]));
+        for threads in [1, 2] {
+            let (keeper, _) = loaded(&database, threads).unwrap();
+            let replay = Replay::open(&database.disk, &database.directory, &database.manifest).unwrap();
+            for twice in [false, true] {
+                let replayed = replay.run(&database.disk, threads, &keeper, &|_| {}).unwrap();
+                let older = if twice { newest + 1 - begin } else { seen + 1 - begin };
+                assert_eq!((replayed.versions, replayed.older), (newest + 1 - begin, older));
+                assert_eq!(keeper.stamped(), [(1, stamp(newest, 1), at(newest))], "begun in {begin}, of {seen}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_fuzzy_checkpoint_and_the_log_from_its_begin_make_the_state() {
     let mut database = Database::new(2, 2);
     let begun = [

@@ -99,15 +99,15 @@ fn payload(accounts: &Accounts) -> Vec<u8> {
     let other = accounts.row(2, 5, None);
     let mut group = GroupWriter::begin(stamp(3), &mut out);
     group.row(LAYOUT, wire, Key::Word8(1), as_row(&ann));
-    assert_eq!(group.update(LAYOUT, wire, Key::Word8(1), as_row(&ann), as_row(&richer)), Patched::Columns);
-    assert_eq!(group.update(LAYOUT, wire, Key::Word8(1), as_row(&ann), as_row(&ann)), Patched::Nothing);
+    assert_eq!(group.update(LAYOUT, wire, Key::Word8(1), as_row(&ann), as_row(&richer)), Updated::Patch);
+    assert_eq!(group.update(LAYOUT, wire, Key::Word8(1), as_row(&ann), as_row(&ann)), Updated::Nothing);
     assert_eq!(group.finish(), 1);
     let mut group = GroupWriter::begin(stamp(4), &mut out);
     group.delta(LAYOUT, wire, Key::Word8(1), ColumnId(1), -7);
     group.stamp(stamp(5));
     group.delete(LAYOUT, wire, Key::Word8(9));
     // As if the key had changed: no patch says that.
-    assert_eq!(group.update(LAYOUT, wire, Key::Word8(2), as_row(&ann), as_row(&other)), Patched::NotByPatch);
+    assert_eq!(group.update(LAYOUT, wire, Key::Word8(2), as_row(&ann), as_row(&other)), Updated::NotByUpdate);
     assert_eq!(group.finish(), 2);
     out
 }
@@ -148,6 +148,47 @@ fn the_format_is_these_bytes() {
     let (delete, row) = ([161, 1, 0, 0, 0, 9], [160, 1, 0, 0, 0, 2, 1, 2, 10]);
     let third = [&[15, 0, 0, 0], &stamp(5).bits().to_le_bytes()[..], &delete, &row].concat();
     assert_eq!(bytes[first.len() + second.len()..], third);
+}
+
+#[test]
+fn an_update_that_adds_to_one_column_is_a_delta_where_that_is_shorter() {
+    let accounts = Accounts::new();
+    let wire = &accounts.wire;
+    let row = |balance, name| accounts.row(1, balance, name);
+    let updates = [
+        (row(500, Some("ann")), row(501, Some("ann")), Updated::Delta),
+        (row(501, Some("ann")), row(-500, Some("ann")), Updated::Patch),
+        (row(-500, Some("ann")), row(-501, None), Updated::Patch),
+        (row(-501, None), row(-501, Some("bob")), Updated::Patch),
+        (row(-501, Some("bob")), row(-564, Some("bob")), Updated::Delta),
+        (row(i64::MAX, None), row(i64::MIN, None), Updated::Patch),
+        (row(i64::MIN, None), row(i64::MIN + 1, None), Updated::Delta),
+    ];
+    for layout in [LAYOUT, LayoutId(u32::MAX)] {
+        let mut out = vec![];
+        let mut group = GroupWriter::begin(stamp(3), &mut out);
+        for (before, after, form) in &updates {
+            let updated = group.update(layout, wire, Key::Word8(1), as_row(before), as_row(after));
+            assert_eq!(updated, *form);
+        }
+        group.finish();
+        if layout != LAYOUT {
+            continue;
+        }
+        let read = accounts.read(&out).expect("as written");
+        assert_eq!(read.len(), updates.len());
+        for ((_, key, change), (before, after, form)) in read.iter().zip(&updates) {
+            let mut image = before.clone();
+            let (applied, is) = accounts.writing(&mut image, |row| match change {
+                Change::Patch(bytes) => (wire.decode_patch(bytes, row), Updated::Patch),
+                Change::Delta(bytes) => (wire.decode_delta(bytes, row), Updated::Delta),
+                other => panic!("{other:?}"),
+            });
+            assert_eq!((applied, is, *key), (Ok(()), *form, 1));
+            assert_eq!(accounts.values(&image), accounts.values(after));
+        }
+        assert_eq!(out[12..][..8], [163, 1, 0, 0, 0, 1, 1, 2], "a delta of one to column 1");
+    }
 }
 
 #[test]

@@ -9,8 +9,9 @@ use crate::entry::Change;
 
 /// Takes versions of rows, from several threads. All versions of a key come from one thread.
 pub trait Apply: Sync {
-    /// Makes a version the newest of its key, if its stamp is above the stamp of the one that is there. `thread` is below the number
-    /// of threads and names the one that calls.
+    /// Makes a version the newest of its key, if its stamp is above the stamp of the one that is there, which is then the one just
+    /// below it; otherwise applies nothing of it, as no amount may be added twice. `thread` is below the number of threads and names
+    /// the one that calls.
     ///
     /// # Errors
     /// Whatever ends the recovery.

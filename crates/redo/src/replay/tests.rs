@@ -312,10 +312,12 @@ fn all_amounts_that_one_commit_adds_count_and_none_twice() {
 }
 
 #[test]
-fn a_patch_without_a_row_needs_a_row_or_deletion_behind_it() {
-    for resolved in [Some(Write::Delete(1)), Some(row(1, 5)), Some(row(2, 5)), None] {
+fn a_patch_or_delta_without_a_row_needs_a_row_or_deletion_behind_it() {
+    let resolved = [Some(Write::Delete(1)), Some(row(1, 5)), Some(row(2, 5)), None];
+    let changes = [Write::Update(1, (1, 1), (2, 2)), Write::Add(1, 1)];
+    for (resolved, change) in resolved.into_iter().flat_map(|resolved| changes.map(|change| (resolved, change))) {
         let mut database = Database::new(5, 1);
-        let (path, offset) = database.batch((1, 0), 10, 9, &[(stamp(10, 1), vec![Write::Update(1, (1, 1), (2, 1))])]);
+        let (path, offset) = database.batch((1, 0), 10, 9, &[(stamp(10, 1), vec![change])]);
         let commits = Vec::from_iter(resolved.map(|write| (stamp(11, 1), vec![write])));
         database.batch((1, 0), 11, 9, &commits);
         let result = open(&database).unwrap().run(&database.disk, 2, &Keeper::new(), &|_| {});

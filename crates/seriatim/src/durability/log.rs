@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use seriatim_base::Stamp;
-use seriatim_catalog::wire::Patched;
+use seriatim_catalog::wire::Updated;
 use seriatim_catalog::{Key, RowRef};
 use seriatim_redo::entry::GroupWriter;
 use seriatim_txn::{Redo, RowPtr, Table};
@@ -68,7 +68,7 @@ impl Redo for CommitLog<'_> {
         match (before, after) {
             (Some(before), Some(after)) => {
                 // Equal rows too: the stamp is told, so it must be there after a power cut, and is not given twice.
-                if group.update(wire.layout, &wire.rows, key, row(before), row(after)) == Patched::Nothing {
+                if group.update(wire.layout, &wire.rows, key, row(before), row(after)) == Updated::Nothing {
                     group.row(wire.layout, &wire.rows, key, row(after));
                 }
             }

@@ -92,7 +92,12 @@ pub(super) fn recover(
     if options.log_fault == LogFault::ForgetLog {
         replay.forget_log();
     }
-    let applier = Applier::new(foundation, &tables, cores);
+    #[cfg_attr(not(feature = "canary"), expect(unused_mut, reason = "a canary changes it"))]
+    let mut applier = Applier::new(foundation, &tables, cores);
+    #[cfg(feature = "canary")]
+    {
+        applier.adds_twice = options.log_fault == LogFault::AddTwice;
+    }
     let told = |phase, total| move |done| options.on_recovery.tell(phase, done, Some(total));
     let checkpoint_bytes = manifest.checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.bytes);
     let progress = told(RecoveryPhase::Checkpoint, checkpoint_bytes);
@@ -181,6 +186,8 @@ struct Applier<'f> {
     tables: Vec<Option<&'f Table>>,
     /// One for each thread that applies.
     hands: Vec<Mutex<Hand>>,
+    #[cfg(feature = "canary")]
+    adds_twice: bool,
 }
 
 /// What a thread that applies works with.
@@ -201,7 +208,13 @@ impl<'f> Applier<'f> {
         let count = by_id.len();
         let hand = |core| Hand { core, fingers: vec![Finger::default(); count], deleted: vec![false; count] };
         let hands = cores.into_iter().map(hand).map(Mutex::new).collect();
-        Applier { engine: foundation.engine.as_ref(), tables: by_id, hands }
+        Applier {
+            engine: foundation.engine.as_ref(),
+            tables: by_id,
+            hands,
+            #[cfg(feature = "canary")]
+            adds_twice: false,
+        }
     }
 
     fn table(&self, version: &Version<'_>) -> &'f Table {
@@ -239,6 +252,10 @@ impl<'f> Applier<'f> {
                 let decoded = match *change {
                     entry::Change::Row(bytes) => rows.decode_row(bytes, row),
                     entry::Change::Patch(bytes) => rows.decode_patch(bytes, row),
+                    #[cfg(feature = "canary")]
+                    entry::Change::Delta(bytes) if self.adds_twice => {
+                        rows.decode_delta(bytes, row).and_then(|()| rows.decode_delta(bytes, row))
+                    }
                     entry::Change::Delta(bytes) => rows.decode_delta(bytes, row),
                     entry::Change::Delete => Ok(()),
                 };

@@ -1,6 +1,7 @@
 //! What is acknowledged survives: power cuts and reopenings of small databases, under every protocol.
 
 mod checkpoints;
+mod deltas;
 mod faults;
 mod helpers;
 mod life;

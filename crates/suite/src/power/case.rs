@@ -8,10 +8,14 @@ use seriatim::{Builder, Database, Durability, Fault, LogFault, OpenError, RetryP
 use seriatim_base::disk::FaultyDisk;
 
 use super::life::{self, Life};
+use super::logged;
 use super::model::Model;
 use super::script::Domain;
 use super::verify::{self, Known};
 use crate::Setting;
+
+/// Where the databases are.
+pub(super) const DIRECTORY: &str = "/db";
 
 /// What a case looks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +58,10 @@ pub struct Tally {
     pub taken_back: u64,
     /// Checkpoints.
     pub checkpoints: u64,
+    /// Patches that the last recovery of a case replayed.
+    pub patches: u64,
+    /// Deltas that it replayed.
+    pub deltas: u64,
     /// Failures of the disk that a process noticed and outlived.
     pub faults: u64,
     /// Databases that were read after their log had stopped.
@@ -72,6 +80,8 @@ impl AddAssign for Tally {
         self.answers += other.answers;
         self.taken_back += other.taken_back;
         self.checkpoints += other.checkpoints;
+        self.patches += other.patches;
+        self.deltas += other.deltas;
         self.faults += other.faults;
         self.stopped += other.stopped;
         self.note(other.digest);
@@ -90,6 +100,8 @@ impl Tally {
             ("answer", self.answers),
             ("commit taken back", self.taken_back),
             ("checkpoint", self.checkpoints),
+            ("patch replayed", self.patches),
+            ("delta replayed", self.deltas),
         ];
         if plan == Plan::Faults {
             counts.extend([
@@ -172,6 +184,9 @@ impl Case {
             stage.live()?;
         }
         stage.recover()?;
+        let changes = logged::changes(&stage.disk).map_err(|error| format!("the log cannot be read: {error}"))?;
+        stage.tally.patches = changes.patches;
+        stage.tally.deltas = changes.deltas;
         Ok(stage.tally)
     }
 }
@@ -249,7 +264,7 @@ impl Settings<'_> {
             immediate: 3,
             ..RetryPolicy::default()
         });
-        let builder = builder.path("/db").disk(Arc::new(process)).durability(mode).checkpoint_bytes(None);
+        let builder = builder.path(DIRECTORY).disk(Arc::new(process)).durability(mode).checkpoint_bytes(None);
         let builder = builder.segment_bytes(self.segment_bytes).log_buffer_bytes(self.buffer_bytes);
         let builder = builder.log_directories((0..self.loggers).map(|_| "."));
         builder.canary(canary.0).log_canary(canary.1)

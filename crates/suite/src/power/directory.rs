@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use seriatim::{OpenError, Rng};
 use seriatim_base::disk::{Disk, FaultyDisk, Opening};
 
-use super::case::{Case, Stage};
+use super::case::{Case, DIRECTORY, Stage};
 use super::verify;
 
 /// Cuts the power, or kills the process, at each operation of a recovery of what a case left, and recovers again. Answers how many.
@@ -74,7 +74,9 @@ pub fn damage(case: &Case, before: &Left<'_>, seed: u64) -> Result<Damaged, Stri
     };
     let db = match stage.open() {
         Ok(db) => db,
-        Err(OpenError::Storage(error)) if error.to_string().contains("/db/") => return Ok(Damaged::Refused),
+        Err(OpenError::Storage(error)) if error.to_string().contains(&format!("{DIRECTORY}/")) => {
+            return Ok(Damaged::Refused);
+        }
         Err(error) => return wrong(format!("the error names no file: {error}")),
     };
     let acknowledged = std::mem::take(&mut stage.known.acknowledged);
@@ -129,7 +131,7 @@ impl Stage<'_> {
 /// Damages a random range of a random file. In words what was done, and whether it may have erased a batch without a trace.
 fn damage_a_file(disk: &FaultyDisk, rng: &mut Rng) -> std::io::Result<(String, bool)> {
     let mut files = Vec::new();
-    list(disk, Path::new("/db"), &mut files)?;
+    list(disk, Path::new(DIRECTORY), &mut files)?;
     files.retain(|(_, bytes)| *bytes > 0);
     if files.is_empty() {
         return Ok((String::new(), false));

@@ -16,6 +16,7 @@ mod campaign;
 mod case;
 pub mod directory;
 mod life;
+mod logged;
 mod model;
 mod schema;
 mod script;

@@ -1,7 +1,7 @@
 //! Several threads restore at once, through guesses fetched ahead, while the tables they restore into grow.
 
 use seriatim_base::{Rng, Stamp, TableId, rng};
-use seriatim_catalog::wire::Patched;
+use seriatim_catalog::wire::Updated;
 use seriatim_catalog::{KeyBuf, RowRef, TableKey};
 
 use super::*;
@@ -76,6 +76,7 @@ struct Made {
 enum Encoded {
     Row(Vec<u8>),
     Patch(Vec<u8>),
+    Delta(Vec<u8>),
     Delete,
 }
 
@@ -105,10 +106,11 @@ fn change<T: Table>(
             let [before, after] =
                 [before, Some(after)].map(|row| row.map(|row| unsafe { RowRef::from_raw(row.as_ptr()) }));
             match (before, after) {
-                (Some(before), Some(after)) if rng.percent(70) => {
-                    assert!(matches!(rows.encode_patch(before, after, &mut bytes), Patched::Columns));
-                    Encoded::Patch(bytes)
-                }
+                (Some(before), Some(after)) if rng.percent(70) => match rows.encode_update(before, after, &mut bytes) {
+                    Updated::Patch => Encoded::Patch(bytes),
+                    Updated::Delta => Encoded::Delta(bytes),
+                    other => panic!("{other:?}"),
+                },
                 (_, after) => {
                     rows.encode_row(after.expect("it was put"), &mut bytes);
                     Encoded::Row(bytes)
@@ -198,6 +200,7 @@ fn restore(applier: &Applier<'_>, sets: &[Arc<TableSet>], all: &[Made]) -> Vec<O
             .map(|made| match &made.change {
                 Encoded::Row(bytes) => (made, [entry::Change::Row(bytes)]),
                 Encoded::Patch(bytes) => (made, [entry::Change::Patch(bytes)]),
+                Encoded::Delta(bytes) => (made, [entry::Change::Delta(bytes)]),
                 Encoded::Delete => (made, [entry::Change::Delete]),
             })
             .collect();
@@ -236,6 +239,7 @@ fn threads_that_restore_by_guesses_while_tables_grow_make_what_was_there() {
         let three = Three::create(&db);
         let all = three.change(&db, &mut rng);
         let rows = three.rows(&db);
+        assert!(all.iter().any(|made| matches!(made.change, Encoded::Delta(_))), "{}", protocol.name);
 
         let restored = open().expect("memory");
         let three = Three::create(&restored);

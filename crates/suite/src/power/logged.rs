@@ -1,0 +1,51 @@
+//! What recovery has to do with the log of a case, read from its bytes: whether the kinds of entries that need the version before
+//! theirs were among what was replayed.
+
+use std::path::Path;
+use std::sync::Mutex;
+
+use seriatim_base::disk::FaultyDisk;
+use seriatim_redo::LogError;
+use seriatim_redo::entry::Change;
+use seriatim_redo::manifest::Manifest;
+use seriatim_redo::replay::{Apply, Outcome, Replay, Version};
+
+use super::case::DIRECTORY;
+
+/// Entries that say what changed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Changes {
+    pub(super) patches: u64,
+    pub(super) deltas: u64,
+}
+
+/// Counts what a replay hands on.
+#[derive(Default)]
+struct Counter(Mutex<Changes>);
+
+impl Apply for Counter {
+    fn apply(&self, _: usize, version: &Version<'_>) -> Result<Outcome, LogError> {
+        let mut counts = self.0.lock().expect("nobody panicked");
+        for change in version.changes {
+            match change {
+                Change::Patch(_) => counts.patches += 1,
+                Change::Delta(_) => counts.deltas += 1,
+                Change::Row(_) | Change::Delete => {}
+            }
+        }
+        Ok(Outcome::Applied)
+    }
+}
+
+/// What a recovery replays of the log that is there.
+///
+/// # Errors
+/// Those of a recovery.
+pub(super) fn changes(disk: &FaultyDisk) -> Result<Changes, LogError> {
+    let disk = disk.mount();
+    let directory = Path::new(DIRECTORY);
+    let manifest = Manifest::read(&disk, directory)?;
+    let counter = Counter::default();
+    Replay::look(&disk, directory, &manifest)?.run(&disk, 1, &counter, &|_| {})?;
+    Ok(counter.0.into_inner().expect("nobody panicked"))
+}
