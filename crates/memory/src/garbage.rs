@@ -6,12 +6,13 @@
 //! nobody else online the bag sealed last is among them: the memory is still in the cache when it is used again. With others
 //! at work it is usually the one before.
 //!
-//! A bag may also wait until an epoch is durable: the newest in which a commit replaced a version that is in it. Deferred items
-//! and the grace period do not wait for that. What comes back so late is not in the cache any more, so a bag's blocks are
-//! fetched before the first of them is released.
+//! Versions that commits replaced may have to wait longer than the grace period, until the epoch that replaced them is durable:
+//! then they stay in their bag, and nothing else does. What comes back so late is not in the cache any more, so the blocks of a
+//! bag are fetched before the first of them is released.
 //!
 //! Bound: an idle worker keeps what its last few transactions left, unless it collects before it idles. Nothing bounds the
-//! garbage of a worker while another stays online; the engine bounds the age of transactions.
+//! garbage of a worker while another stays online; the engine bounds the age of transactions. Nor does anything here bound the
+//! versions of an epoch that does not become durable; the log bounds what commits meanwhile.
 
 use crate::Deferred;
 use crate::quiescence::{Awaited, Counts};
@@ -26,8 +27,11 @@ pub(crate) const BAG: usize = small(64, 2);
 const AGE_MAX: u32 = small(16, 3) as u32;
 /// An item of more bytes has its bag sealed at the end of the transaction.
 const PRESSING: usize = 64 << 10;
-/// Bytes of an item fetched before it is released.
+/// Bytes of a version fetched before it is released.
 const FETCHED_MAX: usize = 192;
+/// Bags of versions released at the end of a transaction: an eighth of those that wait, between this and [`EMPTIED_MAX`]. Of an epoch
+/// that has just become durable there are hundreds, and who comes next should not pay for all.
+const DUE_MAX: usize = 64;
 /// Bags emptied at the end of a transaction, or twice those it filled if that is more.
 const EMPTIED_MAX: usize = 4;
 /// Empty bags kept for use.
@@ -44,9 +48,10 @@ pub(crate) struct Retired {
 pub(crate) struct Bag {
     awaited: Vec<Awaited>,
     retired: Vec<Retired>,
-    deferred: Vec<Deferred>,
-    /// The epoch that must be durable before the memory is released.
+    /// What is kept until this epoch is durable.
+    versions: Vec<Retired>,
     until: Epoch,
+    deferred: Vec<Deferred>,
 }
 
 // SAFETY: rule 1 of `heap`: what lies in a bag is unlinked, and belongs to whoever holds the bag.
@@ -54,11 +59,17 @@ unsafe impl Send for Bag {}
 
 impl Bag {
     fn new() -> Bag {
-        Bag { awaited: Vec::new(), retired: Vec::with_capacity(BAG), deferred: Vec::new(), until: Epoch(0) }
+        Bag {
+            awaited: Vec::new(),
+            retired: Vec::with_capacity(BAG),
+            versions: Vec::new(),
+            until: Epoch(0),
+            deferred: Vec::new(),
+        }
     }
 
     fn len(&self) -> usize {
-        self.retired.len() + self.deferred.len()
+        self.retired.len() + self.versions.len() + self.deferred.len()
     }
 }
 
@@ -70,7 +81,7 @@ pub(crate) struct Garbage {
     worker: usize,
     open: Bag,
     sealed: VecDeque<Bag>,
-    /// Their grace periods have passed, and their deferred items are ready; they wait for the durable point.
+    /// Their grace periods have passed; there are versions left in them that are not due.
     kept: VecDeque<Bag>,
     empty: Vec<Bag>,
     /// Items in all bags.
@@ -106,20 +117,27 @@ impl Garbage {
     /// Takes memory that is unlinked.
     #[inline]
     pub(crate) fn retire(&mut self, counts: &Counts, item: Retired) {
-        self.held += 1;
         self.open.retired.push(item);
+        self.taken(counts, item);
+    }
+
+    /// Takes a version that a commit of this epoch replaced.
+    #[inline]
+    pub(crate) fn retire_version(&mut self, counts: &Counts, item: Retired, epoch: Epoch) {
+        self.open.versions.push(item);
+        self.open.until = self.open.until.max(epoch);
+        self.taken(counts, item);
+    }
+
+    #[inline]
+    fn taken(&mut self, counts: &Counts, item: Retired) {
+        self.held += 1;
         if item.bytes > PRESSING {
             self.age = AGE_MAX;
         }
-        if self.open.retired.len() == BAG {
+        if self.open.retired.len() + self.open.versions.len() == BAG {
             self.seal(counts);
         }
-    }
-
-    /// What is retired next is a version that this epoch replaced.
-    #[inline]
-    pub(crate) fn keep_until(&mut self, epoch: Epoch) {
-        self.open.until = self.open.until.max(epoch);
     }
 
     pub(crate) fn defer(&mut self, counts: &Counts, item: Deferred) {
@@ -148,7 +166,11 @@ impl Garbage {
     }
 
     /// The end of a transaction: seals the open bag if it is old, and has `release` free what may be freed.
-    pub(crate) fn end(&mut self, counts: &Counts, durable: Epoch, release: impl FnMut(Retired)) {
+    pub(crate) fn end(&mut self, counts: &Counts, durable: Epoch, mut release: impl FnMut(Retired)) {
+        if !self.kept.is_empty() {
+            let bags_max = (self.kept.len() / 8).clamp(EMPTIED_MAX, DUE_MAX);
+            self.release_due(durable, bags_max, &mut release);
+        }
         self.age += 1;
         if self.age >= AGE_MAX {
             self.age = 0;
@@ -164,32 +186,47 @@ impl Garbage {
     }
 
     /// Seals the open bag whatever its age, and has `release` free everything that may be freed.
-    pub(crate) fn collect(&mut self, counts: &Counts, durable: Epoch, release: impl FnMut(Retired)) {
+    pub(crate) fn collect(&mut self, counts: &Counts, durable: Epoch, mut release: impl FnMut(Retired)) {
         if self.open.len() > 0 {
             self.seal(counts);
         }
+        self.release_due(durable, usize::MAX, &mut release);
         self.empty(counts, durable, usize::MAX, release);
     }
 
+    /// Empties the oldest bags whose grace periods passed, but for versions that are not due.
     fn empty(&mut self, counts: &Counts, durable: Epoch, bags_max: usize, mut release: impl FnMut(Retired)) {
         for _ in 0..bags_max {
-            let Some(mut bag) = self.sealed.pop_front_if(|bag| counts.passed(&mut bag.awaited)) else { break };
-            self.held -= bag.deferred.len();
-            self.ready.extend(bag.deferred.drain(..));
-            self.kept.push_back(bag);
-        }
-        for _ in 0..bags_max {
-            let Some(mut bag) = self.kept.pop_front_if(|bag| bag.until <= durable) else { return };
-            self.held -= bag.retired.len();
-            if durable < Epoch(u64::MAX) {
-                // For the links that are written now, and for who allocates them next.
-                bag.retired.iter().for_each(|item| prefetch::lines(item.start.as_ptr(), item.bytes.min(FETCHED_MAX)));
-            }
+            let Some(mut bag) = self.sealed.pop_front_if(|bag| counts.passed(&mut bag.awaited)) else { return };
+            self.held -= bag.retired.len() + bag.deferred.len();
             bag.retired.drain(..).for_each(&mut release);
-            bag.until = Epoch(0);
-            if self.empty.len() < EMPTY_MAX {
-                self.empty.push(bag);
+            self.ready.extend(bag.deferred.drain(..));
+            match bag.until <= durable {
+                true => self.finish(bag, &mut release),
+                false => self.kept.push_back(bag),
             }
+        }
+    }
+
+    /// Releases the versions of the oldest bags that are due.
+    fn release_due(&mut self, durable: Epoch, bags_max: usize, release: &mut impl FnMut(Retired)) {
+        for _ in 0..bags_max {
+            let Some(bag) = self.kept.pop_front_if(|bag| bag.until <= durable) else { return };
+            for version in &bag.versions {
+                // For the links that are written now, and for who allocates them next.
+                prefetch::lines(version.start.as_ptr(), version.bytes.min(FETCHED_MAX));
+            }
+            self.finish(bag, release);
+        }
+    }
+
+    /// Releases the versions of a bag in which there is nothing else.
+    fn finish(&mut self, mut bag: Bag, release: &mut impl FnMut(Retired)) {
+        self.held -= bag.versions.len();
+        bag.versions.drain(..).for_each(release);
+        bag.until = Epoch(0);
+        if self.empty.len() < EMPTY_MAX {
+            self.empty.push(bag);
         }
     }
 

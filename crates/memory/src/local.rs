@@ -2,7 +2,8 @@
 //!
 //! Rules for what a worker reads through shared references:
 //! 1. Only while online. A reference loaded while online stays good until the worker goes offline.
-//! 2. Memory is unlinked before it is retired: who comes online afterwards cannot reach it.
+//! 2. Memory is unlinked before it is retired: who comes online afterwards cannot reach it. A kept version can be reached by who comes
+//!    online when the log has stopped before its successor was durable; then it is never freed.
 //! 3. Memory is retired once, or released once, with the bytes it was allocated with.
 
 use crate::arena::Arena;
@@ -81,7 +82,7 @@ impl Local {
         self.count = self.presence().enter(self.count);
     }
 
-    /// Goes offline: it holds no reference any more. Frees garbage whose grace period passed, a bounded amount.
+    /// Goes offline: it holds no reference any more. Frees garbage whose grace period passed and versions that are due, a bounded amount.
     ///
     /// # Panics
     /// If it is offline.
@@ -102,7 +103,7 @@ impl Local {
         garbage.end(&shared.counts, shared.kept_until(), |item| unsafe { release(&shared.heap, arena, account, item) });
     }
 
-    /// Frees everything whose grace period passed, its own and what workers that are gone left behind; where memory is scarce it
+    /// Frees everything whose grace period passed, and all versions that are due, its own and what workers that are gone left behind; where memory is scarce it
     /// leaves its free blocks to other workers. For a worker about to idle, and for maintenance.
     ///
     /// # Panics
@@ -137,7 +138,7 @@ impl Local {
         Pinned(PhantomData)
     }
 
-    /// Retired and deferred items that wait for a grace period.
+    /// Retired and deferred items that wait: for a grace period, or for the durable point.
     pub fn waiting(&self) -> usize {
         self.garbage.held()
     }
@@ -195,16 +196,21 @@ impl Local {
         self.garbage.retire(&self.shared.counts, Retired { start, bytes });
     }
 
-    /// As [`Local::retire`], and not before the commits of `epoch` are durable, where versions are kept so long
-    /// ([`Memory::keep_versions`](crate::Memory::keep_versions)).
+    /// Gives a version back that a commit of `epoch` replaced: after a grace period, and where versions are kept
+    /// ([`Memory::keep_versions`](crate::Memory::keep_versions)) not before that epoch is durable. Epoch 0 replaced nothing: as
+    /// [`Local::retire`].
     ///
     /// # Safety
-    /// As [`Local::retire`].
+    /// As [`Local::retire`], with this exception: where versions are kept, workers that come online later may reach it if they found
+    /// the durable point final and below `epoch`.
     #[inline]
     pub unsafe fn retire_version(&mut self, start: NonNull<u8>, bytes: usize, epoch: Epoch) {
         assert_outside();
-        self.garbage.keep_until(epoch);
-        self.garbage.retire(&self.shared.counts, Retired { start, bytes });
+        let item = Retired { start, bytes };
+        match epoch {
+            Epoch(0) => self.garbage.retire(&self.shared.counts, item),
+            epoch => self.garbage.retire_version(&self.shared.counts, item, epoch),
+        }
     }
 
     /// The point until which versions are kept.

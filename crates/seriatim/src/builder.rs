@@ -180,7 +180,8 @@ impl Builder {
     /// them. Updates go on as far as the versions that earlier ones replaced are given back.
     ///
     /// What was deleted can be used again when the transactions that were open at the time have ended, and the worker that
-    /// deleted it has looked after it: after its own next transactions, or when it rests. It serves what has about the same size
+    /// deleted it has looked after it: after its own next transactions, or when it rests; and, under
+    /// `dbx` with a log, when the deletion is durable. It serves what has about the same size
     /// (in steps of an eighth); memory from 32 KiB on serves anything. Give the limit room for one open transaction's new
     /// versions, and for 256 KiB of free blocks of each size that a busy worker keeps at hand.
     ///

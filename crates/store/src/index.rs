@@ -1,7 +1,6 @@
 //! One index of a table: a tree or a hash table over one class of keys, behind one predictable branch.
 
 use crate::cursor::{Cursor, Direction};
-
 use crate::hash::{Hash, Hint};
 use crate::observer::Observer;
 use crate::record::{Bytes, Kind, RecordPtr, Word8, Word16, read_key};

@@ -31,6 +31,9 @@ struct Grave {
     stamp: Stamp,
 }
 
+/// Notes for which a list that is forgotten keeps room.
+const GRAVES_KEPT: usize = 1024;
+
 impl Buried {
     /// None, for the workers of this memory.
     pub(crate) fn new(memory: &Memory) -> Buried {
@@ -49,6 +52,14 @@ impl Buried {
             list.pop_front();
         }
         list.push_back(Grave { table: table.id, record, stamp });
+    }
+
+    /// Forgets all that `worker` noted: its deletions are durable.
+    pub(crate) fn forget(&self, worker: WorkerId) {
+        let mut list = self.list(worker);
+        list.clear();
+        // A large deletion may have been noted row by row.
+        list.shrink_to(GRAVES_KEPT);
     }
 
     /// Takes back the last note of `worker`: the record stayed.

@@ -40,6 +40,8 @@ pub struct Core {
     /// The epoch.
     pub epochs: Arc<Epochs>,
     buried: Arc<Buried>,
+    /// The newest deletion that this worker has noted there, if any.
+    noted: Epoch,
     #[cfg(feature = "canary")]
     fault: Fault,
     /// The database's epoch, where `epochs` is this worker's own, which stands still from begin to begin.
@@ -72,6 +74,7 @@ impl Environment {
             htm: self.htm.clone(),
             epochs: Arc::clone(&self.epochs),
             buried: Arc::clone(&self.buried),
+            noted: Epoch(0),
             #[cfg(feature = "canary")]
             fault: self.fault,
             #[cfg(feature = "canary")]
@@ -135,12 +138,22 @@ impl Core {
         let durable = durable.filter(|_| !self.suffers(Fault::ForgetBuried));
         if let Some(durable) = durable {
             self.buried.note(worker, table, record, stamp, durable);
+            self.noted = self.noted.max(stamp.epoch());
         }
         let unlinked = unlink(self);
         if durable.is_some() && !unlinked {
             self.buried.forget_last(worker);
         }
         unlinked
+    }
+
+    /// Forgets what this worker has noted as buried, if all of it is durable by now.
+    #[inline]
+    pub fn forget_buried(&mut self) {
+        if self.noted > Epoch(0) && self.local.kept_until().is_some_and(|durable| durable.epoch() >= self.noted) {
+            self.buried.forget(self.local.worker());
+            self.noted = Epoch(0);
+        }
     }
 
     /// The records of a table that are in no index, or soon will not be, although they have versions of `durable`, at which the log

@@ -52,9 +52,10 @@ impl Install {
     }
 
     /// Where readers go on who may not see what is installed in E under S. A reader whose number is S - 1 or less needs what is
-    /// replaced unless that is itself of snapshot S (lines 18–23), and one of a durable epoch before E unless it is of E.
-    fn older(&self, now: Guess, faults: Faults) -> usize {
-        let needless = self.made.snapshot == now.snapshot && (self.made.epoch == now.epoch || faults.forget_durable);
+    /// replaced unless that is itself of snapshot S (lines 18–23). One of a durable epoch before E, where there is a log, needs it unless it is
+    /// of E.
+    fn older(&self, now: Guess, keeps_epochs: bool) -> usize {
+        let needless = self.made.snapshot == now.snapshot && (self.made.epoch == now.epoch || !keeps_epochs);
         if needless { self.previous } else { self.replaced() }
     }
 }
@@ -93,9 +94,22 @@ fn decide(attempt: &mut Optimistic, installs: &[Install], number: &SnapshotNumbe
     let Optimistic { base, reads, witnesses } = attempt;
     let Attempt { core, writes, newest, .. } = base;
     let faults = Faults::of(core);
+    let keeps_epochs = core.local.kept_until().is_some() && !core.suffers(Fault::ForgetDurable);
     let Core { agent, outside, epochs, .. } = core;
     let (newest, epoch) = (*newest, epochs.word());
-    let mut body = Commit { reads, witnesses, writes, installs, newest, epoch, number, guess, refuted: None, faults };
+    let mut body = Commit {
+        reads,
+        witnesses,
+        writes,
+        installs,
+        newest,
+        epoch,
+        number,
+        guess,
+        refuted: None,
+        keeps_epochs,
+        faults,
+    };
     body.fill(guess);
     let decided = agent.run(outside, &NoLocks, &mut body);
     let refuted = body.refuted;
@@ -164,6 +178,8 @@ struct Commit<'a> {
     number: &'a AtomicU64,
     guess: Guess,
     refuted: Option<Refuted>,
+    /// Whether chains keep the last version of every epoch: for snapshots of the durable one.
+    keeps_epochs: bool,
     faults: Faults,
 }
 
@@ -175,7 +191,6 @@ struct Faults {
     late_subscription: bool,
     publish_early: bool,
     reuse_stamp: bool,
-    forget_durable: bool,
 }
 
 impl Faults {
@@ -186,7 +201,6 @@ impl Faults {
             late_subscription: core.suffers(Fault::LateSubscription),
             publish_early: core.suffers(Fault::PublishEarly),
             reuse_stamp: core.suffers(Fault::ReuseStamp),
-            forget_durable: core.suffers(Fault::ForgetDurable),
         }
     }
 }
@@ -203,7 +217,7 @@ impl Commit<'_> {
             if write.image == 0 {
                 continue;
             }
-            let header = ImageHeader::new(stamp, guess.snapshot, false, install.older(guess, self.faults));
+            let header = ImageHeader::new(stamp, guess.snapshot, false, install.older(guess, self.keeps_epochs));
             // SAFETY: not published yet.
             unsafe { header.write(install.image) };
         }

@@ -29,6 +29,7 @@ pub(crate) fn later(core: &mut Core, table: &Table, record: RecordPtr, word: Hea
 
 /// Looks at `most` of what has waited long enough. The worker is offline before and after; while it works it is online.
 pub(crate) fn sweep(core: &mut Core, claim: &impl Claim, most: usize) {
+    core.forget_buried();
     // Until one cannot be decided yet: those behind it are younger, and with one worker a grace period is over at once.
     for _ in 0..most {
         let Some([table, address, word]) = core.local.ready() else { return };

@@ -4,6 +4,7 @@ mod checkpoints;
 mod deltas;
 mod faults;
 mod helpers;
+mod kept;
 mod life;
 mod memory;
 mod open;

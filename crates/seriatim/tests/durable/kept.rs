@@ -1,0 +1,98 @@
+//! Memory comes back, also where versions are kept for the durable epoch, and whatever became of the log.
+
+use std::io::ErrorKind;
+
+use seriatim::{Database, TransactError};
+use seriatim_base::disk::{FaultyDisk, Operation, Times};
+
+use crate::life::{Account, account, small};
+
+fn memory(db: &Database) -> usize {
+    (0..4).for_each(|_| db.step());
+    db.statistics().memory_bytes
+}
+
+/// Transactions that are refused leave nothing behind: not the records that they had linked either.
+#[test]
+fn refused_transactions_take_no_memory_once_the_log_has_stopped() {
+    for protocol in ["silo", "dbx"] {
+        let disk = FaultyDisk::new(71);
+        let db = small(protocol, &disk).open().expect("a new database opens");
+        let accounts = db.create::<Account>().expect("new");
+        let mut session = db.session();
+        for id in 0..100 {
+            session.transact(|tx| tx.insert(&accounts, &account(id))).expect("nobody is in the way");
+        }
+        // What the second replaces lies outside its record, and waits for an epoch that is never durable.
+        for balance in [7, 8] {
+            drop(session.submit(|tx| tx.update(&accounts, &1, |row| row.set_balance(balance))));
+        }
+        disk.fail(Operation::Sync, 1, Times::Once, ErrorKind::Other);
+        db.step();
+        let mut refuse = |times: u64| {
+            for id in 0..times {
+                let refused = session.transact(|tx| tx.insert(&accounts, &account(1000 + id)));
+                assert!(matches!(refused, Err(TransactError::LogStopped { .. })), "{refused:?}");
+            }
+            memory(&db)
+        };
+        let before = refuse(1000);
+        let after = refuse(10_000);
+        assert!(after < before + before / 10 + 4096, "{protocol}: {before} bytes grew to {after}");
+    }
+}
+
+/// The same while the disk is full.
+#[test]
+fn refused_transactions_take_no_memory_while_the_disk_is_full() {
+    for protocol in ["silo", "dbx"] {
+        let disk = FaultyDisk::new(72);
+        let db = small(protocol, &disk).open().expect("a new database opens");
+        let accounts = db.create::<Account>().expect("new");
+        let mut session = db.session();
+        for id in 0..100 {
+            session.transact(|tx| tx.insert(&accounts, &account(id))).expect("nobody is in the way");
+        }
+        disk.set_capacity(disk.used_bytes());
+        let mut number = 0;
+        while db.statistics().log.expect("it is on disk").refusal.is_none() {
+            number += 1;
+            assert!(number < 100_000, "the disk gets full");
+            drop(session.submit(|tx| tx.update(&accounts, &1, |row| row.set_balance(number as i64))));
+            db.step();
+        }
+        let mut refuse = |times: u64| {
+            for id in 0..times {
+                let refused = session.transact(|tx| tx.insert(&accounts, &account(1000 + id)));
+                assert!(matches!(refused, Err(TransactError::DiskFull { .. })), "{refused:?}");
+            }
+            memory(&db)
+        };
+        let before = refuse(1000);
+        let after = refuse(10_000);
+        assert!(after < before + before / 10 + 4096, "{protocol}: {before} bytes grew to {after}");
+    }
+}
+
+/// A worker that is never at rest, but does little, gives back what a large deletion left once that is durable.
+#[test]
+fn memory_of_a_large_deletion_comes_back_to_a_worker_that_goes_on() {
+    const ROWS: u64 = 20_000;
+    for protocol in ["silo", "dbx"] {
+        let disk = FaultyDisk::new(73);
+        let db = small(protocol, &disk).workers(1).open().expect("a new database opens");
+        let accounts = db.create::<Account>().expect("new");
+        let mut session = db.session();
+        session.transact(|tx| (0..ROWS).try_for_each(|id| tx.insert(&accounts, &account(id)))).expect("alone");
+        let full = memory(&db);
+        let deleted = session.transact(|tx| (0..ROWS).try_for_each(|id| tx.delete(&accounts, &id).map(drop)));
+        deleted.expect("alone");
+        db.flush().expect("the disk works");
+        // Nobody rests, so nobody comes to clear away: only these do. One in 50 ms takes them 100 seconds.
+        for _ in 0..2000 {
+            session.snapshot(|tx| tx.get(&accounts, &0).map(|row| assert!(row.is_none()))).expect("alone");
+        }
+        let left = db.statistics().memory_bytes;
+        assert!(left < full / 4, "{protocol}: {left} of {full} bytes are in use");
+    }
+}
