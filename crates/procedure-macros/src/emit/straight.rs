@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use proc_macro2::{Span, TokenStream};
+use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 
 use super::ahead::iteration;
@@ -283,13 +283,30 @@ impl<'p> Emitter<'p> {
                 quote_spanned!(at=> #tx.#name(#from, &#key)?)
             }
             OperationKind::Update { key, required, row, body } => {
-                let function = if *required { quote!(update) } else { quote!(update_if) };
-                let (key, row, body) =
-                    (self.code.expression(key), &self.procedure.variables[row.0].ident, self.change(body));
+                let (key_name, value) = (own("key"), own("result"));
+                let (key, row, change) =
+                    (self.code.expression(key), &self.procedure.variables[row.0].ident, self.change(body, &value));
+                let given = match required {
+                    true => quote! {
+                        match #value {
+                            ::core::option::Option::Some(#value) => #value,
+                            ::core::option::Option::None => {
+                                return ::core::result::Result::Err(#tx.missing(#table, #key_name));
+                            }
+                        }
+                    },
+                    false => quote!(#value),
+                };
+                // The value goes straight to where it is wanted: see `support::update`.
                 quote_spanned! {at=>
-                    #library::support::#function(#tx, #table, &#key, |#row| -> ::core::result::Result<_, ::seriatim::Abort> {
-                        #body
-                    })?
+                    {
+                        let #key_name = &#key;
+                        let mut #value = ::core::option::Option::None;
+                        #library::support::update(#tx, #table, #key_name, |#row| -> ::core::result::Result<(), ::seriatim::Abort> {
+                            #change
+                        })?;
+                        #given
+                    }
                 }
             }
             OperationKind::Insert { columns } => {
@@ -348,13 +365,17 @@ impl<'p> Emitter<'p> {
         }
     }
 
-    /// The body of an update's closure: it ends in its value.
-    fn change(&self, body: &'p Block) -> TokenStream {
+    /// The body of an update's closure, which leaves its value in a variable.
+    fn change(&self, body: &'p Block, value: &Ident) -> TokenStream {
         let (last, steps) = match body.0.split_last() {
-            Some((Step { kind: StepKind::Yield(value), .. }, before)) => (self.code.expression(value), before),
+            Some((Step { kind: StepKind::Yield(last), .. }, before)) => (self.code.expression(last), before),
             _ => (quote!(()), &body.0[..]),
         };
         let steps = steps.iter().map(|step| self.step(step));
-        quote!(#(#steps)* ::core::result::Result::Ok(#last))
+        quote! {
+            #(#steps)*
+            #value = ::core::option::Option::Some(#last);
+            ::core::result::Result::Ok(())
+        }
     }
 }

@@ -41,35 +41,20 @@ impl Erased {
     }
 }
 
-/// Updates a row that must exist. The closure's abort is the transaction's: the caller passes it on.
-///
-/// # Errors
-/// As [`Tx::update`]; a missing row; the closure's own.
-#[inline]
-pub fn update<T: Table, R>(
-    tx: &Tx,
-    table: &Handle<T>,
-    key: &T::Key,
-    change: impl FnOnce(&mut T::Update<'_>) -> Result<R, Abort>,
-) -> Result<R, Abort> {
-    match update_if(tx, table, key, change)? {
-        Some(value) => Ok(value),
-        None => Err(tx.missing(table, key)),
-    }
-}
-
-/// Updates a row if it exists. The closure's abort is the transaction's: the caller passes it on.
+/// Updates a row, if there is one. The closure leaves its value in a variable of the caller's: passed up through results of options
+/// of results, a large value would be copied at every step. The closure's abort is the transaction's: the caller passes it on.
 ///
 /// # Errors
 /// As [`Tx::update`]; the closure's own.
 #[inline]
-pub fn update_if<T: Table, R>(
+pub fn update<T: Table>(
     tx: &Tx,
     table: &Handle<T>,
     key: &T::Key,
-    change: impl FnOnce(&mut T::Update<'_>) -> Result<R, Abort>,
-) -> Result<Option<R>, Abort> {
-    tx.try_update(table, key, change)
+    change: impl FnOnce(&mut T::Update<'_>) -> Result<(), Abort>,
+) -> Result<(), Abort> {
+    tx.try_update(table, key, change)?;
+    Ok(())
 }
 
 /// Deletes a row that must exist.

@@ -122,22 +122,37 @@ struct Frame {
     result: Option<i64>,
 }
 
+/// Updates a row that must exist, as generated code does.
+pub(crate) fn update<T: Table, R>(
+    tx: &Tx,
+    table: &Handle<T>,
+    key: &T::Key,
+    change: impl FnOnce(&mut T::Update<'_>) -> Result<R, Abort>,
+) -> Result<R, Abort> {
+    let mut result = None;
+    support::update(tx, table, key, |row| {
+        result = Some(change(row)?);
+        Ok(())
+    })?;
+    result.ok_or_else(|| tx.missing(table, key))
+}
+
 fn withdraw(tx: &Tx, handles: &Handles, from: u64, amount: i64) -> Result<i64, Abort> {
-    support::update(tx, &handles.accounts, &from, |account| {
+    update(tx, &handles.accounts, &from, |account| {
         account.set_balance(checked::subtract(account.balance(), amount)?);
         Ok(account.balance())
     })
 }
 
 fn deposit(tx: &Tx, handles: &Handles, to: u64, amount: i64) -> Result<(), Abort> {
-    support::update(tx, &handles.accounts, &to, |account| {
+    update(tx, &handles.accounts, &to, |account| {
         account.set_balance(checked::add(account.balance(), amount)?);
         Ok(())
     })
 }
 
 fn count(tx: &Tx, handles: &Handles) -> Result<(), Abort> {
-    support::update(tx, &handles.turnover, &0, |turnover| {
+    update(tx, &handles.turnover, &0, |turnover| {
         turnover.set_transfers(checked::add(turnover.transfers(), 1)?);
         Ok(())
     })

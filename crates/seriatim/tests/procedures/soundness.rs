@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use seriatim::procedure::ir::{OperationId, Procedure};
-use seriatim::procedure::{Access, Declared, Touch, support};
+use seriatim::procedure::{Access, Declared, Touch};
 use seriatim::{Abort, Database, Rng, SchemaError, Tx, procedures};
 
 use crate::bank::{self, Handles, balance, transfer};
@@ -82,10 +82,10 @@ liar!(
 );
 liar!(UsesTheSum, transfer::footprint, |tx, handles, arguments| {
     transfer::straight(tx, handles, arguments)?;
-    support::update(tx, &handles.turnover, &0, |turnover| Ok(turnover.transfers()))
+    bank::update(tx, &handles.turnover, &0, |turnover| Ok(turnover.transfers()))
 });
 liar!(ReadsAColumn, transfer::footprint, |tx, handles, arguments| {
-    support::update(tx, &handles.turnover, &0, |turnover| Ok(turnover.id() as i64))?;
+    bank::update(tx, &handles.turnover, &0, |turnover| Ok(turnover.id() as i64))?;
     transfer::straight(tx, handles, arguments)
 });
 
