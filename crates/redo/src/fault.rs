@@ -17,18 +17,21 @@ pub enum LogFault {
     TrustUnflushed,
     /// Deletes the log before a checkpoint counts.
     DeleteEarly,
+    /// Logs a row that a checkpoint leaves out as a patch.
+    ForgetWhole,
     /// Adds the amount of each delta twice, when it recovers.
     AddTwice,
 }
 
 impl LogFault {
     /// Every fault but none.
-    pub const ALL: [LogFault; 6] = [
+    pub const ALL: [LogFault; 7] = [
         LogFault::AcknowledgeBeforeFlush,
         LogFault::FlushOwnLogOnly,
         LogFault::ForgetLog,
         LogFault::TrustUnflushed,
         LogFault::DeleteEarly,
+        LogFault::ForgetWhole,
         LogFault::AddTwice,
     ];
 }

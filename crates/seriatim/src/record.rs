@@ -9,7 +9,7 @@ use std::ops::{Bound, RangeBounds};
 use seriatim_base::{Stamp, TableId, clock};
 use seriatim_catalog::Key;
 use seriatim_history::{Recorder, Saw};
-use seriatim_txn::{Redo, RowPtr, Seen, Table};
+use seriatim_txn::{Before, Redo, RowPtr, Seen, Table};
 
 /// The recorder of one session.
 pub(crate) struct Log {
@@ -114,7 +114,7 @@ impl Log {
 }
 
 impl Redo for Log {
-    fn write(&mut self, table: &Table, key: Key<'_>, stamp: Stamp, _: Option<RowPtr>, after: Option<RowPtr>) {
+    fn write(&mut self, table: &Table, key: Key<'_>, stamp: Stamp, _: Option<Before>, after: Option<RowPtr>) {
         self.recorder.write(table.id, &key.to_bytes(), stamp.bits(), after.is_none());
     }
 }

@@ -24,7 +24,7 @@ use seriatim_txn::{
 };
 
 use crate::database::Inner;
-use crate::durability::{self, CommitLog, Seal};
+use crate::durability::{self, CommitLog, Persistence, Seal};
 use crate::error::{Abort, AbortKind, Conflict, KeyAt, Shared, StorageError, TransactError};
 use crate::handle::{Handle, IndexHandle, TableSet};
 use crate::pool::Lease;
@@ -1096,22 +1096,24 @@ impl Tx {
     fn decide(&self) -> Result<Outcome, Stop> {
         // What wrote nothing costs the log nothing, and goes on when the log takes no commits.
         let writer = self.lease.get().and_then(|lease| lease.writer).filter(|_| self.worker().writes());
-        match (writer, &self.log) {
+        match (writer.zip(self.inner.persistence.as_ref()), &self.log) {
             (None, None) => self.worker().commit(&mut NoRedo),
             (None, Some(log)) => self.worker().commit(&mut *log.borrow_mut()),
-            // SAFETY: the pool's access rule: the writer is of the leased slot; it is used in this call only.
-            (Some(mut writer), _) => self.decide_logged(unsafe { writer.as_mut() }),
+            (Some((mut writer, persistence)), _) => {
+                // SAFETY: the pool's access rule: the writer is of the leased slot; it is used in this call only.
+                self.decide_logged(unsafe { writer.as_mut() }, persistence)
+            }
         }
     }
 
-    fn decide_logged(&self, writer: &mut Writer) -> Result<Outcome, Stop> {
+    fn decide_logged(&self, writer: &mut Writer, persistence: &Persistence) -> Result<Outcome, Stop> {
         // Before the protocol reads the epoch: what it commits from here on is in an epoch that the log knows to be open.
         if let Err(refusal) = writer.begin(self.inner.environment.epochs.current()) {
             self.refusal.set(Some(refusal));
             return Err(Stop::Abort(Cause { phase: Phase::Lock, reason: Reason::LogStopped }));
         }
         let guard = StopsLog(&self.inner);
-        let mut redo = CommitLog::new(writer.groups(), self.log.as_ref());
+        let mut redo = CommitLog::new(writer.groups(), &persistence.whole_before, self.log.as_ref());
         let outcome = self.worker().commit(&mut redo);
         redo.finish();
         writer.append();

@@ -127,6 +127,7 @@ fn canary_every_broken_log_is_caught() {
             LogFault::FlushOwnLogOnly => (Plan::Cuts, &[UNKEPT]),
             LogFault::ForgetLog => (Plan::Cuts, &[WRONG_ROWS]),
             LogFault::DeleteEarly => (Plan::Cuts, &["the segment is missing", "those before it are needed"]),
+            LogFault::ForgetWhole => (Plan::Cuts, &[WRONG_ROWS, "has no row that it changes"]),
             LogFault::AddTwice => (Plan::Cuts, &[WRONG_ROWS]),
             LogFault::None => unreachable!("nothing is broken"),
         };

@@ -27,9 +27,10 @@ impl Epochs {
         Epoch(self.current.load(Ordering::Acquire))
     }
 
-    /// Begins the next epoch. Called by the ticker only (or by a test that steps it).
-    pub fn advance(&self) {
-        self.current.fetch_add(1, Ordering::AcqRel);
+    /// Begins the next epoch, which it answers. Who reads that epoch or a later one sees what was written before the call. Called by
+    /// the ticker, and by who will not wait for it.
+    pub fn advance(&self) -> Epoch {
+        Epoch(self.current.fetch_add(1, Ordering::AcqRel) + 1)
     }
 
     /// Goes on at `epoch`, if that is later: a database that was recovered begins above all it was before.

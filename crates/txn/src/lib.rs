@@ -25,5 +25,5 @@ pub use environment::{Core, Environment};
 pub use epochs::Epochs;
 pub use fault::Fault;
 pub use recover::{Change, Near, Recover, Restored, SetColumns};
-pub use redo::{NoRedo, Redo};
+pub use redo::{Before, NoRedo, Redo};
 pub use table::{RecordShape, Table, Unlinked, Wire};

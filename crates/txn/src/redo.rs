@@ -15,7 +15,7 @@ use crate::{RowPtr, Table};
 pub trait Redo {
     /// The row of `key` became `after`, from `before`, the version just below `stamp`; `None`: no row. Not both are `None`. The rows
     /// are readable during the call.
-    fn write(&mut self, table: &Table, key: Key<'_>, stamp: Stamp, before: Option<RowPtr>, after: Option<RowPtr>);
+    fn write(&mut self, table: &Table, key: Key<'_>, stamp: Stamp, before: Option<Before>, after: Option<RowPtr>);
 
     /// Whether anybody listens; protocols skip the calls where not.
     fn listens(&self) -> bool {
@@ -23,12 +23,21 @@ pub trait Redo {
     }
 }
 
+/// The row that a write replaced.
+#[derive(Clone, Copy, Debug)]
+pub struct Before {
+    /// Of its version.
+    pub stamp: Stamp,
+    /// The row.
+    pub row: RowPtr,
+}
+
 /// Nobody listens.
 #[derive(Debug)]
 pub struct NoRedo;
 
 impl Redo for NoRedo {
-    fn write(&mut self, _: &Table, _: Key<'_>, _: Stamp, _: Option<RowPtr>, _: Option<RowPtr>) {}
+    fn write(&mut self, _: &Table, _: Key<'_>, _: Stamp, _: Option<Before>, _: Option<RowPtr>) {}
 
     fn listens(&self) -> bool {
         false

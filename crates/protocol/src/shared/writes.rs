@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 
 use seriatim_base::Stamp;
 use seriatim_store::{RecordPtr, read_key};
-use seriatim_txn::{Mark, Redo, Table};
+use seriatim_txn::{Before, Mark, Redo, Table};
 
 use super::head::HeaderWord;
 use super::own::OwnIndex;
@@ -148,7 +148,8 @@ impl WriteSet {
             // SAFETY: key words of a linked record never change; we are online.
             let key = unsafe { read_key(write.record, table.class) };
             // What an absent record names is not its row any more.
-            let before = (!write.expected.is_absent()).then(|| record::row_of(table, before(entry)));
+            let before = (!write.expected.is_absent())
+                .then(|| Before { stamp: write.expected.stamp(), row: record::row_of(table, before(entry)) });
             let after = (write.image != 0).then(|| record::row_of(table, write.image));
             redo.write(table, key, stamp, before, after);
         }

@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 
 use seriatim_base::{Rng, Stamp, rng, thread};
 use seriatim_catalog::{ColumnSet, Key};
-use seriatim_txn::{Mode, OnExists, Outcome, Protocol, Redo, RowPtr, Stop, Table, Worker};
+use seriatim_txn::{Before, Mode, OnExists, Outcome, Protocol, Redo, RowPtr, Stop, Table, Worker};
 
 use crate::common::{Bench, modes};
 
 const KEYS: u64 = 6;
 const TRANSACTIONS: u64 = 1500;
 
-/// A reported write: stamp, row before, row after.
-type Reported = (Stamp, Option<i64>, Option<i64>);
+/// A reported write: stamp, row before with its stamp, row after.
+type Reported = (Stamp, Option<(Stamp, i64)>, Option<i64>);
 
 /// Keeps what is reported.
 struct Log<'b, P: Protocol> {
@@ -22,11 +22,12 @@ struct Log<'b, P: Protocol> {
 }
 
 impl<P: Protocol> Redo for Log<'_, P> {
-    fn write(&mut self, table: &Table, key: Key<'_>, stamp: Stamp, before: Option<RowPtr>, after: Option<RowPtr>) {
+    fn write(&mut self, table: &Table, key: Key<'_>, stamp: Stamp, before: Option<Before>, after: Option<RowPtr>) {
         assert_eq!(table.id, self.bench.cells.id);
         let Key::Word8(id) = key else { panic!("a key of another class: {key:?}") };
         let value = |row: RowPtr| self.bench.get(row);
-        self.writes.push((id, (stamp, before.map(value), after.map(value))));
+        let before = before.map(|before| (before.stamp, value(before.row)));
+        self.writes.push((id, (stamp, before, after.map(value))));
     }
 }
 
@@ -110,7 +111,11 @@ pub(crate) fn chains<P: Protocol>(name: &str) {
             let mut last = Stamp::ZERO;
             for (stamp, before, after) in reported {
                 assert!(stamp > last, "{name} on {mode}: key {id}: {stamp} names two versions");
-                assert_eq!(before, now, "{name} on {mode}: key {id}: what {stamp} replaced");
+                let expected = now.map(|value| (last, value));
+                assert!(
+                    before == expected || last == Stamp::ZERO && before.map(|(_, value)| value) == now,
+                    "{name} on {mode}: key {id}: {stamp} replaced {before:?}, not {expected:?}"
+                );
                 assert!(before.is_some() || after.is_some(), "{name} on {mode}: key {id}: {stamp} changed nothing");
                 (now, last) = (after, stamp);
             }

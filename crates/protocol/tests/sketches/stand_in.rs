@@ -11,8 +11,8 @@ use seriatim_catalog::Key;
 use seriatim_htm::{Access, Body, NoLocks, Stop as RegionStop};
 use seriatim_store::{Inserted as Linked, RecordPtr, Unobserved, Witness, tail_of, write_key};
 use seriatim_txn::{
-    Cause, Core, Incident, Inserted, Mark, OnExists, Peeked, Phase, Reason, Redo, RowPtr, Scan, Seen, Staged, Stop,
-    Table, Updating,
+    Before, Cause, Core, Incident, Inserted, Mark, OnExists, Peeked, Phase, Reason, Redo, RowPtr, Scan, Seen, Staged,
+    Stop, Table, Updating,
 };
 
 pub(crate) const LOCKED: u64 = 1;
@@ -126,6 +126,7 @@ pub(crate) fn report(
         let key = unsafe { seriatim_store::read_key(write.record, write.table().class) };
         let (before, after) = (row(write.table(), before), row(write.table(), write.image));
         if before.is_some() || after.is_some() {
+            let before = before.map(|row| Before { stamp: stamp_of(write.seen), row });
             redo.write(write.table(), key, stamp, before, after);
         }
     }

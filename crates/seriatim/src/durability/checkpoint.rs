@@ -1,7 +1,8 @@
 //! Checkpoints of an open database: all rows, while transactions go on, so that the log before them can go.
 //!
-//! Fuzzy, for every protocol alike: each row with the stamp it happens to have when the walk comes by. `seriatim_redo::checkpoint`
-//! says why that and the log from the pass's first epoch on make a state.
+//! Fuzzy, for every protocol alike: each row with the stamp it happens to have when the walk comes by, but for those that have changed
+//! since the pass began: the log has them as a whole ([`WholeBefore`](super::log::WholeBefore)), so rows that are inserted ahead of
+//! the walk are not its work. `seriatim_redo::checkpoint` says why that and the log from the pass's first epoch on make a state.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -26,7 +27,7 @@ use crate::handle::TableSet;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Checkpoint {
-    /// Rows.
+    /// Rows; those that changed since it began are in the log instead.
     pub rows: u64,
     /// Bytes on disk, compressed.
     pub bytes: u64,
@@ -77,7 +78,9 @@ fn take_alone(inner: &Inner, persistence: &Persistence, limits: Limits<'_>) -> R
     }
     // First: what an earlier attempt left may be the space that is lacking.
     delete_unnamed(persistence);
-    let (begin, complete) = write(inner, persistence, limits).inspect_err(|_| delete_unnamed(persistence))?;
+    let written = write(inner, persistence, limits);
+    persistence.whole_before.end();
+    let (begin, complete) = written.inspect_err(|_| delete_unnamed(persistence))?;
     let named = persistence.change(|manifest| manifest.checkpoint = Some(complete.clone()));
     if named.is_err() && !persistence.log().durable().is_stopped() {
         delete_unnamed(persistence);
@@ -92,12 +95,16 @@ fn take_alone(inner: &Inner, persistence: &Persistence, limits: Limits<'_>) -> R
 fn write(inner: &Inner, persistence: &Persistence, limits: Limits<'_>) -> Result<(Epoch, Complete), StorageError> {
     let home = persistence.home();
     // Commits of earlier epochs are in memory when they are durable; from here on the log tells the rest.
-    let begin = persistence.current();
+    let begin = persistence.whole_before.begin(|| persistence.advance());
+    #[cfg(feature = "canary")]
+    if inner.options.log_fault == seriatim_redo::LogFault::ForgetWhole {
+        persistence.whole_before.end();
+    }
     persistence.wait_for(Epoch(begin.0 - 1))?;
     let rate = limits.bytes_per_second;
     let database = home.manifest().database;
     let writer = CheckpointWriter::begin(Arc::clone(&home.disk), &home.directory, database, begin, rate)?;
-    let parts = write_rows(inner, persistence, &writer, limits)?;
+    let parts = write_rows(inner, persistence, &writer, begin, limits)?;
     // A row of an epoch that a power cut takes back must not count: the checkpoint counts when its last epoch is on disk.
     let end = persistence.record()?;
     #[cfg(feature = "canary")]
@@ -112,6 +119,7 @@ fn write_rows(
     inner: &Inner,
     persistence: &Persistence,
     writer: &CheckpointWriter,
+    begin: Epoch,
     limits: Limits<'_>,
 ) -> Result<Vec<PartTotals>, StorageError> {
     let sets = inner.sets();
@@ -121,7 +129,8 @@ fn write_rows(
         let core = inner.environment.core().ok_or_else(|| StorageError::Stopped(NO_WORKER.to_owned()))?;
         let mut walker = Walker::new(inner.engine.as_ref(), core);
         let part = writer.part(part as u32)?;
-        let mut filling = Filling { part, wire: None, duty: Duty::new(limits), log_bytes, late_after, persistence };
+        let duty = Duty::new(limits);
+        let mut filling = Filling { part, wire: None, begin, duty, log_bytes, late_after, persistence };
         for (set, rows) in &tables {
             filling.wire = set.primary.wire.as_deref();
             while walker.chunk_in_pieces(rows, &mut filling)? {
@@ -140,6 +149,8 @@ struct Filling<'c> {
     part: PartWriter,
     /// How rows of the table at hand are written.
     wire: Option<&'c Wire>,
+    /// The epoch in which the checkpoint began.
+    begin: Epoch,
     duty: Duty<'c>,
     /// Of the log, when the checkpoint began.
     log_bytes: u64,
@@ -163,6 +174,10 @@ impl Take for Filling<'_> {
 
     fn take(&mut self, found: &Found<'_>) -> Room {
         let Some(wire) = self.wire else { return Room::Left };
+        if found.stamp.epoch() >= self.begin {
+            // The log has it as a whole: see `WholeBefore`.
+            return Room::Left;
+        }
         // SAFETY: a row of this table, readable during the call.
         let row = unsafe { RowRef::from_raw(found.row.as_ptr()) };
         self.part.row(wire.layout, &wire.rows, found.key, found.stamp, row);

@@ -1,19 +1,24 @@
 //! What a commit wrote, as entries of the log.
 
 use std::cell::RefCell;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use seriatim_base::Stamp;
+use seriatim_base::{CacheAligned, Epoch, Stamp};
 use seriatim_catalog::wire::Updated;
 use seriatim_catalog::{Key, RowRef};
 use seriatim_redo::entry::GroupWriter;
-use seriatim_txn::{Redo, RowPtr, Table};
+use seriatim_txn::{Before, Redo, RowPtr, Table};
 
 use crate::record::Log;
 
 /// Receives the writes of one commit: encodes them for the log and, where histories are recorded, hands them on. Secondary indexes
 /// are not logged: recovery rebuilds them.
+///
+/// While a checkpoint is taken that begins in epoch B, the first change of a row since B is logged as a whole row: so the checkpoint
+/// leaves out all rows that changed since.
 pub(crate) struct CommitLog<'w> {
     state: State<'w>,
+    whole_before: &'w WholeBefore,
     history: Option<&'w RefCell<Log>>,
 }
 
@@ -25,10 +30,43 @@ enum State<'w> {
     Between,
 }
 
+/// The epoch in which the checkpoint began that is being taken.
+///
+/// Invariant: commits of that epoch and of later ones log a row as a whole if the version before is of an earlier epoch, until the
+/// checkpoint ends. So whatever has a version of that epoch or a later one is in the log from there on as a whole.
+#[derive(Debug, Default)]
+pub(crate) struct WholeBefore(CacheAligned<AtomicU64>);
+
+impl WholeBefore {
+    /// A checkpoint is going to be taken; `advance` begins an epoch. Answers that epoch: the checkpoint begins in it.
+    pub(crate) fn begin(&self, advance: impl FnOnce() -> Epoch) -> Epoch {
+        // Until the epoch is known, all rows. A commit of the new epoch sees this or what follows, as it read the epoch.
+        self.0.store(u64::MAX, Ordering::Release);
+        let epoch = advance();
+        self.0.store(epoch.0, Ordering::Release);
+        epoch
+    }
+
+    /// No checkpoint is being taken.
+    pub(crate) fn end(&self) {
+        self.0.store(0, Ordering::Release);
+    }
+
+    #[inline]
+    fn epoch(&self) -> Epoch {
+        // ORDERING: sequenced after the acquire of the epoch in the commit, which pairs with the release in `Epochs::advance`.
+        Epoch(self.0.load(Ordering::Acquire))
+    }
+}
+
 impl<'w> CommitLog<'w> {
     /// Appends groups to `bytes`.
-    pub(crate) fn new(bytes: &'w mut Vec<u8>, history: Option<&'w RefCell<Log>>) -> CommitLog<'w> {
-        CommitLog { state: State::Empty(bytes), history }
+    pub(crate) fn new(
+        bytes: &'w mut Vec<u8>,
+        whole_before: &'w WholeBefore,
+        history: Option<&'w RefCell<Log>>,
+    ) -> CommitLog<'w> {
+        CommitLog { state: State::Empty(bytes), whole_before, history }
     }
 
     /// Ends the last group.
@@ -57,18 +95,23 @@ impl<'w> CommitLog<'w> {
 }
 
 impl Redo for CommitLog<'_> {
-    fn write(&mut self, table: &Table, key: Key<'_>, stamp: Stamp, before: Option<RowPtr>, after: Option<RowPtr>) {
+    fn write(&mut self, table: &Table, key: Key<'_>, stamp: Stamp, before: Option<Before>, after: Option<RowPtr>) {
         if let Some(history) = self.history {
             history.borrow_mut().write(table, key, stamp, before, after);
         }
         let Some(wire) = &table.wire else { return };
         // SAFETY: rows of this table, readable during the call (the contract of `Redo::write`).
         let row = |row: RowPtr| unsafe { RowRef::from_raw(row.as_ptr()) };
+        // Only now, as the commit has its epoch.
+        let whole_before = self.whole_before.epoch();
         let group = self.group(stamp);
         match (before, after) {
+            (Some(before), Some(after)) if before.stamp.epoch() < whole_before => {
+                group.row(wire.layout, &wire.rows, key, row(after));
+            }
             (Some(before), Some(after)) => {
                 // Equal rows too: the stamp is told, so it must be there after a power cut, and is not given twice.
-                if group.update(wire.layout, &wire.rows, key, row(before), row(after)) == Updated::Nothing {
+                if group.update(wire.layout, &wire.rows, key, row(before.row), row(after)) == Updated::Nothing {
                     group.row(wire.layout, &wire.rows, key, row(after));
                 }
             }

@@ -16,6 +16,7 @@ use seriatim_txn::{Epochs, Freshness};
 
 use super::Durability;
 use super::checkpointer::Checkpoints;
+use super::log::WholeBefore;
 use super::open::{Home, OpenLog};
 use crate::builder::Builder;
 use crate::database::{Foundation, Inner};
@@ -44,6 +45,8 @@ pub(crate) struct Persistence {
     epochs: Arc<Epochs>,
     htm: Htm,
     home: Arc<Home>,
+    /// What a checkpoint wants of commits.
+    pub(crate) whole_before: WholeBefore,
     /// Held while a checkpoint is taken.
     pub(super) checkpointing: Mutex<()>,
     pub(super) checkpoints: Mutex<Checkpoints>,
@@ -87,8 +90,8 @@ impl Persistence {
     }
 
     /// Ends the epoch.
-    fn advance(&self) {
-        self.htm.outside(|| self.epochs.advance());
+    pub(super) fn advance(&self) -> Epoch {
+        self.htm.outside(|| self.epochs.advance())
     }
 
     /// What was committed so far is not logged: the entries of indexes that were made again. Nobody else has the database yet. It
@@ -121,7 +124,8 @@ impl Persistence {
 
     /// What log and checkpoints have done.
     pub(crate) fn statistics(&self) -> LogStatistics {
-        // First: it is not above the epoch.
+        // First: if it has stopped, the durable epoch does not change any more; and that is not above the epoch.
+        let stopped = self.log.durable().is_stopped();
         let durable_epoch = self.durable_epoch();
         let log = self.log.statistics();
         let checkpoints = self.checkpoints.lock().unwrap_or_else(PoisonError::into_inner);
@@ -136,7 +140,7 @@ impl Persistence {
             epoch: self.current().0,
             durable_epoch: durable_epoch.0,
             refusal: self.log.refusal().map(|refusal| refusal.to_string()),
-            stopped: self.log.durable().is_stopped(),
+            stopped,
             checkpoints: checkpoints.taken,
             checkpoints_failed: checkpoints.failed,
             checkpoint_duration: checkpoints.duration,
@@ -337,6 +341,7 @@ impl Persistence {
             epochs,
             htm,
             home: Arc::new(home),
+            whole_before: WholeBefore::default(),
             checkpointing: Mutex::default(),
             checkpoints: Mutex::new(Checkpoints::new(recovered_bytes)),
             closing: AtomicBool::new(false),

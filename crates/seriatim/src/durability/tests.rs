@@ -241,6 +241,63 @@ fn a_checkpoint_works_for_its_share_of_the_time_however_long_its_work_takes() {
     }
 }
 
+/// Rows that are inserted ahead of the walk, or change before it comes by, are in the log as a whole: first a row, then patches.
+#[test]
+fn a_checkpoint_leaves_out_what_has_changed_since_it_began() {
+    const ROWS: u32 = 300;
+    const TEXT: u64 = 200;
+    let mut rng = Rng::from_seed(8);
+    for protocol in protocols() {
+        let disk = FaultyDisk::new(8);
+        let builder = || on(&disk).protocol(protocol.name).workers(3);
+        let (db, notes) = with_notes(builder(), &mut rng, ROWS, TEXT as usize);
+        // The bytes that it logs.
+        let logged = |db: &Database, notes: &Handle<Note>, ids: std::ops::Range<u32>, mark: &str| {
+            db.flush().expect("the disk works");
+            let bytes = || db.statistics().log.expect("it is on disk").payload_bytes;
+            let before = bytes();
+            let written = db.session().transact(|tx| {
+                ids.clone().try_for_each(|id| tx.update(notes, &id, |row| row.set_other(Some(mark))).map(drop))
+            });
+            written.expect("nobody is in the way");
+            db.flush().expect("the disk works");
+            bytes() - before
+        };
+        let mut rests = 0;
+        let watch = Fake::new(Duration::from_millis(4), || {
+            rests += 1;
+            if rests == 1 {
+                let first = logged(&db, &notes, 0..ROWS, "a");
+                assert!(first > u64::from(ROWS) * TEXT, "{}: rows, not {first} bytes of patches", protocol.name);
+                let second = logged(&db, &notes, 0..ROWS, "b");
+                assert!(second < first / 4, "{}: patches, not {second} bytes of rows", protocol.name);
+                let inserted = |tx: &crate::Tx| (1000..1200).try_for_each(|id| tx.insert(&notes, &note(id, 10)));
+                db.session().transact(inserted).expect("nobody is in the way");
+            }
+        });
+        let checkpoint = take(&db, 50, None, &watch).expect("the disk works");
+        // What was passed before the first rest.
+        assert!((1..100).contains(&checkpoint.rows), "{}: {} rows", protocol.name, checkpoint.rows);
+        let patch = logged(&db, &notes, 0..1, "c");
+        assert!(patch < TEXT, "{}: nothing is being taken any more: {patch} bytes", protocol.name);
+        let all = |db: &Database| {
+            let notes = db.table::<Note>().expect("it is there");
+            let get = |tx: &crate::ReadTx, id| tx.get(&notes, &id).map(|found| found.map(|row| row.to_owned()));
+            let read = |tx: &crate::ReadTx| (0..ROWS).chain(1000..1200).map(|id| get(tx, id)).collect();
+            let read: Result<crate::Committed<Vec<Option<Note>>>, _> = db.session().snapshot(read);
+            read.expect("a snapshot").value
+        };
+        let before = all(&db);
+        assert!(before.iter().all(Option::is_some));
+        drop(watch);
+        drop((notes, db));
+        disk.crash();
+        let db = builder().open().expect("it recovers");
+        assert_eq!(db.recovery().expect("it was there").checkpoint_rows, checkpoint.rows);
+        assert_eq!(all(&db), before, "{}", protocol.name);
+    }
+}
+
 #[test]
 fn a_checkpoint_that_is_late_rests_no_more() {
     let mut rng = Rng::from_seed(6);
