@@ -69,7 +69,12 @@ pub fn update_if<T: Table, R>(
     key: &T::Key,
     change: impl FnOnce(&mut T::Update<'_>) -> Result<R, Abort>,
 ) -> Result<Option<R>, Abort> {
-    tx.try_update(table, key, change)
+    let mut value = None;
+    tx.try_change(table, key, |row| {
+        value = Some(change(row)?);
+        Ok(())
+    })?;
+    Ok(value)
 }
 
 /// Deletes a row that must exist.
