@@ -4,12 +4,14 @@
 //! So an index read is protected exactly as a table read is (decision record 6), and taking a row out of an index is a delete,
 //! which needs no memory (the same record).
 
+use std::hint::cold_path;
+
 use seriatim_catalog::{ColumnDef, ColumnSet, ColumnType, Key, KeyClass, Layout, OutOfMemory, RowRef, TailStore};
 use seriatim_txn::RowPtr;
 
 use crate::ReadTx;
 use crate::error::Abort;
-use crate::handle::TableSet;
+use crate::handle::{Secondary, TableSet};
 
 /// The layout of an entry's row: the words of a primary key.
 pub(crate) fn entry_layout(primary: KeyClass) -> Layout {
@@ -61,56 +63,52 @@ pub(crate) unsafe fn read_primary<'t>(row: RowPtr, primary: KeyClass) -> Key<'t>
 }
 
 impl ReadTx {
-    /// Brings the indexes of `set` from the row `before` to the row `after`; `dirty` are the columns that may differ.
+    /// Brings the indexes of `set` from the row `before` to the row `after`, both with this primary key; `dirty` are the columns that
+    /// may differ.
     pub(crate) fn maintain(
         &self,
         set: &TableSet,
+        primary: Key<'_>,
         before: Option<RowPtr>,
         after: Option<RowPtr>,
         dirty: ColumnSet,
     ) -> Result<(), Abort> {
-        if self.watching.get() {
-            // What indexes read is not what the body reads.
-            return seriatim_catalog::watch::unwatched(|| self.maintain_all(set, before, after, dirty));
-        }
-        self.maintain_all(set, before, after, dirty)
-    }
-
-    fn maintain_all(
-        &self,
-        set: &TableSet,
-        before: Option<RowPtr>,
-        after: Option<RowPtr>,
-        dirty: ColumnSet,
-    ) -> Result<(), Abort> {
-        for index in &set.indexes {
-            if !index.columns.intersects(dirty) {
-                continue;
-            }
-            let key_of = |row: RowPtr| {
-                // SAFETY: a row of this table, readable until the transaction ends.
-                let row = unsafe { RowRef::from_raw(row.as_ptr()) };
-                index.table.codec.encode_row(row, |key| key.to_buf())
-            };
-            let (old, new) = (before.map(key_of), after.map(key_of));
-            if old == new {
-                continue;
-            }
-            if let Some(old) = old {
-                self.unlink_entry(&index.table, old.as_key())?;
-            }
-            if let (Some(new), Some(after)) = (new, after) {
-                // SAFETY: as above.
-                let row = unsafe { RowRef::from_raw(after.as_ptr()) };
-                let linked = set
-                    .primary
-                    .codec
-                    .encode_row(row, |primary| self.link_entry(&index.table, new.as_key(), primary))?;
-                if !linked {
-                    return Err(self.duplicate(&index.table, new.as_key()));
-                }
+        for index in set.indexes.iter().filter(|index| index.columns.intersects(dirty)) {
+            if self.watching.get() {
+                cold_path();
+                // What indexes read is not what the body reads.
+                seriatim_catalog::watch::unwatched(|| self.maintain_one(index, primary, before, after))?;
+            } else {
+                self.maintain_one(index, primary, before, after)?;
             }
         }
         Ok(())
+    }
+
+    #[inline(never)]
+    fn maintain_one(
+        &self,
+        index: &Secondary,
+        primary: Key<'_>,
+        before: Option<RowPtr>,
+        after: Option<RowPtr>,
+    ) -> Result<(), Abort> {
+        let Secondary { table, .. } = index;
+        // SAFETY: a row of the index's table, readable until the transaction ends.
+        let row = |row: RowPtr| unsafe { RowRef::from_raw(row.as_ptr()) };
+        match (before, after) {
+            (None, None) => Ok(()),
+            (None, Some(after)) => table.codec.encode_row(row(after), |new| self.link_entry(table, new, primary)),
+            (Some(before), None) => table.codec.encode_row(row(before), |old| self.unlink_entry(table, old)),
+            (Some(before), Some(after)) => table.codec.encode_row(row(before), |old| {
+                table.codec.encode_row(row(after), |new| {
+                    if old == new {
+                        return Ok(());
+                    }
+                    self.unlink_entry(table, old)?;
+                    self.link_entry(table, new, primary)
+                })
+            }),
+        }
     }
 }

@@ -114,8 +114,9 @@ impl Session {
     /// # Panics
     /// If the body panics on values that held together; a panic on values that did not is a conflict like any other.
     pub fn transact<R>(&mut self, body: impl FnMut(&Tx) -> Result<R, Abort>) -> Result<Committed<R>, TransactError> {
-        let result = self.runner.run(Mode::ReadWrite, Origin::Closure, body);
-        self.runner.answer(result)
+        let mut result = self.runner.run(Mode::ReadWrite, Origin::Closure, body);
+        self.runner.answer(&mut result);
+        result
     }
 
     /// As [`Session::transact`], without waiting until the result is durable: the next transaction can begin meanwhile. A panic of
@@ -138,8 +139,9 @@ impl Session {
         &mut self,
         mut body: impl FnMut(&ReadTx) -> Result<R, Abort>,
     ) -> Result<Committed<R>, TransactError> {
-        let result = self.runner.run(Mode::ReadOnly, Origin::Closure, |tx| body(tx));
-        self.runner.answer(result)
+        let mut result = self.runner.run(Mode::ReadOnly, Origin::Closure, |tx| body(tx));
+        self.runner.answer(&mut result);
+        result
     }
 
     /// Whether procedures called through this session fetch what their arguments name before they need it. At first as
@@ -169,11 +171,13 @@ impl Session {
 }
 
 impl Runner {
-    /// The result, once it may leave.
+    /// Waits until the result may leave; the reason instead of it if it may not.
+    // Where it lies: results can be large.
     #[inline]
-    pub(crate) fn answer<R>(&self, result: Result<Committed<R>, TransactError>) -> Result<Committed<R>, TransactError> {
-        self.tx.unseal()?;
-        result
+    pub(crate) fn answer<R>(&self, result: &mut Result<Committed<R>, TransactError>) {
+        if let Err(error) = self.tx.unseal() {
+            *result = Err(error);
+        }
     }
 
     /// The result, sealed until it may leave.

@@ -8,6 +8,7 @@
 //!    online time, during which the contract keeps row images readable and unchanged.
 
 use std::cell::{Cell, RefCell};
+use std::hint::cold_path;
 use std::ops::{Bound, Deref, RangeBounds};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +21,7 @@ use seriatim_plan::Kind;
 use seriatim_redo::Writer;
 use seriatim_store::Direction;
 use seriatim_txn::{
-    Cause, Inserted, Mark, Mode, NoRedo, OnExists, Outcome, Phase, Reason, RowPtr, Stop, Updating, Worker,
+    Cause, Inserted, Mark, Mode, NoRedo, OnExists, Outcome, Phase, Reason, RowPtr, Staged, Stop, Updating, Worker,
 };
 
 use crate::database::Inner;
@@ -49,7 +50,8 @@ pub struct ReadTx {
     gated: Cell<bool>,
     attempt: Cell<u32>,
     stopped: Cell<Option<Cause>>,
-    updating: Cell<bool>,
+    /// While the closure of an update runs.
+    updating: Cell<Option<Update>>,
     /// The worker is ending the attempt. Should that panic, the worker is not used again.
     ending: Cell<bool>,
     /// Operations until the next check of age and bound.
@@ -229,7 +231,7 @@ impl ReadTx {
         if let Some(cause) = self.stopped.get() {
             return Err(Abort(AbortKind::Stopped(cause)));
         }
-        if self.updating.get() {
+        if self.updating.get().is_some() {
             return Err(Abort::stopped(Reason::Reentered));
         }
         let inner = &self.inner;
@@ -267,6 +269,15 @@ impl ReadTx {
     #[cold]
     fn record(&self, log: &RefCell<Log>, table: &seriatim_txn::Table, key: &Key<'_>) {
         log.borrow_mut().read(table.id, *key, self.worker().seen());
+    }
+
+    /// The row at an encoded key, for the body.
+    #[inline(never)]
+    fn get_at(&self, set: &TableSet, key: Key<'_>) -> Result<Option<RowPtr>, Abort> {
+        let row = self.read_at(&self.own(set)?.primary, key)?;
+        let access = self.watch(Kind::Get, set, Target::Rows, || watch::one(key));
+        self.watch_row(access, row.map(|row| row.as_ptr().cast_const()), ColumnSet::EMPTY);
+        Ok(row)
     }
 
     /// The row at an encoded key.
@@ -316,13 +327,7 @@ impl ReadTx {
     /// A conflict.
     #[inline]
     pub fn get<'t, T: Table>(&'t self, table: &Handle<T>, key: &T::Key) -> Result<Option<T::Row<'t>>, Abort> {
-        let set = self.own(&table.set)?;
-        let row = key.encode(|key| {
-            let row = self.read_at(&set.primary, key)?;
-            let access = self.watch(Kind::Get, set, Target::Rows, || watch::one(key));
-            self.watch_row(access, row.map(|row| row.as_ptr().cast_const()), ColumnSet::EMPTY);
-            Ok::<_, Abort>(row)
-        })?;
+        let row = key.encode(|key| self.get_at(&table.set, key))?;
         // SAFETY: access rule 3.
         Ok(row.map(|row| T::row(unsafe { RowRef::from_raw(row.as_ptr()) })))
     }
@@ -567,7 +572,7 @@ impl Tx {
                 gated: Cell::new(false),
                 attempt: Cell::new(0),
                 stopped: Cell::new(None),
-                updating: Cell::new(false),
+                updating: Cell::new(None),
                 ending: Cell::new(false),
                 left: Cell::new(0),
                 operations: Cell::new(0),
@@ -594,7 +599,7 @@ impl Tx {
     /// A conflict; or, if the key or a unique index's key exists, an abort that the session reports as
     /// [`TransactError::Duplicate`].
     pub fn insert<T: Table>(&self, table: &Handle<T>, row: &T) -> Result<(), Abort> {
-        let set = self.own(&table.set)?;
+        let set = &table.set;
         row.key().encode(|key| match self.insert_at(set, key, |writer| row.encode(writer), OnExists::Refuse)? {
             true => Ok(()),
             false => Err(self.duplicate(&set.primary, key)),
@@ -606,8 +611,7 @@ impl Tx {
     /// # Errors
     /// A conflict; or, if a unique index's key exists, an abort that is reported as [`TransactError::Duplicate`].
     pub fn try_insert<T: Table>(&self, table: &Handle<T>, row: &T) -> Result<bool, Abort> {
-        let set = self.own(&table.set)?;
-        row.key().encode(|key| self.insert_at(set, key, |writer| row.encode(writer), OnExists::Refuse))
+        row.key().encode(|key| self.insert_at(&table.set, key, |writer| row.encode(writer), OnExists::Refuse))
     }
 
     /// Inserts a row, or replaces the whole row with its key, immutable columns included.
@@ -615,8 +619,8 @@ impl Tx {
     /// # Errors
     /// As [`Tx::try_insert`].
     pub fn put<T: Table>(&self, table: &Handle<T>, row: &T) -> Result<(), Abort> {
-        let set = self.own(&table.set)?;
-        row.key().encode(|key| self.insert_at(set, key, |writer| row.encode(writer), OnExists::Replace)).map(|_| ())
+        let insert = |key: Key<'_>| self.insert_at(&table.set, key, |writer| row.encode(writer), OnExists::Replace);
+        row.key().encode(insert).map(|_| ())
     }
 
     /// Updates the row at `key` in `change`, which reads and sets its columns; what `change` returned, or `None` if there is
@@ -632,35 +636,35 @@ impl Tx {
         key: &T::Key,
         change: impl FnOnce(&mut T::Update<'_>) -> R,
     ) -> Result<Option<R>, Abort> {
-        let set = self.own(&table.set)?;
+        let mut value = None;
         key.encode(|key| {
-            self.update_at(set, key, |writer| {
+            self.change_at(&table.set, key, |writer| {
                 let mut update = T::update(writer);
-                let result = change(&mut update);
-                (result, T::finish(update))
+                value = Some(change(&mut update));
+                T::finish(update)
             })
-        })
+        })?;
+        Ok(value)
     }
 
-    /// As [`Tx::update`], where `change` may abort. What it wrote before stays in the transaction, which therefore must not be
-    /// committed: for callers that pass every abort on.
+    /// As [`Tx::update`], where `change` may abort, and leaves its result itself. What it wrote before stays in the transaction, which
+    /// therefore must not be committed: for callers that pass every abort on.
     #[inline]
-    pub(crate) fn try_update<T: Table, R>(
+    pub(crate) fn try_change<T: Table>(
         &self,
         table: &Handle<T>,
         key: &T::Key,
-        change: impl FnOnce(&mut T::Update<'_>) -> Result<R, Abort>,
-    ) -> Result<Option<R>, Abort> {
-        let set = self.own(&table.set)?;
-        let updated = key.encode(|key| {
-            self.update_at(set, key, |writer| {
+        change: impl FnOnce(&mut T::Update<'_>) -> Result<(), Abort>,
+    ) -> Result<(), Abort> {
+        let mut result = Ok(());
+        key.encode(|key| {
+            self.change_at(&table.set, key, |writer| {
                 let mut update = T::update(writer);
-                let result = change(&mut update);
-                let dirty = unless_failed(&result, T::finish(update));
-                (result, dirty)
+                result = change(&mut update);
+                unless_failed(&result, T::finish(update))
             })
         })?;
-        updated.transpose()
+        result
     }
 
     /// Deletes the row at `key`; whether there was one.
@@ -726,6 +730,7 @@ impl ReadTx {
     #[inline]
     fn wrote(&self, table: &seriatim_txn::Table, key: Key<'_>) {
         if let Some(log) = &self.log {
+            cold_path();
             log.borrow_mut().wrote(table.id, key);
         }
     }
@@ -733,7 +738,12 @@ impl ReadTx {
     /// Runs a write that can fail half-way for a reason the body may choose to ignore: then nothing of it stays.
     pub(crate) fn whole<R>(&self, write: impl FnOnce() -> Result<R, Abort>) -> Result<R, Abort> {
         let position = self.position()?;
-        let result = write();
+        self.keep_or_rewind(position, write())
+    }
+
+    /// The result of writes since the position; they are undone if it is an abort that the body may choose to ignore.
+    #[inline]
+    fn keep_or_rewind<R>(&self, position: Position, result: Result<R, Abort>) -> Result<R, Abort> {
         if result.is_err() && self.stopped.get().is_none() {
             self.rewind(position)?;
         }
@@ -767,35 +777,57 @@ impl ReadTx {
         encode: impl FnOnce(&mut RowWriter<'_>) -> Result<(), NotEncoded>,
         exists: OnExists,
     ) -> Result<bool, Abort> {
+        let staged = self.begin_insert(set, key)?;
+        let mut tails = Tails::of(self, set);
+        // SAFETY: a staged row is ours, zeroed, and of the table's layout.
+        let mut writer = unsafe { RowWriter::for_insert(staged.row.as_ptr(), staged.fixed.as_ptr(), &mut tails) };
+        match encode(&mut writer) {
+            Ok(()) => self.end_insert(set, key, staged, exists),
+            Err(error) => Err(self.not_encoded(set, staged, error)),
+        }
+    }
+
+    // What does not depend on the row's type stands apart, here and below: one copy of it stays in the instruction cache.
+
+    /// A place for the row to insert.
+    #[inline(never)]
+    fn begin_insert(&self, set: &TableSet, key: Key<'_>) -> Result<Staged, Abort> {
+        self.own(set)?;
         self.writable()?;
         self.watch(Kind::Insert, set, Target::Rows, || watch::one(key));
-        if set.has_unique_index() {
-            return self.whole(|| self.insert_parts(set, key, encode, exists));
+        self.operate(|worker| worker.stage(&set.primary))
+    }
+
+    /// Gives the place of a row back that was not written.
+    #[cold]
+    fn not_encoded(&self, set: &TableSet, staged: Staged, error: NotEncoded) -> Abort {
+        self.worker().discard(&set.primary, staged);
+        match error {
+            NotEncoded::OutOfMemory(_) => self.out_of_memory(),
+            NotEncoded::Unfit => Abort(AbortKind::User),
         }
-        self.insert_parts(set, key, encode, exists)
+    }
+
+    /// Inserts the row that was staged, and its index entries.
+    #[inline(never)]
+    fn end_insert(&self, set: &TableSet, key: Key<'_>, staged: Staged, exists: OnExists) -> Result<bool, Abort> {
+        if !set.has_unique_index() {
+            return self.insert_parts(set, key, staged, exists);
+        }
+        match self.position() {
+            Ok(position) => self.keep_or_rewind(position, self.insert_parts(set, key, staged, exists)),
+            Err(abort) => {
+                cold_path();
+                self.worker().discard(&set.primary, staged);
+                Err(abort)
+            }
+        }
     }
 
     /// The row, then its index entries.
     #[inline]
-    fn insert_parts(
-        &self,
-        set: &TableSet,
-        key: Key<'_>,
-        encode: impl FnOnce(&mut RowWriter<'_>) -> Result<(), NotEncoded>,
-        exists: OnExists,
-    ) -> Result<bool, Abort> {
+    fn insert_parts(&self, set: &TableSet, key: Key<'_>, staged: Staged, exists: OnExists) -> Result<bool, Abort> {
         let table = &set.primary;
-        let staged = self.operate(|worker| worker.stage(table))?;
-        let mut tails = Tails::of(self, set);
-        // SAFETY: a staged row is ours, zeroed, and of the table's layout.
-        let mut writer = unsafe { RowWriter::for_insert(staged.row.as_ptr(), staged.fixed.as_ptr(), &mut tails) };
-        if let Err(error) = encode(&mut writer) {
-            self.worker().discard(table, staged);
-            return Err(match error {
-                NotEncoded::OutOfMemory(_) => self.out_of_memory(),
-                NotEncoded::Unfit => Abort(AbortKind::User),
-            });
-        }
         let inserted = self.operate(|worker| worker.insert(table, key, staged, exists))?;
         self.note(table, key);
         let before = match inserted {
@@ -807,53 +839,90 @@ impl ReadTx {
         if !set.indexes.is_empty() {
             // The row now lies in the transaction's own image: read it back from there.
             let after = self.operate(|worker| worker.read(table, key, ColumnSet::ALL))?;
-            self.maintain(set, before, after, ColumnSet::ALL)?;
+            self.maintain(set, key, before, after, ColumnSet::ALL)?;
         }
         Ok(true)
     }
 
-    /// Updates the row at `key` in `change`, which returns its result and the columns it set.
+    /// Updates the row at `key` in `change`, which returns the columns it set; it is not called if there is no such row.
+    // What `change` comes to, it leaves where it is wanted: large results are not handed from function to function.
     #[inline]
+    fn change_at(
+        &self,
+        set: &TableSet,
+        key: Key<'_>,
+        change: impl FnOnce(RowWriter<'_>) -> ColumnSet,
+    ) -> Result<(), Abort> {
+        let Some(row) = self.begin_update(set, key)? else { return Ok(()) };
+        let mut tails = Tails::of(self, set);
+        // SAFETY: a private image of the table's layout; access rule 2 keeps others away while it is written.
+        let writer = unsafe { RowWriter::for_update(row.as_ptr(), &mut tails) };
+        let undo = UndoUpdate { tx: self, set };
+        let dirty = change(writer);
+        std::mem::forget(undo);
+        self.end_update(set, key, dirty)
+    }
+
+    /// The row to be changed, if there is one. Operations are refused until the update ends.
+    #[inline(never)]
+    fn begin_update(&self, set: &TableSet, key: Key<'_>) -> Result<Option<RowPtr>, Abort> {
+        self.own(set)?;
+        self.writable()?;
+        let position = if set.has_unique_index() { Some(self.position()?) } else { None };
+        let table = &set.primary;
+        let updating = self.operate(|worker| worker.update(table, key, ColumnSet::ALL))?;
+        self.note(table, key);
+        let Some(rows) = updating else { return Ok(None) };
+        self.wrote(table, key);
+        self.updating.set(Some(Update { rows, position, left: self.left.replace(0) }));
+        Ok(Some(rows.after))
+    }
+
+    /// The row was changed.
+    #[inline(never)]
+    fn end_update(&self, set: &TableSet, key: Key<'_>, dirty: ColumnSet) -> Result<(), Abort> {
+        match self.admit() {
+            Some(update) if self.watching.get() || !set.indexes.is_empty() => self.follow(set, key, update, dirty),
+            _ => Ok(()),
+        }
+    }
+
+    /// The row was changed: now its index entries. If they cannot follow it, for a reason that the body may choose to ignore, nothing
+    /// of the update stays.
+    #[inline(never)]
+    fn follow(&self, set: &TableSet, key: Key<'_>, update: Update, dirty: ColumnSet) -> Result<(), Abort> {
+        let Update { rows: Updating { before, after }, position, .. } = update;
+        let access = self.watch(Kind::Update, set, Target::Rows, || watch::one(key));
+        self.watch_row(access, Some(after.as_ptr()), dirty);
+        let maintained = self.maintain(set, key, Some(before), Some(after), dirty);
+        match position {
+            Some(position) => self.keep_or_rewind(position, maintained),
+            None => maintained,
+        }
+    }
+
+    /// The closure of an update, which is given, has ended: operations are admitted again.
+    #[inline]
+    fn admit(&self) -> Option<Update> {
+        let update = self.updating.take()?;
+        self.left.set(update.left);
+        Some(update)
+    }
+
+    /// Updates the row at `key` in `change`, which returns its result and the columns it set.
     pub(crate) fn update_at<R>(
         &self,
         set: &TableSet,
         key: Key<'_>,
         change: impl FnOnce(RowWriter<'_>) -> (R, ColumnSet),
     ) -> Result<Option<R>, Abort> {
-        self.writable()?;
-        if set.has_unique_index() {
-            return self.whole(|| self.update_parts(set, key, change));
-        }
-        self.update_parts(set, key, change)
-    }
-
-    /// The row, then its index entries.
-    #[inline]
-    fn update_parts<R>(
-        &self,
-        set: &TableSet,
-        key: Key<'_>,
-        change: impl FnOnce(RowWriter<'_>) -> (R, ColumnSet),
-    ) -> Result<Option<R>, Abort> {
-        let table = &set.primary;
-        let updating = self.operate(|worker| worker.update(table, key, ColumnSet::ALL))?;
-        self.note(table, key);
-        let Some(Updating { before, after }) = updating else { return Ok(None) };
-        self.wrote(table, key);
-        let mut tails = Tails::of(self, set);
-        // SAFETY: a private image of the table's layout; access rule 2 keeps others away while it is written.
-        let writer = unsafe { RowWriter::for_update(after.as_ptr(), &mut tails) };
-        let left = self.left.replace(0);
-        let guard = Closure { tx: self, left, unchanged: Some((before, after, table.shape.row)) };
-        self.updating.set(true);
-        let (result, dirty) = change(writer);
-        guard.end();
-        let access = self.watch(Kind::Update, set, Target::Rows, || watch::one(key));
-        self.watch_row(access, Some(after.as_ptr()), dirty);
-        if !set.indexes.is_empty() {
-            self.maintain(set, Some(before), Some(after), dirty)?;
-        }
-        Ok(Some(result))
+        let mut value = None;
+        self.change_at(set, key, |writer| {
+            let (result, dirty) = change(writer);
+            value = Some(result);
+            dirty
+        })?;
+        Ok(value)
     }
 
     /// As [`ReadTx::update_at`], where `change` may fail. What it wrote before stays in the transaction, which therefore must
@@ -880,7 +949,7 @@ impl ReadTx {
         self.watch(Kind::Delete, set, Target::Rows, || watch::one(key));
         if before.is_some() {
             self.wrote(table, key);
-            self.maintain(set, before, None, ColumnSet::ALL)?;
+            self.maintain(set, key, before, None, ColumnSet::ALL)?;
         }
         Ok(before.is_some())
     }
@@ -898,27 +967,25 @@ impl ReadTx {
         Ok(())
     }
 
-    /// Inserts an index entry whose row is the primary key; `false` if the entry exists.
-    pub(crate) fn link_entry(
-        &self,
-        table: &seriatim_txn::Table,
-        key: Key<'_>,
-        primary: Key<'_>,
-    ) -> Result<bool, Abort> {
+    /// Inserts an index entry whose row is the primary key; an abort if the entry exists.
+    pub(crate) fn link_entry(&self, table: &seriatim_txn::Table, key: Key<'_>, primary: Key<'_>) -> Result<(), Abort> {
         let staged = self.operate(|worker| worker.stage(table))?;
         if crate::index::write_primary(staged.row, primary, &mut Tails::unlogged(self)).is_err() {
+            cold_path();
             self.worker().discard(table, staged);
             return Err(self.out_of_memory());
         }
         let inserted = self.operate(|worker| worker.insert(table, key, staged, OnExists::Refuse))?;
         self.note(table, key);
-        if inserted == Inserted::New {
-            self.wrote(table, key);
+        if inserted != Inserted::New {
+            return Err(self.duplicate(table, key));
         }
-        Ok(inserted == Inserted::New)
+        self.wrote(table, key);
+        Ok(())
     }
 
     /// An abort that says which key exists already.
+    #[cold]
     pub(crate) fn duplicate(&self, table: &seriatim_txn::Table, key: Key<'_>) -> Abort {
         self.about(AbortKind::Duplicate, table, key)
     }
@@ -944,31 +1011,31 @@ fn unless_failed<R, E>(result: &Result<R, E>, dirty: ColumnSet) -> ColumnSet {
     if result.is_ok() { dirty } else { ColumnSet::EMPTY }
 }
 
-/// Ends an update closure. If it panics, the row becomes what it was: its index entries were not brought after it, and the body
-/// may catch the panic and commit.
-struct Closure<'t> {
-    tx: &'t ReadTx,
+/// An update whose closure runs.
+#[derive(Clone, Copy)]
+struct Update {
+    rows: Updating,
+    /// Where to go back to if the row cannot be changed together with its index entries.
+    position: Option<Position>,
+    /// Operations that were left until the next check.
     left: u32,
-    /// The row before and after, and its bytes; until the closure has returned.
-    unchanged: Option<(RowPtr, RowPtr, usize)>,
 }
 
-impl Closure<'_> {
-    #[inline]
-    fn end(mut self) {
-        self.unchanged = None;
-    }
+/// Should the closure of an update panic, the row becomes what it was: its index entries were not brought after it, and the body may
+/// catch the panic and commit. To be forgotten once the closure has returned.
+struct UndoUpdate<'t> {
+    tx: &'t ReadTx,
+    set: &'t TableSet,
 }
 
-impl Drop for Closure<'_> {
-    #[inline]
+impl Drop for UndoUpdate<'_> {
+    #[cold]
+    #[inline(never)]
     fn drop(&mut self) {
-        if let Some((before, after, bytes)) = self.unchanged {
+        if let Some(Update { rows: Updating { before, after }, .. }) = self.tx.admit() {
             // SAFETY: both are rows of that many bytes; `after` is private, and the writer is gone with the closure.
-            unsafe { after.copy_from_nonoverlapping(before, bytes) };
+            unsafe { after.copy_from_nonoverlapping(before, self.set.primary.shape.row) };
         }
-        self.tx.updating.set(false);
-        self.tx.left.set(self.left);
     }
 }
 
@@ -977,7 +1044,10 @@ impl Tx {
     /// Opens an attempt. `origin` says who asks.
     pub(crate) fn open(&self, mode: Mode, attempt: u32, origin: Origin) -> Result<(), TransactError> {
         // A transaction that was leaked instead of dropped is still open: a session runs one at a time.
-        self.roll_back(None);
+        if self.is_open() {
+            cold_path();
+            self.roll_back(None);
+        }
         let inner = &self.inner;
         let explicit = origin == Origin::Explicit;
         let lease = loop {
@@ -985,11 +1055,13 @@ impl Tx {
             if self.must_enter(origin)
                 && let Some(gate) = &inner.gate
             {
+                cold_path();
                 gate.enter_other()?;
                 self.gated.set(true);
             }
             let lease = inner.pool.lease(self.preferred.get(), inner.engine.as_ref(), &inner.environment);
             let Some(lease) = lease else {
+                cold_path();
                 self.leave_gate();
                 return Err(TransactError::WorkersBusy);
             };
@@ -997,6 +1069,7 @@ impl Tx {
             if !self.must_enter(origin) {
                 break lease;
             }
+            cold_path();
             inner.pool.give_back(lease);
         };
         if mode == Mode::ReadWrite
@@ -1019,6 +1092,7 @@ impl Tx {
         self.begun.set(inner.environment.epochs.current());
         self.left.set(self.stride());
         if let Some(log) = &self.log {
+            cold_path();
             log.borrow_mut().begin(mode == Mode::ReadOnly);
         }
         self.worker().begin(mode, Stamp::ZERO);
@@ -1039,9 +1113,14 @@ impl Tx {
         armed && origin != Origin::Procedure && !self.gated.get()
     }
 
+    #[inline]
     fn leave_gate(&self) {
-        if let (Some(gate), true) = (&self.inner.gate, self.gated.take()) {
-            gate.leave_other();
+        if self.gated.get() {
+            self.gated.set(false);
+            if let Some(gate) = &self.inner.gate {
+                cold_path();
+                gate.leave_other();
+            }
         }
     }
 
@@ -1074,6 +1153,7 @@ impl Tx {
             match outcome {
                 Ok(Outcome::Committed(stamp)) => {
                     if let Some(log) = &self.log {
+                        cold_path();
                         log.borrow_mut().commit();
                     }
                     self.seal.set(self.seal.get().with(stamp));
@@ -1098,7 +1178,10 @@ impl Tx {
         let writer = self.lease.get().and_then(|lease| lease.writer).filter(|_| self.worker().writes());
         match (writer.zip(self.inner.persistence.as_ref()), &self.log) {
             (None, None) => self.worker().commit(&mut NoRedo),
-            (None, Some(log)) => self.worker().commit(&mut *log.borrow_mut()),
+            (None, Some(log)) => {
+                cold_path();
+                self.worker().commit(&mut *log.borrow_mut())
+            }
             (Some((mut writer, persistence)), _) => {
                 // SAFETY: the pool's access rule: the writer is of the leased slot; it is used in this call only.
                 self.decide_logged(unsafe { writer.as_mut() }, persistence)

@@ -1,9 +1,11 @@
 //! Where a scan is: reusable, so that a scan allocates nothing once its cursor is warm.
 
 use crate::record::RecordPtr;
-use crate::tree::Position;
+use crate::tree::{Position, size};
 use crate::witness::Witness;
+use seriatim_catalog::Key;
 use seriatim_memory::Pinned;
+use std::ops::Bound;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
@@ -35,6 +37,22 @@ impl Cursor {
     /// A cursor that shows nothing.
     pub fn new() -> Cursor {
         Cursor::default()
+    }
+
+    /// Positions it before the keys between `low` and `high`, in whatever tree [`Index::next_leaf`](crate::Index::next_leaf) moves it.
+    pub(crate) fn begin(&mut self, low: Bound<Key<'_>>, high: Bound<Key<'_>>, direction: Direction) {
+        self.records.clear();
+        self.records.reserve(size::LEAF);
+        self.leaf = None;
+        let position = &mut self.position;
+        position.direction = direction;
+        position.exhausted = false;
+        let (lower, upper) = match direction {
+            Direction::Forward => (&mut position.near, &mut position.far),
+            Direction::Backward => (&mut position.far, &mut position.near),
+        };
+        lower.set(low);
+        upper.set(high);
     }
 
     /// The records of the leaf within the scan's bounds, in the scan's order; at most a leaf's capacity.

@@ -3,7 +3,7 @@
 use crate::cursor::{Cursor, Direction};
 use crate::hash::{Hash, Hint};
 use crate::observer::Observer;
-use crate::record::{Bytes, Kind, RecordPtr, Word8, Word16, read_key};
+use crate::record::{Bytes, Kind, RecordPtr, Word8, Word16, read_key, wrong_class};
 use crate::statistics::IndexStatistics;
 use crate::tree::{Finger, Tree, size};
 use crate::walk::Walk;
@@ -281,18 +281,19 @@ impl Index {
         direction: Direction,
         cursor: &mut Cursor,
     ) -> Result<(), Unordered> {
-        on!(
-            &self.0,
-            index,
-            K => tree {
-                index.scan(low.map(K::probe), high.map(K::probe), direction, cursor);
-                Ok(())
-            },
-            hash {
-                let _ = (index, low, high, direction, cursor);
-                Err(Unordered)
+        if self.organization() == Organization::Hash {
+            return Err(Unordered);
+        }
+        let class = self.class();
+        for bound in [low, high] {
+            if let Bound::Included(key) | Bound::Excluded(key) = bound
+                && key.class() != class
+            {
+                wrong_class(key, class);
             }
-        )
+        }
+        cursor.begin(low, high, direction);
+        Ok(())
     }
 
     /// Moves `cursor` to the next leaf of its scan: its records within the bounds, read at one time, with the leaf's witness
@@ -300,7 +301,8 @@ impl Index {
     /// there is none left; the cursor then still shows the last one.
     ///
     /// Keys that stay linked are shown exactly once, whatever splits and unlinks happen between calls.
-    #[inline]
+    // Not inlined, for the reason of `get_near`.
+    #[inline(never)]
     pub fn next_leaf(&self, cursor: &mut Cursor, pin: Pinned<'_>) -> bool {
         on!(&self.0, index, K => tree index.next_leaf(cursor, pin), hash { let _ = (index, cursor, pin); false })
     }
@@ -344,7 +346,7 @@ impl Index {
             index,
             K => tree {
                 if first {
-                    index.scan(Bound::Unbounded, Bound::Unbounded, Direction::Forward, &mut walk.cursor);
+                    walk.cursor.begin(Bound::Unbounded, Bound::Unbounded, Direction::Forward);
                 }
                 let begin = out.len();
                 let mut more = index.next_leaf(&mut walk.cursor, pin);

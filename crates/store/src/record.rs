@@ -230,7 +230,7 @@ pub(crate) trait Kind: Send + Sync + 'static {
 
 #[cold]
 #[inline(never)]
-fn wrong_class(key: Key<'_>, wanted: KeyClass) -> ! {
+pub(crate) fn wrong_class(key: Key<'_>, wanted: KeyClass) -> ! {
     panic!("an index of key class {wanted:?} was asked for {key:?}")
 }
 

@@ -80,7 +80,7 @@ pub(crate) trait Way {
         procedure: P,
         arguments: &P::Arguments,
         books: &Arc<B>,
-        end: impl FnOnce(&B, Result<P::Output, TransactError>) -> Ending + Send + 'static,
+        end: impl FnOnce(&B, Result<Committed<P::Output>, TransactError>) -> Ending + Send + 'static,
     ) -> Self::Answer;
 
     /// The answer where nothing was called.
@@ -100,10 +100,9 @@ impl Way for Now {
         procedure: P,
         arguments: &P::Arguments,
         books: &Arc<B>,
-        end: impl FnOnce(&B, Result<P::Output, TransactError>) -> Ending + Send + 'static,
+        end: impl FnOnce(&B, Result<Committed<P::Output>, TransactError>) -> Ending + Send + 'static,
     ) -> Outcome {
-        let result = session.call(procedure, arguments).map(Committed::into_value);
-        Outcome { kind, ending: end(books, result) }
+        Outcome { kind, ending: end(books, session.call(procedure, arguments)) }
     }
 
     fn failed(kind: usize, error: TransactError) -> Outcome {
@@ -124,11 +123,11 @@ impl Way for Later {
         procedure: P,
         arguments: &P::Arguments,
         books: &Arc<B>,
-        end: impl FnOnce(&B, Result<P::Output, TransactError>) -> Ending + Send + 'static,
+        end: impl FnOnce(&B, Result<Committed<P::Output>, TransactError>) -> Ending + Send + 'static,
     ) -> Submitted {
         let pending = session.submit_call(procedure, arguments);
         let books = Arc::clone(books);
-        let end = move |result: Result<Committed<P::Output>, _>| end(&books, result.map(Committed::into_value));
+        let end = move |result| end(&books, result);
         Submitted { kind, waiting: Box::new(Outstanding { pending, end }) }
     }
 

@@ -90,21 +90,22 @@ impl KeyCodec {
     /// The key of a row of the codec's table.
     #[inline]
     pub fn encode_row<R>(&self, row: RowRef<'_>, with: impl FnOnce(Key<'_>) -> R) -> R {
-        match self.shape.class {
+        let mut bytes;
+        with(match self.shape.class {
             KeyClass::Word8 => {
                 let append = |bits: u64, step: &Step| bits.unbounded_shl(step.bits()) | step.load(row) as u64;
-                with(Key::Word8(self.steps.iter().fold(0, append)))
+                Key::Word8(self.steps.iter().fold(0, append))
             }
             KeyClass::Word16 => {
                 let append = |bits: u128, step: &Step| bits.unbounded_shl(step.bits()) | step.load(row);
-                with(Key::Word16(self.steps.iter().fold(0, append)))
+                Key::Word16(self.steps.iter().fold(0, append))
             }
             KeyClass::Bytes => {
-                let mut key = KeyWriter::new();
-                self.steps.iter().for_each(|step| step.write(row, &mut key));
-                with(Key::Bytes(key.as_slice()))
+                bytes = KeyWriter::new();
+                self.steps.iter().for_each(|step| step.write(row, &mut bytes));
+                Key::Bytes(bytes.as_slice())
             }
-        }
+        })
     }
 
     /// The key of these values, one a column.

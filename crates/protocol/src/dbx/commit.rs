@@ -11,6 +11,7 @@
 //! was read is found unchanged afterwards. Image headers are filled with guesses of E and S before the region begins, so that
 //! the region usually touches heads only; after a wrong guess it fills them again, which is private memory.
 
+use std::hint::cold_path;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use seriatim_base::{Epoch, Stamp};
@@ -142,6 +143,7 @@ fn prepare(attempt: &mut Optimistic, installs: &mut Vec<Install>) -> Result<(), 
         if write.is_nothing() || write.expected == HeaderWord::PLACEHOLDER {
             // There is no version before, or it stays.
         } else if write.expected.is_absent() {
+            cold_path();
             let marker = core.local.allocate(&mut core.outside, HEADER_BYTES).map_err(record::full)?;
             install.marker = marker.as_ptr() as usize;
             // What a tombstone's image word names may be gone: it is handed on, not looked at.

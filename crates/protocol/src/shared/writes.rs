@@ -142,6 +142,7 @@ impl WriteSet {
     }
 
     /// Promise (a): every write with its stamp. `before` names the image that the entry of this index replaced.
+    #[inline(never)]
     pub(crate) fn report(&self, stamp: Stamp, redo: &mut dyn Redo, before: impl Fn(usize) -> usize) {
         for (entry, write) in self.entries.iter().enumerate().filter(|(_, write)| !write.is_nothing()) {
             let table = write.table();

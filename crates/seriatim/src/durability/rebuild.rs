@@ -61,7 +61,7 @@ fn work(
     loop {
         let more = walker.chunk(rows, |found| {
             let enter = |tx: &crate::Tx| {
-                found.iter().try_for_each(|found| tx.maintain(set, None, Some(found.row), ColumnSet::ALL))
+                found.iter().try_for_each(|found| tx.maintain(set, found.key, None, Some(found.row), ColumnSet::ALL))
             };
             // Nothing of it is logged, so there is nothing to wait for. Other helpers are in the way for a moment at most, whatever the
             // user thinks of retries.

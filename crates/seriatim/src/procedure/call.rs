@@ -62,8 +62,9 @@ impl Session {
         _procedure: P,
         arguments: &P::Arguments,
     ) -> Result<Committed<P::Output>, TransactError> {
-        let result = self.call_declared::<P>(arguments);
-        self.runner.answer(result)
+        let mut result = self.call_declared::<P>(arguments);
+        self.runner.answer(&mut result);
+        result
     }
 
     /// As [`Session::call`], without waiting until the result is durable: the next transaction can begin meanwhile.
@@ -84,12 +85,14 @@ impl Session {
         let Session { runner, called, .. } = self;
         let entry = called.entry(at);
         let handles = entry.handles::<P>();
-        let result = match entry.way {
+        let mut result = match entry.way {
             Way::Straight => runner.run(entry.mode(), Origin::Procedure, |tx| P::straight(tx, handles, arguments)),
             Way::Checked => check::run_checked::<P>(runner, entry, arguments),
             Way::Repaired | Way::Pieces => run_scheduled::<P>(runner, entry, arguments),
         };
-        let result = result.map_err(|error| in_procedure(error, P::NAME));
+        if let Err(error) = &mut result {
+            in_procedure(error, P::NAME);
+        }
         #[cfg(feature = "trial")]
         self.tell::<P>(arguments, &result);
         result
@@ -124,8 +127,9 @@ impl Session {
     /// # Errors
     /// As [`Session::call`]; [`TransactError::Arguments`], saying what was given and what would be right.
     pub fn call_by_name(&mut self, name: &str, arguments: &Datum) -> Result<Committed<Datum>, TransactError> {
-        let result = self.call_named(name, arguments);
-        self.runner.answer(result)
+        let mut result = self.call_named(name, arguments);
+        self.runner.answer(&mut result);
+        result
     }
 
     /// As [`Session::call_by_name`], without waiting until the result is durable: the next transaction can begin meanwhile.
@@ -223,9 +227,8 @@ pub(crate) fn unfit<P: Declared>(error: &EvaluationError) -> TransactError {
 
 /// Names the procedure in errors that tell of it.
 #[cold]
-pub(crate) fn in_procedure(mut error: TransactError, name: &str) -> TransactError {
-    if let TransactError::Overflow { procedure, .. } = &mut error {
+pub(crate) fn in_procedure(error: &mut TransactError, name: &str) {
+    if let TransactError::Overflow { procedure, .. } = error {
         name.clone_into(procedure);
     }
-    error
 }

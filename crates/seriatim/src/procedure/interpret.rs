@@ -294,8 +294,9 @@ impl Session {
         _procedure: P,
         arguments: &P::Arguments,
     ) -> Result<Committed<P::Output>, TransactError> {
-        let result = self.interpret_declared::<P>(&arguments.to_datum());
-        self.runner.answer(result)
+        let mut result = self.interpret_declared::<P>(&arguments.to_datum());
+        self.runner.answer(&mut result);
+        result
     }
 
     /// As [`Session::interpret`], by name and on dynamic values.
@@ -306,8 +307,9 @@ impl Session {
         self.runner.tx.break_seal();
         let at = self.find_by_name(name)?;
         let interpret = self.called.entry(at).interpret_by_name;
-        let result = interpret(self, arguments);
-        self.runner.answer(result)
+        let mut result = interpret(self, arguments);
+        self.runner.answer(&mut result);
+        result
     }
 
     fn interpret_declared<P: Declared>(&mut self, arguments: &Datum) -> Result<Committed<P::Output>, TransactError> {
@@ -316,12 +318,15 @@ impl Session {
         let Session { runner, called, .. } = self;
         let entry = called.entry(at);
         let tables = Interpreted::tables(&entry.declaration, runner.tx.inner());
-        let result = runner.run(entry.mode(), Origin::Procedure, |tx| {
+        let mut result = runner.run(entry.mode(), Origin::Procedure, |tx| {
             let value = interpret(&entry.declaration, arguments, &Reference { tx, tables: &tables });
             let value = value.and_then(|value| Ok(P::Output::from_datum(&value)?));
             value.map_err(|stopped| stopped.into_abort(tx))
         });
-        result.map_err(|error| in_procedure(error, P::NAME))
+        if let Err(error) = &mut result {
+            in_procedure(error, P::NAME);
+        }
+        result
     }
 }
 

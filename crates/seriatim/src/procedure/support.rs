@@ -53,8 +53,7 @@ pub fn update<T: Table>(
     key: &T::Key,
     change: impl FnOnce(&mut T::Update<'_>) -> Result<(), Abort>,
 ) -> Result<(), Abort> {
-    tx.try_update(table, key, change)?;
-    Ok(())
+    tx.try_change(table, key, change)
 }
 
 /// Deletes a row that must exist.

@@ -1,5 +1,6 @@
 //! What an execution really accessed, noted while it runs, for [`super::check`].
 
+use std::hint::cold_path;
 use std::ops::Bound;
 
 use seriatim_catalog::{ColumnSet, Key, KeyBuf};
@@ -50,7 +51,11 @@ impl ReadTx {
         target: Target,
         keys: impl FnOnce() -> KeysSeen,
     ) -> Option<usize> {
-        self.watching.get().then(|| self.note_access(kind, set, target, keys()))
+        if !self.watching.get() {
+            return None;
+        }
+        cold_path();
+        Some(self.note_access(kind, set, target, keys()))
     }
 
     #[cold]
@@ -68,9 +73,14 @@ impl ReadTx {
     /// Notes a row that an access gave out, and what an update set in it.
     #[inline]
     pub(crate) fn watch_row(&self, access: Option<usize>, row: Option<*const u8>, set: ColumnSet) {
-        if let (Some(at), Some(row)) = (access, row)
-            && let Some(accessed) = self.accessed.borrow_mut().get_mut(at)
-        {
+        if let (Some(at), Some(row)) = (access, row) {
+            self.note_row(at, row, set);
+        }
+    }
+
+    #[cold]
+    fn note_row(&self, at: usize, row: *const u8, set: ColumnSet) {
+        if let Some(accessed) = self.accessed.borrow_mut().get_mut(at) {
             accessed.rows.push(row.addr());
             accessed.set = accessed.set.union(set);
         }

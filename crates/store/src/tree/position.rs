@@ -3,6 +3,7 @@
 use crate::cursor::Direction;
 use seriatim_catalog::{Key, KeyClass};
 use std::cmp::Ordering;
+use std::ops::Bound;
 
 /// One end of a range. Which field holds the key is the business of the index's kind.
 #[derive(Clone, Debug, Default)]
@@ -10,6 +11,46 @@ pub(crate) struct Limit {
     pub(crate) side: Side,
     pub(crate) word: u128,
     pub(crate) bytes: Vec<u8>,
+}
+
+impl Limit {
+    /// Makes it this end of a range.
+    pub(crate) fn set(&mut self, bound: Bound<Key<'_>>) {
+        let (side, key) = match bound {
+            Bound::Unbounded => (Side::Unbounded, None),
+            Bound::Included(key) => (Side::Included, Some(key)),
+            Bound::Excluded(key) => (Side::Excluded, Some(key)),
+        };
+        self.side = side;
+        match key {
+            None => {}
+            Some(Key::Word8(word)) => self.word = u128::from(word),
+            Some(Key::Word16(words)) => self.word = words,
+            Some(Key::Bytes(bytes)) => {
+                self.bytes.clear();
+                self.bytes.extend_from_slice(bytes);
+            }
+        }
+    }
+
+    /// How `key` compares with the end, if the end has one.
+    fn compare(&self, key: Key<'_>) -> Option<Ordering> {
+        let end = match key.class() {
+            KeyClass::Word8 => Key::Word8(self.word as u64),
+            KeyClass::Word16 => Key::Word16(self.word),
+            KeyClass::Bytes => Key::Bytes(&self.bytes),
+        };
+        (self.side != Side::Unbounded).then(|| key.cmp(&end))
+    }
+
+    /// Whether `key` is not beyond this end, where beyond is `outside`.
+    fn admits(&self, key: Key<'_>, outside: Ordering) -> bool {
+        match self.compare(key) {
+            None => true,
+            Some(Ordering::Equal) => self.side == Side::Included,
+            Some(order) => order != outside,
+        }
+    }
 }
 
 /// Whether an end has a key, and whether the key is in the range.
@@ -30,27 +71,6 @@ pub(crate) struct Position {
     /// Where to end.
     pub(crate) far: Limit,
     pub(crate) exhausted: bool,
-}
-
-impl Limit {
-    /// How `key` compares with the end, if the end has one.
-    fn compare(&self, key: Key<'_>) -> Option<Ordering> {
-        let end = match key.class() {
-            KeyClass::Word8 => Key::Word8(self.word as u64),
-            KeyClass::Word16 => Key::Word16(self.word),
-            KeyClass::Bytes => Key::Bytes(&self.bytes),
-        };
-        (self.side != Side::Unbounded).then(|| key.cmp(&end))
-    }
-
-    /// Whether `key` is not beyond this end, where beyond is `outside`.
-    fn admits(&self, key: Key<'_>, outside: Ordering) -> bool {
-        match self.compare(key) {
-            None => true,
-            Some(Ordering::Equal) => self.side == Side::Included,
-            Some(order) => order != outside,
-        }
-    }
 }
 
 impl Position {

@@ -16,32 +16,9 @@ use crate::witness::Witness;
 use seriatim_base::prefetch;
 use seriatim_memory::Pinned;
 use std::cmp::Ordering;
-use std::ops::Bound;
 use std::ptr::NonNull;
 
 impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
-    /// Positions `cursor` before the keys between `low` and `high`.
-    pub(crate) fn scan(
-        &self,
-        low: Bound<K::Probe<'_>>,
-        high: Bound<K::Probe<'_>>,
-        direction: Direction,
-        cursor: &mut Cursor,
-    ) {
-        cursor.records.clear();
-        cursor.records.reserve(LEAF);
-        cursor.leaf = None;
-        let position = &mut cursor.position;
-        position.direction = direction;
-        position.exhausted = false;
-        let (lower, upper) = match direction {
-            Direction::Forward => (&mut position.near, &mut position.far),
-            Direction::Backward => (&mut position.far, &mut position.near),
-        };
-        save::<K>(low, lower);
-        save::<K>(high, upper);
-    }
-
     /// Shows the next leaf of the scan.
     pub(crate) fn next_leaf(&self, cursor: &mut Cursor, _pin: Pinned<'_>) -> bool {
         if cursor.position.exhausted {
@@ -114,18 +91,6 @@ impl<K: NodeKind, const LEAF: usize> Leaf<K, LEAF> {
         }
         let (place, found) = self.find(load, count, K::restore(limit));
         place + usize::from(found.is_some() && limit.side == with)
-    }
-}
-
-fn save<K: NodeKind>(bound: Bound<K::Probe<'_>>, limit: &mut Limit) {
-    let (side, probe) = match bound {
-        Bound::Unbounded => (Side::Unbounded, None),
-        Bound::Included(probe) => (Side::Included, Some(probe)),
-        Bound::Excluded(probe) => (Side::Excluded, Some(probe)),
-    };
-    limit.side = side;
-    if let Some(probe) = probe {
-        K::save(probe, limit);
     }
 }
 

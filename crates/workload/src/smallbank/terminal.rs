@@ -51,7 +51,7 @@ impl SmallBankTerminal {
                 ending(ledger, result, |moved| (-moved.savings, moved.savings))
             }),
             4 => W::call(session, kind, write_check, &inputs.write_check(), ledger, |ledger, result| {
-                ending(ledger, result, |taken| (Money::ZERO, -*taken))
+                ending(ledger, result, |taken| (Money::ZERO, -taken.value))
             }),
             _ => W::call(session, kind, send_payment, &inputs.send_payment(), ledger, |ledger, result| {
                 ending(ledger, result, |_| (Money::ZERO, Money::ZERO))

@@ -84,8 +84,8 @@ impl Terminal for TpccTerminal {
 #[inline]
 fn ending<R>(result: Result<R, TransactError>) -> Ending {
     match result {
-        Ok(output) => {
-            black_box(&output);
+        Ok(ref output) => {
+            black_box(output);
             Ending::Committed
         }
         Err(error) => Ending::of::<UnusedItem>(error),

@@ -156,7 +156,7 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
     pub(super) fn leaves(&self, worker: &Worker, direction: Direction) -> Vec<(Witness, Vec<RecordPtr>)> {
         let mut cursor = Cursor::new();
         let mut leaves = Vec::new();
-        self.scan(Bound::Unbounded, Bound::Unbounded, direction, &mut cursor);
+        cursor.begin(Bound::Unbounded, Bound::Unbounded, direction);
         while self.next_leaf(&mut cursor, worker.local.pinned()) {
             leaves.push((cursor.witness(), cursor.records().to_vec()));
         }

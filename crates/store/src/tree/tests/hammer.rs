@@ -152,7 +152,7 @@ fn show_stable<K: TestKind, const LEAF: usize, const FAN: usize>(
     cursor: &mut Cursor,
 ) {
     let mut shown = Vec::new();
-    tree.scan(Bound::Unbounded, Bound::Unbounded, direction, cursor);
+    cursor.begin(Bound::Unbounded, Bound::Unbounded, direction);
     let mut leaves = 0;
     while tree.next_leaf(cursor, worker.local.pinned()) {
         shown.extend(cursor.records().iter().map(|&record| (key_of::<K>(record), record)));

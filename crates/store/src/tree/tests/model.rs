@@ -224,7 +224,7 @@ fn collect<K: TestKind, const LEAF: usize, const FAN: usize>(
 ) -> Vec<RecordPtr> {
     let mut cursor = Cursor::new();
     let mut shown = Vec::new();
-    tree.scan(low.map(K::probe), high.map(K::probe), direction, &mut cursor);
+    cursor.begin(low, high, direction);
     let mut leaves = 0;
     while tree.next_leaf(&mut cursor, worker.local.pinned()) {
         leaves += 1;

@@ -127,7 +127,7 @@ fn a_held_gap_keeps_its_leaf_and_is_copied_by_splits() {
         let gaps = |worker: &super::fixture::Worker| {
             let mut cursor = crate::Cursor::new();
             let mut gaps = Vec::new();
-            tree.scan(std::ops::Bound::Unbounded, std::ops::Bound::Unbounded, Direction::Forward, &mut cursor);
+            cursor.begin(std::ops::Bound::Unbounded, std::ops::Bound::Unbounded, Direction::Forward);
             while tree.next_leaf(&mut cursor, worker.local.pinned()) {
                 // SAFETY: the worker stays online until the test ends.
                 let gap: *const AtomicU64 = unsafe { cursor.gap(worker.local.pinned()) };
@@ -177,7 +177,7 @@ fn where_no_leaf_is_to_be_empty_its_last_record_stays_until_the_gap_is_let_go() 
         }
         let hold = |worker: &super::fixture::Worker, value: u64| {
             let (mut cursor, mut leaves) = (crate::Cursor::new(), 0);
-            tree.scan(std::ops::Bound::Unbounded, std::ops::Bound::Unbounded, Direction::Forward, &mut cursor);
+            cursor.begin(std::ops::Bound::Unbounded, std::ops::Bound::Unbounded, Direction::Forward);
             while tree.next_leaf(&mut cursor, worker.local.pinned()) {
                 // SAFETY: the worker stays online until the test ends.
                 unsafe { cursor.gap(worker.local.pinned()) }.store(value, Ordering::Relaxed);
