@@ -29,8 +29,9 @@ const AGE_MAX: u32 = small(16, 3) as u32;
 const PRESSING: usize = 64 << 10;
 /// Bytes of a version fetched before it is released.
 const FETCHED_MAX: usize = 192;
-/// Bags of versions released at the end of a transaction: an eighth of those that wait, between this and [`EMPTIED_MAX`]. Of an epoch
-/// that has just become durable there are hundreds, and who comes next should not pay for all.
+/// Bags of versions released at the end of a transaction: an eighth of those that wait, between [`EMPTIED_MAX`] and this, or twice
+/// those it filled if that is more. Of an epoch that has just become durable there are hundreds, and who comes next should not pay
+/// for all.
 const DUE_MAX: usize = 64;
 /// Bags emptied at the end of a transaction, or twice those it filled if that is more.
 const EMPTIED_MAX: usize = 4;
@@ -168,7 +169,7 @@ impl Garbage {
     /// The end of a transaction: seals the open bag if it is old, and has `release` free what may be freed.
     pub(crate) fn end(&mut self, counts: &Counts, durable: Epoch, mut release: impl FnMut(Retired)) {
         if !self.kept.is_empty() {
-            let bags_max = (self.kept.len() / 8).clamp(EMPTIED_MAX, DUE_MAX);
+            let bags_max = (self.kept.len() / 8).clamp(EMPTIED_MAX, DUE_MAX).max(2 * self.sealed_now);
             self.release_due(durable, bags_max, &mut release);
         }
         self.age += 1;

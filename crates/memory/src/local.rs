@@ -82,7 +82,8 @@ impl Local {
         self.count = self.presence().enter(self.count);
     }
 
-    /// Goes offline: it holds no reference any more. Frees garbage whose grace period passed and versions that are due, a bounded amount.
+    /// Goes offline: it holds no reference any more. Frees garbage whose grace period passed and versions that are due, a bounded
+    /// amount.
     ///
     /// # Panics
     /// If it is offline.
@@ -103,8 +104,8 @@ impl Local {
         garbage.end(&shared.counts, shared.kept_until(), |item| unsafe { release(&shared.heap, arena, account, item) });
     }
 
-    /// Frees everything whose grace period passed, and all versions that are due, its own and what workers that are gone left behind; where memory is scarce it
-    /// leaves its free blocks to other workers. For a worker about to idle, and for maintenance.
+    /// Frees everything whose grace period passed, and all versions that are due, its own and what workers that are gone left
+    /// behind; where memory is scarce it leaves its free blocks to other workers. For a worker about to idle, and for maintenance.
     ///
     /// # Panics
     /// If it is online.

@@ -14,9 +14,11 @@
 //! is replaced; nothing is deleted before that is durable. A power cut at any moment leaves the old checkpoint with its log, or the new
 //! one.
 //!
-//! It is fuzzy: rows are from `begin_epoch` to `end_epoch`, each with its own stamp, and only with the log from `begin_epoch` on do they
-//! make a state. It may leave out rows of `begin_epoch` and later if the log from there on has them as a whole. The order of a checkpoint, and who takes each step:
-//! 1. The database reads the epoch B, and waits until all commits of earlier epochs are in memory.
+//! It is fuzzy: rows are from `begin_epoch` to `end_epoch`, each with its own stamp, and only with the log from `begin_epoch` on do
+//! they make a state. It may leave out rows of `begin_epoch` and later if the log from there on has them as a whole. The order of a
+//! checkpoint, and who takes each step:
+//! 1. The database reads the epoch B, and waits until all commits of earlier epochs are in memory. If rows are to be left out, it begins
+//!    B, after it has told commits to log first changes as whole rows; it tells them to stop after step 3.
 //! 2. It walks its tables into [`PartWriter`]s, and flushes them where nothing waits for it.
 //! 3. It reads the epoch e, and waits until e is durable **on disk**: a row of an epoch that a crash takes back must not count.
 //! 4. [`CheckpointWriter::finish`], then the manifest. The checkpoint counts.

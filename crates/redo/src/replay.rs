@@ -16,7 +16,8 @@
 //! - *No row.* Something was there to be patched, so what was there has been deleted again when the pass came by, and that deletion is
 //!   of an epoch up to e. A checkpoint counts only if e is durable; so the deletion is replayed, with a stamp above s.
 //!
-//! A checkpoint that leaves out rows of B and later ([`crate::checkpoint`]) adds no state: their first entry from B on is a row.
+//! A checkpoint that leaves out rows of B and later ([`crate::checkpoint`]) adds no state: their first entry from B on is a row or a
+//! deletion.
 //!
 //! So a patch without a row is lawful at first. It is noted by its key; the next row or deletion of that key strikes it out, and what is
 //! left at the end is damage. Deltas likewise.

@@ -901,11 +901,13 @@ impl ReadTx {
         }
     }
 
-    /// The closure of an update, which is given, has ended: operations are admitted again.
+    /// The closure of an update, which is given, has ended: operations are admitted again, unless it stopped the transaction.
     #[inline]
     fn admit(&self) -> Option<Update> {
         let update = self.updating.take()?;
-        self.left.set(update.left);
+        if self.stopped.get().is_none() {
+            self.left.set(update.left);
+        }
         Some(update)
     }
 

@@ -54,10 +54,10 @@ impl Buried {
         list.push_back(Grave { table: table.id, record, stamp });
     }
 
-    /// Forgets all that `worker` noted: its deletions are durable.
-    pub(crate) fn forget(&self, worker: WorkerId) {
+    /// Forgets those of `worker` whose deletions are durable.
+    pub(crate) fn forget(&self, worker: WorkerId, durable: Epoch) {
         let mut list = self.list(worker);
-        list.clear();
+        list.retain(|grave| grave.stamp.epoch() > durable);
         // A large deletion may have been noted row by row.
         list.shrink_to(GRAVES_KEPT);
     }

@@ -147,11 +147,15 @@ impl Core {
         unlinked
     }
 
-    /// Forgets what this worker has noted as buried, if all of it is durable by now.
+    /// Forgets what this worker has noted as buried, once all of it is durable.
     #[inline]
     pub fn forget_buried(&mut self) {
-        if self.noted > Epoch(0) && self.local.kept_until().is_some_and(|durable| durable.epoch() >= self.noted) {
-            self.buried.forget(self.local.worker());
+        if self.noted == Epoch(0) {
+            return;
+        }
+        let durable = self.local.kept_until().map(DurablePoint::epoch);
+        if let Some(durable) = durable.filter(|&durable| durable >= self.noted) {
+            self.buried.forget(self.local.worker(), durable);
             self.noted = Epoch(0);
         }
     }

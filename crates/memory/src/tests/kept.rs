@@ -103,6 +103,17 @@ fn a_worker_that_goes_on_gives_back_what_a_large_commit_replaced() {
 }
 
 #[test]
+fn large_commits_one_after_the_other_leave_no_more_than_a_few_of_them_wait() {
+    let (memory, point) = with_log();
+    let (mut local, mut outside) = (register(&memory), Outside::claim());
+    for epoch in 5..100 {
+        replace(&mut local, &mut outside, 200 * BAG, epoch);
+        assert!(point.advance(Epoch(epoch)));
+        assert!(local.waiting() <= 3 * 200 * BAG, "{} wait in epoch {epoch}", local.waiting());
+    }
+}
+
+#[test]
 fn without_a_log_the_grace_period_is_all() {
     let memory = memory(1);
     let mut local = register(&memory);

@@ -53,8 +53,8 @@ impl Install {
     }
 
     /// Where readers go on who may not see what is installed in E under S. A reader whose number is S - 1 or less needs what is
-    /// replaced unless that is itself of snapshot S (lines 18–23). One of a durable epoch before E, where there is a log, needs it unless it is
-    /// of E.
+    /// replaced unless that is itself of snapshot S (lines 18–23). One of a durable epoch before E, where there is a log, needs it
+    /// unless it is of E.
     fn older(&self, now: Guess, keeps_epochs: bool) -> usize {
         let needless = self.made.snapshot == now.snapshot && (self.made.epoch == now.epoch || !keeps_epochs);
         if needless { self.previous } else { self.replaced() }

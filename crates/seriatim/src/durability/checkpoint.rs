@@ -78,9 +78,7 @@ fn take_alone(inner: &Inner, persistence: &Persistence, limits: Limits<'_>) -> R
     }
     // First: what an earlier attempt left may be the space that is lacking.
     delete_unnamed(persistence);
-    let written = write(inner, persistence, limits);
-    persistence.whole_before.end();
-    let (begin, complete) = written.inspect_err(|_| delete_unnamed(persistence))?;
+    let (begin, complete) = write(inner, persistence, limits).inspect_err(|_| delete_unnamed(persistence))?;
     let named = persistence.change(|manifest| manifest.checkpoint = Some(complete.clone()));
     if named.is_err() && !persistence.log().durable().is_stopped() {
         delete_unnamed(persistence);
@@ -95,11 +93,10 @@ fn take_alone(inner: &Inner, persistence: &Persistence, limits: Limits<'_>) -> R
 fn write(inner: &Inner, persistence: &Persistence, limits: Limits<'_>) -> Result<(Epoch, Complete), StorageError> {
     let home = persistence.home();
     // Commits of earlier epochs are in memory when they are durable; from here on the log tells the rest.
-    let begin = persistence.whole_before.begin(|| persistence.advance());
+    let whole_rows = persistence.whole_before.begin(|| persistence.advance());
+    let begin = whole_rows.begin;
     #[cfg(feature = "canary")]
-    if inner.options.log_fault == seriatim_redo::LogFault::ForgetWhole {
-        persistence.whole_before.end();
-    }
+    let whole_rows = (inner.options.log_fault != seriatim_redo::LogFault::ForgetWhole).then_some(whole_rows);
     persistence.wait_for(Epoch(begin.0 - 1))?;
     let rate = limits.bytes_per_second;
     let database = home.manifest().database;
@@ -107,6 +104,7 @@ fn write(inner: &Inner, persistence: &Persistence, limits: Limits<'_>) -> Result
     let parts = write_rows(inner, persistence, &writer, begin, limits)?;
     // A row of an epoch that a power cut takes back must not count: the checkpoint counts when its last epoch is on disk.
     let end = persistence.record()?;
+    drop(whole_rows);
     #[cfg(feature = "canary")]
     if inner.options.log_fault == seriatim_redo::LogFault::DeleteEarly {
         persistence.log().delete_before(begin)?;

@@ -38,24 +38,33 @@ enum State<'w> {
 pub(crate) struct WholeBefore(CacheAligned<AtomicU64>);
 
 impl WholeBefore {
-    /// A checkpoint is going to be taken; `advance` begins an epoch. Answers that epoch: the checkpoint begins in it.
-    pub(crate) fn begin(&self, advance: impl FnOnce() -> Epoch) -> Epoch {
+    /// A checkpoint is going to be taken; `advance` begins an epoch. The checkpoint begins in it, and ends when the answer is dropped:
+    /// not before all commits that its walk may have met have reported their writes.
+    pub(crate) fn begin(&self, advance: impl FnOnce() -> Epoch) -> WholeRows<'_> {
         // Until the epoch is known, all rows. A commit of the new epoch sees this or what follows, as it read the epoch.
         self.0.store(u64::MAX, Ordering::Release);
-        let epoch = advance();
-        self.0.store(epoch.0, Ordering::Release);
-        epoch
-    }
-
-    /// No checkpoint is being taken.
-    pub(crate) fn end(&self) {
-        self.0.store(0, Ordering::Release);
+        let begin = advance();
+        self.0.store(begin.0, Ordering::Release);
+        WholeRows { whole_before: self, begin }
     }
 
     #[inline]
     fn epoch(&self) -> Epoch {
         // ORDERING: sequenced after the acquire of the epoch in the commit, which pairs with the release in `Epochs::advance`.
         Epoch(self.0.load(Ordering::Acquire))
+    }
+}
+
+/// Lasts as long as a checkpoint is being taken.
+pub(crate) struct WholeRows<'w> {
+    whole_before: &'w WholeBefore,
+    /// The epoch in which it began.
+    pub(crate) begin: Epoch,
+}
+
+impl Drop for WholeRows<'_> {
+    fn drop(&mut self) {
+        self.whole_before.0.store(0, Ordering::Release);
     }
 }
 

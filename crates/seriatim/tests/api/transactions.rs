@@ -40,6 +40,35 @@ fn collide(tx: Transaction<'_>, other: Transaction<'_>, counters: &Handle<Counte
     }
 }
 
+/// What a closure of an update asks may show that the transaction has read what is not true any more.
+#[test]
+fn a_conflict_found_inside_an_update_stops_the_transaction() {
+    each(|setting| {
+        let db = setting.open();
+        let counters = db.create::<Counter>().expect("declared once");
+        let (mut session, mut other) = (db.session(), db.session());
+        for id in 7..9 {
+            session.transact(|tx| tx.insert(&counters, &Counter { id, n: 0 })).expect("nobody is in the way");
+        }
+        let tx = session.begin().expect("a worker");
+        tx.get(&counters, &7).expect("nobody is in the way yet");
+        let add = |tx: &Tx| tx.update(&counters, &7, |row| row.set_n(1)).map(drop);
+        if other.transact(add).is_err() {
+            // It waits for whoever has read the row.
+            return;
+        }
+        let mut found = None;
+        let updated = tx.update(&counters, &8, |row| {
+            row.set_n(1);
+            found = Some(tx.missing(&counters, &9));
+        });
+        assert!(found.is_some_and(|abort| abort.is_retryable()));
+        let _ = updated;
+        assert!(tx.get(&counters, &8).expect_err("stopped").is_retryable());
+        assert!(tx.commit().expect_err("stopped").is_retryable());
+    });
+}
+
 #[test]
 fn an_explicit_transaction_commits_when_told_and_rolls_back_otherwise() {
     each(|setting| {
