@@ -824,11 +824,32 @@ impl ReadTx {
         }
     }
 
+    /// Hands a staged row to the worker. If the transaction stops before, nobody has it: it is given back.
+    #[inline]
+    fn insert_staged(
+        &self,
+        table: &seriatim_txn::Table,
+        key: Key<'_>,
+        staged: Staged,
+        exists: OnExists,
+    ) -> Result<Inserted, Abort> {
+        let mut is_handed_over = false;
+        let inserted = self.operate(|worker| {
+            is_handed_over = true;
+            worker.insert(table, key, staged, exists)
+        });
+        if inserted.is_err() && !is_handed_over {
+            cold_path();
+            self.worker().discard(table, staged);
+        }
+        inserted
+    }
+
     /// The row, then its index entries.
     #[inline]
     fn insert_parts(&self, set: &TableSet, key: Key<'_>, staged: Staged, exists: OnExists) -> Result<bool, Abort> {
         let table = &set.primary;
-        let inserted = self.operate(|worker| worker.insert(table, key, staged, exists))?;
+        let inserted = self.insert_staged(table, key, staged, exists)?;
         self.note(table, key);
         let before = match inserted {
             Inserted::Exists(_) => return Ok(false),
@@ -977,7 +998,7 @@ impl ReadTx {
             self.worker().discard(table, staged);
             return Err(self.out_of_memory());
         }
-        let inserted = self.operate(|worker| worker.insert(table, key, staged, OnExists::Refuse))?;
+        let inserted = self.insert_staged(table, key, staged, OnExists::Refuse)?;
         self.note(table, key);
         if inserted != Inserted::New {
             return Err(self.duplicate(table, key));

@@ -69,6 +69,39 @@ fn a_conflict_found_inside_an_update_stops_the_transaction() {
     });
 }
 
+/// A conflict may be found when the row to insert has its place, and is nobody's yet.
+#[test]
+fn a_transaction_that_stops_in_the_middle_of_an_insertion_leaves_no_memory_behind() {
+    each(|setting| {
+        for operations_max in 1..8 {
+            let once = RetryPolicy { attempts_max: 1, ..RetryPolicy::default() };
+            let db = setting.builder().operations_max(operations_max).retry(once).open().expect("a valid setting");
+            let people = db.create::<Person>().expect("declared once");
+            let (mut session, mut other) = (db.session(), db.session());
+            session.transact(|tx| tx.insert(&people, &person(1, 1))).expect("nobody is in the way");
+            let mut settle = |rounds: u32| {
+                for _ in 0..rounds {
+                    let tx = session.begin().expect("a worker");
+                    if tx.get(&people, &(1, Reverse(1))).is_err() {
+                        continue;
+                    }
+                    // Where this waits for the reader there is no conflict to find.
+                    let change = |tx: &Tx| tx.update(&people, &(1, Reverse(1)), |row| row.set_balance(row.balance()));
+                    if other.transact(change).is_ok() {
+                        let inserted = (2..10).try_for_each(|number| tx.insert(&people, &person(1, number)));
+                        assert!(inserted.is_err_and(|abort| abort.is_retryable()));
+                    }
+                }
+                (0..20).for_each(|_| drop(session.transact(|tx| tx.get(&people, &(1, Reverse(1))).map(drop))));
+                db.statistics().memory_bytes
+            };
+            let before = settle(50);
+            let after = settle(200);
+            assert!(after <= before + before / 20, "{operations_max}: {before} bytes grew to {after}");
+        }
+    });
+}
+
 #[test]
 fn an_explicit_transaction_commits_when_told_and_rolls_back_otherwise() {
     each(|setting| {
