@@ -58,12 +58,11 @@ fn a_conflict_found_inside_an_update_stops_the_transaction() {
             return;
         }
         let mut found = None;
-        let updated = tx.update(&counters, &8, |row| {
+        let _ = tx.update(&counters, &8, |row| {
             row.set_n(1);
             found = Some(tx.missing(&counters, &9));
         });
         assert!(found.is_some_and(|abort| abort.is_retryable()));
-        let _ = updated;
         assert!(tx.get(&counters, &8).expect_err("stopped").is_retryable());
         assert!(tx.commit().expect_err("stopped").is_retryable());
     });

@@ -2,7 +2,7 @@
 
 use std::io::ErrorKind;
 
-use seriatim::{Database, TransactError};
+use seriatim::{Database, Handle, Session, TransactError};
 use seriatim_base::disk::{FaultyDisk, Operation, Times};
 
 use crate::life::{Account, account, small};
@@ -10,6 +10,25 @@ use crate::life::{Account, account, small};
 fn memory(db: &Database) -> usize {
     (0..4).for_each(|_| db.step());
     db.statistics().memory_bytes
+}
+
+/// Inserts what is refused, many times: memory does not grow.
+fn refuse(
+    db: &Database,
+    session: &mut Session,
+    accounts: &Handle<Account>,
+    is_refusal: impl Fn(&TransactError) -> bool,
+) {
+    let mut refuse = |times: u64| {
+        for id in 0..times {
+            let refused = session.transact(|tx| tx.insert(accounts, &account(1000 + id)));
+            assert!(refused.as_ref().is_err_and(&is_refusal), "{refused:?}");
+        }
+        memory(db)
+    };
+    let before = refuse(1000);
+    let after = refuse(10_000);
+    assert!(after < before + before / 10 + 4096, "{}: {before} bytes grew to {after}", db.protocol().name);
 }
 
 /// Transactions that are refused leave nothing behind: not the records that they had linked either.
@@ -29,16 +48,7 @@ fn refused_transactions_take_no_memory_once_the_log_has_stopped() {
         }
         disk.fail(Operation::Sync, 1, Times::Once, ErrorKind::Other);
         db.step();
-        let mut refuse = |times: u64| {
-            for id in 0..times {
-                let refused = session.transact(|tx| tx.insert(&accounts, &account(1000 + id)));
-                assert!(matches!(refused, Err(TransactError::LogStopped { .. })), "{refused:?}");
-            }
-            memory(&db)
-        };
-        let before = refuse(1000);
-        let after = refuse(10_000);
-        assert!(after < before + before / 10 + 4096, "{protocol}: {before} bytes grew to {after}");
+        refuse(&db, &mut session, &accounts, |error| matches!(error, TransactError::LogStopped { .. }));
     }
 }
 
@@ -61,16 +71,7 @@ fn refused_transactions_take_no_memory_while_the_disk_is_full() {
             drop(session.submit(|tx| tx.update(&accounts, &1, |row| row.set_balance(number as i64))));
             db.step();
         }
-        let mut refuse = |times: u64| {
-            for id in 0..times {
-                let refused = session.transact(|tx| tx.insert(&accounts, &account(1000 + id)));
-                assert!(matches!(refused, Err(TransactError::DiskFull { .. })), "{refused:?}");
-            }
-            memory(&db)
-        };
-        let before = refuse(1000);
-        let after = refuse(10_000);
-        assert!(after < before + before / 10 + 4096, "{protocol}: {before} bytes grew to {after}");
+        refuse(&db, &mut session, &accounts, |error| matches!(error, TransactError::DiskFull { .. }));
     }
 }
 
