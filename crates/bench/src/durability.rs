@@ -213,13 +213,11 @@ impl Apply for Counter {
         let key = version.key.to_bytes().len() as u64;
         let mut bytes = self.bytes.lock().expect("nobody panicked");
         for change in version.changes {
-            let (kind, payload) = match change {
-                Change::Row(row) => ("row", row.len()),
-                Change::Delete => ("delete", 0),
-                Change::Patch(patch) => ("patch", patch.len()),
-                Change::Delta(delta) => ("delta", delta.len()),
+            let payload = match change {
+                Change::Row(bytes) | Change::Patch(bytes) | Change::Delta(bytes) => bytes.len(),
+                Change::Delete => 0,
             };
-            let (entries, sum) = bytes.entry((table.clone(), kind)).or_default();
+            let (entries, sum) = bytes.entry((table.clone(), change.kind())).or_default();
             *entries += 1;
             *sum += key + payload as u64;
         }

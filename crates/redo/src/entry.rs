@@ -255,6 +255,18 @@ pub enum Change<'a> {
     Delta(&'a [u8]),
 }
 
+impl Change<'_> {
+    /// Which kind of entry it is, as `FORMAT.md` calls it.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Change::Row(_) => "row",
+            Change::Delete => "delete",
+            Change::Patch(_) => "patch",
+            Change::Delta(_) => "delta",
+        }
+    }
+}
+
 impl<'a, L: Layouts> Entries<'a, '_, L> {
     fn read(&mut self) -> Result<Entry<'a>, EntryError> {
         let offset = self.end - self.rest.len();

@@ -328,10 +328,11 @@ impl Index {
         let Cursor { records, position, .. } = cursor;
         let passed = |record: &RecordPtr| before.is_ahead(key(record)) && !position.is_ahead(key(record));
         records.extend(others().into_iter().filter(passed));
-        match position.direction {
-            Direction::Forward => records.sort_by(|a, b| key(a).cmp(&key(b)).then(a.cmp(b))),
-            Direction::Backward => records.sort_by(|a, b| key(b).cmp(&key(a)).then(a.cmp(b))),
-        }
+        let order = |a: Key<'_>, b: Key<'_>| match position.direction {
+            Direction::Forward => a.cmp(&b),
+            Direction::Backward => b.cmp(&a),
+        };
+        records.sort_by(|a, b| order(key(a), key(b)).then(a.cmp(b)));
         records.dedup();
         true
     }

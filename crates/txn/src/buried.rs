@@ -67,10 +67,8 @@ impl Buried {
         self.list(worker).pop_back();
     }
 
-    /// The records of a table whose rows were deleted after `durable`, the epoch at which the log stopped: so their memory is
-    /// never used again. Some may still be in the index, and several may have had the same key, of which at most one has a
-    /// version of that epoch or before.
-    pub fn of(&self, table: &Table, durable: Epoch) -> Vec<RecordPtr> {
+    /// See [`Core::buried`](crate::Core::buried).
+    pub(crate) fn of(&self, table: &Table, durable: Epoch) -> Vec<RecordPtr> {
         let wanted = |grave: &&Grave| grave.table == table.id && grave.stamp.epoch() > durable;
         let mut found = Vec::new();
         for worker in 0..self.lists.len() {

@@ -160,8 +160,9 @@ impl Core {
         }
     }
 
-    /// The records of a table that are in no index, or soon will not be, although they have versions of `durable`, at which the log
-    /// stopped ([`Buried::of`]).
+    /// The records of a table whose rows were deleted after `durable`, the epoch at which the log stopped: so their memory is never
+    /// used again. Some may still be in the index, and several may have had the same key, of which at most one has a version of
+    /// that epoch or before.
     pub fn buried(&self, table: &Table, durable: Epoch) -> Vec<RecordPtr> {
         self.buried.of(table, durable)
     }

@@ -83,12 +83,9 @@ impl ImageHeader {
 pub(super) struct View {
     /// Versions of a higher number came later.
     snapshot: u64,
-    /// Versions of a later epoch are not durable and never will be; no bound while the log goes on.
-    epoch: Epoch,
+    /// Once the log has stopped: versions of a later epoch are not durable and never will be.
+    durable: Option<Epoch>,
 }
-
-/// As good as no bound.
-const NO_BOUND: Epoch = Epoch(u64::MAX);
 
 impl View {
     /// The newest committed versions; once the log has stopped, those of the durable epoch. Reads S and advances it, atomically with
@@ -98,17 +95,12 @@ impl View {
         // advanced number, or we see its records locked.
         let snapshot = core.htm.outside(|| number.fetch_add(1, Ordering::SeqCst));
         fence(Ordering::SeqCst);
-        View { snapshot, epoch: core.final_epoch().unwrap_or(NO_BOUND) }
+        View { snapshot, durable: core.final_epoch() }
     }
 
     #[inline]
     fn shows(self, snapshot: u64, stamp: Stamp) -> bool {
-        snapshot <= self.snapshot && stamp.epoch() <= self.epoch
-    }
-
-    /// Whether the log has stopped.
-    fn is_final(self) -> bool {
-        self.epoch != NO_BOUND
+        snapshot <= self.snapshot && self.durable.is_none_or(|durable| stamp.epoch() <= durable)
     }
 }
 
@@ -130,8 +122,8 @@ pub(super) fn read(attempt: &mut Optimistic, table: &Table, key: Key<'_>, view: 
         },
         Err(_) => attempt.base.seen = Seen { absent: true, ..Seen::default() },
     }
-    if view.is_final() {
-        return Ok(read_buried(attempt, table, key, view));
+    if let Some(durable) = view.durable {
+        return Ok(read_buried(attempt, table, key, view, durable));
     }
     // Not linked: deleted before every reader that is still here began, or never committed by one they may see.
     attempt.base.note_unlinked(table);
@@ -140,8 +132,8 @@ pub(super) fn read(attempt: &mut Optimistic, table: &Table, key: Key<'_>, view: 
 
 /// The row that a key had when the log stopped, if its record was unlinked since.
 #[cold]
-fn read_buried(attempt: &mut Optimistic, table: &Table, key: Key<'_>, view: View) -> Option<RowPtr> {
-    attempt.base.core.buried(table, view.epoch).into_iter().find_map(|record| {
+fn read_buried(attempt: &mut Optimistic, table: &Table, key: Key<'_>, view: View, durable: Epoch) -> Option<RowPtr> {
+    attempt.base.core.buried(table, durable).into_iter().find_map(|record| {
         // SAFETY: what is buried is kept, as it was deleted after the durable epoch; the class is the table's.
         let is_it = unsafe { has_key(record, key) };
         match is_it.then(|| version(attempt, table, record, view)) {
@@ -177,10 +169,10 @@ pub(super) fn scan_next(
 #[inline]
 fn next_leaf(attempt: &mut Optimistic, table: &Table, scan: &mut Scan, view: View) -> bool {
     let core = &attempt.base.core;
-    if view.is_final() {
+    if let Some(durable) = view.durable {
         // SAFETY: what is buried is kept, as it was deleted after the durable epoch; its key is of the table's class.
         return unsafe {
-            table.index.next_leaf_with(&mut scan.cursor, core.local.pinned(), || core.buried(table, view.epoch))
+            table.index.next_leaf_with(&mut scan.cursor, core.local.pinned(), || core.buried(table, durable))
         };
     }
     let more = table.index.next_leaf(&mut scan.cursor, core.local.pinned());

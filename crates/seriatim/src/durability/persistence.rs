@@ -97,9 +97,8 @@ impl Persistence {
     /// What was committed so far is not logged: the entries of indexes that were made again. Nobody else has the database yet. It
     /// counts as durable, so it is seen should the log stop before anything else is.
     pub(crate) fn skip_unlogged(&self) {
-        let epoch = self.epochs.current();
-        self.advance();
-        self.log.durable().point().skip_to(epoch);
+        let next = self.advance();
+        self.log.durable().point().skip_to(Epoch(next.0 - 1));
     }
 
     /// Ends the epoch of the seal, so that it can become durable, if the mode asks for it.

@@ -223,6 +223,14 @@ fn with_notes(builder: Builder, rng: &mut Rng, count: u32, bytes: usize) -> (Dat
     (db, notes)
 }
 
+/// The notes with these ids, as far as they are there.
+fn read_notes(db: &Database, ids: impl Iterator<Item = u32> + Clone) -> Vec<Option<Note>> {
+    let notes = db.table::<Note>().expect("it is there");
+    let get = |tx: &crate::ReadTx, id| tx.get(&notes, &id).map(|found| found.map(|row| row.to_owned()));
+    let read = db.session().snapshot(|tx| ids.clone().map(|id| get(tx, id)).collect::<Result<Vec<_>, _>>());
+    read.expect("a snapshot").value
+}
+
 #[test]
 fn a_checkpoint_works_for_its_share_of_the_time_however_long_its_work_takes() {
     let mut rng = Rng::from_seed(4);
@@ -280,13 +288,7 @@ fn a_checkpoint_leaves_out_what_has_changed_since_it_began() {
         assert!((1..100).contains(&checkpoint.rows), "{}: {} rows", protocol.name, checkpoint.rows);
         let patch = logged(&db, &notes, 0..1, "c");
         assert!(patch < TEXT, "{}: nothing is being taken any more: {patch} bytes", protocol.name);
-        let all = |db: &Database| {
-            let notes = db.table::<Note>().expect("it is there");
-            let get = |tx: &crate::ReadTx, id| tx.get(&notes, &id).map(|found| found.map(|row| row.to_owned()));
-            let read = |tx: &crate::ReadTx| (0..ROWS).chain(1000..1200).map(|id| get(tx, id)).collect();
-            let read: Result<crate::Committed<Vec<Option<Note>>>, _> = db.session().snapshot(read);
-            read.expect("a snapshot").value
-        };
+        let all = |db: &Database| read_notes(db, (0..ROWS).chain(1000..1200));
         let before = all(&db);
         assert!(before.iter().all(Option::is_some));
         drop(watch);
@@ -352,12 +354,7 @@ fn a_checkpoint_that_waits_holds_no_memory_back_and_sees_what_is_there_all_the_t
         let checkpoint = take(&db, 100, Some(1 << 20), &watch).expect("the disk works");
         assert!(watch.passed().sleeps.len() > 20, "there were waits");
         assert!(waits > 20 && checkpoint.bytes > 1 << 19);
-        let all = |db: &Database| {
-            let notes = db.table::<Note>().expect("it is there");
-            let get = |tx: &crate::ReadTx, id| tx.get(&notes, &id).map(|found| found.map(|row| row.to_owned()));
-            let read = db.session().snapshot(|tx| (0..120).map(|id| get(tx, id)).collect::<Result<Vec<_>, _>>());
-            read.expect("a snapshot").value
-        };
+        let all = |db: &Database| read_notes(db, 0..120);
         db.flush().expect("the disk works");
         let before = all(&db);
         drop((probe, notes, db));

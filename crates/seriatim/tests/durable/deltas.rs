@@ -10,7 +10,6 @@ use std::time::Duration;
 use seriatim::{Database, Durability, Handle, Session, StorageError, TransactError, Tx, protocols};
 use seriatim_base::disk::FaultyDisk;
 use seriatim_base::thread;
-use seriatim_redo::entry::Change;
 use seriatim_redo::manifest::Manifest;
 use seriatim_redo::replay::{Apply, Outcome, Replay, Version};
 
@@ -27,13 +26,7 @@ impl Apply for Counter {
     fn apply(&self, _: usize, version: &Version<'_>) -> Result<Outcome, StorageError> {
         let mut kinds = self.0.lock().expect("nobody panicked");
         for change in version.changes {
-            let kind = match change {
-                Change::Row(_) => "row",
-                Change::Delete => "delete",
-                Change::Patch(_) => "patch",
-                Change::Delta(_) => "delta",
-            };
-            *kinds.entry(kind).or_default() += 1;
+            *kinds.entry(change.kind()).or_default() += 1;
         }
         Ok(Outcome::Applied)
     }

@@ -12,6 +12,17 @@ fn memory(db: &Database) -> usize {
     db.statistics().memory_bytes
 }
 
+/// A database with accounts 0 to 99.
+fn with_accounts(protocol: &str, disk: &FaultyDisk) -> (Database, Handle<Account>, Session) {
+    let db = small(protocol, disk).open().expect("a new database opens");
+    let accounts = db.create::<Account>().expect("new");
+    let mut session = db.session();
+    for id in 0..100 {
+        session.transact(|tx| tx.insert(&accounts, &account(id))).expect("nobody is in the way");
+    }
+    (db, accounts, session)
+}
+
 /// Inserts what is refused, many times: memory does not grow.
 fn refuse(
     db: &Database,
@@ -36,12 +47,7 @@ fn refuse(
 fn refused_transactions_take_no_memory_once_the_log_has_stopped() {
     for protocol in ["silo", "dbx"] {
         let disk = FaultyDisk::new(71);
-        let db = small(protocol, &disk).open().expect("a new database opens");
-        let accounts = db.create::<Account>().expect("new");
-        let mut session = db.session();
-        for id in 0..100 {
-            session.transact(|tx| tx.insert(&accounts, &account(id))).expect("nobody is in the way");
-        }
+        let (db, accounts, mut session) = with_accounts(protocol, &disk);
         // What the second replaces lies outside its record, and waits for an epoch that is never durable.
         for balance in [7, 8] {
             drop(session.submit(|tx| tx.update(&accounts, &1, |row| row.set_balance(balance))));
@@ -57,12 +63,7 @@ fn refused_transactions_take_no_memory_once_the_log_has_stopped() {
 fn refused_transactions_take_no_memory_while_the_disk_is_full() {
     for protocol in ["silo", "dbx"] {
         let disk = FaultyDisk::new(72);
-        let db = small(protocol, &disk).open().expect("a new database opens");
-        let accounts = db.create::<Account>().expect("new");
-        let mut session = db.session();
-        for id in 0..100 {
-            session.transact(|tx| tx.insert(&accounts, &account(id))).expect("nobody is in the way");
-        }
+        let (db, accounts, mut session) = with_accounts(protocol, &disk);
         disk.set_capacity(disk.used_bytes());
         let mut number = 0;
         while db.statistics().log.expect("it is on disk").refusal.is_none() {

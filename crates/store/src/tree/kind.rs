@@ -35,9 +35,6 @@ pub(crate) trait NodeKind: Kind {
     /// `tail` is 0 or names a block that is allocated during the call (rule 2).
     unsafe fn compare_tail(tail: u64, probe: Self::Probe<'_>) -> Ordering;
 
-    /// Keeps a key in a cursor.
-    fn save(probe: Self::Probe<'_>, limit: &mut Limit);
-
     /// Keeps a separator in a cursor, as the least key at or above it.
     ///
     /// # Safety
@@ -99,11 +96,6 @@ impl NodeKind for Word8 {
     }
 
     #[inline(always)]
-    fn save(probe: u64, limit: &mut Limit) {
-        limit.word = u128::from(probe);
-    }
-
-    #[inline(always)]
     unsafe fn save_separator(separator: Separator<Self>, limit: &mut Limit) {
         limit.word = u128::from(separator.short);
     }
@@ -131,11 +123,6 @@ impl NodeKind for Word16 {
     #[inline(always)]
     unsafe fn compare_tail(_tail: u64, _probe: u128) -> Ordering {
         Ordering::Equal
-    }
-
-    #[inline(always)]
-    fn save(probe: u128, limit: &mut Limit) {
-        limit.word = probe;
     }
 
     #[inline(always)]
@@ -171,11 +158,6 @@ impl NodeKind for Bytes {
             // SAFETY: the caller's promise.
             tail => unsafe { tail::read(tail) }.cmp(probe.bytes),
         }
-    }
-
-    fn save(probe: BytesProbe<'_>, limit: &mut Limit) {
-        limit.bytes.clear();
-        limit.bytes.extend_from_slice(probe.bytes);
     }
 
     unsafe fn save_separator(separator: Separator<Self>, limit: &mut Limit) {

@@ -5,7 +5,7 @@ use seriatim_catalog::{Key, KeyClass};
 use std::cmp::Ordering;
 use std::ops::Bound;
 
-/// One end of a range. Which field holds the key is the business of the index's kind.
+/// One end of a range. Keys of words are in `word`, byte strings in `bytes`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Limit {
     pub(crate) side: Side,
@@ -15,6 +15,7 @@ pub(crate) struct Limit {
 
 impl Limit {
     /// Makes it this end of a range.
+    #[inline]
     pub(crate) fn set(&mut self, bound: Bound<Key<'_>>) {
         let (side, key) = match bound {
             Bound::Unbounded => (Side::Unbounded, None),

@@ -11,11 +11,12 @@ use super::load::{Load, Optimistic, Patience};
 use super::node::Leaf;
 use super::position::{Limit, Side};
 use crate::cursor::{Cursor, Direction};
-use crate::record::RecordPtr;
+use crate::record::{RecordPtr, read_key};
 use crate::witness::Witness;
 use seriatim_base::prefetch;
 use seriatim_memory::Pinned;
 use std::cmp::Ordering;
+use std::ops::Bound;
 use std::ptr::NonNull;
 
 impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
@@ -131,13 +132,9 @@ unsafe fn go_on<K: NodeKind>(
     beyond: impl Fn(Ordering) -> bool,
 ) {
     // SAFETY: the caller's promise.
-    let last = last.map(|last| unsafe { K::of(last) });
-    // SAFETY: the caller's promise.
-    match last.filter(|&last| beyond(unsafe { next.compare(last) }.reverse())) {
-        Some(last) => {
-            near.side = Side::Excluded;
-            K::save(last, near);
-        }
+    match last.filter(|&last| beyond(unsafe { next.compare(K::of(last)) }.reverse())) {
+        // SAFETY: the caller's promise.
+        Some(last) => near.set(Bound::Excluded(unsafe { read_key(last, K::CLASS) })),
         None => {
             near.side = side;
             // SAFETY: the caller's promise.
