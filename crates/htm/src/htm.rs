@@ -125,6 +125,61 @@ pub struct Detection {
     pub reason: String,
 }
 
+/// What a processor says of itself: CPUID leaf 7.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cpuid {
+    /// EBX bit 11.
+    pub(crate) rtm: bool,
+    /// EDX bit 11.
+    pub(crate) always_abort: bool,
+}
+
+impl Detection {
+    /// The verdict from what the processor says of itself (`None`: this build has no code for regions) and from `probe`, which tells
+    /// whether a region commits. `probe` is called only if the processor offers regions: elsewhere the instructions may fault.
+    pub(crate) fn new(cpuid: Option<Cpuid>, probe: impl FnOnce() -> bool) -> Detection {
+        let Cpuid { rtm, always_abort } = cpuid.unwrap_or(Cpuid { rtm: false, always_abort: false });
+        let probe_commits = rtm && !always_abort && probe();
+        let reason = if cpuid.is_none() {
+            "this build has no code for it: it needs x86-64"
+        } else if !rtm {
+            "the processor does not offer RTM (CPUID leaf 7, EBX bit 11 is clear)"
+        } else if always_abort {
+            "the processor has RTM but aborts every region (CPUID leaf 7, EDX bit 11, RTM_ALWAYS_ABORT, is set)"
+        } else if !probe_commits {
+            "the processor has RTM but no probe region committed"
+        } else {
+            "the processor has RTM and a probe region committed"
+        };
+        Detection { cpuid_rtm: rtm, always_abort, probe_commits, reason: reason.to_owned() }
+    }
+}
+
+/// What a processor does with the instructions of RTM, whatever it says of itself: hypervisors hide RTM from CPUID and leave the
+/// instructions as they are, and microcode makes every region abort.
+///
+/// A database never needs to know: it uses regions only where [`detect`] finds that they are offered and commit. Tests that play or
+/// execute instructions do, and tools that tell people about their machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RtmKind {
+    /// They raise an invalid-opcode fault (SIGILL).
+    Faults,
+    /// They are executed, and every region aborts.
+    Aborts,
+    /// Regions commit.
+    Commits,
+}
+
+impl fmt::Display for RtmKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            RtmKind::Faults => "the instructions fault",
+            RtmKind::Aborts => "the instructions are executed and every region aborts",
+            RtmKind::Commits => "regions commit",
+        })
+    }
+}
+
 /// The regions of one database. Cheap to clone; clones share the emulation.
 #[derive(Clone, Debug)]
 pub struct Htm {
@@ -139,6 +194,11 @@ impl Htm {
     /// # Errors
     /// [`HtmMode::Rtm`] where regions do not really commit; the reason says which test failed.
     pub fn new(mode: HtmMode) -> Result<Htm, Unavailable> {
+        Htm::detected(mode, detect)
+    }
+
+    /// As [`Htm::new`], on a processor that was found to be so. Not asked where the mode does not depend on it.
+    pub(crate) fn detected(mode: HtmMode, detect: impl FnOnce() -> Detection) -> Result<Htm, Unavailable> {
         let (backend, world) = match mode {
             HtmMode::Absent => (Backend::Absent, None),
             HtmMode::Emulated(emulation) => (Backend::Emulated, Some(World::new(emulation))),

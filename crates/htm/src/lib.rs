@@ -55,10 +55,10 @@ mod statistics;
 
 pub use access::{Access, Body, Refused, Stop};
 pub use agent::{Agent, Budget};
-pub use htm::{Backend, Detection, Emulation, Htm, HtmMode, Unavailable, UnknownMode};
+pub use htm::{Backend, Detection, Emulation, Htm, HtmMode, RtmKind, Unavailable, UnknownMode};
 pub use locks::{FallbackLocks, NoLocks, SpinLock};
 pub use outside::{Outside, assert_outside};
-pub use rtm::detect;
+pub use rtm::{detect, probe};
 pub use statistics::{Aborted, RegionStatistics};
 
 #[cfg(test)]

@@ -14,7 +14,7 @@
 
 use crate::access::{Access, Body, Direct, Stop};
 use crate::agent::{Abort, Regions};
-use crate::htm::Detection;
+use crate::htm::{Cpuid, Detection};
 use crate::locks::FallbackLocks;
 use seriatim_base::CacheAligned;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -123,30 +123,25 @@ impl Access for Region {
     }
 }
 
-/// Looks for hardware transactional memory: the processor's word, then a probe that really commits (trap 4).
+/// Looks for hardware transactional memory: the processor's word, then, if that is good, a probe that really commits (trap 4). An
+/// instruction that the processor does not offer is never executed: it may fault.
 pub fn detect() -> Detection {
-    let (cpuid_rtm, always_abort) = instructions::advertised();
-    // SAFETY: the processor says it has the instructions.
-    let probe_commits = cpuid_rtm && !always_abort && unsafe { probe() };
-    let reason = if !instructions::BUILT {
-        "this build has no code for it: it needs x86-64"
-    } else if !cpuid_rtm {
-        "the processor does not have RTM (CPUID leaf 7, EBX bit 11 is clear)"
-    } else if always_abort {
-        "the processor has RTM but aborts every region (CPUID leaf 7, EDX bit 11, RTM_ALWAYS_ABORT, is set)"
-    } else if !probe_commits {
-        "the processor has RTM but no probe region committed"
-    } else {
-        "the processor has RTM and a probe region committed"
-    };
-    Detection { cpuid_rtm, always_abort, probe_commits, reason: reason.to_owned() }
+    // SAFETY: rule of `Detection::new`: it probes only where the processor says that it has the instructions.
+    Detection::new(instructions::advertised(), || unsafe { probe() })
 }
 
-/// Whether a region that writes a word commits, and the word then holds what it wrote.
+/// Executes regions that write a word, whatever the processor says of itself: whether one committed and the word then holds what it
+/// wrote.
+///
+/// For tools that want to know what a processor does, and run this in a process of its own: see
+/// [`RtmKind`](crate::RtmKind). [`detect`] is for everything else.
 ///
 /// # Safety
-/// The processor has the instructions.
-unsafe fn probe() -> bool {
+/// The processor has the instructions, or SIGILL may end this process (or is handled).
+pub unsafe fn probe() -> bool {
+    if !instructions::BUILT {
+        return false;
+    }
     // SAFETY: the caller's promise.
     unsafe { instructions::touch() };
     let word = CacheAligned(AtomicU64::new(0));
@@ -166,19 +161,19 @@ unsafe fn probe() -> bool {
 mod instructions {
     //! The instructions. The functions of the standard library are not stable.
 
-    use super::STARTED;
+    use super::{Cpuid, STARTED};
     use std::arch::asm;
     use std::arch::x86_64::__cpuid_count;
 
     pub(super) const BUILT: bool = true;
 
-    /// CPUID leaf 7: (RTM, RTM_ALWAYS_ABORT).
-    pub(super) fn advertised() -> (bool, bool) {
+    /// What the processor says of itself.
+    pub(super) fn advertised() -> Option<Cpuid> {
         if __cpuid_count(0, 0).eax < 7 {
-            return (false, false);
+            return Some(Cpuid { rtm: false, always_abort: false });
         }
         let leaf = __cpuid_count(7, 0);
-        (leaf.ebx & 1 << 11 != 0, leaf.edx & 1 << 11 != 0)
+        Some(Cpuid { rtm: leaf.ebx & 1 << 11 != 0, always_abort: leaf.edx & 1 << 11 != 0 })
     }
 
     /// Begins a region. Answers [`STARTED`], and answers once more, with a status, should the region abort.
@@ -272,10 +267,12 @@ mod instructions {
 mod instructions {
     //! Stands in where there are no such instructions: nothing is advertised, so no region ever begins.
 
+    use super::Cpuid;
+
     pub(super) const BUILT: bool = false;
 
-    pub(super) fn advertised() -> (bool, bool) {
-        (false, false)
+    pub(super) fn advertised() -> Option<Cpuid> {
+        None
     }
 
     /// # Safety

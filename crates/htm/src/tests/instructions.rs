@@ -1,16 +1,16 @@
-//! The hardware back end where there is no hardware: an illegal-instruction handler plays the processor, so that the
-//! instructions' encodings, the abort path, and the codes are executed and not only read.
+//! The hardware back end on each kind of processor. Where its instructions fault, an illegal-instruction handler plays them, so that
+//! encodings, the abort path, and the codes are executed and not only read. Where regions commit, the same tests run on them, with
+//! bounds instead of counts. Where every region aborts nothing can be played: the tests that need more say that they are skipped.
 //!
-//! It undoes registers, the innermost [`STACK`] bytes of stack, and two words; it does not isolate threads. Each test says what the
-//! next `xbegin`s answer. On a processor that knows the instructions the tests of the other files run on them instead.
+//! The player undoes registers, the innermost [`STACK`] bytes of stack, and two words; it does not isolate threads. Each test says
+//! what the next `xbegin`s answer.
 
-use super::{Words, Worker};
-use crate::rtm::detect;
-use crate::{Budget, FallbackLocks, Htm, NoLocks, Refused, SpinLock, Stop};
+use super::{Words, Worker, skip};
+use crate::{Budget, FallbackLocks, Htm, NoLocks, Refused, RtmKind, SpinLock, Stop, detect, probe};
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
-use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{LazyLock, Once};
 
 const STACK: usize = 4096;
 /// Bytes below the stack pointer that belong to the running function.
@@ -35,20 +35,22 @@ struct Processor {
     undo: *const [AtomicU64; 2],
 }
 
-thread_local! {
-    static PROCESSOR: UnsafeCell<Processor> = const {
-        UnsafeCell::new(Processor {
-            script: Vec::new(),
-            begun: 0,
-            committed: 0,
-            open: false,
-            registers: [0; REGISTERS],
-            vectors: [0; FXSAVE],
-            stack: [0; STACK],
-            words: [0; 2],
-            undo: std::ptr::null(),
-        })
+impl Processor {
+    const NEW: Processor = Processor {
+        script: Vec::new(),
+        begun: 0,
+        committed: 0,
+        open: false,
+        registers: [0; REGISTERS],
+        vectors: [0; FXSAVE],
+        stack: [0; STACK],
+        words: [0; 2],
+        undo: std::ptr::null(),
     };
+}
+
+thread_local! {
+    static PROCESSOR: UnsafeCell<Processor> = const { UnsafeCell::new(Processor::NEW) };
 }
 
 /// Plays `xbegin`, `xend` and `xabort`.
@@ -105,11 +107,26 @@ extern "C" fn play(_signal: c_int, _info: *mut libc::siginfo_t, context: *mut c_
     }
 }
 
-/// Runs `test` on the played processor, whose next `xbegin`s answer `script`; `(begun, committed)`.
-fn played(script: &[u32], words: &[AtomicU64; 2], test: impl FnOnce(&mut Worker)) -> Option<(u32, u32)> {
-    if detect().cpuid_rtm {
-        return None;
+/// What this processor does, found out once, by executing regions under the player: it comes into play if they fault.
+static KIND: LazyLock<RtmKind> = LazyLock::new(|| {
+    install();
+    let processor = PROCESSOR.with(UnsafeCell::get);
+    let words = [const { AtomicU64::new(0) }; 2];
+    // SAFETY: the handler of this thread does not run now.
+    unsafe { (*processor).undo = &words };
+    // SAFETY: SIGILL is handled.
+    let commits = unsafe { probe() };
+    // SAFETY: as above.
+    let begun = unsafe { std::mem::replace(&mut *processor, Processor::NEW).begun };
+    match (begun, commits) {
+        (0, false) => RtmKind::Aborts,
+        (0, true) => RtmKind::Commits,
+        _ => RtmKind::Faults,
     }
+});
+
+/// Makes SIGILL call [`play`], which ends the process where an instruction is none of RTM's.
+fn install() {
     static INSTALL: Once = Once::new();
     INSTALL.call_once(|| {
         // SAFETY: a zeroed action is a valid one, and `play` has the signature that SA_SIGINFO asks for.
@@ -120,19 +137,36 @@ fn played(script: &[u32], words: &[AtomicU64; 2], test: impl FnOnce(&mut Worker)
             assert_eq!(libc::sigaction(libc::SIGILL, &action, std::ptr::null_mut()), 0);
         }
     });
+}
+
+/// Runs `test` with a worker of the hardware back end, where regions can be begun: on the played processor, whose next `xbegin`s
+/// answer `script` and then begin regions, or, if the script is empty, on real regions. `test` is told whether its regions are played:
+/// real ones may also abort for reasons of their own. Elsewhere it is skipped. Answers the played (begun, committed).
+fn on_regions(script: &[u32], words: &[AtomicU64; 2], test: impl FnOnce(&mut Worker, bool)) -> Option<(u32, u32)> {
+    let played = match *KIND {
+        RtmKind::Faults => true,
+        RtmKind::Commits if script.is_empty() => false,
+        kind => {
+            skip(format_args!("{kind}, so that these answers of `xbegin` cannot be played"));
+            return None;
+        }
+    };
+    let mut worker = Worker::new(&Htm::rtm_unchecked(), 0, Budget::default());
+    if !played {
+        test(&mut worker, false);
+        return None;
+    }
     let processor = PROCESSOR.with(UnsafeCell::get);
     // SAFETY: the handler of this thread does not run now.
     unsafe {
         (*processor).script = script.iter().rev().copied().collect();
         (*processor).undo = words;
     }
-    let mut worker = Worker::new(&Htm::rtm_unchecked(), 0, Budget::default());
-    test(&mut worker);
+    test(&mut worker, true);
     // SAFETY: as above.
     unsafe {
         assert!((*processor).script.is_empty() && !(*processor).open);
-        // Some processors hide the instructions and still abort every region without a fault.
-        ((*processor).begun > 0).then_some(((*processor).begun, (*processor).committed))
+        Some(((*processor).begun, (*processor).committed))
     }
 }
 
@@ -151,31 +185,60 @@ fn body<'a>(words: &'a [AtomicU64; 2], end: Result<u64, Stop>) -> impl FnMut(&mu
     }
 }
 
+/// The kind that a test on a real processor cannot choose: this one's agrees with what it says of itself.
+#[test]
+fn a_processor_that_offers_regions_does_not_fault() {
+    let detection = detect();
+    println!("{detection:?}: {}", *KIND);
+    assert_eq!(detection.probe_commits, *KIND == RtmKind::Commits && detection.cpuid_rtm && !detection.always_abort);
+    assert!(!(detection.cpuid_rtm && *KIND == RtmKind::Faults), "an instruction that is offered faults");
+}
+
 #[test]
 fn a_region_commits() {
     let words = [const { AtomicU64::new(0) }; 2];
-    let counts = played(&[], &words, |worker| {
+    let counts = on_regions(&[], &words, |worker, played| {
         let lock = SpinLock::new();
         for i in 1..=10 {
             assert_eq!(worker.run(&lock, body(&words, Ok(100))), Ok(100 + i));
         }
-        assert_eq!((worker.statistics().started, worker.statistics().committed), (10, 10));
+        let statistics = worker.statistics();
+        assert_eq!(statistics.committed + statistics.fallback, 10);
+        assert!(if played { statistics.started == 10 } else { statistics.committed > 0 }, "{statistics:?}");
     });
     assert!(counts.is_none_or(|counts| counts == (10, 10)));
+}
+
+/// On a processor whose regions all abort with status 0, and on one that plays it.
+#[test]
+fn regions_that_all_abort_fall_back() {
+    let words = [const { AtomicU64::new(0) }; 2];
+    let test = |worker: &mut Worker, _| {
+        assert_eq!(worker.run(&SpinLock::new(), body(&words, Ok(0))), Ok(1));
+        let statistics = worker.statistics();
+        assert_eq!((statistics.started, statistics.aborted.system), (2, 2), "{statistics:?}");
+        assert_eq!((statistics.fallback, statistics.committed), (1, 0));
+    };
+    if *KIND == RtmKind::Aborts {
+        test(&mut Worker::new(&Htm::rtm_unchecked(), 0, Budget::default()), false);
+    } else {
+        on_regions(&[0, 0], &words, test);
+    }
 }
 
 #[test]
 fn every_code_of_a_refusal_arrives() {
     let words = [const { AtomicU64::new(7) }; 2];
     words[1].store(0, Ordering::Relaxed);
-    played(&[], &words, |worker| {
+    on_regions(&[], &words, |worker, played| {
         for code in 0..Stop::CODES {
             let refused = worker.run(&SpinLock::new(), body(&words, Err(Stop::Refused(code))));
             assert_eq!(refused, Err(Refused { code }));
             assert_eq!(words[0].load(Ordering::Relaxed), 7, "the region's store is undone");
         }
         let statistics = worker.statistics();
-        assert_eq!((statistics.aborted.explicit, statistics.fallback), (u64::from(Stop::CODES), 0));
+        assert_eq!(statistics.aborted.explicit + statistics.fallback, u64::from(Stop::CODES), "{statistics:?}");
+        assert!(if played { statistics.fallback == 0 } else { statistics.aborted.explicit > 0 }, "{statistics:?}");
     });
 }
 
@@ -183,22 +246,18 @@ fn every_code_of_a_refusal_arrives() {
 fn each_status_is_counted_by_its_cause() {
     let words = [const { AtomicU64::new(0) }; 2];
     // Conflict that may be retried, capacity with conflict, nothing, then a region that begins.
-    let counts = played(&[0b110, 0b1100, 0], &words, |worker| {
+    let counts = on_regions(&[0b110, 0b1100, 0], &words, |worker, _| {
         assert_eq!(worker.run(&SpinLock::new(), body(&words, Ok(0))), Ok(1));
         let aborted = worker.statistics().aborted;
         assert_eq!((aborted.conflict, aborted.capacity, aborted.system, aborted.explicit), (1, 1, 1, 0));
     });
     assert!(counts.is_none_or(|counts| counts == (4, 1)));
-    played(&[0, 0], &words, |worker| {
-        assert_eq!(worker.run(&SpinLock::new(), body(&words, Ok(0))), Ok(2));
-        assert_eq!((worker.statistics().fallback, worker.statistics().committed), (1, 0));
-    });
 }
 
 #[test]
 fn a_held_lock_aborts_a_region_at_its_first_access() {
     let words = [const { AtomicU64::new(0) }; 2];
-    played(&[], &words, |worker| {
+    on_regions(&[], &words, |worker, played| {
         let lock = SpinLock::new();
         lock.acquire(&Htm::rtm_unchecked());
         worker.agent.never_wait();
@@ -216,19 +275,22 @@ fn a_held_lock_aborts_a_region_at_its_first_access() {
         }
         assert_eq!(worker.run(&Passed(&lock), body(&words, Ok(0))), Ok(1));
         let statistics = worker.statistics();
-        assert_eq!((statistics.aborted.explicit, statistics.committed, statistics.fallback), (100, 0, 1));
+        assert_eq!((statistics.committed, statistics.fallback), (0, 1), "{statistics:?}");
+        assert!(!played || statistics.aborted.explicit == 100, "{statistics:?}");
     });
 }
 
 #[test]
 fn a_held_lock_bit_aborts_a_region_as_busy() {
     let words = [AtomicU64::new(0), AtomicU64::new(1)];
-    played(&[], &words, |worker| {
+    on_regions(&[], &words, |worker, played| {
         // The direct body cannot pass either, and has stored one more before it found out.
         let stays = |access: &mut dyn Words| {
             if access.lock(&words[1], 0, 1) { Ok(()) } else { Err(Stop::Busy) }
         };
         assert!(worker.run(&NoLocks, stays).expect_err("held").is_busy());
-        assert!(worker.statistics().aborted.explicit > 1);
+        let statistics = worker.statistics();
+        assert_eq!((statistics.committed, statistics.fallback), (0, 1), "{statistics:?}");
+        assert!(!played || statistics.aborted.explicit > 1, "{statistics:?}");
     });
 }

@@ -87,6 +87,13 @@ fn all() -> Vec<Htm> {
     all
 }
 
+/// Says on standard error, past the harness's capture, that the rest of the test that runs is left out on this machine, and why.
+fn skip(why: impl std::fmt::Display) {
+    use std::io::Write;
+    let current = std::thread::current();
+    let _ = writeln!(std::io::stderr(), "skipped: {}: {why}", current.name().unwrap_or("a test"));
+}
+
 /// Falls back at the first abort.
 const ONE: Budget = Budget { conflict: 1, capacity: 1, system: 1, explicit: 1 };
 

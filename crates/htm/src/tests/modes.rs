@@ -1,7 +1,11 @@
 //! Choosing a back end (trap 4): forced modes give the same results, and what cannot be had says why.
 
 use super::{Words, Worker, all};
-use crate::{Aborted, Agent, Backend, Budget, Htm, HtmMode, Outside, RegionStatistics, SpinLock, Stop, detect};
+use crate::htm::Cpuid;
+use crate::{
+    Aborted, Agent, Backend, Budget, Detection, Emulation, Htm, HtmMode, Outside, RegionStatistics, SpinLock, Stop,
+    detect,
+};
 use seriatim_base::Rng;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,20 +19,50 @@ fn modes_are_written_as_they_are_read() {
     assert!(error.contains("`tsx`") && error.contains("auto, rtm, emulated or absent"), "{error}");
 }
 
+/// What a processor says of itself, whether its regions commit if they are tried (`None`: that would be a mistake), and a word of
+/// the verdict.
+const PROCESSORS: [(Option<Cpuid>, Option<bool>, &str); 6] = {
+    const fn says(rtm: bool, always_abort: bool) -> Option<Cpuid> {
+        Some(Cpuid { rtm, always_abort })
+    }
+    [
+        (None, None, "x86-64"),
+        // The instructions fault, or are executed and abort, or would even commit: nobody looks.
+        (says(false, false), None, "does not offer"),
+        (says(false, true), None, "does not offer"),
+        (says(true, true), None, "RTM_ALWAYS_ABORT"),
+        (says(true, false), Some(false), "no probe region committed"),
+        (says(true, false), Some(true), "a probe region committed"),
+    ]
+};
+
 #[test]
 fn trap_4_a_processor_that_never_commits_is_not_used() {
-    let detection = detect();
-    println!("{detection:?}");
-    assert!(!detection.probe_commits || (detection.cpuid_rtm && !detection.always_abort));
-    assert!(!detection.reason.is_empty());
-    let auto = Htm::new(HtmMode::Auto).expect("auto is always there").backend();
-    match Htm::new(HtmMode::Rtm) {
-        Ok(htm) => assert!(htm.backend() == Backend::Rtm && auto == Backend::Rtm),
-        Err(unavailable) => {
-            assert_eq!(auto, Backend::Absent);
-            assert!(unavailable.to_string().ends_with(&detection.reason), "{unavailable}");
+    let found = detect();
+    println!("{found:?}");
+    let played = PROCESSORS.map(|(cpuid, commits, word)| {
+        let detection = Detection::new(cpuid, || commits.expect("an instruction that is not offered is not executed"));
+        assert_eq!(detection.probe_commits, commits == Some(true));
+        assert!(detection.reason.contains(word), "{detection:?}");
+        detection
+    });
+    for detection in played.into_iter().chain([found]) {
+        assert!(!detection.probe_commits || (detection.cpuid_rtm && !detection.always_abort), "{detection:?}");
+        let backend = |mode| Htm::detected(mode, || detection.clone()).map(|htm| htm.backend());
+        let auto = backend(HtmMode::Auto).expect("auto is always there");
+        assert_eq!(auto, if detection.probe_commits { Backend::Rtm } else { Backend::Absent });
+        match backend(HtmMode::Rtm) {
+            Ok(backend) => assert!(backend == Backend::Rtm && detection.probe_commits),
+            Err(unavailable) => {
+                assert!(!detection.probe_commits && unavailable.to_string().ends_with(&detection.reason));
+            }
+        }
+        for mode in [HtmMode::Absent, HtmMode::Emulated(Emulation::default())] {
+            let htm = Htm::detected(mode, || unreachable!("{mode} does not depend on the processor"));
+            assert_eq!(htm.expect("always there").backend().to_string(), mode.to_string());
         }
     }
+    assert_eq!(Htm::new(HtmMode::Rtm).is_ok(), detect().probe_commits);
 }
 
 /// Transfers between accounts, refused when the balance does not suffice; the balances and the number refused.

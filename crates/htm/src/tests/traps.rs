@@ -1,6 +1,6 @@
 //! The traps of hardware transactions and their canaries: variants, built here only, whose damage must show.
 
-use super::{ONE, Words, Worker, all, emulated, increment};
+use super::{ONE, Words, Worker, all, emulated, increment, skip};
 use crate::{Access, Budget, FallbackLocks, Htm, HtmMode, NoLocks, Outside, SpinLock, Stop, assert_outside};
 use seriatim_base::{Backoff, thread};
 use std::cell::Cell;
@@ -197,7 +197,10 @@ fn trap_2_a_region_that_outgrows_the_processor_falls_back_after_ten() {
 
 #[test]
 fn trap_2_untouched_pages_and_pauses_fall_back_in_hardware() {
-    let Ok(htm) = Htm::new(HtmMode::Rtm) else { return };
+    let htm = match Htm::new(HtmMode::Rtm) {
+        Ok(htm) => htm,
+        Err(unavailable) => return skip(unavailable),
+    };
     let lock = SpinLock::new();
     // Zeroed pages nobody has touched.
     let words: Vec<u64> = vec![0; 1 << 22];
