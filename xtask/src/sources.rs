@@ -34,6 +34,38 @@ const FILE_CALLS: &[&str] = &[
     "flock",
 ];
 
+/// Files that exchange the types of atomics when a crate is model-checked.
+const EXCHANGES: &[&str] = &["sync.rs", "word.rs"];
+
+/// A loom model runs the code that ships: what differs under `cfg(loom)` are the types of atomics, in files that do nothing else.
+/// Tests may differ.
+pub(crate) fn models(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (path, text) in tree.ending(".rs") {
+        if EXCHANGES.iter().any(|name| path.ends_with(&format!("/{name}"))) || has_folder(path, "xtask") {
+            continue;
+        }
+        let tokens = rust::tokens(text);
+        for (at, token) in tokens.iter().enumerate().filter(|(_, token)| matches!(token.text, "cfg" | "cfg_attr")) {
+            let rest = tokens[at + 1..].iter().skip_while(|token| token.text == "!");
+            let mut depth = 0;
+            let within = rest.take_while(|token| {
+                depth += i32::from(token.text == "(") - i32::from(token.text == ")");
+                depth > 0
+            });
+            let names: Vec<_> = within.map(|token| token.text).collect();
+            if names.contains(&"loom") && !names.contains(&"test") {
+                let message = format!(
+                    "`cfg(loom)` chooses code that does not ship: exchange types in {}",
+                    EXCHANGES.join(" or ")
+                );
+                findings.push(Finding::new(path, token.line, message));
+            }
+        }
+    }
+    findings
+}
+
 /// Every file opens with a module comment.
 pub(crate) fn opening(tree: &Tree) -> Vec<Finding> {
     let bare = tree.ending(".rs").filter(|(_, text)| !text.starts_with("//!"));
@@ -260,6 +292,25 @@ mod tests {
         assert_eq!(doors(&Tree::of(&files)), []);
         assert_eq!(silence(&Tree::of(&files)), []);
         assert_one(&doors(&Tree::of(&[files[1], ("crates/store/src/lib.rs", "mod model;")])), &["model.rs"]);
+    }
+
+    #[test]
+    fn canary_a_branch_that_only_the_model_takes_is_found() {
+        for text in [
+            "#[cfg(not(loom))] fn f() {}",
+            "fn f() { #[cfg(all(target_arch = \"x86_64\", not(any(loom, miri))))] { g() } }",
+            "const A: bool = cfg!(loom);",
+            "#[cfg_attr(loom, inline)] fn f() {}",
+        ] {
+            assert_one(&models(&source(LIBRARY, text)), &["lib.rs:1", "cfg(loom)"]);
+        }
+        for (path, text) in [
+            (LIBRARY, "#[cfg(all(test, loom))] mod loom_model;\n#[cfg(all(test, not(loom)))] mod tests;"),
+            (LIBRARY, "#[cfg(test)] mod a { const LOOM: &str = \"loom\"; } // cfg(loom)"),
+            ("crates/store/src/sync.rs", "#[cfg(loom)] pub(crate) use loom::sync::atomic::fence;"),
+        ] {
+            assert_eq!(models(&source(path, text)), [], "{text}");
+        }
     }
 
     #[test]

@@ -38,6 +38,7 @@ const RULES: &[Rule] = &[
     sources::opening,
     sources::doors,
     sources::files,
+    sources::models,
     sources::unfinished,
     sources::silence,
     documents::whitespace,

@@ -1,6 +1,7 @@
 //! What a body may do to shared words, whichever way it runs: [`Access`], and [`Body`], the code that uses it.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::word;
+use std::sync::atomic::AtomicU64;
 
 /// Shared words as a body sees them. In a region loads and stores are plain and take effect together; in direct mode stores
 /// are releases, each visible at once, so the body first turns lock bits (or runs under the fallback locks).
@@ -16,7 +17,7 @@ pub trait Access {
 
     /// Turns `unlocked` into `locked`; `false`, with nothing changed, if the word holds another value.
     ///
-    /// Direct: one compare-and-swap (acquire). Region: a look and a plain store.
+    /// Direct: one compare-and-swap (acquire and release). Region: a look and a plain store.
     #[must_use]
     fn lock(&mut self, word: &AtomicU64, unlocked: u64, locked: u64) -> bool;
 }
@@ -96,19 +97,16 @@ impl Access for Direct {
 
     #[inline(always)]
     fn load(&mut self, word: &AtomicU64) -> u64 {
-        // ORDERING: pairs with the releases of `store`, here and in regions.
-        word.load(Ordering::Acquire)
+        word::load(word)
     }
 
     #[inline(always)]
     fn store(&mut self, word: &AtomicU64, value: u64) {
-        // ORDERING: pairs with the acquire of `load`; a reader that sees this value also sees the lock turned before it.
-        word.store(value, Ordering::Release);
+        word::store(word, value);
     }
 
     #[inline(always)]
     fn lock(&mut self, word: &AtomicU64, unlocked: u64, locked: u64) -> bool {
-        // ORDERING: pairs with the release that unlocked the word.
-        word.compare_exchange(unlocked, locked, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        word::lock(word, unlocked, locked)
     }
 }

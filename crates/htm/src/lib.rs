@@ -52,6 +52,7 @@ mod locks;
 mod outside;
 mod rtm;
 mod statistics;
+pub mod word;
 
 pub use access::{Access, Body, Refused, Stop};
 pub use agent::{Agent, Budget};

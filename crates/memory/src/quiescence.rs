@@ -20,7 +20,7 @@
 //! 1. A count is written by the worker of its slot only.
 //! 2. `high` is raised before the worker of a new slot first comes online, and never lowered.
 
-use crate::sync::{AtomicU64, AtomicUsize, Ordering, fence};
+use crate::sync::{AtomicU64, AtomicUsize, EXCHANGE_IS_FENCE, Ordering, fence};
 use seriatim_base::CacheAligned;
 
 /// What a worker's count says. Bit 0: online. The rest: transactions begun before.
@@ -59,17 +59,19 @@ impl Presence {
     #[inline]
     #[must_use]
     pub(crate) fn enter(&self, count: Count) -> Count {
+        self.enter_by::<EXCHANGE_IS_FENCE>(count)
+    }
+
+    /// [`Presence::enter`] by an exchange, or by a store and a fence. The model runs both.
+    #[inline(always)]
+    fn enter_by<const EXCHANGE: bool>(&self, count: Count) -> Count {
         let count = count.next();
-        // ORDERING: the fence pairs with the one in `Counts::seal`. On x86 an exchange is a full fence already, and cheaper
-        // than a store and MFENCE. Release, because a seal's owner that sees this count and not the even one before it must
-        // see that this worker's last transaction is over.
-        #[cfg(all(target_arch = "x86_64", not(any(loom, miri))))]
-        {
+        // ORDERING: the fence pairs with the one in `Counts::seal`. Where an exchange is a full fence it is cheaper than a store
+        // and a fence. Release, because a seal's owner that sees this count and not the even one before it must see that this
+        // worker's last transaction is over.
+        if EXCHANGE {
             self.0.swap(count.0, Ordering::SeqCst);
-            std::sync::atomic::compiler_fence(Ordering::SeqCst);
-        }
-        #[cfg(not(all(target_arch = "x86_64", not(any(loom, miri)))))]
-        {
+        } else {
             self.0.store(count.0, Ordering::Release);
             fence(Ordering::SeqCst);
         }

@@ -17,6 +17,7 @@ mod index;
 mod observer;
 mod record;
 mod statistics;
+mod sync;
 mod tree;
 mod walk;
 mod witness;

@@ -11,9 +11,10 @@
 //! that nothing was linked or unlinked since. A node's memory is reused only after every thread that may hold a witness of
 //! it went offline (rule 2 of the crate).
 
+use seriatim_htm::word::{self, Word};
 use seriatim_memory::Pinned;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 /// The word of a leaf or bucket with the value it had when the holder read the leaf or bucket.
 ///
@@ -65,10 +66,17 @@ impl Witness {
     /// The worker that took this witness has been online ever since (rule 2).
     #[inline(always)]
     pub unsafe fn still_valid(&self) -> bool {
-        // ORDERING: pairs with the release that unlatched the word; and whatever the caller reads next was not read before.
         // SAFETY: the caller's promise.
-        unsafe { self.word.as_ref() }.load(Ordering::Acquire) == self.value
+        is_still(unsafe { self.word.as_ref() }, self.value)
     }
+}
+
+/// Whether `word` still has `value`. If so, what was [loaded](word::load) in between held together.
+#[inline(always)]
+pub(crate) fn is_still<W: Word>(word: &W, value: u64) -> bool {
+    // ORDERING: all loads in between are acquires, so this one is not earlier, nor is what the caller reads next. A store that one
+    // of them read was a release after the word was latched, so that this load sees the latch.
+    word::load(word) == value
 }
 
 /// The value of a latch/version word.
@@ -126,6 +134,7 @@ mod loom_model;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::Ordering;
 
     #[test]
     fn no_transition_repeats_a_value_or_shows_a_latched_one() {

@@ -2,6 +2,7 @@
 //!
 //! A reader comes online, follows the shared reference, leaves. A writer unlinks the old object, seals, and frees it once the
 //! seal has passed. Objects are loom cells, which report every access that is not ordered with the freeing.
+//! Readers come online by the code that ships, in both ways: by a store and a fence, and by an exchange.
 //! Run by `RUSTFLAGS="--cfg loom" cargo test -p seriatim-memory --release loom`.
 
 use super::*;
@@ -18,6 +19,15 @@ struct Shared {
     objects: [UnsafeCell<u32>; 2],
 }
 
+/// How readers come online.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Enter {
+    StoreAndFence,
+    Exchange,
+}
+
+const WAYS: [Enter; 2] = [Enter::StoreAndFence, Enter::Exchange];
+
 /// What a broken protocol leaves out.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Broken {
@@ -26,6 +36,7 @@ enum Broken {
     SealsBeforeUnlinking,
     DoesNotEnter,
     EntersWithoutFence,
+    EntersByWeakExchange,
 }
 
 const LINKED: u32 = 1;
@@ -38,17 +49,22 @@ fn shared(readers: usize, broken: Broken) -> Arc<Shared> {
     Arc::new(Shared { counts, link: AtomicUsize::new(0), objects: [UnsafeCell::new(LINKED), UnsafeCell::new(LINKED)] })
 }
 
-fn read(shared: &Shared, worker: usize, transactions: usize, broken: Broken) {
+fn read(shared: &Shared, worker: usize, transactions: usize, enter: Enter, broken: Broken) {
     let presence = shared.counts.presence(worker);
     let mut count = presence.resume();
     for _ in 0..transactions {
-        match broken {
-            Broken::DoesNotEnter => {}
-            Broken::EntersWithoutFence => {
+        match (broken, enter) {
+            (Broken::DoesNotEnter, _) => {}
+            (Broken::EntersWithoutFence, _) => {
                 count = count.next();
                 presence.0.store(count.0, Ordering::Release);
             }
-            _ => count = presence.enter(count),
+            (Broken::EntersByWeakExchange, _) => {
+                count = count.next();
+                presence.0.swap(count.0, Ordering::AcqRel);
+            }
+            (_, Enter::StoreAndFence) => count = presence.enter_by::<false>(count),
+            (_, Enter::Exchange) => count = presence.enter_by::<true>(count),
         }
         let at = shared.link.load(Ordering::Acquire);
         // SAFETY: what the model checks.
@@ -82,7 +98,7 @@ fn replace(shared: &Shared, broken: Broken) -> bool {
 }
 
 /// `preemptions`: how often a thread may be interrupted in a schedule; `None`: any number of times.
-fn model(readers: usize, transactions: usize, preemptions: Option<usize>, broken: Broken) {
+fn model(readers: usize, transactions: usize, preemptions: Option<usize>, enter: Enter, broken: Broken) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = preemptions;
     builder.check(move || {
@@ -90,7 +106,7 @@ fn model(readers: usize, transactions: usize, preemptions: Option<usize>, broken
         let threads: Vec<_> = (1..=readers)
             .map(|worker| {
                 let shared = Arc::clone(&shared);
-                thread::spawn(move || read(&shared, worker, transactions, broken))
+                thread::spawn(move || read(&shared, worker, transactions, enter, broken))
             })
             .collect();
         let mut freed = replace(&shared, broken);
@@ -109,63 +125,77 @@ fn model(readers: usize, transactions: usize, preemptions: Option<usize>, broken
 
 #[test]
 fn loom_one_reader_never_reads_what_was_freed() {
-    model(1, 2, None, Broken::Nothing);
+    for enter in WAYS {
+        model(1, 2, None, enter, Broken::Nothing);
+    }
 }
 
 #[test]
 fn loom_two_readers_never_read_what_was_freed() {
-    model(2, 1, Some(5), Broken::Nothing);
+    for enter in WAYS {
+        model(2, 1, Some(5), enter, Broken::Nothing);
+    }
 }
 
 /// A slot's next worker, on another thread, continues the count; a seal over its predecessor's transaction passes, one over
 /// its own does not.
 #[test]
 fn loom_a_slot_changes_hands() {
-    loom::model(|| {
-        let shared = shared(1, Broken::Nothing);
-        let taken = Arc::new(AtomicUsize::new(1));
-        let first = {
-            let (shared, taken) = (Arc::clone(&shared), Arc::clone(&taken));
-            thread::spawn(move || {
-                read(&shared, 1, 1, Broken::Nothing);
-                // As `Shared::vacate` does.
-                taken.store(0, Ordering::Release);
-            })
-        };
-        let second = {
-            let (shared, taken) = (Arc::clone(&shared), Arc::clone(&taken));
-            thread::spawn(move || {
-                if taken.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok() {
-                    read(&shared, 1, 1, Broken::Nothing);
-                }
-            })
-        };
-        replace(&shared, Broken::Nothing);
-        first.join().expect("the first worker of the slot");
-        second.join().expect("the second worker of the slot");
-    });
+    for enter in WAYS {
+        loom::model(move || a_slot_changes_hands(enter));
+    }
+}
+
+fn a_slot_changes_hands(enter: Enter) {
+    let shared = shared(1, Broken::Nothing);
+    let taken = Arc::new(AtomicUsize::new(1));
+    let first = {
+        let (shared, taken) = (Arc::clone(&shared), Arc::clone(&taken));
+        thread::spawn(move || {
+            read(&shared, 1, 1, enter, Broken::Nothing);
+            // As `Shared::vacate` does.
+            taken.store(0, Ordering::Release);
+        })
+    };
+    let second = {
+        let (shared, taken) = (Arc::clone(&shared), Arc::clone(&taken));
+        thread::spawn(move || {
+            if taken.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                read(&shared, 1, 1, enter, Broken::Nothing);
+            }
+        })
+    };
+    replace(&shared, Broken::Nothing);
+    first.join().expect("the first worker of the slot");
+    second.join().expect("the second worker of the slot");
 }
 
 #[test]
 #[should_panic]
 fn loom_canary_ignoring_online_workers_is_caught() {
-    model(1, 1, None, Broken::IgnoresOnline);
+    model(1, 1, None, WAYS[0], Broken::IgnoresOnline);
 }
 
 #[test]
 #[should_panic]
 fn loom_canary_sealing_before_unlinking_is_caught() {
-    model(1, 1, None, Broken::SealsBeforeUnlinking);
+    model(1, 1, None, WAYS[0], Broken::SealsBeforeUnlinking);
 }
 
 #[test]
 #[should_panic]
 fn loom_canary_entering_without_a_fence_is_caught() {
-    model(1, 1, None, Broken::EntersWithoutFence);
+    model(1, 1, None, WAYS[0], Broken::EntersWithoutFence);
+}
+
+#[test]
+#[should_panic]
+fn loom_canary_entering_by_an_exchange_that_is_no_fence_is_caught() {
+    model(1, 1, None, WAYS[1], Broken::EntersByWeakExchange);
 }
 
 #[test]
 #[should_panic]
 fn loom_canary_reading_while_offline_is_caught() {
-    model(1, 1, None, Broken::DoesNotEnter);
+    model(1, 1, None, WAYS[0], Broken::DoesNotEnter);
 }

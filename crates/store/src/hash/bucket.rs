@@ -15,8 +15,9 @@
 
 use super::hasher::HashValue;
 use crate::record::RecordPtr;
-use crate::witness::State;
+use crate::witness::{self, State};
 use seriatim_base::{Backoff, CACHE_LINE};
+use seriatim_htm::word;
 use std::hint::select_unpredictable;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -148,8 +149,8 @@ impl Hint {
 /// Loads a slot.
 #[inline(always)]
 pub(super) fn load(slot: &AtomicU64) -> Slot {
-    // ORDERING: pairs with the release that stored it; the record's key words were written before.
-    Slot(slot.load(Ordering::Acquire))
+    // ORDERING: the record's key words were written before the slot.
+    Slot(word::load(slot))
 }
 
 /// Fills a private line. Whoever publishes it releases these stores.
@@ -192,7 +193,7 @@ fn wait_until_free(word: &AtomicU64) -> State {
     let mut backoff = Backoff::new();
     loop {
         // ORDERING: as in `Bucket::seen`.
-        let state = State(word.load(Ordering::Acquire));
+        let state = State(word::load(word));
         if state.is_free() {
             return state;
         }
@@ -224,16 +225,14 @@ impl Bucket {
     #[inline(always)]
     pub(super) fn seen(&self) -> State {
         // ORDERING: pairs with the release that unlatched it: slots and extent are at least as new.
-        let state = State(self.word.load(Ordering::Acquire));
+        let state = State(word::load(&self.word));
         if state.is_free() { state } else { wait_until_free(&self.word) }
     }
 
     /// Whether the word still is `seen`, after whatever was read in between.
     #[inline(always)]
     pub(super) fn is_still(&self, seen: State) -> bool {
-        // ORDERING: all loads in between are acquires, so this one is not earlier. A store into the chain that one of them
-        // read was a release after the word was latched, so that this load sees the latch.
-        self.word.load(Ordering::Acquire) == seen.0
+        witness::is_still(&self.word, seen.0)
     }
 
     /// The first record in the chain whose key has `hash` and for which `matches` holds.
@@ -288,7 +287,7 @@ impl Bucket {
 #[inline(always)]
 unsafe fn overflow(next: &AtomicU64) -> Option<&Overflow> {
     // ORDERING: pairs with the release that linked the line after filling it.
-    let address = next.load(Ordering::Acquire);
+    let address = word::load(next);
     // SAFETY: 0 or the address of a line that was linked; rule 2 keeps it allocated.
     unsafe { std::ptr::with_exposed_provenance::<Overflow>(address as usize).as_ref() }
 }

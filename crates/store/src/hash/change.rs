@@ -8,7 +8,7 @@
 use super::bucket::Bucket;
 use crate::observer::Observer;
 use crate::witness::State;
-use seriatim_htm::{Access, Body, Htm, Stop};
+use seriatim_htm::{Access, Body, Htm, Stop, word};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// The plan came too late: make another.
@@ -118,20 +118,16 @@ impl Access for Latching<'_> {
 
     #[inline(always)]
     fn load(&mut self, word: &AtomicU64) -> u64 {
-        // ORDERING: pairs with the release of `store`, here and elsewhere.
-        word.load(Ordering::Acquire)
+        word::load(word)
     }
 
     #[inline(always)]
     fn store(&mut self, word: &AtomicU64, value: u64) {
-        // ORDERING: pairs with the acquire loads of readers.
-        word.store(value, Ordering::Release);
+        word::store(word, value);
     }
 
     #[inline(always)]
     fn lock(&mut self, word: &AtomicU64, unlocked: u64, locked: u64) -> bool {
-        // ORDERING: pairs with the release that unlatched the word.
-        let latch = || word.compare_exchange(unlocked, locked, Ordering::Acquire, Ordering::Relaxed).is_ok();
-        self.0.outside(latch)
+        self.0.outside(|| word::lock(word, unlocked, locked))
     }
 }

@@ -30,7 +30,7 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
     /// # Safety
     /// No other thread changes the tree during the call (rule 5).
     unsafe fn walk(&self, visit: &mut Visit<'_, K, LEAF, FAN>) -> Result<(), String> {
-        let root = Root::unpack(Optimistic.follow(&self.root));
+        let root = Root::unpack(Optimistic.follow(&*self.root));
         // SAFETY: the caller's promise.
         unsafe { Self::walk_below(root, &Bounds::NONE, visit) }
     }
@@ -80,7 +80,7 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
     /// As [`Tree::walk`].
     pub(crate) unsafe fn statistics(&self) -> IndexStatistics {
         let mut statistics =
-            IndexStatistics { height: Root::unpack(Optimistic.follow(&self.root)).level + 1, ..Default::default() };
+            IndexStatistics { height: Root::unpack(Optimistic.follow(&*self.root)).level + 1, ..Default::default() };
         // SAFETY: the caller's promise.
         let walked = unsafe {
             self.walk(&mut |node, _, _| {
@@ -112,7 +112,7 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
         let load = &mut Optimistic;
         let mut sum = 0.0;
         for _ in 0..WAYS {
-            let Root { mut address, level } = Root::unpack(load.follow(&self.root));
+            let Root { mut address, level } = Root::unpack(load.follow(&*self.root));
             let mut product = 1.0;
             for _ in 0..level {
                 // SAFETY: rule 2: reached while online, at this level.

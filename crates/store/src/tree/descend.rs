@@ -137,7 +137,7 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
         trace: &mut T,
     ) -> Result<Found<'t, K, LEAF>, Disturbed> {
         trace.begin();
-        let root = load.follow(&self.root);
+        let root = load.follow(&*self.root);
         let Root { mut address, level } = Root::unpack(root);
         let mut state = self.state_of(load, address, level);
         // The root's word was read; it was the root then if it still is, for an address is never the root's twice while

@@ -1,21 +1,23 @@
 //! How words of nodes are read: optimistically by readers, through the access of their body by writers.
 
+use crate::sync::fence;
 use seriatim_base::{Backoff, thread};
+use seriatim_htm::word::{self, Word};
 use seriatim_htm::{Access, Htm};
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Reads words of nodes that another thread may be changing.
-pub(crate) trait Load {
+pub(crate) trait Load<W = AtomicU64> {
     /// The word's value; it counts once [`Load::unchanged`] answers `true`.
-    fn load(&mut self, word: &AtomicU64) -> u64;
+    fn load(&mut self, word: &W) -> u64;
 
     /// The same of a word that names memory, or says how much of a node is in use: what was written to that before the word
     /// named it is seen.
-    fn follow(&mut self, word: &AtomicU64) -> u64;
+    fn follow(&mut self, word: &W) -> u64;
 
     /// Whether `word` still has `value`. If so, all that was loaded since it was [followed](Load::follow) held together.
     #[inline(always)]
-    fn unchanged(&mut self, word: &AtomicU64, value: u64) -> bool {
+    fn unchanged(&mut self, word: &W, value: u64) -> bool {
         // ORDERING: a load above that saw a release store of a writer makes the load below see that writer's latch.
         fence(Ordering::Acquire);
         self.load(word) == value
@@ -26,16 +28,15 @@ pub(crate) trait Load {
 #[derive(Debug)]
 pub(crate) struct Optimistic;
 
-impl Load for Optimistic {
+impl<W: Word> Load<W> for Optimistic {
     #[inline(always)]
-    fn load(&mut self, word: &AtomicU64) -> u64 {
+    fn load(&mut self, word: &W) -> u64 {
         word.load(Ordering::Relaxed)
     }
 
     #[inline(always)]
-    fn follow(&mut self, word: &AtomicU64) -> u64 {
-        // ORDERING: pairs with the release stores of writers.
-        word.load(Ordering::Acquire)
+    fn follow(&mut self, word: &W) -> u64 {
+        word::load(word)
     }
 }
 
@@ -72,13 +73,12 @@ impl Access for Latching<'_> {
 
     #[inline(always)]
     fn load(&mut self, word: &AtomicU64) -> u64 {
-        Optimistic.follow(word)
+        word::load(word)
     }
 
     #[inline(always)]
     fn store(&mut self, word: &AtomicU64, value: u64) {
-        // ORDERING: pairs with the loads of readers, see `Load::unchanged`.
-        word.store(value, Ordering::Release);
+        word::store(word, value);
         if self.stepped {
             thread::yield_now();
         }
@@ -86,9 +86,7 @@ impl Access for Latching<'_> {
 
     #[inline(always)]
     fn lock(&mut self, word: &AtomicU64, unlocked: u64, locked: u64) -> bool {
-        // ORDERING: pairs with the release that unlatched the word, and releases a gap word's value to who reads it next.
-        let turn = || word.compare_exchange(unlocked, locked, Ordering::AcqRel, Ordering::Relaxed).is_ok();
-        self.htm.outside(turn)
+        self.htm.outside(|| word::lock(word, unlocked, locked))
     }
 }
 
@@ -106,8 +104,7 @@ impl Access for Exclusive {
 
     #[inline(always)]
     fn store(&mut self, word: &AtomicU64, value: u64) {
-        // ORDERING: pairs with readers that come when the exclusive time is over.
-        word.store(value, Ordering::Release);
+        word::store(word, value);
     }
 
     #[inline(always)]

@@ -16,7 +16,7 @@ mod descend;
 mod finger;
 mod insert;
 mod kind;
-mod load;
+pub(crate) mod load;
 mod node;
 mod position;
 mod remove;

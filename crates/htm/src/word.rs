@@ -1,0 +1,65 @@
+//! Shared words in direct mode: which orderings a body has there, said once.
+//!
+//! The functions take the standard word or that of a model checker (`--cfg loom`), so that what is checked is what ships.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A shared word: the standard one, or loom's.
+pub trait Word {
+    /// As of the standard word.
+    fn load(&self, order: Ordering) -> u64;
+
+    /// As of the standard word.
+    fn store(&self, value: u64, order: Ordering);
+
+    /// Turns `from` into `to`, and says whether it did; if not, relaxed.
+    fn exchange(&self, from: u64, to: u64, order: Ordering) -> bool;
+}
+
+macro_rules! word {
+    ($atomic:ty) => {
+        impl Word for $atomic {
+            #[inline(always)]
+            fn load(&self, order: Ordering) -> u64 {
+                <$atomic>::load(self, order)
+            }
+
+            #[inline(always)]
+            fn store(&self, value: u64, order: Ordering) {
+                <$atomic>::store(self, value, order);
+            }
+
+            #[inline(always)]
+            fn exchange(&self, from: u64, to: u64, order: Ordering) -> bool {
+                self.compare_exchange(from, to, order, Ordering::Relaxed).is_ok()
+            }
+        }
+    };
+}
+
+word!(AtomicU64);
+#[cfg(loom)]
+word!(loom::sync::atomic::AtomicU64);
+
+/// The word's value, and all that was stored before it was.
+#[inline(always)]
+pub fn load<W: Word>(word: &W) -> u64 {
+    // ORDERING: pairs with the release of `store`, here and in regions.
+    word.load(Ordering::Acquire)
+}
+
+/// Sets the word.
+#[inline(always)]
+pub fn store<W: Word>(word: &W, value: u64) {
+    // ORDERING: pairs with the acquire of `load`; a reader that sees this value also sees the lock turned before it.
+    word.store(value, Ordering::Release);
+}
+
+/// Turns `unlocked` into `locked`; `false`, with nothing changed, if the word holds another value.
+#[inline(always)]
+#[must_use]
+pub fn lock<W: Word>(word: &W, unlocked: u64, locked: u64) -> bool {
+    // ORDERING: acquire pairs with the release that unlocked the word; release, so that who reads a word that was turned into its
+    // own value (a gap word, by a split) sees the lock turned before it.
+    word.exchange(unlocked, locked, Ordering::AcqRel)
+}
