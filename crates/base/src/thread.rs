@@ -111,8 +111,11 @@ impl Kicker {
 
     fn wake(&self, why: Wake) {
         let mut wake = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
-        *wake = why.max(*wake);
-        self.0.1.notify_all();
+        // Who was woken before and has not looked yet will find this, too.
+        if why > *wake {
+            *wake = why;
+            self.0.1.notify_all();
+        }
     }
 
     /// Sleeps; whether to go on.
@@ -134,11 +137,27 @@ impl Periodic {
     /// # Errors
     /// When the operating system refuses another thread.
     pub fn spawn(name: &str, interval: Duration, mut step: impl FnMut() + Send + 'static) -> io::Result<Periodic> {
+        Periodic::spawn_paced(name, interval, move || {
+            step();
+            interval
+        })
+    }
+
+    /// As [`Periodic::spawn`]; each step answers how long to sleep before the next one.
+    ///
+    /// # Errors
+    /// When the operating system refuses another thread.
+    pub fn spawn_paced(
+        name: &str,
+        first: Duration,
+        mut step: impl FnMut() -> Duration + Send + 'static,
+    ) -> io::Result<Periodic> {
         let kicker = Kicker(Arc::default());
         let seen = kicker.clone();
         let thread = spawn(name, move || {
+            let mut interval = first;
             while seen.sleep(interval) {
-                step();
+                interval = step();
             }
         })?;
         Ok(Periodic { kicker, thread: Some(thread) })

@@ -1,9 +1,11 @@
 //! What durability costs and gives: TPC-C's full mix with durability off against group commit, how long a result takes until it is
-//! durable, where the bytes of the log go, rate and latency beside a checkpoint and before it, and recovery against the writing of
+//! durable, how often one client alone is answered by group commit and by a flush for each, where the bytes of the log go, rate and latency beside a checkpoint and before it, and recovery against the writing of
 //! what it recovers.
 //!
 //! The arms run in turn, each on a database of its own that goes on growing, with the same inputs in a round, by two threads that
 //! have many results outstanding. The disk is measured in the same run, in batches of the size that the log had.
+
+mod lone;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::error::Error;
@@ -254,6 +256,7 @@ struct Measured {
     during: Served,
     after: Served,
     checkpoint: seriatim::Checkpoint,
+    lone: lone::Lone,
 }
 
 /// A checkpoint is set against so many lengths before it, and as many behind.
@@ -270,6 +273,7 @@ fn measure_all(
     outstanding: usize,
     setting: &Setting,
 ) -> Result<Measured, Box<dyn Error>> {
+    let lone = lone::measure(directory, setting)?;
     let (directory, beside) = (&directory.join("group"), directory.join("beside"));
     let workload = setting.tpcc(warehouses);
     let in_memory = setting.load(&workload)?;
@@ -333,6 +337,7 @@ fn measure_all(
         during,
         after,
         checkpoint,
+        lone,
     })
 }
 
@@ -436,6 +441,7 @@ impl Measured {
                 "before": self.before.json(), "during": self.during.json(), "after": self.after.json(),
                 "ratio": self.rate_beside(),
             },
+            "one_client": self.lone.json(),
         });
         let Value::Object(mut object) = object else { unreachable!("it was written as one") };
         object.extend(self.latency.json());
@@ -467,6 +473,7 @@ impl Measured {
         lines.push(format!("    durable, ms     {}", self.during.latency));
         lines.push(format!("    before it       {}", self.before.latency));
         lines.push(format!("    after it        {}", self.after.latency));
+        lines.extend(self.lone.lines());
         lines.join("\n")
     }
 }
@@ -516,8 +523,13 @@ mod tests {
         assert!(measured.checkpoint.rows > 0 && measured.during.per_second > 0.0);
         let json = measured.json();
         assert!(json["recovery"]["transactions_per_second"].as_f64() > Some(0.0), "{json}");
+        let ratio = json["one_client"]["ratio"]["median"].as_f64().expect("a number");
+        assert!(ratio > 0.0, "{json}");
         let text = measured.text();
-        assert!(text.contains("order_line") && text.contains("before it"), "{text}");
+        assert!(
+            text.contains("group over sync") && text.contains("order_line") && text.contains("before it"),
+            "{text}"
+        );
         for served in [&json, &json["checkpoint"]["before"], &json["checkpoint"]["during"]] {
             let (us, intervals) = (&served["durable_latency_us"], &served["durable_latency_flush_intervals"]);
             let [p50, p99, max] = ["p50", "p99", "max"].map(|at| us[at].as_f64().expect("a number"));

@@ -128,6 +128,7 @@ impl Log {
             slots: (0..writers).map(|_| CacheAligned(Slot::new())).collect(),
             loggers: (0..loggers).map(|_| CacheAligned(Progress::new(before))).collect(),
             newest_logged: CacheAligned(AtomicU64::new(0)),
+            requested: CacheAligned(AtomicU64::new(0)),
             refusing: CacheAligned(AtomicU64::new(0)),
             durable: Arc::new(Durable::new(start.durable)),
             kickers: OnceLock::new(),
@@ -157,7 +158,10 @@ impl Log {
         Ok((Log { shared }, handles, loggers))
     }
 
-    /// Steps each logger on a thread of its own, every `interval` and when kicked. `epoch` answers the current epoch.
+    /// Steps each logger on a thread of its own, every `interval`, when kicked, and soon again while somebody waits for what the step
+    /// could not flush. `epoch` ends the epoch that it is given, if that is not over, and answers the current one: it is given the
+    /// newest that somebody waits for ([`Log::request`]). As a logger does this only between two flushes, epochs end no faster than
+    /// the disk flushes them.
     ///
     /// # Errors
     /// When the operating system refuses another thread.
@@ -165,16 +169,17 @@ impl Log {
         &self,
         loggers: Vec<Logger>,
         interval: Duration,
-        epoch: impl Fn() -> Epoch + Clone + Send + 'static,
+        epoch: impl Fn(Epoch) -> Epoch + Clone + Send + 'static,
     ) -> Result<LogThreads, LogError> {
         let loggers: Vec<_> = loggers.into_iter().map(|logger| Arc::new(Mutex::new(logger))).collect();
         let threads = loggers.iter().enumerate().map(|(index, logger)| {
-            let (logger, epoch) = (Arc::clone(logger), epoch.clone());
+            let (logger, epoch, shared) = (Arc::clone(logger), epoch.clone(), Arc::clone(&self.shared));
             let step = move || {
                 // Only its own thread steps it, until the thread is joined.
-                logger.lock().unwrap_or_else(PoisonError::into_inner).step(epoch());
+                logger.lock().unwrap_or_else(PoisonError::into_inner).step(epoch(shared.requested()));
+                if shared.is_behind_request() { interval.min(REQUEST_LOOK) } else { interval }
             };
-            Periodic::spawn(&format!("seriatim-log-{index}"), interval, step)
+            Periodic::spawn_paced(&format!("seriatim-log-{index}"), interval, step)
         });
         let threads =
             threads.collect::<Result<Vec<_>, _>>().map_err(LogError::io("starting the threads of the log"))?;
@@ -186,6 +191,18 @@ impl Log {
     /// Has every logger with a thread take a step now. Never waits.
     pub fn kick(&self) {
         self.shared.kick();
+    }
+
+    /// Somebody waits until `epoch` is durable: the loggers end it and flush it as soon as they have flushed what they are at. Never waits.
+    pub fn request(&self, epoch: Epoch) {
+        // ORDERING: before the kick, whose lock has a logger that wakes for it see this.
+        self.shared.requested.fetch_max(epoch.0, Ordering::AcqRel);
+        self.shared.kick();
+    }
+
+    /// The newest epoch that somebody waited for.
+    pub fn requested(&self) -> Epoch {
+        self.shared.requested()
     }
 
     /// The durable point.
@@ -306,6 +323,8 @@ pub(crate) struct Shared {
     pub(crate) loggers: Box<[CacheAligned<Progress>]>,
     /// The newest epoch of an entry that a logger has taken out of a stream, or that must be recorded.
     newest_logged: CacheAligned<AtomicU64>,
+    /// The newest epoch that somebody waited for.
+    requested: CacheAligned<AtomicU64>,
     /// Why commits are refused: full loggers counted, and a bit once the log has stopped.
     refusing: CacheAligned<AtomicU64>,
     pub(crate) durable: Arc<Durable>,
@@ -318,6 +337,9 @@ pub(crate) struct Shared {
 }
 
 const STOPPED: u64 = 1 << 32;
+
+/// How soon a logger looks again that could not flush all that somebody waits for.
+const REQUEST_LOOK: Duration = Duration::from_millis(1);
 
 impl Shared {
     #[inline]
@@ -352,6 +374,15 @@ impl Shared {
             (true, false) => drop(self.refusing.fetch_sub(1, Ordering::AcqRel)),
             _ => {}
         }
+    }
+
+    fn requested(&self) -> Epoch {
+        Epoch(self.requested.load(Ordering::Acquire))
+    }
+
+    /// Whether somebody waits for what is not durable and could be: a commit was in the way, or another logger is not so far.
+    fn is_behind_request(&self) -> bool {
+        self.requested() > self.durable.epoch() && !self.refuses()
     }
 
     pub(crate) fn kick(&self) {

@@ -51,8 +51,8 @@ pub(crate) struct Inner {
     /// What opening it found; `None` in memory and where the directory was new.
     recovery: OnceLock<Recovery>,
     pub(crate) options: Builder,
-    /// Epochs a transaction may stay open.
-    pub(crate) age_epochs_max: u64,
+    /// Ticks of the epoch for which a transaction may stay open.
+    pub(crate) age_ticks_max: u64,
     pub(crate) pool: Arc<Pool>,
     tables: RwLock<Tables>,
     /// Held by who checks indexes: one set of helpers has workers set aside for it.
@@ -173,7 +173,7 @@ impl Database {
             let (idle, mut leases, mut ticks) = (Arc::clone(&pool), Vec::new(), 0u32);
             let log = persistence.as_ref().map(Persistence::log);
             let tick = move || {
-                htm.outside(|| epochs.advance());
+                htm.outside(|| epochs.tick());
                 if let Some(log) = &log {
                     if durability::is_at_limit(epochs.current()) {
                         durability::stop_at_limit(log);
@@ -191,7 +191,7 @@ impl Database {
         let age = options.transaction_age_max.as_nanos().div_ceil(options.epoch_interval.as_nanos());
         let inner = Inner {
             _ticker: ticker,
-            age_epochs_max: u64::try_from(age).unwrap_or(u64::MAX),
+            age_ticks_max: u64::try_from(age).unwrap_or(u64::MAX),
             pool,
             persistence,
             recovery: OnceLock::new(),
@@ -411,7 +411,7 @@ impl Database {
     /// unlink what was deleted.
     pub fn step(&self) {
         let environment = &self.inner.environment;
-        environment.htm.outside(|| environment.epochs.advance());
+        environment.htm.outside(|| environment.epochs.tick());
         if let Some(persistence) = &self.inner.persistence {
             persistence.step();
             durability::look_for_checkpoint(&self.inner, persistence);

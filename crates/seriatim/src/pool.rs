@@ -153,6 +153,11 @@ impl Pool {
         }
     }
 
+    /// Workers with an open transaction, at this moment.
+    pub(crate) fn busy(&self) -> usize {
+        self.slots.iter().filter(|slot| slot.busy.load(Ordering::Relaxed)).count()
+    }
+
     /// Lets every idle worker unlink what it deleted, as it would after its next transactions.
     pub(crate) fn housekeep(&self) {
         (0..self.slots.len()).for_each(|slot| self.housekeep_slot(slot));

@@ -191,7 +191,7 @@ impl Database {
     /// Advances the epoch.
     pub fn advance_epoch(&self) {
         let environment = &self.inner().environment;
-        environment.htm.outside(|| environment.epochs.advance());
+        environment.htm.outside(|| environment.epochs.tick());
     }
 
     /// Steps one logger, if there are so many.

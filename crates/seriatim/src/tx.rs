@@ -13,7 +13,7 @@ use std::ops::{Bound, Deref, RangeBounds};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use seriatim_base::{Backoff, Epoch, Stamp};
+use seriatim_base::{Backoff, Stamp};
 use seriatim_catalog::{
     ColumnSet, Key, KeyBuf, KeyPrefix, Organization, RowRef, RowWriter, Table, TableKey, TailStore,
 };
@@ -57,7 +57,8 @@ pub struct ReadTx {
     /// Operations until the next check of age and bound.
     left: Cell<u32>,
     operations: Cell<u32>,
-    begun: Cell<Epoch>,
+    /// In ticks of the epoch.
+    begun: Cell<u64>,
     /// The key that an abort for a duplicate or missing row is about.
     culprit: RefCell<Option<KeyAt>>,
     /// Whether accesses are noted to be checked against a plan, and those noted.
@@ -235,7 +236,7 @@ impl ReadTx {
             return Err(Abort::stopped(Reason::Reentered));
         }
         let inner = &self.inner;
-        if inner.environment.epochs.current().0 - self.begun.get().0 > inner.age_epochs_max {
+        if inner.environment.epochs.ticks() - self.begun.get() > inner.age_ticks_max {
             return Err(self.stop(Cause { phase: Phase::Execute, reason: Reason::TooOld }));
         }
         let stride = self.stride();
@@ -576,7 +577,7 @@ impl Tx {
                 ending: Cell::new(false),
                 left: Cell::new(0),
                 operations: Cell::new(0),
-                begun: Cell::new(Epoch::default()),
+                begun: Cell::new(0),
                 culprit: RefCell::new(None),
                 watching: Cell::new(false),
                 accessed: RefCell::default(),
@@ -1112,7 +1113,7 @@ impl Tx {
         self.too_large.take();
         self.savepoints.borrow_mut().clear();
         self.operations.set(0);
-        self.begun.set(inner.environment.epochs.current());
+        self.begun.set(inner.environment.epochs.ticks());
         self.left.set(self.stride());
         if let Some(log) = &self.log {
             cold_path();

@@ -597,7 +597,12 @@ fn threads_make_commits_durable_and_close_in_order() {
         move || Epoch(epoch.load(Ordering::SeqCst))
     };
     // Only kicks make them step.
-    let threads = log.spawn(loggers, Duration::from_secs(3600), now.clone()).expect("threads");
+    let threads = log
+        .spawn(loggers, Duration::from_secs(3600), {
+            let now = now.clone();
+            move |_| now()
+        })
+        .expect("threads");
     thread::scope(|scope| {
         for mut writer in writers {
             let (log, now, epoch) = (&log, &now, &epoch);
@@ -634,7 +639,12 @@ fn a_logger_that_logged_has_the_others_record_it_at_once() {
         let epoch = Arc::clone(&epoch);
         move || Epoch(epoch.load(Ordering::SeqCst))
     };
-    let threads = log.spawn(loggers, Duration::from_secs(3600), now.clone()).expect("threads");
+    let threads = log
+        .spawn(loggers, Duration::from_secs(3600), {
+            let now = now.clone();
+            move |_| now()
+        })
+        .expect("threads");
     writers[0].begin(now()).expect("nothing is in the way");
     group(writers[0].groups(), Stamp::ZERO.next(FIRST), &[0; 100]);
     writers[0].append();

@@ -16,7 +16,7 @@ use seriatim_txn::Wire;
 
 use super::NO_WORKER;
 use super::clean::{delete_superfluous, delete_unnamed};
-use super::duty::{Duty, Limits};
+use super::duty::{Duty, Limits, Machine};
 use super::persistence::Persistence;
 use super::rows::{Found, Room, Rows, Stuck, Take, Walker};
 use crate::database::Inner;
@@ -50,7 +50,8 @@ impl From<Stuck> for StorageError {
 /// What the file system says, or that the log has stopped. The checkpoint before still counts.
 pub(crate) fn take(inner: &Inner, persistence: &Persistence) -> Result<Checkpoint, StorageError> {
     let memory_bytes = inner.environment.memory.in_use_bytes();
-    take_within(inner, persistence, Limits::of(&inner.options, memory_bytes))
+    let machine = Machine::new(inner, persistence);
+    take_within(inner, persistence, Limits::of(&inner.options, memory_bytes, &machine))
 }
 
 /// As [`take`], within other limits.

@@ -71,9 +71,6 @@ const STEPS_MAX: usize = 3;
 /// How long a wait that has other ends than the durable point lasts until it looks for them.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// How often a result that is not to wait for the end of an interval has the loggers look again.
-const KICK_INTERVAL: Duration = Duration::from_millis(1);
-
 /// Beyond this epoch the log stops: stamps have 34 bits for it, and whoever is in the middle of a commit must not run out of them.
 pub(super) const EPOCH_LIMIT: u64 = (1 << (Stamp::BITS - Stamp::COUNTER_BITS)) - (1 << 20);
 
@@ -99,16 +96,6 @@ impl Persistence {
     pub(crate) fn skip_unlogged(&self) {
         let next = self.advance();
         self.log.durable().point().skip_to(Epoch(next.0 - 1));
-    }
-
-    /// Ends the epoch of the seal, so that it can become durable, if the mode asks for it.
-    fn hasten(&self, seal: Seal) {
-        if self.mode == Durability::Sync {
-            if self.epochs.current() <= seal.0 {
-                self.advance();
-            }
-            self.log.kick();
-        }
     }
 
     /// Makes everything committed so far durable; gives up when the disk is full.
@@ -163,15 +150,12 @@ impl Persistence {
         self.epochs.current()
     }
 
-    /// Ends the epoch, if it is the current one, and waits until it is durable, the disk is full, or the database is closed.
+    /// Has the loggers end the epoch, and waits until it is durable, the disk is full, or the database is closed.
     pub(super) fn wait_for(&self, epoch: Epoch) -> Result<(), LogError> {
-        if self.epochs.current() <= epoch {
-            self.advance();
-        }
-        self.log.kick();
         if self.stepped {
             return self.wait(Seal(epoch));
         }
+        self.log.request(epoch);
         while !self.log.durable().wait_timeout(epoch, LOOK)? {
             if let Some(refusal) = self.log.refusal() {
                 return Err(refusal);
@@ -197,12 +181,7 @@ impl Persistence {
     #[cold]
     fn wait(&self, seal: Seal) -> Result<(), LogError> {
         if !self.stepped {
-            if self.mode == Durability::Sync {
-                // Of several loggers, one that had nothing may have looked before another had something.
-                while !self.log.durable().wait_timeout(seal.0, KICK_INTERVAL)? {
-                    self.log.kick();
-                }
-            }
+            self.log.request(seal.0);
             return self.log.durable().wait(seal.0);
         }
         match self.step_until(seal)? {
@@ -216,12 +195,10 @@ impl Persistence {
 
     /// Runs the loggers until the seal is broken; whether it is.
     fn step_until(&self, seal: Seal) -> Result<bool, LogError> {
+        self.log.request(seal.0);
         for _ in 0..STEPS_MAX {
             if self.reached_now(seal)? {
                 return Ok(true);
-            }
-            if self.epochs.current() <= seal.0 {
-                self.advance();
             }
             self.step();
         }
@@ -232,7 +209,10 @@ impl Persistence {
         match (most.is_zero(), self.stepped) {
             (true, _) => self.reached_now(seal),
             (false, true) => self.step_until(seal),
-            (false, false) => self.log.durable().wait_timeout(seal.0, most),
+            (false, false) => {
+                self.log.request(seal.0);
+                self.log.durable().wait_timeout(seal.0, most)
+            }
         }
     }
 
@@ -252,7 +232,7 @@ impl Persistence {
         if let Loggers::Stepped(loggers) = &mut *self.loggers() {
             for logger in loggers {
                 // A logger that fails tells all who wait.
-                logger.step(self.epochs.current());
+                logger.step(self.end_requested());
             }
         }
     }
@@ -263,8 +243,13 @@ impl Persistence {
         if let Loggers::Stepped(loggers) = &mut *self.loggers()
             && let Some(logger) = loggers.get_mut(logger)
         {
-            logger.step(self.epochs.current());
+            logger.step(self.end_requested());
         }
+    }
+
+    /// As a logger's thread does before each step.
+    fn end_requested(&self) -> Epoch {
+        end_epoch(&self.epochs, &self.htm, self.log.requested())
     }
 
     /// The log.
@@ -322,8 +307,9 @@ impl Persistence {
         let loggers = match options.step_helpers {
             true => Loggers::Stepped(loggers),
             false => {
-                let epochs = Arc::clone(&epochs);
-                Loggers::Threads(log.spawn(loggers, options.epoch_interval, move || epochs.current())?)
+                let (epochs, htm) = (Arc::clone(&epochs), environment.htm.clone());
+                let end_requested = move |requested| end_epoch(&epochs, &htm, requested);
+                Loggers::Threads(log.spawn(loggers, options.epoch_interval, end_requested)?)
             }
         };
         if engine.info().gives.snapshots != Freshness::None {
@@ -379,6 +365,12 @@ impl Drop for Persistence {
     }
 }
 
+/// Ends `epoch`, if it is not over; the current epoch.
+fn end_epoch(epochs: &Epochs, htm: &Htm, epoch: Epoch) -> Epoch {
+    let current = epochs.current();
+    if current > epoch { current } else { htm.outside(|| epochs.advance()) }
+}
+
 /// Refuses commits while there are still epochs for those under way.
 #[cold]
 pub(crate) fn stop_at_limit(log: &Log) {
@@ -399,10 +391,7 @@ impl Inner {
     #[inline]
     pub(crate) fn unseal(&self, seal: Seal) -> Result<(), TransactError> {
         match &self.persistence {
-            Some(persistence) if persistence.seals(seal) => {
-                persistence.hasten(seal);
-                persistence.wait(seal).map_err(not_durable)
-            }
+            Some(persistence) if persistence.seals(seal) => persistence.wait(seal).map_err(not_durable),
             _ => Ok(()),
         }
     }
@@ -415,24 +404,27 @@ impl Inner {
         }
     }
 
-    /// Whether a result has to wait.
+    /// Whether a submitted result has to wait. Under [`Durability::Sync`] it is flushed although nobody waits for it yet.
     #[inline]
     pub(crate) fn seals(&self, seal: Seal) -> bool {
         match &self.persistence {
             None => false,
             Some(persistence) => {
                 let sealed = persistence.seals(seal);
-                if sealed {
-                    persistence.hasten(seal);
+                if sealed && persistence.mode == Durability::Sync {
+                    persistence.log.request(seal.0);
                 }
                 sealed
             }
         }
     }
 
-    /// Ready when a result with this seal may leave; `None` if it always may.
+    /// Ready when a result with this seal may leave; `None` if it always may. Somebody waits for it.
     pub(crate) fn reached(&self, seal: Seal) -> Option<Reached> {
-        self.persistence.as_ref().map(|persistence| persistence.log.durable().reached(seal.0))
+        self.persistence.as_ref().map(|persistence| {
+            persistence.log.request(seal.0);
+            persistence.log.durable().reached(seal.0)
+        })
     }
 
     /// Makes everything committed so far durable.

@@ -1,14 +1,17 @@
 //! What only this crate can bring about: a commit that panics, epochs that run out, texts that are too large.
 
+use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use seriatim_base::disk::FaultyDisk;
 use seriatim_base::{Epoch, Rng, rng};
 
 use super::checkpoint::take_within;
-use super::duty::{Limits, SLICE, Watch};
+use super::duty::{Limits, Load, SLICE, Watch};
 use super::persistence::EPOCH_LIMIT;
 use crate::engine::repairing::{self, MEANWHILE, SCRIPT};
 use crate::{
@@ -111,6 +114,31 @@ fn a_checkpoint_and_a_check_have_helpers_at_the_same_time_beside_all_workers() {
 }
 
 #[test]
+fn a_logger_ends_the_epoch_of_who_waits_and_of_nobody_else() {
+    for durability in [Durability::Group, Durability::Sync] {
+        let disk = FaultyDisk::new(31);
+        let db = on(&disk).durability(durability).open().expect("it opens");
+        let notes = db.create::<Note>().expect("the table is created");
+        let (epoch, step) = (
+            || db.statistics().log.expect("it is on disk").epoch,
+            || db.inner().persistence.as_ref().expect("it is on disk").step(),
+        );
+        let (mut session, begun) = (db.session(), epoch());
+        let mut pending = session.submit(|tx| tx.insert(&notes, &note(1, 1)));
+        step();
+        if durability == Durability::Group {
+            assert!(!pending.is_ready() && epoch() == begun, "nobody waits for the end of its epoch");
+            let mut context = Context::from_waker(Waker::noop());
+            assert!(Pin::new(&mut pending).poll(&mut context).is_pending());
+            step();
+        }
+        assert!(pending.is_ready() && epoch() == begun + 1);
+        step();
+        assert_eq!(epoch(), begun + 1, "who waited was answered");
+    }
+}
+
+#[test]
 fn a_tests_disk_may_be_given_before_the_path() {
     let disk = FaultyDisk::new(5);
     let given = Database::builder().workers(2).step_helpers(true).disk(Arc::new(disk.mount())).path("/db");
@@ -158,6 +186,8 @@ fn a_text_that_fits_no_log_entry_is_refused_with_its_size() {
 /// A watch by which all work takes the same time, and on which something happens in each sleep.
 struct Fake<'f> {
     work: Duration,
+    /// Percent of its time that a thread may work besides its share.
+    idle: f64,
     passed: Mutex<Passed<'f>>,
 }
 
@@ -171,7 +201,7 @@ struct Passed<'f> {
 impl<'f> Fake<'f> {
     fn new(work: Duration, meanwhile: impl FnMut() + Send + 'f) -> Fake<'f> {
         let meanwhile = Box::new(meanwhile);
-        Fake { work, passed: Mutex::new(Passed { time: Duration::ZERO, readings: 0, sleeps: Vec::new(), meanwhile }) }
+        Fake { work, idle: 0.0, passed: Mutex::new(Passed { time: Duration::ZERO, readings: 0, sleeps: Vec::new(), meanwhile }) }
     }
 
     fn passed(self) -> Passed<'f> {
@@ -194,6 +224,10 @@ impl Watch for Fake<'_> {
         passed.time += time;
         passed.sleeps.push(time);
         (passed.meanwhile)();
+    }
+
+    fn idle(&self) -> f64 {
+        self.idle
     }
 }
 
@@ -247,6 +281,36 @@ fn a_checkpoint_works_for_its_share_of_the_time_however_long_its_work_takes() {
         assert_eq!(slept * share, rests * Duration::from_millis(work) * (100 - share), "{work} ms, {share} %");
         assert!(passed.sleeps.iter().all(|sleep| *sleep <= SLICE), "closing would wait");
     }
+}
+
+#[test]
+fn a_checkpoint_works_as_long_as_processors_are_idle() {
+    let mut rng = Rng::from_seed(9);
+    for (idle, share) in [(-150.0, 10), (5.0, 10), (25.0, 25), (80.0, 80), (100.0, 100), (400.0, 100)] {
+        let disk = FaultyDisk::new(9);
+        let (db, _notes) = with_notes(on(&disk), &mut rng, 300, 10);
+        let watch = Fake { idle, ..Fake::new(Duration::from_millis(40), || ()) };
+        take(&db, 10, None, &watch).expect("the disk works");
+        let passed = watch.passed();
+        let rests = (passed.readings - 1) / 2;
+        let slept: Duration = passed.sleeps.iter().sum();
+        assert_eq!(slept * share, rests * Duration::from_millis(40) * (100 - share), "{idle} % idle");
+    }
+}
+
+#[test]
+fn the_load_is_what_workers_and_the_log_take_on_average() {
+    let at = Duration::from_millis;
+    let mut load = Load::new(0, at(0), at(0));
+    let mut look = |busy, time, flushed| load.look(|| busy, at(time), || at(flushed));
+    assert_eq!(look(0, 100, 0), 0.0, "nobody is there");
+    // A busy worker and its client take two processors; a log that flushes all the time takes one.
+    let soon = look(1, 110, 0);
+    assert!(soon > 0.0 && soon < 2.0, "{soon}");
+    assert_eq!(look(1, 200, 0), 2.0);
+    assert_eq!(look(2, 200, 0), 2.0, "no time has passed");
+    assert_eq!(look(0, 300, 100), 1.0);
+    assert_eq!(look(0, 400, 100), 0.0);
 }
 
 /// Rows that are inserted ahead of the walk, or change before it comes by, are in the log as a whole: first a row, then patches.

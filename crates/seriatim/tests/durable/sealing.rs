@@ -265,6 +265,77 @@ fn many_results_wait_as_futures_and_outlive_session_and_database() {
     assert_eq!(count.expect("a snapshot").value, 500);
 }
 
+/// A database whose epochs end in an hour, if nobody asks for it.
+fn without_ticks(disk: &FaultyDisk, durability: Durability) -> Database {
+    let hour = Duration::from_secs(3600);
+    let builder = small("auto", disk).step_helpers(false).epoch_interval(hour).transaction_age_max(hour);
+    builder.durability(durability).open().expect("it opens")
+}
+
+#[test]
+fn who_waits_waits_for_the_disk_and_not_for_a_timer() {
+    for durability in [Durability::Group, Durability::Sync] {
+        let db = without_ticks(&FaultyDisk::new(29), durability);
+        let accounts = db.create::<Account>().expect("the table is created");
+        let mut session = db.session();
+        for id in 0..20 {
+            // Blocked, with a bound, and as a future.
+            let pending = session.submit(|tx| tx.insert(&accounts, &account(id)));
+            let answered = match id % 3 {
+                0 => pending.wait(),
+                1 => pending.wait_timeout(Duration::from_secs(60)).expect("within an hour"),
+                _ => block_on(pending),
+            };
+            answered.expect("it is durable");
+        }
+    }
+}
+
+#[test]
+fn waiting_ends_epochs_no_faster_than_the_disk_flushes_them() {
+    let db = without_ticks(&FaultyDisk::new(30), Durability::Group);
+    let accounts = db.create::<Account>().expect("the table is created");
+    let before = db.statistics().log.expect("it is on disk");
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            let (db, accounts) = (&db, &accounts);
+            scope.spawn(move || {
+                let mut session = db.session();
+                for id in 0..50 {
+                    session.transact(|tx| tx.insert(accounts, &account(100 * thread + id))).expect("inserted");
+                }
+            });
+        }
+    });
+    let after = db.statistics().log.expect("it is on disk");
+    let (epochs, flushes) = (after.epoch - before.epoch, after.flushes - before.flushes);
+    // One may have ended in which nothing was committed: who asked for it was answered meanwhile.
+    assert!(epochs <= 2 * flushes + 2, "{epochs} epochs, {flushes} flushes");
+    assert!(flushes <= 400, "no more than there were commits: {flushes}");
+}
+
+fn epoch_of(db: &Database) -> u64 {
+    db.statistics().log.expect("it is on disk").epoch
+}
+
+#[test]
+fn a_transaction_ages_by_time_and_not_by_the_epochs_that_others_end() {
+    let disk = FaultyDisk::new(32);
+    let (interval, age) = (Duration::from_millis(10), Duration::from_millis(100));
+    let db = small("auto", &disk).epoch_interval(interval).transaction_age_max(age).open().expect("it opens");
+    let accounts = db.create::<Account>().expect("the table is created");
+    let (mut session, mut other) = (db.session(), db.session());
+    let tx = session.begin().expect("a worker is free");
+    let epoch = epoch_of(&db);
+    for id in 0..50 {
+        other.transact(|tx| tx.insert(&accounts, &account(id))).expect("inserted");
+    }
+    assert!(epoch_of(&db) >= epoch + 50, "each was waited for");
+    tx.get(&accounts, &99).expect("no time has passed");
+    (0..11).for_each(|_| db.step());
+    tx.get(&accounts, &99).expect_err("it is too old");
+}
+
 /// What a waker drops, on the thread that wakes.
 struct DropsAll(Mutex<Option<Pending<()>>>);
 
