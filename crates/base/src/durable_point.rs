@@ -1,8 +1,14 @@
 //! The durable point as one word: which epoch a power cut does not take back, and whether it will still move.
 //!
 //! The log moves it; who keeps or shows versions by it only reads. It never moves back, and not at all once it is final.
+//!
+//! Who reads the state of the point as it is now takes a [`Hold`]: what was replaced after it is kept for as long, although the point
+//! moves on. Invariant: [`DurablePoint::released`] is above neither the point nor the epoch of any hold, and never moves back. A hold is
+//! taken at the point, under the lock under which the point moves, so nothing that it wants was released before.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::{CacheAligned, Epoch};
 
@@ -11,34 +17,105 @@ const FINAL: u64 = 1 << 63;
 
 /// The newest epoch all of whose commits, and those of all before it, are on disk.
 #[derive(Debug)]
-pub struct DurablePoint(CacheAligned<AtomicU64>);
+pub struct DurablePoint {
+    word: CacheAligned<AtomicU64>,
+    released: CacheAligned<AtomicU64>,
+    /// How many hold each epoch.
+    holds: Mutex<BTreeMap<Epoch, usize>>,
+}
+
+/// Keeps what was replaced after an epoch, while it lives: [`DurablePoint::hold`].
+#[derive(Debug)]
+#[must_use = "what is dropped holds nothing"]
+pub struct Hold {
+    point: Arc<DurablePoint>,
+    epoch: Epoch,
+}
+
+impl Hold {
+    /// The durable epoch when it was taken.
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let mut holds = self.point.holds();
+        if let Some(count) = holds.get_mut(&self.epoch) {
+            *count -= 1;
+            if *count == 0 {
+                holds.remove(&self.epoch);
+            }
+        }
+        self.point.release(&holds);
+    }
+}
 
 impl DurablePoint {
     /// A point that stands at `epoch`.
     pub fn new(epoch: Epoch) -> DurablePoint {
-        DurablePoint(CacheAligned(AtomicU64::new(epoch.0)))
+        DurablePoint {
+            word: CacheAligned(AtomicU64::new(epoch.0)),
+            released: CacheAligned(AtomicU64::new(epoch.0)),
+            holds: Mutex::default(),
+        }
     }
 
     /// Where it is.
     #[inline]
     pub fn epoch(&self) -> Epoch {
         // ORDERING: pairs with the release in `advance`.
-        Epoch(self.0.load(Ordering::Acquire) & !FINAL)
+        Epoch(self.word.load(Ordering::Acquire) & !FINAL)
     }
 
     /// Where it is for ever, once the log has stopped.
     #[inline]
     pub fn final_epoch(&self) -> Option<Epoch> {
         // ORDERING: pairs with the release in `finish`.
-        let word = self.0.load(Ordering::Acquire);
+        let word = self.word.load(Ordering::Acquire);
         (word & FINAL != 0).then_some(Epoch(word & !FINAL))
+    }
+
+    /// What was replaced in epochs up to this one nobody reads by the point any more.
+    #[inline]
+    pub fn released(&self) -> Epoch {
+        // ORDERING: pairs with the release in `release`.
+        Epoch(self.released.load(Ordering::Acquire))
+    }
+
+    /// Keeps what was replaced after the durable epoch as it is now, so that it can be read although the point moves on.
+    pub fn hold(self: &Arc<DurablePoint>) -> Hold {
+        let mut holds = self.holds();
+        let epoch = self.epoch();
+        *holds.entry(epoch).or_default() += 1;
+        Hold { point: Arc::clone(self), epoch }
+    }
+
+    fn holds(&self) -> MutexGuard<'_, BTreeMap<Epoch, usize>> {
+        self.holds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The point or the holds have changed.
+    fn release(&self, holds: &BTreeMap<Epoch, usize>) {
+        let held = holds.first_key_value().map(|(epoch, _)| *epoch);
+        let released = held.map_or(self.epoch(), |held| held.min(self.epoch()));
+        // ORDERING: pairs with the acquire in `released`.
+        self.released.store(released.0, Ordering::Release);
     }
 
     /// Moves it to `epoch`, unless it is beyond already or final. Whether `epoch` is durable now.
     pub fn advance(&self, epoch: Epoch) -> bool {
-        let mut now = self.0.load(Ordering::Relaxed);
+        let holds = self.holds();
+        let is_durable = self.move_to(epoch);
+        self.release(&holds);
+        is_durable
+    }
+
+    fn move_to(&self, epoch: Epoch) -> bool {
+        let mut now = self.word.load(Ordering::Relaxed);
         while now < epoch.0 {
-            match self.0.compare_exchange_weak(now, epoch.0, Ordering::AcqRel, Ordering::Relaxed) {
+            match self.word.compare_exchange_weak(now, epoch.0, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return true,
                 Err(changed) => now = changed,
             }
@@ -49,18 +126,20 @@ impl DurablePoint {
     /// Counts epochs up to this one as durable because nothing of them is to be: before anybody reads versions by it, and even if it
     /// is final.
     pub fn skip_to(&self, epoch: Epoch) {
-        let mut now = self.0.load(Ordering::Relaxed);
+        let holds = self.holds();
+        let mut now = self.word.load(Ordering::Relaxed);
         while now & !FINAL < epoch.0 {
-            match self.0.compare_exchange_weak(now, now & FINAL | epoch.0, Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) => return,
+            match self.word.compare_exchange_weak(now, now & FINAL | epoch.0, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => break,
                 Err(changed) => now = changed,
             }
         }
+        self.release(&holds);
     }
 
     /// It moves no more.
     pub fn finish(&self) {
-        self.0.fetch_or(FINAL, Ordering::AcqRel);
+        self.word.fetch_or(FINAL, Ordering::AcqRel);
     }
 }
 
@@ -80,5 +159,24 @@ mod tests {
         assert_eq!(point.final_epoch(), Some(Epoch(7)));
         point.skip_to(Epoch(9));
         assert_eq!(point.final_epoch(), Some(Epoch(9)));
+    }
+
+    #[test]
+    fn what_a_hold_keeps_is_released_when_the_last_of_them_is_gone() {
+        let point = Arc::new(DurablePoint::new(Epoch(5)));
+        assert_eq!(point.released(), Epoch(5));
+        let (first, second) = (point.hold(), point.hold());
+        assert!(point.advance(Epoch(7)));
+        let third = point.hold();
+        assert!(point.advance(Epoch(8)));
+        assert_eq!((first.epoch(), third.epoch(), point.epoch()), (Epoch(5), Epoch(7), Epoch(8)));
+        drop(first);
+        assert_eq!(point.released(), Epoch(5));
+        drop(second);
+        assert_eq!(point.released(), Epoch(7));
+        drop(third);
+        assert_eq!(point.released(), Epoch(8));
+        point.skip_to(Epoch(9));
+        assert_eq!(point.released(), Epoch(9));
     }
 }

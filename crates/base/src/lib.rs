@@ -18,7 +18,7 @@ pub mod thread;
 
 pub use align::{CACHE_LINE, CacheAligned};
 pub use backoff::Backoff;
-pub use durable_point::DurablePoint;
+pub use durable_point::{DurablePoint, Hold};
 pub use ids::{ColumnId, IndexId, LayoutId, TableId, WorkerId};
 pub use rng::Rng;
 pub use stamp::{Epoch, Stamp};

@@ -203,7 +203,7 @@ impl Local {
     ///
     /// # Safety
     /// As [`Local::retire`], with this exception: where versions are kept, workers that come online later may reach it if they found
-    /// the durable point final and below `epoch`.
+    /// the durable point final and below `epoch`, or hold it below ([`DurablePoint::hold`]).
     #[inline]
     pub unsafe fn retire_version(&mut self, start: NonNull<u8>, bytes: usize, epoch: Epoch) {
         assert_outside();

@@ -126,7 +126,7 @@ impl Memory {
     }
 
     /// From now on keeps what is retired as a version ([`Local::retire_version`]) until this point has reached the epoch that
-    /// replaced it. Called at most once.
+    /// replaced it and nobody holds an earlier one ([`DurablePoint::hold`]). Called at most once.
     ///
     /// # Panics
     /// If called again.
@@ -153,7 +153,7 @@ impl Shared {
 
     /// Up to which epoch replaced versions are kept no more.
     pub(crate) fn kept_until(&self) -> Epoch {
-        self.kept_until.get().map_or(Epoch(u64::MAX), |point| point.epoch())
+        self.kept_until.get().map_or(Epoch(u64::MAX), |point| point.released())
     }
 
     /// Lets a leaving worker put its garbage among the orphans.

@@ -210,6 +210,12 @@ impl Log {
         &self.shared.durable
     }
 
+    /// Whether a commit would be refused now: the log has stopped, or its disk is full.
+    #[inline]
+    pub fn refuses(&self) -> bool {
+        self.shared.refuses()
+    }
+
     /// Whether a commit would be refused now, and why.
     pub fn refusal(&self) -> Option<LogError> {
         self.shared.refuses().then(|| self.shared.refusal())

@@ -136,7 +136,7 @@ impl Database {
     /// As [`take`]; that the log has stopped.
     pub fn backup(&self, to: impl AsRef<Path>) -> Result<Option<Copied>, StorageError> {
         let Some(persistence) = &self.inner().persistence else { return Ok(None) };
-        persistence.flush()?;
+        persistence.flush(None)?;
         let home = persistence.home();
         copies::backup(home.disk.as_ref(), &home.directory, to.as_ref(), &|_, _| {}).map(|copied| Some(copied.into()))
     }

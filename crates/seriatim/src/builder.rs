@@ -42,6 +42,7 @@ pub struct Builder {
     disk: Option<Arc<dyn Disk>>,
     pub(crate) create: bool,
     pub(crate) durability: Option<Durability>,
+    pub(crate) wait_max: Option<Duration>,
     pub(crate) log: LogSettings,
     pub(crate) checkpoint_bytes: Option<u64>,
     pub(crate) checkpoint_bytes_per_second: Option<u64>,
@@ -118,6 +119,7 @@ impl Default for Builder {
             disk: None,
             create: true,
             durability: None,
+            wait_max: Some(Duration::from_secs(30)),
             log: LogSettings::default(),
             checkpoint_bytes: Some(CHECKPOINT_BYTES),
             checkpoint_bytes_per_second: None,
@@ -307,6 +309,15 @@ impl Builder {
         self
     }
 
+    /// How long a call waits for the disk until its result is durable; beyond that it fails with
+    /// [`TransactError::NotDurableYet`](crate::TransactError::NotDurableYet), which says whether it may be committed. `None`: for as long
+    /// as it takes, also while the disk is full. For sessions of their own: [`Session::set_wait_max`](crate::Session::set_wait_max). Other
+    /// waits, for a worker or a backlog, end after a second. Default 30 s.
+    pub fn wait_max(mut self, wait: Option<Duration>) -> Builder {
+        self.wait_max = wait;
+        self
+    }
+
     /// Directories for the log, one logger thread each; on disks of their own they flush at the same time. Made if they are not there;
     /// relative ones are inside the database's, where a name like `checkpoint-0000000042` is refused. Default: one, the database's own directory. They may differ from one opening to the
     /// next; those of before must still be there, until a checkpoint has made what is in them superfluous.
@@ -348,8 +359,8 @@ impl Builder {
         self
     }
 
-    /// Percent of the time, 1 to 100, for which each thread of a checkpoint works: the rest it leaves to transactions, and the
-    /// checkpoint takes as much longer. When the log has grown by [`Builder::checkpoint_bytes`] since it began, or by as much as is in
+    /// Percent of the time, 1 to 100, for which each thread of a checkpoint works beside transactions: the rest it leaves to them, and
+    /// the checkpoint takes as much longer. Processors that transactions leave idle it uses besides. When the log has grown by [`Builder::checkpoint_bytes`] since it began, or by as much as is in
     /// memory if that is more, it works for twice as long, then for three times, and so on. Default 10.
     pub fn checkpoint_share(mut self, percent: u32) -> Builder {
         self.checkpoint_share = percent;

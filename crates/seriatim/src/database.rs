@@ -16,7 +16,7 @@ use seriatim_txn::{Environment, ProtocolInfo};
 use crate::builder::Builder;
 use crate::durability::{self, Checkpoint, OpenHandle, Opened, Persistence, Recovery, RecoveryPhase, TableChecked};
 use crate::engine::{self, Engine};
-use crate::error::{OpenError, SchemaError, StorageError};
+use crate::error::{CloseError, OpenError, SchemaError, StorageError};
 use crate::handle::{Handle, TableSet};
 use crate::pool::Pool;
 use crate::procedure::Shape;
@@ -171,10 +171,12 @@ impl Database {
         } else {
             let (epochs, htm) = (Arc::clone(&environment.epochs), environment.htm.clone());
             let (idle, mut leases, mut ticks) = (Arc::clone(&pool), Vec::new(), 0u32);
-            let log = persistence.as_ref().map(Persistence::log);
+            let interval = options.epoch_interval;
+            let mut log = persistence.as_ref().map(|log| (log.log(), Arc::clone(&log.behind).watch(interval)));
             let tick = move || {
                 htm.outside(|| epochs.tick());
-                if let Some(log) = &log {
+                if let Some((log, look_behind)) = &mut log {
+                    look_behind(epochs.current(), log.durable().epoch());
                     if durability::is_at_limit(epochs.current()) {
                         durability::stop_at_limit(log);
                     }
@@ -344,8 +346,33 @@ impl Database {
     ///
     /// # Errors
     /// [`TransactError::NotDurable`] if the log has stopped, or if the disk is full: then it may be tried again.
+    /// [`TransactError::NotDurableYet`] if it took longer than [`Builder::wait_max`].
     pub fn flush(&self) -> Result<(), TransactError> {
-        self.inner.flush()
+        self.inner.flush(self.inner.options.wait_max)
+    }
+
+    /// Closes the database, and says whether all that was committed is durable. Dropping the last handle, session and transaction closes
+    /// it as well, and says nothing. Those that are still there go on reading as when the log has stopped; what they write is refused.
+    ///
+    /// ```
+    /// # use seriatim::{Database, Durability, Table};
+    /// # #[derive(Table)] #[table(name = "counter", key(id), hash)] struct Counter { id: u32, n: u64 }
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let directory = std::env::temp_dir().join(format!("seriatim-doc-close-{}", std::process::id()));
+    /// let db = Database::builder().path(&directory).durability(Durability::Async).open()?;
+    /// let counters = db.create::<Counter>()?;
+    /// db.session().transact(|tx| tx.insert(&counters, &Counter { id: 7, n: 41 }))?;
+    /// db.close()?; // it is on disk
+    /// # std::fs::remove_dir_all(directory)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// What was not durable and is lost. The database is closed all the same, and the directory can be opened again.
+    pub fn close(self) -> Result<(), CloseError> {
+        self.open.end_checkpoints();
+        self.inner.persistence.as_ref().map_or(Ok(()), Persistence::close)
     }
 
     /// What survives a power cut now: every transaction of an epoch up to this one. It never moves back. `None` in memory, where

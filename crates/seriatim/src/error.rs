@@ -82,6 +82,38 @@ impl Error for OpenError {
     }
 }
 
+/// A database was closed, and not all that was committed is durable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CloseError {
+    /// Every transaction of an epoch up to this one is durable ([`Receipt::epoch`](crate::Receipt::epoch)); of later ones what wrote
+    /// something is lost, if the next opening does not find it on the disk.
+    pub durable_epoch: seriatim_base::Epoch,
+    /// Bytes of log that were not flushed.
+    pub lost_bytes: u64,
+    /// Why not.
+    pub reason: String,
+}
+
+impl CloseError {
+    pub(crate) fn new(durable_epoch: seriatim_base::Epoch, lost_bytes: u64, reason: &str) -> CloseError {
+        CloseError { durable_epoch, lost_bytes, reason: reason.to_owned() }
+    }
+}
+
+impl fmt::Display for CloseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let CloseError { durable_epoch, lost_bytes, reason } = self;
+        write!(
+            f,
+            "what was committed after epoch {} is not durable, {lost_bytes} bytes of log: {reason}",
+            durable_epoch.0
+        )
+    }
+}
+
+impl Error for CloseError {}
+
 /// A table could not be declared or found.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -343,6 +375,17 @@ pub enum TransactError {
         /// What happened to the log, and what to do.
         reason: String,
     },
+    /// The call waited for the disk as long as it may ([`Builder::wait_max`](crate::Builder::wait_max)), and its result is not durable
+    /// yet. It is decided in memory, others see it, and it becomes durable if the disk takes it after all: if it wrote something, it may
+    /// be there after the database is opened again, or may not.
+    NotDurableYet {
+        /// How long that was.
+        waited: std::time::Duration,
+        /// Whether the transaction wrote something. If not, it may be run again.
+        wrote: bool,
+        /// What is known to be wrong with the disk: that it is full, say.
+        reason: Option<String>,
+    },
     /// Procedures that run in pieces and other transactions exclude each other ([`Shape::Pieces`](crate::procedure::Shape)),
     /// and the other side stayed open for longer than the bound of 1 s.
     Excluded {
@@ -368,13 +411,20 @@ impl TransactError {
                 | TransactError::DiskBehind { .. }
                 | TransactError::TooOld
                 | TransactError::Excluded { .. }
+                | TransactError::NotDurableYet { wrote: false, .. }
         )
     }
 
     /// Whether the transaction may have committed although this error was returned: [`TransactError::Unfinished`] says that it has, and
-    /// after [`TransactError::NotDurable`] it may be found done when the database is opened again. In memory: no other.
+    /// after [`TransactError::NotDurable`], and after [`TransactError::NotDurableYet`] if it wrote something, it may be found done when the
+    /// database is opened again. In memory: no other.
     pub fn is_maybe_committed(&self) -> bool {
-        matches!(self, TransactError::NotDurable { .. } | TransactError::Unfinished { .. })
+        matches!(
+            self,
+            TransactError::NotDurable { .. }
+                | TransactError::NotDurableYet { wrote: true, .. }
+                | TransactError::Unfinished { .. }
+        )
     }
 
     /// The body's own error, if it was one of type `E`.
@@ -476,6 +526,14 @@ impl fmt::Display for TransactError {
             }
             TransactError::NotDurable { reason } => {
                 write!(f, "the transaction may or may not survive: {reason}")
+            }
+            TransactError::NotDurableYet { waited, wrote, reason } => {
+                let what = match wrote {
+                    true => "the transaction is committed, but a power cut may still take it back: it",
+                    false => "the transaction wrote nothing, and a power cut may still take back what it read: that",
+                };
+                write!(f, "{what} was not durable within {waited:?}")?;
+                reason.as_ref().map_or(Ok(()), |reason| write!(f, "; {reason}"))
             }
         }
     }

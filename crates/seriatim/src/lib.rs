@@ -70,7 +70,7 @@ pub use catalog::{Decimal, Text, Timestamp};
 pub use database::Database;
 pub use durability::{Checkpoint, Durability, Pending, Recovery, RecoveryPhase, RecoveryProgress, TableChecked};
 pub use engine::protocols;
-pub use error::{Abort, Conflict, OpenError, SchemaError, StorageError, TransactError};
+pub use error::{Abort, CloseError, Conflict, OpenError, SchemaError, StorageError, TransactError};
 pub use handle::{Handle, IndexHandle};
 pub use procedure::Data;
 pub use retry::RetryPolicy;

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
 use seriatim_base::{Epoch, Rng, Stamp};
 use seriatim_txn::{Cause, Mode, Reason};
@@ -127,8 +128,10 @@ impl Session {
     }
 
     /// Runs `body` as a read-only transaction: on a snapshot that never aborts where the protocol gives them
-    /// ([`crate::protocols`]), else validated and retried. A snapshot shows all that has committed; once the log has stopped, the
-    /// durable epoch ([`LogStatistics::stopped`](crate::LogStatistics::stopped)).
+    /// ([`crate::protocols`]), else validated and retried. A snapshot shows all that has committed; once the log has stopped
+    /// ([`LogStatistics::stopped`](crate::LogStatistics::stopped)), the durable epoch. So it does while the disk is full or has not
+    /// flushed for 100 ms, rather than wait for it: what was answered is there, what was submitted and is not durable is not. One that is
+    /// under way then may run again.
     ///
     /// # Errors
     /// As [`Session::transact`]; no conflicts where the protocol gives snapshots.
@@ -140,8 +143,16 @@ impl Session {
         mut body: impl FnMut(&ReadTx) -> Result<R, Abort>,
     ) -> Result<Committed<R>, TransactError> {
         let mut result = self.runner.run(Mode::ReadOnly, Origin::Closure, |tx| body(tx));
+        if self.runner.tx.is_overtaken() {
+            result = self.runner.run(Mode::ReadOnly, Origin::Closure, |tx| body(tx));
+        }
         self.runner.answer(&mut result);
         result
+    }
+
+    /// How long calls of this session wait until their results are durable; at first [`Builder::wait_max`](crate::Builder::wait_max).
+    pub fn set_wait_max(&mut self, wait: Option<Duration>) {
+        self.runner.tx.set_wait_max(wait);
     }
 
     /// Whether procedures called through this session fetch what their arguments name before they need it. At first as
@@ -183,7 +194,7 @@ impl Runner {
     /// The result, sealed until it may leave.
     #[inline]
     pub(crate) fn pending<R>(&self, result: Result<Committed<R>, TransactError>) -> Pending<R> {
-        Pending::new(result, self.tx.seal(), &self.waiting)
+        Pending::new(result, self.tx.seal(), self.tx.wait_max(), &self.waiting)
     }
 
     #[inline]

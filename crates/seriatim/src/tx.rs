@@ -12,8 +12,9 @@ use std::hint::cold_path;
 use std::ops::{Bound, Deref, RangeBounds};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use seriatim_base::{Backoff, Stamp};
+use seriatim_base::{Backoff, Hold, Stamp};
 use seriatim_catalog::{
     ColumnSet, Key, KeyBuf, KeyPrefix, Organization, RowRef, RowWriter, Table, TableKey, TailStore,
 };
@@ -69,6 +70,10 @@ pub struct ReadTx {
     user: RefCell<Option<Box<dyn std::error::Error + Send + Sync>>>,
     /// What must be durable before a result of the transaction leaves.
     seal: Cell<Seal>,
+    /// How long a result waits for that.
+    wait_max: Cell<Option<Duration>>,
+    /// Of a snapshot that shows the durable epoch while the disk is behind.
+    hold: Cell<Option<Hold>>,
     /// The text that did not fit a log entry: its table, its bytes, the most.
     too_large: RefCell<Option<(String, usize, usize)>>,
     /// Why the log did not take the commit.
@@ -563,7 +568,7 @@ pub(crate) fn encode_bounds<K: TableKey>(range: &impl RangeBounds<K>) -> (Bound<
 impl Tx {
     pub(crate) fn new(inner: Arc<Inner>, number: usize) -> Tx {
         let log = inner.recording().map(|recording| RefCell::new(Log::new(recording.recorder(), number as u32)));
-        let workers = inner.options.workers;
+        let (workers, wait_max) = (inner.options.workers, inner.options.wait_max);
         Tx {
             read: ReadTx {
                 lease: Cell::new(None),
@@ -584,6 +589,8 @@ impl Tx {
                 prefetching: Cell::new(inner.options.prefetch),
                 user: RefCell::new(None),
                 seal: Cell::default(),
+                wait_max: Cell::new(wait_max),
+                hold: Cell::default(),
                 too_large: RefCell::default(),
                 refusal: Cell::default(),
                 log,
@@ -1119,6 +1126,13 @@ impl Tx {
             cold_path();
             log.borrow_mut().begin(mode == Mode::ReadOnly);
         }
+        if mode == Mode::ReadOnly
+            && let Some(persistence) = &inner.persistence
+        {
+            let hold = persistence.hold();
+            self.worker().core().held = hold.as_ref().map(Hold::epoch);
+            self.hold.set(hold);
+        }
         self.worker().begin(mode, Stamp::ZERO);
         Ok(())
     }
@@ -1126,6 +1140,10 @@ impl Tx {
     fn close(&self) {
         if let Some(lease) = self.lease.take() {
             self.inner.pool.give_back(lease);
+        }
+        if self.mode.get() == Mode::ReadOnly {
+            // Offline by now: it reads nothing more.
+            drop(self.hold.take());
         }
         self.leave_gate();
     }
@@ -1226,6 +1244,9 @@ impl Tx {
         writer.append();
         writer.end();
         std::mem::forget(guard);
+        if let Ok(Outcome::Committed(_)) = outcome {
+            self.seal.set(self.seal.get().of_writer());
+        }
         outcome
     }
 
@@ -1244,7 +1265,21 @@ impl Tx {
     /// Waits until the result may leave.
     #[inline]
     pub(crate) fn unseal(&self) -> Result<(), TransactError> {
-        self.inner.unseal(self.seal.get())
+        self.inner.unseal(self.seal.get(), self.wait_max.get())
+    }
+
+    /// Whether it was a snapshot whose result would have to wait for a disk that is behind: one that begins now shows the durable epoch.
+    #[inline]
+    pub(crate) fn is_overtaken(&self) -> bool {
+        self.mode.get() == Mode::ReadOnly && self.inner.is_overtaken(self.seal.get(), self.wait_max.get())
+    }
+
+    pub(crate) fn wait_max(&self) -> Option<Duration> {
+        self.wait_max.get()
+    }
+
+    pub(crate) fn set_wait_max(&self, wait: Option<Duration>) {
+        self.wait_max.set(wait);
     }
 
     /// Ends an explicit transaction; its result is sealed.

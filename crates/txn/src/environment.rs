@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use seriatim_base::{DurablePoint, Epoch, Stamp};
+use seriatim_catalog::Key;
 use seriatim_htm::{Agent, Budget, Htm, Outside};
 use seriatim_memory::{Local, Memory};
 use seriatim_store::{RecordPtr, StoreCx};
@@ -39,6 +40,9 @@ pub struct Core {
     pub htm: Htm,
     /// The epoch.
     pub epochs: Arc<Epochs>,
+    /// The durable epoch that the next snapshots of this worker show; who sets it holds it
+    /// ([`DurablePoint::hold`](seriatim_base::DurablePoint::hold)) until they have ended.
+    pub held: Option<Epoch>,
     buried: Arc<Buried>,
     /// The newest deletion that this worker has noted there, if any.
     noted: Epoch,
@@ -74,6 +78,7 @@ impl Environment {
             htm: self.htm.clone(),
             epochs: Arc::clone(&self.epochs),
             buried: Arc::clone(&self.buried),
+            held: None,
             noted: Epoch(0),
             #[cfg(feature = "canary")]
             fault: self.fault,
@@ -119,9 +124,10 @@ impl Core {
         !self.suffers(Fault::None) && cfg!(feature = "canary")
     }
 
-    /// The durable epoch at which the log stopped, where versions are kept for who reads it then.
-    pub fn final_epoch(&self) -> Option<Epoch> {
-        self.local.kept_until()?.final_epoch()
+    /// The durable epoch that a snapshot is to show, where versions are kept for who reads it: the one at which the log stopped, or
+    /// the one that whoever opened the snapshot holds.
+    pub fn shown_epoch(&self) -> Option<Epoch> {
+        self.held.or_else(|| self.local.kept_until()?.final_epoch())
     }
 
     /// Unlinks a record whose row was deleted under `stamp`, by `unlink`, which says whether it could. Until the deletion is durable it
@@ -134,7 +140,7 @@ impl Core {
         unlink: impl FnOnce(&mut Core) -> bool,
     ) -> bool {
         let worker = self.local.worker();
-        let durable = self.local.kept_until().map(DurablePoint::epoch).filter(|&durable| durable < stamp.epoch());
+        let durable = self.local.kept_until().map(DurablePoint::released).filter(|&durable| durable < stamp.epoch());
         let durable = durable.filter(|_| !self.suffers(Fault::ForgetBuried));
         if let Some(durable) = durable {
             self.buried.note(worker, table, record, stamp, durable);
@@ -153,18 +159,23 @@ impl Core {
         if self.noted == Epoch(0) {
             return;
         }
-        let durable = self.local.kept_until().map(DurablePoint::epoch);
+        let durable = self.local.kept_until().map(DurablePoint::released);
         if let Some(durable) = durable.filter(|&durable| durable >= self.noted) {
             self.buried.forget(self.local.worker(), durable);
             self.noted = Epoch(0);
         }
     }
 
-    /// The records of a table whose rows were deleted after `durable`, the epoch at which the log stopped: so their memory is never
-    /// used again. Some may still be in the index, and several may have had the same key, of which at most one has a version of
+    /// The records of a table whose rows were deleted after `durable`, the epoch at which the log stopped or that the caller holds: so
+    /// their memory is not used again. Some may still be in the index, and several may have had the same key, of which at most one has a version of
     /// that epoch or before.
     pub fn buried(&self, table: &Table, durable: Epoch) -> Vec<RecordPtr> {
         self.buried.of(table, durable)
+    }
+
+    /// As [`Core::buried`], those of one key.
+    pub fn buried_under(&self, table: &Table, key: Key<'_>, durable: Epoch) -> Vec<RecordPtr> {
+        self.buried.under(table, key, durable)
     }
 
     /// What the store needs to change an index.

@@ -40,6 +40,10 @@ pub trait Around: Debug + Send + Sync {
         self.inner().sync_dir(dir)
     }
 
+    fn failed_sync(&self, dir: &Path) -> Option<io::Error> {
+        self.inner().failed_sync(dir)
+    }
+
     fn find(&self, path: &Path) -> io::Result<Option<Found>> {
         self.inner().find(path)
     }
@@ -76,6 +80,10 @@ impl<D: Around> Disk for D {
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         Around::sync_dir(self, dir)
+    }
+
+    fn failed_sync(&self, dir: &Path) -> Option<io::Error> {
+        Around::failed_sync(self, dir)
     }
 
     fn find(&self, path: &Path) -> io::Result<Option<Found>> {

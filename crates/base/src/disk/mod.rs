@@ -73,6 +73,12 @@ pub trait Disk: Debug + Send + Sync {
     /// What the file system says; then nothing is known about these names, and a second try may lie.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
 
+    /// Why no sync of a directory can succeed any more, where the disk remembers that one has failed ([`wary`]).
+    fn failed_sync(&self, dir: &Path) -> Option<io::Error> {
+        let _ = dir;
+        None
+    }
+
     /// What is at a path, if anything.
     ///
     /// # Errors

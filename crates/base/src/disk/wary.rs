@@ -45,6 +45,11 @@ impl WaryDisk {
     }
 }
 
+fn remembered(dir: &Path, (kind, message): &(io::ErrorKind, String)) -> io::Error {
+    let message = format!("an earlier sync failed, and a second one may lie: {message}");
+    at("sync", dir, io::Error::new(*kind, message))
+}
+
 /// Its name from the root on; as it is if there is none, for which syncing fails anyway.
 fn absolute(dir: &Path) -> PathBuf {
     std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned())
@@ -59,9 +64,8 @@ impl Around for WaryDisk {
         let key = absolute(dir);
         let directory = Arc::clone(self.directories().entry(key.clone()).or_default());
         let mut failed = directory.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((kind, message)) = &*failed {
-            let message = format!("an earlier sync failed, and a second one may lie: {message}");
-            return Err(at("sync", dir, io::Error::new(*kind, message)));
+        if let Some(failed) = &*failed {
+            return Err(remembered(dir, failed));
         }
         let synced = self.disk.sync_dir(dir);
         match &synced {
@@ -69,6 +73,12 @@ impl Around for WaryDisk {
             _ => self.forget(&key, &directory),
         }
         synced
+    }
+
+    fn failed_sync(&self, dir: &Path) -> Option<io::Error> {
+        let directory = self.directories().get(&absolute(dir)).map(Arc::clone)?;
+        let failed = directory.lock().unwrap_or_else(PoisonError::into_inner);
+        failed.as_ref().map(|failed| remembered(dir, failed))
     }
 
     fn remove_dir_all(&self, dir: &Path) -> io::Result<()> {
@@ -101,8 +111,10 @@ mod tests {
             let error = disk.sync_dir(Path::new(name)).unwrap_err();
             assert!(error.to_string().contains("an earlier sync failed"), "{error}");
             assert_eq!(error.kind(), ErrorKind::Other);
+            assert!(disk.failed_sync(Path::new(name)).is_some());
         }
         disk.sync_dir(Path::new("/db")).unwrap();
+        assert!(disk.failed_sync(Path::new("/db")).is_none());
         // A new one of the same name is another.
         disk.remove_dir_all(Path::new("/db/log")).unwrap();
         disk.create_dir_all(Path::new("/db/log")).unwrap();

@@ -56,6 +56,20 @@ fn a_version_comes_back_when_its_successor_is_durable_and_not_before() {
 }
 
 #[test]
+fn a_version_is_kept_for_who_holds_an_epoch_before_its_successors() {
+    let (memory, point) = with_log();
+    let (mut local, mut outside) = (register(&memory), Outside::claim());
+    let hold = point.hold();
+    let kept = replace(&mut local, &mut outside, BAG + 1, 6);
+    assert!(point.advance(Epoch(6)));
+    local.collect();
+    assert!(are_intact(&kept) && local.waiting() == BAG + 1);
+    drop(hold);
+    local.collect();
+    assert_eq!((memory.in_use_bytes(), local.waiting()), (0, 0));
+}
+
+#[test]
 fn nothing_else_waits_for_the_durable_point() {
     let (memory, _point) = with_log();
     let (mut local, mut outside) = (register(&memory), Outside::claim());

@@ -4,8 +4,8 @@
 //! Image header, three words: the version's stamp; its local snapshot number with a deletion mark in bit 0; the address of the
 //! previous image. All are written before the image is published and never change. The previous image is kept for readers that
 //! began before the image was installed; it is retired then, so it lives until they have left. A reader that begins later has a
-//! number at least as high as the image's and does not follow the pointer, unless the log has stopped: then it goes on to the
-//! versions of the durable epoch, which live until the image's own epoch is durable (README, "Durability").
+//! number at least as high as the image's and does not follow the pointer, unless it shows the durable epoch: then it goes on to the
+//! versions of that epoch, which live until the image's own epoch is durable and no reader holds an earlier one (README, "Durability").
 //!
 //! What a snapshot saw has a bound ([`seriatim_txn::Worker::newest`]) that is no newer than the snapshot: the stamps of the
 //! versions seen, and for a key it does not find the newest stamp unlinked from the table. A deleted record is unlinked when all
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use seriatim_base::{Epoch, Stamp};
 use seriatim_catalog::Key;
-use seriatim_store::{RecordPtr, has_key};
+use seriatim_store::RecordPtr;
 use seriatim_txn::{Core, RecordShape, RowPtr, Scan, Seen, Stop, Table};
 
 use super::SnapshotNumber;
@@ -83,19 +83,19 @@ impl ImageHeader {
 pub(super) struct View {
     /// Versions of a higher number came later.
     snapshot: u64,
-    /// Once the log has stopped: versions of a later epoch are not durable and never will be.
+    /// Once the log has stopped, or if the disk is behind: versions of a later epoch are not shown, as they are not durable.
     durable: Option<Epoch>,
 }
 
 impl View {
-    /// The newest committed versions; once the log has stopped, those of the durable epoch. Reads S and advances it, atomically with
+    /// The newest committed versions; once the log has stopped, or if the disk is behind, those of the durable epoch. Reads S and advances it, atomically with
     /// regard to regions that read S (D8).
     pub(super) fn take(core: &Core, number: &SnapshotNumber) -> View {
         // ORDERING: SeqCst, partner of the fence between a commit's last lock and its load of S: either that commit sees the
         // advanced number, or we see its records locked.
         let snapshot = core.htm.outside(|| number.fetch_add(1, Ordering::SeqCst));
         fence(Ordering::SeqCst);
-        View { snapshot, durable: core.final_epoch() }
+        View { snapshot, durable: core.shown_epoch() }
     }
 
     #[inline]
@@ -133,13 +133,10 @@ pub(super) fn read(attempt: &mut Optimistic, table: &Table, key: Key<'_>, view: 
 /// The row that a key had when the log stopped, if its record was unlinked since.
 #[cold]
 fn read_buried(attempt: &mut Optimistic, table: &Table, key: Key<'_>, view: View, durable: Epoch) -> Option<RowPtr> {
-    attempt.base.core.buried(table, durable).into_iter().find_map(|record| {
-        // SAFETY: what is buried is kept, as it was deleted after the durable epoch; the class is the table's.
-        let is_it = unsafe { has_key(record, key) };
-        match is_it.then(|| version(attempt, table, record, view)) {
-            Some(Version::Row(row)) => Some(row),
-            _ => None,
-        }
+    let records = attempt.base.core.buried_under(table, key, durable);
+    records.into_iter().find_map(|record| match version(attempt, table, record, view) {
+        Version::Row(row) => Some(row),
+        Version::Deleted | Version::Before => None,
     })
 }
 

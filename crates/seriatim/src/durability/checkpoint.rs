@@ -77,6 +77,10 @@ fn take_alone(inner: &Inner, persistence: &Persistence, limits: Limits<'_>) -> R
         // Perhaps because the manifest could not be synced: then it is not known which checkpoint counts.
         return Err(StorageError::Stopped(reason));
     }
+    // Else a checkpoint would be written before that is noticed, at each attempt.
+    if let Some(error) = persistence.home().disk.failed_sync(&persistence.home().directory) {
+        return Err(StorageError::io("taking a checkpoint")(error));
+    }
     // First: what an earlier attempt left may be the space that is lacking.
     delete_unnamed(persistence);
     let (begin, complete) = write(inner, persistence, limits).inspect_err(|_| delete_unnamed(persistence))?;

@@ -5,7 +5,7 @@
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use seriatim_base::thread::Periodic;
@@ -110,13 +110,13 @@ pub(crate) fn look(inner: &Inner, persistence: &Persistence) {
 /// What keeps a database open: its handles, sessions and pending results share one.
 pub(crate) struct OpenHandle {
     /// Takes checkpoints, if the database has a log and is open for use.
-    checkpointer: OnceLock<Periodic>,
+    checkpointer: Mutex<Option<Periodic>>,
     inner: Arc<Inner>,
 }
 
 impl OpenHandle {
     pub(crate) fn new(inner: &Arc<Inner>) -> OpenHandle {
-        OpenHandle { checkpointer: OnceLock::new(), inner: Arc::clone(inner) }
+        OpenHandle { checkpointer: Mutex::default(), inner: Arc::clone(inner) }
     }
 
     /// Starts the helper, if the database has a log and wants one. Called once.
@@ -135,17 +135,24 @@ impl OpenHandle {
             }
         };
         let checkpointer = Periodic::spawn("seriatim-checkpoint", LOOK_INTERVAL, step)?;
-        self.checkpointer.set(checkpointer).expect("started once");
+        *self.checkpointer.lock().unwrap_or_else(PoisonError::into_inner) = Some(checkpointer);
         Ok(())
+    }
+
+    /// Ends the helper; what it is at is given up.
+    pub(crate) fn end_checkpoints(&self) {
+        if let Some(persistence) = &self.inner.persistence {
+            persistence.begin_closing();
+        }
+        let checkpointer = self.checkpointer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // Joined.
+        drop(checkpointer);
     }
 }
 
 impl Drop for OpenHandle {
     fn drop(&mut self) {
-        if let Some(persistence) = &self.inner.persistence {
-            persistence.begin_closing();
-        }
-        // Joined, before whoever drops this lets go of the database.
-        drop(self.checkpointer.take());
+        // Before whoever drops this lets go of the database.
+        self.end_checkpoints();
     }
 }

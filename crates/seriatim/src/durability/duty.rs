@@ -98,7 +98,12 @@ impl Load {
     }
 
     /// Another look. What it comes to now.
-    pub(super) fn look(&mut self, busy: impl FnOnce() -> usize, at: Duration, flushed: impl FnOnce() -> Duration) -> f64 {
+    pub(super) fn look(
+        &mut self,
+        busy: impl FnOnce() -> usize,
+        at: Duration,
+        flushed: impl FnOnce() -> Duration,
+    ) -> f64 {
         let passed = at.saturating_sub(self.at);
         if passed >= LOAD_LOOK {
             let flushed = flushed();

@@ -53,11 +53,10 @@ pub enum Durability {
     /// At once. A power cut takes back the last transactions: those of about an epoch and a flush. What remains is a state that
     /// was there, without gaps.
     Async,
-    /// When its epoch is durable: after about an epoch and a flush, together with all others of that time. The default for a
-    /// database on disk.
+    /// When its epoch is durable, together with all others of that time. Who waits is flushed as soon as the disk is free; what is
+    /// submitted and not waited for, after about an epoch. The default for a database on disk.
     Group,
-    /// As [`Durability::Group`], but the epoch ends at once and the logs are flushed for it: the lowest latency for one
-    /// transaction at a time, at the cost of a flush for each.
+    /// As [`Durability::Group`], but what is submitted is flushed as soon as the disk is free, too, though nobody waits for it yet.
     Sync,
 }
 

@@ -29,7 +29,8 @@ pub(crate) struct Home {
     pub(crate) directory: PathBuf,
     /// What is in the file.
     manifest: Mutex<Manifest>,
-    _lock: Box<dyn DiskLock>,
+    /// Until it is closed.
+    lock: Mutex<Option<Box<dyn DiskLock>>>,
 }
 
 /// What opening found and made.
@@ -129,8 +130,12 @@ pub(crate) fn open(options: &Builder, place: &Place, foundation: &Foundation) ->
     let (log, writers, loggers) = Log::open(Arc::clone(disk), log_options, start, options.workers)?;
     // After its first segments, so that it is noticed if they are gone.
     manifest.write(disk.as_ref(), directory).map_err(StorageError::from)?;
-    let home =
-        Home { disk: Arc::clone(disk), directory: directory.clone(), manifest: Mutex::new(manifest), _lock: lock };
+    let home = Home {
+        disk: Arc::clone(disk),
+        directory: directory.clone(),
+        manifest: Mutex::new(manifest),
+        lock: Mutex::new(Some(lock)),
+    };
     Ok(Opened { tables, recovery, log: Some(OpenLog { home, log, loggers, writers }) })
 }
 
@@ -228,6 +233,11 @@ impl Home {
     /// What the directory consists of.
     pub(crate) fn manifest(&self) -> MutexGuard<'_, Manifest> {
         self.manifest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets others open the directory. Nothing in it is changed from here on.
+    pub(super) fn unlock(&self) {
+        drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 
     /// Has the manifest say how far the log of the present incarnation, which is closed, is recorded in its batches. More would be

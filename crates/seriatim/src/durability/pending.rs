@@ -38,6 +38,8 @@ pub struct Pending<R> {
     result: Option<Result<Committed<R>, TransactError>>,
     /// What must be durable first; `None` if nothing must.
     sealed: Option<(Seal, Arc<Shared>)>,
+    /// How long [`Pending::wait`] waits.
+    limit: Option<Duration>,
     /// There once it was polled as a future.
     reached: Option<Reached>,
 }
@@ -59,18 +61,25 @@ impl Shared {
 impl<R> Unpin for Pending<R> {}
 
 impl<R> Pending<R> {
-    pub(crate) fn new(result: Result<Committed<R>, TransactError>, seal: Seal, shared: &Arc<Shared>) -> Pending<R> {
+    pub(crate) fn new(
+        result: Result<Committed<R>, TransactError>,
+        seal: Seal,
+        limit: Option<Duration>,
+        shared: &Arc<Shared>,
+    ) -> Pending<R> {
         let sealed = shared.inner.seals(seal).then(|| (seal, Arc::clone(shared)));
-        Pending { result: Some(result), sealed, reached: None }
+        Pending { result: Some(result), sealed, limit, reached: None }
     }
 
-    /// Waits until the result may leave.
+    /// Waits until the result may leave, at most for as long as the session waited when it was submitted
+    /// ([`Session::set_wait_max`](crate::Session::set_wait_max)). As a future it has no such bound.
     ///
     /// # Errors
-    /// The transaction's own; [`TransactError::NotDurable`] if the log stopped before the result was durable.
+    /// The transaction's own; [`TransactError::NotDurable`] if the log stopped before the result was durable,
+    /// [`TransactError::NotDurableYet`] if that took too long.
     pub fn wait(mut self) -> Result<Committed<R>, TransactError> {
         if let Some((seal, shared)) = &self.sealed {
-            shared.inner.unseal(*seal)?;
+            shared.inner.unseal(*seal, self.limit)?;
         }
         self.take()
     }

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use seriatim_base::{Epoch, Stamp, thread};
+use seriatim_base::clock::Instant;
+use seriatim_base::{Epoch, Hold, Stamp, thread};
 use seriatim_htm::Htm;
 use seriatim_redo::durable::Reached;
 use seriatim_redo::manifest::{Manifest, NotWritten};
@@ -21,17 +22,62 @@ use super::open::{Home, OpenLog};
 use crate::builder::Builder;
 use crate::database::{Foundation, Inner};
 use crate::handle::TableSet;
-use crate::{LogStatistics, TransactError};
+use crate::{CloseError, LogStatistics, TransactError};
 
 /// What a result depends on: it leaves when this epoch is durable. Epoch zero: on nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Seal(Epoch);
+pub(crate) struct Seal {
+    epoch: Epoch,
+    /// Whether the transaction has written something.
+    wrote: bool,
+}
 
 impl Seal {
     /// The same, and on what has this stamp.
     #[inline]
     pub(crate) fn with(self, stamp: Stamp) -> Seal {
-        Seal(self.0.max(stamp.epoch()))
+        Seal { epoch: self.epoch.max(stamp.epoch()), ..self }
+    }
+
+    /// The same, of a transaction that has written something.
+    #[inline]
+    pub(crate) fn of_writer(self) -> Seal {
+        Seal { wrote: true, ..self }
+    }
+
+    fn until(epoch: Epoch) -> Seal {
+        Seal { epoch, wrote: false }
+    }
+}
+
+/// Whether the durable point has stood still for long although there is something to flush, and so whether snapshots show the durable
+/// epoch rather than wait for the disk.
+#[derive(Debug, Default)]
+pub(crate) struct Behind(AtomicBool);
+
+/// For how long the durable point may stand still.
+const BEHIND_AFTER: Duration = Duration::from_millis(100);
+
+/// By then it is known whether the disk is full or behind.
+const OVERTAKEN_WITHIN: Duration = Duration::from_millis(250);
+
+impl Behind {
+    #[inline]
+    pub(super) fn is_so(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Looks at each tick of an epoch that lasts `interval`.
+    pub(crate) fn watch(self: Arc<Behind>, interval: Duration) -> impl FnMut(Epoch, Epoch) {
+        let most = u32::try_from(BEHIND_AFTER.as_nanos().div_ceil(interval.as_nanos().max(1))).unwrap_or(u32::MAX);
+        let (mut mark, mut ticks) = (Epoch(0), 0);
+        move |current, durable| {
+            ticks += 1;
+            if durable >= mark {
+                (mark, ticks) = (current, 0);
+            }
+            self.0.store(ticks > most, Ordering::Relaxed);
+        }
     }
 }
 
@@ -52,6 +98,9 @@ pub(crate) struct Persistence {
     pub(super) checkpoints: Mutex<Checkpoints>,
     /// Nobody has the database open any more: a checkpoint under way is given up.
     closing: AtomicBool,
+    /// Whether there are versions for who reads the durable epoch.
+    keeps_versions: bool,
+    pub(crate) behind: Arc<Behind>,
 }
 
 /// Who steps the loggers.
@@ -60,8 +109,8 @@ enum Loggers {
     Threads(LogThreads),
     /// The database's owner ([`Builder::step_helpers`](crate::Builder::step_helpers)), and whoever waits.
     Stepped(Vec<Logger>),
-    /// Nobody any more.
-    Closed,
+    /// Nobody any more; how that went.
+    Closed(Result<(), CloseError>),
 }
 
 /// Steps of all loggers that make an epoch durable where nothing fails: one that flushes it, one in which a logger that had
@@ -80,8 +129,8 @@ impl Persistence {
     pub(crate) fn seals(&self, seal: Seal) -> bool {
         let durable = self.log.durable();
         match self.mode {
-            Durability::Group | Durability::Sync => seal.0 > durable.epoch(),
-            Durability::Async => durable.is_stopped() && seal.0 > durable.epoch(),
+            Durability::Group | Durability::Sync => seal.epoch > durable.epoch(),
+            Durability::Async => durable.is_stopped() && seal.epoch > durable.epoch(),
             Durability::Off => false,
         }
     }
@@ -98,9 +147,42 @@ impl Persistence {
         self.log.durable().point().skip_to(Epoch(next.0 - 1));
     }
 
-    /// Makes everything committed so far durable; gives up when the disk is full.
-    pub(crate) fn flush(&self) -> Result<(), LogError> {
-        self.wait_for(self.current())
+    /// What a snapshot that begins now holds, to show the durable epoch; `None` if it shows what has committed. What has committed would
+    /// have to be waited for. Nothing that was acknowledged is missing, where results wait until they are durable.
+    #[inline]
+    pub(crate) fn hold(&self) -> Option<Hold> {
+        self.holds_up().then(|| self.log.durable().point().hold())
+    }
+
+    /// Whether snapshots are not to wait for the disk. Once the log has stopped they show the durable epoch anyway.
+    #[inline]
+    fn holds_up(&self) -> bool {
+        let is_behind = self.log.refuses() || self.behind.is_so();
+        is_behind && self.keeps_versions && self.mode != Durability::Async && !self.log.durable().is_stopped()
+    }
+
+    /// Waits until what a snapshot saw is durable, or until it would better begin again and show the durable epoch: whether so.
+    #[cold]
+    fn is_overtaken(&self, seal: Seal, limit: Option<Duration>) -> bool {
+        if !self.keeps_versions {
+            return false;
+        }
+        if self.stepped {
+            return matches!(self.step_until(seal), Ok(false)) && self.holds_up();
+        }
+        let (began, limit) = (Instant::now(), limit.map_or(OVERTAKEN_WITHIN, |limit| limit.min(OVERTAKEN_WITHIN)));
+        self.log.request(seal.epoch);
+        while matches!(self.log.durable().wait_timeout(seal.epoch, LOOK), Ok(false)) {
+            if self.holds_up() || began.elapsed() >= limit {
+                return self.holds_up();
+            }
+        }
+        false
+    }
+
+    /// Makes everything committed so far durable; gives up when the disk is full. Whether it did within the limit.
+    pub(crate) fn flush(&self, limit: Option<Duration>) -> Result<bool, LogError> {
+        self.wait_for_at_most(self.current(), limit)
     }
 
     /// The newest epoch that a power cut does not take back.
@@ -152,19 +234,28 @@ impl Persistence {
 
     /// Has the loggers end the epoch, and waits until it is durable, the disk is full, or the database is closed.
     pub(super) fn wait_for(&self, epoch: Epoch) -> Result<(), LogError> {
+        self.wait_for_at_most(epoch, None).map(drop)
+    }
+
+    /// As [`Persistence::wait_for`]: whether it is durable within the limit.
+    fn wait_for_at_most(&self, epoch: Epoch, limit: Option<Duration>) -> Result<bool, LogError> {
         if self.stepped {
-            return self.wait(Seal(epoch));
+            return self.wait(Seal::until(epoch), None);
         }
+        let began = Instant::now();
         self.log.request(epoch);
-        while !self.log.durable().wait_timeout(epoch, LOOK)? {
+        while !self.log.durable().wait_timeout(epoch, limit.map_or(LOOK, |limit| limit.min(LOOK)))? {
             if let Some(refusal) = self.log.refusal() {
                 return Err(refusal);
             }
             if self.is_closing() {
                 return Err(LogError::Stopped("the database is being closed".to_owned()));
             }
+            if limit.is_some_and(|limit| began.elapsed() >= limit) {
+                return Ok(false);
+            }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Waits until the disk says that the current epoch is durable, whether anything was logged in it or not.
@@ -176,16 +267,19 @@ impl Persistence {
         self.wait_for(self.current()).map(|()| end)
     }
 
-    /// While the disk is full this lasts until there is space. Where the owner runs the loggers it runs them, and fails if that does
-    /// not help.
+    /// Whether the seal is broken within the limit. While the disk is full that takes until there is space. Where the owner runs the
+    /// loggers it runs them, and fails if that does not help.
     #[cold]
-    fn wait(&self, seal: Seal) -> Result<(), LogError> {
+    fn wait(&self, seal: Seal, limit: Option<Duration>) -> Result<bool, LogError> {
         if !self.stepped {
-            self.log.request(seal.0);
-            return self.log.durable().wait(seal.0);
+            self.log.request(seal.epoch);
+            return match limit {
+                None => self.log.durable().wait(seal.epoch).map(|()| true),
+                Some(limit) => self.log.durable().wait_timeout(seal.epoch, limit),
+            };
         }
         match self.step_until(seal)? {
-            true => Ok(()),
+            true => Ok(true),
             false => Err(self
                 .log
                 .refusal()
@@ -195,7 +289,7 @@ impl Persistence {
 
     /// Runs the loggers until the seal is broken; whether it is.
     fn step_until(&self, seal: Seal) -> Result<bool, LogError> {
-        self.log.request(seal.0);
+        self.log.request(seal.epoch);
         for _ in 0..STEPS_MAX {
             if self.reached_now(seal)? {
                 return Ok(true);
@@ -209,15 +303,12 @@ impl Persistence {
         match (most.is_zero(), self.stepped) {
             (true, _) => self.reached_now(seal),
             (false, true) => self.step_until(seal),
-            (false, false) => {
-                self.log.request(seal.0);
-                self.log.durable().wait_timeout(seal.0, most)
-            }
+            (false, false) => self.wait(seal, Some(most)),
         }
     }
 
     fn reached_now(&self, seal: Seal) -> Result<bool, LogError> {
-        self.log.durable().poll(seal.0).map_or(Ok(false), |answer| answer.map(|()| true))
+        self.log.durable().poll(seal.epoch).map_or(Ok(false), |answer| answer.map(|()| true))
     }
 
     fn loggers(&self) -> MutexGuard<'_, Loggers> {
@@ -245,6 +336,13 @@ impl Persistence {
         {
             logger.step(self.end_requested());
         }
+    }
+
+    /// The limit was reached.
+    #[cold]
+    fn not_yet(&self, wrote: bool, limit: Option<Duration>) -> TransactError {
+        let reason = self.log.refusal().map(|refusal| refusal.to_string());
+        TransactError::NotDurableYet { waited: limit.unwrap_or_default(), wrote, reason }
     }
 
     /// As a logger's thread does before each step.
@@ -312,7 +410,8 @@ impl Persistence {
                 Loggers::Threads(log.spawn(loggers, options.epoch_interval, end_requested)?)
             }
         };
-        if engine.info().gives.snapshots != Freshness::None {
+        let keeps_versions = engine.info().gives.snapshots != Freshness::None;
+        if keeps_versions {
             // For who reads the durable epoch should the log stop.
             environment.memory.keep_versions(Arc::clone(log.durable().point()));
         }
@@ -330,38 +429,76 @@ impl Persistence {
             checkpointing: Mutex::default(),
             checkpoints: Mutex::new(Checkpoints::new(recovered_bytes)),
             closing: AtomicBool::new(false),
+            keeps_versions,
+            behind: Arc::default(),
         };
         Ok((persistence, writers))
     }
 }
 
-/// Closing flushes what was committed. What cannot be flushed then is lost as in a power cut: who must know asks
-/// [`Database::flush`](crate::Database::flush) before. What was flushed the manifest says, so that damage at the end of the log is not
-/// taken for a write that was cut short.
-impl Drop for Persistence {
-    fn drop(&mut self) {
-        self.htm.outside(|| self.epochs.advance());
-        let after = self.epochs.current();
-        let loggers = std::mem::replace(&mut *self.loggers(), Loggers::Closed);
+/// Closing flushes what was committed. What cannot be flushed then is lost as in a power cut. What was flushed the manifest says, so that
+/// damage at the end of the log is not taken for a write that was cut short.
+impl Persistence {
+    /// Ends the log, once; from then on it takes nothing, and the directory is unlocked.
+    ///
+    /// # Errors
+    /// What was committed and is not durable. The same each time.
+    pub(crate) fn close(&self) -> Result<(), CloseError> {
+        let after = self.advance();
+        let mut closing = self.loggers();
+        let own_thread = "the log was closed by its own thread, which does not wait for itself";
+        let early = Err(CloseError::new(self.durable_epoch(), 0, own_thread));
+        let loggers = match &*closing {
+            Loggers::Closed(closed) => return closed.clone(),
+            _ => std::mem::replace(&mut *closing, Loggers::Closed(early.clone())),
+        };
         let is_logger = matches!(&loggers, Loggers::Threads(threads) if threads.is_current());
         let (log, home) = (self.log(), Arc::clone(&self.home));
         let close = move || {
-            let recorded = match loggers {
+            let ended = match loggers {
                 Loggers::Threads(threads) => threads.close(after),
                 Loggers::Stepped(loggers) => log.close(loggers, after),
-                Loggers::Closed => return,
+                Loggers::Closed(closed) => return closed,
             };
-            // Whoever asked for durability was told; nobody is left to tell.
-            let _ = recorded.and_then(|recorded| home.note_end(recorded));
-            // Unlocked only now.
-            drop(home);
+            let closed = match ended {
+                Ok(recorded) => {
+                    // If that fails, a recovery finds out.
+                    let _ = home.note_end(recorded);
+                    Ok(())
+                }
+                // Whether anything was lost: a log that cannot go on may have flushed all there was.
+                Err(error) => match log.statistics().backlog_bytes {
+                    0 => Ok(()),
+                    lost => {
+                        let reason = match error {
+                            LogError::Full { directory } => format!("the disk of {} is full", directory.display()),
+                            error => error.to_string(),
+                        };
+                        Err(CloseError::new(log.durable().epoch(), lost, &reason))
+                    }
+                },
+            };
+            home.unlock();
+            closed
         };
-        match is_logger {
+        let closed = match is_logger {
             false => close(),
             // A result that a logger woke was the last that kept the database: its thread cannot wait for itself. Where no thread can
             // be had the log stops where it is.
-            true => drop(thread::spawn("seriatim-close", close)),
-        }
+            true => {
+                drop(thread::spawn("seriatim-close", close));
+                early
+            }
+        };
+        *closing = Loggers::Closed(closed.clone());
+        closed
+    }
+}
+
+impl Drop for Persistence {
+    fn drop(&mut self) {
+        // Whoever asked for durability was told, and who wanted to know now asked `Database::close`.
+        let _ = self.close();
     }
 }
 
@@ -387,13 +524,24 @@ impl Inner {
     /// Waits until a result with this seal may leave.
     ///
     /// # Errors
-    /// [`TransactError::NotDurable`] if the log stopped before.
+    /// [`TransactError::NotDurable`] if the log stopped before; [`TransactError::NotDurableYet`] beyond the limit.
     #[inline]
-    pub(crate) fn unseal(&self, seal: Seal) -> Result<(), TransactError> {
+    pub(crate) fn unseal(&self, seal: Seal, limit: Option<Duration>) -> Result<(), TransactError> {
         match &self.persistence {
-            Some(persistence) if persistence.seals(seal) => persistence.wait(seal).map_err(not_durable),
+            Some(persistence) if persistence.seals(seal) => match persistence.wait(seal, limit) {
+                Ok(true) => Ok(()),
+                Ok(false) => Err(persistence.not_yet(seal.wrote, limit)),
+                Err(error) => Err(not_durable(error)),
+            },
             _ => Ok(()),
         }
+    }
+
+    /// Whether a snapshot with this seal is to begin again: what it saw is not durable, and waiting for the disk takes long.
+    #[inline]
+    pub(crate) fn is_overtaken(&self, seal: Seal, limit: Option<Duration>) -> bool {
+        let persistence = self.persistence.as_ref();
+        persistence.is_some_and(|persistence| persistence.seals(seal) && persistence.is_overtaken(seal, limit))
     }
 
     /// As [`Inner::unseal`], for `most` at the longest: whether it may leave.
@@ -412,7 +560,7 @@ impl Inner {
             Some(persistence) => {
                 let sealed = persistence.seals(seal);
                 if sealed && persistence.mode == Durability::Sync {
-                    persistence.log.request(seal.0);
+                    persistence.log.request(seal.epoch);
                 }
                 sealed
             }
@@ -422,19 +570,21 @@ impl Inner {
     /// Ready when a result with this seal may leave; `None` if it always may. Somebody waits for it.
     pub(crate) fn reached(&self, seal: Seal) -> Option<Reached> {
         self.persistence.as_ref().map(|persistence| {
-            persistence.log.request(seal.0);
-            persistence.log.durable().reached(seal.0)
+            persistence.log.request(seal.epoch);
+            persistence.log.durable().reached(seal.epoch)
         })
     }
 
     /// Makes everything committed so far durable.
     ///
     /// # Errors
-    /// [`TransactError::NotDurable`] if the log has stopped or the disk is full.
-    pub(crate) fn flush(&self) -> Result<(), TransactError> {
-        match &self.persistence {
-            Some(persistence) => persistence.flush().map_err(not_durable),
-            None => Ok(()),
+    /// [`TransactError::NotDurable`] if the log has stopped or the disk is full; [`TransactError::NotDurableYet`] beyond the limit.
+    pub(crate) fn flush(&self, limit: Option<Duration>) -> Result<(), TransactError> {
+        let Some(persistence) = &self.persistence else { return Ok(()) };
+        match persistence.flush(limit) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(persistence.not_yet(true, limit)),
+            Err(error) => Err(not_durable(error)),
         }
     }
 

@@ -12,7 +12,7 @@ use seriatim_base::{Epoch, Rng, rng};
 
 use super::checkpoint::take_within;
 use super::duty::{Limits, Load, SLICE, Watch};
-use super::persistence::EPOCH_LIMIT;
+use super::persistence::{Behind, EPOCH_LIMIT};
 use crate::engine::repairing::{self, MEANWHILE, SCRIPT};
 use crate::{
     Builder, Checkpoint, Database, Durability, Handle, OpenError, StorageError, Table, TransactError, protocols,
@@ -139,6 +139,32 @@ fn a_logger_ends_the_epoch_of_who_waits_and_of_nobody_else() {
 }
 
 #[test]
+fn a_disk_is_behind_while_the_durable_point_has_stood_still_for_long() {
+    let behind = Arc::new(Behind::default());
+    let mut look = Arc::clone(&behind).watch(Duration::from_millis(10));
+    // It is a few epochs behind all the time.
+    for epoch in 1..100 {
+        look(Epoch(epoch + 4), Epoch(epoch));
+        assert!(!behind.is_so());
+    }
+    let stuck: Vec<bool> = (100..150)
+        .map(|epoch| {
+            look(Epoch(epoch), Epoch(99));
+            behind.is_so()
+        })
+        .collect();
+    let first = stuck.iter().position(|is_behind| *is_behind).expect("it stands still");
+    assert!((5..20).contains(&first) && stuck[first..].iter().all(|is_behind| *is_behind), "{stuck:?}");
+    look(Epoch(150), Epoch(149));
+    assert!(!behind.is_so());
+    // Somebody may end epochs faster than the ticker.
+    for epoch in (1000..100_000).step_by(1000) {
+        look(Epoch(epoch), Epoch(epoch - 1));
+        assert!(!behind.is_so());
+    }
+}
+
+#[test]
 fn a_tests_disk_may_be_given_before_the_path() {
     let disk = FaultyDisk::new(5);
     let given = Database::builder().workers(2).step_helpers(true).disk(Arc::new(disk.mount())).path("/db");
@@ -201,7 +227,11 @@ struct Passed<'f> {
 impl<'f> Fake<'f> {
     fn new(work: Duration, meanwhile: impl FnMut() + Send + 'f) -> Fake<'f> {
         let meanwhile = Box::new(meanwhile);
-        Fake { work, idle: 0.0, passed: Mutex::new(Passed { time: Duration::ZERO, readings: 0, sleeps: Vec::new(), meanwhile }) }
+        Fake {
+            work,
+            idle: 0.0,
+            passed: Mutex::new(Passed { time: Duration::ZERO, readings: 0, sleeps: Vec::new(), meanwhile }),
+        }
     }
 
     fn passed(self) -> Passed<'f> {

@@ -240,7 +240,9 @@ fn a_checkpoint_that_the_manifest_does_not_come_to_name_is_deleted() {
         // Names whose sync failed are not synced again, so no later one counts either.
         let fails = (operation, number) == (Operation::SyncDir, 2);
         for _ in 0..3 {
+            let written = disk.count(Operation::Write);
             assert_eq!(db.checkpoint().is_err(), fails, "{case}");
+            assert_eq!(disk.count(Operation::Write) == written, fails, "{case}: it would be written in vain");
             assert_eq!(checkpoints(&disk).len(), usize::from(!fails), "{case}");
         }
         assert_eq!(rows(&db).len(), 5);

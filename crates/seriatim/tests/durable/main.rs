@@ -12,3 +12,4 @@ mod review;
 mod sealing;
 mod settings;
 mod stopped;
+mod waits;

@@ -1,0 +1,172 @@
+//! Who waits for the disk, for how long, and what is said then.
+
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use seriatim::{Abort, CloseError, Database, Durability, Freshness, Handle, Session, TransactError, protocols};
+use seriatim_base::disk::{FaultyDisk, Operation, Times};
+
+use crate::life::{Account, account, rows, small};
+
+/// A wait that is not worth waiting for.
+const SHORT: Duration = Duration::from_millis(50);
+
+/// A database with accounts 0 to 4, whose disk finds no space from now on.
+fn filled(protocol: &str, stepped: bool) -> (FaultyDisk, Database, Handle<Account>) {
+    let disk = FaultyDisk::new(40);
+    let builder = small(protocol, &disk).step_helpers(stepped).epoch_interval(Duration::from_millis(1));
+    let db = builder.wait_max(Some(SHORT)).open().expect("a new database opens");
+    let accounts = db.create::<Account>().expect("the table is created");
+    let mut session = db.session();
+    session.set_wait_max(None);
+    (0..5).for_each(|id| insert(&mut session, &accounts, id).expect("there is space"));
+    disk.fail(Operation::Write, 1, Times::ForEver, ErrorKind::StorageFull);
+    (disk, db, accounts)
+}
+
+fn insert(session: &mut Session, accounts: &Handle<Account>, id: u64) -> Result<(), TransactError> {
+    session.transact(|tx| tx.insert(accounts, &account(id))).map(drop)
+}
+
+fn has_snapshots(protocol: &str) -> bool {
+    protocols().iter().any(|info| info.name == protocol && info.gives.snapshots != Freshness::None)
+}
+
+#[test]
+fn a_call_on_a_full_disk_ends_within_its_bound_and_says_whether_it_may_be_committed() {
+    for protocol in protocols() {
+        let (disk, db, accounts) = filled(protocol.name, false);
+        let (mut session, mut other) = (db.session(), db.session());
+        let error = insert(&mut session, &accounts, 5).expect_err("there is no space");
+        let TransactError::NotDurableYet { waited: SHORT, wrote: true, .. } = &error else { panic!("{error:?}") };
+        assert!(error.is_maybe_committed() && !error.is_retryable());
+        assert!(error.to_string().contains("committed, but a power cut may still take it back"), "{error}");
+        // The same of a result that was submitted, of an explicit transaction, and of who reads it.
+        let error = session.submit(|tx| tx.get(&accounts, &5).map(|row| row.is_some())).wait();
+        let error = error.expect_err("what it read is not durable");
+        let TransactError::NotDurableYet { wrote: false, reason: Some(reason), .. } = &error else {
+            panic!("{error:?}")
+        };
+        assert!(reason.contains("full"), "{reason}");
+        assert!(!error.is_maybe_committed() && error.is_retryable());
+        let tx = other.begin().expect("a worker is free");
+        assert!(tx.get(&accounts, &5).expect("it is there").is_some());
+        assert!(matches!(tx.commit(), Err(TransactError::NotDurableYet { wrote: false, .. })));
+        assert!(db.flush().is_err());
+        // Nothing else is waited for.
+        let there = other.transact(|tx| Ok(tx.get(&accounts, &4)?.is_some()));
+        assert!(there.expect("it is durable").value);
+        disk.heal();
+        session.set_wait_max(None);
+        let there = session.transact(|tx| Ok(tx.get(&accounts, &5)?.is_some()));
+        assert!(there.expect("there is space").value, "what was committed is there");
+    }
+}
+
+#[test]
+fn a_snapshot_does_not_wait_for_a_full_disk() {
+    for protocol in protocols().iter().filter(|protocol| has_snapshots(protocol.name)) {
+        let (disk, db, accounts) = filled(protocol.name, false);
+        let mut session = db.session();
+        session.set_wait_max(None);
+        // It is under way when the disk turns out to be full, and runs again.
+        let mut runs = 0;
+        let mut waiting = None;
+        let seen = session.snapshot(|tx| {
+            runs += 1;
+            if runs == 1 {
+                waiting = Some(db.session().submit(|tx| tx.insert(&accounts, &account(5))));
+            }
+            Ok([4, 5].map(|id| tx.get(&accounts, &id).is_ok_and(|row| row.is_some())))
+        });
+        let seen = seen.expect("it waits for nothing").value;
+        assert_eq!((seen, seen[1] || runs <= 2), ([true, false], true), "{}", protocol.name);
+        // One that begins now runs once.
+        let ids = || rows(&db).iter().map(|row| row.id).collect::<Vec<_>>();
+        assert_eq!(ids(), [0, 1, 2, 3, 4]);
+        disk.heal();
+        waiting.expect("it was submitted").wait_timeout(Duration::from_secs(60)).expect("soon").expect("it is durable");
+        assert_eq!(ids(), [0, 1, 2, 3, 4, 5]);
+    }
+}
+
+#[test]
+fn a_snapshot_of_the_durable_epoch_stays_what_it_is_when_the_disk_goes_on() {
+    for protocol in protocols().iter().filter(|protocol| has_snapshots(protocol.name)) {
+        let (disk, db, accounts) = filled(protocol.name, true);
+        let (mut writer, mut reader) = (db.session(), db.session());
+        let mut change = |round: i64| {
+            let changed = writer.submit(|tx| {
+                for id in 0..3 {
+                    tx.update(&accounts, &id, |row| row.set_balance(1000 + round))?;
+                }
+                let there = tx.get(&accounts, &3)?.is_some();
+                if there { tx.delete(&accounts, &3).map(drop) } else { tx.insert(&accounts, &account(3)) }
+            });
+            assert!(matches!(changed.poll(), Err(_) | Ok(Ok(_))), "it is committed");
+        };
+        change(0);
+        db.step();
+        let snapshot = reader.begin_snapshot().expect("a worker is free");
+        let look = || {
+            let row = |id| snapshot.get(&accounts, &id).map(|row| row.map(|row| row.balance()));
+            let balances: Result<Vec<_>, Abort> = (0..5).map(row).collect();
+            let by_owner = accounts.index(Account::BY_OWNER);
+            let found = (0..7u32).map(|owner| snapshot.find_by(&by_owner, &owner).count()).sum::<usize>();
+            (balances.expect("snapshots do not abort"), found)
+        };
+        let durable = (vec![Some(100); 5], 5);
+        assert_eq!(look(), durable, "{}", protocol.name);
+        disk.heal();
+        db.step();
+        for round in 1..20 {
+            change(round);
+            (0..3).for_each(|_| db.step());
+            assert_eq!(look(), durable, "{}, round {round}", protocol.name);
+        }
+        snapshot.finish().expect("it saw what is durable");
+        // Nothing is kept for it any more.
+        let kept = db.statistics().memory_bytes;
+        (0..20).for_each(|_| db.step());
+        assert!(db.statistics().memory_bytes < kept, "{}", protocol.name);
+        let balance = reader.snapshot(|tx| Ok(tx.get(&accounts, &0)?.map(|row| row.balance())));
+        assert_eq!(balance.expect("a snapshot").value, Some(1019));
+    }
+}
+
+#[test]
+fn closing_says_what_is_not_durable() {
+    for stepped in [true, false] {
+        let disk = FaultyDisk::new(41);
+        let builder = || small("auto", &disk).step_helpers(stepped).durability(Durability::Async);
+        let db = builder().open().expect("a new database opens");
+        let accounts = db.create::<Account>().expect("the table is created");
+        let mut session = db.session();
+        insert(&mut session, &accounts, 1).expect("it is answered at once");
+        db.clone().close().expect("the disk works");
+        db.close().expect("it was closed in order");
+        // Sessions that are left write nothing, and are in nobody's way.
+        let error = insert(&mut session, &accounts, 2).expect_err("it was closed");
+        assert!(matches!(error, TransactError::LogStopped { .. }), "{error}");
+        assert!(session.snapshot(|tx| Ok(tx.get(&accounts, &1)?.is_some())).expect("it is durable").value);
+        let db = builder().open().expect("it is not locked");
+        let accounts = db.table::<Account>().expect("it is there");
+        let mut session = db.session();
+        let first = session.transact(|tx| tx.insert(&accounts, &account(2))).expect("it is answered at once");
+        db.flush().expect("the disk works");
+        disk.fail(Operation::Write, 1, Times::ForEver, ErrorKind::StorageFull);
+        let second = session.transact(|tx| tx.insert(&accounts, &account(3))).expect("it is answered at once");
+        let again = db.clone();
+        let error: CloseError = db.close().expect_err("there is no space");
+        assert!(first.receipt.epoch() <= error.durable_epoch && error.durable_epoch < second.receipt.epoch());
+        assert!(error.lost_bytes > 0 && error.reason.contains("full"), "{error}");
+        assert_eq!(again.close(), Err(error), "the same each time");
+        disk.heal();
+        let db = builder().open().expect("it recovers");
+        // A write that fails may have been done.
+        let found: Vec<u64> = rows(&db).iter().map(|row| row.id).collect();
+        assert!(found.starts_with(&[1, 2]) && found.len() <= 3, "{found:?}");
+        drop(session);
+    }
+    Database::in_memory().expect("memory").close().expect("nothing is kept");
+}
