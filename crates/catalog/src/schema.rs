@@ -191,6 +191,8 @@ pub struct TableDef {
 }
 
 impl TableDef {
+    /// The capacity that a table can be declared with is no more, in rows.
+    pub const CAPACITY_MAX: usize = 1 << 32;
     /// Most columns of a table.
     pub const COLUMNS_MAX: usize = 1024;
     /// Most columns of a key, not counting the primary key's that a non-unique index appends.
@@ -252,6 +254,13 @@ impl TableDef {
         let invalid = |problem: String| Err(SchemaError::invalid(&self.name, problem));
         if let Some(problem) = name_problem("table", &self.name) {
             return invalid(problem);
+        }
+        if self.capacity > Self::CAPACITY_MAX {
+            return invalid(format!(
+                "has a capacity of {} rows; at most {} are possible",
+                self.capacity,
+                Self::CAPACITY_MAX
+            ));
         }
         if self.columns.is_empty() {
             return invalid("has no columns; declare at least the key's".into());

@@ -49,6 +49,13 @@ pub(crate) fn command() -> Command {
                         .action(ArgAction::SetTrue)
                         .help("Take a checkpoint afterwards, so that the next recovery is shorter"),
                 )
+                .arg(
+                    Arg::new("dry-run")
+                        .long("dry-run")
+                        .action(ArgAction::SetTrue)
+                        .conflicts_with("checkpoint")
+                        .help("Report what a recovery would find and change nothing: no right to write is needed"),
+                )
                 .arg(format()),
         )
         .subcommand(

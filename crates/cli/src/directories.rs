@@ -21,7 +21,12 @@ use crate::{Failure, args};
 /// `seriatim recover`.
 pub(crate) fn recover(matches: &ArgMatches) -> Result<(), Failure> {
     let directory = directory(matches, "DIR");
-    let db = load(Database::builder().path(&directory).create(false))?;
+    let dry_run = matches.get_flag("dry-run");
+    let builder = match dry_run {
+        true => Database::builder().inspect(&directory),
+        false => Database::builder().path(&directory).create(false),
+    };
+    let db = load(builder)?;
     let checkpoint = match matches.get_flag("checkpoint") {
         true => db.checkpoint().map_err(Failure::run)?,
         false => None,
@@ -32,8 +37,9 @@ pub(crate) fn recover(matches: &ArgMatches) -> Result<(), Failure> {
             json!({ "rows": checkpoint.rows, "bytes": checkpoint.bytes, "seconds": checkpoint.duration.as_secs_f64() })
         });
         json!({
-            "directory": directory, "tables": db.table_names(), "durable_epoch": recovery.durable_epoch,
-            "checkpoint_rows": recovery.checkpoint_rows, "log_bytes": recovery.log_bytes,
+            "directory": directory, "dry_run": dry_run, "tables": db.table_names(),
+            "durable_epoch": recovery.durable_epoch, "checkpoint_rows": recovery.checkpoint_rows,
+            "log_bytes": recovery.log_bytes,
             "entries": recovery.entries, "indexed_rows": recovery.indexed_rows,
             "seconds": recovery.duration.as_secs_f64(), "entries_per_second": entries_per_second(&recovery),
             "notices": recovery.notices, "checkpoint": checkpoint,

@@ -221,3 +221,82 @@ fn what_cannot_be_is_refused_in_one_line() {
         assert!(printed(&[command, "--help"]).contains("--format"), "{command}");
     }
 }
+
+/// Runs a command as a user who may write nothing here. `None`, and a word, where that cannot be tried.
+fn as_nobody(arguments: &[&str]) -> Option<Output> {
+    use std::os::unix::process::CommandExt;
+    const NOBODY: u32 = 65534;
+    let program = env!("CARGO_BIN_EXE_seriatim");
+    let mut command = Command::new(program);
+    command.args(arguments);
+    // Only root needs to become another user, and can.
+    let is_root = Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout == b"0\n");
+    if is_root {
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    command.output().inspect_err(|error| eprintln!("skipped: {program} as another user: {error}")).ok()
+}
+
+/// Runs a command where the directory is mounted read-only. `None`, and a word, where that cannot be tried.
+fn on_a_read_only_mount(directory: &str, arguments: &[&str]) -> Option<Output> {
+    let mount = "mount --bind \"$0\" \"$0\" && mount -o remount,bind,ro \"$0\"";
+    let script = format!("{mount} && ! touch \"$0\"/a 2> /dev/null");
+    let can = Command::new("unshare").args(["--mount", "sh", "-c", &script, directory]).output();
+    if !can.as_ref().is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: a read-only mount: {can:?}");
+        return None;
+    }
+    let script = format!("{mount} && exec {} {}", env!("CARGO_BIN_EXE_seriatim"), arguments.join(" "));
+    Some(Command::new("unshare").args(["--mount", "sh", "-c", &script, directory]).output().expect("it starts"))
+}
+
+fn set_mode(path: &Path, directory: u32, file: u32) {
+    use std::os::unix::fs::PermissionsExt;
+    let found = std::fs::read_dir(path).expect("it is there").map(|entry| entry.expect("an entry"));
+    for entry in found {
+        match entry.file_type().expect("it has one").is_dir() {
+            true => set_mode(&entry.path(), directory, file),
+            false => std::fs::set_permissions(entry.path(), PermissionsExt::from_mode(file)).expect("it is ours"),
+        }
+    }
+    std::fs::set_permissions(path, PermissionsExt::from_mode(directory)).expect("it is ours");
+}
+
+#[test]
+fn a_database_is_checked_and_a_recovery_tried_without_a_right_to_write() {
+    let home = Home::new("readonly");
+    let data = home.at("db");
+    bench(&data, &["--threads", "1"]);
+    let names = || {
+        let found = std::fs::read_dir(&data).expect("it is there").map(|entry| entry.expect("an entry").file_name());
+        let mut names: Vec<_> = found.collect();
+        names.sort();
+        names
+    };
+    let before = names();
+    let commands: [&[&str]; 2] = [&["check", &data], &["recover", &data, "--dry-run"]];
+    for has_lock in [true, false] {
+        if !has_lock {
+            std::fs::remove_file(Path::new(&data).join("LOCK")).expect("it is there");
+        }
+        set_mode(Path::new(&data), 0o555, 0o444);
+        for command in commands {
+            for output in [Some(seriatim(command)), as_nobody(command), on_a_read_only_mount(&data, command)] {
+                let Some(output) = output else { continue };
+                let talk = String::from_utf8_lossy(&output.stderr).into_owned();
+                assert!(output.status.success(), "{command:?}: {talk}");
+                assert!(String::from_utf8_lossy(&output.stdout).contains("durable epoch"), "{command:?}: {talk}");
+            }
+        }
+        // What has to write says so.
+        if let Some(output) = as_nobody(&["recover", &data]) {
+            assert_eq!(output.status.code(), Some(1), "{output:?}");
+        }
+        set_mode(Path::new(&data), 0o755, 0o644);
+        assert_eq!(names().len() + usize::from(!has_lock), before.len(), "nothing was made");
+    }
+    let report = json(&["recover", &data, "--dry-run"]);
+    assert_eq!(report["dry_run"], true);
+    assert!(refused(&["recover", &data, "--dry-run", "--checkpoint"], 2).contains("cannot be used with"));
+    assert_eq!(json(&["recover", &data])["dry_run"], false);
+}

@@ -33,7 +33,7 @@ use crate::checkpoint::{Parts, is_reserved};
 use crate::manifest::Manifest;
 use crate::replay::Torn;
 use crate::replay::survey::{LoggerLog, Survey};
-use crate::{LogError, Tables};
+use crate::{LogError, Tables, segment};
 
 /// How often a backup is begun that what happens to the database interrupts.
 const ATTEMPTS: usize = 10;
@@ -190,6 +190,11 @@ fn attempt(disk: &dyn Disk, from: &Path, to: &Path, progress: &Progress<'_>) -> 
     }
     for incarnation in &mut copy.incarnations {
         incarnation.loggers.fill(PathBuf::from("."));
+        if incarnation.durable_epoch.is_none()
+            && let Some(found) = survey.incarnations.iter().find(|found| found.number == incarnation.number)
+        {
+            incarnation.ends = survey.logs_of(found).map(|log| survey.end_of(log.batches.clone())).collect();
+        }
     }
     disk.sync_dir(to).map_err(LogError::io(WHAT))?;
     let verified = verify_as(disk, to, &copy, &|_, _| {})?;
@@ -231,16 +236,26 @@ fn copy_log(
     let mut buffer = Vec::new();
     for at in log.segments.start..=last {
         let segment = &survey.segments[at];
-        let mut header = [0; PAGE];
-        let file = disk.open(&segment.path, Opening::Read).map_err(copying())?;
-        file.read_exact_at(&mut header, 0).map_err(copying())?;
+        let of_segment = log.batches.clone().filter(|&number| survey.batches[number].segment as usize == at);
+        let mut page = [0; PAGE];
+        match survey.headers[at] {
+            // The copy is as long as it says.
+            Some(header) if header.whole_bytes().is_some() => {
+                let end = of_segment.clone().next_back().map(|last| survey.end_of(last..last + 1).bytes);
+                page = segment::Header { bytes: end.unwrap_or(PAGE as u64), ..header }.encode();
+            }
+            _ => {
+                let file = disk.open(&segment.path, Opening::Read).map_err(copying())?;
+                file.read_exact_at(&mut page, 0).map_err(copying())?;
+            }
+        }
         let copy = disk.open(&to.join(segment.name.to_string()), Opening::Create).map_err(copying())?;
-        copy.write_all_at(&header, 0).map_err(copying())?;
-        for number in log.batches.clone().filter(|&number| survey.batches[number].segment as usize == at) {
+        copy.write_all_at(&page, 0).map_err(copying())?;
+        for number in of_segment {
             let batch = &survey.batches[number];
             survey.read(disk, number, &mut buffer)?;
             let bytes = batch.header.bytes();
-            buffer.splice(..0, batch.header.encode());
+            buffer.splice(..0, batch.header.encode(survey.salt(batch)));
             debug_assert!(buffer.len() >= HEADER_BYTES);
             buffer.resize(bytes as usize, 0);
             copy.write_all_at(&buffer, batch.offset).map_err(copying())?;

@@ -6,15 +6,19 @@
 //! ```text
 //! header, 64 bytes, little-endian
 //!    0  magic u32                  24  closed epoch u64
-//!    4  crc32 of bytes 8..64 u32   32  durable epoch known u64
+//!    4  checksum of bytes 8..64 u32 32 durable epoch known u64
 //!    8  crc32 of the payload u32   40  newest epoch in the payload u48
 //!   12  payload bytes u32          46  newest epoch before it u48
 //!   16  number u64                 52  groups u32
 //!                                  56  incarnation u64
 //! payload: groups, one after the other (module `entry`); then zeros up to a multiple of PAGE
+//! link, behind the last batch of a segment that was filled: the log goes on in the next one
+//!    0  magic u32                   8  incarnation u64            24  sequence of the next segment u64
+//!    4  checksum of bytes 8..32 u32 16 number of the next batch u64
 //! ```
 //! A batch is written only after the one before it is flushed. So a batch that does not check out is a torn tail if no batch of a
-//! higher number is there, and damage otherwise.
+//! higher number is there, and damage otherwise. The checksums of headers and links begin with the nonce of their segment
+//! ([`Salt`]): bytes of a row, which may stand where a batch could begin, are not taken for a header.
 
 use seriatim_base::Epoch;
 
@@ -23,7 +27,69 @@ pub const PAGE: usize = 4096;
 /// Bytes of a batch's header.
 pub const HEADER_BYTES: usize = 64;
 
+/// Bytes of a link.
+pub const LINK_BYTES: usize = 32;
+
 const MAGIC: u32 = u32::from_le_bytes(*b"BTCH");
+const LINK_MAGIC: u32 = u32::from_le_bytes(*b"NEXT");
+
+/// What the checksums of headers in one segment begin with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Salt(u32);
+
+impl Salt {
+    /// Of segments of format 1, which have no nonce.
+    pub const NONE: Salt = Salt(0);
+
+    /// Of a segment with this nonce.
+    pub fn of(nonce: u64) -> Salt {
+        Salt(crc32fast::hash(&nonce.to_le_bytes()))
+    }
+
+    /// crc32 of the nonce's bytes and these.
+    pub(crate) fn checksum(self, bytes: &[u8]) -> u32 {
+        let mut hasher = crc32fast::Hasher::new_with_initial(self.0);
+        hasher.update(bytes);
+        hasher.finalize()
+    }
+}
+
+/// Stands behind the last batch of a filled segment, and is flushed before the first batch of the next one is written: so a next
+/// segment that is missing is noticed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// The incarnation that wrote it.
+    pub incarnation: u64,
+    /// The number of the first batch in the next segment.
+    pub number: u64,
+    /// The next segment.
+    pub sequence: u64,
+}
+
+impl Link {
+    /// The link's bytes.
+    pub fn encode(&self, salt: Salt) -> [u8; LINK_BYTES] {
+        let mut bytes = [0; LINK_BYTES];
+        for (at, value) in [self.incarnation, self.number, self.sequence].into_iter().enumerate() {
+            bytes[8 + 8 * at..16 + 8 * at].copy_from_slice(&value.to_le_bytes());
+        }
+        let crc = salt.checksum(&bytes[8..]);
+        bytes[0..4].copy_from_slice(&LINK_MAGIC.to_le_bytes());
+        bytes[4..8].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// The link at the front of `bytes`, if it checks out.
+    pub fn decode(bytes: &[u8], salt: Salt) -> Option<Link> {
+        let bytes: &[u8; LINK_BYTES] = bytes.first_chunk()?;
+        let checks_out = u32_at(bytes, 0) == LINK_MAGIC && u32_at(bytes, 4) == salt.checksum(&bytes[8..]);
+        checks_out.then(|| Link {
+            incarnation: u64_at(bytes, 8),
+            number: u64_at(bytes, 16),
+            sequence: u64_at(bytes, 24),
+        })
+    }
+}
 
 /// What a batch says about itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,8 +116,8 @@ pub struct Header {
 }
 
 impl Header {
-    /// The header's bytes.
-    pub fn encode(&self) -> [u8; HEADER_BYTES] {
+    /// The header's bytes, in a segment with this salt.
+    pub fn encode(&self, salt: Salt) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[8..12].copy_from_slice(&self.payload_crc.to_le_bytes());
         bytes[12..16].copy_from_slice(&self.payload_bytes.to_le_bytes());
@@ -62,16 +128,17 @@ impl Header {
         bytes[46..52].copy_from_slice(&self.newest_before.0.to_le_bytes()[..6]);
         bytes[52..56].copy_from_slice(&self.groups.to_le_bytes());
         bytes[56..64].copy_from_slice(&self.incarnation.to_le_bytes());
-        let crc = crc32fast::hash(&bytes[8..]);
+        let crc = salt.checksum(&bytes[8..]);
         bytes[0..4].copy_from_slice(&MAGIC.to_le_bytes());
         bytes[4..8].copy_from_slice(&crc.to_le_bytes());
         bytes
     }
 
-    /// The header at the front of `bytes`, if it checks out. Says nothing about the payload: see [`Header::holds`].
-    pub fn decode(bytes: &[u8]) -> Option<Header> {
+    /// The header at the front of `bytes`, if it checks out in a segment with this salt. Says nothing about the payload: see
+    /// [`Header::holds`].
+    pub fn decode(bytes: &[u8], salt: Salt) -> Option<Header> {
         let bytes: &[u8; HEADER_BYTES] = bytes.first_chunk()?;
-        let checks_out = u32_at(bytes, 0) == MAGIC && u32_at(bytes, 4) == crc32fast::hash(&bytes[8..]);
+        let checks_out = u32_at(bytes, 0) == MAGIC && u32_at(bytes, 4) == salt.checksum(&bytes[8..]);
         checks_out.then(|| Header {
             number: u64_at(bytes, 16),
             incarnation: u64_at(bytes, 56),
@@ -136,16 +203,32 @@ mod tests {
     fn a_header_is_read_as_it_was_written_and_a_flipped_bit_is_seen() {
         let payload = b"payload";
         let header = header(payload);
-        let bytes = header.encode();
-        assert_eq!(Header::decode(&bytes), Some(header));
         assert!(header.holds(payload) && !header.holds(b"paYload") && !header.holds(b"payloads"));
+        for salt in [Salt::NONE, Salt::of(0), Salt::of(77)] {
+            let bytes = header.encode(salt);
+            assert_eq!(Header::decode(&bytes, salt), Some(header));
+            for bit in 0..bytes.len() * 8 {
+                let mut damaged = bytes;
+                damaged[bit / 8] ^= 1 << (bit % 8);
+                assert_eq!(Header::decode(&damaged, salt), None, "bit {bit}");
+            }
+            assert_eq!(Header::decode(&bytes[..63], salt), None);
+            assert_eq!(Header::decode(&[0; 64], salt), None, "zeros are no batch");
+            assert_eq!(Header::decode(&bytes, Salt::of(78)), None, "it is of another segment");
+        }
+    }
+
+    #[test]
+    fn a_link_is_read_as_it_was_written_and_a_flipped_bit_is_seen() {
+        let (link, salt) = (Link { incarnation: 3, number: 8, sequence: 2 }, Salt::of(5));
+        let bytes = link.encode(salt);
+        assert_eq!(Link::decode(&bytes, salt), Some(link));
+        assert_eq!((Link::decode(&bytes, Salt::of(6)), Link::decode(&bytes[..31], salt)), (None, None));
         for bit in 0..bytes.len() * 8 {
             let mut damaged = bytes;
             damaged[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(Header::decode(&damaged), None, "bit {bit}");
+            assert_eq!(Link::decode(&damaged, salt), None, "bit {bit}");
         }
-        assert_eq!(Header::decode(&bytes[..63]), None);
-        assert_eq!(Header::decode(&[0; 64]), None, "zeros are no batch");
     }
 
     #[test]

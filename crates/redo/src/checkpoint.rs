@@ -37,10 +37,10 @@ mod write;
 use seriatim_base::Epoch;
 
 pub(crate) use self::clean::Deleting;
-pub use self::clean::{delete_superfluous_logs, delete_unfinished, delete_unnamed, is_needed};
+pub use self::clean::{delete_superfluous_logs, delete_unfinished, delete_unnamed, forget_superfluous_logs, is_needed};
 pub use self::name::is_reserved;
 pub(crate) use self::read::Parts;
-pub use self::read::{Loaded, load};
+pub use self::read::{Loaded, bytes_found, load};
 pub use self::write::{CheckpointWriter, PartTotals, PartWriter};
 
 /// Bytes of rows that make a block, before compression.

@@ -21,11 +21,13 @@ pub enum LogFault {
     ForgetWhole,
     /// Adds the amount of each delta twice, when it recovers.
     AddTwice,
+    /// Does not say in a filled segment that there is another.
+    OmitLinks,
 }
 
 impl LogFault {
     /// Every fault but none.
-    pub const ALL: [LogFault; 7] = [
+    pub const ALL: [LogFault; 8] = [
         LogFault::AcknowledgeBeforeFlush,
         LogFault::FlushOwnLogOnly,
         LogFault::ForgetLog,
@@ -33,5 +35,6 @@ impl LogFault {
         LogFault::DeleteEarly,
         LogFault::ForgetWhole,
         LogFault::AddTwice,
+        LogFault::OmitLinks,
     ];
 }

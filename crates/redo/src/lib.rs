@@ -17,6 +17,8 @@
 pub mod backup;
 pub mod batch;
 pub mod checkpoint;
+#[cfg(test)]
+mod decoders;
 pub mod durable;
 pub mod entry;
 mod error;
@@ -35,7 +37,7 @@ mod tables;
 pub mod writer;
 
 /// The format of everything in a database directory that this program writes: manifest, segments, checkpoints.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 pub use durable::Durable;
 pub use error::LogError;

@@ -24,6 +24,7 @@ use crate::checkpoint::Deleting;
 #[cfg(any(test, feature = "canary"))]
 use crate::fault::LogFault;
 use crate::logger::Logger;
+use crate::manifest::LogEnd;
 use crate::stream::stream;
 use crate::sync::fence;
 use crate::writer::{Slot, Writer};
@@ -34,7 +35,7 @@ use crate::{Durable, LogError, segment};
 pub struct LogOptions {
     /// One logger for each, which writes its segments there. They exist; one may be named several times.
     pub directories: Vec<PathBuf>,
-    /// Size of a segment, in bytes. Larger ones are made for larger batches.
+    /// Size of a segment, in bytes, at most [`SEGMENT_BYTES_MAX`](segment::SEGMENT_BYTES_MAX). Larger ones are made for larger batches.
     pub segment_bytes: u64,
     /// What a worker's stream grows by, in bytes.
     pub chunk_bytes: usize,
@@ -76,6 +77,8 @@ pub struct LogStart {
     pub first_epoch: Epoch,
     /// Up to here earlier incarnations are durable.
     pub durable: Epoch,
+    /// Random; the nonces of its segments are drawn from it.
+    pub nonce_seed: u64,
 }
 
 /// What a log has done since it was opened, over all loggers.
@@ -275,23 +278,35 @@ impl Log {
         sum
     }
 
+    /// Where the log of each logger ends at least: the batches up to there are flushed.
+    pub fn ends(&self) -> Vec<LogEnd> {
+        let end = |progress: &CacheAligned<Progress>| *progress.end.lock().unwrap_or_else(PoisonError::into_inner);
+        self.shared.loggers.iter().map(end).collect()
+    }
+
     /// Ends the log: flushes all that was committed before epoch `after`, to which the caller has advanced the current epoch, and
-    /// stops, and gives back the space that its segments have left. No commit is under way. Answers the epoch that a recovery finds,
-    /// for the manifest: the durable point may be above that.
+    /// stops. No commit is under way. `note` is told the epoch that a recovery finds, which the durable point may be above, and where
+    /// the logs end, and has the manifest say so; then the space is given back that the segments have left.
     ///
     /// # Errors
-    /// When the log had stopped before or does so now, or the disk is full: then what is not durable is lost.
-    pub fn close(&self, mut loggers: Vec<Logger>, after: Epoch) -> Result<Epoch, LogError> {
+    /// When the log had stopped before or does so now, or the disk is full: then what is not durable is lost. Those of `note`.
+    pub fn close(
+        &self,
+        mut loggers: Vec<Logger>,
+        after: Epoch,
+        note: impl FnOnce(Epoch, Vec<LogEnd>) -> Result<(), LogError>,
+    ) -> Result<(), LogError> {
         // In the first round everything is written, in the second everybody records that.
         for _ in 0..2 {
             loggers.iter_mut().for_each(|logger| {
                 logger.step(after);
             });
         }
-        loggers.iter_mut().for_each(Logger::trim);
         let refusal = self.refusal();
         self.shared.stop("it was closed");
-        refusal.map_or(Ok(self.shared.recorded()), Err)
+        refusal.map_or_else(|| note(self.shared.recorded(), self.ends()), Err)?;
+        loggers.iter_mut().for_each(Logger::trim);
+        Ok(())
     }
 }
 
@@ -313,12 +328,16 @@ impl LogThreads {
     ///
     /// # Errors
     /// As [`Log::close`].
-    pub fn close(self, after: Epoch) -> Result<Epoch, LogError> {
+    pub fn close(
+        self,
+        after: Epoch,
+        note: impl FnOnce(Epoch, Vec<LogEnd>) -> Result<(), LogError>,
+    ) -> Result<(), LogError> {
         // Joined, so that nobody else has the loggers.
         drop(self.threads);
         let loggers = self.loggers.into_iter().filter_map(Arc::into_inner);
         let loggers = loggers.map(|logger| logger.into_inner().unwrap_or_else(PoisonError::into_inner));
-        self.log.close(loggers.collect(), after)
+        self.log.close(loggers.collect(), after, note)
     }
 }
 
@@ -465,6 +484,16 @@ impl Shared {
     pub(crate) const fn suffers_acknowledging_early(&self) -> bool {
         false
     }
+
+    #[cfg(any(test, feature = "canary"))]
+    pub(crate) fn suffers_omitting_links(&self) -> bool {
+        self.options.fault == LogFault::OmitLinks
+    }
+
+    #[cfg(not(any(test, feature = "canary")))]
+    pub(crate) const fn suffers_omitting_links(&self) -> bool {
+        false
+    }
 }
 
 /// How far one logger is. Written by it, read by all.
@@ -476,6 +505,8 @@ pub(crate) struct Progress {
     closed: AtomicU64,
     /// Its segments before the one being written, oldest first.
     pub(crate) filled: Mutex<VecDeque<Filled>>,
+    /// The end of the last batch that was flushed.
+    pub(crate) end: Mutex<LogEnd>,
     pub(crate) counts: Counts,
 }
 
@@ -506,6 +537,7 @@ impl Progress {
             recorded: AtomicU64::new(before.0),
             closed: AtomicU64::new(before.0),
             filled: Mutex::default(),
+            end: Mutex::new(LogEnd::FIRST),
             counts: Counts::default(),
         }
     }

@@ -12,13 +12,14 @@
 use std::sync::{Arc, PoisonError};
 
 use seriatim_base::clock::Instant;
-use seriatim_base::{Epoch, Stamp, thread};
+use seriatim_base::{Epoch, Rng, Stamp, thread};
 
 use crate::LogError;
 use crate::batch::{self, HEADER_BYTES, padded};
 use crate::entry::{self, GROUP_HEADER_BYTES};
 use crate::log::{Filled, Shared};
-use crate::segment::{self, Failure, Name, Segment};
+use crate::manifest::LogEnd;
+use crate::segment::{self, Failure, Name, SEGMENT_BYTES_MAX, Segment};
 use crate::stream::Consumer;
 use crate::writer::Slot;
 
@@ -35,6 +36,8 @@ pub struct Logger {
     /// The segment after it, as far as it is made.
     next: Option<Segment>,
     sequence: u64,
+    /// Draws the nonces of segments.
+    nonces: Rng,
     /// The newest epoch of an entry in `segment`.
     newest: Epoch,
     /// The newest epoch of an entry in any batch.
@@ -61,11 +64,14 @@ struct Stream {
 
 impl Logger {
     pub(crate) fn new(shared: Arc<Shared>, index: usize, streams: Vec<(usize, Consumer)>) -> Result<Logger, LogError> {
-        let first = create(&shared, index, 1, 0).and_then(|mut first| match first.prepare(&*shared.disk, ALL) {
-            Ok(_) => Ok(first),
-            Err(failure) => {
-                first.discard(&*shared.disk);
-                Err(failure)
+        let mut nonces = Rng::from_seed(shared.start.nonce_seed.wrapping_add(index as u64));
+        let first = create(&shared, index, 1, nonces.next_u64(), 0).and_then(|mut first| {
+            match first.prepare(&*shared.disk, ALL) {
+                Ok(_) => Ok(first),
+                Err(failure) => {
+                    first.discard(&*shared.disk);
+                    Err(failure)
+                }
             }
         });
         let segment = first.map_err(|failure| match failure {
@@ -80,6 +86,7 @@ impl Logger {
             segment,
             next: None,
             sequence: 1,
+            nonces,
             newest: Epoch(0),
             newest_ever: Epoch(0),
             left: None,
@@ -182,7 +189,6 @@ impl Logger {
     }
 
     fn seal(&mut self, header: batch::Header) {
-        self.batch[..HEADER_BYTES].copy_from_slice(&header.encode());
         self.batch.resize(padded(self.batch.len()), 0);
         self.pending = Some(header);
     }
@@ -192,8 +198,10 @@ impl Logger {
         let Some(header) = self.pending else { return Ok(()) };
         let bytes = header.bytes();
         if self.segment.room() < bytes {
-            self.roll(bytes)?;
+            self.roll(bytes, header.number)?;
         }
+        // Only now is the segment known.
+        self.batch[..HEADER_BYTES].copy_from_slice(&header.encode(self.segment.salt()));
         self.segment.write(&self.batch)?;
         if self.shared.suffers_acknowledging_early() {
             self.shared.advance(self.index, header.closed, header.closed);
@@ -202,6 +210,8 @@ impl Logger {
         self.segment.flush(bytes)?;
         let progress = &self.shared.loggers[self.index];
         progress.counts.flushed(header.groups, header.payload_bytes, bytes, began.elapsed());
+        let end = LogEnd { segment: self.sequence, batches: header.number, bytes: self.segment.end() };
+        *progress.end.lock().unwrap_or_else(PoisonError::into_inner) = end;
         if let Some(left) = self.left.take() {
             progress.filled.lock().unwrap_or_else(PoisonError::into_inner).push_back(left);
         }
@@ -222,13 +232,11 @@ impl Logger {
         self.look_ahead(bytes)
     }
 
-    /// Gives back the space that a log which is closed does not need.
+    /// Gives back the space that a log which is closed does not need. The manifest says, durably, where it ends.
     pub(crate) fn trim(&mut self) {
-        if self.pending.is_none() && !self.shared.is_stopped() {
-            self.segment.trim();
-            if let Some(next) = self.next.take() {
-                next.discard(&*self.shared.disk);
-            }
+        self.segment.trim();
+        if let Some(next) = self.next.take() {
+            next.discard(&*self.shared.disk);
         }
     }
 
@@ -253,10 +261,13 @@ impl Logger {
         }
     }
 
-    /// Goes on in the next segment, which has room for a batch of `bytes` bytes.
-    fn roll(&mut self, bytes: u64) -> Result<(), Failure> {
+    /// Goes on in the next segment, which has room for batch `number` of `bytes` bytes.
+    fn roll(&mut self, bytes: u64, number: u64) -> Result<(), Failure> {
         self.next_segment(bytes)?.enlarge(bytes);
         self.prepare(ALL)?;
+        if !self.shared.suffers_omitting_links() {
+            self.segment.link(number)?;
+        }
         if let Some(next) = self.next.take() {
             let filled = std::mem::replace(&mut self.segment, next);
             self.sequence += 1;
@@ -268,7 +279,10 @@ impl Logger {
     fn next_segment(&mut self, bytes: u64) -> Result<&mut Segment, Failure> {
         match &mut self.next {
             Some(next) => Ok(next),
-            none => Ok(none.insert(create(&self.shared, self.index, self.sequence + 1, bytes)?)),
+            none => {
+                let nonce = self.nonces.next_u64();
+                Ok(none.insert(create(&self.shared, self.index, self.sequence + 1, nonce, bytes)?))
+            }
         }
     }
 
@@ -281,11 +295,12 @@ impl Logger {
 const ALL: u64 = u64::MAX / 2;
 
 /// A segment with room for the usual, or for a batch of `bytes` bytes if that is more.
-fn create(shared: &Shared, index: usize, sequence: u64, bytes: u64) -> Result<Segment, Failure> {
+fn create(shared: &Shared, index: usize, sequence: u64, nonce: u64, bytes: u64) -> Result<Segment, Failure> {
     let logger = u32::try_from(index).expect("loggers are few");
     let name = Name { incarnation: shared.start.incarnation, logger, sequence };
-    let header = segment::Header { format: crate::FORMAT, database: shared.start.database, name };
-    let usual = shared.options.segment_bytes.saturating_sub(batch::PAGE as u64).max(batch::PAGE as u64);
+    let header = segment::Header { format: crate::FORMAT, database: shared.start.database, name, nonce, bytes: 0 };
+    let page = batch::PAGE as u64;
+    let usual = shared.options.segment_bytes.min(SEGMENT_BYTES_MAX).saturating_sub(2 * page).max(page);
     Segment::create(&*shared.disk, &shared.options.directories[index], header, usual.max(bytes))
 }
 

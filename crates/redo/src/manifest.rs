@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! {                        JSON, for people to read: `mirror` has the fields
-//!   "format": 1,
+//!   "format": 2,
 //!   ...
 //! }
 //! crc32 0a1b2c3d           of everything above this line
@@ -23,9 +23,11 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use seriatim_base::disk::{Disk, Opening};
-use seriatim_base::{Epoch, LayoutId, TableId};
+use seriatim_base::{Epoch, LayoutId, Stamp, TableId};
 use seriatim_catalog::TableDef;
 
+use crate::batch::PAGE;
+use crate::segment::SEGMENT_BYTES_MAX;
 use crate::{FORMAT, LogError};
 
 /// The manifest's name in the directory.
@@ -38,7 +40,20 @@ const MANIFEST_NEW: &str = "MANIFEST.new";
 type Upgrade = fn(Value) -> Result<Value, String>;
 
 /// The upgrade from format `n` stands at `n - 1`.
-const UPGRADES: [Upgrade; FORMAT as usize - 1] = [];
+const UPGRADES: [Upgrade; FORMAT as usize - 1] = [without_ends];
+
+/// A manifest has fewer bytes.
+pub const MANIFEST_BYTES_MAX: u64 = 256 << 20;
+/// Openings of one database for writing are fewer.
+pub const INCARNATION_MAX: u64 = u32::MAX as u64;
+/// Loggers of one incarnation are no more.
+pub const LOGGERS_MAX: usize = 1 << 10;
+/// Parts of a checkpoint, one for each thread that wrote it, are no more.
+pub const PARTS_MAX: u32 = 1 << 16;
+/// Ids of tables and indexes, and of layouts, are below this.
+pub const TABLE_IDS_MAX: u32 = 1 << 20;
+/// Epochs are below this.
+const EPOCH_END: u64 = 1 << (Stamp::BITS - Stamp::COUNTER_BITS);
 
 const ADVICE: &str = "restore a backup, or MANIFEST from a copy of this directory";
 
@@ -89,6 +104,32 @@ pub struct Incarnation {
     pub durable_epoch: Option<Epoch>,
     /// Where each logger's segments are; relative to the database directory, or absolute.
     pub loggers: Vec<PathBuf>,
+    /// Where each logger's log ends: all of it if there is a durable epoch, else at least that. Empty where that is not known, as in
+    /// manifests of format 1.
+    pub ends: Vec<LogEnd>,
+}
+
+impl Incarnation {
+    /// Whether nothing in its logs counts: it has ended, and nothing of it was durable.
+    pub fn is_void(&self) -> bool {
+        self.durable_epoch.is_some_and(|durable| durable < self.first_epoch)
+    }
+}
+
+/// Where the log of a logger in one incarnation ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogEnd {
+    /// The segment with the last batch.
+    pub segment: u64,
+    /// The number of the last batch; zero if there is none.
+    pub batches: u64,
+    /// Where the last batch ends in the segment, in bytes.
+    pub bytes: u64,
+}
+
+impl LogEnd {
+    /// Of a log without a batch.
+    pub const FIRST: LogEnd = LogEnd { segment: 1, batches: 0, bytes: PAGE as u64 };
 }
 
 /// A checkpoint: all rows with their stamps.
@@ -165,11 +206,18 @@ impl Manifest {
         }
         let read = || {
             let file = disk.open(&path, Opening::Read)?;
-            let mut bytes = vec![0; usize::try_from(file.bytes()?).unwrap_or(usize::MAX)];
+            let length = file.bytes()?;
+            if length > MANIFEST_BYTES_MAX {
+                return Ok(Err(length));
+            }
+            let mut bytes = vec![0; length as usize];
             file.read_exact_at(&mut bytes, 0)?;
-            Ok(bytes)
+            Ok(Ok(bytes))
         };
-        let bytes = read().map_err(LogError::io("reading the manifest"))?;
+        let bytes = read().map_err(LogError::io("reading the manifest"))?.map_err(|length| {
+            let problem = format!("it has {length} bytes; a manifest has at most {MANIFEST_BYTES_MAX}");
+            LogError::corrupt(&path, MANIFEST_BYTES_MAX, problem, ADVICE)
+        })?;
         Manifest::decode(&bytes, &path).map(Some)
     }
 
@@ -222,11 +270,17 @@ impl Manifest {
         text.push('\n');
         let crc = crc32fast::hash(text.as_bytes());
         text.push_str(&format!("crc32 {crc:08x}\n"));
+        if text.len() as u64 > MANIFEST_BYTES_MAX {
+            return Err(format!("it would have {} bytes; {MANIFEST_BYTES_MAX} are possible", text.len()));
+        }
         Ok(text.into_bytes())
     }
 
     /// What the bytes of the file at `path` say.
-    fn decode(bytes: &[u8], path: &Path) -> Result<Manifest, LogError> {
+    ///
+    /// # Errors
+    /// [`LogError::Format`] for a newer format; [`LogError::Corrupt`].
+    pub fn decode(bytes: &[u8], path: &Path) -> Result<Manifest, LogError> {
         let corrupt = |offset: usize, problem: String| LogError::corrupt(path, offset as u64, problem, ADVICE);
         let text = checked(bytes).map_err(|(offset, problem)| corrupt(offset, problem.to_owned()))?;
         let value: Value = serde_json::from_slice(text).map_err(|error| corrupt(0, format!("no JSON: {error}")))?;
@@ -252,10 +306,20 @@ impl Manifest {
         if let Some(path) = checkpoint.chain(loggers).find(|path| path.to_str().is_none()) {
             return Err(format!("the path {} is not UTF-8 and cannot be written down", path.display()));
         }
-        if let Some(checkpoint) = &self.checkpoint
-            && checkpoint.begin_epoch > checkpoint.end_epoch
-        {
-            return Err("the checkpoint ends before it begins".to_owned());
+        if let Some(checkpoint) = &self.checkpoint {
+            check_epoch(checkpoint.end_epoch)?;
+            if checkpoint.begin_epoch > checkpoint.end_epoch {
+                return Err("the checkpoint ends before it begins".to_owned());
+            }
+            if checkpoint.parts > PARTS_MAX {
+                return Err(format!("the checkpoint has {} parts; {PARTS_MAX} are possible", checkpoint.parts));
+            }
+        }
+        let (tables, layouts) = (self.next_table.0, self.next_layout.0);
+        if tables > TABLE_IDS_MAX || layouts > TABLE_IDS_MAX {
+            return Err(format!(
+                "{tables} tables and indexes and {layouts} layouts were ever created; {TABLE_IDS_MAX} are possible"
+            ));
         }
         let (mut names, mut ids) = (HashSet::new(), HashSet::new());
         for table in &self.tables {
@@ -296,11 +360,46 @@ impl Manifest {
                 return Err(format!("incarnation {later} does not begin after {earlier} has ended"));
             }
         }
-        match self.incarnations.iter().find(|incarnation| incarnation.loggers.is_empty()) {
-            Some(incarnation) => Err(format!("incarnation {} has no loggers", incarnation.number)),
-            None => Ok(()),
+        for Incarnation { number, first_epoch, durable_epoch, loggers, ends } in &self.incarnations {
+            if *number == 0 || *number > INCARNATION_MAX {
+                return Err(format!("incarnation {number} is none: they are numbered from 1 to {INCARNATION_MAX}"));
+            }
+            check_epoch(*first_epoch)?;
+            durable_epoch.map_or(Ok(()), check_epoch)?;
+            if loggers.is_empty() || loggers.len() > LOGGERS_MAX {
+                let count = loggers.len();
+                return Err(format!("incarnation {number} has {count} loggers; 1 to {LOGGERS_MAX} are possible"));
+            }
+            if !ends.is_empty() && ends.len() != loggers.len() {
+                let (ends, loggers) = (ends.len(), loggers.len());
+                return Err(format!("incarnation {number} has {loggers} loggers and {ends} ends of their logs"));
+            }
+            if let Some(end) = ends.iter().find(|end| !(PAGE as u64..=SEGMENT_BYTES_MAX).contains(&end.bytes)) {
+                return Err(format!("a log of incarnation {number} ends at byte {}, where none can", end.bytes));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Epochs have as many bits as stamps have for them.
+pub(crate) fn check_epoch(epoch: Epoch) -> Result<(), String> {
+    match epoch.0 < EPOCH_END {
+        true => Ok(()),
+        false => Err(format!("there is no epoch {}: they are below {EPOCH_END}", epoch.0)),
+    }
+}
+
+/// From format 1 to 2: it does not say where logs end.
+fn without_ends(mut value: Value) -> Result<Value, String> {
+    let incarnations = value.get_mut("incarnations").and_then(Value::as_array_mut);
+    for incarnation in incarnations.ok_or("`incarnations` is no list")? {
+        let incarnation = incarnation.as_object_mut().ok_or("an incarnation is no object")?;
+        if incarnation.insert("ends".to_owned(), Value::Array(Vec::new())).is_some() {
+            return Err("an incarnation of format 1 has a field `ends`".to_owned());
         }
     }
+    Ok(value)
 }
 
 /// A manifest of this format after all upgrades from it on.

@@ -50,7 +50,7 @@ use self::spread::{Counts, Round, Scatter, Source};
 use self::survey::{Batch, Incarnation, Survey};
 use crate::LogError;
 use crate::entry::{self, Change};
-use crate::manifest::Manifest;
+use crate::manifest::{self, Manifest};
 use crate::tables::Tables;
 
 pub use self::apply::{Apply, Outcome, Version};
@@ -136,6 +136,22 @@ impl Replay {
     /// The durable epochs found, by incarnation number. Those that the checkpoint made superfluous are not among them.
     pub fn incarnations(&self) -> impl Iterator<Item = (u64, Epoch)> {
         self.survey.incarnations.iter().map(|incarnation| (incarnation.number, incarnation.durable))
+    }
+
+    /// The incarnations of the manifest as the next one should have them: each says up to which epoch and batch it counts. For when
+    /// what counts is secured ([`Replay::secure`]), and nothing is written to their logs any more.
+    pub fn ended_incarnations(&self, manifest: &Manifest) -> Vec<manifest::Incarnation> {
+        let mut ended = manifest.incarnations.clone();
+        for incarnation in &mut ended {
+            let found = self.survey.incarnations.iter().find(|found| found.number == incarnation.number);
+            if let Some(found) = found
+                && (incarnation.durable_epoch.is_none() || incarnation.ends.is_empty())
+            {
+                incarnation.durable_epoch = Some(found.durable);
+                incarnation.ends = self.survey.ends(found);
+            }
+        }
+        ended
     }
 
     /// Where loggers' logs were torn, in the last incarnation.

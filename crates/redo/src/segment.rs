@@ -8,9 +8,11 @@
 //! ```text
 //! log-<incarnation>-<logger>-<sequence>     decimal, padded so that names sort
 //! header page, 4096 bytes, little-endian: magic "SRTMLOG1" | format u32 | logger u32 | database u128 | incarnation u64 |
-//!                                         sequence u64 | crc32 of the bytes before it u32 | zeros
-//! batches, each at a multiple of 4096
+//!                                         sequence u64 | nonce u64 | bytes u64 | crc32 of the bytes before it u32 | zeros
+//! batches, each at a multiple of 4096, the last page kept for a link
 //! ```
+//! Segments of format 1 have neither nonce nor bytes. The header is written last, so a segment with one is as long as that says; it
+//! is cut only when the manifest says where its log ends.
 
 use std::fmt;
 use std::io;
@@ -19,11 +21,17 @@ use std::path::{Path, PathBuf};
 use seriatim_base::disk::{Disk, DiskFile, Opening};
 
 use crate::LogError;
-use crate::batch::PAGE;
+use crate::batch::{Link, PAGE, Salt};
 
 const MAGIC: &[u8; 8] = b"SRTMLOG1";
-/// Bytes of the header page that are covered by its checksum.
-const CHECKED: usize = 48;
+/// Bytes of the header page that are covered by its checksum, in format 1.
+const CHECKED_1: usize = 48;
+/// The same from format 2 on.
+const CHECKED: usize = 64;
+/// Bytes of the header page that say anything.
+const HEADER_BYTES: usize = CHECKED + 4;
+/// A segment is no larger, in bytes: one batch of 4 GiB fits.
+pub const SEGMENT_BYTES_MAX: u64 = 8 << 30;
 /// The least that is zeroed at once, in bytes.
 const PIECE_MIN: u64 = 1 << 20;
 
@@ -64,6 +72,10 @@ pub struct Header {
     pub database: u128,
     /// What its file should be called.
     pub name: Name,
+    /// Random, part of the checksums in it. Zero in format 1.
+    pub nonce: u64,
+    /// The file's length, if nothing was cut off, in bytes. Zero in format 1.
+    pub bytes: u64,
 }
 
 impl Header {
@@ -76,24 +88,49 @@ impl Header {
         page[16..32].copy_from_slice(&self.database.to_le_bytes());
         page[32..40].copy_from_slice(&self.name.incarnation.to_le_bytes());
         page[40..48].copy_from_slice(&self.name.sequence.to_le_bytes());
-        let crc = crc32fast::hash(&page[..CHECKED]);
-        page[CHECKED..CHECKED + 4].copy_from_slice(&crc.to_le_bytes());
+        if self.format > 1 {
+            page[48..56].copy_from_slice(&self.nonce.to_le_bytes());
+            page[56..64].copy_from_slice(&self.bytes.to_le_bytes());
+        }
+        let checked = checked_bytes(self.format);
+        let crc = crc32fast::hash(&page[..checked]);
+        page[checked..checked + 4].copy_from_slice(&crc.to_le_bytes());
         page
     }
 
     /// The header at the front of `bytes`, if it checks out; of whatever format.
     pub fn decode(bytes: &[u8]) -> Option<Header> {
-        let bytes: &[u8; CHECKED + 4] = bytes.first_chunk()?;
-        let crc = u32::from_le_bytes(*bytes.last_chunk()?);
-        let checks_out = bytes.starts_with(MAGIC) && crc == crc32fast::hash(&bytes[..CHECKED]);
-        let u32_at = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
-        let u64_at = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
-        checks_out.then(|| Header {
-            format: u32_at(8),
-            database: u128::from_le_bytes(std::array::from_fn(|i| bytes[16 + i])),
-            name: Name { logger: u32_at(12), incarnation: u64_at(32), sequence: u64_at(40) },
-        })
+        let u32_at = |at: usize| Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
+        let u64_at = |at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
+        let format = u32_at(8)?;
+        let checked = checked_bytes(format);
+        let checks_out = bytes.starts_with(MAGIC) && u32_at(checked)? == crc32fast::hash(&bytes[..checked]);
+        let (nonce, whole) = if format == 1 { (0, 0) } else { (u64_at(48)?, u64_at(56)?) };
+        let possible = format == 1 || (PAGE as u64..=SEGMENT_BYTES_MAX).contains(&whole);
+        let header = Header {
+            format,
+            database: u128::from_le_bytes(*bytes.get(16..)?.first_chunk()?),
+            name: Name { logger: u32_at(12)?, incarnation: u64_at(32)?, sequence: u64_at(40)? },
+            nonce,
+            bytes: whole,
+        };
+        (checks_out && possible).then_some(header)
     }
+
+    /// What the checksums in the segment begin with.
+    pub fn salt(&self) -> Salt {
+        if self.format == 1 { Salt::NONE } else { Salt::of(self.nonce) }
+    }
+
+    /// The file's length, if it says that.
+    pub fn whole_bytes(&self) -> Option<u64> {
+        (self.format > 1).then_some(self.bytes)
+    }
+}
+
+/// How many bytes of a header the checksum behind them is of.
+fn checked_bytes(format: u32) -> usize {
+    if format == 1 { CHECKED_1 } else { CHECKED }
 }
 
 /// A segment found in a directory.
@@ -142,7 +179,7 @@ pub fn delete_before(disk: &dyn Disk, directory: &Path, incarnation: u64) -> Res
 pub fn delete_unnamed(disk: &dyn Disk, directory: &Path, database: u128, incarnation: u64) -> Result<(), LogError> {
     for FoundSegment { name, path, .. } in list(disk, directory)? {
         let read = || {
-            let mut page = [0; CHECKED + 4];
+            let mut page = [0; HEADER_BYTES];
             let read = disk.open(&path, Opening::Read)?.read_at(&mut page, 0)?;
             Ok(Header::decode(&page[..read]))
         };
@@ -218,31 +255,30 @@ impl Segment {
     pub(crate) fn create(disk: &dyn Disk, directory: &Path, header: Header, room: u64) -> Result<Segment, Failure> {
         let path = directory.join(header.name.to_string());
         let file = disk.open(&path, Opening::Create).map_err(Failure::of_writing("creating a segment of the log"))?;
-        let bytes = (PAGE as u64 + room).next_multiple_of(PAGE as u64);
-        Ok(Segment { path, file, header, bytes, zeroed: 0, named: false, at: PAGE as u64 })
+        Ok(Segment { path, file, header, bytes: bytes_for(room), zeroed: 0, named: false, at: PAGE as u64 })
     }
 
     /// Makes sure that there is room for `room` bytes of batches, once it is prepared. For segments that hold nothing yet.
     pub(crate) fn enlarge(&mut self, room: u64) {
-        self.bytes = self.bytes.max((PAGE as u64 + room).next_multiple_of(PAGE as u64));
+        self.bytes = self.bytes.max(bytes_for(room));
     }
 
-    /// Writes and syncs at most `piece` more bytes of zeros, the last time also its name. Where it ended it goes on when called
-    /// again. Answers whether it is ready.
+    /// Writes and syncs at most `piece` more bytes of zeros, the last time also its header and its name. Where it ended it goes on
+    /// when called again. Answers whether it is ready.
     pub(crate) fn prepare(&mut self, disk: &dyn Disk, piece: u64) -> Result<bool, Failure> {
         let what = "making a segment of the log";
         let until = self.bytes.min(self.zeroed + piece.max(PAGE as u64));
         let mut at = self.zeroed;
-        if at == 0 {
-            self.file.write_all_at(&self.header.encode(), 0).map_err(Failure::of_writing(what))?;
-            at = PAGE as u64;
-        }
         while at < until {
             let now = (until - at).min(ZEROS.len() as u64);
             self.file.write_all_at(&ZEROS[..now as usize], at).map_err(Failure::of_writing(what))?;
             at += now;
         }
         if at > self.zeroed {
+            if at == self.bytes {
+                self.header.bytes = self.bytes;
+                self.file.write_all_at(&self.header.encode(), 0).map_err(Failure::of_writing(what))?;
+            }
             self.file.sync_data().map_err(Failure::of_syncing(what))?;
             self.zeroed = at;
         }
@@ -256,7 +292,25 @@ impl Segment {
 
     /// Bytes of batches that still fit.
     pub(crate) fn room(&self) -> u64 {
-        self.bytes - self.at
+        self.bytes - self.at - PAGE as u64
+    }
+
+    /// What its checksums begin with.
+    pub(crate) fn salt(&self) -> Salt {
+        self.header.salt()
+    }
+
+    /// Where the next batch goes.
+    pub(crate) fn end(&self) -> u64 {
+        self.at
+    }
+
+    /// Says, durably, that batch `number` is in the segment after this one, which is there. Nothing else is written here any more.
+    pub(crate) fn link(&self, number: u64) -> Result<(), Failure> {
+        let Name { incarnation, sequence, .. } = self.header.name;
+        let link = Link { incarnation, number, sequence: sequence + 1 }.encode(self.salt());
+        self.file.write_all_at(&link, self.at).map_err(Failure::of_writing("writing the log"))?;
+        self.file.sync_data().map_err(Failure::of_syncing("flushing the log"))
     }
 
     /// Whether it is time to make the next one.
@@ -290,6 +344,11 @@ impl Segment {
     }
 }
 
+/// How large a segment is that has room for `room` bytes of batches: with a page in front of them and one behind.
+fn bytes_for(room: u64) -> u64 {
+    (2 * PAGE as u64).saturating_add(room).next_multiple_of(PAGE as u64)
+}
+
 /// What is zeroed after a batch of `batch_bytes` was flushed, in bytes: twice as much, so that a segment begun when the one
 /// before is half full is ready when that one is full.
 pub(crate) fn piece_after(batch_bytes: u64) -> u64 {
@@ -321,14 +380,41 @@ mod tests {
     #[test]
     fn a_header_is_read_as_written_and_a_flipped_bit_is_seen() {
         let name = Name { incarnation: 3, logger: 1, sequence: 4 };
-        let header = Header { format: crate::FORMAT, database: 0x1234 << 100, name };
+        let header = Header { format: crate::FORMAT, database: 0x1234 << 100, name, nonce: 99, bytes: 8192 };
         let page = header.encode();
         assert_eq!(Header::decode(&page), Some(header));
-        for bit in 0..(CHECKED + 4) * 8 {
+        for bit in 0..HEADER_BYTES * 8 {
             let mut damaged = page;
             damaged[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(Header::decode(&damaged), None, "bit {bit}");
         }
         assert_eq!(Header::decode(&page[..10]), None);
+        for impossible in [0, 4095, SEGMENT_BYTES_MAX + 1, u64::MAX] {
+            assert_eq!(Header::decode(&Header { bytes: impossible, ..header }.encode()), None);
+        }
+    }
+
+    #[test]
+    fn the_format_is_one_of_a_segment() {
+        let mut page = *b"SRTMLOG1\x01\0\0\0\x02\0\0\0DATABASEdatabase\x03\0\0\0\0\0\0\0\x04\0\0\0\0\0\0\0....";
+        let crc = crc32fast::hash(&page[..48]);
+        page[48..].copy_from_slice(&crc.to_le_bytes());
+        let name = Name { incarnation: 3, logger: 2, sequence: 4 };
+        let database = u128::from_le_bytes(*b"DATABASEdatabase");
+        let header = Header::decode(&page).expect("it is read");
+        assert_eq!(header, Header { format: 1, database, name, nonce: 0, bytes: 0 });
+        assert_eq!((header.salt(), header.whole_bytes()), (Salt::NONE, None));
+        assert_eq!(header.encode()[..52], page);
+    }
+
+    #[test]
+    fn the_format_is_two_of_a_segment() {
+        let name = Name { incarnation: 3, logger: 2, sequence: 4 };
+        let database = u128::from_le_bytes(*b"DATABASEdatabase");
+        let header = Header { format: 2, database, name, nonce: u64::from_le_bytes(*b"anonce.."), bytes: 8192 };
+        let page = header.encode();
+        let before = b"SRTMLOG1\x02\0\0\0\x02\0\0\0DATABASEdatabase\x03\0\0\0\0\0\0\0\x04\0\0\0\0\0\0\0anonce..\0\x20\0\0\0\0\0\0";
+        assert_eq!(page[..64], before[..]);
+        assert_eq!(page[64..68], crc32fast::hash(before).to_le_bytes());
     }
 }

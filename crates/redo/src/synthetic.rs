@@ -13,7 +13,7 @@ use seriatim_catalog::{
 };
 
 use crate::LogError;
-use crate::batch::{self, Header, PAGE, padded};
+use crate::batch::{self, Header, Link, PAGE, Salt, padded};
 use crate::entry::{Change, GroupWriter};
 use crate::manifest::{DatabaseId, Incarnation, LayoutEntry, Manifest, TableEntry};
 use crate::replay::{Apply, Outcome, Version};
@@ -66,7 +66,7 @@ impl Accounts {
         Accounts { definition, layout, wire }
     }
 
-    fn writing<R>(image: &mut [u64], with: impl FnOnce(&mut RowWriter<'_>) -> R) -> R {
+    pub(crate) fn writing<R>(image: &mut [u64], with: impl FnOnce(&mut RowWriter<'_>) -> R) -> R {
         let row: *mut u8 = image.as_mut_ptr().cast();
         let mut tails = NoTails;
         // SAFETY: zeros, or a row of this table; no column is immutable.
@@ -125,6 +125,17 @@ pub(crate) fn stamp(epoch: u64, counter: u64) -> Stamp {
     Stamp::from_bits(Stamp::first_of(Epoch(epoch)).bits() + counter)
 }
 
+/// The header of a segment of 64 pages.
+pub(crate) fn header(name: Name) -> segment::Header {
+    let nonce = name.incarnation << 32 | u64::from(name.logger) << 16 | name.sequence;
+    segment::Header { format: crate::FORMAT, database: DATABASE.0, name, nonce, bytes: 64 * PAGE as u64 }
+}
+
+/// What its checksums begin with.
+pub(crate) fn salt(name: Name) -> Salt {
+    header(name).salt()
+}
+
 /// A database directory on a simulated disk.
 pub(crate) struct Database {
     pub disk: FaultyDisk,
@@ -173,6 +184,7 @@ impl Database {
             first_epoch: Epoch(first_epoch),
             durable_epoch: None,
             loggers: vec![PathBuf::new(); loggers],
+            ends: Vec::new(),
         });
         self.manifest.write(&self.disk, &self.directory).unwrap();
         for logger in 0..loggers as u32 {
@@ -188,10 +200,17 @@ impl Database {
     /// Goes on in a new segment of 64 pages.
     pub(crate) fn roll(&mut self, incarnation: u64, logger: u32) {
         let log = self.logs.get_mut(&(incarnation, logger)).unwrap();
+        let filled = Name { incarnation, logger, sequence: log.sequence };
+        if log.sequence > 0 {
+            let link = Link { incarnation, number: log.number, sequence: log.sequence + 1 }.encode(salt(filled));
+            let file = self.disk.open(&self.directory.join(filled.to_string()), Opening::Write).unwrap();
+            file.write_all_at(&link, log.offset).unwrap();
+            file.sync_data().unwrap();
+        }
         log.sequence += 1;
         log.offset = PAGE as u64;
-        let name = Name { incarnation, logger, sequence: log.sequence };
-        let header = segment::Header { format: crate::FORMAT, database: DATABASE.0, name };
+        let name = Name { sequence: log.sequence, ..filled };
+        let header = header(name);
         let file = self.disk.open(&self.directory.join(name.to_string()), Opening::Create).unwrap();
         file.write_all_at(&vec![0; 64 * PAGE], 0).unwrap();
         file.write_all_at(&header.encode(), 0).unwrap();
@@ -209,7 +228,7 @@ impl Database {
     ) -> (PathBuf, u64) {
         let (payload, groups) = self.accounts.payload(commits);
         let log = &self.logs[&(incarnation, logger)];
-        if log.offset as usize + padded(batch::HEADER_BYTES + payload.len()) > 64 * PAGE {
+        if log.offset as usize + padded(batch::HEADER_BYTES + payload.len()) > 63 * PAGE {
             self.roll(incarnation, logger);
         }
         let log = self.logs.get_mut(&(incarnation, logger)).unwrap();
@@ -224,13 +243,14 @@ impl Database {
             payload_bytes: payload.len() as u32,
             payload_crc: crc32fast::hash(&payload),
         };
-        let mut bytes = header.encode().to_vec();
+        let name = Name { incarnation, logger, sequence: log.sequence };
+        let mut bytes = header.encode(salt(name)).to_vec();
         bytes.extend_from_slice(&payload);
         let offset = log.offset;
         log.number += 1;
         log.newest = log.newest.max(header.newest);
         log.offset += header.bytes();
-        let path = self.directory.join(Name { incarnation, logger, sequence: log.sequence }.to_string());
+        let path = self.directory.join(name.to_string());
         let file = self.disk.open(&path, Opening::Write).unwrap();
         file.write_all_at(&bytes, offset).unwrap();
         file.sync_data().unwrap();

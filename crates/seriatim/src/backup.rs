@@ -29,11 +29,11 @@
 use std::io::{Error, ErrorKind};
 use std::path::Path;
 
-use seriatim_base::disk;
+use seriatim_base::disk::{self, Disk};
 use seriatim_redo::backup as copies;
 
-use crate::durability::LOCK;
-use crate::{Database, StorageError};
+use crate::durability::lock_to_read;
+use crate::{Database, OpenError, StorageError};
 
 /// Told bytes done, and bytes in all.
 pub type Progress<'a> = dyn Fn(u64, u64) + 'a;
@@ -114,18 +114,21 @@ pub fn restore(from: impl AsRef<Path>, to: impl AsRef<Path>, progress: &Progress
 /// The first fault found, as [`StorageError::Corrupt`]; where there is no database; what the file system says, also that somebody
 /// has it open.
 pub fn verify(directory: impl AsRef<Path>, progress: &Progress<'_>) -> Result<Verified, StorageError> {
-    let (disk, directory) = (disk::real(), directory.as_ref());
-    let failed = || StorageError::io("verifying a database");
-    let lock = directory.join(LOCK);
-    // A backup has no such file, and gets none.
-    let _lock = match disk.find(&lock).map_err(failed())? {
-        None => None,
-        Some(_) => Some(disk.lock(&lock).map_err(failed())?.ok_or_else(|| {
+    verify_on(disk::real().as_ref(), directory.as_ref(), progress)
+}
+
+/// As [`verify`], on another disk.
+#[doc(hidden)]
+pub fn verify_on(disk: &dyn Disk, directory: &Path, progress: &Progress<'_>) -> Result<Verified, StorageError> {
+    // Where there is no directory that is said below.
+    let _lock = match lock_to_read(disk, directory) {
+        Err(OpenError::Locked { .. }) => {
             let problem = format!("{} is open: close it, or verify a backup of it", directory.display());
-            failed()(Error::new(ErrorKind::ResourceBusy, problem))
-        })?),
+            return Err(StorageError::io("verifying a database")(Error::new(ErrorKind::ResourceBusy, problem)));
+        }
+        locked => locked.ok(),
     };
-    copies::verify(disk.as_ref(), directory, progress).map(Verified::from)
+    copies::verify(disk, directory, progress).map(Verified::from)
 }
 
 impl Database {

@@ -326,7 +326,7 @@ impl Builder {
         self
     }
 
-    /// Bytes of a log segment, a file that is written with zeros beforehand. Default 64 MiB.
+    /// Bytes of a log segment, a file that is written with zeros beforehand; at most 8 GiB. Default 64 MiB.
     pub fn segment_bytes(mut self, bytes: u64) -> Builder {
         self.log.segment_bytes = bytes;
         self

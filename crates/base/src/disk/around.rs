@@ -2,9 +2,9 @@
 
 use std::fmt::Debug;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use super::{Disk, DiskFile, DiskLock, Found, Opening};
+use super::{Disk, DiskFile, DiskLock, Found, Locking, Opening};
 
 /// What a disk around another does its own way; each operation is the other disk's unless it says otherwise.
 #[allow(missing_docs, clippy::missing_errors_doc, reason = "the operations are those of a disk")]
@@ -48,8 +48,12 @@ pub trait Around: Debug + Send + Sync {
         self.inner().find(path)
     }
 
-    fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {
-        self.inner().lock(path)
+    fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
+        self.inner().canonical(path)
+    }
+
+    fn lock(&self, path: &Path, how: Locking) -> io::Result<Option<Box<dyn DiskLock>>> {
+        self.inner().lock(path, how)
     }
 }
 
@@ -90,7 +94,11 @@ impl<D: Around> Disk for D {
         Around::find(self, path)
     }
 
-    fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {
-        Around::lock(self, path)
+    fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
+        Around::canonical(self, path)
+    }
+
+    fn lock(&self, path: &Path, how: Locking) -> io::Result<Option<Box<dyn DiskLock>>> {
+        Around::lock(self, path, how)
     }
 }

@@ -85,12 +85,20 @@ pub trait Disk: Debug + Send + Sync {
     /// What the file system says; that there is nothing is no error.
     fn find(&self, path: &Path) -> io::Result<Option<Found>>;
 
-    /// An exclusive lock on a file, created if need be, until the guard is dropped or the process ends; `None` while another
-    /// process or guard holds it.
+    /// The path of what is there by which it is called from everywhere: absolute, without links.
     ///
     /// # Errors
-    /// What the file system says.
-    fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>>;
+    /// `NotFound`, and what the file system says.
+    fn canonical(&self, path: &Path) -> io::Result<PathBuf>;
+
+    /// A lock on a directory or file, until the guard is dropped or the process ends; `None` while another process or guard holds
+    /// one that excludes it. What is at the path when this returns is locked. A file that is not there is created for an exclusive
+    /// lock; nothing is written for a shared one.
+    ///
+    /// # Errors
+    /// `Unsupported` where the file system has no such locks, as NFS has none for directories; `NotFound`, and what the file system
+    /// says.
+    fn lock(&self, path: &Path, how: Locking) -> io::Result<Option<Box<dyn DiskLock>>>;
 }
 
 /// An open file. Offsets and lengths are in bytes. All calls may come from several threads at once.
@@ -153,6 +161,15 @@ pub trait DiskFile: Debug + Send + Sync {
 
 /// Holds a lock while it lives.
 pub trait DiskLock: Debug + Send + Sync {}
+
+/// Who else may hold a lock at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Locking {
+    /// Nobody.
+    Exclusive,
+    /// Others who share it.
+    Shared,
+}
 
 /// How a file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,16 +1,16 @@
 //! The operating system's files.
 //!
 //! Invariant: one call here is one call there; nothing is buffered, cached or repeated. `sync_data` is fdatasync(2), which also
-//! writes the metadata needed to read the data back, so the length; a lock is flock(2), which belongs to the open file and so
-//! keeps out other guards of this process, too.
+//! writes the metadata needed to read the data back, so the length; a lock is flock(2), which belongs to the open file or directory
+//! and so keeps out other guards of this process, too.
 
 use std::fs::{self, File, Metadata, TryLockError};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Disk, DiskFile, DiskLock, Found, Opening, at, opened_for_reading, same_directory};
+use super::{Disk, DiskFile, DiskLock, Found, Locking, Opening, at, opened_for_reading, same_directory};
 
 /// The disk of this machine.
 pub fn real() -> Arc<dyn Disk> {
@@ -77,15 +77,56 @@ impl Disk for RealDisk {
         }
     }
 
-    fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {
+    fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
+        fs::canonicalize(path).map_err(|error| at("find", path, error))
+    }
+
+    fn lock(&self, path: &Path, how: Locking) -> io::Result<Option<Box<dyn DiskLock>>> {
         let fail = |error| at("lock", path, error);
-        let file = File::options().write(true).create(true).truncate(false).open(path).map_err(fail)?;
-        match file.try_lock() {
-            Ok(()) => Ok(Some(Box::new(RealLock { _file: file }))),
-            Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => Err(fail(error)),
+        let mut options = File::options();
+        match fs::metadata(path) {
+            Ok(found) if found.is_dir() || how == Locking::Shared => options.read(true),
+            Err(_) if how == Locking::Shared => options.read(true),
+            _ => options.write(true).create(true).truncate(false),
+        };
+        loop {
+            let file = options.open(path).map_err(fail)?;
+            let locked = match how {
+                Locking::Exclusive => file.try_lock(),
+                Locking::Shared => file.try_lock_shared(),
+            };
+            match locked {
+                Err(TryLockError::WouldBlock) => return Ok(None),
+                Err(TryLockError::Error(error)) if is_unsupported(&error) => {
+                    return Err(fail(io::Error::new(io::ErrorKind::Unsupported, error)));
+                }
+                Err(TryLockError::Error(error)) => return Err(fail(error)),
+                // Another one has its name if it was removed since it was opened.
+                Ok(()) if is_at(&file, path).map_err(fail)? => return Ok(Some(Box::new(RealLock { _file: file }))),
+                Ok(()) => {}
+            }
         }
     }
+}
+
+/// Whether what is open is what the path leads to.
+fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    let opened = file.metadata()?;
+    match fs::metadata(path) {
+        Ok(found) => Ok((found.dev(), found.ino()) == (opened.dev(), opened.ino())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether flock(2) says that this file cannot be locked: `EBADF` comes from NFS, where only files that are open for writing can be.
+fn is_unsupported(error: &io::Error) -> bool {
+    const EBADF: i32 = 9;
+    const EINVAL: i32 = 22;
+    const ENOLCK: i32 = 37;
+    const ENOSYS: i32 = 38;
+    const EOPNOTSUPP: i32 = 95;
+    matches!(error.raw_os_error(), Some(EBADF | EINVAL | ENOLCK | ENOSYS | EOPNOTSUPP))
 }
 
 #[derive(Debug)]

@@ -181,12 +181,58 @@ fn a_rename_replaces_and_stays_within_its_directory() {
 fn a_lock_keeps_others_out_until_it_is_dropped() {
     on_both("lock", |disk, dir| {
         let path = dir.join("lock");
-        let held = disk.lock(&path).unwrap().unwrap();
+        let lock = |path: &Path| disk.lock(path, Locking::Exclusive).unwrap();
+        let held = lock(&path).unwrap();
         assert!(disk.find(&path).unwrap().is_some());
-        assert!(disk.lock(&path).unwrap().is_none());
-        assert!(disk.lock(&dir.join("other")).unwrap().is_some());
+        assert!(lock(&path).is_none());
+        assert!(disk.lock(&path, Locking::Shared).unwrap().is_none());
+        assert!(lock(&dir.join("other")).is_some());
         drop(held);
-        assert!(disk.lock(&path).unwrap().is_some());
+        assert!(lock(&path).is_some());
+    });
+}
+
+#[test]
+fn a_shared_lock_keeps_out_who_wants_it_alone_and_creates_nothing() {
+    on_both("shared", |disk, dir| {
+        let path = dir.join("lock");
+        let lock = |how| disk.lock(&path, how);
+        assert_eq!(lock(Locking::Shared).unwrap_err().kind(), ErrorKind::NotFound);
+        assert!(disk.find(&path).unwrap().is_none());
+        drop(lock(Locking::Exclusive).unwrap().unwrap());
+        let (one, other) = (lock(Locking::Shared).unwrap().unwrap(), lock(Locking::Shared).unwrap().unwrap());
+        assert!(lock(Locking::Exclusive).unwrap().is_none());
+        drop(one);
+        assert!(lock(Locking::Exclusive).unwrap().is_none());
+        drop(other);
+        assert!(lock(Locking::Exclusive).unwrap().is_some());
+    });
+}
+
+#[test]
+fn a_directory_is_locked_whatever_becomes_of_the_files_in_it() {
+    on_both("locked-directory", |disk, dir| {
+        let lock = |path: &Path| disk.lock(path, Locking::Exclusive).unwrap();
+        let (held, file) = (lock(dir).unwrap(), lock(&dir.join("LOCK")).unwrap());
+        disk.remove_file(&dir.join("LOCK")).unwrap();
+        // Another file of that name is another.
+        let again = lock(&dir.join("LOCK")).unwrap();
+        assert!(lock(dir).is_none() && lock(&dir.join(".")).is_none());
+        drop((file, again));
+        assert!(lock(dir).is_none());
+        drop(held);
+        assert!(lock(dir).is_some());
+    });
+}
+
+#[test]
+fn one_directory_has_one_canonical_path() {
+    on_both("canonical", |disk, dir| {
+        disk.create_dir_all(&dir.join("a/b")).unwrap();
+        let canonical = disk.canonical(&dir.join("a/b")).unwrap();
+        assert!(canonical.is_absolute() && canonical.ends_with("a/b"));
+        assert_eq!(disk.canonical(&dir.join("a/./b/.")).unwrap(), canonical);
+        assert_eq!(disk.canonical(&dir.join("c")).unwrap_err().kind(), ErrorKind::NotFound);
     });
 }
 

@@ -14,15 +14,15 @@ use super::name::Name;
 use crate::LogError;
 use crate::batch::PAGE;
 use crate::manifest::{Incarnation, Manifest};
-use crate::segment;
+use crate::segment::{self, FoundSegment, Name as Segment};
 
 const WHAT: &str = "deleting what a checkpoint made superfluous";
 
-/// Whether a recovery needs the log of an incarnation. One that it does not need may be left out of the next manifest, when
-/// [`delete_superfluous_logs`] has deleted its segments.
+/// Whether a recovery needs the log of an incarnation: not if the checkpoint has all of it, or if nothing in it counts. One that it does
+/// not need may be left out of the next manifest, when [`delete_superfluous_logs`] has deleted its segments.
 pub fn is_needed(manifest: &Manifest, incarnation: &Incarnation) -> bool {
     let begin = manifest.checkpoint.as_ref().map(|checkpoint| checkpoint.begin_epoch);
-    incarnation.durable_epoch.zip(begin).is_none_or(|(durable, begin)| durable >= begin)
+    !incarnation.is_void() && incarnation.durable_epoch.zip(begin).is_none_or(|(durable, begin)| durable >= begin)
 }
 
 /// Deletes the checkpoints that do not count: all but the manifest's, unfinished ones too. Answers how many. No checkpoint is being
@@ -72,8 +72,9 @@ fn delete_checkpoints(
     deleting.end()
 }
 
-/// Deletes the segments of incarnations whose epochs are all before the manifest's checkpoint. Answers how many. `manifest` is the
-/// durable one. The log itself deletes segments of the present incarnation ([`Log::delete_before`](crate::Log::delete_before)).
+/// Deletes the segments of incarnations that no recovery needs ([`is_needed`]), and what those that have ended have behind their last
+/// batches. Answers how many segments. `manifest` is the durable one. The log itself deletes segments of the present incarnation
+/// ([`Log::delete_before`](crate::Log::delete_before)).
 ///
 /// # Errors
 /// As [`delete_unnamed`].
@@ -87,20 +88,55 @@ pub fn delete_superfluous_logs(disk: &dyn Disk, directory: &Path, manifest: &Man
     deleting.end()
 }
 
+/// Has a manifest forget the incarnations that no recovery needs, once [`delete_superfluous_logs`] has deleted their segments.
+pub fn forget_superfluous_logs(manifest: &mut Manifest) {
+    let before = manifest.clone();
+    manifest.incarnations.retain(|incarnation| is_needed(&before, incarnation));
+}
+
+/// What becomes of a segment.
+enum Fate {
+    Kept,
+    Deleted,
+    /// Cut to so many bytes.
+    Cut(u64),
+}
+
+fn fate(manifest: &Manifest, segment: &FoundSegment) -> Fate {
+    let Segment { incarnation: number, logger, sequence } = segment.name;
+    let newest = manifest.incarnations.last().map_or(0, |incarnation| incarnation.number);
+    let Some(incarnation) = manifest.incarnations.iter().find(|incarnation| incarnation.number == number) else {
+        // One that was forgotten; one above the newest is not named yet.
+        return if number < newest { Fate::Deleted } else { Fate::Kept };
+    };
+    if !is_needed(manifest, incarnation) {
+        return Fate::Deleted;
+    }
+    match incarnation.ends.get(logger as usize).filter(|_| incarnation.durable_epoch.is_some()) {
+        Some(end) if sequence > end.segment => Fate::Deleted,
+        Some(end) if sequence == end.segment && segment.bytes > end.bytes => Fate::Cut(end.bytes),
+        _ => Fate::Kept,
+    }
+}
+
 /// Those of one directory, in order.
 fn delete_superfluous_segments(disk: &dyn Disk, loggers: &Path, manifest: &Manifest) -> Result<usize, LogError> {
     if disk.find(loggers).map_err(LogError::io(WHAT))?.is_none() {
         return Ok(0);
     }
-    let first = manifest.incarnations.first().map_or(0, |incarnation| incarnation.number);
     let mut deleted = 0;
     for segment in segment::list(disk, loggers)? {
-        let number = segment.name.incarnation;
-        let known = manifest.incarnations.iter().find(|incarnation| incarnation.number == number);
-        let superfluous = known.map_or(number < first, |incarnation| !is_needed(manifest, incarnation));
-        if superfluous && is_of(disk, &segment.path, manifest)? {
-            segment::delete(disk, &segment.path)?;
-            deleted += 1;
+        match fate(manifest, &segment) {
+            Fate::Deleted if is_of(disk, &segment.path, manifest)? => {
+                segment::delete(disk, &segment.path)?;
+                deleted += 1;
+            }
+            Fate::Cut(bytes) if is_of(disk, &segment.path, manifest)? => {
+                // Nothing relies on it: a cut that a power cut undoes leaves what it left.
+                let cut = || disk.open(&segment.path, Opening::Write)?.set_bytes(bytes);
+                cut().map_err(LogError::io(WHAT))?;
+            }
+            _ => {}
         }
     }
     Ok(deleted)

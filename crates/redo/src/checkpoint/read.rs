@@ -21,6 +21,9 @@ const WHAT: &str = "reading a checkpoint";
 /// Bytes of rows that are decompressed before they are applied, or one block if it is larger.
 const ROUND_BYTES: u64 = if cfg!(test) { 4 << 10 } else { 16 << 20 };
 
+/// A byte of a zstd frame stands for no more than this: a block of 128 KiB of one byte takes four.
+const COMPRESSION_MAX: u64 = 32 << 10;
+
 /// What was loaded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Loaded {
@@ -50,6 +53,13 @@ pub fn load(
     let source = Rows { parts: &parts, disk, tables: &tables, next: Mutex::new(0), idle: Mutex::default() };
     let counts = spread::spread(&source, &tables, threads, apply, progress)?;
     Ok(Loaded { rows: checkpoint.rows, bytes: counts.bytes })
+}
+
+/// Bytes of the files in the directory of the manifest's checkpoint, whatever they hold; zero where they cannot be seen.
+pub fn bytes_found(disk: &dyn Disk, directory: &Path, manifest: &Manifest) -> u64 {
+    let Some(checkpoint) = &manifest.checkpoint else { return 0 };
+    let found = disk.list(&directory.join(&checkpoint.directory)).unwrap_or_default();
+    found.iter().map(|found| found.bytes).fold(0, u64::saturating_add)
 }
 
 /// The parts of a checkpoint, and where their blocks are.
@@ -86,8 +96,8 @@ impl Parts {
             };
             let path = directory.join(part_name(part));
             let footer = parts.walk(disk, path, &header)?;
-            rows += footer.rows;
-            bytes += footer.bytes;
+            rows = u64::saturating_add(rows, footer.rows);
+            bytes = u64::saturating_add(bytes, footer.bytes);
         }
         if (rows, bytes) != (checkpoint.rows, checkpoint.bytes) {
             let problem = "its parts do not have the rows and bytes that the manifest says";
@@ -111,7 +121,7 @@ impl Parts {
         if header.format > crate::FORMAT {
             return Err(LogError::Format { file: path, found: header.format.into(), newest: crate::FORMAT.into() });
         }
-        if header != *expected {
+        if (PartHeader { format: expected.format, ..header }) != *expected {
             return Err(corrupt(0, "it is a part of another checkpoint"));
         }
         let footer = Footer::decode(&read(&*file, end)?).filter(|footer| footer.bytes == bytes);
@@ -193,6 +203,12 @@ impl Decompressing {
             return Err(corrupt(format!("block {} is not what was written", header.number)));
         }
         let raw_bytes = header.raw_bytes as usize;
+        // A frame says how much is in it, and can hold no more than its bytes can stand for.
+        let told = zstd::zstd_safe::get_frame_content_size(&self.payload).ok().flatten();
+        let possible = u64::from(header.raw_bytes) <= u64::from(header.payload_bytes) * COMPRESSION_MAX;
+        if told != Some(raw_bytes as u64) || !possible {
+            return Err(corrupt(format!("block {} does not hold the {raw_bytes} bytes that it says", header.number)));
+        }
         self.raw.clear();
         self.raw.try_reserve_exact(raw_bytes).map_err(|_| corrupt("a block that memory has no room for".to_owned()))?;
         let decompressed = self.decompressor.decompress_to_buffer(&self.payload, &mut self.raw);

@@ -15,7 +15,7 @@ use crate::fault::LogFault;
 use crate::{Log, LogOptions, LogStart, Writer};
 
 const FIRST: Epoch = Epoch(10);
-const START: LogStart = LogStart { database: 77, incarnation: 3, first_epoch: FIRST, durable: Epoch(8) };
+const START: LogStart = LogStart { database: 77, incarnation: 3, first_epoch: FIRST, durable: Epoch(8), nonce_seed: 5 };
 
 /// One group as it was committed: its stamp, and its writer and entries, which are different for all.
 type Committed = (Stamp, Vec<u8>);
@@ -38,7 +38,7 @@ fn directories(loggers: usize) -> Vec<PathBuf> {
 
 fn options(loggers: usize) -> LogOptions {
     LogOptions {
-        segment_bytes: 4 * PAGE as u64,
+        segment_bytes: 5 * PAGE as u64,
         chunk_bytes: 256,
         batch_bytes: 3000,
         backlog_bytes_max: 64 << 10,
@@ -150,7 +150,8 @@ fn read(disk: &FaultyDisk, loggers: usize) -> Found {
             let mut bytes = vec![0; segment.bytes as usize];
             file.read_exact_at(&mut bytes, 0).expect("its bytes");
             let mut rest = bytes.get(PAGE..).unwrap_or_default();
-            while let Some(header) = batch::Header::decode(rest) {
+            let salt = segment::Header::decode(&bytes).map_or(batch::Salt::NONE, |header| header.salt());
+            while let Some(header) = batch::Header::decode(rest, salt) {
                 let payload = rest.get(HEADER_BYTES..).and_then(|rest| rest.get(..header.payload_bytes as usize));
                 let Some(payload) = payload.filter(|payload| header.holds(payload)) else { break };
                 let name = segment::Header::decode(&bytes).expect("the header of a segment that is used").name;
@@ -231,7 +232,13 @@ fn run(seed: u64, fault: LogFault, crash_at: Option<u64>, steps: usize) -> Resul
         // The others abort.
         run.writers.iter_mut().for_each(Writer::end);
         run.next_epoch();
-        let closed = run.log.close(std::mem::take(&mut run.loggers), run.epoch);
+        let mut told = Err(LogError::Stopped("nothing was told".to_owned()));
+        let closed = run.log.close(std::mem::take(&mut run.loggers), run.epoch, |recorded, ends| {
+            told = Ok(recorded);
+            assert_eq!(ends.len(), loggers);
+            Ok(())
+        });
+        let closed = closed.and(told);
         if disk.is_powered() {
             let recorded = closed.map_err(|error| error.to_string())?;
             let newest = run.committed.iter().map(|committed| committed.0.epoch()).max();
@@ -567,7 +574,14 @@ fn closing_makes_everything_durable_and_refuses_what_comes_after() {
     run.commit(1, 5_000);
     run.next_epoch();
     let loggers = std::mem::take(&mut run.loggers);
-    assert_eq!(run.log.close(loggers, run.epoch).expect("no faults"), Epoch(run.epoch.0 - 1));
+    let mut told = Epoch(0);
+    run.log
+        .close(loggers, run.epoch, |recorded, _| {
+            told = recorded;
+            Ok(())
+        })
+        .expect("no faults");
+    assert_eq!(told, Epoch(run.epoch.0 - 1));
     assert!(matches!(run.writers[0].begin(run.epoch), Err(LogError::Stopped(_))));
     let found = read(&run.disk.fork(2), 2);
     assert_eq!((found.groups.len(), found.recorded.0), (2, run.epoch.0 - 1));
@@ -626,7 +640,14 @@ fn threads_make_commits_durable_and_close_in_order() {
         }
     });
     let after = Epoch(epoch.fetch_add(1, Ordering::SeqCst) + 1);
-    assert_eq!(threads.close(after).expect("no faults"), Epoch(after.0 - 1));
+    let mut told = Epoch(0);
+    threads
+        .close(after, |recorded, _| {
+            told = recorded;
+            Ok(())
+        })
+        .expect("no faults");
+    assert_eq!(told, Epoch(after.0 - 1));
     assert_eq!(read(&disk.fork(2), 2).groups.len(), 200);
 }
 
@@ -653,7 +674,7 @@ fn a_logger_that_logged_has_the_others_record_it_at_once() {
     // The one that has nothing is not kicked by anybody else.
     writers[0].kick_own_logger();
     assert!(log.durable().wait_timeout(FIRST, Duration::from_secs(600)).expect("no faults"), "within an hour");
-    threads.close(Epoch(FIRST.0 + 2)).expect("no faults");
+    threads.close(Epoch(FIRST.0 + 2), |_, _| Ok(())).expect("no faults");
 }
 
 #[test]

@@ -45,6 +45,15 @@ struct Incarnation {
     first_epoch: u64,
     durable_epoch: Option<u64>,
     loggers: Vec<String>,
+    ends: Vec<LogEnd>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LogEnd {
+    segment: u64,
+    batches: u64,
+    bytes: u64,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -206,6 +215,7 @@ impl From<&super::Incarnation> for Incarnation {
             first_epoch: from.first_epoch.0,
             durable_epoch: from.durable_epoch.map(|epoch| epoch.0),
             loggers: from.loggers.iter().map(|directory| text(directory)).collect(),
+            ends: from.ends.iter().map(LogEnd::from).collect(),
         }
     }
 }
@@ -217,7 +227,20 @@ impl From<Incarnation> for super::Incarnation {
             first_epoch: Epoch(from.first_epoch),
             durable_epoch: from.durable_epoch.map(Epoch),
             loggers: from.loggers.into_iter().map(PathBuf::from).collect(),
+            ends: from.ends.into_iter().map(LogEnd::into).collect(),
         }
+    }
+}
+
+impl From<&super::LogEnd> for LogEnd {
+    fn from(&super::LogEnd { segment, batches, bytes }: &super::LogEnd) -> LogEnd {
+        LogEnd { segment, batches, bytes }
+    }
+}
+
+impl From<LogEnd> for super::LogEnd {
+    fn from(LogEnd { segment, batches, bytes }: LogEnd) -> super::LogEnd {
+        super::LogEnd { segment, batches, bytes }
     }
 }
 

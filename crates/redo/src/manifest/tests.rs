@@ -46,12 +46,19 @@ fn small() -> Manifest {
     Manifest {
         database: DatabaseId(0xABC),
         incarnations: vec![
-            Incarnation { number: 1, first_epoch: Epoch(1), durable_epoch: Some(Epoch(70)), loggers: vec![".".into()] },
+            Incarnation {
+                number: 1,
+                first_epoch: Epoch(1),
+                durable_epoch: Some(Epoch(70)),
+                loggers: vec![".".into()],
+                ends: vec![LogEnd { segment: 3, batches: 40, bytes: 8192 }],
+            },
             Incarnation {
                 number: 2,
                 first_epoch: Epoch(75),
                 durable_epoch: None,
                 loggers: vec!["log0".into(), "/other/disk".into()],
+                ends: Vec::new(),
             },
         ],
         checkpoint: Some(Checkpoint {
@@ -100,7 +107,7 @@ fn seed() -> u64 {
 fn the_format_is_this_text() {
     let expected = expect![[r#"
         {
-          "format": 1,
+          "format": 2,
           "database": "00000000000000000000000000000abc",
           "incarnations": [
             {
@@ -109,6 +116,13 @@ fn the_format_is_this_text() {
               "durable_epoch": 70,
               "loggers": [
                 "."
+              ],
+              "ends": [
+                {
+                  "segment": 3,
+                  "batches": 40,
+                  "bytes": 8192
+                }
               ]
             },
             {
@@ -118,7 +132,8 @@ fn the_format_is_this_text() {
               "loggers": [
                 "log0",
                 "/other/disk"
-              ]
+              ],
+              "ends": []
             }
           ],
           "checkpoint": {
@@ -194,7 +209,7 @@ fn the_format_is_this_text() {
           "next_table": 2,
           "next_layout": 1
         }
-        crc32 bb0dbb1d
+        crc32 7db16267
     "#]];
     expected.assert_eq(&String::from_utf8_lossy(&encoded(&small())));
 }
@@ -227,11 +242,64 @@ fn every_changed_byte_is_noticed() {
     }
 }
 
+/// What an older program wrote: format 1 did not say where logs end.
+#[test]
+fn a_manifest_of_format_one_is_read_as_one_of_today_that_does_not_know_where_logs_end() {
+    let mut expected = small();
+    expected.incarnations.iter_mut().for_each(|incarnation| incarnation.ends.clear());
+    let mut value: Value = serde_json::from_str(&text(&expected)).expect("JSON");
+    value["format"] = 1.into();
+    for incarnation in value["incarnations"].as_array_mut().expect("a list") {
+        incarnation.as_object_mut().expect("an object").remove("ends");
+    }
+    let older = |value: &Value| sealed(&format!("{value}\n"));
+    assert_eq!(decode(&older(&value)).expect("it is upgraded"), expected);
+    value["incarnations"] = Value::Null;
+    assert!(decode(&older(&value)).is_err());
+    value["incarnations"] = serde_json::json!([1]);
+    assert!(decode(&older(&value)).is_err());
+}
+
+/// A directory may hold anything under that name, and a number may be any.
+#[test]
+fn a_manifest_with_a_length_or_number_out_of_bounds_is_refused_by_that_bound() {
+    let disk = FaultyDisk::new(1);
+    disk.create_dir_all(Path::new("db")).expect("a disk without faults");
+    disk.open(Path::new("db/MANIFEST"), Opening::Create).and_then(|file| file.set_bytes(1 << 30)).expect("a hole");
+    let error = Manifest::find(&disk, Path::new("db")).expect_err("it is too long").to_string();
+    assert!(error.contains("it has 1073741824 bytes; a manifest has at most 268435456"), "{error}");
+
+    let text = text(&small());
+    let refused = |from: &str, to: &str| {
+        assert!(text.contains(from), "{from}");
+        match decode(&sealed(&text.replacen(from, to, 1))) {
+            Err(LogError::Corrupt { problem, .. }) => problem,
+            other => panic!("{other:?}"),
+        }
+    };
+    expect!["4294967295 tables and indexes and 1 layouts were ever created; 1048576 are possible"]
+        .assert_eq(&refused("\"next_table\": 2", "\"next_table\": 4294967295"));
+    expect!["2 tables and indexes and 4294967295 layouts were ever created; 1048576 are possible"]
+        .assert_eq(&refused("\"next_layout\": 1", "\"next_layout\": 4294967295"));
+    expect!["table `item`: has a capacity of 1099511627776 rows; at most 4294967296 are possible"]
+        .assert_eq(&refused("\"capacity\": 1000", "\"capacity\": 1099511627776"));
+    expect!["there is no epoch 18446744073709551615: they are below 17179869184"]
+        .assert_eq(&refused("\"first_epoch\": 75", "\"first_epoch\": 18446744073709551615"));
+    expect!["there is no epoch 17179869184: they are below 17179869184"]
+        .assert_eq(&refused("\"end_epoch\": 61", "\"end_epoch\": 17179869184"));
+    expect!["incarnation 18446744073709551615 is none: they are numbered from 1 to 4294967295"]
+        .assert_eq(&refused("\"number\": 2", "\"number\": 18446744073709551615"));
+    expect!["the checkpoint has 4294967295 parts; 65536 are possible"]
+        .assert_eq(&refused("\"parts\": 2", "\"parts\": 4294967295"));
+    expect!["a log of incarnation 1 ends at byte 9223372036854775808, where none can"]
+        .assert_eq(&refused("\"bytes\": 8192", "\"bytes\": 9223372036854775808"));
+}
+
 #[test]
 fn a_newer_format_is_refused_by_number() {
-    let newer = text(&small()).replacen("\"format\": 1", "\"format\": 7, \"what this program never heard of\": []", 1);
+    let newer = text(&small()).replacen("\"format\": 2", "\"format\": 7, \"what this program never heard of\": []", 1);
     let error = decode(&sealed(&newer)).expect_err("newer");
-    expect!["db/MANIFEST has format 7; this program knows formats up to 1: open the database with a newer one"]
+    expect!["db/MANIFEST has format 7; this program knows formats up to 2: open the database with a newer one"]
         .assert_eq(&error.to_string());
 }
 
@@ -292,8 +360,8 @@ fn what_contradicts_itself_is_neither_believed_nor_written() {
         assert!(text.contains(from), "{from}");
         problem(text.replacen(from, to, 1))
     };
-    expect!["there is no format 0"].assert_eq(&edited("\"format\": 1", "\"format\": 0"));
-    expect!["it does not say its format"].assert_eq(&edited("\"format\": 1", "\"format\": \"1\""));
+    expect!["there is no format 0"].assert_eq(&edited("\"format\": 2", "\"format\": 0"));
+    expect!["it does not say its format"].assert_eq(&edited("\"format\": 2", "\"format\": \"1\""));
     expect![[r#"table `item`: column `id` is declared twice"#]]
         .assert_eq(&edited("\"name\": \"price\"", "\"name\": \"id\""));
     expect!["table id 1 is used twice, or not below the next id"]
@@ -318,7 +386,10 @@ fn what_contradicts_itself_is_neither_believed_nor_written() {
         .assert_eq(&refused(&|manifest| manifest.incarnations[0].durable_epoch = Some(Epoch(75))));
     refused(&|manifest| manifest.incarnations[0].durable_epoch = None);
     refused(&|manifest| manifest.incarnations[0].number = 2);
-    expect!["incarnation 2 has no loggers"].assert_eq(&refused(&|manifest| manifest.incarnations[1].loggers.clear()));
+    expect!["incarnation 2 has 0 loggers; 1 to 1024 are possible"]
+        .assert_eq(&refused(&|manifest| manifest.incarnations[1].loggers.clear()));
+    expect!["incarnation 2 has 2 loggers and 1 ends of their logs"]
+        .assert_eq(&refused(&|manifest| manifest.incarnations[1].ends.push(LogEnd::FIRST)));
     expect!["the checkpoint ends before it begins"].assert_eq(&refused(&|manifest| {
         manifest.checkpoint.as_mut().expect("there is one").end_epoch = Epoch(59);
     }));

@@ -5,6 +5,11 @@
 //! Otherwise it had been flushed, and is **damaged**. For this a header is evidence enough, as one sector holds it. The payload of the
 //! last batch is read here; those before it are read when they are needed, and then have to be sound.
 //!
+//! **A file that was cut, and a segment that is missing**, are damage too, whatever was in them: a segment is whole before its first batch
+//! is written, and says how long it is; a segment that was filled ends in a link to the next; the first is there before the manifest
+//! names its incarnation. The manifest says how many batches there were when it was written, and, of a log that has ended, where: what
+//! is behind that is nothing.
+//!
 //! Also damage: no segment of a logger in an incarnation that was not recovered yet (it had one before the manifest named it) or of which
 //! something is durable, a missing segment, a missing number, a closed epoch that moves back, and a durable epoch below what a batch of any
 //! logger, the manifest, or the checkpoint says was durable. A checkpoint lets the oldest segments of its incarnation be deleted, so
@@ -12,8 +17,9 @@
 //! left of a log before such a batch does not matter, with segments missing or not: a deletion whose sync failed may come undone when
 //! later ones have lasted.
 //!
-//! Not told apart: a last batch that was damaged after it was flushed, and one that was torn, if nothing else was written after it that
-//! tells what was durable. An orderly close does: it has the manifest say how far the log is.
+//! Not told apart: the last batches of a log that were overwritten after they were flushed, and one that was torn or never written, if
+//! nothing was written after them that tells what was durable. A checkpoint, an orderly close and the next opening do: they have the
+//! manifest say how far the log is.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -23,10 +29,11 @@ use seriatim_base::disk::{Disk, DiskFile, Opening};
 
 use super::{ADVICE, Torn, malformed};
 use crate::LogError;
-use crate::batch::{HEADER_BYTES, Header, PAGE};
+use crate::batch::{HEADER_BYTES, Header, LINK_BYTES, Link, PAGE, Salt};
+use crate::checkpoint::is_needed;
 use crate::entry::{self, EntryError, Group};
-use crate::manifest::Manifest;
-use crate::segment::{self, FoundSegment, Name};
+use crate::manifest::{LogEnd, Manifest, check_epoch};
+use crate::segment::{self, FoundSegment, Name, SEGMENT_BYTES_MAX};
 
 /// Bytes looked at in one read when searching for batches.
 const SEARCH_BYTES: usize = if cfg!(test) { 2 * PAGE } else { 256 * PAGE };
@@ -74,6 +81,8 @@ pub(crate) struct Incarnation {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Survey {
     pub segments: Vec<FoundSegment>,
+    /// What each of them says about itself, where that is sound.
+    pub headers: Vec<Option<segment::Header>>,
     /// Those of one logger follow each other, as those of one incarnation do.
     pub batches: Vec<Batch>,
     pub logs: Vec<LoggerLog>,
@@ -95,8 +104,11 @@ impl Survey {
             survey.newest = survey.newest.max(before);
             if let Some(durable) = incarnation.durable_epoch {
                 survey.newest = survey.newest.max(durable);
-                if durable < begin {
-                    survey.durable = durable;
+                if !is_needed(manifest, incarnation) {
+                    // The epochs between what is durable of one incarnation and the first of the next are void.
+                    if !incarnation.is_void() {
+                        survey.durable = durable;
+                    }
                     continue;
                 }
             }
@@ -125,6 +137,8 @@ impl Survey {
                     may_begin_late: begin > incarnation.first_epoch,
                     before,
                     torn: Some(incarnation.number) == last,
+                    end: incarnation.ends.get(logger).copied(),
+                    has_ended: incarnation.durable_epoch.is_some(),
                 };
                 walk.run(&directory, found, &mut survey)?;
             }
@@ -133,7 +147,6 @@ impl Survey {
             let durable = closed.unwrap_or(before);
             let batches = first_batch..survey.batches.len();
             let durable = incarnation.durable_epoch.unwrap_or(durable);
-            // The epochs between what is durable of one incarnation and the first of the next are void.
             if durable > before {
                 survey.durable = durable;
             }
@@ -216,14 +229,39 @@ impl Survey {
         &self.segments[batch.segment as usize].path
     }
 
+    /// What the checksum of a batch's header begins with.
+    pub(crate) fn salt(&self, batch: &Batch) -> Salt {
+        self.headers[batch.segment as usize].map_or(Salt::NONE, |header| header.salt())
+    }
+
+    /// Where the logs of an incarnation end that counts up to `durable`: behind the batches that close that epoch. Nothing behind is
+    /// needed any more.
+    pub(crate) fn ends(&self, incarnation: &Incarnation) -> Vec<LogEnd> {
+        let end = |log: &LoggerLog| self.end_of(log.batches.start..self.void_after(log, incarnation.durable));
+        self.logs_of(incarnation).map(end).collect()
+    }
+
+    /// Where the last of these batches ends.
+    pub(crate) fn end_of(&self, batches: Range<usize>) -> LogEnd {
+        self.batches[batches].last().map_or(LogEnd::FIRST, |batch| LogEnd {
+            segment: self.segments[batch.segment as usize].name.sequence,
+            batches: batch.header.number,
+            bytes: batch.offset + batch.header.bytes(),
+        })
+    }
+
+    /// The batches of a log from here on hold only epochs after `durable`.
+    fn void_after(&self, log: &LoggerLog, durable: Epoch) -> usize {
+        let batches = &self.batches[log.batches.clone()];
+        let closing = batches.iter().position(|batch| batch.header.closed >= durable);
+        closing.map_or(log.batches.end, |at| log.batches.start + at + 1)
+    }
+
     /// The batches of a log that may hold epochs from `begin` to what is durable.
     pub(crate) fn wanted(&self, incarnation: &Incarnation, log: &LoggerLog, begin: Epoch) -> Range<usize> {
-        let batches = &self.batches[log.batches.clone()];
-        // Behind the first that closes all that is durable everything is void.
-        let void = batches.iter().position(|batch| batch.header.closed >= incarnation.durable).map(|at| at + 1);
-        let end = void.unwrap_or(batches.len());
-        let skipped = batches[..end].iter().position(|batch| batch.header.newest >= begin).unwrap_or(end);
-        log.batches.start + skipped..log.batches.start + end
+        let counting = log.batches.start..self.void_after(log, incarnation.durable);
+        let skipped = self.batches[counting.clone()].iter().position(|batch| batch.header.newest >= begin);
+        skipped.map_or(counting.end, |at| counting.start + at)..counting.end
     }
 
     /// Reads a batch's payload, and checks it.
@@ -247,7 +285,7 @@ impl Survey {
             let batch = &self.batches[at];
             self.read(disk, at, &mut payload)?;
             bytes.clear();
-            bytes.extend_from_slice(&batch.header.encode());
+            bytes.extend_from_slice(&batch.header.encode(self.salt(batch)));
             bytes.extend_from_slice(&payload);
             let write = || {
                 let file = disk.open(self.file(batch), Opening::Write)?;
@@ -311,6 +349,10 @@ struct Walk<'d> {
     before: Epoch,
     /// Whether torn ends are news.
     torn: bool,
+    /// Where the manifest says that it ends, or that it ends at least.
+    end: Option<LogEnd>,
+    /// Whether nothing is written to it any more.
+    has_ended: bool,
 }
 
 /// What is behind the end of a log in one segment.
@@ -320,18 +362,25 @@ struct Rest {
     place: Option<(usize, u64)>,
     /// Bytes up to the last that is not zero.
     bytes: u64,
+    /// Whether the segment says that there is another one behind it.
+    linked: bool,
 }
 
 impl Walk<'_> {
     fn run(&self, directory: &Path, mut found: Vec<FoundSegment>, survey: &mut Survey) -> Result<(), LogError> {
         let (first_segment, first_batch) = (survey.segments.len(), survey.batches.len());
+        let exact = self.end.filter(|_| self.has_ended);
+        found.retain(|segment| exact.is_none_or(|end| segment.name.sequence <= end.segment));
         let missing = self.skip_to_last_gap(directory, &mut found)?;
         let begins_late = found.first().is_some_and(|segment| segment.name.sequence > 1);
         survey.segments.extend(found);
         let mut next = (!begins_late).then_some(1);
         let mut end: Option<Rest> = None;
+        // The first was there before the manifest named the incarnation, or has been linked by one that was deleted since.
+        let mut linked = true;
         for at in first_segment..survey.segments.len() {
-            let rest = self.segment(survey, first_batch, at, &mut next, end.as_ref())?;
+            let rest = self.segment(survey, first_batch, at, linked, &mut next, end.as_ref())?;
+            linked = rest.linked;
             // The log goes on where batches are; until then it ends where they ended first.
             let goes_on = survey.batches[first_batch..].last().is_some_and(|batch| batch.segment as usize == at);
             if goes_on || end.is_none() {
@@ -341,6 +390,15 @@ impl Walk<'_> {
                 survey.torn.push(Torn { file: survey.segments[segment].path.clone(), offset, bytes: rest.bytes });
             }
         }
+        if let Some(last) = survey.segments[first_segment..].last().filter(|_| linked && exact.is_none()) {
+            let path = directory.join(Name { sequence: last.name.sequence.saturating_add(1), ..last.name }.to_string());
+            // One that is there now was made since the directory was listed, by a process that is writing the log.
+            if self.disk.find(&path).map_err(LogError::io("reading the log"))?.is_none() {
+                let problem =
+                    format!("the segment is missing, but {} says that the log goes on in it", last.path.display());
+                return Err(LogError::corrupt(&path, 0, problem, "put the file back, or restore a backup"));
+            }
+        }
         self.check_begin(survey, first_batch, begins_late, missing)?;
         let mut end = end.unwrap_or_default();
         self.drop_torn_payload(survey, first_batch, &mut end)?;
@@ -348,6 +406,11 @@ impl Walk<'_> {
         let place = end.place.map_or_else(missing, |(at, offset)| (survey.segments[at].path.clone(), offset));
         if self.torn && end.bytes > 0 {
             survey.torn.push(Torn { file: place.0.clone(), offset: place.1, bytes: end.bytes });
+        }
+        let number = survey.batches[first_batch..].last().map_or(0, |batch| batch.header.number);
+        if let Some(LogEnd { batches, .. }) = self.end.filter(|end| end.batches > number) {
+            let problem = format!("batch {} is missing: the manifest says that {batches} were written", number + 1);
+            return Err(LogError::corrupt(&place.0, place.1, problem, ADVICE));
         }
         let closed = survey.batches[first_batch..].last().map_or(self.before, |batch| batch.header.closed);
         survey.logs.push(LoggerLog {
@@ -403,12 +466,13 @@ impl Walk<'_> {
         }
     }
 
-    /// Appends the batches of a segment; where they end.
+    /// Appends the batches of a segment; where they end. One that is `linked` was there, as a whole.
     fn segment(
         &self,
         survey: &mut Survey,
         first_batch: usize,
         at: usize,
+        linked: bool,
         next: &mut Option<u64>,
         end: Option<&Rest>,
     ) -> Result<Rest, LogError> {
@@ -416,33 +480,62 @@ impl Walk<'_> {
         let found = survey.segments[at].clone();
         let file = self.disk.open(&found.path, Opening::Read).map_err(reading())?;
         let file = &*file;
-        let bytes = file.bytes().map_err(reading())?;
+        let length = file.bytes().map_err(reading())?;
         let mut offset = PAGE as u64;
-        if !self.header(file, bytes, &found)? {
-            // The header is on disk before the first batch is written, so the next one itself is evidence, too.
-            let (later, last) = self.search(file, offset, bytes, next.map_or(0, |next| next.saturating_sub(1)))?;
+        let header = self.header(file, length, &found)?;
+        survey.headers.push(header);
+        let Some(header) = header else {
+            if linked {
+                let problem = "the segment's header is damaged, or was cut off";
+                return Err(LogError::corrupt(&found.path, 0, problem, ADVICE));
+            }
+            // In format 1 the header is on disk before the first batch is written, and nothing else tells: the next one itself is
+            // evidence, too.
+            let expected = next.map_or(0, |next| next.saturating_sub(1));
+            let (later, last) = self.search(file, offset, length.min(SEGMENT_BYTES_MAX), expected, Salt::NONE)?;
             if let Some((place, _)) = later {
                 let problem = format!("the segment's header is damaged, and there is a batch at byte {place}");
                 return Err(LogError::corrupt(&found.path, 0, problem, ADVICE));
             }
-            return Ok(Rest { place: Some((at, 0)), bytes: last });
+            return Ok(Rest { place: Some((at, 0)), bytes: last, linked: false });
+        };
+        let salt = header.salt();
+        let trimmed = self.end.filter(|end| self.has_ended && end.segment == found.name.sequence).map(|end| end.bytes);
+        let whole = trimmed.or(header.whole_bytes());
+        if let Some(whole) = whole.filter(|whole| length < *whole) {
+            let problem = format!("the file is cut off: it had {whole} bytes");
+            return Err(LogError::corrupt(&found.path, length, problem, ADVICE));
         }
+        // What is behind that was never the log's.
+        let bytes = length.min(whole.unwrap_or(u64::MAX));
         let mut page = [0; HEADER_BYTES];
         while let Some(room) = bytes.checked_sub(offset).filter(|room| *room >= HEADER_BYTES as u64) {
             file.read_exact_at(&mut page, offset).map_err(reading())?;
-            let header = Header::decode(&page).filter(|header| self.is_next(header, *next, room));
+            let header = Header::decode(&page, salt).filter(|header| self.is_next(header, *next, room));
             let Some(header) = header else { break };
             if survey.batches[first_batch..].last().is_some_and(|last| last.header.closed > header.closed) {
                 let problem = format!("batch {} closes an epoch before the one that was closed", header.number);
                 return Err(LogError::corrupt(&found.path, offset, problem, ADVICE));
             }
+            for epoch in [header.closed, header.durable, header.newest, header.newest_before] {
+                check_epoch(epoch).map_err(|problem| LogError::corrupt(&found.path, offset, problem, ADVICE))?;
+            }
             *next = Some(header.number.saturating_add(1));
             survey.batches.push(Batch { segment: at as u32, offset, header });
             offset += header.bytes();
         }
-        let (later, last) = self.search(file, offset, bytes, next.unwrap_or(0))?;
+        let link = self.link(file, offset, bytes, salt)?.filter(|link| {
+            link.sequence == found.name.sequence.saturating_add(1) && next.is_none_or(|next| next == link.number)
+        });
+        if let Some(link) = link {
+            *next = Some(link.number);
+            offset += PAGE as u64;
+        }
+        let (later, last) =
+            self.search(file, offset, bytes.min(offset + SEGMENT_BYTES_MAX), next.unwrap_or(0), salt)?;
         let Some((place, number)) = later else {
-            return Ok(Rest { place: Some((at, offset)), bytes: last.saturating_sub(offset) });
+            let bytes = last.saturating_sub(offset);
+            return Ok(Rest { place: Some((at, offset)), bytes, linked: link.is_some() });
         };
         let here = end.and_then(|rest| rest.place).filter(|_| place == offset);
         let (file, offset) = here.map_or((&found.path, offset), |(at, offset)| (&survey.segments[at].path, offset));
@@ -454,14 +547,19 @@ impl Walk<'_> {
         Err(LogError::corrupt(file, offset, problem, ADVICE))
     }
 
-    /// Whether the segment's header is sound.
-    fn header(&self, file: &dyn DiskFile, bytes: u64, found: &FoundSegment) -> Result<bool, LogError> {
+    /// The segment's header, if it is sound.
+    fn header(
+        &self,
+        file: &dyn DiskFile,
+        bytes: u64,
+        found: &FoundSegment,
+    ) -> Result<Option<segment::Header>, LogError> {
         let mut page = [0; PAGE];
         if bytes < PAGE as u64 {
-            return Ok(false);
+            return Ok(None);
         }
         file.read_exact_at(&mut page, 0).map_err(LogError::io("reading the log"))?;
-        let Some(header) = segment::Header::decode(&page) else { return Ok(false) };
+        let Some(header) = segment::Header::decode(&page) else { return Ok(None) };
         if header.format > crate::FORMAT {
             let (found, newest) = (header.format.into(), crate::FORMAT.into());
             return Err(LogError::Format { file: file.path().to_owned(), found, newest });
@@ -469,9 +567,19 @@ impl Walk<'_> {
         let problem = match () {
             () if header.database != self.database => "the segment is of another database".to_owned(),
             () if header.name != found.name => format!("the segment is {}, its file was renamed", header.name),
-            () => return Ok(true),
+            () => return Ok(Some(header)),
         };
         Err(LogError::corrupt(&found.path, 0, problem, "move the file to where it belongs, or restore a backup"))
+    }
+
+    /// The link at an offset, if one is there.
+    fn link(&self, file: &dyn DiskFile, offset: u64, bytes: u64, salt: Salt) -> Result<Option<Link>, LogError> {
+        if bytes.saturating_sub(offset) < LINK_BYTES as u64 {
+            return Ok(None);
+        }
+        let mut link = [0; LINK_BYTES];
+        file.read_exact_at(&mut link, offset).map_err(LogError::io("reading the log"))?;
+        Ok(Link::decode(&link, salt).filter(|link| link.incarnation == self.name.incarnation))
     }
 
     fn is_next(&self, header: &Header, next: Option<u64>, room: u64) -> bool {
@@ -487,6 +595,7 @@ impl Walk<'_> {
         offset: u64,
         bytes: u64,
         number: u64,
+        salt: Salt,
     ) -> Result<(Option<(u64, u64)>, u64), LogError> {
         let (mut buffer, mut at, mut last) = (vec![0; SEARCH_BYTES], offset, 0);
         while at < bytes {
@@ -495,7 +604,7 @@ impl Walk<'_> {
             for (page, begin) in piece.chunks(PAGE).zip((at..).step_by(PAGE)) {
                 let Some(used) = page.iter().rposition(|&byte| byte != 0) else { continue };
                 last = begin + used as u64 + 1;
-                let header = Header::decode(page).filter(|header| header.incarnation == self.name.incarnation);
+                let header = Header::decode(page, salt).filter(|header| header.incarnation == self.name.incarnation);
                 // The next one itself, in its place, does not fit: it is no evidence that anything followed it.
                 let later =
                     header.filter(|header| header.number > number || (header.number == number && begin > offset));

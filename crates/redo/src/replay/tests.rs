@@ -8,9 +8,10 @@ use seriatim_base::disk::{Disk, Opening};
 use seriatim_base::{Rng, rng, thread};
 
 use super::*;
-use crate::batch::{HEADER_BYTES, PAGE};
-use crate::manifest::Checkpoint;
-use crate::synthetic::{Account, Database, Keeper, Write, stamp};
+use crate::batch::{self, HEADER_BYTES, PAGE, Salt};
+use crate::manifest::{Checkpoint, LogEnd};
+use crate::segment::{self, Name};
+use crate::synthetic::{Account, Database, Keeper, Write, header, salt, stamp};
 
 fn open(database: &Database) -> Result<Replay, LogError> {
     Replay::open(&database.disk, &database.directory, &database.manifest)
@@ -282,6 +283,141 @@ fn a_segment_that_was_never_finished_is_no_damage() {
     }
 }
 
+/// Segments are as long as they say before anything is in them, so one that is shorter was cut, wherever that was.
+#[test]
+fn a_segment_that_was_cut_or_is_missing_is_damage_wherever_its_log_ends() {
+    let (database, places) = two_loggers();
+    let mut segments: Vec<&PathBuf> = places.iter().map(|(path, _)| path).collect();
+    segments.sort();
+    segments.dedup();
+    assert_eq!(segments.len(), 3);
+    for path in segments {
+        for pages in 0..64 {
+            let (cut, _) = two_loggers();
+            cut.disk.open(path, Opening::Write).unwrap().set_bytes(pages * PAGE as u64).unwrap();
+            assert_eq!(&damage(recovered(&cut, 1)).0, path, "cut to {pages} pages");
+        }
+        let (missing, _) = two_loggers();
+        missing.disk.remove_file(path).unwrap();
+        assert_eq!(&damage(recovered(&missing, 1)).0, path);
+        // What is behind a segment was never its.
+        let (longer, _) = two_loggers();
+        longer.disk.open(path, Opening::Write).unwrap().set_bytes(1 << 30).unwrap();
+        assert_eq!(recovered(&longer, 1).unwrap(), recovered(&database, 1).unwrap());
+    }
+}
+
+#[test]
+fn a_newest_segment_that_is_missing_before_its_first_batch_is_noticed() {
+    let (mut database, _) = two_loggers();
+    let sound = recovered(&database, 1).unwrap();
+    database.roll(1, 1);
+    assert_eq!(recovered(&database, 1).unwrap(), sound);
+    let path = database.segment(1, 1, 2);
+    for bytes in [0, PAGE as u64, 63 * PAGE as u64] {
+        database.disk.open(&path, Opening::Write).unwrap().set_bytes(bytes).unwrap();
+        assert_eq!(damage(recovered(&database, 1)).0, path);
+    }
+    database.disk.remove_file(&path).unwrap();
+    let (file, _, problem) = damage(recovered(&database, 1));
+    assert!(file == path && problem.contains("says that the log goes on in it"), "{problem}");
+}
+
+#[test]
+fn batches_that_the_manifest_counts_are_missed_when_they_are_overwritten() {
+    for (batches, missed) in [(2, false), (3, true)] {
+        let (mut database, places) = two_loggers();
+        let end = LogEnd { segment: 1, batches, bytes: places[5].1 };
+        database.manifest.incarnations[0].ends = vec![LogEnd::FIRST, end];
+        recovered(&database, 1).unwrap();
+        let (path, offset) = &places[5];
+        database.disk.zero(path, *offset, PAGE as u64).unwrap();
+        match missed {
+            true => {
+                let (file, at, problem) = damage(recovered(&database, 1));
+                assert_eq!((&file, at), (path, *offset));
+                assert!(problem.contains("batch 3 is missing: the manifest says that 3 were written"), "{problem}");
+            }
+            false => drop(recovered(&database, 1).unwrap()),
+        }
+    }
+}
+
+/// Where a log ends that is not written any more, and what is behind that is nothing, whatever it is.
+#[test]
+fn an_ended_log_is_read_up_to_where_the_manifest_says_that_it_ends() {
+    let (database, places) = two_loggers();
+    let sound = recovered(&database, 1).unwrap();
+    let mut ended = database.manifest.clone();
+    ended.incarnations = open(&database).unwrap().ended_incarnations(&database.manifest);
+    let incarnation = &ended.incarnations[0];
+    assert_eq!(incarnation.durable_epoch, Some(Epoch(13)));
+    let end = |segment, batches, place: usize| LogEnd { segment, batches, bytes: places[place].1 + PAGE as u64 };
+    assert_eq!(incarnation.ends, [end(2, 3, 4), end(1, 3, 5)]);
+    for (path, offset) in [&places[4], &places[5]] {
+        let (mut database, _) = two_loggers();
+        database.manifest = ended.clone();
+        let file = database.disk.open(path, Opening::Write).unwrap();
+        file.write_all_at(&[7; 3 * PAGE], offset + PAGE as u64).unwrap();
+        assert_eq!(recovered(&database, 1).unwrap(), sound);
+        file.set_bytes(offset + PAGE as u64).unwrap();
+        assert_eq!(recovered(&database, 1).unwrap(), sound);
+        file.set_bytes(*offset).unwrap();
+        assert_eq!(&damage(recovered(&database, 1)).0, path);
+    }
+    let (mut database, _) = two_loggers();
+    database.manifest = ended;
+    let beyond = database.segment(1, 1, 2);
+    database.disk.open(&beyond, Opening::Create).unwrap().write_all_at(b"left over", 0).unwrap();
+    assert_eq!(recovered(&database, 1).unwrap(), sound);
+}
+
+/// A row may hold any bytes: also those of a header with a higher number, where a batch could begin. The segment of format 1 is what
+/// would fall for it.
+#[test]
+fn bytes_of_a_row_are_not_taken_for_a_batch_behind_a_torn_one() {
+    for format in [1, 2] {
+        let (database, places) = two_loggers();
+        let (path, offset) = &places[5];
+        let name = Name { incarnation: 1, logger: 1, sequence: 1 };
+        let file = database.disk.open(path, Opening::Write).unwrap();
+        if format == 1 {
+            file.write_all_at(&segment::Header { format, ..header(name) }.encode(), 0).unwrap();
+            for (path, offset) in places.iter().filter(|(at, _)| at == path) {
+                let file = database.disk.open(path, Opening::Write).unwrap();
+                let mut bytes = [0; HEADER_BYTES];
+                file.read_exact_at(&mut bytes, *offset).unwrap();
+                let header = batch::Header::decode(&bytes, salt(name)).unwrap();
+                file.write_all_at(&header.encode(Salt::NONE), *offset).unwrap();
+            }
+        }
+        let crafted = batch::Header {
+            number: 1_000_000,
+            incarnation: 1,
+            closed: Epoch(1 << 20),
+            durable: Epoch(1 << 20),
+            newest: Epoch(0),
+            newest_before: Epoch(0),
+            groups: 0,
+            payload_bytes: 0,
+            payload_crc: 0,
+        };
+        // The user knows all but the nonces: those of other segments do not help.
+        for (page, salt) in [Salt::NONE, Salt::of(0), salt(Name { sequence: 2, ..name })].into_iter().enumerate() {
+            file.write_all_at(&crafted.encode(salt), offset + (1 + page * PAGE) as u64 + PAGE as u64 - 1).unwrap();
+        }
+        file.write_all_at(&[0; 512], *offset).unwrap();
+        match format {
+            1 => assert_eq!(damage(recovered(&database, 1)).1, *offset),
+            _ => {
+                let replay = open(&database).unwrap();
+                assert_eq!(replay.torn().len(), 1);
+                assert_eq!(recovered(&database, 1).unwrap().1, Epoch(12));
+            }
+        }
+    }
+}
+
 #[test]
 fn segments_of_another_database_or_a_newer_format_are_refused() {
     let (mut database, _) = two_loggers();
@@ -289,11 +425,11 @@ fn segments_of_another_database_or_a_newer_format_are_refused() {
     assert!(damage(recovered(&database, 1)).2.contains("another database"));
 
     let (database, places) = two_loggers();
-    let name = crate::segment::Name { incarnation: 1, logger: 0, sequence: 1 };
-    let header = crate::segment::Header { format: 2, database: database.manifest.database.0, name };
+    let name = Name { incarnation: 1, logger: 0, sequence: 1 };
+    let header = segment::Header { format: crate::FORMAT + 1, ..header(name) };
     let file = database.disk.open(&places[0].0, Opening::Write).unwrap();
     file.write_all_at(&header.encode(), 0).unwrap();
-    assert!(matches!(open(&database), Err(LogError::Format { found: 2, newest: 1, .. })));
+    assert!(matches!(open(&database), Err(LogError::Format { found: 3, newest: 2, .. })));
 }
 
 /// Trap 25: an increment that is taken for a repetition, or logged by value, is lost.
@@ -376,7 +512,7 @@ fn bytes_from_anywhere_are_replayed_or_refused() {
                 let payload = payload.min(PAGE - HEADER_BYTES);
                 let crc = crc32fast::hash(&batch[HEADER_BYTES..HEADER_BYTES + payload]);
                 batch[8..12].copy_from_slice(&crc.to_le_bytes());
-                let crc = crc32fast::hash(&batch[8..HEADER_BYTES]);
+                let crc = salt(Name { incarnation: 1, logger: 1, sequence: 1 }).checksum(&batch[8..HEADER_BYTES]);
                 batch[4..8].copy_from_slice(&crc.to_le_bytes());
                 file.write_all_at(&batch, *offset).unwrap();
             }

@@ -52,10 +52,7 @@ fn delete_incarnations(persistence: &Persistence) -> Result<usize, LogError> {
     let manifest = home.manifest().clone();
     let deleted = checkpoint::delete_superfluous_logs(home.disk.as_ref(), &home.directory, &manifest)?;
     if manifest.incarnations.iter().any(|incarnation| !checkpoint::is_needed(&manifest, incarnation)) {
-        persistence.change(|manifest| {
-            let before = manifest.clone();
-            manifest.incarnations.retain(|incarnation| checkpoint::is_needed(&before, incarnation));
-        })?;
+        persistence.change(checkpoint::forget_superfluous_logs)?;
     }
     Ok(deleted)
 }

@@ -30,7 +30,7 @@ pub(crate) use checkpointer::{OpenHandle, look as look_for_checkpoint};
 pub use indexes::TableChecked;
 pub(crate) use indexes::check as check_indexes;
 pub(crate) use log::CommitLog;
-pub(crate) use open::{LOCK, Opened, open};
+pub(crate) use open::{Opened, lock_to_read, open};
 pub use pending::Pending;
 pub(crate) use pending::Shared;
 pub(crate) use persistence::{Persistence, Seal, is_at_limit, refused, stop_at_limit};

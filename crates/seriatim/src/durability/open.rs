@@ -1,16 +1,20 @@
 //! Opening a database directory: lock, manifest, recovery, a new incarnation.
 //!
-//! Until the manifest is replaced at the end nothing in the directory has changed but that the ends of the logs were written over
-//! themselves, that checkpoints are gone which did not count, and that there are segments which no manifest names; so a crash on the way is as if it had not been opened. The new incarnation begins above every epoch that the log mentions, also in what is void: stamps are never reused.
+//! Until all is recovered nothing in the directory changes but that the ends of the logs are written over themselves. Then the manifest
+//! says where the log of the incarnation before ends, as if that had been closed in order, and what no recovery needs any more is
+//! deleted, also what it left unused of its segments: so it does not matter how often a database is killed. At the end the manifest
+//! names the new incarnation, whose first segments are there by then. A crash on the way is as if it had not been opened. The new
+//! incarnation begins above every epoch that the log mentions, also in what is void: stamps are never reused.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use seriatim_base::disk::{Disk, DiskLock, wary};
+use seriatim_base::disk::{Disk, DiskLock, Locking, wary};
 use seriatim_base::{Epoch, LayoutId, TableId, rng};
-use seriatim_redo::manifest::{DatabaseId, Incarnation, LayoutEntry, Manifest, TableEntry};
+use seriatim_redo::manifest::{DatabaseId, Incarnation, LayoutEntry, LogEnd, Manifest, TableEntry};
 use seriatim_redo::{Log, LogError, LogOptions, LogStart, Logger, Writer, checkpoint, segment};
 
 use super::persistence::is_at_limit;
@@ -21,7 +25,7 @@ use crate::error::{OpenError, StorageError};
 use crate::handle::TableSet;
 
 /// The name of the file that is locked while a database is open.
-pub(crate) const LOCK: &str = "LOCK";
+const LOCK: &str = "LOCK";
 
 /// A database directory that is open for writing.
 pub(crate) struct Home {
@@ -30,7 +34,71 @@ pub(crate) struct Home {
     /// What is in the file.
     manifest: Mutex<Manifest>,
     /// Until it is closed.
-    lock: Mutex<Option<Box<dyn DiskLock>>>,
+    locks: Mutex<Option<Locks>>,
+}
+
+/// The directories of a database, locked: of its own the directory, and its file `LOCK`, which is all that older versions and some file
+/// systems lock; and those of its logs.
+struct Locks {
+    /// By their canonical paths.
+    directories: BTreeMap<PathBuf, Option<Box<dyn DiskLock>>>,
+    _file: Option<Box<dyn DiskLock>>,
+}
+
+impl Locks {
+    /// Locks a database's directory. With [`Locking::Shared`] as far as that is possible: nothing is written, and that something may
+    /// not be opened is no error.
+    ///
+    /// # Errors
+    /// [`OpenError::Locked`]; what the file system says.
+    fn of(disk: &dyn Disk, directory: &Path, how: Locking) -> Result<Locks, OpenError> {
+        let mut locks = Locks { directories: BTreeMap::new(), _file: None };
+        locks.add(disk, directory, how)?;
+        locks._file = lock(disk, &directory.join(LOCK), directory, how)?;
+        Ok(locks)
+    }
+
+    /// Locks the directories of all logs that recovery may read, as far as they are there.
+    fn add_logs(&mut self, disk: &dyn Disk, directory: &Path, manifest: &Manifest) -> Result<(), OpenError> {
+        let loggers: BTreeSet<PathBuf> =
+            manifest.incarnations.iter().flat_map(|incarnation| &incarnation.loggers).cloned().collect();
+        for logger in loggers.into_iter().map(|logger| directory.join(logger)) {
+            if disk.find(&logger).map_err(StorageError::io(LOCKING))?.is_some_and(|found| found.is_dir) {
+                self.add(disk, &logger, Locking::Exclusive)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Locks one more directory, unless it is among them already.
+    fn add(&mut self, disk: &dyn Disk, directory: &Path, how: Locking) -> Result<(), OpenError> {
+        let path = disk.canonical(directory).map_err(StorageError::io(LOCKING))?;
+        if !self.directories.contains_key(&path) {
+            let held = lock(disk, &path, directory, how)?;
+            self.directories.insert(path, held);
+        }
+        Ok(())
+    }
+}
+
+const LOCKING: &str = "locking the database's directory";
+
+/// Locks a path of a directory; `None` where that cannot be done.
+fn lock(disk: &dyn Disk, path: &Path, of: &Path, how: Locking) -> Result<Option<Box<dyn DiskLock>>, OpenError> {
+    match disk.lock(path, how) {
+        Ok(Some(held)) => Ok(Some(held)),
+        Ok(None) => Err(OpenError::Locked { directory: of.to_owned() }),
+        Err(error) if error.kind() == ErrorKind::Unsupported || how == Locking::Shared => Ok(None),
+        Err(error) => Err(StorageError::io(LOCKING)(error).into()),
+    }
+}
+
+/// Locks a directory to read it, as far as that is possible; nothing is written.
+///
+/// # Errors
+/// [`OpenError::Locked`] while somebody writes to it.
+pub(crate) fn lock_to_read(disk: &dyn Disk, directory: &Path) -> Result<impl Sized, OpenError> {
+    Locks::of(disk, directory, Locking::Shared)
 }
 
 /// What opening found and made.
@@ -68,25 +136,33 @@ pub(crate) fn open(options: &Builder, place: &Place, foundation: &Foundation) ->
     if !*inspect && found.is_none() {
         create_directory(disk.as_ref(), directory)?;
     }
-    let lock = match inspect {
-        true => None,
-        false => Some(lock(disk.as_ref(), directory)?),
+    let (mut locks, _reading) = match inspect {
+        // Who looks on while somebody writes does without: `look` allows for that.
+        true => (None, lock_to_read(disk.as_ref(), directory).ok()),
+        false => (Some(Locks::of(disk.as_ref(), directory, Locking::Exclusive)?), None),
     };
     // Only now is it ours: another process may have changed it meanwhile.
     let found = if *inspect { found } else { Manifest::find(disk.as_ref(), directory)? };
+    if let (Some(locks), Some(manifest)) = (&mut locks, &found) {
+        locks.add_logs(disk.as_ref(), directory, manifest)?;
+    }
+    // Whether incarnations that are not needed have no segments any more.
+    let mut is_clean = false;
     let (mut manifest, recovered) = match found {
         Some(manifest) if *inspect => {
             let (manifest, recovered) = look(options, place, foundation, manifest)?;
             (manifest, Some(recovered))
         }
-        Some(manifest) => {
+        Some(mut manifest) => {
             let recovered = recover(options, place, foundation, &manifest)?;
+            manifest.incarnations = recovered.ends.incarnations.clone();
             // Space, not safety: what is left the next checkpoint deletes. Before anything is written, since it may lack that space.
             let _ = checkpoint::delete_unfinished(disk.as_ref(), directory, &manifest);
-            // Again, as it is: who wrote it may have ended before its name was durable, or the sync of that may have failed.
+            // Also if nothing is new: who wrote it may have ended before its name was durable, or the sync of that may have failed.
             manifest.write(disk.as_ref(), directory).map_err(StorageError::from)?;
             // Only now is it certain that none of them counts.
             let _ = checkpoint::delete_unnamed(disk.as_ref(), directory, &manifest);
+            is_clean = checkpoint::delete_superfluous_logs(disk.as_ref(), directory, &manifest).is_ok();
             (manifest, Some(recovered))
         }
         None => {
@@ -102,8 +178,8 @@ pub(crate) fn open(options: &Builder, place: &Place, foundation: &Foundation) ->
         Some(recovered) => (recovered.tables, Some(recovered.recovery), recovered.ends),
         None => (Tables::default(), None, Ends::of_nothing()),
     };
-    let Some(lock) = lock else { return Ok(Opened { tables, recovery, log: None }) };
-    let start = begin_incarnation(options, directory, &mut manifest, ends);
+    let Some(mut locks) = locks else { return Ok(Opened { tables, recovery, log: None }) };
+    let start = begin_incarnation(options, directory, &mut manifest, ends, is_clean);
     if is_at_limit(start.first_epoch) {
         return Err(OpenError::Invalid(format!(
             "the epochs of the database in {} are used up: load its rows into a new one",
@@ -116,6 +192,7 @@ pub(crate) fn open(options: &Builder, place: &Place, foundation: &Foundation) ->
     let loggers: Vec<PathBuf> = loggers.iter().map(|at| directory.join(at).components().collect()).collect();
     for logger in &loggers {
         create_directory(disk.as_ref(), logger)?;
+        locks.add(disk.as_ref(), logger, Locking::Exclusive)?;
         segment::delete_unnamed(disk.as_ref(), logger, start.database, start.incarnation)?;
     }
     let log_options = LogOptions {
@@ -134,7 +211,7 @@ pub(crate) fn open(options: &Builder, place: &Place, foundation: &Foundation) ->
         disk: Arc::clone(disk),
         directory: directory.clone(),
         manifest: Mutex::new(manifest),
-        lock: Mutex::new(Some(lock)),
+        locks: Mutex::new(Some(locks)),
     };
     Ok(Opened { tables, recovery, log: Some(OpenLog { home, log, loggers, writers }) })
 }
@@ -197,16 +274,17 @@ fn is_not_ours_to_sync(error: &Error) -> bool {
     matches!(error.kind(), PermissionDenied | InvalidInput | Unsupported | ReadOnlyFilesystem)
 }
 
-fn lock(disk: &dyn Disk, directory: &Path) -> Result<Box<dyn DiskLock>, OpenError> {
-    let locked = disk.lock(&directory.join(LOCK)).map_err(StorageError::io("locking the database's directory"))?;
-    locked.ok_or_else(|| OpenError::Locked { directory: directory.to_owned() })
-}
-
-/// Ends the incarnation before and begins one, in the manifest only.
-fn begin_incarnation(options: &Builder, directory: &Path, manifest: &mut Manifest, ends: Ends) -> LogStart {
+/// Begins an incarnation and, if `is_clean`, forgets those that are not needed; in the manifest only.
+fn begin_incarnation(
+    options: &Builder,
+    directory: &Path,
+    manifest: &mut Manifest,
+    ends: Ends,
+    is_clean: bool,
+) -> LogStart {
     let number = manifest.incarnations.last().map_or(1, |last| last.number + 1);
-    if let Some(last) = manifest.incarnations.last_mut() {
-        last.durable_epoch.get_or_insert(ends.durable);
+    if is_clean {
+        checkpoint::forget_superfluous_logs(manifest);
     }
     let directories = &options.log.directories;
     // Those inside move with the database.
@@ -218,8 +296,10 @@ fn begin_incarnation(options: &Builder, directory: &Path, manifest: &mut Manifes
     let loggers =
         if directories.is_empty() { vec![PathBuf::from(".")] } else { directories.iter().map(inside).collect() };
     let first_epoch = Epoch(ends.newest.0 + 1);
-    manifest.incarnations.push(Incarnation { number, first_epoch, durable_epoch: None, loggers });
-    LogStart { database: manifest.database.0, incarnation: number, first_epoch, durable: ends.durable }
+    let logs = vec![LogEnd::FIRST; loggers.len()];
+    manifest.incarnations.push(Incarnation { number, first_epoch, durable_epoch: None, loggers, ends: logs });
+    let (database, nonce_seed) = (manifest.database.0, rng::entropy());
+    LogStart { database, incarnation: number, first_epoch, durable: ends.durable, nonce_seed }
 }
 
 impl Opened {
@@ -237,18 +317,19 @@ impl Home {
 
     /// Lets others open the directory. Nothing in it is changed from here on.
     pub(super) fn unlock(&self) {
-        drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner).take());
+        drop(self.locks.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 
-    /// Has the manifest say how far the log of the present incarnation, which is closed, is recorded in its batches. More would be
-    /// batches that are missing.
+    /// Has the manifest say how far the log of the present incarnation, which is closed, is recorded in its batches, and where it ends.
+    /// More would be batches that are missing.
     ///
     /// # Errors
     /// When it cannot be written: then a recovery finds out.
-    pub(super) fn note_end(&self, recorded: Epoch) -> Result<(), LogError> {
+    pub(super) fn note_end(&self, recorded: Epoch, ends: Vec<LogEnd>) -> Result<(), LogError> {
         let mut manifest = self.manifest();
         if let Some(current) = manifest.incarnations.last_mut() {
             current.durable_epoch = Some(recorded);
+            current.ends = ends;
         }
         manifest.write(self.disk.as_ref(), &self.directory).map_err(|failed| failed.error)
     }

@@ -120,6 +120,10 @@ const STEPS_MAX: usize = 3;
 /// How long a wait that has other ends than the durable point lasts until it looks for them.
 const LOOK: Duration = Duration::from_millis(5);
 
+/// A checkpoint is due when recovery needs the logs of so many earlier openings, each of which counts as a part of
+/// [`Builder::checkpoint_bytes`].
+const INCARNATIONS_MAX: u64 = 32;
+
 /// Beyond this epoch the log stops: stamps have 34 bits for it, and whoever is in the middle of a commit must not run out of them.
 pub(super) const EPOCH_LIMIT: u64 = (1 << (Stamp::BITS - Stamp::COUNTER_BITS)) - (1 << 20);
 
@@ -373,6 +377,10 @@ impl Persistence {
         }
         let mut changed = manifest.clone();
         change(&mut changed);
+        if let Some(current) = changed.incarnations.last_mut() {
+            // Who finds less later finds damage.
+            current.ends = self.log.ends();
+        }
         match changed.write(self.home.disk.as_ref(), &self.home.directory) {
             Ok(()) => *manifest = changed,
             Err(NotWritten { error, is_final }) => {
@@ -415,6 +423,10 @@ impl Persistence {
             // For who reads the durable epoch should the log stop.
             environment.memory.keep_versions(Arc::clone(log.durable().point()));
         }
+        // Many short lives leave many files, however little is in them.
+        let earlier = home.manifest().incarnations.len().saturating_sub(1) as u64;
+        let counted = earlier.saturating_mul(options.checkpoint_bytes.unwrap_or(0) / INCARNATIONS_MAX);
+        let recovered_bytes = recovered_bytes.saturating_add(counted);
         let mode = options.durability.unwrap_or(Durability::Group);
         let htm = environment.htm.clone();
         let persistence = Persistence {
@@ -455,29 +467,24 @@ impl Persistence {
         let is_logger = matches!(&loggers, Loggers::Threads(threads) if threads.is_current());
         let (log, home) = (self.log(), Arc::clone(&self.home));
         let close = move || {
+            let note = |recorded, ends| home.note_end(recorded, ends);
             let ended = match loggers {
-                Loggers::Threads(threads) => threads.close(after),
-                Loggers::Stepped(loggers) => log.close(loggers, after),
+                Loggers::Threads(threads) => threads.close(after, note),
+                Loggers::Stepped(loggers) => log.close(loggers, after, note),
                 Loggers::Closed(closed) => return closed,
             };
-            let closed = match ended {
-                Ok(recorded) => {
-                    // If that fails, a recovery finds out.
-                    let _ = home.note_end(recorded);
-                    Ok(())
+            // Whether anything was lost: a log that cannot go on may have flushed all there was, and where the manifest does not say where
+            // it ends a recovery finds out.
+            let closed = ended.or_else(|error| match log.statistics().backlog_bytes {
+                0 => Ok(()),
+                lost => {
+                    let reason = match error {
+                        LogError::Full { directory } => format!("the disk of {} is full", directory.display()),
+                        error => error.to_string(),
+                    };
+                    Err(CloseError::new(log.durable().epoch(), lost, &reason))
                 }
-                // Whether anything was lost: a log that cannot go on may have flushed all there was.
-                Err(error) => match log.statistics().backlog_bytes {
-                    0 => Ok(()),
-                    lost => {
-                        let reason = match error {
-                            LogError::Full { directory } => format!("the disk of {} is full", directory.display()),
-                            error => error.to_string(),
-                        };
-                        Err(CloseError::new(log.durable().epoch(), lost, &reason))
-                    }
-                },
-            };
+            });
             home.unlock();
             closed
         };

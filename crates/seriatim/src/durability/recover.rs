@@ -12,7 +12,7 @@ use seriatim_catalog::RowWriter;
 use seriatim_catalog::wire::DecodeError;
 #[cfg(feature = "canary")]
 use seriatim_redo::LogFault;
-use seriatim_redo::manifest::Manifest;
+use seriatim_redo::manifest::{Incarnation, Manifest};
 use seriatim_redo::replay::{Apply, Outcome, Replay, Version};
 use seriatim_redo::{checkpoint, entry};
 use seriatim_store::{Finger, RecordPtr};
@@ -51,12 +51,14 @@ pub(super) struct Ends {
     pub(super) durable: Epoch,
     /// The newest epoch that the directory mentions, perhaps in what is void.
     pub(super) newest: Epoch,
+    /// The incarnations, all of which have ended.
+    pub(super) incarnations: Vec<Incarnation>,
 }
 
 impl Ends {
     /// Of a directory without a log.
     pub(super) fn of_nothing() -> Ends {
-        Ends { durable: Epoch(0), newest: Epoch(0) }
+        Ends { durable: Epoch(0), newest: Epoch(0), incarnations: Vec::new() }
     }
 }
 
@@ -82,7 +84,6 @@ pub(super) fn recover(
     let threads = options.helpers();
     let cores: Option<Vec<Core>> = (0..threads).map(|_| foundation.environment.core()).collect();
     let mut cores = cores.ok_or_else(|| OpenError::Invalid(NO_WORKER.to_owned()))?;
-    let tables = make_tables(foundation, manifest, &mut cores[0])?;
     #[cfg_attr(not(feature = "canary"), expect(unused_mut, reason = "a canary changes it"))]
     let mut replay = match inspect {
         true => Replay::look(disk.as_ref(), directory, manifest)?,
@@ -92,6 +93,8 @@ pub(super) fn recover(
     if options.log_fault == LogFault::ForgetLog {
         replay.forget_log();
     }
+    let rows_max = replay.bytes().saturating_add(checkpoint::bytes_found(disk.as_ref(), directory, manifest));
+    let tables = make_tables(foundation, manifest, rows_max, &mut cores[0])?;
     #[cfg_attr(not(feature = "canary"), expect(unused_mut, reason = "a canary changes it"))]
     let mut applier = Applier::new(foundation, &tables, cores);
     #[cfg(feature = "canary")]
@@ -123,7 +126,8 @@ pub(super) fn recover(
         duration: began.elapsed(),
         notices: replay.torn().iter().map(ToString::to_string).collect(),
     };
-    let ends = Ends { durable: replay.durable(), newest: replay.newest() };
+    let incarnations = replay.ended_incarnations(manifest);
+    let ends = Ends { durable: replay.durable(), newest: replay.newest(), incarnations };
     Ok(Recovered { tables, recovery, ends })
 }
 
@@ -160,8 +164,18 @@ pub(super) fn look(
     Err(OpenError::Storage(StorageError::io("looking at a database in use")(busy)))
 }
 
-/// Makes the tables of the manifest, empty.
-fn make_tables(foundation: &Foundation, manifest: &Manifest, core: &mut Core) -> Result<Tables, OpenError> {
+/// A table is made for no more rows than this if it is not known that there are so many.
+const CAPACITY_UNSEEN: u64 = 1 << 20;
+
+/// Makes the tables of the manifest, empty. Their capacity is a hint, and memory: of what is beyond `rows_max`, which is more rows than
+/// there are, they are made for little, and grow.
+fn make_tables(
+    foundation: &Foundation,
+    manifest: &Manifest,
+    rows_max: u64,
+    core: &mut Core,
+) -> Result<Tables, OpenError> {
+    let capacity_max = usize::try_from(rows_max.max(CAPACITY_UNSEEN)).unwrap_or(usize::MAX);
     let mut tables = Tables { ids: manifest.next_table.0, ..Tables::default() };
     for entry in &manifest.tables {
         let name = &entry.definition.name;
@@ -172,7 +186,9 @@ fn make_tables(foundation: &Foundation, manifest: &Manifest, core: &mut Core) ->
                 "the manifest gives table {name:?} ids that this version never gives"
             )));
         }
-        let set = TableSet::new(foundation, entry.definition.clone(), entry.id, core);
+        let mut definition = entry.definition.clone();
+        definition.capacity = definition.capacity.min(capacity_max);
+        let set = TableSet::new(foundation, definition, entry.id, core);
         let set = set.map_err(|error| OpenError::Memory(format!("for table {name:?}: {error}")))?;
         tables.sets.push(Arc::new(set));
     }

@@ -3,9 +3,11 @@
 mod checkpoints;
 mod deltas;
 mod faults;
+mod format;
 mod helpers;
 mod kept;
 mod life;
+mod locks;
 mod memory;
 mod open;
 mod review;

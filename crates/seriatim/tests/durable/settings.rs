@@ -102,7 +102,7 @@ fn two_databases_in_one_log_directory_are_told_of() {
     let on = |path: &str| Database::builder().workers(2).step_helpers(true).path(path).disk(Arc::new(disk.mount()));
     let first = on("/one").log_directories(["/log"]).open().expect("it opens");
     let error = on("/two").log_directories(["/log"]).open().expect_err("it is the other's");
-    assert!(error.to_string().contains("is of another one; give each its own directories"), "{error}");
+    assert!(error.to_string().contains("the database in /log is open already"), "{error}");
     first.create::<Account>().expect("nothing of it was harmed");
     drop(first);
     // Also if their names would not be the same.

@@ -51,7 +51,8 @@ pub enum Damaged {
     Harmless,
     /// The end of a log was taken for torn, and it was said so.
     TakenForTorn,
-    /// The last batch of a log vanished as a whole, as if it had never been written. Nothing can tell.
+    /// The last batches of a log were overwritten as if they had never been written, after the last checkpoint, close or recovery.
+    /// Nothing can tell.
     Vanished,
 }
 
@@ -83,12 +84,15 @@ pub fn damage(case: &Case, before: &Left<'_>, seed: u64) -> Result<Damaged, Stri
     let durable = db.recovery().map_or(0, |recovery| recovery.durable_epoch);
     let torn = db.recovery().is_some_and(|recovery| !recovery.notices.is_empty());
     let is_lost = stage.model.clone().settle(durable, acknowledged).is_err() || durable < stage.known.durable;
+    let recorded = std::mem::take(&mut stage.known.recorded);
+    let is_counted = stage.model.clone().settle(durable, recorded).is_err() || durable < stage.known.durable;
     stage.known.durable = 0;
     if let Err(problem) = verify::recovered(&db, &mut stage.model, &mut stage.known, &mut stage.tally) {
         return wrong(problem);
     }
     match is_lost {
         false => Ok(Damaged::Harmless),
+        true if is_counted => wrong("what the manifest counts is lost, and the database opens".to_owned()),
         true if torn => Ok(Damaged::TakenForTorn),
         true if erases => Ok(Damaged::Vanished),
         true => wrong("what was acknowledged is lost, and nothing says so".to_owned()),
@@ -128,7 +132,8 @@ impl Stage<'_> {
     }
 }
 
-/// Damages a random range of a random file. In words what was done, and whether it may have erased a batch without a trace.
+/// Damages a random range of a random file, cuts it off, often at a page, or removes it. In words what was done, and whether it may have
+/// erased a batch without a trace: a file that is cut or gone is always told.
 fn damage_a_file(disk: &FaultyDisk, rng: &mut Rng) -> std::io::Result<(String, bool)> {
     let mut files = Vec::new();
     list(disk, Path::new(DIRECTORY), &mut files)?;
@@ -142,7 +147,7 @@ fn damage_a_file(disk: &FaultyDisk, rng: &mut Rng) -> std::io::Result<(String, b
     let most = [8, 64, 600, 5000][rng.below(4) as usize];
     let length = rng.range(1, most.min(bytes - offset));
     let name = path.display();
-    let kind = rng.below(5);
+    let kind = rng.below(7);
     let done = match kind {
         0 | 1 => {
             disk.flip_bit(&path, offset, rng.below(8) as u8)?;
@@ -152,9 +157,16 @@ fn damage_a_file(disk: &FaultyDisk, rng: &mut Rng) -> std::io::Result<(String, b
             disk.zero(&path, offset, length)?;
             format!("zeros at {offset} of {name}, {length} bytes; ")
         }
-        3 => {
+        3 | 4 => {
+            let offset = if kind == 3 { offset } else { offset / 4096 * 4096 };
             file.set_bytes(offset)?;
             format!("{name} cut from {bytes} to {offset} bytes; ")
+        }
+        5 => {
+            drop(file);
+            disk.remove_file(&path)?;
+            disk.sync_dir(path.parent().unwrap_or(Path::new(DIRECTORY)))?;
+            return Ok((format!("{name} removed; "), false));
         }
         _ => {
             let mut piece = vec![0; length as usize];
@@ -166,7 +178,7 @@ fn damage_a_file(disk: &FaultyDisk, rng: &mut Rng) -> std::io::Result<(String, b
         }
     };
     file.sync_data()?;
-    Ok((done, kind > 1))
+    Ok((done, matches!(kind, 2 | 6)))
 }
 
 fn list(disk: &FaultyDisk, directory: &Path, files: &mut Vec<(PathBuf, u64)>) -> std::io::Result<()> {

@@ -145,6 +145,7 @@ impl Life<'_> {
             if !faulted {
                 // Closing flushes.
                 known.acknowledged = model.newest();
+                known.recorded = known.acknowledged;
             }
         }
         Ok(())
@@ -550,6 +551,7 @@ impl Life<'_> {
             Ok(_) => {
                 self.tally.checkpoints += 1;
                 self.known.acknowledged = self.known.acknowledged.max(before);
+                self.known.recorded = self.known.recorded.max(before);
                 Ok(())
             }
             Err(error) if is_explained(&error) && (work.faulted || !self.process.is_alive()) => {

@@ -17,6 +17,8 @@ pub(super) struct Known {
     pub(super) domain: Domain,
     /// The newest commit that an answered result depends on.
     pub(super) acknowledged: u64,
+    /// The newest commit of which the manifest counts the batches: there was a checkpoint or an orderly close after it.
+    pub(super) recorded: u64,
     /// The durable epoch that the last recovery told.
     pub(super) durable: u64,
     /// What is known of each table's declaration.
@@ -26,7 +28,7 @@ pub(super) struct Known {
 impl Known {
     /// Of a database that was never opened.
     pub(super) fn nothing(domain: Domain) -> Known {
-        Known { domain, acknowledged: 0, durable: 0, tables: Default::default() }
+        Known { domain, acknowledged: 0, recorded: 0, durable: 0, tables: Default::default() }
     }
 
     /// The tables that are there.
@@ -58,7 +60,7 @@ pub(super) fn recovered(db: &Database, model: &mut Model, known: &mut Known, tal
         format!("a result that was answered depends on a commit of epoch {epoch}, and {durable} is the durable one")
     })?;
     known.durable = durable;
-    known.acknowledged = 0;
+    (known.acknowledged, known.recorded) = (0, 0);
     let now = db.epoch_now();
     if now <= durable {
         return Err(format!("epoch {now} begins again; {durable} is durable"));

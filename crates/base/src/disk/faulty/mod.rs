@@ -29,7 +29,7 @@ mod names;
 mod tests;
 mod tree;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ pub use self::faults::{Operation, Times, is_power_off};
 use self::contents::SECTOR_BYTES;
 use self::faults::{End, Fate, Faults, PowerOff};
 use self::tree::{NodeId, Tree, WriteError};
-use super::{Disk, DiskFile, DiskLock, Found, Opening, at, opened_for_reading, same_directory};
+use super::{Disk, DiskFile, DiskLock, Found, Locking, Opening, at, opened_for_reading, same_directory};
 use crate::Rng;
 
 /// A handle on a simulated disk; clones are handles on the same one.
@@ -57,7 +57,8 @@ struct State {
     seed: u64,
     rng: Rng,
     tree: Tree,
-    locks: BTreeSet<NodeId>,
+    /// How each file or directory that is locked is, and by how many.
+    locks: BTreeMap<NodeId, (Locking, usize)>,
     faults: Faults,
     /// Space in sectors.
     capacity: u64,
@@ -74,7 +75,7 @@ impl FaultyDisk {
 
     fn of(seed: u64, tree: Tree, capacity: u64) -> FaultyDisk {
         let rng = Rng::from_seed(seed);
-        let (locks, faults) = (BTreeSet::new(), Faults::default());
+        let (locks, faults) = (BTreeMap::new(), Faults::default());
         let state = State { seed, rng, tree, locks, faults, capacity, powered: true, boot: 0 };
         FaultyDisk { state: Arc::new(Mutex::new(state)), boot: None }
     }
@@ -278,15 +279,35 @@ impl State {
         }
     }
 
-    fn lock(&mut self, path: &Path) -> io::Result<Option<(NodeId, u64)>> {
-        let file = match self.tree.file_at(path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => self.tree.create_file(path)?,
+    fn lock(&mut self, path: &Path, how: Locking) -> io::Result<Option<(NodeId, bool, u64)>> {
+        let (node, is_dir) = match self.tree.at(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound && how == Locking::Exclusive => {
+                (self.tree.create_file(path)?, false)
+            }
             found => found?,
         };
-        Ok(self.locks.insert(file).then(|| {
-            self.tree.file(file).handles += 1;
-            (file, self.boot)
-        }))
+        let (held, holders) = self.locks.entry(node).or_insert((how, 0));
+        if *holders > 0 && (how, *held) != (Locking::Shared, Locking::Shared) {
+            return Ok(None);
+        }
+        *holders += 1;
+        if !is_dir {
+            self.tree.file(node).handles += 1;
+        }
+        Ok(Some((node, is_dir, self.boot)))
+    }
+
+    /// A lock of this boot is dropped.
+    fn unlock(&mut self, node: NodeId, is_dir: bool, boot: u64) {
+        if boot != self.boot || (!is_dir && !self.close(node, boot)) {
+            return;
+        }
+        if let Some((_, holders)) = self.locks.get_mut(&node) {
+            *holders -= 1;
+            if *holders == 0 {
+                self.locks.remove(&node);
+            }
+        }
     }
 
     /// A handle of this boot is dropped.
@@ -353,10 +374,16 @@ impl Disk for FaultyDisk {
         })
     }
 
-    fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {
-        let locked = self.run(Operation::Lock, "lock", path, |state| state.lock(path))?;
-        Ok(locked.map(|(file, boot)| -> Box<dyn DiskLock> {
-            Box::new(FaultyLock { disk: FaultyDisk { state: Arc::clone(&self.state), boot: Some(boot) }, boot, file })
+    fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
+        let named = |state: &mut State| state.tree.at(path).map(|_| Path::new("/").join(path).components().collect());
+        self.run(Operation::Look, "find", path, named)
+    }
+
+    fn lock(&self, path: &Path, how: Locking) -> io::Result<Option<Box<dyn DiskLock>>> {
+        let locked = self.run(Operation::Lock, "lock", path, |state| state.lock(path, how))?;
+        Ok(locked.map(|(node, is_dir, boot)| -> Box<dyn DiskLock> {
+            let disk = FaultyDisk { state: Arc::clone(&self.state), boot: Some(boot) };
+            Box::new(FaultyLock { disk, boot, node, is_dir })
         }))
     }
 }
@@ -446,17 +473,15 @@ impl Drop for FaultyFile {
 struct FaultyLock {
     disk: FaultyDisk,
     boot: u64,
-    file: NodeId,
+    node: NodeId,
+    is_dir: bool,
 }
 
 impl DiskLock for FaultyLock {}
 
 impl Drop for FaultyLock {
     fn drop(&mut self) {
-        let mut state = self.disk.state();
-        if state.close(self.file, self.boot) {
-            state.locks.remove(&self.file);
-        }
+        self.disk.state().unlock(self.node, self.is_dir, self.boot);
     }
 }
 

@@ -234,7 +234,7 @@ fn operate(disk: &FaultyDisk, round: u64, operation: Operation) -> io::Result<()
         Operation::Rename => disk.rename(path("file"), path("file")),
         Operation::Remove => disk.remove_dir_all(path(&format!("prepared{round}"))),
         Operation::CreateDir => disk.create_dir_all(&dir),
-        Operation::Lock => disk.lock(path("file")).map(drop),
+        Operation::Lock => disk.lock(path("file"), Locking::Exclusive).map(drop),
         Operation::Look => disk.list(path("/")).map(drop),
     }
 }
@@ -311,7 +311,7 @@ fn what_was_open_before_a_power_cut_is_dead_after_it() {
     let disk = FaultyDisk::new(1);
     let process = disk.mount();
     let file = durable(&process, "a", b"1");
-    let lock = process.lock(path("lock")).unwrap().unwrap();
+    let lock = process.lock(path("lock"), Locking::Exclusive).unwrap().unwrap();
     let dead = |error: io::Error| assert!(is_power_off(&error), "{error}");
     let all_dead = || {
         dead(file.read_at(&mut [0], 0).unwrap_err());
@@ -332,9 +332,9 @@ fn what_was_open_before_a_power_cut_is_dead_after_it() {
     assert_eq!(disk.operations(), operations);
 
     let next = disk.mount();
-    let held = next.lock(path("lock")).unwrap().unwrap();
+    let held = next.lock(path("lock"), Locking::Exclusive).unwrap().unwrap();
     drop((lock, file));
-    assert!(next.lock(path("lock")).unwrap().is_none(), "a dead guard opened a living lock");
+    assert!(next.lock(path("lock"), Locking::Exclusive).unwrap().is_none(), "a dead guard opened a living lock");
     drop(held);
     assert_eq!(read(&next, "a").unwrap(), b"1");
 }
@@ -459,14 +459,14 @@ fn a_kill_loses_the_process_and_nothing_else() {
     let process = disk.mount();
     let file = process.open(Path::new("/a"), Opening::Create).expect("created");
     file.write_all_at(b"written", 0).expect("written");
-    let lock = process.lock(Path::new("/lock")).expect("no error").expect("free");
+    let lock = process.lock(Path::new("/lock"), Locking::Exclusive).expect("no error").expect("free");
     disk.kill_at(1);
     let error = file.sync_data().expect_err("killed");
     assert!(is_power_off(&error) && !process.is_alive() && disk.is_powered());
     drop((file, lock));
     // The next process reads what no sync answered for, and a power cut may take it.
     let next = disk.mount();
-    assert!(next.is_alive() && next.lock(Path::new("/lock")).expect("no error").is_some());
+    assert!(next.is_alive() && next.lock(Path::new("/lock"), Locking::Exclusive).expect("no error").is_some());
     let mut bytes = [0; 7];
     next.open(Path::new("/a"), Opening::Read).and_then(|file| file.read_exact_at(&mut bytes, 0)).expect("it is there");
     assert_eq!(&bytes, b"written");

@@ -69,6 +69,12 @@ impl Tree {
         }
     }
 
+    /// A file or directory by path.
+    pub(super) fn at(&self, path: &Path) -> io::Result<(NodeId, bool)> {
+        let id = self.find(path)?;
+        Ok((id, matches!(self.nodes[&id], Node::Dir(_))))
+    }
+
     /// A file that is open.
     pub(super) fn file(&mut self, id: NodeId) -> &mut File {
         match self.nodes.get_mut(&id) {

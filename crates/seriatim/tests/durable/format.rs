@@ -1,0 +1,409 @@
+//! Files of a database directory over time: those of an older format, bytes that look like them, and what processes leave that end
+//! without closing.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use seriatim::{Builder, Database, Durability, rng};
+use seriatim_base::disk::{Around, Disk, DiskFile, FaultyDisk, Opening};
+use seriatim_redo::backup;
+use seriatim_redo::batch::{Header, PAGE, Salt};
+
+use crate::life::{Account, account, rows, small};
+
+/// A directory that the last version of format 1 wrote, as lines: of each file its name and length; of the manifest its text; of others
+/// every 32 bytes that are not all zeros, in hexadecimal digits, behind their offset. Two loggers, three openings: the first was closed, the
+/// second killed some commits after a checkpoint, the third killed, too.
+const FORMAT_1: &str = include_str!("format1.txt");
+
+/// A disk with that directory as `/db`.
+fn of_format_1() -> FaultyDisk {
+    let disk = FaultyDisk::new(1);
+    let directory = Path::new("/db");
+    let mut file: Option<(Box<dyn DiskFile>, u64)> = None;
+    for line in FORMAT_1.lines() {
+        let (word, rest) = line.split_once(' ').expect("two words");
+        let written = match word {
+            "file" => {
+                let (name, bytes) = rest.split_once(' ').expect("a name and a length");
+                let path = directory.join(name);
+                disk.create_dir_all(path.parent().expect("a directory")).expect("no faults");
+                let created = disk.open(&path, Opening::Create).expect("no faults");
+                let sized = created.set_bytes(bytes.parse().expect("a length"));
+                file = Some((created, 0));
+                sized
+            }
+            "|" => {
+                let (file, at) = file.as_mut().expect("a file");
+                let text = format!("{rest}\n");
+                let begin = *at;
+                *at += text.len() as u64;
+                file.write_all_at(text.as_bytes(), begin)
+            }
+            offset => {
+                let digits = |at: usize| u8::from_str_radix(&rest[at..at + 2], 16).expect("hexadecimal digits");
+                let bytes: Vec<u8> = (0..rest.len()).step_by(2).map(digits).collect();
+                let (file, _) = file.as_ref().expect("a file");
+                file.write_all_at(&bytes, offset.parse().expect("an offset"))
+            }
+        };
+        written.expect("no faults");
+        file.as_ref().expect("a file").0.sync_data().expect("no faults");
+    }
+    for path in ["/", "/db", "/db/second", "/db/checkpoint-0000000008"] {
+        disk.sync_dir(Path::new(path)).expect("no faults");
+    }
+    disk
+}
+
+fn two_loggers(disk: &FaultyDisk) -> Builder {
+    small("auto", disk).segment_bytes(8 << 10).log_directories([".", "second"])
+}
+
+/// What is in it.
+fn accounts_of_format_1() -> Vec<Account> {
+    let noted = |id, note: String| Account { note, ..account(id) };
+    vec![
+        Account { balance: 175, ..account(1) },
+        Account { balance: 50, note: "changed".to_owned(), ..account(2) },
+        noted(4, String::new()),
+        noted(5, String::new()),
+        noted(6, "x".repeat(3000)),
+        noted(7, String::new()),
+        noted(8, String::new()),
+        account(9),
+    ]
+}
+
+fn by_id(mut rows: Vec<Account>) -> Vec<Account> {
+    rows.sort_by_key(|row| row.id);
+    rows
+}
+
+fn manifest_of(disk: &FaultyDisk) -> String {
+    let file = disk.open(Path::new("/db/MANIFEST"), Opening::Read).expect("it is there");
+    let mut bytes = vec![0; file.bytes().expect("it has a length") as usize];
+    file.read_exact_at(&mut bytes, 0).expect("it is read");
+    String::from_utf8(bytes).expect("text")
+}
+
+#[test]
+fn a_directory_of_format_one_is_read_and_upgraded_in_place() {
+    let disk = of_format_1();
+    assert!(manifest_of(&disk).contains("\"format\": 1,"));
+    let db = Database::builder().workers(2).inspect("/db").disk(Arc::new(disk.mount())).open().expect("it is read");
+    assert_eq!(by_id(rows(&db)), accounts_of_format_1());
+    drop(db);
+    assert!(manifest_of(&disk).contains("\"format\": 1,"), "it was only looked at");
+    let verified = backup::verify(&disk, Path::new("/db"), &|_, _| {}).expect("it is sound");
+    backup::backup(&disk, Path::new("/db"), Path::new("/copy"), &|_, _| {}).expect("it is copied");
+    let of_copy = backup::verify(&disk, Path::new("/copy"), &|_, _| {}).expect("the copy is sound");
+    assert_eq!((of_copy.entries, of_copy.durable), (verified.entries, verified.durable));
+
+    let mut expected = accounts_of_format_1();
+    for id in 10..20 {
+        let db = two_loggers(&disk).open().expect("it opens");
+        assert!(manifest_of(&disk).contains("\"format\": 2,"));
+        assert_eq!(by_id(rows(&db)), expected);
+        let accounts = db.table::<Account>().expect("it is there");
+        db.session().transact(|tx| tx.insert(&accounts, &account(id))).expect("inserted");
+        expected.push(account(id));
+        match id {
+            10..14 => disk.crash(),
+            14..18 => disk.kill(),
+            _ => {}
+        }
+        if id == 18 {
+            db.checkpoint().expect("the disk works");
+            let old = ["/db", "/db/second"].map(|at| disk.list(Path::new(at)).expect("it is there")).concat();
+            let old = old.iter().filter(|found| found.name.to_string_lossy().starts_with("log-0000000"));
+            let old: Vec<_> = old.filter(|found| *found.name.to_string_lossy() < *"log-00000004").collect();
+            assert!(old.is_empty(), "{old:?}");
+        }
+    }
+}
+
+#[test]
+fn an_upgrade_can_be_cut_short_at_each_operation() {
+    for n in 1.. {
+        let disk = of_format_1();
+        disk.crash_at(n);
+        let process = disk.mount();
+        let opened = two_loggers(&disk).disk(Arc::new(process.clone())).open();
+        let is_done = process.is_alive();
+        drop(opened);
+        disk.crash();
+        let db = two_loggers(&disk).open().unwrap_or_else(|error| panic!("cut at {n}: {error}"));
+        assert_eq!(by_id(rows(&db)), accounts_of_format_1(), "cut at {n}");
+        if is_done {
+            break;
+        }
+    }
+}
+
+/// The segment with the newest batch, and where its last batch begins.
+fn last_batch(disk: &FaultyDisk) -> (PathBuf, u64, Vec<u8>) {
+    let found = disk.list(Path::new("/db")).expect("it is there");
+    let segments = found.into_iter().rev().filter(|found| found.name.to_string_lossy().starts_with("log-"));
+    let last = segments.map(|found| Path::new("/db").join(found.name)).find_map(|path| {
+        let file = disk.open(&path, Opening::Read).expect("it is there");
+        let mut bytes = vec![0; file.bytes().expect("it has a length") as usize];
+        file.read_exact_at(&mut bytes, 0).expect("it is read");
+        let last = (0..bytes.len()).step_by(PAGE).rfind(|&at| bytes[at..].starts_with(b"BTCH"))?;
+        Some((path, last as u64, bytes))
+    });
+    last.expect("a batch")
+}
+
+/// A row that has a batch's header at the beginning of a page, as far as a user can know it: all of it but the nonce. The write of the row
+/// is torn by a power cut.
+#[test]
+fn what_a_user_stores_is_not_taken_for_a_batch() {
+    let disk = FaultyDisk::new(9);
+    let open = || small("auto", &disk).open();
+    let db = open().expect("a new database opens");
+    let accounts = db.create::<Account>().expect("the table is created");
+    let insert = |id, note: String| {
+        db.session()
+            .transact(|tx| tx.insert(&accounts, &Account { note: note.clone(), ..account(id) }))
+            .expect("inserted");
+    };
+    // Where a text begins in its batch.
+    let begin = "[here".to_owned();
+    insert(1, begin.clone() + &"m".repeat(3 * PAGE));
+    let (_, batch, bytes) = last_batch(&disk);
+    let text = bytes[batch as usize..].windows(begin.len()).position(|bytes| bytes == begin.as_bytes());
+    let text = text.expect("the text is in the last batch");
+    // Text has to be text: other numbers make another checksum.
+    let crafted = (0..).find_map(|number| {
+        let header = Header {
+            number: 257 + number % 20,
+            incarnation: 1,
+            closed: seriatim_base::Epoch(number / 20),
+            durable: seriatim_base::Epoch(0),
+            newest: seriatim_base::Epoch(0),
+            newest_before: seriatim_base::Epoch(0),
+            groups: 0,
+            payload_bytes: 0,
+            payload_crc: 0,
+        };
+        String::from_utf8(header.encode(Salt::NONE).to_vec()).ok()
+    });
+    let crafted = crafted.expect("some header is text");
+    let note = "n".repeat(PAGE - text) + &crafted;
+    insert(2, note.clone() + &"n".repeat(begin.len() + 3 * PAGE - note.len()));
+    let (path, batch, bytes) = last_batch(&disk);
+    assert!(bytes[batch as usize + PAGE..].starts_with(crafted.as_bytes()), "it is where a batch could begin");
+    disk.kill();
+    drop((accounts, db));
+    disk.zero(&path, batch, 512).expect("the first sector of the write did not arrive");
+    let db = open().unwrap_or_else(|error| panic!("a torn end is none that damages: {error}"));
+    let recovery = db.recovery().expect("it was there").clone();
+    assert!(recovery.notices.iter().any(|notice| notice.contains("cut short")), "{recovery:?}");
+    assert_eq!(rows(&db).iter().map(|row| row.id).collect::<Vec<_>>(), [1]);
+}
+
+/// A disk that counts the bytes which are read.
+#[derive(Debug)]
+struct Counting {
+    disk: FaultyDisk,
+    read: Arc<AtomicU64>,
+}
+
+impl Around for Counting {
+    fn inner(&self) -> &dyn Disk {
+        &self.disk
+    }
+
+    fn open(&self, path: &Path, how: Opening) -> io::Result<Box<dyn DiskFile>> {
+        let file = Disk::open(&self.disk, path, how)?;
+        Ok(Box::new(CountingFile { file, read: Arc::clone(&self.read) }))
+    }
+}
+
+#[derive(Debug)]
+struct CountingFile {
+    file: Box<dyn DiskFile>,
+    read: Arc<AtomicU64>,
+}
+
+impl DiskFile for CountingFile {
+    fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let read = self.file.read_at(buffer, offset)?;
+        self.read.fetch_add(read as u64, Ordering::Relaxed);
+        Ok(read)
+    }
+
+    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.file.write_all_at(bytes, offset)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn bytes(&self) -> io::Result<u64> {
+        self.file.bytes()
+    }
+
+    fn set_bytes(&self, bytes: u64) -> io::Result<()> {
+        self.file.set_bytes(bytes)
+    }
+}
+
+/// The segments of two loggers.
+fn segments(disk: &FaultyDisk) -> Vec<(String, u64)> {
+    let found = ["/db", "/db/second"].map(|at| disk.list(Path::new(at)).unwrap_or_default()).concat();
+    let named = found.into_iter().map(|found| (found.name.to_string_lossy().into_owned(), found.bytes));
+    named.filter(|(name, _)| name.starts_with("log-")).collect()
+}
+
+const SEGMENT: u64 = 64 << 10;
+
+/// How a process ends.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Killed,
+    CutOff,
+    Closed,
+}
+
+/// Opens a database of two loggers, has `live` use it, and ends the process. Answers the bytes that opening read.
+fn one_life(disk: &FaultyDisk, end: End, live: impl FnOnce(&Database)) -> u64 {
+    let read = Arc::new(AtomicU64::new(0));
+    let counting = Counting { disk: disk.mount(), read: Arc::clone(&read) };
+    let builder = small("auto", disk).segment_bytes(SEGMENT).log_directories([".", "second"]);
+    let db = builder.disk(Arc::new(counting)).open().expect("it opens");
+    let read = read.load(Ordering::Relaxed);
+    live(&db);
+    match end {
+        End::Killed => disk.kill(),
+        End::CutOff => disk.crash(),
+        End::Closed => {}
+    }
+    drop(db);
+    read
+}
+
+#[test]
+fn processes_that_end_without_a_commit_leave_nothing_behind_them() {
+    let disk = FaultyDisk::new(rng::entropy());
+    one_life(&disk, End::Closed, |db| drop(db.create::<Account>().expect("the table is created")));
+    let opening_bytes: BTreeSet<u64> = (0..100)
+        .map(|life| {
+            let end = [End::Killed, End::CutOff, End::Closed][life % 3];
+            let read = one_life(&disk, end, |db| {
+                // Those of this opening.
+                assert_eq!(segments(&disk).len(), 2, "{life}");
+                assert_eq!(manifest_of(&disk).matches("\"number\":").count(), 1, "{life}");
+                assert_eq!(db.recovery().expect("it was there").entries, 0);
+            });
+            assert!(disk.used_bytes() <= 2 * SEGMENT + 8192, "{life}: {} bytes", disk.used_bytes());
+            read
+        })
+        .collect();
+    let most = opening_bytes.last().expect("a hundred");
+    // Each log is looked at for batches once; an incarnation's number may have more digits than another's.
+    assert!(*most <= 2 * SEGMENT + 4 * PAGE as u64 + 8192, "{opening_bytes:?}");
+}
+
+#[test]
+fn processes_that_end_after_a_commit_leave_what_they_committed_and_no_more() {
+    let disk = FaultyDisk::new(rng::entropy());
+    one_life(&disk, End::Closed, |db| drop(db.create::<Account>().expect("the table is created")));
+    for life in 0..100_u64 {
+        let end = [End::Killed, End::CutOff, End::Closed][life as usize % 3];
+        let read = one_life(&disk, end, |db| {
+            assert_eq!(rows(db).len() as u64, life);
+            let accounts = db.table::<Account>().expect("it is there");
+            db.session().transact(|tx| tx.insert(&accounts, &account(life))).expect("inserted");
+        });
+        // A header and a few batches at most of each log of each life before this one.
+        let committed = (life + 1) * 2 * 5 * PAGE as u64;
+        assert!(read <= committed * 2 + 2 * SEGMENT + 128 * 1024, "{life}: {read} bytes read");
+        let bytes: u64 = segments(&disk).iter().map(|(_, bytes)| bytes).sum();
+        // A power cut may undo what was cut off since the one before it.
+        assert!(bytes <= committed + 10 * SEGMENT, "{life}: {bytes} bytes");
+    }
+    // A checkpoint makes all of them superfluous.
+    one_life(&disk, End::Closed, |db| drop(db.checkpoint().expect("the disk works")));
+    one_life(&disk, End::Killed, |db| {
+        assert_eq!(rows(db).len(), 100);
+        assert!(segments(&disk).len() <= 4, "{:?}", segments(&disk));
+    });
+}
+
+/// The name of the directory for the process below, in its environment.
+const DIRECTORY: &str = "SERIATIM_TEST_OPENED_DIRECTORY";
+
+/// Not a test of its own: the process that the next one ends.
+#[test]
+fn a_process_that_is_ended() {
+    let Some(directory) = std::env::var_os(DIRECTORY) else { return };
+    let builder = Database::builder().path(directory).workers(2).segment_bytes(1 << 20).durability(Durability::Group);
+    let db = builder.open().expect("it opens");
+    println!("\nopened with {:?}", db.recovery().map(|recovery| recovery.notices.clone()));
+    loop {
+        std::thread::park();
+    }
+}
+
+#[test]
+fn a_real_process_that_is_ended_by_a_signal_leaves_one_segment() {
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio};
+    let directory = std::env::temp_dir().join(format!("seriatim-ended-{}", std::process::id()));
+    let program = std::env::current_exe().expect("the tests are a program");
+    for life in 0..12 {
+        let mut child = Command::new(&program)
+            .args(["--exact", "format::a_process_that_is_ended", "--nocapture"])
+            .env(DIRECTORY, &directory)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
+        let opened = lines.map_while(Result::ok).find(|line| line.starts_with("opened with"));
+        assert!(opened.is_some(), "life {life}: it did not open");
+        if life % 2 == 0 {
+            child.kill().expect("it runs");
+        } else {
+            let ended = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().expect("kill is there");
+            assert!(ended.success());
+        }
+        child.wait().expect("it has ended");
+        let found = std::fs::read_dir(&directory).expect("it is there").map(|entry| entry.expect("it is read"));
+        let segments: Vec<_> = found.filter(|entry| entry.file_name().to_string_lossy().starts_with("log-")).collect();
+        assert_eq!(segments.len(), 1, "life {life}: {segments:?}");
+        assert!(segments[0].metadata().expect("it is there").len() <= 1 << 20);
+    }
+    std::fs::remove_dir_all(directory).expect("it is ours");
+}
+
+#[test]
+fn logs_of_many_short_lives_are_due_for_a_checkpoint_however_short_they_are() {
+    let disk = FaultyDisk::new(rng::entropy());
+    one_life(&disk, End::Closed, |db| drop(db.create::<Account>().expect("the table is created")));
+    for life in 0..40_u64 {
+        one_life(&disk, End::Closed, |db| {
+            let accounts = db.table::<Account>().expect("it is there");
+            db.session().transact(|tx| tx.insert(&accounts, &account(life))).expect("inserted");
+        });
+    }
+    assert!(segments(&disk).len() >= 80);
+    let builder = small("auto", &disk).step_helpers(false).checkpoint_bytes(Some(1 << 30)).helper_threads(1);
+    let db = builder.log_directories([".", "second"]).open().expect("it opens");
+    let log = || db.statistics().log.expect("it is on disk");
+    while log().checkpoints == 0 {
+        assert_eq!(log().checkpoint_error, None);
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    assert_eq!(rows(&db).len(), 40);
+    assert!(segments(&disk).len() <= 4, "{:?}", segments(&disk));
+}
