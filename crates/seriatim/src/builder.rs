@@ -276,7 +276,8 @@ impl Builder {
         self.at(directory.into(), false)
     }
 
-    /// Loads the database of this directory to look at it: nothing in the directory changes, and what is written stays in memory.
+    /// Loads the database of this directory to look at it: nothing in the directory changes, no right to write is needed, and what is
+    /// written stays in memory.
     pub fn inspect(self, directory: impl Into<PathBuf>) -> Builder {
         self.at(directory.into(), true)
     }

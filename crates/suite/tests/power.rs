@@ -139,7 +139,9 @@ fn canary_every_broken_log_is_caught() {
             // A disk that fails a flush shows them more often than a power cut just before one.
             LogFault::AcknowledgeBeforeFlush => (Plan::Faults, &[UNKEPT]),
             LogFault::TrustUnflushed => {
-                (Plan::Faults, &["was durable: batches are missing", "the durable epoch went back"])
+                let alarms =
+                    &["was durable: batches are missing", "the manifest says that", "the durable epoch went back"];
+                (Plan::Faults, alarms)
             }
             LogFault::FlushOwnLogOnly => (Plan::Cuts, &[UNKEPT]),
             LogFault::ForgetLog => (Plan::Cuts, &[WRONG_ROWS]),

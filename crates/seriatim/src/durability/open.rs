@@ -1,10 +1,11 @@
 //! Opening a database directory: lock, manifest, recovery, a new incarnation.
 //!
-//! Until all is recovered nothing in the directory changes but that the ends of the logs are written over themselves. Then the manifest
-//! says where the log of the incarnation before ends, as if that had been closed in order, and what no recovery needs any more is
-//! deleted, also what it left unused of its segments: so it does not matter how often a database is killed. At the end the manifest
-//! names the new incarnation, whose first segments are there by then. A crash on the way is as if it had not been opened. The new
-//! incarnation begins above every epoch that the log mentions, also in what is void: stamps are never reused.
+//! Until the manifest is replaced at the end nothing in the directory changes but that the ends of the logs are written over themselves,
+//! that what did not count is gone, and that there are segments which no manifest names; so a crash on the way is as if it had not been
+//! opened. That manifest names the new incarnation, whose first segments are there by then, and says where the log of the one before
+//! ends, as if that had been closed in order. Then what no recovery needs of it is deleted, also what it left unused of its segments: so
+//! it does not matter how often a database is killed. The new incarnation begins above every epoch that the log mentions, also in what is
+//! void: stamps are never reused. So both stand in one manifest.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Error, ErrorKind};
@@ -146,19 +147,18 @@ pub(crate) fn open(options: &Builder, place: &Place, foundation: &Foundation) ->
     if let (Some(locks), Some(manifest)) = (&mut locks, &found) {
         locks.add_logs(disk.as_ref(), directory, manifest)?;
     }
-    // Whether incarnations that are not needed have no segments any more.
+    // Whether incarnations that the manifest in place does not need have no segments any more.
     let mut is_clean = false;
     let (mut manifest, recovered) = match found {
         Some(manifest) if *inspect => {
             let (manifest, recovered) = look(options, place, foundation, manifest)?;
             (manifest, Some(recovered))
         }
-        Some(mut manifest) => {
+        Some(manifest) => {
             let recovered = recover(options, place, foundation, &manifest)?;
-            manifest.incarnations = recovered.ends.incarnations.clone();
             // Space, not safety: what is left the next checkpoint deletes. Before anything is written, since it may lack that space.
             let _ = checkpoint::delete_unfinished(disk.as_ref(), directory, &manifest);
-            // Also if nothing is new: who wrote it may have ended before its name was durable, or the sync of that may have failed.
+            // Again, as it is: who wrote it may have ended before its name was durable, or the sync of that may have failed.
             manifest.write(disk.as_ref(), directory).map_err(StorageError::from)?;
             // Only now is it certain that none of them counts.
             let _ = checkpoint::delete_unnamed(disk.as_ref(), directory, &manifest);
@@ -207,6 +207,8 @@ pub(crate) fn open(options: &Builder, place: &Place, foundation: &Foundation) ->
     let (log, writers, loggers) = Log::open(Arc::clone(disk), log_options, start, options.workers)?;
     // After its first segments, so that it is noticed if they are gone.
     manifest.write(disk.as_ref(), directory).map_err(StorageError::from)?;
+    // Space, not safety: what is left the next opening deletes.
+    let _ = checkpoint::delete_superfluous_logs(disk.as_ref(), directory, &manifest);
     let home = Home {
         disk: Arc::clone(disk),
         directory: directory.clone(),
@@ -274,7 +276,7 @@ fn is_not_ours_to_sync(error: &Error) -> bool {
     matches!(error.kind(), PermissionDenied | InvalidInput | Unsupported | ReadOnlyFilesystem)
 }
 
-/// Begins an incarnation and, if `is_clean`, forgets those that are not needed; in the manifest only.
+/// Ends the incarnations before and begins one, and forgets those that were not needed before if `is_clean`; in the manifest only.
 fn begin_incarnation(
     options: &Builder,
     directory: &Path,
@@ -286,6 +288,9 @@ fn begin_incarnation(
     if is_clean {
         checkpoint::forget_superfluous_logs(manifest);
     }
+    let left: BTreeSet<u64> = manifest.incarnations.iter().map(|incarnation| incarnation.number).collect();
+    manifest.incarnations = ends.incarnations;
+    manifest.incarnations.retain(|ended| left.contains(&ended.number));
     let directories = &options.log.directories;
     // Those inside move with the database.
     let inside = |at: &PathBuf| match at.strip_prefix(directory) {
