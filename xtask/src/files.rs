@@ -55,6 +55,11 @@ impl Tree {
         tree
     }
 
+    /// All files.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &str> {
+        self.paths.iter().map(String::as_str)
+    }
+
     /// All text files.
     pub(crate) fn texts(&self) -> impl Iterator<Item = (&str, &str)> {
         self.texts.iter().map(|(path, text)| (path.as_str(), text.as_str()))

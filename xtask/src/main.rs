@@ -7,6 +7,7 @@ mod ci;
 mod documents;
 mod files;
 mod layers;
+mod mutants;
 mod pgo;
 mod protocols;
 mod rust;
@@ -18,6 +19,8 @@ use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask ci [STEP...]   every check, or the named steps
        cargo xtask tidy           the repository's own rules
+       cargo xtask mutants [--quick] [--only TEXT]... [--without CRATE]... [--list] [--fresh] | --sample [OPTION...]
+                                  whether tests notice when a mechanism of safety is missing
        cargo xtask pgo            the program, compiled with a profile of itself; prints where it is
        cargo xtask soak [--cuts N] [--kills N] [--minutes M] [--seed S] | --case SEED
                                   simulated power cuts and real kills, for hours";
@@ -27,6 +30,7 @@ fn main() -> ExitCode {
     let root = files::root();
     let done = match arguments.first().map(String::as_str) {
         Some("ci") => ci::run(&root, &arguments[1..]),
+        Some("mutants") => mutants::run(&root, &arguments[1..]),
         Some("pgo") if arguments.len() == 1 => pgo::run(&root),
         Some("soak") => soak::run(&root, &arguments[1..]),
         Some("tidy") if arguments.len() == 1 => tidy::run(&root),

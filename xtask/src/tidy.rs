@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::files::Tree;
-use crate::{documents, layers, protocols, sources};
+use crate::{documents, layers, mutants, protocols, sources};
 
 /// Where a rule is broken, and what to do about it.
 #[derive(Debug, PartialEq, Eq)]
@@ -46,6 +46,7 @@ const RULES: &[Rule] = &[
     documents::decisions,
     documents::changelog,
     documents::machine_paths,
+    mutants::list::check,
 ];
 
 /// Checks the repository at `root`.

@@ -15,6 +15,7 @@ pub mod prefetch;
 pub mod rng;
 mod stamp;
 pub mod thread;
+mod turns;
 
 pub use align::{CACHE_LINE, CacheAligned};
 pub use backoff::Backoff;

@@ -1,5 +1,6 @@
 //! The door to threads: spawn, sleep, yield, crews that share one piece of work, and helpers that sleep between steps and never spin.
 
+use crate::turns;
 use std::cell::Cell;
 use std::io;
 use std::panic::resume_unwind;
@@ -63,9 +64,26 @@ fn ask() -> io::Result<()> {
     }
 }
 
+pub use crate::turns::{interrupt, take_turns};
+
 /// Lets another thread run.
 pub fn yield_now() {
-    std::thread::yield_now();
+    if !turns::wait() {
+        std::thread::yield_now();
+    }
+}
+
+/// A place where another thread might interrupt this one, for tests that decide about that ([`take_turns`], [`interrupt`]). Crates
+/// call it in builds for tests only.
+#[inline]
+pub fn step() {
+    turns::step();
+}
+
+/// As [`step`], where this thread may hold a latch for which others wait without bound: [`interrupt`] passes it by.
+#[inline]
+pub fn step_latched() {
+    turns::step_latched();
 }
 
 /// Sleeps at least `duration`.

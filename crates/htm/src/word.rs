@@ -41,9 +41,17 @@ word!(AtomicU64);
 #[cfg(loom)]
 word!(loom::sync::atomic::AtomicU64);
 
+/// Before each access: where tests let another thread take its turn. Whoever is here may hold a latch.
+#[inline(always)]
+fn step() {
+    #[cfg(feature = "steps")]
+    seriatim_base::thread::step_latched();
+}
+
 /// The word's value, and all that was stored before it was.
 #[inline(always)]
 pub fn load<W: Word>(word: &W) -> u64 {
+    step();
     // ORDERING: pairs with the release of `store`, here and in regions.
     word.load(Ordering::Acquire)
 }
@@ -51,6 +59,7 @@ pub fn load<W: Word>(word: &W) -> u64 {
 /// Sets the word.
 #[inline(always)]
 pub fn store<W: Word>(word: &W, value: u64) {
+    step();
     // ORDERING: pairs with the acquire of `load`; a reader that sees this value also sees the lock turned before it.
     word.store(value, Ordering::Release);
 }
@@ -59,6 +68,7 @@ pub fn store<W: Word>(word: &W, value: u64) {
 #[inline(always)]
 #[must_use]
 pub fn lock<W: Word>(word: &W, unlocked: u64, locked: u64) -> bool {
+    step();
     // ORDERING: acquire pairs with the release that unlocked the word; release, so that who reads a word that was turned into its
     // own value (a gap word, by a split) sees the lock turned before it.
     word.exchange(unlocked, locked, Ordering::AcqRel)

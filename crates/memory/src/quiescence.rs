@@ -78,6 +78,13 @@ impl Presence {
         count
     }
 
+    /// A canary: comes online with a plain store.
+    #[cfg(test)]
+    #[allow(dead_code, reason = "the models have no use for it")]
+    pub(crate) fn enter_without_a_fence(&self) {
+        self.0.store(self.resume().next().0, Ordering::Release);
+    }
+
     /// Goes offline. No reference is held any more.
     #[inline]
     #[must_use]

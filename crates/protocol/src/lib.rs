@@ -10,3 +10,11 @@ mod shared;
 pub mod silo;
 
 pub use registry::PROTOCOLS;
+
+/// Before each access to the head of a record, reading, locking, validating and installing: where tests let another thread take
+/// its turn.
+#[inline(always)]
+fn step() {
+    #[cfg(feature = "steps")]
+    seriatim_base::thread::step();
+}

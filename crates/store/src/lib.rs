@@ -14,6 +14,8 @@
 mod cursor;
 mod hash;
 mod index;
+#[cfg(test)]
+mod interrupted;
 mod observer;
 mod record;
 mod statistics;
@@ -31,3 +33,10 @@ pub use statistics::IndexStatistics;
 pub use tree::Finger;
 pub use walk::Walk;
 pub use witness::Witness;
+
+/// Before each load of a reader: where tests let another thread take its turn.
+#[inline(always)]
+fn step() {
+    #[cfg(any(test, feature = "steps"))]
+    seriatim_base::thread::step();
+}

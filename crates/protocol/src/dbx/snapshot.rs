@@ -28,6 +28,7 @@ use crate::shared::record;
 /// delete needs no image, and no memory. Written as the image word is: under the lock bit, or in the region of the commit.
 #[inline]
 pub(super) fn deletion<'t>(shape: &RecordShape, record: RecordPtr) -> &'t AtomicU64 {
+    crate::step();
     // SAFETY: as the header word of `shared::head`.
     unsafe { shape.head_word(record, 2) }
 }

@@ -19,6 +19,7 @@ pub(super) const WRITER: u64 = 1 << 63;
 /// The lock word of a record: the third of its head.
 #[inline]
 pub(super) fn lock_word<'t>(shape: &RecordShape, record: RecordPtr) -> &'t AtomicU64 {
+    crate::step();
     // SAFETY: as the header word of `shared::head`.
     unsafe { shape.head_word(record, 2) }
 }

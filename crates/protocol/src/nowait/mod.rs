@@ -423,7 +423,9 @@ impl seriatim_txn::Worker for Worker {
             // For those who hold no lock. ORDERING: whoever sees the image in `head::peek` sees this, or what followed.
             header.store(write.expected.locked().0, Ordering::Relaxed);
             // ORDERING: pairs with the acquire of the header word by the next holder of the lock, and with that of the peek.
+            crate::step();
             image.store(write.image as u64, Ordering::Release);
+            crate::step();
             let after = Attempt::after(write, stamp);
             header.store(after.0, Ordering::Release);
         }

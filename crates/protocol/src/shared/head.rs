@@ -91,6 +91,7 @@ impl HeaderWord {
 /// The header word of a record of `table`.
 #[inline]
 pub(crate) fn header<'t>(shape: &RecordShape, record: RecordPtr) -> &'t AtomicU64 {
+    crate::step();
     // SAFETY: a record found in an index or made by this attempt lives while the worker is online (promise e), and every
     // protocol's head begins with the header word.
     unsafe { shape.head_word(record, 0) }
@@ -100,6 +101,7 @@ pub(crate) fn header<'t>(shape: &RecordShape, record: RecordPtr) -> &'t AtomicU6
 /// see rule 3).
 #[inline]
 pub(crate) fn image<'t>(shape: &RecordShape, record: RecordPtr) -> &'t AtomicU64 {
+    crate::step();
     // SAFETY: as in `header`; the image word is the second.
     unsafe { shape.head_word(record, 1) }
 }
@@ -126,6 +128,7 @@ pub(crate) fn peek(table: &Table, record: RecordPtr) -> Peeked {
     // ORDERING: as in `settled` and `settled_image`.
     let word = HeaderWord(header.load(Ordering::Acquire));
     let image = image(&table.shape, record).load(Ordering::Acquire) as usize;
+    crate::step();
     if word.is_locked() || header.load(Ordering::Relaxed) != word.0 {
         return Peeked::Busy;
     }

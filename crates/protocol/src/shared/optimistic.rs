@@ -67,6 +67,7 @@ impl Read {
 
     #[inline]
     fn word<'t>(self) -> &'t AtomicU64 {
+        crate::step();
         // SAFETY: as in `record`.
         unsafe { &*(self.header as *const AtomicU64) }
     }
@@ -430,6 +431,7 @@ impl Access for Plain {
 
     #[inline]
     fn load(&mut self, word: &AtomicU64) -> u64 {
+        crate::step();
         word.load(Ordering::Acquire)
     }
 

@@ -149,6 +149,7 @@ impl Hint {
 /// Loads a slot.
 #[inline(always)]
 pub(super) fn load(slot: &AtomicU64) -> Slot {
+    crate::step();
     // ORDERING: the record's key words were written before the slot.
     Slot(word::load(slot))
 }
@@ -224,6 +225,7 @@ impl Bucket {
     /// The word once it is not latched.
     #[inline(always)]
     pub(super) fn seen(&self) -> State {
+        crate::step();
         // ORDERING: pairs with the release that unlatched it: slots and extent are at least as new.
         let state = State(word::load(&self.word));
         if state.is_free() { state } else { wait_until_free(&self.word) }
@@ -232,6 +234,7 @@ impl Bucket {
     /// Whether the word still is `seen`, after whatever was read in between.
     #[inline(always)]
     pub(super) fn is_still(&self, seen: State) -> bool {
+        crate::step();
         witness::is_still(&self.word, seen.0)
     }
 
@@ -286,6 +289,7 @@ impl Bucket {
 /// `next` is the word of a line; the thread is online, and does not use the line after going offline (rule 2).
 #[inline(always)]
 unsafe fn overflow(next: &AtomicU64) -> Option<&Overflow> {
+    crate::step();
     // ORDERING: pairs with the release that linked the line after filling it.
     let address = word::load(next);
     // SAFETY: 0 or the address of a line that was linked; rule 2 keeps it allocated.

@@ -101,3 +101,19 @@ impl<K: Hashed> Hash<K> {
         Ok(counted)
     }
 }
+
+#[cfg(test)]
+impl<K: Hashed> Hash<K> {
+    /// Holds something on the gap of the bucket that is split next; how many buckets there are.
+    pub(crate) fn hold_the_next_gap(&self) -> u64 {
+        let extent = self.directory.extent();
+        // SAFETY: below the extent.
+        unsafe { self.directory.bucket(extent.victim(self.directory.base())) }.gap.store(1, Ordering::SeqCst);
+        extent.buckets()
+    }
+
+    /// How many buckets there are.
+    pub(crate) fn buckets(&self) -> u64 {
+        self.directory.extent().buckets()
+    }
+}

@@ -163,6 +163,7 @@ impl Directory {
     /// The extent now.
     #[inline(always)]
     pub(super) fn extent(&self) -> Extent {
+        crate::step();
         // ORDERING: pairs with the release of the extent by a split: the directory is at least as new (b).
         Extent(self.extent.load(Ordering::Acquire))
     }

@@ -27,23 +27,47 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
         record: RecordPtr,
         observer: &mut O,
     ) -> bool {
+        self.remove_with(cx, probe, record, observer, |cx, body| cx.agent.run(cx.outside, &NoLocks, body).ok())
+    }
+
+    /// As [`Tree::remove`] in a way of the test's choice.
+    #[cfg(test)]
+    pub(crate) fn remove_through<A: Access>(
+        &self,
+        cx: &mut StoreCx<'_>,
+        probe: K::Probe<'_>,
+        record: RecordPtr,
+        access: &mut A,
+    ) -> bool {
+        self.remove_with(cx, probe, record, &mut crate::Unobserved, |_, body| body.run(access).ok())
+    }
+
+    #[inline(always)]
+    fn remove_with<'a, 'k, O: Observer>(
+        &'a self,
+        cx: &mut StoreCx<'_>,
+        probe: K::Probe<'k>,
+        record: RecordPtr,
+        observer: &mut O,
+        mut run: impl FnMut(&mut StoreCx<'_>, &mut Remove<'a, 'k, K, LEAF, FAN>) -> Option<Step<'a, K, LEAF>>,
+    ) -> bool {
         // The memory that bodies reach stays allocated while the worker is online (rule 2); this asserts that it is.
         let _ = cx.local.pinned();
         let mut body = Remove { tree: self, probe, record, branch: None, empties: O::EMPTIES };
         let mut patience = Patience::default();
         loop {
-            match cx.agent.run(cx.outside, &NoLocks, &mut body) {
-                Ok(Step::Absent | Step::Held) => return false,
-                Ok(Step::Removed { leaf, before }) => {
+            match run(cx, &mut body) {
+                Some(Step::Absent | Step::Held) => return false,
+                Some(Step::Removed { leaf, before }) => {
                     observer.changed(&leaf.word, before.0, before.changed().0);
                     return true;
                 }
-                Ok(Step::Unlinked { leaf, branch, tail }) => {
+                Some(Step::Unlinked { leaf, branch, tail }) => {
                     let path = body.branch.take().expect("an unlinking body leaves its path");
                     self.retire(cx, leaf, &path, branch, tail);
                     return true;
                 }
-                Err(_busy) => patience.wait(),
+                None => patience.wait(),
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Whatever another thread does to a leaf between two accesses of an insertion, the insertion comes to the same: its key is linked, and
 //! nothing else has changed. Every access before its first latch is tried, with every change that a removal and an insertion make.
+//! Likewise the removal of a record, most of all of one that is the last of its leaf.
 //!
 //! The trap: a split that read the two keys around its cut from two states of a leaf saw one key twice.
 
@@ -142,5 +143,126 @@ fn is_interrupted<K: TestKind>(
         tree.leaves(&worker, Direction::Forward).into_iter().flat_map(|leaf| leaf.1).map(key_of::<K>).collect();
     let expected: Vec<Vec<u8>> = expected.into_iter().map(|place| bytes_of(keys[place].as_key())).collect();
     assert_eq!(found, expected, "{inserted} inserted, {removed} replaced by {instead} before access {at}");
+    is_interrupted
+}
+
+#[test]
+fn removals_word8() {
+    every_interrupted_removal::<Word8>();
+}
+
+#[test]
+fn removals_bytes() {
+    every_interrupted_removal::<Bytes>();
+}
+
+/// What another does while a record is removed.
+#[derive(Clone, Copy, Debug)]
+enum Other {
+    /// Links a key at this place.
+    Links(usize),
+    /// Unlinks the key at this place, which is linked.
+    Unlinks(usize),
+    /// Replaces the record that is being removed by another of its key.
+    Replaces,
+    /// Unlinks it before us.
+    IsFirst,
+    /// Links keys at all free places, so that leaves and the nodes above are split.
+    Fills,
+}
+
+fn every_interrupted_removal<K: TestKind>() {
+    let mut interrupted = 0;
+    for (count, left) in [(9, 1), (9, 4), (33, 3), (33, 5), (33, 33)] {
+        let keys = keys::<K>(count);
+        // Of leaves of four, few keep more than one of their records.
+        let linked: Vec<usize> = (0..keys.len()).step_by(2 * left.min(16)).collect();
+        for &removed in &linked {
+            let near = |place: &usize| (1..10).contains(&place.abs_diff(removed));
+            let others = [Other::Replaces, Other::IsFirst, Other::Fills].into_iter();
+            let others = others.chain((0..keys.len()).filter(near).map(|place| match linked.contains(&place) {
+                true => Other::Unlinks(place),
+                false => Other::Links(place),
+            }));
+            for other in others {
+                let world = World::new(HtmMode::Absent);
+                interrupted += (0..)
+                    .take_while(|&at| is_removal_interrupted::<K>(&world, &keys, &linked, removed, other, at))
+                    .count();
+            }
+        }
+    }
+    println!("{interrupted} interruptions");
+    assert!(interrupted > 1000);
+}
+
+/// Removes a record, and lets another take its turn before access `at`; whether there was such an access.
+fn is_removal_interrupted<K: TestKind>(
+    world: &World,
+    keys: &[KeyBuf],
+    linked: &[usize],
+    removed: usize,
+    turn: Other,
+    at: usize,
+) -> bool {
+    let (mut worker, mut other) = (world.worker(), world.worker());
+    let tree = Tree::<K, 4, 4>::new(&world.htm, &mut worker.cx()).expect("memory");
+    let probe = |place: usize| K::probe(keys[place].as_key());
+    let link = |worker: &mut super::fixture::Worker, place: usize| {
+        let record = worker.record(keys[place].as_key());
+        assert_eq!(tree.insert(&mut worker.cx(), probe(place), record, &mut Unobserved), Ok(Inserted::Linked));
+        record
+    };
+    let unlink = |worker: &mut super::fixture::Worker, place: usize| {
+        let record = tree.get(probe(place), worker.local.pinned()).expect("it is linked");
+        assert!(tree.remove(&mut worker.cx(), probe(place), record, &mut Unobserved));
+    };
+    // Full leaves first, of which most records go again.
+    for place in 0..keys.len() {
+        link(&mut worker, place);
+    }
+    for place in (0..keys.len()).filter(|place| !linked.contains(place)) {
+        unlink(&mut worker, place);
+    }
+    let record = tree.get(probe(removed), worker.local.pinned()).expect("it is linked");
+    let mut access = Interrupted {
+        left: at,
+        other: Some(|| match turn {
+            Other::Links(place) => drop(link(&mut other, place)),
+            Other::Unlinks(place) => unlink(&mut other, place),
+            Other::Replaces => {
+                unlink(&mut other, removed);
+                link(&mut other, removed);
+            }
+            Other::IsFirst => unlink(&mut other, removed),
+            Other::Fills => {
+                for place in (0..keys.len()).filter(|place| !linked.contains(place)) {
+                    link(&mut other, place);
+                }
+            }
+        }),
+        latched: false,
+    };
+    let done = tree.remove_through(&mut worker.cx(), probe(removed), record, &mut access);
+    let is_interrupted = access.other.is_none();
+    tree.checked();
+    let (mut expected, mut ours) = (linked.to_vec(), true);
+    if is_interrupted {
+        match turn {
+            Other::Links(place) => expected.push(place),
+            Other::Unlinks(place) => expected.retain(|&other| other != place),
+            Other::Replaces | Other::IsFirst => ours = false,
+            Other::Fills => expected = (0..keys.len()).collect(),
+        }
+    }
+    if ours || matches!(turn, Other::IsFirst) {
+        expected.retain(|&place| place != removed);
+    }
+    assert_eq!(done, ours, "{removed} removed, {turn:?} before access {at}");
+    expected.sort_unstable();
+    let found: Vec<Vec<u8>> =
+        tree.leaves(&worker, Direction::Forward).into_iter().flat_map(|leaf| leaf.1).map(key_of::<K>).collect();
+    let expected: Vec<Vec<u8>> = expected.into_iter().map(|place| bytes_of(keys[place].as_key())).collect();
+    assert_eq!(found, expected, "{removed} removed, {turn:?} before access {at}");
     is_interrupted
 }
