@@ -10,7 +10,7 @@ use crate::tidy::Finding;
 pub(crate) const LAYERS: &[(&str, &[&str])] = &[
     ("chores", &["xtask"]),
     ("doors", &["cli"]),
-    ("proof", &["suite", "figures", "bench", "sim", "workload"]),
+    ("proof", &["suite", "fuzz", "figures", "bench", "sim", "workload"]),
     ("services", &["server", "client", "middle-tier"]),
     ("languages", &["sql"]),
     ("engine", &["seriatim"]),

@@ -6,11 +6,13 @@
 mod ci;
 mod documents;
 mod files;
+mod fuzz;
 mod layers;
 mod mutants;
 mod pgo;
 mod protocols;
 mod rust;
+mod sanitize;
 mod soak;
 mod sources;
 mod tidy;
@@ -23,7 +25,11 @@ const USAGE: &str = "usage: cargo xtask ci [STEP...]   every check, or the named
                                   whether tests notice when a mechanism of safety is missing
        cargo xtask pgo            the program, compiled with a profile of itself; prints where it is
        cargo xtask soak [--cuts N] [--kills N] [--minutes M] [--seed S] | --case SEED
-                                  simulated power cuts and real kills, for hours";
+                                  simulated power cuts and real kills, for hours
+       cargo xtask sanitize [miri] [thread] [address]
+                                  the tests under tools of the nightly toolchain; skips those that are not there
+       cargo xtask fuzz [--seconds N] [TARGET...]
+                                  the decoders and the command line's arguments by cargo-fuzz, 60 s each";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -31,7 +37,9 @@ fn main() -> ExitCode {
     let done = match arguments.first().map(String::as_str) {
         Some("ci") => ci::run(&root, &arguments[1..]),
         Some("mutants") => mutants::run(&root, &arguments[1..]),
+        Some("fuzz") => fuzz::run(&root, &arguments[1..]),
         Some("pgo") if arguments.len() == 1 => pgo::run(&root),
+        Some("sanitize") => sanitize::run(&root, &arguments[1..]),
         Some("soak") => soak::run(&root, &arguments[1..]),
         Some("tidy") if arguments.len() == 1 => tidy::run(&root),
         _ => {

@@ -325,9 +325,58 @@ fn one_line(error: &str) -> String {
     line.strip_prefix("error: ").unwrap_or(&line).to_owned()
 }
 
+/// What must hold of arguments from anywhere, for tests and the fuzz target: they are a command, or the fault is one line that says
+/// something; and what a workload makes of its options likewise. Nothing is run.
+///
+/// # Panics
+/// Where it does not hold.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn check(args: &[OsString]) {
+    let is_line = |line: &str| assert!(!line.trim().is_empty() && !line.contains('\n'), "{args:?}: {line:?}");
+    let matches = match command().try_get_matches_from(args) {
+        Ok(matches) => matches,
+        Err(error) if error.use_stderr() => return is_line(&explain(&error, args)),
+        Err(help) => return assert!(!help.to_string().is_empty()),
+    };
+    if let Some((_, matches)) = matches.subcommand()
+        && let Some((name, matches)) = matches.subcommand()
+        && let Some(entry) = WORKLOADS.iter().find(|entry| entry.name == name)
+        && let Err(failure) = values(entry, matches, 1)
+    {
+        is_line(&failure.to_string());
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The stable half of the fuzz target `arguments`.
+    #[test]
+    fn arguments_from_anywhere_are_a_command_or_one_line() {
+        let mut words: Vec<String> =
+            ["--", "-", "", "=", "\n", "a\nb", "--seconds=-1", "1e999", "NaN", "-1", "é\u{0}", "0x10"]
+                .map(str::to_owned)
+                .into();
+        let mut commands = vec![command()];
+        while let Some(command) = commands.pop() {
+            words.push(command.get_name().to_owned());
+            words.extend(command.get_arguments().filter_map(|arg| Some(format!("--{}", arg.get_long()?))));
+            commands.extend(command.get_subcommands().cloned());
+        }
+        words.extend([u64::MAX, 0, 1, 4097].map(|number| number.to_string()));
+        // Multiplicative steps through the words, so that a failure is the same again.
+        let mut state = 1u64;
+        let mut draw = |below: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % below
+        };
+        for _ in 0..2_000 {
+            let mut args = vec![OsString::from("seriatim")];
+            args.extend((0..draw(7)).map(|_| OsString::from(&words[draw(words.len())])));
+            check(&args);
+        }
+    }
 
     fn fault(args: &[&str]) -> String {
         let error = command().try_get_matches_from(args).expect_err("these arguments cannot be");

@@ -1,0 +1,52 @@
+//! What must hold of the decoders for bytes from anywhere, one function a decoder: the bodies of the fuzz targets.
+//!
+//! Invariant: bytes are refused with an error, or stand for something that encodes to the same bytes; never a panic, and no
+//! allocation beyond a multiple of the input ([`allocation`]). `fuzz/`, outside the workspace, gives the functions to libFuzzer;
+//! `tests/replay.rs` runs them on seeds, mutations of seeds and what libFuzzer has found, with the stable toolchain.
+//!
+//! A checksum stops nearly every mutation. So most targets take the fields and payloads and compute the checksums, by the code that
+//! writes them where that is public; the first bit of the input asks for the bytes as they are.
+
+pub mod allocation;
+mod checkpoint;
+mod directory;
+mod entries;
+mod keys;
+mod manifest;
+mod reader;
+mod rows;
+mod segments;
+mod table;
+
+/// A decoder, what it is tried with, and where one begins.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// The name of the target's file in `fuzz/fuzz_targets`.
+    pub name: &'static str,
+    /// Tries one input.
+    ///
+    /// # Panics
+    /// When what must hold does not.
+    pub run: fn(&[u8]),
+    /// Inputs made of valid images.
+    pub seeds: fn() -> Vec<Vec<u8>>,
+}
+
+/// Every decoder.
+pub const TARGETS: &[Target] = &[
+    Target { name: "rows", run: rows::run, seeds: rows::seeds },
+    Target { name: "keys", run: keys::run, seeds: keys::seeds },
+    Target { name: "entries", run: entries::run, seeds: entries::seeds },
+    Target { name: "segments", run: segments::run, seeds: segments::seeds },
+    Target { name: "manifest", run: manifest::run, seeds: manifest::seeds },
+    Target { name: "checkpoint", run: checkpoint::run, seeds: checkpoint::seeds },
+];
+
+/// Tries one input of the target of this name.
+///
+/// # Panics
+/// When what must hold does not, or there is no such target.
+pub fn run(name: &str, data: &[u8]) {
+    let target = TARGETS.iter().find(|target| target.name == name).expect("a target of this name");
+    (target.run)(data);
+}
