@@ -121,7 +121,7 @@ impl std::fmt::Debug for KeyWriter {
 }
 
 /// The byte string that [`KeyWriter::escaped`] wrote at the start of `key`, and how many bytes it takes there. `None` if the end
-/// is missing.
+/// is missing, or an escape is none that it writes: then the bytes are no key, and not another spelling of one.
 pub(crate) fn unescape(key: impl Iterator<Item = u8>) -> Option<(Vec<u8>, usize)> {
     let (mut text, mut taken, mut key) = (Vec::new(), 0, key);
     loop {
@@ -129,7 +129,7 @@ pub(crate) fn unescape(key: impl Iterator<Item = u8>) -> Option<(Vec<u8>, usize)
         match key.next()? {
             0 => return Some((text, taken)),
             1 => {
-                text.push(key.next()?.wrapping_sub(1));
+                text.push(key.next().filter(|escaped| matches!(escaped, 1 | 2))? - 1);
                 taken += 1;
             }
             byte => text.push(byte),
@@ -187,6 +187,9 @@ mod tests {
             })
             .collect();
         assert!(keys.is_sorted());
+        for other in [&[b'a', 1, 0xC3, 0][..], &[1, 0, 0], &[1, 3, 0], &[b'a', 1]] {
+            assert_eq!(unescape(other.iter().copied()), None, "{other:?}");
+        }
         // Sorted, so a key that begins another is right before one that it begins.
         assert!(keys.windows(2).all(|pair| !pair[1].starts_with(&pair[0])));
     }
