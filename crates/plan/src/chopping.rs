@@ -64,6 +64,13 @@ impl Options {
     };
 }
 
+/// [`Options::DEFAULT`].
+impl Default for Options {
+    fn default() -> Options {
+        Options::DEFAULT
+    }
+}
+
 impl fmt::Display for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let all = [
@@ -331,6 +338,79 @@ impl Chopping {
                 if chopped.piece_of(*earlier) > chopped.piece_of(*later) {
                     return wrong(format!("operation {later} runs before {earlier}, which it needs"));
                 }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The pieces of each procedure in order, how they came to be, and the edges.
+impl fmt::Display for Chopping {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(out, "chopped with {}", self.options)?;
+        for chopped in &self.procedures {
+            if chopped.snapshot {
+                writeln!(out, "\n{}: read only, on a snapshot", chopped.procedure)?;
+                continue;
+            }
+            let count = chopped.pieces.len();
+            writeln!(out, "\n{}: {count} {}", chopped.procedure, if count == 1 { "piece" } else { "pieces" })?;
+            for (place, piece) in chopped.pieces.iter().enumerate() {
+                let role = match piece.role {
+                    Role::Buffered => "buffered",
+                    Role::Decisive => "decisive",
+                    Role::Visible => "visible",
+                    Role::Deferred => "deferred",
+                };
+                let labels: Vec<&str> = piece.operations.iter().map(|operation| &*chopped.labels[*operation]).collect();
+                let conflicting = if piece.conflicting { ", conflicting" } else { "" };
+                writeln!(out, "  {place} {role}{conflicting}: {}", labels.join(" | "))?;
+            }
+            for merge in &chopped.merges {
+                writeln!(out, "  merged #{} and #{}: {}", merge.left, merge.right, merge.reason)?;
+            }
+        }
+        let name = |end: &End| format!("{} #{}", self.procedures[end.procedure].procedure, end.operation);
+        writeln!(out, "\nC-edges, between any two instances")?;
+        for conflict in &self.conflicts {
+            let grounds: Vec<String> = conflict.grounds.iter().map(ToString::to_string).collect();
+            writeln!(out, "  {} – {}: {}", name(&conflict.left), name(&conflict.right), grounds.join("; "))?;
+        }
+        if !self.claims.is_empty() {
+            writeln!(out, "\nclaims")?;
+        }
+        for claim in &self.claims {
+            let against: Vec<String> = claim.against.iter().map(name).collect();
+            let record = claim.record.as_ref().map(|record| format!(", recorded in {record}")).unwrap_or_default();
+            let exists = if claim.exists { "; its row exists" } else { "" };
+            writeln!(
+                out,
+                "  {} by #{} out of {}{record}: not against {}{exists}",
+                name(&claim.operation),
+                claim.by,
+                claim.token,
+                against.join(", ")
+            )?;
+        }
+        if !self.deferrals.is_empty() || !self.refused.is_empty() {
+            writeln!(out, "\npublish–subscribe")?;
+        }
+        for deferral in &self.deferrals {
+            let subscribers: Vec<String> = deferral.subscribers.iter().map(name).collect();
+            let grounds: Vec<String> = deferral.grounds.iter().map(ToString::to_string).collect();
+            writeln!(out, "  {} to {}: {}", name(&deferral.publisher), subscribers.join(", "), grounds.join("; "))?;
+        }
+        for refused in &self.refused {
+            writeln!(out, "  not {}: {}", name(&refused.publisher), refused.reason)?;
+        }
+        if !self.statics.is_empty() {
+            let statics: Vec<&str> = self.statics.iter().map(|name| &**name).collect();
+            writeln!(out, "\nstatic: {}", statics.join(", "))?;
+        }
+        if !self.obligations.is_empty() {
+            writeln!(out, "\nthe engine sees to it that")?;
+            for obligation in &self.obligations {
+                writeln!(out, "  {obligation}")?;
             }
         }
         Ok(())

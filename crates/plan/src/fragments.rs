@@ -29,6 +29,10 @@ pub struct Fragment {
     pub partition: Option<Symbol>,
     /// Its operations.
     pub operations: Vec<usize>,
+    /// Other fragments of its round, by position in [`Fragments::fragments`], with which it may share a row if the values that
+    /// name their partitions turn out to be equal. In a partition that both name they are one: all operations in source order,
+    /// as are those of iterations that name the same partition.
+    pub meets: Vec<usize>,
 }
 
 /// A procedure by partition.
@@ -40,11 +44,13 @@ pub struct Fragments {
     pub shape: Shape,
     /// Why it is not of a simpler shape; empty for [`Shape::Single`].
     pub reason: String,
-    /// Its fragments, by round.
+    /// Its fragments, by round and first operation.
     pub fragments: Vec<Fragment>,
     /// Operations on replicated tables that are read in the fragments that need them.
     pub replicated: Vec<usize>,
-    /// Whether it can fail of itself, so that an undo buffer is needed (Speculation §3.2).
+    /// Whether it can fail of itself.
+    pub fails: bool,
+    /// Whether it can do so when something of it may be written already, so that an undo buffer is needed (Speculation §3.2).
     pub undo: bool,
 }
 
@@ -56,11 +62,20 @@ impl fmt::Display for Fragments {
             Shape::General { rounds: 0 } => write!(f, "general: {}", self.reason)?,
             Shape::General { rounds } => write!(f, "general, {rounds} rounds: {}", self.reason)?,
         }
-        writeln!(f, "{}", if self.undo { "; can fail, keeps undo" } else { "; cannot fail" })?;
+        f.write_str(match (self.fails, self.undo) {
+            (false, _) => "; cannot fail\n",
+            (true, false) => "; can fail, nothing to undo\n",
+            (true, true) => "; can fail, keeps undo\n",
+        })?;
         let list = |operations: &[usize]| operations.iter().map(|id| format!("#{id}")).collect::<Vec<_>>().join(" ");
+        let place = |fragment: &Fragment| fragment.partition.as_ref().map_or("anywhere".into(), Symbol::to_string);
         for fragment in &self.fragments {
-            let partition = fragment.partition.as_ref().map_or_else(|| "anywhere".to_owned(), Symbol::to_string);
-            writeln!(f, "  round {} at {partition}: {}", fragment.round, list(&fragment.operations))?;
+            write!(f, "  round {} at {}: {}", fragment.round, place(fragment), list(&fragment.operations))?;
+            let meets: Vec<String> = fragment.meets.iter().map(|at| place(&self.fragments[*at])).collect();
+            match meets.is_empty() {
+                true => writeln!(f)?,
+                false => writeln!(f, "; where it is {} too, one in order", meets.join(" or "))?,
+            }
         }
         if !self.replicated.is_empty() {
             writeln!(f, "  replicated: {}", list(&self.replicated))?;

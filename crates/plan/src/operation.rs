@@ -51,7 +51,8 @@ pub struct Access {
     /// Columns it replaces.
     pub writes: Columns,
     /// Columns it adds to or subtracts from, blindly: neither old nor new value is used, and what is added depends on no
-    /// mutable column of the row. Disjoint from the other two.
+    /// mutable column of the row. Not a subtraction from an unsigned column: whether it falls below zero tells of the sum, and
+    /// an addition before it or after it makes a difference. Disjoint from the other two.
     pub commutes: Columns,
 }
 
@@ -158,8 +159,6 @@ pub enum FailureKind {
     Overflow,
     /// The sum in a column that is only added to leaves its range; what is added does not depend on the column.
     CommutativeOverflow,
-    /// Such a sum falls below zero, the end of an unsigned column's range, to which it may be near.
-    CommutativeUnderflow,
     /// A value does not fit the column it is stored in: a text whose length is only known when it runs.
     Type,
     /// An element beyond the end of a list.
@@ -178,7 +177,6 @@ impl fmt::Display for FailureKind {
             FailureKind::DuplicateKey => "duplicate key",
             FailureKind::Overflow => "overflow",
             FailureKind::CommutativeOverflow => "overflow of a sum",
-            FailureKind::CommutativeUnderflow => "underflow of a sum",
             FailureKind::Type => "a value that does not fit",
             FailureKind::OutOfBounds => "out of bounds",
             FailureKind::Panic => "panic",
@@ -194,6 +192,10 @@ pub struct Failure {
     pub kind: FailureKind,
     /// File, line and column.
     pub place: String,
+    /// The step that fails.
+    pub step: usize,
+    /// The loops it is in, outermost first: indexes into [`crate::Plan::loops`].
+    pub loops: Vec<usize>,
     /// The operation that fails; `None` for pure code.
     pub operation: Option<usize>,
     /// It is decided once these operations have run: the one that fails, or those whose results the code uses.

@@ -37,6 +37,8 @@ pub struct Plan {
     pub procedure: Arc<str>,
     /// File, line and column.
     pub place: String,
+    /// Whether it wants the newest state although it only reads, and runs on no snapshot.
+    pub latest: bool,
     /// Tables it uses.
     pub tables: Vec<Table>,
     /// Its operations, by id.
@@ -51,6 +53,11 @@ impl Plan {
     /// Whether no operation may change anything: also an update that assigns no column is for a transaction that may write.
     pub fn is_read_only(&self) -> bool {
         self.operations.iter().all(|operation| matches!(operation.kind, Kind::Get | Kind::Scan))
+    }
+
+    /// Whether it may run on a snapshot.
+    pub fn takes_snapshot(&self) -> bool {
+        self.is_read_only() && !self.latest
     }
 
     /// What to run again when the result of `operation` has changed, in source order: the operation and all that directly or
@@ -164,7 +171,12 @@ pub(crate) fn numbers(set: &BTreeSet<usize>) -> String {
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "procedure {}{}", self.procedure, if self.is_read_only() { " (read only)" } else { "" })?;
+        let kind = match (self.is_read_only(), self.latest) {
+            (true, false) => " (read only)",
+            (true, true) => " (read only, of the latest state)",
+            (false, _) => "",
+        };
+        writeln!(f, "procedure {}{kind}", self.procedure)?;
         for (id, operation) in self.operations.iter().enumerate() {
             let table = &self.tables[operation.table];
             let key: Vec<String> = operation.key.iter().map(Symbol::to_string).collect();

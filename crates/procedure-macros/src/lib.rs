@@ -72,7 +72,8 @@ use syn::{DeriveInput, Ident, ItemFn, parse_macro_input};
 /// After a scan come `.rev()` and `.limit(n)` if wanted; then `for row in ..? {}`, or `.first()?`, `.all()?` or `.count()?`.
 ///
 /// Rows are used column by column: `row.column`. In an update's closure columns are assigned (`=`, `+=`, …) by name; it only
-/// computes. An increment (`+=`, `-=`) of a column that is not otherwise read commutes with others.
+/// computes. An increment (`+=`, `-=`) of a column that is not otherwise read commutes with others, unless it subtracts from an
+/// unsigned one.
 ///
 /// # Everything else
 ///

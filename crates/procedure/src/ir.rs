@@ -7,7 +7,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::{Datum, EvaluationError};
+use crate::{Datum, EvaluationError, Pure};
 
 /// A place in a source text.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -52,6 +52,8 @@ pub struct Procedure {
     pub name: Arc<str>,
     /// Where it is declared.
     pub span: Span,
+    /// Whether it wants the newest state although it only reads.
+    pub latest: bool,
     /// How many of `variables` are parameters.
     pub parameters: usize,
     /// Its variables; indexed by [`VariableId`].
@@ -411,6 +413,13 @@ pub enum Function {
     Method(Arc<str>),
     /// Of the closed list of conversions and constructors: the type as written and the function, as `("u32", "from")`.
     Associated(Arc<str>, Arc<str>),
+}
+
+impl Function {
+    /// A function that is declared with `#[pure]`.
+    pub fn pure<P: Pure>() -> Function {
+        Function::Pure { name: P::NAME.into(), total: P::TOTAL, evaluate: P::evaluate }
+    }
 }
 
 impl fmt::Debug for Function {

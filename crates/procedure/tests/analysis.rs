@@ -178,9 +178,24 @@ fn a_read_has_the_columns_that_are_used() {
 }
 
 #[test]
+fn to_count_rows_is_to_read_no_column() {
+    let found = analysed(|b| {
+        b.count("n", "account", "");
+        b.if_("n > 3", |b| b.return_("n"), |_| {});
+        b.return_("(n, a)");
+    });
+    assert_eq!(columns(&found, 0), three("", "", ""));
+    assert!(found.operations[0].used);
+}
+
+#[test]
 fn additions_commute_only_if_blind() {
     assert_eq!(update(|b| b.assign("row.sum", "+=", "b")), three("", "", "sum"));
     assert_eq!(update(|b| b.assign("row.sum", "-=", "b")), three("", "", "sum"));
+    assert_eq!(update(|b| b.assign("row.count", "+=", "b")), three("", "", "count"));
+    let short = three("count", "count", "");
+    assert_eq!(update(|b| b.assign("row.count", "-=", "b")), short, "an abort tells that the sum is too small");
+    assert_eq!(update(|b| b.assign("row.count", "=", "row.count - b")), short, "the same written out");
     assert_eq!(update(|b| b.assign("row.sum", "=", "row.sum + b")), three("", "", "sum"), "the same written out");
     assert_eq!(update(|b| b.assign("row.sum", "=", "b - row.sum")), three("sum", "sum", ""));
     assert_eq!(update(|b| b.assign("row.sum", "*=", "b")), three("sum", "sum", ""));
@@ -261,7 +276,7 @@ fn sums_fail_by_overflow_and_near_zero_for_good() {
     let common = [FailureKind::MissingRow, FailureKind::OutOfMemory];
     let with = |kind| common.into_iter().chain([kind]).collect::<BTreeSet<_>>();
     assert_eq!(kinds(&|b| b.assign("row.sum", "+=", "b")), with(FailureKind::CommutativeOverflow));
-    assert_eq!(kinds(&|b| b.assign("row.count", "-=", "b")), with(FailureKind::CommutativeUnderflow));
+    assert_eq!(kinds(&|b| b.assign("row.count", "-=", "b")), with(FailureKind::Overflow));
     assert_eq!(kinds(&|b| b.assign("row.sum", "*=", "b")), with(FailureKind::Overflow));
     assert_eq!(kinds(&|b| b.assign("row.sum", "=", "b")), common.into());
 }

@@ -126,8 +126,10 @@ fn deferrals_contradict_no_order_and_none_is_missing() {
 #[test]
 fn two_procedures_that_publish_to_each_other_are_not_deferred() {
     let op = |table, act| Op { table, act, needs: 0, looped: false, fails: false };
-    let one = Procedure { operations: vec![op(1, Act::Read(0)), op(0, Act::Add(0))], pure_failure: None };
-    let two = Procedure { operations: vec![op(0, Act::Read(0)), op(1, Act::Add(0))], pure_failure: None };
+    let one =
+        Procedure { operations: vec![op(1, Act::Read(0)), op(0, Act::Add(0))], pure_failure: None, latest: false };
+    let two =
+        Procedure { operations: vec![op(0, Act::Read(0)), op(1, Act::Add(0))], pure_failure: None, latest: false };
     let set = Set(vec![one, two]);
     assert_eq!(judge::deferrable(&set), [(0, 1), (1, 1)]);
     assert_eq!(chopped(&set, Options::OPTIMIZED).deferrals, []);
@@ -197,6 +199,53 @@ fn canary_an_analysis_that_takes_every_write_for_an_addition_is_caught() {
     }));
 }
 
+/// Plans in which a subtraction that can fall short is an addition like others.
+fn hopeful(set: &Set) -> Vec<Plan> {
+    let mut plans = set.plans();
+    for (procedure, plan) in set.0.iter().zip(&mut plans) {
+        for (op, operation) in procedure.operations.iter().zip(&mut plan.operations) {
+            if matches!(op.act, Act::Subtract(_)) {
+                let access = &mut operation.accesses[0];
+                access.commutes = std::mem::take(&mut access.writes);
+                access.reads = Default::default();
+            }
+        }
+    }
+    plans
+}
+
+#[test]
+fn canary_an_analysis_that_takes_a_subtraction_for_an_addition_is_caught() {
+    let chopped = |set: &Set| Cut::of(set, &chop(&hopeful(set), Options::DEFAULT).expect("a set"));
+    assert!(caught(|set| judge::judge(set, &chopped(set), Options::DEFAULT, 2).err()));
+    assert!(caught(|set| {
+        runs::goes_wrong(set, &chopped(set), Taken::Decisive, 7, 50).then_some(Wrong::Cycle(Vec::new()))
+    }));
+}
+
+#[test]
+fn canary_a_procedure_that_wants_the_latest_state_and_is_left_out_is_caught() {
+    assert!(caught(|set| {
+        let mut plans = set.plans();
+        plans.iter_mut().for_each(|plan| plan.latest = false);
+        let chopping = chop(&plans, Options::OPTIMIZED).expect("a set");
+        judge::judge(set, &Cut::of(set, &chopping), Options::OPTIMIZED, 2).err()
+    }));
+}
+
+#[test]
+fn a_subtraction_that_can_fall_short_waits_for_what_is_published_and_is_never_deferred() {
+    let op = |act| Op { table: 0, act, needs: 0, looped: false, fails: false };
+    let procedure = |act| Procedure { operations: vec![op(act)], pure_failure: None, latest: false };
+    let set = Set(vec![procedure(Act::Add(0)), procedure(Act::Subtract(0))]);
+    let chopping = chopped(&set, Options::OPTIMIZED);
+    let [deferral] = &chopping.deferrals[..] else { panic!("{chopping}") };
+    assert_eq!((deferral.publisher.procedure, deferral.publisher.operation), (0, 0));
+    assert_eq!(deferral.subscribers.iter().map(|end| end.procedure).collect::<Vec<_>>(), [1]);
+    // Two of them are ordered.
+    assert!(chopping.conflicts.iter().any(|edge| edge.left == edge.right && edge.left.procedure == 1), "{chopping}");
+}
+
 #[test]
 fn canary_a_skipped_merge_is_caught() {
     assert!(caught(|set| {
@@ -236,7 +285,7 @@ fn canary_a_publisher_that_takes_its_epoch_when_it_begins_is_caught() {
 fn canary_a_subscriber_that_goes_on_in_another_epoch_is_caught() {
     // One that subscribes to the first and publishes to the third, which subscribes to the first too.
     let op = |table, act| Op { table, act, needs: 0, looped: false, fails: false };
-    let procedure = |operations| Procedure { operations, pure_failure: None };
+    let procedure = |operations| Procedure { operations, pure_failure: None, latest: false };
     let set = Set(vec![
         procedure(vec![op(1, Act::Add(1))]),
         procedure(vec![op(1, Act::Read(1)), op(0, Act::Insert), op(2, Act::Add(0))]),

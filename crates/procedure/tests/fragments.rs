@@ -46,6 +46,95 @@ fn two_known_partitions_that_do_not_need_each_other_are_simple() {
 }
 
 #[test]
+fn two_values_may_name_one_partition_and_what_may_share_a_row_there_keeps_its_order() {
+    let transfer = procedure("p", &["a", "b", "list"], |b| {
+        b.update("left", "account", "a, 1", "source", |b| {
+            b.assign("source.sum", "-=", "1");
+            b.yield_("source.sum");
+        });
+        add(b, "b, 1", "1");
+        b.return_("left");
+    });
+    let found = fragments(&plan(&transfer, &schema()).expect("accepted"), &schema());
+    assert_eq!((found.shape, &found.fragments[0].meets[..]), (Shape::Simple, &[1][..]));
+    let text = found.to_string();
+    assert!(text.contains("round 0 at a: #0; where it is b too, one in order"), "{text}");
+    assert!(text.contains("round 0 at b: #1; where it is a too, one in order"), "{text}");
+    // Additions commute: they may run in any order where they are in one partition.
+    let add_both = procedure("p", &["a", "b", "list"], |b| {
+        add(b, "a, 1", "1");
+        add(b, "b, 1", "1");
+        b.return_("1");
+    });
+    let found = fragments(&plan(&add_both, &schema()).expect("accepted"), &schema());
+    assert!(found.fragments.iter().all(|fragment| fragment.meets.is_empty()), "{found}");
+    // One after another that waits for a result waits too.
+    let later = procedure("p", &["a", "b", "list"], |b| {
+        b.require("row", "account", "a, 1");
+        b.update("", "account", "b, 1", "target", |b| b.assign("target.sum", "=", "row.sum"));
+        b.require("again", "account", "a, 2");
+        b.return_("again.sum");
+    });
+    let found = fragments(&plan(&later, &schema()).expect("accepted"), &schema());
+    let rounds: Vec<usize> = found.fragments.iter().map(|fragment| fragment.round).collect();
+    assert_eq!(rounds, [0, 1, 1], "{found}");
+}
+
+#[test]
+fn undo_is_kept_where_something_may_be_written_when_it_fails() {
+    let undo = |body: &dyn Fn(&mut Build)| {
+        let found =
+            fragments(&plan(&procedure("p", &["a", "b", "list"], body), &schema()).expect("accepted"), &schema());
+        (found.fails, found.undo)
+    };
+    let set =
+        |b: &mut Build, key: &str| b.update_if("", "account", key, "target", |b| b.assign("target.sum", "=", "1"));
+    assert_eq!(undo(&|b| b.return_("1")), (false, false));
+    let only_writes = |b: &mut Build| {
+        set(b, "a, 1");
+        b.return_("1");
+    };
+    assert_eq!(undo(&only_writes), (false, false), "a writer that cannot fail");
+    let only_reads = |b: &mut Build| {
+        b.require("row", "account", "a, 1");
+        b.return_("row.sum");
+    };
+    assert_eq!(undo(&only_reads), (true, false), "nothing is written");
+    let fails_first = |b: &mut Build| {
+        b.require("row", "account", "a, 1");
+        set(b, "a, 2");
+        b.return_("row.sum");
+    };
+    assert_eq!(undo(&fails_first), (true, false), "the writer comes after all that can fail");
+    let fails_later = |b: &mut Build| {
+        set(b, "a, 2");
+        b.require("row", "account", "a, 1");
+        b.return_("row.sum");
+    };
+    assert_eq!(undo(&fails_later), (true, true));
+    let elsewhere = |b: &mut Build| {
+        b.require("row", "account", "a, 1");
+        set(b, "b, 2");
+        b.return_("row.sum");
+    };
+    assert_eq!(undo(&elsewhere), (true, true), "the other partition does not wait");
+    let repeated = |b: &mut Build| {
+        b.for_("x", "0..2", |b| {
+            b.require("row", "account", "a, 1");
+            set(b, "a, 2");
+        });
+        b.return_("1");
+    };
+    assert_eq!(undo(&repeated), (true, true), "in its second iteration");
+    let refused = |b: &mut Build| {
+        b.if_("a == 0", |b| b.abort("1"), |_| {});
+        set(b, "a, 2");
+        b.return_("1");
+    };
+    assert_eq!(undo(&refused), (true, false), "the arguments decide first");
+}
+
+#[test]
 fn a_partition_for_each_element_of_an_argument_is_simple() {
     let (found, _) = shape(|b| {
         b.for_("x", "list", |b| add(b, "x, 1", "1"));
@@ -174,8 +263,8 @@ fn tpcc_by_warehouse() {
           #7 writes order_line(input.w_id, input.d_id, #1.0, number_of(…)), not known before
 
         payment: general, 2 rounds: #4 at input.w_id needs #2 at input.c_w_id; can fail, keeps undo
-          round 0 at input.c_w_id: #2 #3
           round 0 at input.w_id: #0 #1
+          round 0 at input.c_w_id: #2 #3
           round 1 at input.w_id: #4
         footprint
           #0 writes warehouse(input.w_id)
@@ -184,7 +273,7 @@ fn tpcc_by_warehouse() {
           #3 writes customer(input.c_w_id, input.c_d_id, c_id), not known before
           #4 writes history(input.h_id)
 
-        order_status: single partition; can fail, keeps undo
+        order_status: single partition; can fail, nothing to undo
           round 0 at input.w_id: #0 #1 #2 #3
         footprint
           #0 reads customer by by_name(input.w_id, input.d_id, input.customer.last), perhaps
@@ -201,7 +290,7 @@ fn tpcc_by_warehouse() {
           #3 writes order_line(input.w_id, d_id, #0.no_o_id, number), not known before, perhaps
           #4 writes customer(input.w_id, d_id, #2.0), not known before, perhaps
 
-        stock_level: single partition; can fail, keeps undo
+        stock_level: single partition; can fail, nothing to undo
           round 0 at input.w_id: #0 #1 #2
         footprint
           #0 reads district(input.w_id, input.d_id)

@@ -102,8 +102,10 @@ impl<'p> Ahead<'p> {
             return TokenStream::new();
         }
         let library = library();
+        let total =
+            called.into_iter().map(|path| super::called(path, |called| quote!(<#called as #library::Pure>::TOTAL)));
         quote! {
-            if !(#(<#called as #library::Pure>::TOTAL)&&*) {
+            if !(#(#total)&&*) {
                 return ::core::result::Result::Ok(());
             }
         }

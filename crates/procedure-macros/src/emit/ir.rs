@@ -3,14 +3,14 @@
 use proc_macro2::{Span, TokenStream};
 use quote::quote;
 
-use super::{library, own};
+use super::{called, library, own};
 use crate::tree::{
     Block, Expression, ExpressionKind, KeyRange, Literal, Operation, OperationKind, Operator, Pattern, PatternKind,
     Place, Procedure, Selector, Step, StepKind, Take, VariableId,
 };
 
 /// The body of `Declared::declaration`.
-pub(super) fn declaration(procedure: &Procedure) -> TokenStream {
+pub(super) fn declaration(procedure: &Procedure, latest: bool) -> TokenStream {
     let library = library();
     let (file, at, make) = (own("file"), own("at"), own("make"));
     let name = crate::name_of(&procedure.name);
@@ -38,6 +38,7 @@ pub(super) fn declaration(procedure: &Procedure) -> TokenStream {
         #library::ir::Procedure {
             name: #name.into(),
             span: #span,
+            latest: #latest,
             parameters: #parameters,
             variables: ::std::vec![#(#variables),*],
             tables: ::std::vec![#(#tables),*],
@@ -466,14 +467,8 @@ impl Emitter<'_> {
             }
             ExpressionKind::Pure(path, arguments) => {
                 let arguments = self.expressions(arguments);
-                quote!(#kinds::Call(
-                    #library::ir::Function::Pure {
-                        name: <#path as #library::Pure>::NAME.into(),
-                        total: <#path as #library::Pure>::TOTAL,
-                        evaluate: <#path as #library::Pure>::evaluate,
-                    },
-                    ::std::vec![#(#arguments),*],
-                ))
+                let function = called(path, |called| quote!(#library::ir::Function::pure::<#called>()));
+                quote!(#kinds::Call(#function, ::std::vec![#(#arguments),*]))
             }
             ExpressionKind::Method { receiver, method, arguments } => {
                 let all = std::iter::once(self.expression(receiver)).chain(self.expressions(arguments));

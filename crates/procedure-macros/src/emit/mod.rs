@@ -13,6 +13,8 @@ mod straight;
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote};
+use syn::Path;
+use syn::spanned::Spanned;
 
 use crate::options::Options;
 use crate::tree::{Passing, Procedure, VariableId};
@@ -42,19 +44,41 @@ fn index_field(at: usize) -> Ident {
     format_ident!("index_{}", at, span = Span::mixed_site())
 }
 
+/// An expression that uses the type that a pure function declares. A function that is not pure declares none; then an empty one
+/// of its name is found in the block around, and the compiler says that this one is not `Pure`, instead of finding a function
+/// where a type should be.
+fn called(path: &Path, expression: impl FnOnce(&Ident) -> TokenStream) -> TokenStream {
+    let (none, mut called) = (own("none"), own("called"));
+    called.set_span(called.span().located_at(path.span()));
+    let Some(name) = path.segments.last().map(|last| &last.ident) else { return TokenStream::new() };
+    let expression = expression(&called);
+    quote! {{
+        #[allow(non_camel_case_types, dead_code)]
+        mod #none {
+            pub enum #name {}
+        }
+        #[allow(unused_imports)]
+        use #none::#name as #called;
+        {
+            #[allow(unused_imports)]
+            use #path as #called;
+            #expression
+        }
+    }}
+}
+
 /// Everything that stands for a procedure.
 pub(crate) fn procedure(procedure: &Procedure, options: &Options) -> TokenStream {
     let Procedure { attributes, visibility, name, .. } = procedure;
     let library = library();
     let text = crate::name_of(name);
-    let latest = options.latest;
     let are = |names: &'static [&'static str]| {
         attributes.iter().filter(move |attribute| names.iter().any(|name| attribute.path().is_ident(name)))
     };
     let (conditions, lints) = (are(&["cfg"]), are(&["allow", "expect", "warn", "deny"]));
     let (arguments, output) = (arguments_type(procedure), &procedure.output);
     let (handles, handles_of) = handles(procedure);
-    let declaration = ir::declaration(procedure);
+    let declaration = ir::declaration(procedure, options.latest);
     let footprint = footprint::function(procedure);
     let straight = straight::function(procedure, options);
     let scheduled = scheduled::function(procedure);
@@ -73,7 +97,6 @@ pub(crate) fn procedure(procedure: &Procedure, options: &Options) -> TokenStream
             #[allow(clippy::all, clippy::pedantic, unused_parens, unused_braces, unused_mut, non_snake_case)]
             impl #library::Declared for #name {
                 const NAME: &'static str = #text;
-                const LATEST: bool = #latest;
                 type Arguments = #arguments;
                 type Output = #output;
                 type Handles = __Handles;

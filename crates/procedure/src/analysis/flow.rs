@@ -8,8 +8,10 @@
 //! - both are in a loop that the variable was declared outside of: it may be of an earlier iteration.
 //!
 //! Control is a use too. A step needs the conditions and loop headers around it; the conditions of early exits before it; and of
-//! exits anywhere in a loop that it is in, unless they only go on with the next iteration. An assignment hands its control on to
-//! the variable. A failing operation is no exit: whoever runs on after it never becomes visible.
+//! exits anywhere in a loop that it is in, unless they only go on with the next iteration: an exit later in the text ends the
+//! loop before the step runs once more. An exit is a step and needs what it needs, other exits of the same loops too. An
+//! assignment hands its control on to the variable: of the loops around it, the exits of those that the variable outlives.
+//! A failing operation is no exit: whoever runs on after it never becomes visible.
 
 use std::collections::BTreeSet;
 
@@ -31,6 +33,8 @@ struct Use {
     loops: Vec<usize>,
     variables: BTreeSet<VariableId>,
     operations: Set,
+    /// What it also has all of: of the exits of a loop, their conditions.
+    also: Vec<UseId>,
 }
 
 type UseId = usize;
@@ -61,7 +65,8 @@ struct LoopUses {
     parent: Option<usize>,
     scan: Option<usize>,
     over: UseId,
-    exits: Vec<UseId>,
+    /// The conditions of all exits out of it, also of those that are found later.
+    exits: UseId,
     /// Whether something other than a failure leaves it early.
     left: bool,
 }
@@ -70,9 +75,10 @@ struct LoopUses {
 struct SiteUses {
     kind: FailureKind,
     span: Span,
+    step: usize,
+    loops: Vec<usize>,
     operation: Option<usize>,
     uses: Vec<UseId>,
-    loops: Vec<usize>,
 }
 
 /// What flows into an operation.
@@ -99,6 +105,9 @@ pub(super) struct LoopFlow {
 pub(super) struct Site {
     pub(super) kind: FailureKind,
     pub(super) span: Span,
+    /// Its step, and the loops around that.
+    pub(super) step: usize,
+    pub(super) loops: Vec<usize>,
     /// The operation that the expression belongs to.
     pub(super) operation: Option<usize>,
     /// Operations that decide whether it fails.
@@ -120,12 +129,10 @@ pub(super) fn flow(resolved: &Resolved<'_>) -> Flow {
         walk.declared[parameter] = Some(Vec::new());
     }
     walk.block(&resolved.procedure.body);
-    let reached = walk.solve();
-    let all = |uses: &[UseId]| -> Set { uses.iter().flat_map(|id| walk.gives(*id, &reached)).collect() };
+    let Reached { uses: given, definitions: reached } = walk.solve();
+    let all = |uses: &[UseId]| -> Set { uses.iter().flat_map(|id| &given[*id]).copied().collect() };
     let operations = walk.operations.iter().enumerate().map(|(id, uses)| {
-        let around = || uses.loops.iter().map(|at| &walk.loops[*at]);
-        let mut control = all(&uses.control);
-        control.extend(around().flat_map(|found| all(&found.exits)));
+        let control = all(&uses.control);
         let (mut key, mut value) = (uses.key.clone(), uses.value.clone());
         if let OperationKind::Insert { columns } = &resolved.operations[id].0.kind {
             // An insert's key is among its columns.
@@ -143,7 +150,7 @@ pub(super) fn flow(resolved: &Resolved<'_>) -> Flow {
         if !uses.value.iter().any(|used| walk.carries(*used, id, &reached)) {
             value.remove(&id);
         }
-        let conditional = uses.branches || around().any(|found| found.left);
+        let conditional = uses.branches || uses.loops.iter().any(|at| walk.loops[*at].left);
         OperationFlow { key, value, control, loops: uses.loops.clone(), conditional }
     });
     let loops = walk.loops.iter().map(|found| LoopFlow {
@@ -152,11 +159,13 @@ pub(super) fn flow(resolved: &Resolved<'_>) -> Flow {
         scan: found.scan,
         over: all(&[found.over]),
     });
-    let sites = walk.sites.iter().map(|site| {
-        // An exit of an earlier iteration decides whether this one is.
-        let exits = site.loops.iter().flat_map(|at| &walk.loops[*at].exits);
-        let uses: Vec<UseId> = site.uses.iter().chain(exits).copied().collect();
-        Site { kind: site.kind, span: site.span.clone(), operation: site.operation, decided_by: all(&uses) }
+    let sites = walk.sites.iter().map(|site| Site {
+        kind: site.kind,
+        span: site.span.clone(),
+        step: site.step,
+        loops: site.loops.clone(),
+        operation: site.operation,
+        decided_by: all(&site.uses),
     });
     Flow { operations: operations.collect(), loops: loops.collect(), sites: sites.collect() }
 }
@@ -232,16 +241,14 @@ impl Walk {
                     variables.insert(place.variable);
                     self.fails(FailureKind::Overflow, &step.span, at, variables);
                 }
-                from.extend(self.control_now());
+                from.extend(self.control_of(place.variable));
                 self.define(at, place.variable, from);
             }
             StepKind::Operation { operation, bind } => {
                 self.operation(at, operation);
                 if let Some(pattern) = bind {
                     let result = self.result(at, operation.id.index());
-                    let mut from = vec![result];
-                    from.extend(self.control_now());
-                    self.bind_result(at, pattern, result, from);
+                    self.bind_result(at, pattern, result);
                 }
             }
             StepKind::If { condition, then, otherwise } => {
@@ -284,18 +291,16 @@ impl Walk {
                     walk.block(body);
                 });
                 // How far the scan reads is decided by who leaves the loop.
-                let exits = self.loops[id].exits.clone();
-                self.operations[scan].control.extend(exits);
+                let exits = self.loops[id].exits;
+                self.operations[scan].control.push(exits);
             }
             StepKind::Break => {
                 let depth = self.around.len();
-                let exits: Vec<UseId> =
-                    self.control.iter().filter(|(_, loops)| *loops == depth).map(|(id, _)| *id).collect();
-                let exits = exits.into_iter().chain(self.skipped.last().cloned().unwrap_or_default());
-                let exits: Vec<UseId> = exits.collect();
-                if let Some(innermost) = self.around.last() {
-                    self.loops[*innermost].exits.extend(exits);
-                    self.loops[*innermost].left = true;
+                let here = self.control.iter().filter(|(_, loops)| *loops == depth).map(|(id, _)| *id);
+                let exits = here.chain(self.skipped.last().into_iter().flatten().copied()).collect();
+                if let Some(innermost) = self.around.last().copied() {
+                    self.exit(innermost, exits);
+                    self.loops[innermost].left = true;
                 }
             }
             StepKind::Continue => {
@@ -318,8 +323,7 @@ impl Walk {
                 let value = self.expression(at, value);
                 let mut uses = self.control_now();
                 uses.push(value);
-                let (span, loops) = (step.span.clone(), self.around.clone());
-                self.sites.push(SiteUses { kind: FailureKind::UserAbort, span, operation: None, uses, loops });
+                self.site(FailureKind::UserAbort, &step.span, at, uses);
                 self.leave();
             }
             StepKind::Yield(value) => {
@@ -358,14 +362,8 @@ impl Walk {
 
     fn iterate(&mut self, at: usize, scan: Option<usize>, over: UseId, body: impl FnOnce(&mut Walk)) {
         let id = self.loops.len();
-        self.loops.push(LoopUses {
-            step: at,
-            parent: self.around.last().copied(),
-            scan,
-            over,
-            exits: Vec::new(),
-            left: false,
-        });
+        let exits = self.add_use(at, BTreeSet::new(), Set::new());
+        self.loops.push(LoopUses { step: at, parent: self.around.last().copied(), scan, over, exits, left: false });
         self.around.push(id);
         self.skipped.push(Vec::new());
         self.control.push((over, self.around.len()));
@@ -391,15 +389,34 @@ impl Walk {
     fn leave(&mut self) {
         let exits = self.control_now();
         for at in self.around.clone() {
-            self.loops[at].exits.extend(&exits);
+            self.exit(at, exits.clone());
         }
         self.after.extend(exits);
     }
 
-    /// What decides whether the current step runs, except exits later in the loops around it.
+    /// These decide whether a loop is left early.
+    fn exit(&mut self, around: usize, conditions: Vec<UseId>) {
+        let exits = self.loops[around].exits;
+        self.uses[exits].also.extend(conditions);
+    }
+
+    /// What decides whether the current step runs.
     fn control_now(&self) -> Vec<UseId> {
+        self.control_within(&[])
+    }
+
+    /// What decides whether the current step runs, for a variable that it assigns: whoever reads one that was declared in a
+    /// loop is in the same iteration, which no exit has ended.
+    fn control_of(&self, variable: VariableId) -> Vec<UseId> {
+        self.control_within(self.declared[variable.index()].as_deref().unwrap_or_default())
+    }
+
+    /// What decides whether the current step runs, without the exits of these loops.
+    fn control_within(&self, loops: &[usize]) -> Vec<UseId> {
         let around = self.control.iter().map(|(id, _)| *id);
-        around.chain(self.after.iter().copied()).chain(self.skipped.iter().flatten().copied()).collect()
+        let exits = self.around.iter().filter(|at| !loops.contains(at)).map(|at| self.loops[*at].exits);
+        let behind = self.after.iter().chain(self.skipped.iter().flatten()).copied();
+        around.chain(exits).chain(behind).collect()
     }
 
     fn declare(&mut self, variable: VariableId) {
@@ -421,19 +438,19 @@ impl Walk {
         }
     }
 
-    /// Binds the result of an operation to variables, which may have been declared before: those also carry `assigned`.
-    fn bind_result(&mut self, at: usize, pattern: &Pattern, result: UseId, assigned: Vec<UseId>) {
+    /// Binds the result of an operation to variables, which may have been declared before: those are assigned.
+    fn bind_result(&mut self, at: usize, pattern: &Pattern, result: UseId) {
         for variable in visit::bound(pattern) {
-            let from = match self.declared[variable.index()].is_some() {
-                true => assigned.clone(),
-                false => vec![result],
-            };
+            let mut from = vec![result];
+            if self.declared[variable.index()].is_some() {
+                from.extend(self.control_of(variable));
+            }
             self.define(at, variable, from);
         }
     }
 
     fn add_use(&mut self, at: usize, variables: BTreeSet<VariableId>, operations: Set) -> UseId {
-        self.uses.push(Use { step: at, loops: self.around.clone(), variables, operations });
+        self.uses.push(Use { step: at, loops: self.around.clone(), variables, operations, also: Vec::new() });
         self.uses.len() - 1
     }
 
@@ -459,7 +476,7 @@ impl Walk {
             self.bind(at, pattern, vec![id]);
         }
         for variable in changed {
-            let mut from = self.control_now();
+            let mut from = self.control_of(variable);
             from.push(id);
             self.define(at, variable, from);
         }
@@ -471,13 +488,17 @@ impl Walk {
 
     /// Code that can fail: an operation's, or pure code that uses these variables.
     fn fails(&mut self, kind: FailureKind, span: &Span, at: usize, variables: BTreeSet<VariableId>) {
-        let (mut uses, mut loops) = (Vec::new(), Vec::new());
+        let mut uses = Vec::new();
         if self.inside.is_none() {
             uses = self.control_now();
             uses.push(self.add_use(at, variables, Set::new()));
-            loops.clone_from(&self.around);
         }
-        self.sites.push(SiteUses { kind, span: span.clone(), operation: self.inside, uses, loops });
+        self.site(kind, span, at, uses);
+    }
+
+    fn site(&mut self, kind: FailureKind, span: &Span, step: usize, uses: Vec<UseId>) {
+        let (span, loops) = (span.clone(), self.around.clone());
+        self.sites.push(SiteUses { kind, span, step, loops, operation: self.inside, uses });
     }
 
     /// Whether a definition's value may be what a use finds.
@@ -505,11 +526,11 @@ impl Walk {
         })
     }
 
-    /// The operations whose results a use has.
-    fn gives(&self, id: UseId, reached: &[Set]) -> Set {
-        let found = &self.uses[id];
+    /// What a use has of what is reached so far.
+    fn gives(&self, found: &Use, reached: &Reached) -> Set {
         let mut all = found.operations.clone();
-        for (definition, given) in self.definitions.iter().zip(reached) {
+        all.extend(found.also.iter().flat_map(|id| &reached.uses[*id]));
+        for (definition, given) in self.definitions.iter().zip(&reached.definitions) {
             if found.variables.contains(&definition.variable) && self.reaches(definition, found) {
                 all.extend(given);
             }
@@ -517,23 +538,33 @@ impl Walk {
         all
     }
 
-    /// By definition: the operations whose results it gives. Sets only grow, so this ends.
-    fn solve(&self) -> Vec<Set> {
-        let mut reached = vec![Set::new(); self.definitions.len()];
+    /// The least that satisfies all uses and definitions. Sets only grow, so this ends.
+    fn solve(&self) -> Reached {
+        let mut reached =
+            Reached { uses: vec![Set::new(); self.uses.len()], definitions: vec![Set::new(); self.definitions.len()] };
         loop {
-            let mut changed = false;
-            for at in 0..self.definitions.len() {
-                let found: Set = self.definitions[at].from.iter().flat_map(|id| self.gives(*id, &reached)).collect();
-                if !found.is_subset(&reached[at]) {
-                    reached[at].extend(found);
-                    changed = true;
-                }
+            let mut grown = false;
+            for (at, found) in self.uses.iter().enumerate() {
+                let given = self.gives(found, &reached);
+                grown |= given.len() > reached.uses[at].len();
+                reached.uses[at] = given;
             }
-            if !changed {
+            for (at, definition) in self.definitions.iter().enumerate() {
+                let given: Set = definition.from.iter().flat_map(|id| &reached.uses[*id]).copied().collect();
+                grown |= given.len() > reached.definitions[at].len();
+                reached.definitions[at] = given;
+            }
+            if !grown {
                 return reached;
             }
         }
     }
+}
+
+/// The operations whose results reach each use and each definition.
+struct Reached {
+    uses: Vec<Set>,
+    definitions: Vec<Set>,
 }
 
 /// How an expression, apart from those in it, can fail.

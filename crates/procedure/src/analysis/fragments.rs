@@ -5,15 +5,18 @@
 //! is one more than that of any it needs elsewhere, and at least that of any it needs at all. A loop that hands a result from one
 //! partition to another in each iteration has as many rounds as iterations.
 //!
+//! Two values that name partitions may be equal. So operations that may share a row keep their order: none is in a later round
+//! than one after it, and fragments of one round that have such operations say so ([`Fragment::meets`]).
+//!
 //! - *single*: one partition, known from the arguments;
 //! - *simple*: several, known from the arguments, one round;
 //! - *general*: the rest.
 
 use std::collections::BTreeSet;
 
-use seriatim_plan::{Fragment, Fragments, Plan, Shape, Symbol};
+use seriatim_plan::{Failure, FailureKind, Fragment, Fragments, Plan, Shape, Symbol};
 
-use super::{Partitioning, Schema};
+use super::{Partitioning, Schema, chop};
 
 /// Divides a procedure.
 pub fn fragments(plan: &Plan, schema: &Schema) -> Fragments {
@@ -35,6 +38,16 @@ pub fn fragments(plan: &Plan, schema: &Schema) -> Fragments {
         }
         found.into_iter().filter(|other| !replicated.contains(other)).collect()
     };
+    // Both may be in one partition, whatever names it, unless these are constants.
+    let apart = |one: usize, two: usize| match (place(one), place(two)) {
+        (Some(Symbol::Literal(one)), Some(Symbol::Literal(two))) => one != two,
+        _ => false,
+    };
+    let is_placed = |id: usize| !replicated.contains(&id);
+    let order: Vec<(usize, usize)> = chop::own_order(plan, true)
+        .into_iter()
+        .filter(|(earlier, later)| is_placed(*earlier) && is_placed(*later) && !apart(*earlier, *later))
+        .collect();
     let mut reason = String::new();
     let mut say = |text: String| {
         if reason.is_empty() {
@@ -56,6 +69,9 @@ pub fn fragments(plan: &Plan, schema: &Schema) -> Fragments {
                 }
                 rounds[*id] = rounds[*id].max(rounds[other] + usize::from(elsewhere)).min(count);
             }
+        }
+        for (earlier, later) in &order {
+            rounds[*later] = rounds[*later].max(rounds[*earlier]);
         }
         if before == rounds {
             break;
@@ -91,21 +107,47 @@ pub fn fragments(plan: &Plan, schema: &Schema) -> Fragments {
         say(format!("at {}, none needs another", names.join(" and ")));
     }
     let keys: BTreeSet<(usize, Option<&Symbol>)> = placed.iter().map(|id| (rounds[*id], place(*id))).collect();
-    let fragments = keys
+    let mut fragments: Vec<Fragment> = keys
         .into_iter()
         .map(|(round, partition)| Fragment {
             round,
             partition: partition.cloned(),
             operations: placed.iter().copied().filter(|id| (rounds[*id], place(*id)) == (round, partition)).collect(),
+            meets: Vec::new(),
         })
         .collect();
+    fragments.sort_by_key(|fragment| (fragment.round, fragment.operations.first().copied()));
+    let of = |id: usize| fragments.iter().position(|fragment| fragment.operations.contains(&id));
+    let pairs: BTreeSet<(usize, usize)> = (order.iter())
+        .filter_map(|(earlier, later)| Some((of(*earlier)?, of(*later)?)))
+        .filter(|(one, two)| one != two && fragments[*one].round == fragments[*two].round)
+        .flat_map(|(one, two)| [(one, two), (two, one)])
+        .collect();
+    for (one, two) in pairs {
+        fragments[one].meets.push(two);
+    }
+    let failures = || plan.failures.iter().filter(|failure| failure.kind != FailureKind::OutOfMemory);
+    let writes = || (0..count).filter(|id| plan.operations[*id].changes());
+    // Whether a write may have happened before a failure is known.
+    let precedes = |write: usize, failure: &Failure| {
+        let operation = &plan.operations[write];
+        let in_text = operation.step < failure.step || operation.loops.iter().any(|at| failure.loops.contains(at));
+        match failure.operation {
+            Some(fails) if !is_placed(fails) => !one || in_text,
+            Some(fails) if place(fails) == place(write) && rounds[fails] == rounds[write] => in_text,
+            Some(fails) => rounds[fails] >= rounds[write],
+            None if one => in_text,
+            None => in_text || failure.decided_by.iter().any(|by| rounds[*by] >= rounds[write]),
+        }
+    };
     Fragments {
         procedure: plan.procedure.clone(),
         shape,
         reason: if shape == Shape::Single { String::new() } else { reason },
+        fails: failures().next().is_some(),
+        undo: failures().any(|failure| writes().any(|write| precedes(write, failure))),
         fragments,
         replicated,
-        undo: plan.failures.iter().any(|failure| failure.kind != seriatim_plan::FailureKind::OutOfMemory),
     }
 }
 

@@ -11,12 +11,14 @@
 //! plan      the four as one
 //! chop      a set of plans: conflicts, deferral, pieces
 //! steps     what pieces and repairs mean for the steps between operations
+//! late      whether pieces could fail after the first: takes nobody's word
 //! fragments a plan by partition
 //! ```
 
 mod chop;
 mod flow;
 mod fragments;
+mod late;
 mod plan;
 mod refusal;
 mod resolve;
@@ -28,6 +30,7 @@ mod visit;
 
 pub use chop::{ChopError, chop};
 pub use fragments::fragments;
+pub use late::{LateFailure, late_failures};
 pub use plan::plan;
 pub use refusal::{Refusal, Refusals};
 pub use schema::{Partitioning, Schema};

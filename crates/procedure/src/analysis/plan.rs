@@ -33,6 +33,8 @@ pub fn plan(procedure: &Procedure, schema: &Schema) -> Result<Plan, Refusals> {
         failures.push(Failure {
             kind: site.kind,
             place: site.span.to_string(),
+            step: site.step,
+            loops: site.loops.clone(),
             operation: site.operation,
             decided_by: site.operation.map_or_else(|| site.decided_by.clone(), |operation| Set::from([operation])),
         });
@@ -45,6 +47,7 @@ pub fn plan(procedure: &Procedure, schema: &Schema) -> Result<Plan, Refusals> {
     let mut plan = Plan {
         procedure: procedure.name.clone(),
         place: procedure.span.to_string(),
+        latest: procedure.latest,
         tables: resolved.tables.iter().map(|table| describe(table)).collect(),
         operations,
         loops: flow
@@ -203,6 +206,8 @@ fn failures_of(resolved: &Resolved<'_>, operation: &Operation, columns: &RowColu
     let failure = |kind: FailureKind, place: String| Failure {
         kind,
         place,
+        step: operation.step,
+        loops: operation.loops.clone(),
         operation: Some(id),
         decided_by: BTreeSet::from([id]),
     };

@@ -6,7 +6,9 @@
 //!
 //! A column *commutes* in an update if every assignment adds to it or subtracts from it, nothing in the body uses it, and
 //! neither what is added nor the conditions around, of exits of the loops around too, depend on mutable columns of the row
-//! (directly or through variables of the body). It is an integer or a decimal and not nullable: adding floats is not associative, adding to NULL is nothing.
+//! (directly or through variables of the body). It is an integer or a decimal and not nullable: adding floats is not associative,
+//! adding to NULL is nothing. And nothing is subtracted from an unsigned one: its sum may be near zero, whether it falls below
+//! is answered by an abort, and that is a read of the sum.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +19,8 @@ use super::refusal::{Collector, Refusals};
 use super::resolve::Resolved;
 use super::visit::{self, Delta};
 use crate::ir::{
-    Block, Expression, ExpressionKind, Function, OperationKind, Pattern, Selector, Span, Step, StepKind, VariableId,
+    Block, Expression, ExpressionKind, Function, OperationKind, Pattern, Selector, Span, Step, StepKind, Take,
+    VariableId,
 };
 
 /// What one operation does to columns.
@@ -78,9 +81,7 @@ impl Walk<'_, '_> {
             }
             match &step.kind {
                 StepKind::ForEach { row, .. } => self.carriers[row.index()] = result,
-                StepKind::Operation { bind: Some(pattern), .. }
-                    if matches!(operation.kind, OperationKind::Get { .. } | OperationKind::Scan { .. }) =>
-                {
+                StepKind::Operation { bind: Some(pattern), .. } if gives_rows(&operation.kind) => {
                     self.carry(pattern, &result);
                 }
                 _ => {}
@@ -220,6 +221,15 @@ impl Walk<'_, '_> {
     }
 }
 
+/// Whether the result of an operation is rows of its table, not their number.
+fn gives_rows(kind: &OperationKind) -> bool {
+    match kind {
+        OperationKind::Get { .. } => true,
+        OperationKind::Scan { take, .. } => *take != Take::Count,
+        OperationKind::Update { .. } | OperationKind::Insert { .. } | OperationKind::Delete { .. } => false,
+    }
+}
+
 /// Whether a pattern compares values or takes records apart, which of a row is not understood.
 fn looks_inside(pattern: &Pattern) -> bool {
     match pattern {
@@ -257,7 +267,12 @@ fn update(table: &TableDef, row: VariableId, body: &Block, columns: &mut RowColu
     let all: BTreeSet<ColumnId> = assigned.iter().map(|(column, ..)| *column).collect();
     for column in all {
         let own = || assigned.iter().filter(|(other, ..)| *other == column);
-        let blind = own().all(|(.., delta, tainted)| delta.is_some() && !tainted);
+        let unsigned = matches!(
+            table.columns[column.index()].ty,
+            ColumnType::U8 | ColumnType::U16 | ColumnType::U32 | ColumnType::U64
+        );
+        let answers = |delta: &Delta<'_>| unsigned && delta.negative;
+        let blind = own().all(|(.., delta, tainted)| delta.is_some_and(|delta| !answers(&delta)) && !tainted);
         let commutes = blind && may_commute(column) && !reads.contains(column);
         match commutes {
             true => columns.commutes.insert(column),
@@ -265,25 +280,17 @@ fn update(table: &TableDef, row: VariableId, body: &Block, columns: &mut RowColu
         };
         for (_, step, delta, _) in own() {
             let StepKind::Assign { operator, .. } = &step.kind else { continue };
-            let Some(delta) = delta else {
+            if delta.is_none() {
                 if operator.is_some() {
                     columns.reads.insert(column);
                     columns.failures.push((FailureKind::Overflow, step.span.clone()));
                 }
                 continue;
-            };
+            }
             if !commutes {
                 columns.reads.insert(column);
             }
-            let unsigned = matches!(
-                table.columns[column.index()].ty,
-                ColumnType::U8 | ColumnType::U16 | ColumnType::U32 | ColumnType::U64
-            );
-            let kind = match (commutes, unsigned && delta.negative) {
-                (true, false) => FailureKind::CommutativeOverflow,
-                (true, true) => FailureKind::CommutativeUnderflow,
-                (false, _) => FailureKind::Overflow,
-            };
+            let kind = if commutes { FailureKind::CommutativeOverflow } else { FailureKind::Overflow };
             columns.failures.push((kind, step.span.clone()));
         }
     }

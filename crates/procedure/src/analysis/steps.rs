@@ -31,8 +31,19 @@ struct Place {
     around: Vec<usize>,
     /// Loops among them.
     loops: Vec<usize>,
-    is_exit: bool,
+    exit: Option<Exit>,
     is_scan_loop: bool,
+    is_let_else: bool,
+}
+
+/// What an exit leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Exit {
+    /// An iteration of the innermost loop, or that loop.
+    Loop,
+    /// The procedure, or a pass: what the else of a `let` decides by further branches is not known in each pass, and then the
+    /// pass ends there.
+    Procedure,
 }
 
 /// What a procedure's steps use.
@@ -52,13 +63,8 @@ impl Steps {
     pub fn of(procedure: &Procedure) -> Steps {
         let mut places = Vec::new();
         collect(&procedure.body, &mut Vec::new(), &mut Vec::new(), &mut places);
-        control(&mut places);
-        let mut steps = Steps {
-            needs: vec![BTreeSet::new(); places.len()],
-            mutable: Variables::new(),
-            places,
-            steps: procedure.steps,
-        };
+        let needs = control(&mut places);
+        let mut steps = Steps { needs, mutable: Variables::new(), places, steps: procedure.steps };
         steps.mutable = steps.assigned_twice();
         steps.solve();
         steps
@@ -217,11 +223,13 @@ fn collect(block: &Block, around: &mut Vec<usize>, loops: &mut Vec<usize>, place
             assigns,
             around: around.clone(),
             loops: loops.clone(),
-            is_exit: matches!(
-                step.kind,
-                StepKind::Return(_) | StepKind::Abort(_) | StepKind::Break | StepKind::Continue
-            ),
+            exit: match step.kind {
+                StepKind::Return(_) | StepKind::Abort(_) => Some(Exit::Procedure),
+                StepKind::Break | StepKind::Continue => Some(leaves(around, loops, places)),
+                _ => None,
+            },
             is_scan_loop,
+            is_let_else: matches!(step.kind, StepKind::LetElse { .. }),
         });
         around.push(step.id.index());
         if is_loop {
@@ -234,6 +242,16 @@ fn collect(block: &Block, around: &mut Vec<usize>, loops: &mut Vec<usize>, place
         if is_loop {
             loops.pop();
         }
+    }
+}
+
+/// What a `break` or `continue` leaves that has these steps and loops around it.
+fn leaves(around: &[usize], loops: &[usize], places: &[Place]) -> Exit {
+    let Some((_, branches)) = around.split_last() else { return Exit::Loop };
+    let inside = branches.iter().filter(|step| loops.last().is_none_or(|innermost| *step > innermost));
+    match inside.into_iter().any(|step| places.iter().any(|place| place.step == *step && place.is_let_else)) {
+        true => Exit::Procedure,
+        false => Exit::Loop,
     }
 }
 
@@ -300,21 +318,32 @@ fn own(step: &Step, reads: &mut Variables, assigns: &mut Variables) {
     }
 }
 
-/// Control is a use: of the steps around a step, and of those around the exits before it or in a loop with it.
-fn control(places: &mut [Place]) {
-    let reads_of = |step: usize, places: &[Place]| {
-        places.iter().find(|place| place.step == step).map(|place| place.reads.clone()).unwrap_or_default()
-    };
-    let around = |place: &Place, places: &[Place]| -> Variables {
-        place.around.iter().flat_map(|step| reads_of(*step, places)).collect()
-    };
-    let controls: Vec<Variables> = places.iter().map(|place| around(place, places)).collect();
+/// Control is a use: of the steps around a step, and of those around the exits before it or in a loop with it; of those that leave
+/// a loop only, in that loop. Variables join what a place reads; scans, whose rows say how often the body of their loop runs, are
+/// what it gives back.
+fn control(places: &mut [Place]) -> Vec<BTreeSet<usize>> {
+    let controls: Vec<(Variables, BTreeSet<usize>)> = places
+        .iter()
+        .map(|place| {
+            let around = || places.iter().filter(|other| place.around.contains(&other.step));
+            let scans = around().filter(|other| other.is_scan_loop).filter_map(|scan| scan.operation);
+            (around().flat_map(|other| other.reads.clone()).collect(), scans.collect())
+        })
+        .collect();
+    let mut needs = vec![BTreeSet::new(); places.len()];
     for at in 0..places.len() {
         let exits = (0..places.len()).filter(|exit| {
-            let shares = places[*exit].loops.iter().any(|step| places[at].loops.contains(step));
-            places[*exit].is_exit && (*exit < at || shares)
+            let (loops, around) = (&places[*exit].loops, &places[at].loops);
+            match places[*exit].exit {
+                None => false,
+                Some(Exit::Loop) => loops.last().is_none_or(|innermost| around.contains(innermost)),
+                Some(Exit::Procedure) => *exit < at || loops.iter().any(|step| around.contains(step)),
+            }
         });
-        let more: Variables = exits.chain([at]).flat_map(|which| controls[which].clone()).collect();
-        places[at].reads.extend(more);
+        for which in exits.chain([at]).collect::<Vec<_>>() {
+            places[at].reads.extend(&controls[which].0);
+            needs[at].extend(&controls[which].1);
+        }
     }
+    needs
 }

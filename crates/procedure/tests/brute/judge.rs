@@ -85,13 +85,14 @@ fn meet(left: &BTreeSet<u8>, right: &BTreeSet<u8>) -> bool {
 
 /// Whether the order of two operations matters.
 pub(crate) fn conflict(left: &Op, right: &Op, commute: bool) -> bool {
-    if left.table != right.table {
-        return false;
-    }
-    let (one, two) = (left.effect(), right.effect());
+    left.table == right.table && matters(&left.effect(), &right.effect(), commute)
+}
+
+/// Whether the order of two effects on one table matters.
+pub(crate) fn matters(one: &Effect, two: &Effect, commute: bool) -> bool {
     let uses = |effect: &Effect| -> BTreeSet<u8> { &effect.reads | &effect.writes };
     let against = |one: &Effect, two: &Effect| meet(&one.writes, &uses(two)) || meet(&one.adds, &uses(two));
-    one.keys || two.keys || against(&one, &two) || against(&two, &one) || !commute && meet(&one.adds, &two.adds)
+    one.keys || two.keys || against(one, two) || against(two, one) || !commute && meet(&one.adds, &two.adds)
 }
 
 /// Whether `later` must come after `earlier` in one execution.
@@ -107,8 +108,7 @@ fn follows(set: &Set, procedure: usize, earlier: usize, later: usize, options: O
 pub(crate) fn judge(set: &Set, cut: &Cut, options: Options, instances: usize) -> Result<(), Wrong> {
     for procedure in 0..set.0.len() {
         if cut.pieces[procedure].is_empty() {
-            let read_only = set.0[procedure].operations.iter().all(|op| matches!(op.act, Act::Read(_) | Act::Count));
-            if !(options.snapshots && read_only) {
+            if !(options.snapshots && set.0[procedure].is_read_only() && !set.0[procedure].latest) {
                 return Err(Wrong::Role(procedure));
             }
         } else {
@@ -304,8 +304,7 @@ pub(crate) fn deferrable(set: &Set) -> Vec<(usize, usize)> {
 
 /// Procedures in the graph when there are snapshots.
 fn drawn(set: &Set) -> Vec<usize> {
-    let changes = |op: &Op| !matches!(op.act, Act::Read(_) | Act::Count);
-    (0..set.0.len()).filter(|number| set.0[*number].operations.iter().any(changes)).collect()
+    (0..set.0.len()).filter(|number| !set.0[*number].is_read_only() || set.0[*number].latest).collect()
 }
 
 /// Whether within an epoch every subscriber can precede every publisher: lists simple cycles of instances, over conflicts in any

@@ -7,13 +7,18 @@
 //! An instance is of the epoch in which its decisive piece commits. Were it that in which it begins, as DBX-TC's text can be read,
 //! then of two publishers the first to commit could be of the second epoch, and a subscriber would see the other alone. For the
 //! same reason a subscriber whose epoch has changed when it comes to its decisive piece begins anew.
+//!
+//! An instance may fail at an operation that can, in its decisive piece or before. What it changed is gone, but it answers: what
+//! it saw up to there, a sum too small for what was taken from it too, must fit into the order.
 
 use std::collections::BTreeSet;
 
 use seriatim_base::Rng;
 
-use super::judge::{Cut, conflict};
-use super::sets::Set;
+use seriatim_plan::Options;
+
+use super::judge::{Cut, conflict, matters};
+use super::sets::{Effect, Set};
 
 /// When an instance takes its epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +41,8 @@ struct Instance {
     second: Option<bool>,
     /// Pieces executed.
     done: usize,
+    /// Whether it failed.
+    failed: bool,
 }
 
 /// Whether one of so many random runs of four instances has no serial order.
@@ -50,7 +57,7 @@ fn run(set: &Set, cut: &Cut, taken: Taken, drawn: &[usize], rng: &mut Rng) -> bo
         .map(|_| {
             let procedure = drawn[rng.below(drawn.len() as u64) as usize];
             let subscribes = subscribes(set, cut, procedure);
-            Instance { procedure, subscribes, early: false, second: None, done: 0 }
+            Instance { procedure, subscribes, early: false, second: None, done: 0, failed: false }
         })
         .collect();
     // (instance, operation) in order of effect.
@@ -99,6 +106,14 @@ fn run(set: &Set, cut: &Cut, taken: Taken, drawn: &[usize], rng: &mut Rng) -> bo
         }
         let piece = &cut.pieces[procedure][found.done];
         found.done += 1;
+        let fails = |id: &&usize| set.0[procedure].operations[**id].may_fail(Options::OPTIMIZED);
+        if found.done <= cut.decisive[procedure].unwrap_or(0) + 1
+            && let Some(last) = piece.iter().find(fails).filter(|_| rng.below(4) == 0)
+        {
+            history.extend(piece.iter().filter(|id| *id <= last).map(|id| (at, *id)));
+            (found.failed, found.second, found.done) = (true, None, cut.pieces[procedure].len());
+            continue;
+        }
         let now = piece.iter().filter(|operation| !cut.deferred.contains(&(procedure, **operation)));
         history.extend(now.map(|operation| (at, *operation)));
     }
@@ -122,11 +137,18 @@ fn subscribes(set: &Set, cut: &Cut, procedure: usize) -> bool {
 }
 
 fn is_cyclic(set: &Set, instances: &[Instance], history: &[(usize, usize)]) -> bool {
-    let op = |(at, operation): &(usize, usize)| &set.0[instances[*at].procedure].operations[*operation];
+    let effect = |(at, operation): &(usize, usize)| -> (u8, Effect) {
+        let op = &set.0[instances[*at].procedure].operations[*operation];
+        (op.table, if instances[*at].failed { op.answer() } else { op.effect() })
+    };
+    let meet = |earlier: &(usize, usize), later: &(usize, usize)| {
+        let ((one, mine), (two, theirs)) = (effect(earlier), effect(later));
+        one == two && matters(&mine, &theirs, true)
+    };
     let mut before: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); instances.len()];
     for (place, earlier) in history.iter().enumerate() {
         for later in &history[place + 1..] {
-            if earlier.0 != later.0 && conflict(op(earlier), op(later), true) {
+            if earlier.0 != later.0 && meet(earlier, later) {
                 before[earlier.0].insert(later.0);
             }
         }

@@ -21,6 +21,8 @@ pub(crate) enum Act {
     Increment(u8),
     Add(u8),
     AddAndRead(u8, u8),
+    /// Takes from a sum that may not be large enough: the answer is a read of it.
+    Subtract(u8),
     Insert,
     Delete,
     Count,
@@ -43,6 +45,8 @@ pub(crate) struct Procedure {
     pub(crate) operations: Vec<Op>,
     /// Pure code that fails depending on the operations of these bits.
     pub(crate) pure_failure: Option<u8>,
+    /// It wants the newest state although it may only read.
+    pub(crate) latest: bool,
 }
 
 /// A set.
@@ -64,7 +68,7 @@ impl Op {
         match self.act {
             Act::Read(column) => drop(effect.reads.insert(column)),
             Act::Write(column) => drop(effect.writes.insert(column)),
-            Act::Increment(column) => {
+            Act::Increment(column) | Act::Subtract(column) => {
                 effect.reads.insert(column);
                 effect.writes.insert(column);
             }
@@ -81,6 +85,11 @@ impl Op {
         effect
     }
 
+    /// What of its effect is in the answer of an execution that failed: what it saw.
+    pub(crate) fn answer(&self) -> Effect {
+        Effect { reads: self.effect().reads, ..Effect::default() }
+    }
+
     /// Whether it makes an image of a row.
     fn needs_memory(&self) -> bool {
         !matches!(self.act, Act::Read(_) | Act::Delete | Act::Count)
@@ -88,11 +97,16 @@ impl Op {
 
     /// Whether it can fail when it runs, apart from sums.
     pub(crate) fn may_fail(&self, options: Options) -> bool {
-        self.fails || matches!(self.act, Act::Insert) || self.needs_memory() && !options.memory
+        self.fails || matches!(self.act, Act::Insert | Act::Subtract(_)) || self.needs_memory() && !options.memory
     }
 }
 
 impl Procedure {
+    /// Whether it changes nothing.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.operations.iter().all(|op| matches!(op.act, Act::Read(_) | Act::Count))
+    }
+
     /// Whether operation `later` uses a result of `earlier`.
     pub(crate) fn needs(&self, later: usize, earlier: usize) -> bool {
         let both = self.operations[later].looped && self.operations[earlier].looped;
@@ -110,13 +124,15 @@ impl Procedure {
         let mut failures = Vec::new();
         if let Some(bits) = self.pure_failure {
             let decided_by = self.of_bits(bits);
-            failures.push(Failure { kind: FailureKind::UserAbort, place: "pure".into(), operation: None, decided_by });
+            let (kind, place) = (FailureKind::UserAbort, "pure".to_owned());
+            failures.push(Failure { kind, place, step: 0, loops: Vec::new(), operation: None, decided_by });
         }
         let mut operations = Vec::new();
         for (id, op) in self.operations.iter().enumerate() {
             let mut failure = |kind| {
                 let decided_by = BTreeSet::from([id]);
-                failures.push(Failure { kind, place: format!("#{id}"), operation: Some(id), decided_by });
+                let (place, loops) = (format!("#{id}"), if op.looped { vec![0] } else { Vec::new() });
+                failures.push(Failure { kind, place, step: id, loops, operation: Some(id), decided_by });
             };
             if op.fails {
                 failure(FailureKind::MissingRow);
@@ -127,6 +143,9 @@ impl Procedure {
             if matches!(op.act, Act::Insert) {
                 failure(FailureKind::DuplicateKey);
             }
+            if matches!(op.act, Act::Subtract(_)) {
+                failure(FailureKind::Overflow);
+            }
             if op.needs_memory() {
                 failure(FailureKind::OutOfMemory);
             }
@@ -136,6 +155,7 @@ impl Procedure {
         Plan {
             procedure: name.as_str().into(),
             place: name,
+            latest: self.latest,
             tables: (0..TABLES)
                 .map(|table| Table {
                     name: format!("table_{table}").into(),
@@ -204,6 +224,7 @@ fn any_act() -> impl Strategy<Value = Act> {
         1 => column().prop_map(Act::Increment),
         4 => column().prop_map(Act::Add),
         1 => (column(), column()).prop_map(|(add, read)| Act::AddAndRead(add, read)),
+        1 => column().prop_map(Act::Subtract),
         1 => Just(Act::Insert),
         1 => Just(Act::Delete),
         1 => Just(Act::Count),
@@ -214,8 +235,8 @@ fn any_procedure(operations: usize) -> impl Strategy<Value = Procedure> {
     let op = (0..TABLES, any_act(), any::<u8>(), any::<u8>(), prop::bool::weighted(0.3), prop::bool::weighted(0.2))
         .prop_map(|(table, act, some, others, looped, fails)| Op { table, act, needs: some & others, looped, fails });
     let pure_failure = prop::option::weighted(0.2, any::<u8>());
-    (prop::collection::vec(op, 1..=operations), pure_failure)
-        .prop_map(|(operations, pure_failure)| Procedure { operations, pure_failure })
+    (prop::collection::vec(op, 1..=operations), pure_failure, prop::bool::weighted(0.3))
+        .prop_map(|(operations, pure_failure, latest)| Procedure { operations, pure_failure, latest })
 }
 
 /// Sets of up to so many procedures of up to so many operations.

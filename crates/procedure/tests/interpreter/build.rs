@@ -155,6 +155,7 @@ pub(crate) fn procedure(
     let mut procedure = Procedure {
         name: name.into(),
         span: span(),
+        latest: false,
         parameters,
         variables: variables.iter().map(|&name| Variable { name: name.into(), mutable: true, span: span() }).collect(),
         tables: tables.iter().map(|&table| TableUse { table: table.into(), span: span() }).collect(),

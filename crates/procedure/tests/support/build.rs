@@ -40,6 +40,7 @@ pub(crate) fn procedure(name: &str, parameters: &[&str], body: impl FnOnce(&mut 
     Procedure {
         name: build.name.clone(),
         span: build.span(0),
+        latest: false,
         parameters: parameters.len(),
         variables: build.variables,
         tables: build.tables,
@@ -85,6 +86,11 @@ impl Build {
         let names = self.names.clone();
         let mut find = |name: &str| *names.get(name).unwrap_or_else(|| panic!("no variable {name}"));
         read(&mut Parser::new(text, span, &mut find))
+    }
+
+    /// The number of the next step.
+    pub(crate) fn next_step(&self) -> u16 {
+        self.steps
     }
 
     pub(crate) fn expression(&mut self, text: &str) -> Expression {
@@ -257,6 +263,13 @@ impl Build {
     pub(crate) fn all(&mut self, bind: &str, table: &str, range: &str) {
         let id = self.begin();
         let operation = self.scan(table, range, false, Take::All);
+        self.bound(id, bind, operation);
+    }
+
+    /// `let bind = tx.prefix(range).count()`.
+    pub(crate) fn count(&mut self, bind: &str, table: &str, range: &str) {
+        let id = self.begin();
+        let operation = self.scan(table, range, false, Take::Count);
         self.bound(id, bind, operation);
     }
 

@@ -10,9 +10,6 @@ use crate::{Abort, Database, SchemaError, Tx};
 pub trait Declared: Copy + Send + Sync + 'static {
     /// Its name, unique among the procedures of a database.
     const NAME: &'static str;
-    /// Whether it wants the newest state although it only reads (`#[procedure(latest)]`); else it reads a snapshot, where the
-    /// protocol gives them.
-    const LATEST: bool = false;
     /// Whether [`Declared::scheduled`] follows its schedule step by step; else it only runs whole.
     const SCHEDULES: bool = false;
     /// Its parameters, owned: the type itself if there is one, else a tuple.

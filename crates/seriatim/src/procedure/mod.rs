@@ -65,7 +65,7 @@ pub use seriatim_procedure_macros::{procedure, pure};
 
 pub use declared::{Declared, Procedures};
 pub use interpret::Aborted;
-pub use registry::{RegisterError, Registration, Repieced};
+pub use registry::{RegisterError, Registration, Repieced, Uncut};
 pub use schedule::{Next, Schedule};
 pub use shape::Shape;
 pub use touch::{Access, Keys, Touch};

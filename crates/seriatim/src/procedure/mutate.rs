@@ -412,6 +412,7 @@ mod tests {
         Procedure {
             name: Arc::from("follow"),
             span: span(),
+            latest: false,
             parameters: 1,
             variables: ["id", "a", "b"].map(named).to_vec(),
             tables: vec![TableUse { table: Arc::from("link"), span: span() }],

@@ -46,6 +46,23 @@ impl Entry {
         if self.snapshot { Mode::ReadOnly } else { Mode::ReadWrite }
     }
 
+    /// The pass of each step by the chopping of its set; all in one, and why, where pieces after the decisive one would show.
+    fn cut(&self, chopping: &Chopping) -> (Vec<u16>, Option<String>) {
+        let whole = || vec![0; self.declaration.steps];
+        let Some(chopped) = chopping.procedure(&self.plan.procedure) else { return (whole(), None) };
+        let passes = self.steps.passes(chopped);
+        if passes.iter().all(|pass| *pass == 0) {
+            let follows = chopped.decisive.is_some_and(|decisive| decisive + 1 < chopped.pieces.len());
+            let reason = || "what runs between its operations would not keep its order in pieces".to_owned();
+            return (passes, follows.then(reason));
+        }
+        // Whatever the plan says: nothing may fail once a piece is visible.
+        match analysis::late_failures(&self.declaration, &passes).first() {
+            None => (passes, None),
+            Some(failure) => (whole(), Some(failure.to_string())),
+        }
+    }
+
     /// What the procedure's own type found.
     #[inline]
     pub(crate) fn handles<P: Declared>(&self) -> &P::Handles {
@@ -125,6 +142,18 @@ pub struct Registration {
     pub whole: Vec<String>,
     /// Procedures registered before whose pieces are others now.
     pub changed: Vec<Repieced>,
+    /// Of all procedures that run in pieces ([`Shape::Pieces`]), those whose chopping has pieces after the decisive one and that
+    /// run whole nevertheless.
+    pub uncut: Vec<Uncut>,
+}
+
+/// A procedure that is not run in the pieces that its set's chopping gives it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Uncut {
+    /// Its name.
+    pub procedure: String,
+    /// Why, with the place in the source if there is one.
+    pub reason: String,
 }
 
 /// A procedure whose pieces changed because others were registered.
@@ -252,17 +281,20 @@ impl Database {
                 procedure: name.to_string(),
             })
         });
-        let registration = Registration {
+        let mut registration = Registration {
             added: entries[registry.entries.len()..].iter().map(|entry| entry.name.to_owned()).collect(),
             whole,
             changed: changed.collect(),
+            uncut: Vec::new(),
         };
-        let passes = entries.iter().map(|entry| {
-            let chopped = chopping.procedure(&entry.plan.procedure);
-            let steps = || vec![0; entry.declaration.steps];
-            Arc::new(Passes::new(chopped.map_or_else(steps, |chopped| entry.steps.passes(chopped)).into()))
-        });
-        let passes: Vec<Arc<Passes>> = passes.collect();
+        let mut passes = Vec::new();
+        for entry in &entries {
+            let (cut, reason) = entry.cut(&chopping);
+            passes.push(Arc::new(Passes::new(cut.into())));
+            if let Some(reason) = reason.filter(|_| entry.way == Way::Pieces) {
+                registration.uncut.push(Uncut { procedure: entry.name.to_owned(), reason });
+            }
+        }
         if passes.iter().any(|passes| passes.count() > 1) {
             self.arm_gate()?;
         }
@@ -381,8 +413,7 @@ impl Database {
             error,
         })?;
         let shape = self.inner().options.shape;
-        let snapshot =
-            !procedure.latest && plan.is_read_only() && takes_snapshots(shape, self.protocol().gives.snapshots);
+        let snapshot = plan.takes_snapshot() && takes_snapshots(shape, self.protocol().gives.snapshots);
         let checked = self.inner().options.check_plans;
         let scheduled = !snapshot && procedure.schedules;
         let way = match shape {
@@ -415,6 +446,56 @@ impl Database {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[derive(seriatim_macros::Table)]
+    #[table(name = "counter", key(id), hash, crate = "seriatim_catalog")]
+    struct Counter {
+        id: u32,
+        count: u32,
+    }
+
+    #[derive(seriatim_macros::Table)]
+    #[table(name = "label", key(id), hash, crate = "seriatim_catalog")]
+    struct Label {
+        id: u32,
+        text: u32,
+    }
+
+    #[crate::procedure]
+    fn count_until(tx: &crate::Tx, ids: &[u32]) -> Result<u32, crate::Abort> {
+        tx.update::<Counter>(0, |counter| counter.count += 1)?;
+        let mut last = 0u32;
+        for id in ids {
+            let label = tx.get::<Label>(*id)?;
+            let Some(label) = label else { break };
+            last = label.text;
+        }
+        if last == 0 {
+            return Err(tx.abort("no label"));
+        }
+        Ok(last)
+    }
+
+    #[test]
+    fn a_chopping_that_would_fail_after_its_first_piece_is_not_executed() {
+        let db = Database::builder().shape(Shape::Pieces).open().expect("a valid setting");
+        db.create::<Counter>().expect("a valid table");
+        db.create::<Label>().expect("a valid table");
+        let registered = db.register(crate::procedures![count_until]).expect("a sound set");
+        assert_eq!(registered.uncut, [], "its plan does not ask for it");
+        let registry = db.inner().procedures.read().expect("nobody panicked");
+        let entry = &registry.entries[0];
+        // As if flow analysis did not know what decides the abort.
+        let mut plan = (*entry.plan).clone();
+        plan.failures.iter_mut().for_each(|failure| failure.decided_by.retain(|by| *by == 0));
+        let chopping = analysis::chop([&plan], PIECES).expect("a set");
+        let asked = entry.steps.passes(&chopping.procedures[0]);
+        assert!(asked.iter().any(|pass| *pass > 0), "{chopping}");
+        let (passes, reason) = entry.cut(&chopping);
+        assert!(passes.iter().all(|pass| *pass == 0));
+        let reason = reason.expect("it is told");
+        assert!(reason.contains("an abort, decided by #1 in a later piece"), "{reason}");
+    }
 
     #[test]
     fn beside_chains_only_snapshots_of_the_present_are_taken() {

@@ -18,7 +18,6 @@ pub(crate) type CallByName = fn(&mut Session, &Datum) -> Result<Committed<Datum>
 pub struct Erased {
     pub(crate) name: &'static str,
     pub(crate) id: TypeId,
-    pub(crate) latest: bool,
     pub(crate) schedules: bool,
     pub(crate) declaration: fn() -> ir::Procedure,
     pub(crate) handles: fn(&Database) -> Result<Box<dyn Any + Send + Sync>, SchemaError>,
@@ -31,7 +30,6 @@ impl Erased {
         Erased {
             name: P::NAME,
             id: TypeId::of::<P>(),
-            latest: P::LATEST,
             schedules: P::SCHEDULES,
             declaration: P::declaration,
             handles: |database| Ok(Box::new(P::handles(database)?)),

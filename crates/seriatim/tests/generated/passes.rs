@@ -185,6 +185,90 @@ fn choose(tx: &Tx, id: u32, to: u32) -> Result<(Option<i64>, u64), Abort> {
     Ok((answer, count))
 }
 
+/// The last before a gap: a `break` decides over a variable, a counter that is a key, and an abort.
+#[procedure]
+fn until(tx: &Tx, list: &[u32], most: u32) -> Result<(u32, u32, Option<u32>), Abort> {
+    tx.update_if::<Note>(most, |note| note.count += 1)?;
+    let mut last = 0u32;
+    let mut tried = 0u32;
+    for id in list {
+        tried += 1;
+        let Some(node) = tx.get::<Node>(*id)? else { break };
+        if node.name == "b" {
+            if tried > most {
+                break;
+            }
+            continue;
+        }
+        last = *id;
+    }
+    if last == 4 {
+        return Err(tx.abort(TooHeavy(i64::from(tried))));
+    }
+    let note = tx.get::<Note>(tried)?;
+    Ok((last, tried, if let Some(note) = note { Some(note.count) } else { None }))
+}
+
+/// Out of two loops by a flag, out of the procedure by another way.
+#[procedure]
+fn out_of_two(tx: &Tx, list: &[u32], most: i64) -> Result<(i64, u32), Abort> {
+    let mut stop = false;
+    let mut sum = 0i64;
+    let mut met = 0u32;
+    for from in list {
+        for edge in tx.prefix::<Edge>((*from,))? {
+            if edge.cost > most {
+                stop = true;
+                break;
+            }
+            sum += edge.cost;
+            met += 1;
+        }
+        if stop {
+            break;
+        }
+        let left = tx.update_if::<Node>(*from, |node| {
+            node.weight += 1;
+            node.weight
+        })?;
+        if left.unwrap_or(0) > most {
+            return Ok((sum, met));
+        }
+    }
+    tx.update_if::<Note>(met, |note| note.count += 1)?;
+    if sum > 12 {
+        return Err(tx.abort(TooHeavy(sum)));
+    }
+    Ok((sum, met))
+}
+
+/// A search that ends in one of three ways; where it stood is what is changed.
+#[procedure]
+fn search(tx: &Tx, from: u32, steps: u8) -> Result<(u32, Vec<u32>), Abort> {
+    let mut at = from;
+    let mut seen = Vec::new();
+    for _ in 0..steps {
+        let Some(node) = tx.get::<Node>(at)? else { break };
+        if seen.contains(&node.next) {
+            return Ok((at, seen));
+        }
+        seen.push(node.next);
+        if node.weight > 12 {
+            break;
+        }
+        at = node.next;
+    }
+    let marked = tx.update_if::<Node>(at, |node| {
+        node.mark = Some(1);
+        node.weight
+    })?;
+    let Some(weight) = marked else { return Ok((at, seen)) };
+    if weight == 5 {
+        return Err(tx.abort(TooHeavy(weight)));
+    }
+    Ok((at, seen))
+}
+
 /// Scans in scans, left in the middle.
 #[procedure]
 fn nested(tx: &Tx, low: u32, high: u32, most: i64) -> Result<(i64, Option<u32>, Vec<String>), Abort> {
@@ -324,7 +408,8 @@ pub(crate) fn open(builder: Builder) -> (Database, Session) {
         Ok(())
     });
     load.expect("empty tables");
-    db.register(procedures![walk, fan, split, choose, nested, refers, hands_on, write]).expect("a sound set");
+    db.register(procedures![walk, fan, split, choose, nested, refers, hands_on, until, out_of_two, search, write])
+        .expect("a sound set");
     (db, session)
 }
 
@@ -332,7 +417,7 @@ pub(crate) fn open(builder: Builder) -> (Database, Session) {
 pub(crate) fn any(rng: &mut Rng, run: &mut impl Run) {
     let id = |rng: &mut Rng| rng.below(NODES) as u32;
     let list = |rng: &mut Rng| (0..rng.below(5)).map(|_| id(rng)).collect::<Vec<_>>();
-    match rng.below(9) {
+    match rng.below(12) {
         0 => run.run(walk, &(id(rng), rng.below(5) as u8)),
         1 => run.run(fan, &(id(rng), rng.below(25) as i64)),
         2 => run.run(split, &(list(rng), rng.below(9) as i64 - 4)),
@@ -340,6 +425,9 @@ pub(crate) fn any(rng: &mut Rng, run: &mut impl Run) {
         4 => run.run(nested, &(id(rng), id(rng), rng.below(40) as i64)),
         5 => run.run(refers, &(list(rng), if rng.below(2) == 0 { "a" } else { "b" }.to_owned())),
         6 => run.run(hands_on, &list(rng)),
+        7 => run.run(until, &(list(rng), rng.below(5) as u32)),
+        8 => run.run(out_of_two, &(list(rng), rng.below(25) as i64)),
+        9 => run.run(search, &(id(rng), rng.below(5) as u8)),
         _ => {
             let mark = (rng.below(3) > 0).then(|| rng.below(7) as u8);
             run.run(write, &(id(rng), id(rng), rng.below(14) as i64, mark));

@@ -186,6 +186,7 @@ impl Declared for transfer {
         Procedure {
             name: Arc::from(Self::NAME),
             span: span(1),
+            latest: false,
             parameters: 3,
             variables: variables(&["from", "to", "amount", "left", "account", "account", "turnover"]),
             tables: tables(&["account", "turnover"]),
@@ -281,6 +282,7 @@ impl Declared for balance {
         Procedure {
             name: Arc::from(Self::NAME),
             span: span(20),
+            latest: false,
             parameters: 1,
             variables: variables(&["id", "", "account"]),
             tables: tables(&["account"]),

@@ -38,6 +38,35 @@ fn count_and_label(tx: &Tx, id: u32) -> Result<Option<u32>, Abort> {
     Ok(Some(label.text))
 }
 
+/// Counts, then looks for the last label before the first that is missing: what decides an abort comes after a write.
+#[procedure]
+fn count_until(tx: &Tx, ids: &[u32]) -> Result<u32, Abort> {
+    tx.update::<Counter>(0, |counter| counter.count += 1)?;
+    let mut last = 0u32;
+    for id in ids {
+        let label = tx.get::<Label>(*id)?;
+        if label.is_none() {
+            break;
+        }
+        last = *id;
+    }
+    if last == 0 {
+        return Err(tx.abort("no label"));
+    }
+    Ok(last)
+}
+
+#[test]
+fn an_abort_that_a_break_decides_leaves_nothing_behind() {
+    let (db, counters, mut session) = open();
+    db.register(procedures![count_until]).expect("a sound set");
+    assert_eq!(session.call(count_until, &vec![3, 4, 99, 5]).expect("nobody is about").value, 4);
+    let aborted = session.call(count_until, &vec![99, 3]).expect_err("there is no such label");
+    assert!(aborted.to_string().contains("no label"), "{aborted}");
+    let counted = session.transact(|tx| Ok(tx.require(&counters, &0)?.count()));
+    assert_eq!(counted.expect("nobody is about").value, 1, "the abort took its write along");
+}
+
 fn open() -> (Database, Handle<Counter>, Session) {
     let db = Database::builder().shape(Shape::Pieces).workers(4).open().expect("a valid setting");
     let counters = db.create::<Counter>().expect("a valid table");

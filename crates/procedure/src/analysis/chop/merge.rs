@@ -229,7 +229,7 @@ impl Cut<'_> {
 
 /// Whether a failure is only certain where its operation takes effect.
 fn is_exact((_, failure): &(usize, &Failure)) -> bool {
-    matches!(failure.kind, FailureKind::CommutativeOverflow | FailureKind::CommutativeUnderflow)
+    failure.kind == FailureKind::CommutativeOverflow
 }
 
 fn rollback(failure: &Failure) -> MergeReason {

@@ -59,7 +59,7 @@ pub fn chop<'p>(plans: impl IntoIterator<Item = &'p Plan>, options: Options) -> 
     }
     let mut orders: Vec<BTreeSet<(usize, usize)>> =
         plans.iter().map(|plan| order::order(plan, options.reorder, options.commute)).collect();
-    let on_snapshot = |procedure: usize| options.snapshots && plans[procedure].is_read_only();
+    let on_snapshot = |procedure: usize| options.snapshots && plans[procedure].takes_snapshot();
     let mut conflicts = conflicts::all(&plans, options.commute, on_snapshot);
     let claims = match options.claims {
         true => claims::claims(&plans, on_snapshot, &mut conflicts, &mut orders),

@@ -1,0 +1,338 @@
+//! A database of three tables, and procedures run on it: by the interpreter, and in passes as generated code runs them.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use seriatim_base::Rng;
+use seriatim_procedure::evaluate::Frame;
+use seriatim_procedure::interpret::{Changes, Keys, Operate, bind_arguments};
+use seriatim_procedure::ir::{Block, Operation, OperationKind, Procedure, Step, StepKind};
+use seriatim_procedure::{Datum, EvaluationError};
+
+use crate::program::TABLES;
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Stop {
+    Evaluation(EvaluationError),
+    Missing(String),
+    User(Datum),
+}
+
+impl From<EvaluationError> for Stop {
+    fn from(error: EvaluationError) -> Stop {
+        Stop::Evaluation(error)
+    }
+}
+
+impl Stop {
+    /// The test's own mistake, or that of an analysis: a variable without a value.
+    pub(crate) fn is_mistake(&self) -> bool {
+        matches!(self, Stop::Evaluation(EvaluationError::Type(_)))
+    }
+}
+
+/// Rows by table and key: `v` and `w`.
+pub(crate) type Rows = BTreeMap<(String, i128), [i128; 2]>;
+
+pub(crate) fn number(value: i128) -> Datum {
+    Datum::Integer(value, None)
+}
+
+fn integer(datum: &Datum) -> Result<i128, Stop> {
+    match datum {
+        Datum::Integer(value, _) => Ok(*value),
+        other => Err(EvaluationError::Type(format!("{other} is no number")).into()),
+    }
+}
+
+pub(crate) fn row(key: i128, [v, w]: [i128; 2]) -> Datum {
+    Datum::record("row", [("id", number(key)), ("v", number(v)), ("w", number(w))])
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Toy(pub(crate) RefCell<Rows>);
+
+impl Toy {
+    pub(crate) fn any(rng: &mut Rng) -> Toy {
+        let mut rows = Rows::new();
+        for table in TABLES {
+            for key in 0..3 {
+                if rng.below(4) > 0 {
+                    rows.insert((table.to_owned(), key), [rng.below(3).into(), rng.below(3).into()]);
+                }
+            }
+        }
+        Toy(RefCell::new(rows))
+    }
+}
+
+impl Operate for Toy {
+    type Error = Stop;
+
+    fn get(&self, _: &Operation, table: &str, key: Vec<Datum>) -> Result<Option<Datum>, Stop> {
+        let key = integer(&key[0])?;
+        Ok(self.0.borrow().get(&(table.to_owned(), key)).map(|found| row(key, *found)))
+    }
+
+    fn update(
+        &self,
+        _: &Operation,
+        table: &str,
+        key: Vec<Datum>,
+        body: &mut dyn FnMut(Datum) -> Result<Changes, Stop>,
+    ) -> Result<bool, Stop> {
+        let place = (table.to_owned(), integer(&key[0])?);
+        let Some(mut found) = self.0.borrow().get(&place).copied() else { return Ok(false) };
+        for (column, value) in body(row(place.1, found))? {
+            let value = integer(&value)?;
+            if &*column == "v" && value < 0 {
+                return Err(EvaluationError::Overflow.into());
+            }
+            found[usize::from(&*column == "w")] = value;
+        }
+        self.0.borrow_mut().insert(place, found);
+        Ok(true)
+    }
+
+    fn insert(&self, _: &Operation, _: &str, _: Changes) -> Result<(), Stop> {
+        unreachable!("none is written")
+    }
+
+    fn delete(&self, _: &Operation, table: &str, key: Vec<Datum>) -> Result<bool, Stop> {
+        Ok(self.0.borrow_mut().remove(&(table.to_owned(), integer(&key[0])?)).is_some())
+    }
+
+    fn scan(
+        &self,
+        _: &Operation,
+        table: &str,
+        _: Keys,
+        _: bool,
+        visit: &mut dyn FnMut(Datum) -> Result<ControlFlow<()>, Stop>,
+    ) -> Result<(), Stop> {
+        // As it was when the scan began: what the body does to rows ahead of it may be seen or not.
+        let rows: Vec<_> =
+            self.0.borrow().iter().filter(|((name, _), _)| name == table).map(|(k, r)| (k.1, *r)).collect();
+        for (key, found) in rows {
+            if visit(row(key, found))?.is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn missing(&self, operation: &Operation, _: &str, _: &[Datum]) -> Stop {
+        Stop::Missing(operation.span.to_string())
+    }
+
+    fn abort(&self, error: Datum) -> Stop {
+        Stop::User(error)
+    }
+}
+
+/// How a block ended.
+#[derive(PartialEq)]
+enum Flow {
+    Next,
+    Break,
+    Continue,
+    Ended,
+}
+
+/// An execution in passes: what scheduled code does, step by step.
+pub(crate) struct Chain<'p> {
+    procedure: &'p Procedure,
+    arguments: &'p Datum,
+    /// By step.
+    passes: &'p [u16],
+    pub(crate) pass: u16,
+    /// By operation: what it gave, and how much of that this pass has met.
+    kept: Vec<(Vec<Datum>, usize)>,
+    pub(crate) output: Option<Datum>,
+}
+
+impl<'p> Chain<'p> {
+    pub(crate) fn new(procedure: &'p Procedure, arguments: &'p Datum, passes: &'p [u16]) -> Chain<'p> {
+        let kept = vec![(Vec::new(), 0); procedure.operations];
+        Chain { procedure, arguments, passes, pass: 0, kept, output: None }
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.pass > self.passes.iter().copied().max().unwrap_or(0)
+    }
+
+    /// Runs the next pass on a database; if it fails nothing is changed there, and the chain is at its end.
+    pub(crate) fn run(&mut self, toy: &Toy) -> Result<(), Stop> {
+        let before = toy.0.borrow().clone();
+        self.kept.iter_mut().for_each(|(_, met)| *met = 0);
+        self.output = None;
+        let mut frame = Frame::new(self.procedure.variables.len());
+        bind_arguments(self.procedure, self.arguments, &mut frame)?;
+        let result = self.block(&self.procedure.body, &mut frame, toy);
+        self.pass += 1;
+        if let Err(stop) = result {
+            *toy.0.borrow_mut() = before;
+            self.pass = u16::MAX;
+            return Err(stop);
+        }
+        Ok(())
+    }
+
+    fn block(&mut self, block: &'p Block, frame: &mut Frame, toy: &Toy) -> Result<Flow, Stop> {
+        for step in &block.0 {
+            let flow = self.step(step, frame, toy)?;
+            if flow != Flow::Next {
+                return Ok(flow);
+            }
+        }
+        Ok(Flow::Next)
+    }
+
+    fn step(&mut self, step: &'p Step, frame: &mut Frame, toy: &Toy) -> Result<Flow, Stop> {
+        let (due, runs) = (self.passes[step.id.index()] <= self.pass, self.passes[step.id.index()] == self.pass);
+        match &step.kind {
+            StepKind::Break => return Ok(Flow::Break),
+            StepKind::Continue => return Ok(Flow::Continue),
+            StepKind::Declare(variable) => frame.unbind(*variable)?,
+            StepKind::Return(value) => {
+                if due {
+                    self.output = Some(frame.evaluate(value)?);
+                }
+                return Ok(Flow::Ended);
+            }
+            StepKind::Abort(error) => {
+                return if due { Err(Stop::User(frame.evaluate(error)?)) } else { Ok(Flow::Ended) };
+            }
+            _ if !due => {}
+            StepKind::Let { pattern, value } => {
+                let value = frame.evaluate(value)?;
+                frame.destructure(pattern, &value)?;
+            }
+            StepKind::LetElse { pattern, value, otherwise } => {
+                let value = frame.evaluate(value)?;
+                if !frame.matches(pattern, &value)? {
+                    let flow = self.block(otherwise, frame, toy)?;
+                    return Ok(if flow == Flow::Next { Flow::Ended } else { flow });
+                }
+            }
+            StepKind::Assign { place, operator, value } => frame.assign(place, *operator, value)?,
+            StepKind::Operation { operation, bind } => {
+                let id = operation.id.index();
+                if runs {
+                    let result = self.operate(operation, frame, toy)?;
+                    self.keep(id, result);
+                }
+                if let Some(pattern) = bind {
+                    let result = self.again(id);
+                    frame.destructure(pattern, &result)?;
+                }
+            }
+            StepKind::If { condition, then, otherwise } => {
+                let holds = frame.evaluate(condition)? == Datum::Bool(true);
+                return self.block(if holds { then } else { otherwise }, frame, toy);
+            }
+            StepKind::Match { value, arms } => {
+                let value = frame.evaluate(value)?;
+                for arm in arms {
+                    if frame.matches(&arm.pattern, &value)? {
+                        return self.block(&arm.body, frame, toy);
+                    }
+                }
+            }
+            StepKind::For { pattern, over, body } => {
+                for element in frame.elements(over)? {
+                    frame.destructure(pattern, &element)?;
+                    match self.block(body, frame, toy)? {
+                        Flow::Next | Flow::Continue => {}
+                        Flow::Break => break,
+                        Flow::Ended => return Ok(Flow::Ended),
+                    }
+                }
+            }
+            StepKind::ForEach { row, operation, body } => {
+                let id = operation.id.index();
+                if runs {
+                    let mut rows = Vec::new();
+                    let table = &self.procedure.tables[operation.table].table;
+                    toy.scan(operation, table, Keys::Prefix(Vec::new()), false, &mut |row| {
+                        rows.push(row);
+                        Ok(ControlFlow::Continue(()))
+                    })?;
+                    self.keep(id, Datum::List(rows));
+                }
+                let Datum::List(rows) = self.again(id) else { unreachable!("a scan gives rows") };
+                for found in rows {
+                    frame.bind(*row, found)?;
+                    match self.block(body, frame, toy)? {
+                        Flow::Next | Flow::Continue => {}
+                        Flow::Break => break,
+                        Flow::Ended => return Ok(Flow::Ended),
+                    }
+                }
+            }
+            StepKind::Yield(_) => unreachable!("only in an update"),
+        }
+        Ok(Flow::Next)
+    }
+
+    /// Notes a result of the pass in which the operation runs. It does not count as met yet.
+    fn keep(&mut self, operation: usize, result: Datum) {
+        let (kept, met) = &mut self.kept[operation];
+        kept.truncate(*met);
+        kept.push(result);
+    }
+
+    fn again(&mut self, operation: usize) -> Datum {
+        let (kept, met) = &mut self.kept[operation];
+        *met += 1;
+        kept.get(*met - 1).cloned().unwrap_or_else(|| panic!("operation {operation} gave nothing that often"))
+    }
+
+    fn operate(&mut self, operation: &'p Operation, frame: &mut Frame, toy: &Toy) -> Result<Datum, Stop> {
+        let table: &Arc<str> = &self.procedure.tables[operation.table].table;
+        match &operation.kind {
+            OperationKind::Get { key, required } => {
+                let found = toy.get(operation, table, frame.evaluate_all(key)?)?;
+                match (found, required) {
+                    (None, true) => Err(toy.missing(operation, table, &[])),
+                    (Some(row), true) => Ok(row),
+                    (found, false) => Ok(Datum::Option(found.map(Box::new))),
+                }
+            }
+            OperationKind::Update { key, required, row, body } => {
+                let key = frame.evaluate_all(key)?;
+                let mut value = Datum::UNIT;
+                let found = toy.update(operation, table, key, &mut |before| {
+                    frame.bind(*row, before)?;
+                    let mut columns = Vec::new();
+                    for step in &body.0 {
+                        match &step.kind {
+                            StepKind::Assign { place, operator, value } => {
+                                frame.assign(place, *operator, value)?;
+                                if let [seriatim_procedure::ir::Selector::Field(column)] = &place.path[..] {
+                                    columns.push(column.clone());
+                                }
+                            }
+                            StepKind::Yield(given) => value = frame.evaluate(given)?,
+                            other => unreachable!("{other:?} in an update"),
+                        }
+                    }
+                    let after = frame.value(*row)?;
+                    let changes = columns.into_iter().map(|column| Ok((column.clone(), after.field(&column)?.clone())));
+                    changes.collect()
+                })?;
+                match (found, required) {
+                    (false, true) => Err(toy.missing(operation, table, &[])),
+                    (true, true) => Ok(value),
+                    (found, false) => Ok(Datum::Option(found.then(|| Box::new(value)))),
+                }
+            }
+            OperationKind::Delete { key, .. } => {
+                Ok(Datum::Bool(toy.delete(operation, table, frame.evaluate_all(key)?)?))
+            }
+            OperationKind::Insert { .. } | OperationKind::Scan { .. } => unreachable!("none is written"),
+        }
+    }
+}
