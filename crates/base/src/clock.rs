@@ -1,7 +1,10 @@
 //! The door to time.
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+
+use crate::CacheAligned;
 
 /// A point on the monotonic clock, in nanoseconds since the process first asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -33,4 +36,40 @@ impl Instant {
 /// Wall-clock time in microseconds since 1970, for rows that carry a date. Not monotonic.
 pub fn unix_microseconds() -> i64 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_micros() as i64)
+}
+
+/// Time as a ticker last told it, in nanoseconds from zero: one load to read, and as old as the last tick. In tests the ticker is the
+/// test.
+#[derive(Debug, Default)]
+pub struct CoarseClock(CacheAligned<AtomicU64>);
+
+impl CoarseClock {
+    /// Nanoseconds, as of the last tick.
+    #[inline]
+    pub fn now(&self) -> u64 {
+        // ORDERING: nothing else is read on the word of the time.
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// So much time has passed: the ticker's, of which there is one at a time.
+    pub fn advance(&self, by: Duration) {
+        let by = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
+        self.0.store(self.now().saturating_add(by), Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_coarse_clock_moves_when_it_is_told() {
+        let clock = CoarseClock::default();
+        clock.advance(Duration::from_nanos(50));
+        assert_eq!(clock.now(), 50);
+        clock.advance(Duration::from_nanos(7));
+        assert_eq!(clock.now(), 57);
+        clock.advance(Duration::MAX);
+        assert_eq!(clock.now(), u64::MAX);
+    }
 }

@@ -210,7 +210,12 @@ impl Builder {
         self
     }
 
-    /// How long a transaction may stay open; its next operation then fails. Default 60 s. Ages are counted in epochs.
+    /// How long an attempt of a transaction may be open. One that is older fails at its next call, or when it is to commit, with
+    /// [`TransactError::TooOld`], whether it is a closure, a procedure, a snapshot or an explicit transaction. The time is told
+    /// once in each [`Builder::epoch_interval`]: an attempt may get older by five of them, and never fails before its age. Default
+    /// 60 s; a session, and each transaction, can have its own ([`TransactionOptions`](crate::TransactionOptions)).
+    ///
+    /// [`TransactError::TooOld`]: crate::TransactError::TooOld
     pub fn transaction_age_max(mut self, age: Duration) -> Builder {
         self.transaction_age_max = age;
         self

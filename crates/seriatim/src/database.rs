@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
-use seriatim_base::clock::Instant;
+use seriatim_base::clock::{CoarseClock, Instant};
 use seriatim_base::thread::Periodic;
 use seriatim_base::{Epoch, TableId};
 use seriatim_catalog::{Table, TableDef};
@@ -51,8 +51,10 @@ pub(crate) struct Inner {
     /// What opening it found; `None` in memory and where the directory was new.
     recovery: OnceLock<Recovery>,
     pub(crate) options: Builder,
-    /// Ticks of the epoch for which a transaction may stay open.
-    pub(crate) age_ticks_max: u64,
+    /// The time that ages are counted in. The ticker tells it, or [`Database::step`].
+    pub(crate) clock: Arc<CoarseClock>,
+    /// By how many nanoseconds it may be late.
+    pub(crate) clock_resolution: u64,
     pub(crate) pool: Arc<Pool>,
     tables: RwLock<Tables>,
     /// Held by who checks indexes: one set of helpers has workers set aside for it.
@@ -84,6 +86,10 @@ impl Deref for Inner {
 
 /// Epochs between two looks at idle workers.
 const TICKS_A_HOUSEKEEPING: u32 = 8;
+
+/// The time that ages are counted in moves by at most so many intervals at once, however late the ticker comes: an attempt that began
+/// while the ticker was late is not taken for an old one.
+const TICK_INTERVALS_MAX: u32 = 4;
 
 /// Most tables and indexes of a database: protocols keep the id beside an address in one word.
 const TABLES_MAX: usize = 1 << 14;
@@ -166,15 +172,21 @@ impl Database {
             None => (None, None),
         };
         let pool = Arc::new(Pool::new(options.workers, writers));
+        let clock = Arc::new(CoarseClock::default());
         let ticker = if options.step_helpers {
             None
         } else {
+            let (time, mut last) = (Arc::clone(&clock), Instant::now());
+            let most = options.epoch_interval.saturating_mul(TICK_INTERVALS_MAX);
             let (epochs, htm) = (Arc::clone(&environment.epochs), environment.htm.clone());
             let (idle, mut leases, mut ticks) = (Arc::clone(&pool), Vec::new(), 0u32);
             let interval = options.epoch_interval;
             let mut log = persistence.as_ref().map(|log| (log.log(), Arc::clone(&log.behind).watch(interval)));
             let tick = move || {
-                htm.outside(|| epochs.tick());
+                let now = Instant::now();
+                time.advance(now.since(last).min(most));
+                last = now;
+                htm.outside(|| epochs.advance());
                 if let Some((log, look_behind)) = &mut log {
                     look_behind(epochs.current(), log.durable().epoch());
                     if durability::is_at_limit(epochs.current()) {
@@ -190,10 +202,15 @@ impl Database {
             let ticker = Periodic::spawn("seriatim-epoch", options.epoch_interval, tick);
             Some(ticker.map_err(OpenError::Thread)?)
         };
-        let age = options.transaction_age_max.as_nanos().div_ceil(options.epoch_interval.as_nanos());
+        let resolution = options.epoch_interval.saturating_mul(TICK_INTERVALS_MAX);
         let inner = Inner {
             _ticker: ticker,
-            age_ticks_max: u64::try_from(age).unwrap_or(u64::MAX),
+            clock,
+            clock_resolution: if options.step_helpers {
+                0
+            } else {
+                resolution.as_nanos().try_into().unwrap_or(u64::MAX)
+            },
             pool,
             persistence,
             recovery: OnceLock::new(),
@@ -434,11 +451,13 @@ impl Database {
         self.inner.environment.memory.prefault(bytes).map_err(|error| OpenError::Memory(error.to_string()))
     }
 
-    /// Does what helper threads do, once: advances the epoch, flushes the log, takes a checkpoint if one is due, and lets idle workers
+    /// Does what helper threads do, once: advances the epoch, and the time that ages are counted in by
+    /// [`Builder::epoch_interval`], flushes the log, takes a checkpoint if one is due, and lets idle workers
     /// unlink what was deleted.
     pub fn step(&self) {
         let environment = &self.inner.environment;
-        environment.htm.outside(|| environment.epochs.tick());
+        self.inner.clock.advance(self.inner.options.epoch_interval);
+        environment.htm.outside(|| environment.epochs.advance());
         if let Some(persistence) = &self.inner.persistence {
             persistence.step();
             durability::look_for_checkpoint(&self.inner, persistence);

@@ -47,6 +47,7 @@ mod engine;
 mod error;
 mod handle;
 mod index;
+mod options;
 mod pool;
 pub mod procedure;
 mod record;
@@ -72,6 +73,7 @@ pub use durability::{Checkpoint, Durability, Pending, Recovery, RecoveryPhase, R
 pub use engine::protocols;
 pub use error::{Abort, CloseError, Conflict, OpenError, SchemaError, StorageError, TransactError};
 pub use handle::{Handle, IndexHandle};
+pub use options::TransactionOptions;
 pub use procedure::Data;
 pub use retry::RetryPolicy;
 pub use runtime::{DynHandle, DynRow};

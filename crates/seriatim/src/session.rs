@@ -17,7 +17,7 @@ use crate::procedure::check::Judge;
 use crate::procedure::shape::Steps;
 use crate::transaction::{SnapshotTransaction, Transaction};
 use crate::tx::Origin;
-use crate::{ReadTx, TransactError, Tx};
+use crate::{ReadTx, TransactError, TransactionOptions, Tx};
 
 /// Runs transactions, one at a time. Sessions are many, cheap, and may move between threads.
 pub struct Session {
@@ -32,6 +32,8 @@ pub struct Session {
 pub(crate) struct Runner {
     pub(crate) tx: Tx,
     rng: Rng,
+    /// Of transactions that have none of their own.
+    options: TransactionOptions,
     /// The database, for results that wait.
     waiting: Arc<durability::Shared>,
 }
@@ -80,7 +82,7 @@ impl Session {
         let rng = Rng::from_seed(inner.options.seed ^ (number as u64) << 32);
         let waiting = Arc::new(durability::Shared::new(open, Arc::clone(&inner)));
         Session {
-            runner: Runner { tx: Tx::new(inner, number), rng, waiting },
+            runner: Runner { tx: Tx::new(inner, number), rng, options: TransactionOptions::default(), waiting },
             called: Called::default(),
             #[cfg(feature = "trial")]
             told: None,
@@ -155,6 +157,62 @@ impl Session {
         self.runner.tx.set_wait_max(wait);
     }
 
+    /// The bounds of this session's transactions, procedures included, that are not given their own. At first the database's.
+    pub fn set_options(&mut self, options: TransactionOptions) {
+        self.runner.options = options;
+        self.runner.bound(&options);
+    }
+
+    /// The bounds of this session's transactions that are not given their own.
+    pub fn options(&self) -> TransactionOptions {
+        self.runner.options
+    }
+
+    /// As [`Session::transact`], with bounds of its own.
+    ///
+    /// # Errors
+    /// As [`Session::transact`].
+    ///
+    /// # Panics
+    /// As [`Session::transact`].
+    pub fn transact_with<R>(
+        &mut self,
+        options: &TransactionOptions,
+        body: impl FnMut(&Tx) -> Result<R, Abort>,
+    ) -> Result<Committed<R>, TransactError> {
+        self.with(options).0.transact(body)
+    }
+
+    /// As [`Session::submit`], with bounds of its own.
+    pub fn submit_with<R>(
+        &mut self,
+        options: &TransactionOptions,
+        body: impl FnMut(&Tx) -> Result<R, Abort>,
+    ) -> Pending<R> {
+        self.with(options).0.submit(body)
+    }
+
+    /// As [`Session::snapshot`], with bounds of its own.
+    ///
+    /// # Errors
+    /// As [`Session::snapshot`].
+    ///
+    /// # Panics
+    /// As [`Session::snapshot`].
+    pub fn snapshot_with<R>(
+        &mut self,
+        options: &TransactionOptions,
+        body: impl FnMut(&ReadTx) -> Result<R, Abort>,
+    ) -> Result<Committed<R>, TransactError> {
+        self.with(options).0.snapshot(body)
+    }
+
+    /// This session with other bounds, until that is dropped.
+    fn with(&mut self, options: &TransactionOptions) -> WithOptions<'_> {
+        self.runner.bound(&options.or(&self.runner.options));
+        WithOptions(self)
+    }
+
     /// Whether procedures called through this session fetch what their arguments name before they need it. At first as
     /// [`Builder::prefetch`](crate::Builder::prefetch) says. For measurements: results are the same.
     pub fn set_prefetch(&mut self, wanted: bool) {
@@ -167,7 +225,15 @@ impl Session {
     /// # Errors
     /// When every worker is busy.
     pub fn begin(&mut self) -> Result<Transaction<'_>, TransactError> {
-        self.runner.tx.open(Mode::ReadWrite, 1, Origin::Explicit)?;
+        self.begin_with(&TransactionOptions::default())
+    }
+
+    /// As [`Session::begin`], with bounds of its own.
+    ///
+    /// # Errors
+    /// As [`Session::begin`].
+    pub fn begin_with(&mut self, options: &TransactionOptions) -> Result<Transaction<'_>, TransactError> {
+        self.with(options).0.runner.tx.open(Mode::ReadWrite, 1, Origin::Explicit)?;
         Ok(Transaction::new(&mut self.runner))
     }
 
@@ -176,12 +242,38 @@ impl Session {
     /// # Errors
     /// When every worker is busy.
     pub fn begin_snapshot(&mut self) -> Result<SnapshotTransaction<'_>, TransactError> {
-        self.runner.tx.open(Mode::ReadOnly, 1, Origin::Explicit)?;
+        self.begin_snapshot_with(&TransactionOptions::default())
+    }
+
+    /// As [`Session::begin_snapshot`], with bounds of its own.
+    ///
+    /// # Errors
+    /// As [`Session::begin_snapshot`].
+    pub fn begin_snapshot_with(
+        &mut self,
+        options: &TransactionOptions,
+    ) -> Result<SnapshotTransaction<'_>, TransactError> {
+        self.with(options).0.runner.tx.open(Mode::ReadOnly, 1, Origin::Explicit)?;
         Ok(SnapshotTransaction::new(&mut self.runner))
     }
 }
 
+/// A session whose next transactions have other bounds. Dropped, it has its own again, also when a body panics.
+struct WithOptions<'s>(&'s mut Session);
+
+impl Drop for WithOptions<'_> {
+    fn drop(&mut self) {
+        let runner = &self.0.runner;
+        runner.bound(&runner.options);
+    }
+}
+
 impl Runner {
+    /// The transactions opened from now on have these bounds.
+    fn bound(&self, options: &TransactionOptions) {
+        self.tx.set_bounds(options.bounds(&self.tx.inner().options));
+    }
+
     /// Waits until the result may leave; the reason instead of it if it may not.
     // Where it lies: results can be large.
     #[inline]

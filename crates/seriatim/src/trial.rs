@@ -191,7 +191,7 @@ impl Database {
     /// Advances the epoch.
     pub fn advance_epoch(&self) {
         let environment = &self.inner().environment;
-        environment.htm.outside(|| environment.epochs.tick());
+        environment.htm.outside(|| environment.epochs.advance());
     }
 
     /// Steps one logger, if there are so many.

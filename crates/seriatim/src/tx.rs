@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use seriatim_base::clock::CoarseClock;
 use seriatim_base::{Backoff, Hold, Stamp};
 use seriatim_catalog::{
     ColumnSet, Key, KeyBuf, KeyPrefix, Organization, RowRef, RowWriter, Table, TableKey, TailStore,
@@ -25,10 +26,12 @@ use seriatim_txn::{
     Cause, Inserted, Mark, Mode, NoRedo, OnExists, Outcome, Phase, Reason, RowPtr, Staged, Stop, Updating, Worker,
 };
 
+use crate::TransactionOptions;
 use crate::database::Inner;
 use crate::durability::{self, CommitLog, Persistence, Seal};
 use crate::error::{Abort, AbortKind, Conflict, KeyAt, Shared, StorageError, TransactError};
 use crate::handle::{Handle, IndexHandle, TableSet};
+use crate::options::Bounds;
 use crate::pool::Lease;
 use crate::procedure::gate::Gate;
 use crate::procedure::watch::{self, Accessed};
@@ -36,8 +39,10 @@ use crate::record::Log;
 use crate::scan::{Scan, Target};
 use crate::session::Receipt;
 
-/// Operations between two looks at the transaction's age.
+/// Operations between two looks at how many there were.
 const STRIDE: u32 = 256;
+
+const TOO_OLD: Cause = Cause { phase: Phase::Execute, reason: Reason::TooOld };
 
 /// The reading half of a transaction: all that a read-only one can do.
 pub struct ReadTx {
@@ -55,11 +60,14 @@ pub struct ReadTx {
     updating: Cell<Option<Update>>,
     /// The worker is ending the attempt. Should that panic, the worker is not used again.
     ending: Cell<bool>,
-    /// Operations until the next check of age and bound.
+    /// Operations until the next check of their bound.
     left: Cell<u32>,
     operations: Cell<u32>,
-    /// In ticks of the epoch.
-    begun: Cell<u64>,
+    /// As the ticker tells it.
+    clock: Arc<CoarseClock>,
+    /// When the attempt is too old.
+    deadline: Cell<u64>,
+    bounds: Cell<Bounds>,
     /// The key that an abort for a duplicate or missing row is about.
     culprit: RefCell<Option<KeyAt>>,
     /// Whether accesses are noted to be checked against a plan, and those noted.
@@ -154,14 +162,21 @@ impl<'t> Tails<'t> {
 }
 
 impl TailStore for Tails<'_> {
+    /// A text that finds no place ends the transaction, whatever the body does with the error: the row that it belongs to may be
+    /// half written.
     fn store(&mut self, bytes: &[u8]) -> Result<u64, seriatim_catalog::OutOfMemory> {
+        let refuse = || {
+            cold_path();
+            let _ = self.tx.out_of_memory();
+            seriatim_catalog::OutOfMemory
+        };
         if let Some((set, most)) = self.bound
             && bytes.len() > most
         {
             *self.tx.too_large.borrow_mut() = Some((set.definition.name.to_string(), bytes.len(), most));
-            return Err(seriatim_catalog::OutOfMemory);
+            return Err(refuse());
         }
-        self.tx.worker().tail(bytes).map_err(|_| seriatim_catalog::OutOfMemory)
+        self.tx.worker().tail(bytes).map_err(|_| refuse())
     }
 }
 
@@ -192,7 +207,7 @@ impl ReadTx {
     #[inline]
     pub(crate) fn operate<R>(&self, mut operation: impl FnMut(&mut dyn Worker) -> Result<R, Stop>) -> Result<R, Abort> {
         let left = self.left.get();
-        if left == 0 {
+        if left == 0 || self.is_too_old() {
             self.check()?;
         } else {
             self.left.set(left - 1);
@@ -231,6 +246,12 @@ impl ReadTx {
         Abort(AbortKind::Stopped(cause))
     }
 
+    /// Whether the attempt is older than it may be, as far as the ticker has told.
+    #[inline(always)]
+    fn is_too_old(&self) -> bool {
+        self.clock.now() > self.deadline.get()
+    }
+
     /// The slow path of `operate`: a stopped transaction, one inside its own update, an old one, a long one.
     #[cold]
     fn check(&self) -> Result<(), Abort> {
@@ -241,8 +262,8 @@ impl ReadTx {
             return Err(Abort::stopped(Reason::Reentered));
         }
         let inner = &self.inner;
-        if inner.environment.epochs.ticks() - self.begun.get() > inner.age_ticks_max {
-            return Err(self.stop(Cause { phase: Phase::Execute, reason: Reason::TooOld }));
+        if self.is_too_old() {
+            return Err(self.stop(TOO_OLD));
         }
         let stride = self.stride();
         let operations = self.operations.get() + stride + 1;
@@ -255,9 +276,13 @@ impl ReadTx {
         Ok(())
     }
 
-    /// Explicit transactions may be parked between operations, so each operation looks at the age.
     fn stride(&self) -> u32 {
-        if self.explicit.get() { 0 } else { STRIDE.min(self.inner.options.operations_max) }
+        STRIDE.min(self.inner.options.operations_max)
+    }
+
+    /// The bounds of the attempts that are opened from now on.
+    pub(crate) fn set_bounds(&self, bounds: Bounds) {
+        self.bounds.set(bounds);
     }
 
     #[inline]
@@ -582,7 +607,9 @@ impl Tx {
                 ending: Cell::new(false),
                 left: Cell::new(0),
                 operations: Cell::new(0),
-                begun: Cell::new(0),
+                clock: Arc::clone(&inner.clock),
+                deadline: Cell::new(0),
+                bounds: Cell::new(TransactionOptions::default().bounds(&inner.options)),
                 culprit: RefCell::new(None),
                 watching: Cell::new(false),
                 accessed: RefCell::default(),
@@ -910,7 +937,12 @@ impl ReadTx {
     /// The row was changed.
     #[inline(never)]
     fn end_update(&self, set: &TableSet, key: Key<'_>, dirty: ColumnSet) -> Result<(), Abort> {
-        match self.admit() {
+        let update = self.admit();
+        if let Some(cause) = self.stopped.get() {
+            cold_path();
+            return Err(Abort(AbortKind::Stopped(cause)));
+        }
+        match update {
             Some(update) if self.watching.get() || !set.indexes.is_empty() => self.follow(set, key, update, dirty),
             _ => Ok(()),
         }
@@ -1120,7 +1152,8 @@ impl Tx {
         self.too_large.take();
         self.savepoints.borrow_mut().clear();
         self.operations.set(0);
-        self.begun.set(inner.environment.epochs.ticks());
+        self.deadline
+            .set(self.clock.now().saturating_add(self.bounds.get().age).saturating_add(inner.clock_resolution));
         self.left.set(self.stride());
         if let Some(log) = &self.log {
             cold_path();
@@ -1186,6 +1219,10 @@ impl Tx {
     pub(crate) fn commit_or_repair(&self) -> Result<Outcome, Cause> {
         if let Some(cause) = self.stopped.get() {
             return Err(cause);
+        }
+        if self.is_too_old() {
+            cold_path();
+            return Err(TOO_OLD);
         }
         let mut backoff = Backoff::new();
         loop {

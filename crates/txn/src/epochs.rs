@@ -1,7 +1,7 @@
-//! The epoch of the database: which commits become durable together, and how old a transaction is.
+//! The epoch of the database: which commits become durable together.
 //!
 //! A ticker advances it, and the log where somebody waits for the end of an epoch; every commit reads it once, after its last lock is
-//! held or inside its region. So epochs are no measure of time: ages are counted in ticks.
+//! held or inside its region. So epochs are no measure of time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,14 +11,12 @@ use seriatim_base::{CacheAligned, Epoch};
 #[derive(Debug)]
 pub struct Epochs {
     current: CacheAligned<AtomicU64>,
-    /// Beside nothing that commits read.
-    ticks: CacheAligned<AtomicU64>,
 }
 
 impl Default for Epochs {
     fn default() -> Epochs {
         // Epoch 0 holds only stamp zero, "never committed".
-        Epochs { current: CacheAligned(AtomicU64::new(1)), ticks: CacheAligned(AtomicU64::new(0)) }
+        Epochs { current: CacheAligned(AtomicU64::new(1)) }
     }
 }
 
@@ -30,22 +28,10 @@ impl Epochs {
         Epoch(self.current.load(Ordering::Acquire))
     }
 
-    /// Begins the next epoch, which it answers. Who reads that epoch or a later one sees what was written before the call. For who
-    /// will not wait for the next [`Epochs::tick`].
+    /// Begins the next epoch, which it answers. Who reads that epoch or a later one sees what was written before the call. Called by
+    /// the ticker, and by who will not wait for it.
     pub fn advance(&self) -> Epoch {
         Epoch(self.current.fetch_add(1, Ordering::AcqRel) + 1)
-    }
-
-    /// An interval is over: begins the next epoch, which it answers.
-    pub fn tick(&self) -> Epoch {
-        self.ticks.fetch_add(1, Ordering::Relaxed);
-        self.advance()
-    }
-
-    /// Intervals so far.
-    #[inline]
-    pub fn ticks(&self) -> u64 {
-        self.ticks.load(Ordering::Relaxed)
     }
 
     /// Goes on at `epoch`, if that is later: a database that was recovered begins above all it was before.

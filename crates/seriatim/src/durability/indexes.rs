@@ -94,6 +94,8 @@ fn work(
     let core = inner.environment.core().ok_or(Failed::NoWorker)?;
     let mut walker = Walker::new(inner.engine.as_ref(), core);
     let mut session = Session::new(Arc::clone(inner), Arc::clone(open), number);
+    // What the user allows transactions is not for these: nobody else uses the table, or it is a check that he asked for.
+    session.set_options(crate::TransactionOptions::new().age_max(std::time::Duration::MAX));
     let mut count = 0;
     let mut more = true;
     while more {

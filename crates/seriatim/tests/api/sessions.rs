@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use seriatim::catalog::Reverse;
-use seriatim::{Database, Handle, Session, TransactError, Transaction, clock, thread};
+use seriatim::clock::Instant;
+use seriatim::{
+    Committed, Database, Handle, Session, TransactError, Transaction, TransactionOptions, Tx, clock, thread,
+};
 
 use crate::common::{each, person};
 
@@ -111,6 +114,81 @@ fn a_transaction_that_stays_open_too_long_is_stopped() {
         assert!(open.commit().is_err());
         let count = session.transact(|tx| Ok(tx.scan(&people, ..).count()));
         assert_eq!(*count.expect("the session goes on"), 1);
+    });
+}
+
+/// Neither a call nor the commit, of whatever kind of transaction.
+#[test]
+fn an_attempt_that_is_too_old_does_not_commit() {
+    each(|setting| {
+        let builder = setting.builder().step_helpers(true).epoch_interval(Duration::from_millis(10));
+        let db = builder.transaction_age_max(Duration::from_millis(50)).open().expect("valid");
+        let people = db.create().expect("valid");
+        let mut session = db.session();
+        let wait = |steps: u32| (0..steps).for_each(|_| db.step());
+        let too_old = |result: Result<(), TransactError>| assert!(matches!(result, Err(TransactError::TooOld)));
+        let insert_and_wait = |tx: &Tx, steps| {
+            tx.insert(&people, &person(1, 1))?;
+            wait(steps);
+            Ok(())
+        };
+        // No call follows: the commit fails. One does: it fails, and so does the commit, whatever became of the error.
+        too_old(session.transact(|tx| insert_and_wait(tx, 6)).map(drop));
+        too_old(session.submit(|tx| insert_and_wait(tx, 6)).wait().map(drop));
+        let swallowed = session.transact(|tx| {
+            wait(6);
+            assert!(tx.get(&people, &(1, Reverse(1))).is_err());
+            Ok(())
+        });
+        too_old(swallowed.map(drop));
+        too_old(session.snapshot(|_| Ok(wait(6))).map(drop));
+        let open = session.begin().expect("a worker");
+        open.insert(&people, &person(1, 1)).expect("young");
+        wait(6);
+        too_old(open.commit().map(drop));
+        let open = session.begin_snapshot().expect("a worker");
+        wait(6);
+        too_old(open.finish().map(drop));
+
+        // A transaction may have its own age, younger or older; the next has the session's again.
+        let [brief, patient] = [20, 1000].map(|age| TransactionOptions::new().age_max(Duration::from_millis(age)));
+        too_old(session.transact_with(&brief, |tx| insert_and_wait(tx, 3)).map(drop));
+        session.transact_with(&patient, |tx| insert_and_wait(tx, 20)).expect("within its age");
+        session.snapshot_with(&patient, |_| Ok(wait(20))).expect("within its age");
+        too_old(session.snapshot_with(&brief, |_| Ok(wait(3))).map(drop));
+        too_old(session.snapshot(|_| Ok(wait(6))).map(drop));
+        let open = session.begin_with(&patient).expect("a worker");
+        wait(20);
+        open.delete(&people, &(1, Reverse(1))).expect("within its age");
+        open.commit().expect("within its age");
+        let open = session.begin_snapshot_with(&brief).expect("a worker");
+        wait(3);
+        too_old(open.finish().map(drop));
+        session.set_options(patient);
+        assert_eq!(session.options(), patient);
+        session.transact(|tx| insert_and_wait(tx, 20)).expect("within the session's age");
+        too_old(session.transact_with(&brief, |tx| insert_and_wait(tx, 3)).map(drop));
+        let count = session.transact(|tx| Ok(tx.scan(&people, ..).count()));
+        assert_eq!(*count.expect("the session goes on"), 1);
+    });
+}
+
+/// The ticker's time, not the epoch's: epochs can advance faster.
+#[test]
+fn an_attempt_ages_with_time() {
+    each(|setting| {
+        let age = Duration::from_millis(30);
+        let db = setting.builder().transaction_age_max(age).open().expect("valid");
+        let people = db.create::<crate::common::Person>().expect("valid");
+        let mut session = db.session();
+        let mut began = Instant::now();
+        let slow: Result<Committed<()>, _> = session.transact(|tx| {
+            began = Instant::now();
+            loop {
+                tx.get(&people, &(1, Reverse(1)))?;
+            }
+        });
+        assert!(matches!(slow, Err(TransactError::TooOld)) && began.elapsed() >= age, "{slow:?}");
     });
 }
 
