@@ -77,7 +77,7 @@ pub use row::{RowRef, tail};
 pub use schema::{ColumnDef, ColumnType, IndexDef, KeyPart, Organization, PartName, TableBuilder, TableDef, asc, desc};
 pub use seriatim_base::{ColumnId, IndexId};
 pub use std::cmp::Reverse;
-pub use table::{IndexSpec, IndexedBy, Table};
+pub use table::{IndexSpec, IndexedBy, OrderedTable, Table, kind};
 pub use text::Text;
 pub use timestamp::Timestamp;
 pub use value::{Value, ValueError};

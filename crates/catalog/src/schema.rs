@@ -158,19 +158,12 @@ pub struct IndexDef {
     pub name: Cow<'static, str>,
     /// Its columns, most significant first.
     pub parts: Vec<KeyPart>,
-    /// Whether two rows may not agree in all its columns. NULL equals NULL here. In an index without it, the primary key's columns
-    /// follow to tell rows apart.
+    /// Whether two rows may not agree in all its columns. In an index without it, the primary key's columns follow to tell rows apart.
     pub unique: bool,
+    /// Whether NULL equals NULL where the index is unique. Otherwise, as in SQL, rows with a NULL in one of its columns never agree.
+    pub nulls_not_distinct: bool,
     /// How it finds rows. A hash index finds whole keys only.
     pub organization: Organization,
-}
-
-impl IndexDef {
-    /// How its entries are stored. Those of a key that rows share lie side by side in a tree, whatever was asked for: a table by
-    /// hash would have to keep them as one list, of which every insert and delete writes a new version as long as the list.
-    pub fn storage(&self) -> Organization {
-        if self.unique { self.organization } else { Organization::Ordered }
-    }
 }
 
 /// A table: columns, primary key, secondary indexes.
@@ -228,6 +221,7 @@ impl TableDef {
             },
             key: Vec::new(),
             indexes: Vec::new(),
+            is_misplaced: false,
         }
     }
 
@@ -239,6 +233,29 @@ impl TableDef {
     /// The index of this name.
     pub fn index(&self, name: &str) -> Option<IndexId> {
         self.indexes.iter().position(|index| index.name == name).map(|at| IndexId(at as u16))
+    }
+
+    /// Whether rows with a NULL in a column of this unique index of the table never agree: it has columns that may be NULL, and does
+    /// not say [`IndexDef::nulls_not_distinct`].
+    pub fn has_distinct_nulls(&self, index: &IndexDef) -> bool {
+        index.unique && !index.nulls_not_distinct && self.has_nullable(index)
+    }
+
+    fn has_nullable(&self, index: &IndexDef) -> bool {
+        let is_nullable = |part: &KeyPart| self.columns.get(part.column.index()).is_some_and(|column| column.nullable);
+        index.parts.iter().any(is_nullable)
+    }
+
+    /// Whether rows may share a key of this index of the table.
+    pub fn has_shared_keys(&self, index: &IndexDef) -> bool {
+        !index.unique || self.has_distinct_nulls(index)
+    }
+
+    /// How the entries of this index of the table are stored. Those of a key that rows share lie side by side in a tree, whatever was
+    /// asked for: a table by hash would have to keep them as one list, of which every insert and delete writes a new version as long
+    /// as the list.
+    pub fn storage(&self, index: &IndexDef) -> Organization {
+        if self.has_shared_keys(index) { Organization::Ordered } else { index.organization }
     }
 
     /// Whether an update may change this column: it is neither immutable nor part of the primary key.
@@ -306,6 +323,12 @@ impl TableDef {
                 return invalid(format!("index `{}` is declared twice", index.name));
             }
             self.validate_parts(&format!("index `{}`", index.name), &index.parts)?;
+            if index.nulls_not_distinct && !index.unique {
+                return invalid(format!(
+                    "index `{}` is not unique, so rows may share NULL as any value; leave out nulls_not_distinct",
+                    index.name
+                ));
+            }
         }
         if self.indexes.len() > usize::from(u16::MAX) {
             return invalid(format!("has {} indexes; at most {} are possible", self.indexes.len(), u16::MAX));
@@ -361,7 +384,7 @@ impl TableDef {
         }
         for at in 0..self.indexes.len().max(other.indexes.len()) {
             match (self.indexes.get(at), other.indexes.get(at)) {
-                (Some(mine), Some(theirs)) if mine == theirs => {}
+                (Some(mine), Some(theirs)) if self.is_same_index(mine, other, theirs) => {}
                 (mine, theirs) => {
                     let (mine, theirs) = (self.describe_index(mine), other.describe_index(theirs));
                     return Some(format!("index number {at} is {mine}, not {theirs}"));
@@ -369,6 +392,13 @@ impl TableDef {
             }
         }
         None
+    }
+
+    /// Whether two indexes of tables with the same columns have the same entries.
+    fn is_same_index(&self, mine: &IndexDef, other: &TableDef, theirs: &IndexDef) -> bool {
+        let nulls_not_distinct = theirs.nulls_not_distinct;
+        IndexDef { nulls_not_distinct, ..mine.clone() } == *theirs
+            && self.has_distinct_nulls(mine) == other.has_distinct_nulls(theirs)
     }
 
     fn describe_parts(&self, parts: &[KeyPart], organization: Organization) -> String {
@@ -387,7 +417,11 @@ impl TableDef {
         index.map_or_else(
             || "absent".to_owned(),
             |index| {
-                let unique = if index.unique { ", unique" } else { "" };
+                let unique = match index.unique {
+                    true if self.has_nullable(index) && index.nulls_not_distinct => ", unique, nulls_not_distinct",
+                    true => ", unique",
+                    false => "",
+                };
                 format!("`{}` on {}{unique}", index.name, self.describe_parts(&index.parts, index.organization))
             },
         )
@@ -450,6 +484,8 @@ pub struct TableBuilder {
     table: TableDef,
     key: Vec<PartName>,
     indexes: Vec<(IndexDef, Vec<PartName>)>,
+    /// Something was said of an index before there was one.
+    is_misplaced: bool,
 }
 
 impl TableBuilder {
@@ -484,7 +520,7 @@ impl TableBuilder {
         self.add_index(name.into(), parts, false, Organization::Ordered)
     }
 
-    /// Adds a hash index whose keys rows may share: it finds whole keys only ([`IndexDef::storage`]).
+    /// Adds a hash index whose keys rows may share: it finds whole keys only ([`TableDef::storage`]).
     #[must_use]
     pub fn hash_index(
         self,
@@ -494,7 +530,8 @@ impl TableBuilder {
         self.add_index(name.into(), parts, false, Organization::Hash)
     }
 
-    /// Adds an index whose keys rows may not share.
+    /// Adds an index whose keys rows may not share. Those with a NULL in a column of it do not count as equal, as in SQL;
+    /// [`TableBuilder::nulls_not_distinct`] after it makes them.
     #[must_use]
     pub fn unique_index(
         self,
@@ -505,6 +542,16 @@ impl TableBuilder {
         self.add_index(name.into(), parts, true, organization)
     }
 
+    /// The unique index that was added last takes NULL for equal to NULL: as PostgreSQL's NULLS NOT DISTINCT.
+    #[must_use]
+    pub fn nulls_not_distinct(mut self) -> TableBuilder {
+        match self.indexes.last_mut() {
+            Some((index, _)) => index.nulls_not_distinct = true,
+            None => self.is_misplaced = true,
+        }
+        self
+    }
+
     fn add_index(
         mut self,
         name: Cow<'static, str>,
@@ -512,7 +559,7 @@ impl TableBuilder {
         unique: bool,
         organization: Organization,
     ) -> TableBuilder {
-        let index = IndexDef { name, parts: Vec::new(), unique, organization };
+        let index = IndexDef { name, parts: Vec::new(), unique, nulls_not_distinct: false, organization };
         self.indexes.push((index, parts.into_iter().map(Into::into).collect()));
         self
     }
@@ -544,6 +591,11 @@ impl TableBuilder {
                 })
                 .collect()
         };
+        if self.is_misplaced {
+            let problem =
+                "nulls_not_distinct stands before the unique index that it is said of; write it after".to_owned();
+            return Err(SchemaError::invalid(&self.table.name, problem));
+        }
         self.table.key = resolve(&self.table, "the primary key", &self.key)?;
         for (mut index, parts) in self.indexes {
             index.parts = resolve(&self.table, &format!("index `{}`", index.name), &parts)?;
@@ -566,7 +618,7 @@ mod tests {
 
     #[test]
     fn every_mistake_is_named() {
-        let cases: [(TableBuilder, &str); 9] = [
+        let cases: [(TableBuilder, &str); 11] = [
             (builder(), "table `t`: the primary key has no columns; name at least one"),
             (builder().key(["c"]), "table `t`: the primary key names `c`, but the columns are a, b"),
             (builder().key(["a", "a"]), "table `t`: the primary key names column `a` twice"),
@@ -591,6 +643,14 @@ mod tests {
                 "table `t`: column `d` has no room; its maximum must be at least 1",
             ),
             (builder().key(["a"]).index("i", ["b"]).index("i", ["a"]), "table `t`: index `i` is declared twice"),
+            (
+                builder().key(["a"]).index("i", ["b"]).nulls_not_distinct(),
+                "table `t`: index `i` is not unique, so rows may share NULL as any value; leave out nulls_not_distinct",
+            ),
+            (
+                builder().key(["a"]).nulls_not_distinct().index("i", ["b"]),
+                "table `t`: nulls_not_distinct stands before the unique index that it is said of; write it after",
+            ),
         ];
         for (builder, message) in cases {
             assert_eq!(builder.finish().map_err(|error| error.to_string()), Err(message.to_owned()));
@@ -618,6 +678,27 @@ mod tests {
             table().difference(&other).as_deref(),
             Some("index number 0 is `i` on (desc(b)), ordered, not absent")
         );
+    }
+
+    #[test]
+    fn what_null_equals_counts_where_there_can_be_one() {
+        let table = |column: &'static str| {
+            let index = |equal: bool| {
+                let index = builder().key(["a"]).unique_index("i", [column], Organization::Hash);
+                if equal { index.nulls_not_distinct() } else { index }.finish().expect("valid")
+            };
+            (index(false), index(true))
+        };
+        let (distinct, equal) = table("b");
+        assert_eq!(
+            distinct.difference(&equal).as_deref(),
+            Some("index number 0 is `i` on (b), hashed, unique, not `i` on (b), hashed, unique, nulls_not_distinct")
+        );
+        assert_eq!(distinct.storage(&distinct.indexes[0]), Organization::Ordered);
+        assert_eq!(equal.storage(&equal.indexes[0]), Organization::Hash);
+        let (distinct, equal) = table("a");
+        assert_eq!(distinct.difference(&equal), None);
+        assert_eq!(distinct.storage(&distinct.indexes[0]), Organization::Hash);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use crate::{ColumnSet, IndexId, OutOfMemory, Place, RowRef, RowWriter, TableDef, TableKey};
+use crate::{ColumnSet, IndexId, KeyPrefix, OutOfMemory, Place, RowRef, RowWriter, TableDef, TableKey};
 
 /// A row type, by `#[derive(Table)]`.
 ///
@@ -47,15 +47,80 @@ pub unsafe trait Table: Sized {
     fn finish(update: Self::Update<'_>) -> ColumnSet;
 }
 
-/// An index of a derived table: rows of type `T` found by keys of type `K`.
-pub struct IndexSpec<T, K> {
-    id: IndexId,
-    types: PhantomData<fn(K) -> T>,
+/// A derived table that is ordered.
+#[diagnostic::on_unimplemented(
+    message = "table `{Self}` is not ordered: its rows cannot be scanned",
+    label = "a table declared `hash` finds whole keys only",
+    note = "declare the table `ordered`, or scan an ordered index of it; of a type parameter, write `T: OrderedTable`"
+)]
+pub trait OrderedTable: Table {}
+
+/// What an index can be asked, as its declaration says: types that index constants and handles carry.
+pub mod kind {
+    use super::KeyPrefix;
+
+    /// An ordered index whose keys rows may share.
+    #[derive(Clone, Copy, Debug)]
+    pub enum Ordered {}
+
+    /// A hash index whose keys rows may share.
+    #[derive(Clone, Copy, Debug)]
+    pub enum Hash {}
+
+    /// An ordered index that is unique.
+    #[derive(Clone, Copy, Debug)]
+    pub enum UniqueOrdered {}
+
+    /// A hash index that is unique.
+    #[derive(Clone, Copy, Debug)]
+    pub enum UniqueHash {}
+
+    /// An index of which a key finds at most one row.
+    #[diagnostic::on_unimplemented(
+        message = "this index is not declared `unique`: rows may share a key of it, so there is no one row to get",
+        label = "not a unique index",
+        note = "use `find_by`, which gives all rows with a key, or declare the index `unique`"
+    )]
+    pub trait Unique {}
+
+    impl Unique for UniqueOrdered {}
+    impl Unique for UniqueHash {}
+
+    /// An index with ranges.
+    #[diagnostic::on_unimplemented(
+        message = "this index is declared `hash`: its rows have no order to scan them in",
+        label = "a hash index finds whole keys only",
+        note = "use `find_by` with a whole key, or declare the index `ordered`"
+    )]
+    pub trait Ranged {}
+
+    impl Ranged for Ordered {}
+    impl Ranged for UniqueOrdered {}
+
+    /// An index with keys of type `K` that finds rows by a `P`: an ordered one by the first columns of a key, a hash index by a whole
+    /// key.
+    #[diagnostic::on_unimplemented(
+        message = "an index declared `hash` finds rows by a whole key, a `{K}`, not by a `{P}`",
+        label = "a hash index finds whole keys only",
+        note = "write all columns of the key, or declare the index `ordered`"
+    )]
+    pub trait Finds<K, P> {}
+
+    impl<K, P: KeyPrefix<K>> Finds<K, P> for Ordered {}
+    impl<K, P: KeyPrefix<K>> Finds<K, P> for UniqueOrdered {}
+    impl<K> Finds<K, K> for Hash {}
+    impl<K> Finds<K, K> for UniqueHash {}
 }
 
-impl<T, K> IndexSpec<T, K> {
+/// An index of a derived table: rows of type `T` found by keys of type `K`; `I` is its [`kind`].
+pub struct IndexSpec<T, K, I = kind::Ordered> {
+    id: IndexId,
+    types: PhantomData<fn(K, I) -> T>,
+}
+
+impl<T, K, I> IndexSpec<T, K, I> {
     /// The index declared at this position. Derived constants call it; others are for nobody's use.
-    pub const fn new(id: IndexId) -> IndexSpec<T, K> {
+    pub const fn new(id: IndexId) -> IndexSpec<T, K, I> {
         IndexSpec { id, types: PhantomData }
     }
 
@@ -69,17 +134,19 @@ impl<T, K> IndexSpec<T, K> {
 pub trait IndexedBy<const AT: u16>: Table {
     /// The indexed columns: what the index's [`IndexSpec`] is of.
     type Key: TableKey;
+    /// What it can be asked: one of [`kind`].
+    type Kind;
 }
 
-impl<T, K> Clone for IndexSpec<T, K> {
-    fn clone(&self) -> IndexSpec<T, K> {
+impl<T, K, I> Clone for IndexSpec<T, K, I> {
+    fn clone(&self) -> IndexSpec<T, K, I> {
         *self
     }
 }
 
-impl<T, K> Copy for IndexSpec<T, K> {}
+impl<T, K, I> Copy for IndexSpec<T, K, I> {}
 
-impl<T, K> std::fmt::Debug for IndexSpec<T, K> {
+impl<T, K, I> std::fmt::Debug for IndexSpec<T, K, I> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "IndexSpec({})", self.id)
     }

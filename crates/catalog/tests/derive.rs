@@ -7,7 +7,7 @@ mod shared;
 
 use seriatim_catalog::{
     Bytes, ColumnDef, ColumnId, ColumnSet, ColumnType, Decimal, IndexId, IndexSpec, Key, KeyCodec, Layout,
-    Organization, OutOfMemory, Place, Reverse, Table, TableDef, TableKey, Text, Timestamp, Value, desc,
+    Organization, OutOfMemory, Place, Reverse, Table, TableDef, TableKey, Text, Timestamp, Value, desc, kind,
 };
 use seriatim_macros::Table;
 use shared::Block;
@@ -221,7 +221,7 @@ fn keys_of_types_rows_and_values_agree() {
         block.encode(&primary, |from_row| assert_eq!(from_row, key));
     });
     let by_name: IndexSpec<Every, (Text<16>, Reverse<Money>)> = Every::BY_NAME;
-    let by_tag: IndexSpec<Every, Option<Bytes<4>>> = Every::BY_TAG;
+    let by_tag: IndexSpec<Every, Option<Bytes<4>>, kind::UniqueHash> = Every::BY_TAG;
     assert_eq!((by_name.id(), by_tag.id()), (IndexId(0), IndexId(1)));
 
     let codec = KeyCodec::for_index(&declared().indexes[0], &declared());

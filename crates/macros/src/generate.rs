@@ -2,9 +2,10 @@
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
+use syn::Path;
 use syn::ext::IdentExt;
 
-use crate::parse::{Column, Declaration, Part};
+use crate::parse::{Column, Declaration, Index, Part};
 
 /// Everything the derive makes.
 pub(crate) fn table(table: &Declaration) -> TokenStream {
@@ -28,7 +29,15 @@ fn implementation(table: &Declaration) -> TokenStream {
     let decode = columns.iter().zip(places).map(
         |(Column { name, ty, .. }, place)| quote!(#name: <#ty as #catalog::Column>::owned(row.get::<#ty>(#place)),),
     );
+    let ordered = (!table.is_hash).then(|| {
+        quote! {
+            #[automatically_derived]
+            impl #catalog::OrderedTable for #row {}
+        }
+    });
     quote! {
+        #ordered
+
         // SAFETY: the places are computed from the same columns as the definition, and rows are read and written by the
         // methods below and those of the two row types only, each by its column's place and type.
         #[automatically_derived]
@@ -98,19 +107,21 @@ fn indexes(table: &Declaration) -> TokenStream {
     }
     let constants = table.indexes.iter().enumerate().map(|(at, index)| {
         let (constant, key, at) = (&index.constant, key_type(&index.parts, table), at as u16);
+        let kind = kind(index, catalog);
         let doc = format!("The index `{}`.", index.name.value());
         quote! {
             #[doc = #doc]
-            #visibility const #constant: #catalog::IndexSpec<#row, #key> =
+            #visibility const #constant: #catalog::IndexSpec<#row, #key, #kind> =
                 #catalog::IndexSpec::new(#catalog::IndexId(#at));
         }
     });
     let keys = table.indexes.iter().enumerate().map(|(at, index)| {
-        let (key, at) = (key_type(&index.parts, table), at as u16);
+        let (key, kind, at) = (key_type(&index.parts, table), kind(index, catalog), at as u16);
         quote! {
             #[automatically_derived]
             impl #catalog::IndexedBy<#at> for #row {
                 type Key = #key;
+                type Kind = #kind;
             }
         }
     });
@@ -121,6 +132,16 @@ fn indexes(table: &Declaration) -> TokenStream {
             #(#constants)*
         }
         #(#keys)*
+    }
+}
+
+/// The type that says what an index can be asked.
+fn kind(index: &Index, catalog: &Path) -> TokenStream {
+    match (index.is_unique, index.is_hash) {
+        (false, false) => quote!(#catalog::kind::Ordered),
+        (false, true) => quote!(#catalog::kind::Hash),
+        (true, false) => quote!(#catalog::kind::UniqueOrdered),
+        (true, true) => quote!(#catalog::kind::UniqueHash),
     }
 }
 
@@ -285,13 +306,14 @@ fn definition(table: &Declaration) -> TokenStream {
         false => quote!(#catalog::Organization::Ordered),
     };
     let indexes = table.indexes.iter().map(|index| {
-        let (name, unique) = (&index.name, index.is_unique);
+        let (name, unique, nulls_not_distinct) = (&index.name, index.is_unique, index.nulls_not_distinct);
         let (parts, organization) = (parts(&index.parts), organization(index.is_hash));
         quote! {
             #catalog::IndexDef {
                 name: ::std::borrow::Cow::Borrowed(#name),
                 parts: #parts,
                 unique: #unique,
+                nulls_not_distinct: #nulls_not_distinct,
                 organization: #organization,
             }
         }

@@ -23,7 +23,8 @@ use syn::{DeriveInput, parse_macro_input};
 /// - `ordered` (the default) or `hash`: how rows are found by key; only ordered tables are scanned.
 /// - `capacity`: how many rows to expect, an expression of type `usize`; a hint.
 /// - `index(name = ..., columns(...))`: a secondary index, with `unique` if two rows may not agree in all its columns, and
-///   `ordered` (the default) or `hash`, which finds whole keys only. Repeat for more.
+///   `ordered` (the default) or `hash`, which finds whole keys only. Rows with a NULL in one of the columns do not count as equal, as in
+///   SQL; with `nulls_not_distinct` NULL equals NULL. Repeat for more.
 /// - `crate = path`: where the catalog is found, if not at `::seriatim::catalog`.
 ///
 /// # On a field

@@ -55,6 +55,7 @@ pub(crate) struct Index {
     pub(crate) constant: Ident,
     pub(crate) parts: Vec<Part>,
     pub(crate) is_unique: bool,
+    pub(crate) nulls_not_distinct: bool,
     pub(crate) is_hash: bool,
 }
 
@@ -119,7 +120,8 @@ pub(crate) fn declaration(input: &DeriveInput) -> Result<Declaration> {
         }
         let parts = resolve("an index", index.name.span(), &index.parts, &columns, &mut mistakes);
         let Some(constant) = mistakes.note(constant(&index.name)) else { continue };
-        indexes.push(Index { name: index.name, constant, parts, is_unique: index.is_unique, is_hash: index.is_hash });
+        let NamedIndex { name, is_unique, nulls_not_distinct, is_hash, .. } = index;
+        indexes.push(Index { name, constant, parts, is_unique, nulls_not_distinct, is_hash });
     }
     check_methods(&columns, &key, &mut mistakes);
     if let Some(error) = mistakes.0 {
@@ -183,6 +185,7 @@ struct NamedIndex {
     name: LitStr,
     parts: Vec<NamedPart>,
     is_unique: bool,
+    nulls_not_distinct: bool,
     is_hash: bool,
 }
 
@@ -230,6 +233,7 @@ impl Attributes {
 
 fn index(input: ParseStream<'_>, span: Span) -> Result<NamedIndex> {
     let (mut name, mut parts, mut is_unique, mut is_hash, mut is_ordered) = (None, None, false, false, false);
+    let mut nulls = None;
     while !input.is_empty() {
         let word = input.call(Ident::parse_any)?;
         match word.to_string().as_str() {
@@ -239,10 +243,11 @@ fn index(input: ParseStream<'_>, span: Span) -> Result<NamedIndex> {
             }
             "columns" => parts = Some(named_parts(input)?),
             "unique" => is_unique = true,
+            "nulls_not_distinct" => nulls = Some(word.span()),
             "hash" => is_hash = true,
             "ordered" => is_ordered = true,
             _ => {
-                let known = "name = \"...\", columns(...), unique, hash or ordered";
+                let known = "name = \"...\", columns(...), unique, nulls_not_distinct, hash or ordered";
                 return Err(Error::new(word.span(), format!("unknown index attribute; write {known}")));
             }
         }
@@ -255,7 +260,13 @@ fn index(input: ParseStream<'_>, span: Span) -> Result<NamedIndex> {
     }
     let name = name.ok_or_else(|| Error::new(span, "an index needs a name: write name = \"by_...\""))?;
     let parts = parts.ok_or_else(|| Error::new(span, "an index needs columns: write columns(...)"))?;
-    Ok(NamedIndex { name, parts, is_unique, is_hash })
+    if let Some(span) = nulls.filter(|_| !is_unique) {
+        return Err(Error::new(
+            span,
+            "nulls_not_distinct is said of unique indexes; write unique too, or leave it out",
+        ));
+    }
+    Ok(NamedIndex { name, parts, is_unique, nulls_not_distinct: nulls.is_some(), is_hash })
 }
 
 fn column(field: &Field, mistakes: &mut Mistakes) -> Column {
@@ -383,7 +394,7 @@ mod tests {
     #[test]
     fn a_sound_declaration_has_no_mistakes() {
         let declared = "#[table(key(a, desc(b)), hash, capacity = 1 << 4, crate = \"x::y\", name = \"t\")]
-            #[table(index(name = \"by_b\", columns(b,), unique, hash), index(name = \"by_c\", columns(desc(c), a)))]
+            #[table(index(name = \"by_b\", columns(b,), unique, nulls_not_distinct, hash), index(name = \"by_c\", columns(desc(c), a)))]
             pub struct T { a: u8, b: u8, #[column(immutable)] c: u8 }";
         assert!(mistakes(declared).is_empty());
     }

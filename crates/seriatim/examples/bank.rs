@@ -146,7 +146,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let mut session = db.session();
     let [made, refused, repeated] = [0, 1, 2].map(|kind| totals.iter().map(|counts| counts[kind]).sum::<u32>());
-    let written = session.snapshot(|tx| Ok(tx.scan(&transfers, ..).count()))?;
+    let written = session.snapshot(|tx| tx.count(&transfers, ..))?;
     assert_eq!(*written as u32, made, "refused transfers left no trace");
     assert_eq!(audit(&mut session, &accounts)?, funds);
     let first = session.snapshot(|tx| {

@@ -182,8 +182,6 @@ pub(crate) enum AbortKind {
     Overflow(Option<&'static Location<'static>>),
     /// The body's own error, noted in the transaction.
     User,
-    /// A handle of another database.
-    ForeignHandle,
 }
 
 impl Abort {
@@ -243,7 +241,6 @@ impl fmt::Display for Abort {
             AbortKind::Overflow(Some(place)) => write!(f, "{place}: a number leaves the range of its type"),
             AbortKind::Overflow(None) => f.write_str("a number leaves the range of its type"),
             AbortKind::User => f.write_str("the transaction was aborted by its body"),
-            AbortKind::ForeignHandle => f.write_str("the table handle belongs to another database"),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use seriatim_base::{LayoutId, TableId};
 use seriatim_catalog::wire::RowWire;
-use seriatim_catalog::{ColumnSet, ColumnType, IndexSpec, KeyCodec, Layout, Organization, Table, TableDef};
+use seriatim_catalog::{ColumnSet, ColumnType, IndexSpec, KeyCodec, Layout, Organization, Table, TableDef, kind};
 use seriatim_store::Index;
 use seriatim_txn::{Core, RecordShape, Wire};
 
@@ -34,12 +34,18 @@ pub(crate) struct Secondary {
     /// How it was declared to find rows; its entries may be stored otherwise.
     pub(crate) organization: Organization,
     unique: bool,
+    shares_keys: bool,
 }
 
 impl Secondary {
-    /// Whether an entry's row is one primary key and its key the indexed columns alone.
-    pub(crate) fn is_single(&self) -> bool {
+    /// Whether rows may not share a key, but perhaps one with a NULL.
+    pub(crate) fn is_unique(&self) -> bool {
         self.unique
+    }
+
+    /// Whether an entry's row is one primary key and its key the indexed columns alone, always.
+    pub(crate) fn is_single(&self) -> bool {
+        !self.shares_keys
     }
 }
 
@@ -101,7 +107,7 @@ impl TableSet {
             let codec = KeyCodec::for_index(index, &definition);
             let layout = index::entry_layout(class);
             let id = first.0 + 1 + at as u32;
-            let table = match make(id, name, index.storage(), codec, layout, core) {
+            let table = match make(id, name, definition.storage(index), codec, layout, core) {
                 Ok(table) => table,
                 Err(error) => {
                     let made = indexes.into_iter().map(|index| index.table);
@@ -113,7 +119,9 @@ impl TableSet {
                 }
             };
             let columns = index.parts.iter().map(|part| part.column).collect();
-            indexes.push(Secondary { table, columns, organization: index.organization, unique: index.unique });
+            let shares_keys = definition.has_shared_keys(index);
+            let (organization, unique) = (index.organization, index.unique);
+            indexes.push(Secondary { table, columns, organization, unique, shares_keys });
         }
         let _memory = environment.memory.clone();
         let text_bytes_max = text_bytes_max(&definition);
@@ -156,7 +164,7 @@ impl<T: Table> Handle<T> {
     }
 
     /// The index that a constant of the derived table names, such as `Customer::BY_NAME`.
-    pub fn index<K>(&self, spec: IndexSpec<T, K>) -> IndexHandle<T, K> {
+    pub fn index<K, I>(&self, spec: IndexSpec<T, K, I>) -> IndexHandle<T, K, I> {
         IndexHandle { set: Arc::clone(&self.set), at: spec.id().index(), types: PhantomData }
     }
 
@@ -166,26 +174,27 @@ impl<T: Table> Handle<T> {
     }
 }
 
-/// A secondary index of a table: rows of type `T`, found by keys of type `K`.
-pub struct IndexHandle<T, K> {
+/// A secondary index of a table: rows of type `T`, found by keys of type `K`. `I` says what it can be asked: one of
+/// [`catalog::kind`](kind), as it is declared.
+pub struct IndexHandle<T, K, I = kind::Ordered> {
     pub(crate) set: Arc<TableSet>,
     pub(crate) at: usize,
-    types: PhantomData<fn(K) -> T>,
+    types: PhantomData<fn(K, I) -> T>,
 }
 
-impl<T, K> IndexHandle<T, K> {
+impl<T, K, I> IndexHandle<T, K, I> {
     pub(crate) fn secondary(&self) -> &Secondary {
         &self.set.indexes[self.at]
     }
 }
 
-impl<T, K> Clone for IndexHandle<T, K> {
-    fn clone(&self) -> IndexHandle<T, K> {
+impl<T, K, I> Clone for IndexHandle<T, K, I> {
+    fn clone(&self) -> IndexHandle<T, K, I> {
         IndexHandle { set: Arc::clone(&self.set), at: self.at, types: PhantomData }
     }
 }
 
-impl<T, K> std::fmt::Debug for IndexHandle<T, K> {
+impl<T, K, I> std::fmt::Debug for IndexHandle<T, K, I> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "IndexHandle({})", self.secondary().table.name)
     }

@@ -67,7 +67,7 @@ pub use seriatim_history as history;
 pub use seriatim_htm as htm;
 
 pub use builder::Builder;
-pub use catalog::{Decimal, Text, Timestamp};
+pub use catalog::{Bytes, Decimal, Text, Timestamp};
 pub use database::Database;
 pub use durability::{Checkpoint, Durability, Pending, Recovery, RecoveryPhase, RecoveryProgress, TableChecked};
 pub use engine::protocols;

@@ -96,23 +96,25 @@ impl ReadTx {
     /// The rows whose keys begin with these values, in key order; all rows for none.
     ///
     /// # Errors
-    /// Values that are not of the key's types. The scan itself reports conflicts.
+    /// Values that are not of the key's types; a table that is not ordered. The scan itself reports conflicts.
     pub fn scan_dyn<'t>(&'t self, table: &'t DynHandle, prefix: &[Value]) -> Result<DynScan<'t>, Abort> {
         let set = self.own(&table.set)?;
         let range = set.primary.codec.range_of_values(prefix).map_err(|error| self.unfit(error))?;
-        Ok(DynScan { raw: RawScan::new(self, set, Target::Rows, range.low, range.high, Direction::Forward) })
+        let raw = RawScan::new(self, set, Target::Rows, range.low, range.high, Direction::Forward).begun()?;
+        Ok(DynScan { raw })
     }
 
     /// The rows that the index of this name finds for these values, in index order.
     ///
     /// # Errors
-    /// No such index, or values that are not of its types. The scan itself reports conflicts.
+    /// No such index, or values that are not of its types; of a hash index, fewer values than it has columns. The scan itself reports
+    /// conflicts.
     pub fn find_dyn<'t>(&'t self, table: &'t DynHandle, index: &str, prefix: &[Value]) -> Result<DynScan<'t>, Abort> {
         let set = self.own(&table.set)?;
         let Some(at) = set.definition.index(index) else {
             return Err(self.abort(format!("table {:?} has no index {index:?}", set.definition.name)));
         };
-        let raw = RawScan::of_values(self, set, at.index(), prefix).map_err(|error| self.unfit(error))?;
+        let raw = RawScan::of_values(self, set, at.index(), prefix).map_err(|error| self.unfit(error))?.begun()?;
         Ok(DynScan { raw })
     }
 }

@@ -183,10 +183,33 @@ impl<'t> RawScan<'t> {
         Ok(())
     }
 
-    /// The next row of the table.
+    /// The scan, or why it did not begin.
+    pub(crate) fn begun(mut self) -> Result<RawScan<'t>, Abort> {
+        match self.failed.take() {
+            None => Ok(self),
+            Some(abort) => Err(abort),
+        }
+    }
+
+    /// How many rows are left.
+    fn count(self) -> Result<usize, Abort> {
+        let mut scan = self.begun()?;
+        // An index has an entry for each row, so rows need not be read.
+        let mut count = usize::from(scan.found.take().is_some());
+        while let Some(row) = scan.step() {
+            row?;
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    /// The next row of the table. An abort ends the transaction.
     #[inline]
     pub(crate) fn next(&mut self) -> Option<Result<RowPtr, Abort>> {
-        let next = self.advance();
+        let next = match self.advance() {
+            Some(Err(abort)) => Some(Err(self.tx.end_with(abort))),
+            next => next,
+        };
         if let (Some(_), Some(Ok(row))) = (self.watched, &next) {
             self.tx.watch_row(self.watched, Some(row.as_ptr()), ColumnSet::EMPTY);
         }
@@ -292,7 +315,8 @@ impl Drop for RawScan<'_> {
     }
 }
 
-/// Rows of a scan, in order. Each step may report a conflict, after which the transaction has stopped.
+/// Rows of a scan, in order. Each step may report an abort, after which the transaction cannot commit, whether it was looked at or not.
+/// So [`Iterator::count`] may count one; [`Scan::try_count`] does not.
 #[must_use = "a scan reads nothing until it is iterated"]
 pub struct Scan<'t, T> {
     raw: RawScan<'t>,
@@ -314,6 +338,29 @@ impl<'t, T: Table> Scan<'t, T> {
 
     pub(crate) fn of_range(tx: &'t ReadTx, set: &'t TableSet, index: usize, range: Option<KeyRange>) -> Scan<'t, T> {
         Scan { raw: RawScan::of_range(tx, set, index, range), rows: PhantomData }
+    }
+
+    /// How many rows are left.
+    ///
+    /// ```
+    /// # use seriatim::{Database, Table};
+    /// # #[derive(Table)] #[table(name = "visit", key(id), index(name = "by_page", columns(page), hash))]
+    /// # struct Visit { id: u32, page: u32 }
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let db = Database::in_memory()?;
+    /// # let visits = db.create::<Visit>()?;
+    /// # let mut session = db.session();
+    /// session.transact(|tx| (0..9).try_for_each(|id| tx.insert(&visits, &Visit { id, page: id / 2 })))?;
+    /// let by_page = visits.index(Visit::BY_PAGE);
+    /// assert_eq!(*session.transact(|tx| tx.find_by(&by_page, &1).try_count())?, 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// A conflict.
+    pub fn try_count(self) -> Result<usize, Abort> {
+        self.raw.count()
     }
 
     pub(crate) fn of_key(tx: &'t ReadTx, set: &'t TableSet, index: usize, key: Option<KeyBuf>) -> Scan<'t, T> {
@@ -341,6 +388,16 @@ impl<T> std::fmt::Debug for Scan<'_, T> {
 #[must_use = "a scan reads nothing until it is iterated"]
 pub struct DynScan<'t> {
     pub(crate) raw: RawScan<'t>,
+}
+
+impl DynScan<'_> {
+    /// How many rows are left.
+    ///
+    /// # Errors
+    /// A conflict.
+    pub fn try_count(self) -> Result<usize, Abort> {
+        self.raw.count()
+    }
 }
 
 impl<'t> Iterator for DynScan<'t> {

@@ -17,7 +17,7 @@ use std::time::Duration;
 use seriatim_base::clock::CoarseClock;
 use seriatim_base::{Backoff, Hold, Stamp};
 use seriatim_catalog::{
-    ColumnSet, Key, KeyBuf, KeyPrefix, Organization, RowRef, RowWriter, Table, TableKey, TailStore,
+    ColumnSet, Key, KeyBuf, KeyPrefix, OrderedTable, Organization, RowRef, RowWriter, Table, TableKey, TailStore, kind,
 };
 use seriatim_plan::Kind;
 use seriatim_redo::Writer;
@@ -252,6 +252,15 @@ impl ReadTx {
         self.clock.now() > self.deadline.get()
     }
 
+    /// An abort that is an item of an iterator: who counts or filters items does not look at it, so the transaction ends with it.
+    #[cold]
+    pub(crate) fn end_with(&self, abort: Abort) -> Abort {
+        match (self.stopped.get(), abort.cause()) {
+            (None, Some(cause)) => self.stop(cause),
+            _ => abort,
+        }
+    }
+
     /// The slow path of `operate`: a stopped transaction, one inside its own update, an old one, a long one.
     #[cold]
     fn check(&self) -> Result<(), Abort> {
@@ -287,7 +296,7 @@ impl ReadTx {
 
     #[inline]
     pub(crate) fn own<'h>(&self, set: &'h TableSet) -> Result<&'h TableSet, Abort> {
-        if set.database == self.inner.number { Ok(set) } else { Err(Abort(AbortKind::ForeignHandle)) }
+        if set.database == self.inner.number { Ok(set) } else { Err(Abort::stopped(Reason::ForeignHandle)) }
     }
 
     #[inline(always)]
@@ -319,13 +328,11 @@ impl ReadTx {
         Ok(row)
     }
 
-    /// The row at an encoded key of the unique index at this position (of an index that is not unique: none).
+    /// The row at the encoded key of an entry of the unique index at this position.
     #[inline]
     pub(crate) fn read_by(&self, set: &TableSet, at: usize, key: Key<'_>) -> Result<Option<RowPtr>, Abort> {
         let secondary = &set.indexes[at];
-        if !secondary.is_single() {
-            return Ok(None);
-        }
+        debug_assert!(secondary.is_unique(), "the callers know it: by the type of a handle, or from the plan");
         let Some(entry) = self.read_at(&secondary.table, key)? else { return Ok(None) };
         // SAFETY: an entry of an index of this table, readable until the transaction ends.
         let primary = unsafe { crate::index::read_primary(entry, set.primary.class) };
@@ -393,14 +400,17 @@ impl ReadTx {
     /// # Errors
     /// As [`ReadTx::require`].
     #[inline]
-    pub fn require_by<'t, T: Table, K: TableKey>(
+    pub fn require_by<'t, T: Table, K: TableKey, I: kind::Unique>(
         &'t self,
-        index: &IndexHandle<T, K>,
+        index: &IndexHandle<T, K, I>,
         key: &K,
     ) -> Result<T::Row<'t>, Abort> {
         match self.get_by(index, key)? {
             Some(row) => Ok(row),
-            None => Err(key.encode(|key| self.missing_at(&index.secondary().table, key))),
+            None => {
+                let table = &index.secondary().table;
+                Err(key.encode(|key| table.codec.entry_key(key, |key| self.missing_at(table, key))))
+            }
         }
     }
 
@@ -471,50 +481,99 @@ impl ReadTx {
         self.worker().advance_prefetch();
     }
 
-    /// The rows with keys in `range`, in key order. Ordered tables only.
+    /// The rows with keys in `range`, in key order. Ordered tables only. Each step gives a row or a conflict: pass it on with `?`. How
+    /// many rows there are, [`ReadTx::count`] says.
     #[inline]
-    pub fn scan<'t, T: Table>(&'t self, table: &'t Handle<T>, range: impl RangeBounds<T::Key>) -> Scan<'t, T> {
+    pub fn scan<'t, T: OrderedTable>(&'t self, table: &'t Handle<T>, range: impl RangeBounds<T::Key>) -> Scan<'t, T> {
         let (low, high) = encode_bounds(&range);
         Scan::new(self, &table.set, Target::Rows, low, high, Direction::Forward)
     }
 
     /// As [`ReadTx::scan`], in descending key order.
     #[inline]
-    pub fn scan_rev<'t, T: Table>(&'t self, table: &'t Handle<T>, range: impl RangeBounds<T::Key>) -> Scan<'t, T> {
+    pub fn scan_rev<'t, T: OrderedTable>(
+        &'t self,
+        table: &'t Handle<T>,
+        range: impl RangeBounds<T::Key>,
+    ) -> Scan<'t, T> {
         let (low, high) = encode_bounds(&range);
         Scan::new(self, &table.set, Target::Rows, low, high, Direction::Backward)
     }
 
     /// The rows whose keys begin with `prefix`: the first columns of the key, as a tuple.
     #[inline]
-    pub fn prefix<'t, T: Table, P: KeyPrefix<T::Key>>(&'t self, table: &'t Handle<T>, prefix: &P) -> Scan<'t, T> {
+    pub fn prefix<'t, T: OrderedTable, P: KeyPrefix<T::Key>>(
+        &'t self,
+        table: &'t Handle<T>,
+        prefix: &P,
+    ) -> Scan<'t, T> {
         let range = table.set.primary.codec.range_of_prefix(prefix);
         Scan::new(self, &table.set, Target::Rows, range.low, range.high, Direction::Forward)
     }
 
     /// As [`ReadTx::prefix`], in descending key order.
     #[inline]
-    pub fn prefix_rev<'t, T: Table, P: KeyPrefix<T::Key>>(&'t self, table: &'t Handle<T>, prefix: &P) -> Scan<'t, T> {
+    pub fn prefix_rev<'t, T: OrderedTable, P: KeyPrefix<T::Key>>(
+        &'t self,
+        table: &'t Handle<T>,
+        prefix: &P,
+    ) -> Scan<'t, T> {
         let range = table.set.primary.codec.range_of_prefix(prefix);
         Scan::new(self, &table.set, Target::Rows, range.low, range.high, Direction::Backward)
     }
 
-    /// The row that a unique index finds (of an index that is not unique: none).
+    /// How many rows there are with keys in `range`. Ordered tables only.
+    ///
+    /// ```
+    /// # use seriatim::{Database, Table};
+    /// # #[derive(Table)] #[table(name = "visit", key(id))] struct Visit { id: u32 }
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let db = Database::in_memory()?;
+    /// # let visits = db.create::<Visit>()?;
+    /// # let mut session = db.session();
+    /// session.transact(|tx| (0..9).try_for_each(|id| tx.insert(&visits, &Visit { id })))?;
+    /// let counts = session.transact(|tx| Ok((tx.count(&visits, ..)?, tx.count(&visits, 3..5)?)))?;
+    /// assert_eq!(*counts, (9, 2));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// A conflict.
-    pub fn get_by<'t, T: Table, K: TableKey>(
+    pub fn count<T: OrderedTable>(&self, table: &Handle<T>, range: impl RangeBounds<T::Key>) -> Result<usize, Abort> {
+        self.scan(table, range).try_count()
+    }
+
+    /// How many rows there are with index keys in `range`. Ordered indexes only.
+    ///
+    /// # Errors
+    /// A conflict.
+    pub fn count_by<T: Table, K: TableKey, I: kind::Ranged>(
+        &self,
+        index: &IndexHandle<T, K, I>,
+        range: impl RangeBounds<K>,
+    ) -> Result<usize, Abort> {
+        self.scan_by(index, range).try_count()
+    }
+
+    /// The row that a unique index finds. A key with a NULL finds none, as nothing equals NULL, unless the index says
+    /// `nulls_not_distinct`; [`ReadTx::find_by`] gives the rows that have one.
+    ///
+    /// # Errors
+    /// A conflict.
+    pub fn get_by<'t, T: Table, K: TableKey, I: kind::Unique>(
         &'t self,
-        index: &IndexHandle<T, K>,
+        index: &IndexHandle<T, K, I>,
         key: &K,
     ) -> Result<Option<T::Row<'t>>, Abort> {
         let set = self.own(&index.set)?;
-        let row = key.encode(|key| {
+        let find = |key: Key<'_>| {
             let row = self.read_by(set, index.at, key)?;
             let access = self.watch(Kind::Get, set, Target::Index(index.at), || watch::one(key));
             self.watch_row(access, row.map(|row| row.as_ptr().cast_const()), ColumnSet::EMPTY);
             Ok::<_, Abort>(row)
-        })?;
+        };
+        let row = key.encode(|key| index.secondary().table.codec.entry_key(key, find))?;
         // SAFETY: access rule 3.
         Ok(row.map(|row| T::row(unsafe { RowRef::from_raw(row.as_ptr()) })))
     }
@@ -522,9 +581,9 @@ impl ReadTx {
     /// The rows whose index keys begin with `prefix` (the first indexed columns, as a tuple), in index order. A hash index
     /// finds whole keys only.
     #[inline]
-    pub fn find_by<'t, T: Table, K: TableKey, P: KeyPrefix<K>>(
+    pub fn find_by<'t, T: Table, K: TableKey, P: KeyPrefix<K>, I: kind::Finds<K, P>>(
         &'t self,
-        index: &'t IndexHandle<T, K>,
+        index: &'t IndexHandle<T, K, I>,
         prefix: &P,
     ) -> Scan<'t, T> {
         let codec = &index.secondary().table.codec;
@@ -541,9 +600,9 @@ impl ReadTx {
 
     /// As [`ReadTx::find_by`], in descending index order.
     #[inline]
-    pub fn find_by_rev<'t, T: Table, K: TableKey, P: KeyPrefix<K>>(
+    pub fn find_by_rev<'t, T: Table, K: TableKey, P: KeyPrefix<K>, I: kind::Ranged>(
         &'t self,
-        index: &'t IndexHandle<T, K>,
+        index: &'t IndexHandle<T, K, I>,
         prefix: &P,
     ) -> Scan<'t, T> {
         let range = index.secondary().table.codec.range_of_prefix(prefix);
@@ -551,9 +610,9 @@ impl ReadTx {
     }
 
     /// The rows whose index keys lie in `range`, in index order. Ordered indexes only.
-    pub fn scan_by<'t, T: Table, K: TableKey>(
+    pub fn scan_by<'t, T: Table, K: TableKey, I: kind::Ranged>(
         &'t self,
-        index: &'t IndexHandle<T, K>,
+        index: &'t IndexHandle<T, K, I>,
         range: impl RangeBounds<K>,
     ) -> Scan<'t, T> {
         let range = index.secondary().table.codec.range_between(range.start_bound(), range.end_bound());
@@ -561,9 +620,9 @@ impl ReadTx {
     }
 
     /// As [`ReadTx::scan_by`], in descending index order.
-    pub fn scan_by_rev<'t, T: Table, K: TableKey>(
+    pub fn scan_by_rev<'t, T: Table, K: TableKey, I: kind::Ranged>(
         &'t self,
-        index: &'t IndexHandle<T, K>,
+        index: &'t IndexHandle<T, K, I>,
         range: impl RangeBounds<K>,
     ) -> Scan<'t, T> {
         let range = index.secondary().table.codec.range_between(range.start_bound(), range.end_bound());
@@ -1435,8 +1494,8 @@ impl Tx {
                 place: place.map(ToString::to_string).unwrap_or_default(),
             },
             AbortKind::User => self.shared_user_error(),
-            AbortKind::ForeignHandle => TransactError::ForeignHandle,
             AbortKind::Stopped(cause) => match cause.reason {
+                Reason::ForeignHandle => TransactError::ForeignHandle,
                 Reason::OutOfMemory => self.no_room(),
                 Reason::TooOld => TransactError::TooOld,
                 Reason::LogStopped => self.log_refused(),

@@ -4,8 +4,12 @@
 //! of the committed programs, in everything they observed and in the final state; where the protocol promises it, an order that
 //! agrees with real time. The recorded history goes to the independent checker as well.
 
+use std::ops::RangeInclusive;
+
 use seriatim::history::{self, Promises};
-use seriatim::{Abort, Builder, Handle, ReadTx, Savepoint, SnapshotTransaction, Table, TransactError, Transaction};
+use seriatim::{
+    Abort, Builder, Handle, ReadTx, Savepoint, Scan, SnapshotTransaction, Table, TransactError, Transaction,
+};
 
 use crate::Setting;
 use crate::model::{Observed, Op, State, run_alone};
@@ -51,17 +55,37 @@ pub trait Cells: for<'t> Table<Key = u32> + Sized + 'static {
     fn id(row: &Self::Row<'_>) -> u32;
     /// Replaces the value by a function of itself; what it was.
     fn change(update: &mut Self::Update<'_>, change: impl FnOnce(i64) -> i64) -> i64;
+    /// The cells between two keys, upwards or down. Of hash tables nobody asks for them.
+    fn scan<'t>(_: &'t ReadTx, _: &'t Handle<Self>, _: RangeInclusive<u32>, _down: bool) -> Scan<'t, Self> {
+        panic!("table {} has no order to scan it in", Self::NAME)
+    }
     /// Adds to the value; the sum.
     fn add(update: &mut Self::Update<'_>, amount: i64) -> i64 {
         Self::change(update, |value| value + amount) + amount
     }
 }
 
-/// Makes a table with columns `id: u32` and `value: i64` a table of cells.
+/// Makes a table with columns `id: u32` and `value: i64` a table of cells: `ordered` if it is.
 #[macro_export]
 macro_rules! cells {
     ($table:ident) => {
+        $crate::cells!($table {});
+    };
+    ($table:ident ordered) => {
+        $crate::cells!($table {
+            fn scan<'t>(
+                tx: &'t seriatim::ReadTx,
+                table: &'t seriatim::Handle<Self>,
+                range: std::ops::RangeInclusive<u32>,
+                down: bool,
+            ) -> seriatim::Scan<'t, Self> {
+                if down { tx.scan_rev(table, range) } else { tx.scan(table, range) }
+            }
+        });
+    };
+    ($table:ident { $($scan:tt)* }) => {
         impl $crate::explore::Cells for $table {
+            $($scan)*
             fn new(id: u32, value: i64) -> Self {
                 $table { id, value }
             }
@@ -79,7 +103,7 @@ macro_rules! cells {
         }
     };
 }
-cells!(Cell);
+cells!(Cell ordered);
 cells!(BucketCell);
 cells!(UniqueCell);
 
@@ -311,8 +335,8 @@ fn apply<C: Cells>(
     let reading = open.reading();
     let result = match op {
         Op::Get(key) => Observed::Cell(reading.get(table, &key)?.map(|row| C::value(&row))),
-        Op::Scan(low, high) => Observed::Cells(collect(reading.scan(table, low..=high))?),
-        Op::ScanDown(low, high) => Observed::Cells(collect(reading.scan_rev(table, low..=high))?),
+        Op::Scan(low, high) => Observed::Cells(collect(C::scan(reading, table, low..=high, false))?),
+        Op::ScanDown(low, high) => Observed::Cells(collect(C::scan(reading, table, low..=high, true))?),
         Op::If(condition, &then) => {
             return if condition(observed) { apply::<C>(open, table, then, savepoints, observed) } else { Ok(()) };
         }

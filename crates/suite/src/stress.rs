@@ -7,6 +7,7 @@
 
 use std::sync::Mutex;
 
+use seriatim::catalog::kind;
 use seriatim::history::{self, Promises};
 use seriatim::htm::RegionStatistics;
 use seriatim::{
@@ -87,8 +88,8 @@ impl std::error::Error for WrongSum {}
 struct Tables {
     items: Handle<Item>,
     by_owner: IndexHandle<Item, u16>,
-    by_tag: IndexHandle<Item, Text<12>>,
-    by_color: IndexHandle<Item, u8>,
+    by_tag: IndexHandle<Item, Text<12>, kind::UniqueHash>,
+    by_color: IndexHandle<Item, u8, kind::Hash>,
     accounts: Handle<Account>,
     keys: u64,
 }

@@ -43,11 +43,13 @@ pub enum Reason {
     Reentered,
     /// The log takes no commits: it has failed, or its disk is full.
     LogStopped,
+    /// A handle of another database.
+    ForeignHandle,
 }
 
 impl Reason {
     /// Every reason, in order of declaration: for counters and reports.
-    pub const ALL: [Reason; 12] = [
+    pub const ALL: [Reason; 13] = [
         Reason::RecordChanged,
         Reason::RecordLocked,
         Reason::RecordRemoved,
@@ -60,6 +62,7 @@ impl Reason {
         Reason::Stopped,
         Reason::Reentered,
         Reason::LogStopped,
+        Reason::ForeignHandle,
     ];
 
     /// Whether running the transaction again can help.
@@ -89,6 +92,7 @@ impl Reason {
             Reason::Stopped => "stopped",
             Reason::Reentered => "reentered",
             Reason::LogStopped => "log_stopped",
+            Reason::ForeignHandle => "foreign_handle",
         }
     }
 }
@@ -122,6 +126,7 @@ impl std::fmt::Display for Cause {
             Reason::Stopped => "the transaction already stopped and must be rolled back",
             Reason::Reentered => "the transaction was used inside its own update closure",
             Reason::LogStopped => "the log takes no commits",
+            Reason::ForeignHandle => "the table handle belongs to another database",
         };
         write!(f, "{phase}: {reason}")
     }

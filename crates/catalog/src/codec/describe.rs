@@ -12,7 +12,8 @@ impl KeyCodec {
     pub fn decode(&self, key: Key<'_>) -> Option<Vec<Value>> {
         let bytes = self.bytes(key)?;
         let (values, rest) = self.take_apart(&bytes);
-        (values.len() == self.parts.len() && rest.is_empty()).then_some(values)
+        let is_whole = values.len() == self.parts.len() || values.len() == self.always;
+        (is_whole && rest.is_empty()).then_some(values)
     }
 
     /// The key as its columns read, such as `w_id 1, name "BAR"`. A key of another codec is described as far as it goes.

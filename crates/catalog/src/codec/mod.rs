@@ -23,6 +23,10 @@ pub struct KeyCodec {
     steps: Box<[Step]>,
     /// The columns, for values and messages, and whether each is descending.
     parts: Box<[(ColumnDef, bool)]>,
+    /// The first columns, which are always in a key. The others follow where one of these is NULL only.
+    always: usize,
+    /// Bytes of a key of the first columns alone, where it is an integer.
+    always_bytes: u32,
     shape: KeyShape,
     columns: ColumnSet,
 }
@@ -34,22 +38,27 @@ impl KeyCodec {
     }
 
     /// The codec of an index's entries: the index's columns, then, if it is not unique, those columns of the primary key that are
-    /// not among them.
+    /// not among them. So too in a unique index of distinct NULLs, but only in entries that have one.
     pub fn for_index(index: &IndexDef, table: &TableDef) -> KeyCodec {
         let mut parts = index.parts.clone();
-        if !index.unique {
+        if table.has_shared_keys(index) {
             let is_new = |part: &&KeyPart| index.parts.iter().all(|mine| mine.column != part.column);
             parts.extend(table.key.iter().filter(is_new));
         }
-        KeyCodec::new(table, &parts)
+        let always = if table.has_distinct_nulls(index) { index.parts.len() } else { parts.len() };
+        KeyCodec::of_parts(table, &parts, always)
     }
 
     fn new(table: &TableDef, parts: &[KeyPart]) -> KeyCodec {
+        KeyCodec::of_parts(table, parts, parts.len())
+    }
+
+    fn of_parts(table: &TableDef, parts: &[KeyPart], always: usize) -> KeyCodec {
         let layout = Layout::new(&table.columns);
         let column = |part: &KeyPart| &table.columns[part.column.index()];
         let step = |part: &KeyPart| Step::new(column(part).ty, part.descending, layout.places[part.column.index()]);
         let (mut bytes, mut varies) = (0, false);
-        for column in parts.iter().map(column) {
+        for column in parts[..always].iter().map(column) {
             match column.ty.key_bytes() {
                 Some(width) => bytes += width + u32::from(column.nullable),
                 None => varies = true,
@@ -58,7 +67,10 @@ impl KeyCodec {
         KeyCodec {
             steps: parts.iter().map(step).collect(),
             parts: parts.iter().map(|part| (column(part).clone(), part.descending)).collect(),
-            shape: KeyShape::new(bytes, varies),
+            always,
+            always_bytes: KeyShape::new(bytes, varies).bytes,
+            // Where columns may follow, keys differ in length.
+            shape: KeyShape::new(bytes, varies || always < parts.len()),
             columns: parts.iter().map(|part| part.column).collect(),
         }
     }
@@ -75,10 +87,15 @@ impl KeyCodec {
         self.shape
     }
 
-    /// How many columns a key has.
+    /// The key of an entry from the key of the index's columns, of whatever class that is by itself. They differ in a unique index of
+    /// distinct NULLs only: there a key with a NULL is no entry's.
     #[inline]
-    pub fn parts(&self) -> usize {
-        self.parts.len()
+    pub fn entry_key<R>(&self, key: Key<'_>, with: impl FnOnce(Key<'_>) -> R) -> R {
+        if key.class() == self.shape.class {
+            return with(key);
+        }
+        let bytes = key.to_bytes();
+        with(Key::Bytes(&bytes[bytes.len() - self.always_bytes as usize..]))
     }
 
     /// The columns a key is made of: an update that touches none of them leaves the key as it is.
@@ -102,19 +119,23 @@ impl KeyCodec {
             }
             KeyClass::Bytes => {
                 bytes = KeyWriter::new();
-                self.steps.iter().for_each(|step| step.write(row, &mut bytes));
+                let (always, others) = self.steps.split_at(self.always);
+                always.iter().for_each(|step| step.write(row, &mut bytes));
+                if !others.is_empty() && always.iter().any(|step| step.is_null(row)) {
+                    others.iter().for_each(|step| step.write(row, &mut bytes));
+                }
                 Key::Bytes(bytes.as_slice())
             }
         })
     }
 
-    /// The key of these values, one a column.
+    /// The key of these values, one a column; those that are not in every key can be left out.
     ///
     /// # Errors
     /// A value that is not of its column's type, or too many or too few.
     pub fn encode_values(&self, values: &[Value]) -> Result<KeyBuf, ValueError> {
-        if values.len() != self.parts.len() {
-            return Err(ValueError::count(values.len(), self.parts.len()));
+        if values.len() != self.parts.len() && values.len() != self.always {
+            return Err(ValueError::count(values.len(), self.always));
         }
         let mut key = KeyWriter::new();
         self.write_values(values, &mut key)?;

@@ -73,6 +73,11 @@ impl Step {
         if matches!(self.kind, Kind::Float) { float_bits(stored) } else { stored ^ self.flip }
     }
 
+    /// Whether a row's value is NULL.
+    pub(super) fn is_null(&self, row: RowRef<'_>) -> bool {
+        row.is_null(&self.place)
+    }
+
     /// Appends the key bytes of a row's value.
     #[inline]
     pub(super) fn write(&self, row: RowRef<'_>, key: &mut KeyWriter) {

@@ -163,6 +163,7 @@ fn handles(procedure: &Procedure) -> (TokenStream, TokenStream) {
         quote!(::seriatim::IndexHandle<
             #table,
             <#table as ::seriatim::catalog::IndexedBy<{ #constant.id().0 }>>::Key,
+            <#table as ::seriatim::catalog::IndexedBy<{ #constant.id().0 }>>::Kind,
         >)
     });
     let index_values = indexes.iter().map(|index| {

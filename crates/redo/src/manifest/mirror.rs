@@ -1,5 +1,6 @@
 //! The manifest as JSON has it: the same fields by other names, so that neither the catalog nor the manifest's types depend on
-//! how they are written down. A field that is not known, or is missing, is an error: whoever adds one raises the format.
+//! how they are written down. A field that is not known, or is missing, is an error: whoever adds one raises the format,
+//! unless what it says when it is left out is what was meant before.
 
 use std::path::{Path, PathBuf};
 
@@ -123,6 +124,10 @@ struct Index {
     name: String,
     key: Vec<KeyPart>,
     unique: bool,
+    /// Written down only where it is so: a program from before this field refuses such a manifest instead of misreading it, and a
+    /// manifest from before it means what it meant.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    nulls_distinct: bool,
     organization: Organization,
 }
 
@@ -278,6 +283,7 @@ impl From<&super::TableEntry> for Table {
             name: index.name.to_string(),
             key: index.parts.iter().map(KeyPart::from).collect(),
             unique: index.unique,
+            nulls_distinct: definition.has_distinct_nulls(index),
             organization: index.organization.into(),
         };
         Table {
@@ -295,7 +301,10 @@ impl From<&super::TableEntry> for Table {
 impl From<Table> for super::TableEntry {
     fn from(from: Table) -> super::TableEntry {
         let ids = from.indexes.iter().map(|index| TableId(index.id)).collect();
+        let nullable: Vec<bool> = from.columns.iter().map(|column| column.nullable).collect();
+        let is_nullable = |part: &KeyPart| nullable.get(usize::from(part.column)).is_some_and(|nullable| *nullable);
         let index = |index: Index| catalog::IndexDef {
+            nulls_not_distinct: index.unique && !index.nulls_distinct && index.key.iter().any(is_nullable),
             name: index.name.into(),
             parts: index.key.into_iter().map(KeyPart::into).collect(),
             unique: index.unique,

@@ -453,3 +453,20 @@ fn a_power_cut_leaves_the_old_one_or_the_new_one() {
     }
     assert!(seen_old && seen_new, "cuts fell on both sides of the rename");
 }
+
+#[test]
+fn a_manifest_from_before_distinct_nulls_means_what_it_meant() {
+    let mut manifest = small();
+    let table = &mut manifest.tables[0];
+    table.definition.columns[1].nullable = true;
+    table.definition.indexes[0].unique = true;
+    let text = mirror::to_json(&manifest);
+    let mut value: Value = serde_json::from_str(&text).expect("JSON");
+    let index = value.pointer_mut("/tables/0/indexes/0").and_then(Value::as_object_mut).expect("an index");
+    assert_eq!(index.remove("nulls_distinct"), Some(Value::Bool(true)), "{text}");
+    let old = mirror::from_json(value).expect("an older manifest");
+    assert!(old.tables[0].definition.indexes[0].nulls_not_distinct && old != manifest);
+    assert!(!mirror::to_json(&old).contains("nulls_distinct"));
+    let read = |manifest: &Manifest| mirror::from_json(serde_json::from_str(&mirror::to_json(manifest)).expect("JSON"));
+    assert_eq!((read(&old), read(&manifest)), (Ok(old), Ok(manifest)));
+}

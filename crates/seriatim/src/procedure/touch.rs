@@ -51,15 +51,16 @@ impl Touch<'_> {
     }
 
     /// Visits one key of a unique index.
-    pub fn index_key<T: Table, K: TableKey>(
+    pub fn index_key<T: Table, K: TableKey, I>(
         operation: OperationId,
         access: Access,
-        index: &IndexHandle<T, K>,
+        index: &IndexHandle<T, K, I>,
         key: &K,
         visit: Visit<'_>,
     ) {
-        let table = &index.secondary().table.name;
-        key.encode(|key| visit(Touch { operation, table, access, keys: Keys::One(key) }));
+        let seriatim_txn::Table { name: table, codec, .. } = &index.secondary().table;
+        let touch = |key: Key<'_>| visit(Touch { operation, table, access, keys: Keys::One(key) });
+        key.encode(|key| codec.entry_key(key, touch));
     }
 
     /// Visits the keys of a table that begin with `prefix`.
@@ -74,9 +75,9 @@ impl Touch<'_> {
     }
 
     /// Visits the keys of an index that begin with `prefix`.
-    pub fn index_prefix<T: Table, K: TableKey, P: KeyPrefix<K>>(
+    pub fn index_prefix<T: Table, K: TableKey, P: KeyPrefix<K>, I>(
         operation: OperationId,
-        index: &IndexHandle<T, K>,
+        index: &IndexHandle<T, K, I>,
         prefix: &P,
         visit: Visit<'_>,
     ) {
@@ -101,9 +102,9 @@ impl Touch<'_> {
     }
 
     /// Visits the keys of an index between two bounds.
-    pub fn index_range<T: Table, K: TableKey>(
+    pub fn index_range<T: Table, K: TableKey, I>(
         operation: OperationId,
-        index: &IndexHandle<T, K>,
+        index: &IndexHandle<T, K, I>,
         range: impl RangeBounds<K>,
         visit: Visit<'_>,
     ) {

@@ -1,7 +1,8 @@
 //! Secondary indexes follow every write and every way to take it back.
 
-use seriatim::catalog::Reverse;
-use seriatim::{Abort, Handle, IndexHandle, ReadTx, Text, TransactError};
+use seriatim::catalog::kind::{Hash, UniqueHash, UniqueOrdered};
+use seriatim::catalog::{ColumnDef, ColumnType, Organization, Reverse, TableDef, Value};
+use seriatim::{Abort, Handle, IndexHandle, ReadTx, Table, Text, TransactError};
 
 use crate::common::{Person, each, person, text};
 
@@ -9,9 +10,9 @@ use crate::common::{Person, each, person, text};
 struct Indexes {
     by_name: IndexHandle<Person, (Text<16>, Text<16>)>,
     by_age: IndexHandle<Person, Reverse<Option<i16>>>,
-    by_badge: IndexHandle<Person, u32>,
-    by_email: IndexHandle<Person, Text<40>>,
-    by_city: IndexHandle<Person, Text<12>>,
+    by_badge: IndexHandle<Person, u32, UniqueOrdered>,
+    by_email: IndexHandle<Person, Text<40>, UniqueHash>,
+    by_city: IndexHandle<Person, Text<12>, Hash>,
 }
 
 impl Indexes {
@@ -136,7 +137,7 @@ fn indexes_follow_every_kind_of_write() {
             .transact(|tx| rows.iter().try_for_each(|row| tx.delete(&people, &(1, Reverse(row.number))).map(|_| ())))
             .expect("no conflict");
         session.transact(|tx| indexes.check(tx, &people, &[])).expect("no conflict");
-        let cities = session.transact(|tx| Ok(tx.find_by(&indexes.by_city, &text("London")).count()));
+        let cities = session.transact(|tx| tx.find_by(&indexes.by_city, &text("London")).try_count());
         assert_eq!(*cities.expect("no conflict"), 0);
         db.step();
         assert_eq!(db.check_structure(), Ok(()));
@@ -179,14 +180,155 @@ fn an_index_is_searched_by_prefix_range_and_direction() {
             assert_eq!(numbers(tx.find_by(&indexes.by_email, &text("1003@example.org")))?, [3]);
             assert_eq!(numbers(tx.find_by(&indexes.by_city, &text("London")))?.len(), 6);
             assert!(numbers(tx.find_by(&indexes.by_city, &text("Paris")))?.is_empty());
-            assert!(tx.get_by(&indexes.by_city, &text("London"))?.is_none(), "not a unique index");
+            assert_eq!((tx.count(&people, ..)?, tx.count(&people, (1, Reverse(3))..)?), (6, 4));
+            assert_eq!((tx.count_by(&indexes.by_badge, 1001..1003)?, tx.count_by(&indexes.by_age, ..)?), (2, 6));
+            assert_eq!(tx.find_by(&indexes.by_city, &text("London")).try_count()?, 6);
+            assert_eq!(tx.find_by(&indexes.by_email, &text("1003@example.org")).try_count()?, 1);
+            assert_eq!(tx.find_by(&indexes.by_email, &text("nobody@example.org")).try_count()?, 0);
             Ok(())
         });
         checked.expect("no conflict");
-        let unordered = session.transact(|tx| numbers(tx.scan_by(&indexes.by_email, ..)));
-        assert!(matches!(unordered, Err(TransactError::Unsupported(_))), "{unordered:?}");
-        let unordered = session.transact(|tx| numbers(tx.find_by(&indexes.by_city, &())));
-        assert!(matches!(unordered, Err(TransactError::Unsupported(_))), "{unordered:?}");
+    });
+}
+
+/// Two rows with a NULL in a unique index.
+#[derive(Table, Clone, Debug, PartialEq)]
+#[table(name = "member", key(club, number))]
+#[table(index(name = "by_badge", columns(badge), unique))]
+#[table(index(name = "by_card", columns(card), unique, hash))]
+#[table(index(name = "by_seat", columns(club, seat), unique))]
+#[table(index(name = "by_alias", columns(alias), unique, nulls_not_distinct))]
+#[table(index(name = "by_code", columns(code), unique, nulls_not_distinct, hash))]
+struct Member {
+    club: u16,
+    number: u32,
+    badge: Option<u32>,
+    card: Option<Text<8>>,
+    seat: Option<u8>,
+    alias: Option<Text<8>>,
+    code: Option<u64>,
+}
+
+fn member(number: u32) -> Member {
+    let name = text(&number.to_string());
+    let (badge, seat, code) = (Some(number), Some(number as u8), Some(u64::from(number)));
+    Member { club: 1, number, badge, card: Some(text(&number.to_string())), seat, alias: Some(name), code }
+}
+
+fn nobody(number: u32) -> Member {
+    Member { badge: None, card: None, seat: None, ..member(number) }
+}
+
+/// As in SQL: nothing equals NULL, so rows that have one do not meet each other. Unless the index says otherwise.
+#[test]
+fn rows_with_a_null_do_not_agree_in_a_unique_index() {
+    each(|setting| {
+        let db = setting.open();
+        let members = db.create::<Member>().expect("valid");
+        let (by_badge, by_card) = (members.index(Member::BY_BADGE), members.index(Member::BY_CARD));
+        let (by_seat, by_alias) = (members.index(Member::BY_SEAT), members.index(Member::BY_ALIAS));
+        let by_code = members.index(Member::BY_CODE);
+        let mut session = db.session();
+        let mut put = |row: &Member| session.transact(|tx| tx.put(&members, row)).map(drop);
+        (1..=2).for_each(|number| put(&member(number)).expect("no key is shared"));
+        (3..=5).for_each(|number| put(&nobody(number)).expect("NULL is no key"));
+        // Values are unique as ever, and where NULL equals NULL, it is a value.
+        let duplicate = |result: Result<(), TransactError>, index: &str, key: &str| match result {
+            Err(TransactError::Duplicate { table, key: found }) => {
+                assert_eq!((table, found), (format!("member.{index}"), key.to_owned()));
+            }
+            other => panic!("{index}: {other:?}"),
+        };
+        duplicate(put(&Member { badge: Some(1), ..nobody(9) }), "by_badge", "badge 1");
+        duplicate(put(&Member { card: Some(text("2")), ..nobody(9) }), "by_card", "card \"2\"");
+        duplicate(put(&Member { seat: Some(2), ..nobody(9) }), "by_seat", "club 1, seat 2");
+        put(&Member { alias: None, ..member(6) }).expect("the first NULL");
+        duplicate(put(&Member { alias: None, ..member(9) }), "by_alias", "alias NULL");
+        put(&Member { code: None, ..member(7) }).expect("the first NULL");
+        duplicate(put(&Member { code: None, ..member(9) }), "by_code", "code NULL");
+        let mut session = db.session();
+        let numbers = |scan: seriatim::Scan<'_, Member>| {
+            let mut numbers = scan.map(|row| Ok(row?.number())).collect::<Result<Vec<_>, Abort>>()?;
+            numbers.sort_unstable();
+            Ok::<_, Abort>(numbers)
+        };
+        let looked = session.transact(|tx| {
+            let number = |row: Option<MemberRow<'_>>| row.map(|row| row.number());
+            // One row by a value, all rows with a NULL by `find_by`, none by `get_by`.
+            assert_eq!(number(tx.get_by(&by_badge, &Some(2))?), Some(2));
+            assert_eq!(number(tx.get_by(&by_card, &Some(text("1")))?), Some(1));
+            assert_eq!(number(tx.get_by(&by_seat, &(1, Some(7)))?), Some(7));
+            assert_eq!(number(tx.get_by(&by_badge, &None)?), None);
+            assert_eq!(number(tx.get_by(&by_card, &None)?), None);
+            assert_eq!(number(tx.get_by(&by_seat, &(1, None))?), None);
+            assert_eq!(numbers(tx.find_by(&by_badge, &None))?, [3, 4, 5]);
+            assert_eq!(numbers(tx.find_by(&by_card, &None))?, [3, 4, 5]);
+            assert_eq!(numbers(tx.find_by(&by_card, &Some(text("2"))))?, [2]);
+            assert_eq!(numbers(tx.find_by(&by_seat, &(1, None)))?, [3, 4, 5]);
+            assert_eq!(numbers(tx.find_by(&by_seat, &1u16))?, [1, 2, 3, 4, 5, 6, 7]);
+            assert_eq!(numbers(tx.scan_by(&by_badge, None..=None))?, [3, 4, 5]);
+            assert_eq!(numbers(tx.scan_by(&by_badge, ..None))?, [1, 2, 6, 7]);
+            assert_eq!(numbers(tx.scan_by(&by_badge, Some(2)..))?, [2, 3, 4, 5, 6, 7]);
+            assert_eq!((tx.count_by(&by_badge, ..)?, tx.count_by(&by_seat, ..)?), (7, 7));
+            assert_eq!(number(tx.get_by(&by_alias, &None)?), Some(6));
+            assert_eq!(numbers(tx.find_by(&by_alias, &None))?, [6]);
+            assert_eq!(number(tx.get_by(&by_code, &None)?), Some(7));
+            assert_eq!(numbers(tx.find_by(&by_code, &None))?, [7]);
+            let missing = tx.require_by(&by_badge, &Some(77)).expect_err("nobody has it");
+            Err::<(), Abort>(missing)
+        });
+        let missing = looked.expect_err("the row that must be there").to_string();
+        assert_eq!(missing, "there is no row with key badge 77 in member.by_badge");
+        db.check_indexes().expect("indexes agree with their rows");
+
+        // A value may come and go.
+        let (mine, other) = ((1, 3), (1, 4));
+        session.transact(|tx| tx.update(&members, &mine, |row| row.set_badge(Some(33)))).expect("free");
+        let taken = session.transact(|tx| tx.update(&members, &other, |row| row.set_badge(Some(33))));
+        duplicate(taken.map(drop), "by_badge", "badge 33");
+        session.transact(|tx| tx.update(&members, &mine, |row| row.set_badge(None))).expect("no key");
+        session.transact(|tx| tx.update(&members, &other, |row| row.set_badge(Some(33)))).expect("free again");
+        session.transact(|tx| tx.delete(&members, &mine)).expect("there");
+        let left = session.transact(|tx| numbers(tx.find_by(&by_badge, &None)));
+        assert_eq!(left.expect("no conflict").value, [5]);
+        db.check_indexes().expect("indexes agree with their rows");
+        assert_eq!(db.check_structure(), Ok(()));
+    });
+}
+
+/// The same of a table declared at run time.
+#[test]
+fn null_in_a_unique_index_of_a_declared_table() {
+    each(|setting| {
+        let db = setting.open();
+        let definition = TableDef::builder("entry")
+            .column(ColumnDef::new("id", ColumnType::U64))
+            .column(ColumnDef::new("loose", ColumnType::I32).nullable())
+            .column(ColumnDef::new("strict", ColumnType::I32).nullable())
+            .key(["id"])
+            .unique_index("by_loose", ["loose"], Organization::Hash)
+            .unique_index("by_strict", ["strict"], Organization::Hash)
+            .nulls_not_distinct()
+            .finish()
+            .expect("valid");
+        let entries = db.declare(definition).expect("valid");
+        let mut session = db.session();
+        let mut insert = |id, loose: Value, strict: Value| {
+            session.transact(|tx| tx.insert_dyn(&entries, &[Value::UInt(id), loose.clone(), strict.clone()])).map(drop)
+        };
+        insert(1, Value::Null, Value::Int(1)).expect("the first");
+        insert(2, Value::Null, Value::Int(2)).expect("NULL is no key");
+        insert(3, Value::Int(3), Value::Null).expect("the first NULL");
+        let taken = insert(4, Value::Null, Value::Null).expect_err("NULL is a key here");
+        assert_eq!(taken.to_string(), "duplicate key strict NULL in entry.by_strict");
+        let taken = insert(4, Value::Int(3), Value::Int(4)).expect_err("the key exists");
+        assert_eq!(taken.to_string(), "duplicate key loose 3 in entry.by_loose");
+        let found = db.session().transact(|tx| {
+            let count = |index: &str, value: Value| tx.find_dyn(&entries, index, &[value])?.try_count();
+            Ok([count("by_loose", Value::Null)?, count("by_loose", Value::Int(3))?, count("by_strict", Value::Null)?])
+        });
+        assert_eq!(found.expect("no conflict").value, [2, 1, 1]);
+        db.check_indexes().expect("indexes agree with their rows");
     });
 }
 

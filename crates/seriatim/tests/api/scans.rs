@@ -3,9 +3,9 @@
 use std::ops::Bound;
 
 use seriatim::catalog::Reverse;
-use seriatim::{Abort, Handle, Reason, Scan, Table, Text, TransactError, Tx};
+use seriatim::{Abort, Cause, Handle, Reason, Scan, Table, Text, TransactError, Tx};
 
-use crate::common::{each, person, text};
+use crate::common::{Person, each, person, text};
 
 /// A three-column key in two words, the second column descending.
 #[derive(Table, Clone, Debug, PartialEq)]
@@ -292,11 +292,47 @@ fn a_hash_table_cannot_be_scanned() {
         let table = db.create::<Unsorted>().expect("valid");
         let mut session = db.session();
         session.transact(|tx| tx.insert(&table, &Unsorted { id: 1 })).expect("a new key");
-        let error = session.transact(|tx| Ok(tx.scan(&table, ..).collect::<Result<Vec<_>, _>>()?.len()));
-        let error = error.expect_err("not ordered");
+        // A derived handle has no scan that compiles. At run time the call is refused, so nobody counts its error as a row.
+        let unsorted = db.open_dyn(Unsorted::NAME).expect("it was created");
+        let error = session.transact(|tx| Ok(tx.scan_dyn(&unsorted, &[])?.count())).expect_err("not ordered");
         assert!(matches!(&error, TransactError::Unsupported(cause) if cause.reason == Reason::Unordered), "{error:?}");
         assert!(error.to_string().contains("not ordered") && !error.is_retryable(), "{error}");
+        let people = db.create::<Person>().expect("valid");
+        let declared = db.open_dyn(Person::NAME).expect("it was created");
+        session.transact(|tx| tx.insert(&people, &person(1, 1))).expect("a new key");
+        for index in ["by_email", "by_city"] {
+            let error = session.transact(|tx| Ok(tx.find_dyn(&declared, index, &[])?.count())).expect_err("a range");
+            assert!(
+                matches!(&error, TransactError::Unsupported(cause) if cause.reason == Reason::Unordered),
+                "{error:?}"
+            );
+        }
         session.transact(|tx| tx.insert(&table, &Unsorted { id: 2 })).expect("the session goes on");
+    });
+}
+
+/// Whoever counts the items of a scan counts its error too: that must not commit.
+#[test]
+fn an_error_that_is_an_item_of_a_scan_ends_the_transaction() {
+    each(|setting| {
+        let (db, people, mut session) = setting.people();
+        let other = setting.open();
+        let foreign = other.create::<Person>().expect("valid");
+        let by_city = foreign.index(Person::BY_CITY);
+        session.transact(|tx| tx.insert(&people, &person(1, 1))).expect("a new key");
+        let counted = session.transact(|tx| Ok(tx.scan(&foreign, ..).count()));
+        assert!(matches!(counted, Err(TransactError::ForeignHandle)), "{counted:?}");
+        let counted = session.transact(|tx| Ok(tx.find_by(&by_city, &person(1, 1).city).flatten().count()));
+        assert!(matches!(counted, Err(TransactError::ForeignHandle)), "{counted:?}");
+        let inside = session.transact(|tx| {
+            let key = (1, Reverse(1));
+            tx.update(&people, &key, |row| row.set_age(Some(tx.scan(&people, ..).count() as i16))).map(drop)
+        });
+        let reentered = |cause: &Cause| cause.reason == Reason::Reentered;
+        assert!(matches!(&inside, Err(TransactError::Unsupported(cause)) if reentered(cause)), "{inside:?}");
+        let row = session.transact(|tx| Ok(tx.get(&people, &(1, Reverse(1)))?.map(|row| row.to_owned())));
+        assert_eq!(row.expect("no conflict").value, Some(person(1, 1)));
+        assert_eq!(db.check_structure(), Ok(()));
     });
 }
 

@@ -184,3 +184,61 @@ fn a_recovery_does_not_count_the_epochs_of_an_incarnation_that_wrote_nothing() {
         disk.crash();
     }
 }
+
+/// A row whose address may be unknown.
+mod loose {
+    #[derive(seriatim::Table, Clone, Debug, PartialEq)]
+    #[table(name = "contact", key(id), index(name = "by_mail", columns(mail), unique, hash))]
+    pub(super) struct Contact {
+        pub(super) id: u64,
+        pub(super) mail: Option<u32>,
+    }
+}
+
+/// The same, where one address may be unknown.
+mod strict {
+    #[derive(seriatim::Table, Clone, Debug, PartialEq)]
+    #[table(name = "contact", key(id), index(name = "by_mail", columns(mail), unique, nulls_not_distinct, hash))]
+    pub(super) struct Contact {
+        pub(super) id: u64,
+        pub(super) mail: Option<u32>,
+    }
+}
+
+#[test]
+fn what_null_equals_is_kept_with_the_table() {
+    for protocol in protocols() {
+        let disk = FaultyDisk::new(1);
+        let open = || small(protocol.name, &disk).durability(Durability::Async).open().expect("a database");
+        let db = open();
+        let contacts = db.create::<loose::Contact>().expect("a new table");
+        let insert =
+            |id, mail| db.session().transact(|tx| tx.insert(&contacts, &loose::Contact { id, mail })).map(drop);
+        [(1, None), (2, None), (3, Some(3))].map(|(id, mail)| insert(id, mail).expect("NULL is no key"));
+        db.flush().expect("the disk is sound");
+        drop((contacts, db));
+        let db = open();
+        let checked = db.check_indexes().expect("indexes agree with their rows");
+        assert_eq!(checked[0].rows, 3);
+        let contacts = db.table::<loose::Contact>().expect("as it was declared");
+        let by_mail = contacts.index(loose::Contact::BY_MAIL);
+        let unknown = db.session().transact(|tx| tx.find_by(&by_mail, &None).try_count());
+        assert_eq!(*unknown.expect("nobody is in the way"), 2);
+        let error = db.table::<strict::Contact>().expect_err("another meaning").to_string();
+        assert!(error.contains("unique, not `by_mail` on (mail), hashed, unique, nulls_not_distinct"), "{error}");
+        drop((contacts, by_mail, db));
+
+        // A manifest without a word about it is one from before the choice.
+        let disk = FaultyDisk::new(1);
+        let open = || small(protocol.name, &disk).durability(Durability::Async).open().expect("a database");
+        drop(open().create::<strict::Contact>().expect("a new table"));
+        let db = open();
+        let error = db.table::<loose::Contact>().expect_err("another meaning").to_string();
+        assert!(error.contains("unique, nulls_not_distinct, not `by_mail` on (mail), hashed, unique"), "{error}");
+        let contacts = db.table::<strict::Contact>().expect("as it was declared");
+        let insert =
+            |id| db.session().transact(|tx| tx.insert(&contacts, &strict::Contact { id, mail: None })).map(drop);
+        insert(1).expect("the first");
+        assert!(matches!(insert(2), Err(seriatim::TransactError::Duplicate { .. })));
+    }
+}

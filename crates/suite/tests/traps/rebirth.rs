@@ -184,7 +184,7 @@ fn same_again<C: Cells>(setting: &Setting, steps: u32, scanned: bool) {
     let mut other = db.session();
     let reader = other.begin().expect("a worker");
     match scanned {
-        true => assert_eq!(reader.scan(&cells, 1..=1).count(), 1),
+        true => assert_eq!(C::scan(&reader, &cells, 1..=1, false).try_count(), Ok(1)),
         false => assert!(reader.get(&cells, &1).expect("alone").is_some()),
     }
     let gone = try_once(&db, |tx| tx.delete(&cells, &1).and_then(|_| tx.put(&cells, &C::new(2, 8))));

@@ -3,6 +3,7 @@
 //! Articles are read in pages and comments by their article, so both are ordered; users are reached by key alone. An article's
 //! texts never change while its count of comments does with every comment, so they are stored apart.
 
+use seriatim::catalog::kind;
 use seriatim::{Database, Handle, IndexHandle, SchemaError, Table, Text};
 
 /// A text of H-Store's VARCHAR(100).
@@ -61,7 +62,7 @@ pub struct Tables {
     pub comments: Handle<Comment>,
     pub users: Handle<User>,
     /// Users by e-mail address.
-    pub users_by_email: IndexHandle<User, Line>,
+    pub users_by_email: IndexHandle<User, Line, kind::UniqueHash>,
 }
 
 impl Tables {

@@ -4,6 +4,7 @@
 //! forwardings are also read by the first columns of their keys, so they are ordered. What an integer of the description is
 //! wide enough for is as narrow here: bits are booleans, hex digits and bytes a byte.
 
+use seriatim::catalog::kind;
 use seriatim::{Data, Database, Handle, IndexHandle, SchemaError, Table, Text};
 
 /// A telephone number: 15 digits.
@@ -112,7 +113,7 @@ pub fn number(s_id: u32) -> Number {
 pub struct Tables {
     pub subscriber: Handle<Subscriber>,
     /// Subscribers by SUB_NBR.
-    pub subscriber_by_number: IndexHandle<Subscriber, Number>,
+    pub subscriber_by_number: IndexHandle<Subscriber, Number, kind::UniqueHash>,
     pub access_info: Handle<AccessInfo>,
     pub special_facility: Handle<SpecialFacility>,
     pub call_forwarding: Handle<CallForwarding>,

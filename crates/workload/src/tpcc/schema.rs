@@ -10,6 +10,7 @@
 //! read. It is used where the unchanging part is large and updates are frequent: warehouse, district, customer, stock. An
 //! order line is updated once in its life and is a single cache line whole; there it would cost more than it saves.
 
+use seriatim::catalog::kind;
 use seriatim::{Database, Decimal, Handle, IndexHandle, SchemaError, Table, Text, Timestamp};
 
 /// An amount in dollars and cents.
@@ -273,7 +274,7 @@ pub struct Tables {
     pub new_order: Handle<NewOrder>,
     pub order: Handle<Order>,
     /// Orders by (w, d, c, o).
-    pub order_by_customer: IndexHandle<Order, (u16, u8, u32, u32)>,
+    pub order_by_customer: IndexHandle<Order, (u16, u8, u32, u32), kind::UniqueOrdered>,
     pub order_line: Handle<OrderLine>,
     pub item: Handle<Item>,
     pub stock: Handle<Stock>,
