@@ -165,10 +165,30 @@ impl fmt::Display for SchemaError {
 
 impl Error for SchemaError {}
 
-/// Why a transaction's body must stop. Pass it on with `?`; the session turns it into a retry or a [`TransactError`].
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Why a transaction's body must stop. Pass it on with `?`: from a closure, the session turns it into a retry or a [`TransactError`]. That
+/// of an explicit transaction knows all that there is to know: it says so itself, and `?` makes it a [`TransactError`].
+#[derive(Debug, Clone)]
 #[must_use]
-pub struct Abort(pub(crate) AbortKind);
+pub struct Abort(Told);
+
+/// As large as its kind alone: most operations return it.
+#[derive(Debug, Clone)]
+enum Told {
+    /// The session has the rest.
+    Kind(AbortKind),
+    /// Of an explicit transaction.
+    All(Arc<(AbortKind, TransactError)>),
+}
+
+const _: () = assert!(size_of::<Abort>() == size_of::<AbortKind>());
+
+impl PartialEq for Abort {
+    fn eq(&self, other: &Abort) -> bool {
+        self.kind() == other.kind()
+    }
+}
+
+impl Eq for Abort {}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AbortKind {
@@ -185,9 +205,33 @@ pub(crate) enum AbortKind {
 }
 
 impl Abort {
+    pub(crate) fn new(kind: AbortKind) -> Abort {
+        Abort(Told::Kind(kind))
+    }
+
+    /// The same with the error that it stands for.
+    pub(crate) fn explained(&self, error: TransactError) -> Abort {
+        Abort(Told::All(Arc::new((self.kind(), error))))
+    }
+
+    pub(crate) fn kind(&self) -> AbortKind {
+        match &self.0 {
+            Told::Kind(kind) => *kind,
+            Told::All(told) => told.0,
+        }
+    }
+
+    /// The error that it stands for, if it knows.
+    pub(crate) fn told(&self) -> Option<&TransactError> {
+        match &self.0 {
+            Told::Kind(_) => None,
+            Told::All(told) => Some(&told.1),
+        }
+    }
+
     /// Phase and reason, if the protocol ended the attempt.
     pub fn cause(&self) -> Option<Cause> {
-        match self.0 {
+        match self.kind() {
             AbortKind::Stopped(cause) => Some(cause),
             _ => None,
         }
@@ -201,11 +245,11 @@ impl Abort {
     /// An abort for arithmetic that left the range of its type.
     #[cold]
     pub(crate) fn overflow(place: Option<&'static Location<'static>>) -> Abort {
-        Abort(AbortKind::Overflow(place))
+        Abort::new(AbortKind::Overflow(place))
     }
 
     pub(crate) fn stopped(reason: Reason) -> Abort {
-        Abort(AbortKind::Stopped(Cause { phase: seriatim_txn::Phase::Execute, reason }))
+        Abort::new(AbortKind::Stopped(Cause { phase: seriatim_txn::Phase::Execute, reason }))
     }
 }
 
@@ -234,7 +278,10 @@ impl From<seriatim_catalog::OutOfMemory> for Abort {
 
 impl fmt::Display for Abort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
+        if let Some(told) = self.told() {
+            return told.fmt(f);
+        }
+        match self.kind() {
             AbortKind::Stopped(cause) => cause.fmt(f),
             AbortKind::Duplicate => f.write_str("the key exists already"),
             AbortKind::Missing => f.write_str("a row that must exist does not"),
@@ -245,7 +292,41 @@ impl fmt::Display for Abort {
     }
 }
 
-impl Error for Abort {}
+impl Error for Abort {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.told().and_then(TransactError::source)
+    }
+}
+
+/// For `?` in functions that hold an explicit transaction.
+///
+/// ```
+/// # use seriatim::{Database, Session, Table, TransactError};
+/// # #[derive(Table)] #[table(name = "seat", key(row, number))] struct Seat { row: u8, number: u8 }
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let db = Database::in_memory()?;
+/// # let seats = db.create::<Seat>()?;
+/// # let mut session = db.session();
+/// let mut reserve = |row, number| -> Result<(), TransactError> {
+///     let tx = session.begin()?;
+///     tx.insert(&seats, &Seat { row, number })?;
+///     tx.commit()?;
+///     Ok(())
+/// };
+/// reserve(1, 2)?;
+/// assert_eq!(reserve(1, 2).unwrap_err().to_string(), "duplicate key row 1, number 2 in seat");
+/// # Ok(())
+/// # }
+/// ```
+impl From<Abort> for TransactError {
+    fn from(abort: Abort) -> TransactError {
+        let kind = abort.kind();
+        match abort.0 {
+            Told::All(told) => Arc::try_unwrap(told).map_or_else(|told| told.1.again(), |told| told.1),
+            Told::Kind(_) => TransactError::of(kind),
+        }
+    }
+}
 
 /// The place is where the `?` stands that converts it.
 impl From<Overflow> for Abort {
@@ -422,6 +503,60 @@ impl TransactError {
                 | TransactError::NotDurableYet { wrote: true, .. }
                 | TransactError::Unfinished { .. }
         )
+    }
+
+    /// What an abort of this kind stands for, where no more is known.
+    pub(crate) fn of(kind: AbortKind) -> TransactError {
+        let (table, key) = (String::new(), String::new());
+        match kind {
+            AbortKind::Duplicate => TransactError::Duplicate { table, key },
+            AbortKind::Missing => TransactError::MissingRow { table, key },
+            AbortKind::Overflow(place) => {
+                let place = place.map(ToString::to_string).unwrap_or_default();
+                TransactError::Overflow { procedure: String::new(), place }
+            }
+            AbortKind::User => TransactError::User(Box::new(Abort::new(kind))),
+            AbortKind::Stopped(cause) => match cause.reason {
+                Reason::ForeignHandle => TransactError::ForeignHandle,
+                Reason::OutOfMemory => TransactError::OutOfMemory,
+                Reason::TooOld => TransactError::TooOld,
+                Reason::LogStopped => TransactError::LogStopped { reason: "the log takes no commits".to_owned() },
+                reason if reason.is_conflict() => {
+                    TransactError::Conflict { last: Conflict { cause, table: None, key: None }, attempts: 1 }
+                }
+                _ => TransactError::Unsupported(cause),
+            },
+        }
+    }
+
+    /// The same error another time, of those that an [`Abort`] stands for.
+    pub(crate) fn again(&self) -> TransactError {
+        match self {
+            TransactError::User(error) => match error.downcast_ref::<Shared>() {
+                Some(shared) => TransactError::User(Box::new(shared.clone())),
+                None => TransactError::of(AbortKind::User),
+            },
+            TransactError::Duplicate { table, key } => {
+                TransactError::Duplicate { table: table.clone(), key: key.clone() }
+            }
+            TransactError::MissingRow { table, key } => {
+                TransactError::MissingRow { table: table.clone(), key: key.clone() }
+            }
+            TransactError::Overflow { procedure, place } => {
+                TransactError::Overflow { procedure: procedure.clone(), place: place.clone() }
+            }
+            TransactError::Conflict { last, attempts } => {
+                TransactError::Conflict { last: last.clone(), attempts: *attempts }
+            }
+            TransactError::TooLarge { table, bytes, most } => {
+                TransactError::TooLarge { table: table.clone(), bytes: *bytes, most: *most }
+            }
+            TransactError::OutOfMemory => TransactError::OutOfMemory,
+            TransactError::TooOld => TransactError::TooOld,
+            TransactError::ForeignHandle => TransactError::ForeignHandle,
+            TransactError::Unsupported(cause) => TransactError::Unsupported(*cause),
+            other => TransactError::LogStopped { reason: other.to_string() },
+        }
     }
 
     /// The body's own error, if it was one of type `E`.

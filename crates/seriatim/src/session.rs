@@ -388,7 +388,7 @@ impl Runner {
             return Err(cause);
         }
         self.tx.validate()?;
-        let error = match abort.0 {
+        let error = match abort.kind() {
             AbortKind::User | AbortKind::Stopped(_) => self.tx.user_error(),
             _ => self.tx.error_of(abort),
         };

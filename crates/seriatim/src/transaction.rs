@@ -48,8 +48,8 @@ impl<'s> Transaction<'s> {
     /// Rolls back; what dropping does.
     pub fn rollback(self) {}
 
-    /// The error that the newest [`Abort`] of this transaction stands for, with table and key where they are known. It may be
-    /// asked for again. A body's own error is found with [`TransactError::user`].
+    /// The error that an [`Abort`] of this transaction stands for, with table and key where they are known; `?` makes the same of it. It
+    /// may be asked for again. A body's own error is found with [`TransactError::user`].
     pub fn explain(&self, abort: &Abort) -> TransactError {
         self.runner.tx.error_of(abort)
     }

@@ -243,7 +243,14 @@ impl ReadTx {
         self.stopped.set(Some(cause));
         // From now on every operation comes by `check`.
         self.left.set(0);
-        Abort(AbortKind::Stopped(cause))
+        self.told(AbortKind::Stopped(cause))
+    }
+
+    /// An abort of this kind. Of an explicit transaction it says all: there is no session to ask.
+    #[cold]
+    fn told(&self, kind: AbortKind) -> Abort {
+        let abort = Abort::new(kind);
+        if self.explicit.get() { abort.explained(self.error_of(&abort)) } else { abort }
     }
 
     /// Whether the attempt is older than it may be, as far as the ticker has told.
@@ -265,7 +272,7 @@ impl ReadTx {
     #[cold]
     fn check(&self) -> Result<(), Abort> {
         if let Some(cause) = self.stopped.get() {
-            return Err(Abort(AbortKind::Stopped(cause)));
+            return Err(self.told(AbortKind::Stopped(cause)));
         }
         if self.updating.get().is_some() {
             return Err(Abort::stopped(Reason::Reentered));
@@ -635,10 +642,11 @@ impl ReadTx {
     }
 
     /// An abort that carries the body's own error: `return Err(tx.abort(error))`. The session reports it as
-    /// [`TransactError::User`] once it is certain that what the body read held together.
+    /// [`TransactError::User`] once it is certain that what the body read held together. In a `#[procedure]` the error is one of its
+    /// values, so its type derives [`Data`](crate::Data).
     pub fn abort(&self, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Abort {
         *self.user.borrow_mut() = Some(error.into());
-        Abort(AbortKind::User)
+        self.told(AbortKind::User)
     }
 }
 
@@ -898,7 +906,8 @@ impl ReadTx {
         self.worker().discard(&set.primary, staged);
         match error {
             NotEncoded::OutOfMemory(_) => self.out_of_memory(),
-            NotEncoded::Unfit => Abort(AbortKind::User),
+            // The caller notes the error.
+            NotEncoded::Unfit => Abort::new(AbortKind::User),
         }
     }
 
@@ -999,7 +1008,7 @@ impl ReadTx {
         let update = self.admit();
         if let Some(cause) = self.stopped.get() {
             cold_path();
-            return Err(Abort(AbortKind::Stopped(cause)));
+            return Err(self.told(AbortKind::Stopped(cause)));
         }
         match update {
             Some(update) if self.watching.get() || !set.indexes.is_empty() => self.follow(set, key, update, dirty),
@@ -1124,7 +1133,7 @@ impl ReadTx {
             return self.stop(cause);
         }
         *self.culprit.borrow_mut() = Some(KeyAt { table: table.id, key: key.to_buf() });
-        Abort(kind)
+        self.told(kind)
     }
 }
 
@@ -1384,7 +1393,7 @@ impl Tx {
         match self.commit() {
             Ok(stamp) => Ok(Receipt { stamp }),
             Err(cause) => {
-                let error = self.error_of(&Abort(AbortKind::Stopped(cause)));
+                let error = self.error_of(&Abort::new(AbortKind::Stopped(cause)));
                 self.roll_back(Some(cause));
                 Err(error)
             }
@@ -1421,7 +1430,10 @@ impl Tx {
     pub(crate) fn roll_back_user(&self) {
         self.roll_back(None);
     }
+}
 
+/// What an abort stands for.
+impl ReadTx {
     /// A text found no place: in memory, or in the log.
     #[cold]
     pub(crate) fn no_room(&self) -> TransactError {
@@ -1466,13 +1478,13 @@ impl Tx {
     /// The body's own error, which is gone then.
     pub(crate) fn user_error(&self) -> TransactError {
         let error = self.user.borrow_mut().take();
-        TransactError::User(error.unwrap_or_else(|| Box::new(Abort(AbortKind::User))))
+        TransactError::User(error.unwrap_or_else(|| Box::new(Abort::new(AbortKind::User))))
     }
 
     /// The body's own error, which stays.
     fn shared_user_error(&self) -> TransactError {
         let mut noted = self.user.borrow_mut();
-        let Some(error) = noted.take() else { return TransactError::User(Box::new(Abort(AbortKind::User))) };
+        let Some(error) = noted.take() else { return TransactError::User(Box::new(Abort::new(AbortKind::User))) };
         let shared = Shared::new(error);
         *noted = Some(Box::new(shared.clone()));
         TransactError::User(Box::new(shared))
@@ -1480,7 +1492,10 @@ impl Tx {
 
     /// What an abort stands for, outside the retry loop. It may be asked for again.
     pub(crate) fn error_of(&self, abort: &Abort) -> TransactError {
-        match abort.0 {
+        if let Some(told) = abort.told() {
+            return told.again();
+        }
+        match abort.kind() {
             AbortKind::Duplicate => {
                 let (table, key) = self.culprit();
                 TransactError::Duplicate { table, key }
@@ -1489,21 +1504,16 @@ impl Tx {
                 let (table, key) = self.culprit();
                 TransactError::MissingRow { table, key }
             }
-            AbortKind::Overflow(place) => TransactError::Overflow {
-                procedure: String::new(),
-                place: place.map(ToString::to_string).unwrap_or_default(),
-            },
             AbortKind::User => self.shared_user_error(),
             AbortKind::Stopped(cause) => match cause.reason {
-                Reason::ForeignHandle => TransactError::ForeignHandle,
                 Reason::OutOfMemory => self.no_room(),
-                Reason::TooOld => TransactError::TooOld,
                 Reason::LogStopped => self.log_refused(),
                 reason if reason.is_conflict() => {
                     TransactError::Conflict { last: self.conflict(cause), attempts: self.attempt.get() }
                 }
-                _ => TransactError::Unsupported(cause),
+                _ => TransactError::of(abort.kind()),
             },
+            AbortKind::Overflow(_) => TransactError::of(abort.kind()),
         }
     }
 }

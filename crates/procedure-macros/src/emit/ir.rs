@@ -1,7 +1,7 @@
 //! The function that builds the intermediate representation.
 
 use proc_macro2::{Span, TokenStream};
-use quote::quote;
+use quote::{quote, quote_spanned};
 
 use super::{called, library, own};
 use crate::tree::{
@@ -88,7 +88,7 @@ pub(crate) fn datum(expression: &Expression) -> Option<TokenStream> {
             }
             Literal::Text(text) => quote!(#library::Datum::Text(#text.into())),
         },
-        ExpressionKind::Constant(path) => quote!(#library::Data::to_datum(&#path)),
+        ExpressionKind::Constant(path) => quote_spanned!(expression.span=> #library::Data::to_datum(&#path)),
         ExpressionKind::Reference(inner) | ExpressionKind::Dereference(inner) => return datum(inner),
         _ => return None,
     })

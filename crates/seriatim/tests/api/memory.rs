@@ -163,7 +163,7 @@ fn a_long_text_that_does_not_fit_stops_its_transaction() {
         assert_eq!(ran, 1, "running it again cannot help");
         let open = session.begin().expect("a worker");
         let abort = open.update(&table, &1, |row| row.set_text(&huge)).expect_err("the limit");
-        assert_eq!(abort.to_string(), "while executing: the memory limit is reached");
+        assert_eq!(abort.to_string(), "the memory limit is reached; delete rows or raise the limit");
         assert!(matches!(open.explain(&abort), TransactError::OutOfMemory) && !abort.is_retryable());
         drop(open);
         let settled = session.transact(|tx| {

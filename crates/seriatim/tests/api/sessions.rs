@@ -167,7 +167,7 @@ fn an_attempt_that_is_too_old_does_not_commit() {
         session.set_options(patient);
         assert_eq!(session.options(), patient);
         session.transact(|tx| insert_and_wait(tx, 20)).expect("within the session's age");
-        too_old(session.transact_with(&brief, |tx| insert_and_wait(tx, 3)).map(drop));
+        too_old(session.snapshot_with(&brief, |_| Ok(wait(3))).map(drop));
         let count = session.transact(|tx| Ok(tx.scan(&people, ..).count()));
         assert_eq!(*count.expect("the session goes on"), 1);
     });

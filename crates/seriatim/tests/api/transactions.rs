@@ -27,7 +27,7 @@ fn collide(tx: Transaction<'_>, other: Transaction<'_>, counters: &Handle<Counte
         assert_eq!(other.get(counters, &8).expect_err("stopped").cause(), abort.cause());
         assert_eq!(add(&other).expect_err("stopped").cause(), abort.cause());
         assert_eq!(other.savepoint().expect_err("stopped").cause(), abort.cause());
-        assert!(other.scan(counters, ..).next().is_some_and(|row| row.is_err()));
+        assert!(other.try_insert(counters, &Counter { id: 9, n: 0 }).is_err());
         assert!(other.commit().is_err_and(|error| error.is_retryable()));
         add(&tx).expect("nobody is in the way any more");
         tx.commit().expect("no conflict");
@@ -344,5 +344,50 @@ fn a_read_only_transaction_cannot_write_by_its_type() {
         };
         session.snapshot(nothing).expect("no conflict");
         nothing(&session.begin_snapshot().expect("a worker")).expect("nothing fails");
+    });
+}
+
+/// What `?` carries out of a function with an explicit transaction.
+#[test]
+fn an_abort_of_an_explicit_transaction_tells_table_and_key_by_itself() {
+    each(|setting| {
+        let (_db, people, mut session) = setting.people();
+        let by_badge = people.index(Person::BY_BADGE);
+        session.transact(|tx| tx.insert(&people, &person(1, 1))).expect("a new key");
+        let mut boxed = |body: &dyn Fn(&Tx) -> Result<(), Abort>| -> Result<(), Box<dyn std::error::Error>> {
+            let tx = session.begin()?;
+            body(&tx)?;
+            tx.commit()?;
+            Ok(())
+        };
+        let told = |result: Result<(), Box<dyn std::error::Error>>| result.expect_err("it is refused").to_string();
+        assert_eq!(told(boxed(&|tx| tx.insert(&people, &person(1, 1)))), "duplicate key region 1, number 1 in person");
+        let badge = Person { badge: 1001, ..person(1, 2) };
+        assert_eq!(told(boxed(&|tx| tx.insert(&people, &badge))), "duplicate key badge 1001 in person.by_badge");
+        let missing = told(boxed(&|tx| tx.require_by(&by_badge, &7).map(drop)));
+        assert_eq!(missing, "there is no row with key badge 7 in person.by_badge");
+        let own = boxed(&|tx| Err(tx.abort(std::fmt::Error))).expect_err("its own");
+        assert_eq!(own.to_string(), format!("aborted by its body: {}", std::fmt::Error));
+        assert!(own.source().is_some(), "the body's own error is behind it");
+
+        let mut typed = |body: &dyn Fn(&Tx) -> Result<(), Abort>| -> Result<(), TransactError> {
+            let tx = session.begin()?;
+            body(&tx)?;
+            tx.commit()?;
+            Ok(())
+        };
+        let error = typed(&|tx| tx.require(&people, &(3, Reverse(4))).map(drop)).expect_err("it is not there");
+        assert!(
+            matches!(&error, TransactError::MissingRow { table, key } if table == "person" && key == "region 3, number 4")
+        );
+        let error = typed(&|tx| Err(tx.abort(std::fmt::Error))).expect_err("its own");
+        assert_eq!(error.user(), Some(&std::fmt::Error));
+        // Two of one transaction, the older one asked last.
+        let tx = session.begin().expect("a worker");
+        let older = tx.insert(&people, &person(1, 1)).expect_err("the key exists");
+        let newer = tx.require(&people, &(9, Reverse(9))).expect_err("it is not there");
+        assert_eq!(newer.to_string(), "there is no row with key region 9, number 9 in person");
+        assert_eq!(TransactError::from(older.clone()).to_string(), "duplicate key region 1, number 1 in person");
+        assert_eq!(tx.explain(&older).to_string(), older.to_string());
     });
 }

@@ -214,7 +214,9 @@ fn what_null_equals_is_kept_with_the_table() {
         let contacts = db.create::<loose::Contact>().expect("a new table");
         let insert =
             |id, mail| db.session().transact(|tx| tx.insert(&contacts, &loose::Contact { id, mail })).map(drop);
-        [(1, None), (2, None), (3, Some(3))].map(|(id, mail)| insert(id, mail).expect("NULL is no key"));
+        for (id, mail) in [(1, None), (2, None), (3, Some(3))] {
+            insert(id, mail).expect("NULL is no key");
+        }
         db.flush().expect("the disk is sound");
         drop((contacts, db));
         let db = open();
