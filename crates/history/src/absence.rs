@@ -7,8 +7,8 @@
 //!
 //! A clause of which the graph rules out one side is forced. Else the side that moves the reader less is tried first. When a
 //! later clause has no side left, decisions it does not depend on are forgotten and the last one it depends on is turned
-//! round (backjumping). Work is bounded; beyond it the answer is "unresolved", with the number of absences that the last
-//! replay did not explain.
+//! round (backjumping). Work is bounded; beyond it there is no verdict, which is an error like a violation, with the number of
+//! absences that the last replay did not explain.
 
 use crate::Promises;
 use crate::anomaly::{Anomaly, Violation};
@@ -53,8 +53,6 @@ pub(crate) struct Explained {
     pub(crate) clauses: u64,
     /// Of the clauses that hold, those that either side could have satisfied.
     pub(crate) ambiguous: u64,
-    /// Absences that the bound left unexplained.
-    pub(crate) unresolved: u64,
 }
 
 /// Why there is no order.
@@ -62,7 +60,7 @@ pub(crate) struct Explained {
 pub(crate) enum Refuted {
     /// These edges, beside the graph's, close a cycle. `searched`: other choices did so too.
     Cycle { added: Vec<Edge>, searched: bool },
-    /// A claim is wrong by itself.
+    /// A claim is wrong by itself; or the work was spent before an order was found.
     Alone(Violation),
 }
 
@@ -94,7 +92,20 @@ pub(crate) fn explain(
         replay(index, search.order.sequence(), Depth::Reads);
     }
     let ambiguous = search.trail.iter().filter(|choice| choice.other.is_some()).count() as u64;
-    Ok(Explained { clauses, ambiguous, unresolved: mismatches.len() as u64 })
+    match mismatches.first() {
+        None => Ok(Explained { clauses, ambiguous }),
+        Some(first) => Err(Refuted::Alone(undecided(index, first, mismatches.len(), clauses))),
+    }
+}
+
+/// The bound on work left absences unexplained.
+fn undecided(index: &Index<'_>, first: &Mismatch, unexplained: usize, clauses: u64) -> Violation {
+    let (id, name) = (index.id(first.reader), index.name(index.states[first.state as usize].key()));
+    let text = format!(
+        "{unexplained} absences are neither explained nor refuted within the bound on work ({clauses} clauses), the first of \
+         them that T{id} did not find {name}"
+    );
+    Violation::alone(Anomaly::Undecided, vec![id], text)
 }
 
 struct Search<'a, 'h> {

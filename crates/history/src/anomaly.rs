@@ -40,6 +40,8 @@ pub enum Anomaly {
     RealTimeOrder,
     /// Transactions of one session are not in its order.
     SessionOrder,
+    /// No anomaly was found and no serial order either: the search for one was given up at its bound on work.
+    Undecided,
 }
 
 impl Anomaly {
@@ -63,6 +65,7 @@ impl Anomaly {
             Anomaly::StaleRead => "stale read (real-time order)",
             Anomaly::RealTimeOrder => "real-time order broken",
             Anomaly::SessionOrder => "session order broken",
+            Anomaly::Undecided => "undecided",
         }
     }
 }
@@ -103,7 +106,7 @@ pub struct Step {
     pub text: String,
 }
 
-/// A proof that no serial order explains a history.
+/// A proof that no serial order explains a history; or that none was found ([`Anomaly::Undecided`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// What kind.

@@ -15,7 +15,7 @@
 //!    order that explains it**. A key that is there in the replay but was not found (a point read or a gap of a range)
 //!    gives a clause: the reader comes before the row's insert, or after its delete. Clauses are added only when a replay
 //!    needs them; they are decided by what the graph rules out, else by bounded search. What the bound leaves open is
-//!    counted, never reported as a violation.
+//!    an error too, under a name of its own: a history without a verdict does not pass.
 //! 5. `explain`: the shortest cycle of the worst class (Adya's G0, G1c, G-single, G2), in words.
 //!
 //! Size: all steps are `O(n log n)` in the number of operations for histories whose absences need no search.

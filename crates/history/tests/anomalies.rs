@@ -30,9 +30,7 @@ fn refused(anomaly: Anomaly, words: &[&str], history: &str) {
 
 #[track_caller]
 fn accepted_with(promises: &Promises, history: &str) -> Summary {
-    let summary = judge(promises, history).unwrap_or_else(|violation| panic!("{violation}"));
-    assert_eq!(summary.unresolved, 0);
-    summary
+    judge(promises, history).unwrap_or_else(|violation| panic!("{violation}"))
 }
 
 #[track_caller]

@@ -69,7 +69,6 @@ fn both(transactions: u64, keys: u64) {
         let start = Instant::now();
         let summary = check(&history, &promises).unwrap_or_else(|violation| panic!("{violation}"));
         println!("{:.2} s, {} clauses: {summary}", start.elapsed().as_secs_f64(), summary.clauses);
-        assert_eq!(summary.unresolved, 0);
     }
     let late = &history.transactions.iter().find(|t| t.id == transactions / 2).expect("ids are dense");
     let (began, update) = (late.ended + 1, late.writes.iter().find(|w| w.table == TableId(0)).expect("an update"));
