@@ -48,6 +48,38 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
+/// Features of tests: faults, listeners, and sizes so small that rare paths are common.
+const FOR_TESTS: [&str; 3] = ["canary", "small", "trial"];
+
+/// What is shipped has no feature of tests: crates ask for them among their dev-dependencies, the suite, which is nothing but tests,
+/// anywhere; and what is built by default is the program alone, which has nothing to do with the suite.
+pub(crate) fn features(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (path, text) in tree.ending("Cargo.toml").filter(|(path, _)| *path != "crates/suite/Cargo.toml") {
+        let mut section = "";
+        for (i, line) in text.lines().enumerate() {
+            let line = line.split('#').next().unwrap_or_default().trim();
+            if line.starts_with('[') {
+                section = line;
+            }
+            let is_shipped = section.contains("dependencies") && !section.contains("dev-dependencies");
+            let by_default = section == "[features]" && line.starts_with("default");
+            let named = FOR_TESTS.iter().find(|feature| line.contains(&format!("\"{feature}\"")));
+            if let Some(feature) = named.filter(|_| is_shipped || by_default) {
+                let message =
+                    format!("`{feature}` is for tests: what is shipped must not have it; use dev-dependencies");
+                findings.push(Finding::new(path, i + 1, message));
+            }
+            if line.starts_with("default-members") && line != "default-members = [\"crates/cli\"]" {
+                let message =
+                    "what is built by default is crates/cli: the suite builds features of tests into what it links";
+                findings.push(Finding::new(path, i + 1, message));
+            }
+        }
+    }
+    findings
+}
+
 /// The crate whose manifest this is: a folder of `crates/`, or xtask.
 fn crate_of(path: &str) -> Option<&str> {
     match path {
@@ -190,6 +222,25 @@ mod tests {
         assert_one(&found, &["`history` may import only base", "mistakes"]);
         let found = manifest("crates/workload/Cargo.toml", "[dependencies]\nseriatim-store.workspace = true\n");
         assert_one(&found, &["`workload` may import only seriatim", "public API"]);
+    }
+
+    #[test]
+    fn canary_features_of_tests_in_what_is_shipped_are_found() {
+        let manifest = |path: &str, text: &str| features(&Tree::of(&[(path, text)]));
+        let small = "seriatim-store = { workspace = true, features = [\"small\"] }\n";
+        let shipped = format!("[dependencies]\n{small}");
+        assert_one(&manifest("crates/bench/Cargo.toml", &shipped), &["bench/Cargo.toml:2", "`small` is for tests"]);
+        assert_eq!(manifest("crates/suite/Cargo.toml", &shipped), []);
+        let table = "[dependencies.seriatim]\nfeatures = [\"trial\"]\n";
+        assert_one(&manifest("crates/cli/Cargo.toml", table), &["cli/Cargo.toml:2", "`trial`"]);
+        let tests = format!("[dependencies]\nseriatim-base.workspace = true\n[dev-dependencies]\n{small}");
+        assert_eq!(manifest("crates/seriatim/Cargo.toml", &tests), []);
+        let forwarded = "[features]\ncanary = [\"seriatim-txn/canary\"]\nsmall = []\n";
+        assert_eq!(manifest("crates/protocol/Cargo.toml", forwarded), []);
+        let default = "[features]\ndefault = [\"small\"]\n";
+        assert_one(&manifest("crates/store/Cargo.toml", default), &["store/Cargo.toml:2", "`small`"]);
+        let members = "[workspace]\ndefault-members = [\"crates/*\"]\n";
+        assert_one(&manifest("Cargo.toml", members), &["Cargo.toml:2", "crates/cli"]);
     }
 
     #[test]

@@ -9,17 +9,7 @@ use std::process::Command;
 /// When it cannot be started, found something, or did less than was asked for.
 pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.current_dir(root).args([
-        "run",
-        "--release",
-        "-p",
-        "seriatim-suite",
-        "--bin",
-        "soak",
-        "--features",
-        "small",
-        "--",
-    ]);
+    command.current_dir(root).args(["run", "--release", "-p", "seriatim-suite", "--bin", "soak", "--"]);
     // Optimized code and assertions, not the release profile's slow link.
     command.env("CARGO_PROFILE_RELEASE_LTO", "off").env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
     command.env("CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS", "true");

@@ -34,6 +34,7 @@ type Rule = fn(&Tree) -> Vec<Finding>;
 
 const RULES: &[Rule] = &[
     layers::check,
+    layers::features,
     protocols::check,
     sources::opening,
     sources::doors,

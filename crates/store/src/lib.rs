@@ -11,12 +11,19 @@
 //! 4. A reader acts on what it read from a node only after the node's word proved unchanged; a writer holds the latch.
 //! 5. Whoever uses an index exclusively (loading, dropping, walking) has promised that no other thread uses it.
 
+/// A size that shrinks in tests, so that rare paths are common there: in the crate's own, and in those of crates above, which ask for
+/// it by the feature `small` among their dev-dependencies.
+const fn small(normal: u64, in_tests: u64) -> u64 {
+    if cfg!(any(test, feature = "small")) { in_tests } else { normal }
+}
+
 mod cursor;
 mod hash;
 mod index;
 #[cfg(test)]
 mod interrupted;
 mod observer;
+mod rare;
 mod record;
 mod statistics;
 mod sync;
@@ -27,6 +34,9 @@ mod witness;
 pub use cursor::{Cursor, Direction};
 pub use index::{HashHint, Index, Inserted, StoreCx, Unordered};
 pub use observer::{GAP_CLOSED, Observer, Tidy, Unobserved};
+pub use rare::RarePath;
+#[cfg(any(test, feature = "small"))]
+pub use rare::{all_taken, taken};
 pub use record::{RecordPtr, has_key, key_bytes, read_key, tail_of, write_key};
 pub use seriatim_memory::OutOfMemory;
 pub use statistics::IndexStatistics;

@@ -14,6 +14,8 @@ use seriatim::{
     Abort, Builder, Database, Handle, IndexHandle, Rng, Statistics, Table, Text, TransactError, Tx, thread,
 };
 
+use seriatim_store::{RarePath, all_taken};
+
 use crate::Setting;
 
 /// A row of the ordered table, with two secondary indexes.
@@ -67,6 +69,8 @@ pub struct Stressed {
     pub conflicts: u64,
     /// What became of the regions.
     pub regions: RegionStatistics,
+    /// How often rare paths of indexes were taken, by [`RarePath`].
+    pub taken: [u64; RarePath::COUNT],
 }
 
 const BALANCE: i64 = 100;
@@ -114,11 +118,12 @@ pub fn stress_with(
 ) -> Result<Stressed, String> {
     let builder = options(setting.builder().record_history(true).workers(load.threads + 1).seed(seed));
     let db = builder.open().map_err(|error| error.to_string())?;
-    let result = run(&db, load, seed).and_then(|()| audit(&db, setting.strict, load));
+    let result = run(&db, load, seed).and_then(|taken| audit(&db, setting.strict, load, taken));
     result.map_err(|fault| format!("{setting}, {load:?}, seed {seed}: {fault}"))
 }
 
-fn run(db: &Database, load: &Load, seed: u64) -> Result<(), String> {
+/// How often rare paths were taken.
+fn run(db: &Database, load: &Load, seed: u64) -> Result<[u64; RarePath::COUNT], String> {
     let items = db.create::<Item>().map_err(|error| error.to_string())?;
     let accounts = db.create::<Account>().map_err(|error| error.to_string())?;
     let (by_owner, by_tag) = (items.index(Item::BY_OWNER), items.index(Item::BY_TAG));
@@ -129,7 +134,7 @@ fn run(db: &Database, load: &Load, seed: u64) -> Result<(), String> {
         (0..load.keys as u32).try_for_each(|id| tx.insert(&tables.accounts, &Account { id, balance: BALANCE }))
     });
     loaded.map_err(|error| error.to_string())?;
-    let fault = Mutex::new(None);
+    let (fault, mut taken) = (Mutex::new(None), [0; RarePath::COUNT]);
     thread::scope(|scope| {
         let mut running = Vec::new();
         for at in 0..load.threads {
@@ -150,18 +155,27 @@ fn run(db: &Database, load: &Load, seed: u64) -> Result<(), String> {
                         Ok(()) | Err(TransactError::Conflict { .. }) => {}
                         Err(error) => {
                             fault.lock().map(|mut fault| *fault = Some(error.to_string())).unwrap_or(());
-                            return;
+                            break;
                         }
                     }
                 }
+                all_taken()
             }));
         }
         // A body's assertion on values that held together is a finding like any other.
-        if running.into_iter().map(|thread| thread.join()).filter(Result::is_err).count() > 0 {
-            fault.lock().map(|mut fault| *fault = Some("a body panicked on what it read".to_owned())).unwrap_or(());
+        for thread in running {
+            match thread.join() {
+                Ok(paths) => taken.iter_mut().zip(paths).for_each(|(sum, taken)| *sum += taken),
+                Err(_) => {
+                    fault
+                        .lock()
+                        .map(|mut fault| *fault = Some("a body panicked on what it read".to_owned()))
+                        .unwrap_or(());
+                }
+            }
         }
     });
-    fault.into_inner().map_or(Err("a thread panicked".to_owned()), |fault| fault.map_or(Ok(()), Err))
+    fault.into_inner().map_or(Err("a thread panicked".to_owned()), |fault| fault.map_or(Ok(taken), Err))
 }
 
 fn sum(tx: &seriatim::ReadTx, tables: &Tables) -> Result<(), Abort> {
@@ -282,7 +296,7 @@ fn shuffle(tx: &Tx, tables: &Tables, draws: u64, operations: u64) -> Result<(), 
     Ok(())
 }
 
-fn audit(db: &Database, strict: bool, load: &Load) -> Result<Stressed, String> {
+fn audit(db: &Database, strict: bool, load: &Load, taken: [u64; RarePath::COUNT]) -> Result<Stressed, String> {
     let history = db.take_history().ok_or("the database records")?;
     history::check(&history, &if strict { Promises::STRICT } else { Promises::SERIALIZABLE })
         .map_err(|violation| violation.to_string())?;
@@ -296,5 +310,5 @@ fn audit(db: &Database, strict: bool, load: &Load) -> Result<Stressed, String> {
         return Err(format!("only {} of {wanted} transactions committed", statistics.committed));
     }
     let Statistics { committed, conflict_aborted: conflicts, regions, .. } = statistics;
-    Ok(Stressed { committed, conflicts, regions })
+    Ok(Stressed { committed, conflicts, regions, taken })
 }

@@ -22,6 +22,7 @@ fn many_keys_splits_and_unlinks() {
         let load = Load { threads: 2, transactions: 600, keys: 400, operations: 20 };
         let stressed = stress(&setting, &load, seed).unwrap_or_else(|fault| panic!("{fault}"));
         eprintln!("{setting}: {stressed:?}");
+        assert!(stressed.taken.iter().all(|&taken| taken > 0), "{setting}: a path was never taken: {stressed:?}");
     }
 }
 

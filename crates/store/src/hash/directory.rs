@@ -17,19 +17,20 @@
 
 use super::bucket::{Bucket, LINE_BYTES};
 use super::hasher::HashValue;
+use crate::small;
 use seriatim_htm::Outside;
 use seriatim_memory::{Local, OutOfMemory};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Buckets of a section: 32 KiB of them, the largest size class of `memory`. Small in tests, so that directories grow too.
-pub(super) const SECTION: u64 = if cfg!(test) { 4 } else { 512 };
+pub(super) const SECTION: u64 = small(512, 4);
 /// Sections allocated at once at most: 2 MiB, a huge page.
 const SECTIONS_MAX: u64 = 64;
 /// Sections allocated at once are this fraction of those there are.
 const SECTIONS_FRACTION: u64 = 8;
 /// First capacity of a directory, sections.
-const DIRECTORY_MIN: u64 = if cfg!(test) { 2 } else { 64 };
+const DIRECTORY_MIN: u64 = small(64, 2);
 
 const SECTION_BYTES: usize = SECTION as usize * LINE_BYTES;
 

@@ -18,6 +18,7 @@ use super::directory::{Blocks, Extent};
 use super::hasher::{HashValue, Hashed};
 use crate::index::StoreCx;
 use crate::observer::Observer;
+use crate::rare::{RarePath, note};
 use crate::record::RecordPtr;
 use crate::witness::State;
 use seriatim_memory::OutOfMemory;
@@ -104,6 +105,7 @@ impl<K: Hashed> Hash<K> {
             let mut spares = fill(new, moving, cx)?;
             match self.publish(cx, old, seen, stay, grown) {
                 Ok(()) => {
+                    note(RarePath::BucketSplit);
                     let value = State::NEW.0;
                     observer.changed(&old.word, seen.0, seen.changed().0);
                     observer.created(&old.word, seen.0, &new.word, value, &new.gap);

@@ -34,6 +34,7 @@ pub(crate) use hasher::Hashed;
 
 use crate::index::{Inserted, StoreCx};
 use crate::observer::Observer;
+use crate::rare::{RarePath, note};
 use crate::record::RecordPtr;
 use crate::witness::{State, Witness};
 use bucket::{Bucket, Slot, Spare, load};
@@ -161,6 +162,7 @@ impl<K: Hashed> Hash<K> {
             match self.apply(cx, &mut Change { bucket, seen, gate: Admitted(observer), stores: &[store] }) {
                 Ok(()) => {
                     if appended {
+                        note(RarePath::BucketChained);
                         // The chain owns it now.
                         spare = None;
                     }
@@ -213,7 +215,9 @@ impl<K: Hashed> Hash<K> {
             };
             let stores = if std::ptr::eq(hole.place, hole.last) { alone } else { all };
             if self.apply(cx, &mut Change { bucket, seen, gate: Open, stores }).is_ok() {
+                note(RarePath::RecordUnlinked);
                 if let Some((_, line)) = hole.cut {
+                    note(RarePath::ChainCut);
                     // SAFETY: the line was the last of the chain, and is no more.
                     unsafe { Spare::from_bits(line) }.retire(cx.local);
                 }

@@ -18,6 +18,7 @@ use super::spare::{Need, Spare};
 use super::{Finger, Tree};
 use crate::index::{Inserted, StoreCx};
 use crate::observer::{Observer, Unobserved};
+use crate::rare::{RarePath, note};
 use crate::record::{RecordPtr, tail, tail_bytes};
 use crate::witness::State;
 use seriatim_htm::{Access, Body, NoLocks, Stop};
@@ -141,6 +142,7 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
                     break (leaf, Inserted::Linked);
                 }
                 Some(Step::Split { leaf, before, right, into_right }) => {
+                    note(RarePath::LeafSplit);
                     spare.used();
                     observer.changed(&leaf.word, before.0, before.changed().0);
                     observer.created(&leaf.word, before.0, &right.word, State::NEW.0, &right.gap);
@@ -148,7 +150,10 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
                 }
                 Some(Step::Exists { leaf, record }) => break (leaf, Inserted::Exists(record)),
                 Some(Step::Refused { leaf }) => break (leaf, Inserted::Refused),
-                Some(Step::Again) => spare.used(),
+                Some(Step::Again) => {
+                    note(RarePath::InteriorSplit);
+                    spare.used();
+                }
                 Some(Step::Lacks(need)) => {
                     if let Err(refused) = spare.provide(cx, need) {
                         spare.give_back(cx);

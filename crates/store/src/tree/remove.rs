@@ -12,6 +12,7 @@ use super::load::{Load, Patience, Through};
 use super::node::{Interior, Leaf, tail_block_bytes};
 use crate::index::StoreCx;
 use crate::observer::{GAP_CLOSED, Observer};
+use crate::rare::{RarePath, note};
 use crate::record::RecordPtr;
 use crate::witness::State;
 use seriatim_htm::{Access, Body, NoLocks, Stop};
@@ -59,6 +60,7 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
             match run(cx, &mut body) {
                 Some(Step::Absent | Step::Held) => return false,
                 Some(Step::Removed { leaf, before }) => {
+                    note(RarePath::RecordUnlinked);
                     observer.changed(&leaf.word, before.0, before.changed().0);
                     return true;
                 }
@@ -75,6 +77,8 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
     /// Retires a dead leaf, the dead steps of `path` from `branch` on, and the tail of the separator that went with them.
     #[cold]
     fn retire(&self, cx: &mut StoreCx<'_>, leaf: &Leaf<K, LEAF>, path: &Path<'_, K, FAN>, branch: usize, tail: u64) {
+        note(RarePath::RecordUnlinked);
+        note(RarePath::LeafUnlinked);
         // ORDERING: before the retirement, and pairs with the acquire in `unlinked`.
         self.unlinked.fetch_add(1, Ordering::AcqRel);
         let mut retire = |address: usize, bytes: usize| {

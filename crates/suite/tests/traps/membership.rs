@@ -5,6 +5,8 @@ use seriatim::{Abort, Handle, ReadTx, Table, Tx};
 use seriatim_suite::explore::{BucketCell, Cell};
 use seriatim_suite::{Setting, matrix, seed};
 
+use seriatim_store::{RarePath, taken};
+
 use crate::{assert_serializable, committed, stepped, try_once, unless_conflict};
 
 /// Rows beyond which a tree of one-word keys has split twice, whatever the order of insertion.
@@ -60,6 +62,7 @@ fn gaps(n: u32) -> [u32; 3] {
 #[test]
 fn an_insert_into_a_scanned_range_refutes_the_scan_at_every_fill_level() {
     for setting in matrix(seed("insert into a scanned range")) {
+        let (mut split, mut unsplit) = (0, 0);
         for n in 0..=ROWS_MAX {
             for (at, gap) in gaps(n).into_iter().enumerate() {
                 let way = if (n as usize + at).is_multiple_of(2) { Way::Up } else { Way::Down };
@@ -67,7 +70,9 @@ fn an_insert_into_a_scanned_range_refutes_the_scan_at_every_fill_level() {
                 let mut session = db.session();
                 let reader = session.begin().expect("a worker");
                 assert_eq!(ids(&reader, &cells, way).map(|ids| ids.len() as u32), Ok(n));
-                let other = try_once(&db, |tx| tx.insert(&cells, &cell(gap)));
+                let (other, [splits]) =
+                    counting([RarePath::LeafSplit], || try_once(&db, |tx| tx.insert(&cells, &cell(gap))));
+                *if splits > 0 { &mut split } else { &mut unsplit } += 1;
                 let wrote = unless_conflict(reader.insert(&cells, &Cell { id: RESULTS, value: i64::from(n) }));
                 let reader = wrote.and_then(|()| committed(reader.commit()));
                 assert!(other.is_some() || reader.is_some(), "{setting}, {n} rows, id {gap}: somebody gets through");
@@ -77,11 +82,16 @@ fn an_insert_into_a_scanned_range_refutes_the_scan_at_every_fill_level() {
                 assert_serializable(&setting, &db);
             }
         }
+        // A locked gap is found by the insert, before it splits anything.
+        assert!(
+            unsplit > 0 && (split > 0 || setting.protocol == "nowait"),
+            "{setting}: {split} of {unsplit} split a leaf"
+        );
     }
 }
 
 #[test]
-fn a_delete_from_a_scanned_range_refutes_the_scan_before_and_after_the_unlink() {
+fn a_delete_from_a_scanned_range_refutes_the_scan_and_is_unlinked_when_that_has_ended() {
     for setting in matrix(seed("delete from a scanned range")) {
         for n in (1..=ROWS_MAX).step_by(5) {
             for steps in 0..3 {
@@ -90,10 +100,13 @@ fn a_delete_from_a_scanned_range_refutes_the_scan_before_and_after_the_unlink() 
                 let reader = session.begin().expect("a worker");
                 assert_eq!(ids(&reader, &cells, Way::Up).map(|ids| ids.len() as u32), Ok(n));
                 let gone = try_once(&db, |tx| tx.delete(&cells, &(2 * (n / 2 + 1).min(n))).map(drop));
-                (0..steps).for_each(|_| db.step());
+                let (_, [unlinked]) = counting([RarePath::RecordUnlinked], || (0..steps).for_each(|_| db.step()));
+                assert_eq!(unlinked, 0, "{setting}, {n} rows: a record is unlinked under who may hold it");
                 let wrote = unless_conflict(reader.insert(&cells, &cell(RESULTS)));
                 let reader = wrote.and_then(|()| committed(reader.commit()));
                 assert!(gone.is_none() != reader.is_none(), "{setting}, {n} rows, {steps} steps: exactly one commits");
+                let (_, [unlinked]) = counting([RarePath::RecordUnlinked], || (0..3).for_each(|_| db.step()));
+                assert_eq!(unlinked, u64::from(gone.is_some()), "{setting}, {n} rows: a deleted record is unlinked");
                 assert_serializable(&setting, &db);
             }
         }
@@ -102,7 +115,11 @@ fn a_delete_from_a_scanned_range_refutes_the_scan_before_and_after_the_unlink() 
 
 /// Scans, then inserts odd ids from `first` on until nodes split; then what was scanned still holds.
 fn split(tx: &Tx, cells: &Handle<Cell>, odd: &[u32]) -> Result<(), Abort> {
-    odd.iter().try_for_each(|&id| tx.insert(cells, &cell(id)))
+    let (inserted, [leaves, interiors]) = counting([RarePath::LeafSplit, RarePath::InteriorSplit], || {
+        odd.iter().try_for_each(|&id| tx.insert(cells, &cell(id)))
+    });
+    assert!(leaves > 0 && interiors > 0, "{leaves} leaves and {interiors} interior nodes split");
+    inserted
 }
 
 #[test]
@@ -138,7 +155,7 @@ fn a_scan_survives_own_splits_under_its_feet() {
                     let (db, cells) = even(&setting, n, n);
                     let mut session = db.session();
                     let tx = session.begin().expect("a worker");
-                    let mut met = Vec::new();
+                    let (mut met, splits) = (Vec::new(), taken(RarePath::LeafSplit));
                     let scan: Box<dyn Iterator<Item = _>> = match way {
                         Way::Up => Box::new(tx.scan(&cells, ..RESULTS)),
                         Way::Down => Box::new(tx.scan_rev(&cells, ..RESULTS)),
@@ -150,6 +167,7 @@ fn a_scan_survives_own_splits_under_its_feet() {
                             tx.insert(&cells, &cell(if behind { id - 1 } else { id + 1 })).expect("alone");
                         }
                     }
+                    assert!(n < 5 || taken(RarePath::LeafSplit) > splits, "{setting}, {n} rows: no leaf was split");
                     met.sort_unstable();
                     let wanted: Vec<u32> = (1..=n).map(|i| 2 * i).collect();
                     assert_eq!(met, wanted, "{setting}, {n} rows, {way:?}, behind {behind}");
@@ -206,10 +224,22 @@ fn own_splits_do_not_blind_an_absent_read() {
     }
 }
 
+/// What `body` gives, and how often it took these paths on this thread.
+fn counting<R, const N: usize>(paths: [RarePath; N], body: impl FnOnce() -> R) -> (R, [u64; N]) {
+    let before = paths.map(taken);
+    let result = body();
+    let mut after = paths.map(taken);
+    after.iter_mut().zip(before).for_each(|(after, before)| *after -= before);
+    (result, after)
+}
+
 /// Absent reads of a hash table, whose buckets split and overflow under own inserts and those of others.
 #[test]
 fn an_absent_read_of_a_hash_table_holds_while_it_grows() {
+    const GROWTH: [RarePath; 2] = [RarePath::BucketSplit, RarePath::BucketChained];
     for setting in matrix(seed("absent reads while a hash table grows")) {
+        // Of own inserts and of others'.
+        let mut grown = [[0; 2]; 2];
         for own in [0, 5, 40, 200] {
             for theirs in [0, 5, 200] {
                 for late in [false, true] {
@@ -221,9 +251,13 @@ fn an_absent_read_of_a_hash_table_holds_while_it_grows() {
                     let mut session = db.session();
                     let tx = session.begin().expect("a worker");
                     assert!(tx.get(&cells, &7).expect("alone").is_none());
-                    insert(&tx, 1000..1000 + own).expect("alone");
+                    let (inserted, by_own) = counting(GROWTH, || insert(&tx, 1000..1000 + own));
+                    inserted.expect("alone");
                     // Others make the table grow; whether that aborts us is theirs to decide, but not whether we see key 7.
-                    try_once(&db, |tx| insert(tx, 5000..5000 + theirs));
+                    let (_, by_others) = counting(GROWTH, || try_once(&db, |tx| insert(tx, 5000..5000 + theirs)));
+                    for (sum, taken) in grown.iter_mut().flatten().zip([by_own, by_others].into_iter().flatten()) {
+                        *sum += taken;
+                    }
                     let inserted = late && try_once(&db, |tx| insert(tx, 7..8)).is_some();
                     let wrote = unless_conflict(insert(&tx, 3000..3001));
                     let committed = wrote.and_then(|()| committed(tx.commit())).is_some();
@@ -233,6 +267,7 @@ fn an_absent_read_of_a_hash_table_holds_while_it_grows() {
                 }
             }
         }
+        assert!(grown.iter().flatten().all(|&taken| taken > 0), "{setting}: buckets split and overflow: {grown:?}");
     }
 }
 
@@ -240,6 +275,7 @@ fn an_absent_read_of_a_hash_table_holds_while_it_grows() {
 #[test]
 fn mutual_insert_skew_at_every_fill_level() {
     for setting in matrix(seed("mutual insert skew")) {
+        let splits = taken(RarePath::LeafSplit);
         for n in 0..=ROWS_MAX {
             let (db, cells) = even(&setting, n, 1);
             let [low, middle, high] = gaps(n);
@@ -256,6 +292,7 @@ fn mutual_insert_skew_at_every_fill_level() {
             assert!(!(first && second), "{setting}, {n} rows: both inserted into what the other scanned");
             assert_serializable(&setting, &db);
         }
+        assert!(taken(RarePath::LeafSplit) > splits, "{setting}: no leaf was split");
     }
 }
 

@@ -3,6 +3,7 @@
 use seriatim_base::{Rng, Stamp, TableId, rng};
 use seriatim_catalog::wire::Updated;
 use seriatim_catalog::{KeyBuf, RowRef, TableKey};
+use seriatim_store::{RarePath, taken};
 
 use super::*;
 use crate::{Abort, Database, Handle, Table, Tx, protocols};
@@ -190,9 +191,11 @@ fn wrong_guesses(applier: &Applier<'_>, thread: usize, versions: &[Version<'_>],
     hand.core.local.leave();
 }
 
-/// Hands what was made to the applier, each key's to one thread; the outcomes.
-fn restore(applier: &Applier<'_>, sets: &[Arc<TableSet>], all: &[Made]) -> Vec<Outcome> {
+/// Hands what was made to the applier, each key's to one thread; the outcomes, and how often leaves and buckets were split.
+fn restore(applier: &Applier<'_>, sets: &[Arc<TableSet>], all: &[Made]) -> (Vec<Outcome>, [u64; 2]) {
+    let splits = || [RarePath::LeafSplit, RarePath::BucketSplit].map(taken);
     let restore = |thread, threads| {
+        let before = splits();
         assert_eq!(threads, THREADS, "all threads are granted");
         let mine: Vec<(&Made, [entry::Change<'_>; 1])> = all
             .iter()
@@ -223,9 +226,11 @@ fn restore(applier: &Applier<'_>, sets: &[Arc<TableSet>], all: &[Made]) -> Vec<O
             assert_eq!(some.len(), versions.len());
             outcomes.append(&mut some);
         }
-        outcomes
+        let [leaves, buckets] = splits();
+        (outcomes, [leaves - before[0], buckets - before[1]])
     };
-    thread::crew(THREADS, restore).concat()
+    let (outcomes, splits): (Vec<_>, Vec<_>) = thread::crew(THREADS, restore).into_iter().unzip();
+    (outcomes.concat(), [0, 1].map(|path| splits.iter().map(|splits| splits[path]).sum()))
 }
 
 #[test]
@@ -247,11 +252,12 @@ fn threads_that_restore_by_guesses_while_tables_grow_make_what_was_there() {
         let cores: Vec<Core> = (0..THREADS).filter_map(|_| foundation.environment.core()).collect();
         let tables = Tables { sets: restored.inner().sets(), ids: 3 };
         let applier = Applier::new(foundation, &tables, cores);
-        let outcomes = restore(&applier, &tables.sets, &all);
+        let (outcomes, splits) = restore(&applier, &tables.sets, &all);
+        assert!(splits.iter().all(|&splits| splits > 0), "{}: tables grow: {splits:?}", protocol.name);
         assert_eq!(outcomes.len(), all.len());
         assert!(outcomes.iter().all(|&outcome| outcome == Outcome::Applied), "{}", protocol.name);
         // Again, as a log tells what a checkpoint has: tombstones still know how old they are.
-        let again = restore(&applier, &tables.sets, &all);
+        let (again, _) = restore(&applier, &tables.sets, &all);
         assert!(again.iter().all(|&outcome| outcome == Outcome::Older), "{}", protocol.name);
         applier.finish();
         assert_eq!(three.rows(&restored), rows, "{}", protocol.name);
