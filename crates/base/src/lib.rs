@@ -1,7 +1,7 @@
 //! The ground every other crate stands on.
 //!
-//! Invariant: this is the only crate that reads a clock, starts a thread, yields, sleeps or draws randomness, and the only one
-//! below the proof that touches files, so that a test which replaces these doors owns every source of non-determinism.
+//! Invariant: this is the only crate that reads a clock, starts a thread, yields, sleeps, draws randomness or asks what the machine
+//! has, and the only one below the proof that touches files, so that a test which replaces these doors owns every source of non-determinism.
 //! `cargo xtask tidy` enforces it.
 //! It also holds the vocabulary that all layers share: stamps, epochs, ids, cache alignment and prefetching, bounded backoff.
 
@@ -11,11 +11,13 @@ pub mod clock;
 pub mod disk;
 mod durable_point;
 mod ids;
+pub mod machine;
 pub mod prefetch;
 pub mod rng;
 mod stamp;
 pub mod thread;
 mod turns;
+mod unwind;
 
 pub use align::{CACHE_LINE, CacheAligned};
 pub use backoff::Backoff;
@@ -23,3 +25,4 @@ pub use durable_point::{DurablePoint, Hold};
 pub use ids::{ColumnId, IndexId, LayoutId, TableId, WorkerId};
 pub use rng::Rng;
 pub use stamp::{Epoch, Stamp};
+pub use unwind::abort_on_unwind;

@@ -9,6 +9,7 @@ mod churn;
 mod disk;
 mod dispatch;
 mod durability;
+mod footprint;
 mod measure;
 mod prefetch;
 mod procedures;
@@ -73,6 +74,8 @@ enum Measurement {
     },
     /// Memory in use while rows are updated, deleted and inserted again
     Churn(churn::Options),
+    /// What stays of memory when all rows are deleted, and what opening a full directory takes
+    Footprint(footprint::Options),
     /// Batches written and flushed one after the other, as a logger does
     Disk(disk::Options),
     /// TPC-C's full mix with group commit against durability off; bytes of the log, a checkpoint, recovery
@@ -120,6 +123,7 @@ fn main() -> ExitCode {
             compare(options, |setting| prefetch::run(&warehouses, setting))
         }
         Measurement::Churn(options) => churn::run(&options),
+        Measurement::Footprint(options) => footprint::run(&options),
         Measurement::Disk(options) => disk::run(&options),
         Measurement::Durability(options) => durability::run(options),
     };

@@ -157,6 +157,13 @@ fn bench() -> Command {
                     .help("Memory to touch beforehand, in MiB; by default what the run is expected to need"),
             )
             .arg(
+                Arg::new("memory-limit")
+                    .long("memory-limit")
+                    .value_name("MIB")
+                    .value_parser(value_parser!(u64).range(1..=1 << 40))
+                    .help("Memory that rows may take, in MiB, where the run ends; by default 80 % of what there is"),
+            )
+            .arg(
                 Arg::new("no-check")
                     .long("no-check")
                     .action(ArgAction::SetTrue)

@@ -163,6 +163,9 @@ fn open(matches: &ArgMatches, plan: &Plan, home: Option<&Home>) -> Result<Databa
     };
     let builder = Database::builder().protocol(&text("protocol")).htm(htm).workers(plan.threads + 1).seed(plan.seed);
     let mut builder = builder.prefetch(text("prefetch") == "on");
+    if let Some(mib) = matches.get_one::<u64>("memory-limit") {
+        builder = builder.memory_limit(usize::try_from(*mib << 20).unwrap_or(usize::MAX));
+    }
     if let Some(Home { directory, .. }) = home {
         eprintln!("durability {} in {}", plan.durability, directory.display());
         builder = builder.path(directory).durability(plan.durability);

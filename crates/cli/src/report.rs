@@ -130,6 +130,11 @@ impl Report<'_> {
     pub(crate) fn json(&self, matches: &ArgMatches) -> Value {
         let statistics: &Statistics = &self.measured.statistics;
         let all = self.measured.latency();
+        let tables = statistics.tables.iter().map(|table| {
+            let sizes = json!({ "rows": table.rows, "bytes": table.bytes, "index_bytes": table.index_bytes });
+            (table.name.clone(), sizes)
+        });
+        let tables: Map<String, Value> = tables.collect();
         let kinds: Map<String, Value> = self
             .measured
             .kinds
@@ -185,6 +190,9 @@ impl Report<'_> {
                 "fallback": regions.fallback,
             },
             "memory_bytes": statistics.memory_bytes,
+            "memory_limit": statistics.memory_limit,
+            "is_full": self.measured.is_full,
+            "tables": tables,
             "consistency": self.consistency.word(),
             "seed": self.plan.seed,
             "revision": machine::revision(),
@@ -220,11 +228,17 @@ impl Report<'_> {
             let first = report.violations().first().map(ToString::to_string).unwrap_or_default();
             return Err(Failure::Run(format!("the consistency check failed: {first}")));
         }
-        match &self.measured.failure {
-            Some(failure) => {
-                Err(Failure::Run(format!("{} transactions failed, for example: {failure}", self.measured.failed)))
-            }
-            None => Ok(()),
+        if let Some(failure) = &self.measured.failure {
+            return Err(Failure::Run(format!("{} transactions failed, for example: {failure}", self.measured.failed)));
         }
+        if self.measured.is_full {
+            let limit =
+                self.db.statistics().memory_limit.map_or(String::new(), |bytes| format!(" of {} MiB", bytes >> 20));
+            return Err(Failure::Run(format!(
+                "the memory limit{limit} was reached after {:.1} s, where the run ended: the figures are of that time",
+                self.measured.seconds
+            )));
+        }
+        Ok(())
     }
 }

@@ -75,6 +75,8 @@ pub(crate) struct Measured {
     /// Transactions that failed although they should not, with an example.
     pub(crate) failed: u64,
     pub(crate) failure: Option<TransactError>,
+    /// The run ended early, at the memory limit.
+    pub(crate) is_full: bool,
     /// Nanoseconds from the beginning of transactions until their results left; `None` where results do not wait.
     pub(crate) durable: Option<Histogram<u64>>,
     pub(crate) lag: Lag,
@@ -112,15 +114,26 @@ struct Part {
     durable: Histogram<u64>,
     failed: u64,
     failure: Option<TransactError>,
+    /// Memory was refused.
+    is_full: bool,
 }
 
 impl Part {
     fn new(workload: &dyn Workload) -> Part {
-        Part { seconds: 0.0, kinds: kinds(workload), durable: histogram(), failed: 0, failure: None }
+        Part { seconds: 0.0, kinds: kinds(workload), durable: histogram(), failed: 0, failure: None, is_full: false }
+    }
+
+    /// Looks at a transaction that does not count.
+    fn look(&mut self, outcome: &Outcome) {
+        self.is_full |= matches!(outcome.ending, Ending::Failed(TransactError::OutOfMemory));
     }
 
     /// Counts a transaction that was decided after this time.
     fn count(&mut self, outcome: Outcome, decided: Duration) {
+        if let Ending::Failed(TransactError::OutOfMemory) = outcome.ending {
+            self.is_full = true;
+            return;
+        }
         let kind = &mut self.kinds[outcome.kind];
         match outcome.ending {
             Ending::Committed => kind.committed += 1,
@@ -167,6 +180,10 @@ impl Client<'_> {
         loop {
             match self.phase.load(Ordering::Relaxed) {
                 STOP => break,
+                _ if self.part.is_full => {
+                    self.phase.store(STOP, Ordering::Relaxed);
+                    break;
+                }
                 MEASURE if !self.measures => {
                     self.measures = true;
                     self.last = Instant::now();
@@ -191,6 +208,8 @@ impl Client<'_> {
         self.last = now;
         if self.measures {
             self.part.count(outcome, now.since(before));
+        } else {
+            self.part.look(&outcome);
         }
     }
 
@@ -213,7 +232,9 @@ impl Client<'_> {
         if !is_ready {
             self.last = Instant::now();
         }
-        if self.measures {
+        if !self.measures {
+            self.part.look(&outcome);
+        } else {
             self.part.count(outcome, decided);
             self.part.durable.saturating_record(self.last.since(began).as_nanos() as u64);
         }
@@ -255,7 +276,11 @@ pub(crate) fn run(
                         // What leaves after the end does not count, but it must not have failed.
                         |client| {
                             for waiting in queue.borrow_mut().drain(..) {
-                                if let Ending::Failed(error) = waiting.submitted.wait().ending {
+                                let outcome = waiting.submitted.wait();
+                                client.part.look(&outcome);
+                                if let Ending::Failed(error) = outcome.ending
+                                    && !matches!(error, TransactError::OutOfMemory)
+                                {
                                     client.part.failed += 1;
                                     client.part.failure = Some(error);
                                 }
@@ -274,9 +299,10 @@ pub(crate) fn run(
             let now = begin.elapsed().as_secs_f64();
             if now >= warm && phase.load(Ordering::Relaxed) == WARM_UP {
                 base = db.statistics();
-                phase.store(MEASURE, Ordering::Relaxed);
+                // Unless a terminal has stopped the run.
+                let _ = phase.compare_exchange(WARM_UP, MEASURE, Ordering::Relaxed, Ordering::Relaxed);
             }
-            if now >= end {
+            if now >= end || phase.load(Ordering::Relaxed) == STOP {
                 lag.sample(db);
                 break;
             }
@@ -300,7 +326,7 @@ pub(crate) fn run(
     let durable = plan.waits().then(histogram);
     let statistics = db.statistics().since(&base);
     let kinds = kinds(workload);
-    let measured = Measured { seconds: 0.0, kinds, failed: 0, failure: None, durable, lag, statistics };
+    let measured = Measured { seconds: 0.0, kinds, failed: 0, failure: None, is_full: false, durable, lag, statistics };
     Ok(merge(measured, parts))
 }
 
@@ -313,6 +339,7 @@ fn merge(mut measured: Measured, parts: Vec<Part>) -> Measured {
     for part in parts {
         measured.seconds = measured.seconds.max(part.seconds);
         measured.failed += part.failed;
+        measured.is_full |= part.is_full;
         measured.failure = measured.failure.or(part.failure);
         if let Some(durable) = &mut measured.durable {
             durable.add(part.durable).expect("histograms of one shape");

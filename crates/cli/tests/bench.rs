@@ -132,3 +132,29 @@ fn knobs_that_cannot_be_are_refused_in_one_line() {
         assert!(output.stdout.is_empty());
     }
 }
+
+/// A run that fills the memory ends there: it prints what it measured, says so in one line, and fails.
+#[test]
+fn a_run_ends_at_the_memory_limit_with_what_it_measured() {
+    let tpcc = WORKLOADS.iter().find(|entry| entry.name == "tpcc").expect("registered");
+    for more in [&["--format", "json"][..], &["--format", "text"]] {
+        let arguments =
+            ["--scale", "small", "--memory-limit", "24", "--seconds", "600", "--warmup", "0", "--prefault", "0"];
+        let mut command = Command::new(env!("CARGO_BIN_EXE_seriatim"));
+        let output = command.args(["bench", tpcc.name]).args(arguments).args(more).output().expect("the binary starts");
+        let (said, talk) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert_eq!(output.status.code(), Some(1), "{talk}");
+        let last = talk.lines().last().expect("it says why");
+        assert!(last.contains("the memory limit of 24 MiB was reached after"), "{talk}");
+        if more[1] == "text" {
+            assert!(said.contains("transactions a second") && said.contains("consistency    passed"), "{said}");
+            continue;
+        }
+        let report: Value = serde_json::from_str(&said).expect("an object");
+        assert_eq!((&report["is_full"], &report["memory_limit"]), (&Value::Bool(true), &Value::from(24 << 20)));
+        assert_eq!(report["consistency"], "passed");
+        let rows =
+            |table: &str| report["tables"][table]["rows"].as_u64().unwrap_or_else(|| panic!("{table}: {report}"));
+        assert!(rows("warehouse") >= 1 && rows("orders") > 100 && rows("history") > 100, "{report}");
+    }
+}

@@ -35,11 +35,16 @@ pub(crate) struct Arena {
     span: Span,
 }
 
+/// Blocks in a full list.
+pub(crate) fn bound(class: Class) -> u32 {
+    (BATCH_BYTES / class.bytes()).max(BATCH_MIN) as u32
+}
+
 impl Arena {
     pub(crate) fn new() -> Arena {
         let mut lists = [List { head: None, count: 0, bound: 0 }; CLASSES];
         for class in Class::all() {
-            lists[class.index()].bound = (BATCH_BYTES / class.bytes()).max(BATCH_MIN) as u32;
+            lists[class.index()].bound = bound(class);
         }
         Arena { lists, spares: [Batch::default(); CLASSES], span: Span::EMPTY }
     }
@@ -92,13 +97,31 @@ impl Arena {
         let spare = std::mem::take(&mut self.spares[class.index()]);
         let batch = if spare.head.is_some() { Some(spare) } else { heap.take_batch(class) };
         match batch {
-            Some(batch) => {
-                let list = &mut self.lists[class.index()];
-                (list.head, list.count) = (batch.head, batch.count);
-            }
-            None => self.carve(heap, class)?,
+            Some(batch) => self.take_in(class, batch),
+            None => match self.carve(heap, class) {
+                Ok(()) => {}
+                Err(OutOfMemory) => self.refill_late(heap, class)?,
+            },
         }
         Ok(self.pop(class).expect("a batch and a run hold a block"))
+    }
+
+    fn take_in(&mut self, class: Class, batch: Batch) {
+        let list = &mut self.lists[class.index()];
+        (list.head, list.count) = (batch.head, batch.count);
+    }
+
+    /// When there is no fresh memory: the free blocks may have been with who looks for memory to give back.
+    #[cold]
+    fn refill_late(&mut self, heap: &Heap, class: Class) -> Result<(), OutOfMemory> {
+        heap.wait_for_reclamation();
+        match heap.take_batch(class) {
+            Some(batch) => {
+                self.take_in(class, batch);
+                Ok(())
+            }
+            None => self.carve(heap, class),
+        }
     }
 
     /// Cuts a run of blocks from the span, of which the lowest will be used first.
@@ -114,6 +137,13 @@ impl Arena {
         run_bytes = run_bytes.min(self.span.bytes);
         let count = (run_bytes / block_bytes).min(self.lists[class.index()].bound as usize);
         let run = self.span.cut(count * block_bytes);
+        // Nothing is lost, or what lies around it could never be given back.
+        let tail = run.bytes - count * block_bytes;
+        if let Some(class) = Class::within(tail) {
+            debug_assert_eq!(class.bytes(), tail, "below 64 bytes every multiple of 16 is a class");
+            // SAFETY: inside the run, behind its last block.
+            unsafe { self.push(heap, class, run.start.add(count * block_bytes)) };
+        }
         // The next run of this span: fresh lines that are on their way when they are first written to hold up nobody. (A locked
         // instruction waits for all stores before it.)
         prefetch::lines(self.span.start.as_ptr(), self.span.bytes.min(RUN_BYTES));

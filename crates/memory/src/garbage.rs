@@ -15,11 +15,14 @@
 //! versions of an epoch that does not become durable; the log bounds what commits meanwhile.
 
 use crate::Deferred;
+use crate::counted::Charge;
+use crate::memory::Shared;
 use crate::quiescence::{Awaited, Counts};
 use crate::small;
 use seriatim_base::{Epoch, prefetch};
 use std::collections::VecDeque;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 /// Items of a kind in a full bag.
 pub(crate) const BAG: usize = small(64, 2);
@@ -37,6 +40,12 @@ const DUE_MAX: usize = 64;
 const EMPTIED_MAX: usize = 4;
 /// Empty bags kept for use.
 const EMPTY_MAX: usize = 8;
+/// Bytes of a bag at most.
+const BAG_BYTES: usize = size_of::<Bag>() + BAG * (2 * size_of::<Retired>() + size_of::<Deferred>());
+/// Bags count against the limit in steps of so many bytes; less than one does not.
+const COUNTED_STEP: usize = small(256 << 10, 4 << 10);
+/// Places that lists of bags and of what is ready keep.
+const PLACES_KEPT: usize = small(1024, 8);
 
 /// Memory to be released.
 #[derive(Clone, Copy, Debug)]
@@ -92,11 +101,14 @@ pub(crate) struct Garbage {
     /// Bags sealed since a transaction ended last.
     sealed_now: usize,
     ready: VecDeque<Deferred>,
+    /// What bags and lists take, in steps: a large transaction fills thousands.
+    charge: Charge,
 }
 
 impl Garbage {
-    pub(crate) fn new(worker: usize) -> Garbage {
+    pub(crate) fn new(worker: usize, shared: Arc<Shared>) -> Garbage {
         Garbage {
+            charge: Charge::new(shared),
             worker,
             open: Bag::new(),
             sealed: VecDeque::new(),
@@ -164,6 +176,17 @@ impl Garbage {
         self.sealed.push_back(bag);
         self.sealed_now += 1;
         self.age = 0;
+        self.recount();
+    }
+
+    /// Counts bags and lists against the limit: more as they come, less when half is gone.
+    fn recount(&mut self) {
+        let bags = (self.sealed.len() + self.kept.len()) * BAG_BYTES;
+        let bytes = bags + self.ready.capacity() * size_of::<Deferred>();
+        let (steps, charged) = (bytes / COUNTED_STEP * COUNTED_STEP, self.charge.bytes());
+        if steps > charged || steps < charged / 2 {
+            self.charge.set(steps);
+        }
     }
 
     /// The end of a transaction: seals the open bag if it is old, and has `release` free what may be freed.
@@ -184,6 +207,9 @@ impl Garbage {
         }
         let bags_max = EMPTIED_MAX.max(2 * std::mem::take(&mut self.sealed_now));
         self.empty(counts, durable, bags_max, release);
+        if self.charge.bytes() > 0 {
+            self.recount();
+        }
     }
 
     /// Seals the open bag whatever its age, and has `release` free everything that may be freed.
@@ -193,6 +219,10 @@ impl Garbage {
         }
         self.release_due(durable, usize::MAX, &mut release);
         self.empty(counts, durable, usize::MAX, release);
+        self.sealed.shrink_to(PLACES_KEPT);
+        self.kept.shrink_to(PLACES_KEPT);
+        self.ready.shrink_to(PLACES_KEPT);
+        self.recount();
     }
 
     /// Empties the oldest bags whose grace periods passed, but for versions that are not due.

@@ -1,7 +1,7 @@
 //! What workers share: mapped memory, batches of free blocks on their way from one worker to another, and the limit.
 //!
 //! Memory is mapped in growing steps, handed to workers in spans, and cut by them into blocks of one class each. A block keeps
-//! its class for ever. A worker that frees more than it allocates hands its surplus over in whole batches, and a worker takes
+//! its class until all that lies beside it is free too (`reclaim`). A worker that frees more than it allocates hands its surplus over in whole batches, and a worker takes
 //! a batch before it takes fresh memory; so where one worker allocates what another frees, memory stays bounded by what is in
 //! use, two batches a class and worker, and the garbage in flight.
 //!
@@ -9,7 +9,7 @@
 //! 1. A block on a free list, in a batch or in a span belongs to whoever holds that list, batch or span.
 //! 2. Maps live as long as the heap. What workers were given may be used until then.
 //!
-//! The limit counts what was taken: spans and large maps. Free blocks can be used again at the limit. There is no reserve below
+//! The limit counts what was taken: spans and large maps; and what transactions note (`counted`). Free blocks can be used again at the limit. There is no reserve below
 //! it: what must go on at the limit (reads, deletes, roll-backs) allocates nothing. Once a request was refused memory is
 //! *scarce*: workers at rest give their free blocks to those who run.
 
@@ -27,7 +27,10 @@ pub(crate) const SPAN: usize = small(64 << 10, 4 << 10);
 pub(crate) const LINE: usize = seriatim_base::CACHE_LINE;
 /// Bytes mapped in one step at most.
 const STEP_MAX: usize = 64 << 20;
-/// Leftovers below this are forgotten rather than searched for ever.
+/// What lists of transactions may take above the limit, at least; an eighth of the limit if that is more. So reads and deletes go
+/// on where no row fits any more: 16 MiB are some 600,000 reads, or 100,000 deletes, of one transaction.
+const NOTES_MIN: usize = 16 << 20;
+/// What is left of a span goes back to the heap from here on; smaller ones become blocks.
 const LEFTOVER_MIN: usize = 1 << 10;
 
 /// A free block: its first word links it to the next.
@@ -52,6 +55,8 @@ pub(crate) struct Span {
     pub(crate) start: NonNull<u8>,
     pub(crate) bytes: usize,
     pub(crate) touched: bool,
+    /// Its pages were given back, and do not count as mapped.
+    pub(crate) returned: bool,
 }
 
 // SAFETY: rule 1.
@@ -59,7 +64,7 @@ unsafe impl Send for Span {}
 
 impl Span {
     /// A span of nothing.
-    pub(crate) const EMPTY: Span = Span { start: NonNull::dangling(), bytes: 0, touched: true };
+    pub(crate) const EMPTY: Span = Span { start: NonNull::dangling(), bytes: 0, touched: true, returned: false };
 
     /// Cuts off the first `bytes`, rounded up to lines.
     pub(crate) fn cut(&mut self, bytes: usize) -> Span {
@@ -80,20 +85,32 @@ pub(crate) struct Heap {
     limit: AtomicUsize,
     /// Whether the limit ever refused a request.
     scarce: AtomicBool,
+    /// Whether the limit refused a request and lists have not shrunk since.
+    tight: AtomicBool,
     /// Bytes mapped; written under the lock of `state`, read by anyone.
-    mapped: AtomicUsize,
-    state: Mutex<State>,
-    pools: [Mutex<Vec<Batch>>; CLASSES],
+    pub(crate) mapped: AtomicUsize,
+    pub(crate) state: Mutex<State>,
+    pub(crate) pools: [Mutex<Vec<Batch>>; CLASSES],
+    /// Held by who takes the free blocks out to give memory back.
+    pub(crate) reclaiming: Mutex<()>,
+    /// Whether workers at rest hand over what they keep at hand.
+    pub(crate) wants_blocks: AtomicBool,
+    /// Bytes of free blocks that the last reclamation left.
+    pub(crate) left_free: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    maps: Vec<Map>,
-    spans: Vec<Span>,
+pub(crate) struct State {
+    pub(crate) maps: Vec<Map>,
+    /// Free spans that were written before, and those that were not.
+    pub(crate) touched: Vec<Span>,
+    pub(crate) untouched: Vec<Span>,
     /// Large allocations by address.
     large: BTreeMap<usize, Map>,
     /// Bytes in spans and large maps that are out with workers.
-    taken: usize,
+    pub(crate) taken: usize,
+    /// Bytes of lists that grow with transactions (`counted`), which lie elsewhere.
+    noted: usize,
 }
 
 impl Heap {
@@ -102,9 +119,13 @@ impl Heap {
             huge_pages: options.huge_pages,
             limit: AtomicUsize::new(options.limit_bytes.unwrap_or(usize::MAX)),
             scarce: AtomicBool::new(false),
+            tight: AtomicBool::new(false),
             mapped: AtomicUsize::new(0),
             state: Mutex::default(),
             pools: [const { Mutex::new(Vec::new()) }; CLASSES],
+            reclaiming: Mutex::new(()),
+            wants_blocks: AtomicBool::new(false),
+            left_free: AtomicUsize::new(0),
         }
     }
 
@@ -112,7 +133,12 @@ impl Heap {
         self.limit.store(bytes.unwrap_or(usize::MAX), Ordering::Relaxed);
     }
 
-    /// Bytes mapped.
+    /// Whether workers at rest should hand over what they keep at hand.
+    pub(crate) fn wants_blocks(&self) -> bool {
+        self.is_scarce() || self.wants_blocks.load(Ordering::Relaxed)
+    }
+
+    /// Bytes mapped, but for those given back.
     pub(crate) fn mapped(&self) -> usize {
         self.mapped.load(Ordering::Relaxed)
     }
@@ -124,12 +150,52 @@ impl Heap {
 
     /// Bytes that may still be taken, if `bytes` may.
     fn room(&self, state: &State, bytes: usize) -> Result<usize, OutOfMemory> {
-        let room = self.limit.load(Ordering::Relaxed).saturating_sub(state.taken);
+        let room = self.limit.load(Ordering::Relaxed).saturating_sub(state.taken.saturating_add(state.noted));
         if bytes > room {
-            self.scarce.store(true, Ordering::Relaxed);
-            return Err(OutOfMemory);
+            return Err(self.refuse(state));
         }
         Ok(room)
+    }
+
+    #[cold]
+    fn refuse(&self, state: &State) -> OutOfMemory {
+        self.scarce.store(true, Ordering::Relaxed);
+        self.tight.store(state.noted > 0, Ordering::Relaxed);
+        OutOfMemory
+    }
+
+    /// Whether lists of transactions should give back what they do not need.
+    pub(crate) fn is_tight(&self) -> bool {
+        self.tight.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of lists change from `before` to `after`.
+    pub(crate) fn note(&self, before: usize, after: usize) {
+        if before != after {
+            let mut state = lock(&self.state);
+            state.noted = state.noted + after - before;
+            if after < before && self.room(&state, 0).is_ok_and(|room| room > state.noted) {
+                self.tight.store(false, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// As [`Heap::note`], if the bound for lists allows it.
+    pub(crate) fn try_note(&self, before: usize, after: usize) -> Result<(), OutOfMemory> {
+        let limit = self.limit.load(Ordering::Relaxed);
+        let bound = limit.saturating_add((limit / 8).max(NOTES_MIN));
+        let mut state = lock(&self.state);
+        let noted = state.noted + after - before;
+        if after > before && state.taken.saturating_add(noted) > bound {
+            return Err(self.refuse(&state));
+        }
+        state.noted = noted;
+        Ok(())
+    }
+
+    /// Bytes of lists that grow with transactions.
+    pub(crate) fn noted(&self) -> usize {
+        lock(&self.state).noted
     }
 
     /// Maps and touches `bytes` more, to be handed out before other memory.
@@ -150,7 +216,8 @@ impl Heap {
 
     fn add(&self, state: &mut State, map: Map, touched: bool) {
         self.mapped.fetch_add(map.bytes(), Ordering::Relaxed);
-        state.spans.push(Span { start: map.start(), bytes: map.bytes(), touched });
+        let span = Span { start: map.start(), bytes: map.bytes(), touched, returned: false };
+        state.list(touched).push(span);
         state.maps.push(map);
     }
 
@@ -160,30 +227,34 @@ impl Heap {
         let span = {
             let mut state = lock(&self.state);
             let room = self.room(&state, least)?;
-            let at = match state.find(least) {
-                Some(at) => at,
+            let (touched, at) = match state.find(least) {
+                Some(found) => found,
                 None => {
                     // An eighth of what there is, but not far above what may still be taken.
                     let step = (self.mapped() / 8).clamp(HUGE, STEP_MAX).min(room).max(least).next_multiple_of(HUGE);
                     let map = Map::new(step, self.huge_pages).ok_or(OutOfMemory)?;
                     self.add(&mut state, map, false);
-                    state.spans.len() - 1
+                    (false, state.untouched.len() - 1)
                 }
             };
             let room = room - room % LINE;
-            let bytes = most.min(room).min(state.spans[at].bytes);
-            let span = state.spans[at].cut(bytes);
-            if state.spans[at].bytes < LEFTOVER_MIN {
-                state.spans.swap_remove(at);
+            let spans = state.list(touched);
+            let bytes = most.min(room).min(spans[at].bytes);
+            let span = spans[at].cut(bytes);
+            if spans[at].bytes == 0 {
+                spans.swap_remove(at);
             }
             state.taken += span.bytes;
+            if span.returned {
+                self.mapped.fetch_add(span.bytes, Ordering::Relaxed);
+            }
             span
         };
         if !span.touched {
-            // SAFETY: rule 1; untouched memory is still zero.
+            // SAFETY: rule 1.
             unsafe { system::touch(span.start, span.bytes) };
         }
-        Ok(Span { touched: true, ..span })
+        Ok(Span { touched: true, returned: false, ..span })
     }
 
     /// Takes back what is left of a span, unless it is too small to keep.
@@ -194,7 +265,7 @@ impl Heap {
         }
         let mut state = lock(&self.state);
         state.taken -= span.bytes;
-        state.spans.push(span);
+        state.touched.push(span);
         None
     }
 
@@ -250,10 +321,15 @@ impl Heap {
 }
 
 impl State {
-    /// A span of at least `bytes`, touched if there is one.
-    fn find(&self, bytes: usize) -> Option<usize> {
-        let fits = |touched| self.spans.iter().rposition(|span| span.bytes >= bytes && span.touched == touched);
-        fits(true).or_else(|| fits(false))
+    fn list(&mut self, touched: bool) -> &mut Vec<Span> {
+        if touched { &mut self.touched } else { &mut self.untouched }
+    }
+
+    /// A span of at least `bytes`, touched if there is one: whether it is, and its place in that list.
+    fn find(&self, bytes: usize) -> Option<(bool, usize)> {
+        let fits = |spans: &[Span]| spans.iter().rposition(|span| span.bytes >= bytes);
+        let touched = fits(&self.touched).map(|at| (true, at));
+        touched.or_else(|| fits(&self.untouched).map(|at| (false, at)))
     }
 }
 

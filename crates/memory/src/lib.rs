@@ -20,12 +20,15 @@
 //! | `garbage` | bags that wait for a grace period |
 //! | `arena` | free lists of a worker |
 //! | `heap` | spans, batches between workers, large maps, the limit |
+//! | `reclaim` | memory given back to the system |
 //! | `class` | sizes of blocks |
+//! | `counted` | lists that grow with a transaction |
 //! | `system` | mmap, madvise |
 //! | `poison` | overwriting freed blocks in debug builds |
 
 mod arena;
 mod class;
+mod counted;
 mod error;
 mod garbage;
 mod heap;
@@ -33,11 +36,13 @@ mod local;
 mod memory;
 mod poison;
 mod quiescence;
+mod reclaim;
 mod sync;
 mod system;
 
+pub use counted::CountedVec;
 pub use error::{Error, OutOfMemory};
-pub use local::{Local, Pinned};
+pub use local::{Local, Pinned, allocated_bytes};
 pub use memory::{Memory, Options};
 
 /// Something to be done after a grace period: three words whose meaning is the caller's.

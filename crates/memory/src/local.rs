@@ -13,7 +13,8 @@ use crate::heap::Heap;
 use crate::memory::Shared;
 use crate::poison;
 use crate::quiescence::{Count, Presence};
-use crate::{Deferred, OutOfMemory};
+use crate::system::PAGE_MAX;
+use crate::{CountedVec, Deferred, OutOfMemory};
 use seriatim_base::{DurablePoint, Epoch, WorkerId};
 use seriatim_htm::{Outside, assert_outside};
 use std::marker::PhantomData;
@@ -34,6 +35,8 @@ pub struct Local {
     shared: Arc<Shared>,
     garbage: Garbage,
     arena: Arena,
+    /// Bytes that [`Local::retire`] was given so far.
+    retired: i64,
 }
 
 // SAFETY: `presence` and `account` point into `shared`; free blocks and garbage are owned and tied to no thread. Not `Sync`.
@@ -54,10 +57,23 @@ impl Local {
             count,
             account: Account::resume(&shared.slots[worker].in_use),
             worker,
-            garbage: Garbage::new(worker),
+            garbage: Garbage::new(worker, Arc::clone(&shared)),
             arena: Arena::new(),
+            retired: 0,
             shared,
         }
+    }
+
+    /// Bytes that this worker has allocated and neither released nor retired, but for versions ([`Local::retire_version`]). Only
+    /// differences mean something, between two points of one transaction.
+    #[inline]
+    pub fn live_bytes(&self) -> i64 {
+        self.account.in_use - self.retired
+    }
+
+    /// A list for what this worker's transactions note, with room for `room_min` items that is never given back.
+    pub fn counted<T>(&self, room_min: usize) -> CountedVec<T> {
+        CountedVec::new(Arc::clone(&self.shared), room_min)
     }
 
     /// Which worker this is: its slot, which no other worker has at the same time.
@@ -105,7 +121,7 @@ impl Local {
     }
 
     /// Frees everything whose grace period passed, and all versions that are due, its own and what workers that are gone left
-    /// behind; where memory is scarce it leaves its free blocks to other workers. For a worker about to idle, and for maintenance.
+    /// behind; where memory is scarce, or much of it free, it leaves its free blocks to other workers. For a worker about to idle, and for maintenance.
     ///
     /// # Panics
     /// If it is online.
@@ -118,7 +134,7 @@ impl Local {
         garbage.collect(&shared.counts, shared.kept_until(), |item| unsafe {
             release(&shared.heap, arena, account, item)
         });
-        if shared.heap.is_scarce() {
+        if shared.heap.wants_blocks() {
             arena.surrender(&shared.heap);
         }
     }
@@ -194,6 +210,7 @@ impl Local {
     #[inline]
     pub unsafe fn retire(&mut self, start: NonNull<u8>, bytes: usize) {
         assert_outside();
+        self.retired += allocated_bytes(bytes) as i64;
         self.garbage.retire(&self.shared.counts, Retired { start, bytes });
     }
 
@@ -233,6 +250,12 @@ impl Local {
     pub fn ready(&mut self) -> Option<Deferred> {
         self.garbage.ready()
     }
+}
+
+/// Bytes that an allocation of so many takes, as [`Memory::in_use_bytes`](crate::Memory::in_use_bytes) counts them.
+#[inline]
+pub const fn allocated_bytes(bytes: usize) -> usize {
+    if bytes > SMALL_MAX { bytes.next_multiple_of(PAGE_MAX) } else { Class::of(bytes).bytes() }
 }
 
 /// The bytes in use by a worker's account: a plain number, mirrored for readers in the worker's slot.

@@ -17,8 +17,12 @@ pub struct Options {
     pub huge_pages: bool,
     /// Bytes mapped and touched by [`Memory::new`], at most `limit_bytes`. Default: 0.
     pub prefault_bytes: usize,
-    /// Bytes that allocations may take. Workers take memory in spans of 64 KiB, and give back none of it but large blocks: what
-    /// is released can be used again, by allocations of its size class. Default: no limit.
+    /// Bytes that allocations may take. Workers take memory in spans of 64 KiB; what is released
+    /// can be used again, by allocations of its size class, and by all once a whole span is free ([`Memory::give_back`]). Lists that grow with a transaction ([`CountedVec`]) count
+    /// too: they leave less for allocations, and may themselves go on above the limit by an eighth of it, or by 16 MiB if that is
+    /// more. Default: no limit.
+    ///
+    /// [`CountedVec`]: crate::CountedVec
     pub limit_bytes: Option<usize>,
 }
 
@@ -108,16 +112,29 @@ impl Memory {
         self.0.slots.len()
     }
 
-    /// Bytes mapped: used, free, and not yet touched.
+    /// Gives memory of which nothing is in use back to the system, in pieces of 64 KiB, as far as it exceeds 64 MiB and an eighth of
+    /// what is taken: the bytes. Does nothing unless much more is free than was left the last time, and asks workers at rest for
+    /// their free blocks first, so that the next call finds them. Takes about a second for 20 million blocks; to be called now and
+    /// then by a helper.
+    pub fn give_back(&self) -> usize {
+        self.0.heap.give_back_pages()
+    }
+
+    /// Bytes mapped: used, free, and not yet touched; without those given back.
     pub fn reserved_bytes(&self) -> usize {
         self.0.heap.mapped()
     }
 
-    /// Bytes allocated and not released, including what is retired and waits, rounded up as the allocator does. Exact when
-    /// all workers stand still.
+    /// Bytes allocated and not released, including what is retired and waits, rounded up as the allocator does, and those by which
+    /// lists of transactions have grown ([`Memory::noted_bytes`]). Exact when all workers stand still.
     pub fn in_use_bytes(&self) -> usize {
         let sum: i64 = self.0.slots.iter().map(|slot| slot.in_use.load(Ordering::Relaxed)).sum();
-        usize::try_from(sum).unwrap_or(0)
+        usize::try_from(sum).unwrap_or(0) + self.noted_bytes()
+    }
+
+    /// Bytes by which lists of transactions ([`CountedVec`](crate::CountedVec)) and of what they retired have grown.
+    pub fn noted_bytes(&self) -> usize {
+        self.0.heap.noted()
     }
 
     /// Changes the limit. Below what was taken already it frees nothing: requests that free blocks cannot serve are refused from now on.

@@ -64,10 +64,10 @@ const fn align(bytes: usize) -> usize {
     if bytes >= HUGE { HUGE } else { PAGE_MAX }
 }
 
-/// Brings fresh (zero) memory in, so that nobody faults on it later (trap 2).
+/// Brings memory in that was not used since it was mapped or given back, so that nobody faults on it later (trap 2).
 ///
 /// # Safety
-/// The bytes are mapped, still zero, and nobody else refers to them.
+/// The bytes are mapped, and nobody else refers to them.
 pub(crate) unsafe fn touch(start: NonNull<u8>, bytes: usize) {
     let mut offset = 0;
     while offset < bytes {
@@ -119,6 +119,20 @@ unsafe fn unmap(start: NonNull<u8>, bytes: usize) {
     // SAFETY: the caller's pages.
     let result = unsafe { libc::munmap(start.as_ptr().cast(), bytes) };
     debug_assert_eq!(result, 0, "munmap of our own pages");
+}
+
+/// Gives the pages of these bytes back. What is mapped stays so; its contents are arbitrary until it is written again.
+///
+/// # Safety
+/// The bytes are mapped, multiples of [`PAGE_MAX`] from one on, and nobody needs what lies in them.
+pub(crate) unsafe fn give_back(start: NonNull<u8>, bytes: usize) {
+    #[cfg(all(unix, not(miri)))]
+    // SAFETY: the caller's pages.
+    unsafe {
+        libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_DONTNEED);
+    }
+    #[cfg(not(all(unix, not(miri))))]
+    let _ = (start, bytes);
 }
 
 /// Asks for huge pages. A kernel that has none refuses, and small ones serve as well.

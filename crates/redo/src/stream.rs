@@ -113,6 +113,21 @@ impl Producer {
         self.written
     }
 
+    /// Gives chunks back that a burst has needed, as far as they are read, when nothing has been written for a while.
+    pub fn rest(&mut self) {
+        while self.chunks > CHUNKS_KEPT
+            && let Some(spare) = self.unlink_free()
+        {
+            self.free(spare);
+        }
+    }
+
+    fn free(&mut self, chunk: *mut Chunk) {
+        // SAFETY: it came from `Chunk::allocate`, and neither the chain nor the consumer knows it any more.
+        drop(unsafe { Box::from_raw(chunk) });
+        self.chunks -= 1;
+    }
+
     /// Puts an empty chunk at the head of the chain.
     fn link(&mut self) {
         let chunk = self.take_free().unwrap_or_else(|| {
@@ -131,9 +146,7 @@ impl Producer {
         if self.chunks > CHUNKS_KEPT
             && let Some(spare) = self.unlink_free()
         {
-            // SAFETY: it came from `Chunk::allocate`, and neither the chain nor the consumer knows it any more.
-            drop(unsafe { Box::from_raw(spare) });
-            self.chunks -= 1;
+            self.free(spare);
         }
         Some(taken)
     }

@@ -156,6 +156,11 @@ impl Writer {
         }
     }
 
+    /// Gives back what a burst has needed: nothing has been written for a while.
+    pub fn rest(&mut self) {
+        self.producer.rest();
+    }
+
     /// The commit has appended all its entries, or has aborted.
     #[inline]
     pub fn end(&mut self) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use seriatim_base::disk::{self, Disk};
-use seriatim_base::thread;
+use seriatim_base::{machine, thread};
 use seriatim_htm::{Budget, Htm, HtmMode};
 use seriatim_memory::{Memory, Options};
 use seriatim_redo::checkpoint::is_reserved;
@@ -53,6 +53,9 @@ pub struct Builder {
     #[cfg(feature = "canary")]
     pub(crate) log_fault: seriatim_redo::LogFault,
 }
+
+/// Percent of the memory there is that rows may take, if nothing else is said.
+const MEMORY_PERCENT: u64 = 80;
 
 /// Most threads that recover, take a checkpoint, or make or check indexes.
 const HELPERS_MAX: usize = 8;
@@ -171,25 +174,31 @@ impl Builder {
     }
 
     /// Bytes of rows and indexes beyond which writes are refused, for good, with [`TransactError::OutOfMemory`] (a new table with
-    /// [`SchemaError::OutOfMemory`]). Default none.
+    /// [`SchemaError::OutOfMemory`]). `usize::MAX` is no limit. Default: 80 % of the memory that the machine has, or that the control
+    /// group of the process is limited to (versions 1 and 2); none where that is not known, which is outside of Linux. Several
+    /// databases of one process each have a limit of their own.
     ///
     /// What counts is the memory that workers have taken for records, row versions, long texts and keys, nodes and buckets of
-    /// indexes; in steps of 64 KiB for each worker, and more for what is larger. What does not count: what a transaction notes of
-    /// its reads and writes while it is open, sessions, procedures, and the few megabytes that are mapped ahead of use.
+    /// indexes; in steps of 64 KiB for each worker, and more for what is larger. What transactions note of their reads and writes
+    /// counts too, as far as it is more than a few kilobytes each; it leaves less for rows. What does not count: sessions, procedures,
+    /// what waits for the log ([`Builder::log_backlog_bytes`]), and the few megabytes that are mapped ahead of use.
     ///
     /// At the limit inserts, updates that make a new version, and new tables are refused; the transaction has no effect. Reads,
-    /// scans, snapshots, deletes, however many at a time, and roll-backs allocate nothing and go on, so nothing is set aside for
-    /// them. Updates go on as far as the versions that earlier ones replaced are given back.
+    /// scans, snapshots, deletes and roll-backs allocate nothing but what they note, and for that they may go above the limit by an
+    /// eighth of it, or by 16 MiB if that is more: some 600,000 reads or 100,000 deletes of one transaction. Updates go on as far as the versions that earlier ones replaced are given back.
     ///
     /// What was deleted can be used again when the transactions that were open at the time have ended, and the worker that
     /// deleted it has looked after it: after its own next transactions, or when it rests; and, under
     /// `dbx` with a log, when the deletion is durable. It serves what has about the same size
-    /// (in steps of an eighth); memory from 32 KiB on serves anything. Give the limit room for one open transaction's new
+    /// (in steps of an eighth); memory from 32 KiB on serves anything. Where all that lay in a piece of 64 KiB is deleted, the piece
+    /// serves anything too after a second or two, and goes back to the system as far as more than 64 MiB, and more than an eighth of
+    /// what is in use, is free. Give the limit room for one open transaction's new
     /// versions, and for 256 KiB of free blocks of each size that a busy worker keeps at hand.
     ///
     /// Opening a database is not held to the limit: what was acknowledged comes back, also where recovery needs more for it than the
     /// database had in use, say for rows that the log inserts and deletes again. The limit counts from then on, with what recovery took:
-    /// if that is above it, what is free of it is used, and nothing more is taken.
+    /// if that is above it, what is free of it is used, and nothing more is taken. A fifth of the memory is left for that, for
+    /// checkpoints and for all else by the default.
     ///
     /// [`TransactError::OutOfMemory`]: crate::TransactError::OutOfMemory
     /// [`SchemaError::OutOfMemory`]: crate::SchemaError::OutOfMemory
@@ -411,6 +420,15 @@ impl Builder {
         self
     }
 
+    /// The limit, by default a share of what there is.
+    pub(crate) fn limit_bytes(&self) -> Option<usize> {
+        match self.memory_limit {
+            Some(usize::MAX) => None,
+            Some(bytes) => Some(bytes),
+            None => usize::try_from(machine::memory_granted()? / 100 * MEMORY_PERCENT).ok(),
+        }
+    }
+
     /// Threads that recover, and that take a checkpoint.
     pub(crate) fn helpers(&self) -> usize {
         let threads = if self.step_helpers { 1 } else { thread::processors() };
@@ -470,7 +488,7 @@ impl Builder {
             workers_max: self.workers + HELPER_SETS * HELPERS_MAX,
             huge_pages: self.huge_pages,
             prefault_bytes: self.prefault_bytes,
-            limit_bytes: self.memory_limit,
+            limit_bytes: self.limit_bytes(),
         };
         let htm = Htm::new(self.htm).map_err(OpenError::Htm)?;
         let memory = Memory::new(options).map_err(|error| OpenError::Memory(error.to_string()))?;

@@ -4,6 +4,7 @@ use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::time::Duration;
 
 use seriatim_base::clock::{CoarseClock, Instant};
 use seriatim_base::thread::Periodic;
@@ -23,7 +24,7 @@ use crate::procedure::Shape;
 use crate::procedure::gate::Gate;
 use crate::procedure::registry::Registry;
 use crate::runtime::DynHandle;
-use crate::{Receipt, Session, Statistics, TransactError};
+use crate::{Receipt, Session, Statistics, TableStatistics, TransactError};
 
 /// A serializable in-memory database. Clones share it; it ends with the last clone, session and transaction.
 ///
@@ -46,6 +47,8 @@ pub struct Database {
 pub(crate) struct Inner {
     /// Dropped first: stops the epoch ticker.
     _ticker: Option<Periodic>,
+    /// Gives memory back to the system.
+    _returner: Option<Periodic>,
     /// Where it is kept, if it is: dropped before the pool, to flush what the workers wrote.
     pub(crate) persistence: Option<Persistence>,
     /// What opening it found; `None` in memory and where the directory was new.
@@ -55,6 +58,7 @@ pub(crate) struct Inner {
     pub(crate) clock: Arc<CoarseClock>,
     /// By how many nanoseconds it may be late.
     pub(crate) clock_resolution: u64,
+    memory_limit: Option<usize>,
     pub(crate) pool: Arc<Pool>,
     tables: RwLock<Tables>,
     /// Held by who checks indexes: one set of helpers has workers set aside for it.
@@ -90,6 +94,9 @@ const TICKS_A_HOUSEKEEPING: u32 = 8;
 /// The time that ages are counted in moves by at most so many intervals at once, however late the ticker comes: an attempt that began
 /// while the ticker was late is not taken for an old one.
 const TICK_INTERVALS_MAX: u32 = 4;
+
+/// How often it is looked whether so much memory is free that some of it goes back to the system.
+const MEMORY_LOOK: Duration = Duration::from_secs(1);
 
 /// Most tables and indexes of a database: protocols keep the id beside an address in one word.
 const TABLES_MAX: usize = 1 << 14;
@@ -203,8 +210,21 @@ impl Database {
             Some(ticker.map_err(OpenError::Thread)?)
         };
         let resolution = options.epoch_interval.saturating_mul(TICK_INTERVALS_MAX);
+        let returner = match options.step_helpers {
+            true => None,
+            false => {
+                let memory = environment.memory.clone();
+                let returner = Periodic::spawn("seriatim-memory", MEMORY_LOOK, move || {
+                    memory.give_back();
+                });
+                Some(returner.map_err(OpenError::Thread)?)
+            }
+        };
+        let memory_limit = options.limit_bytes();
         let inner = Inner {
             _ticker: ticker,
+            _returner: returner,
+            memory_limit,
             clock,
             clock_resolution: if options.step_helpers {
                 0
@@ -230,7 +250,7 @@ impl Database {
         if let Some(persistence) = &inner.persistence {
             persistence.skip_unlogged();
         }
-        inner.environment.memory.set_limit(inner.options.memory_limit);
+        inner.environment.memory.set_limit(inner.memory_limit);
         // Only now: a checkpoint beside the rebuild would slow it down, and nobody waits for it.
         database.open.start_checkpoints().map_err(OpenError::Thread)?;
         if let Some(recovery) = recovery {
@@ -435,7 +455,10 @@ impl Database {
         let memory = &self.inner.environment.memory;
         let mut statistics = Statistics {
             memory_bytes: memory.in_use_bytes(),
+            transaction_bytes: memory.noted_bytes(),
             reserved_bytes: memory.reserved_bytes(),
+            memory_limit: self.inner.memory_limit,
+            tables: self.inner.sets().iter().map(|set| self.inner.table_statistics(set)).collect(),
             log: self.inner.persistence.as_ref().map(Persistence::statistics),
             ..Statistics::default()
         };
@@ -452,8 +475,8 @@ impl Database {
     }
 
     /// Does what helper threads do, once: advances the epoch, and the time that ages are counted in by
-    /// [`Builder::epoch_interval`], flushes the log, takes a checkpoint if one is due, and lets idle workers
-    /// unlink what was deleted.
+    /// [`Builder::epoch_interval`], flushes the log, takes a checkpoint if one is due, lets idle workers unlink what was deleted, and
+    /// gives free memory back to the system if there is much.
     pub fn step(&self) {
         let environment = &self.inner.environment;
         self.inner.clock.advance(self.inner.options.epoch_interval);
@@ -463,6 +486,7 @@ impl Database {
             durability::look_for_checkpoint(&self.inner, persistence);
         }
         self.inner.pool.housekeep();
+        environment.memory.give_back();
     }
 
     /// What was recorded since the last call, if the database records ([`Builder::record_history`]). Let transactions come to
@@ -503,6 +527,20 @@ impl Inner {
     /// The tables.
     pub(crate) fn sets(&self) -> Vec<Arc<TableSet>> {
         self.tables.read().unwrap_or_else(PoisonError::into_inner).sets.clone()
+    }
+
+    fn table_statistics(&self, set: &TableSet) -> TableStatistics {
+        let census = &self.environment.census;
+        let count = |table: &seriatim_txn::Table| census.of(table.id);
+        let natural = |number: i64| u64::try_from(number).unwrap_or(0);
+        let primary = count(&set.primary);
+        let index_bytes = set.indexes.iter().map(|index| count(&index.table).bytes).sum();
+        TableStatistics {
+            name: set.definition.name.to_string(),
+            rows: natural(primary.rows),
+            bytes: natural(primary.bytes),
+            index_bytes: natural(index_bytes),
+        }
     }
 
     /// The tables, for analysis.

@@ -71,13 +71,17 @@ impl TableSet {
     ) -> Result<TableSet, SchemaError> {
         let Foundation { engine, environment, number } = foundation;
         let capacity = definition.capacity;
-        let make =
+        // Bytes of the empty indexes, counted when all of them are there.
+        let mut made = Vec::new();
+        let mut make =
             |id: u32, name: String, organization: Organization, codec: KeyCodec, layout: Layout, core: &mut Core| {
                 let class = codec.class();
                 let (head, header) = (engine.head_bytes(), engine.image_header_bytes());
                 let shape = RecordShape::new(class, &layout, head, header);
                 core.local.enter();
+                let before = core.local.live_bytes();
                 let index = Index::new(organization, class, capacity, &environment.htm, &mut core.store());
+                made.push((TableId(id), core.local.live_bytes() - before));
                 core.local.leave();
                 let index = index.map_err(|_| SchemaError::OutOfMemory)?;
                 let unlinked = seriatim_txn::Unlinked::default();
@@ -123,6 +127,7 @@ impl TableSet {
             let (organization, unique) = (index.organization, index.unique);
             indexes.push(Secondary { table, columns, organization, unique, shares_keys });
         }
+        made.into_iter().for_each(|(id, bytes)| core.counts.add(id, 0, bytes));
         let _memory = environment.memory.clone();
         let text_bytes_max = text_bytes_max(&definition);
         Ok(TableSet { database: *number, definition, primary, indexes, text_bytes_max, _memory })

@@ -83,7 +83,7 @@ pub use seriatim_macros::Table;
 pub use seriatim_procedure_macros::{Data, procedure, pure};
 pub use seriatim_txn::{Cause, Freshness, Gives, Needs, Phase, ProtocolInfo, Reason};
 pub use session::{Committed, Receipt, Session};
-pub use statistics::{LogStatistics, Statistics};
+pub use statistics::{LogStatistics, Statistics, TableStatistics};
 pub use transaction::{SnapshotTransaction, Transaction};
 pub use tx::{ReadTx, Savepoint, Tx};
 

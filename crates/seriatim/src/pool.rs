@@ -183,6 +183,11 @@ impl Pool {
                 // However little was retired or deferred: its grace period begins now.
                 worker.core().local.collect();
                 worker.housekeep(usize::MAX);
+                worker.rest();
+            }
+            // SAFETY: as above.
+            if let Some(writer) = unsafe { &mut *self.slots[slot].writer.get() } {
+                writer.rest();
             }
             self.slots[slot].busy.store(false, Ordering::Release);
         }

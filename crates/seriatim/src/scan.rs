@@ -282,10 +282,16 @@ impl<'t> RawScan<'t> {
     /// Returns the reusable part.
     fn put_back(&mut self) {
         if let Some(state) = self.state.take() {
-            self.tx.scans.borrow_mut().push(state);
+            let mut scans = self.tx.scans.borrow_mut();
+            if scans.len() < SCANS_KEPT {
+                scans.push(state);
+            }
         }
     }
 }
+
+/// Scans kept for reuse: more than a transaction has open at a time.
+const SCANS_KEPT: usize = 16;
 
 /// Whether no key can lie between the bounds.
 fn is_empty(low: &Bound<KeyBuf>, high: &Bound<KeyBuf>) -> bool {

@@ -22,12 +22,35 @@ pub struct Statistics {
     pub aborts: Vec<(Cause, u64)>,
     /// Regions of all workers. Of a worker in the middle of a transaction: as of up to 1024 transactions ago.
     pub regions: RegionStatistics,
-    /// Bytes of records, row images and index nodes in use.
+    /// Bytes in use: records, row versions, index nodes, and what transactions note. What counts against the limit, but for blocks
+    /// that are free.
     pub memory_bytes: usize,
+    /// Of these, bytes by which the lists of transactions have grown: what they read, write, lock and retire. They shrink when the
+    /// transactions after a large one are small, or there are none.
+    pub transaction_bytes: usize,
     /// Bytes mapped.
     pub reserved_bytes: usize,
+    /// Bytes beyond which memory is refused ([`Builder::memory_limit`](crate::Builder::memory_limit)); `None` where there is no limit.
+    pub memory_limit: Option<usize>,
+    /// What each table holds, in order of creation. Exact when no transaction is in the middle of its commit.
+    pub tables: Vec<TableStatistics>,
     /// Of a database on disk.
     pub log: Option<LogStatistics>,
+}
+
+/// What a table holds: of each row its newest version; those that are kept for readers or for the log are in
+/// [`Statistics::memory_bytes`] only.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TableStatistics {
+    /// The table's name.
+    pub name: String,
+    /// Rows.
+    pub rows: u64,
+    /// Bytes of rows, keys, long texts, and of the table's own index, as allocated.
+    pub bytes: u64,
+    /// Bytes of its secondary indexes.
+    pub index_bytes: u64,
 }
 
 /// What log and checkpoints of a database have done since it was opened.
@@ -86,7 +109,7 @@ impl LogStatistics {
 }
 
 impl Statistics {
-    /// What was counted since `earlier`; memory as of now.
+    /// What was counted since `earlier`; memory and tables as of now.
     pub fn since(&self, earlier: &Statistics) -> Statistics {
         let before = |cause: Cause| earlier.aborts.iter().find(|(other, _)| *other == cause).map_or(0, |(_, n)| *n);
         let aborts = self.aborts.iter().map(|&(cause, count)| (cause, count - before(cause)));
@@ -97,6 +120,9 @@ impl Statistics {
             aborts: aborts.filter(|&(_, count)| count > 0).collect(),
             regions: self.regions.since(&earlier.regions),
             memory_bytes: self.memory_bytes,
+            transaction_bytes: self.transaction_bytes,
+            memory_limit: self.memory_limit,
+            tables: self.tables.clone(),
             reserved_bytes: self.reserved_bytes,
             log: self.log.as_ref().map(|log| log.since(&earlier.log.clone().unwrap_or_default())),
         }

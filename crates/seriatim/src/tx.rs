@@ -39,6 +39,9 @@ use crate::record::Log;
 use crate::scan::{Scan, Target};
 use crate::session::Receipt;
 
+/// Savepoints for which a session keeps room.
+const SAVEPOINTS_KEPT: usize = 64;
+
 /// Operations between two looks at how many there were.
 const STRIDE: u32 = 256;
 
@@ -1218,7 +1221,10 @@ impl Tx {
         self.attempt.set(attempt);
         self.stopped.set(None);
         self.too_large.take();
-        self.savepoints.borrow_mut().clear();
+        let mut savepoints = self.savepoints.borrow_mut();
+        savepoints.clear();
+        savepoints.shrink_to(SAVEPOINTS_KEPT);
+        drop(savepoints);
         self.operations.set(0);
         self.deadline
             .set(self.clock.now().saturating_add(self.bounds.get().age).saturating_add(inner.clock_resolution));

@@ -4,7 +4,7 @@
 use seriatim::htm::HtmMode;
 use seriatim::{Fault, clock, thread};
 use seriatim_suite::clients::{self, Route, Shape, interrogate_declared, interrogate_with};
-use seriatim_suite::explore::{Program, Spec, Tables, explore_with};
+use seriatim_suite::explore::{Cell, Program, Spec, Tables, explore_with};
 use seriatim_suite::model::Observed;
 use seriatim_suite::model::Op::{self, Change, Get, If, Insert, Put, RollbackTo, Savepoint, Scan};
 use seriatim_suite::stress::{Load, stress_with};
@@ -262,6 +262,37 @@ fn an_epoch_read_at_begin_is_caught_in_every_protocol() {
         let audited = seriatim_suite::epochs::follow_what_was_read(&setting, broken).expect_err("the auditor notices");
         eprintln!("{setting}: {audited}");
     }
+}
+
+/// What a panic in the middle of a commit left behind would lock records for ever: the process ends, and says why.
+#[test]
+fn a_panic_amid_a_commit_aborts_the_process_in_every_protocol() {
+    for protocol in seriatim::protocols() {
+        let tests = std::env::current_exe().expect("the tests are a program");
+        let canary = format!("{} PanicInCommit -", protocol.name);
+        let child = std::process::Command::new(tests)
+            .args(["--exact", "panic_amid_a_commit", "--ignored", "--nocapture"])
+            .env(CHILD, &canary)
+            .output()
+            .expect("the tests start themselves");
+        let said = String::from_utf8_lossy(&child.stderr);
+        assert_eq!(child.status.code(), None, "{canary}: {}: {said}", child.status);
+        for wanted in ["a deliberate panic with locks held", "a panic in the middle of a commit", "is aborted"] {
+            assert!(said.contains(wanted), "{canary}: it says {wanted:?}: {said}");
+        }
+    }
+}
+
+/// A child of the test above: ends by itself if the panic can be caught.
+#[test]
+#[ignore = "run by the other tests, in a process of its own"]
+fn panic_amid_a_commit() {
+    let Some((_, setting, fault)) = broken() else { return };
+    let db = setting.builder().canary(fault).open().expect("a database");
+    let cells = db.create::<Cell>().expect("a table");
+    let insert = || db.session().transact(|tx| tx.insert(&cells, &Cell { id: 1, value: 1 })).map(drop);
+    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(insert));
+    eprintln!("it went on: {}", caught.is_err());
 }
 
 #[test]

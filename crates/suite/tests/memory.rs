@@ -185,6 +185,19 @@ impl<T: Shape> World<'_, T> {
     fn check(&self) {
         assert_eq!(self.db.check_structure(), Ok(()), "{}", self.setting);
     }
+
+    /// At rest the tables' counts are exact: of rows, and of bytes, as all that is in use belongs to a table.
+    fn check_counts(&self) {
+        let statistics = self.db.statistics();
+        let tables = &statistics.tables;
+        assert_eq!(
+            tables.iter().find(|table| table.name == T::NAME).map(|table| table.rows),
+            Some(self.rows.len() as u64)
+        );
+        let bytes: u64 = tables.iter().map(|table| table.bytes + table.index_bytes).sum();
+        let in_use = statistics.memory_bytes - statistics.transaction_bytes;
+        assert_eq!(bytes, in_use as u64, "{}: {tables:?}", self.setting);
+    }
 }
 
 fn goes_on<T: Shape>(setting: &Setting, rng: &mut Rng) {
@@ -206,6 +219,8 @@ fn goes_on<T: Shape>(setting: &Setting, rng: &mut Rng) {
         world.update(&mut session, rng);
         world.look(&mut session, rng);
         world.check();
+        world.settle();
+        world.check_counts();
         let newest = *world.rows.keys().next_back().expect("rows fit");
         let there = session.transact(|tx| {
             let there = (0..newest + 100).map(|id| Ok(tx.get(&world.table, &id)?.map(|_| id)));
@@ -220,6 +235,8 @@ fn goes_on<T: Shape>(setting: &Setting, rng: &mut Rng) {
         world.settle();
         world.look(&mut session, rng);
         world.check();
+        world.settle();
+        world.check_counts();
         let rest = world.db.statistics().memory_bytes;
         assert!(rest < full / 4, "{setting}: {rest} of {full} bytes after all was deleted");
     }
@@ -354,5 +371,84 @@ fn a_table_that_does_not_fit_is_refused_and_leaves_nothing() {
         let narrow = world.db.create::<Narrow>().unwrap_or_else(|error| panic!("{setting}: space came back: {error}"));
         session.transact(|tx| tx.insert(&narrow, &Narrow { id: 1 })).expect("space came back");
         world.check();
+    }
+}
+
+/// What a transaction notes of its reads, writes, locks and scans counts while it is open; it is given back when the transactions
+/// after it are small, but not after the first of them, or when there are none.
+#[test]
+fn what_a_large_transaction_notes_counts_and_is_given_back() {
+    const ROWS: u64 = 6000;
+    for setting in matrix(seed("what large transactions note")) {
+        let builder = setting.builder().workers(1).step_helpers(true).operations_max(1 << 20);
+        let db = builder.open().expect("a database");
+        let table = db.create::<Narrow>().expect("a table");
+        let mut session = db.session();
+        let noted = || db.statistics().transaction_bytes as u64;
+        let rest = || {
+            (0..4).for_each(|_| db.step());
+            assert_eq!(noted(), 0, "{setting}: at rest nothing is noted");
+        };
+        for id in 0..ROWS {
+            session.transact(|tx| tx.insert(&table, &Narrow { id })).expect("alone");
+        }
+        rest();
+        let scan = |tx: &Tx| tx.scan(&table, ..).try_for_each(|row| row.map(drop));
+        let delete = |tx: &Tx| (0..ROWS).try_for_each(|id| tx.delete(&table, &id).map(drop));
+        let insert = |tx: &Tx| (0..ROWS).try_for_each(|id| tx.insert(&table, &Narrow { id }));
+        let large: [(&str, &dyn Fn(&Tx) -> Result<(), Abort>); 3] =
+            [("scan", &scan), ("delete", &delete), ("insert", &insert)];
+        for (what, large) in large {
+            for small in [true, false] {
+                let before = db.statistics().memory_bytes as u64;
+                let open = session.begin().expect("a worker");
+                large(&open).expect("alone");
+                assert!(noted() > ROWS * 16, "{setting}, {what}: {} bytes are noted", noted());
+                assert!(db.statistics().memory_bytes as u64 >= before + ROWS * 16, "{setting}, {what}");
+                // Nothing is deleted or inserted twice.
+                match small {
+                    true => drop(open),
+                    false => drop(open.commit().expect("alone")),
+                }
+                let mut tiny =
+                    || session.transact(|tx| Ok(tx.get(&table, &(ROWS + 7))?.is_none())).map(drop).expect("alone");
+                tiny();
+                assert!(noted() > ROWS * 8, "{setting}, {what}: kept for another large one");
+                if small {
+                    (0..100).for_each(|_| tiny());
+                    assert!(noted() < ROWS * 8, "{setting}, {what}: {} bytes after small ones", noted());
+                }
+                rest();
+            }
+        }
+    }
+}
+
+/// Who reads without end is refused above the limit of rows, where a list of reads grows without end; rows that were read are locked
+/// once, so locking never gets there.
+#[test]
+fn a_transaction_that_only_reads_is_bounded_too() {
+    const READS: u32 = 1_000_000;
+    for setting in matrix(seed("bounded reads")) {
+        let db = setting.builder().workers(1).memory_limit(2 << 20).operations_max(1 << 30).open().expect("a database");
+        let table = db.create::<Narrow>().expect("a table");
+        let mut session = db.session();
+        session.transact(|tx| tx.insert(&table, &Narrow { id: 1 })).expect("alone");
+        let mut most = 0;
+        let read = session.transact(|tx| {
+            for at in 0..READS {
+                tx.get(&table, &1)?;
+                if at % 65_536 == 0 {
+                    most = most.max(db.statistics().memory_bytes);
+                }
+            }
+            Ok(())
+        });
+        assert!(most < 2 * (20 << 20), "{setting}: {most} bytes");
+        match setting.protocol {
+            "nowait" => drop(read.expect("one lock")),
+            _ => assert!(matches!(read, Err(TransactError::OutOfMemory)), "{setting}: {read:?}"),
+        }
+        session.transact(|tx| tx.insert(&table, &Narrow { id: 2 })).expect("it was given back");
     }
 }

@@ -319,6 +319,9 @@ pub trait Worker: Send {
     /// deleted more itself. Called offline, after a transaction.
     fn housekeep(&mut self, most: usize);
 
+    /// Gives back what large transactions made its lists take. Called offline, of a worker that has had no transaction for a while.
+    fn rest(&mut self) {}
+
     /// The worker's memory, regions and epoch.
     fn core(&mut self) -> &mut Core;
 }

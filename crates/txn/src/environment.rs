@@ -8,7 +8,7 @@ use seriatim_htm::{Agent, Budget, Htm, Outside};
 use seriatim_memory::{Local, Memory};
 use seriatim_store::{RecordPtr, StoreCx};
 
-use crate::{Buried, Epochs, Fault, Table};
+use crate::{Buried, Census, Counts, Epochs, Fault, Table};
 
 /// Shared by all workers of a database.
 #[derive(Clone)]
@@ -21,6 +21,8 @@ pub struct Environment {
     pub epochs: Arc<Epochs>,
     /// Unlinked records whose deletion is not durable.
     pub buried: Arc<Buried>,
+    /// Rows and bytes of each table.
+    pub census: Arc<Census>,
     /// Retries of a region before its fallback.
     pub budget: Budget,
     /// What is deliberately broken.
@@ -43,6 +45,8 @@ pub struct Core {
     /// The durable epoch that the next snapshots of this worker show; who sets it holds it
     /// ([`DurablePoint::hold`](seriatim_base::DurablePoint::hold)) until they have ended.
     pub held: Option<Epoch>,
+    /// What this worker's commits change in rows and bytes of each table.
+    pub counts: Counts,
     buried: Arc<Buried>,
     /// The newest deletion that this worker has noted there, if any.
     noted: Epoch,
@@ -61,6 +65,7 @@ impl Environment {
             htm,
             memory,
             epochs: Arc::default(),
+            census: Arc::default(),
             budget,
             #[cfg(feature = "canary")]
             fault: Fault::None,
@@ -77,6 +82,7 @@ impl Environment {
             outside: Outside::claim(),
             htm: self.htm.clone(),
             epochs: Arc::clone(&self.epochs),
+            counts: Counts::new(&self.census),
             buried: Arc::clone(&self.buried),
             held: None,
             noted: Epoch(0),

@@ -27,11 +27,13 @@ pub enum Fault {
     ForgetDurable,
     /// Unlinks a record whose deletion is not durable without a note.
     ForgetBuried,
+    /// Panics in the middle of a commit, with the records to be written locked.
+    PanicInCommit,
 }
 
 impl Fault {
     /// Every fault but none.
-    pub const ALL: [Fault; 10] = [
+    pub const ALL: [Fault; 11] = [
         Fault::SkipValidation,
         Fault::NoSubscription,
         Fault::LateSubscription,
@@ -42,5 +44,6 @@ impl Fault {
         Fault::ForgetRewound,
         Fault::ForgetDurable,
         Fault::ForgetBuried,
+        Fault::PanicInCommit,
     ];
 }

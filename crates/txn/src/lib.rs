@@ -8,6 +8,7 @@
 mod buried;
 mod cause;
 mod contract;
+mod counts;
 mod environment;
 mod epochs;
 mod fault;
@@ -21,6 +22,7 @@ pub use contract::{
     Detach, Freshness, Gives, Inserted, Mark, Mode, Needs, OnExists, Outcome, Peeked, Pieces, Protocol, ProtocolInfo,
     RowPtr, Scan, Seen, Staged, Updating, Worker,
 };
+pub use counts::{Census, Counts, TableCount};
 pub use environment::{Core, Environment};
 pub use epochs::Epochs;
 pub use fault::Fault;

@@ -2,9 +2,11 @@
 //! overflow and spans end all the time.
 
 mod fences;
+mod counted;
 mod heap;
 mod kept;
 mod objects;
+mod reclaim;
 mod stepped;
 mod threads;
 

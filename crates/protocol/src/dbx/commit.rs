@@ -14,8 +14,9 @@
 use std::hint::cold_path;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use seriatim_base::{Epoch, Stamp};
+use seriatim_base::{Epoch, Stamp, abort_on_unwind};
 use seriatim_htm::{Access, Body, NoLocks, Refused, Stop as RegionStop};
+use seriatim_memory::CountedVec;
 use seriatim_txn::{Cause, Core, Fault, Outcome, Phase, Reason, Redo, Stop};
 
 use super::SnapshotNumber;
@@ -65,7 +66,7 @@ impl Install {
 /// word noted was unchanged; one word alone needs no validation.
 pub(super) fn commit(
     attempt: &mut Optimistic,
-    installs: &mut Vec<Install>,
+    installs: &mut CountedVec<Install>,
     snapshot: &SnapshotNumber,
     redo: &mut dyn Redo,
 ) -> Result<Outcome, Stop> {
@@ -112,7 +113,8 @@ fn decide(attempt: &mut Optimistic, installs: &[Install], number: &SnapshotNumbe
         faults,
     };
     body.fill(guess);
-    let decided = agent.run(outside, &NoLocks, &mut body);
+    // In direct mode a panic would leave records locked, for which snapshot readers wait without a bound.
+    let decided = abort_on_unwind("a commit", || agent.run(outside, &NoLocks, &mut body));
     let refuted = body.refuted;
     decided.map_err(|refused| why(attempt, refused, refuted))
 }
@@ -133,7 +135,7 @@ fn why(attempt: &mut Optimistic, refused: Refused, refuted: Option<Refuted>) -> 
 
 /// Finds out what each write replaces, and makes versions of the deletions that rows are inserted over. Outside the region:
 /// allocates and touches memory. A transaction that only deletes allocates nothing.
-fn prepare(attempt: &mut Optimistic, installs: &mut Vec<Install>) -> Result<(), Stop> {
+fn prepare(attempt: &mut Optimistic, installs: &mut CountedVec<Install>) -> Result<(), Stop> {
     let Attempt { core, writes, .. } = &mut attempt.base;
     for write in writes.entries() {
         let shape = &write.table().shape;
@@ -193,6 +195,7 @@ struct Faults {
     late_subscription: bool,
     publish_early: bool,
     reuse_stamp: bool,
+    panic: bool,
 }
 
 impl Faults {
@@ -203,6 +206,7 @@ impl Faults {
             late_subscription: core.suffers(Fault::LateSubscription),
             publish_early: core.suffers(Fault::PublishEarly),
             reuse_stamp: core.suffers(Fault::ReuseStamp),
+            panic: core.suffers(Fault::PanicInCommit),
         }
     }
 }
@@ -318,6 +322,7 @@ unsafe impl Body for Commit<'_> {
         if !self.faults.skip_validation && !self.faults.late_subscription {
             self.validate(access, locked)?;
         }
+        assert!(!self.faults.panic, "a deliberate panic with locks held");
         // Step 4.
         self.install(access, stamp);
         Ok(stamp)

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use seriatim_base::{CacheAligned, Stamp};
 use seriatim_catalog::Key;
-use seriatim_memory::{OutOfMemory, Pinned};
+use seriatim_memory::{CountedVec, OutOfMemory, Pinned};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
     Change, Core, Environment, Freshness, Gives, Mode, Near, Needs, Outcome, Peeked, Protocol, ProtocolInfo, Recover,
@@ -64,7 +64,7 @@ impl Protocol for Dbx {
     }
 
     fn worker(&self, core: Core) -> Worker<State> {
-        let state = State { snapshot: Arc::clone(&self.snapshot), reading: None, installs: Vec::new() };
+        let state = State { snapshot: Arc::clone(&self.snapshot), reading: None, installs: core.local.counted(64) };
         Worker::new(core, state)
     }
 
@@ -107,7 +107,7 @@ pub struct State {
     /// The snapshot a read-only transaction reads.
     reading: Option<View>,
     /// Scratch of a commit.
-    installs: Vec<commit::Install>,
+    installs: CountedVec<commit::Install>,
 }
 
 impl Variant for State {
@@ -139,5 +139,9 @@ impl Variant for State {
     #[inline]
     fn commit(&mut self, attempt: &mut Optimistic, redo: &mut dyn Redo) -> Result<Outcome, Stop> {
         commit::commit(attempt, &mut self.installs, &self.snapshot, redo)
+    }
+
+    fn rest(&mut self) {
+        self.installs.rest();
     }
 }

@@ -9,6 +9,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use seriatim_htm::Htm;
+use seriatim_memory::{CountedVec, Local, OutOfMemory};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{RecordShape, Table};
 
@@ -52,7 +53,7 @@ struct Held {
 /// The locks an attempt holds; released together at its end (strict two-phase locking).
 #[derive(Debug)]
 pub(super) struct Locks {
-    held: Vec<Held>,
+    held: CountedVec<Held>,
     own: OwnIndex,
     /// Regions read gap words: changes go through this door.
     htm: Htm,
@@ -62,8 +63,20 @@ pub(super) struct Locks {
 unsafe impl Send for Locks {}
 
 impl Locks {
-    pub(super) fn new(htm: Htm) -> Locks {
-        Locks { held: Vec::with_capacity(256), own: OwnIndex::new(), htm }
+    pub(super) fn new(htm: Htm, local: &Local) -> Locks {
+        Locks { held: local.counted(256), own: OwnIndex::new(local), htm }
+    }
+
+    /// Makes room for one lock more, before it is taken.
+    #[inline(always)]
+    pub(super) fn reserve(&mut self) -> Result<(), OutOfMemory> {
+        self.held.reserve_one()
+    }
+
+    /// Gives back what a large transaction made it take: the worker rests.
+    pub(super) fn rest(&mut self) {
+        self.held.rest();
+        self.own.rest();
     }
 
     #[inline]
@@ -121,7 +134,7 @@ impl Locks {
 
     /// Releases every lock.
     pub(super) fn release_all(&mut self) {
-        for held in &self.held {
+        for held in self.held.iter() {
             // SAFETY: a locked record is not unlinked and a leaf whose gap is held is not retired; and we are online.
             let word = unsafe { &*held.word };
             if held.exclusive {

@@ -8,9 +8,9 @@ mod lock;
 
 use std::sync::atomic::{Ordering, fence};
 
-use seriatim_base::Stamp;
+use seriatim_base::{Stamp, abort_on_unwind};
 use seriatim_catalog::{ColumnSet, Key};
-use seriatim_memory::{OutOfMemory, Pinned};
+use seriatim_memory::{CountedVec, OutOfMemory, Pinned};
 use seriatim_store::{Cursor, Inserted as Linked, RecordPtr, Witness};
 use seriatim_txn::{
     Cause, Change, Core, Environment, Fault, Freshness, Gives, Incident, Inserted, Mark, Mode, Near, Needs, OnExists,
@@ -63,8 +63,8 @@ impl Protocol for NoWait {
     }
 
     fn worker(&self, core: Core) -> Worker {
-        let htm = core.htm.clone();
-        Worker { base: Attempt::new(core), locks: Locks::new(htm), replaced: Vec::new() }
+        let (locks, replaced) = (Locks::new(core.htm.clone(), &core.local), core.local.counted(64));
+        Worker { base: Attempt::new(core), locks, replaced }
     }
 
     unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, _: Pinned<'_>) -> Peeked {
@@ -103,7 +103,7 @@ pub struct Worker {
     base: Attempt,
     locks: Locks,
     /// Scratch of a commit: what each entry replaced.
-    replaced: Vec<usize>,
+    replaced: CountedVec<usize>,
 }
 
 /// A record under at least a shared lock, or the proof that there is none.
@@ -128,6 +128,7 @@ impl Worker {
 
     /// Takes the record in the wanted mode. `None`: it was unlinked before we had it.
     fn take(&mut self, table: &Table, record: RecordPtr, exclusive: bool) -> Result<Option<HeaderWord>, Stop> {
+        self.locks.reserve().map_err(record::full)?;
         let word = lock::of(table, record);
         let taken = if exclusive { self.locks.exclusive(word) } else { self.locks.shared(word) };
         if !taken {
@@ -166,12 +167,14 @@ impl Worker {
     fn lock_gap(&mut self, table: &Table, key: Key<'_>) -> Result<bool, Stop> {
         let found = table.index.get_or_gap(key, self.base.core.local.pinned());
         let Err((witness, gap)) = found else { return Ok(false) };
+        self.locks.reserve().map_err(record::full)?;
         let taken = self.base.core.suffers(Fault::DropWitness) || self.locks.shared(gap);
         self.note_gap(table, witness, taken).map(|()| true)
     }
 
     /// Locks the gap of the leaf a cursor stands on.
     fn note_leaf(&mut self, table: &Table, cursor: &Cursor) -> Result<(), Stop> {
+        self.locks.reserve().map_err(record::full)?;
         // SAFETY: online since the cursor moved.
         let gap = unsafe { cursor.gap(self.base.core.local.pinned()) };
         let taken = self.base.core.suffers(Fault::DropWitness) || self.locks.shared(gap);
@@ -200,7 +203,8 @@ impl Worker {
     /// Links a staged record, exclusively locked. The record that is there already, if one is; the caller then owns `staged`.
     fn link(&mut self, table: &Table, key: Key<'_>, staged: &Staged) -> Result<Option<RecordPtr>, Stop> {
         let record = staged.record;
-        if let Err(stop) = record::seal(&mut self.base.core, table, record, key) {
+        let room = self.locks.reserve().and_then(|()| self.base.writes.reserve()).map_err(record::full);
+        if let Err(stop) = room.and_then(|()| record::seal(&mut self.base.core, table, record, key)) {
             record::release(&mut self.base.core, record.addr(), table.shape.record);
             return Err(stop);
         }
@@ -208,8 +212,13 @@ impl Worker {
         // ORDERING: linking publishes the record with release.
         word.store(WRITER, Ordering::Relaxed);
         let Worker { base, locks, .. } = self;
-        let (cx, finger) = (&mut base.core.store(), base.fingers.of(table));
-        let linked = table.index.insert_near(cx, key, finger, record, &mut Gaps::new(locks));
+        let finger = base.fingers.of(table);
+        // A panic could leave nodes latched.
+        let insert = |core: &mut Core| {
+            let (cx, gaps) = (&mut core.store(), &mut Gaps::new(locks));
+            abort_on_unwind("an insert", || table.index.insert_near(cx, key, finger, record, gaps))
+        };
+        let linked = record::counting(&mut base.core, table, insert);
         match linked {
             Ok(Linked::Linked) => {
                 self.locks.note(word, true);
@@ -330,6 +339,7 @@ impl seriatim_txn::Worker for Worker {
     fn update(&mut self, table: &Table, key: Key<'_>, _: ColumnSet) -> Result<Option<Updating>, Stop> {
         let Found::Record(record, header) = self.find(table, key, true)? else { return Ok(None) };
         let Some(before) = self.row(table, record, header) else { return Ok(None) };
+        self.base.writes.reserve().map_err(record::full)?;
         let image = record::copy_row(&mut self.base.core, table, before)?;
         match self.base.writes.find(record) {
             Some(own) => self.base.writes.replace(own, image),
@@ -343,6 +353,7 @@ impl seriatim_txn::Worker for Worker {
     fn delete(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, Stop> {
         let Found::Record(record, header) = self.find(table, key, true)? else { return Ok(None) };
         let Some(before) = self.row(table, record, header) else { return Ok(None) };
+        self.base.writes.reserve().map_err(record::full)?;
         match self.base.writes.find(record) {
             Some(own) => self.base.writes.replace(own, 0),
             None => {
@@ -410,35 +421,16 @@ impl seriatim_txn::Worker for Worker {
             self.base.finish(&GapClaim);
             return Ok(Outcome::Committed(newest));
         }
-        let stamp = newest.next(self.base.core.epochs.current());
-        self.replaced.clear();
-        for write in self.base.writes.entries() {
-            let table = write.table();
-            let image = head::image(&table.shape, write.record);
-            self.replaced.push(image.load(Ordering::Relaxed) as usize);
-            if write.is_nothing() {
-                continue;
-            }
-            let header = head::header(&table.shape, write.record);
-            // For those who hold no lock. ORDERING: whoever sees the image in `head::peek` sees this, or what followed.
-            header.store(write.expected.locked().0, Ordering::Relaxed);
-            // ORDERING: pairs with the acquire of the header word by the next holder of the lock, and with that of the peek.
-            crate::step();
-            image.store(write.image as u64, Ordering::Release);
-            crate::step();
-            let after = Attempt::after(write, stamp);
-            header.store(after.0, Ordering::Release);
-        }
-        let Worker { base, locks, replaced, .. } = self;
-        base.report(stamp, redo, |entry| replaced[entry]);
-        locks.release_all();
+        // A panic would leave records locked, and some of the writes visible.
+        let stamp = abort_on_unwind("a commit", || self.install(redo));
+        let Worker { base, replaced, .. } = self;
         base.settle(stamp, &GapClaim, |entry| replaced[entry]);
         self.base.finish(&GapClaim);
         Ok(Outcome::Committed(stamp))
     }
 
     fn abort(&mut self) {
-        self.locks.release_all();
+        abort_on_unwind("a roll-back", || self.locks.release_all());
         self.base.abandon(&GapClaim);
     }
 
@@ -451,12 +443,47 @@ impl seriatim_txn::Worker for Worker {
         sweep::sweep(&mut self.base.core, &GapClaim, due);
     }
 
+    fn rest(&mut self) {
+        self.base.writes.rest();
+        self.locks.rest();
+        self.replaced.rest();
+    }
+
     fn core(&mut self) -> &mut Core {
         &mut self.base.core
     }
 }
 
 impl Worker {
+    /// Makes the writes visible, has them logged and lets go of every lock.
+    #[inline(always)]
+    fn install(&mut self, redo: &mut dyn Redo) -> Stamp {
+        let stamp = self.base.newest.next(self.base.core.epochs.current());
+        self.replaced.clear();
+        for write in self.base.writes.entries() {
+            let table = write.table();
+            let image = head::image(&table.shape, write.record);
+            self.replaced.push(image.load(Ordering::Relaxed) as usize);
+            if write.is_nothing() {
+                continue;
+            }
+            let header = head::header(&table.shape, write.record);
+            assert!(!self.base.core.suffers(Fault::PanicInCommit), "a deliberate panic with locks held");
+            // For those who hold no lock. ORDERING: whoever sees the image in `head::peek` sees this, or what followed.
+            header.store(write.expected.locked().0, Ordering::Relaxed);
+            // ORDERING: pairs with the acquire of the header word by the next holder of the lock, and with that of the peek.
+            crate::step();
+            image.store(write.image as u64, Ordering::Release);
+            crate::step();
+            let after = Attempt::after(write, stamp);
+            header.store(after.0, Ordering::Release);
+        }
+        let Worker { base, locks, replaced, .. } = self;
+        base.report(stamp, redo, |entry| replaced[entry]);
+        locks.release_all();
+        stamp
+    }
+
     /// After a commit: unlinks the placeholders that stand for nothing.
     fn drop_placeholders(&mut self) {
         for at in 0..self.base.writes.entries().len() {

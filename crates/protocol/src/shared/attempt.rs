@@ -52,7 +52,7 @@ pub(crate) struct Attempt {
 
 impl Attempt {
     pub(crate) fn new(core: Core) -> Attempt {
-        let (writes, newest, seen) = (WriteSet::new(), Stamp::ZERO, Seen::default());
+        let (writes, newest, seen) = (WriteSet::new(&core.local), Stamp::ZERO, Seen::default());
         let (fingers, prefetched) = (Fingers::default(), Prefetched::default());
         Attempt { core, fingers, prefetched, writes, newest, seen, incident: None, queued: 0 }
     }
@@ -210,7 +210,9 @@ impl Attempt {
                 }
                 continue;
             }
-            match before(entry) {
+            let before = before(entry);
+            record::count(core, write, if write.expected.is_absent() { 0 } else { before });
+            match before {
                 0 => {}
                 // A deletion as a version: an image header without a row.
                 marker if write.expected.is_absent() => {

@@ -7,9 +7,10 @@
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use seriatim_base::TableId;
+use seriatim_base::{TableId, abort_on_unwind};
 use seriatim_catalog::{Key, KeyBuf, KeyClass};
 use seriatim_htm::Access;
+use seriatim_memory::CountedVec;
 use seriatim_store::{Inserted as Linked, Observer, RecordPtr, Witness, read_key};
 use seriatim_txn::{
     Cause, Core, Fault, Incident, Inserted, Mark, OnExists, Outcome, Phase, Reason, RowPtr, Scan, Seen, Staged, Stop,
@@ -91,13 +92,14 @@ pub(crate) enum Refuted {
 /// State of one optimistic attempt.
 pub(crate) struct Optimistic {
     pub(crate) base: Attempt,
-    pub(crate) reads: Vec<Read>,
-    pub(crate) witnesses: Vec<Witnessed>,
+    pub(crate) reads: CountedVec<Read>,
+    pub(crate) witnesses: CountedVec<Witnessed>,
 }
 
 impl Optimistic {
     pub(crate) fn new(core: Core) -> Optimistic {
-        Optimistic { base: Attempt::new(core), reads: Vec::with_capacity(256), witnesses: Vec::with_capacity(64) }
+        let (reads, witnesses) = (core.local.counted(256), core.local.counted(64));
+        Optimistic { base: Attempt::new(core), reads, witnesses }
     }
 
     #[inline]
@@ -107,39 +109,50 @@ impl Optimistic {
         self.witnesses.clear();
     }
 
+    /// Gives back what a large transaction made it take: the worker rests.
+    pub(crate) fn rest(&mut self) {
+        self.reads.rest();
+        self.witnesses.rest();
+        self.base.writes.rest();
+    }
+
     #[cold]
     fn locked(&mut self, table: &Table, record: RecordPtr) -> Stop {
         self.base.stop_at(Cause { phase: Phase::Execute, reason: Reason::RecordLocked }, table, record)
     }
 
     #[inline]
-    fn note_witness(&mut self, table: &Table, witness: Witness) {
+    fn note_witness(&mut self, table: &Table, witness: Witness) -> Result<(), Stop> {
         self.base.note_unlinked(table);
         if self.base.core.suffers(Fault::DropWitness) {
-            return;
+            return Ok(());
         }
         // A scan that moves on within one leaf, or repeated misses of one bucket, need one entry.
         if self.witnesses.last().is_none_or(|last| last.witness != witness) {
-            self.witnesses.push(Witnessed { witness, table: table.id });
+            self.witnesses.try_push(Witnessed { witness, table: table.id }).map_err(record::full)?;
         }
+        Ok(())
+    }
+
+    /// Notes a record with the header word seen.
+    #[inline(always)]
+    fn note_read(&mut self, table: &Table, record: RecordPtr, word: HeaderWord) -> Result<(), Stop> {
+        self.reads.try_push(Read::new(table, record, word)).map_err(record::full)
     }
 
     /// The linked record at `key`; `None` after noting its absence.
     #[inline(always)]
-    fn find(&mut self, table: &Table, key: Key<'_>) -> Option<RecordPtr> {
+    fn find(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RecordPtr>, Stop> {
         match self.base.find(table, key) {
-            Ok(record) => Some(record),
-            Err(witness) => {
-                self.note_absence(table, witness);
-                None
-            }
+            Ok(record) => Ok(Some(record)),
+            Err(witness) => self.note_absence(table, witness).map(|()| None),
         }
     }
 
     #[inline(never)]
-    fn note_absence(&mut self, table: &Table, witness: Witness) {
-        self.note_witness(table, witness);
+    fn note_absence(&mut self, table: &Table, witness: Witness) -> Result<(), Stop> {
         self.base.seen = Seen { absent: true, ..Seen::default() };
+        self.note_witness(table, witness)
     }
 
     #[cold]
@@ -163,7 +176,7 @@ impl Optimistic {
 
     #[inline]
     pub(crate) fn read(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, Stop> {
-        match self.find(table, key) {
+        match self.find(table, key)? {
             Some(record) => self.read_record(table, record),
             None => Ok(None),
         }
@@ -177,7 +190,7 @@ impl Optimistic {
             return Ok((write.image != 0).then(|| record::row_of(table, write.image)));
         }
         let (word, image) = self.look(table, record)?;
-        self.reads.push(Read::new(table, record, word));
+        self.note_read(table, record, word)?;
         Ok((!word.is_absent()).then(|| record::row_of(table, image)))
     }
 
@@ -188,13 +201,20 @@ impl Optimistic {
         staged: Staged,
         exists: OnExists,
     ) -> Result<Inserted, Stop> {
-        if let Err(stop) = record::seal(&mut self.base.core, table, staged.record, key) {
+        let room = self.base.writes.reserve().map_err(record::full);
+        if let Err(stop) = room.and_then(|()| record::seal(&mut self.base.core, table, staged.record, key)) {
             record::discard(&mut self.base.core, table, staged);
             return Err(stop);
         }
         let Optimistic { base: Attempt { core, fingers, .. }, witnesses, .. } = self;
         let mut own = OwnChanges { witnesses, table: table.id, witnessed: std::ptr::null() };
-        let linked = table.index.insert_near(&mut core.store(), key, fingers.of(table), staged.record, &mut own);
+        let (finger, record) = (fingers.of(table), staged.record);
+        // A panic could leave nodes latched.
+        let insert = |core: &mut Core| {
+            let cx = &mut core.store();
+            abort_on_unwind("an insert", || table.index.insert_near(cx, key, finger, record, &mut own))
+        };
+        let linked = record::counting(core, table, insert);
         let record = match linked {
             Ok(Linked::Linked) => {
                 let image = record::image_of(table, staged.row);
@@ -248,7 +268,7 @@ impl Optimistic {
         if let (Some(row), OnExists::Refuse) = (row, exists) {
             record::discard(&mut self.base.core, table, staged);
             if own.is_none() {
-                self.reads.push(Read::new(table, record, word));
+                self.note_read(table, record, word)?;
             }
             return Ok(Inserted::Exists(row));
         }
@@ -262,7 +282,7 @@ impl Optimistic {
 
     #[inline]
     pub(crate) fn update(&mut self, table: &Table, key: Key<'_>) -> Result<Option<Updating>, Stop> {
-        let Some(record) = self.find(table, key) else { return Ok(None) };
+        let Some(record) = self.find(table, key)? else { return Ok(None) };
         if let Some(own) = self.base.writes.find(record) {
             let write = self.base.writes.entries()[own];
             self.base.note_own(&write);
@@ -276,9 +296,9 @@ impl Optimistic {
         }
         let (word, seen) = self.look(table, record)?;
         if word.is_absent() {
-            self.reads.push(Read::new(table, record, word));
-            return Ok(None);
+            return self.note_read(table, record, word).map(|()| None);
         }
+        self.base.writes.reserve().map_err(record::full)?;
         let before = record::row_of(table, seen);
         let image = record::copy_row(&mut self.base.core, table, before)?;
         self.base.writes.push(Write { record, table: table.into(), expected: word, image, linked: false });
@@ -286,7 +306,7 @@ impl Optimistic {
     }
 
     pub(crate) fn delete(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, Stop> {
-        let Some(record) = self.find(table, key) else { return Ok(None) };
+        let Some(record) = self.find(table, key)? else { return Ok(None) };
         if let Some(own) = self.base.writes.find(record) {
             let write = self.base.writes.entries()[own];
             self.base.note_own(&write);
@@ -298,9 +318,9 @@ impl Optimistic {
         }
         let (word, seen) = self.look(table, record)?;
         if word.is_absent() {
-            self.reads.push(Read::new(table, record, word));
-            return Ok(None);
+            return self.note_read(table, record, word).map(|()| None);
         }
+        self.base.writes.reserve().map_err(record::full)?;
         self.base.writes.push(Write { record, table: table.into(), expected: word, image: 0, linked: false });
         Ok(Some(record::row_of(table, seen)))
     }
@@ -322,7 +342,7 @@ impl Optimistic {
             if scan.done {
                 return Ok(None);
             }
-            self.note_witness(table, scan.cursor.witness());
+            self.note_witness(table, scan.cursor.witness())?;
         }
     }
 
@@ -446,7 +466,7 @@ impl Access for Plain {
 
 /// Keeps the witness set true under the attempt's own inserts (trap 7): a leaf it witnessed may change through itself.
 struct OwnChanges<'a> {
-    witnesses: &'a mut Vec<Witnessed>,
+    witnesses: &'a mut CountedVec<Witnessed>,
     table: TableId,
     /// The last word that `changed` found witnessed.
     witnessed: *const AtomicU64,

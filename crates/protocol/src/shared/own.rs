@@ -3,20 +3,29 @@
 //! A slot is (generation, entry); one of an older generation is empty. A chain runs from the newest entry with a slot's hash
 //! to older ones, so entries can be popped from the end (savepoints).
 
+use seriatim_memory::{CountedVec, Local};
+
 const NONE: u32 = u32::MAX;
+
+/// Slots that an index has at least, and that it has again when its worker rests.
+const SLOTS_MIN: usize = 256;
+const SHIFT_MAX: u32 = 64 - SLOTS_MIN.ilog2();
 
 #[derive(Debug)]
 pub(crate) struct OwnIndex {
-    slots: Vec<u64>,
+    slots: CountedVec<u64>,
     /// 64 less the bits of a slot's number.
     shift: u32,
-    next: Vec<u32>,
+    next: CountedVec<u32>,
     generation: u32,
 }
 
 impl OwnIndex {
-    pub(crate) fn new() -> OwnIndex {
-        OwnIndex { slots: vec![0; 256], shift: 64 - 8, next: Vec::with_capacity(256), generation: 1 }
+    pub(crate) fn new(local: &Local) -> OwnIndex {
+        let (slots, next) = (local.counted(SLOTS_MIN), local.counted(SLOTS_MIN));
+        let mut index = OwnIndex { slots, shift: SHIFT_MAX, next, generation: u32::MAX };
+        index.clear();
+        index
     }
 
     #[inline]
@@ -69,9 +78,10 @@ impl OwnIndex {
     #[cold]
     fn grow(&mut self, address_of: impl Fn(usize) -> usize) {
         let entries = self.next.len();
-        self.slots = vec![0; self.slots.len() * 4];
         self.shift -= 2;
-        self.next.clear();
+        self.generation = 1;
+        self.slots.reset(1 << (64 - self.shift), 0);
+        self.next.truncate(0);
         for entry in 0..entries {
             self.link(address_of(entry));
         }
@@ -85,23 +95,42 @@ impl OwnIndex {
         }
     }
 
+    #[inline]
     pub(crate) fn clear(&mut self) {
         self.next.clear();
         self.generation = self.generation.wrapping_add(1);
-        if self.generation == 0 {
-            self.slots.fill(0);
-            self.generation = 1;
+        if self.generation == 0 || self.slots.len() > 4 * self.next.room().max(SLOTS_MIN) {
+            self.start_over();
         }
+    }
+
+    /// No slot has a generation; there are as many as suit the entries that there is room for.
+    #[cold]
+    fn start_over(&mut self) {
+        while self.shift < SHIFT_MAX && 1 << (64 - self.shift) > self.next.room() {
+            self.shift += 2;
+        }
+        self.slots.reset(1 << (64 - self.shift), 0);
+        self.generation = 1;
+    }
+
+    /// Gives back what a large transaction made it take.
+    pub(crate) fn rest(&mut self) {
+        self.next.rest();
+        self.clear();
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use seriatim_memory::{Memory, Options};
+
     use super::*;
 
     #[test]
     fn finds_what_was_pushed_and_nothing_of_an_older_generation() {
-        let mut own = OwnIndex::new();
+        let memory = Memory::new(Options { workers_max: 1, ..Options::default() }).expect("memory");
+        let mut own = OwnIndex::new(&memory.register().expect("a free slot"));
         let addresses: Vec<usize> = (0..2000).map(|i| 0x1000 + i * 16).collect();
         for round in 0..3 {
             for (i, &address) in addresses.iter().enumerate() {

@@ -6,14 +6,14 @@
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
-use seriatim_base::Epoch;
+use seriatim_base::{Epoch, Stamp};
 use seriatim_catalog::{Key, KeyClass};
-use seriatim_memory::OutOfMemory;
+use seriatim_memory::{CountedVec, OutOfMemory, allocated_bytes};
 use seriatim_store::{RecordPtr, tail_of, write_key};
 use seriatim_txn::{Core, Reason, RowPtr, Staged, Stop, Table};
 
 use super::head::{self, HeaderWord};
-use super::writes::{Part, WriteSet};
+use super::writes::{Part, Write, WriteSet};
 
 /// Bytes before a tail's text: its length.
 const TAIL_HEADER: usize = 8;
@@ -160,7 +160,12 @@ pub(crate) fn copy_row(core: &mut Core, table: &Table, row: RowPtr) -> Result<us
 }
 
 /// Moves a staged row out of its record, into an image and fixed part of their own, and gives the record back.
-pub(crate) fn detach(core: &mut Core, table: &Table, staged: Staged, parts: &mut Vec<Part>) -> Result<usize, Stop> {
+pub(crate) fn detach(
+    core: &mut Core,
+    table: &Table,
+    staged: Staged,
+    parts: &mut CountedVec<Part>,
+) -> Result<usize, Stop> {
     let copied = copy_row(core, table, staged.row).and_then(|image| {
         if table.has_fixed() {
             let bytes = table.shape.fixed_bytes;
@@ -182,6 +187,63 @@ pub(crate) fn detach(core: &mut Core, table: &Table, staged: Staged, parts: &mut
     });
     discard(core, table, staged);
     copied
+}
+
+/// Bytes that a record takes with its key, as memory counts them; versions apart.
+pub(crate) fn record_bytes(table: &Table, record: RecordPtr) -> i64 {
+    let tail = match key_tail(table, record) {
+        (0, _) => 0,
+        (_, bytes) => allocated_bytes(bytes),
+    };
+    (allocated_bytes(table.shape.record) + tail) as i64
+}
+
+/// Bytes that the version `image` (a row) takes beside the record, as memory counts them.
+#[inline]
+fn version_bytes(table: &Table, record: RecordPtr, image: usize) -> i64 {
+    let own = if is_inline(table, record, image) { 0 } else { allocated_bytes(table.shape.image_bytes()) as i64 };
+    if table.has_tails() || table.has_fixed() { own + parts_bytes(table, record, image) } else { own }
+}
+
+/// As [`version_bytes`], of what lies outside the image.
+#[inline(never)]
+fn parts_bytes(table: &Table, record: RecordPtr, image: usize) -> i64 {
+    let texts: usize =
+        if table.has_tails() { tails(table, image).map(|tail| allocated_bytes(tail_bytes(tail))).sum() } else { 0 };
+    let has_own_fixed = table.has_fixed() && fixed_of(table, image) != record.addr() + table.shape.fixed;
+    (texts + if has_own_fixed { allocated_bytes(table.shape.fixed_bytes) } else { 0 }) as i64
+}
+
+/// Counts what a commit of `write` changes in its table, before anything is retired. `before`: the row it replaced; zero for none.
+#[inline]
+pub(crate) fn count(core: &mut Core, write: &Write, before: usize) {
+    let (table, record, after) = (write.table(), write.record, write.image);
+    let mut bytes = 0;
+    if after != 0 {
+        bytes += version_bytes(table, record, after);
+    }
+    if before != 0 {
+        bytes -= version_bytes(table, record, before);
+    }
+    if write.expected.stamp() == Stamp::ZERO {
+        bytes += record_bytes(table, record);
+    }
+    let rows = i64::from(after != 0) - i64::from(before != 0);
+    if (rows, bytes) != (0, 0) {
+        core.counts.add(table.id, rows, bytes);
+    }
+}
+
+/// Runs a change of the structure of a table's index, and counts the bytes that it takes or gives back.
+#[inline(always)]
+pub(crate) fn counting<R>(core: &mut Core, table: &Table, change: impl FnOnce(&mut Core) -> R) -> R {
+    let before = core.local.live_bytes();
+    let result = change(core);
+    let bytes = core.local.live_bytes() - before;
+    if bytes != 0 {
+        core.counts.add(table.id, 0, bytes);
+    }
+    result
 }
 
 /// Whether `image` is the one inside the record.
@@ -264,31 +326,29 @@ pub(crate) fn release_tails(core: &mut Core, table: &Table, candidates: &[usize]
 /// Frees the private images of an attempt that are not installed, and the parts no installed image refers to.
 /// `installed`: the transaction committed and the images of `writes.entries()` belong to their records now.
 pub(crate) fn free_private(core: &mut Core, writes: &mut WriteSet, installed: bool) {
-    let free = |core: &mut Core, write: super::writes::Write| {
+    let free = |core: &mut Core, write: Write| {
         let table = write.table();
         if write.image != 0 && !is_inline(table, write.record, write.image) {
             release(core, write.image, table.shape.image_bytes());
         }
     };
     if !writes.parts.is_empty() {
-        let mut parts = std::mem::take(&mut writes.parts);
+        let WriteSet { entries, parts, kept, .. } = writes;
         if installed {
-            let mut kept = std::mem::take(&mut writes.kept);
-            for write in writes.entries().iter().filter(|write| write.image != 0) {
+            for write in entries.iter().filter(|write| write.image != 0) {
                 kept.push(fixed_of(write.table(), write.image));
                 if write.table().has_tails() {
-                    kept.extend(tails(write.table(), write.image));
+                    tails(write.table(), write.image).for_each(|tail| kept.push(tail));
                 }
             }
             kept.sort_unstable();
             parts.retain(|part| kept.binary_search(&part.address).is_err());
             kept.clear();
-            writes.kept = kept;
         }
-        for part in parts.drain(..) {
+        for part in parts.iter() {
             release(core, part.address, part.bytes);
         }
-        writes.parts = parts;
+        parts.truncate(0);
     }
     if !installed {
         for entry in 0..writes.entries().len() {

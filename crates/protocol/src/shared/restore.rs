@@ -46,14 +46,15 @@ pub(crate) unsafe fn restore(
         Some(found) => Ok(found),
         None => table.index.get_near(key, finger, core.local.pinned()),
     };
-    match found {
+    // Nothing is retired here, so what is allocated and released is what the table has more.
+    record::counting(core, table, |core| match found {
         Ok(record) => overwrite(versions, core, table, record, stamp, change),
         Err(_) => match change {
             Change::Patch(_) => Ok(Restored::NoBase),
             Change::Row(fill) => create(versions, core, table, key, finger, stamp, Some(fill)),
             Change::Delete => create(versions, core, table, key, finger, stamp, None),
         },
-    }
+    })
 }
 
 /// As [`seriatim_txn::Recover::finish_restore`].
@@ -93,7 +94,7 @@ fn create(
     stamp: Stamp,
     fill: Option<&mut SetColumns<'_>>,
 ) -> Result<Restored, OutOfMemory> {
-    let refused = |_| OutOfMemory;
+    let (refused, is_row) = (|_| OutOfMemory, fill.is_some());
     let staged = record::stage(core, table).map_err(refused)?;
     let record = staged.record;
     if record::seal(core, table, record, key).is_err() {
@@ -120,6 +121,9 @@ fn create(
     match linked {
         Ok(linked) => {
             assert_eq!(linked, Linked::Linked, "two threads restored the same key");
+            if is_row {
+                core.counts.add(table.id, 1, 0);
+            }
             Ok(Restored::Applied)
         }
         Err(OutOfMemory) => {
@@ -161,10 +165,12 @@ fn overwrite(
             let image = record::image_of(table, staged.row);
             versions.describe(image, stamp);
             set(table, record, after(false), image);
+            core.counts.add(table.id, i64::from(word.is_absent()), 0);
         }
         Change::Delete => {
             clear(core, table, record, word, image);
             set(table, record, after(true), 0);
+            core.counts.add(table.id, -i64::from(!word.is_absent()), 0);
         }
     }
     Ok(Restored::Applied)

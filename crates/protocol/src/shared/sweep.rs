@@ -7,6 +7,7 @@
 
 use std::ptr::NonNull;
 
+use seriatim_base::{Stamp, abort_on_unwind};
 use seriatim_store::{RecordPtr, Tidy};
 use seriatim_txn::{Core, Table};
 
@@ -60,6 +61,18 @@ pub(crate) fn look(
         later(core, table, target, expected);
         return false;
     };
+    abort_on_unwind("an unlinking", || look_at(core, table, target, (expected, word), claim))
+}
+
+/// As [`look`], when the record is taken with this word.
+#[inline(always)]
+fn look_at(
+    core: &mut Core,
+    table: &Table,
+    target: RecordPtr,
+    (expected, word): (HeaderWord, HeaderWord),
+    claim: &impl Claim,
+) -> bool {
     debug_assert!(word.is_queued() && !word.is_removed());
     if !word.is_absent() {
         claim.give(core, table, target, word.looked_at());
@@ -73,8 +86,9 @@ pub(crate) fn look(
     table.unlinked.announce(word.stamp());
     // SAFETY: key words of a linked record never change.
     let key = unsafe { seriatim_store::read_key(target, table.class) };
-    let unlinked =
-        core.bury(table, target, word.stamp(), |core| table.index.remove(&mut core.store(), key, target, &mut Tidy));
+    let unlinked = record::counting(core, table, |core| {
+        core.bury(table, target, word.stamp(), |core| table.index.remove(&mut core.store(), key, target, &mut Tidy))
+    });
     if !unlinked {
         // The last record of a leaf whose gap a transaction holds: unlinked now, it would leave the leaf behind for ever.
         let linked = table.index.get(key, core.local.pinned());
@@ -82,6 +96,10 @@ pub(crate) fn look(
         claim.give(core, table, target, word);
         later(core, table, target, word);
         return false;
+    }
+    // A placeholder was never counted.
+    if word.stamp() != Stamp::ZERO {
+        core.counts.add(table.id, 0, -record::record_bytes(table, target));
     }
     // Whatever the image word still names was retired by who deleted the row.
     claim.give(core, table, target, word.removed());

@@ -38,6 +38,9 @@ pub(crate) trait Variant: Send {
 
     /// As [`seriatim_txn::Worker::commit`].
     fn commit(&mut self, attempt: &mut Optimistic, redo: &mut dyn Redo) -> Result<Outcome, Stop>;
+
+    /// Gives back what a large transaction made its scratch take.
+    fn rest(&mut self);
 }
 
 /// A worker that reads optimistically and commits as `V` does.
@@ -148,6 +151,11 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
     fn housekeep(&mut self, most: usize) {
         let due = self.attempt.base.due(most);
         sweep::sweep(&mut self.attempt.base.core, &LockBit, due);
+    }
+
+    fn rest(&mut self) {
+        self.attempt.rest();
+        self.variant.rest();
     }
 
     fn core(&mut self) -> &mut Core {

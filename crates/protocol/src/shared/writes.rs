@@ -6,6 +6,7 @@
 use std::ptr::NonNull;
 
 use seriatim_base::Stamp;
+use seriatim_memory::{CountedVec, Local, OutOfMemory};
 use seriatim_store::{RecordPtr, read_key};
 use seriatim_txn::{Before, Mark, Redo, Table};
 
@@ -58,30 +59,36 @@ pub(crate) struct Part {
 
 #[derive(Debug)]
 pub(crate) struct WriteSet {
-    entries: Vec<Write>,
+    pub(super) entries: CountedVec<Write>,
     own: OwnIndex,
-    replaced: Vec<Replaced>,
+    replaced: CountedVec<Replaced>,
     /// (entries, replaced) at each savepoint.
-    marks: Vec<(usize, usize)>,
+    marks: CountedVec<(usize, usize)>,
     /// Entries taken back by a rewind: their images are freed and their records unlinked at the end.
-    pub(crate) undone: Vec<Write>,
+    pub(crate) undone: CountedVec<Write>,
     /// Tails and fixed parts made by this attempt.
-    pub(crate) parts: Vec<Part>,
+    pub(crate) parts: CountedVec<Part>,
     /// Of use while `record::free_private` runs: the parts that committed images refer to.
-    pub(super) kept: Vec<usize>,
+    pub(super) kept: CountedVec<usize>,
 }
 
 impl WriteSet {
-    pub(crate) fn new() -> WriteSet {
+    pub(crate) fn new(local: &Local) -> WriteSet {
         WriteSet {
-            entries: Vec::with_capacity(64),
-            own: OwnIndex::new(),
-            replaced: Vec::new(),
-            marks: Vec::new(),
-            undone: Vec::new(),
-            parts: Vec::new(),
-            kept: Vec::new(),
+            entries: local.counted(64),
+            own: OwnIndex::new(local),
+            replaced: local.counted(0),
+            marks: local.counted(0),
+            undone: local.counted(0),
+            parts: local.counted(0),
+            kept: local.counted(0),
         }
+    }
+
+    /// Makes room for one write more. Before anything is linked or allocated for it: then [`WriteSet::push`] cannot fail.
+    #[inline(always)]
+    pub(crate) fn reserve(&mut self) -> Result<(), OutOfMemory> {
+        self.entries.reserve_one()
     }
 
     #[inline]
@@ -163,5 +170,16 @@ impl WriteSet {
         self.marks.clear();
         self.undone.clear();
         self.parts.clear();
+    }
+
+    /// Gives back what a large transaction made it take: the worker rests.
+    pub(crate) fn rest(&mut self) {
+        self.entries.rest();
+        self.own.rest();
+        self.replaced.rest();
+        self.marks.rest();
+        self.undone.rest();
+        self.parts.rest();
+        self.kept.rest();
     }
 }

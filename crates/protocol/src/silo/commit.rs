@@ -9,8 +9,9 @@
 
 use std::sync::atomic::{Ordering, fence};
 
-use seriatim_base::{Backoff, Epoch, Stamp};
+use seriatim_base::{Backoff, Epoch, Stamp, abort_on_unwind};
 use seriatim_htm::Access;
+use seriatim_memory::CountedVec;
 use seriatim_txn::{Fault, Outcome, Phase, Redo, Stop};
 
 use super::State;
@@ -23,6 +24,17 @@ pub(super) fn commit(attempt: &mut Optimistic, state: &mut State, redo: &mut dyn
     if attempt.base.writes.is_empty() {
         return attempt.commit_read_only();
     }
+    // Whoever meets a locked record aborts again and again: a panic that left one behind would never end that.
+    let stamp = abort_on_unwind("a commit", || decide(attempt, state))?;
+    attempt.base.report(stamp, redo, |entry| state.replaced[entry]);
+    attempt.base.settle(stamp, &LockBit, |entry| state.replaced[entry]);
+    attempt.base.finish(&LockBit);
+    Ok(Outcome::Committed(stamp))
+}
+
+/// Steps 1 to 5: the stamp, or the conflict. No record stays locked.
+#[inline(always)]
+fn decide(attempt: &mut Optimistic, state: &mut State) -> Result<Stamp, Stop> {
     lock(attempt, &mut state.order)?;
     // ORDERING: the locks are visible before the epoch is read, and it is read before the read set is validated.
     fence(Ordering::SeqCst);
@@ -33,20 +45,18 @@ pub(super) fn commit(attempt: &mut Optimistic, state: &mut State, redo: &mut dyn
         unlock(attempt.base.writes.entries(), &state.order);
         return Err(attempt.blame(Phase::Validate, refuted));
     }
+    assert!(!attempt.base.core.suffers(Fault::PanicInCommit), "a deliberate panic with locks held");
     let stamp = state.last.max(attempt.base.newest).next(Epoch(epoch.0));
     state.last = stamp;
     install(attempt, stamp, &mut state.replaced);
-    attempt.base.report(stamp, redo, |entry| state.replaced[entry]);
-    attempt.base.settle(stamp, &LockBit, |entry| state.replaced[entry]);
-    attempt.base.finish(&LockBit);
-    Ok(Outcome::Committed(stamp))
+    Ok(stamp)
 }
 
 /// Step 1. On failure nothing stays locked.
-fn lock(attempt: &mut Optimistic, order: &mut Vec<u32>) -> Result<(), Stop> {
+fn lock(attempt: &mut Optimistic, order: &mut CountedVec<u32>) -> Result<(), Stop> {
     let entries = attempt.base.writes.entries();
     order.clear();
-    order.extend(0..entries.len() as u32);
+    (0..entries.len() as u32).for_each(|entry| order.push(entry));
     order.sort_unstable_by_key(|&entry| entries[entry as usize].record.addr());
     for (locked, &entry) in order.iter().enumerate() {
         let write = &entries[entry as usize];
@@ -75,7 +85,7 @@ fn unlock(entries: &[Write], order: &[u32]) {
 }
 
 /// Step 5. Remembers what each entry replaced.
-fn install(attempt: &mut Optimistic, stamp: Stamp, replaced: &mut Vec<usize>) {
+fn install(attempt: &mut Optimistic, stamp: Stamp, replaced: &mut CountedVec<usize>) {
     replaced.clear();
     for write in attempt.base.writes.entries() {
         let shape = &write.table().shape;

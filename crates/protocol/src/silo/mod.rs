@@ -7,7 +7,7 @@ mod commit;
 
 use seriatim_base::Stamp;
 use seriatim_catalog::Key;
-use seriatim_memory::{OutOfMemory, Pinned};
+use seriatim_memory::{CountedVec, OutOfMemory, Pinned};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
     Change, Core, Environment, Freshness, Gives, Near, Needs, Outcome, Peeked, Protocol, ProtocolInfo, Recover, Redo,
@@ -53,7 +53,8 @@ impl Protocol for Silo {
     }
 
     fn worker(&self, core: Core) -> Worker<State> {
-        Worker::new(core, State::default())
+        let (order, replaced) = (core.local.counted(64), core.local.counted(64));
+        Worker::new(core, State { last: Stamp::ZERO, order, replaced })
     }
 
     unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, _: Pinned<'_>) -> Peeked {
@@ -84,18 +85,23 @@ impl Recover for Silo {
 impl Versions for Silo {}
 
 /// A Silo worker's own state.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct State {
     /// The worker's newest stamp: its own commits are ordered (§4.2).
     last: Stamp,
     /// Scratch of a commit: entries in locking order.
-    order: Vec<u32>,
+    order: CountedVec<u32>,
     /// Scratch of a commit: what each entry replaced.
-    replaced: Vec<usize>,
+    replaced: CountedVec<usize>,
 }
 
 impl Variant for State {
     fn commit(&mut self, attempt: &mut Optimistic, redo: &mut dyn Redo) -> Result<Outcome, Stop> {
         commit::commit(attempt, self, redo)
+    }
+
+    fn rest(&mut self) {
+        self.order.rest();
+        self.replaced.rest();
     }
 }

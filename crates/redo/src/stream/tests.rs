@@ -35,6 +35,14 @@ fn chunks_are_used_again_and_a_burst_is_given_back() {
         turn(10, &mut producer, &mut consumer, &mut read);
     }
     assert!(producer.chunks <= CHUNKS_KEPT, "{} chunks stay", producer.chunks);
+    turn(4 * 10 * CHUNKS_KEPT, &mut producer, &mut consumer, &mut read);
+    producer.write(b"not read yet");
+    producer.rest();
+    assert!(producer.chunks <= CHUNKS_KEPT, "{} chunks stay at rest", producer.chunks);
+    producer.publish();
+    read.clear();
+    consumer.read(12, &mut read);
+    assert_eq!(read, b"not read yet");
 }
 
 #[test]

@@ -207,3 +207,53 @@ fn a_burst_of_deletes_empties_a_table_at_the_limit() {
         }
     });
 }
+
+/// Of a table that was large once little stays mapped.
+#[test]
+fn what_was_deleted_goes_back_to_the_system() {
+    each(|setting| {
+        let db = setting.builder().step_helpers(true).open().expect("valid");
+        let (bulkies, hasheds) = (db.create::<Bulky>().expect("valid"), db.create::<Hashed>().expect("valid"));
+        let mut session = db.session();
+        let rows = 12_000;
+        let mut largest = 0;
+        for round in 0..2 {
+            for id in 0..rows {
+                session.transact(|tx| tx.insert(&bulkies, &bulky(id))).expect("no limit");
+            }
+            let full = db.statistics();
+            largest = largest.max(full.reserved_bytes);
+            assert!(full.reserved_bytes > 6 << 20, "{full:?}");
+            assert_eq!(full.tables[0].rows, u64::from(rows));
+            delete_all(&db, &mut session, &bulkies, 0..rows);
+            let empty = db.statistics();
+            assert!(
+                empty.reserved_bytes < largest / 2,
+                "round {round}: {} of {largest} bytes stay",
+                empty.reserved_bytes
+            );
+            assert_eq!(empty.tables[0].rows, 0);
+            // Rows of other sizes lie in what was given back.
+            for id in 0..500 {
+                session.transact(|tx| tx.put(&hasheds, &hashed(id))).expect("no limit");
+            }
+        }
+        let read = session.transact(|tx| {
+            (0..500).try_for_each(|id| {
+                assert_eq!(tx.get(&hasheds, &id)?.map(|row| row.to_owned()), Some(hashed(id)));
+                Ok(())
+            })
+        });
+        read.expect("no conflict");
+        assert_eq!(db.check_structure(), Ok(()));
+    });
+}
+
+#[test]
+fn the_limit_is_a_share_of_what_there_is() {
+    let granted = seriatim_base::machine::memory_granted().map(|bytes| bytes as usize);
+    let limit = |builder: seriatim::Builder| builder.open().expect("valid").statistics().memory_limit;
+    assert_eq!(limit(Database::builder()), granted.map(|bytes| bytes / 100 * 80));
+    assert_eq!(limit(Database::builder().memory_limit(LIMIT)), Some(LIMIT));
+    assert_eq!(limit(Database::builder().memory_limit(usize::MAX)), None);
+}

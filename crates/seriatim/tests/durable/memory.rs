@@ -104,3 +104,87 @@ fn a_full_database_whose_log_needs_more_than_its_limit_opens_with_it_again() {
         }
     }
 }
+
+/// A row with a long text.
+#[derive(Table, Clone, Debug, PartialEq)]
+#[table(name = "page", key(id), index(name = "by_title", columns(title), unique))]
+struct Page {
+    id: u64,
+    title: String,
+    text: String,
+}
+
+fn page(id: u64) -> Page {
+    Page { id, title: format!("page {id} of a book"), text: "once upon a time ".repeat(id as usize % 40) }
+}
+
+/// Filled to the error, closed or killed, with or without a checkpoint: it opens again with the limit it has, and all that can be
+/// done at the limit goes on.
+#[test]
+fn a_database_filled_to_its_limit_opens_again_with_that_limit() {
+    const LIMIT: usize = 6 << 20;
+    for protocol in protocols() {
+        for (checkpointed, killed) in [(false, false), (false, true), (true, false), (true, true)] {
+            let case = format!("{}, checkpointed {checkpointed}, killed {killed}", protocol.name);
+            let disk = FaultyDisk::new(52);
+            let open = || small(protocol.name, &disk).memory_limit(LIMIT).durability(Durability::Async).open();
+            let db = open().expect("a new database opens");
+            assert_eq!(db.statistics().memory_limit, Some(LIMIT));
+            let pages = db.create::<Page>().expect("the table is created");
+            let mut session = db.session();
+            let insert =
+                |session: &mut Session, pages: &Handle<Page>, id| session.transact(|tx| tx.insert(pages, &page(id)));
+            let refused = |result| matches!(result, Err(TransactError::OutOfMemory));
+            let mut full = 0;
+            while insert(&mut session, &pages, full)
+                .map(drop)
+                .map_err(|error| assert!(refused(Err::<(), _>(error))))
+                .is_ok()
+            {
+                full += 1;
+                assert!(full < 100_000, "the limit must be met");
+            }
+            assert!(full > 2000, "{case}: {full} rows of about 500 bytes");
+            if checkpointed {
+                db.checkpoint().unwrap_or_else(|error| panic!("{case}: a full database takes a checkpoint: {error}"));
+            }
+            db.flush().expect("the disk works");
+            let before = db.statistics();
+            if killed {
+                disk.crash();
+            }
+            drop((session, pages, db));
+
+            let db = open().unwrap_or_else(|error| panic!("{case}: it does not open again: {error}"));
+            let after = db.statistics();
+            assert_eq!((&*after.tables[0].name, after.tables[0].rows), ("page", full), "{case}");
+            // What recovery needs is little more than what was in use.
+            let most = LIMIT + LIMIT / 8;
+            assert!(after.memory_bytes <= most, "{case}: {} bytes, before {}", after.memory_bytes, before.memory_bytes);
+            let pages = db.table::<Page>().expect("it is there");
+            let mut session = db.session();
+            let by_title = pages.index(Page::BY_TITLE);
+            let read = session.transact(|tx| {
+                (0..full).try_for_each(|id| {
+                    assert_eq!(tx.get(&pages, &id)?.map(|row| row.to_owned()), Some(page(id)), "{case}");
+                    assert_eq!(tx.get_by(&by_title, &page(id).title)?.map(|row| row.id()), Some(id), "{case}");
+                    Ok(())
+                })
+            });
+            read.unwrap_or_else(|error| panic!("{case}: reads go on: {error}"));
+            db.checkpoint().unwrap_or_else(|error| panic!("{case}: a checkpoint is taken: {error}"));
+            for id in 0..full {
+                let deleted = session.transact(|tx| tx.delete(&pages, &id));
+                assert!(*deleted.unwrap_or_else(|error| panic!("{case}: deletes go on: {error}")));
+                if id % 100 == 99 {
+                    settle(&db);
+                }
+            }
+            settle(&db);
+            for id in 0..full * 8 / 10 {
+                insert(&mut session, &pages, id).unwrap_or_else(|error| panic!("{case}: row {id} of {full}: {error}"));
+            }
+            assert_eq!(db.statistics().tables[0].rows, full * 8 / 10, "{case}");
+        }
+    }
+}

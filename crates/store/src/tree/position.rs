@@ -5,6 +5,9 @@ use seriatim_catalog::{Key, KeyClass};
 use std::cmp::Ordering;
 use std::ops::Bound;
 
+/// Bytes of a key for which a cursor keeps room.
+const KEY_BYTES_KEPT: usize = 4 << 10;
+
 /// One end of a range. Keys of words are in `word`, byte strings in `bytes`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Limit {
@@ -29,6 +32,8 @@ impl Limit {
             Some(Key::Word16(words)) => self.word = words,
             Some(Key::Bytes(bytes)) => {
                 self.bytes.clear();
+                // A key may be a long text.
+                self.bytes.shrink_to(KEY_BYTES_KEPT);
                 self.bytes.extend_from_slice(bytes);
             }
         }

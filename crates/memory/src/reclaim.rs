@@ -1,0 +1,263 @@
+//! Giving memory back to the system.
+//!
+//! Blocks keep their class, and free ones lie in lists wherever they were freed. So memory is looked at in *windows*, aligned
+//! pieces of the size of a span. A window all of whose bytes are free, in batches between workers or as the rest of a span, is
+//! taken out of the lists and becomes a span again, for blocks of any class. Those beyond a reserve are given back: the map
+//! stays, its pages go (`madvise`), and come again, zeroed, when they are touched.
+//!
+//! What stays: the reserve, windows in which anything is in use, and what workers keep at hand, which they hand over when they
+//! rest ([`Heap::wants_blocks`]).
+//!
+//! This walks over all free blocks between workers. It is nothing for the path of a transaction: a helper does it, when so much
+//! more is free than the time before that it is worth it.
+
+use crate::class::{CLASSES, Class};
+use crate::heap::{Batch, Block, Heap, SPAN, Span, lock};
+use crate::{arena, small, system};
+use std::ptr::NonNull;
+use std::sync::TryLockError;
+use std::sync::atomic::Ordering;
+
+/// Free bytes that are kept, at least; an eighth of what is taken if that is more.
+const RESERVE_MIN: usize = small(64 << 20, 64 << 10);
+
+/// The windows of all maps.
+struct Windows {
+    /// Start, bytes, and number of the first window of each map, by address.
+    maps: Vec<(usize, usize, usize)>,
+    /// The map that was found last.
+    last: usize,
+    /// Free bytes of each window.
+    free: Vec<u32>,
+    /// Of these, in blocks.
+    in_blocks: Vec<u32>,
+}
+
+impl Windows {
+    fn new(mut maps: Vec<(usize, usize)>) -> Windows {
+        maps.sort_unstable();
+        let mut first = 0;
+        let numbered = maps.into_iter().map(|(start, bytes)| {
+            let map = (start, bytes, first);
+            first += bytes.div_ceil(SPAN);
+            map
+        });
+        let maps: Vec<_> = numbered.collect();
+        Windows { maps, last: 0, free: vec![0; first], in_blocks: vec![0; first] }
+    }
+
+    /// The windows that these bytes lie in, the first and the last; `None` if they lie in no map that was known.
+    fn of(&mut self, start: usize, bytes: usize) -> Option<(usize, usize)> {
+        let within = |&(map, length, _): &(usize, usize, usize)| start.wrapping_sub(map) < length;
+        if !self.maps.get(self.last).is_some_and(within) {
+            let after = self.maps.partition_point(|&(map, ..)| map <= start);
+            self.last = after.checked_sub(1).filter(|&at| within(&self.maps[at]))?;
+        }
+        let (map, _, first) = self.maps[self.last];
+        let window = |address: usize| first + (address - map) / SPAN;
+        Some((window(start), window(start + bytes - 1)))
+    }
+
+    /// Adds free bytes.
+    fn add(&mut self, start: usize, bytes: usize, is_block: bool) {
+        let Some((first, last)) = self.of(start, bytes) else { return };
+        let mut add = |window: usize, bytes: usize| {
+            self.free[window] += bytes as u32;
+            if is_block {
+                self.in_blocks[window] += bytes as u32;
+            }
+        };
+        if first == last {
+            return add(first, bytes);
+        }
+        let (map, _, base) = self.maps[self.last];
+        for window in first..=last {
+            let (begin, end) = (map + (window - base) * SPAN, map + (window - base + 1) * SPAN);
+            add(window, end.min(start + bytes) - begin.max(start));
+        }
+    }
+
+    fn is_whole(&self, window: usize) -> bool {
+        self.free[window] as usize == SPAN && self.in_blocks[window] > 0
+    }
+
+    /// Whether all that these bytes touch goes.
+    fn goes(&mut self, start: usize, bytes: usize) -> bool {
+        let Some((first, last)) = self.of(start, bytes) else { return false };
+        (first..=last).all(|window| self.is_whole(window))
+    }
+
+    /// Windows that share a free piece with one that is not whole are not whole either.
+    fn keep_straddled(&mut self, straddling: &[(usize, usize)]) {
+        loop {
+            let mut changed = false;
+            for &(first, last) in straddling {
+                if !(first..=last).all(|window| self.is_whole(window)) {
+                    for window in first..=last {
+                        changed |= self.is_whole(window);
+                        self.free[window] = 0;
+                    }
+                }
+            }
+            if !changed {
+                return;
+            }
+        }
+    }
+
+    /// Runs of whole windows: start, bytes, and bytes in blocks.
+    fn runs(&self) -> Vec<(usize, usize, usize)> {
+        let mut runs: Vec<(usize, usize, usize)> = Vec::new();
+        for &(map, bytes, first) in &self.maps {
+            for at in (0..bytes.div_ceil(SPAN)).filter(|at| self.is_whole(first + at)) {
+                let (start, in_blocks) = (map + at * SPAN, self.in_blocks[first + at] as usize);
+                match runs.last_mut() {
+                    Some((begin, bytes, sum)) if *begin + *bytes == start && at > 0 => {
+                        *bytes += SPAN;
+                        *sum += in_blocks;
+                    }
+                    _ => runs.push((start, SPAN, in_blocks)),
+                }
+            }
+        }
+        runs
+    }
+}
+
+/// The blocks of a batch.
+fn blocks(batch: Batch) -> impl Iterator<Item = NonNull<Block>> {
+    // SAFETY: rule 1 of `heap`: the batch is ours, and each of its blocks begins with its link, which is read before the block is
+    // handed on.
+    std::iter::successors(batch.head, |block| unsafe { block.as_ref().next })
+}
+
+impl Heap {
+    /// Bytes of free blocks between workers.
+    pub(crate) fn pooled_bytes(&self) -> usize {
+        let bytes = |class: Class| {
+            let blocks = lock(&self.pools[class.index()]).iter().map(|batch| batch.count as usize).sum::<usize>();
+            blocks * class.bytes()
+        };
+        Class::all().map(bytes).sum()
+    }
+
+    /// Free bytes that are kept.
+    fn reserve(&self) -> usize {
+        RESERVE_MIN.max(lock(&self.state).taken / 8)
+    }
+
+    /// Gives what is free beyond the reserve back to the system, if there is so much more of it than was left the last time: the
+    /// bytes.
+    pub(crate) fn give_back_pages(&self) -> usize {
+        let (free, reserve) = (self.pooled_bytes(), self.reserve());
+        let left = self.left_free.load(Ordering::Relaxed).min(free);
+        self.left_free.store(left, Ordering::Relaxed);
+        let much = free > reserve && free - left > reserve / 2;
+        // Workers at rest hand over what they keep at hand: windows that it lies in become whole.
+        if much && !self.wants_blocks.swap(true, Ordering::Relaxed) {
+            return 0;
+        }
+        self.wants_blocks.store(false, Ordering::Relaxed);
+        if much { self.reclaim(free - reserve) } else { 0 }
+    }
+
+    /// Makes spans of whole windows, and gives at most `most` bytes of them back.
+    fn reclaim(&self, most: usize) -> usize {
+        let _alone = match self.reclaiming.try_lock() {
+            Ok(guard) => guard,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return 0,
+        };
+        let bytes = self.reclaim_alone(most);
+        self.left_free.store(self.pooled_bytes(), Ordering::Relaxed);
+        bytes
+    }
+
+    fn reclaim_alone(&self, most: usize) -> usize {
+        let (mut windows, scraps) = {
+            let mut state = lock(&self.state);
+            let scraps: Vec<Span> = state.touched.extract_if(.., |span| span.bytes < SPAN).collect();
+            let maps = state.maps.iter().map(|map| (map.start().as_ptr().addr(), map.bytes()));
+            (Windows::new(maps.collect()), scraps)
+        };
+        let mut pools: [Vec<Batch>; CLASSES] = [const { Vec::new() }; CLASSES];
+        let mut straddling = Vec::new();
+        let mut count = |windows: &mut Windows, start: usize, bytes: usize, is_block: bool| {
+            windows.add(start, bytes, is_block);
+            if let Some((first, last)) = windows.of(start, bytes).filter(|(first, last)| first != last) {
+                straddling.push((first, last));
+            }
+        };
+        for scrap in &scraps {
+            count(&mut windows, scrap.start.as_ptr().addr(), scrap.bytes, false);
+        }
+        for class in Class::all() {
+            pools[class.index()] = std::mem::take(&mut *lock(&self.pools[class.index()]));
+            for block in pools[class.index()].iter().copied().flat_map(blocks) {
+                count(&mut windows, block.as_ptr().addr(), class.bytes(), true);
+            }
+        }
+        windows.keep_straddled(&straddling);
+        for class in Class::all() {
+            let batches = std::mem::take(&mut pools[class.index()]);
+            let kept = self.without_whole(class, batches, &mut windows);
+            lock(&self.pools[class.index()]).extend(kept);
+        }
+        let scraps = scraps.into_iter().filter(|scrap| !windows.goes(scrap.start.as_ptr().addr(), scrap.bytes));
+        let scraps: Vec<Span> = scraps.collect();
+        self.return_runs(&windows.runs(), scraps, most)
+    }
+
+    /// The batches without the blocks of whole windows.
+    fn without_whole(&self, class: Class, batches: Vec<Batch>, windows: &mut Windows) -> Vec<Batch> {
+        let bound = arena::bound(class);
+        let (mut kept, mut open) = (Vec::new(), Batch::default());
+        for mut block in batches.into_iter().flat_map(blocks) {
+            if windows.goes(block.as_ptr().addr(), class.bytes()) {
+                continue;
+            }
+            // SAFETY: rule 1 of `heap`; the iterator has read its link.
+            unsafe { block.as_mut().next = open.head };
+            open = Batch { head: Some(block), count: open.count + 1 };
+            if open.count == bound {
+                kept.push(std::mem::take(&mut open));
+            }
+        }
+        kept.extend((open.count > 0).then_some(open));
+        kept
+    }
+
+    /// Makes spans of runs of whole windows and gives some of them back.
+    fn return_runs(&self, runs: &[(usize, usize, usize)], scraps: Vec<Span>, most: usize) -> usize {
+        let (mut touched, mut untouched) = (scraps, Vec::new());
+        let (mut returned, mut freed) = (0, 0);
+        for &(start, bytes, in_blocks) in runs {
+            let start = NonNull::new(start as *mut u8).expect("a map is not at zero");
+            let mut span = Span { start, bytes, touched: true, returned: false };
+            freed += in_blocks;
+            let back = bytes.min((most - returned) / SPAN * SPAN);
+            if back > 0 {
+                let back = span.cut(back);
+                // SAFETY: rule 1 of `heap`: all its blocks and scraps were in the lists, and were taken out.
+                unsafe { system::give_back(back.start, back.bytes) };
+                returned += back.bytes;
+                untouched.push(Span { touched: false, returned: true, ..back });
+            }
+            if span.bytes > 0 {
+                touched.push(span);
+            }
+        }
+        let mut state = lock(&self.state);
+        state.taken -= freed;
+        self.mapped.fetch_sub(returned, Ordering::Relaxed);
+        state.touched.append(&mut touched);
+        state.untouched.append(&mut untouched);
+        returned
+    }
+
+    /// Waits for a reclamation that holds the free blocks, if there is one; then they are there again. For who has found no memory:
+    /// about a second for 20 million blocks.
+    pub(crate) fn wait_for_reclamation(&self) {
+        drop(lock(&self.reclaiming));
+    }
+}

@@ -1,0 +1,114 @@
+//! Memory given back to the system: what is wholly free goes, what is in use stays, and all of it can be used again.
+
+use super::*;
+use crate::class::SMALL_MAX;
+use seriatim_htm::Outside;
+use std::ptr::NonNull;
+
+/// Far above the reserve of tests.
+const MUCH: usize = 4 << 20;
+
+/// A block and what it is filled with.
+type Filled = (NonNull<u8>, usize, u8);
+
+fn fill(local: &mut Local, outside: &mut Outside, bytes: usize, mark: u8) -> Filled {
+    let block = local.allocate(outside, bytes).expect("a few megabytes");
+    // SAFETY: our block.
+    unsafe { block.write_bytes(mark, bytes) };
+    (block, bytes, mark)
+}
+
+fn release(local: &mut Local, (block, bytes, mark): Filled) {
+    // SAFETY: our block, written when it was allocated; ours alone.
+    unsafe {
+        let contents = std::slice::from_raw_parts(block.as_ptr(), bytes);
+        assert!(contents.iter().all(|&byte| byte == mark), "somebody wrote to a live block");
+        local.release(block, bytes);
+    }
+}
+
+/// What a helper does now and then, with this worker at rest.
+fn maintain(memory: &Memory, local: &mut Local) -> usize {
+    memory.give_back() + {
+        local.collect();
+        memory.give_back()
+    }
+}
+
+#[test]
+fn what_was_released_goes_back_beyond_the_reserve_and_serves_any_class_again() {
+    let memory = memory(1);
+    let (mut local, mut outside) = (register(&memory), Outside::claim());
+    for round in 0..3 {
+        // Sizes that leave something over in every run, and classes that lie beside each other.
+        let sizes = [24, 48, 136, 208, 400, 1000 + 64 * round];
+        let blocks: Vec<Filled> = (0..)
+            .map(|at| fill(&mut local, &mut outside, sizes[at % sizes.len()], at as u8))
+            .take(MUCH / 300)
+            .collect();
+        let before = memory.reserved_bytes();
+        assert!(memory.in_use_bytes() > MUCH * 8 / 10);
+        assert_eq!(maintain(&memory, &mut local), 0, "nothing is free");
+        blocks.into_iter().for_each(|block| release(&mut local, block));
+        let returned = maintain(&memory, &mut local);
+        assert!(returned > MUCH * 7 / 10, "round {round}: {returned} bytes went back");
+        assert_eq!(memory.reserved_bytes(), before - returned);
+        assert_eq!(maintain(&memory, &mut local), 0, "what is left is the reserve");
+    }
+}
+
+#[test]
+fn what_is_in_use_stays() {
+    let mut rng = seeded();
+    let memory = memory(2);
+    let (mut locals, mut outside) = ([register(&memory), register(&memory)], Outside::claim());
+    let mut live: Vec<Filled> = Vec::new();
+    let mut returned = 0;
+    for wave in 0..if cfg!(miri) { 3 } else { 30 } {
+        let sizes = [16, 48, 272, 640, 4000, SMALL_MAX - 64, SMALL_MAX + 5000];
+        let size = sizes[rng.below(sizes.len() as u64) as usize];
+        for _ in 0..(MUCH / 8 / size).min(20_000) {
+            let bytes = size + rng.below(48) as usize;
+            live.push(fill(&mut locals[rng.below(2) as usize], &mut outside, bytes, wave));
+        }
+        rng.shuffle(&mut live);
+        // Nearly all of it, or single blocks in between.
+        let kept = if rng.percent(50) { live.len() / 50 } else { live.len() * 9 / 10 };
+        for block in live.drain(kept..) {
+            release(&mut locals[rng.below(2) as usize], block);
+        }
+        let [one, other] = &mut locals;
+        other.collect();
+        memory.give_back();
+        other.collect();
+        returned += maintain(&memory, one);
+    }
+    assert!(returned > 0, "it was tried");
+    live.drain(..).for_each(|block| release(&mut locals[0], block));
+    assert_eq!(memory.in_use_bytes(), 0);
+}
+
+#[test]
+fn at_the_limit_what_went_back_serves_other_sizes() {
+    let options = Options { workers_max: 1, huge_pages: false, limit_bytes: Some(MUCH), prefault_bytes: 0 };
+    let memory = Memory::new(options).expect("sane options");
+    let (mut local, mut outside) = (register(&memory), Outside::claim());
+    for bytes in [96, 4000, 250, 16] {
+        let blocks: Vec<_> = std::iter::from_fn(|| local.allocate(&mut outside, bytes).ok()).collect();
+        assert!(memory.in_use_bytes() > MUCH * 8 / 10, "{bytes}: {} bytes fit", memory.in_use_bytes());
+        for block in blocks {
+            // SAFETY: ours alone.
+            unsafe { local.release(block, bytes) };
+        }
+        maintain(&memory, &mut local);
+    }
+}
+
+#[test]
+fn prefaulted_memory_stays() {
+    let options = Options { workers_max: 1, huge_pages: false, limit_bytes: None, prefault_bytes: MUCH };
+    let memory = Memory::new(options).expect("sane options");
+    let mut local = register(&memory);
+    assert_eq!(maintain(&memory, &mut local), 0);
+    assert!(memory.reserved_bytes() >= MUCH);
+}
