@@ -12,6 +12,7 @@ pub mod disk;
 mod durable_point;
 mod ids;
 pub mod machine;
+pub mod output;
 pub mod prefetch;
 pub mod rng;
 mod stamp;

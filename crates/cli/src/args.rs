@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Command, builder::PossibleValuesParser, value_parser};
 use seriatim::Durability;
+use seriatim_base::say;
 use seriatim_workload::{Entry, Values, WORKLOADS};
 
 use crate::Failure;
@@ -27,6 +28,20 @@ Examples:
 pub(crate) const PROCEDURE: &str = "<procedure>";
 
 pub(crate) fn command() -> Command {
+    take_negatives(all())
+}
+
+/// Takes what looks like a negative number for the value it was meant to be, and not for an option, so that the error says what the
+/// value has to be.
+fn take_negatives(command: Command) -> Command {
+    let takes = |arg: Arg| {
+        let has_value = arg.get_action().takes_values();
+        arg.allow_negative_numbers(has_value)
+    };
+    command.mut_args(takes).mut_subcommands(take_negatives)
+}
+
+fn all() -> Command {
     Command::new("seriatim")
         .version(concat!(env!("CARGO_PKG_VERSION")))
         .about(
@@ -299,13 +314,9 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<ArgMatch
     command().try_get_matches_from(&args).map_err(|error| match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             // Asked for, or the answer to no arguments: what the program can do is its output.
-            print!("{error}");
-            ExitCode::SUCCESS
+            crate::exit(say!("{error}").map_err(Failure::from))
         }
-        _ => {
-            eprintln!("seriatim: {}", explain(&error, &args));
-            ExitCode::from(2)
-        }
+        _ => crate::exit(Err(Failure::Usage(explain(&error, &args)))),
     })
 }
 
@@ -409,7 +420,32 @@ mod tests {
         }
         let both = fault(&["seriatim", "graph", "tpcc", "--default", "--optimized"]);
         assert!(both.contains("--default") && both.contains("--optimized"), "{both}");
+        let seconds = fault(&["seriatim", "bench", "tpcc", "--seconds", "-1"]);
+        assert!(seconds.contains("--seconds") && seconds.contains("from 0 to 86400"), "{seconds}");
         let threads = fault(&["seriatim", "bench", "tpcc", "--threads", "0"]);
         assert!(threads.contains("1..=4096"), "{threads}");
+    }
+
+    /// Every option of every command that takes a value takes a negative number for one: what refuses it then is what knows what the
+    /// value has to be.
+    #[test]
+    fn negative_numbers_are_values_and_not_options() {
+        fn look(command: &Command, path: &[&str], seen: &mut usize) {
+            for arg in command.get_arguments().filter(|arg| arg.get_action().takes_values()) {
+                let Some(long) = arg.get_long() else { continue };
+                let option = format!("--{long}");
+                let given: Vec<&str> = path.iter().copied().chain([option.as_str(), "-1"]).collect();
+                if let Err(error) = super::command().try_get_matches_from(&given) {
+                    assert_ne!(error.kind(), ErrorKind::UnknownArgument, "{given:?}: {error}");
+                }
+                *seen += 1;
+            }
+            for below in command.get_subcommands() {
+                look(below, &[path, &[below.get_name()]].concat(), seen);
+            }
+        }
+        let mut seen = 0;
+        look(&command(), &["seriatim"], &mut seen);
+        assert!(seen > 50, "{seen} options");
     }
 }

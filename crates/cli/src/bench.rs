@@ -9,6 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use seriatim::htm::{Emulation, HtmMode};
 use seriatim::{Database, Durability, rng};
+use seriatim_base::{say, talk};
 use seriatim_workload::{Entry, Loading, roofline};
 
 use crate::machine::{self, Machine};
@@ -21,7 +22,7 @@ const MIB: usize = 1 << 20;
 pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let Some((name, matches)) = matches.subcommand() else { unreachable!("clap requires a workload") };
     let seed = matches.get_one::<u64>("seed").copied().unwrap_or_else(rng::entropy);
-    eprintln!("seed {seed}");
+    talk!("seed {seed}");
     match Entry::find(name) {
         Ok(entry) => workload(entry, matches, seed),
         Err(_) => speed_of_light(matches, seed),
@@ -60,12 +61,14 @@ fn speed_of_light(matches: &ArgMatches, seed: u64) -> Result<(), Failure> {
             "nanoseconds_per_transaction": rate.nanoseconds,
             "seed": seed, "revision": machine::revision(), "machine": Machine::here(),
         });
-        println!("{report}");
+        say!("{report}\n")?;
     } else {
-        println!(
-            "roofline: {} threads, {:.0} transactions a second, {:.0} ns each",
-            rate.threads, rate.per_second, rate.nanoseconds
-        );
+        say!(
+            "roofline: {} threads, {:.0} transactions a second, {:.0} ns each\n",
+            rate.threads,
+            rate.per_second,
+            rate.nanoseconds
+        )?;
     }
     Ok(())
 }
@@ -76,17 +79,17 @@ fn workload(entry: &Entry, matches: &ArgMatches, seed: u64) -> Result<(), Failur
     let plan = plan(matches, seed);
     let home = Home::of(matches, &plan)?;
     let db = open(matches, &plan, home.as_ref())?;
-    eprintln!("{} under {} with regions {}", entry.name, db.protocol().name, db.backend());
+    talk!("{} under {} with regions {}", entry.name, db.protocol().name, db.backend());
     load(&db, workload.as_ref(), plan.threads)?;
     let wanted = matches.get_one::<u64>("prefault").map(|mib| *mib as usize * MIB);
     let bytes = wanted.unwrap_or_else(|| expected_growth(entry.name, &plan));
     if bytes > 0 {
-        eprintln!("touching {} MiB", bytes / MIB);
+        talk!("touching {} MiB", bytes / MIB);
         db.prefault(bytes).map_err(Failure::run)?;
     }
     let measured = runner::run(&db, workload.as_ref(), &plan, |second, count, warm| {
         let mark = if warm { " (warm-up)" } else { "" };
-        eprintln!("{second:>4} s  {count:>10} transactions{mark}");
+        talk!("{second:>4} s  {count:>10} transactions{mark}");
     })
     .map_err(Failure::run)?;
     let consistency = if matches.get_flag("no-check") {
@@ -95,12 +98,13 @@ fn workload(entry: &Entry, matches: &ArgMatches, seed: u64) -> Result<(), Failur
         Consistency::Checked(workload.consistency(&db).map_err(Failure::run)?)
     };
     let report = report::Report { entry, values: &values, db: &db, plan: &plan, measured: &measured, consistency };
-    if args::is_json(matches) {
-        println!("{}", report.json(matches));
-    } else {
-        print!("{}", report.text());
-    }
-    report.verdict()
+    let printed = match args::is_json(matches) {
+        true => say!("{}\n", report.json(matches)),
+        false => say!("{}", report.text()),
+    };
+    // Inconsistent data are said even if nobody reads the rest.
+    report.verdict()?;
+    Ok(printed?)
 }
 
 /// Where a run keeps its database.
@@ -145,7 +149,7 @@ impl Drop for Home {
         if self.is_temporary
             && let Err(error) = std::fs::remove_dir_all(&self.directory)
         {
-            eprintln!("seriatim: {}: {error}", self.directory.display());
+            talk!("seriatim: {}: {error}", self.directory.display());
         }
     }
 }
@@ -167,7 +171,7 @@ fn open(matches: &ArgMatches, plan: &Plan, home: Option<&Home>) -> Result<Databa
         builder = builder.memory_limit(usize::try_from(*mib << 20).unwrap_or(usize::MAX));
     }
     if let Some(Home { directory, .. }) = home {
-        eprintln!("durability {} in {}", plan.durability, directory.display());
+        talk!("durability {} in {}", plan.durability, directory.display());
         builder = builder.path(directory).durability(plan.durability);
         let logs = matches.get_many::<PathBuf>("log-dir").into_iter().flatten();
         // A relative one would be taken to be inside the database's directory.

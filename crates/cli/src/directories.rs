@@ -14,6 +14,7 @@ use seriatim::backup::{self, Copied, Verified};
 use seriatim::{
     Checkpoint, Database, OpenError, Recovery, RecoveryPhase, RecoveryProgress, StorageError, TableChecked,
 };
+use seriatim_base::say;
 use seriatim_workload::{Entry, Report};
 
 use crate::{Failure, args};
@@ -44,8 +45,7 @@ pub(crate) fn recover(matches: &ArgMatches) -> Result<(), Failure> {
             "seconds": recovery.duration.as_secs_f64(), "entries_per_second": entries_per_second(&recovery),
             "notices": recovery.notices, "checkpoint": checkpoint,
         })
-    });
-    Ok(())
+    })
 }
 
 /// Entries of the log applied a second of the whole recovery.
@@ -77,8 +77,9 @@ pub(crate) fn check(matches: &ArgMatches) -> Result<(), Failure> {
     let mut found = Findings::default();
     let fault = find_fault(&directory, &mut found)?;
     let text = found.text(fault.as_deref());
-    print(matches, text, || found.json(&directory, fault.as_deref()));
-    fault.map_or(Ok(()), |fault| Err(Failure::Run(fault)))
+    let printed = print(matches, text, || found.json(&directory, fault.as_deref()));
+    // A fault is said even if nobody reads the rest.
+    fault.map_or(printed, |fault| Err(Failure::Run(fault)))
 }
 
 /// What a check has looked at.
@@ -196,6 +197,10 @@ fn copy(
     copy: impl FnOnce(&Path, &Path, &backup::Progress<'_>) -> Result<Copied, StorageError>,
 ) -> Result<(), Failure> {
     let (from, to) = (directory(matches, from), directory(matches, "TO"));
+    if !from.is_dir() {
+        let problem = "there is no such directory: name that of a database or of a backup";
+        return Err(Failure::Usage(format!("{}: {problem}", from.display())));
+    }
     let copied = with_bar(what, |progress| copy(&from, &to, progress)).map_err(|error| failure(&error))?;
     let mut text = Lines::default();
     text.line("copied", format!("{} to {}", HumanBytes(copied.bytes), to.display()));
@@ -204,8 +209,7 @@ fn copy(
         matches,
         text.0,
         || json!({ "from": from, "to": to, "bytes": copied.bytes, "durable_epoch": copied.durable_epoch }),
-    );
-    Ok(())
+    )
 }
 
 /// Opens a database while a bar shows how far its recovery is.
@@ -267,12 +271,13 @@ fn directory(matches: &ArgMatches, name: &str) -> PathBuf {
     matches.get_one::<PathBuf>(name).cloned().unwrap_or_default()
 }
 
-fn print(matches: &ArgMatches, text: String, json: impl FnOnce() -> Value) {
+fn print(matches: &ArgMatches, text: String, json: impl FnOnce() -> Value) -> Result<(), Failure> {
     if args::is_json(matches) {
-        println!("{}", json());
+        say!("{}\n", json())?;
     } else {
-        print!("{text}");
+        say!("{text}")?;
     }
+    Ok(())
 }
 
 /// Lines of names and values.

@@ -2,7 +2,8 @@
 //! registry of protocols.
 //!
 //! Standard output is data, standard error is talk. Exit codes: 0 done, 1 a fault was found or a run failed, 2 the arguments
-//! cannot be: one line says what is wrong and what would be right.
+//! cannot be: one line says what is wrong and what would be right. Whoever reads the output may go away; output that cannot be written
+//! is a failed run.
 
 mod args;
 mod bench;
@@ -14,6 +15,8 @@ mod report;
 mod runner;
 
 use std::process::ExitCode;
+
+use seriatim_base::{output, talk};
 
 fn main() -> ExitCode {
     let matches = match args::parse(std::env::args_os()) {
@@ -31,11 +34,20 @@ fn main() -> ExitCode {
         Some(("protocols", protocols)) => protocols::run(protocols),
         _ => unreachable!("clap requires a known subcommand"),
     };
+    exit(done)
+}
+
+/// Says what went wrong, if anything did; the exit code.
+pub(crate) fn exit(done: Result<(), Failure>) -> ExitCode {
     match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            eprintln!("seriatim: {failure}");
-            failure.exit_code()
+        Ok(()) | Err(Failure::Closed) => ExitCode::SUCCESS,
+        Err(Failure::Usage(message)) => {
+            talk!("seriatim: {message}");
+            ExitCode::from(2)
+        }
+        Err(Failure::Run(message)) => {
+            talk!("seriatim: {message}");
+            ExitCode::from(1)
         }
     }
 }
@@ -47,6 +59,8 @@ pub(crate) enum Failure {
     Usage(String),
     /// A run went wrong, or what it left is inconsistent.
     Run(String),
+    /// Who read the output has gone: nothing is left to say.
+    Closed,
 }
 
 impl Failure {
@@ -57,19 +71,11 @@ impl Failure {
     pub(crate) fn usage(error: impl std::fmt::Display) -> Failure {
         Failure::Usage(error.to_string())
     }
-
-    fn exit_code(&self) -> ExitCode {
-        match self {
-            Failure::Usage(_) => ExitCode::from(2),
-            Failure::Run(_) => ExitCode::from(1),
-        }
-    }
 }
 
-impl std::fmt::Display for Failure {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Failure::Usage(message) | Failure::Run(message) => f.write_str(message),
-        }
+/// Of writing to standard output.
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Failure {
+        if output::is_closed(&error) { Failure::Closed } else { Failure::run(error) }
     }
 }

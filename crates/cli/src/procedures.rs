@@ -6,6 +6,7 @@
 use clap::ArgMatches;
 use seriatim::Database;
 use seriatim::procedure::{plan::Options, show};
+use seriatim_base::say;
 use seriatim_workload::Entry;
 
 use crate::{Failure, args};
@@ -24,8 +25,7 @@ pub(crate) fn plan(matches: &ArgMatches) -> Result<(), Failure> {
         None => all,
     };
     let shown = wanted.iter().filter_map(|name| Some(show::procedure(&*db.plan(name)?, &db.fragments(name)?)));
-    print!("{}", shown.collect::<Vec<_>>().join("\n"));
-    Ok(())
+    Ok(say!("{}", shown.collect::<Vec<_>>().join("\n"))?)
 }
 
 /// The chopping of the set.
@@ -38,8 +38,7 @@ pub(crate) fn graph(matches: &ArgMatches) -> Result<(), Failure> {
         Some("svg") => show::svg,
         _ => show::text,
     };
-    print!("{}", show(&chopping));
-    Ok(())
+    Ok(say!("{}", show(&chopping))?)
 }
 
 fn workload(matches: &ArgMatches) -> Result<(&'static Entry, &ArgMatches), Failure> {

@@ -4,6 +4,7 @@ use clap::ArgMatches;
 use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::json;
 use seriatim::{Freshness, ProtocolInfo};
+use seriatim_base::{say, talk};
 
 use crate::Failure;
 
@@ -11,8 +12,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     if matches.get_one::<String>("format").is_some_and(|format| format == "json") {
         let all: Vec<_> = seriatim::protocols().iter().map(as_json).collect();
         let here = json!({ "protocols": all, "rtm": seriatim::htm::detect().reason });
-        println!("{here}");
-        return Ok(());
+        return Ok(say!("{here}\n")?);
     }
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
@@ -26,8 +26,8 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
             protocol.source.to_owned(),
         ]);
     }
-    println!("{table}");
-    eprintln!("RTM on this machine: {}", seriatim::htm::detect().reason);
+    say!("{table}\n")?;
+    talk!("RTM on this machine: {}", seriatim::htm::detect().reason);
     Ok(())
 }
 

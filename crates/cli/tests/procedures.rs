@@ -216,3 +216,45 @@ fn without_arguments_the_commands_and_their_workloads_are_shown() {
     );
     assert!(printed(&["plan", "tpcc", "--help"]).contains("[PROCEDURE]"));
 }
+
+/// What of a drawing's text does not fit into it, by the widths of its two sizes of characters.
+fn clipped(svg: &str) -> Vec<String> {
+    let attribute = |tag: &str, name: &str| -> Option<usize> {
+        tag.split_once(&format!(" {name}=\"")).and_then(|(_, rest)| rest.split('"').next()?.parse().ok())
+    };
+    let width = svg.split('>').next().and_then(|tag| attribute(tag, "width")).expect("a drawing has a width");
+    let texts = svg.split("<text ").skip(1).filter_map(|rest| rest.split_once("</text>")?.0.split_once('>'));
+    texts
+        .filter_map(|(tag, content)| {
+            let plain = ["&amp;", "&lt;", "&gt;", "&quot;"]
+                .iter()
+                .fold(content.to_owned(), |text, entity| text.replace(entity, "x"));
+            let tag = format!(" {tag}");
+            let long = plain.chars().count() * if attribute(&tag, "font-size") == Some(13) { 8 } else { 7 };
+            let at = attribute(&tag, "x").expect("text stands somewhere");
+            let fits = if tag.contains("text-anchor=\"end\"") { at >= long } else { at + long <= width };
+            (!fits).then(|| format!("`{content}` from {at}, {long} long, in {width}"))
+        })
+        .collect()
+}
+
+#[test]
+fn every_text_of_a_drawing_is_inside_it() {
+    for (name, flag, _) in choppings() {
+        let svg = printed(&["graph", name, flag, "--format", "svg"]);
+        assert!(svg.matches("<text ").count() > 5, "{name} {flag}");
+        let cut = clipped(&svg);
+        assert!(cut.is_empty(), "{name} {flag}: {cut:?}");
+    }
+}
+
+#[test]
+fn canary_text_that_is_cut_off_is_noticed() {
+    let drawing = |text: &str| format!("<svg width=\"100\" height=\"9\"><text x=\"30\" y=\"1\"{text}</text></svg>");
+    assert!(
+        clipped(&drawing(">1234567890")).is_empty() && clipped(&drawing(" text-anchor=\"end\">1&amp;34")).is_empty()
+    );
+    for cut in [">12345678901", " font-size=\"13\">123456789", " text-anchor=\"end\">12345"] {
+        assert_eq!(clipped(&drawing(cut)).len(), 1, "{cut}");
+    }
+}

@@ -115,7 +115,7 @@ fn prepare(disk: &dyn Disk, to: &Path) -> Result<(), LogError> {
     let looking = || LogError::io(WHAT);
     if to.iter().any(is_reserved) {
         return Err(refused(
-            "a database takes a directory of such a name for a checkpoint of its own: name another for the copy",
+            "a database keeps its own checkpoints in directories of such a name: name another for the copy",
         ));
     }
     match disk.find(to).map_err(looking())? {

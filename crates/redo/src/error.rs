@@ -87,7 +87,7 @@ impl fmt::Display for LogError {
                 file.display()
             ),
             LogError::NotADatabase { directory, problem } => {
-                write!(f, "{} is not a database directory: {problem}", directory.display())
+                write!(f, "cannot use {}: {problem}", directory.display())
             }
             LogError::OutOfMemory { table } => {
                 write!(f, "the rows of table {table:?} do not fit into memory; raise the memory limit")

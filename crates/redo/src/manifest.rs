@@ -226,7 +226,7 @@ impl Manifest {
     /// # Errors
     /// [`LogError::NotADatabase`] where [`Manifest::find`] finds none, and its errors.
     pub fn read(disk: &dyn Disk, directory: &Path) -> Result<Manifest, LogError> {
-        let problem = || format!("it has no file {MANIFEST}");
+        let problem = || format!("it holds no database: there is no file {MANIFEST} in it");
         Manifest::find(disk, directory)?
             .ok_or_else(|| LogError::NotADatabase { directory: directory.to_owned(), problem: problem() })
     }

@@ -186,7 +186,8 @@ pub fn delete_unnamed(disk: &dyn Disk, directory: &Path, database: u128, incarna
         // Without a header it was being made.
         let header = read().map_err(LogError::io("looking at a segment of the log"))?;
         if header.is_some_and(|header| header.database != database) {
-            let problem = format!("{} is of another one; give each its own directories for the log", path.display());
+            let problem =
+                format!("{} is of another database; give each its own directories for the log", path.display());
             return Err(LogError::NotADatabase { directory: directory.to_owned(), problem });
         }
         if name.incarnation >= incarnation {

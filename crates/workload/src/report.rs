@@ -115,9 +115,13 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.tallies.is_empty() {
+            writeln!(f, "{:<10} {:<8} {:<20} must hold", "clause", "verdict", "violated of checked")?;
+        }
         for Tally { rule, checked, violated } in &self.tallies {
             let state = if *violated == 0 { "holds" } else { "VIOLATED" };
-            writeln!(f, "{:<10} {state:<8} {violated} of {checked}  {}", rule.clause, rule.says)?;
+            let counts = format!("{violated} of {checked}");
+            writeln!(f, "{:<10} {state:<8} {counts:<20} {}", rule.clause, rule.says)?;
         }
         self.samples.iter().try_for_each(|violation| writeln!(f, "{violation}"))
     }
@@ -141,6 +145,13 @@ mod tests {
         assert!(report.rules().eq([&SUM, &COUNT]));
         assert_eq!(report.violations().len(), Report::SAMPLES_MAX as usize);
         assert_eq!(report.violations()[1].to_string(), "1: a = b is violated at warehouse 1: 3 against 4");
-        assert!(report.to_string().contains("VIOLATED 10 of 11"), "{report}");
+        let text = report.to_string();
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].starts_with("clause") && lines[1].contains("VIOLATED 10 of 11"), "{report}");
+        // Headings stand over their columns.
+        for (heading, below) in [("verdict", "VIOLATED"), ("violated of", "10 of 11"), ("must", "a = b")] {
+            assert_eq!(lines[0].find(heading), lines[1].find(below), "{report}");
+        }
+        assert_eq!(Report::default().to_string(), "");
     }
 }

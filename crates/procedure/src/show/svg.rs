@@ -24,6 +24,8 @@ const PROCEDURE_GAP: usize = 26;
 /// Between the columns.
 const BETWEEN: usize = 340;
 const CHARACTER: usize = 7;
+/// Of the title, which is larger.
+const TITLE_CHARACTER: usize = 8;
 const LINE: usize = 18;
 /// For the role of a piece, left of it.
 const ROLE: usize = 78;
@@ -104,7 +106,9 @@ impl Places {
 fn write(chopping: &Chopping, out: &mut String) -> Result {
     let graph = graph(chopping);
     let places = Places::of(&graph);
-    let width = (places.right() + places.beside).max(760) + MARGIN;
+    let title = format!("Chopping graph with {}", chopping.options);
+    let wanted = places.right().max(MARGIN + title.chars().count() * TITLE_CHARACTER).max(760);
+    let width = wanted.max(places.right() + places.beside) + MARGIN;
     let below = notes(chopping, (width - 2 * MARGIN) / CHARACTER);
     let height = places.bottom + (LEGEND.len() + below.len() + 1) * LINE + MARGIN;
     writeln!(
@@ -113,7 +117,6 @@ fn write(chopping: &Chopping, out: &mut String) -> Result {
          font-family=\"monospace\" font-size=\"11\">"
     )?;
     writeln!(out, "<rect width=\"{width}\" height=\"{height}\" fill=\"white\"/>")?;
-    let title = format!("Chopping graph with {}", chopping.options);
     text(out, (MARGIN, MARGIN + 4), "font-size=\"13\" font-weight=\"bold\"", &title)?;
     for (column, title) in ["first instances", "second instances"].into_iter().enumerate() {
         text(out, (places.columns[column], MARGIN + 28), "fill=\"dimgray\"", title)?;

@@ -415,7 +415,7 @@ fn where_there_is_none_it_is_said_why() {
     disk.create_dir_all(&directory.join("notes")).expect("a disk without faults");
     assert_eq!(find(), Ok(None));
     let error = Manifest::read(&disk, directory).expect_err("none");
-    expect!["db is not a database directory: it has no file MANIFEST"].assert_eq(&error.to_string());
+    expect!["cannot use db: it holds no database: there is no file MANIFEST in it"].assert_eq(&error.to_string());
     disk.create_dir_all(&directory.join("checkpoint-7")).expect("a disk without faults");
     expect!["db/MANIFEST is damaged at byte 0: it is missing, and yet there is checkpoint-7; restore a backup, or MANIFEST from a copy of this directory"]
         .assert_eq(&find().expect_err("it must have been there"));

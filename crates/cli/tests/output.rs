@@ -1,0 +1,143 @@
+//! Whatever `seriatim` prints: a reader that goes away ends it quietly, and output that cannot be written is a failed run in one line.
+//! Neither is ever a panic.
+
+#![cfg(target_os = "linux")]
+
+use std::fs::OpenOptions;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use seriatim::rng;
+
+/// A directory that is removed at the end.
+struct Home(PathBuf);
+
+impl Home {
+    fn at(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+const SHORT: [&str; 8] = ["--scale", "small", "--seconds", "0.05", "--warmup", "0", "--prefault", "0"];
+
+/// A home with a database in it, and every command that prints, whose outputs go to fresh directories of this name.
+fn commands(test: &str) -> (Home, Vec<Vec<String>>) {
+    let home = Home(std::env::temp_dir().join(format!("seriatim-output-{test}-{:016x}", rng::entropy())));
+    std::fs::create_dir(&home.0).expect("a directory");
+    let db = home.at("db");
+    let made = Command::new(env!("CARGO_BIN_EXE_seriatim"))
+        .args(["bench", "tpcc", "--data", &db])
+        .args(SHORT)
+        .output()
+        .expect("the binary starts");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    let mut all: Vec<Vec<String>> = [
+        "--help",
+        "--version",
+        "bench --help",
+        "protocols",
+        "protocols --format json",
+        "plan tpcc",
+        "plan tpcc payment",
+        "graph tpcc",
+        "graph tpcc --format svg",
+        "graph tpcc --format dot",
+        "bench roofline --seconds 0.05",
+        "bench roofline --seconds 0.05 --format json",
+    ]
+    .map(words)
+    .into();
+    for format in ["text", "json"] {
+        all.push(words(&format!("bench tpcc --format {format} {}", SHORT.join(" "))));
+        all.push(words(&format!("check {db} --format {format}")));
+        all.push(words(&format!("recover {db} --format {format}")));
+        all.push(words(&format!("backup {db} {} --format {format}", home.at(&format!("backup-{format}")))));
+        let (from, to) = (home.at(&format!("backup-{format}")), home.at(&format!("restored-{format}")));
+        all.push(words(&format!("restore {from} {to} --format {format}")));
+    }
+    (home, all)
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_every_command_quietly() {
+    let (_home, commands) = commands("closed");
+    for arguments in commands {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let child = Command::new(env!("CARGO_BIN_EXE_seriatim"))
+            .args(&arguments)
+            .stdout(writer)
+            .stderr(Stdio::piped())
+            .output()
+            .expect("the binary starts");
+        let talk = String::from_utf8_lossy(&child.stderr);
+        assert_eq!(child.status.code(), Some(0), "{arguments:?}: {talk}");
+        assert!(!talk.contains("panicked") && !talk.contains("standard output"), "{arguments:?}: {talk}");
+    }
+}
+
+#[test]
+fn output_that_cannot_be_written_is_a_failed_run_in_one_line() {
+    let (_home, commands) = commands("full");
+    for arguments in commands {
+        let full = OpenOptions::new().write(true).open("/dev/full").expect("Linux has it");
+        let child = Command::new(env!("CARGO_BIN_EXE_seriatim"))
+            .args(&arguments)
+            .stdout(full)
+            .stderr(Stdio::piped())
+            .output()
+            .expect("the binary starts");
+        let talk = String::from_utf8_lossy(&child.stderr);
+        assert_eq!(child.status.code(), Some(1), "{arguments:?}: {talk}");
+        let last = talk.lines().last().unwrap_or_default();
+        assert!(last.starts_with("seriatim: cannot write to standard output: "), "{arguments:?}: {talk}");
+    }
+}
+
+/// Neither may the talk: nobody need read it.
+#[test]
+fn talk_that_nobody_takes_changes_nothing() {
+    let tpcc = [&["bench", "tpcc"][..], &SHORT].concat();
+    for (arguments, code) in
+        [(&["protocols"][..], 0), (&tpcc, 0), (&["plan", "nothing"], 2), (&["check", "/nowhere"], 2)]
+    {
+        let full = OpenOptions::new().write(true).open("/dev/full").expect("Linux has it");
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        for talk in [Stdio::from(full), Stdio::from(writer)] {
+            let child = Command::new(env!("CARGO_BIN_EXE_seriatim")).args(arguments).stderr(talk).output();
+            assert_eq!(child.expect("the binary starts").status.code(), Some(code), "{arguments:?}");
+        }
+    }
+}
+
+#[test]
+fn copies_from_nowhere_and_to_what_is_not_empty_say_what_would_be_right() {
+    let (home, _) = commands("copies");
+    let refused = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_seriatim")).args(arguments).output().expect("the binary starts");
+        let line = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!((output.status.code(), line.lines().count()), (Some(2), 1), "{line}");
+        line
+    };
+    let (db, nowhere, empty) = (home.at("db"), home.at("nowhere"), home.at("empty"));
+    std::fs::create_dir(&empty).expect("a directory");
+    for command in ["backup", "restore"] {
+        let from_nowhere = refused(&[command, &nowhere, &db]);
+        assert!(from_nowhere.contains(&format!("{nowhere}: there is no such directory")), "{from_nowhere}");
+        let full = refused(&[command, &db, &db]);
+        assert!(
+            full.contains(&format!("cannot use {db}: it is not empty")) && full.contains("name a new or empty"),
+            "{full}"
+        );
+        let hollow = refused(&[command, &empty, &home.at("copy")]);
+        assert!(hollow.contains(&format!("cannot use {empty}: it holds no database")), "{hollow}");
+    }
+}
