@@ -7,10 +7,12 @@ mod ci;
 mod documents;
 mod files;
 mod fuzz;
+mod instructions;
 mod layers;
 mod mutants;
 mod pgo;
 mod protocols;
+mod rtm;
 mod rust;
 mod sanitize;
 mod soak;
@@ -23,7 +25,11 @@ const USAGE: &str = "usage: cargo xtask ci [STEP...]   every check, or the named
        cargo xtask tidy           the repository's own rules
        cargo xtask mutants [--quick] [--only TEXT]... [--without CRATE]... [--list] [--fresh] | --sample [OPTION...]
                                   whether tests notice when a mechanism of safety is missing
+       cargo xtask instructions [--format text|json]
+                                  instructions and L2 misses of TPC-C's transactions, by callgrind
        cargo xtask pgo            the program, compiled with a profile of itself; prints where it is
+       cargo xtask rtm [--backend rtm|emulated|absent] [--small] [--to FILE]
+                                  all that needs hardware regions, where they work; writes docs/rtm.md
        cargo xtask soak [--cuts N] [--kills N] [--minutes M] [--seed S] | --case SEED
                                   simulated power cuts and real kills, for hours
        cargo xtask sanitize [miri] [thread] [address]
@@ -40,6 +46,9 @@ fn main() -> ExitCode {
         Some("fuzz") => fuzz::run(&root, &arguments[1..]),
         Some("pgo") if arguments.len() == 1 => pgo::run(&root),
         Some("sanitize") => sanitize::run(&root, &arguments[1..]),
+        Some("instructions") => instructions::run(&root, &arguments[1..]),
+        Some("pgo") if arguments.len() == 1 => pgo::run(&root),
+        Some("rtm") => rtm::run(&root, &arguments[1..]),
         Some("soak") => soak::run(&root, &arguments[1..]),
         Some("tidy") if arguments.len() == 1 => tidy::run(&root),
         _ => {

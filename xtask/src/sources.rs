@@ -7,7 +7,10 @@ use crate::rust::{self, Token};
 use crate::tidy::Finding;
 
 /// Crates that talk on standard error or print data: the doors and the proof. Libraries return values.
-const SPEAKERS: &[&str] = &["cli", "suite", "figures", "bench", "sim"];
+const SPEAKERS: &[&str] = &["suite", "figures", "sim"];
+
+/// Programs: nothing they print may panic because its reader went away or a disk is full.
+const PROGRAMS: &[&str] = &["cli", "bench"];
 
 /// Names that read a clock or draw randomness wherever they come from.
 const DOORS: &[&str] = &["RandomState", "SystemTime", "clock_gettime", "getrandom", "_rdtsc", "_rdrand64_step"];
@@ -142,11 +145,11 @@ pub(crate) fn silence(tree: &Tree) -> Vec<Finding> {
             return;
         }
         for (name, line) in macros(tokens, &["print", "println", "eprint", "eprintln"]) {
-            findings.push(Finding::new(
-                path,
-                line,
-                format!("`{name}!` in a library crate: return it, or print in cli"),
-            ));
+            let message = match PROGRAMS.contains(&folder) {
+                true => format!("`{name}!` panics where nobody reads it: use seriatim_base::{{say, talk}}"),
+                false => format!("`{name}!` in a library crate: return it, or print in cli"),
+            };
+            findings.push(Finding::new(path, line, message));
         }
     });
     findings
@@ -325,7 +328,11 @@ mod tests {
     #[test]
     fn canary_a_library_that_prints_is_found() {
         assert_one(&silence(&source(LIBRARY, "fn f() { println!(\"x\") }")), &["println", "library"]);
-        for path in ["crates/cli/src/main.rs", "xtask/src/main.rs", "crates/store/tests/a.rs", "crates/store/build.rs"]
+        for program in ["crates/cli/src/main.rs", "crates/bench/src/rtm/mod.rs"] {
+            assert_one(&silence(&source(program, "fn f() { eprintln!(\"x\") }")), &["eprintln", "say, talk"]);
+        }
+        for path in
+            ["crates/suite/src/bin/soak.rs", "xtask/src/main.rs", "crates/store/tests/a.rs", "crates/store/build.rs"]
         {
             assert_eq!(silence(&source(path, "fn f() { println!() }")), []);
         }

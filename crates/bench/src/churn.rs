@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use seriatim::{Database, Handle, Session, Table, TransactError};
 use seriatim_base::clock::Instant;
-use seriatim_base::{Rng, thread};
+use seriatim_base::{Rng, say, talk, thread};
 
 /// What to run.
 #[derive(Args, Clone, Debug)]
@@ -139,8 +139,8 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     let (threads, rows, seed) = (options.threads, options.rows, options.seed);
     let churners = (0..threads).map(|thread| Churner::load(&db, thread, rows, seed));
     let churners = churners.collect::<Result<Vec<_>, _>>()?;
-    eprintln!("{threads} threads, twice {rows} rows each, protocol {}, seed {seed}", db.protocol().name);
-    println!("{:>8} {:>14} {:>14} {:>14}", "seconds", "transactions", "memory_bytes", "reserved_bytes");
+    talk!("{threads} threads, twice {rows} rows each, protocol {}, seed {seed}", db.protocol().name);
+    say!("{:>8} {:>14} {:>14} {:>14}\n", "seconds", "transactions", "memory_bytes", "reserved_bytes")?;
     let (done, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     let (done, stop) = (&done, &stop);
     let samples = thread::scope(|scope| -> Result<Vec<(f64, usize)>, Box<dyn Error>> {
@@ -156,22 +156,23 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
             })
             .collect();
         let begin = Instant::now();
-        let mut samples = Vec::new();
-        while begin.elapsed().as_secs_f64() < options.seconds as f64
+        let (mut samples, mut said) = (Vec::new(), Ok(()));
+        while said.is_ok()
+            && begin.elapsed().as_secs_f64() < options.seconds as f64
             && working.iter().all(|thread| !thread.is_finished())
         {
             let next = Duration::from_secs(options.interval.min(options.seconds / 10) * (samples.len() as u64 + 1));
             thread::sleep(next.saturating_sub(begin.elapsed()));
             let (seconds, statistics) = (begin.elapsed().as_secs_f64(), db.statistics());
             let (memory, reserved) = (statistics.memory_bytes, statistics.reserved_bytes);
-            println!("{seconds:>8.1} {:>14} {memory:>14} {reserved:>14}", done.load(Ordering::Relaxed));
+            said = say!("{seconds:>8.1} {:>14} {memory:>14} {reserved:>14}\n", done.load(Ordering::Relaxed));
             samples.push((seconds, memory));
         }
         stop.store(true, Ordering::Relaxed);
         for thread in working {
             thread.join().map_err(|_| "a thread panicked")??;
         }
-        Ok(samples)
+        Ok(said.map(|()| samples)?)
     })?;
     let tenth = options.seconds as f64 / 10.0;
     // What waits to be reused comes and goes with every grace period: single samples differ by a twentieth.
@@ -181,7 +182,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
         (count > 0).then(|| sum / f64::from(count))
     };
     if let (Some(early), Some(late)) = (mean(tenth), mean(9.0 * tenth)) {
-        println!("memory in the last tenth is {:.3} times that in the second", late / early);
+        say!("memory in the last tenth is {:.3} times that in the second\n", late / early)?;
     }
     db.check_structure()?;
     Ok(())

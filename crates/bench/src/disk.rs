@@ -14,6 +14,7 @@ use seriatim_base::disk::{self, Disk, Opening};
 
 use crate::measure::Length;
 use crate::report::Format;
+use seriatim_base::say;
 
 /// The options.
 #[derive(Args, Clone, Debug)]
@@ -109,13 +110,13 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     match options.format {
         Format::Json => {
             let rates: Vec<Value> = rates.iter().map(Rate::json).collect();
-            println!("{}", json!({ "measurement": "disk", "data": options.data, "rates": rates }));
+            say!("{}\n", json!({ "measurement": "disk", "data": options.data, "rates": rates }))?;
         }
         Format::Text => {
-            println!("{:>10} {:>10} {:>24}", "batch, KiB", "MiB/s", "flush µs: p50, p99, max");
+            say!("{:>10} {:>10} {:>24}\n", "batch, KiB", "MiB/s", "flush µs: p50, p99, max")?;
             for Rate { batch_bytes, bytes_per_second, flush_us: [p50, p99, max] } in rates {
                 let (kib, rate) = (batch_bytes / 1024, bytes_per_second / f64::from(1 << 20));
-                println!("{kib:>10} {rate:>10.1} {:>24}", format!("{p50:.0}, {p99:.0}, {max:.0}"));
+                say!("{kib:>10} {rate:>10.1} {:>24}\n", format!("{p50:.0}, {p99:.0}, {max:.0}"))?;
             }
         }
     }

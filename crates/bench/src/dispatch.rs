@@ -7,7 +7,7 @@ use std::error::Error;
 use std::hint::black_box;
 
 use seriatim::{Database, Handle, Session};
-use seriatim_base::{Rng, Stamp, TableId};
+use seriatim_base::{Rng, Stamp, TableId, say, talk};
 use seriatim_catalog::{ColumnSet, Key, KeyCodec, Layout, OutOfMemory, RowRef, RowWriter, TableKey, TailStore};
 use seriatim_htm::{Budget, Htm, HtmMode};
 use seriatim_memory::{Memory, Options};
@@ -179,14 +179,11 @@ for_each_protocol!(comparisons);
 
 /// Measures and prints.
 pub(crate) fn run(keys: u64, rounds: u32, length: Length, seed: u64) -> Result<(), Box<dyn Error>> {
-    eprintln!("single-read transactions over {keys} records of a hash table, {rounds} rounds, 1 thread, seed {seed}");
-    println!(
-        "nanoseconds a transaction, and what calls through `dyn Worker` and the session add to the worker's own type"
-    );
-    println!(
-        "{:8} {:>22} {:>22} {:>22} {:>10} {:>10}",
-        "protocol", "session", "dyn worker", "worker", "dyn", "session"
-    );
+    talk!("single-read transactions over {keys} records of a hash table, {rounds} rounds, 1 thread, seed {seed}");
+    say!(
+        "nanoseconds a transaction, and what calls through `dyn Worker` and the session add to the worker's own type\n"
+    )?;
+    say!("{:8} {:>22} {:>22} {:>22} {:>10} {:>10}\n", "protocol", "session", "dyn worker", "worker", "dyn", "session")?;
     for (name, compare) in COMPARISONS {
         let Compared { rates, .. } = compare(name, keys, rounds, length, seed)?;
         let [session, indirect, direct] =
@@ -194,7 +191,7 @@ pub(crate) fn run(keys: u64, rounds: u32, length: Length, seed: u64) -> Result<(
         let added = |arm: &[f64]| Quartiles::of(arm.iter().zip(&direct).map(|(arm, direct)| arm - direct)).median;
         let (by_dyn, by_session) = (added(&indirect), added(&session));
         let [session, indirect, direct] = [&session, &indirect, &direct].map(|arm| Quartiles::of(arm.iter().copied()));
-        println!("{name:8} {session:>22.1} {indirect:>22.1} {direct:>22.1} {by_dyn:>+10.1} {by_session:>+10.1}");
+        say!("{name:8} {session:>22.1} {indirect:>22.1} {direct:>22.1} {by_dyn:>+10.1} {by_session:>+10.1}\n")?;
     }
     Ok(())
 }

@@ -19,7 +19,7 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 use seriatim::{Builder, Database, Durability, LogStatistics, Recovery, RecoveryPhase, StorageError, thread};
 use seriatim_base::clock::Instant;
-use seriatim_base::disk;
+use seriatim_base::{disk, say, talk};
 use seriatim_redo::entry::Change;
 use seriatim_redo::manifest::Manifest;
 use seriatim_redo::replay::{Apply, Outcome, Replay, Version};
@@ -485,10 +485,10 @@ pub(crate) fn run(options: Options) -> Result<(), Box<dyn Error>> {
     let measured = measure_all(&data, warehouses, outstanding as usize, &setting)?;
     match setting.format {
         Format::Json => {
-            eprintln!("{}", measured.text());
-            println!("{}", measured.json());
+            talk!("{}", measured.text());
+            say!("{}\n", measured.json())?;
         }
-        Format::Text => println!("{}", measured.text()),
+        Format::Text => say!("{}\n", measured.text())?,
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! Measurements below the workloads: what a transaction costs over its index, what dispatch costs, what a
-//! declared procedure costs over the same by hand, what prefetching by plans brings, whether memory grows, what durability costs.
+//! declared procedure costs over the same by hand, what prefetching by plans brings, whether memory grows, what durability costs, what
+//! hardware regions bring.
 //!
 //! Each is one module with a small size that runs as a test and asserts relations, never times. Standard output is data,
 //! standard error is talk. Arms that are compared run in alternating pairs, and medians come with their quartiles, because the
@@ -10,18 +11,22 @@ mod disk;
 mod dispatch;
 mod durability;
 mod footprint;
+mod instructions;
 mod measure;
 mod prefetch;
 mod procedures;
 mod raw_index;
 mod report;
 mod row;
+mod rtm;
 mod setting;
 
+use seriatim_base::{output, say, talk};
 use std::error::Error;
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use measure::Length;
 use setting::{Options, Setting};
 
@@ -80,6 +85,10 @@ enum Measurement {
     Disk(disk::Options),
     /// TPC-C's full mix with group commit against durability off; bytes of the log, a checkpoint, recovery
     Durability(durability::Options),
+    /// TPC-C in portions, to be run under callgrind: see `cargo xtask instructions`
+    Instructions(instructions::Options),
+    /// Cost, capacity and duration of hardware regions, fallbacks, and TPC-C with regions and without beside the roofline
+    Rtm(rtm::Options),
 }
 
 /// How often and how long arms run.
@@ -109,7 +118,64 @@ fn compare(options: Options, run: impl FnOnce(&Setting) -> Result<(), Box<dyn Er
 }
 
 fn main() -> ExitCode {
-    let done = match Arguments::parse().measurement {
+    let parsed = take_negatives(Arguments::command()).try_get_matches();
+    exit(parsed.and_then(|matches| Arguments::from_arg_matches(&matches)).map_or_else(refuse, measure))
+}
+
+/// Says what went wrong, if anything did; the exit code. A reader of the output that has gone away is no fault.
+fn exit(done: Result<(), Box<dyn Error>>) -> ExitCode {
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.downcast_ref().is_some_and(output::is_closed) => ExitCode::SUCCESS,
+        Err(error) => {
+            talk!("seriatim-bench: {error}");
+            ExitCode::from(if error.is::<Misuse>() { 2 } else { 1 })
+        }
+    }
+}
+
+/// Takes what looks like a negative number for the value it was meant to be, and not for an option.
+fn take_negatives(command: clap::Command) -> clap::Command {
+    let takes = |arg: clap::Arg| {
+        let has_value = arg.get_action().takes_values();
+        arg.allow_negative_numbers(has_value)
+    };
+    command.mut_args(takes).mut_subcommands(take_negatives)
+}
+
+/// Arguments that cannot be: one line says what is wrong and what would be right.
+#[derive(Debug)]
+struct Misuse(String);
+
+impl std::fmt::Display for Misuse {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Error for Misuse {}
+
+/// Prints help, if that was asked for; else what is wrong with the arguments.
+fn refuse(error: clap::Error) -> Result<(), Box<dyn Error>> {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            Ok(say!("{error}")?)
+        }
+        _ => Err(Misuse(one_line(&error.to_string())).into()),
+    }
+}
+
+/// A clap error as one line: what is wrong, then what would be right.
+fn one_line(error: &str) -> String {
+    let parts = error.lines().map(str::trim).filter(|line| !line.is_empty());
+    let wanted = parts.filter(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"));
+    let line = wanted.collect::<Vec<_>>().join("; ");
+    line.strip_prefix("error: ").unwrap_or(&line).to_owned()
+}
+
+/// Runs a measurement, which prints what it found.
+fn measure(arguments: Arguments) -> Result<(), Box<dyn Error>> {
+    match arguments.measurement {
         Measurement::RawIndex { pairs, keys, protocol } => {
             raw_index::run(&protocol, keys, pairs.pairs, Length::Seconds(pairs.seconds), pairs.seed)
         }
@@ -126,12 +192,7 @@ fn main() -> ExitCode {
         Measurement::Footprint(options) => footprint::run(&options),
         Measurement::Disk(options) => disk::run(&options),
         Measurement::Durability(options) => durability::run(options),
-    };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("seriatim-bench: {error}");
-            ExitCode::FAILURE
-        }
+        Measurement::Instructions(options) => instructions::run(&options).and_then(|text| Ok(say!("{text}")?)),
+        Measurement::Rtm(options) => rtm::run(&options).and_then(|text| Ok(say!("{text}")?)),
     }
 }

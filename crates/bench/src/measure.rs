@@ -1,5 +1,6 @@
 //! Running arms in turn, and what their rates look like.
 
+use seriatim_base::talk;
 use std::fmt;
 
 use seriatim_base::clock::Instant;
@@ -63,7 +64,7 @@ pub(crate) fn alternate(arms: &mut [Arm<'_>], rounds: u32, length: Length, seed:
         for (arm, rates) in turn {
             rates.push(arm(length, seed + round));
         }
-        eprintln!("round {} of {rounds}", round + 1);
+        talk!("round {} of {rounds}", round + 1);
     }
     rates
 }

@@ -8,6 +8,7 @@ use std::error::Error;
 
 use serde_json::json;
 use seriatim::Database;
+use seriatim_base::talk;
 use seriatim_workload::{Ending, LoadError, Terminal, Workload};
 
 use crate::measure::{Arm, alternate, rate};
@@ -73,7 +74,7 @@ fn compare(
 fn report(warehouses: &[u16], setting: &Setting) -> Result<Report, Box<dyn Error>> {
     let mut report = Report::new("prefetch", ["on", "off"], setting);
     for &warehouses in warehouses {
-        eprintln!("TPC-C, warehouses: {warehouses}");
+        talk!("TPC-C, warehouses: {warehouses}");
         let workload = setting.tpcc(warehouses);
         let db = setting.load(&workload)?;
         setting.prefault(&db, 2)?;
@@ -86,7 +87,7 @@ fn report(warehouses: &[u16], setting: &Setting) -> Result<Report, Box<dyn Error
         let workloads = Skew::ALL.map(|skew| (skew, setting.ycsb(is_ordered, skew)));
         let db = setting.load(&workloads[0].1)?;
         for (skew, workload) in &workloads {
-            eprintln!("YCSB, {index}, {}", skew.name());
+            talk!("YCSB, {index}, {}", skew.name());
             let Compared { rates: [on, off], .. } = compare(&db, workload, 1, setting)?;
             let case = json!({
                 "workload": "ycsb", "records": setting.records, "index": index, "theta": skew.theta(),
@@ -99,9 +100,8 @@ fn report(warehouses: &[u16], setting: &Setting) -> Result<Report, Box<dyn Error
 
 /// Measures and prints.
 pub(crate) fn run(warehouses: &[u16], setting: &Setting) -> Result<(), Box<dyn Error>> {
-    eprintln!("{} rounds, 1 thread, protocol {}, seed {}", setting.rounds, setting.protocol, setting.seed);
-    report(warehouses, setting)?.finish();
-    Ok(())
+    talk!("{} rounds, 1 thread, protocol {}, seed {}", setting.rounds, setting.protocol, setting.seed);
+    Ok(report(warehouses, setting)?.finish()?)
 }
 
 #[cfg(test)]

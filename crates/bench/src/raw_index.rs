@@ -9,7 +9,7 @@ use std::hint::black_box;
 use std::ptr::NonNull;
 
 use seriatim::{Database, Handle, Session};
-use seriatim_base::Rng;
+use seriatim_base::{Rng, say, talk};
 use seriatim_catalog::{Key, KeyClass, Organization};
 use seriatim_htm::{Agent, Budget, Htm, HtmMode, Outside};
 use seriatim_memory::{Local, Memory, Options};
@@ -143,8 +143,8 @@ fn compare<T: Record>(
 
 /// Measures and prints.
 pub(crate) fn run(protocol: &str, keys: u64, pairs: u32, length: Length, seed: u64) -> Result<(), Box<dyn Error>> {
-    eprintln!("{keys} records, {pairs} pairs, 1 thread, protocol {protocol}, seed {seed}");
-    println!("{:8} {:>24} {:>24} {:>24}", "index", "million tx/s", "million bare/s", "ratio");
+    talk!("{keys} records, {pairs} pairs, 1 thread, protocol {protocol}, seed {seed}");
+    say!("{:8} {:>24} {:>24} {:>24}\n", "index", "million tx/s", "million bare/s", "ratio")?;
     for organization in [Organization::Hash, Organization::Ordered] {
         let (name, compared) = match organization {
             Organization::Hash => ("hash", compare::<Hashed>(protocol, organization, keys, pairs, length, seed)?),
@@ -155,7 +155,7 @@ pub(crate) fn run(protocol: &str, keys: u64, pairs: u32, length: Length, seed: u
         let [with, without] = &compared;
         let millions = |rates: &[f64]| Quartiles::of(rates.iter().map(|rate| rate / 1e6));
         let (ratio, with, without) = (Quartiles::of_ratios(with, without), millions(with), millions(without));
-        println!("{name:8} {with:>24.2} {without:>24.2} {ratio:>24.3}");
+        say!("{name:8} {with:>24.2} {without:>24.2} {ratio:>24.3}\n")?;
     }
     Ok(())
 }

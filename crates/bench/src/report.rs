@@ -2,11 +2,14 @@
 //!
 //! A ratio is the first arm's rate over the second's, of each round: above 1, the first is faster.
 
+use std::io;
+
 use clap::ValueEnum;
 use serde_json::{Map, Value, json};
 
 use crate::measure::Quartiles;
 use crate::setting::Setting;
+use seriatim_base::{say, talk};
 
 /// What to print on standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -24,6 +27,8 @@ pub(crate) struct Report {
     arms: [&'static str; 2],
     object: Map<String, Value>,
     comparisons: Vec<Value>,
+    /// The first failure to print.
+    printed: io::Result<()>,
 }
 
 impl Report {
@@ -35,16 +40,17 @@ impl Report {
             "seconds": length.seconds(), "ratio": format!("{} over {}", arms[0], arms[1]),
         });
         let Value::Object(object) = about else { unreachable!("it was written as one") };
-        let report = Report { format: *format, arms, object, comparisons: Vec::new() };
+        let mut report = Report { format: *format, arms, object, comparisons: Vec::new(), printed: Ok(()) };
         let heads = arms.map(|arm| format!("{arm}, k tx/s"));
         report.line(&format!("{:50} {:>24} {:>24} {:>22}", "", heads[0], heads[1], "ratio"));
         report
     }
 
-    fn line(&self, line: &str) {
+    fn line(&mut self, line: &str) {
         match self.format {
-            Format::Text => println!("{line}"),
-            Format::Json => eprintln!("{line}"),
+            Format::Text if self.printed.is_ok() => self.printed = say!("{line}\n"),
+            Format::Text => {}
+            Format::Json => talk!("{line}"),
         }
     }
 
@@ -70,10 +76,14 @@ impl Report {
     }
 
     /// Prints what is still to be printed.
-    pub(crate) fn finish(&self) {
+    ///
+    /// # Errors
+    /// When that, or the table, could not be printed.
+    pub(crate) fn finish(mut self) -> io::Result<()> {
         if self.format == Format::Json {
-            println!("{}", self.json());
+            self.printed = say!("{}\n", self.json());
         }
+        self.printed
     }
 }
 

@@ -4,6 +4,7 @@ use std::error::Error;
 
 use clap::{Args, ValueEnum};
 use seriatim::{Database, OpenError};
+use seriatim_base::talk;
 use seriatim_workload::tpcc::{self, Scale, Tpcc};
 use seriatim_workload::ycsb::{self, Core, Distribution, Shares, Ycsb};
 use seriatim_workload::{Loading, Workload};
@@ -161,7 +162,7 @@ impl Setting {
         let expected = (seconds * GROWTH).min(PREFAULT_MAX) as usize;
         let bytes = self.prefault.map_or(expected, |mib| mib.saturating_mul(MIB));
         if bytes > 0 {
-            eprintln!("touching {} MiB", bytes / MIB);
+            talk!("touching {} MiB", bytes / MIB);
             db.prefault(bytes)?;
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! The settings a test runs in: protocol × back end.
 
-use seriatim::htm::{Emulation, HtmMode};
+use seriatim::htm::{Detection, Emulation, HtmMode, detect};
 use seriatim::{Builder, Database, protocols, rng};
 
 /// One protocol on one back end.
@@ -27,17 +27,35 @@ impl std::fmt::Display for Setting {
     }
 }
 
-/// Every protocol of the registry on every back end: emulated with random aborts, absent, and rtm where it works.
+/// Every protocol of the registry on every back end: emulated with random aborts, absent, and rtm where it works; or on the one that
+/// [`given`] names.
 pub fn matrix(seed: u64) -> Vec<Setting> {
-    let emulation = Emulation { seed, abort_one_in: 8, yields: true };
-    let mut backends = vec![HtmMode::Absent, HtmMode::Emulated(emulation)];
-    if seriatim::htm::detect().probe_commits {
-        backends.push(HtmMode::Rtm);
-    }
     let settings = |htm: HtmMode| {
         protocols().iter().map(move |protocol| Setting { protocol: protocol.name, htm, strict: protocol.gives.strict })
     };
-    backends.into_iter().flat_map(settings).collect()
+    backends(seed, given(), &detect()).into_iter().flat_map(settings).collect()
+}
+
+/// The back end of `SERIATIM_HTM`, if that is set: tests that run on all then run on this one, and those that run on one, too.
+///
+/// # Panics
+/// If it is set to what is none.
+pub fn given() -> Option<HtmMode> {
+    let text = std::env::var("SERIATIM_HTM").ok()?;
+    Some(text.parse().unwrap_or_else(|unknown| panic!("SERIATIM_HTM: {unknown}")))
+}
+
+/// The back ends on a processor that was found to be so.
+fn backends(seed: u64, given: Option<HtmMode>, detection: &Detection) -> Vec<HtmMode> {
+    let emulated = HtmMode::Emulated(Emulation { seed, abort_one_in: 8, yields: true });
+    match given {
+        Some(HtmMode::Emulated(_)) => vec![emulated],
+        Some(mode) => vec![mode],
+        None => {
+            let rtm = detection.probe_commits.then_some(HtmMode::Rtm);
+            [HtmMode::Absent, emulated].into_iter().chain(rtm).collect()
+        }
+    }
 }
 
 /// The seed of a test: `SERIATIM_SEED` if set, else one nobody can predict. Printed before it is used.
@@ -46,4 +64,25 @@ pub fn seed(test: &str) -> u64 {
     let seed = given.unwrap_or_else(rng::entropy);
     eprintln!("{test}: SERIATIM_SEED={seed}");
     seed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rtm_is_among_the_back_ends_where_it_commits_and_one_can_be_chosen() {
+        let hidden = Detection { cpuid_rtm: false, always_abort: false, probe_commits: false, reason: String::new() };
+        let aborts = Detection { cpuid_rtm: true, ..hidden.clone() };
+        let works = Detection { cpuid_rtm: true, probe_commits: true, ..hidden.clone() };
+        let names = |given, detection: &Detection| -> Vec<String> {
+            backends(7, given, detection).iter().map(HtmMode::to_string).collect()
+        };
+        assert_eq!(names(None, &hidden), ["absent", "emulated"]);
+        assert_eq!(names(None, &aborts), ["absent", "emulated"]);
+        assert_eq!(names(None, &works), ["absent", "emulated", "rtm"]);
+        assert_eq!(names(Some(HtmMode::Rtm), &hidden), ["rtm"], "to be refused with the reason, not left out");
+        assert_eq!(names(Some(HtmMode::Absent), &works), ["absent"]);
+        assert_eq!(backends(7, Some(HtmMode::Emulated(Emulation::default())), &works), backends(7, None, &works)[1..2]);
+    }
 }

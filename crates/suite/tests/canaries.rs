@@ -8,7 +8,7 @@ use seriatim_suite::explore::{Cell, Program, Spec, Tables, explore_with};
 use seriatim_suite::model::Observed;
 use seriatim_suite::model::Op::{self, Change, Get, If, Insert, Put, RollbackTo, Savepoint, Scan};
 use seriatim_suite::stress::{Load, stress_with};
-use seriatim_suite::{Setting, seed};
+use seriatim_suite::{Setting, given, seed};
 use seriatim_workload::five_five::{self, FiveFive};
 use seriatim_workload::multi_key::{self, MultiKey};
 use seriatim_workload::smallbank::{self, SmallBank};
@@ -16,7 +16,7 @@ use seriatim_workload::twelve_key::{self, Rounds, TwelveKey};
 use seriatim_workload::{Loading, Workload};
 
 fn setting(protocol: &'static str) -> Setting {
-    Setting { protocol, htm: HtmMode::Absent, strict: true }
+    Setting { protocol, htm: given().unwrap_or(HtmMode::Absent), strict: true }
 }
 
 /// What looks at a broken protocol under load.

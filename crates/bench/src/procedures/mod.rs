@@ -13,6 +13,7 @@ use std::hint::black_box;
 
 use serde_json::{Value, json};
 use seriatim::{Committed, Database, Session, TransactError};
+use seriatim_base::talk;
 use seriatim_workload::ycsb::{HashOne, OrderedOne};
 
 use crate::measure::{Arm, Length, alternate};
@@ -68,7 +69,7 @@ fn add_ycsb<T: ycsb::OneField>(report: &mut Report, setting: &Setting, is_ordere
     let index = index(is_ordered);
     let bench = ycsb::Bench::<T>::load(setting, is_ordered)?;
     for skew in Skew::ALL {
-        eprintln!("YCSB, {index}, {}", skew.name());
+        talk!("YCSB, {index}, {}", skew.name());
         let rates = bench.compare(setting, &setting.ycsb(is_ordered, skew));
         let case = json!({ "workload": "ycsb", "records": setting.records, "index": index, "theta": skew.theta() });
         add(report, &format!("ycsb {index}, {}", skew.name()), &case, &rates);
@@ -79,10 +80,10 @@ fn add_ycsb<T: ycsb::OneField>(report: &mut Report, setting: &Setting, is_ordere
 /// Compares all transactions.
 fn report(warehouses: u16, setting: &Setting) -> Result<Report, Box<dyn Error>> {
     let mut report = Report::new("procedures", ["closure", "procedure"], setting);
-    eprintln!("TPC-C, warehouses: {warehouses}");
+    talk!("TPC-C, warehouses: {warehouses}");
     let bench = tpcc::Bench::load(setting, warehouses)?;
     for (name, kind) in tpcc::KINDS {
-        eprintln!("{name}");
+        talk!("{name}");
         let rates = bench.compare(kind, setting)?;
         let case = json!({ "workload": "tpcc", "transaction": name, "warehouses": warehouses, "items": (setting.scale)(warehouses).items });
         add(&mut report, name, &case, &rates);
@@ -95,9 +96,8 @@ fn report(warehouses: u16, setting: &Setting) -> Result<Report, Box<dyn Error>> 
 
 /// Measures and prints.
 pub(crate) fn run(warehouses: u16, setting: &Setting) -> Result<(), Box<dyn Error>> {
-    eprintln!("{} rounds, 1 thread, protocol {}, seed {}", setting.rounds, setting.protocol, setting.seed);
-    report(warehouses, setting)?.finish();
-    Ok(())
+    talk!("{} rounds, 1 thread, protocol {}, seed {}", setting.rounds, setting.protocol, setting.seed);
+    Ok(report(warehouses, setting)?.finish()?)
 }
 
 #[cfg(test)]

@@ -1,0 +1,95 @@
+//! TPC-C in portions that callgrind can tell apart: `cargo xtask instructions` runs this under it.
+//!
+//! A portion runs inside [`portion`], once for each line that is printed, in that order; what a tool counts only there leaves out
+//! loading and drawing terminals. One thread, one warehouse, `dbx` without regions, everything from one seed.
+
+use std::error::Error;
+use std::hint::black_box;
+
+use clap::Args;
+use seriatim::{Database, Session};
+use seriatim_htm::HtmMode;
+use seriatim_workload::tpcc::{self, Mix, Scale, Tpcc};
+use seriatim_workload::{Ending, Loading, Terminal, Workload};
+
+/// What to run.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Options {
+    /// Transactions of the full mix; of each kind alone a fifth
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(100..=20_000))]
+    transactions: u32,
+    /// A hundredth of the rows, for trying it
+    #[arg(long)]
+    small: bool,
+    /// Determines rows and inputs
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// A loaded warehouse has 900 orders to deliver in each district, and a Delivery takes one of each.
+const DELIVERIES: u32 = 500;
+
+/// The portions: name and mix.
+const PORTIONS: [(&str, Mix); 6] = [
+    ("full_mix", Mix::FULL),
+    ("new_order", Mix([1, 0, 0, 0, 0])),
+    ("payment", Mix([0, 1, 0, 0, 0])),
+    ("order_status", Mix([0, 0, 1, 0, 0])),
+    ("delivery", Mix([0, 0, 0, 1, 0])),
+    ("stock_level", Mix([0, 0, 0, 0, 1])),
+];
+
+/// Runs so many transactions. A function of its own, which a tool finds by its name.
+#[inline(never)]
+fn portion(terminal: &mut dyn Terminal, session: &mut Session, transactions: u32) -> u32 {
+    let mut failed = 0;
+    for _ in 0..transactions {
+        failed += u32::from(matches!(terminal.run_one(session).ending, Ending::Failed(_)));
+    }
+    black_box(failed)
+}
+
+/// Runs all portions: the name and the number of transactions of each, a line each.
+pub(crate) fn run(options: &Options) -> Result<String, Box<dyn Error>> {
+    let &Options { transactions, small, seed } = options;
+    let db = Database::builder().protocol("dbx").htm(HtmMode::Absent).seed(seed).workers(2).open()?;
+    let scale = if small { Scale::small(1) } else { Scale::spec(1) };
+    let tpcc = |mix| Tpcc::new(tpcc::Options { mix, ..tpcc::Options::new(scale, seed) });
+    let full = tpcc(Mix::FULL);
+    full.load(&db, &Loading::default())?;
+    let mut session = db.session();
+    // Brings in code, pools and caches.
+    let mut terminal = full.terminal(&db, 0, seed)?;
+    for _ in 0..transactions / 5 {
+        terminal.run_one(&mut session);
+    }
+    let mut text = String::new();
+    for (name, mix) in PORTIONS {
+        let count = match name {
+            "full_mix" => transactions,
+            "delivery" => DELIVERIES.min(transactions / 5),
+            _ => transactions / 5,
+        };
+        let workload = tpcc(mix);
+        let mut terminal = workload.terminal(&db, 0, seed + 1)?;
+        let failed = portion(terminal.as_mut(), &mut session, count);
+        if failed > 0 {
+            return Err(format!("{name}: {failed} transactions failed with nobody in their way").into());
+        }
+        text += &format!("{name} {count}\n");
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn portions_are_said_in_the_order_in_which_they_run() {
+        let text = run(&Options { transactions: 100, small: true, seed: 3 }).expect("memory");
+        let names: Vec<&str> = text.lines().filter_map(|line| line.split_once(' ')).map(|(name, _)| name).collect();
+        assert_eq!(names, PORTIONS.map(|(name, _)| name));
+        assert_eq!(text.lines().next(), Some("full_mix 100"));
+    }
+}

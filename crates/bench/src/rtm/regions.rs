@@ -1,0 +1,251 @@
+//! What a region costs, how much it holds, how long it may last, and that no update is lost between regions and fallbacks.
+
+use std::error::Error;
+use std::hint::black_box;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use seriatim_base::clock::Instant;
+use seriatim_base::{CACHE_LINE, Rng, WorkerId, talk, thread};
+use seriatim_htm::{
+    Access, Body, Budget, FallbackLocks, Htm, HtmMode, NoLocks, Outside, RegionStatistics, SpinLock, Stop,
+};
+
+use super::{FATES, Setting, fates, percent, table};
+
+type Part = Result<String, Box<dyn Error>>;
+
+/// One attempt, then the fallback.
+const ONE: Budget = Budget { conflict: 1, capacity: 1, system: 1, explicit: 1 };
+/// Words of a cache line.
+const WORDS: usize = CACHE_LINE / size_of::<AtomicU64>();
+/// Lines that random places are drawn from: 16 MiB.
+const LINES: usize = 1 << 18;
+
+/// Does nothing.
+struct Empty;
+
+// SAFETY: rule 3: it names no words.
+unsafe impl Body for Empty {
+    type Output = ();
+
+    fn run<A: Access>(&mut self, _access: &mut A) -> Result<(), Stop> {
+        Ok(())
+    }
+}
+
+/// Adds one to a word.
+struct Increment<'a>(&'a AtomicU64);
+
+// SAFETY: rule 3: the word is borrowed while the body runs.
+unsafe impl Body for Increment<'_> {
+    type Output = ();
+
+    fn run<A: Access>(&mut self, access: &mut A) -> Result<(), Stop> {
+        let value = access.load(self.0);
+        access.store(self.0, value + 1);
+        Ok(())
+    }
+}
+
+/// Touches the first word of each line in turn.
+struct Touch<'a> {
+    words: &'a [AtomicU64],
+    lines: &'a [usize],
+    writes: bool,
+}
+
+// SAFETY: rule 3: the words are borrowed while the body runs.
+unsafe impl Body for Touch<'_> {
+    type Output = u64;
+
+    fn run<A: Access>(&mut self, access: &mut A) -> Result<u64, Stop> {
+        let mut sum = 0u64;
+        for line in self.lines {
+            let word = &self.words[line * WORDS];
+            if self.writes {
+                access.store(word, 1);
+            } else {
+                sum = sum.wrapping_add(access.load(word));
+            }
+        }
+        Ok(sum)
+    }
+}
+
+/// Loads one word so many times.
+struct Linger<'a>(&'a AtomicU64, u64);
+
+// SAFETY: rule 3: the word is borrowed while the body runs.
+unsafe impl Body for Linger<'_> {
+    type Output = u64;
+
+    fn run<A: Access>(&mut self, access: &mut A) -> Result<u64, Stop> {
+        Ok((0..self.1).fold(0, |sum, _| black_box(sum ^ access.load(self.0))))
+    }
+}
+
+/// Runs the body so many times on one thread: nanoseconds of each, and what became of the regions.
+fn repeat<B: Body>(htm: &Htm, budget: Budget, count: u32, body: &mut B) -> (f64, RegionStatistics) {
+    let (mut agent, mut outside) = (htm.agent(WorkerId(0), budget), Outside::claim());
+    // The first brings in code and data.
+    let _ = agent.run(&mut outside, &NoLocks, body);
+    let (before, began) = (agent.statistics(), Instant::now());
+    for _ in 0..count {
+        let _ = black_box(agent.run(&mut outside, &NoLocks, body));
+    }
+    (began.elapsed().as_secs_f64() * 1e9 / f64::from(count), agent.statistics().since(&before))
+}
+
+/// Two threads add to one word, which a lock guards where regions fall back. Of each thread's turns one in `by_hand`, if any, takes
+/// the lock itself. Nanoseconds of a turn, what became of the regions, and the increments lost.
+fn contend(htm: &Htm, count: u32, by_hand: Option<u32>, seed: u64) -> (f64, RegionStatistics, u64) {
+    let (lock, word, start) = (SpinLock::new(), AtomicU64::new(0), Barrier::new(2));
+    let (lock, word, start) = (&lock, &word, &start);
+    let parts: Vec<(f64, RegionStatistics)> = thread::scope(|scope| {
+        let running: Vec<_> = (0..2u16)
+            .map(|worker| {
+                scope.spawn(move || {
+                    let (mut agent, mut outside) = (htm.agent(WorkerId(worker), Budget::default()), Outside::claim());
+                    let mut rng = Rng::from_seed(seed + u64::from(worker));
+                    start.wait();
+                    let began = Instant::now();
+                    for _ in 0..count {
+                        if by_hand.is_some_and(|one_in| rng.below(u64::from(one_in)) == 0) {
+                            lock.acquire(htm);
+                            word.store(word.load(Ordering::Relaxed) + 1, Ordering::Release);
+                            lock.release(htm);
+                        } else {
+                            agent.run(&mut outside, lock, &mut Increment(word)).expect("increments are not refused");
+                        }
+                    }
+                    (began.elapsed().as_secs_f64() * 1e9 / f64::from(count), agent.statistics())
+                })
+            })
+            .collect();
+        running.into_iter().map(|thread| thread.join().expect("a counting thread panicked")).collect()
+    });
+    let lost = (2 * u64::from(count)).abs_diff(word.load(Ordering::Relaxed));
+    (parts.iter().map(|part| part.0).sum::<f64>() / 2.0, parts[0].1 + parts[1].1, lost)
+}
+
+/// Refuses what lost increments.
+fn kept(what: &str, lost: u64) -> Result<(), String> {
+    if lost == 0 { Ok(()) } else { Err(format!("{what}: {lost} increments were lost between regions and fallbacks")) }
+}
+
+/// Begin and commit.
+pub(super) fn cost(setting: &Setting) -> Part {
+    talk!("begin and commit");
+    let htm = Htm::new(setting.htm)?;
+    let without = Htm::new(HtmMode::Absent)?;
+    let (empty, begun) = repeat(&htm, Budget::default(), setting.regions, &mut Empty);
+    let (direct, direct_begun) = repeat(&without, Budget::default(), setting.regions, &mut Empty);
+    let word = AtomicU64::new(0);
+    let (one, one_begun) = repeat(&htm, Budget::default(), setting.regions, &mut Increment(&word));
+    let (two, two_begun, lost) = contend(&htm, setting.regions, None, setting.seed);
+    kept("two threads on one word", lost)?;
+    let row = |what: &str, nanoseconds: f64, regions: &RegionStatistics| {
+        let mut row = vec![what.to_owned(), format!("{nanoseconds:.1}")];
+        row.extend(fates(regions));
+        row
+    };
+    let rows = [
+        row("an empty body", empty, &begun),
+        row("an empty body, regions absent", direct, &direct_begun),
+        row("one word incremented", one, &one_begun),
+        row("two threads, one word incremented under an elided lock", two, &two_begun),
+    ];
+    let heads: Vec<&str> = ["what", "ns a turn"].into_iter().chain(FATES).collect();
+    Ok(table("Begin and commit", &heads, &rows))
+}
+
+/// Lines that a region holds: contiguous and random, written and read.
+pub(super) fn capacity(setting: &Setting) -> Part {
+    talk!("capacity");
+    let htm = Htm::new(setting.htm)?;
+    let words: Vec<AtomicU64> = (0..LINES * WORDS).map(|_| AtomicU64::new(0)).collect();
+    let mut rng = Rng::from_seed(setting.seed);
+    let mut rows = Vec::new();
+    for (writes, sizes) in [
+        (true, &[64, 128, 192, 256, 384, 512, 640, 768, 832, 1024][..]),
+        (false, &[256, 1024, 2048, 4096, 8192, 16384]),
+    ] {
+        // Emulated regions take time by the square of their size: nothing that would be looked at.
+        let sizes = if setting.is_small { &sizes[..3] } else { sizes };
+        for &size in sizes {
+            let committed = |lines: &[usize], attempts| {
+                let (_, regions) = repeat(&htm, ONE, attempts, &mut Touch { words: &words, lines, writes });
+                (regions.committed, regions.started)
+            };
+            let contiguous = committed(&(0..size).collect::<Vec<_>>(), setting.attempts);
+            // Some draws of places, since the sets of a cache fill unevenly.
+            let draws = (0..setting.attempts.div_ceil(20)).map(|_| {
+                let lines: Vec<usize> = (0..size).map(|_| rng.below(LINES as u64) as usize).collect();
+                committed(&lines, 20)
+            });
+            let random = draws.fold((0, 0), |sum, draw| (sum.0 + draw.0, sum.1 + draw.1));
+            rows.push(vec![
+                if writes { "written" } else { "read" }.to_owned(),
+                size.to_string(),
+                format!("{} KiB", size * CACHE_LINE / 1024),
+                percent(contiguous.0, contiguous.1),
+                percent(random.0, random.1),
+            ]);
+        }
+    }
+    let heads = ["lines", "number", "size", "contiguous: committed at the first attempt", "random: the same"];
+    Ok(table("Capacity", &heads, &rows))
+}
+
+/// How long a region may last.
+pub(super) fn duration(setting: &Setting) -> Part {
+    talk!("duration");
+    let htm = Htm::new(setting.htm)?;
+    let (without, word) = (Htm::new(HtmMode::Absent)?, AtomicU64::new(0));
+    let loads = if setting.is_small { 10_000 } else { 10_000_000 };
+    let (nanoseconds, _) = repeat(&without, ONE, 1, &mut Linger(&word, loads));
+    let mut rows = Vec::new();
+    for microseconds in [1.0, 10.0, 100.0, 1_000.0, 4_000.0] {
+        if setting.is_small && microseconds > 10.0 {
+            break;
+        }
+        let loads = (microseconds * 1e3 * loads as f64 / nanoseconds.max(1.0)) as u64;
+        // At most some seconds for the longest.
+        let attempts = setting.attempts.min((4e6 / microseconds) as u32);
+        let (_, regions) = repeat(&htm, ONE, attempts, &mut Linger(&word, loads));
+        rows.push(vec![format!("{microseconds} µs"), percent(regions.committed, regions.started)]);
+    }
+    Ok(table("Duration", &["of one word loaded again and again", "committed at the first attempt"], &rows))
+}
+
+/// Regions that are made to abort: a lock taken by hand beside them. The sum must be right.
+pub(super) fn forced(setting: &Setting) -> Part {
+    talk!("forced aborts");
+    let htm = Htm::new(setting.htm)?;
+    let mut rows = Vec::new();
+    for one_in in [1_000, 100, 10, 2] {
+        let (nanoseconds, regions, lost) = contend(&htm, setting.regions, Some(one_in), setting.seed);
+        kept(&format!("the lock taken by hand 1 in {one_in} times"), lost)?;
+        let begun_while_locked = regions.begun_while_locked;
+        if begun_while_locked > 0 {
+            return Err(format!("{begun_while_locked} regions began while the lock was held").into());
+        }
+        let mut row = vec![format!("1 in {one_in}"), format!("{nanoseconds:.1}")];
+        row.extend(fates(&regions));
+        rows.push(row);
+    }
+    let heads: Vec<&str> = ["lock taken by hand", "ns a turn"].into_iter().chain(FATES).collect();
+    Ok(table("Forced aborts: two threads, one word; no increment lost", &heads, &rows))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn canary_a_lost_increment_is_refused() {
+        assert!(kept("a", 0).is_ok());
+        assert!(kept("a canary", 2).is_err_and(|message| message.contains("a canary: 2 increments")));
+    }
+}
