@@ -44,7 +44,6 @@ fn main() -> ExitCode {
         Some("ci") => ci::run(&root, &arguments[1..]),
         Some("mutants") => mutants::run(&root, &arguments[1..]),
         Some("fuzz") => fuzz::run(&root, &arguments[1..]),
-        Some("pgo") if arguments.len() == 1 => pgo::run(&root),
         Some("sanitize") => sanitize::run(&root, &arguments[1..]),
         Some("instructions") => instructions::run(&root, &arguments[1..]),
         Some("pgo") if arguments.len() == 1 => pgo::run(&root),

@@ -1,8 +1,8 @@
 //! What must hold of the memory as a whole. Bags, batches and spans are small here (`small`), so that bags fill, lists
 //! overflow and spans end all the time.
 
-mod fences;
 mod counted;
+mod fences;
 mod heap;
 mod kept;
 mod objects;
