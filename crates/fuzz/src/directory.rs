@@ -29,6 +29,7 @@ pub(crate) fn manifest(checkpoint: Option<Checkpoint>) -> Manifest {
             first_epoch: Epoch(2),
             durable_epoch: None,
             loggers: vec![PathBuf::new()],
+            ends: Vec::new(),
         }],
         checkpoint,
         layouts: layouts.collect(),

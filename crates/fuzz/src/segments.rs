@@ -7,7 +7,7 @@ use std::path::Path;
 
 use seriatim_base::Epoch;
 use seriatim_redo::FORMAT;
-use seriatim_redo::batch::{self, PAGE, padded};
+use seriatim_redo::batch::{self, PAGE, Salt, padded};
 use seriatim_redo::replay::Replay;
 use seriatim_redo::segment::{self, Name};
 
@@ -17,6 +17,9 @@ use crate::entries;
 use crate::reader::{Reader, counted};
 
 const NAME: Name = Name { incarnation: 1, logger: 0, sequence: 1 };
+
+/// Of the segment: what a fuzzer changes is checked with the right checksums.
+const NONCE: u64 = 0x5a17;
 
 /// What is read at a time, whatever the log is.
 const BUFFERS: usize = 16 << 20;
@@ -52,7 +55,7 @@ pub(crate) fn run(data: &[u8]) {
 
 /// A header page and batches.
 fn compose(input: &mut Reader<'_>) -> Vec<u8> {
-    let mut file = segment::Header { format: FORMAT, database: DATABASE.0, name: NAME }.encode().to_vec();
+    let mut file = vec![0; PAGE];
     let (mut number, mut newest) = (1, Epoch(0));
     while !input.is_empty() {
         let flags = input.u8();
@@ -71,7 +74,7 @@ fn compose(input: &mut Reader<'_>) -> Vec<u8> {
             payload_bytes: changed(5, payload.len() as u64) as u32,
             payload_crc: crc32fast::hash(payload),
         };
-        file.extend_from_slice(&header.encode());
+        file.extend_from_slice(&header.encode(Salt::of(NONCE)));
         file.extend_from_slice(payload);
         file.resize(padded(file.len()), 0);
         if changed(6, 0) != 0 {
@@ -81,6 +84,9 @@ fn compose(input: &mut Reader<'_>) -> Vec<u8> {
         number += 1;
         newest = newest.max(epoch);
     }
+    let header =
+        segment::Header { format: FORMAT, database: DATABASE.0, name: NAME, nonce: NONCE, bytes: file.len() as u64 };
+    file.splice(..PAGE, header.encode());
     file
 }
 
