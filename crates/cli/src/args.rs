@@ -361,7 +361,8 @@ pub(crate) fn check(args: &[OsString]) {
         && let Some(entry) = WORKLOADS.iter().find(|entry| entry.name == name)
         && let Err(failure) = values(entry, matches, 1)
     {
-        is_line(&failure.to_string());
+        let Failure::Usage(line) = failure else { panic!("{args:?}: no fault of arguments") };
+        is_line(&line);
     }
 }
 
