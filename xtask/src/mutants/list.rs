@@ -86,11 +86,11 @@ impl Test {
         };
         let folder = match &self.target {
             Some(target) => {
-                let one = format!("crates/{}/tests/{target}.rs", self.krate);
-                if !tree.has(&one) {
+                let folder = format!("crates/{}/tests/", self.krate);
+                if !tree.has(&format!("{folder}{target}.rs")) && !tree.has(&format!("{folder}{target}/main.rs")) {
                     return false;
                 }
-                format!("crates/{}/tests/", self.krate)
+                folder
             }
             None => format!("crates/{}/src/", self.krate),
         };
