@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use seriatim::{Database, Handle, Table, TransactError};
 use seriatim_base::clock::Instant;
-use seriatim_base::{machine, thread};
+use seriatim_base::{machine, say, thread};
 
 /// What to run.
 #[derive(Args, Clone, Debug)]
@@ -47,17 +47,17 @@ fn event(id: u64) -> Event {
 }
 
 /// Prints a line about a stage.
-fn tell(stage: &str, db: &Database, began: Instant) {
+fn tell(stage: &str, db: &Database, began: Instant) -> std::io::Result<()> {
     let statistics = db.statistics();
     let mib = |bytes: usize| bytes >> 20;
     let rows: u64 = statistics.tables.iter().map(|table| table.rows).sum();
     let resident = machine::memory_resident().map_or(0, |bytes| bytes as usize);
     let (in_use, reserved) = (mib(statistics.memory_bytes), mib(statistics.reserved_bytes));
-    println!(
+    say!(
         "{stage:<26} {rows:>12} {in_use:>10} {reserved:>10} {:>10} {:>8.1}",
         mib(resident),
         began.elapsed().as_secs_f64()
-    );
+    )
 }
 
 /// Inserts rows, a batch at a time, until there are so many or memory is refused; the rows there are.
@@ -85,19 +85,19 @@ fn delete(db: &Database, events: &Handle<Event>, rows: u64) -> Result<(), Transa
 
 /// Runs and prints a line for each stage.
 pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
-    println!("{:<26} {:>12} {:>10} {:>10} {:>10} {:>8}", "stage", "rows", "in use", "reserved", "resident", "seconds");
+    say!("{:<26} {:>12} {:>10} {:>10} {:>10} {:>8}", "stage", "rows", "in use", "reserved", "resident", "seconds")?;
     let began = Instant::now();
     {
         let db = Database::builder().protocol(&options.protocol).open()?;
         let events = db.create::<Event>()?;
-        tell("empty", &db, began);
+        tell("empty", &db, began)?;
         for round in 1..=2 {
             let rows = fill(&db, &events, options.rows)?;
-            tell(&format!("{round}: loaded"), &db, began);
+            tell(&format!("{round}: loaded"), &db, began)?;
             delete(&db, &events, rows)?;
-            tell(&format!("{round}: deleted"), &db, began);
+            tell(&format!("{round}: deleted"), &db, began)?;
             thread::sleep(Duration::from_secs(REST));
-            tell(&format!("{round}: {REST} seconds later"), &db, began);
+            tell(&format!("{round}: {REST} seconds later"), &db, began)?;
         }
     }
     let Some(directory) = &options.data else { return Ok(()) };
@@ -108,18 +108,18 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     let db = open()?;
     let events = db.create_or_open::<Event>()?;
     let rows = fill(&db, &events, u64::MAX)?;
-    tell("filled to the limit", &db, began);
+    tell("filled to the limit", &db, began)?;
     drop((events, db));
     let before = machine::memory_resident();
     let db = open()?;
-    tell("opened again", &db, began);
+    tell("opened again", &db, began)?;
     let peak = machine::memory_resident_max().map_or(0, |bytes| bytes >> 20);
-    println!(
+    say!(
         "{rows} rows; resident before opening {} MiB, at most so far {peak} MiB",
         before.map_or(0, |bytes| bytes >> 20)
-    );
+    )?;
     db.checkpoint()?;
-    tell("checkpoint taken", &db, began);
+    tell("checkpoint taken", &db, began)?;
     Ok(())
 }
 

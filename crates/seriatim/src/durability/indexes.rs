@@ -4,6 +4,7 @@
 //! does not find shows as well as an entry that is too many.
 
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use seriatim_base::thread;
 use seriatim_catalog::RowRef;
@@ -95,7 +96,7 @@ fn work(
     let mut walker = Walker::new(inner.engine.as_ref(), core);
     let mut session = Session::new(Arc::clone(inner), Arc::clone(open), number);
     // What the user allows transactions is not for these: nobody else uses the table, or it is a check that he asked for.
-    session.set_options(crate::TransactionOptions::new().age_max(std::time::Duration::MAX));
+    session.set_options(crate::TransactionOptions::new().age_max(Duration::MAX));
     let mut count = 0;
     let mut more = true;
     while more {

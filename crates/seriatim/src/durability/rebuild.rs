@@ -3,6 +3,7 @@
 //! The log does not hold them, so they cannot disagree with it. All threads work on one table at a time.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use seriatim_base::thread;
 use seriatim_catalog::ColumnSet;
@@ -59,7 +60,7 @@ fn work(
     let mut walker = Walker::new(inner.engine.as_ref(), core);
     let mut session = Session::new(Arc::clone(inner), Arc::clone(open), number);
     // What the user allows transactions is not for these: nobody else uses the table, or it is a check that he asked for.
-    session.set_options(crate::TransactionOptions::new().age_max(std::time::Duration::MAX));
+    session.set_options(crate::TransactionOptions::new().age_max(Duration::MAX));
     loop {
         let more = walker.chunk(rows, |found| {
             let enter = |tx: &crate::Tx| {
