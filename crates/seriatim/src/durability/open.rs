@@ -7,6 +7,7 @@
 //! it does not matter how often a database is killed. The new incarnation begins above every epoch that the log mentions, also in what is
 //! void: stamps are never reused. So both stand in one manifest.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -74,9 +75,9 @@ impl Locks {
     /// Locks one more directory, unless it is among them already.
     fn add(&mut self, disk: &dyn Disk, directory: &Path, how: Locking) -> Result<(), OpenError> {
         let path = disk.canonical(directory).map_err(StorageError::io(LOCKING))?;
-        if !self.directories.contains_key(&path) {
-            let held = lock(disk, &path, directory, how)?;
-            self.directories.insert(path, held);
+        if let Entry::Vacant(vacant) = self.directories.entry(path) {
+            let held = lock(disk, vacant.key(), directory, how)?;
+            vacant.insert(held);
         }
         Ok(())
     }

@@ -334,7 +334,9 @@ fn processes_that_end_after_a_commit_leave_what_they_committed_and_no_more() {
         assert!(bytes <= committed + 10 * SEGMENT, "{life}: {bytes} bytes");
     }
     // A checkpoint makes all of them superfluous.
-    one_life(&disk, End::Closed, |db| drop(db.checkpoint().expect("the disk works")));
+    one_life(&disk, End::Closed, |db| {
+        db.checkpoint().expect("the disk works").expect("it is on disk");
+    });
     one_life(&disk, End::Killed, |db| {
         assert_eq!(rows(db).len(), 100);
         assert!(segments(&disk).len() <= 4, "{:?}", segments(&disk));
