@@ -87,6 +87,11 @@ impl Buried {
         list.changes += 1;
     }
 
+    /// Drops the maps of readers: the notes they were made of are durable, or others, by now.
+    pub(crate) fn forget_maps(&self) {
+        *self.by_key.lock().unwrap_or_else(PoisonError::into_inner) = HashMap::new();
+    }
+
     /// Takes back the last note of `worker`: the record stayed.
     pub(crate) fn forget_last(&self, worker: WorkerId) {
         let list = &mut *self.list(worker);
@@ -134,5 +139,23 @@ impl Buried {
             changes.push(list.changes);
         }
         (found, changes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use seriatim_memory::Options;
+
+    use super::*;
+
+    #[test]
+    fn maps_of_readers_go_with_the_notes() {
+        let memory = Memory::new(Options { workers_max: 1, ..Options::default() }).expect("memory");
+        let buried = Buried::new(&memory);
+        let made = ByKey { durable: Epoch(1), changes: vec![0], graves: HashMap::with_capacity(1000) };
+        buried.by_key.lock().expect("nobody panicked").insert(TableId(0), made);
+        buried.forget(WorkerId(0), Epoch(2));
+        buried.forget_maps();
+        assert_eq!(buried.by_key.lock().expect("nobody panicked").capacity(), 0);
     }
 }
