@@ -201,6 +201,10 @@ impl<'a> Scratch<'a> {
             for target in distinct(tests.iter().filter_map(|test| test.target.clone()).collect()) {
                 command.args(["--test", &target]);
             }
+            if tests.iter().any(|test| test.krate == "protocol") {
+                // Elsewhere the suite asks for them.
+                command.args(["--features", "seriatim-protocol/steps"]);
+            }
             if tests.iter().any(|test| test.target.is_none()) {
                 command.arg("--lib");
             }

@@ -1,0 +1,492 @@
+//! What must hold of every protocol whatever another transaction does between any two steps of one: every access to the head of a
+//! record is such a step, so reads, locks, validation and installation are cut at each place (`seriatim_base::thread::interrupt`),
+//! or by a seed's schedule of several threads (`take_turns`). Direct mode, where nothing is atomic but words.
+
+mod common;
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Mutex;
+
+use common::Bench;
+use seriatim_base::thread::{interrupt, take_turns};
+use seriatim_base::{Rng, Stamp};
+use seriatim_catalog::{ColumnSet, Key};
+use seriatim_htm::HtmMode;
+use seriatim_protocol::for_each_protocol;
+use seriatim_store::Direction;
+use seriatim_txn::{Mode, NoRedo, OnExists, Outcome, Peeked, Protocol, Scan, Stop, Worker};
+
+fn begin<W: Worker>(worker: &mut W) {
+    worker.begin(Mode::ReadWrite, Stamp::ZERO);
+}
+
+/// Runs a transaction once: its stamp and result, if it committed.
+fn attempt<W: Worker, R>(worker: &mut W, body: impl FnOnce(&mut W) -> Result<R, Stop>) -> Option<(Stamp, R)> {
+    begin(worker);
+    let result = body(worker).and_then(|result| match worker.commit(&mut NoRedo)? {
+        Outcome::Committed(stamp) => Ok((stamp, result)),
+        Outcome::Repair(_) => unreachable!("no protocol here repairs"),
+    });
+    if result.is_err() {
+        worker.abort();
+    }
+    result.ok()
+}
+
+/// Until it commits.
+fn commit<W: Worker, R>(worker: &mut W, body: impl Fn(&mut W) -> Result<R, Stop>) -> (Stamp, R) {
+    (0..100).find_map(|_| attempt(worker, &body)).expect("nobody is in its way for ever")
+}
+
+fn put<P: Protocol>(bench: &Bench<P>, worker: &mut P::Worker, id: u64, value: i64) -> Result<(), Stop> {
+    let staged = worker.stage(&bench.cells)?;
+    bench.set(staged.row, value);
+    worker.insert(&bench.cells, Key::Word8(id), staged, OnExists::Replace).map(drop)
+}
+
+fn delete<P: Protocol>(bench: &Bench<P>, worker: &mut P::Worker, id: u64) -> Result<bool, Stop> {
+    Ok(worker.delete(&bench.cells, Key::Word8(id))?.is_some())
+}
+
+fn sum<P: Protocol>(bench: &Bench<P>, worker: &mut P::Worker, low: u64, high: u64) -> Result<i64, Stop> {
+    let mut scan = Scan::default();
+    let (low, high) = (Bound::Included(Key::Word8(low)), Bound::Included(Key::Word8(high)));
+    bench.cells.index.scan(low, high, Direction::Forward, &mut scan.cursor).expect("an ordered table");
+    let mut sum = 0;
+    while let Some(row) = worker.scan_next(&bench.cells, &mut scan, ColumnSet::ALL)? {
+        sum += bench.get(row);
+    }
+    Ok(sum)
+}
+
+/// Everything is put away: what is linked is what is there.
+fn cleared<P: Protocol>(bench: &Bench<P>, workers: &mut [&mut P::Worker]) {
+    for _ in 0..8 {
+        for worker in workers.iter_mut() {
+            attempt(*worker, |worker| bench.read(worker, 0));
+            worker.core().local.collect();
+            worker.housekeep(100);
+        }
+    }
+    let mut reader = bench.worker();
+    let rows = (0..40).filter(|&id| commit(&mut reader, |worker| bench.read(worker, id)).1.is_some()).count();
+    // SAFETY: no other thread.
+    let (linked, sound) = unsafe { (bench.cells.index.statistics().records, bench.cells.index.check()) };
+    assert_eq!((linked, sound), (rows, Ok(())), "records are linked for which there is no row, or the reverse");
+}
+
+/// Runs a case for each step of its subject until there is none.
+fn every_step(case: impl Fn(usize) -> bool) {
+    let steps = (0..).take_while(|&at| case(at)).count();
+    println!("{steps} steps");
+    assert!(steps > 2, "{steps}");
+}
+
+/// A read sees a version as it was committed: its value with its stamp; and two reads that commit are of one state.
+fn reads_across_a_commit<P: Protocol>() {
+    for mode in [Mode::ReadWrite, Mode::ReadOnly] {
+        every_step(|at| {
+            let bench = Bench::<P>::open(HtmMode::Absent, &[5, -5]);
+            let (mut reader, mut writer) = (bench.worker(), bench.worker());
+            let versions = RefCell::new(BTreeMap::new());
+            let look = |worker: &mut P::Worker| {
+                let value = bench.read(worker, 0)?.expect("it is there");
+                Ok((worker.seen().stamp, value))
+            };
+            let (_, (stamp, value)) = commit(&mut writer, look);
+            versions.borrow_mut().insert(stamp, value);
+            let other = || {
+                let change = |worker: &mut P::Worker| {
+                    bench.change(worker, 0, |value| value + 1)?;
+                    bench.change(worker, 1, |value| value - 1)
+                };
+                if let Some((stamp, _)) = attempt(&mut writer, change) {
+                    versions.borrow_mut().insert(stamp, 6);
+                }
+            };
+            let ((), interrupted) = interrupt(at, other, || {
+                reader.begin(mode, Stamp::ZERO);
+                let seen =
+                    look(&mut reader).and_then(|first| Ok((first, bench.read(&mut reader, 1)?.expect("it is there"))));
+                let ended = match seen {
+                    Ok(_) => reader.commit(&mut NoRedo).map(drop),
+                    Err(stop) => Err(stop),
+                };
+                if ended.is_err() {
+                    reader.abort();
+                }
+                if let Ok(((stamp, first), second)) = seen {
+                    assert_eq!(
+                        versions.borrow().get(&stamp),
+                        Some(&first),
+                        "before step {at}: a value with another's stamp"
+                    );
+                    assert!(
+                        ended.is_err() || first + second == 0,
+                        "before step {at}: {first} and {second} were never there at once"
+                    );
+                }
+            });
+            cleared(&bench, &mut [&mut reader, &mut writer]);
+            interrupted
+        });
+    }
+}
+
+/// Whoever looks while a commit installs sees what was before, or what came, or that it is busy.
+fn looks_amid_a_commit<P: Protocol>() {
+    every_step(|at| {
+        let bench = Bench::<P>::open(HtmMode::Absent, &[5, -5]);
+        let (mut writer, mut reader) = (bench.worker(), bench.worker());
+        let before = commit(&mut reader, |worker| {
+            bench.read(worker, 0)?;
+            Ok(worker.seen().stamp)
+        });
+        let seen = RefCell::new(Vec::new());
+        let other = || {
+            // Without a transaction, then with one.
+            let local = &mut reader.core().local;
+            local.enter();
+            let record = bench.cells.index.get(Key::Word8(0), local.pinned()).expect("it is linked");
+            // SAFETY: online; the table's record.
+            match unsafe { bench.protocol.peek_committed(&bench.cells, record, local.pinned()) } {
+                Peeked::Row(stamp, row) => seen.borrow_mut().push((stamp, bench.get(row))),
+                Peeked::Busy => {}
+                Peeked::Deleted(_) | Peeked::NeverCommitted => panic!("a row is there all the time"),
+            }
+            reader.core().local.leave();
+            let read = attempt(&mut reader, |worker| {
+                let first = bench.read(worker, 0)?.expect("it is there");
+                let stamp = worker.seen().stamp;
+                Ok((stamp, first, bench.read(worker, 1)?.expect("it is there")))
+            });
+            if let Some((_, (stamp, first, second))) = read {
+                assert_eq!(first + second, 0, "before step {at}: half of a commit");
+                seen.borrow_mut().push((stamp, first));
+            }
+        };
+        let (committed, interrupted) = interrupt(at, other, || {
+            attempt(&mut writer, |worker| {
+                bench.change(worker, 0, |value| value + 1)?;
+                bench.change(worker, 1, |value| value - 1)
+            })
+        });
+        for (stamp, value) in seen.into_inner() {
+            let came = committed.is_some_and(|(stamp_of, _)| (stamp, value) == (stamp_of, 6));
+            assert!(came || (stamp, value) == (before.1, 5), "before step {at}: {value} with {stamp:?}");
+        }
+        cleared(&bench, &mut [&mut reader, &mut writer]);
+        interrupted
+    });
+}
+
+/// No update is lost, and both are in the order of their stamps.
+fn updates_of_one_row<P: Protocol>() {
+    every_step(|at| {
+        let bench = Bench::<P>::open(HtmMode::Absent, &[0, 0]);
+        let (mut one, mut two) = (bench.worker(), bench.worker());
+        let bump = |worker: &mut P::Worker| {
+            bench.change(worker, 0, |value| value + 1)?;
+            bench.change(worker, 1, |value| value + 1)
+        };
+        let other = Cell::new(None);
+        let turn = || other.set(attempt(&mut two, bump));
+        let (own, interrupted) = interrupt(at, turn, || attempt(&mut one, bump));
+        let commits = i64::from(own.is_some()) + i64::from(other.get().is_some());
+        assert_eq!(bench.state(&[0, 1]), [commits, commits], "before step {at}");
+        if let (Some(own), Some(other)) = (own, other.get()) {
+            assert_eq!(own.0 > other.0, own.1 > other.1, "before step {at}: stamps against the order");
+        }
+        // Whoever aborted may try again: nothing is left locked.
+        commit(&mut one, bump);
+        commit(&mut two, bump);
+        cleared(&bench, &mut [&mut one, &mut two]);
+        interrupted
+    });
+}
+
+/// Each of two writes its row only if it has not seen the other's: not both may.
+fn skew<P: Protocol>(
+    values: &[i64],
+    own: impl Fn(&Bench<P>, &mut P::Worker) -> Result<bool, Stop>,
+    others: impl Fn(&Bench<P>, &mut P::Worker) -> Result<bool, Stop>,
+    prepare: impl Fn(&Bench<P>, &mut P::Worker),
+    clear: impl Fn(&mut P::Worker),
+) {
+    every_step(|at| {
+        let bench = Bench::<P>::open(HtmMode::Absent, values);
+        let (mut one, mut two) = (bench.worker(), bench.worker());
+        prepare(&bench, &mut two);
+        let other = Cell::new(false);
+        let turn = || {
+            clear(&mut two);
+            other.set(attempt(&mut two, |worker| others(&bench, worker)).is_some_and(|done| done.1));
+        };
+        let (done, interrupted) = interrupt(at, turn, || attempt(&mut one, |worker| own(&bench, worker)));
+        let did = done.is_some_and(|done| done.1);
+        assert!(!(did && other.get()), "before step {at}: neither saw the other");
+        cleared(&bench, &mut [&mut one, &mut two]);
+        interrupted
+    });
+}
+
+fn write_skew<P: Protocol>() {
+    let go = |mine: u64, others: u64| {
+        move |bench: &Bench<P>, worker: &mut P::Worker| {
+            let free = bench.read(worker, others)? == Some(0);
+            if free {
+                bench.change(worker, mine, |_| 1)?;
+            }
+            Ok(free)
+        }
+    };
+    skew::<P>(&[0, 0], go(0, 1), go(1, 0), |_, _| (), |_| ());
+}
+
+/// Both look for keys that are not there, one by one or by a scan, and insert one if there is none.
+fn insert_skew<P: Protocol>() {
+    for scans in [false, true] {
+        let go = |mine: u64, others: u64| {
+            move |bench: &Bench<P>, worker: &mut P::Worker| {
+                let free = match scans {
+                    true => sum(bench, worker, 10, 30)? == 0,
+                    false => bench.read(worker, others)?.is_none(),
+                };
+                if free {
+                    put(bench, worker, mine, 7)?;
+                }
+                Ok(free)
+            }
+        };
+        skew::<P>(&[0, 0, 0], go(20, 21), go(21, 20), |_, _| (), |_| ());
+    }
+}
+
+/// One writes since a row is deleted; the other unlinks what is left of it and inserts the row anew, since nothing was written.
+fn rebirth_skew<P: Protocol>() {
+    let own = |bench: &Bench<P>, worker: &mut P::Worker| {
+        let free = bench.read(worker, 0)?.is_none();
+        if free {
+            bench.change(worker, 1, |_| 1)?;
+        }
+        Ok(free)
+    };
+    let others = |bench: &Bench<P>, worker: &mut P::Worker| {
+        let free = bench.read(worker, 1)? == Some(0);
+        if free {
+            put(bench, worker, 0, 7)?;
+        }
+        Ok(free)
+    };
+    let prepare = |bench: &Bench<P>, worker: &mut P::Worker| {
+        commit(worker, |worker| delete(bench, worker, 0));
+        worker.core().local.collect();
+    };
+    for clears in [false, true] {
+        let clear = |worker: &mut P::Worker| {
+            if clears {
+                worker.housekeep(10);
+            }
+        };
+        skew::<P>(&[3, 0, 0], own, others, prepare, clear);
+        // The same of an update and a delete that find nothing.
+        for deletes in [false, true] {
+            let own = |bench: &Bench<P>, worker: &mut P::Worker| {
+                let free = match deletes {
+                    true => !delete(bench, worker, 0)?,
+                    false => worker.update(&bench.cells, Key::Word8(0), ColumnSet::ALL)?.is_none(),
+                };
+                if free {
+                    bench.change(worker, 1, |_| 1)?;
+                }
+                Ok(free)
+            };
+            skew::<P>(&[3, 0, 0], own, others, prepare, clear);
+        }
+    }
+}
+
+/// A row that is deleted, inserted anew and deleted again stays until all have left who may see it.
+fn deleted_anew<P: Protocol>() {
+    let bench = Bench::<P>::open(HtmMode::Absent, &[1, 2, 3]);
+    let (mut writer, mut reader) = (bench.worker(), bench.worker());
+    commit(&mut writer, |worker| delete(&bench, worker, 1));
+    // Its grace period is over; it was not looked at yet.
+    writer.core().local.collect();
+    commit(&mut writer, |worker| put(&bench, worker, 1, 20));
+    reader.begin(Mode::ReadOnly, Stamp::ZERO);
+    let gone = attempt(&mut writer, |worker| delete(&bench, worker, 1));
+    assert_eq!(gone.map(|gone| gone.1), Some(true), "nobody has read it");
+    writer.housekeep(10);
+    let linked = || {
+        let mut worker = bench.worker();
+        worker.core().local.enter();
+        let linked = bench.cells.index.get(Key::Word8(1), worker.core().local.pinned()).is_ok();
+        worker.core().local.leave();
+        linked
+    };
+    assert!(linked(), "it was unlinked although one who is online may come to it");
+    if P::INFO.gives.snapshots == seriatim_txn::Freshness::Latest {
+        assert_eq!(bench.read(&mut reader, 1), Ok(Some(20)), "the snapshot was taken before the delete");
+    }
+    reader.abort();
+    cleared(&bench, &mut [&mut reader, &mut writer]);
+    assert!(!linked());
+}
+
+/// What is deleted is put away although others hold it when its turn comes.
+fn looks_that_come_too_early<P: Protocol>() {
+    every_step(|at| {
+        let bench = Bench::<P>::open(HtmMode::Absent, &[1, 2, 3]);
+        let (mut one, mut two) = (bench.worker(), bench.worker());
+        commit(&mut two, |worker| delete(&bench, worker, 1));
+        two.core().local.collect();
+        let turn = || two.housekeep(10);
+        let (_, interrupted) = interrupt(at, turn, || {
+            attempt(&mut one, |worker| {
+                sum(&bench, worker, 0, 30)?;
+                put(&bench, worker, 1, 9)?;
+                bench.change(worker, 2, |value| value + 1)
+            })
+        });
+        cleared(&bench, &mut [&mut one, &mut two]);
+        commit(&mut one, |worker| delete(&bench, worker, 1));
+        cleared(&bench, &mut [&mut one, &mut two]);
+        interrupted
+    });
+}
+
+/// The commits of one worker have rising stamps, whatever rows they write.
+fn own_order<P: Protocol>() {
+    let bench = Bench::<P>::open(HtmMode::Absent, &[1, 2, 3]);
+    let (mut one, mut two) = (bench.worker(), bench.worker());
+    for _ in 0..5 {
+        commit(&mut two, |worker| bench.change(worker, 0, |value| value + 1));
+    }
+    let (first, _) = commit(&mut one, |worker| bench.change(worker, 0, |value| value + 1));
+    let (second, _) = commit(&mut one, |worker| bench.change(worker, 1, |value| value + 1));
+    // Others order by what transactions share; Silo promises it (§4.2).
+    if P::INFO.name == "silo" {
+        assert!(second > first, "{second:?} after {first:?}");
+    }
+}
+
+/// Threads that take turns move amounts, look at all of them, and delete and insert rows. Nothing is lost, no impossible sum commits.
+fn turns_by_seeds<P: Protocol>(seeds: u64) {
+    const CELLS: u64 = 4;
+    for seed in 0..seeds {
+        let bench = Bench::<P>::open(HtmMode::Absent, &[10; CELLS as usize]);
+        let committed = Mutex::new(0);
+        let body = |me: u64| {
+            let (bench, committed) = (&bench, &committed);
+            let body: Box<dyn FnOnce() + Send + '_> = Box::new(move || {
+                let mut rng = Rng::from_seed(seed << 8 | me);
+                let mut worker = bench.worker();
+                for _ in 0..12 {
+                    let (from, to, amount) = (rng.below(CELLS), rng.below(CELLS), rng.range(1, 5) as i64);
+                    let done = match rng.below(4) {
+                        0 => {
+                            worker.begin(Mode::ReadOnly, Stamp::ZERO);
+                            let sums = sum(bench, &mut worker, 0, CELLS - 1);
+                            match sums.and_then(|sum| worker.commit(&mut NoRedo).map(|_| sum)) {
+                                Ok(sum) => assert_eq!(sum, 10 * CELLS as i64, "seed {seed}: a state that never was"),
+                                Err(_) => worker.abort(),
+                            }
+                            None
+                        }
+                        1 => attempt(&mut worker, |worker| {
+                            let value = bench.read(worker, from)?.expect("whoever deletes inserts");
+                            delete(bench, worker, from)?;
+                            put(bench, worker, from, value)
+                        })
+                        .map(drop),
+                        // One row goes from here to there.
+                        2 => attempt(&mut worker, |worker| {
+                            let (here, there) = (10 + 2 * me, 11 + 2 * me);
+                            let (gone, new) = if delete(bench, worker, here)? { (here, there) } else { (there, here) };
+                            delete(bench, worker, gone)?;
+                            put(bench, worker, new, 1)
+                        })
+                        .map(drop),
+                        _ => attempt(&mut worker, |worker| {
+                            bench.change(worker, from, |value| value - amount)?;
+                            bench.change(worker, to, |value| value + amount)
+                        })
+                        .map(drop),
+                    };
+                    *committed.lock().expect("nobody panics with it") += i32::from(done.is_some());
+                    worker.housekeep(4);
+                }
+            });
+            body
+        };
+        let ended = take_turns(seed, 3, (0..3).map(body).collect());
+        assert!(ended.iter().all(Result::is_ok), "{}: seed {seed}", P::INFO.name);
+        assert_eq!(bench.state(&[0, 1, 2, 3]).iter().sum::<i64>(), 10 * CELLS as i64, "seed {seed}");
+        assert!(committed.into_inner().expect("nobody panics with it") > 3, "seed {seed}: nothing commits");
+        cleared(&bench, &mut [&mut bench.worker()]);
+    }
+}
+
+macro_rules! under_every_protocol {
+    ($($name:ident => $protocol:path,)*) => {
+        $(
+            mod $name {
+                type Protocol = $protocol;
+
+                #[test]
+                fn a_read_is_of_one_version_and_all_reads_of_one_state() {
+                    super::reads_across_a_commit::<Protocol>();
+                }
+
+                #[test]
+                fn who_looks_amid_a_commit_sees_what_was_or_what_comes() {
+                    super::looks_amid_a_commit::<Protocol>();
+                }
+
+                #[test]
+                fn no_update_is_lost() {
+                    super::updates_of_one_row::<Protocol>();
+                }
+
+                #[test]
+                fn of_two_who_write_unless_the_other_did_one_does() {
+                    super::write_skew::<Protocol>();
+                }
+
+                #[test]
+                fn of_two_who_insert_unless_the_other_did_one_does() {
+                    super::insert_skew::<Protocol>();
+                }
+
+                #[test]
+                fn a_deleted_row_that_comes_back_is_noticed() {
+                    super::rebirth_skew::<Protocol>();
+                }
+
+                #[test]
+                fn a_row_deleted_anew_waits_for_those_who_may_see_it() {
+                    super::deleted_anew::<Protocol>();
+                }
+
+                #[test]
+                fn what_is_held_when_it_should_be_unlinked_is_unlinked_later() {
+                    super::looks_that_come_too_early::<Protocol>();
+                }
+
+                #[test]
+                fn the_stamps_of_a_worker_are_in_its_order() {
+                    super::own_order::<Protocol>();
+                }
+
+                #[test]
+                fn threads_that_take_turns_lose_nothing() {
+                    super::turns_by_seeds::<Protocol>(60);
+                }
+            }
+        )*
+    };
+}
+for_each_protocol!(under_every_protocol);
