@@ -26,6 +26,11 @@ const BUFFERS: usize = 20 << 20;
 const RATIO: usize = 32 << 10;
 
 pub(crate) fn run(data: &[u8]) {
+    load(data);
+}
+
+/// Loads it; how many versions were handed on, if it is not refused.
+fn load(data: &[u8]) -> Option<u64> {
     let mut input = Reader(data);
     let (file, rows) = match input.u8() & 1 {
         0 => (input.0.get(8..).unwrap_or_default().to_vec(), input.u64()),
@@ -48,10 +53,14 @@ pub(crate) fn run(data: &[u8]) {
                 let versions = *checked.versions.lock().expect("one thread");
                 // Rows of one key and stamp are one version.
                 assert!(versions <= rows && (versions > 0) == (rows > 0), "{versions} of {rows} rows are handed on");
+                Some(versions)
             }
-            Err(error) => check_error(&error),
+            Err(error) => {
+                check_error(&error);
+                None
+            }
         }
-    });
+    })
 }
 
 /// A part, and the rows that its footer counts.
@@ -76,7 +85,7 @@ fn compose(input: &mut Reader<'_>) -> (Vec<u8>, u64) {
         let mut changed = |bit: u8, right: u64| if flags & 1 << bit == 0 { right } else { input.u64() };
         blocks += 1;
         let payload_bytes = changed(1, payload.len() as u64) as u32;
-        let raw_bytes = raw.len() as u32;
+        let raw_bytes = changed(4, raw.len() as u64) as u32;
         let rows = changed(2, rows.into()) as u32;
         let number = changed(3, blocks);
         all_rows += u64::from(rows);
@@ -120,5 +129,16 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
     };
     let composed = [&[1][..], &block(0, 2), &block(0, 4)].concat();
     let (file, rows) = compose(&mut Reader(&composed[1..]));
-    vec![vec![0], vec![1], [&[0][..], &rows.to_le_bytes(), &file].concat(), composed]
+    // A block that says it holds 4 GiB.
+    let large = [&[1][..], &block(1 << 4, 2), &u64::from(u32::MAX).to_le_bytes()].concat();
+    vec![vec![0], vec![1], [&[0][..], &rows.to_le_bytes(), &file].concat(), composed, large]
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn seeds_are_loaded_and_what_lies_about_its_size_is_not() {
+        let loaded = super::seeds().iter().map(|seed| super::load(seed)).collect::<Vec<_>>();
+        assert_eq!(loaded, [None, Some(0), Some(18), Some(18), None]);
+    }
 }

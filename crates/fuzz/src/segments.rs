@@ -25,6 +25,11 @@ const NONCE: u64 = 0x5a17;
 const BUFFERS: usize = 16 << 20;
 
 pub(crate) fn run(data: &[u8]) {
+    replay(data);
+}
+
+/// Replays it; how many versions were handed on, if it is not refused.
+fn replay(data: &[u8]) -> Option<u64> {
     let mut input = Reader(data);
     let file = match input.u8() & 1 {
         0 => input.0.to_vec(),
@@ -35,22 +40,30 @@ pub(crate) fn run(data: &[u8]) {
     allocation::within(16 * file.len() + BUFFERS, || {
         let replay = match Replay::open(&disk, Path::new(DIRECTORY), &manifest) {
             Ok(replay) => replay,
-            Err(error) => return check_error(&error),
+            Err(error) => {
+                check_error(&error);
+                return None;
+            }
         };
         let checked = Checked::default();
-        match replay.run(&disk, 1, &checked, &|_| {}) {
+        let versions = match replay.run(&disk, 1, &checked, &|_| {}) {
             Ok(replayed) => {
                 assert_eq!(replayed.versions, *checked.versions.lock().expect("one thread"));
                 let newest = *checked.newest.lock().expect("one thread");
                 assert!(newest <= replay.durable(), "{newest:?} counts and is above {:?}", replay.durable());
                 assert!(replay.bytes() <= file.len() as u64);
+                Some(replayed.versions)
             }
-            Err(error) => check_error(&error),
-        }
+            Err(error) => {
+                check_error(&error);
+                None
+            }
+        };
         for torn in replay.torn() {
             assert!(torn.offset + torn.bytes <= file.len() as u64, "{torn}");
         }
-    });
+        versions
+    })
 }
 
 /// A header page and batches.
@@ -106,4 +119,14 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let composed = [&[1][..], &batches.concat()].concat();
     let file = compose(&mut Reader(&composed[1..]));
     vec![vec![0], [&[0][..], &file].concat(), [&[1][..], &batches[0]].concat(), composed]
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn seeds_are_replayed() {
+        let replayed = super::seeds().iter().map(|seed| super::replay(seed)).collect::<Vec<_>>();
+        let [_, file, one, composed] = replayed[..] else { panic!("{replayed:?}") };
+        assert!(one.is_some_and(|versions| versions > 0) && composed > one && file == composed, "{replayed:?}");
+    }
 }
