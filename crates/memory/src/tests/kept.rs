@@ -70,6 +70,22 @@ fn a_version_is_kept_for_who_holds_an_epoch_before_its_successors() {
 }
 
 #[test]
+fn what_replaced_nothing_waits_for_its_grace_period_alone() {
+    let (memory, _point) = with_log();
+    let (mut local, mut outside) = (register(&memory), Outside::claim());
+    local.enter();
+    // Of one bag: a version that is kept, and memory of epoch 0.
+    for epoch in [6, 0] {
+        let block = local.allocate(&mut outside, BYTES).expect("a few bytes");
+        // SAFETY: ours alone.
+        unsafe { local.retire_version(block, BYTES, Epoch(epoch)) };
+    }
+    local.leave();
+    local.collect();
+    assert_eq!((memory.in_use_bytes(), local.waiting()), (BYTES, 1));
+}
+
+#[test]
 fn nothing_else_waits_for_the_durable_point() {
     let (memory, _point) = with_log();
     let (mut local, mut outside) = (register(&memory), Outside::claim());

@@ -166,6 +166,20 @@ fn a_deferred_item_comes_back_once_after_its_grace_period_in_order() {
 }
 
 #[test]
+fn what_was_ready_when_its_worker_went_is_done_by_another() {
+    let memory = memory(2);
+    let (mut leaving, mut heir) = (register(&memory), register(&memory));
+    leaving.enter();
+    leaving.defer([7; 3]);
+    leaving.leave();
+    // Ready from here on, and nobody has asked for it.
+    leaving.collect();
+    drop(leaving);
+    heir.collect();
+    assert_eq!(heir.ready(), Some([7; 3]));
+}
+
+#[test]
 fn what_a_dropped_worker_leaves_is_freed_and_done_by_those_who_remain() {
     let mut rng = seeded();
     let memory = memory(3);
