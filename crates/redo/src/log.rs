@@ -20,6 +20,7 @@ use seriatim_base::disk::Disk;
 use seriatim_base::thread::{Kicker, Periodic};
 use seriatim_base::{CacheAligned, Epoch};
 
+use crate::batch::PAGE;
 use crate::checkpoint::Deleting;
 #[cfg(any(test, feature = "canary"))]
 use crate::fault::LogFault;
@@ -63,6 +64,12 @@ impl LogOptions {
             #[cfg(any(test, feature = "canary"))]
             fault: LogFault::None,
         }
+    }
+
+    /// Size of a segment where there is no space for one of the usual size, in bytes: 256 KiB for one of 64 MiB, and never below 64 KiB,
+    /// which are 15 flushes.
+    pub fn small_segment_bytes(&self) -> u64 {
+        (self.segment_bytes / 256).max(16 * PAGE as u64).min(self.segment_bytes)
     }
 }
 

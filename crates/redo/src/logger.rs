@@ -35,6 +35,8 @@ pub struct Logger {
     segment: Segment,
     /// The segment after it, as far as it is made.
     next: Option<Segment>,
+    /// Whether there was no space for a segment of the usual size: the next is a small one.
+    low: bool,
     sequence: u64,
     /// Draws the nonces of segments.
     nonces: Rng,
@@ -65,15 +67,20 @@ struct Stream {
 impl Logger {
     pub(crate) fn new(shared: Arc<Shared>, index: usize, streams: Vec<(usize, Consumer)>) -> Result<Logger, LogError> {
         let mut nonces = Rng::from_seed(shared.start.nonce_seed.wrapping_add(index as u64));
-        let first = create(&shared, index, 1, nonces.next_u64(), 0).and_then(|mut first| {
-            match first.prepare(&*shared.disk, ALL) {
+        let nonce = nonces.next_u64();
+        let make = |low| {
+            create(&shared, index, 1, nonce, 0, low).and_then(|mut first| match first.prepare(&*shared.disk, ALL) {
                 Ok(_) => Ok(first),
                 Err(failure) => {
                     first.discard(&*shared.disk);
                     Err(failure)
                 }
-            }
-        });
+            })
+        };
+        let first = match make(false) {
+            Err(Failure::Full) => make(true),
+            made => made,
+        };
         let segment = first.map_err(|failure| match failure {
             Failure::Full => LogError::Full { directory: shared.options.directories[index].clone() },
             Failure::Final(error) => error,
@@ -85,6 +92,7 @@ impl Logger {
             index,
             segment,
             next: None,
+            low: false,
             sequence: 1,
             nonces,
             newest: Epoch(0),
@@ -256,18 +264,44 @@ impl Logger {
         }
         let made = self.next_segment(0).map(drop).and_then(|()| self.prepare(segment::piece_after(flushed_bytes)));
         match made {
-            Ok(_) | Err(Failure::Full) => Ok(()),
+            Ok(_) => Ok(()),
+            Err(Failure::Full) => {
+                self.give_up_next();
+                Ok(())
+            }
             Err(failure) => Err(failure),
         }
     }
 
+    /// There was no space for the next segment: what it took is given back, if it was of the usual size, and a small one is tried.
+    fn give_up_next(&mut self) -> bool {
+        let options = &self.shared.options;
+        if self.low || options.small_segment_bytes() >= options.segment_bytes {
+            return false;
+        }
+        // One that cannot be removed is made further when there is space: its name is taken.
+        if self.next.as_ref().is_some_and(|next| self.shared.disk.remove_file(&next.path).is_err()) {
+            return false;
+        }
+        self.next = None;
+        self.low = true;
+        true
+    }
+
     /// Goes on in the next segment, which has room for batch `number` of `bytes` bytes.
     fn roll(&mut self, bytes: u64, number: u64) -> Result<(), Failure> {
-        self.next_segment(bytes)?.enlarge(bytes);
-        self.prepare(ALL)?;
+        let make = |logger: &mut Logger| {
+            logger.next_segment(bytes)?.enlarge(bytes);
+            logger.prepare(ALL)
+        };
+        match make(self) {
+            Err(Failure::Full) if self.give_up_next() => make(self)?,
+            made => made?,
+        };
         if !self.shared.suffers_omitting_links() {
             self.segment.link(number)?;
         }
+        self.low = false;
         if let Some(next) = self.next.take() {
             let filled = std::mem::replace(&mut self.segment, next);
             self.sequence += 1;
@@ -281,7 +315,7 @@ impl Logger {
             Some(next) => Ok(next),
             none => {
                 let nonce = self.nonces.next_u64();
-                Ok(none.insert(create(&self.shared, self.index, self.sequence + 1, nonce, bytes)?))
+                Ok(none.insert(create(&self.shared, self.index, self.sequence + 1, nonce, bytes, self.low)?))
             }
         }
     }
@@ -294,13 +328,14 @@ impl Logger {
 /// A piece larger than any segment.
 const ALL: u64 = u64::MAX / 2;
 
-/// A segment with room for the usual, or for a batch of `bytes` bytes if that is more.
-fn create(shared: &Shared, index: usize, sequence: u64, nonce: u64, bytes: u64) -> Result<Segment, Failure> {
+/// A segment with room for the usual, or for little where space is low, or for a batch of `bytes` bytes if that is more.
+fn create(shared: &Shared, index: usize, sequence: u64, nonce: u64, bytes: u64, low: bool) -> Result<Segment, Failure> {
     let logger = u32::try_from(index).expect("loggers are few");
     let name = Name { incarnation: shared.start.incarnation, logger, sequence };
     let header = segment::Header { format: crate::FORMAT, database: shared.start.database, name, nonce, bytes: 0 };
-    let page = batch::PAGE as u64;
-    let usual = shared.options.segment_bytes.min(SEGMENT_BYTES_MAX).saturating_sub(2 * page).max(page);
+    let (options, page) = (&shared.options, batch::PAGE as u64);
+    let wanted = if low { options.small_segment_bytes() } else { options.segment_bytes };
+    let usual = wanted.min(SEGMENT_BYTES_MAX).saturating_sub(2 * page).max(page);
     Segment::create(&*shared.disk, &shared.options.directories[index], header, usual.max(bytes))
 }
 

@@ -419,7 +419,10 @@ fn a_power_cut_while_the_disk_is_full_loses_nothing_that_was_durable() {
     for seed in 0..50 {
         println!("seed {seed}");
         let mut rng = Rng::from_seed(seed);
-        let mut run = Stepped::open(&disk(seed, 2), options(2), 3).expect("a log");
+        // Every other time small segments are smaller than the usual ones.
+        let segment_bytes = if seed % 2 == 0 { options(2).segment_bytes } else { 64 * PAGE as u64 };
+        let options = LogOptions { segment_bytes, ..options(2) };
+        let mut run = Stepped::open(&disk(seed, 2), options, 3).expect("a log");
         for _ in 0..30 {
             if rng.percent(30) {
                 run.disk.set_capacity(run.disk.used_bytes() + rng.below(8) * 4096);
@@ -441,6 +444,38 @@ fn a_power_cut_while_the_disk_is_full_loses_nothing_that_was_durable() {
         run.disk.crash();
         run.judge().unwrap_or_else(|problem| panic!("seed {seed}: {problem}"));
     }
+}
+
+#[test]
+fn where_space_is_short_a_log_opens_and_goes_on_in_small_segments() {
+    let options = || LogOptions { segment_bytes: 256 * PAGE as u64, ..options(1) };
+    let (usual, small) = (options().segment_bytes, options().small_segment_bytes());
+    assert!(small < usual / 4);
+    let sizes = |disk: &FaultyDisk| -> Vec<u64> {
+        let found = segment::list(disk, &directories(1)[0]).expect("a directory");
+        found.iter().map(|segment| segment.bytes).collect()
+    };
+    let disk = disk(1, 1);
+    disk.set_capacity(disk.used_bytes() + 3 * small + PAGE as u64);
+    let mut run = Stepped::open(&disk, options(), 1).expect("there is space for a small segment");
+    assert_eq!(sizes(&disk), [small]);
+    let fill = |run: &mut Stepped| {
+        while run.log.refusal().is_none() && sizes(&run.disk).len() < 6 {
+            run.commit(0, 2000);
+            run.next_epoch();
+            run.step_all();
+        }
+    };
+    fill(&mut run);
+    let made = sizes(&disk);
+    assert_eq!(made[..3], [small; 3], "it used what there was, and refused commits then");
+    assert!(made.len() <= 4, "one more may be begun: {made:?}");
+    disk.set_capacity(u64::MAX);
+    run.step_all();
+    fill(&mut run);
+    assert!(sizes(&disk)[3..].contains(&usual), "there is space again: {:?}", sizes(&disk));
+    disk.crash();
+    run.judge().expect("nothing is lost");
 }
 
 #[test]

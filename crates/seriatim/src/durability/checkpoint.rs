@@ -18,6 +18,7 @@ use super::NO_WORKER;
 use super::clean::{delete_superfluous, delete_unnamed};
 use super::duty::{Duty, Limits, Machine};
 use super::persistence::Persistence;
+use super::reserve::is_full;
 use super::rows::{Found, Room, Rows, Stuck, Take, Walker};
 use crate::database::Inner;
 use crate::error::StorageError;
@@ -83,14 +84,25 @@ fn take_alone(inner: &Inner, persistence: &Persistence, limits: Limits<'_>) -> R
     }
     // First: what an earlier attempt left may be the space that is lacking.
     delete_unnamed(persistence);
-    let (begin, complete) = write(inner, persistence, limits).inspect_err(|_| delete_unnamed(persistence))?;
-    let named = persistence.change(|manifest| manifest.checkpoint = Some(complete.clone()));
+    let reserve = &persistence.home().reserve;
+    let write = || write(inner, persistence, limits).inspect_err(|_| delete_unnamed(persistence));
+    let (begin, complete) = match write() {
+        // It gives more space back than it takes, but for what an opening needs.
+        Err(error) if is_full(&error) && reserve.give(1) => write().inspect_err(|_| reserve.fill())?,
+        written => written?,
+    };
+    let name = || persistence.change(|manifest| manifest.checkpoint = Some(complete.clone()));
+    let named = match name() {
+        Err(error) if is_full(&error) && !persistence.log().durable().is_stopped() && reserve.give(0) => name(),
+        named => named,
+    };
     if named.is_err() && !persistence.log().durable().is_stopped() {
         delete_unnamed(persistence);
     }
     named?;
     // It counts: from here on nothing fails it.
     let deleted = delete_superfluous(persistence, begin);
+    reserve.fill();
     Ok(Checkpoint { rows: complete.rows, bytes: complete.bytes, duration: began.elapsed(), deleted })
 }
 

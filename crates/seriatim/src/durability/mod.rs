@@ -20,6 +20,7 @@ mod persistence;
 mod progress;
 mod rebuild;
 mod recover;
+mod reserve;
 mod rows;
 #[cfg(test)]
 mod tests;

@@ -16,11 +16,12 @@ use std::time::Duration;
 
 use seriatim_base::disk::{Disk, DiskLock, Locking, wary};
 use seriatim_base::{Epoch, LayoutId, TableId, rng};
-use seriatim_redo::manifest::{DatabaseId, Incarnation, LayoutEntry, LogEnd, Manifest, TableEntry};
+use seriatim_redo::manifest::{DatabaseId, Incarnation, LayoutEntry, LogEnd, MANIFEST, Manifest, TableEntry};
 use seriatim_redo::{Log, LogError, LogOptions, LogStart, Logger, Writer, checkpoint, segment};
 
 use super::persistence::is_at_limit;
 use super::recover::{Ends, Recovery, look, recover};
+use super::reserve::Reserve;
 use crate::builder::{Builder, Place};
 use crate::database::{Foundation, Tables};
 use crate::error::{OpenError, StorageError};
@@ -35,6 +36,7 @@ pub(crate) struct Home {
     pub(crate) directory: PathBuf,
     /// What is in the file.
     manifest: Mutex<Manifest>,
+    pub(super) reserve: Reserve,
     /// Until it is closed.
     locks: Mutex<Option<Locks>>,
 }
@@ -150,6 +152,10 @@ pub(crate) fn open(options: &Builder, place: &Place, foundation: &Foundation) ->
     }
     // Whether incarnations that the manifest in place does not need have no segments any more.
     let mut is_clean = false;
+    // Until it is known where the log goes; the manifest may be twice on the disk, and grows by an incarnation.
+    let manifest_bytes = disk.find(&directory.join(MANIFEST)).ok().flatten().map_or(0, |found| found.bytes);
+    let portion = |segments| 2 * (manifest_bytes + 4096).next_multiple_of(4096) + segments;
+    let mut reserve = Reserve::new(disk, directory, portion(0));
     let (mut manifest, recovered) = match found {
         Some(manifest) if *inspect => {
             let (manifest, recovered) = look(options, place, foundation, manifest)?;
@@ -160,7 +166,7 @@ pub(crate) fn open(options: &Builder, place: &Place, foundation: &Foundation) ->
             // Space, not safety: what is left the next checkpoint deletes. Before anything is written, since it may lack that space.
             let _ = checkpoint::delete_unfinished(disk.as_ref(), directory, &manifest);
             // Again, as it is: who wrote it may have ended before its name was durable, or the sync of that may have failed.
-            manifest.write(disk.as_ref(), directory).map_err(StorageError::from)?;
+            reserve.supply(|| manifest.write(disk.as_ref(), directory))?;
             // Only now is it certain that none of them counts.
             let _ = checkpoint::delete_unnamed(disk.as_ref(), directory, &manifest);
             is_clean = checkpoint::delete_superfluous_logs(disk.as_ref(), directory, &manifest).is_ok();
@@ -205,15 +211,37 @@ pub(crate) fn open(options: &Builder, place: &Place, foundation: &Foundation) ->
         backlog_wait_max: if options.step_helpers { Duration::ZERO } else { BACKLOG_WAIT_MAX },
         ..LogOptions::new(loggers)
     };
-    let (log, writers, loggers) = Log::open(Arc::clone(disk), log_options, start, options.workers)?;
+    // Room for a small first segment of each logger.
+    let segments_bytes = |at: &Path| {
+        let segments = log_options.directories.iter().filter(|logger| *logger == at).count() as u64;
+        segments * log_options.small_segment_bytes()
+    };
+    reserve.set_portion(portion(segments_bytes(directory)));
+    let elsewhere = log_options.directories.iter().filter(|at| *at != directory);
+    let elsewhere: Vec<Reserve> = elsewhere.map(|at| Reserve::new(disk, at, segments_bytes(at))).collect();
+    // Their names are durable with those of the first segments.
+    elsewhere.iter().for_each(Reserve::fill);
+    let open_log = || Log::open(Arc::clone(disk), log_options.clone(), start, options.workers);
+    let (log, writers, loggers) = loop {
+        match open_log() {
+            Err(LogError::Full { directory: at })
+                if elsewhere.iter().chain([&reserve]).any(|reserve| reserve.is_in(&at) && reserve.give(0)) => {}
+            opened => break opened?,
+        }
+    };
+    // Its name is durable with the manifest's.
+    reserve.fill();
     // After its first segments, so that it is noticed if they are gone.
-    manifest.write(disk.as_ref(), directory).map_err(StorageError::from)?;
+    reserve.supply(|| manifest.write(disk.as_ref(), directory))?;
     // Space, not safety: what is left the next opening deletes.
     let _ = checkpoint::delete_superfluous_logs(disk.as_ref(), directory, &manifest);
+    // What was given and not taken.
+    reserve.fill();
     let home = Home {
         disk: Arc::clone(disk),
         directory: directory.clone(),
         manifest: Mutex::new(manifest),
+        reserve,
         locks: Mutex::new(Some(locks)),
     };
     Ok(Opened { tables, recovery, log: Some(OpenLog { home, log, loggers, writers }) })
@@ -337,7 +365,7 @@ impl Home {
             current.durable_epoch = Some(recorded);
             current.ends = ends;
         }
-        manifest.write(self.disk.as_ref(), &self.directory).map_err(|failed| failed.error)
+        self.reserve.supply(|| manifest.write(self.disk.as_ref(), &self.directory))
     }
 }
 

@@ -485,6 +485,7 @@ impl Persistence {
                     Err(CloseError::new(log.durable().epoch(), lost, &reason))
                 }
             });
+            home.reserve.fill();
             home.unlock();
             closed
         };

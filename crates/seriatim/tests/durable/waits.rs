@@ -170,3 +170,105 @@ fn closing_says_what_is_not_durable() {
     }
     Database::in_memory().expect("memory").close().expect("nothing is kept");
 }
+/// Writes until the disk refuses it.
+fn fill_up(session: &mut Session, accounts: &Handle<Account>, bytes: usize) {
+    let noted = |id| Account { note: "x".repeat(bytes), ..account(id) };
+    let refused = (1000..1_000_000).find_map(|id| session.submit(|tx| tx.insert(accounts, &noted(id))).wait().err());
+    assert!(refused.is_some(), "the disk is full");
+}
+
+/// Opens, reads and shrinks a database on a full disk.
+fn use_while_full(open: &dyn Fn() -> Database) {
+    let db = open();
+    let accounts = db.table::<Account>().expect("it is there");
+    let mut session = db.session();
+    let there = session.snapshot(|tx| Ok(tx.get(&accounts, &1)?.is_some()));
+    assert!(there.expect("it was durable").value);
+    let all: Vec<u64> = rows(&db).iter().map(|row| row.id).filter(|id| *id > 4).collect();
+    for ids in all.chunks(200) {
+        let deleted = session.transact(|tx| ids.iter().try_for_each(|id| tx.delete(&accounts, id).map(drop)));
+        deleted.expect("what is set aside takes some deletions");
+    }
+    let checkpoint = db.checkpoint().expect("little is left, and it fits").expect("it is on disk");
+    assert_eq!(checkpoint.rows, 5);
+    // What that gave back takes more.
+    for id in 1000..1010 {
+        insert(&mut session, &accounts, id).expect("there is space");
+    }
+    assert_eq!(rows(&db).len(), 15);
+    drop((session, accounts));
+    db.close().expect("there is space");
+}
+
+#[test]
+fn a_database_opens_on_a_full_disk_and_can_be_shrunk_there() {
+    for ends in ["closed", "killed", "cut off"] {
+        let disk = FaultyDisk::new(42);
+        let open = || small("auto", &disk).open().unwrap_or_else(|error| panic!("{ends}: {error}"));
+        let db = open();
+        let accounts = db.create::<Account>().expect("the table is created");
+        let mut session = db.session();
+        (0..5).for_each(|id| insert(&mut session, &accounts, id).expect("there is space"));
+        disk.set_capacity(disk.used_bytes() + (50 << 10));
+        fill_up(&mut session, &accounts, 500);
+        let end = |db: Database| match ends {
+            "closed" => drop(db),
+            "killed" => {
+                disk.kill();
+                drop(db);
+            }
+            _ => {
+                disk.crash();
+                drop(db);
+            }
+        };
+        drop((session, accounts));
+        end(db);
+        // Nobody else leaves any space.
+        disk.set_capacity(disk.used_bytes());
+        for _ in 0..2 {
+            end(open());
+            disk.set_capacity(disk.used_bytes());
+        }
+        use_while_full(&open);
+    }
+}
+
+/// Runs a program; whether it succeeded.
+fn run(program: &str, arguments: &[&str]) -> bool {
+    let ran = std::process::Command::new(program).args(arguments).stderr(std::process::Stdio::null()).status();
+    ran.is_ok_and(|status| status.success())
+}
+
+#[test]
+fn a_database_opens_on_a_file_system_that_is_full() {
+    let at = std::env::temp_dir().join(format!("seriatim-full-{:016x}", seriatim_base::rng::entropy()));
+    std::fs::create_dir(&at).expect("a temporary directory");
+    let path = at.to_str().expect("it is UTF-8").to_owned();
+    if !run("mount", &["-t", "tmpfs", "-o", "size=24m", "tmpfs", &path]) {
+        eprintln!("skipped: mounting a file system of 24 MiB is not allowed here");
+        std::fs::remove_dir(&at).expect("it is empty");
+        return;
+    }
+    let result = std::panic::catch_unwind(|| {
+        let open = || {
+            let builder = Database::builder().workers(4).segment_bytes(4 << 20).path(at.join("db"));
+            builder.checkpoint_bytes(None).wait_max(Some(SHORT)).open().expect("it opens")
+        };
+        let db = open();
+        let accounts = db.create::<Account>().expect("the table is created");
+        let mut session = db.session();
+        session.set_wait_max(None);
+        (0..5).for_each(|id| insert(&mut session, &accounts, id).expect("there is space"));
+        session.set_wait_max(Some(SHORT));
+        fill_up(&mut session, &accounts, 20_000);
+        drop((session, accounts, db));
+        // Others take what is left.
+        let mut other = std::fs::File::create(at.join("other")).expect("a name is free");
+        while std::io::Write::write(&mut other, &[1; 4096]).is_ok_and(|bytes| bytes > 0) {}
+        use_while_full(&open);
+    });
+    assert!(run("umount", &[&path]), "{path} is still mounted");
+    std::fs::remove_dir(&at).expect("it is empty");
+    result.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+}
