@@ -25,6 +25,8 @@ use crate::builder::Builder;
 pub struct TransactionOptions {
     /// How long an attempt may be open: see [`Builder::transaction_age_max`].
     pub age_max: Option<Duration>,
+    /// How long a call waits until its result is durable: see [`Builder::wait_max`]. [`Duration::MAX`] is for as long as it takes.
+    pub wait_max: Option<Duration>,
 }
 
 impl TransactionOptions {
@@ -40,15 +42,27 @@ impl TransactionOptions {
         TransactionOptions { age_max: Some(age), ..self }
     }
 
+    /// How long a call waits for the disk until its result is durable: it then fails with
+    /// [`TransactError::NotDurableYet`](crate::TransactError::NotDurableYet), which says whether it may be committed. With
+    /// [`Duration::MAX`] it waits for as long as it takes. See [`Builder::wait_max`].
+    #[must_use]
+    pub fn wait_max(self, wait: Duration) -> TransactionOptions {
+        TransactionOptions { wait_max: Some(wait), ..self }
+    }
+
     /// These, and of `others` what these leave open.
     pub(crate) fn or(&self, others: &TransactionOptions) -> TransactionOptions {
-        TransactionOptions { age_max: self.age_max.or(others.age_max) }
+        TransactionOptions { age_max: self.age_max.or(others.age_max), wait_max: self.wait_max.or(others.wait_max) }
     }
 
     /// What holds in a database that was opened so.
     pub(crate) fn bounds(&self, database: &Builder) -> Bounds {
         let age = self.age_max.unwrap_or(database.transaction_age_max);
-        Bounds { age: u64::try_from(age.as_nanos()).unwrap_or(u64::MAX) }
+        let wait = match self.wait_max {
+            None => database.wait_max,
+            wait => wait.filter(|wait| *wait < Duration::MAX),
+        };
+        Bounds { age: u64::try_from(age.as_nanos()).unwrap_or(u64::MAX), wait }
     }
 }
 
@@ -57,4 +71,6 @@ impl TransactionOptions {
 pub(crate) struct Bounds {
     /// Nanoseconds that an attempt may be open.
     pub(crate) age: u64,
+    /// How long a result waits until it is durable.
+    pub(crate) wait: Option<Duration>,
 }

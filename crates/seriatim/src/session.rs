@@ -152,9 +152,10 @@ impl Session {
         result
     }
 
-    /// How long calls of this session wait until their results are durable; at first [`Builder::wait_max`](crate::Builder::wait_max).
+    /// How long calls of this session wait until their results are durable, if they are not given their own
+    /// ([`TransactionOptions::wait_max`]); at first [`Builder::wait_max`](crate::Builder::wait_max). `None`: for as long as it takes.
     pub fn set_wait_max(&mut self, wait: Option<Duration>) {
-        self.runner.tx.set_wait_max(wait);
+        self.set_options(self.options().wait_max(wait.unwrap_or(Duration::MAX)));
     }
 
     /// The bounds of this session's transactions, procedures included, that are not given their own. At first the database's.

@@ -81,7 +81,7 @@ pub struct ReadTx {
     user: RefCell<Option<Box<dyn std::error::Error + Send + Sync>>>,
     /// What must be durable before a result of the transaction leaves.
     seal: Cell<Seal>,
-    /// How long a result waits for that.
+    /// How long a result waits for that: of the bounds under which the attempt was opened.
     wait_max: Cell<Option<Duration>>,
     /// Of a snapshot that shows the durable epoch while the disk is behind.
     hold: Cell<Option<Hold>>,
@@ -1226,6 +1226,7 @@ impl Tx {
         savepoints.shrink_to(SAVEPOINTS_KEPT);
         drop(savepoints);
         self.operations.set(0);
+        self.wait_max.set(self.bounds.get().wait);
         self.deadline
             .set(self.clock.now().saturating_add(self.bounds.get().age).saturating_add(inner.clock_resolution));
         self.left.set(self.stride());
@@ -1387,10 +1388,6 @@ impl Tx {
 
     pub(crate) fn wait_max(&self) -> Option<Duration> {
         self.wait_max.get()
-    }
-
-    pub(crate) fn set_wait_max(&self, wait: Option<Duration>) {
-        self.wait_max.set(wait);
     }
 
     /// Ends an explicit transaction; its result is sealed.

@@ -3,7 +3,9 @@
 use std::io::ErrorKind;
 use std::time::Duration;
 
-use seriatim::{Abort, CloseError, Database, Durability, Freshness, Handle, Session, TransactError, protocols};
+use seriatim::{
+    Abort, CloseError, Database, Durability, Freshness, Handle, Session, TransactError, TransactionOptions, protocols,
+};
 use seriatim_base::disk::{FaultyDisk, Operation, Times};
 
 use crate::life::{Account, account, rows, small};
@@ -49,6 +51,16 @@ fn a_call_on_a_full_disk_ends_within_its_bound_and_says_whether_it_may_be_commit
         };
         assert!(reason.contains("full"), "{reason}");
         assert!(!error.is_maybe_committed() && error.is_retryable());
+        // A call may have a bound of its own.
+        let brief = TransactionOptions::new().wait_max(Duration::from_millis(3));
+        let error = session.transact_with(&brief, |tx| tx.get(&accounts, &5).map(|row| row.is_some()));
+        let error = error.expect_err("what it read is not durable");
+        assert!(matches!(&error, TransactError::NotDurableYet { waited, .. } if Some(*waited) == brief.wait_max));
+        other.set_wait_max(None);
+        let tx = other.begin_with(&brief).expect("a worker is free");
+        assert!(tx.get(&accounts, &5).expect("it is there").is_some());
+        assert!(matches!(tx.commit(), Err(TransactError::NotDurableYet { .. })));
+        other.set_wait_max(Some(SHORT));
         let tx = other.begin().expect("a worker is free");
         assert!(tx.get(&accounts, &5).expect("it is there").is_some());
         assert!(matches!(tx.commit(), Err(TransactError::NotDurableYet { wrote: false, .. })));
