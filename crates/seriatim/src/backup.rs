@@ -136,10 +136,14 @@ impl Database {
     /// in the copy. `None` in memory, and where the directory was only looked at.
     ///
     /// # Errors
-    /// As [`take`]; that the log has stopped.
+    /// As [`take`]; that the log has stopped, or that what is committed was not durable within
+    /// [`Builder::wait_max`](crate::Builder::wait_max).
     pub fn backup(&self, to: impl AsRef<Path>) -> Result<Option<Copied>, StorageError> {
         let Some(persistence) = &self.inner().persistence else { return Ok(None) };
-        persistence.flush(None)?;
+        if !persistence.flush(self.inner().options.wait_max)? {
+            let problem = "the disk did not take within the bound of waits what the copy should hold: try again";
+            return Err(StorageError::io("backing up")(Error::new(ErrorKind::TimedOut, problem)));
+        }
         let home = persistence.home();
         copies::backup(home.disk.as_ref(), &home.directory, to.as_ref(), &|_, _| {}).map(|copied| Some(copied.into()))
     }

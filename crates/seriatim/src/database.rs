@@ -189,6 +189,7 @@ impl Database {
             let (idle, mut leases, mut ticks) = (Arc::clone(&pool), Vec::new(), 0u32);
             let interval = options.epoch_interval;
             let mut log = persistence.as_ref().map(|log| (log.log(), Arc::clone(&log.behind).watch(interval)));
+            let buried = Arc::clone(&environment.buried);
             let tick = move || {
                 let now = Instant::now();
                 time.advance(now.since(last).min(most));
@@ -204,6 +205,9 @@ impl Database {
                 ticks = ticks.wrapping_add(1);
                 if ticks.is_multiple_of(TICKS_A_HOUSEKEEPING) {
                     idle.housekeep_idle(&mut leases);
+                    if log.as_ref().is_some_and(|(log, _)| !log.refuses()) {
+                        buried.forget_keys();
+                    }
                 }
             };
             let ticker = Periodic::spawn("seriatim-epoch", options.epoch_interval, tick);

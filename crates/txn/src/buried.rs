@@ -104,6 +104,11 @@ impl Buried {
         self.graves(table, durable).0.iter().map(|grave| grave.record).collect()
     }
 
+    /// Gives the map by keys back: few snapshots of the durable epoch, or none, will want it.
+    pub fn forget_keys(&self) {
+        drop(std::mem::take(&mut *self.by_key.lock().unwrap_or_else(PoisonError::into_inner)));
+    }
+
     /// See [`Core::buried_under`](crate::Core::buried_under).
     pub(crate) fn under(&self, table: &Table, key: Key<'_>, durable: Epoch) -> Vec<RecordPtr> {
         let mut tables = self.by_key.lock().unwrap_or_else(PoisonError::into_inner);
