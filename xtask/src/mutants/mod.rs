@@ -402,15 +402,19 @@ fn hunt(scratch: &Scratch<'_>, chosen: &[usize], found: &mut Found) -> Result<()
     if todo.is_empty() {
         return Ok(());
     }
-    let mut tests: Vec<&Test> = todo.iter().flat_map(|&i| &mutants[i].tests).collect();
-    tests.sort();
-    tests.dedup();
     scratch.write(None)?;
-    let binaries = scratch.build(&tests)?;
     let mut limits = BTreeMap::new();
-    for &i in &switched {
-        judge(scratch, &binaries, &mut limits, i, i + 1, found)?;
+    // Those that want a model last: loom's builds take as long as all the others.
+    let (modelled, plain): (Vec<usize>, Vec<usize>) =
+        switched.iter().partition(|&&i| mutants[i].tests.iter().any(|test| test.loom));
+    for group in [plain, modelled] {
+        let binaries = scratch.build(&group.iter().flat_map(|&i| &mutants[i].tests).collect::<Vec<_>>())?;
+        for &i in &group {
+            judge(scratch, &binaries, &mut limits, i, i + 1, found)?;
+        }
     }
+    let unchanged: Vec<&Test> = builds.iter().flat_map(|&i| &mutants[i].tests).collect();
+    let binaries = scratch.build(&unchanged)?;
     for &i in &builds {
         // What the tests take without it is measured first.
         for test in &mutants[i].tests {
