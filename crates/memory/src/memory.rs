@@ -112,8 +112,8 @@ impl Memory {
         self.0.slots.len()
     }
 
-    /// Gives memory of which nothing is in use back to the system, in pieces of 64 KiB, as far as it exceeds 64 MiB and an eighth of
-    /// what is taken: the bytes. Does nothing unless much more is free than was left the last time, and asks workers at rest for
+    /// Gives memory of which nothing is in use back to the system, in pieces of 64 KiB, when more than 64 MiB, and more than an eighth of
+    /// what is taken, is free: the bytes. Does nothing unless much more is free than was left the last time, and asks workers at rest for
     /// their free blocks first, so that the next call finds them. Takes about a second for 20 million blocks; to be called now and
     /// then by a helper.
     pub fn give_back(&self) -> usize {

@@ -2,10 +2,10 @@
 //!
 //! Blocks keep their class, and free ones lie in lists wherever they were freed. So memory is looked at in *windows*, aligned
 //! pieces of the size of a span. A window all of whose bytes are free, in batches between workers or as the rest of a span, is
-//! taken out of the lists and becomes a span again, for blocks of any class. Those beyond a reserve are given back: the map
+//! taken out of the lists and becomes a span again, for blocks of any class, and is given back: the map
 //! stays, its pages go (`madvise`), and come again, zeroed, when they are touched.
 //!
-//! What stays: the reserve, windows in which anything is in use, and what workers keep at hand, which they hand over when they
+//! What stays: windows in which anything is in use, and what workers keep at hand, which they hand over when they
 //! rest ([`Heap::wants_blocks`]).
 //!
 //! This walks over all free blocks between workers. It is nothing for the path of a transaction: a helper does it, when so much
@@ -18,7 +18,7 @@ use std::ptr::NonNull;
 use std::sync::TryLockError;
 use std::sync::atomic::Ordering;
 
-/// Free bytes that are kept, at least; an eighth of what is taken if that is more.
+/// Free bytes up to which nothing is given back, at least; an eighth of what is taken if that is more.
 const RESERVE_MIN: usize = small(64 << 20, 64 << 10);
 
 /// The windows of all maps.
@@ -141,12 +141,12 @@ impl Heap {
         Class::all().map(bytes).sum()
     }
 
-    /// Free bytes that are kept.
+    /// Free bytes up to which nothing is given back.
     fn reserve(&self) -> usize {
         RESERVE_MIN.max(lock(&self.state).taken / 8)
     }
 
-    /// Gives what is free beyond the reserve back to the system, if there is so much more of it than was left the last time: the
+    /// Gives what is wholly free back to the system, if more than the reserve is free and there is so much more of it than was left the last time: the
     /// bytes.
     pub(crate) fn give_back_pages(&self) -> usize {
         let (free, reserve) = (self.pooled_bytes(), self.reserve());
@@ -158,22 +158,22 @@ impl Heap {
             return 0;
         }
         self.wants_blocks.store(false, Ordering::Relaxed);
-        if much { self.reclaim(free - reserve) } else { 0 }
+        if much { self.reclaim() } else { 0 }
     }
 
-    /// Makes spans of whole windows, and gives at most `most` bytes of them back.
-    fn reclaim(&self, most: usize) -> usize {
+    /// Makes spans of whole windows, and gives them back.
+    fn reclaim(&self) -> usize {
         let _alone = match self.reclaiming.try_lock() {
             Ok(guard) => guard,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return 0,
         };
-        let bytes = self.reclaim_alone(most);
+        let bytes = self.reclaim_alone();
         self.left_free.store(self.pooled_bytes(), Ordering::Relaxed);
         bytes
     }
 
-    fn reclaim_alone(&self, most: usize) -> usize {
+    fn reclaim_alone(&self) -> usize {
         let (mut windows, scraps) = {
             let mut state = lock(&self.state);
             let scraps: Vec<Span> = state.touched.extract_if(.., |span| span.bytes < SPAN).collect();
@@ -205,7 +205,7 @@ impl Heap {
         }
         let scraps = scraps.into_iter().filter(|scrap| !windows.goes(scrap.start.as_ptr().addr(), scrap.bytes));
         let scraps: Vec<Span> = scraps.collect();
-        self.return_runs(&windows.runs(), scraps, most)
+        self.return_runs(&windows.runs(), scraps)
     }
 
     /// The batches without the blocks of whole windows.
@@ -227,25 +227,16 @@ impl Heap {
         kept
     }
 
-    /// Makes spans of runs of whole windows and gives some of them back.
-    fn return_runs(&self, runs: &[(usize, usize, usize)], scraps: Vec<Span>, most: usize) -> usize {
+    /// Makes spans of runs of whole windows and gives them back. (Kept as they are they would pile up unseen, a reserve each time.)
+    fn return_runs(&self, runs: &[(usize, usize, usize)], scraps: Vec<Span>) -> usize {
         let (mut touched, mut untouched) = (scraps, Vec::new());
         let (mut returned, mut freed) = (0, 0);
         for &(start, bytes, in_blocks) in runs {
             let start = NonNull::new(start as *mut u8).expect("a map is not at zero");
-            let mut span = Span { start, bytes, touched: true, returned: false };
-            freed += in_blocks;
-            let back = bytes.min((most - returned) / SPAN * SPAN);
-            if back > 0 {
-                let back = span.cut(back);
-                // SAFETY: rule 1 of `heap`: all its blocks and scraps were in the lists, and were taken out.
-                unsafe { system::give_back(back.start, back.bytes) };
-                returned += back.bytes;
-                untouched.push(Span { touched: false, returned: true, ..back });
-            }
-            if span.bytes > 0 {
-                touched.push(span);
-            }
+            // SAFETY: rule 1 of `heap`: all its blocks and scraps were in the lists, and were taken out.
+            unsafe { system::give_back(start, bytes) };
+            (freed, returned) = (freed + in_blocks, returned + bytes);
+            untouched.push(Span { start, bytes, touched: false, returned: true });
         }
         let mut state = lock(&self.state);
         state.taken -= freed;

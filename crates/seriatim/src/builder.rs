@@ -191,7 +191,7 @@ impl Builder {
     /// deleted it has looked after it: after its own next transactions, or when it rests; and, under
     /// `dbx` with a log, when the deletion is durable. It serves what has about the same size
     /// (in steps of an eighth); memory from 32 KiB on serves anything. Where all that lay in a piece of 64 KiB is deleted, the piece
-    /// serves anything too after a second or two, and goes back to the system as far as more than 64 MiB, and more than an eighth of
+    /// serves anything too after a second or two, and goes back to the system when more than 64 MiB, and more than an eighth of
     /// what is in use, is free. Give the limit room for one open transaction's new
     /// versions, and for 256 KiB of free blocks of each size that a busy worker keeps at hand.
     ///
