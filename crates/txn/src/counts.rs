@@ -29,16 +29,23 @@ struct Chunk {
 /// What all workers of a database have counted.
 #[derive(Debug, Default)]
 pub struct Census {
-    /// Chunks by the id of their first table; and what workers had counted that are gone.
-    all: Mutex<(Vec<(usize, Arc<Chunk>)>, Vec<TableCount>)>,
+    all: Mutex<All>,
+}
+
+#[derive(Debug, Default)]
+struct All {
+    /// With the id of their first table.
+    chunks: Vec<(usize, Arc<Chunk>)>,
+    /// What workers had counted that are gone, by table id.
+    gone: Vec<TableCount>,
 }
 
 impl Census {
     /// The counts of a table.
     pub fn of(&self, table: TableId) -> TableCount {
         let (id, all) = (table.index(), self.all.lock().unwrap_or_else(PoisonError::into_inner));
-        let gone = all.1.get(id).copied().unwrap_or_default();
-        let chunks = all.0.iter().filter(|(first, _)| *first == id / CHUNK * CHUNK);
+        let gone = all.gone.get(id).copied().unwrap_or_default();
+        let chunks = all.chunks.iter().filter(|(first, _)| *first == id / CHUNK * CHUNK);
         chunks.fold(gone, |sum, (_, chunk)| {
             let (rows, bytes) = &chunk.counts[id % CHUNK];
             TableCount {
@@ -80,7 +87,7 @@ impl Counts {
             self.chunks.resize(at + 1, None);
         }
         let mut all = self.census.all.lock().unwrap_or_else(PoisonError::into_inner);
-        all.0.push((at * CHUNK, Arc::clone(&chunk)));
+        all.chunks.push((at * CHUNK, Arc::clone(&chunk)));
         drop(all);
         self.chunks[at] = Some(chunk);
         self.add(table, rows, bytes);
@@ -90,7 +97,7 @@ impl Counts {
 impl Drop for Counts {
     fn drop(&mut self) {
         let mut all = self.census.all.lock().unwrap_or_else(PoisonError::into_inner);
-        let (chunks, gone) = &mut *all;
+        let All { chunks, gone } = &mut *all;
         for (at, chunk) in self.chunks.iter().enumerate().filter_map(|(at, chunk)| Some((at, chunk.as_ref()?))) {
             chunks.retain(|(_, other)| !Arc::ptr_eq(other, chunk));
             let first = at * CHUNK;

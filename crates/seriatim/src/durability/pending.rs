@@ -88,6 +88,8 @@ impl<R> Pending<R> {
     ///
     /// # Errors
     /// The same [`Pending`], still sealed.
+    // Where it lies: results can be large anyway.
+    #[allow(clippy::result_large_err)]
     pub fn wait_timeout(mut self, most: Duration) -> Result<Result<Committed<R>, TransactError>, Pending<R>> {
         let waited = match &self.sealed {
             None => Ok(true),
@@ -104,6 +106,7 @@ impl<R> Pending<R> {
     ///
     /// # Errors
     /// The same [`Pending`], still sealed.
+    #[allow(clippy::result_large_err)]
     pub fn poll(self) -> Result<Result<Committed<R>, TransactError>, Pending<R>> {
         self.wait_timeout(Duration::ZERO)
     }
