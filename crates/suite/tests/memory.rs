@@ -396,8 +396,8 @@ fn what_a_large_transaction_notes_counts_and_is_given_back() {
         let scan = |tx: &Tx| tx.scan(&table, ..).try_for_each(|row| row.map(drop));
         let delete = |tx: &Tx| (0..ROWS).try_for_each(|id| tx.delete(&table, &id).map(drop));
         let insert = |tx: &Tx| (0..ROWS).try_for_each(|id| tx.insert(&table, &Narrow { id }));
-        let large: [(&str, &dyn Fn(&Tx) -> Result<(), Abort>); 3] =
-            [("scan", &scan), ("delete", &delete), ("insert", &insert)];
+        type Body<'b> = &'b dyn Fn(&Tx) -> Result<(), Abort>;
+        let large: [(&str, Body<'_>); 3] = [("scan", &scan), ("delete", &delete), ("insert", &insert)];
         for (what, large) in large {
             for small in [true, false] {
                 let before = db.statistics().memory_bytes as u64;

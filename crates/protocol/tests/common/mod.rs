@@ -107,6 +107,7 @@ impl<P: Protocol> Bench<P> {
 }
 
 /// The ways of running that tests are driven in.
+#[allow(dead_code, reason = "the tests of turns need direct mode")]
 pub(crate) fn modes() -> [HtmMode; 2] {
     [HtmMode::Absent, HtmMode::Emulated(Emulation { seed: 7, abort_one_in: 4, yields: false })]
 }

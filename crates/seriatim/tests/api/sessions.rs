@@ -141,7 +141,14 @@ fn an_attempt_that_is_too_old_does_not_commit() {
             Ok(())
         });
         too_old(swallowed.map(drop));
-        too_old(session.snapshot(|_| Ok(wait(6))).map(drop));
+        too_old(
+            session
+                .snapshot(|_| {
+                    wait(6);
+                    Ok(())
+                })
+                .map(drop),
+        );
         let open = session.begin().expect("a worker");
         open.insert(&people, &person(1, 1)).expect("young");
         wait(6);
@@ -154,9 +161,28 @@ fn an_attempt_that_is_too_old_does_not_commit() {
         let [brief, patient] = [20, 1000].map(|age| TransactionOptions::new().age_max(Duration::from_millis(age)));
         too_old(session.transact_with(&brief, |tx| insert_and_wait(tx, 3)).map(drop));
         session.transact_with(&patient, |tx| insert_and_wait(tx, 20)).expect("within its age");
-        session.snapshot_with(&patient, |_| Ok(wait(20))).expect("within its age");
-        too_old(session.snapshot_with(&brief, |_| Ok(wait(3))).map(drop));
-        too_old(session.snapshot(|_| Ok(wait(6))).map(drop));
+        session
+            .snapshot_with(&patient, |_| {
+                wait(20);
+                Ok(())
+            })
+            .expect("within its age");
+        too_old(
+            session
+                .snapshot_with(&brief, |_| {
+                    wait(3);
+                    Ok(())
+                })
+                .map(drop),
+        );
+        too_old(
+            session
+                .snapshot(|_| {
+                    wait(6);
+                    Ok(())
+                })
+                .map(drop),
+        );
         let open = session.begin_with(&patient).expect("a worker");
         wait(20);
         open.delete(&people, &(1, Reverse(1))).expect("within its age");
@@ -167,7 +193,14 @@ fn an_attempt_that_is_too_old_does_not_commit() {
         session.set_options(patient);
         assert_eq!(session.options(), patient);
         session.transact(|tx| insert_and_wait(tx, 20)).expect("within the session's age");
-        too_old(session.snapshot_with(&brief, |_| Ok(wait(3))).map(drop));
+        too_old(
+            session
+                .snapshot_with(&brief, |_| {
+                    wait(3);
+                    Ok(())
+                })
+                .map(drop),
+        );
         let count = session.transact(|tx| Ok(tx.scan(&people, ..).count()));
         assert_eq!(*count.expect("the session goes on"), 1);
     });
