@@ -22,7 +22,7 @@ pub fn talk(line: Arguments<'_>) {
     let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
-/// Whether an error of [`print`] says that its reader went away, as `head` does when it has seen enough: no fault of the program, which
+/// Whether an error of [`print()`] says that its reader went away, as `head` does when it has seen enough: no fault of the program, which
 /// ends quietly.
 pub fn is_closed(error: &io::Error) -> bool {
     error.kind() == ErrorKind::BrokenPipe
