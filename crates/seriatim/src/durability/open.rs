@@ -235,6 +235,10 @@ pub(crate) fn open(options: &Builder, place: &Place, foundation: &Foundation) ->
     reserve.supply(|| manifest.write(disk.as_ref(), directory))?;
     // Space, not safety: what is left the next opening deletes.
     let _ = checkpoint::delete_superfluous_logs(disk.as_ref(), directory, &manifest);
+    // But a sync that failed then would stop the log at its next segment, and fail each checkpoint.
+    if let Some(error) = log_options.directories.iter().chain([directory]).find_map(|at| disk.failed_sync(at)) {
+        return Err(StorageError::io("opening the database")(error).into());
+    }
     // What was given and not taken.
     reserve.fill();
     let home = Home {

@@ -324,6 +324,25 @@ fn what_cannot_be_deleted_fails_no_checkpoint_and_keeps_nothing_else() {
 }
 
 #[test]
+fn a_database_that_opened_takes_checkpoints_whichever_sync_failed_meanwhile() {
+    for failing in 1..20 {
+        let disk = FaultyDisk::new(44);
+        // What a killed process left is deleted by an opening.
+        for _ in 0..2 {
+            let db = small("auto", &disk).open().expect("the disk works");
+            db.create_or_open::<Account>().expect("the disk works");
+            disk.kill();
+            drop(db);
+        }
+        disk.fail(Operation::SyncDir, failing, Times::Once, ErrorKind::Other);
+        let opened = small("auto", &disk).open();
+        disk.heal();
+        let db = opened.or_else(|_| small("auto", &disk).open()).expect("the disk works");
+        db.checkpoint().unwrap_or_else(|error| panic!("sync {failing} of an opening failed, and now: {error}"));
+    }
+}
+
+#[test]
 fn what_is_not_named_exactly_as_a_checkpoint_is_nobodys_to_delete() {
     let disk = FaultyDisk::new(39);
     let options = || small("auto", &disk).log_directories(["checkpoint-log"]);
