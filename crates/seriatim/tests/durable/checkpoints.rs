@@ -350,7 +350,7 @@ fn what_is_not_named_exactly_as_a_checkpoint_is_nobodys_to_delete() {
     let accounts = db.create::<Account>().expect("the table is created");
     write_some(&db, &accounts, 0..20);
     let error = db.backup("/db/checkpoint-0000000042").expect_err("it would be deleted");
-    assert!(error.to_string().contains("takes a directory of such a name for a checkpoint"), "{error}");
+    assert!(error.to_string().contains("keeps its own checkpoints in directories of such a name"), "{error}");
     db.backup("/db/checkpoint-monday").expect("the disk works");
     for _ in 0..2 {
         db.checkpoint().expect("the disk works");

@@ -195,8 +195,11 @@ fn what_a_user_stores_is_not_taken_for_a_batch() {
     let crafted = crafted.expect("some header is text");
     let note = "n".repeat(PAGE - text) + &crafted;
     insert(2, note.clone() + &"n".repeat(begin.len() + 3 * PAGE - note.len()));
-    let (path, batch, bytes) = last_batch(&disk);
-    assert!(bytes[batch as usize + PAGE..].starts_with(crafted.as_bytes()), "it is where a batch could begin");
+    // What looks like the last batch is in the text; the batch with the text began a page before.
+    let (path, page, bytes) = last_batch(&disk);
+    assert!(bytes[page as usize..].starts_with(crafted.as_bytes()), "it is where a batch could begin");
+    let batch = page - PAGE as u64;
+    assert!(bytes[batch as usize..].starts_with(b"BTCH"), "the batch with the text");
     disk.kill();
     drop((accounts, db));
     disk.zero(&path, batch, 512).expect("the first sector of the write did not arrive");

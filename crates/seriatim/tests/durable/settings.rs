@@ -110,7 +110,7 @@ fn two_databases_in_one_log_directory_are_told_of() {
         on("/two").open().expect("its own directory");
     }
     let error = on("/two").log_directories(["/log"]).open().expect_err("it is the other's");
-    assert!(error.to_string().contains("is of another one; give each its own directories"), "{error}");
+    assert!(error.to_string().contains("is of another database; give each its own directories"), "{error}");
     on("/one").open().expect("nothing of it was harmed");
 }
 

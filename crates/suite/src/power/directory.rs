@@ -70,10 +70,15 @@ pub fn damage(case: &Case, before: &Left<'_>, seed: u64) -> Result<Damaged, Stri
         done += &what;
         erases |= erasing;
     }
+    let mut files = Vec::new();
+    list(&stage.disk, Path::new(DIRECTORY), &mut files).map_err(|error| error.to_string())?;
+    let is_bare = files.iter().all(|(path, _)| ["LOCK", "RESERVE"].iter().any(|name| path.ends_with(name)));
     let wrong = |problem: String| {
         Err(format!("damage {seed} of what seed {} left, {}: {done}{problem}", case.seed, case.setting))
     };
     let db = match stage.open() {
+        // Manifest and log are gone, as before the first opening: nothing is there to say so.
+        Ok(_) if is_bare => return Ok(Damaged::Vanished),
         Ok(db) => db,
         Err(OpenError::Storage(error)) if error.to_string().contains(&format!("{DIRECTORY}/")) => {
             return Ok(Damaged::Refused);
