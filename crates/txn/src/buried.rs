@@ -87,11 +87,6 @@ impl Buried {
         list.changes += 1;
     }
 
-    /// Drops the maps of readers: the notes they were made of are durable, or others, by now.
-    pub(crate) fn forget_maps(&self) {
-        *self.by_key.lock().unwrap_or_else(PoisonError::into_inner) = HashMap::new();
-    }
-
     /// Takes back the last note of `worker`: the record stayed.
     pub(crate) fn forget_last(&self, worker: WorkerId) {
         let list = &mut *self.list(worker);
@@ -104,7 +99,8 @@ impl Buried {
         self.graves(table, durable).0.iter().map(|grave| grave.record).collect()
     }
 
-    /// Gives the map by keys back: few snapshots of the durable epoch, or none, will want it.
+    /// Gives the maps by key back: the notes they were made of are durable, or others, or few snapshots of the durable epoch will want
+    /// them.
     pub fn forget_keys(&self) {
         drop(std::mem::take(&mut *self.by_key.lock().unwrap_or_else(PoisonError::into_inner)));
     }
@@ -160,7 +156,7 @@ mod tests {
         let made = ByKey { durable: Epoch(1), changes: vec![0], graves: HashMap::with_capacity(1000) };
         buried.by_key.lock().expect("nobody panicked").insert(TableId(0), made);
         buried.forget(WorkerId(0), Epoch(2));
-        buried.forget_maps();
+        buried.forget_keys();
         assert_eq!(buried.by_key.lock().expect("nobody panicked").capacity(), 0);
     }
 }

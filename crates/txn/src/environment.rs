@@ -168,7 +168,7 @@ impl Core {
         let durable = self.local.kept_until().map(DurablePoint::released);
         if let Some(durable) = durable.filter(|&durable| durable >= self.noted) {
             self.buried.forget(self.local.worker(), durable);
-            self.buried.forget_maps();
+            self.buried.forget_keys();
             self.noted = Epoch(0);
         }
     }
