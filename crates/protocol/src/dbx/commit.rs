@@ -73,7 +73,6 @@ pub(super) fn commit(
     if attempt.base.writes.is_empty() {
         return attempt.commit_read_only();
     }
-    installs.clear();
     match prepare(attempt, installs).and_then(|()| decide(attempt, installs, snapshot)) {
         Ok(stamp) => {
             attempt.base.report(stamp, redo, |entry| installs[entry].was);

@@ -113,6 +113,7 @@ pub struct State {
 impl Variant for State {
     #[inline]
     fn begin(&mut self, core: &Core, mode: Mode) {
+        self.installs.clear();
         self.reading = (mode == Mode::ReadOnly).then(|| View::take(core, &self.snapshot));
     }
 

@@ -170,6 +170,7 @@ impl WriteSet {
         self.marks.clear();
         self.undone.clear();
         self.parts.clear();
+        self.kept.clear();
     }
 
     /// Gives back what a large transaction made it take: the worker rests.

@@ -55,7 +55,6 @@ fn decide(attempt: &mut Optimistic, state: &mut State) -> Result<Stamp, Stop> {
 /// Step 1. On failure nothing stays locked.
 fn lock(attempt: &mut Optimistic, order: &mut CountedVec<u32>) -> Result<(), Stop> {
     let entries = attempt.base.writes.entries();
-    order.clear();
     (0..entries.len() as u32).for_each(|entry| order.push(entry));
     order.sort_unstable_by_key(|&entry| entries[entry as usize].record.addr());
     for (locked, &entry) in order.iter().enumerate() {
@@ -86,7 +85,6 @@ fn unlock(entries: &[Write], order: &[u32]) {
 
 /// Step 5. Remembers what each entry replaced.
 fn install(attempt: &mut Optimistic, stamp: Stamp, replaced: &mut CountedVec<usize>) {
-    replaced.clear();
     for write in attempt.base.writes.entries() {
         let shape = &write.table().shape;
         let image = head::image(shape, write.record);

@@ -10,7 +10,7 @@ use seriatim_catalog::Key;
 use seriatim_memory::{CountedVec, OutOfMemory, Pinned};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Change, Core, Environment, Freshness, Gives, Near, Needs, Outcome, Peeked, Protocol, ProtocolInfo, Recover, Redo,
+    Change, Core, Environment, Freshness, Gives, Mode, Near, Needs, Outcome, Peeked, Protocol, ProtocolInfo, Recover, Redo,
     Restored, Stop, Table,
 };
 
@@ -96,6 +96,12 @@ pub struct State {
 }
 
 impl Variant for State {
+    #[inline]
+    fn begin(&mut self, _: &Core, _: Mode) {
+        self.order.clear();
+        self.replaced.clear();
+    }
+
     fn commit(&mut self, attempt: &mut Optimistic, redo: &mut dyn Redo) -> Result<Outcome, Stop> {
         commit::commit(attempt, self, redo)
     }
