@@ -21,7 +21,7 @@ const SMALL_MAX: u32 = 16;
 
 /// Bytes that count against the limit, given back when dropped.
 #[derive(Debug)]
-pub(crate) struct Charge {
+pub struct Charge {
     shared: Arc<Shared>,
     bytes: usize,
 }
@@ -32,18 +32,21 @@ impl Charge {
     }
 
     /// Bytes charged now.
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// Charges so many bytes instead, whatever the limit.
-    pub(crate) fn set(&mut self, bytes: usize) {
+    pub fn set(&mut self, bytes: usize) {
         self.shared.heap.note(self.bytes, bytes);
         self.bytes = bytes;
     }
 
     /// Charges so many bytes instead, if the bound for lists allows it.
-    pub(crate) fn try_set(&mut self, bytes: usize) -> Result<(), OutOfMemory> {
+    ///
+    /// # Errors
+    /// At that bound.
+    pub fn try_set(&mut self, bytes: usize) -> Result<(), OutOfMemory> {
         self.shared.heap.try_note(self.bytes, bytes)?;
         self.bytes = bytes;
         Ok(())

@@ -40,7 +40,7 @@ mod reclaim;
 mod sync;
 mod system;
 
-pub use counted::CountedVec;
+pub use counted::{Charge, CountedVec};
 pub use error::{Error, OutOfMemory};
 pub use local::{Local, Pinned, allocated_bytes};
 pub use memory::{Memory, Options};

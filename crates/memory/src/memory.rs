@@ -3,7 +3,7 @@
 use crate::garbage::Orphans;
 use crate::heap::{Heap, lock};
 use crate::quiescence::Counts;
-use crate::{Error, Local, OutOfMemory};
+use crate::{Charge, Error, Local, OutOfMemory};
 use seriatim_base::{CacheAligned, DurablePoint, Epoch};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -105,6 +105,11 @@ impl Memory {
         let free = |slot: &Slot| !slot.taken.load(Ordering::Relaxed) && !slot.taken.swap(true, Ordering::Acquire);
         let worker = self.0.slots.iter().position(free)?;
         Some(Local::new(Arc::clone(&self.0), worker))
+    }
+
+    /// Bytes on the process's heap that are to count against the limit: none at first.
+    pub fn charge(&self) -> Charge {
+        Charge::new(Arc::clone(&self.0))
     }
 
     /// Workers that can be registered at a time.

@@ -222,7 +222,9 @@ impl Builder {
     /// How long an attempt of a transaction may be open. One that is older fails at its next call, or when it is to commit, with
     /// [`TransactError::TooOld`], whether it is a closure, a procedure, a snapshot or an explicit transaction. The time is told
     /// once in each [`Builder::epoch_interval`]: an attempt may get older by five of them, and never fails before its age. Default
-    /// 60 s; a session, and each transaction, can have its own ([`TransactionOptions`](crate::TransactionOptions)).
+    /// 60 s; a session, and each transaction, can have its own ([`TransactionOptions`](crate::TransactionOptions)). An explicit
+    /// transaction that is older is ended between two calls, so that it holds neither locks nor memory; those that cannot be ended
+    /// are counted in [`Statistics::overdue`](crate::Statistics::overdue).
     ///
     /// [`TransactError::TooOld`]: crate::TransactError::TooOld
     pub fn transaction_age_max(mut self, age: Duration) -> Builder {

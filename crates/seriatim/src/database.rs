@@ -65,7 +65,7 @@ pub(crate) struct Inner {
     pub(crate) checking: Mutex<()>,
     pub(crate) procedures: RwLock<Registry>,
     /// There if procedures run in pieces.
-    pub(crate) gate: Option<Gate>,
+    pub(crate) gate: Option<Arc<Gate>>,
     sessions: AtomicUsize,
     recording: Option<Recording>,
     /// Dropped last: everything above lives in its memory.
@@ -180,6 +180,7 @@ impl Database {
         };
         let pool = Arc::new(Pool::new(options.workers, writers));
         let clock = Arc::new(CoarseClock::default());
+        let gate = (options.shape == Shape::Pieces).then(|| Arc::new(Gate::default()));
         let ticker = if options.step_helpers {
             None
         } else {
@@ -190,10 +191,12 @@ impl Database {
             let interval = options.epoch_interval;
             let mut log = persistence.as_ref().map(|log| (log.log(), Arc::clone(&log.behind).watch(interval)));
             let buried = Arc::clone(&environment.buried);
+            let (age, gate) = (nanoseconds(options.transaction_age_max), gate.clone());
             let tick = move || {
                 let now = Instant::now();
                 time.advance(now.since(last).min(most));
                 last = now;
+                reap(&idle, time.now(), age, gate.as_deref());
                 htm.outside(|| epochs.advance());
                 if let Some((log, look_behind)) = &mut log {
                     look_behind(epochs.current(), log.durable().epoch());
@@ -230,18 +233,14 @@ impl Database {
             _returner: returner,
             memory_limit,
             clock,
-            clock_resolution: if options.step_helpers {
-                0
-            } else {
-                resolution.as_nanos().try_into().unwrap_or(u64::MAX)
-            },
+            clock_resolution: if options.step_helpers { 0 } else { nanoseconds(resolution) },
             pool,
             persistence,
             recovery: OnceLock::new(),
             tables: RwLock::new(tables),
             checking: Mutex::default(),
             procedures: RwLock::default(),
-            gate: (options.shape == Shape::Pieces).then(Gate::default),
+            gate,
             sessions: AtomicUsize::new(0),
             recording: options.record_history.then(Recording::new),
             foundation,
@@ -479,12 +478,14 @@ impl Database {
     }
 
     /// Does what helper threads do, once: advances the epoch, and the time that ages are counted in by
-    /// [`Builder::epoch_interval`], flushes the log, takes a checkpoint if one is due, lets idle workers unlink what was deleted, and
-    /// gives free memory back to the system if there is much.
+    /// [`Builder::epoch_interval`], ends parked transactions that are too old, flushes the log, takes a checkpoint if one is due, lets
+    /// idle workers unlink what was deleted, and gives free memory back to the system if there is much.
     pub fn step(&self) {
         let environment = &self.inner.environment;
         self.inner.clock.advance(self.inner.options.epoch_interval);
         environment.htm.outside(|| environment.epochs.advance());
+        let age = nanoseconds(self.inner.options.transaction_age_max);
+        reap(&self.inner.pool, self.inner.clock.now(), age, self.inner.gate.as_deref());
         if let Some(persistence) = &self.inner.persistence {
             persistence.step();
             durability::look_for_checkpoint(&self.inner, persistence);
@@ -525,6 +526,15 @@ impl Database {
     pub fn check_indexes(&self) -> Result<Vec<TableChecked>, String> {
         durability::check_indexes(&self.inner, &self.open)
     }
+}
+
+/// Ends what is parked and too old.
+fn reap(pool: &Pool, now: u64, age: u64, gate: Option<&Gate>) {
+    pool.reap(now, age, || gate.into_iter().for_each(Gate::leave_other));
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl Inner {

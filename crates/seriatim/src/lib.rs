@@ -48,6 +48,7 @@ mod error;
 mod handle;
 mod index;
 mod options;
+mod parking;
 mod pool;
 pub mod procedure;
 mod record;

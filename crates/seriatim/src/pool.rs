@@ -5,15 +5,16 @@
 use std::cell::UnsafeCell;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use seriatim_base::{CacheAligned, thread};
 use seriatim_htm::RegionStatistics;
 use seriatim_redo::Writer;
-use seriatim_txn::{Environment, Worker};
+use seriatim_txn::{Cause, Environment, Phase, Reason, Worker};
 
 use crate::engine::Engine;
+use crate::parking::Parking;
 use crate::statistics::{Counters, Statistics};
 
 /// How long a session waits for a worker before it reports that all are busy.
@@ -25,6 +26,18 @@ pub(crate) struct Pool {
     waiting: AtomicUsize,
     gate: Mutex<()>,
     freed: Condvar,
+    /// The explicit transaction of each slot, if there is one. Apart from the slots: the ticker looks here.
+    parked: Box<[Mutex<Option<Arc<Parking>>>]>,
+    watched: Mutex<Vec<Watched>>,
+    overdue: AtomicUsize,
+}
+
+/// What the ticker knows of a slot.
+#[derive(Clone, Copy, Default)]
+struct Watched {
+    leases: u32,
+    /// Since when the transaction of now has been open, as far as the ticker has seen.
+    since: u64,
 }
 
 struct Slot {
@@ -72,7 +85,53 @@ impl Pool {
             waiting: AtomicUsize::new(0),
             gate: Mutex::new(()),
             freed: Condvar::new(),
+            parked: (0..workers).map(|_| Mutex::default()).collect(),
+            watched: Mutex::new(vec![Watched::default(); workers]),
+            overdue: AtomicUsize::new(0),
         }
+    }
+
+    /// The transaction of this slot is an explicit one, and may be ended while it is parked.
+    pub(crate) fn park(&self, slot: usize, parking: Arc<Parking>) {
+        *self.parked[slot].lock().unwrap_or_else(PoisonError::into_inner) = Some(parking);
+    }
+
+    /// The explicit transaction of this slot, which is in a call, ends by itself.
+    pub(crate) fn unpark(&self, slot: usize) {
+        self.parked[slot].lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    /// Ends the explicit transactions that are parked and too old, and counts those that are open for longer than `age` and cannot be
+    /// ended. `leave_gate` is called for each that was ended and kept chains away.
+    pub(crate) fn reap(&self, now: u64, age: u64, leave_gate: impl Fn()) {
+        for slot in 0..self.slots.len() {
+            let mut place = self.parked[slot].lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(parking) = place.clone() else { continue };
+            let Some(ending) = parking.seize(now) else { continue };
+            place.take();
+            drop(place);
+            // SAFETY: the access rules: the slot was seized for the transaction, and the transaction by us.
+            let Some(worker) = (unsafe { &mut *self.slots[slot].worker.get() }) else { continue };
+            self.slots[slot].counters.conflict_aborted(Cause { phase: Phase::Execute, reason: Reason::TooOld });
+            worker.abort();
+            parking.release();
+            let worker = NonNull::from(worker.as_mut());
+            self.give_back(Lease { slot, worker, writer: None });
+            if parking.gated {
+                leave_gate();
+            }
+            drop(ending);
+        }
+        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut overdue = 0;
+        for (slot, watched) in self.slots.iter().zip(watched.iter_mut()) {
+            let leases = slot.leases.load(Ordering::Relaxed);
+            if !slot.busy.load(Ordering::Relaxed) || leases != watched.leases {
+                *watched = Watched { leases, since: now };
+            }
+            overdue += usize::from(now.saturating_sub(watched.since) > age);
+        }
+        self.overdue.store(overdue, Ordering::Relaxed);
     }
 
     pub(crate) fn counters(&self, slot: usize) -> &Counters {
@@ -215,6 +274,7 @@ impl Pool {
     }
 
     pub(crate) fn add_to(&self, statistics: &mut Statistics) {
+        statistics.overdue = self.overdue.load(Ordering::Relaxed);
         for (at, slot) in self.slots.iter().enumerate() {
             slot.counters.add_to(statistics);
             if self.seize(at) {

@@ -89,8 +89,9 @@ impl ReadTx {
     pub fn get_dyn<'t>(&'t self, table: &'t DynHandle, key: &[Value]) -> Result<Option<DynRow<'t>>, Abort> {
         let set = self.own(&table.set)?;
         let key = self.key_of(set, key)?;
+        let _call = self.call()?;
         let row = self.read_at(&set.primary, key.as_key())?;
-        Ok(row.map(|row| DynRow::new(set, row)))
+        row.map(|row| Ok(DynRow::new(set, self.lend(set, row)?))).transpose()
     }
 
     /// The rows whose keys begin with these values, in key order; all rows for none.

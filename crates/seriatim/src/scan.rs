@@ -146,6 +146,7 @@ impl<'t> RawScan<'t> {
 
     /// The entry of one key of a hash index.
     fn look_up(&self, key: Option<KeyBuf>) -> Result<Option<RowPtr>, Abort> {
+        let _call = self.tx.call()?;
         self.tx.own(self.set)?;
         let key = key.ok_or(Abort::stopped(Reason::Unordered))?;
         self.tx.read_at(self.table(), key.as_key())
@@ -168,6 +169,7 @@ impl<'t> RawScan<'t> {
 
     #[inline]
     fn start(&mut self, low: &Bound<KeyBuf>, high: &Bound<KeyBuf>) -> Result<(), Abort> {
+        let _call = self.tx.call()?;
         self.tx.own(self.set)?;
         let table = self.table();
         if is_empty(low, high) {
@@ -194,6 +196,7 @@ impl<'t> RawScan<'t> {
     /// How many rows are left.
     fn count(self) -> Result<usize, Abort> {
         let mut scan = self.begun()?;
+        let _call = scan.tx.call()?;
         // An index has an entry for each row, so rows need not be read.
         let mut count = usize::from(scan.found.take().is_some());
         while let Some(row) = scan.step() {
@@ -206,14 +209,29 @@ impl<'t> RawScan<'t> {
     /// The next row of the table. An abort ends the transaction.
     #[inline]
     pub(crate) fn next(&mut self) -> Option<Result<RowPtr, Abort>> {
+        let call = match self.tx.call() {
+            Ok(call) => call,
+            Err(abort) => return self.refused(abort),
+        };
         let next = match self.advance() {
             Some(Err(abort)) => Some(Err(self.tx.end_with(abort))),
-            next => next,
+            Some(Ok(row)) => Some(self.tx.lend(self.set, row)),
+            None => None,
         };
+        drop(call);
         if let (Some(_), Some(Ok(row))) = (self.watched, &next) {
             self.tx.watch_row(self.watched, Some(row.as_ptr()), ColumnSet::EMPTY);
         }
         next
+    }
+
+    /// The transaction was ended between two steps: that is the last item.
+    #[cold]
+    fn refused(&mut self, abort: Abort) -> Option<Result<RowPtr, Abort>> {
+        let is_over = self.state.is_none() && self.found.is_none() && self.failed.is_none();
+        self.put_back();
+        (self.found, self.failed) = (None, None);
+        (!is_over).then_some(Err(abort))
     }
 
     #[inline]

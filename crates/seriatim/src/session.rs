@@ -221,7 +221,8 @@ impl Session {
     }
 
     /// Opens a transaction to be committed explicitly; dropping it rolls back. What it shows before it is committed is not
-    /// acknowledged: a power cut may take back what it was read from.
+    /// acknowledged: a power cut may take back what it was read from. The rows that it gives out are copies, which count against the
+    /// memory limit until it is dropped: a closure reads many rows at less cost.
     ///
     /// # Errors
     /// When every worker is busy.

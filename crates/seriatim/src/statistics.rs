@@ -34,6 +34,10 @@ pub struct Statistics {
     pub memory_limit: Option<usize>,
     /// What each table holds, in order of creation. Exact when no transaction is in the middle of its commit.
     pub tables: Vec<TableStatistics>,
+    /// Transactions that are open now for longer than [`Builder::transaction_age_max`](crate::Builder::transaction_age_max), and cannot
+    /// be ended: a closure that does not return, or a call of an explicit transaction. What others delete and replace meanwhile is
+    /// kept for them and counts in `memory_bytes`.
+    pub overdue: usize,
     /// Of a database on disk.
     pub log: Option<LogStatistics>,
 }
@@ -124,6 +128,7 @@ impl Statistics {
             memory_limit: self.memory_limit,
             tables: self.tables.clone(),
             reserved_bytes: self.reserved_bytes,
+            overdue: self.overdue,
             log: self.log.as_ref().map(|log| log.since(&earlier.log.clone().unwrap_or_default())),
         }
     }

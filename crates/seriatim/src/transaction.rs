@@ -66,6 +66,7 @@ impl Drop for Transaction<'_> {
     fn drop(&mut self) {
         let stopped = self.runner.tx.stopped();
         self.runner.tx.roll_back(stopped);
+        self.runner.tx.drop_kept();
     }
 }
 
@@ -105,5 +106,6 @@ impl Drop for SnapshotTransaction<'_> {
     fn drop(&mut self) {
         let stopped = self.runner.tx.stopped();
         self.runner.tx.roll_back(stopped);
+        self.runner.tx.drop_kept();
     }
 }

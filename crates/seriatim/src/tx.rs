@@ -4,8 +4,10 @@
 //! 1. `worker` is set while a transaction is open and is used by the session's thread only (`Tx` is not `Sync`); each use is
 //!    one call, and no call runs code of the user's.
 //! 2. While the closure of an `update` runs, `updating` refuses every operation, so the row it writes is not read elsewhere.
-//! 3. Rows borrow the `ReadTx`; ending a transaction needs it mutably or has the sole owner. So no row outlives its worker's
-//!    online time, during which the contract keeps row images readable and unchanged.
+//! 3. Rows of a closure or procedure borrow the `ReadTx`; ending the transaction needs it mutably or has the sole owner. So no row
+//!    outlives its worker's online time, during which the contract keeps row images readable and unchanged.
+//! 4. An explicit transaction may be ended between its calls (`parking`): whatever reaches its worker is inside a [`Call`], and the
+//!    rows it gives out are copies, which the `ReadTx` keeps until the transaction is dropped.
 
 use std::cell::{Cell, RefCell};
 use std::hint::cold_path;
@@ -17,8 +19,10 @@ use std::time::Duration;
 use seriatim_base::clock::CoarseClock;
 use seriatim_base::{Backoff, Hold, Stamp};
 use seriatim_catalog::{
-    ColumnSet, Key, KeyBuf, KeyPrefix, OrderedTable, Organization, RowRef, RowWriter, Table, TableKey, TailStore, kind,
+    ColumnSet, KeptRow, Key, KeyBuf, KeyPrefix, OrderedTable, Organization, RowRef, RowWriter, Table, TableKey,
+    TailStore, kind,
 };
+use seriatim_memory::{Charge, OutOfMemory};
 use seriatim_plan::Kind;
 use seriatim_redo::Writer;
 use seriatim_store::Direction;
@@ -32,6 +36,7 @@ use crate::durability::{self, CommitLog, Persistence, Seal};
 use crate::error::{Abort, AbortKind, Conflict, KeyAt, Shared, StorageError, TransactError};
 use crate::handle::{Handle, IndexHandle, TableSet};
 use crate::options::Bounds;
+use crate::parking::Parking;
 use crate::pool::Lease;
 use crate::procedure::gate::Gate;
 use crate::procedure::watch::{self, Accessed};
@@ -55,6 +60,12 @@ pub struct ReadTx {
     preferred: Cell<usize>,
     mode: Cell<Mode>,
     explicit: Cell<bool>,
+    /// Of an open explicit transaction.
+    parking: RefCell<Option<Arc<Parking>>>,
+    /// An explicit transaction is in a call.
+    calling: Cell<bool>,
+    /// The rows that an explicit transaction gave out.
+    kept: RefCell<Kept>,
     /// Keeps chains of pieces away.
     gated: Cell<bool>,
     attempt: Cell<u32>,
@@ -100,6 +111,39 @@ pub struct ReadTx {
 // SAFETY: between transactions the cells hold no pointer; during one, the worker and what it points to may move with the
 // `ReadTx`, since workers are `Send` and nobody else uses a leased one (access rule 1).
 unsafe impl Send for ReadTx {}
+
+/// Bytes of copied rows that are charged at a time.
+const KEPT_STEP: usize = 64 << 10;
+
+/// Copies of rows. They count against the memory limit, beyond the first [`KEPT_STEP`] bytes.
+struct Kept {
+    rows: Vec<KeptRow>,
+    bytes: usize,
+    charge: Charge,
+}
+
+impl Kept {
+    fn new(charge: Charge) -> Kept {
+        Kept { rows: Vec::new(), bytes: 0, charge }
+    }
+
+    /// Where the row lies from now on.
+    fn push(&mut self, row: KeptRow) -> Result<*const u8, OutOfMemory> {
+        self.bytes += row.bytes() + size_of::<KeptRow>();
+        if self.bytes > self.charge.bytes() + KEPT_STEP {
+            self.charge.try_set(self.bytes)?;
+        }
+        let address = row.as_ptr();
+        self.rows.push(row);
+        Ok(address)
+    }
+
+    fn clear(&mut self) {
+        self.rows = Vec::new();
+        self.bytes = 0;
+        self.charge.set(0);
+    }
+}
 
 /// A transaction that may write. [`Deref`]s to [`ReadTx`] for its reading half.
 pub struct Tx {
@@ -200,6 +244,7 @@ impl ReadTx {
     #[allow(clippy::mut_from_ref)]
     #[inline]
     pub(crate) fn worker(&self) -> &mut dyn Worker {
+        debug_assert!(!self.explicit.get() || self.calling.get(), "access rule 4");
         let mut lease = self.lease.get().expect("operations run inside a transaction");
         // SAFETY: access rule 1.
         unsafe { lease.worker.as_mut() }
@@ -304,6 +349,53 @@ impl ReadTx {
         self.bounds.set(bounds);
     }
 
+    /// A call begins, which ends when the answer is dropped: within it, an explicit transaction is not ended by others. The calls of
+    /// closures and procedures need not say so. Calls nest.
+    #[inline]
+    pub(crate) fn call(&self) -> Result<Call<'_>, Abort> {
+        match self.explicit.get() && !self.calling.get() {
+            true => self.call_explicit(),
+            false => Ok(Call(None)),
+        }
+    }
+
+    #[cold]
+    fn call_explicit(&self) -> Result<Call<'_>, Abort> {
+        let parking = self.parking.borrow().clone();
+        match parking {
+            Some(parking) if parking.enter() => {
+                self.calling.set(true);
+                Ok(Call(Some(self)))
+            }
+            _ => {
+                // Ended while it was parked: worker and gate are not ours any more.
+                self.parking.take();
+                self.lease.set(None);
+                self.gated.set(false);
+                Err(self.stop(self.stopped.get().unwrap_or(TOO_OLD)))
+            }
+        }
+    }
+
+    /// A row for the caller, who has it until the transaction ends.
+    #[inline]
+    pub(crate) fn lend(&self, set: &TableSet, row: RowPtr) -> Result<RowPtr, Abort> {
+        if self.explicit.get() { self.keep(set, row) } else { Ok(row) }
+    }
+
+    #[cold]
+    fn keep(&self, set: &TableSet, row: RowPtr) -> Result<RowPtr, Abort> {
+        // SAFETY: a row of this table, readable while we are in the call that read it.
+        let kept = unsafe { KeptRow::new(RowRef::from_raw(row.as_ptr()), &set.primary.layout) };
+        let copy = self.kept.borrow_mut().push(kept);
+        copy.ok().and_then(|copy| RowPtr::new(copy.cast_mut())).ok_or_else(|| self.out_of_memory())
+    }
+
+    /// Nobody has rows of an explicit transaction any more.
+    pub(crate) fn drop_kept(&self) {
+        self.kept.borrow_mut().clear();
+    }
+
     #[inline]
     pub(crate) fn own<'h>(&self, set: &'h TableSet) -> Result<&'h TableSet, Abort> {
         if set.database == self.inner.number { Ok(set) } else { Err(Abort::stopped(Reason::ForeignHandle)) }
@@ -324,10 +416,11 @@ impl ReadTx {
     /// The row at an encoded key, for the body.
     #[inline(never)]
     fn get_at(&self, set: &TableSet, key: Key<'_>) -> Result<Option<RowPtr>, Abort> {
+        let _call = self.call()?;
         let row = self.read_at(&self.own(set)?.primary, key)?;
         let access = self.watch(Kind::Get, set, Target::Rows, || watch::one(key));
         self.watch_row(access, row.map(|row| row.as_ptr().cast_const()), ColumnSet::EMPTY);
-        Ok(row)
+        row.map(|row| self.lend(set, row)).transpose()
     }
 
     /// The row at an encoded key.
@@ -478,7 +571,7 @@ impl ReadTx {
     /// What is then read in the order in which it was asked for is also found sooner.
     #[inline]
     pub fn begin_prefetch<T: Table>(&self, table: &Handle<T>, keys: impl IntoIterator<Item = T::Key>) {
-        let Ok(set) = self.own(&table.set) else { return };
+        let (Ok(_call), Ok(set)) = (self.call(), self.own(&table.set)) else { return };
         for key in keys {
             key.encode(|key| self.worker().prefetch(&set.primary, key));
         }
@@ -488,7 +581,9 @@ impl ReadTx {
     /// each, what the wave before asked for arrives meanwhile.
     #[inline]
     pub fn advance_prefetch(&self) {
-        self.worker().advance_prefetch();
+        if let Ok(_call) = self.call() {
+            self.worker().advance_prefetch();
+        }
     }
 
     /// The rows with keys in `range`, in key order. Ordered tables only. Each step gives a row or a conflict: pass it on with `?`. How
@@ -577,11 +672,12 @@ impl ReadTx {
         key: &K,
     ) -> Result<Option<T::Row<'t>>, Abort> {
         let set = self.own(&index.set)?;
+        let _call = self.call()?;
         let find = |key: Key<'_>| {
             let row = self.read_by(set, index.at, key)?;
             let access = self.watch(Kind::Get, set, Target::Index(index.at), || watch::one(key));
             self.watch_row(access, row.map(|row| row.as_ptr().cast_const()), ColumnSet::EMPTY);
-            Ok::<_, Abort>(row)
+            row.map(|row| self.lend(set, row)).transpose()
         };
         let row = key.encode(|key| index.secondary().table.codec.entry_key(key, find))?;
         // SAFETY: access rule 3.
@@ -670,6 +766,9 @@ impl Tx {
                 preferred: Cell::new(number % workers),
                 mode: Cell::new(Mode::ReadWrite),
                 explicit: Cell::new(false),
+                parking: RefCell::default(),
+                calling: Cell::new(false),
+                kept: RefCell::new(Kept::new(inner.environment.memory.charge())),
                 gated: Cell::new(false),
                 attempt: Cell::new(0),
                 stopped: Cell::new(None),
@@ -787,6 +886,7 @@ impl Tx {
     /// If the transaction has stopped.
     pub fn savepoint(&self) -> Result<Savepoint, Abort> {
         static SERIALS: AtomicU64 = AtomicU64::new(0);
+        let _call = self.call()?;
         let position = self.position()?;
         let serial = SERIALS.fetch_add(1, Ordering::Relaxed);
         self.savepoints.borrow_mut().push((serial, position));
@@ -799,6 +899,7 @@ impl Tx {
     /// # Errors
     /// If the transaction has stopped; or the savepoint is gone or another transaction's.
     pub fn rollback_to(&self, savepoint: Savepoint) -> Result<(), Abort> {
+        let _call = self.call()?;
         let mut savepoints = self.savepoints.borrow_mut();
         let Some(at) = savepoints.iter().position(|(serial, _)| *serial == savepoint.serial) else {
             return Err(
@@ -842,6 +943,7 @@ impl ReadTx {
 
     /// Runs a write that can fail half-way for a reason the body may choose to ignore: then nothing of it stays.
     pub(crate) fn whole<R>(&self, write: impl FnOnce() -> Result<R, Abort>) -> Result<R, Abort> {
+        let _call = self.call()?;
         let position = self.position()?;
         self.keep_or_rewind(position, write())
     }
@@ -882,6 +984,7 @@ impl ReadTx {
         encode: impl FnOnce(&mut RowWriter<'_>) -> Result<(), NotEncoded>,
         exists: OnExists,
     ) -> Result<bool, Abort> {
+        let _call = self.call()?;
         let staged = self.begin_insert(set, key)?;
         let mut tails = Tails::of(self, set);
         // SAFETY: a staged row is ours, zeroed, and of the table's layout.
@@ -980,6 +1083,7 @@ impl ReadTx {
         key: Key<'_>,
         change: impl FnOnce(RowWriter<'_>) -> ColumnSet,
     ) -> Result<(), Abort> {
+        let _call = self.call()?;
         let Some(row) = self.begin_update(set, key)? else { return Ok(()) };
         let mut tails = Tails::of(self, set);
         // SAFETY: a private image of the table's layout; access rule 2 keeps others away while it is written.
@@ -1076,6 +1180,7 @@ impl ReadTx {
 
     /// Deletes the row at `key`.
     pub(crate) fn delete_at(&self, set: &TableSet, key: Key<'_>) -> Result<bool, Abort> {
+        let _call = self.call()?;
         self.writable()?;
         let table = &set.primary;
         let before = self.operate(|worker| worker.delete(table, key))?;
@@ -1132,6 +1237,10 @@ impl ReadTx {
 
     /// An abort about one key; a conflict instead if what led to it was not true of one state (promise g).
     fn about(&self, kind: AbortKind, table: &seriatim_txn::Table, key: Key<'_>) -> Abort {
+        let _call = match self.call() {
+            Ok(call) => call,
+            Err(abort) => return abort,
+        };
         if let Err(cause) = self.validate() {
             return self.stop(cause);
         }
@@ -1143,6 +1252,23 @@ impl ReadTx {
 /// The columns whose indexes are to follow: none if the change failed. A duplicate found there would hide why.
 fn unless_failed<R, E>(result: &Result<R, E>, dirty: ColumnSet) -> ColumnSet {
     if result.is_ok() { dirty } else { ColumnSet::EMPTY }
+}
+
+/// A call of a transaction; `None` where nobody asks.
+pub(crate) struct Call<'t>(Option<&'t ReadTx>);
+
+impl Drop for Call<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        // A worker that panicked while it ended the transaction is nobody else's to end again.
+        if let Some(tx) = self.0.filter(|tx| !tx.ending.get()) {
+            cold_path();
+            tx.calling.set(false);
+            if let Some(parking) = &*tx.parking.borrow() {
+                parking.leave();
+            }
+        }
+    }
 }
 
 /// An update whose closure runs.
@@ -1182,6 +1308,7 @@ impl Tx {
             cold_path();
             self.roll_back(None);
         }
+        self.explicit.set(false);
         let inner = &self.inner;
         let explicit = origin == Origin::Explicit;
         let lease = loop {
@@ -1217,7 +1344,6 @@ impl Tx {
         self.ending.set(false);
         self.preferred.set(lease.slot);
         self.mode.set(mode);
-        self.explicit.set(explicit);
         self.attempt.set(attempt);
         self.stopped.set(None);
         self.too_large.take();
@@ -1242,11 +1368,30 @@ impl Tx {
             self.hold.set(hold);
         }
         self.worker().begin(mode, Stamp::ZERO);
+        if explicit {
+            cold_path();
+            self.park(lease.slot);
+        }
         Ok(())
+    }
+
+    /// An explicit transaction is open, and waits for its first call.
+    fn park(&self, slot: usize) {
+        self.drop_kept();
+        self.explicit.set(true);
+        let parking = Parking::new(self.deadline.get(), self.gated.get(), self.hold.take());
+        self.inner.pool.park(slot, Arc::clone(&parking));
+        parking.leave();
+        *self.parking.borrow_mut() = Some(parking);
     }
 
     fn close(&self) {
         if let Some(lease) = self.lease.take() {
+            if let Some(parking) = self.parking.take() {
+                cold_path();
+                self.inner.pool.unpark(lease.slot);
+                parking.release();
+            }
             self.inner.pool.give_back(lease);
         }
         if self.mode.get() == Mode::ReadOnly {
@@ -1259,7 +1404,7 @@ impl Tx {
     /// Whether the gate is armed against transactions of this origin, and this one has not gone through it.
     #[inline]
     fn must_enter(&self, origin: Origin) -> bool {
-        let armed = self.inner.gate.as_ref().is_some_and(Gate::is_armed);
+        let armed = self.inner.gate.as_deref().is_some_and(Gate::is_armed);
         armed && origin != Origin::Procedure && !self.gated.get()
     }
 
@@ -1393,6 +1538,10 @@ impl Tx {
     /// Ends an explicit transaction; its result is sealed.
     pub(crate) fn commit_explicit(&self) -> Result<Receipt, TransactError> {
         self.break_seal();
+        let _call = match self.call() {
+            Ok(call) => call,
+            Err(abort) => return Err(self.error_of(&abort)),
+        };
         match self.commit() {
             Ok(stamp) => Ok(Receipt { stamp }),
             Err(cause) => {
@@ -1405,11 +1554,21 @@ impl Tx {
 
     /// Ends the attempt without a trace, if it is open, and counts why.
     pub(crate) fn roll_back(&self, cause: Option<Cause>) {
+        if !self.is_open() {
+            return;
+        }
+        // One that was ended while it was parked is not open either.
+        let Ok(_call) = self.call() else { return };
         let Some(lease) = self.lease.get() else { return };
         if self.ending.get() {
             // The worker panicked while it ended the attempt: it is not used again.
             self.inner.stop_log(PANICKED);
             self.lease.set(None);
+            if let Some(parking) = self.parking.take() {
+                self.inner.pool.unpark(lease.slot);
+                parking.release();
+            }
+            self.calling.set(false);
             self.leave_gate();
             return;
         }
@@ -1454,7 +1613,8 @@ impl ReadTx {
 
     /// A conflict with what is known of its place.
     pub(crate) fn conflict(&self, cause: Cause) -> Conflict {
-        let incident = self.lease.get().and_then(|_| self.worker().incident().cloned());
+        let call = self.lease.get().and_then(|_| self.call().ok());
+        let incident = call.and_then(|_call| self.worker().incident().cloned());
         let Some(incident) = incident.filter(|incident| incident.cause == cause) else {
             return Conflict { cause, table: None, key: None };
         };

@@ -10,8 +10,8 @@ use seriatim_catalog::Key;
 use seriatim_memory::{CountedVec, OutOfMemory, Pinned};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Change, Core, Environment, Freshness, Gives, Mode, Near, Needs, Outcome, Peeked, Protocol, ProtocolInfo, Recover, Redo,
-    Restored, Stop, Table,
+    Change, Core, Environment, Freshness, Gives, Mode, Near, Needs, Outcome, Peeked, Protocol, ProtocolInfo, Recover,
+    Redo, Restored, Stop, Table,
 };
 
 use crate::shared::head;

@@ -260,7 +260,7 @@ impl Database {
         let whole = whole.map(|procedure| procedure.name.to_owned()).collect();
         let resolved = procedures.declared.iter().map(|procedure| self.resolve(procedure, &schema));
         let resolved = resolved.collect::<Result<Vec<_>, _>>()?;
-        let _alone = self.inner().gate.as_ref().map(Gate::other).transpose().map_err(|_| RegisterError::Busy)?;
+        let _alone = self.inner().gate.as_deref().map(Gate::other).transpose().map_err(|_| RegisterError::Busy)?;
         let mut registry = self.inner().procedures.write().unwrap_or_else(PoisonError::into_inner);
         let mut entries = registry.entries.clone();
         for entry in resolved {
@@ -306,7 +306,7 @@ impl Database {
     /// From now on there are chains, which transactions that are open already do not know of: waits for them to end.
     fn arm_gate(&self) -> Result<(), RegisterError> {
         let inner = self.inner();
-        let Some(gate) = inner.gate.as_ref().filter(|gate| !gate.is_armed()) else { return Ok(()) };
+        let Some(gate) = inner.gate.as_deref().filter(|gate| !gate.is_armed()) else { return Ok(()) };
         let begun = Instant::now();
         while inner.pool.quietly(|| gate.arm()).is_none() {
             if begun.elapsed() > WAIT_MAX {

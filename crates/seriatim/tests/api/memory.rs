@@ -257,3 +257,27 @@ fn the_limit_is_a_share_of_what_there_is() {
     assert_eq!(limit(Database::builder().memory_limit(LIMIT)), Some(LIMIT));
     assert_eq!(limit(Database::builder().memory_limit(usize::MAX)), None);
 }
+
+/// The rows that an explicit transaction gives out are its own copies: they count, and it is refused more of them at the limit.
+#[test]
+fn rows_that_an_explicit_transaction_gave_out_count_against_the_limit() {
+    let db = Database::builder().memory_limit(LIMIT).step_helpers(true).open().expect("a database");
+    let table = db.create::<Hashed>().expect("a table");
+    let mut session = db.session();
+    let row = Hashed { id: 1, copy: 1, text: "t".repeat(50_000) };
+    session.transact(|tx| tx.insert(&table, &row)).expect("there is room");
+    let noted = || db.statistics().transaction_bytes;
+    let before = noted();
+    {
+        let tx = session.begin().expect("a worker");
+        let read = (0..10_000).map_while(|_| tx.get(&table, &1).ok().flatten());
+        let rows: Vec<_> = read.collect();
+        assert!(rows.len() > 50 && rows.len() < 10_000, "{} rows", rows.len());
+        assert!(noted() > before + LIMIT / 2, "{} bytes after {before}", noted());
+        assert!(rows.iter().all(|read| read.text() == row.text));
+        let refused = tx.get(&table, &1).map(drop).expect_err("the limit is reached");
+        assert!(matches!(tx.explain(&refused), TransactError::OutOfMemory), "{refused}");
+    }
+    assert!(noted() < before + (64 << 10), "{} bytes after {before}", noted());
+    session.transact(|tx| tx.get(&table, &1).map(drop)).expect("the session goes on");
+}

@@ -195,6 +195,98 @@ fn an_over_age_parked_transaction_ends_as_too_old() {
     }
 }
 
+/// However long the owner keeps it: what is too old is ended where it is parked, and holds neither memory nor locks.
+#[test]
+fn memory_beside_a_parked_transaction_is_bounded() {
+    let aged = |builder: seriatim::Builder| {
+        builder.epoch_interval(Duration::from_millis(10)).transaction_age_max(Duration::from_millis(50))
+    };
+    for setting in matrix(seed("memory beside a parked transaction")) {
+        let world = World::new(&setting, aged);
+        let (mut parked, mut reading, mut session) = (world.db.session(), world.db.session(), world.db.session());
+        let mut rival = world.db.session();
+        let page = Page { id: 7000, text: "parked".repeat(20) };
+        session.transact(|tx| tx.insert(&world.pages, &page)).expect("alone");
+        world.rest(&mut session);
+        let before = world.rest(&mut session);
+        let tx = parked.begin().expect("a worker");
+        let snapshot = reading.begin_snapshot().expect("a worker");
+        let row = unless_conflict(tx.get(&world.pages, &7000)).flatten();
+        let seen = unless_conflict(snapshot.get(&world.pages, &7000)).flatten();
+        unless_conflict(tx.put(&world.cells, &Cell { id: 7000, value: 1 }));
+        let mut scan = snapshot.scan(&world.pages, ..);
+        let first = scan.next().is_some();
+        // One that has met a conflict is parked like others.
+        let rival = rival.begin().expect("a worker");
+        unless_conflict(rival.put(&world.cells, &Cell { id: 7000, value: 5 }));
+        (0..8).for_each(|_| world.db.step());
+        // Its locks are free, and the row that it read can go.
+        session.transact(|tx| tx.put(&world.cells, &Cell { id: 7000, value: 2 })).expect("nobody is in the way");
+        session.transact(|tx| tx.delete(&world.pages, &7000)).expect("nobody is in the way");
+        let mut peak = 0;
+        for _ in 0..5 {
+            world.churn(&mut session, 20);
+            peak = peak.max(world.rest(&mut session));
+        }
+        assert!(
+            peak <= before + before / 20 + 8192,
+            "{setting}: {before} bytes grew to {peak} beside a parked transaction"
+        );
+        assert_eq!(world.db.statistics().overdue, 0, "{setting}");
+        assert!(first && scan.take(3).count() <= 1, "{setting}: a scan goes on without its transaction");
+        assert!(rival.get(&world.cells, &1).is_err(), "{setting}");
+        assert!(rival.commit().is_err(), "{setting}: it committed");
+        // What it gave out stays with its owner, who is told at the next call.
+        for row in row.into_iter().chain(seen) {
+            assert_eq!((row.id(), row.text()), (7000, &*page.text), "{setting}");
+        }
+        assert!(too_old(tx.get(&world.cells, &1)) && too_old(tx.delete(&world.cells, &1)), "{setting}");
+        assert!(too_old(snapshot.get(&world.cells, &1)), "{setting}");
+        assert!(matches!(tx.commit(), Err(TransactError::TooOld)), "{setting}: it committed");
+        assert!(matches!(snapshot.finish(), Err(TransactError::TooOld)), "{setting}: it finished");
+        let value = session.transact(|tx| Ok(tx.get(&world.cells, &7000)?.map(|row| row.value())));
+        assert_eq!(*value.expect("nobody is in the way"), Some(2), "{setting}");
+        parked.transact(|tx| tx.put(&world.cells, &Cell { id: 7000, value: 3 })).expect("the session goes on");
+    }
+}
+
+/// Nobody can end a call: it is counted until it returns, and then told.
+#[test]
+fn a_transaction_in_a_call_is_not_ended_but_counted() {
+    let aged = |builder: seriatim::Builder| {
+        builder.epoch_interval(Duration::from_millis(10)).transaction_age_max(Duration::from_millis(50))
+    };
+    for setting in matrix(seed("overdue")) {
+        let world = World::new(&setting, aged);
+        let (mut open, mut session) = (world.db.session(), world.db.session());
+        world.churn(&mut session, 1);
+        session.transact(|tx| tx.put(&world.cells, &Cell { id: 1, value: 7 })).expect("nobody is in the way");
+        let wait = || {
+            (0..9).for_each(|_| world.db.step());
+            world.db.statistics().overdue
+        };
+        let tx = open.begin().expect("a worker");
+        let overdue = tx.update(&world.cells, &1, |row| {
+            let overdue = wait();
+            row.set_value(8);
+            overdue
+        });
+        assert_eq!(unless_conflict(overdue).flatten(), Some(1), "{setting}");
+        assert!(too_old(tx.get(&world.cells, &1)), "{setting}");
+        drop(tx);
+        let mut counted = 0;
+        let slow = session.transact(|_| {
+            counted = wait();
+            Ok(())
+        });
+        assert!(matches!(slow, Err(TransactError::TooOld)) && counted == 1, "{setting}: {counted}, {slow:?}");
+        world.db.step();
+        assert_eq!(world.db.statistics().overdue, 0, "{setting}");
+        let value = session.transact(|tx| Ok(tx.get(&world.cells, &1)?.map(|row| row.value())));
+        assert_eq!(*value.expect("nobody is in the way"), Some(7), "{setting}");
+    }
+}
+
 /// Hash tables too: a lookup that missed while parked is no lock on reclamation for good.
 #[test]
 fn leaked_transactions_end_with_the_next_of_their_session() {

@@ -1,0 +1,139 @@
+//! Explicit transactions between their calls, where nobody can tell whether another call will come: a *parked* one that is too old is
+//! ended by the ticker.
+//!
+//! ```text
+//! CALLING ──leave──▶ PARKED ──seize──▶ ENDING ──▶ ENDED
+//!    ▲                 │   (reaper)        (reaper)
+//!    └─────enter───────┘
+//! ```
+//! Access rules:
+//! 1. While the word is `CALLING`, worker, slot and gate are the caller's, as of any transaction.
+//! 2. Who turns `PARKED` into `ENDING` has them instead, until it says `ENDED`; then they are the pool's again.
+//! 3. A call that finds `ENDING` waits for `ENDED`: it lasts as long as a roll-back. After `ENDED` the caller touches none of them.
+//!
+//! So a transaction in a call is never ended, be it in the closure of an update that never returns.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use seriatim_base::{Hold, thread};
+
+const CALLING: u32 = 0;
+const PARKED: u32 = 1;
+const ENDING: u32 = 2;
+const ENDED: u32 = 3;
+
+/// The state of one explicit transaction, in a call at first.
+#[derive(Debug)]
+pub(crate) struct Parking {
+    state: AtomicU32,
+    /// When it is too old, in the time that ages are counted in.
+    deadline: u64,
+    /// Whether it keeps chains of pieces away.
+    pub(crate) gated: bool,
+    /// Of a snapshot that shows the durable epoch while the disk is behind.
+    hold: Mutex<Option<Hold>>,
+}
+
+impl Parking {
+    pub(crate) fn new(deadline: u64, gated: bool, hold: Option<Hold>) -> Arc<Parking> {
+        Arc::new(Parking { state: AtomicU32::new(CALLING), deadline, gated, hold: Mutex::new(hold) })
+    }
+
+    /// The worker is offline and reads nothing more.
+    pub(crate) fn release(&self) {
+        let hold = self.hold.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(hold);
+    }
+
+    /// A call begins; `false` if the transaction has been ended.
+    #[must_use]
+    pub(crate) fn enter(&self) -> bool {
+        loop {
+            // ORDERING: acquire pairs with the release in `leave`, and with that of `Ending` where it fails.
+            match self.state.compare_exchange(PARKED, CALLING, Ordering::Acquire, Ordering::Acquire) {
+                Ok(_) => return true,
+                Err(ENDED) => return false,
+                Err(state) => assert_eq!(state, ENDING, "calls do not nest: the owner is one thread"),
+            }
+            thread::yield_now();
+        }
+    }
+
+    /// The call ends.
+    ///
+    /// # Panics
+    /// If somebody has ended the transaction meanwhile: what the call did then, it did to another's worker.
+    pub(crate) fn leave(&self) {
+        // ORDERING: release pairs with the acquire in `enter` and `seize`.
+        let before = self.state.swap(PARKED, Ordering::Release);
+        assert_eq!(before, CALLING, "a transaction was ended in the middle of a call");
+    }
+
+    /// Seizes the transaction if it is parked and too old: it is the caller's to end.
+    #[must_use]
+    pub(crate) fn seize(&self, now: u64) -> Option<Ending<'_>> {
+        let is_parked = || {
+            // ORDERING: acquire pairs with the release in `leave`.
+            self.state.compare_exchange(PARKED, ENDING, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        };
+        (now > self.deadline && is_parked()).then_some(Ending(self))
+    }
+}
+
+/// A seized transaction. Dropped, it has ended, also when its roll-back panicked.
+pub(crate) struct Ending<'p>(&'p Parking);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        // ORDERING: pairs with the acquire in `enter`.
+        self.0.state.store(ENDED, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_parked_transaction_that_is_too_old_is_ended() {
+        let parking = Parking::new(50, false, None);
+        assert!(parking.seize(51).is_none(), "it is in a call");
+        parking.leave();
+        assert!(parking.seize(50).is_none(), "it is not too old");
+        assert!(parking.enter() && parking.seize(51).is_none(), "it is in a call");
+        parking.leave();
+        let ending = parking.seize(51).expect("it is parked and too old");
+        assert!(parking.seize(51).is_none(), "somebody ends it");
+        drop(ending);
+        assert!(!parking.enter() && parking.seize(51).is_none());
+    }
+
+    /// A canary: a reaper that does not look whether the transaction is in a call.
+    #[test]
+    #[should_panic(expected = "ended in the middle of a call")]
+    fn a_reaper_that_ends_a_transaction_in_a_call_is_caught() {
+        let parking = Parking::new(50, false, None);
+        parking.state.store(ENDING, Ordering::Relaxed);
+        drop(Ending(&parking));
+        parking.leave();
+    }
+
+    #[test]
+    fn a_call_that_meets_the_reaper_waits_for_it() {
+        for _ in 0..200 {
+            let parking = Parking::new(0, false, None);
+            parking.leave();
+            let (entered, seized) = std::thread::scope(|scope| {
+                let reaper = scope.spawn(|| parking.seize(1).is_some());
+                let entered = parking.enter();
+                if entered {
+                    // The reaper came too late, and must not come now.
+                    assert_eq!(parking.state.load(Ordering::Relaxed), CALLING);
+                }
+                (entered, reaper.join().expect("no panic"))
+            });
+            assert_ne!(entered, seized, "one of them has it");
+        }
+    }
+}
