@@ -77,7 +77,7 @@ impl Parking {
             // ORDERING: acquire pairs with the release in `leave`.
             self.state.compare_exchange(PARKED, ENDING, Ordering::Acquire, Ordering::Relaxed).is_ok()
         };
-        (now > self.deadline && is_parked()).then_some(Ending(self))
+        (now > self.deadline && is_parked()).then(|| Ending(self))
     }
 }
 
