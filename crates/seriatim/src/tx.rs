@@ -27,7 +27,8 @@ use seriatim_plan::Kind;
 use seriatim_redo::Writer;
 use seriatim_store::Direction;
 use seriatim_txn::{
-    Cause, Inserted, Mark, Mode, NoRedo, OnExists, Outcome, Phase, Reason, RowPtr, Staged, Stop, Updating, Worker,
+    Cause, Fault, Inserted, Mark, Mode, NoRedo, OnExists, Outcome, Phase, Reason, RowPtr, Staged, Stop, Updating,
+    Worker,
 };
 
 use crate::TransactionOptions;
@@ -1378,8 +1379,9 @@ impl Tx {
     /// An explicit transaction is open, and waits for its first call.
     fn park(&self, slot: usize) {
         self.drop_kept();
+        let reaped_in_calls = self.worker().core().suffers(Fault::ReapInCall);
+        let parking = Parking::new(self.deadline.get(), self.gated.get(), self.hold.take(), reaped_in_calls);
         self.explicit.set(true);
-        let parking = Parking::new(self.deadline.get(), self.gated.get(), self.hold.take());
         self.inner.pool.park(slot, Arc::clone(&parking));
         parking.leave();
         *self.parking.borrow_mut() = Some(parking);

@@ -1,6 +1,9 @@
 //! Canaries: deliberately broken variants of the protocols, built only in tests, each of which the suite must catch. An alarm
 //! that stays silent here would stay silent for a real fault.
 
+use std::process::ExitStatus;
+use std::time::Duration;
+
 use seriatim::htm::HtmMode;
 use seriatim::{Fault, clock, thread};
 use seriatim_suite::clients::{self, Route, Shape, interrogate_declared, interrogate_with};
@@ -264,26 +267,34 @@ fn an_epoch_read_at_begin_is_caught_in_every_protocol() {
     }
 }
 
+/// Runs a test in a process of its own, which a panic that says all of this is to end; how it ended.
+fn ended_by_panic(test: &str, protocol: &str, fault: Fault, wanted: &[&str]) -> ExitStatus {
+    let tests = std::env::current_exe().expect("the tests are a program");
+    let canary = format!("{protocol} {fault:?} -");
+    let child = std::process::Command::new(tests)
+        .args(["--exact", test, "--ignored", "--nocapture"])
+        .env(CHILD, &canary)
+        .output()
+        .expect("the tests start themselves");
+    let said = String::from_utf8_lossy(&child.stderr);
+    assert!(!child.status.success(), "{canary}: {}: {said}", child.status);
+    for wanted in wanted {
+        assert!(said.contains(wanted), "{canary}: it says {wanted:?}: {said}");
+    }
+    child.status
+}
+
 /// What a panic in the middle of a commit left behind would lock records for ever: the process ends, and says why.
 #[test]
 fn a_panic_amid_a_commit_aborts_the_process_in_every_protocol() {
     for protocol in seriatim::protocols() {
-        let tests = std::env::current_exe().expect("the tests are a program");
-        let canary = format!("{} PanicInCommit -", protocol.name);
-        let child = std::process::Command::new(tests)
-            .args(["--exact", "panic_amid_a_commit", "--ignored", "--nocapture"])
-            .env(CHILD, &canary)
-            .output()
-            .expect("the tests start themselves");
-        let said = String::from_utf8_lossy(&child.stderr);
-        assert_eq!(child.status.code(), None, "{canary}: {}: {said}", child.status);
-        for wanted in ["a deliberate panic with locks held", "a panic in the middle of a commit", "is aborted"] {
-            assert!(said.contains(wanted), "{canary}: it says {wanted:?}: {said}");
-        }
+        let wanted = ["a deliberate panic with locks held", "a panic in the middle of a commit", "is aborted"];
+        let status = ended_by_panic("panic_amid_a_commit", protocol.name, Fault::PanicInCommit, &wanted);
+        assert_eq!(status.code(), None, "{}: a signal ends it", protocol.name);
     }
 }
 
-/// A child of the test above: ends by itself if the panic can be caught.
+/// A child of the test above: ends well if the panic can be caught.
 #[test]
 #[ignore = "run by the other tests, in a process of its own"]
 fn panic_amid_a_commit() {
@@ -293,6 +304,28 @@ fn panic_amid_a_commit() {
     let insert = || db.session().transact(|tx| tx.insert(&cells, &Cell { id: 1, value: 1 })).map(drop);
     let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(insert));
     eprintln!("it went on: {}", caught.is_err());
+}
+
+/// A reaper that does not look whether a transaction is in a call ends it under its owner's hands.
+#[test]
+fn a_transaction_ended_in_a_call_is_noticed_in_every_protocol() {
+    for protocol in seriatim::protocols() {
+        ended_by_panic("ended_in_a_call", protocol.name, Fault::ReapInCall, &["was ended in the middle of a call"]);
+    }
+}
+
+/// A child of the test above: ends well if nobody notices.
+#[test]
+#[ignore = "run by the other tests, in a process of its own"]
+fn ended_in_a_call() {
+    let Some((_, setting, fault)) = broken() else { return };
+    let aged = setting.builder().step_helpers(true).transaction_age_max(Duration::from_millis(50));
+    let db = aged.canary(fault).open().expect("a database");
+    let cells = db.create::<Cell>().expect("a table");
+    let mut session = db.session();
+    session.transact(|tx| tx.insert(&cells, &Cell { id: 1, value: 1 })).expect("alone");
+    let tx = session.begin().expect("a worker");
+    drop(tx.update(&cells, &1, |_| (0..30).for_each(|_| db.step())));
 }
 
 #[test]

@@ -29,11 +29,13 @@ pub enum Fault {
     ForgetBuried,
     /// Panics in the middle of a commit, with the records to be written locked.
     PanicInCommit,
+    /// Ends explicit transactions that are too old in the middle of a call, too.
+    ReapInCall,
 }
 
 impl Fault {
     /// Every fault but none.
-    pub const ALL: [Fault; 11] = [
+    pub const ALL: [Fault; 12] = [
         Fault::SkipValidation,
         Fault::NoSubscription,
         Fault::LateSubscription,
@@ -45,5 +47,6 @@ impl Fault {
         Fault::ForgetDurable,
         Fault::ForgetBuried,
         Fault::PanicInCommit,
+        Fault::ReapInCall,
     ];
 }

@@ -4,7 +4,8 @@ use std::io::ErrorKind;
 use std::time::Duration;
 
 use seriatim::{
-    Abort, CloseError, Database, Durability, Freshness, Handle, Session, TransactError, TransactionOptions, protocols,
+    Abort, CloseError, Database, Durability, Freshness, Handle, Reason, Session, TransactError, TransactionOptions,
+    protocols,
 };
 use seriatim_base::disk::{FaultyDisk, Operation, Times};
 
@@ -13,10 +14,14 @@ use crate::life::{Account, account, rows, small};
 /// A wait that is not worth waiting for.
 const SHORT: Duration = Duration::from_millis(50);
 
+/// In steps of a millisecond.
+const AGE_MAX: Duration = Duration::from_millis(100);
+
 /// A database with accounts 0 to 4, whose disk finds no space from now on.
 fn filled(protocol: &str, stepped: bool) -> (FaultyDisk, Database, Handle<Account>) {
     let disk = FaultyDisk::new(40);
     let builder = small(protocol, &disk).step_helpers(stepped).epoch_interval(Duration::from_millis(1));
+    let builder = builder.transaction_age_max(if stepped { AGE_MAX } else { Duration::from_secs(60) });
     let db = builder.wait_max(Some(SHORT)).open().expect("a new database opens");
     let accounts = db.create::<Account>().expect("the table is created");
     let mut session = db.session();
@@ -143,6 +148,36 @@ fn a_snapshot_of_the_durable_epoch_stays_what_it_is_when_the_disk_goes_on() {
         assert!(db.statistics().memory_bytes < kept, "{}", protocol.name);
         let balance = reader.snapshot(|tx| Ok(tx.get(&accounts, &0)?.map(|row| row.balance())));
         assert_eq!(balance.expect("a snapshot").value, Some(1019));
+    }
+}
+
+/// However long its owner keeps it: what is too old is ended where it is parked, and nothing is kept for it any more.
+#[test]
+fn a_parked_snapshot_holds_the_durable_epoch_no_longer_than_its_age() {
+    for protocol in protocols().iter().filter(|protocol| has_snapshots(protocol.name)) {
+        let (disk, db, accounts) = filled(protocol.name, true);
+        let (mut writer, mut reader) = (db.session(), db.session());
+        drop(writer.submit(|tx| tx.update(&accounts, &0, |row| row.set_balance(1))));
+        db.step();
+        let snapshot = reader.begin_snapshot().expect("a worker is free");
+        assert_eq!(snapshot.get(&accounts, &0).expect("it is new").map(|row| row.balance()), Some(100));
+        disk.heal();
+        let mut memory_after = |rounds: usize| {
+            for round in 0..rounds {
+                let note = format!("{round:500}");
+                drop(writer.submit(|tx| tx.update(&accounts, &1, |row| row.set_note(&note))));
+                db.step();
+            }
+            db.statistics().memory_bytes
+        };
+        // Something of each epoch since then is kept for it, and nothing once it is too old.
+        let young = memory_after(10);
+        let old = memory_after(80);
+        assert!(old > young + 80 * 500, "{}: {old} after {young}: nothing was kept", protocol.name);
+        let ended = memory_after(200);
+        assert!(ended < old - 40 * 500, "{}: {ended} after {old}", protocol.name);
+        let refused = snapshot.get(&accounts, &0).map(drop).expect_err("it is too old");
+        assert_eq!(refused.cause().map(|cause| cause.reason), Some(Reason::TooOld), "{}", protocol.name);
     }
 }
 
