@@ -8,13 +8,18 @@ use std::ops::Bound;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use seriatim_catalog::{
-    Bytes, Column, ColumnDef, Decimal, Key, KeyClass, KeyCodec, KeyColumn, KeyRange, Layout, TableDef, TableKey, Text,
-    Timestamp, Value, asc, desc,
+    Bytes, Column, ColumnDef, Decimal, Key, KeyClass, KeyCodec, KeyColumn, KeyRange, Layout, TableBuilder, TableDef,
+    TableKey, Text, Timestamp, Value, asc, desc,
 };
 use shared::{Block, check, column_type, compare, same, value};
 
 /// A table with a key column that every index lacks, and an index on all the others.
+/// A table with a unique index on these columns, in which NULL equals NULL: its keys are the columns alone.
 fn table(columns: &[(ColumnDef, bool)]) -> TableDef {
+    declared(columns, |index| index.nulls_not_distinct())
+}
+
+fn declared(columns: &[(ColumnDef, bool)], index: impl FnOnce(TableBuilder) -> TableBuilder) -> TableDef {
     let name = |at: usize| format!("c{at}");
     let mut table = TableDef::builder("t");
     for (at, (column, _)) in columns.iter().enumerate() {
@@ -24,12 +29,9 @@ fn table(columns: &[(ColumnDef, bool)]) -> TableDef {
         true => desc(name(at)),
         false => asc(name(at)),
     });
-    table
-        .column(ColumnDef::new("id", seriatim_catalog::ColumnType::U8))
-        .key(["id"])
-        .unique_index("i", parts, seriatim_catalog::Organization::Ordered)
-        .finish()
-        .expect("a sound declaration")
+    let table = table.column(ColumnDef::new("id", seriatim_catalog::ColumnType::U8)).key(["id"]);
+    let unique = table.unique_index("i", parts, seriatim_catalog::Organization::Ordered);
+    index(unique).finish().expect("a sound declaration")
 }
 
 /// Columns of a key, each with whether it is descending, and two values of each, often equal from the first column on.
@@ -106,6 +108,22 @@ fn keys_of_rows_and_of_values_agree_and_decode() {
         prop_assert!(block.encode(&codec, |from_row| from_row == key.as_key()));
         prop_assert!(same(&codec.decode(key.as_key()).unwrap_or_default(), &values));
         prop_assert!(codec.describe(key.as_key()).starts_with("c0 "));
+        Ok(())
+    });
+}
+
+#[test]
+fn rows_agree_in_a_unique_index_unless_one_of_its_columns_is_null() {
+    check(1000, &two_keys(), |(columns, values, _)| {
+        let table = declared(&columns, |index| index);
+        let codec = KeyCodec::for_index(&table.indexes[0], &table);
+        let key = |id: u64| {
+            let mut block = Block::new(&Layout::new(&table.columns));
+            let row: Vec<Value> = values.iter().cloned().chain([Value::UInt(id)]).collect();
+            block.insert_values(&table.columns, &row);
+            block.encode(&codec, |key| key.to_buf())
+        };
+        prop_assert_eq!(key(3) != key(4), values.iter().any(|value| matches!(value, Value::Null)));
         Ok(())
     });
 }

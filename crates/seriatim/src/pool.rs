@@ -262,9 +262,9 @@ impl Pool {
         result
     }
 
-    /// Seizes a slot that at most a look after an idle worker holds: waits a tenth of a second.
+    /// Seizes a slot that at most a look after an idle worker holds: waits as long as a session for a worker.
     fn seize_soon(&self, slot: usize) -> bool {
-        (0..100).any(|_| {
+        (0..WAIT_MAX.as_millis()).any(|_| {
             let seized = self.seize(slot);
             if !seized {
                 thread::sleep(Duration::from_millis(1));
