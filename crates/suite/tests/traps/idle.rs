@@ -214,7 +214,7 @@ fn memory_beside_a_parked_transaction_is_bounded() {
         let row = unless_conflict(tx.get(&world.pages, &7000)).flatten();
         let seen = unless_conflict(snapshot.get(&world.pages, &7000)).flatten();
         unless_conflict(tx.put(&world.cells, &Cell { id: 7000, value: 1 }));
-        let mut scan = snapshot.scan(&world.pages, ..);
+        let mut scan = snapshot.scan(&world.cells, ..);
         let first = scan.next().is_some();
         // One that has met a conflict is parked like others.
         let rival = rival.begin().expect("a worker");
