@@ -6,6 +6,7 @@
 //! It also holds the vocabulary that all layers share: stamps, epochs, ids, cache alignment and prefetching, bounded backoff.
 
 mod align;
+pub mod allocation;
 mod backoff;
 pub mod clock;
 pub mod disk;
@@ -15,6 +16,7 @@ pub mod machine;
 pub mod output;
 pub mod prefetch;
 pub mod rng;
+pub mod size;
 mod stamp;
 pub mod thread;
 mod turns;

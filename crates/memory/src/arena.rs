@@ -8,16 +8,17 @@ use crate::class::{CLASSES, Class};
 use crate::heap::{Batch, Block, Heap, LINE, SPAN, Span};
 use crate::{OutOfMemory, small};
 use seriatim_base::prefetch;
+use seriatim_base::size::Size;
 use std::ptr::NonNull;
 
 /// Bytes in a full list. A worker keeps at most two full lists a class.
-const BATCH_BYTES: usize = small(128 << 10, 1 << 10);
+const BATCH_BYTES: Size = small(128 << 10, 1 << 10);
 /// Blocks in a full list at least, for classes nearly as large as a batch.
 const BATCH_MIN: usize = 2;
 /// Bytes cut from the span at a time.
-const RUN_BYTES: usize = small(4 << 10, 512);
+const RUN_BYTES: Size = small(4 << 10, 512);
 
-const _: () = assert!(RUN_BYTES <= BATCH_BYTES, "a run fits into a list");
+const _: () = assert!(RUN_BYTES.is_within(BATCH_BYTES), "a run fits into a list");
 const _: () = assert!(size_of::<Block>() <= Class::of(1).bytes(), "the smallest block holds the link of a free one");
 
 /// The free blocks of one class; at most `bound` of them.
@@ -37,7 +38,7 @@ pub(crate) struct Arena {
 
 /// Blocks in a full list.
 pub(crate) fn bound(class: Class) -> u32 {
-    (BATCH_BYTES / class.bytes()).max(BATCH_MIN) as u32
+    (BATCH_BYTES.get() / class.bytes()).max(BATCH_MIN) as u32
 }
 
 impl Arena {
@@ -111,26 +112,41 @@ impl Arena {
         (list.head, list.count) = (batch.head, batch.count);
     }
 
-    /// When there is no fresh memory: the free blocks may have been with who looks for memory to give back.
+    /// When there is no fresh memory: free memory of other classes, in whole spans or in larger blocks.
     #[cold]
     fn refill_late(&mut self, heap: &Heap, class: Class) -> Result<(), OutOfMemory> {
-        heap.wait_for_reclamation();
+        self.surrender(heap);
+        heap.reclaim_at_limit();
         match heap.take_batch(class) {
             Some(batch) => {
                 self.take_in(class, batch);
                 Ok(())
             }
-            None => self.carve(heap, class),
+            None => self.carve(heap, class).or_else(|OutOfMemory| self.split(heap, class)),
         }
+    }
+
+    /// Cuts blocks of a class from larger ones. They become larger again when all that lies beside them is free (`reclaim`).
+    fn split(&mut self, heap: &Heap, class: Class) -> Result<(), OutOfMemory> {
+        let (from, batch) = heap.take_larger(class).ok_or(OutOfMemory)?;
+        for block in batch.blocks() {
+            let mut at = 0;
+            while let Some(piece) = Class::within(from.bytes() - at).map(|rest| rest.min(class)) {
+                // SAFETY: rule 1 of `heap`: within a block of ours. `from` is a multiple of lines; so is `at` where `piece` is one.
+                unsafe { self.push(heap, piece, block.cast().add(at)) };
+                at += piece.bytes();
+            }
+        }
+        Ok(())
     }
 
     /// Cuts a run of blocks from the span, of which the lowest will be used first.
     fn carve(&mut self, heap: &Heap, class: Class) -> Result<(), OutOfMemory> {
         let block_bytes = class.bytes();
         let least = block_bytes.next_multiple_of(LINE);
-        let mut run_bytes = RUN_BYTES.max(least);
+        let mut run_bytes = RUN_BYTES.get().max(least);
         if self.span.bytes < least {
-            let span = heap.take(least, SPAN.max(least))?;
+            let span = heap.take(least, SPAN.get().max(least))?;
             let rest = std::mem::replace(&mut self.span, span);
             self.dice(heap, rest);
         }
@@ -146,7 +162,7 @@ impl Arena {
         }
         // The next run of this span: fresh lines that are on their way when they are first written to hold up nobody. (A locked
         // instruction waits for all stores before it.)
-        prefetch::lines(self.span.start.as_ptr(), self.span.bytes.min(RUN_BYTES));
+        prefetch::lines(self.span.start.as_ptr(), self.span.bytes.min(RUN_BYTES.get()));
         // SAFETY: rule 1 of `heap`: cut from our span, so ours alone.
         unsafe { self.push_run(heap, class, run, count) };
         Ok(())

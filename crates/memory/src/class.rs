@@ -18,7 +18,7 @@ const _: () = assert!(Class(CLASSES as u8 - 1).bytes() == SMALL_MAX, "the last c
 const _: () = assert!(Class::of(SMALL_MAX).index() == CLASSES - 1, "and the largest small size falls into it");
 
 /// One of the [`CLASSES`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Class(u8);
 
 impl Class {

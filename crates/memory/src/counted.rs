@@ -8,6 +8,7 @@
 //! quarter of it, or at once when its worker rests or memory has just been refused. (After each small one would be worse: a worker that runs one large
 //! transaction in ten would pay for growing each time.)
 
+use seriatim_base::size::Size;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use crate::memory::Shared;
 use crate::{OutOfMemory, small};
 
 /// Bytes that a list keeps however small the transactions are.
-const KEPT_BYTES: usize = small(64 << 10, 1 << 10);
+const KEPT_BYTES: Size = small(64 << 10, 1 << 10);
 /// Transactions in a row that need less than a quarter of a list, after which the rest is given back.
 const SMALL_MAX: u32 = 16;
 
@@ -156,7 +157,7 @@ impl<T> CountedVec<T> {
     /// Drops all items, at the end of a transaction or before the next one.
     #[inline(always)]
     pub fn clear(&mut self) {
-        if self.items.capacity() * size_of::<T>() > KEPT_BYTES {
+        if self.items.capacity() * size_of::<T>() > KEPT_BYTES.get() {
             self.settle();
         }
         self.items.clear();
@@ -167,7 +168,7 @@ impl<T> CountedVec<T> {
         self.small = if self.items.len() < self.items.capacity() / 4 { self.small + 1 } else { 0 };
         if self.small >= SMALL_MAX || self.charge.shared.heap.is_tight() {
             self.items.clear();
-            self.shrink_to(self.room_min.max(KEPT_BYTES / size_of::<T>().max(1)));
+            self.shrink_to(self.room_min.max(KEPT_BYTES.get() / size_of::<T>().max(1)));
         }
     }
 

@@ -19,15 +19,16 @@ use crate::counted::Charge;
 use crate::memory::Shared;
 use crate::quiescence::{Awaited, Counts};
 use crate::small;
+use seriatim_base::size::Size;
 use seriatim_base::{Epoch, prefetch};
 use std::collections::VecDeque;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
 /// Items of a kind in a full bag.
-pub(crate) const BAG: usize = small(64, 2);
+pub(crate) const BAG: Size = small(64, 2);
 /// Transactions after which a bag is sealed even though it is not full, and sealed bags are looked at.
-const AGE_MAX: u32 = small(16, 3) as u32;
+const AGE_MAX: Size = small(16, 3);
 /// An item of more bytes has its bag sealed at the end of the transaction.
 const PRESSING: usize = 64 << 10;
 /// Bytes of a version fetched before it is released.
@@ -40,12 +41,13 @@ const DUE_MAX: usize = 64;
 const EMPTIED_MAX: usize = 4;
 /// Empty bags kept for use.
 const EMPTY_MAX: usize = 8;
-/// Bytes of a bag at most.
-const BAG_BYTES: usize = size_of::<Bag>() + BAG * (2 * size_of::<Retired>() + size_of::<Deferred>());
+/// Bytes of a bag's lists at most.
+const BAG_BYTES: Size = BAG.times(2 * size_of::<Retired>() + size_of::<Deferred>());
 /// Bags count against the limit in steps of so many bytes; less than one does not.
-const COUNTED_STEP: usize = small(256 << 10, 4 << 10);
-/// Places that lists of bags and of what is ready keep.
-const PLACES_KEPT: usize = small(1024, 8);
+const COUNTED_STEP: Size = small(256 << 10, 4 << 10);
+/// Places that lists of bags and of what is ready keep. All three take less than a [`COUNTED_STEP`].
+const PLACES_KEPT: Size = small(1024, 8);
+const _: () = assert!(PLACES_KEPT.times(2 * size_of::<Bag>() + size_of::<Deferred>()).is_within(COUNTED_STEP));
 
 /// Memory to be released.
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +73,7 @@ impl Bag {
     fn new() -> Bag {
         Bag {
             awaited: Vec::new(),
-            retired: Vec::with_capacity(BAG),
+            retired: Vec::with_capacity(BAG.get()),
             versions: Vec::new(),
             until: Epoch(0),
             deferred: Vec::new(),
@@ -80,6 +82,13 @@ impl Bag {
 
     fn len(&self) -> usize {
         self.retired.len() + self.versions.len() + self.deferred.len()
+    }
+}
+
+/// Gives back places of a list that needs less than a quarter of what it has.
+fn shrink<T>(list: &mut VecDeque<T>) {
+    if list.capacity() > PLACES_KEPT.get() && list.len() < list.capacity() / 4 {
+        list.shrink_to(PLACES_KEPT.get().max(2 * list.len()));
     }
 }
 
@@ -97,7 +106,7 @@ pub(crate) struct Garbage {
     /// Items in all bags.
     held: usize,
     /// Transactions since a bag was sealed or sealed bags were looked at.
-    age: u32,
+    age: usize,
     /// Bags sealed since a transaction ended last.
     sealed_now: usize,
     ready: VecDeque<Deferred>,
@@ -146,9 +155,9 @@ impl Garbage {
     fn taken(&mut self, counts: &Counts, item: Retired) {
         self.held += 1;
         if item.bytes > PRESSING {
-            self.age = AGE_MAX;
+            self.age = AGE_MAX.get();
         }
-        if self.open.retired.len() + self.open.versions.len() == BAG {
+        if self.open.retired.len() + self.open.versions.len() == BAG.get() {
             self.seal(counts);
         }
     }
@@ -156,7 +165,7 @@ impl Garbage {
     pub(crate) fn defer(&mut self, counts: &Counts, item: Deferred) {
         self.held += 1;
         self.open.deferred.push(item);
-        if self.open.deferred.len() == BAG {
+        if self.open.deferred.len() == BAG.get() {
             self.seal(counts);
         }
     }
@@ -164,7 +173,11 @@ impl Garbage {
     /// A deferred item whose grace period passed, oldest first.
     #[inline]
     pub(crate) fn ready(&mut self) -> Option<Deferred> {
-        self.ready.pop_front()
+        let item = self.ready.pop_front();
+        if item.is_none() && self.ready.capacity() > PLACES_KEPT.get() {
+            self.recount();
+        }
+        item
     }
 
     /// Seals the open bag.
@@ -179,11 +192,17 @@ impl Garbage {
         self.recount();
     }
 
-    /// Counts bags and lists against the limit: more as they come, less when half is gone.
+    /// Lets lists give back what a large transaction made them take, and counts bags and lists against the limit: more as they come,
+    /// less when half is gone.
+    #[cold]
     fn recount(&mut self) {
-        let bags = (self.sealed.len() + self.kept.len()) * BAG_BYTES;
-        let bytes = bags + self.ready.capacity() * size_of::<Deferred>();
-        let (steps, charged) = (bytes / COUNTED_STEP * COUNTED_STEP, self.charge.bytes());
+        shrink(&mut self.sealed);
+        shrink(&mut self.kept);
+        shrink(&mut self.ready);
+        let bags = (self.sealed.len() + self.kept.len()) * BAG_BYTES.get();
+        let places = (self.sealed.capacity() + self.kept.capacity()) * size_of::<Bag>();
+        let bytes = bags + places + self.ready.capacity() * size_of::<Deferred>();
+        let (steps, charged) = (bytes / COUNTED_STEP.get() * COUNTED_STEP.get(), self.charge.bytes());
         if steps > charged || steps < charged / 2 {
             self.charge.set(steps);
         }
@@ -194,9 +213,13 @@ impl Garbage {
         if !self.kept.is_empty() {
             let bags_max = (self.kept.len() / 8).clamp(EMPTIED_MAX, DUE_MAX).max(2 * self.sealed_now);
             self.release_due(durable, bags_max, &mut release);
+            // The last ones may be all that waits: then no end of a transaction looks here again.
+            if self.charge.bytes() > 0 {
+                self.recount();
+            }
         }
         self.age += 1;
-        if self.age >= AGE_MAX {
+        if self.age >= AGE_MAX.get() {
             self.age = 0;
             if self.open.len() > 0 {
                 self.seal(counts);
@@ -219,9 +242,6 @@ impl Garbage {
         }
         self.release_due(durable, usize::MAX, &mut release);
         self.empty(counts, durable, usize::MAX, release);
-        self.sealed.shrink_to(PLACES_KEPT);
-        self.kept.shrink_to(PLACES_KEPT);
-        self.ready.shrink_to(PLACES_KEPT);
         self.recount();
     }
 

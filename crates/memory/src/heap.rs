@@ -1,8 +1,8 @@
 //! What workers share: mapped memory, batches of free blocks on their way from one worker to another, and the limit.
 //!
 //! Memory is mapped in growing steps, handed to workers in spans, and cut by them into blocks of one class each. A block keeps
-//! its class until all that lies beside it is free too (`reclaim`). A worker that frees more than it allocates hands its surplus over in whole batches, and a worker takes
-//! a batch before it takes fresh memory; so where one worker allocates what another frees, memory stays bounded by what is in
+//! its class until all that lies beside it is free too (`reclaim`), or smaller ones are cut from it at the limit (`arena`). A worker
+//! that frees more than it allocates hands its surplus over in whole batches, and a worker takes a batch before it takes fresh memory; so where one worker allocates what another frees, memory stays bounded by what is in
 //! use, two batches a class and worker, and the garbage in flight.
 //!
 //! Access rules:
@@ -16,13 +16,14 @@
 use crate::class::{CLASSES, Class};
 use crate::system::{self, HUGE, Map};
 use crate::{Options, OutOfMemory, small};
+use seriatim_base::size::Size;
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Bytes of a span, and what is touched at a time.
-pub(crate) const SPAN: usize = small(64 << 10, 4 << 10);
+pub(crate) const SPAN: Size = small(64 << 10, 4 << 10);
 /// Spans are multiples of a line.
 pub(crate) const LINE: usize = seriatim_base::CACHE_LINE;
 /// Bytes mapped in one step at most.
@@ -48,6 +49,14 @@ pub(crate) struct Batch {
 
 // SAFETY: rule 1; nobody else holds the blocks.
 unsafe impl Send for Batch {}
+
+impl Batch {
+    /// Its blocks, each of which may be used as soon as it is told.
+    pub(crate) fn blocks(self) -> impl Iterator<Item = NonNull<Block>> {
+        // SAFETY: rule 1: the batch is ours, and each of its blocks begins with its link, which is read before the block is handed on.
+        std::iter::successors(self.head, |block| unsafe { block.as_ref().next })
+    }
+}
 
 /// Memory that is not cut into blocks yet; line-aligned, a multiple of lines.
 #[derive(Clone, Copy, Debug)]
@@ -317,6 +326,20 @@ impl Heap {
     /// The batch handed over last.
     pub(crate) fn take_batch(&self, class: Class) -> Option<Batch> {
         lock(&self.pools[class.index()]).pop()
+    }
+
+    /// A batch of larger blocks, of the class of which most bytes are free. Only of multiples of lines: what is cut from one at a
+    /// multiple of lines is aligned to lines, as classes that are multiples of them have to be.
+    pub(crate) fn take_larger(&self, class: Class) -> Option<(Class, Batch)> {
+        let larger = Class::all().filter(|other| *other > class && other.bytes().is_multiple_of(LINE));
+        let most = larger.max_by_key(|other| self.free_bytes(*other))?;
+        Some((most, self.take_batch(most)?))
+    }
+
+    /// Bytes of free blocks of a class between workers.
+    pub(crate) fn free_bytes(&self, class: Class) -> usize {
+        let batches = lock(&self.pools[class.index()]);
+        batches.iter().map(|batch| batch.count as usize).sum::<usize>() * class.bytes()
     }
 }
 

@@ -45,12 +45,14 @@ pub use error::{Error, OutOfMemory};
 pub use local::{Local, Pinned, allocated_bytes};
 pub use memory::{Memory, Options};
 
+use seriatim_base::size::Size;
+
 /// Something to be done after a grace period: three words whose meaning is the caller's.
 pub type Deferred = [u64; 3];
 
 /// A size that shrinks in tests, so that rare paths become common there.
-const fn small(normal: usize, in_tests: usize) -> usize {
-    if cfg!(any(test, feature = "small")) { in_tests } else { normal }
+const fn small(normal: usize, in_tests: usize) -> Size {
+    Size::new(normal, if cfg!(any(test, feature = "small")) { in_tests } else { normal })
 }
 
 #[cfg(all(test, not(loom)))]

@@ -184,7 +184,12 @@ impl Local {
 
     #[cold]
     fn allocate_large(&mut self, bytes: usize) -> Result<NonNull<u8>, OutOfMemory> {
-        let (start, taken) = self.shared.heap.take_large(bytes)?;
+        let heap = &self.shared.heap;
+        let (start, taken) = heap.take_large(bytes).or_else(|OutOfMemory| {
+            self.arena.surrender(heap);
+            heap.reclaim_at_limit();
+            heap.take_large(bytes)
+        })?;
         self.account.add(taken as i64);
         Ok(start)
     }

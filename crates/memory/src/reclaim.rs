@@ -9,17 +9,18 @@
 //! rest ([`Heap::wants_blocks`]).
 //!
 //! This walks over all free blocks between workers. It is nothing for the path of a transaction: a helper does it, when so much
-//! more is free than the time before that it is worth it.
+//! more is free than the time before that it is worth it. Who is about to be refused at the limit does it too ([`Heap::reclaim_at_limit`]).
 
 use crate::class::{CLASSES, Class};
-use crate::heap::{Batch, Block, Heap, SPAN, Span, lock};
+use crate::heap::{Batch, Heap, SPAN, Span, lock};
 use crate::{arena, small, system};
+use seriatim_base::size::Size;
 use std::ptr::NonNull;
 use std::sync::TryLockError;
 use std::sync::atomic::Ordering;
 
 /// Free bytes up to which nothing is given back, at least; an eighth of what is taken if that is more.
-const RESERVE_MIN: usize = small(64 << 20, 64 << 10);
+const RESERVE_MIN: Size = small(64 << 20, 64 << 10);
 
 /// The windows of all maps.
 struct Windows {
@@ -39,7 +40,7 @@ impl Windows {
         let mut first = 0;
         let numbered = maps.into_iter().map(|(start, bytes)| {
             let map = (start, bytes, first);
-            first += bytes.div_ceil(SPAN);
+            first += bytes.div_ceil(SPAN.get());
             map
         });
         let maps: Vec<_> = numbered.collect();
@@ -54,7 +55,7 @@ impl Windows {
             self.last = after.checked_sub(1).filter(|&at| within(&self.maps[at]))?;
         }
         let (map, _, first) = self.maps[self.last];
-        let window = |address: usize| first + (address - map) / SPAN;
+        let window = |address: usize| first + (address - map) / SPAN.get();
         Some((window(start), window(start + bytes - 1)))
     }
 
@@ -72,13 +73,13 @@ impl Windows {
         }
         let (map, _, base) = self.maps[self.last];
         for window in first..=last {
-            let (begin, end) = (map + (window - base) * SPAN, map + (window - base + 1) * SPAN);
+            let (begin, end) = (map + (window - base) * SPAN.get(), map + (window - base + 1) * SPAN.get());
             add(window, end.min(start + bytes) - begin.max(start));
         }
     }
 
     fn is_whole(&self, window: usize) -> bool {
-        self.free[window] as usize == SPAN && self.in_blocks[window] > 0
+        self.free[window] as usize == SPAN.get() && self.in_blocks[window] > 0
     }
 
     /// Whether all that these bytes touch goes.
@@ -109,14 +110,14 @@ impl Windows {
     fn runs(&self) -> Vec<(usize, usize, usize)> {
         let mut runs: Vec<(usize, usize, usize)> = Vec::new();
         for &(map, bytes, first) in &self.maps {
-            for at in (0..bytes.div_ceil(SPAN)).filter(|at| self.is_whole(first + at)) {
-                let (start, in_blocks) = (map + at * SPAN, self.in_blocks[first + at] as usize);
+            for at in (0..bytes.div_ceil(SPAN.get())).filter(|at| self.is_whole(first + at)) {
+                let (start, in_blocks) = (map + at * SPAN.get(), self.in_blocks[first + at] as usize);
                 match runs.last_mut() {
                     Some((begin, bytes, sum)) if *begin + *bytes == start && at > 0 => {
-                        *bytes += SPAN;
+                        *bytes += SPAN.get();
                         *sum += in_blocks;
                     }
-                    _ => runs.push((start, SPAN, in_blocks)),
+                    _ => runs.push((start, SPAN.get(), in_blocks)),
                 }
             }
         }
@@ -124,50 +125,54 @@ impl Windows {
     }
 }
 
-/// The blocks of a batch.
-fn blocks(batch: Batch) -> impl Iterator<Item = NonNull<Block>> {
-    // SAFETY: rule 1 of `heap`: the batch is ours, and each of its blocks begins with its link, which is read before the block is
-    // handed on.
-    std::iter::successors(batch.head, |block| unsafe { block.as_ref().next })
-}
-
 impl Heap {
     /// Bytes of free blocks between workers.
     pub(crate) fn pooled_bytes(&self) -> usize {
-        let bytes = |class: Class| {
-            let blocks = lock(&self.pools[class.index()]).iter().map(|batch| batch.count as usize).sum::<usize>();
-            blocks * class.bytes()
-        };
-        Class::all().map(bytes).sum()
+        Class::all().map(|class| self.free_bytes(class)).sum()
     }
 
     /// Free bytes up to which nothing is given back.
     fn reserve(&self) -> usize {
-        RESERVE_MIN.max(lock(&self.state).taken / 8)
+        RESERVE_MIN.get().max(lock(&self.state).taken / 8)
+    }
+
+    /// Bytes of free blocks between workers, and of these what has come since the last reclamation.
+    fn freed(&self) -> (usize, usize) {
+        let free = self.pooled_bytes();
+        let left = self.left_free.load(Ordering::Relaxed).min(free);
+        self.left_free.store(left, Ordering::Relaxed);
+        (free, free - left)
     }
 
     /// Gives what is wholly free back to the system, if more than the reserve is free and there is so much more of it than was left the last time: the
     /// bytes.
     pub(crate) fn give_back_pages(&self) -> usize {
-        let (free, reserve) = (self.pooled_bytes(), self.reserve());
-        let left = self.left_free.load(Ordering::Relaxed).min(free);
-        self.left_free.store(left, Ordering::Relaxed);
-        let much = free > reserve && free - left > reserve / 2;
+        let ((free, freed), reserve) = (self.freed(), self.reserve());
+        let much = free > reserve && freed > reserve / 2;
         // Workers at rest hand over what they keep at hand: windows that it lies in become whole.
         if much && !self.wants_blocks.swap(true, Ordering::Relaxed) {
             return 0;
         }
         self.wants_blocks.store(false, Ordering::Relaxed);
-        if much { self.reclaim() } else { 0 }
+        match much.then(|| self.reclaiming.try_lock()) {
+            None | Some(Err(TryLockError::WouldBlock)) => 0,
+            Some(_alone) => self.reclaim(),
+        }
     }
 
-    /// Makes spans of whole windows, and gives them back.
+    /// For a request that is about to be refused: waits for a reclamation that has taken the free blocks out, and makes spans of what
+    /// is wholly free if a sixty-fourth of what is taken has been freed since the last time.
+    #[cold]
+    pub(crate) fn reclaim_at_limit(&self) {
+        let _alone = lock(&self.reclaiming);
+        let taken = lock(&self.state).taken;
+        if self.freed().1 > SPAN.get().max(taken / 64) {
+            self.reclaim();
+        }
+    }
+
+    /// Makes spans of whole windows, and gives them back; who calls it holds `reclaiming`.
     fn reclaim(&self) -> usize {
-        let _alone = match self.reclaiming.try_lock() {
-            Ok(guard) => guard,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return 0,
-        };
         let bytes = self.reclaim_alone();
         self.left_free.store(self.pooled_bytes(), Ordering::Relaxed);
         bytes
@@ -176,7 +181,7 @@ impl Heap {
     fn reclaim_alone(&self) -> usize {
         let (mut windows, scraps) = {
             let mut state = lock(&self.state);
-            let scraps: Vec<Span> = state.touched.extract_if(.., |span| span.bytes < SPAN).collect();
+            let scraps: Vec<Span> = state.touched.extract_if(.., |span| span.bytes < SPAN.get()).collect();
             let maps = state.maps.iter().map(|map| (map.start().as_ptr().addr(), map.bytes()));
             (Windows::new(maps.collect()), scraps)
         };
@@ -193,7 +198,7 @@ impl Heap {
         }
         for class in Class::all() {
             pools[class.index()] = std::mem::take(&mut *lock(&self.pools[class.index()]));
-            for block in pools[class.index()].iter().copied().flat_map(blocks) {
+            for block in pools[class.index()].iter().copied().flat_map(Batch::blocks) {
                 count(&mut windows, block.as_ptr().addr(), class.bytes(), true);
             }
         }
@@ -212,7 +217,7 @@ impl Heap {
     fn without_whole(&self, class: Class, batches: Vec<Batch>, windows: &mut Windows) -> Vec<Batch> {
         let bound = arena::bound(class);
         let (mut kept, mut open) = (Vec::new(), Batch::default());
-        for mut block in batches.into_iter().flat_map(blocks) {
+        for mut block in batches.into_iter().flat_map(Batch::blocks) {
             if windows.goes(block.as_ptr().addr(), class.bytes()) {
                 continue;
             }
@@ -244,11 +249,5 @@ impl Heap {
         state.touched.append(&mut touched);
         state.untouched.append(&mut untouched);
         returned
-    }
-
-    /// Waits for a reclamation that holds the free blocks, if there is one; then they are there again. For who has found no memory:
-    /// about a second for 20 million blocks.
-    pub(crate) fn wait_for_reclamation(&self) {
-        drop(lock(&self.reclaiming));
     }
 }

@@ -1,10 +1,9 @@
 //! Every decoder of what is on disk, given damaged images of what was written, bytes from anywhere, and lengths that no file has: there
 //! is an answer, and no allocation that is much larger than what was read.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
+use seriatim_base::allocation::{Watching, watch};
 use seriatim_base::disk::{Disk, Opening};
 use seriatim_base::{Epoch, Rng, rng};
 
@@ -15,44 +14,6 @@ use crate::replay::{Apply, Outcome, Replay, Version};
 use crate::segment::{self, Name};
 use crate::synthetic::{Accounts, DATABASE, Database, LAYOUT, Write, as_row, header, salt, stamp};
 use crate::{LogError, Tables, backup, entry};
-
-/// Remembers the largest allocation of each thread.
-struct Watching;
-
-thread_local! {
-    static LARGEST: Cell<usize> = const { Cell::new(0) };
-}
-
-fn note(bytes: usize) {
-    // Fails only while the thread ends, when nobody looks any more.
-    let _ = LARGEST.try_with(|largest| largest.set(largest.get().max(bytes)));
-}
-
-// SAFETY: the system's allocator, watched.
-unsafe impl GlobalAlloc for Watching {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        note(layout.size());
-        // SAFETY: the caller's promise, passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        note(layout.size());
-        // SAFETY: the caller's promise, passed on.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn realloc(&self, block: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
-        note(bytes);
-        // SAFETY: the caller's promise, passed on.
-        unsafe { System.realloc(block, layout, bytes) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise, passed on.
-        unsafe { System.dealloc(block, layout) }
-    }
-}
 
 #[global_allocator]
 static ALLOCATOR: Watching = Watching;
@@ -65,9 +26,7 @@ const FACTOR: usize = 64;
 /// Decodes, and answers whether nothing was allocated that `input_bytes` do not explain.
 #[track_caller]
 fn within<R>(input_bytes: usize, decode: impl FnOnce() -> R) -> R {
-    LARGEST.set(0);
-    let decoded = decode();
-    let (largest, most) = (LARGEST.get(), FIXED_BYTES + FACTOR * input_bytes);
+    let ((decoded, _, largest), most) = (watch(decode), FIXED_BYTES + FACTOR * input_bytes);
     assert!(largest <= most, "{largest} bytes were allocated at once for {input_bytes} bytes of input");
     decoded
 }

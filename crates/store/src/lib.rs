@@ -13,8 +13,8 @@
 
 /// A size that shrinks in tests, so that rare paths are common there: in the crate's own, and in those of crates above, which ask for
 /// it by the feature `small` among their dev-dependencies.
-const fn small(normal: u64, in_tests: u64) -> u64 {
-    if cfg!(any(test, feature = "small")) { in_tests } else { normal }
+const fn small(normal: usize, in_tests: usize) -> Size {
+    Size::new(normal, if cfg!(any(test, feature = "small")) { in_tests } else { normal })
 }
 
 mod cursor;
@@ -30,6 +30,8 @@ mod sync;
 mod tree;
 mod walk;
 mod witness;
+
+use seriatim_base::size::Size;
 
 pub use cursor::{Cursor, Direction};
 pub use index::{HashHint, Index, Inserted, StoreCx, Unordered};

@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::OutOfMemory;
-use seriatim_base::Epoch;
+use seriatim_base::{DurablePoint, Epoch};
 use seriatim_htm::Outside;
+use std::sync::Arc;
 
 /// Items that make a list larger than what it keeps.
 const MANY: usize = 5000;
@@ -108,4 +109,30 @@ fn where_memory_was_refused_a_large_list_is_given_back_by_the_next_transaction()
     fill(&mut list, MANY);
     list.clear();
     assert!(memory.noted_bytes() > MANY * 8, "there is room again: it is kept for another large one");
+}
+
+#[test]
+fn what_a_large_transaction_retired_comes_back_to_a_worker_that_goes_on() {
+    let (memory, point) = (memory(1), Arc::new(DurablePoint::new(Epoch(4))));
+    memory.keep_versions(Arc::clone(&point));
+    let (mut local, mut outside) = (register(&memory), Outside::claim());
+    for round in 0..3 {
+        local.enter();
+        for at in 0..MANY as u64 {
+            let block = local.allocate(&mut outside, 64).expect("no limit");
+            // SAFETY: nobody knows it.
+            unsafe { local.retire_version(block, 64, Epoch(5 + round)) };
+            local.defer([at; 3]);
+        }
+        local.leave();
+        assert!(memory.noted_bytes() > MANY * 16, "{}", memory.noted_bytes());
+        assert!(point.advance(Epoch(5 + round)));
+        // Transactions that do nothing, and a look after each at what is ready.
+        for _ in 0..MANY {
+            local.enter();
+            local.leave();
+            let _two = [local.ready(), local.ready()];
+        }
+        assert_eq!((local.waiting(), memory.noted_bytes(), memory.in_use_bytes()), (0, 0, 0), "round {round}");
+    }
 }

@@ -41,15 +41,15 @@ fn a_version_comes_back_when_its_successor_is_durable_and_not_before() {
     let (memory, point) = with_log();
     let (mut local, mut outside) = (register(&memory), Outside::claim());
     // A bag that is full, one that is not, and one of an epoch that is durable already.
-    let kept = replace(&mut local, &mut outside, BAG + 1, 6);
+    let kept = replace(&mut local, &mut outside, BAG.get() + 1, 6);
     local.collect();
     replace(&mut local, &mut outside, 1, 4);
     local.collect();
-    assert_eq!(memory.in_use_bytes(), (BAG + 1) * BYTES, "what is durable waits for nothing");
+    assert_eq!(memory.in_use_bytes(), (BAG.get() + 1) * BYTES, "what is durable waits for nothing");
     assert!(are_intact(&kept));
     assert!(point.advance(Epoch(5)));
     local.collect();
-    assert!(are_intact(&kept) && local.waiting() == BAG + 1);
+    assert!(are_intact(&kept) && local.waiting() == BAG.get() + 1);
     assert!(point.advance(Epoch(6)));
     local.collect();
     assert_eq!((memory.in_use_bytes(), local.waiting()), (0, 0));
@@ -60,10 +60,10 @@ fn a_version_is_kept_for_who_holds_an_epoch_before_its_successors() {
     let (memory, point) = with_log();
     let (mut local, mut outside) = (register(&memory), Outside::claim());
     let hold = point.hold();
-    let kept = replace(&mut local, &mut outside, BAG + 1, 6);
+    let kept = replace(&mut local, &mut outside, BAG.get() + 1, 6);
     assert!(point.advance(Epoch(6)));
     local.collect();
-    assert!(are_intact(&kept) && local.waiting() == BAG + 1);
+    assert!(are_intact(&kept) && local.waiting() == BAG.get() + 1);
     drop(hold);
     local.collect();
     assert_eq!((memory.in_use_bytes(), local.waiting()), (0, 0));
@@ -96,7 +96,7 @@ fn nothing_else_waits_for_the_durable_point() {
     local.collect();
     assert_eq!(local.ready(), Some([1, 2, 3]));
     // Neither what is no version, nor one that replaced nothing, in the same bag as a version and behind it.
-    for times in [1, 3 * BAG] {
+    for times in [1, 3 * BAG.get()] {
         local.enter();
         for _ in 0..times {
             let [block, never_there] = [0; 2].map(|_| local.allocate(&mut outside, BYTES).expect("a block"));
@@ -117,9 +117,9 @@ fn nothing_else_waits_for_the_durable_point() {
 fn a_worker_that_goes_on_gives_back_what_a_large_commit_replaced() {
     let (memory, point) = with_log();
     let (mut local, mut outside) = (register(&memory), Outside::claim());
-    replace(&mut local, &mut outside, 1000 * BAG, 5);
+    replace(&mut local, &mut outside, 1000 * BAG.get(), 5);
     local.collect();
-    assert_eq!(local.waiting(), 1000 * BAG);
+    assert_eq!(local.waiting(), 1000 * BAG.get());
     assert!(point.advance(Epoch(5)));
     for transactions in 1.. {
         local.enter();
@@ -137,9 +137,9 @@ fn large_commits_one_after_the_other_leave_no_more_than_a_few_of_them_wait() {
     let (memory, point) = with_log();
     let (mut local, mut outside) = (register(&memory), Outside::claim());
     for epoch in 5..100 {
-        replace(&mut local, &mut outside, 200 * BAG, epoch);
+        replace(&mut local, &mut outside, 200 * BAG.get(), epoch);
         assert!(point.advance(Epoch(epoch)));
-        assert!(local.waiting() <= 3 * 200 * BAG, "{} wait in epoch {epoch}", local.waiting());
+        assert!(local.waiting() <= 3 * 200 * BAG.get(), "{} wait in epoch {epoch}", local.waiting());
     }
 }
 
@@ -157,10 +157,10 @@ fn who_inherits_garbage_keeps_it_as_long() {
     let (memory, point) = with_log();
     let (mut heir, mut outside) = (register(&memory), Outside::claim());
     let mut leaving = register(&memory);
-    let kept = replace(&mut leaving, &mut outside, 2 * BAG, 7);
+    let kept = replace(&mut leaving, &mut outside, 2 * BAG.get(), 7);
     drop(leaving);
     heir.collect();
-    assert!(are_intact(&kept) && heir.waiting() == 2 * BAG);
+    assert!(are_intact(&kept) && heir.waiting() == 2 * BAG.get());
     assert!(point.advance(Epoch(7)));
     heir.collect();
     assert_eq!(memory.in_use_bytes(), 0);

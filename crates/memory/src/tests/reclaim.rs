@@ -88,19 +88,62 @@ fn what_is_in_use_stays() {
     assert_eq!(memory.in_use_bytes(), 0);
 }
 
-#[test]
-fn at_the_limit_what_went_back_serves_other_sizes() {
+fn at_limit() -> Memory {
     let options = Options { workers_max: 1, huge_pages: false, limit_bytes: Some(MUCH), prefault_bytes: 0 };
-    let memory = Memory::new(options).expect("sane options");
-    let (mut local, mut outside) = (register(&memory), Outside::claim());
-    for bytes in [96, 4000, 250, 16] {
-        let blocks: Vec<_> = std::iter::from_fn(|| local.allocate(&mut outside, bytes).ok()).collect();
-        assert!(memory.in_use_bytes() > MUCH * 8 / 10, "{bytes}: {} bytes fit", memory.in_use_bytes());
-        for block in blocks {
+    Memory::new(options).expect("sane options")
+}
+
+/// Blocks of so many bytes until one is refused.
+fn exhaust(local: &mut Local, outside: &mut Outside, bytes: usize) -> Vec<NonNull<u8>> {
+    std::iter::from_fn(|| local.allocate(outside, bytes).ok()).collect()
+}
+
+/// With a helper, and without one: who is about to be refused looks for what is free.
+#[test]
+fn at_the_limit_what_was_freed_serves_other_sizes() {
+    for helped in [true, false] {
+        let memory = at_limit();
+        let (mut local, mut outside) = (register(&memory), Outside::claim());
+        for bytes in [96, 4000, 250, 16, SMALL_MAX + 1, 640] {
+            let blocks = exhaust(&mut local, &mut outside, bytes);
+            let used = memory.in_use_bytes();
+            assert!(used > MUCH * 8 / 10, "helped {helped}, {bytes}: {used} bytes fit");
+            for block in blocks {
+                // SAFETY: ours alone.
+                unsafe { local.release(block, bytes) };
+            }
+            if helped {
+                maintain(&memory, &mut local);
+            }
+        }
+    }
+}
+
+#[test]
+fn at_the_limit_single_free_blocks_serve_smaller_sizes() {
+    for (large, small) in [(640, 96), (640, 320), (4096, 1000), (1088, 16)] {
+        let memory = at_limit();
+        let (mut local, mut outside) = (register(&memory), Outside::claim());
+        let blocks = exhaust(&mut local, &mut outside, large);
+        let released: Vec<_> = blocks.iter().copied().step_by(2).collect();
+        for &block in &released {
+            // SAFETY: ours alone.
+            unsafe { local.release(block, large) };
+        }
+        let pieces = exhaust(&mut local, &mut outside, small);
+        let bytes = pieces.len() * small;
+        assert!(bytes > released.len() * large * 8 / 10, "{bytes} of {} bytes", released.len() * large);
+        assert!(pieces.iter().all(|piece| small % 64 > 0 || piece.as_ptr().addr().is_multiple_of(64)));
+        // What was cut is whole again when all of it is free.
+        let rest = blocks.iter().skip(1).step_by(2).map(|&block| (block, large));
+        for (block, bytes) in rest.chain(pieces.iter().map(|&piece| (piece, small))) {
             // SAFETY: ours alone.
             unsafe { local.release(block, bytes) };
         }
+        assert_eq!(memory.in_use_bytes(), 0);
         maintain(&memory, &mut local);
+        let again = exhaust(&mut local, &mut outside, large).len();
+        assert!(again > blocks.len() * 9 / 10, "{again} of {} blocks of {large} bytes", blocks.len());
     }
 }
 

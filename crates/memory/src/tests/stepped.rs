@@ -80,7 +80,7 @@ fn an_idle_worker_stalls_nothing() {
         churn(&mut busy, &mut outside, &link, &mut rng);
         most = most.max(busy.waiting());
     }
-    assert!(most <= 4 * BAG, "{most} items of garbage while the other worker idles");
+    assert!(most <= 4 * BAG.get(), "{most} items of garbage while the other worker idles");
     assert!(memory.in_use_bytes() < 16 << 10, "{} bytes in use for one object", memory.in_use_bytes());
 }
 
@@ -98,10 +98,10 @@ fn a_parked_online_worker_keeps_its_references_and_nothing_after_it_leaves() {
         churn(&mut busy, &mut outside, &link, &mut rng);
         assert!(held.is_intact());
     }
-    assert!(busy.waiting() > 1_000 - 2 * BAG, "nothing is freed while the parked worker could hold it");
+    assert!(busy.waiting() > 1_000 - 2 * BAG.get(), "nothing is freed while the parked worker could hold it");
     parked.leave();
     let mut transactions = 0;
-    while busy.waiting() > 4 * BAG {
+    while busy.waiting() > 4 * BAG.get() {
         churn(&mut busy, &mut outside, &link, &mut rng);
         transactions += 1;
     }

@@ -260,6 +260,7 @@ impl Worker {
 impl seriatim_txn::Worker for Worker {
     fn begin(&mut self, _: Mode, _: Stamp) {
         self.base.begin();
+        self.replaced.clear();
     }
 
     fn read(&mut self, table: &Table, key: Key<'_>, _: ColumnSet) -> Result<Option<RowPtr>, Stop> {
@@ -459,7 +460,6 @@ impl Worker {
     #[inline(always)]
     fn install(&mut self, redo: &mut dyn Redo) -> Stamp {
         let stamp = self.base.newest.next(self.base.core.epochs.current());
-        self.replaced.clear();
         for write in self.base.writes.entries() {
             let table = write.table();
             let image = head::image(&table.shape, write.record);

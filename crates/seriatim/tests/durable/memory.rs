@@ -50,7 +50,6 @@ fn ids(session: &mut Session, jobs: &Handle<Job>) -> Vec<u64> {
 }
 
 #[test]
-#[ignore = "fails: of what was deleted at the limit after a recovery, only half can be used again"]
 fn a_full_database_whose_log_needs_more_than_its_limit_opens_with_it_again() {
     for protocol in protocols() {
         for checkpointed in [false, true] {
@@ -95,12 +94,11 @@ fn a_full_database_whose_log_needs_more_than_its_limit_opens_with_it_again() {
             }
             settle(&db);
             assert!(ids(&mut session, &jobs).is_empty());
-            // What they had can be used again, as far as it is not above the limit: what recovery took beyond it went back.
+            // Nearly all can be used again, whatever recovery made of the memory. (Tables of buckets do not shrink.)
             let rows = full - next;
-            for id in 0..rows * 8 / 10 {
-                let insert = session.transact(|tx| tx.insert(&jobs, &job(id)));
-                insert.unwrap_or_else(|error| panic!("{}: row {id} of {rows}: {error}", protocol.name));
-            }
+            let again =
+                (0..rows).find(|&id| session.transact(|tx| tx.insert(&jobs, &job(id))).is_err()).unwrap_or(rows);
+            assert!(again > rows * 19 / 20, "{}: {again} of {rows} rows fit again", protocol.name);
             assert_eq!(db.check_structure(), Ok(()));
         }
     }

@@ -18,21 +18,28 @@
 use super::bucket::{Bucket, LINE_BYTES};
 use super::hasher::HashValue;
 use crate::small;
+use seriatim_base::size::Size;
 use seriatim_htm::Outside;
 use seriatim_memory::{Local, OutOfMemory};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Buckets of a section: 32 KiB of them, the largest size class of `memory`. Small in tests, so that directories grow too.
-pub(super) const SECTION: u64 = small(512, 4);
+const SECTION: Size = small(512, 4);
 /// Sections allocated at once at most: 2 MiB, a huge page.
 const SECTIONS_MAX: u64 = 64;
 /// Sections allocated at once are this fraction of those there are.
 const SECTIONS_FRACTION: u64 = 8;
 /// First capacity of a directory, sections.
-const DIRECTORY_MIN: u64 = small(64, 2);
+const DIRECTORY_MIN: Size = small(64, 2);
 
-const SECTION_BYTES: usize = SECTION as usize * LINE_BYTES;
+const SECTION_BYTES: Size = SECTION.times(LINE_BYTES);
+
+/// Buckets of a section.
+#[inline(always)]
+fn section_buckets() -> u64 {
+    SECTION.get() as u64
+}
 
 /// How many buckets there are: `level 16 | buckets 48`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,10 +142,10 @@ impl Directory {
         local: &mut Local,
         outside: &mut Outside,
     ) -> Result<(Directory, Blocks), OutOfMemory> {
-        let sections = buckets.max(1).div_ceil(SECTION);
-        let base = sections * SECTION;
+        let sections = buckets.max(1).div_ceil(section_buckets());
+        let base = sections * section_buckets();
         assert!(base < 1 << 32, "a table begins with less than 2^32 buckets");
-        let capacity = sections.max(DIRECTORY_MIN).next_power_of_two();
+        let capacity = sections.max(DIRECTORY_MIN.get() as u64).next_power_of_two();
         let array = array(capacity, local, outside)?;
         let extent = AtomicU64::new(Extent::new(base).bits());
         let directory = Directory { extent, sections: AtomicU64::new(array.as_ptr().expose_provenance() as u64), base };
@@ -178,8 +185,9 @@ impl Directory {
         let array = std::ptr::with_exposed_provenance::<AtomicU64>(array as usize);
         // SAFETY: the caller's promise; the directory lives as long as the table (c).
         // ORDERING: Relaxed: written before the directory or the extent that led here was released.
-        let section = unsafe { &*array.add((bucket / SECTION) as usize) }.load(Ordering::Relaxed);
-        std::ptr::with_exposed_provenance_mut::<Bucket>(section as usize).wrapping_add((bucket % SECTION) as usize)
+        let section = unsafe { &*array.add((bucket / section_buckets()) as usize) }.load(Ordering::Relaxed);
+        std::ptr::with_exposed_provenance_mut::<Bucket>(section as usize)
+            .wrapping_add((bucket % section_buckets()) as usize)
     }
 
     /// A bucket.
@@ -203,7 +211,7 @@ impl Directory {
         outside: &mut Outside,
     ) -> Result<&Bucket, OutOfMemory> {
         let bucket = self.extent().buckets();
-        if bucket / SECTION >= blocks.sections {
+        if bucket / section_buckets() >= blocks.sections {
             let more = (blocks.sections / SECTIONS_FRACTION).clamp(1, SECTIONS_MAX);
             self.append(blocks, more, local, outside)?;
         }
@@ -227,13 +235,13 @@ impl Directory {
         if needed > blocks.capacity {
             self.widen(blocks, needed, local, outside)?;
         }
-        let bytes = more as usize * SECTION_BYTES;
+        let bytes = more as usize * SECTION_BYTES.get();
         let block = local.allocate(outside, bytes)?;
         assert!(block.cast::<Bucket>().is_aligned(), "allocations of whole lines are aligned to lines");
         blocks.blocks.push((block, bytes));
         let array = std::ptr::with_exposed_provenance::<AtomicU64>(self.sections.load(Ordering::Relaxed) as usize);
         for i in 0..more {
-            let section = block.as_ptr().wrapping_add(i as usize * SECTION_BYTES).expose_provenance();
+            let section = block.as_ptr().wrapping_add(i as usize * SECTION_BYTES.get()).expose_provenance();
             // SAFETY: within the capacity; entries are only accessed as atomics.
             // ORDERING: Relaxed: the extent that reaches this section is released later (b).
             unsafe { &*array.add((blocks.sections + i) as usize) }.store(section as u64, Ordering::Relaxed);
