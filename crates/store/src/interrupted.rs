@@ -70,50 +70,40 @@ trait Subject: Sized {
 
 type Leaves = Tree<Word8, 4, 4>;
 
-impl Subject for Leaves {
-    fn new(world: &World, worker: &mut Worker) -> Self {
-        Tree::new(&world.htm, &mut worker.cx()).expect("memory")
-    }
+/// Their operations have the same names; they are made and checked each in its own way.
+macro_rules! subject {
+    ($kind:ty, |$world:ident, $cx:ident| $new:expr, |$index:ident| $check:expr) => {
+        impl Subject for $kind {
+            fn new($world: &World, worker: &mut Worker) -> Self {
+                let $cx = &mut worker.cx();
+                $new.expect("memory")
+            }
 
-    fn insert(&self, worker: &mut Worker, key: u64, record: RecordPtr) -> Inserted {
-        self.insert(&mut worker.cx(), key, record, &mut Unobserved).expect("memory")
-    }
+            fn insert(&self, worker: &mut Worker, key: u64, record: RecordPtr) -> Inserted {
+                self.insert(&mut worker.cx(), key, record, &mut Unobserved).expect("memory")
+            }
 
-    fn remove(&self, worker: &mut Worker, key: u64, record: RecordPtr) -> bool {
-        self.remove(&mut worker.cx(), key, record, &mut Unobserved)
-    }
+            fn remove(&self, worker: &mut Worker, key: u64, record: RecordPtr) -> bool {
+                self.remove(&mut worker.cx(), key, record, &mut Unobserved)
+            }
 
-    fn get(&self, worker: &Worker, key: u64) -> Result<RecordPtr, Witness> {
-        self.get(key, worker.local.pinned())
-    }
+            fn get(&self, worker: &Worker, key: u64) -> Result<RecordPtr, Witness> {
+                self.get(key, worker.local.pinned())
+            }
 
-    fn sound(&self) -> Result<(), String> {
-        // SAFETY: the only thread.
-        unsafe { self.check() }
-    }
+            fn sound(&self) -> Result<(), String> {
+                let $index = self;
+                $check
+            }
+        }
+    };
 }
 
-impl Subject for Hash<Word8> {
-    fn new(world: &World, worker: &mut Worker) -> Self {
-        Hash::new(0, &world.htm, &mut worker.cx()).expect("memory")
-    }
-
-    fn insert(&self, worker: &mut Worker, key: u64, record: RecordPtr) -> Inserted {
-        self.insert(&mut worker.cx(), key, record, &mut Unobserved).expect("memory")
-    }
-
-    fn remove(&self, worker: &mut Worker, key: u64, record: RecordPtr) -> bool {
-        self.remove(&mut worker.cx(), key, record, &mut Unobserved)
-    }
-
-    fn get(&self, worker: &Worker, key: u64) -> Result<RecordPtr, Witness> {
-        self.get(key, worker.local.pinned())
-    }
-
-    fn sound(&self) -> Result<(), String> {
-        self.check()
-    }
-}
+subject!(Leaves, |world, cx| Tree::new(&world.htm, cx), |tree| {
+    // SAFETY: the only thread.
+    unsafe { tree.check() }
+});
+subject!(Hash<Word8>, |world, cx| Hash::new(0, &world.htm, cx), |table| table.check());
 
 type Model = BTreeMap<u64, RecordPtr>;
 
