@@ -15,6 +15,9 @@ pub(crate) fn schema() -> Schema {
     Schema::new(TABLES.map(|name| table(name, "id:u32 v:u64 w:i64", &["id"]).finish().expect("valid")))
 }
 
+/// So long a list may become in a loop.
+const LIST_MAX: usize = 4;
+
 /// A procedure of two numbers and a list, with at most so many operations.
 pub(crate) fn any(name: &str, rng: &mut Rng, operations: u32) -> Procedure {
     procedure(name, &["a", "b", "list"], |b| {
@@ -194,7 +197,11 @@ impl Writer<'_> {
         let value = self.value();
         if self.lists.len() > 1 && self.rng.below(3) == 0 {
             let list = self.lists[1 + self.rng.below(self.lists.len() as u64 - 1) as usize].clone();
-            b.push(&list, &value);
+            match self.loops {
+                0 => b.push(&list, &value),
+                // Loops over lists that grow in loops take for ever: a list doubles with every element of another.
+                _ => b.if_(&format!("{list}.len() < {LIST_MAX}"), |b| b.push(&list, &value), |_| {}),
+            }
         } else if let Some(name) = mutable.get(self.rng.below(mutable.len().max(1) as u64) as usize) {
             b.assign(name, if self.rng.below(2) == 0 { "=" } else { "+=" }, &value);
         }
@@ -248,6 +255,8 @@ impl Writer<'_> {
         let (place, operator) =
             [("v", "+="), ("v", "-="), ("w", "+="), ("w", "-="), ("w", "=")][self.rng.below(5) as usize];
         let row = format!("{name}u");
+        // Numbers here have no types. What meets an unsigned column would be unsigned.
+        let value = if place == "v" { format!("{value}.max(0)") } else { value };
         let body = |b: &mut Build| {
             b.assign(&format!("{row}.{place}"), operator, &value);
             if gives {

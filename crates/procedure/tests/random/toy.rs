@@ -150,13 +150,15 @@ pub(crate) struct Chain<'p> {
     pub(crate) pass: u16,
     /// By operation: what it gave, and how much of that this pass has met.
     kept: Vec<(Vec<Datum>, usize)>,
+    /// Steps that may still run: a procedure that does not end is told instead of waited for.
+    steps: u32,
     pub(crate) output: Option<Datum>,
 }
 
 impl<'p> Chain<'p> {
     pub(crate) fn new(procedure: &'p Procedure, arguments: &'p Datum, passes: &'p [u16]) -> Chain<'p> {
         let kept = vec![(Vec::new(), 0); procedure.operations];
-        Chain { procedure, arguments, passes, pass: 0, kept, output: None }
+        Chain { procedure, arguments, passes, pass: 0, kept, steps: 1 << 14, output: None }
     }
 
     pub(crate) fn is_done(&self) -> bool {
@@ -191,6 +193,7 @@ impl<'p> Chain<'p> {
     }
 
     fn step(&mut self, step: &'p Step, frame: &mut Frame, toy: &Toy) -> Result<Flow, Stop> {
+        self.steps = self.steps.checked_sub(1).unwrap_or_else(|| panic!("it does not end:\n{}", self.procedure));
         let (due, runs) = (self.passes[step.id.index()] <= self.pass, self.passes[step.id.index()] == self.pass);
         match &step.kind {
             StepKind::Break => return Ok(Flow::Break),
