@@ -6,7 +6,7 @@ use seriatim_procedure::ir::*;
 use seriatim_procedure::{Data, Datum, EvaluationError};
 
 use crate::build::*;
-use crate::toy::{Stop, Toy};
+use crate::support::toy::{Stop, Toy};
 
 fn value(expression: Expression) -> Result<Datum, EvaluationError> {
     Frame::new(8).evaluate(&expression)

@@ -5,7 +5,7 @@ use seriatim_procedure::ir::*;
 use seriatim_procedure::{Data, Datum, EvaluationError};
 
 use crate::build::*;
-use crate::toy::{Stop, Toy};
+use crate::support::toy::{Stop, Toy};
 use seriatim_procedure::interpret::interpret;
 
 type Money = seriatim_catalog::Decimal<2>;

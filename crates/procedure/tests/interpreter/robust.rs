@@ -14,7 +14,7 @@ use seriatim_procedure::methods::METHODS;
 use seriatim_procedure::{Data, Datum, IntegerType};
 
 use crate::build::*;
-use crate::toy::Toy;
+use crate::support::toy::Toy;
 
 const VARIABLES: u16 = 5;
 

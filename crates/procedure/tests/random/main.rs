@@ -4,10 +4,10 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod chain;
 mod nasty;
 mod program;
 mod replay;
-mod toy;
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -18,7 +18,9 @@ use seriatim_procedure::Datum;
 use seriatim_procedure::analysis::{LateFailure, Steps, chop, late_failures, plan};
 use seriatim_procedure::interpret::interpret;
 use seriatim_procedure::ir::Procedure;
-use toy::{Chain, Rows, Stop, Toy, number};
+
+use chain::{Chain, number, rows};
+use support::toy::{Stop, Tables, Toy};
 
 /// What execution in pieces assumes.
 const PIECES: Options = Options { headroom: false, memory: false, ..Options::DEFAULT };
@@ -79,11 +81,11 @@ fn passes_unless(procedure: &Procedure, chopped: &Chopped, matters: impl Fn(&Lat
 }
 
 fn whole(procedure: &Procedure, arguments: &Datum, toy: &Toy) -> Result<Datum, Stop> {
-    let before = toy.0.borrow().clone();
+    let before = toy.tables.borrow().clone();
     let result = interpret(procedure, arguments, toy);
     if let Err(stop) = &result {
         assert!(!stop.is_mistake(), "{stop:?}\n{procedure}");
-        *toy.0.borrow_mut() = before;
+        *toy.tables.borrow_mut() = before;
     }
     result
 }
@@ -101,11 +103,11 @@ fn alone(procedure: &Procedure, arguments: &Datum, passes: &[u16], toy: &Toy) ->
 /// A procedure in passes does what it does whole.
 fn does_the_same(procedure: &Procedure, passes: &[u16], rng: &mut Rng) {
     for _ in 0..4 {
-        let (arguments, toy) = (arguments(rng), Toy::any(rng));
+        let (arguments, toy) = (arguments(rng), rows(rng));
         let (apart, told) = (toy.clone(), toy.clone());
         let got = catch_unwind(AssertUnwindSafe(|| alone(procedure, &arguments, passes, &apart)));
         let wanted = whole(procedure, &arguments, &toy);
-        let same = got.as_ref().is_ok_and(|got| *got == wanted) && toy.0 == apart.0;
+        let same = got.as_ref().is_ok_and(|got| *got == wanted) && toy.tables == apart.tables;
         assert!(same, "{got:?}, wanted {wanted:?} of {arguments} on {told:?} in {passes:?}\n{procedure}");
     }
 }
@@ -165,7 +167,7 @@ impl Cut {
 
     /// Runs so many instances pass by pass in a random order: a serial order must give the same answers and rows.
     fn has_a_serial_order(&self, instances: usize, rng: &mut Rng) -> Result<(), String> {
-        let start = Toy::any(rng);
+        let start = rows(rng);
         let calls: Vec<(usize, Datum)> =
             (0..instances).map(|_| (rng.below(self.procedures.len() as u64) as usize, arguments(rng))).collect();
         let toy = start.clone();
@@ -190,7 +192,7 @@ impl Cut {
             }
         }
         let answers: Vec<Result<Datum, Stop>> = answers.into_iter().flatten().collect();
-        let after = toy.0.into_inner();
+        let after = toy.tables.into_inner();
         match self.serial(&calls, &start, &answers, &after, &mut Vec::new()) {
             true => Ok(()),
             false => {
@@ -204,11 +206,11 @@ impl Cut {
         calls: &[(usize, Datum)],
         toy: &Toy,
         answers: &[Result<Datum, Stop>],
-        after: &Rows,
+        after: &Tables,
         done: &mut Vec<usize>,
     ) -> bool {
         if done.len() == calls.len() {
-            return *toy.0.borrow() == *after;
+            return *toy.tables.borrow() == *after;
         }
         (0..calls.len()).filter(|at| !done.contains(at)).collect::<Vec<_>>().into_iter().any(|at| {
             let toy = toy.clone();
@@ -242,7 +244,7 @@ fn random_procedures_end() {
         let rng = &mut Rng::from_seed(seed);
         rng.below(2);
         for procedure in any_set(rng) {
-            let _ = alone(&procedure, &arguments(rng), &vec![0; procedure.steps], &Toy::any(rng));
+            let _ = alone(&procedure, &arguments(rng), &vec![0; procedure.steps], &rows(rng));
         }
     }
 }

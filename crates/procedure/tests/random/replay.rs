@@ -13,7 +13,8 @@ use seriatim_procedure::interpret::{Changes, Keys, Operate, interpret};
 use seriatim_procedure::ir::{Operation, Procedure};
 
 use super::arguments;
-use super::toy::{Stop, Toy, row};
+use super::chain::{number, rows};
+use super::support::toy::{Stop, Toy};
 
 /// What an operation was given: its key, and the columns it set.
 type Given = (Vec<Datum>, Changes);
@@ -126,9 +127,13 @@ impl Operate for Script<'_> {
     }
 }
 
+fn row(key: i128, [v, w]: [i128; 2]) -> Datum {
+    Datum::record("row", [("id", number(key)), ("v", number(v)), ("w", number(w))])
+}
+
 /// Panics with what the plan hides.
 pub(crate) fn check(procedure: &Procedure, plan: &Plan, rng: &mut Rng) {
-    let (arguments, toy) = (arguments(rng), Toy::any(rng));
+    let (arguments, toy) = (arguments(rng), rows(rng));
     let nothing =
         Events { given: vec![Vec::new(); procedure.operations], gave: vec![Vec::new(); procedure.operations] };
     let script = |before, rng: &mut Rng| Script {

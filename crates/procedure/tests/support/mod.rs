@@ -3,6 +3,7 @@
 
 pub(crate) mod build;
 pub(crate) mod parse;
+pub(crate) mod toy;
 pub(crate) mod tpcc;
 
 use seriatim_catalog::{ColumnDef, ColumnType, TableDef};

@@ -1,135 +1,34 @@
-//! A database of three tables, and procedures run on it: by the interpreter, and in passes as generated code runs them.
+//! Executions in passes, as generated code runs them: step by step, over three tables.
 
-use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use seriatim_base::Rng;
+use seriatim_procedure::Datum;
 use seriatim_procedure::evaluate::Frame;
-use seriatim_procedure::interpret::{Changes, Keys, Operate, bind_arguments};
+use seriatim_procedure::interpret::{Keys, Operate, bind_arguments};
 use seriatim_procedure::ir::{Block, Operation, OperationKind, Procedure, Step, StepKind};
-use seriatim_procedure::{Datum, EvaluationError};
 
 use crate::program::TABLES;
-
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Stop {
-    Evaluation(EvaluationError),
-    Missing(String),
-    User(Datum),
-}
-
-impl From<EvaluationError> for Stop {
-    fn from(error: EvaluationError) -> Stop {
-        Stop::Evaluation(error)
-    }
-}
-
-impl Stop {
-    /// The test's own mistake, or that of an analysis: a variable without a value.
-    pub(crate) fn is_mistake(&self) -> bool {
-        matches!(self, Stop::Evaluation(EvaluationError::Type(_)))
-    }
-}
-
-/// Rows by table and key: `v` and `w`.
-pub(crate) type Rows = BTreeMap<(String, i128), [i128; 2]>;
+use crate::support::toy::{Stop, Toy};
 
 pub(crate) fn number(value: i128) -> Datum {
     Datum::Integer(value, None)
 }
 
-fn integer(datum: &Datum) -> Result<i128, Stop> {
-    match datum {
-        Datum::Integer(value, _) => Ok(*value),
-        other => Err(EvaluationError::Type(format!("{other} is no number")).into()),
-    }
-}
-
-pub(crate) fn row(key: i128, [v, w]: [i128; 2]) -> Datum {
-    Datum::record("row", [("id", number(key)), ("v", number(v)), ("w", number(w))])
-}
-
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Toy(pub(crate) RefCell<Rows>);
-
-impl Toy {
-    pub(crate) fn any(rng: &mut Rng) -> Toy {
-        let mut rows = Rows::new();
-        for table in TABLES {
-            for key in 0..3 {
-                if rng.below(4) > 0 {
-                    rows.insert((table.to_owned(), key), [rng.below(3).into(), rng.below(3).into()]);
-                }
+/// Some rows of keys 0 to 2, with `v` and `w` of 0 to 2.
+pub(crate) fn rows(rng: &mut Rng) -> Toy {
+    let mut toy = Toy::default();
+    for table in TABLES {
+        toy = toy.with(table, 1, &["id", "v", "w"]).unsigned(table, "v");
+        for key in 0..3 {
+            if rng.below(4) > 0 {
+                let values = [key, rng.below(3).into(), rng.below(3).into()];
+                toy = toy.row(table, values.map(number).to_vec());
             }
         }
-        Toy(RefCell::new(rows))
     }
-}
-
-impl Operate for Toy {
-    type Error = Stop;
-
-    fn get(&self, _: &Operation, table: &str, key: Vec<Datum>) -> Result<Option<Datum>, Stop> {
-        let key = integer(&key[0])?;
-        Ok(self.0.borrow().get(&(table.to_owned(), key)).map(|found| row(key, *found)))
-    }
-
-    fn update(
-        &self,
-        _: &Operation,
-        table: &str,
-        key: Vec<Datum>,
-        body: &mut dyn FnMut(Datum) -> Result<Changes, Stop>,
-    ) -> Result<bool, Stop> {
-        let place = (table.to_owned(), integer(&key[0])?);
-        let Some(mut found) = self.0.borrow().get(&place).copied() else { return Ok(false) };
-        for (column, value) in body(row(place.1, found))? {
-            let value = integer(&value)?;
-            if &*column == "v" && value < 0 {
-                return Err(EvaluationError::Overflow.into());
-            }
-            found[usize::from(&*column == "w")] = value;
-        }
-        self.0.borrow_mut().insert(place, found);
-        Ok(true)
-    }
-
-    fn insert(&self, _: &Operation, _: &str, _: Changes) -> Result<(), Stop> {
-        unreachable!("none is written")
-    }
-
-    fn delete(&self, _: &Operation, table: &str, key: Vec<Datum>) -> Result<bool, Stop> {
-        Ok(self.0.borrow_mut().remove(&(table.to_owned(), integer(&key[0])?)).is_some())
-    }
-
-    fn scan(
-        &self,
-        _: &Operation,
-        table: &str,
-        _: Keys,
-        _: bool,
-        visit: &mut dyn FnMut(Datum) -> Result<ControlFlow<()>, Stop>,
-    ) -> Result<(), Stop> {
-        // As it was when the scan began: what the body does to rows ahead of it may be seen or not.
-        let rows: Vec<_> =
-            self.0.borrow().iter().filter(|((name, _), _)| name == table).map(|(k, r)| (k.1, *r)).collect();
-        for (key, found) in rows {
-            if visit(row(key, found))?.is_break() {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    fn missing(&self, operation: &Operation, _: &str, _: &[Datum]) -> Stop {
-        Stop::Missing(operation.span.to_string())
-    }
-
-    fn abort(&self, error: Datum) -> Stop {
-        Stop::User(error)
-    }
+    toy
 }
 
 /// How a block ended.
@@ -167,7 +66,7 @@ impl<'p> Chain<'p> {
 
     /// Runs the next pass on a database; if it fails nothing is changed there, and the chain is at its end.
     pub(crate) fn run(&mut self, toy: &Toy) -> Result<(), Stop> {
-        let before = toy.0.borrow().clone();
+        let before = toy.tables.borrow().clone();
         self.kept.iter_mut().for_each(|(_, met)| *met = 0);
         self.output = None;
         let mut frame = Frame::new(self.procedure.variables.len());
@@ -175,7 +74,7 @@ impl<'p> Chain<'p> {
         let result = self.block(&self.procedure.body, &mut frame, toy);
         self.pass += 1;
         if let Err(stop) = result {
-            *toy.0.borrow_mut() = before;
+            *toy.tables.borrow_mut() = before;
             self.pass = u16::MAX;
             return Err(stop);
         }
@@ -297,9 +196,10 @@ impl<'p> Chain<'p> {
         let table: &Arc<str> = &self.procedure.tables[operation.table].table;
         match &operation.kind {
             OperationKind::Get { key, required } => {
-                let found = toy.get(operation, table, frame.evaluate_all(key)?)?;
+                let key = frame.evaluate_all(key)?;
+                let found = toy.get(operation, table, key.clone())?;
                 match (found, required) {
-                    (None, true) => Err(toy.missing(operation, table, &[])),
+                    (None, true) => Err(toy.missing(operation, table, &key)),
                     (Some(row), true) => Ok(row),
                     (found, false) => Ok(Datum::Option(found.map(Box::new))),
                 }
@@ -307,7 +207,7 @@ impl<'p> Chain<'p> {
             OperationKind::Update { key, required, row, body } => {
                 let key = frame.evaluate_all(key)?;
                 let mut value = Datum::UNIT;
-                let found = toy.update(operation, table, key, &mut |before| {
+                let found = toy.update(operation, table, key.clone(), &mut |before| {
                     frame.bind(*row, before)?;
                     let mut columns = Vec::new();
                     for step in &body.0 {
@@ -327,7 +227,7 @@ impl<'p> Chain<'p> {
                     changes.collect()
                 })?;
                 match (found, required) {
-                    (false, true) => Err(toy.missing(operation, table, &[])),
+                    (false, true) => Err(toy.missing(operation, table, &key)),
                     (true, true) => Ok(value),
                     (found, false) => Ok(Datum::Option(found.then(|| Box::new(value)))),
                 }

@@ -1,4 +1,5 @@
-//! A database for tests: maps in memory, no transactions. Keys are integers; a log tells what was done.
+//! A database for tests: maps in memory, no transactions. Keys are integers; a log tells what was done. A scan sees its table as it
+//! is when it begins: what the body of a loop over it does to rows ahead may be seen or not.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -24,17 +25,28 @@ impl From<EvaluationError> for Stop {
     }
 }
 
-#[derive(Clone, Debug)]
-struct Table {
+impl Stop {
+    /// The test's own mistake, or that of an analysis: a variable without a value.
+    pub(crate) fn is_mistake(&self) -> bool {
+        matches!(self, Stop::Evaluation(EvaluationError::Type(_)))
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Table {
     columns: Vec<&'static str>,
     /// So many first columns are the key.
     key: usize,
+    /// This column is not negative, though its numbers have no type.
+    unsigned: &'static str,
     rows: BTreeMap<Key, Datum>,
 }
 
-#[derive(Default)]
+pub(crate) type Tables = BTreeMap<&'static str, Table>;
+
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Toy {
-    tables: RefCell<BTreeMap<&'static str, Table>>,
+    pub(crate) tables: RefCell<Tables>,
     /// What was done: verb, table, key.
     pub(crate) log: RefCell<Vec<String>>,
 }
@@ -51,10 +63,26 @@ fn integers(key: &[Datum]) -> Result<Key, Stop> {
     key.iter().map(integer).collect()
 }
 
+impl Table {
+    fn check(&self, values: &Changes) -> Result<(), Stop> {
+        let is_wrong = |(column, value): &(_, Datum)| {
+            let column: &std::sync::Arc<str> = column;
+            **column == *self.unsigned && matches!(value, Datum::Integer(..=-1, _))
+        };
+        if values.iter().any(is_wrong) { Err(EvaluationError::Overflow.into()) } else { Ok(()) }
+    }
+}
+
 impl Toy {
     pub(crate) fn with(self, table: &'static str, key: usize, columns: &[&'static str]) -> Toy {
-        let empty = Table { columns: columns.to_vec(), key, rows: BTreeMap::new() };
+        let empty = Table { columns: columns.to_vec(), key, unsigned: "", rows: BTreeMap::new() };
         self.tables.borrow_mut().insert(table, empty);
+        self
+    }
+
+    /// Keeps a column of the table from being negative.
+    pub(crate) fn unsigned(self, table: &str, column: &'static str) -> Toy {
+        self.tables.borrow_mut().get_mut(table).expect("a table").unsigned = column;
         self
     }
 
@@ -84,6 +112,7 @@ impl Toy {
         if table.rows.contains_key(&key) {
             return Err(Stop::Duplicate(format!("{name} {key:?}")));
         }
+        table.check(&columns)?;
         table.rows.insert(key, Datum::Record { name: name.into(), fields: columns });
         Ok(())
     }
@@ -127,8 +156,9 @@ impl Operate for Toy {
         let Some(row) = self.find(table, &key)? else { return Ok(false) };
         let changes = body(row)?;
         let mut tables = self.tables.borrow_mut();
-        let row = tables.get_mut(table).and_then(|table| table.rows.get_mut(&key));
-        if let Some(Datum::Record { fields, .. }) = row {
+        let table = tables.get_mut(table).expect("a row was found in it");
+        table.check(&changes)?;
+        if let Some(Datum::Record { fields, .. }) = table.rows.get_mut(&key) {
             for (column, value) in changes {
                 let at = fields.iter().position(|(name, _)| *name == column);
                 fields[at.unwrap()].1 = value;
@@ -171,26 +201,18 @@ impl Operate for Toy {
                 })
             }
         };
-        let mut last: Option<Key> = None;
-        loop {
-            // The table is let go of before the visit, which may change it.
-            let next = {
-                let tables = self.tables.borrow();
-                let rows = &tables.get(table).ok_or_else(|| problem(format!("no table {table}")))?.rows;
-                let ahead = |key: &Key| {
-                    covered(key) && last.as_ref().is_none_or(|last| if reverse { key < last } else { key > last })
-                };
-                let mut ahead = rows.iter().filter(|(key, _)| ahead(key));
-                let next = if reverse { ahead.next_back() } else { ahead.next() };
-                next.map(|(key, row)| (key.clone(), row.clone()))
-            };
-            let Some((key, row)) = next else { return Ok(()) };
+        let rows = self.tables.borrow().get(table).ok_or_else(|| problem(format!("no table {table}")))?.rows.clone();
+        let mut found: Vec<(Key, Datum)> = rows.into_iter().filter(|(key, _)| covered(key)).collect();
+        if reverse {
+            found.reverse();
+        }
+        for (key, row) in found {
             self.note("visit", table, &key);
             if visit(row)?.is_break() {
-                return Ok(());
+                break;
             }
-            last = Some(key);
         }
+        Ok(())
     }
 
     fn missing(&self, _: &Operation, table: &str, key: &[Datum]) -> Stop {
