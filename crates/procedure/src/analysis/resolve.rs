@@ -214,15 +214,10 @@ fn shape(procedure: &Procedure) -> Result<(), (Span, String)> {
             if matches!(step.kind, StepKind::ForEach { .. }) && !is_scan(operation) {
                 return wrong(&operation.span, "a loop runs over the rows of something that is no scan");
             }
-            if let OperationKind::Update { body, .. } = &operation.kind {
-                let mut pure = true;
-                visit::steps(body, &mut |step| {
-                    let ends = matches!(step.kind, StepKind::Return(_) | StepKind::Abort(_));
-                    pure &= visit::operation(step).is_none() && !ends;
-                });
-                if !pure {
-                    return wrong(&operation.span, "the body of an update is not pure");
-                }
+            if let OperationKind::Update { body, .. } = &operation.kind
+                && !is_pure(body, false, true)
+            {
+                return wrong(&operation.span, "the body of an update is not pure");
             }
             if operation.id.index() != operations {
                 return wrong(&operation.span, "operations are not numbered in source order");
@@ -245,6 +240,23 @@ fn shape(procedure: &Procedure) -> Result<(), (Span, String)> {
         return wrong(&procedure.span, "the numbers of steps and operations are wrong");
     }
     Ok(())
+}
+
+/// Whether the body of an update reaches no database, ends at its end only, and leaves only loops of its own.
+fn is_pure(body: &Block, in_loop: bool, at_end: bool) -> bool {
+    body.0.iter().enumerate().all(|(at, step)| {
+        let at_end = at_end && at + 1 == body.0.len();
+        let may_stand = match &step.kind {
+            StepKind::Return(_) | StepKind::Abort(_) => false,
+            StepKind::Operation { .. } | StepKind::ForEach { .. } => false,
+            StepKind::Break | StepKind::Continue => in_loop,
+            StepKind::Yield(_) => at_end,
+            _ => true,
+        };
+        let is_loop = matches!(step.kind, StepKind::For { .. });
+        let mut blocks = visit::blocks(step).into_iter();
+        may_stand && blocks.all(|inner| is_pure(inner, in_loop || is_loop, at_end && !is_loop))
+    })
 }
 
 /// Every variable that a step itself names.

@@ -90,7 +90,7 @@ impl Walk<'_, '_> {
         match &step.kind {
             StepKind::Let { pattern, value } | StepKind::LetElse { pattern, value, .. } => {
                 self.expression(value, false);
-                self.carry(pattern, &self.rows(value));
+                self.give(pattern, value);
             }
             StepKind::Assign { place, value, .. } => {
                 for selector in visit::selectors(place) {
@@ -111,12 +111,33 @@ impl Walk<'_, '_> {
             }
             StepKind::For { pattern, over, .. } => {
                 self.expression(over, false);
-                self.carry(pattern, &self.rows(over));
+                self.give(pattern, over);
             }
             _ => visit::own(step).into_iter().for_each(|expression| self.expression(expression, true)),
         }
         for block in visit::blocks(step) {
             self.block(block);
+        }
+    }
+
+    /// Binds a value, or of a loop the elements of a list: parts of a pattern carry what is at their place.
+    fn give(&mut self, pattern: &Pattern, value: &Expression) {
+        match (pattern, &*value.kind) {
+            (Pattern::Tuple(parts), ExpressionKind::Tuple(values)) if parts.len() == values.len() => {
+                parts.iter().zip(values).for_each(|(part, value)| self.give(part, value));
+            }
+            (Pattern::Tuple(parts), ExpressionKind::Call(Function::Method(name), lists)) => {
+                match (&**name, &parts[..], &lists[..]) {
+                    ("zip", [left, right], [first, second]) => {
+                        self.give(left, first);
+                        self.give(right, second);
+                    }
+                    ("enumerate", [_, element], [list]) => self.give(element, list),
+                    ("iter", _, [list]) => self.give(pattern, list),
+                    _ => self.carry(pattern, &self.rows(value)),
+                }
+            }
+            _ => self.carry(pattern, &self.rows(value)),
         }
     }
 

@@ -4,10 +4,10 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use seriatim_base::Rng;
-use seriatim_procedure::Datum;
 use seriatim_procedure::evaluate::Frame;
 use seriatim_procedure::interpret::{Keys, Operate, bind_arguments};
-use seriatim_procedure::ir::{Block, Operation, OperationKind, Procedure, Step, StepKind};
+use seriatim_procedure::ir::{Block, KeyRange, Operation, OperationKind, Procedure, Step, StepKind, Take};
+use seriatim_procedure::{Data, Datum};
 
 use crate::program::TABLES;
 use crate::support::toy::{Stop, Toy};
@@ -138,7 +138,10 @@ impl<'p> Chain<'p> {
             StepKind::Match { value, arms } => {
                 let value = frame.evaluate(value)?;
                 for arm in arms {
-                    if frame.matches(&arm.pattern, &value)? {
+                    if frame.matches(&arm.pattern, &value)?
+                        && (arm.guard.as_ref())
+                            .map_or(Ok(true), |guard| frame.evaluate(guard).map(|held| held == Datum::Bool(true)))?
+                    {
                         return self.block(&arm.body, frame, toy);
                     }
                 }
@@ -156,13 +159,8 @@ impl<'p> Chain<'p> {
             StepKind::ForEach { row, operation, body } => {
                 let id = operation.id.index();
                 if runs {
-                    let mut rows = Vec::new();
-                    let table = &self.procedure.tables[operation.table].table;
-                    toy.scan(operation, table, Keys::Prefix(Vec::new()), false, &mut |row| {
-                        rows.push(row);
-                        Ok(ControlFlow::Continue(()))
-                    })?;
-                    self.keep(id, Datum::List(rows));
+                    let rows = self.operate(operation, frame, toy)?;
+                    self.keep(id, rows);
                 }
                 let Datum::List(rows) = self.again(id) else { unreachable!("a scan gives rows") };
                 for found in rows {
@@ -232,10 +230,33 @@ impl<'p> Chain<'p> {
                     (found, false) => Ok(Datum::Option(found.then(|| Box::new(value)))),
                 }
             }
-            OperationKind::Delete { key, .. } => {
-                Ok(Datum::Bool(toy.delete(operation, table, frame.evaluate_all(key)?)?))
+            OperationKind::Delete { key, required } => {
+                let key = frame.evaluate_all(key)?;
+                match (toy.delete(operation, table, key.clone())?, required) {
+                    (false, true) => Err(toy.missing(operation, table, &key)),
+                    (true, true) => Ok(Datum::UNIT),
+                    (found, false) => Ok(Datum::Bool(found)),
+                }
             }
-            OperationKind::Insert { .. } | OperationKind::Scan { .. } => unreachable!("none is written"),
+            OperationKind::Insert { columns } => {
+                let columns = columns.iter().map(|(name, value)| Ok((name.clone(), frame.evaluate(value)?)));
+                toy.insert(operation, table, columns.collect::<Result<_, Stop>>()?)?;
+                Ok(Datum::UNIT)
+            }
+            OperationKind::Scan { range: KeyRange::Prefix(prefix), take, reverse, .. } => {
+                let keys = Keys::Prefix(frame.evaluate_all(prefix)?);
+                let mut rows = Vec::new();
+                toy.scan(operation, table, keys, *reverse, &mut |row| {
+                    rows.push(row);
+                    Ok(if *take == Take::First { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+                })?;
+                Ok(match take {
+                    Take::Count => (rows.len() as u64).to_datum(),
+                    Take::First => Datum::Option(rows.pop().map(Box::new)),
+                    Take::All | Take::Each => Datum::List(rows),
+                })
+            }
+            OperationKind::Scan { .. } => unreachable!("none is written"),
         }
     }
 }

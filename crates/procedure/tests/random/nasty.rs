@@ -290,3 +290,61 @@ fn a_loop_that_is_always_left_at_once() {
     assert_eq!(plan.operations[2].control_from, [1].into());
     assert_eq!(aborts(&plan), [BTreeSet::from([1, 2])]);
 }
+
+#[test]
+fn a_pair_of_a_row_and_something_else_is_taken_apart() {
+    let (_, plan) = sound(|b| {
+        b.all("rows", "one", "");
+        b.let_mut("n", "0");
+        b.for_("(at, row)", "rows.iter().enumerate()", |b| {
+            b.let_("(one, two)", "(row, at.into())");
+            b.assign("n", "+=", "one.w + two");
+        });
+        b.return_("(n,)");
+    });
+    let names = plan.operations[0].accesses[0].reads.names(&plan.tables[0].columns).to_string();
+    assert_eq!(names, "w", "a position is no row");
+}
+
+#[test]
+fn a_column_is_one_of_the_row_and_not_of_what_it_is_paired_with() {
+    let built = procedure("nasty", &["lines"], |b| {
+        b.all("rows", "one", "");
+        b.let_mut("n", "0");
+        b.for_("(row, line)", "rows.iter().zip(lines.iter())", |b| b.assign("n", "+=", "row.w * line.quantity"));
+        b.return_("(n,)");
+    });
+    planned(&built);
+}
+
+#[test]
+fn the_body_of_an_update_ends_at_its_end_and_leaves_its_own_loops_only() {
+    let refused = |body: fn(&mut Build)| {
+        let built = procedure("nasty", &["a", "b", "list"], |b| {
+            b.let_mut("n", "0");
+            b.for_("x", "list.iter()", |b| {
+                b.update("", "one", "x", "row", |b| {
+                    b.assign("row.w", "+=", "1");
+                    body(b);
+                });
+                b.get("found", "two", "n");
+            });
+            b.return_("(n,)");
+        });
+        seriatim_procedure::analysis::plan(&built, &super::program::schema()).err().map(|found| found.to_string())
+    };
+    let problem =
+        "nasty:3:1: procedure `nasty`: the intermediate representation is broken: the body of an update is not pure";
+    let bodies: [fn(&mut Build); 3] = [
+        |b| b.break_(),
+        |b| b.continue_(),
+        |b| {
+            b.if_("row.v == 0", |b| b.yield_("row.w"), |_| {});
+            b.assign("row.w", "+=", "1");
+        },
+    ];
+    for body in bodies {
+        assert_eq!(refused(body).as_deref(), Some(problem));
+    }
+    assert_eq!(refused(|b| b.for_("y", "0..3", |b| b.if_("y == 1", |b| b.break_(), |_| {}))), None);
+}
