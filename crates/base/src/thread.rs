@@ -101,16 +101,16 @@ pub fn panicking() -> bool {
     std::thread::panicking()
 }
 
-/// A helper thread that runs a step, sleeps an interval or until kicked, and again, until dropped. Dropping wakes it and joins it.
+/// A helper thread that runs a step, sleeps an interval or until woken, and again, until dropped. Dropping wakes it and joins it.
 #[derive(Debug)]
 pub struct Periodic {
-    kicker: Kicker,
+    waker: Waker,
     thread: Option<JoinHandle<()>>,
 }
 
 /// Wakes a [`Periodic`].
 #[derive(Clone, Debug)]
-pub struct Kicker(Arc<(Mutex<Wake>, Condvar)>);
+pub struct Waker(Arc<(Mutex<Wake>, Condvar)>);
 
 /// Why a helper wakes before its interval is over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -121,13 +121,13 @@ enum Wake {
     Stop,
 }
 
-impl Kicker {
+impl Waker {
     /// Has the helper run a step now; another one if it is in a step. Never waits for it.
-    pub fn kick(&self) {
-        self.wake(Wake::Step);
+    pub fn wake(&self) {
+        self.signal(Wake::Step);
     }
 
-    fn wake(&self, why: Wake) {
+    fn signal(&self, why: Wake) {
         let mut wake = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
         // Who was woken before and has not looked yet will find this, too.
         if why > *wake {
@@ -150,7 +150,7 @@ impl Kicker {
 }
 
 impl Periodic {
-    /// Starts the helper; the first step runs one interval from now, or when kicked.
+    /// Starts the helper; the first step runs one interval from now, or when woken.
     ///
     /// # Errors
     /// When the operating system refuses another thread.
@@ -170,15 +170,15 @@ impl Periodic {
         first: Duration,
         mut step: impl FnMut() -> Duration + Send + 'static,
     ) -> io::Result<Periodic> {
-        let kicker = Kicker(Arc::default());
-        let seen = kicker.clone();
+        let waker = Waker(Arc::default());
+        let seen = waker.clone();
         let thread = spawn(name, move || {
             let mut interval = first;
             while seen.sleep(interval) {
                 interval = step();
             }
         })?;
-        Ok(Periodic { kicker, thread: Some(thread) })
+        Ok(Periodic { waker, thread: Some(thread) })
     }
 
     /// Whether the caller runs on its thread, and so cannot join it.
@@ -187,14 +187,14 @@ impl Periodic {
     }
 
     /// What wakes it, from any thread.
-    pub fn kicker(&self) -> Kicker {
-        self.kicker.clone()
+    pub fn waker(&self) -> Waker {
+        self.waker.clone()
     }
 }
 
 impl Drop for Periodic {
     fn drop(&mut self) {
-        self.kicker.wake(Wake::Stop);
+        self.waker.signal(Wake::Stop);
         if self.is_current() {
             return;
         }
@@ -235,10 +235,10 @@ mod tests {
     #[test]
     fn a_kicked_helper_steps_long_before_its_interval_is_over_and_dropping_it_joins() {
         let (steps, seen) = mpsc::channel();
-        let helper = Periodic::spawn("kicked", Duration::from_secs(3600), move || steps.send(()).expect("a listener"));
+        let helper = Periodic::spawn("woken", Duration::from_secs(3600), move || steps.send(()).expect("a listener"));
         let helper = helper.expect("a thread");
         for _ in 0..3 {
-            helper.kicker().kick();
+            helper.waker().wake();
             seen.recv().expect("a step");
         }
         drop(helper);

@@ -29,7 +29,7 @@
 //! 4. **Its stores can be seen one at a time, in program order**, by code outside: in direct mode, and so in emulated regions
 //!    too. A body that changes several words which readers validate with one [locks](Access::lock) that one first and unlocks
 //!    it last, in regions as well; there it costs a plain store.
-//! 5. **It calls no allocator, lock, door or system call, and writes to no log.** They take `&mut Outside`, which `run` borrows, or
+//! 5. **It calls no allocator, lock or platform call, and writes to no log.** They take `&mut Outside`, which `run` borrows, or
 //!    call [`assert_outside`]. Memory is allocated before and released after (trap 5).
 //! 6. **It is short**: under about 100 cache lines, a few microseconds; loads before stores (DBX §2.2).
 //! 7. **A panic surfaces**, but only from direct mode or an emulated region: hardware swallows it. A body that panicked in

@@ -1,6 +1,6 @@
 //! Who is inside a region, and the witness of those who are not.
 //!
-//! Allocators, locks and doors take `&mut Outside`. [`Agent::run`](crate::Agent::run) borrows the worker's witness for as long
+//! Allocators, locks and platform calls take `&mut Outside`. [`Agent::run`](crate::Agent::run) borrows the worker's witness for as long
 //! as its body runs, so a body has none to give them (trap 5). [`assert_outside`] is the same rule for code without a witness.
 
 use std::cell::Cell;
@@ -25,14 +25,17 @@ thread_local! {
 
 /// Panics if this thread is inside an emulated region, in builds with debug assertions; does nothing in others.
 ///
-/// Allocators, locks and doors call it first: inside a real region they would abort it again and again (trap 5), silently.
+/// Allocators, locks and platform calls call it first: inside a real region they would abort it again and again (trap 5), silently.
 ///
 /// # Panics
 /// If this thread is inside an emulated region.
 #[inline]
 pub fn assert_outside() {
     #[cfg(debug_assertions)]
-    assert!(!inside(), "an allocator, a lock or a door was called inside a region: move the call before the region");
+    assert!(
+        !inside(),
+        "an allocator, a lock or the platform was called inside a region: move the call before the region"
+    );
 }
 
 /// Whether this thread is inside the body of an emulated region.

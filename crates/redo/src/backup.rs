@@ -32,7 +32,7 @@ use crate::batch::{HEADER_BYTES, PAGE};
 use crate::checkpoint::{Parts, is_reserved};
 use crate::manifest::Manifest;
 use crate::replay::Torn;
-use crate::replay::survey::{LoggerLog, Survey};
+use crate::replay::log_scan::{LogScan, LoggerLog};
 use crate::{LogError, Tables, segment};
 
 /// How often a backup is begun that what happens to the database interrupts.
@@ -160,12 +160,12 @@ fn empty(disk: &dyn Disk, directory: &Path) -> Result<(), Error> {
 /// Copies once. `None` if the database has changed so that the copy is worth nothing.
 fn attempt(disk: &dyn Disk, from: &Path, to: &Path, progress: &Progress<'_>) -> Result<Option<Copied>, LogError> {
     let manifest = Manifest::read(disk, from)?;
-    let survey = Survey::while_written(disk, from, &manifest)?;
+    let scan = LogScan::while_written(disk, from, &manifest)?;
     let parts = match &manifest.checkpoint {
         Some(checkpoint) => Some((checkpoint, Parts::open(disk, from, &manifest, checkpoint)?)),
         None => None,
     };
-    let wanted = survey.logs.iter().flat_map(|log| &survey.batches[log.batches.clone()]);
+    let wanted = scan.logs.iter().flat_map(|log| &scan.batches[log.batches.clone()]);
     let log_bytes: u64 = wanted.map(|batch| batch.header.bytes()).sum();
     let total = log_bytes + manifest.checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.bytes);
     let mut done = 0;
@@ -185,15 +185,15 @@ fn attempt(disk: &dyn Disk, from: &Path, to: &Path, progress: &Progress<'_>) -> 
         disk.sync_dir(&into).map_err(LogError::io(WHAT))?;
         copy.checkpoint = Some(crate::manifest::Checkpoint { directory, ..(*checkpoint).clone() });
     }
-    for log in &survey.logs {
-        copy_log(disk, &survey, log, to, &mut more)?;
+    for log in &scan.logs {
+        copy_log(disk, &scan, log, to, &mut more)?;
     }
     for incarnation in &mut copy.incarnations {
         incarnation.loggers.fill(PathBuf::from("."));
         if incarnation.durable_epoch.is_none()
-            && let Some(found) = survey.incarnations.iter().find(|found| found.number == incarnation.number)
+            && let Some(found) = scan.incarnations.iter().find(|found| found.number == incarnation.number)
         {
-            incarnation.ends = survey.logs_of(found).map(|log| survey.end_of(log.batches.clone())).collect();
+            incarnation.ends = scan.logs_of(found).map(|log| scan.end_of(log.batches.clone())).collect();
         }
     }
     disk.sync_dir(to).map_err(LogError::io(WHAT))?;
@@ -223,25 +223,25 @@ fn copy_file(disk: &dyn Disk, from: &Path, to: &Path, more: &mut dyn FnMut(u64))
 /// Copies the batches of a log, and no more of its segments than holds them.
 fn copy_log(
     disk: &dyn Disk,
-    survey: &Survey,
+    scan: &LogScan,
     log: &LoggerLog,
     to: &Path,
     more: &mut dyn FnMut(u64),
 ) -> Result<(), LogError> {
     let copying = || LogError::io(WHAT);
     // Of a log without batches its first segment, which says that it is none that is missing.
-    let last = survey.batches[log.batches.clone()].last().map(|batch| batch.segment as usize);
-    let first = log.segments.clone().next().filter(|&at| survey.segments[at].bytes >= PAGE as u64);
+    let last = scan.batches[log.batches.clone()].last().map(|batch| batch.segment as usize);
+    let first = log.segments.clone().next().filter(|&at| scan.segments[at].bytes >= PAGE as u64);
     let Some(last) = last.or(first) else { return Ok(()) };
     let mut buffer = Vec::new();
     for at in log.segments.start..=last {
-        let segment = &survey.segments[at];
-        let of_segment = log.batches.clone().filter(|&number| survey.batches[number].segment as usize == at);
+        let segment = &scan.segments[at];
+        let of_segment = log.batches.clone().filter(|&number| scan.batches[number].segment as usize == at);
         let mut page = [0; PAGE];
-        match survey.headers[at] {
+        match scan.headers[at] {
             // The copy is as long as it says.
             Some(header) if header.whole_bytes().is_some() => {
-                let end = of_segment.clone().next_back().map(|last| survey.end_of(last..last + 1).bytes);
+                let end = of_segment.clone().next_back().map(|last| scan.end_of(last..last + 1).bytes);
                 page = segment::Header { bytes: end.unwrap_or(PAGE as u64), ..header }.encode();
             }
             _ => {
@@ -252,10 +252,10 @@ fn copy_log(
         let copy = disk.open(&to.join(segment.name.to_string()), Opening::Create).map_err(copying())?;
         copy.write_all_at(&page, 0).map_err(copying())?;
         for number in of_segment {
-            let batch = &survey.batches[number];
-            survey.read(disk, number, &mut buffer)?;
+            let batch = &scan.batches[number];
+            scan.read(disk, number, &mut buffer)?;
             let bytes = batch.header.bytes();
-            buffer.splice(..0, batch.header.encode(survey.salt(batch)));
+            buffer.splice(..0, batch.header.encode(scan.salt(batch)));
             debug_assert!(buffer.len() >= HEADER_BYTES);
             buffer.resize(bytes as usize, 0);
             copy.write_all_at(&buffer, batch.offset).map_err(copying())?;
@@ -283,13 +283,13 @@ fn verify_as(
     progress: &Progress<'_>,
 ) -> Result<Verified, LogError> {
     let tables = Tables::new(manifest);
-    let survey = Survey::of(disk, directory, manifest)?;
-    survey.check(manifest)?;
+    let scan = LogScan::of(disk, directory, manifest)?;
+    scan.check(manifest)?;
     let mut verified = Verified {
-        durable: survey.durable,
-        torn: survey.torn.clone(),
-        batches: survey.batches.len() as u64,
-        log_bytes: survey.batches.iter().map(|batch| batch.bytes()).sum(),
+        durable: scan.durable,
+        torn: scan.torn.clone(),
+        batches: scan.batches.len() as u64,
+        log_bytes: scan.batches.iter().map(|batch| batch.bytes()).sum(),
         ..Verified::default()
     };
     let checkpoint_bytes = manifest.checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.bytes);
@@ -305,9 +305,9 @@ fn verify_as(
     }
     let mut buffer = Vec::new();
     done = checkpoint_bytes;
-    for (at, batch) in survey.batches.iter().enumerate() {
-        survey.read(disk, at, &mut buffer)?;
-        survey.each_group(at, &buffer, |group| {
+    for (at, batch) in scan.batches.iter().enumerate() {
+        scan.read(disk, at, &mut buffer)?;
+        scan.each_group(at, &buffer, |group| {
             for entry in group.entries(&tables) {
                 entry?;
                 verified.entries += 1;

@@ -1,7 +1,7 @@
 //! What is acknowledged survives: the redo log, checkpoints and recovery.
 //!
 //! Invariant: this crate knows bytes, keys and stamps, and no protocol; the durable point never moves back. It reaches files
-//! through the door `seriatim_base::disk` only, so a test that replaces the door owns every power cut.
+//! through the platform interface `seriatim_base::disk` only, so a test that replaces it owns every power cut.
 //!
 //! ```text
 //! DIR/LOCK                                 held while a process has the database open

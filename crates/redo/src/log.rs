@@ -1,4 +1,4 @@
-//! The log as its database sees it: opened, kicked, asked how far it is, closed.
+//! The log as its database sees it: opened, woken, asked how far it is, closed.
 //!
 //! Invariant: the durable point D is never above what a recovery would keep, but for epochs in which nothing was logged.
 //!
@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use seriatim_base::disk::Disk;
-use seriatim_base::thread::{Kicker, Periodic};
+use seriatim_base::thread::{Periodic, Waker};
 use seriatim_base::{CacheAligned, Epoch};
 
 use crate::batch::PAGE;
@@ -141,7 +141,7 @@ impl Log {
             requested: CacheAligned(AtomicU64::new(0)),
             refusing: CacheAligned(AtomicU64::new(0)),
             durable: Arc::new(Durable::new(start.durable)),
-            kickers: OnceLock::new(),
+            wakers: OnceLock::new(),
             deleting: Mutex::default(),
             disk,
             options,
@@ -168,7 +168,7 @@ impl Log {
         Ok((Log { shared }, handles, loggers))
     }
 
-    /// Steps each logger on a thread of its own, every `interval`, when kicked, and soon again while somebody waits for what the step
+    /// Steps each logger on a thread of its own, every `interval`, when woken, and soon again while somebody waits for what the step
     /// could not flush. `epoch` ends the epoch that it is given, if that is not over, and answers the current one: it is given the
     /// newest that somebody waits for ([`Log::request`]). As a logger does this only between two flushes, epochs end no faster than
     /// the disk flushes them.
@@ -193,21 +193,21 @@ impl Log {
         });
         let threads =
             threads.collect::<Result<Vec<_>, _>>().map_err(LogError::io("starting the threads of the log"))?;
-        // Kicking is an optimization: a log whose loggers were spawned twice keeps the first kickers.
-        let _ = self.shared.kickers.set(threads.iter().map(Periodic::kicker).collect());
+        // Waking is an optimization: a log whose loggers were spawned twice keeps the first wakers.
+        let _ = self.shared.wakers.set(threads.iter().map(Periodic::waker).collect());
         Ok(LogThreads { log: self.clone(), threads, loggers })
     }
 
     /// Has every logger with a thread take a step now. Never waits.
-    pub fn kick(&self) {
-        self.shared.kick();
+    pub fn wake(&self) {
+        self.shared.wake();
     }
 
     /// Somebody waits until `epoch` is durable: the loggers end it and flush it as soon as they have flushed what they are at. Never waits.
     pub fn request(&self, epoch: Epoch) {
-        // ORDERING: before the kick, whose lock has a logger that wakes for it see this.
+        // ORDERING: before the wake-up, whose lock has a logger that wakes for it see this.
         self.shared.requested.fetch_max(epoch.0, Ordering::AcqRel);
-        self.shared.kick();
+        self.shared.wake();
     }
 
     /// The newest epoch that somebody waited for.
@@ -360,7 +360,7 @@ pub(crate) struct Shared {
     /// Why commits are refused: full loggers counted, and a bit once the log has stopped.
     refusing: CacheAligned<AtomicU64>,
     pub(crate) durable: Arc<Durable>,
-    kickers: OnceLock<Vec<Kicker>>,
+    wakers: OnceLock<Vec<Waker>>,
     /// Held by who deletes segments.
     deleting: Mutex<()>,
     pub(crate) disk: Arc<dyn Disk>,
@@ -417,24 +417,24 @@ impl Shared {
         self.requested() > self.durable.epoch() && !self.refuses()
     }
 
-    pub(crate) fn kick(&self) {
-        self.kickers.get().into_iter().flatten().for_each(Kicker::kick);
+    pub(crate) fn wake(&self) {
+        self.wakers.get().into_iter().flatten().for_each(Waker::wake);
     }
 
     /// Has those loggers take a step now that have not recorded `epoch`, so that it does not wait for their intervals.
-    pub(crate) fn kick_behind(&self, epoch: Epoch) {
-        let loggers = self.loggers.iter().zip(self.kickers.get().into_iter().flatten());
-        for (progress, kicker) in loggers {
+    pub(crate) fn wake_behind(&self, epoch: Epoch) {
+        let loggers = self.loggers.iter().zip(self.wakers.get().into_iter().flatten());
+        for (progress, waker) in loggers {
             if progress.recorded.load(Ordering::Acquire) < epoch.0 {
-                kicker.kick();
+                waker.wake();
             }
         }
     }
 
     /// Has one logger take a step now.
     #[cfg(all(test, not(loom)))]
-    pub(crate) fn kick_one(&self, index: usize) {
-        self.kickers.get().expect("it was spawned")[index].kick();
+    pub(crate) fn wake_one(&self, index: usize) {
+        self.wakers.get().expect("it was spawned")[index].wake();
     }
 
     pub(crate) fn newest_logged(&self) -> Epoch {

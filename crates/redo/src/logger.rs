@@ -153,9 +153,9 @@ impl Logger {
         }
         self.closed = closed;
         self.tell();
-        // What was logged is durable when all have recorded it. Recording alone kicks nobody: each epoch costs a step of each.
+        // What was logged is durable when all have recorded it. Recording alone wakes nobody: each epoch costs a step of each.
         if has_groups {
-            self.shared.kick_behind(self.recorded);
+            self.shared.wake_behind(self.recorded);
         }
         Ok(())
     }

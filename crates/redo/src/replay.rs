@@ -32,11 +32,11 @@
 //! - A batch counts once, by its number, and its groups are in no other. So entries of one key and stamp are different ones of one
 //!   commit, made one version, and each is applied.
 //!
-//! Reading order: `survey` finds the log's end, `spread` divides the work, `apply` is what the caller implements.
+//! Reading order: `log_scan` finds the log's end, `partitioned` divides the work, `apply` is what the caller implements.
 
 mod apply;
-pub(crate) mod spread;
-pub(crate) mod survey;
+pub(crate) mod log_scan;
+pub(crate) mod partitioned;
 #[cfg(test)]
 mod tests;
 
@@ -46,8 +46,8 @@ use std::sync::{Mutex, PoisonError};
 use seriatim_base::disk::Disk;
 use seriatim_base::{Epoch, Stamp};
 
-use self::spread::{Counts, Round, Scatter, Source};
-use self::survey::{Batch, Incarnation, Survey};
+use self::log_scan::{Batch, Incarnation, LogScan};
+use self::partitioned::{Counts, Round, Scatter, Source};
 use crate::LogError;
 use crate::entry::{self, Change};
 use crate::manifest::{self, Manifest};
@@ -90,7 +90,7 @@ pub struct Replayed {
 /// The log of a database directory.
 #[derive(Debug)]
 pub struct Replay {
-    survey: Survey,
+    scan: LogScan,
     tables: Tables,
     begin: Epoch,
 }
@@ -103,9 +103,9 @@ impl Replay {
     /// [`LogError::Corrupt`] if something is missing or damaged in front of something that is there, or something that was durable is
     /// not there; [`LogError::Format`] for segments of a newer format; [`LogError::Io`].
     pub fn open(disk: &dyn Disk, directory: &Path, manifest: &Manifest) -> Result<Replay, LogError> {
-        let survey = Survey::of(disk, directory, manifest)?;
-        survey.check(manifest)?;
-        Ok(Replay::new(survey, manifest))
+        let scan = LogScan::of(disk, directory, manifest)?;
+        scan.check(manifest)?;
+        Ok(Replay::new(scan, manifest))
     }
 
     /// As [`Replay::open`], for a database that may be in use: finds what a power cut could have left meanwhile. It counts only if the
@@ -115,27 +115,27 @@ impl Replay {
     /// # Errors
     /// As [`Replay::open`]. A batch that is being written may look like damage: that has to be found again.
     pub fn look(disk: &dyn Disk, directory: &Path, manifest: &Manifest) -> Result<Replay, LogError> {
-        Ok(Replay::new(Survey::while_written(disk, directory, manifest)?, manifest))
+        Ok(Replay::new(LogScan::while_written(disk, directory, manifest)?, manifest))
     }
 
-    fn new(survey: Survey, manifest: &Manifest) -> Replay {
+    fn new(scan: LogScan, manifest: &Manifest) -> Replay {
         let begin = manifest.checkpoint.as_ref().map_or(Epoch(0), |checkpoint| checkpoint.begin_epoch);
-        Replay { survey, tables: Tables::new(manifest), begin }
+        Replay { scan, tables: Tables::new(manifest), begin }
     }
 
     /// The newest epoch that counts: of the last incarnation with a log, or the one that the manifest tells.
     pub fn durable(&self) -> Epoch {
-        self.survey.durable
+        self.scan.durable
     }
 
     /// The newest epoch seen anywhere, also in what is void. The next incarnation begins above it.
     pub fn newest(&self) -> Epoch {
-        self.survey.newest
+        self.scan.newest
     }
 
     /// The durable epochs found, by incarnation number. Those that the checkpoint made superfluous are not among them.
     pub fn incarnations(&self) -> impl Iterator<Item = (u64, Epoch)> {
-        self.survey.incarnations.iter().map(|incarnation| (incarnation.number, incarnation.durable))
+        self.scan.incarnations.iter().map(|incarnation| (incarnation.number, incarnation.durable))
     }
 
     /// The incarnations of the manifest as the next one should have them: each says up to which epoch and batch it counts. For when
@@ -143,12 +143,12 @@ impl Replay {
     pub fn ended_incarnations(&self, manifest: &Manifest) -> Vec<manifest::Incarnation> {
         let mut ended = manifest.incarnations.clone();
         for incarnation in &mut ended {
-            let found = self.survey.incarnations.iter().find(|found| found.number == incarnation.number);
+            let found = self.scan.incarnations.iter().find(|found| found.number == incarnation.number);
             if let Some(found) = found
                 && (incarnation.durable_epoch.is_none() || incarnation.ends.is_empty())
             {
                 incarnation.durable_epoch = Some(found.durable);
-                incarnation.ends = self.survey.ends(found);
+                incarnation.ends = self.scan.ends(found);
             }
         }
         ended
@@ -156,7 +156,7 @@ impl Replay {
 
     /// Where loggers' logs were torn, in the last incarnation.
     pub fn torn(&self) -> &[Torn] {
-        &self.survey.torn
+        &self.scan.torn
     }
 
     /// Makes sure that what counts is on the disk, and not only in the memory of the machine, as it may be where the process that
@@ -166,7 +166,7 @@ impl Replay {
     /// # Errors
     /// [`LogError::Io`]; then the database is not opened. [`LogError::Corrupt`] if it cannot be read any more.
     pub fn secure(&self, disk: &dyn Disk) -> Result<(), LogError> {
-        self.survey.secure(disk)
+        self.scan.secure(disk)
     }
 
     /// Bytes that [`Replay::run`] will read.
@@ -182,16 +182,16 @@ impl Replay {
     /// Leaves a logger's log out, for a canary.
     #[cfg(feature = "canary")]
     pub fn forget_log(&mut self) {
-        if let Some(log) = self.survey.logs.last_mut() {
+        if let Some(log) = self.scan.logs.last_mut() {
             log.batches.end = log.batches.start;
         }
     }
 
     fn wanted(&self) -> impl Iterator<Item = &Batch> {
-        let Replay { survey, begin, .. } = self;
-        survey.incarnations.iter().flat_map(move |incarnation| {
-            let logs = survey.logs_of(incarnation);
-            logs.flat_map(move |log| survey.wanted(incarnation, log, *begin)).map(|at| &survey.batches[at])
+        let Replay { scan, begin, .. } = self;
+        scan.incarnations.iter().flat_map(move |incarnation| {
+            let logs = scan.logs_of(incarnation);
+            logs.flat_map(move |log| scan.wanted(incarnation, log, *begin)).map(|at| &scan.batches[at])
         })
     }
 
@@ -210,7 +210,7 @@ impl Replay {
         progress: &(dyn Fn(u64) + Sync),
     ) -> Result<Replayed, LogError> {
         let source = Log { replay: self, disk, planner: Mutex::new(Planner::default()) };
-        let Counts { bytes, versions, older } = spread::spread(&source, &self.tables, threads, apply, progress)?;
+        let Counts { bytes, versions, older } = partitioned::replay(&source, &self.tables, threads, apply, progress)?;
         Ok(Replayed { bytes, versions, older })
     }
 }
@@ -233,7 +233,7 @@ struct Planner {
 
 impl Log<'_> {
     fn incarnation_of(&self, batch: usize) -> &Incarnation {
-        let incarnations = &self.replay.survey.incarnations;
+        let incarnations = &self.replay.scan.incarnations;
         let after = incarnations.partition_point(|incarnation| incarnation.batches.start <= batch);
         &incarnations[after - 1]
     }
@@ -243,21 +243,21 @@ impl Source for Log<'_> {
     /// Takes batches from the logger that lags most. When all loggers have closed an epoch in what was taken, all of its entries have
     /// been read: it and those before it can be applied.
     fn next(&self) -> Option<Round> {
-        let survey = &self.replay.survey;
+        let scan = &self.replay.scan;
         let mut planner = self.planner.lock().unwrap_or_else(PoisonError::into_inner);
         let planner = &mut *planner;
         loop {
-            let incarnation = survey.incarnations.get(planner.incarnation)?;
+            let incarnation = scan.incarnations.get(planner.incarnation)?;
             if !planner.begun {
                 planner.begun = true;
-                let logs = survey.logs_of(incarnation);
-                planner.left = logs.map(|log| (survey.wanted(incarnation, log, self.replay.begin), Epoch(0))).collect();
+                let logs = scan.logs_of(incarnation);
+                planner.left = logs.map(|log| (scan.wanted(incarnation, log, self.replay.begin), Epoch(0))).collect();
             }
             let mut round = Round::default();
             while round.bytes < ROUND_BYTES {
                 let lagging = planner.left.iter_mut().filter(|(left, _)| !left.is_empty());
                 let Some((left, closed)) = lagging.min_by_key(|(_, closed)| *closed) else { break };
-                let batch = &survey.batches[left.start];
+                let batch = &scan.batches[left.start];
                 round.tasks.push(left.start);
                 round.bytes += batch.bytes();
                 *closed = batch.header.closed;
@@ -276,10 +276,10 @@ impl Source for Log<'_> {
     }
 
     fn decode(&self, task: usize, buffer: &mut Vec<u8>, scatter: &mut Scatter<'_>) -> Result<(), LogError> {
-        let Replay { survey, tables, begin } = self.replay;
+        let Replay { scan, tables, begin } = self.replay;
         let durable = self.incarnation_of(task).durable;
-        survey.read(self.disk, task, buffer)?;
-        survey.each_group(task, buffer, |group| {
+        scan.read(self.disk, task, buffer)?;
+        scan.each_group(task, buffer, |group| {
             let epoch = group.stamp.epoch();
             if epoch < *begin || epoch > durable {
                 return Ok(());
@@ -294,8 +294,8 @@ impl Source for Log<'_> {
     }
 
     fn place(&self, order: u64) -> (PathBuf, u64) {
-        let batch = &self.replay.survey.batches[(order >> 32) as usize];
-        (self.replay.survey.file(batch).to_owned(), batch.offset)
+        let batch = &self.replay.scan.batches[(order >> 32) as usize];
+        (self.replay.scan.file(batch).to_owned(), batch.offset)
     }
 }
 

@@ -183,8 +183,8 @@ impl Writer {
 /// Waiting for the disk.
 impl Writer {
     #[cfg(all(test, not(loom)))]
-    pub(crate) fn kick_own_logger(&self) {
-        self.shared.kick_one(self.slot % self.shared.loggers.len());
+    pub(crate) fn wake_own_logger(&self) {
+        self.shared.wake_one(self.slot % self.shared.loggers.len());
     }
 
     fn is_ahead(&self) -> bool {
@@ -195,7 +195,7 @@ impl Writer {
     fn wait_while_ahead(&self) {
         let began = Instant::now();
         while self.is_ahead() && !self.shared.refuses() && began.elapsed() < self.shared.options.backlog_wait_max {
-            self.shared.kick();
+            self.shared.wake();
             thread::sleep(BACKLOG_LOOK);
         }
     }

@@ -203,7 +203,7 @@ impl Database {
                     if durability::is_at_limit(epochs.current()) {
                         durability::stop_at_limit(log);
                     }
-                    log.kick();
+                    log.wake();
                 }
                 ticks = ticks.wrapping_add(1);
                 if ticks.is_multiple_of(TICKS_A_HOUSEKEEPING) {

@@ -38,7 +38,7 @@ pub struct Core {
     pub agent: Agent,
     /// Proof that this worker is not inside a region.
     pub outside: Outside,
-    /// Regions, for the door to words they read.
+    /// Regions, for changes of words they read.
     pub htm: Htm,
     /// The epoch.
     pub epochs: Arc<Epochs>,

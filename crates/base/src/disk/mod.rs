@@ -1,4 +1,4 @@
-//! The door to files: a real side ([`real`]) and a simulated one ([`FaultyDisk`]); [`wary`] remembers failures of either. [`Around`] makes a
+//! The platform interface to files: a real side ([`real`]) and a simulated one ([`FaultyDisk`]); [`sticky_errors`] remembers failures of either. [`Around`] makes a
 //! disk of another one.
 //!
 //! Invariant: nothing is promised to survive a power cut but what a sync answered for. [`DiskFile::sync_data`] makes a file's
@@ -13,9 +13,9 @@
 mod around;
 mod faulty;
 mod real;
+mod sticky;
 #[cfg(test)]
 mod tests;
-mod wary;
 
 use std::ffi::OsString;
 use std::fmt::{self, Debug};
@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 pub use around::Around;
 pub use faulty::{FaultyDisk, Operation, Times, is_power_off};
 pub use real::real;
-pub use wary::wary;
+pub use sticky::sticky_errors;
 
 /// Files and directories.
 pub trait Disk: Debug + Send + Sync {
@@ -73,7 +73,7 @@ pub trait Disk: Debug + Send + Sync {
     /// What the file system says; then nothing is known about these names, and a second try may lie.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
 
-    /// Why no sync of a directory can succeed any more, where the disk remembers that one has failed ([`wary`]).
+    /// Why no sync of a directory can succeed any more, where the disk remembers that one has failed ([`sticky_errors`]).
     fn failed_sync(&self, dir: &Path) -> Option<io::Error> {
         let _ = dir;
         None

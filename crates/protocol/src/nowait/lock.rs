@@ -55,7 +55,7 @@ struct Held {
 pub(super) struct Locks {
     held: CountedVec<Held>,
     own: OwnIndex,
-    /// Regions read gap words: changes go through this door.
+    /// Regions read gap words: changes go through it.
     htm: Htm,
 }
 

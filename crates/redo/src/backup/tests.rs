@@ -11,7 +11,7 @@ use super::*;
 use crate::replay::Replay;
 use crate::synthetic::{Account, Database, Keeper, Write, stamp};
 
-/// A disk on which something else happens while a file is opened: the door of a database that is in use.
+/// A disk on which something else happens while a file is opened: as of a database that is in use.
 struct Meddling<'m> {
     disk: FaultyDisk,
     opened: Mutex<Meddler<'m>>,

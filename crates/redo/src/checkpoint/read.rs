@@ -13,7 +13,7 @@ use crate::LogError;
 use crate::entry::{Change, Entry, Layouts};
 use crate::manifest::{Checkpoint, Manifest};
 use crate::replay::Apply;
-use crate::replay::spread::{self, Round, Scatter, Source};
+use crate::replay::partitioned::{self, Round, Scatter, Source};
 use crate::tables::Tables;
 
 const WHAT: &str = "reading a checkpoint";
@@ -51,7 +51,7 @@ pub fn load(
     let parts = Parts::open(disk, directory, manifest, checkpoint)?;
     let tables = Tables::new(manifest);
     let source = Rows { parts: &parts, disk, tables: &tables, next: Mutex::new(0), idle: Mutex::default() };
-    let counts = spread::spread(&source, &tables, threads, apply, progress)?;
+    let counts = partitioned::replay(&source, &tables, threads, apply, progress)?;
     Ok(Loaded { rows: checkpoint.rows, bytes: counts.bytes })
 }
 

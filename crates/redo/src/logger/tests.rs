@@ -645,7 +645,7 @@ fn threads_make_commits_durable_and_close_in_order() {
         let epoch = Arc::clone(&epoch);
         move || Epoch(epoch.load(Ordering::SeqCst))
     };
-    // Only kicks make them step.
+    // Only wake-ups make them step.
     let threads = log
         .spawn(loggers, Duration::from_secs(3600), {
             let now = now.clone();
@@ -665,9 +665,9 @@ fn threads_make_commits_durable_and_close_in_order() {
                     writer.end();
                     if i % 5 == 0 {
                         epoch.fetch_add(1, Ordering::SeqCst);
-                        // Whoever is behind in its own step is kicked again.
+                        // Whoever is behind in its own step is woken again.
                         while !log.durable().wait_timeout(read, Duration::from_millis(1)).expect("no faults") {
-                            log.kick();
+                            log.wake();
                         }
                     }
                 }
@@ -706,8 +706,8 @@ fn a_logger_that_logged_has_the_others_record_it_at_once() {
     writers[0].append();
     writers[0].end();
     epoch.fetch_add(1, Ordering::SeqCst);
-    // The one that has nothing is not kicked by anybody else.
-    writers[0].kick_own_logger();
+    // The one that has nothing is not woken by anybody else.
+    writers[0].wake_own_logger();
     assert!(log.durable().wait_timeout(FIRST, Duration::from_secs(600)).expect("no faults"), "within an hour");
     threads.close(Epoch(FIRST.0 + 2), |_, _| Ok(())).expect("no faults");
 }

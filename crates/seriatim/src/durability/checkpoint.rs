@@ -16,10 +16,10 @@ use seriatim_txn::Wire;
 
 use super::NO_WORKER;
 use super::clean::{delete_superfluous, delete_unnamed};
-use super::duty::{Duty, Limits, Machine};
 use super::persistence::Persistence;
 use super::reserve::is_full;
 use super::rows::{Found, Room, Rows, Stuck, Take, Walker};
+use super::throttle::{Limits, Machine, Throttle};
 use crate::database::Inner;
 use crate::error::StorageError;
 use crate::handle::TableSet;
@@ -144,8 +144,8 @@ fn write_rows(
         let core = inner.environment.core().ok_or_else(|| StorageError::Stopped(NO_WORKER.to_owned()))?;
         let mut walker = Walker::new(inner.engine.as_ref(), core);
         let part = writer.part(part as u32)?;
-        let duty = Duty::new(limits);
-        let mut filling = Filling { part, wire: None, begin, duty, log_bytes, late_after, persistence };
+        let throttle = Throttle::new(limits);
+        let mut filling = Filling { part, wire: None, begin, throttle, log_bytes, late_after, persistence };
         for (set, rows) in &tables {
             filling.wire = set.primary.wire.as_deref();
             while walker.chunk_in_pieces(rows, &mut filling)? {
@@ -166,7 +166,7 @@ struct Filling<'c> {
     wire: Option<&'c Wire>,
     /// The epoch in which the checkpoint began.
     begin: Epoch,
-    duty: Duty<'c>,
+    throttle: Throttle<'c>,
     /// Of the log, when the checkpoint began.
     log_bytes: u64,
     late_after: u64,
@@ -177,7 +177,7 @@ impl Filling<'_> {
     /// Leaves time and disk to others.
     fn rest(&mut self, ahead: Duration) -> Result<(), StorageError> {
         let haste = || 1 + log_bytes(self.persistence).saturating_sub(self.log_bytes) / self.late_after;
-        match self.duty.rest(ahead, &haste, &|| self.persistence.is_closing()) {
+        match self.throttle.rest(ahead, &haste, &|| self.persistence.is_closing()) {
             true => Ok(()),
             false => Err(StorageError::Stopped("the database is being closed".to_owned())),
         }

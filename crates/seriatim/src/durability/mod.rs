@@ -11,7 +11,6 @@ mod ahead;
 mod checkpoint;
 mod checkpointer;
 mod clean;
-mod duty;
 mod indexes;
 mod log;
 mod open;
@@ -24,6 +23,7 @@ mod reserve;
 mod rows;
 #[cfg(test)]
 mod tests;
+mod throttle;
 
 pub use checkpoint::Checkpoint;
 pub(crate) use checkpoint::take as take_checkpoint;

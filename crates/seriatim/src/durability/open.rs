@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use seriatim_base::disk::{Disk, DiskLock, Locking, wary};
+use seriatim_base::disk::{Disk, DiskLock, Locking, sticky_errors};
 use seriatim_base::{Epoch, LayoutId, TableId, rng};
 use seriatim_redo::manifest::{DatabaseId, Incarnation, LayoutEntry, LogEnd, MANIFEST, Manifest, TableEntry};
 use seriatim_redo::{Log, LogError, LogOptions, LogStart, Logger, Writer, checkpoint, segment};
@@ -127,7 +127,7 @@ pub(crate) struct OpenLog {
 /// # Errors
 /// The directory is another process's, of a newer format, damaged; no memory; what the file system says.
 pub(crate) fn open(options: &Builder, place: &Place, foundation: &Foundation) -> Result<Opened, OpenError> {
-    let place = &Place { disk: wary(Arc::clone(&place.disk)), ..place.clone() };
+    let place = &Place { disk: sticky_errors(Arc::clone(&place.disk)), ..place.clone() };
     let Place { inspect, disk, .. } = place;
     // The process may go elsewhere while the database is open.
     let absolute =

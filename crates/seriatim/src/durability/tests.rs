@@ -11,8 +11,8 @@ use seriatim_base::disk::FaultyDisk;
 use seriatim_base::{Epoch, Rng, rng};
 
 use super::checkpoint::take_within;
-use super::duty::{Limits, Load, SLICE, Watch};
 use super::persistence::{Behind, EPOCH_LIMIT};
+use super::throttle::{Limits, Load, SLICE, Watch};
 use crate::engine::repairing::{self, MEANWHILE, SCRIPT};
 use crate::{
     Builder, Checkpoint, Database, Durability, Handle, OpenError, StorageError, Table, TransactError, protocols,

@@ -146,7 +146,7 @@ impl Watch for Machine<'_> {
 }
 
 /// Has one thread work for its share of the time.
-pub(super) struct Duty<'w> {
+pub(super) struct Throttle<'w> {
     /// Percent.
     share: f64,
     /// When it last had rested.
@@ -154,9 +154,9 @@ pub(super) struct Duty<'w> {
     watch: &'w dyn Watch,
 }
 
-impl<'w> Duty<'w> {
-    pub(super) fn new(limits: Limits<'w>) -> Duty<'w> {
-        Duty { share: f64::from(limits.share), since: limits.watch.time(), watch: limits.watch }
+impl<'w> Throttle<'w> {
+    pub(super) fn new(limits: Limits<'w>) -> Throttle<'w> {
+        Throttle { share: f64::from(limits.share), since: limits.watch.time(), watch: limits.watch }
     }
 
     /// Rests if there was work enough for a rest, and for `ahead` at least; `haste` tells how many times its share it works by now. Whether

@@ -229,7 +229,7 @@ enum Failure {
 }
 
 /// Hands every version of a source to `apply`, by `threads` threads, or fewer if the operating system refuses some.
-pub(crate) fn spread<S: Source>(
+pub(crate) fn replay<S: Source>(
     source: &S,
     tables: &Tables,
     threads: usize,

@@ -41,7 +41,7 @@ const SEARCH_BYTES: usize = if cfg!(test) { 2 * PAGE } else { 256 * PAGE };
 /// A batch with a sound header.
 #[derive(Clone, Debug)]
 pub(crate) struct Batch {
-    /// Which of the survey's segments.
+    /// Which of the scan's segments.
     pub segment: u32,
     /// Where it begins in that.
     pub offset: u64,
@@ -79,7 +79,7 @@ pub(crate) struct Incarnation {
 
 /// The logs of the incarnations that a recovery needs.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Survey {
+pub(crate) struct LogScan {
     pub segments: Vec<FoundSegment>,
     /// What each of them says about itself, where that is sound.
     pub headers: Vec<Option<segment::Header>>,
@@ -92,27 +92,27 @@ pub(crate) struct Survey {
     pub newest: Epoch,
 }
 
-impl Survey {
+impl LogScan {
     /// Walks the logs.
-    pub(crate) fn of(disk: &dyn Disk, directory: &Path, manifest: &Manifest) -> Result<Survey, LogError> {
-        let mut survey = Survey::default();
+    pub(crate) fn of(disk: &dyn Disk, directory: &Path, manifest: &Manifest) -> Result<LogScan, LogError> {
+        let mut scan = LogScan::default();
         let begin = manifest.checkpoint.as_ref().map_or(Epoch(0), |checkpoint| checkpoint.begin_epoch);
-        survey.newest = manifest.checkpoint.as_ref().map_or(Epoch(0), |checkpoint| checkpoint.end_epoch);
+        scan.newest = manifest.checkpoint.as_ref().map_or(Epoch(0), |checkpoint| checkpoint.end_epoch);
         let last = manifest.incarnations.last().map(|incarnation| incarnation.number);
         for incarnation in &manifest.incarnations {
             let before = Epoch(incarnation.first_epoch.0.saturating_sub(1));
-            survey.newest = survey.newest.max(before);
+            scan.newest = scan.newest.max(before);
             if let Some(durable) = incarnation.durable_epoch {
-                survey.newest = survey.newest.max(durable);
+                scan.newest = scan.newest.max(durable);
                 if !is_needed(manifest, incarnation) {
                     // The epochs between what is durable of one incarnation and the first of the next are void.
                     if !incarnation.is_void() {
-                        survey.durable = durable;
+                        scan.durable = durable;
                     }
                     continue;
                 }
             }
-            let (first_log, first_batch) = (survey.logs.len(), survey.batches.len());
+            let (first_log, first_batch) = (scan.logs.len(), scan.batches.len());
             for (logger, relative) in incarnation.loggers.iter().enumerate() {
                 let directory = directory.join(relative);
                 let mut found = if disk.find(&directory).map_err(LogError::io("reading the log"))?.is_some() {
@@ -140,22 +140,22 @@ impl Survey {
                     end: incarnation.ends.get(logger).copied(),
                     has_ended: incarnation.durable_epoch.is_some(),
                 };
-                walk.run(&directory, found, &mut survey)?;
+                walk.run(&directory, found, &mut scan)?;
             }
-            let logs = first_log..survey.logs.len();
-            let closed = survey.logs[logs.clone()].iter().map(|log| log.closed).min();
+            let logs = first_log..scan.logs.len();
+            let closed = scan.logs[logs.clone()].iter().map(|log| log.closed).min();
             let durable = closed.unwrap_or(before);
-            let batches = first_batch..survey.batches.len();
+            let batches = first_batch..scan.batches.len();
             let durable = incarnation.durable_epoch.unwrap_or(durable);
             if durable > before {
-                survey.durable = durable;
+                scan.durable = durable;
             }
-            survey.incarnations.push(Incarnation { number: incarnation.number, durable, logs, batches });
+            scan.incarnations.push(Incarnation { number: incarnation.number, durable, logs, batches });
         }
-        for Batch { header, .. } in &survey.batches {
-            survey.newest = survey.newest.max(header.newest).max(header.closed).max(header.durable);
+        for Batch { header, .. } in &scan.batches {
+            scan.newest = scan.newest.max(header.newest).max(header.closed).max(header.durable);
         }
-        Ok(survey)
+        Ok(scan)
     }
 
     /// Whether all is there that was durable once.
@@ -187,14 +187,14 @@ impl Survey {
 
     /// Walks the logs of a database that may be in use, and checks them: what a power cut meanwhile could have left. They are looked at
     /// twice: what a batch of the first look knows to be durable had been flushed by all loggers then, so the second must see it.
-    pub(crate) fn while_written(disk: &dyn Disk, directory: &Path, manifest: &Manifest) -> Result<Survey, LogError> {
-        let known = Survey::of(disk, directory, manifest)?.known_durable();
-        let mut survey = Survey::of(disk, directory, manifest)?;
-        if survey.durable >= known {
-            survey.trim();
+    pub(crate) fn while_written(disk: &dyn Disk, directory: &Path, manifest: &Manifest) -> Result<LogScan, LogError> {
+        let known = LogScan::of(disk, directory, manifest)?.known_durable();
+        let mut scan = LogScan::of(disk, directory, manifest)?;
+        if scan.durable >= known {
+            scan.trim();
         }
-        survey.check(manifest)?;
-        Ok(survey)
+        scan.check(manifest)?;
+        Ok(scan)
     }
 
     /// The newest epoch of which a batch says that it was durable.
@@ -358,7 +358,7 @@ struct Walk<'d> {
 /// What is behind the end of a log in one segment.
 #[derive(Default)]
 struct Rest {
-    /// Where it begins: the segment's number in the survey, and the offset.
+    /// Where it begins: the segment's number in the scan, and the offset.
     place: Option<(usize, u64)>,
     /// Bytes up to the last that is not zero.
     bytes: u64,
@@ -367,30 +367,30 @@ struct Rest {
 }
 
 impl Walk<'_> {
-    fn run(&self, directory: &Path, mut found: Vec<FoundSegment>, survey: &mut Survey) -> Result<(), LogError> {
-        let (first_segment, first_batch) = (survey.segments.len(), survey.batches.len());
+    fn run(&self, directory: &Path, mut found: Vec<FoundSegment>, scan: &mut LogScan) -> Result<(), LogError> {
+        let (first_segment, first_batch) = (scan.segments.len(), scan.batches.len());
         let exact = self.end.filter(|_| self.has_ended);
         found.retain(|segment| exact.is_none_or(|end| segment.name.sequence <= end.segment));
         let missing = self.skip_to_last_gap(directory, &mut found)?;
         let begins_late = found.first().is_some_and(|segment| segment.name.sequence > 1);
-        survey.segments.extend(found);
+        scan.segments.extend(found);
         let mut next = (!begins_late).then_some(1);
         let mut end: Option<Rest> = None;
         // The first was there before the manifest named the incarnation, or has been linked by one that was deleted since.
         let mut linked = true;
-        for at in first_segment..survey.segments.len() {
-            let rest = self.segment(survey, first_batch, at, linked, &mut next, end.as_ref())?;
+        for at in first_segment..scan.segments.len() {
+            let rest = self.segment(scan, first_batch, at, linked, &mut next, end.as_ref())?;
             linked = rest.linked;
             // The log goes on where batches are; until then it ends where they ended first.
-            let goes_on = survey.batches[first_batch..].last().is_some_and(|batch| batch.segment as usize == at);
+            let goes_on = scan.batches[first_batch..].last().is_some_and(|batch| batch.segment as usize == at);
             if goes_on || end.is_none() {
                 end = Some(rest);
             } else if let (Some((segment, offset)), true) = (rest.place, self.torn && rest.bytes > 0) {
                 // The log ended in an earlier one, and yet something was being written here.
-                survey.torn.push(Torn { file: survey.segments[segment].path.clone(), offset, bytes: rest.bytes });
+                scan.torn.push(Torn { file: scan.segments[segment].path.clone(), offset, bytes: rest.bytes });
             }
         }
-        if let Some(last) = survey.segments[first_segment..].last().filter(|_| linked && exact.is_none()) {
+        if let Some(last) = scan.segments[first_segment..].last().filter(|_| linked && exact.is_none()) {
             let path = directory.join(Name { sequence: last.name.sequence.saturating_add(1), ..last.name }.to_string());
             // One that is there now was made since the directory was listed, by a process that is writing the log.
             if self.disk.find(&path).map_err(LogError::io("reading the log"))?.is_none() {
@@ -399,23 +399,23 @@ impl Walk<'_> {
                 return Err(LogError::corrupt(&path, 0, problem, "put the file back, or restore a backup"));
             }
         }
-        self.check_begin(survey, first_batch, begins_late, missing)?;
+        self.check_begin(scan, first_batch, begins_late, missing)?;
         let mut end = end.unwrap_or_default();
-        self.drop_torn_payload(survey, first_batch, &mut end)?;
+        self.drop_torn_payload(scan, first_batch, &mut end)?;
         let missing = || (directory.join(self.name.to_string()), 0);
-        let place = end.place.map_or_else(missing, |(at, offset)| (survey.segments[at].path.clone(), offset));
+        let place = end.place.map_or_else(missing, |(at, offset)| (scan.segments[at].path.clone(), offset));
         if self.torn && end.bytes > 0 {
-            survey.torn.push(Torn { file: place.0.clone(), offset: place.1, bytes: end.bytes });
+            scan.torn.push(Torn { file: place.0.clone(), offset: place.1, bytes: end.bytes });
         }
-        let number = survey.batches[first_batch..].last().map_or(0, |batch| batch.header.number);
+        let number = scan.batches[first_batch..].last().map_or(0, |batch| batch.header.number);
         if let Some(LogEnd { batches, .. }) = self.end.filter(|end| end.batches > number) {
             let problem = format!("batch {} is missing: the manifest says that {batches} were written", number + 1);
             return Err(LogError::corrupt(&place.0, place.1, problem, ADVICE));
         }
-        let closed = survey.batches[first_batch..].last().map_or(self.before, |batch| batch.header.closed);
-        survey.logs.push(LoggerLog {
-            segments: first_segment..survey.segments.len(),
-            batches: first_batch..survey.batches.len(),
+        let closed = scan.batches[first_batch..].last().map_or(self.before, |batch| batch.header.closed);
+        scan.logs.push(LoggerLog {
+            segments: first_segment..scan.segments.len(),
+            batches: first_batch..scan.batches.len(),
             before: self.before,
             end: place,
             closed,
@@ -450,16 +450,16 @@ impl Walk<'_> {
     /// Where the log begins late, what was before it must hold only what the checkpoint has.
     fn check_begin(
         &self,
-        survey: &Survey,
+        scan: &LogScan,
         first_batch: usize,
         begins_late: bool,
         missing: Option<LogError>,
     ) -> Result<(), LogError> {
-        let first = survey.batches[first_batch..].first().filter(|_| begins_late);
+        let first = scan.batches[first_batch..].first().filter(|_| begins_late);
         match (first, missing) {
             (Some(batch), missing) if batch.header.newest_before >= self.begin => Err(missing.unwrap_or_else(|| {
                 let problem = format!("batch {} is the first, but those before it are needed", batch.header.number);
-                LogError::corrupt(survey.file(batch), batch.offset, problem, ADVICE)
+                LogError::corrupt(scan.file(batch), batch.offset, problem, ADVICE)
             })),
             (None, Some(missing)) => Err(missing),
             _ => Ok(()),
@@ -469,7 +469,7 @@ impl Walk<'_> {
     /// Appends the batches of a segment; where they end. One that is `linked` was there, as a whole.
     fn segment(
         &self,
-        survey: &mut Survey,
+        scan: &mut LogScan,
         first_batch: usize,
         at: usize,
         linked: bool,
@@ -477,13 +477,13 @@ impl Walk<'_> {
         end: Option<&Rest>,
     ) -> Result<Rest, LogError> {
         let reading = || LogError::io("reading the log");
-        let found = survey.segments[at].clone();
+        let found = scan.segments[at].clone();
         let file = self.disk.open(&found.path, Opening::Read).map_err(reading())?;
         let file = &*file;
         let length = file.bytes().map_err(reading())?;
         let mut offset = PAGE as u64;
         let header = self.header(file, length, &found)?;
-        survey.headers.push(header);
+        scan.headers.push(header);
         let Some(header) = header else {
             if linked {
                 let problem = "the segment's header is damaged, or was cut off";
@@ -513,7 +513,7 @@ impl Walk<'_> {
             file.read_exact_at(&mut page, offset).map_err(reading())?;
             let header = Header::decode(&page, salt).filter(|header| self.is_next(header, *next, room));
             let Some(header) = header else { break };
-            if survey.batches[first_batch..].last().is_some_and(|last| last.header.closed > header.closed) {
+            if scan.batches[first_batch..].last().is_some_and(|last| last.header.closed > header.closed) {
                 let problem = format!("batch {} closes an epoch before the one that was closed", header.number);
                 return Err(LogError::corrupt(&found.path, offset, problem, ADVICE));
             }
@@ -521,7 +521,7 @@ impl Walk<'_> {
                 check_epoch(epoch).map_err(|problem| LogError::corrupt(&found.path, offset, problem, ADVICE))?;
             }
             *next = Some(header.number.saturating_add(1));
-            survey.batches.push(Batch { segment: at as u32, offset, header });
+            scan.batches.push(Batch { segment: at as u32, offset, header });
             offset += header.bytes();
         }
         let link = self.link(file, offset, bytes, salt)?.filter(|link| {
@@ -538,7 +538,7 @@ impl Walk<'_> {
             return Ok(Rest { place: Some((at, offset)), bytes, linked: link.is_some() });
         };
         let here = end.and_then(|rest| rest.place).filter(|_| place == offset);
-        let (file, offset) = here.map_or((&found.path, offset), |(at, offset)| (&survey.segments[at].path, offset));
+        let (file, offset) = here.map_or((&found.path, offset), |(at, offset)| (&scan.segments[at].path, offset));
         let expected = next.map_or_else(|| "a batch".to_owned(), |next| format!("batch {next}"));
         let problem = format!(
             "{expected} is missing or damaged, but batch {number} at byte {place} of {} is there",
@@ -618,16 +618,16 @@ impl Walk<'_> {
     }
 
     /// The log ends before its last batch if the payload of that did not arrive.
-    fn drop_torn_payload(&self, survey: &mut Survey, first_batch: usize, end: &mut Rest) -> Result<(), LogError> {
-        let Some(last) = survey.batches[first_batch..].last() else { return Ok(()) };
-        let path = survey.file(last);
+    fn drop_torn_payload(&self, scan: &mut LogScan, first_batch: usize, end: &mut Rest) -> Result<(), LogError> {
+        let Some(last) = scan.batches[first_batch..].last() else { return Ok(()) };
+        let path = scan.file(last);
         let file = self.disk.open(path, Opening::Read).map_err(LogError::io("reading the log"))?;
         if read_payload(&*file, last, &mut Vec::new()).map_err(LogError::io("reading the log"))? {
             return Ok(());
         }
         end.place = Some((last.segment as usize, last.offset));
         end.bytes += last.bytes();
-        survey.batches.pop();
+        scan.batches.pop();
         Ok(())
     }
 }

@@ -15,12 +15,12 @@ use super::{Around, Disk, at};
 
 /// A disk whose directories can be synced until that fails once; from then on it fails for that directory, until it is removed.
 /// Directories are told apart by their paths, not through links.
-pub fn wary(disk: Arc<dyn Disk>) -> Arc<dyn Disk> {
-    Arc::new(WaryDisk { disk, directories: Mutex::default() })
+pub fn sticky_errors(disk: Arc<dyn Disk>) -> Arc<dyn Disk> {
+    Arc::new(StickyDisk { disk, directories: Mutex::default() })
 }
 
 #[derive(Debug)]
-struct WaryDisk {
+struct StickyDisk {
     disk: Arc<dyn Disk>,
     /// By absolute path, those that are being synced, and those whose sync failed. Never held while a directory's own lock is awaited.
     directories: Mutex<BTreeMap<PathBuf, Arc<Directory>>>,
@@ -29,7 +29,7 @@ struct WaryDisk {
 /// Held while the directory is synced; what the sync said that failed.
 type Directory = Mutex<Option<(io::ErrorKind, String)>>;
 
-impl WaryDisk {
+impl StickyDisk {
     fn directories(&self) -> MutexGuard<'_, BTreeMap<PathBuf, Arc<Directory>>> {
         self.directories.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -55,7 +55,7 @@ fn absolute(dir: &Path) -> PathBuf {
     std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned())
 }
 
-impl Around for WaryDisk {
+impl Around for StickyDisk {
     fn inner(&self) -> &dyn Disk {
         &*self.disk
     }
@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn a_directory_whose_sync_failed_is_not_synced_again_by_any_of_its_names() {
         let faulty = FaultyDisk::new(1);
-        let disk = wary(Arc::new(faulty.clone()));
+        let disk = sticky_errors(Arc::new(faulty.clone()));
         disk.create_dir_all(Path::new("/db/log")).unwrap();
         disk.sync_dir(Path::new("/db")).unwrap();
         faulty.fail(Operation::SyncDir, 1, Times::Once, ErrorKind::Other);
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_sync_of_nothing_is_no_failure_of_what_comes_to_be_there() {
-        let disk = wary(Arc::new(FaultyDisk::new(2)));
+        let disk = sticky_errors(Arc::new(FaultyDisk::new(2)));
         assert_eq!(disk.sync_dir(Path::new("/db")).unwrap_err().kind(), ErrorKind::NotFound);
         disk.create_dir_all(Path::new("/db")).unwrap();
         disk.sync_dir(Path::new("/db")).unwrap();
@@ -156,28 +156,28 @@ mod tests {
         let faulty = FaultyDisk::new(3);
         let (synced, fast) = mpsc::channel();
         let waiting = Waiting { disk: faulty.clone(), fast: Mutex::new(fast) };
-        let wary = WaryDisk { disk: Arc::new(waiting), directories: Mutex::default() };
+        let sticky = StickyDisk { disk: Arc::new(waiting), directories: Mutex::default() };
         for dir in ["/slow", "/fast"] {
-            Disk::create_dir_all(&wary, Path::new(dir)).unwrap();
+            Disk::create_dir_all(&sticky, Path::new(dir)).unwrap();
         }
         thread::scope(|scope| {
-            let slow = scope.spawn(|| Disk::sync_dir(&wary, Path::new("/slow")));
+            let slow = scope.spawn(|| Disk::sync_dir(&sticky, Path::new("/slow")));
             // Not before the slow one is under way.
-            while !wary.directories().contains_key(Path::new("/slow")) {
+            while !sticky.directories().contains_key(Path::new("/slow")) {
                 thread::yield_now();
             }
-            Disk::sync_dir(&wary, Path::new("/fast")).unwrap();
+            Disk::sync_dir(&sticky, Path::new("/fast")).unwrap();
             synced.send(()).unwrap();
             slow.join().unwrap().unwrap();
         });
-        assert!(wary.directories().is_empty(), "what succeeded need not be remembered");
+        assert!(sticky.directories().is_empty(), "what succeeded need not be remembered");
     }
 
     #[test]
     fn of_syncs_of_one_directory_at_once_none_succeeds_after_a_failure() {
         for n in 1..=4 {
             let faulty = FaultyDisk::new(4);
-            let disk = wary(Arc::new(faulty.clone()));
+            let disk = sticky_errors(Arc::new(faulty.clone()));
             disk.create_dir_all(Path::new("/db")).unwrap();
             let before = faulty.count(Operation::SyncDir);
             faulty.fail(Operation::SyncDir, n, Times::Once, ErrorKind::Other);
