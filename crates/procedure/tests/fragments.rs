@@ -2,7 +2,7 @@
 
 mod support;
 
-use expect_test::expect;
+use expect_test::expect_file;
 use seriatim_plan::Shape;
 use seriatim_procedure::analysis::{Partitioning, Schema, fragments, plan};
 use seriatim_procedure::ir::Procedure;
@@ -246,56 +246,5 @@ fn shown(procedure: &Procedure) -> String {
 fn tpcc_by_warehouse() {
     let all: Vec<String> =
         tpcc::all().iter().map(|procedure| format!("{}: {}", procedure.name, shown(procedure))).collect();
-    expect![[r#"
-        new_order: general, 2 rounds: #7 at input.w_id needs #6 at line.supply_w_id; can fail, keeps undo
-          round 0 at input.w_id: #0 #1 #2 #3 #4
-          round 0 at line.supply_w_id: #6
-          round 1 at input.w_id: #7
-          replicated: #5
-        footprint
-          #0 reads warehouse(input.w_id)
-          #1 writes district(input.w_id, input.d_id)
-          #2 writes orders(input.w_id, input.d_id, #1.0), not known before
-          #3 writes new_order(input.w_id, input.d_id, #1.0), not known before
-          #4 reads customer(input.w_id, input.d_id, input.c_id)
-          #5 reads item(line.i_id)
-          #6 writes stock(line.supply_w_id, line.i_id)
-          #7 writes order_line(input.w_id, input.d_id, #1.0, number_of(…)), not known before
-
-        payment: general, 2 rounds: #4 at input.w_id needs #2 at input.c_w_id; can fail, keeps undo
-          round 0 at input.w_id: #0 #1
-          round 0 at input.c_w_id: #2 #3
-          round 1 at input.w_id: #4
-        footprint
-          #0 writes warehouse(input.w_id)
-          #1 writes district(input.w_id, input.d_id)
-          #2 reads customer by by_name(input.c_w_id, input.c_d_id, input.customer.last), perhaps
-          #3 writes customer(input.c_w_id, input.c_d_id, c_id), not known before
-          #4 writes history(input.h_id)
-
-        order_status: single partition; can fail, nothing to undo
-          round 0 at input.w_id: #0 #1 #2 #3
-        footprint
-          #0 reads customer by by_name(input.w_id, input.d_id, input.customer.last), perhaps
-          #1 reads customer(input.w_id, input.d_id, c_id), not known before
-          #2 reads orders by by_customer(input.w_id, input.d_id, c_id), not known before
-          #3 reads order_line(input.w_id, input.d_id, #2.o_id), not known before
-
-        delivery: single partition; can fail, keeps undo
-          round 0 at input.w_id: #0 #1 #2 #3 #4
-        footprint
-          #0 reads new_order(input.w_id, d_id)
-          #1 writes new_order(input.w_id, d_id, #0.no_o_id), not known before, perhaps
-          #2 writes orders(input.w_id, d_id, #0.no_o_id), not known before, perhaps
-          #3 writes order_line(input.w_id, d_id, #0.no_o_id, number), not known before, perhaps
-          #4 writes customer(input.w_id, d_id, #2.0), not known before, perhaps
-
-        stock_level: single partition; can fail, nothing to undo
-          round 0 at input.w_id: #0 #1 #2
-        footprint
-          #0 reads district(input.w_id, input.d_id)
-          #1 reads order_line(input.w_id, input.d_id), not known before
-          #2 reads stock(input.w_id, i_id), not known before
-    "#]]
-    .assert_eq(&all.join("\n"));
+    expect_file!["fragments/tpcc_by_warehouse.txt"].assert_eq(&all.join("\n"));
 }

@@ -41,78 +41,7 @@ fn without_places(text: &str) -> String {
 // Too little: nothing. Of #6, that S_REMOTE_CNT grows only sometimes is not said, on the safe side.
 #[test]
 fn the_plan_of_new_order() {
-    check(
-        "new_order",
-        &expect![[r#"
-            procedure new_order
-              #0 get warehouse(input.w_id), must exist
-                  reads w_tax
-                  key known at entry
-                  partition input.w_id
-              #1 update district(input.w_id, input.d_id), must exist
-                  reads d_tax, d_next_o_id; writes d_next_o_id
-                  key known at entry
-                  partition input.w_id
-                  when it changes, run again #2 #3 #7
-              #2 insert orders(input.w_id, input.d_id, #1.0)
-                  changes keys
-                  index by_customer: changes keys
-                  key from #1
-                  key known after #1
-                  partition input.w_id
-              #3 insert new_order(input.w_id, input.d_id, #1.0)
-                  changes keys
-                  key from #1
-                  key known after #1
-                  partition input.w_id
-              #4 get customer(input.w_id, input.d_id, input.c_id), must exist
-                  reads c_last, c_credit, c_discount
-                  key known at entry
-                  partition input.w_id
-              #5 get item(line.i_id), in loop 0
-                  reads i_name, i_price, i_data
-                  control from #5
-                  key known at entry
-                  partition line.i_id
-                  when it changes, run again #6 #7
-              #6 update stock(line.supply_w_id, line.i_id), must exist, in loop 0
-                  reads s_quantity, s_dist_01, s_dist_02, s_dist_03, s_dist_04, s_dist_05, s_dist_06, s_dist_07, s_dist_08, s_dist_09, s_dist_10, s_data; writes s_quantity; adds to s_ytd, s_order_cnt, s_remote_cnt
-                  values from #5
-                  control from #5
-                  key known at entry
-                  partition line.supply_w_id
-                  when it changes, run again #7
-              #7 insert order_line(input.w_id, input.d_id, #1.0, ol_number), in loop 0
-                  changes keys
-                  key from #1
-                  values from #5 #6
-                  control from #5
-                  key known after #1, at loop 0
-                  partition input.w_id
-              loop 0 over arguments
-              can fail: missing row of #0
-              can fail: missing row of #1
-              can fail: overflow of #1
-              can fail: out of memory of #1
-              can fail: duplicate key of #2
-              can fail: out of memory of #2
-              can fail: duplicate key of #3
-              can fail: out of memory of #3
-              can fail: missing row of #4
-              can fail: missing row of #6
-              can fail: overflow of a sum of #6
-              can fail: overflow of a sum of #6
-              can fail: overflow of a sum of #6
-              can fail: out of memory of #6
-              can fail: duplicate key of #7
-              can fail: out of memory of #7
-              can fail: user abort after #5
-              can fail: overflow after #5
-              can fail: overflow after #5
-              can fail: overflow after #5
-              can fail: out of bounds after #5 #6
-        "#]],
-    );
+    check("new_order", &expect_file!["plans/the_plan_of_new_order.txt"]);
 }
 
 // Clause 2.5.2.2, by operation:
@@ -127,56 +56,7 @@ fn the_plan_of_new_order() {
 // and so does prefetching.
 #[test]
 fn the_plan_of_payment() {
-    check(
-        "payment",
-        &expect![[r#"
-            procedure payment
-              #0 update warehouse(input.w_id), must exist
-                  reads w_name, w_street_1, w_street_2, w_city, w_state, w_zip; adds to w_ytd
-                  key known at entry
-                  partition input.w_id
-                  when it changes, run again #4
-              #1 update district(input.w_id, input.d_id), must exist
-                  reads d_name, d_street_1, d_street_2, d_city, d_state, d_zip; adds to d_ytd
-                  key known at entry
-                  partition input.w_id
-                  when it changes, run again #4
-              #2 scan customer by by_name(input.c_w_id, input.c_d_id, input.customer.Last.0), perhaps
-                  reads c_id
-                  index by_name: reads keys
-                  key known at entry
-                  partition input.c_w_id
-                  when it changes, run again #3 #4
-              #3 update customer(input.c_w_id, input.c_d_id, c_id), must exist
-                  reads c_first, c_middle, c_last, c_street_1, c_street_2, c_city, c_state, c_zip, c_phone, c_since, c_credit, c_credit_lim, c_discount, c_balance, c_data; writes c_balance, c_data; adds to c_ytd_payment, c_payment_cnt
-                  key from #2
-                  values from #2
-                  control from #2
-                  key known after #2
-                  partition input.c_w_id
-              #4 insert history(input.h_id)
-                  changes keys
-                  values from #0 #1 #2
-                  control from #2
-                  key known at entry
-                  partition input.h_id
-              can fail: missing row of #0
-              can fail: overflow of a sum of #0
-              can fail: out of memory of #0
-              can fail: missing row of #1
-              can fail: overflow of a sum of #1
-              can fail: out of memory of #1
-              can fail: missing row of #3
-              can fail: overflow of #3
-              can fail: overflow of a sum of #3
-              can fail: overflow of a sum of #3
-              can fail: out of memory of #3
-              can fail: duplicate key of #4
-              can fail: out of memory of #4
-              can fail: user abort after #2
-              can fail: out of bounds after #2
-        "#]],
-    );
+    check("payment", &expect_file!["plans/the_plan_of_payment.txt"]);
 }
 
 // Clause 2.6.2.2, by operation:
@@ -189,44 +69,7 @@ fn the_plan_of_payment() {
 // Too little: nothing.
 #[test]
 fn the_plan_of_order_status() {
-    check(
-        "order_status",
-        &expect![[r#"
-            procedure order_status (read only)
-              #0 get customer(input.w_id, input.d_id, input.customer.Id.0), must exist, perhaps
-                  reads c_id, c_first, c_middle, c_last, c_balance
-                  key known at entry
-                  partition input.w_id
-                  when it changes, run again #2 #3
-              #1 scan customer by by_name(input.w_id, input.d_id, input.customer.Last.0), perhaps
-                  reads c_id, c_first, c_middle, c_last, c_balance
-                  index by_name: reads keys
-                  key known at entry
-                  partition input.w_id
-                  when it changes, run again #2 #3
-              #2 scan orders by by_customer(input.w_id, input.d_id, customer.c_id)
-                  reads o_id, o_entry_d, o_carrier_id
-                  index by_customer: reads keys
-                  key from #0 #1
-                  control from #1
-                  key known after #0 #1
-                  partition input.w_id
-                  when it changes, run again #3
-              #3 scan order_line(input.w_id, input.d_id, #2.o_id)
-                  reads ol_i_id, ol_supply_w_id, ol_delivery_d, ol_quantity, ol_amount
-                  key from #2
-                  control from #1 #2
-                  key known after #2
-                  partition input.w_id
-              loop 0 over the rows of #3
-              can fail: missing row of #0
-              can fail: user abort after #1
-              can fail: out of bounds after #1
-              can fail: user abort after #1 #2
-              can fail: overflow after #1 #2 #3
-              can fail: out of bounds after #1 #2 #3
-        "#]],
-    );
+    check("order_status", &expect_file!["plans/the_plan_of_order_status.txt"]);
 }
 
 // Clause 2.7.4.2, for each of ten districts, by operation:
@@ -239,65 +82,7 @@ fn the_plan_of_order_status() {
 // from (#0) and not that it is the same; see the optimized chopping.
 #[test]
 fn the_plan_of_delivery() {
-    check(
-        "delivery",
-        &expect![[r#"
-            procedure delivery
-              #0 scan new_order(input.w_id, d_id), in loop 0
-                  reads no_o_id
-                  rows perhaps from #1
-                  key known at entry
-                  partition input.w_id
-                  when it changes, run again #1 #2 #3 #4
-              #1 delete new_order(input.w_id, d_id, #0.no_o_id), must exist, in loop 0, perhaps
-                  changes keys
-                  key from #0
-                  control from #0
-                  rows perhaps from #0
-                  key known after #0
-                  partition input.w_id
-                  when it changes, run again #0 #2 #3 #4
-              #2 update orders(input.w_id, d_id, o_id), must exist, in loop 1, perhaps
-                  reads o_c_id, o_ol_cnt; writes o_carrier_id
-                  key from #0
-                  control from #0
-                  key known after #0, at loop 1
-                  partition input.w_id
-                  when it changes, run again #3 #4
-              #3 update order_line(input.w_id, due.d_id, due.o_id, ol_number), must exist, in loop 2, in loop 3, perhaps
-                  reads ol_amount; writes ol_delivery_d
-                  key from #0 #2
-                  control from #0 #2
-                  key known after #0 #2, at loop 2
-                  partition input.w_id
-                  when it changes, run again #4
-              #4 update customer(input.w_id, due.d_id, due.c_id), must exist, in loop 2, perhaps
-                  adds to c_balance, c_delivery_cnt
-                  key from #0 #2
-                  values from #0 #2 #3
-                  control from #0 #2
-                  key known after #0 #2, at loop 2
-                  partition input.w_id
-              loop 0 over arguments
-              loop 1 over results of #0
-              loop 2 over results of #0 #2
-              loop 3 in loop 2 over results of #0 #2
-              can fail: missing row of #1
-              can fail: missing row of #2
-              can fail: out of memory of #2
-              can fail: missing row of #3
-              can fail: out of memory of #3
-              can fail: missing row of #4
-              can fail: overflow of a sum of #4
-              can fail: overflow of a sum of #4
-              can fail: out of memory of #4
-              can fail: overflow after #0
-              can fail: overflow after #0
-              can fail: out of bounds after #0
-              can fail: out of bounds after #0 #2
-              can fail: overflow after #0 #2 #3
-        "#]],
-    );
+    check("delivery", &expect_file!["plans/the_plan_of_delivery.txt"]);
 }
 
 // Clause 2.8.2.2, by operation:
@@ -306,39 +91,7 @@ fn the_plan_of_delivery() {
 // Too little: of #1's range the plan knows warehouse and district only, and not that #2 visits an item once.
 #[test]
 fn the_plan_of_stock_level() {
-    check(
-        "stock_level",
-        &expect![[r#"
-            procedure stock_level (read only)
-              #0 get district(input.w_id, input.d_id), must exist
-                  reads d_next_o_id
-                  key known at entry
-                  partition input.w_id
-                  when it changes, run again #1 #2
-              #1 scan order_line(input.w_id, input.d_id)
-                  reads ol_i_id
-                  key from #0
-                  key known after #0
-                  partition input.w_id
-                  when it changes, run again #2
-              #2 get stock(input.w_id, (…)), must exist, in loop 1
-                  reads s_quantity
-                  key from #1
-                  control from #1
-                  key known after #1, at loop 1
-                  partition input.w_id
-              loop 0 over the rows of #1
-              loop 1 over results of #1
-              can fail: missing row of #0
-              can fail: missing row of #2
-              can fail: out of bounds of #2
-              can fail: overflow after #1
-              can fail: out of bounds after #1
-              can fail: out of bounds after #1
-              can fail: out of bounds after #1
-              can fail: overflow after #1 #2
-        "#]],
-    );
+    check("stock_level", &expect_file!["plans/the_plan_of_stock_level.txt"]);
 }
 
 // As docs/chopping-tpcc.md derives it, but for Order-Status: there the customer's row is fetched by number after the search by name,
@@ -346,77 +99,8 @@ fn the_plan_of_stock_level() {
 // search. The C-edges are those of the table there, edge by edge; Order-Status has its customer twice (#0, #1).
 #[test]
 fn the_default_chopping() {
-    expect![[r#"
-        chopped with reordering, commutativity, headroom, reserved memory
-
-        delivery: 1 piece
-          0 decisive, conflicting: 0 scan new_order | 1 delete new_order | 2 update orders | 3 update order_line | 4 update customer
-          merged #0 and #1: a loop carries the order of #0 and #1, which meet in one table, into the next iteration
-          merged #0 and #2: SC-cycle delivery #0 –C new_order (keys)– delivery #1 –S– #2 –C orders (o_carrier_id)– #2 –S–
-          merged #0 and #3: SC-cycle delivery #0 –C new_order (keys)– delivery #1 –S– #3 –C order_line (ol_delivery_d)– #3 –S–
-          merged #0 and #4: SC-cycle delivery #0 –C new_order (keys)– delivery #1 –C new_order (keys)– second #0 –S– second #4 –C customer (c_balance)– order_status #0 –C customer (c_balance)– #4 –S–
-
-        new_order: 4 pieces
-          0 buffered: 0 get warehouse
-          1 buffered: 4 get customer
-          2 buffered: 5 get item
-          3 decisive, conflicting: 1 update district | 2 insert orders | 3 insert new_order | 6 update stock | 7 insert order_line
-          merged #1 and #2: SC-cycle new_order #1 –C district (d_next_o_id)– new_order #1 –S– #2 –C orders (keys)– #2 –S–
-          merged #1 and #3: SC-cycle new_order #1 –C district (d_next_o_id)– new_order #1 –S– #3 –C new_order (keys)– #3 –S–
-          merged #1 and #6: SC-cycle new_order #1 –C district (d_next_o_id)– new_order #1 –S– #6 –C stock (s_quantity)– #6 –S–
-          merged #1 and #7: SC-cycle new_order #1 –C district (d_next_o_id)– new_order #1 –S– #7 –C order_line (keys)– #7 –S–
-
-        order_status: 1 piece
-          0 decisive, conflicting: 0 get customer | 1 scan customer by by_name | 2 scan orders by by_customer | 3 scan order_line
-          merged #0 and #1: SC-cycle order_status #0 –C customer (c_balance)– delivery #4 –C customer (c_balance)– #1 –S–
-          merged #0 and #2: SC-cycle order_status #0 –C customer (c_balance)– delivery #4 –S– #2 –C orders (o_carrier_id)– #2 –S–
-          merged #0 and #3: SC-cycle order_status #0 –C customer (c_balance)– delivery #4 –S– #3 –C order_line (ol_delivery_d)– #3 –S–
-
-        payment: 4 pieces
-          0 buffered: 0 update warehouse
-          1 buffered: 1 update district
-          2 buffered: 2 scan customer by by_name
-          3 decisive, conflicting: 3 update customer | 4 insert history
-          merged #3 and #4: SC-cycle payment #3 –C customer (c_balance, c_data)– payment #3 –S– #4 –C history (keys)– #4 –S–
-
-        stock_level: 1 piece
-          0 decisive, conflicting: 0 get district | 1 scan order_line | 2 get stock
-          merged #0 and #1: SC-cycle stock_level #0 –C district (d_next_o_id)– new_order #1 –S– #7 –C order_line (keys)– #1 –S–
-          merged #0 and #2: SC-cycle stock_level #0 –C district (d_next_o_id)– new_order #1 –S– #6 –C stock (s_quantity)– #2 –S–
-
-        C-edges, between any two instances
-          delivery #0 – delivery #1: new_order (keys)
-          delivery #0 – new_order #3: new_order (keys)
-          delivery #1 – delivery #1: new_order (keys)
-          delivery #1 – new_order #3: new_order (keys)
-          delivery #2 – delivery #2: orders (o_carrier_id)
-          delivery #2 – new_order #2: orders (keys)
-          delivery #2 – order_status #2: orders (o_carrier_id)
-          delivery #3 – delivery #3: order_line (ol_delivery_d)
-          delivery #3 – new_order #7: order_line (keys)
-          delivery #3 – order_status #3: order_line (ol_delivery_d)
-          delivery #4 – order_status #0: customer (c_balance)
-          delivery #4 – order_status #1: customer (c_balance)
-          delivery #4 – payment #3: customer (c_balance)
-          new_order #1 – new_order #1: district (d_next_o_id)
-          new_order #1 – stock_level #0: district (d_next_o_id)
-          new_order #2 – new_order #2: orders (keys); orders.by_customer (keys)
-          new_order #2 – order_status #2: orders (keys); orders.by_customer (keys)
-          new_order #3 – new_order #3: new_order (keys)
-          new_order #6 – new_order #6: stock (s_quantity)
-          new_order #6 – stock_level #2: stock (s_quantity)
-          new_order #7 – new_order #7: order_line (keys)
-          new_order #7 – order_status #3: order_line (keys)
-          new_order #7 – stock_level #1: order_line (keys)
-          order_status #0 – payment #3: customer (c_balance)
-          order_status #1 – payment #3: customer (c_balance)
-          payment #3 – payment #3: customer (c_balance, c_data)
-          payment #4 – payment #4: history (keys)
-
-        the engine sees to it that
-          memory for all writes is reserved when an execution begins
-          sums keep room: customer.c_payment_cnt, customer.c_ytd_payment, district.d_ytd, stock.s_order_cnt, stock.s_remote_cnt, stock.s_ytd, warehouse.w_ytd
-    "#]].assert_eq(&without_places(&show::text(&registered().chopping(Options::DEFAULT).expect("a set"))));
+    expect_file!["plans/the_default_chopping.txt"]
+        .assert_eq(&without_places(&show::text(&registered().chopping(Options::DEFAULT).expect("a set"))));
 }
 
 // As docs/chopping-tpcc.md derives it for a Delivery that requires its rows: one piece, and no deferral, because a missing customer
@@ -424,64 +108,6 @@ fn the_default_chopping() {
 // lines, whose keys are those taken from the queue. It would cost pieces in a Delivery that passes over missing rows.
 #[test]
 fn the_optimized_chopping() {
-    expect![[r#"
-        chopped with snapshots, reordering, commutativity, deferral, static tables, claims, headroom, reserved memory
-
-        delivery: 1 piece
-          0 decisive, conflicting: 0 scan new_order | 1 delete new_order | 2 update orders | 3 update order_line | 4 update customer
-          merged #0 and #1: a loop carries the order of #0 and #1, which meet in one table, into the next iteration
-          merged #0 and #2: SC-cycle delivery #0 –C new_order (keys)– delivery #1 –S– #2 –C orders (o_carrier_id)– #2 –S–
-          merged #0 and #3: SC-cycle delivery #0 –C new_order (keys)– delivery #1 –S– #3 –C order_line (ol_delivery_d)– #3 –S–
-          merged #0 and #4: SC-cycle delivery #0 –C new_order (keys)– delivery #1 –C new_order (keys)– second #0 –S– second #4 –C customer (c_balance)– payment #3 –C customer (c_balance)– #4 –S–
-
-        new_order: 4 pieces
-          0 buffered: 0 get warehouse
-          1 buffered: 4 get customer
-          2 buffered: 5 get item
-          3 decisive, conflicting: 1 update district | 2 insert orders | 3 insert new_order | 6 update stock | 7 insert order_line
-          merged #1 and #2: SC-cycle new_order #1 –C district (d_next_o_id)– new_order #1 –S– #2 –C orders (keys)– #2 –S–
-          merged #1 and #3: SC-cycle new_order #1 –C district (d_next_o_id)– new_order #1 –S– #3 –C new_order (keys)– #3 –S–
-          merged #1 and #6: SC-cycle new_order #1 –C district (d_next_o_id)– new_order #1 –S– #6 –C stock (s_quantity)– #6 –S–
-          merged #1 and #7: SC-cycle new_order #1 –C district (d_next_o_id)– new_order #1 –S– #7 –C order_line (keys)– #7 –S–
-
-        order_status: read only, on a snapshot
-
-        payment: 4 pieces
-          0 buffered: 0 update warehouse
-          1 buffered: 1 update district
-          2 buffered: 2 scan customer by by_name
-          3 decisive, conflicting: 3 update customer | 4 insert history
-          merged #3 and #4: SC-cycle payment #3 –C customer (c_balance, c_data)– payment #3 –S– #4 –C history (keys)– #4 –S–
-
-        stock_level: read only, on a snapshot
-
-        C-edges, between any two instances
-          delivery #0 – delivery #1: new_order (keys)
-          delivery #0 – new_order #3: new_order (keys)
-          delivery #1 – delivery #1: new_order (keys)
-          delivery #1 – new_order #3: new_order (keys)
-          delivery #2 – delivery #2: orders (o_carrier_id)
-          delivery #2 – new_order #2: orders (keys)
-          delivery #3 – delivery #3: order_line (ol_delivery_d)
-          delivery #3 – new_order #7: order_line (keys)
-          delivery #4 – payment #3: customer (c_balance)
-          new_order #1 – new_order #1: district (d_next_o_id)
-          new_order #2 – new_order #2: orders (keys); orders.by_customer (keys)
-          new_order #3 – new_order #3: new_order (keys)
-          new_order #6 – new_order #6: stock (s_quantity)
-          new_order #7 – new_order #7: order_line (keys)
-          payment #3 – payment #3: customer (c_balance, c_data)
-          payment #4 – payment #4: history (keys)
-
-        publish–subscribe
-          not delivery #4: it can fail when it is published: missing row
-          not new_order #6: it does not only add to columns
-          not payment #3: it does not only add to columns
-
-        static: customer, customer.by_name, district, item, stock, warehouse
-
-        the engine sees to it that
-          memory for all writes is reserved when an execution begins
-          sums keep room: customer.c_payment_cnt, customer.c_ytd_payment, district.d_ytd, stock.s_order_cnt, stock.s_remote_cnt, stock.s_ytd, warehouse.w_ytd
-    "#]].assert_eq(&without_places(&show::text(&registered().chopping(Options::OPTIMIZED).expect("a set"))));
+    expect_file!["plans/the_optimized_chopping.txt"]
+        .assert_eq(&without_places(&show::text(&registered().chopping(Options::OPTIMIZED).expect("a set"))));
 }
