@@ -196,10 +196,60 @@ fn names_path(line: &str, path: &str) -> bool {
     })
 }
 
+/// No comment or document names what a list kept elsewhere numbers, such as a row of a plan: a reader could not look it up.
+pub(crate) fn codes(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (path, text) in tree.texts() {
+        let is_document = path.ends_with(".md");
+        if !is_document && !path.ends_with(".rs") {
+            continue;
+        }
+        for (i, line) in text.lines().enumerate() {
+            let prose = if is_document { line } else { line.find("//").map_or("", |at| &line[at..]) };
+            if let Some(code) = code(prose) {
+                findings.push(Finding::new(
+                    path,
+                    i + 1,
+                    format!("`{code}` is a number in a list that is not here: say what it stands for"),
+                ));
+            }
+        }
+    }
+    findings
+}
+
+/// A letter with a number, or a trap with one.
+fn code(prose: &str) -> Option<String> {
+    let is_word = |c: char| c.is_alphanumeric() || "_-=:\"`".contains(c);
+    let words: Vec<&str> = prose.split(|c| !is_word(c)).filter(|word| !word.is_empty()).collect();
+    let is_number = |text: &str| (1..=2).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+    let named = |words: &[&str]| {
+        let (first, second) = (words[0], words.get(1).map(|word| word.trim_end_matches(':')));
+        let trap = matches!(first.to_ascii_lowercase().as_str(), "trap" | "traps") && second.is_some_and(is_number);
+        let first = first.trim_end_matches(':');
+        let coded = first.starts_with(|c| "BCDHNRX".contains(c)) && is_number(&first[1..]);
+        match (trap, coded) {
+            (true, _) => Some(words[..2].join(" ")),
+            (_, true) => Some(first.to_owned()),
+            _ => None,
+        }
+    };
+    (0..words.len()).find_map(|at| named(&words[at..]))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::tidy::assert_one;
+
+    #[test]
+    fn canary_codes_of_other_lists_are_found() {
+        let (trap, row) = (concat!("tr", "ap 7"), concat!("D", "11"));
+        assert_one(&codes(&document("src/a.rs", &format!("let x = 1; // {trap}: keys\n"))), &["src/a.rs:1", trap]);
+        assert_one(&codes(&document("b.md", &format!("Reads ({row}).\n"))), &["b.md:1", row]);
+        let fine = "let d7 = D7; // at most 7 traps of 2 KB in L2, U64, T1, (G0), `--D1=49152`\n";
+        assert_eq!(codes(&document("src/a.rs", fine)), []);
+    }
 
     fn document(path: &str, text: &str) -> Tree {
         Tree::of(&[(path, text), ("docs/a.md", "# A heading, `code`\n\n## Two\n"), ("src/lib.rs", "")])

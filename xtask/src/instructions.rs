@@ -16,8 +16,8 @@ use crate::ci::{cargo, finish};
 /// Size, ways, line: caches of a core of Intel's Sapphire Rapids and Emerald Rapids.
 const CACHES: [&str; 3] = ["--I1=32768,8,64", "--D1=49152,12,64", "--LL=2097152,16,64"];
 
-/// The function that transactions run in, as callgrind prints it.
-const FUNCTION: &str = "seriatim_bench::instructions::portion*";
+/// The function that transactions run in, as callgrind prints it. (Callgrind dumps for no pattern with a star.)
+const FUNCTION: &str = "seriatim_bench::instructions::portion";
 
 /// One line of the table.
 #[derive(Debug, PartialEq, Eq)]

@@ -47,6 +47,7 @@ const RULES: &[Rule] = &[
     documents::decisions,
     documents::changelog,
     documents::machine_paths,
+    documents::codes,
     mutants::list::check,
 ];
 

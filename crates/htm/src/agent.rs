@@ -160,7 +160,7 @@ impl Agent {
         self.elision.run(&mut **emulated, locks, body)
     }
 
-    /// Canary of trap 3: from now on regions begin without waiting for the locks.
+    /// A canary: from now on regions begin without waiting for the locks.
     #[cfg(test)]
     pub(crate) fn never_wait(&mut self) {
         self.elision.never_wait = true;

@@ -14,15 +14,15 @@
 //! # How a body is run
 //!
 //! [`Agent::run`] looks at the fallback locks and waits while one is held, so that one fallback does not drag all others after
-//! it (trap 3). It begins the region, looks at the locks again as the region's first access, so that taking one aborts the
-//! region (trap 1), runs the body and commits. An abort is counted against the [`Budget`] of its cause, which a body of more than
+//! it. It begins the region, looks at the locks again as the region's first access, so that taking one aborts the
+//! region, runs the body and commits. An abort is counted against the [`Budget`] of its cause, which a body of more than
 //! the usual work has less of ([`Body::weight`]). Once one is spent the body runs in direct mode under the locks, which are given
 //! back even if it panics.
 //!
 //! # Rules of a body
 //!
 //! 1. **It touches shared memory through [`Access`] only, and only words that were touched before**: the first touch of a page
-//!    aborts a region every time (trap 2).
+//!    aborts a region every time.
 //! 2. **It runs any number of times**: it resets what it keeps in itself first. Hardware undoes those changes, emulation does
 //!    not.
 //! 3. **The words it names stay allocated until `run` returns.** This is what [`Body`] being unsafe to implement promises.
@@ -30,7 +30,7 @@
 //!    too. A body that changes several words which readers validate with one [locks](Access::lock) that one first and unlocks
 //!    it last, in regions as well; there it costs a plain store.
 //! 5. **It calls no allocator, lock or platform call, and writes to no log.** They take `&mut Outside`, which `run` borrows, or
-//!    call [`assert_outside`]. Memory is allocated before and released after (trap 5).
+//!    call [`assert_outside`]. Memory is allocated before and released after.
 //! 6. **It is short**: under about 100 cache lines, a few microseconds; loads before stores (DBX §2.2).
 //! 7. **A panic surfaces**, but only from direct mode or an emulated region: hardware swallows it. A body that panicked in
 //!    hardware runs next in direct mode.

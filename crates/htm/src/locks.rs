@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The locks a body runs under when it does not run in a region, declared before the region begins.
 ///
-/// A region *subscribes*: `held` is its first access, so taking a lock afterwards aborts it (trap 1). Holders make progress
+/// A region *subscribes*: `held` is its first access, so taking a lock afterwards aborts it. Holders make progress
 /// on their own and in bounded time, hence so does `acquire`.
 pub trait FallbackLocks {
     /// Whether any lock is held, read through `access`.

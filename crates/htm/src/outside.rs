@@ -1,7 +1,7 @@
 //! Who is inside a region, and the witness of those who are not.
 //!
 //! Allocators, locks and platform calls take `&mut Outside`. [`Agent::run`](crate::Agent::run) borrows the worker's witness for as long
-//! as its body runs, so a body has none to give them (trap 5). [`assert_outside`] is the same rule for code without a witness.
+//! as its body runs, so a body has none to give them. [`assert_outside`] is the same rule for code without a witness.
 
 use std::cell::Cell;
 
@@ -25,7 +25,7 @@ thread_local! {
 
 /// Panics if this thread is inside an emulated region, in builds with debug assertions; does nothing in others.
 ///
-/// Allocators, locks and platform calls call it first: inside a real region they would abort it again and again (trap 5), silently.
+/// Allocators, locks and platform calls call it first: inside a real region they would abort it again and again, silently.
 ///
 /// # Panics
 /// If this thread is inside an emulated region.

@@ -123,7 +123,7 @@ impl Access for Region {
     }
 }
 
-/// Looks for hardware transactional memory: the processor's word, then, if that is good, a probe that really commits (trap 4). An
+/// Looks for hardware transactional memory: the processor's word, then, if that is good, a probe that really commits. An
 /// instruction that the processor does not offer is never executed: it may fault.
 pub fn detect() -> Detection {
     // SAFETY: rule of `Detection::new`: it probes only where the processor says that it has the instructions.
@@ -223,7 +223,7 @@ mod instructions {
         unreachable!("a region is aborted inside it")
     }
 
-    /// Brings in the pages of [`ABORTS`] and of what it names, which a region could not (trap 2).
+    /// Brings in the pages of [`ABORTS`] and of what it names, which a region could not.
     ///
     /// # Safety
     /// The processor has RTM; the thread is not inside a region.

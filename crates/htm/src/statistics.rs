@@ -13,7 +13,7 @@ pub struct RegionStatistics {
     pub aborted: Aborted,
     /// Bodies run under the fallback locks instead.
     pub fallback: u64,
-    /// Regions begun although the last look had not found the fallback locks free (trap 3). Must stay zero.
+    /// Regions begun although the last look had not found the fallback locks free. Must stay zero.
     pub begun_while_locked: u64,
 }
 

@@ -10,7 +10,7 @@
 //!
 //! Allocation and release of small blocks are a few instructions on lists the worker owns (`arena`); lists are refilled from
 //! batches other workers freed, then from mapped, touched memory (`heap`). Nothing here may run inside a region: it could
-//! map memory or wait for a lock (trap 5), which is why allocation wants [`Outside`](seriatim_htm::Outside).
+//! map memory or wait for a lock, which is why allocation wants [`Outside`](seriatim_htm::Outside).
 //!
 //! | module | one idea |
 //! |---|---|

@@ -1,11 +1,11 @@
-//! Grace periods from a vector of per-worker counts (DBX §5.5, D9).
+//! Grace periods from a vector of per-worker counts (DBX §5.5).
 //!
 //! Each worker has a count: odd while it is *online* (inside a transaction, may hold references), even while it is *offline*
 //! (holds none). Coming online and going offline add one. Counts never go back, also not when a slot gets a new worker.
 //!
 //! Garbage is unlinked first, and then *sealed*: the counts of all other workers are read, and those found odd are *awaited*.
 //! It may be freed once every awaited count has changed, by a worker that is offline itself. Offline workers are not awaited
-//! (the paper awaits everybody, so that an idle thread would stall reclamation for ever: trap 22).
+//! (the paper awaits everybody, so that an idle thread would stall reclamation for ever).
 //!
 //! Why it is safe. Take a worker that may hold a reference to a sealed item. It loaded the reference while online. Its coming
 //! online and the sealing each hold a sequentially consistent fence, and the fences have an order:

@@ -64,7 +64,7 @@ const fn align(bytes: usize) -> usize {
     if bytes >= HUGE { HUGE } else { PAGE_MAX }
 }
 
-/// Brings memory in that was not used since it was mapped or given back, so that nobody faults on it later (trap 2).
+/// Brings memory in that was not used since it was mapped or given back, so that nobody faults on it later.
 ///
 /// # Safety
 /// The bytes are mapped, and nobody else refers to them.

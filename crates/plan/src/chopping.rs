@@ -291,7 +291,7 @@ impl Chopping {
     }
 
     /// Procedures whose pieces, order or roles differ in `other`, or that are in one of the two only: when `other` takes the
-    /// place of this, no execution of theirs may be under way (trap 13).
+    /// place of this, no execution of theirs may be under way.
     pub fn changed(&self, other: &Chopping) -> BTreeSet<Arc<str>> {
         let pieces = |chopping: &Chopping| -> BTreeMap<Arc<str>, (Vec<Piece>, bool)> {
             let all = chopping.procedures.iter();

@@ -1,7 +1,7 @@
 //! Writers: a worker's end of the log, and which epochs it may still write into.
 //!
 //! Invariant: between `begin` and `end` the slot's epoch word holds at most the epoch of the commit that runs, so that no logger
-//! closes that epoch before the commit's entries are in the stream. Outside it is idle and holds nobody up (trap 22).
+//! closes that epoch before the commit's entries are in the stream. Outside it is idle and holds nobody up.
 //! On the way are two stores, a fence and a copy: no lock, and no word that another worker writes.
 //!
 //! Why a logger never closes too much: it reads the current epoch, fences, and reads the slots; a worker stores its slot,

@@ -1,4 +1,4 @@
-//! How a transaction learns about the membership changes that its own operation makes (trap 7), and how a protocol that
+//! How a transaction learns about the membership changes that its own operation makes, and how a protocol that
 //! locks gaps is asked for leave.
 
 use std::sync::atomic::AtomicU64;

@@ -30,7 +30,7 @@ fn versions(history: &History) -> Result<HashMap<Place, Vec<(u64, usize)>>, Stri
     Ok(versions)
 }
 
-/// Versions of a key rise for ever, through deletes and reinserts (trap 8): a transaction that ended before another began wrote
+/// Versions of a key rise for ever, through deletes and reinserts: a transaction that ended before another began wrote
 /// the lower one.
 ///
 /// # Errors
@@ -51,7 +51,7 @@ pub fn versions_rise(history: &History) -> Result<(), String> {
 }
 
 /// No dependency between transactions that wrote leads to an earlier epoch, so that the transactions of the epochs up to any
-/// one are a prefix of a serial order (trap 6). Looks at versions overwritten, read, and overwritten after they were read.
+/// one are a prefix of a serial order. Looks at versions overwritten, read, and overwritten after they were read.
 ///
 /// # Errors
 /// The first dependency that does, in words.

@@ -1,4 +1,4 @@
-//! Trap 6, the half that memory has, as checks of one setting: a commit belongs to the epoch in which it commits, not to that
+//! Epochs of commits, as checks of one setting: a commit belongs to the epoch in which it commits, not to that
 //! of its begin. Stepped by hand on one thread, so that a stall across epochs is exact.
 
 use seriatim::{Abort, Builder, Database, Handle, Receipt, Tx};

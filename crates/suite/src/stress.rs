@@ -3,7 +3,7 @@
 //! Keys are few, so that conflicts, deletes, reinserts, splits and unlinks are common; savepoints and duplicates take writes back,
 //! and what those saw is read all the same. Transfers keep the sum of an account
 //! table constant; every transaction that reads the whole table asserts it, so a body that ran on values which never existed
-//! together is noticed (trap 21).
+//! together is noticed.
 
 use std::sync::Mutex;
 

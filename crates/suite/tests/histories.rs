@@ -1,4 +1,4 @@
-//! Recorded histories of random transactions, in every setting, pass the independent checker (X4).
+//! Recorded histories of random transactions, in every setting, pass the independent checker.
 
 use seriatim::history::{Promises, Saw, check};
 use seriatim_suite::explore::Cell;

@@ -326,7 +326,7 @@ pub trait Worker: Send {
     fn core(&mut self) -> &mut Core;
 }
 
-/// Splits commit in two, for validators that hold executed transactions, order them, then decide (R3, R7).
+/// Splits commit in two, for validators that hold executed transactions, order them, then decide.
 pub trait Detach: Worker {
     /// What must be known of an executed transaction to order it.
     type Prepared: Clone;
@@ -344,7 +344,7 @@ pub trait Detach: Worker {
     fn decide(&mut self, prepared: Self::Prepared, redo: &mut dyn Redo) -> Result<Outcome, Stop>;
 }
 
-/// Publishes piece by piece (C2, C9): the promises hold per piece, and once the first piece is visible the chain finishes
+/// Publishes piece by piece: the promises hold per piece, and once the first piece is visible the chain finishes
 /// exactly once: [`Worker::abort`] is for chains of which nothing is visible yet.
 pub trait Pieces: Worker {
     /// Commits the piece that ran since the last boundary and opens the next.

@@ -1,4 +1,4 @@
-//! Choosing a back end (trap 4): forced modes give the same results, and what cannot be had says why.
+//! Choosing a back end: forced modes give the same results, and what cannot be had says why.
 
 use super::{Words, Worker, all};
 use crate::htm::Cpuid;

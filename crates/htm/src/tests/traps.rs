@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 const SEED: u64 = 7;
 
-/// Canary of trap 1: a lock that regions do not subscribe to.
+/// A canary: a lock that regions do not subscribe to.
 struct Unsubscribed<'a>(&'a SpinLock);
 
 impl FallbackLocks for Unsubscribed<'_> {

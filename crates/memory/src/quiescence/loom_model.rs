@@ -114,7 +114,7 @@ fn model(readers: usize, transactions: usize, preemptions: Option<usize>, enter:
             thread.join().expect("a reader");
         }
         if !freed {
-            // Everybody is offline: the grace period of a seal made now is over at once (trap 22).
+            // Everybody is offline: the grace period of a seal made now is over at once.
             let mut awaited = Vec::new();
             shared.counts.seal(WRITER, &mut awaited);
             freed = shared.counts.passed(&mut awaited);

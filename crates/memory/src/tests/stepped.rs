@@ -67,7 +67,7 @@ fn canary_a_domain_blind_to_online_workers_is_caught() {
     any_schedule(&memory, &mut rng, 4_000).expect_err("a blind domain frees what is held");
 }
 
-/// Trap 22, first half: an idle worker stalls nothing.
+/// An idle worker stalls nothing.
 #[test]
 fn an_idle_worker_stalls_nothing() {
     let mut rng = seeded();
@@ -84,7 +84,7 @@ fn an_idle_worker_stalls_nothing() {
     assert!(memory.in_use_bytes() < 16 << 10, "{} bytes in use for one object", memory.in_use_bytes());
 }
 
-/// Trap 22, second half: an online worker that stands still keeps what it may hold, and no longer than until it leaves.
+/// An online worker that stands still keeps what it may hold, and no longer than until it leaves.
 #[test]
 fn a_parked_online_worker_keeps_its_references_and_nothing_after_it_leaves() {
     let mut rng = seeded();

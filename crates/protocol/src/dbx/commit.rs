@@ -3,7 +3,7 @@
 //! Steps, numbered as the README argues them:
 //! 1. lock every record to be written, from exactly the header word its write builds on (lines 9–14 of the paper, and the
 //!    early subscription to the fallback's locks);
-//! 2. read the epoch E and the snapshot number S, once, together (D8's correction, trap 6);
+//! 2. read the epoch E and the snapshot number S, once, together;
 //! 3. validate the read set and the witnesses (lines 3–8);
 //! 4. install image and header word of every record written (lines 16–27).
 //!
@@ -257,7 +257,7 @@ impl Commit<'_> {
         Err(RegionStop::Refused(READ_CHANGED))
     }
 
-    /// Step 4. Word by word in an order that readers outside can bear: the lock bit is set until the last (trap 23).
+    /// Step 4. Word by word in an order that readers outside can bear: the lock bit is set until the last.
     #[inline]
     fn install<A: Access>(&self, access: &mut A, stamp: Stamp) {
         for (write, install) in self.writes.entries().iter().zip(self.installs) {

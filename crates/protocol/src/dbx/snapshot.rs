@@ -90,7 +90,7 @@ pub(super) struct View {
 
 impl View {
     /// The newest committed versions; once the log has stopped, or if the disk is behind, those of the durable epoch. Reads S and advances it, atomically with
-    /// regard to regions that read S (D8).
+    /// regard to regions that read S.
     pub(super) fn take(core: &Core, number: &SnapshotNumber) -> View {
         // ORDERING: SeqCst, partner of the fence between a commit's last lock and its load of S: either that commit sees the
         // advanced number, or we see its records locked.
@@ -183,7 +183,7 @@ fn next_leaf(attempt: &mut Optimistic, table: &Table, scan: &mut Scan, view: Vie
 /// The version of a record that a view shows.
 #[inline]
 fn version(attempt: &mut Optimistic, table: &Table, record: RecordPtr, view: View) -> Version {
-    // A locked record may be about to get a version of our snapshot: wait for it (D8's correction). The holder is between
+    // A locked record may be about to get a version of our snapshot: wait for it. The holder is between
     // its last lock and its installs and waits for nobody, so this ends when it does; only a descheduled holder makes it long.
     let word = loop {
         if let Some(word) = head::settled(table, record) {

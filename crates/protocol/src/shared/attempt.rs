@@ -14,7 +14,7 @@ use super::record;
 use super::sweep::{self, Claim};
 use super::writes::{Part, Write, WriteSet};
 
-/// The leaf last used of each ordered table: the node buffer of DBX §6.2 (D11).
+/// The leaf last used of each ordered table: the node buffer of DBX §6.2.
 #[derive(Debug, Default)]
 pub(crate) struct Fingers {
     by_table: Vec<Finger>,

@@ -464,7 +464,7 @@ impl Access for Plain {
     }
 }
 
-/// Keeps the witness set true under the attempt's own inserts (trap 7): a leaf it witnessed may change through itself.
+/// Keeps the witness set true under the attempt's own inserts: a leaf it witnessed may change through itself.
 struct OwnChanges<'a> {
     witnesses: &'a mut CountedVec<Witnessed>,
     table: TableId,

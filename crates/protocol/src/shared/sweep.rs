@@ -1,6 +1,6 @@
 //! Unlinks records whose key is gone: placeholders of aborted inserts at once, tombstones a grace period after the delete.
 //!
-//! Order (traps 8 and 19): lock the record; unlink it, which changes the witness word of its leaf or bucket; mark it REMOVED,
+//! Order: lock the record; unlink it, which changes the witness word of its leaf or bucket; mark it REMOVED,
 //! which changes the word that readers of the tombstone validate; retire it. Its stamp is announced to the table first
 //! ([`seriatim_txn::Unlinked`]), so that the first stamp of a reborn key lies above. Waiting for the next epoch would do that
 //! too, but a queue that is drained at 80 deletes an epoch would have every scan of its head walk over them.

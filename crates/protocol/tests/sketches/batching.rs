@@ -36,8 +36,8 @@ impl Shared {
         self.versions.get(&object).copied().unwrap_or(Stamp::ZERO)
     }
 
-    /// Storage batching (R2): of the writes sent for an object the one with the highest version is applied; the others, and any
-    /// that is older than what is stored (R1), are ignored. Then the reads run.
+    /// Storage batching: of the writes sent for an object the one with the highest version is applied; the others, and any
+    /// that is older than what is stored, are ignored. Then the reads run.
     fn apply(&mut self, object: usize) {
         let sent = self.sent.iter().filter(|(_, write)| write.record.addr() == object);
         if let Some((stamp, write)) = sent.max_by_key(|(stamp, _)| *stamp)
@@ -212,7 +212,7 @@ impl Detach for Worker {
 }
 
 /// An order of the batch in which readers precede writers, and who was dropped for it: while there is a cycle, the transaction with
-/// most edges (the sort-based greedy of §4.1 with one at a time; a reader's edge runs to the writer, R3).
+/// most edges (the sort-based greedy of §4.1 with one at a time; a reader's edge runs to the writer).
 fn order(batch: &[Prepared]) -> (Vec<usize>, Vec<usize>) {
     let precedes = |reader: usize, writer: usize| {
         reader != writer && batch[reader].reads.iter().any(|(object, _)| batch[writer].writes.contains(object))

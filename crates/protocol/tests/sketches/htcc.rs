@@ -18,7 +18,7 @@ use crate::stand_in::{
     Ground, HOT, LOCKED, Read, Write, look_once, newest, peeked, replaced, report, row_of, stamp_of, version, versioned,
 };
 
-/// Repairs of one attempt; beyond, it aborts (trap 11).
+/// Repairs of one attempt; beyond, it aborts.
 const REPAIRS_MAX: u32 = 8;
 
 pub(crate) struct Htcc;
@@ -84,7 +84,7 @@ impl Worker {
         Some(record)
     }
 
-    /// AccessRecord of Figure 4. The hot bit is part of the word that is validated, so a flip is a conflict (H1's correction).
+    /// AccessRecord of Figure 4. The hot bit is part of the word that is validated, so a flip is a conflict.
     fn access(&mut self, table: &Table, record: RecordPtr) -> Result<(u64, Option<RowPtr>), Stop> {
         if let Some(held) = self.hot.iter().find(|held| held.record == record) {
             return Ok((held.seen, row_of(table, newest(table, record).load(Ordering::Acquire) as usize)));
@@ -182,12 +182,12 @@ impl seriatim_txn::Worker for Worker {
     }
 
     fn insert(&mut self, table: &Table, key: Key<'_>, staged: Staged, exists: OnExists) -> Result<Inserted, Stop> {
-        // The placeholder is H6's private record: it has no row until the commit.
+        // The placeholder is the paper's private record: it has no row until the commit.
         self.ground.insert(table, key, staged, exists)
     }
 
     fn update(&mut self, table: &Table, key: Key<'_>, _: ColumnSet) -> Result<Option<Updating>, Stop> {
-        // Hot writes are buffered too and installed under their lock (H2's correction).
+        // Hot writes are buffered too and installed under their lock.
         let Some((record, seen, before)) = self.open(table, key)? else { return Ok(None) };
         self.ground.update_record(table, record, seen, before).map(Some)
     }

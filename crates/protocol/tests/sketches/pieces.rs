@@ -42,7 +42,7 @@ pub(crate) trait Planned: seriatim_txn::Worker {
 }
 
 struct Numbers {
-    /// The global snapshot number; a helper advances it every 20 ms (C9).
+    /// The global snapshot number; a helper advances it every 20 ms.
     global: AtomicU64,
     /// A lower bound of what each worker's chain may still publish under.
     local: Vec<AtomicU64>,

@@ -432,7 +432,7 @@ fn segments_of_another_database_or_a_newer_format_are_refused() {
     assert!(matches!(open(&database), Err(LogError::Format { found: 3, newest: 2, .. })));
 }
 
-/// Trap 25: an increment that is taken for a repetition, or logged by value, is lost.
+/// An increment that is taken for a repetition, or logged by value, is lost.
 #[test]
 fn all_amounts_that_one_commit_adds_count_and_none_twice() {
     let mut database = Database::new(4, 2);

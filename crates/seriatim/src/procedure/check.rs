@@ -1,4 +1,4 @@
-//! Whether an execution did what its plan says: every access, its table, index, keys and columns (X1: a plan is sound).
+//! Whether an execution did what its plan says: every access, its table, index, keys and columns (a plan is sound).
 //!
 //! The judge knows which operations exist, not which one an access came from: an access is fine if some operation of its kind,
 //! table and index allows it. Keys are compared where every such operation is known to take its keys from the arguments alone:

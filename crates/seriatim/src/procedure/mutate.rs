@@ -1,5 +1,5 @@
 //! Whether the dependencies that a plan declares are all there are: change what one operation gives back, and only its declared
-//! descendants may be given other keys or values (X1, trap 11).
+//! descendants may be given other keys or values.
 //!
 //! One execution by the interpreter is recorded: what each operation was given and gave back. Then the interpreter runs the
 //! procedure again and again without a database: operations give back what they gave then, but one of them something else. What

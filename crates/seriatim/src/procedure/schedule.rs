@@ -82,7 +82,7 @@ const REPEATS_MAX: u32 = if cfg!(test) { 10 } else { 10_000 };
 /// age is bounded (by default 60 s).
 const WORKER_WAITS_MAX: u32 = 120;
 
-/// Repairs of one attempt; beyond, it is run again as a whole (trap 11).
+/// Repairs of one attempt; beyond, it is run again as a whole.
 const REPAIRS_MAX: u32 = 16;
 
 impl<'p> Schedule<'p> {

@@ -3,7 +3,7 @@
 //! A plan is made by optimistic reading, outside. Latching at exactly the value read validates it: nothing of the chain has
 //! changed, and no split has moved keys. So a body is a few stores long, whether it runs in a region or latches directly, and
 //! allocates nothing; a plan that came too late costs a second look. Latching and unlatching are stores in regions too: an
-//! emulated region, and whoever reads beside a fallback, shows one word at a time (trap 23).
+//! emulated region, and whoever reads beside a fallback, shows one word at a time.
 
 use super::bucket::Bucket;
 use crate::observer::Observer;

@@ -117,7 +117,7 @@ impl<K: Hashed> Hash<K> {
         Hint::new(home, hash)
     }
 
-    /// Links `record`, whose key is `key`, unless that key is linked already (get-with-insert, D4).
+    /// Links `record`, whose key is `key`, unless that key is linked already (get-with-insert).
     ///
     /// # Errors
     /// When there is no memory for an overflow line; nothing changed.

@@ -1,4 +1,4 @@
-//! Write skew over cells that do not exist: each transaction misses one and inserts the other (trap 7).
+//! Write skew over cells that do not exist: each transaction misses one and inserts the other.
 
 use seriatim_suite::explore::{Program, Spec, Tables};
 use seriatim_suite::model::Op::{Get, Insert, Put};

@@ -1,4 +1,4 @@
-//! A key that is deleted and inserted again while others hold what they read of it (traps 8 and 19).
+//! A key that is deleted and inserted again while others hold what they read of it.
 
 use seriatim_suite::explore::{Program, Spec, Tables};
 use seriatim_suite::model::Op::{Delete, Get, Insert, Put};

@@ -1,4 +1,4 @@
-//! Traps 6 and 9, the half that memory has: the epoch of a commit is that of its commit, not of its begin, so that the
+//! The epoch of a commit is that of its commit, not of its begin, so that the
 //! transactions of all epochs up to one are a prefix of a serial order; and what was published is readable.
 
 use std::sync::atomic::{AtomicU64, Ordering};

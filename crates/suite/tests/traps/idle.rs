@@ -1,4 +1,4 @@
-//! Trap 22: neither idle workers nor parked transactions make memory grow without bound.
+//! Neither idle workers nor parked transactions make memory grow without bound.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Trap 21: a body may run on values that never existed together; nothing it does then is ever reported, be it a panic, an
+//! A body may run on values that never existed together; nothing it does then is ever reported, be it a panic, an
 //! abort of its own, a duplicate key, or a loop that does not end.
 
 use std::cell::Cell as Counter;

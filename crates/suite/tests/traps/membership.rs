@@ -1,4 +1,4 @@
-//! Trap 7: keys that appear in, or leave, what a transaction scanned or missed, at every fill level of the nodes around them;
+//! Keys that appear in, or leave, what a transaction scanned or missed, at every fill level of the nodes around them;
 //! and the transaction's own splits, which must neither abort it nor blind it.
 
 use seriatim::{Abort, Handle, ReadTx, Table, Tx};

@@ -1,4 +1,4 @@
-//! Traps 8 and 19: a key is deleted, its record unlinked, and the key inserted again; its versions rise for ever, and nobody
+//! A key is deleted, its record unlinked, and the key inserted again; its versions rise for ever, and nobody
 //! who saw it before commits as if nothing had happened.
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Traps 3 and 4, and what regions that abort all the time may change: nothing but the speed.
+//! Fallback locks, forced back ends, and what regions that abort all the time may change: nothing but the speed.
 
 use seriatim::htm::{Backend, Budget, Emulation, HtmMode, detect};
 use seriatim::{Abort, Database, OpenError, Rng, Stamp, Table, Tx, protocols, thread};
@@ -39,7 +39,7 @@ fn histories_hold_however_often_regions_abort() {
     }
 }
 
-/// Trap 3: no region begins while the fallback lock is held, however many threads want it.
+/// No region begins while the fallback lock is held, however many threads want it.
 #[test]
 fn no_region_begins_under_a_held_lock() {
     let seed = seed("lemmings");
@@ -151,7 +151,7 @@ fn program(db: &Database, seed: u64) -> Outcome {
     Outcome { seen, stamps, rows: rows.expect("alone").into_value() }
 }
 
-/// Trap 4: whatever back end was forced, the same program has the same outcome, to the last stamp.
+/// Whatever back end was forced, the same program has the same outcome, to the last stamp.
 #[test]
 fn forced_modes_give_the_same_results() {
     let seed = seed("forced modes");
@@ -176,7 +176,7 @@ fn forced_modes_give_the_same_results() {
     }
 }
 
-/// Trap 4: a back end that does not work here is refused, with the reason; `auto` takes one that does.
+/// A back end that does not work here is refused, with the reason; `auto` takes one that does.
 #[test]
 fn a_mode_that_does_not_work_is_refused_with_the_reason() {
     let forced = Database::builder().htm(HtmMode::Rtm).open();

@@ -1,4 +1,4 @@
-//! Traps 20 and 9: a snapshot begun while writers install sees all of a transaction or nothing of it; and what a receipt says
+//! A snapshot begun while writers install sees all of a transaction or nothing of it; and what a receipt says
 //! is committed is readable by whoever begins afterwards.
 
 use std::sync::atomic::{AtomicI64, Ordering};

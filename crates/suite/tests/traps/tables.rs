@@ -1,4 +1,4 @@
-//! Trap 16: read and write sets know tables, not keys alone. The same key is in several tables.
+//! Read and write sets know tables, not keys alone. The same key is in several tables.
 
 use seriatim::{Abort, Handle, Tx};
 use seriatim_suite::explore::{BucketCell, Cell, Cells};

@@ -1,4 +1,4 @@
-//! Trap 18: a write changes the version even where it does not change the value.
+//! A write changes the version even where it does not change the value.
 
 use seriatim::{Abort, Handle, Stamp, Tx};
 use seriatim_suite::explore::{BucketCell, Cell, Cells};

@@ -7,7 +7,7 @@
 //!    instance by one piece and leaves it by another. So this merging is what any order of merging ends with, and undoing a step
 //!    of it brings a cycle back.
 //! 3. What stands between, needed by and needing the piece, joins it.
-//! 4. What can fail must be decided in or before the decisive piece (C14); what comes after it and can fail joins it. Whether a
+//! 4. What can fail must be decided in or before the decisive piece; what comes after it and can fail joins it. Whether a
 //!    sum leaves its range is only certain where the addition takes effect, since others may add meanwhile: unless room is kept,
 //!    it joins the decisive piece too, or is one.
 //!

@@ -1,5 +1,5 @@
 //! Generated code in every schedule gives what it gives from top to bottom: the procedures of `tests/generated`, called at
-//! random, in random pieces that keep their order, and with random repairs, also when others changed rows meanwhile (trap 11).
+//! random, in random pieces that keep their order, and with random repairs, also when others changed rows meanwhile.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! Bodies with a longer way to go, up and down a tree, retry less before they fall back (D2).
+//! Bodies with a longer way to go, up and down a tree, retry less before they fall back.
 
 use super::fixture::{TestKind, Worker, World};
 use crate::record::Word8;

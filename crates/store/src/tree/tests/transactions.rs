@@ -1,4 +1,4 @@
-//! Trap 7 at the level of the store: a transaction that witnesses leaves and tells its witnesses of its own changes is not
+//! A transaction that witnesses leaves and tells its witnesses of its own changes is not
 //! stopped by its own splits, at any fill level, and is stopped by any insertion of another into what it saw.
 
 use super::fixture::{TestKind, Worker, World, holds, modes, seeded};
