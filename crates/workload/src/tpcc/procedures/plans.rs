@@ -7,7 +7,7 @@
 
 use super::procedures;
 use crate::tpcc::Tables;
-use expect_test::{Expect, expect};
+use expect_test::{ExpectFile, expect_file};
 use seriatim::Database;
 use seriatim::procedure::plan::Options;
 use seriatim::procedure::show;
@@ -19,7 +19,7 @@ fn registered() -> Database {
     db
 }
 
-fn check(procedure: &str, expected: &Expect) {
+fn check(procedure: &str, expected: &ExpectFile) {
     let plan = registered().plan(procedure).expect("it is registered").to_string();
     expected.assert_eq(&without_places(&plan));
 }
