@@ -29,14 +29,15 @@ pub trait TableKey: KeyParts {
     /// ```
     #[inline(always)]
     fn encode<R>(&self, with: impl FnOnce(Key<'_>) -> R) -> R {
-        match Self::SHAPE.class {
-            KeyClass::Word8 => with(Key::Word8(self.parts_bits() as u64)),
-            KeyClass::Word16 => with(Key::Word16(self.parts_bits())),
-            KeyClass::Bytes => {
-                let mut key = KeyWriter::new();
-                self.write_parts(&mut key);
-                with(Key::Bytes(key.as_slice()))
-            }
+        // Of a condition that is a constant, only the branch that is taken is compiled; of a match, all.
+        if const { matches!(Self::SHAPE.class, KeyClass::Word8) } {
+            with(Key::Word8(self.parts_bits() as u64))
+        } else if const { matches!(Self::SHAPE.class, KeyClass::Word16) } {
+            with(Key::Word16(self.parts_bits()))
+        } else {
+            let mut key = KeyWriter::new();
+            self.write_parts(&mut key);
+            with(Key::Bytes(key.as_slice()))
         }
     }
 

@@ -174,10 +174,10 @@ pub(crate) enum PatternKind {
     Any,
     Bind(VariableId),
     /// A literal or constant, as an expression.
-    Literal(TokenStream),
+    Literal(Expression),
     Range {
-        low: TokenStream,
-        high: TokenStream,
+        low: Expression,
+        high: Expression,
         inclusive: bool,
     },
     None,

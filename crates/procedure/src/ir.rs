@@ -7,6 +7,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+pub use crate::encoded::Encoded;
 use crate::{Datum, EvaluationError, Pure};
 
 /// A place in a source text.
@@ -403,7 +404,7 @@ pub enum Function {
     /// Declared with `#[pure]`; called on dynamic values through its wrapper.
     Pure {
         /// Its name, for people.
-        name: Arc<str>,
+        name: &'static str,
         /// Whether it is declared to have a value for all arguments; else it may panic.
         total: bool,
         /// The wrapper.
@@ -417,8 +418,8 @@ pub enum Function {
 
 impl Function {
     /// A function that is declared with `#[pure]`.
-    pub fn pure<P: Pure>() -> Function {
-        Function::Pure { name: P::NAME.into(), total: P::TOTAL, evaluate: P::evaluate }
+    pub const fn pure<P: Pure>() -> Function {
+        Function::Pure { name: P::NAME, total: P::TOTAL, evaluate: P::evaluate }
     }
 }
 

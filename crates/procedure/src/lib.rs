@@ -9,6 +9,7 @@ pub mod checked;
 mod compare;
 mod data;
 mod datum;
+mod encoded;
 pub mod evaluate;
 pub mod interpret;
 pub mod ir;

@@ -38,6 +38,15 @@ pub(crate) struct Runner {
     waiting: Arc<durability::Shared>,
 }
 
+/// How an attempt failed.
+enum Failure {
+    Conflict(Cause),
+    /// The body's.
+    Abort(Abort),
+    /// The body's.
+    Panic(Box<dyn Any + Send>),
+}
+
 /// Proof of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Receipt {
@@ -67,6 +76,14 @@ impl<R> Committed<R> {
     /// The body's value.
     pub fn into_value(self) -> R {
         self.value
+    }
+}
+
+impl Committed<()> {
+    /// With what the body left for its caller.
+    pub(crate) fn with<R>(self, value: Option<R>) -> Committed<R> {
+        let Committed { receipt, attempts, .. } = self;
+        Committed { value: value.expect("a body that succeeds leaves its value"), receipt, attempts }
     }
 }
 
@@ -302,20 +319,26 @@ impl Runner {
         self.tx.break_seal();
         loop {
             self.tx.open(mode, attempts, origin)?;
-            let result = catch_unwind(AssertUnwindSafe(|| body(&self.tx)));
-            let conflict = match result {
+            let failure = match catch_unwind(AssertUnwindSafe(|| body(&self.tx))) {
                 Ok(Ok(value)) => match self.tx.commit() {
                     Ok(stamp) => return Ok(Committed { value, receipt: Receipt { stamp }, attempts }),
-                    Err(cause) => cause,
+                    Err(cause) => Failure::Conflict(cause),
                 },
-                Ok(Err(abort)) => match self.aborted(&abort) {
-                    Ok(error) => return Err(error),
-                    Err(cause) => cause,
-                },
-                Err(panic) => self.panicked(panic)?,
+                Ok(Err(abort)) => Failure::Abort(abort),
+                Err(panic) => Failure::Panic(panic),
             };
-            self.conflicted(conflict, &mut attempts)?;
+            self.failed(failure, &mut attempts)?;
         }
+    }
+
+    /// As [`Runner::run`], compiled once: where a call through a pointer does not matter. The body leaves its value with the caller.
+    pub(crate) fn run_dyn(
+        &mut self,
+        mode: Mode,
+        origin: Origin,
+        body: &mut dyn FnMut(&Tx) -> Result<(), Abort>,
+    ) -> Result<Committed<()>, TransactError> {
+        self.run(mode, origin, body)
     }
 
     /// As [`Runner::run_judged`], without a judge.
@@ -323,18 +346,23 @@ impl Runner {
     pub(crate) fn run_scheduled<R>(
         &mut self,
         steps: Steps<'_>,
-        body: impl FnMut(&mut Tx, &mut Schedule<'_>) -> Result<R, Abort>,
+        mut body: impl FnMut(&mut Tx, &mut Schedule<'_>) -> Result<R, Abort>,
     ) -> Result<Committed<R>, TransactError> {
-        self.run_judged(steps, None, body)
+        let mut value = None;
+        let body = &mut |tx: &mut Tx, schedule: &mut Schedule<'_>| {
+            value = Some(body(tx, schedule)?);
+            Ok(())
+        };
+        Ok(self.run_judged(steps, None, body)?.with(value))
     }
 
-    /// As [`Runner::run`], where the schedule decides when to commit, and a judge, if there is one, looks at each pass.
-    pub(crate) fn run_judged<R>(
+    /// As [`Runner::run_dyn`], where the schedule decides when to commit, and a judge, if there is one, looks at each pass.
+    pub(crate) fn run_judged(
         &mut self,
         steps: Steps<'_>,
         judge: Option<&Judge<'_>>,
-        mut body: impl FnMut(&mut Tx, &mut Schedule<'_>) -> Result<R, Abort>,
-    ) -> Result<Committed<R>, TransactError> {
+        body: &mut dyn FnMut(&mut Tx, &mut Schedule<'_>) -> Result<(), Abort>,
+    ) -> Result<Committed<()>, TransactError> {
         let mut attempts = 1;
         self.tx.break_seal();
         loop {
@@ -342,15 +370,12 @@ impl Runner {
             let mut schedule = Schedule::new(steps, judge, self.tx.inner().options.retry, &mut self.rng);
             let result = catch_unwind(AssertUnwindSafe(|| body(&mut self.tx, &mut schedule)));
             let (committed, repeated) = (schedule.committed(), schedule.repeated());
-            let conflict = match (result, committed) {
+            let failure = match (result, committed) {
                 (Ok(Ok(value)), Some(stamp)) if !self.tx.is_open() => {
                     return Ok(Committed { value, receipt: Receipt { stamp }, attempts: attempts + repeated });
                 }
-                (Ok(Ok(_)), _) => panic!("a scheduled procedure ended before its schedule"),
-                (Ok(Err(abort)), None) => match self.aborted(&abort) {
-                    Ok(error) => return Err(error),
-                    Err(cause) => cause,
-                },
+                (Ok(Ok(())), _) => panic!("a scheduled procedure ended before its schedule"),
+                (Ok(Err(abort)), None) => Failure::Abort(abort),
                 (Ok(Err(abort)), Some(_)) => {
                     let Some(cause) = self.tx.stopped().or(abort.cause()) else {
                         panic!("a chain was left after its first piece: {abort}")
@@ -358,7 +383,7 @@ impl Runner {
                     self.tx.roll_back(Some(cause));
                     return Err(TransactError::Unfinished { cause });
                 }
-                (Err(panic), None) if self.tx.is_open() => self.panicked(panic)?,
+                (Err(panic), None) if self.tx.is_open() => Failure::Panic(panic),
                 // Something of it is committed: it must not begin again.
                 (Err(panic), _) => {
                     self.tx.roll_back_user();
@@ -366,13 +391,27 @@ impl Runner {
                     resume_unwind(panic)
                 }
             };
-            self.conflicted(conflict, &mut attempts)?;
+            self.failed(failure, &mut attempts)?;
         }
+    }
+
+    /// An attempt failed: pauses before the next, or reports that there is none.
+    #[cold]
+    #[inline(never)]
+    fn failed(&mut self, failure: Failure, attempts: &mut u32) -> Result<(), TransactError> {
+        let cause = match failure {
+            Failure::Conflict(cause) => cause,
+            Failure::Abort(abort) => match self.aborted(&abort) {
+                Ok(error) => return Err(error),
+                Err(cause) => cause,
+            },
+            Failure::Panic(panic) => self.panicked(panic)?,
+        };
+        self.conflicted(cause, attempts)
     }
 
     /// The body panicked. Promise (g): that is its own doing only if what it read held together, else the conflict. A panic is a
     /// result: it leaves when what it may tell of is durable.
-    #[cold]
     fn panicked(&mut self, panic: Box<dyn Any + Send>) -> Result<Cause, TransactError> {
         match self.tx.validate() {
             Ok(()) => {
@@ -399,7 +438,6 @@ impl Runner {
     }
 
     /// Ends a refuted attempt and pauses before the next; or reports that there is no next.
-    #[cold]
     fn conflicted(&mut self, cause: Cause, attempts: &mut u32) -> Result<(), TransactError> {
         let last = self.tx.conflict(cause);
         self.tx.roll_back(Some(cause));

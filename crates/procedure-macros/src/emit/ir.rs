@@ -1,379 +1,405 @@
-//! The function that builds the intermediate representation.
+//! The intermediate representation, encoded: what `Declared::declaration` decodes.
+//!
+//! Invariant: nodes stand in pre-order, their fields in the order in which the decoder lists them
+//! (`crates/procedure/src/encoded.rs`, where the format is). Constant data compiles in no time; code that builds the tree took longer
+//! to compile than the procedure itself.
+
+use std::fmt::Display;
 
 use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
 
-use super::{called, library, own};
+use super::{called, library};
 use crate::tree::{
-    Block, Expression, ExpressionKind, KeyRange, Literal, Operation, OperationKind, Operator, Pattern, PatternKind,
-    Place, Procedure, Selector, Step, StepKind, Take, VariableId,
+    Block, Expression, ExpressionKind, KeyRange, Literal, Operation, OperationKind, Pattern, PatternKind, Place,
+    Procedure, Selector, Step, StepKind, VariableId,
 };
 
 /// The body of `Declared::declaration`.
 pub(super) fn declaration(procedure: &Procedure, latest: bool) -> TokenStream {
     let library = library();
-    let (file, at, make) = (own("file"), own("at"), own("make"));
-    let name = crate::name_of(&procedure.name);
-    let parameters = procedure.parameters.len();
-    let variables = procedure.variables.iter().map(|variable| {
-        let name = if variable.made { String::new() } else { crate::name_of(&variable.ident) };
-        let mutable = variable.mutable || variable.late;
-        let span = span(variable.ident.span());
-        quote!(#library::ir::Variable { name: #name.into(), mutable: #mutable, span: #span })
+    let mut encoder = Encoder { procedure, text: String::new(), constants: Vec::new(), functions: Vec::new() };
+    encoder.procedure(latest);
+    let Encoder { text, constants, functions, .. } = encoder;
+    let tables = &procedure.tables;
+    let indexes = procedure.indexes.iter().map(|index| {
+        let (row, constant) = (&tables[index.table], &index.constant);
+        quote!((<#row as ::seriatim::catalog::Table>::definition, #constant.id()))
     });
-    let tables = procedure.tables.iter().map(|table| {
-        let span = span(syn::spanned::Spanned::span(table));
-        quote!(#library::ir::TableUse { table: <#table as ::seriatim::catalog::Table>::NAME.into(), span: #span })
-    });
-    let body = Emitter { procedure }.block(&procedure.body);
-    let (steps, operations, span) = (procedure.steps, procedure.operations, span(procedure.name.span()));
     quote! {
-        let #file: ::std::sync::Arc<str> = ::core::file!().into();
-        let #at = |line: u32, column: u32| #library::ir::Span { file: ::std::sync::Arc::clone(&#file), line, column };
-        let #make = |span: #library::ir::Span, kind: #library::ir::ExpressionKind| #library::ir::Expression {
-            span,
-            kind: ::std::boxed::Box::new(kind),
+        const __ENCODED: #library::ir::Encoded = #library::ir::Encoded {
+            text: #text,
+            file: ::core::file!(),
+            tables: &[#(<#tables as ::seriatim::catalog::Table>::NAME),*],
+            indexes: &[#(#indexes),*],
+            constants: &[#(#constants),*],
+            functions: &[#(#functions),*],
         };
-        let _ = &#make;
-        #library::ir::Procedure {
-            name: #name.into(),
-            span: #span,
-            latest: #latest,
-            parameters: #parameters,
-            variables: ::std::vec![#(#variables),*],
-            tables: ::std::vec![#(#tables),*],
-            body: #body,
-            steps: #steps,
-            operations: #operations,
-        }
+        __ENCODED.decode()
     }
 }
 
-/// A place in the source.
-fn span(span: Span) -> TokenStream {
-    let at = own("at");
-    // Outside of a compiler (unit tests of this crate) there are no places.
-    let (line, column) = match proc_macro::is_available() {
-        true => {
-            let start = span.unwrap().start();
-            (start.line() as u32, start.column() as u32)
-        }
-        false => (1, 1),
-    };
-    quote!(#at(#line, #column))
+/// Whether it is a literal or a constant.
+pub(crate) fn is_datum(expression: &Expression) -> bool {
+    match &*expression.kind {
+        ExpressionKind::Literal { .. } | ExpressionKind::Constant(_) => true,
+        ExpressionKind::Reference(inner) | ExpressionKind::Dereference(inner) => is_datum(inner),
+        _ => false,
+    }
 }
 
-/// A literal or constant as a datum; nothing for other expressions.
-pub(crate) fn datum(expression: &Expression) -> Option<TokenStream> {
-    let library = library();
-    Some(match &*expression.kind {
-        ExpressionKind::Literal { datum, .. } => match datum {
-            Literal::Bool(value) => quote!(#library::Datum::Bool(#value)),
-            Literal::Integer { negative, digits, suffix } => {
-                let number: syn::LitInt = syn::LitInt::new(&format!("{digits}i128"), expression.span);
-                let number = if *negative { quote!(-#number) } else { quote!(#number) };
-                let ty = match suffix.as_str() {
-                    "" => quote!(::core::option::Option::None),
-                    suffix => {
-                        let ty = integer_type(suffix);
-                        quote!(::core::option::Option::Some(#library::IntegerType::#ty))
-                    }
-                };
-                quote!(#library::Datum::Integer(#number, #ty))
-            }
-            Literal::Float { negative, digits } => {
-                let number = syn::LitFloat::new(&format!("{digits}f64"), expression.span);
-                let number = if *negative { quote!(-#number) } else { quote!(#number) };
-                quote!(#library::Datum::Float(#number))
-            }
-            Literal::Text(text) => quote!(#library::Datum::Text(#text.into())),
-        },
-        ExpressionKind::Constant(path) => quote_spanned!(expression.span=> #library::Data::to_datum(&#path)),
-        ExpressionKind::Reference(inner) | ExpressionKind::Dereference(inner) => return datum(inner),
-        _ => return None,
-    })
-}
-
-fn integer_type(suffix: &str) -> syn::Ident {
-    let mut letters = suffix.chars();
-    let first = letters.next().map(|letter| letter.to_ascii_uppercase());
-    syn::Ident::new(&first.into_iter().chain(letters).collect::<String>(), Span::call_site())
-}
-
-struct Emitter<'p> {
+struct Encoder<'p> {
     procedure: &'p Procedure,
+    text: String,
+    /// Functions that make the values of constants.
+    constants: Vec<TokenStream>,
+    functions: Vec<TokenStream>,
 }
 
-impl Emitter<'_> {
-    fn block(&self, block: &Block) -> TokenStream {
-        let library = library();
-        let mut steps = Vec::new();
-        self.steps(block, &mut steps);
-        quote!(#library::ir::Block(::std::vec![#(#steps),*]))
+impl Encoder<'_> {
+    /// The name of a variant, a number, or a truth value.
+    fn word(&mut self, word: impl Display) {
+        self.text.push_str(&format!("{word} "));
     }
 
-    fn steps(&self, block: &Block, steps: &mut Vec<TokenStream>) {
-        for step in &block.0 {
-            match &step.kind {
-                StepKind::Scope(inner) => self.steps(inner, steps),
-                _ => steps.push(self.step(step)),
+    fn name(&mut self, name: &str) {
+        self.word(format_args!("{}:{name}", name.len()));
+    }
+
+    fn list<T>(&mut self, parts: &[T], mut encode: impl FnMut(&mut Self, &T)) {
+        self.word(parts.len());
+        parts.iter().for_each(|part| encode(self, part));
+    }
+
+    fn option<T>(&mut self, value: Option<&T>, mut encode: impl FnMut(&mut Self, &T)) {
+        self.word(value.is_some());
+        value.into_iter().for_each(|value| encode(self, value));
+    }
+
+    /// A place in the source.
+    fn span(&mut self, span: Span) {
+        // Outside of a compiler (unit tests of this crate) there are no places.
+        let (line, column) = match proc_macro::is_available() {
+            true => {
+                let start = span.unwrap().start();
+                (start.line(), start.column())
+            }
+            false => (1, 1),
+        };
+        self.word(line);
+        self.word(column);
+    }
+
+    fn procedure(&mut self, latest: bool) {
+        let procedure = self.procedure;
+        self.name(&crate::name_of(&procedure.name));
+        self.span(procedure.name.span());
+        self.word(latest);
+        self.word(procedure.parameters.len());
+        self.list(&procedure.variables, |encoder, variable| {
+            encoder.name(&if variable.made { String::new() } else { crate::name_of(&variable.ident) });
+            encoder.word(variable.mutable || variable.late);
+            encoder.span(variable.ident.span());
+        });
+        self.word(procedure.tables.len());
+        for (at, table) in procedure.tables.iter().enumerate() {
+            self.word(format_args!("#{at}"));
+            self.span(syn::spanned::Spanned::span(table));
+        }
+        self.block(&procedure.body);
+        self.word(procedure.steps);
+        self.word(procedure.operations);
+    }
+
+    fn block(&mut self, block: &Block) {
+        fn flat<'b>(block: &'b Block, steps: &mut Vec<&'b Step>) {
+            for step in &block.0 {
+                match &step.kind {
+                    StepKind::Scope(inner) => flat(inner, steps),
+                    _ => steps.push(step),
+                }
             }
         }
+        let mut steps = Vec::new();
+        flat(block, &mut steps);
+        self.list(&steps, |encoder, step| encoder.step(step));
     }
 
-    fn step(&self, step: &Step) -> TokenStream {
-        let library = library();
-        let kinds = quote!(#library::ir::StepKind);
-        let kind = match &step.kind {
+    fn step(&mut self, step: &Step) {
+        self.word(step.id);
+        self.span(step.span);
+        match &step.kind {
             StepKind::Declare(variable, _) => {
-                let variable = self.variable(*variable);
-                quote!(#kinds::Declare(#variable))
+                self.word("Declare");
+                self.variable(*variable);
             }
             StepKind::Let { pattern, ty, value } => {
-                let (pattern, value) = (self.pattern(pattern), self.typed(value, ty.as_ref()));
-                quote!(#kinds::Let { pattern: #pattern, value: #value })
+                self.word("Let");
+                self.pattern(pattern);
+                self.typed(value, ty.as_ref());
             }
             StepKind::LetElse { pattern, value, otherwise } => {
-                let (pattern, value, otherwise) =
-                    (self.pattern(pattern), self.expression(value), self.block(otherwise));
-                quote!(#kinds::LetElse { pattern: #pattern, value: #value, otherwise: #otherwise })
+                self.word("LetElse");
+                self.pattern(pattern);
+                self.expression(value);
+                self.block(otherwise);
             }
             StepKind::Assign { place, operator, value } => {
-                let (place, value) = (self.place(place), self.expression(value));
-                let operator = self.option(operator.map(|operator| self.operator(operator)));
-                quote!(#kinds::Assign { place: #place, operator: #operator, value: #value })
+                self.word("Assign");
+                self.place(place);
+                self.option(operator.as_ref(), |encoder, operator| encoder.word(format_args!("{operator:?}")));
+                self.expression(value);
             }
             StepKind::Change { place, method, arguments } => {
-                let receiver = self.place_value(place, step.span);
-                let arguments = arguments.iter().map(|argument| self.expression(argument));
-                let call = self.method(&crate::name_of(method), std::iter::once(receiver).chain(arguments), step.span);
-                let place = self.place(place);
-                let none = quote!(::core::option::Option::None);
-                quote!(#kinds::Assign { place: #place, operator: #none, value: #call })
+                self.word("Assign");
+                self.place(place);
+                self.word(false);
+                self.method(step.span, method, arguments, |encoder| {
+                    encoder.place_value(place.variable, &place.path, step.span);
+                });
             }
             StepKind::Operation { operation, bind } => {
-                let operation = self.operation(operation);
-                let bind = self.option(bind.as_ref().map(|(pattern, _)| self.pattern(pattern)));
-                quote!(#kinds::Operation { operation: #operation, bind: #bind })
+                self.word("Operation");
+                self.operation(operation);
+                self.option(bind.as_ref(), |encoder, (pattern, _)| encoder.pattern(pattern));
             }
             StepKind::If { condition, then, otherwise } => {
-                let (condition, then, otherwise) =
-                    (self.expression(condition), self.block(then), self.block(otherwise));
-                quote!(#kinds::If { condition: #condition, then: #then, otherwise: #otherwise })
+                self.word("If");
+                self.expression(condition);
+                self.block(then);
+                self.block(otherwise);
             }
             StepKind::Match { value, arms } => {
-                let value = self.expression(value);
-                let arms = arms.iter().map(|arm| {
-                    let (pattern, body) = (self.pattern(&arm.pattern), self.block(&arm.body));
-                    let guard = self.option(arm.guard.as_ref().map(|guard| self.expression(guard)));
-                    quote!(#library::ir::Arm { pattern: #pattern, guard: #guard, body: #body })
+                self.word("Match");
+                self.expression(value);
+                self.list(arms, |encoder, arm| {
+                    encoder.pattern(&arm.pattern);
+                    encoder.option(arm.guard.as_ref(), Self::expression);
+                    encoder.block(&arm.body);
                 });
-                quote!(#kinds::Match { value: #value, arms: ::std::vec![#(#arms),*] })
             }
             StepKind::For { pattern, over, body } => {
-                let (pattern, over, body) = (self.pattern(pattern), self.expression(over), self.block(body));
-                quote!(#kinds::For { pattern: #pattern, over: #over, body: #body })
+                self.word("For");
+                self.pattern(pattern);
+                self.expression(over);
+                self.block(body);
             }
             StepKind::ForEach { row, operation, body } => {
-                let (row, operation, body) = (self.variable(*row), self.operation(operation), self.block(body));
-                quote!(#kinds::ForEach { row: #row, operation: #operation, body: #body })
+                self.word("ForEach");
+                self.variable(*row);
+                self.operation(operation);
+                self.block(body);
             }
-            // Its steps are emitted in its place.
-            StepKind::Scope(_) => TokenStream::new(),
-            StepKind::Break => quote!(#kinds::Break),
-            StepKind::Continue => quote!(#kinds::Continue),
+            // Its steps are encoded in its place.
+            StepKind::Scope(_) => {}
+            StepKind::Break => self.word("Break"),
+            StepKind::Continue => self.word("Continue"),
             StepKind::Return(value) => {
-                let value = self.expression(value);
-                quote!(#kinds::Return(#value))
+                self.word("Return");
+                self.expression(value);
             }
             StepKind::Abort(value) => {
-                let value = self.expression(value);
-                quote!(#kinds::Abort(#value))
+                self.word("Abort");
+                self.expression(value);
             }
             StepKind::Yield(value) => {
-                let value = self.expression(value);
-                quote!(#kinds::Yield(#value))
+                self.word("Yield");
+                self.expression(value);
             }
-        };
-        let (id, span) = (step.id as u16, span(step.span));
-        quote!(#library::ir::Step { id: #library::ir::StepId(#id), span: #span, kind: #kind })
+        }
     }
 
-    fn operation(&self, operation: &Operation) -> TokenStream {
-        let library = library();
-        let kinds = quote!(#library::ir::OperationKind);
-        let kind = match &operation.kind {
+    fn operation(&mut self, operation: &Operation) {
+        self.word(operation.id);
+        self.span(operation.span);
+        self.word(operation.table);
+        self.option(operation.index.as_ref(), |encoder, index| encoder.word(format_args!("#{index}")));
+        match &operation.kind {
             OperationKind::Get { key, required } => {
-                let key = self.key(key);
-                quote!(#kinds::Get { key: #key, required: #required })
+                self.word("Get");
+                self.key(key);
+                self.word(required);
             }
             OperationKind::Update { key, required, row, body } => {
-                let (key, row, body) = (self.key(key), self.variable(*row), self.block(body));
-                quote!(#kinds::Update { key: #key, required: #required, row: #row, body: #body })
+                self.word("Update");
+                self.key(key);
+                self.word(required);
+                self.variable(*row);
+                self.block(body);
             }
             OperationKind::Insert { columns } => {
-                let columns = columns.iter().map(|(column, value)| {
-                    let (column, value) = (crate::name_of(column), self.expression(value));
-                    quote!((#column.into(), #value))
+                self.word("Insert");
+                self.list(columns, |encoder, (column, value)| {
+                    encoder.name(&crate::name_of(column));
+                    encoder.expression(value);
                 });
-                quote!(#kinds::Insert { columns: ::std::vec![#(#columns),*] })
             }
             OperationKind::Delete { key, required } => {
-                let key = self.key(key);
-                quote!(#kinds::Delete { key: #key, required: #required })
+                self.word("Delete");
+                self.key(key);
+                self.word(required);
             }
             OperationKind::Scan { range, reverse, limit, take } => {
-                let ranges = quote!(#library::ir::KeyRange);
-                let range = match range {
+                self.word("Scan");
+                match range {
                     KeyRange::Prefix(prefix) => {
-                        let prefix = self.key(prefix);
-                        quote!(#ranges::Prefix(#prefix))
+                        self.word("Prefix");
+                        self.key(prefix);
                     }
                     KeyRange::Between { low, high, inclusive } => {
-                        let low = self.option(low.as_ref().map(|key| self.key(key)));
-                        let high = self.option(high.as_ref().map(|key| self.key(key)));
-                        quote!(#ranges::Between { low: #low, high: #high, inclusive: #inclusive })
+                        self.word("Between");
+                        self.option(low.as_ref(), Self::key);
+                        self.option(high.as_ref(), Self::key);
+                        self.word(inclusive);
                     }
-                };
-                let limit = self.option(limit.as_ref().map(|limit| self.expression(limit)));
-                let take = match take {
-                    Take::Each => quote!(Each),
-                    Take::First => quote!(First),
-                    Take::All => quote!(All),
-                    Take::Count => quote!(Count),
-                };
-                let take = quote!(#library::ir::Take::#take);
-                quote!(#kinds::Scan { range: #range, reverse: #reverse, limit: #limit, take: #take })
+                }
+                self.word(reverse);
+                self.option(limit.as_ref(), Self::expression);
+                self.word(format_args!("{take:?}"));
             }
-        };
-        let (id, span, table) = (operation.id as u16, span(operation.span), operation.table);
-        let index = self.option(operation.index.map(|index| {
-            let index = &self.procedure.indexes[index];
-            let (row, constant) = (&self.procedure.tables[index.table], &index.constant);
-            quote!({
-                let definition = <#row as ::seriatim::catalog::Table>::definition();
-                (&*definition.indexes[#constant.id().index()].name).into()
-            })
-        }));
-        quote! {
-            ::std::boxed::Box::new(#library::ir::Operation {
-                id: #library::ir::OperationId(#id),
-                span: #span,
-                table: #table,
-                index: #index,
-                kind: #kind,
-            })
         }
     }
 
     /// The columns of a key.
-    fn key(&self, key: &Expression) -> TokenStream {
-        let columns: Vec<_> = match &*key.kind {
-            ExpressionKind::Tuple(columns) => columns.iter().map(|column| self.expression(column)).collect(),
-            ExpressionKind::Variable(variable, _) if self.procedure.variables[variable.0].parts.is_some() => {
-                let (library, parts) = (library(), self.procedure.variables[variable.0].parts.unwrap_or(0));
-                let part = |at: usize| {
-                    let (name, whole) = (at.to_string(), self.expression(key));
-                    self.make(key.span, quote!(#library::ir::ExpressionKind::Field(#whole, #name.into())))
-                };
-                (0..parts).map(part).collect()
-            }
-            _ => vec![self.expression(key)],
-        };
-        quote!(::std::vec![#(#columns),*])
-    }
-
-    fn option(&self, value: Option<TokenStream>) -> TokenStream {
-        match value {
-            Some(value) => quote!(::core::option::Option::Some(#value)),
-            None => quote!(::core::option::Option::None),
+    fn key(&mut self, key: &Expression) {
+        match &*key.kind {
+            ExpressionKind::Tuple(columns) => self.list(columns, Self::expression),
+            ExpressionKind::Variable(variable, _) => match self.procedure.variables[variable.0].parts {
+                Some(parts) => {
+                    self.word(parts);
+                    for part in 0..parts {
+                        self.span(key.span);
+                        self.word("Field");
+                        self.expression(key);
+                        self.name(&part.to_string());
+                    }
+                }
+                None => self.list(&[key], |encoder, key| encoder.expression(key)),
+            },
+            _ => self.list(&[key], |encoder, key| encoder.expression(key)),
         }
     }
 
-    fn variable(&self, variable: VariableId) -> TokenStream {
-        let (library, at) = (library(), variable.0 as u16);
-        quote!(#library::ir::VariableId(#at))
+    fn variable(&mut self, variable: VariableId) {
+        self.word(variable.0);
     }
 
-    fn place(&self, place: &Place) -> TokenStream {
-        let (library, variable) = (library(), self.variable(place.variable));
-        let path = place.path.iter().map(|selector| match selector {
+    fn place(&mut self, place: &Place) {
+        self.variable(place.variable);
+        self.list(&place.path, |encoder, selector| match selector {
             Selector::Field(member) => {
-                let name = crate::member_name(member);
-                quote!(#library::ir::Selector::Field(#name.into()))
+                encoder.word("Field");
+                encoder.name(&crate::member_name(member));
             }
             Selector::Column(column) => {
-                let name = crate::name_of(column);
-                quote!(#library::ir::Selector::Field(#name.into()))
+                encoder.word("Field");
+                encoder.name(&crate::name_of(column));
             }
             Selector::Index(at) => {
-                let at = self.expression(at);
-                quote!(#library::ir::Selector::Index(#at))
+                encoder.word("Index");
+                encoder.expression(at);
             }
         });
-        quote!(#library::ir::Place { variable: #variable, path: ::std::vec![#(#path),*] })
     }
 
     /// What a place holds, as an expression.
-    fn place_value(&self, place: &Place, at: Span) -> TokenStream {
-        let library = library();
-        let kinds = quote!(#library::ir::ExpressionKind);
-        let variable = self.variable(place.variable);
-        let start = self.make(at, quote!(#kinds::Variable(#variable)));
-        place.path.iter().fold(start, |base, selector| match selector {
-            Selector::Field(member) => {
-                let name = crate::member_name(member);
-                self.make(at, quote!(#kinds::Field(#base, #name.into())))
-            }
-            Selector::Column(column) => {
-                let name = crate::name_of(column);
-                self.make(at, quote!(#kinds::Field(#base, #name.into())))
-            }
-            Selector::Index(index) => {
-                let index = self.expression(index);
-                self.make(at, quote!(#kinds::Element(#base, #index)))
-            }
-        })
+    fn place_value(&mut self, variable: VariableId, path: &[Selector], at: Span) {
+        self.span(at);
+        let Some((last, before)) = path.split_last() else {
+            self.word("Variable");
+            return self.variable(variable);
+        };
+        self.word(if matches!(last, Selector::Index(_)) { "Element" } else { "Field" });
+        self.place_value(variable, before, at);
+        match last {
+            Selector::Field(member) => self.name(&crate::member_name(member)),
+            Selector::Column(column) => self.name(&crate::name_of(column)),
+            Selector::Index(index) => self.expression(index),
+        }
     }
 
-    fn pattern(&self, pattern: &Pattern) -> TokenStream {
-        let library = library();
-        let kinds = quote!(#library::ir::Pattern);
+    fn pattern(&mut self, pattern: &Pattern) {
         match &pattern.kind {
-            PatternKind::Any => quote!(#kinds::Any),
+            PatternKind::Any => self.word("Any"),
             PatternKind::Bind(variable) => {
-                let variable = self.variable(*variable);
-                quote!(#kinds::Bind(#variable))
+                self.word("Bind");
+                self.variable(*variable);
             }
-            PatternKind::Literal(datum) => quote!(#kinds::Literal(#datum)),
+            PatternKind::Literal(value) => {
+                self.word("Literal");
+                self.datum(value);
+            }
             PatternKind::Range { low, high, inclusive } => {
-                quote!(#kinds::Range { low: #low, high: #high, inclusive: #inclusive })
+                self.word("Range");
+                self.datum(low);
+                self.datum(high);
+                self.word(inclusive);
             }
-            PatternKind::None => quote!(#kinds::None),
+            PatternKind::None => self.word("None"),
             PatternKind::Some(inner) => {
-                let inner = self.pattern(inner);
-                quote!(#kinds::Some(::std::boxed::Box::new(#inner)))
+                self.word("Some");
+                self.pattern(inner);
             }
             PatternKind::Tuple(parts) => {
-                let parts = parts.iter().map(|part| self.pattern(part));
-                quote!(#kinds::Tuple(::std::vec![#(#parts),*]))
+                self.word("Tuple");
+                self.list(parts, Self::pattern);
             }
             PatternKind::Record { name, fields } => {
-                let fields = fields.iter().map(|(field, pattern)| {
-                    let pattern = self.pattern(pattern);
-                    quote!((#field.into(), #pattern))
+                self.word("Record");
+                self.name(name);
+                self.list(fields, |encoder, (field, pattern)| {
+                    encoder.name(field);
+                    encoder.pattern(pattern);
                 });
-                quote!(#kinds::Record { name: #name.into(), fields: ::std::vec![#(#fields),*] })
             }
             PatternKind::Either(alternatives) => {
-                let alternatives = alternatives.iter().map(|alternative| self.pattern(alternative));
-                quote!(#kinds::Either(::std::vec![#(#alternatives),*]))
+                self.word("Either");
+                self.list(alternatives, Self::pattern);
             }
         }
     }
 
+    /// A literal or constant.
+    fn datum(&mut self, expression: &Expression) {
+        match &*expression.kind {
+            ExpressionKind::Literal { datum, .. } => match datum {
+                Literal::Bool(value) => {
+                    self.word("Bool");
+                    self.word(value);
+                }
+                Literal::Integer { negative, digits, suffix } => {
+                    self.word("Integer");
+                    self.word(format_args!("{}{digits}", if *negative { "-" } else { "" }));
+                    self.name(suffix);
+                }
+                Literal::Float { negative, digits } => {
+                    self.word("Float");
+                    self.word(format_args!("{}{digits}", if *negative { "-" } else { "" }));
+                }
+                Literal::Text(text) => {
+                    self.word("Text");
+                    self.name(text);
+                }
+            },
+            ExpressionKind::Constant(path) => self.constant(path, expression.span),
+            ExpressionKind::Reference(inner) | ExpressionKind::Dereference(inner) => self.datum(inner),
+            _ => {}
+        }
+    }
+
+    fn constant(&mut self, constant: &TokenStream, span: Span) {
+        let library = library();
+        self.word(format_args!("#{}", self.constants.len()));
+        self.constants.push(quote_spanned!(span=> || #library::Data::to_datum(&#constant)));
+    }
+
+    fn function(&mut self, function: TokenStream) {
+        self.word(format_args!("#{}", self.functions.len()));
+        self.functions.push(function);
+    }
+
     /// A value that is bound with a type: a literal takes it.
-    fn typed(&self, value: &Expression, ty: Option<&syn::Type>) -> TokenStream {
+    fn typed(&mut self, value: &Expression, ty: Option<&syn::Type>) {
         let suffix = ty.map(crate::text).filter(|name| crate::lists::INTEGERS.contains(&name.as_str()));
         match (&*value.kind, suffix) {
             (
@@ -382,192 +408,170 @@ impl Emitter<'_> {
             ) if old.is_empty() => {
                 let datum = Literal::Integer { negative: *negative, digits: digits.clone(), suffix };
                 let kind = ExpressionKind::Literal { tokens: tokens.clone(), datum };
-                self.expression(&Expression::new(value.span, kind))
+                self.expression(&Expression::new(value.span, kind));
             }
             _ => self.expression(value),
         }
     }
 
-    fn operator(&self, operator: Operator) -> TokenStream {
-        let library = library();
-        let name = match operator {
-            Operator::Add => quote!(Add),
-            Operator::Subtract => quote!(Subtract),
-            Operator::Multiply => quote!(Multiply),
-            Operator::Divide => quote!(Divide),
-            Operator::Remainder => quote!(Remainder),
-            Operator::Equal => quote!(Equal),
-            Operator::NotEqual => quote!(NotEqual),
-            Operator::Less => quote!(Less),
-            Operator::LessOrEqual => quote!(LessOrEqual),
-            Operator::Greater => quote!(Greater),
-            Operator::GreaterOrEqual => quote!(GreaterOrEqual),
-            Operator::And => quote!(And),
-            Operator::Or => quote!(Or),
-        };
-        quote!(#library::ir::BinaryOperator::#name)
+    fn method(&mut self, at: Span, method: &syn::Ident, arguments: &[Expression], receiver: impl FnOnce(&mut Self)) {
+        self.span(at);
+        self.word("Call");
+        self.word("Method");
+        self.name(&crate::name_of(method));
+        self.word(arguments.len() + 1);
+        receiver(self);
+        arguments.iter().for_each(|argument| self.expression(argument));
     }
 
-    fn make(&self, at: Span, kind: TokenStream) -> TokenStream {
-        let (make, span) = (own("make"), span(at));
-        quote!(#make(#span, #kind))
-    }
-
-    fn method(&self, name: &str, arguments: impl Iterator<Item = TokenStream>, at: Span) -> TokenStream {
-        let library = library();
-        let kind = quote!(#library::ir::ExpressionKind::Call(
-            #library::ir::Function::Method(#name.into()),
-            ::std::vec![#(#arguments),*],
-        ));
-        self.make(at, kind)
-    }
-
-    fn expressions<'e>(&'e self, expressions: &'e [Expression]) -> impl Iterator<Item = TokenStream> + 'e {
-        expressions.iter().map(|expression| self.expression(expression))
-    }
-
-    fn expression(&self, expression: &Expression) -> TokenStream {
-        let library = library();
-        let kinds = quote!(#library::ir::ExpressionKind);
-        let at = expression.span;
-        if let ExpressionKind::Reference(inner) | ExpressionKind::Dereference(inner) = &*expression.kind {
-            return self.expression(inner);
+    fn expression(&mut self, expression: &Expression) {
+        match &*expression.kind {
+            ExpressionKind::Reference(inner) | ExpressionKind::Dereference(inner) => return self.expression(inner),
+            ExpressionKind::Method { receiver, method, arguments } => {
+                return self.method(expression.span, method, arguments, |encoder| encoder.expression(receiver));
+            }
+            _ => self.span(expression.span),
         }
-        if let Some(datum) = datum(expression) {
-            return self.make(at, quote!(#kinds::Literal(#datum)));
-        }
-        let kind = match &*expression.kind {
+        match &*expression.kind {
+            ExpressionKind::Literal { .. } | ExpressionKind::Constant(_) => {
+                self.word("Literal");
+                self.datum(expression);
+            }
             ExpressionKind::Variable(variable, _) => {
-                let variable = self.variable(*variable);
-                quote!(#kinds::Variable(#variable))
+                self.word("Variable");
+                self.variable(*variable);
             }
             ExpressionKind::Field(base, member) => {
-                let (base, name) = (self.expression(base), crate::member_name(member));
-                quote!(#kinds::Field(#base, #name.into()))
+                self.word("Field");
+                self.expression(base);
+                self.name(&crate::member_name(member));
             }
             ExpressionKind::Column(row, column) => {
-                let (row, name) = (self.expression(row), crate::name_of(column));
-                quote!(#kinds::Field(#row, #name.into()))
+                self.word("Field");
+                self.expression(row);
+                self.name(&crate::name_of(column));
             }
             ExpressionKind::Element(list, index) => {
-                let (list, index) = (self.expression(list), self.expression(index));
-                quote!(#kinds::Element(#list, #index))
+                self.word("Element");
+                self.expression(list);
+                self.expression(index);
             }
             ExpressionKind::Not(inner) => {
-                let inner = self.expression(inner);
-                quote!(#kinds::Unary(#library::ir::UnaryOperator::Not, #inner))
+                self.word("Unary Not");
+                self.expression(inner);
             }
             ExpressionKind::Negate(inner) => {
-                let inner = self.expression(inner);
-                quote!(#kinds::Unary(#library::ir::UnaryOperator::Negate, #inner))
+                self.word("Unary Negate");
+                self.expression(inner);
             }
             ExpressionKind::Binary(operator, left, right) => {
-                let (operator, left, right) = (self.operator(*operator), self.expression(left), self.expression(right));
-                quote!(#kinds::Binary(#operator, #left, #right))
+                self.word(format_args!("Binary {operator:?}"));
+                self.expression(left);
+                self.expression(right);
             }
             ExpressionKind::Pure(path, arguments) => {
-                let arguments = self.expressions(arguments);
-                let function = called(path, |called| quote!(#library::ir::Function::pure::<#called>()));
-                quote!(#kinds::Call(#function, ::std::vec![#(#arguments),*]))
-            }
-            ExpressionKind::Method { receiver, method, arguments } => {
-                let all = std::iter::once(self.expression(receiver)).chain(self.expressions(arguments));
-                return self.method(&crate::name_of(method), all, at);
+                let library = library();
+                self.word("Call");
+                self.function(called(path, |called| quote!(#library::ir::Function::pure::<#called>())));
+                self.list(arguments, Self::expression);
             }
             ExpressionKind::Associated { path, arguments } => {
-                let (function, arguments) = (associated(path), self.expressions(arguments));
-                quote!(#kinds::Call(#function, ::std::vec![#(#arguments),*]))
+                self.word("Call");
+                self.associated(path);
+                self.list(arguments, Self::expression);
             }
             ExpressionKind::Tuple(parts) => {
-                let parts = self.expressions(parts);
-                quote!(#kinds::Tuple(::std::vec![#(#parts),*]))
+                self.word("Tuple");
+                self.list(parts, Self::expression);
             }
             ExpressionKind::List { elements, .. } => {
-                let elements = self.expressions(elements);
-                quote!(#kinds::List(::std::vec![#(#elements),*]))
+                self.word("List");
+                self.list(elements, Self::expression);
             }
             ExpressionKind::Repeat { element, count, .. } => {
-                let element = self.expression(element);
-                quote!(#kinds::Repeat(#element, #count))
+                self.word("Repeat");
+                self.expression(element);
+                self.constant(&quote!({ let count: ::core::primitive::usize = #count; count }), expression.span);
             }
             ExpressionKind::Record { path, fields, .. } => {
-                let name = path.segments.last().map(|last| crate::name_of(&last.ident)).unwrap_or_default();
-                let fields = fields.iter().map(|(member, value)| {
-                    let (member, value) = (crate::member_name(member), self.expression(value));
-                    quote!((#member.into(), #value))
+                self.word("Record");
+                self.name(&path.segments.last().map(|last| crate::name_of(&last.ident)).unwrap_or_default());
+                self.list(fields, |encoder, (member, value)| {
+                    encoder.name(&crate::member_name(member));
+                    encoder.expression(value);
                 });
-                quote!(#kinds::Record(#name.into(), ::std::vec![#(#fields),*]))
             }
-            ExpressionKind::None => quote!(#kinds::None),
+            ExpressionKind::None => self.word("None"),
             ExpressionKind::Some(inner) => {
-                let inner = self.expression(inner);
-                quote!(#kinds::Some(#inner))
+                self.word("Some");
+                self.expression(inner);
             }
             ExpressionKind::If(condition, then, otherwise) => {
-                let (condition, then, otherwise) =
-                    (self.expression(condition), self.expression(then), self.expression(otherwise));
-                quote!(#kinds::If(#condition, #then, #otherwise))
+                self.word("If");
+                self.expression(condition);
+                self.expression(then);
+                self.expression(otherwise);
             }
             ExpressionKind::Match(value, arms) => {
-                let value = self.expression(value);
-                let arms = arms.iter().map(|(pattern, guard, value)| {
-                    let (pattern, value) = (self.pattern(pattern), self.expression(value));
-                    let guard = self.option(guard.as_ref().map(|guard| self.expression(guard)));
-                    quote!((#pattern, #guard, #value))
+                self.word("Match");
+                self.expression(value);
+                self.list(arms, |encoder, (pattern, guard, value)| {
+                    encoder.pattern(pattern);
+                    encoder.option(guard.as_ref(), Self::expression);
+                    encoder.expression(value);
                 });
-                quote!(#kinds::Match(#value, ::std::vec![#(#arms),*]))
             }
             ExpressionKind::Block(bindings, value) => {
-                let bindings = bindings.iter().map(|(pattern, ty, value)| {
-                    let (pattern, value) = (self.pattern(pattern), self.typed(value, ty.as_ref()));
-                    quote!((#pattern, #value))
+                self.word("Block");
+                self.list(bindings, |encoder, (pattern, ty, value)| {
+                    encoder.pattern(pattern);
+                    encoder.typed(value, ty.as_ref());
                 });
-                let value = self.expression(value);
-                quote!(#kinds::Block(::std::vec![#(#bindings),*], #value))
+                self.expression(value);
             }
             ExpressionKind::Range { low, high, inclusive } => {
-                let (low, high) = (self.expression(low), self.expression(high));
-                quote!(#kinds::Range { low: #low, high: #high, inclusive: #inclusive })
+                self.word("Range");
+                self.expression(low);
+                self.expression(high);
+                self.word(inclusive);
             }
-            ExpressionKind::Literal { .. }
-            | ExpressionKind::Constant(_)
-            | ExpressionKind::Reference(_)
-            | ExpressionKind::Dereference(_) => TokenStream::new(),
-        };
-        self.make(at, kind)
+            // Above.
+            ExpressionKind::Reference(_) | ExpressionKind::Dereference(_) | ExpressionKind::Method { .. } => {}
+        }
     }
-}
 
-/// A conversion or constructor: by the type as written, or, where its name stands for another type, through the compiler.
-fn associated(path: &syn::Path) -> TokenStream {
-    let library = library();
-    let mut segments = path.segments.iter().rev();
-    let function = segments.next().map(|segment| crate::name_of(&segment.ident)).unwrap_or_default();
-    let ty = segments.next();
-    let owner = ty.map(|segment| crate::name_of(&segment.ident)).unwrap_or_default();
-    let is_plain = ty.is_none_or(|ty| match &ty.arguments {
-        syn::PathArguments::AngleBracketed(given) => {
-            given.args.iter().all(|argument| matches!(argument, syn::GenericArgument::Const(syn::Expr::Lit(_))))
-        }
-        _ => true,
-    });
-    let through_compiler = match function.as_str() {
-        "from_units" if owner != "Decimal" || !is_plain => Some(quote!(#path)),
-        "truncated" if owner != "Text" || !is_plain => Some(quote!(|text: ::std::string::String| #path(&text))),
-        _ => None,
-    };
-    match through_compiler {
-        Some(call) => {
-            let name = format!("{owner}::{function}");
-            quote!(#library::ir::Function::Pure {
-                name: #name.into(),
-                total: true,
-                evaluate: |arguments| #library::methods::apply(arguments, #call),
-            })
-        }
-        None => {
-            let written = ty.map(crate::text).unwrap_or_default().replace(' ', "");
-            quote!(#library::ir::Function::Associated(#written.into(), #function.into()))
+    /// A conversion or constructor: by the type as written, or, where its name stands for another type, through the compiler.
+    fn associated(&mut self, path: &syn::Path) {
+        let library = library();
+        let mut segments = path.segments.iter().rev();
+        let function = segments.next().map(|segment| crate::name_of(&segment.ident)).unwrap_or_default();
+        let ty = segments.next();
+        let owner = ty.map(|segment| crate::name_of(&segment.ident)).unwrap_or_default();
+        let is_plain = ty.is_none_or(|ty| match &ty.arguments {
+            syn::PathArguments::AngleBracketed(given) => {
+                given.args.iter().all(|argument| matches!(argument, syn::GenericArgument::Const(syn::Expr::Lit(_))))
+            }
+            _ => true,
+        });
+        let through_compiler = match function.as_str() {
+            "from_units" if owner != "Decimal" || !is_plain => Some(quote!(#path)),
+            "truncated" if owner != "Text" || !is_plain => Some(quote!(|text: ::std::string::String| #path(&text))),
+            _ => None,
+        };
+        match through_compiler {
+            Some(call) => {
+                let name = format!("{owner}::{function}");
+                self.function(quote!(#library::ir::Function::Pure {
+                    name: #name,
+                    total: true,
+                    evaluate: |arguments| #library::methods::apply(arguments, #call),
+                }));
+            }
+            None => {
+                self.word("Associated");
+                self.name(&ty.map(crate::text).unwrap_or_default().replace(' ', ""));
+                self.name(&function);
+            }
         }
     }
 }

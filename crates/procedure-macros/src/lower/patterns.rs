@@ -1,11 +1,11 @@
 //! Patterns.
 
-use quote::{ToTokens, quote};
+use quote::ToTokens;
 use syn::spanned::Spanned;
 use syn::{Lit, Pat, Result};
 
 use super::{Lowering, refuse};
-use crate::tree::{Pattern, PatternKind, Shape};
+use crate::tree::{Expression, ExpressionKind, Pattern, PatternKind, Shape};
 
 impl Lowering {
     /// Reads a pattern for a value of this shape; what it binds becomes visible.
@@ -151,12 +151,14 @@ impl Lowering {
         Ok(PatternKind::Record { name, fields: fields.collect::<Result<_>>()? })
     }
 
-    /// A literal or constant in a pattern, as a datum.
-    fn literal_datum(&mut self, expression: &(impl ToTokens + Spanned)) -> Result<proc_macro2::TokenStream> {
+    /// A literal or constant in a pattern.
+    fn literal_datum(&mut self, expression: &(impl ToTokens + Spanned)) -> Result<Expression> {
         let expression: syn::Expr = syn::parse2(expression.to_token_stream())?;
         let lowered = self.expression(&expression)?;
-        crate::emit::ir::datum(&lowered)
-            .ok_or_else(|| syn::Error::new(expression.span(), "patterns have literals and constants"))
+        match crate::emit::ir::is_datum(&lowered) {
+            true => Ok(lowered),
+            false => Err(syn::Error::new(expression.span(), "patterns have literals and constants")),
+        }
     }
 }
 
@@ -172,9 +174,8 @@ fn rename(pattern: &mut Pattern, change: &mut impl FnMut(&mut crate::tree::Varia
     }
 }
 
-fn constant(path: &impl ToTokens) -> proc_macro2::TokenStream {
-    let procedure = crate::emit::library();
-    quote!(#procedure::Data::to_datum(&#path))
+fn constant(path: &(impl ToTokens + Spanned)) -> Expression {
+    Expression::new(path.span(), ExpressionKind::Constant(path.to_token_stream()))
 }
 
 /// The last segment of a path.

@@ -110,7 +110,7 @@ fn function() -> impl Strategy<Value = Function> {
     prop_oneof![
         4 => select(methods).prop_map(|name| Function::Method(name.into())),
         2 => (select(types), select(names)).prop_map(|(ty, name)| Function::Associated(ty.into(), name.into())),
-        1 => Just(Function::Pure { name: "first".into(), total: true, evaluate: |arguments| u8::from_datum(arguments.first().unwrap_or(&Datum::UNIT)).map(|n| n.to_datum()) }),
+        1 => Just(Function::Pure { name: "first", total: true, evaluate: |arguments| u8::from_datum(arguments.first().unwrap_or(&Datum::UNIT)).map(|n| n.to_datum()) }),
     ]
 }
 

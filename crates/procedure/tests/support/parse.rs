@@ -174,7 +174,10 @@ impl<'a> Parser<'a> {
                 assert!(self.take(")"));
                 let evaluate = |_: &[Datum]| Ok(Datum::Bool(true));
                 let total = !name.starts_with("may_");
-                self.make(ExpressionKind::Call(Function::Pure { name: name.into(), total, evaluate }, arguments))
+                self.make(ExpressionKind::Call(
+                    Function::Pure { name: name.to_owned().leak(), total, evaluate },
+                    arguments,
+                ))
             }
             name => {
                 let variable = (self.variable)(name);

@@ -9,11 +9,11 @@ use std::sync::{Arc, PoisonError};
 use super::check::{self, Judge};
 use super::registry::{Entry, Way};
 use super::shape::Steps;
-use super::{Data, Datum, Declared, EvaluationError};
+use super::{Data, Datum, Declared, EvaluationError, Schedule};
 use crate::durability::Pending;
 use crate::session::Runner;
 use crate::tx::Origin;
-use crate::{Committed, Session, TransactError};
+use crate::{Abort, Committed, Session, TransactError, Tx};
 
 /// The procedures a session has called, by type.
 #[derive(Default)]
@@ -25,6 +25,11 @@ impl Called {
     #[inline]
     pub(crate) fn entry(&self, at: usize) -> &Entry {
         &self.entries[at]
+    }
+
+    #[inline]
+    fn find(&self, id: TypeId) -> Option<usize> {
+        self.entries.iter().position(|entry| entry.id == id)
     }
 }
 
@@ -155,22 +160,22 @@ impl Session {
     pub(crate) fn find_by_name(&mut self, name: &str) -> Result<usize, TransactError> {
         match self.called.entries.iter().position(|entry| entry.name == name) {
             Some(at) => Ok(at),
-            None => self.look_up(name, |entry| entry.name == name),
+            None => self.look_up(name, &|entry| entry.name == name),
         }
     }
 
     /// Where the session keeps a procedure.
     #[inline]
     pub(crate) fn find_declared<P: Declared>(&mut self) -> Result<usize, TransactError> {
-        match self.called.entries.iter().position(|entry| entry.id == TypeId::of::<P>()) {
+        match self.called.find(TypeId::of::<P>()) {
             Some(at) => Ok(at),
-            None => self.look_up(P::NAME, |entry| entry.id == TypeId::of::<P>()),
+            None => self.look_up(P::NAME, &|entry| entry.id == TypeId::of::<P>()),
         }
     }
 
     /// Finds a procedure in the registry and keeps it; where.
     #[cold]
-    fn look_up(&mut self, name: &str, is_it: impl Fn(&Entry) -> bool) -> Result<usize, TransactError> {
+    fn look_up(&mut self, name: &str, is_it: &dyn Fn(&Entry) -> bool) -> Result<usize, TransactError> {
         let registry = self.runner.tx.inner().procedures.read().unwrap_or_else(PoisonError::into_inner);
         let Some(entry) = registry.entries.iter().find(|entry| is_it(entry)).cloned() else {
             return Err(TransactError::UnknownProcedure { name: name.to_owned(), known: registry.names() });
@@ -190,9 +195,22 @@ fn run_scheduled<P: Declared>(
 ) -> Result<Committed<P::Output>, TransactError> {
     let handles = entry.handles::<P>();
     let judge = entry.checked.then(|| Judge::of::<P>(entry, arguments));
+    let mut value = None;
+    let committed = follow_schedule(runner, entry, judge.as_ref(), &mut |tx, schedule| {
+        value = Some(P::scheduled(tx, handles, arguments, schedule)?);
+        Ok(())
+    })?;
+    Ok(committed.with(value))
+}
+
+fn follow_schedule(
+    runner: &mut Runner,
+    entry: &Entry,
+    judge: Option<&Judge<'_>>,
+    body: &mut dyn FnMut(&mut Tx, &mut Schedule<'_>) -> Result<(), Abort>,
+) -> Result<Committed<()>, TransactError> {
     if entry.way == Way::Repaired {
-        let steps = Steps::Whole(Some(&entry.repairs));
-        return runner.run_judged(steps, judge.as_ref(), |tx, schedule| P::scheduled(tx, handles, arguments, schedule));
+        return runner.run_judged(Steps::Whole(Some(&entry.repairs)), judge, body);
     }
     let inner = Arc::clone(runner.tx.shared());
     let passes = || {
@@ -207,7 +225,7 @@ fn run_scheduled<P: Declared>(
     // Registering cannot change the pieces before the end of the chain; but it may have, before its beginning.
     let passes = chain.as_ref().and_then(|_| passes());
     let steps = passes.as_deref().map_or(Steps::Whole(None), Steps::Pieces);
-    runner.run_judged(steps, judge.as_ref(), |tx, schedule| P::scheduled(tx, handles, arguments, schedule))
+    runner.run_judged(steps, judge, body)
 }
 
 /// Calls a procedure on dynamic values.

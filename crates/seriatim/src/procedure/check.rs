@@ -24,7 +24,7 @@ use super::{Access, Data, Datum, Declared, IntegerType, Touch};
 use crate::database::Inner;
 use crate::session::Runner;
 use crate::tx::Origin;
-use crate::{Committed, TransactError, Tx};
+use crate::{Abort, Committed, TransactError, Tx};
 
 /// Calls a procedure and panics if it leaves its plan.
 #[cold]
@@ -35,7 +35,12 @@ pub(crate) fn run_checked<P: Declared>(
 ) -> Result<Committed<P::Output>, TransactError> {
     let handles = entry.handles::<P>();
     let judge = Judge::of::<P>(entry, arguments);
-    runner.run(entry.mode(), Origin::Procedure, |tx| judge.watch(tx, |_| true, || P::straight(tx, handles, arguments)))
+    let mut value = None;
+    let committed = judge.run(runner, entry, &mut |tx| {
+        value = Some(P::straight(tx, handles, arguments)?);
+        Ok(())
+    })?;
+    Ok(committed.with(value))
 }
 
 /// What a footprint told before the execution.
@@ -64,22 +69,42 @@ pub(crate) struct Judge<'j> {
 
 impl<'j> Judge<'j> {
     pub(crate) fn of<P: Declared>(entry: &'j Entry, arguments: &P::Arguments) -> Judge<'j> {
-        let mut told = Vec::new();
         let handles = entry.handles::<P>();
-        let tell = AssertUnwindSafe(|| P::footprint(handles, arguments, &mut |touch| told.push(Told::from(touch))));
+        Judge::new(entry, arguments.to_datum(), &|visit| P::footprint(handles, arguments, visit))
+    }
+
+    fn new(entry: &'j Entry, arguments: Datum, footprint: &dyn Fn(&mut dyn FnMut(Touch<'_>))) -> Judge<'j> {
+        let mut told = Vec::new();
+        let tell = AssertUnwindSafe(|| footprint(&mut |touch| told.push(Told::from(touch))));
         // A key that panics when it is looked at ahead is judged by what the execution does.
         let told = catch_unwind(tell).is_ok().then_some(told);
-        Judge { plan: &entry.plan, told, declaration: &entry.declaration, arguments: arguments.to_datum() }
+        Judge { plan: &entry.plan, told, declaration: &entry.declaration, arguments }
+    }
+
+    /// Runs `body` as a transaction of its own.
+    fn run(
+        &self,
+        runner: &mut Runner,
+        entry: &Entry,
+        body: &mut dyn FnMut(&Tx) -> Result<(), Abort>,
+    ) -> Result<Committed<()>, TransactError> {
+        let body = &mut |tx: &Tx| self.watch(tx, &|_| true, &mut || body(tx));
+        runner.run_dyn(entry.mode(), Origin::Procedure, body)
     }
 
     /// Runs `body` and panics if it did what no operation does that runs in it, by the steps that `runs`.
-    pub(crate) fn watch<R>(&self, tx: &Tx, runs: impl Fn(StepId) -> bool, body: impl FnOnce() -> R) -> R {
+    pub(crate) fn watch(
+        &self,
+        tx: &Tx,
+        runs: &dyn Fn(StepId) -> bool,
+        body: &mut dyn FnMut() -> Result<(), Abort>,
+    ) -> Result<(), Abort> {
         tx.start_watching();
         watch::start();
         let result = body();
         let touched = watch::stop();
         let accessed = tx.stop_watching();
-        let pass = Pass { judge: self, runs: &runs };
+        let pass = Pass { judge: self, runs };
         if let Err(violation) = pass.all(tx.inner(), &accessed, &touched) {
             let Plan { procedure, .. } = self.plan;
             panic!("procedure {procedure} leaves its plan: {violation}\n{}", self.plan);

@@ -315,16 +315,31 @@ impl Session {
     fn interpret_declared<P: Declared>(&mut self, arguments: &Datum) -> Result<Committed<P::Output>, TransactError> {
         self.runner.tx.break_seal();
         let at = self.find_declared::<P>()?;
+        let mut output = None;
+        let committed = self.interpret_entry(at, arguments, &mut |value| {
+            output = Some(P::Output::from_datum(value)?);
+            Ok(())
+        })?;
+        Ok(committed.with(output))
+    }
+
+    /// Interprets a procedure that the session has; `convert` gets its result.
+    fn interpret_entry(
+        &mut self,
+        at: usize,
+        arguments: &Datum,
+        convert: &mut dyn FnMut(&Datum) -> Result<(), EvaluationError>,
+    ) -> Result<Committed<()>, TransactError> {
         let Session { runner, called, .. } = self;
         let entry = called.entry(at);
         let tables = Interpreted::tables(&entry.declaration, runner.tx.inner());
-        let mut result = runner.run(entry.mode(), Origin::Procedure, |tx| {
+        let mut result = runner.run_dyn(entry.mode(), Origin::Procedure, &mut |tx| {
             let value = interpret(&entry.declaration, arguments, &Reference { tx, tables: &tables });
-            let value = value.and_then(|value| Ok(P::Output::from_datum(&value)?));
+            let value = value.and_then(|value| Ok(convert(&value)?));
             value.map_err(|stopped| stopped.into_abort(tx))
         });
         if let Err(error) = &mut result {
-            in_procedure(error, P::NAME);
+            in_procedure(error, entry.name);
         }
         result
     }

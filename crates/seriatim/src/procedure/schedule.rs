@@ -137,11 +137,19 @@ impl<'p> Schedule<'p> {
     pub fn pass(
         &mut self,
         tx: &mut Tx,
-        body: impl FnOnce(&Tx, &Schedule<'_>) -> Result<(), Abort>,
+        mut body: impl FnMut(&Tx, &Schedule<'_>) -> Result<(), Abort>,
     ) -> Result<Next, Abort> {
-        let body = |tx: &Tx, schedule: &Schedule<'_>| match schedule.judge {
+        self.pass_dyn(tx, &mut body)
+    }
+
+    fn pass_dyn(
+        &mut self,
+        tx: &mut Tx,
+        body: &mut dyn FnMut(&Tx, &Schedule<'_>) -> Result<(), Abort>,
+    ) -> Result<Next, Abort> {
+        let mut body = |tx: &Tx, schedule: &Schedule<'_>| match schedule.judge {
             None => body(tx, schedule),
-            Some(judge) => judge.watch(tx, |step| schedule.runs(step), || body(tx, schedule)),
+            Some(judge) => judge.watch(tx, &|step| schedule.runs(step), &mut || body(tx, schedule)),
         };
         match self.shape {
             Shape::Whole { .. } => {
