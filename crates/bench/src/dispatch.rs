@@ -7,14 +7,14 @@ use std::error::Error;
 use std::hint::black_box;
 
 use seriatim::{Database, Handle, Session};
-use seriatim_base::{Rng, Stamp, TableId, say, talk};
+use seriatim_base::{Rng, TableId, say, talk};
 use seriatim_catalog::{ColumnSet, Key, KeyCodec, Layout, OutOfMemory, RowRef, RowWriter, TableKey, TailStore};
 use seriatim_htm::{Budget, Htm, HtmMode};
 use seriatim_memory::{Memory, Options};
 use seriatim_protocol::for_each_protocol;
 use seriatim_store::Index;
 use seriatim_txn::{
-    Environment, Inserted, Mode, NoRedo, OnExists, Outcome, Protocol, RecordShape, Stop, Table, Worker,
+    Environment, Inserted, Mode, NoRedo, OnExists, Outcome, Priority, Protocol, RecordShape, Stop, Table, Worker,
 };
 
 use crate::measure::{Length, Quartiles, alternate, rate};
@@ -74,7 +74,7 @@ impl<P: Protocol> Direct<P> {
 
     fn insert(&mut self, key: u64) -> Result<(), Box<dyn Error>> {
         let (worker, table) = (&mut self.worker, &*self.table);
-        worker.begin(Mode::ReadWrite, Stamp::ZERO);
+        worker.begin(Mode::ReadWrite, Priority::NONE);
         let staged = worker.stage(table).map_err(stopped)?;
         let mut tails = NoTails;
         // SAFETY: a staged row is ours, zeroed, and of the table's layout.
@@ -92,7 +92,7 @@ impl<P: Protocol> Direct<P> {
 /// The transaction on a worker, of its own type or `dyn`.
 #[inline]
 fn read<W: Worker + ?Sized>(worker: &mut W, table: &Table, key: Key<'_>) -> u64 {
-    worker.begin(Mode::ReadWrite, Stamp::ZERO);
+    worker.begin(Mode::ReadWrite, Priority::NONE);
     let Ok(Some(row)) = worker.read(table, key, ColumnSet::ALL) else { panic!("alone, every record is there") };
     // SAFETY: a row of this table, readable until the commit.
     let row = unsafe { RowRef::from_raw(row.as_ptr()) };

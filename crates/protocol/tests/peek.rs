@@ -14,7 +14,9 @@ use seriatim_htm::{Emulation, HtmMode};
 use seriatim_memory::Pinned;
 use seriatim_protocol::for_each_protocol;
 use seriatim_store::RecordPtr;
-use seriatim_txn::{Core, Inserted, Mode, NoRedo, OnExists, Outcome, Peeked, Protocol, RowPtr, Stop, Table, Worker};
+use seriatim_txn::{
+    Core, Inserted, Mode, NoRedo, OnExists, Outcome, Peeked, Priority, Protocol, RowPtr, Stop, Table, Worker,
+};
 
 /// A version: the stamp, and the value if it is a row.
 type Version = (Stamp, Option<i64>);
@@ -80,7 +82,7 @@ fn newest_committed_version_only<P: Protocol>(mode: HtmMode) {
     let loaded = peeked(0).and_then(|(_, version)| version).expect("a row");
     assert_eq!(loaded.1, Some(10));
 
-    worker.begin(Mode::ReadWrite, Stamp::ZERO);
+    worker.begin(Mode::ReadWrite, Priority::NONE);
     assert_eq!(bench.change(&mut worker, 0, |value| value + 1), Ok(11));
     assert!(worker.delete(&bench.cells, Key::Word8(1)).is_ok_and(|row| row.is_some()));
     assert_eq!(insert(&bench, &mut worker, 2, 12), Ok(true));
@@ -93,7 +95,7 @@ fn newest_committed_version_only<P: Protocol>(mode: HtmMode) {
     assert!(matches!(peeked(1), Some((Peeked::Deleted(deleted), _)) if deleted == stamp));
     assert_eq!(peeked(2).and_then(|(_, version)| version), Some((stamp, Some(12))));
 
-    worker.begin(Mode::ReadWrite, Stamp::ZERO);
+    worker.begin(Mode::ReadWrite, Priority::NONE);
     assert_eq!(bench.change(&mut worker, 2, |value| value + 1), Ok(13));
     assert_eq!(insert(&bench, &mut worker, 3, 0), Ok(true));
     worker.abort();
@@ -116,7 +118,7 @@ fn write<P: Protocol>(
     deletes: bool,
 ) -> Vec<(u64, Version)> {
     let first = rng.below(KEYS);
-    worker.begin(Mode::ReadWrite, Stamp::ZERO);
+    worker.begin(Mode::ReadWrite, Priority::NONE);
     let mut one = |id: u64| -> Result<Option<Option<i64>>, Stop> {
         if deletes && rng.below(3) == 0 {
             return Ok(worker.delete(&bench.cells, Key::Word8(id))?.map(|_| None));

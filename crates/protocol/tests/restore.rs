@@ -12,8 +12,8 @@ use seriatim_memory::{Memory, Options, OutOfMemory};
 use seriatim_protocol::for_each_protocol;
 use seriatim_store::{Finger, Index};
 use seriatim_txn::{
-    Change, Core, Environment, Inserted, Mode, Near, NoRedo, OnExists, Outcome, Peeked, Protocol, RecordShape, Recover,
-    Restored, RowPtr, Staged, Stop, Table, Unlinked, Worker,
+    Change, Core, Environment, Inserted, Mode, Near, NoRedo, OnExists, Outcome, Peeked, Priority, Protocol,
+    RecordShape, Recover, Restored, RowPtr, Staged, Stop, Table, Unlinked, Worker,
 };
 
 /// What a row holds: mutable number and text, immutable number and text.
@@ -291,7 +291,7 @@ fn go_on<P: Recover>(bench: &Bench<P>, expected: &BTreeMap<u64, (Stamp, Option<R
     let mut worker = bench.worker();
     for mode in [Mode::ReadOnly, Mode::ReadWrite] {
         for id in 0..KEYS {
-            worker.begin(mode, Stamp::ZERO);
+            worker.begin(mode, Priority::NONE);
             let (stamp, row) = expected.get(&id).cloned().unwrap_or_default();
             assert_eq!(bench.read(&mut worker, id), Ok(row), "{} key {id}", P::INFO.name);
             assert!(worker.newest() >= stamp);
@@ -301,7 +301,7 @@ fn go_on<P: Recover>(bench: &Bench<P>, expected: &BTreeMap<u64, (Stamp, Option<R
     for id in 0..KEYS {
         let (mut last, was) = expected.get(&id).cloned().unwrap_or_default();
         for step in 0..3 {
-            worker.begin(Mode::ReadWrite, Stamp::ZERO);
+            worker.begin(Mode::ReadWrite, Priority::NONE);
             let new = row(rng);
             if step == 1 {
                 let deleted = bench.key(id, |key| worker.delete(&bench.table, key)).expect("alone");
@@ -331,7 +331,7 @@ fn go_on<P: Recover>(bench: &Bench<P>, expected: &BTreeMap<u64, (Stamp, Option<R
             last = stamp;
             worker.housekeep(usize::MAX);
         }
-        worker.begin(Mode::ReadWrite, Stamp::ZERO);
+        worker.begin(Mode::ReadWrite, Priority::NONE);
         assert!(bench.key(id, |key| worker.delete(&bench.table, key)).is_ok_and(|row| row.is_some()));
         assert!(commit(&mut worker) > last);
     }
@@ -392,7 +392,7 @@ fn over_what_is_there<P: Recover>() {
         bench.finish(&mut core);
         let mut last = Stamp::ZERO;
         for id in 0..3 {
-            worker.begin(Mode::ReadWrite, Stamp::ZERO);
+            worker.begin(Mode::ReadWrite, Priority::NONE);
             if id == 2 {
                 assert!(bench.key(id, |key| worker.delete(&bench.table, key)).is_ok_and(|row| row.is_some()));
             } else {

@@ -16,10 +16,10 @@ use seriatim_catalog::{ColumnSet, Key};
 use seriatim_htm::HtmMode;
 use seriatim_protocol::for_each_protocol;
 use seriatim_store::Direction;
-use seriatim_txn::{Mode, NoRedo, OnExists, Outcome, Peeked, Protocol, Scan, Stop, Worker};
+use seriatim_txn::{Mode, NoRedo, OnExists, Outcome, Peeked, Priority, Protocol, Scan, Stop, Worker};
 
 fn begin<W: Worker>(worker: &mut W) {
-    worker.begin(Mode::ReadWrite, Stamp::ZERO);
+    worker.begin(Mode::ReadWrite, Priority::NONE);
 }
 
 /// Runs a transaction once: its stamp and result, if it committed.
@@ -107,7 +107,7 @@ fn reads_across_a_commit<P: Protocol>() {
                 }
             };
             let ((), interrupted) = interrupt(at, other, || {
-                reader.begin(mode, Stamp::ZERO);
+                reader.begin(mode, Priority::NONE);
                 let seen =
                     look(&mut reader).and_then(|first| Ok((first, bench.read(&mut reader, 1)?.expect("it is there"))));
                 let ended = match seen {
@@ -316,7 +316,7 @@ fn deleted_anew<P: Protocol>() {
     // Its grace period is over; it was not looked at yet.
     writer.core().local.collect();
     commit(&mut writer, |worker| put(&bench, worker, 1, 20));
-    reader.begin(Mode::ReadOnly, Stamp::ZERO);
+    reader.begin(Mode::ReadOnly, Priority::NONE);
     let gone = attempt(&mut writer, |worker| delete(&bench, worker, 1));
     assert_eq!(gone.map(|gone| gone.1), Some(true), "nobody has read it");
     writer.housekeep(10);
@@ -388,7 +388,7 @@ fn turns_by_seeds<P: Protocol>(seeds: u64) {
                     let (from, to, amount) = (rng.below(CELLS), rng.below(CELLS), rng.range(1, 5) as i64);
                     let done = match rng.below(4) {
                         0 => {
-                            worker.begin(Mode::ReadOnly, Stamp::ZERO);
+                            worker.begin(Mode::ReadOnly, Priority::NONE);
                             let sums = sum(bench, &mut worker, 0, CELLS - 1);
                             match sums.and_then(|sum| worker.commit(&mut NoRedo).map(|_| sum)) {
                                 Ok(sum) => assert_eq!(sum, 10 * CELLS as i64, "seed {seed}: a state that never was"),

@@ -9,7 +9,7 @@ use seriatim_base::{machine, thread};
 use seriatim_htm::{Budget, Htm, HtmMode};
 use seriatim_memory::{Memory, Options};
 use seriatim_redo::checkpoint::is_reserved;
-use seriatim_txn::Environment;
+use seriatim_txn::{Environment, Priority};
 
 use crate::durability::Listener;
 use crate::procedure::Shape;
@@ -457,7 +457,7 @@ impl Builder {
     /// An unknown protocol, a back end that does not work here, limits out of range, no memory.
     pub fn open(self) -> Result<Database, OpenError> {
         let invalid = |what: &str| Err(OpenError::Invalid(what.to_owned()));
-        if self.workers == 0 || self.workers > 4096 {
+        if self.workers == 0 || self.workers > Priority::WORKERS_MAX {
             return invalid("workers must be between 1 and 4096");
         }
         if self.retry.attempts_max == 0 || self.operations_max == 0 {

@@ -4,14 +4,14 @@
 
 use std::cell::UnsafeCell;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use seriatim_base::{CacheAligned, thread};
+use seriatim_base::{CacheAligned, Epoch, thread};
 use seriatim_htm::RegionStatistics;
 use seriatim_redo::Writer;
-use seriatim_txn::{Cause, Environment, Phase, Reason, Worker};
+use seriatim_txn::{Cause, Environment, Phase, Priority, Reason, Worker};
 
 use crate::engine::Engine;
 use crate::parking::Parking;
@@ -49,6 +49,8 @@ struct Slot {
     /// Published now and then, for readers that find the worker busy.
     regions: Mutex<RegionStatistics>,
     leases: AtomicU32,
+    /// The priority drawn last; written by who has the slot.
+    drawn: AtomicU64,
 }
 
 // SAFETY: the cells are touched under the access rule above; workers are Send.
@@ -78,6 +80,7 @@ impl Pool {
                 counters: Counters::default(),
                 regions: Mutex::default(),
                 leases: AtomicU32::new(0),
+                drawn: AtomicU64::new(0),
             })
         };
         Pool {
@@ -136,6 +139,15 @@ impl Pool {
 
     pub(crate) fn counters(&self, slot: usize) -> &Counters {
         &self.slots[slot].counters
+    }
+
+    /// The priority of a transaction whose first attempt has leased this slot.
+    #[inline]
+    pub(crate) fn draw_priority(&self, slot: usize, epoch: Epoch) -> Priority {
+        let drawn = &self.slots[slot].drawn;
+        let priority = Priority::from_bits(drawn.load(Ordering::Relaxed)).next(epoch, slot);
+        drawn.store(priority.bits(), Ordering::Relaxed);
+        priority
     }
 
     #[inline]

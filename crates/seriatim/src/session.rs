@@ -316,7 +316,7 @@ impl Runner {
         mut body: impl FnMut(&Tx) -> Result<R, Abort>,
     ) -> Result<Committed<R>, TransactError> {
         let mut attempts = 1;
-        self.tx.break_seal();
+        self.tx.renew();
         loop {
             self.tx.open(mode, attempts, origin)?;
             let failure = match catch_unwind(AssertUnwindSafe(|| body(&self.tx))) {
@@ -364,7 +364,7 @@ impl Runner {
         body: &mut dyn FnMut(&mut Tx, &mut Schedule<'_>) -> Result<(), Abort>,
     ) -> Result<Committed<()>, TransactError> {
         let mut attempts = 1;
-        self.tx.break_seal();
+        self.tx.renew();
         loop {
             self.tx.open(Mode::ReadWrite, attempts, Origin::Procedure)?;
             let mut schedule = Schedule::new(steps, judge, self.tx.inner().options.retry, &mut self.rng);

@@ -27,8 +27,8 @@ use seriatim_plan::Kind;
 use seriatim_redo::Writer;
 use seriatim_store::Direction;
 use seriatim_txn::{
-    Cause, Fault, Inserted, Mark, Mode, NoRedo, OnExists, Outcome, Phase, Reason, RowPtr, Staged, Stop, Updating,
-    Worker,
+    Cause, Fault, Inserted, Mark, Mode, NoRedo, OnExists, Outcome, Phase, Priority, Reason, RowPtr, Staged, Stop,
+    Updating, Worker,
 };
 
 use crate::TransactionOptions;
@@ -70,6 +70,8 @@ pub struct ReadTx {
     /// Keeps chains of pieces away.
     gated: Cell<bool>,
     attempt: Cell<u32>,
+    /// Of the transaction, in all its attempts; none before the first.
+    priority: Cell<Priority>,
     stopped: Cell<Option<Cause>>,
     /// While the closure of an update runs.
     updating: Cell<Option<Update>>,
@@ -772,6 +774,7 @@ impl Tx {
                 kept: RefCell::new(Kept::new(inner.environment.memory.charge())),
                 gated: Cell::new(false),
                 attempt: Cell::new(0),
+                priority: Cell::default(),
                 stopped: Cell::new(None),
                 updating: Cell::new(None),
                 ending: Cell::new(false),
@@ -1346,6 +1349,9 @@ impl Tx {
         self.preferred.set(lease.slot);
         self.mode.set(mode);
         self.attempt.set(attempt);
+        if explicit || self.priority.get() == Priority::NONE {
+            self.priority.set(inner.pool.draw_priority(lease.slot, inner.environment.epochs.current()));
+        }
         self.stopped.set(None);
         self.too_large.take();
         let mut savepoints = self.savepoints.borrow_mut();
@@ -1368,7 +1374,7 @@ impl Tx {
             self.worker().core().held = hold.as_ref().map(Hold::epoch);
             self.hold.set(hold);
         }
-        self.worker().begin(mode, Stamp::ZERO);
+        self.worker().begin(mode, self.priority.get());
         if explicit {
             cold_path();
             self.park(lease.slot);
@@ -1509,9 +1515,10 @@ impl Tx {
         outcome
     }
 
-    /// Nothing is to be waited for yet: a transaction begins.
+    /// The attempts that follow are a transaction of their own: it has no priority yet, and nothing is to be waited for.
     #[inline]
-    pub(crate) fn break_seal(&self) {
+    pub(crate) fn renew(&self) {
+        self.priority.set(Priority::NONE);
         self.seal.set(Seal::default());
     }
 
@@ -1539,7 +1546,7 @@ impl Tx {
 
     /// Ends an explicit transaction; its result is sealed.
     pub(crate) fn commit_explicit(&self) -> Result<Receipt, TransactError> {
-        self.break_seal();
+        self.renew();
         let _call = match self.call() {
             Ok(call) => call,
             Err(abort) => return Err(self.error_of(&abort)),

@@ -19,7 +19,7 @@ use seriatim_catalog::{ColumnSet, Key};
 use seriatim_memory::{OutOfMemory, Pinned};
 use seriatim_store::{Cursor, RecordPtr};
 
-use crate::{Core, Environment, Incident, Redo, Stop, Table};
+use crate::{Core, Environment, Incident, Priority, Redo, Stop, Table};
 
 /// A row image: readable, unchanging, until the transaction that was given it leaves.
 pub type RowPtr = NonNull<u8>;
@@ -215,9 +215,9 @@ pub enum Outcome {
 /// that answered [`Outcome::Repair`] is followed by `forget*`, further operations and another commit.
 /// After a [`Stop::Abort`] only `abort` follows.
 pub trait Worker: Send {
-    /// Opens a transaction. `first_stamp` is the priority stamp of its first attempt ([`Stamp::ZERO`] on that attempt), for
-    /// protocols that favour the older transaction.
-    fn begin(&mut self, mode: Mode, first_stamp: Stamp);
+    /// Opens an attempt of a transaction. `priority` is the same in all its attempts, for protocols that favour the older
+    /// transaction.
+    fn begin(&mut self, mode: Mode, priority: Priority);
 
     /// Starts to fetch what [`Worker::read`] of this key will touch first. Only a hint, which conflicts with nothing.
     fn prefetch(&mut self, table: &Table, key: Key<'_>);

@@ -14,8 +14,8 @@ use seriatim_memory::{CountedVec, OutOfMemory, Pinned};
 use seriatim_store::{Cursor, Inserted as Linked, RecordPtr, Witness};
 use seriatim_txn::{
     Cause, Change, Core, Environment, Fault, Freshness, Gives, Incident, Inserted, Mark, Mode, Near, Needs, OnExists,
-    Outcome, Peeked, Phase, Protocol, ProtocolInfo, Reason, Recover, Redo, Restored, RowPtr, Scan, Seen, Staged, Stop,
-    Table, Updating,
+    Outcome, Peeked, Phase, Priority, Protocol, ProtocolInfo, Reason, Recover, Redo, Restored, RowPtr, Scan, Seen,
+    Staged, Stop, Table, Updating,
 };
 
 use crate::shared::attempt::Attempt;
@@ -258,7 +258,7 @@ impl Worker {
 }
 
 impl seriatim_txn::Worker for Worker {
-    fn begin(&mut self, _: Mode, _: Stamp) {
+    fn begin(&mut self, _: Mode, _: Priority) {
         self.base.begin();
         self.replaced.clear();
     }

@@ -228,12 +228,14 @@ fn fetch_image(table: &Table, found: RecordPtr) {
 mod tests {
     use std::cell::Cell;
 
-    use seriatim_base::{Stamp, TableId};
+    use seriatim_base::TableId;
     use seriatim_catalog::{ColumnDef, ColumnType, KeyCodec, Layout, Organization, TableDef};
     use seriatim_htm::{Budget, Htm, HtmMode};
     use seriatim_memory::{Memory, Options};
     use seriatim_store::Index;
-    use seriatim_txn::{Environment, Inserted, Mode, NoRedo, OnExists, Outcome, Protocol, RecordShape, Worker};
+    use seriatim_txn::{
+        Environment, Inserted, Mode, NoRedo, OnExists, Outcome, Priority, Protocol, RecordShape, Worker,
+    };
 
     use super::*;
     use crate::silo::Silo;
@@ -267,13 +269,13 @@ mod tests {
         let table =
             Box::new(Table { id, name, organization, class, codec, layout, shape, index, unlinked, wire: None });
         let mut worker = Silo::open(Default::default(), &environment).worker(core);
-        worker.begin(Mode::ReadWrite, Stamp::ZERO);
+        worker.begin(Mode::ReadWrite, Priority::NONE);
         for key in 0..ROWS {
             let staged = worker.stage(&table).expect("memory");
             assert_eq!(worker.insert(&table, Key::Word8(key), staged, OnExists::Refuse), Ok(Inserted::New));
         }
         assert!(matches!(worker.commit(&mut NoRedo), Ok(Outcome::Committed(_))));
-        worker.begin(Mode::ReadWrite, Stamp::ZERO);
+        worker.begin(Mode::ReadWrite, Priority::NONE);
         (0..ROWS).for_each(|key| worker.prefetch(&table, Key::Word8(key)));
         let images = [(); 3].map(|()| {
             IMAGES.set(0);

@@ -7,7 +7,8 @@ use seriatim_base::Stamp;
 use seriatim_catalog::{ColumnSet, Key};
 use seriatim_memory::OutOfMemory;
 use seriatim_txn::{
-    Core, Incident, Inserted, Mark, Mode, OnExists, Outcome, Redo, RowPtr, Scan, Seen, Staged, Stop, Table, Updating,
+    Core, Incident, Inserted, Mark, Mode, OnExists, Outcome, Priority, Redo, RowPtr, Scan, Seen, Staged, Stop, Table,
+    Updating,
 };
 
 use super::optimistic::{LockBit, Optimistic};
@@ -56,7 +57,7 @@ impl<V> Worker<V> {
 }
 
 impl<V: Variant> seriatim_txn::Worker for Worker<V> {
-    fn begin(&mut self, mode: Mode, _: Stamp) {
+    fn begin(&mut self, mode: Mode, _: Priority) {
         self.attempt.begin();
         self.variant.begin(&self.attempt.base.core, mode);
     }

@@ -1,12 +1,13 @@
 //! What the tests of the contract share: a database of one table under any protocol.
 
-use seriatim_base::{Stamp, TableId};
+use seriatim_base::TableId;
 use seriatim_catalog::{ColumnDef, ColumnSet, ColumnType, Key, KeyCodec, Layout, Place, RowRef, TableDef};
 use seriatim_htm::{Budget, Emulation, Htm, HtmMode};
 use seriatim_memory::{Memory, Options};
 use seriatim_store::Index;
 use seriatim_txn::{
-    Environment, Inserted, Mode, NoRedo, OnExists, Outcome, Protocol, RecordShape, RowPtr, Stop, Table, Worker,
+    Environment, Inserted, Mode, NoRedo, OnExists, Outcome, Priority, Protocol, RecordShape, RowPtr, Stop, Table,
+    Worker,
 };
 
 /// A database of one table `cell(id, value)` under a protocol, built or sketched.
@@ -53,7 +54,7 @@ impl<P: Protocol> Bench<P> {
         drop(core);
         let bench = Bench { protocol, environment, cells, value };
         let mut loader = bench.worker();
-        loader.begin(Mode::ReadWrite, Stamp::ZERO);
+        loader.begin(Mode::ReadWrite, Priority::NONE);
         for (id, &value) in values.iter().enumerate() {
             let staged = loader.stage(&bench.cells).expect("memory");
             bench.set(staged.row, value);
@@ -97,7 +98,7 @@ impl<P: Protocol> Bench<P> {
     /// What a transaction of its own finds in the cells.
     pub(crate) fn state(&self, ids: &[u64]) -> Vec<i64> {
         let mut worker = self.worker();
-        worker.begin(Mode::ReadWrite, Stamp::ZERO);
+        worker.begin(Mode::ReadWrite, Priority::NONE);
         let state =
             ids.iter().map(|&id| self.read(&mut worker, id).expect("nobody is about").expect("the cell exists"));
         let state = state.collect();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use seriatim_base::{Rng, Stamp, rng, thread};
 use seriatim_catalog::{ColumnSet, Key};
-use seriatim_txn::{Before, Mode, OnExists, Outcome, Protocol, Redo, RowPtr, Stop, Table, Worker};
+use seriatim_txn::{Before, Mode, OnExists, Outcome, Priority, Protocol, Redo, RowPtr, Stop, Table, Worker};
 
 use crate::common::{Bench, modes};
 
@@ -55,7 +55,7 @@ fn change<P: Protocol>(bench: &Bench<P>, worker: &mut P::Worker, rng: &mut Rng, 
 fn run<P: Protocol>(bench: &Bench<P>, rng: &mut Rng, number: i64, log: &mut Log<'_, P>) -> u64 {
     let (mut worker, mut committed) = (bench.worker(), 0);
     for round in 0..TRANSACTIONS {
-        worker.begin(Mode::ReadWrite, Stamp::ZERO);
+        worker.begin(Mode::ReadWrite, Priority::NONE);
         let mut steps = || {
             for step in 0..1 + rng.below(4) as i64 {
                 let mark = worker.mark();
@@ -120,7 +120,7 @@ pub(crate) fn chains<P: Protocol>(name: &str) {
                 (now, last) = (after, stamp);
             }
             let mut worker = bench.worker();
-            worker.begin(Mode::ReadWrite, Stamp::ZERO);
+            worker.begin(Mode::ReadWrite, Priority::NONE);
             assert_eq!(bench.read(&mut worker, id), Ok(now), "{name} on {mode}: key {id}");
             worker.abort();
         }

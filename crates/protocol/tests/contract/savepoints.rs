@@ -1,9 +1,8 @@
 //! `rewind` undoes writes and no reads. The schedules are write skew: one transaction's only look at a cell is a write that it
 //! takes back, the other reads what the first writes and then writes that cell. At most one of them may commit.
 
-use seriatim_base::Stamp;
 use seriatim_catalog::Key;
-use seriatim_txn::{Inserted, Mode, Protocol, Stop, Worker};
+use seriatim_txn::{Inserted, Mode, Priority, Protocol, Stop, Worker};
 
 use crate::common::{Bench, modes};
 use crate::{commits, insert};
@@ -24,7 +23,7 @@ fn skew<P: Protocol>(
             let (mut first, mut second) = (bench.worker(), bench.worker());
             let (mut looked, mut committed) = (Ok(()), [false; 2]);
             if with_first {
-                first.begin(Mode::ReadWrite, Stamp::ZERO);
+                first.begin(Mode::ReadWrite, Priority::NONE);
                 let mark = first.mark();
                 looked = look(&bench, &mut first);
                 if looked.is_ok() {
@@ -32,7 +31,7 @@ fn skew<P: Protocol>(
                 }
             }
             if with_second {
-                second.begin(Mode::ReadWrite, Stamp::ZERO);
+                second.begin(Mode::ReadWrite, Priority::NONE);
                 let steps = bench.read(&mut second, 1).and_then(|_| refute(&bench, &mut second));
                 committed[1] = commits(&mut second, steps);
             }

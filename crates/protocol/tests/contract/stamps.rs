@@ -6,7 +6,7 @@ use std::ops::Bound;
 use seriatim_base::Stamp;
 use seriatim_catalog::{ColumnSet, Key};
 use seriatim_store::Direction;
-use seriatim_txn::{Freshness, Inserted, Mode, Protocol, Scan, Stop, Worker};
+use seriatim_txn::{Freshness, Inserted, Mode, Priority, Protocol, Scan, Stop, Worker};
 
 use crate::common::{Bench, modes};
 use crate::{commit, insert};
@@ -14,11 +14,11 @@ use crate::{commit, insert};
 /// Deletes cell 1 after a few changes of it, whose stamps nobody else has: the stamp of the delete. Its record can be unlinked.
 fn delete<P: Protocol>(bench: &Bench<P>, worker: &mut P::Worker) -> Stamp {
     for _ in 0..10 {
-        worker.begin(Mode::ReadWrite, Stamp::ZERO);
+        worker.begin(Mode::ReadWrite, Priority::NONE);
         bench.change(worker, 1, |value| value + 1).expect("alone");
         commit(worker).expect("alone");
     }
-    worker.begin(Mode::ReadWrite, Stamp::ZERO);
+    worker.begin(Mode::ReadWrite, Priority::NONE);
     assert!(worker.delete(&bench.cells, Key::Word8(1)).is_ok_and(|row| row.is_some()));
     let deleted = commit(worker).expect("alone");
     worker.core().local.collect();
@@ -30,7 +30,7 @@ pub(crate) fn scan_past_an_unlinked_record<P: Protocol>() {
         let bench = Bench::<P>::open(mode, &[1, 1]);
         let (mut deleting, mut scanning) = (bench.worker(), bench.worker());
         let deleted = delete(&bench, &mut deleting);
-        scanning.begin(Mode::ReadWrite, Stamp::ZERO);
+        scanning.begin(Mode::ReadWrite, Priority::NONE);
         let mut scan = Scan::default();
         let (low, high) = (Bound::Unbounded, Bound::Unbounded);
         bench.cells.index.scan(low, high, Direction::Forward, &mut scan.cursor).expect("an ordered table");
@@ -59,13 +59,13 @@ pub(crate) fn reader_of_an_absence<P: Protocol>() {
         let (mut deleting, mut reading) = (bench.worker(), bench.worker());
         let deleted = delete(&bench, &mut deleting);
         deleting.housekeep(usize::MAX);
-        reading.begin(Mode::ReadOnly, Stamp::ZERO);
+        reading.begin(Mode::ReadOnly, Priority::NONE);
         let pin = reading.core().local.pinned();
         assert!(bench.cells.index.get(Key::Word8(1), pin).is_err(), "nothing is left of it");
         assert_eq!(bench.read(&mut reading, 1), Ok(None));
         let read = commit(&mut reading).expect("alone");
         assert!(read >= deleted, "{} on {mode}: it read with {read} what {deleted} deleted", P::INFO.name);
-        reading.begin(Mode::ReadWrite, Stamp::ZERO);
+        reading.begin(Mode::ReadWrite, Priority::NONE);
         assert_eq!(bench.read(&mut reading, 1), Ok(None));
         bench.change(&mut reading, 0, |value| value + 1).expect("alone");
         let written = commit(&mut reading).expect("alone");
@@ -105,7 +105,7 @@ pub(crate) fn bound_of_what_was_seen<P: Protocol>() {
                 let mut written = Stamp::ZERO;
                 if left == Left::Row {
                     for _ in 0..10 {
-                        writing.begin(Mode::ReadWrite, Stamp::ZERO);
+                        writing.begin(Mode::ReadWrite, Priority::NONE);
                         bench.change(&mut writing, 1, |value| value + 1).expect("alone");
                         written = commit(&mut writing).expect("alone");
                     }
@@ -115,7 +115,7 @@ pub(crate) fn bound_of_what_was_seen<P: Protocol>() {
                 if left == Left::Nothing {
                     writing.housekeep(usize::MAX);
                 }
-                reading.begin(if reads_only { Mode::ReadOnly } else { Mode::ReadWrite }, Stamp::ZERO);
+                reading.begin(if reads_only { Mode::ReadOnly } else { Mode::ReadWrite }, Priority::NONE);
                 let pin = reading.core().local.pinned();
                 assert_eq!(bench.cells.index.get(Key::Word8(1), pin).is_ok(), left != Left::Nothing);
                 assert_eq!(reading.newest(), Stamp::ZERO, "nothing was seen");
@@ -136,9 +136,9 @@ pub(crate) fn bound_of_an_absence_before_an_insert<P: Protocol>() {
             let (mut writing, mut reading) = (bench.worker(), bench.worker());
             let deleted = delete(&bench, &mut writing);
             writing.housekeep(usize::MAX);
-            reading.begin(Mode::ReadOnly, Stamp::ZERO);
+            reading.begin(Mode::ReadOnly, Priority::NONE);
             // The key has a record again that the snapshot, where there is one, does not see.
-            writing.begin(Mode::ReadWrite, Stamp::ZERO);
+            writing.begin(Mode::ReadWrite, Priority::NONE);
             assert_eq!(insert(&bench, &mut writing, 1, 5), Ok(Inserted::New));
             let inserted = commits.then(|| commit(&mut writing).expect("alone"));
             match look(&bench, &mut reading, scans) {
@@ -162,7 +162,7 @@ pub(crate) fn bound_of_a_snapshot<P: Protocol>() {
         for scans in [false, true] {
             let bench = Bench::<P>::open(mode, &[1, 1]);
             let (mut writing, mut reading) = (bench.worker(), bench.worker());
-            reading.begin(Mode::ReadOnly, Stamp::ZERO);
+            reading.begin(Mode::ReadOnly, Priority::NONE);
             let deleted = delete(&bench, &mut writing);
             writing.housekeep(usize::MAX);
             assert_eq!(look(&bench, &mut reading, scans), Ok(true));

@@ -1,9 +1,8 @@
 //! Work after a transaction is bounded by what its caller allows and by what it deleted itself, and it gets everything done.
 
-use seriatim_base::Stamp;
 use seriatim_catalog::Key;
 use seriatim_htm::HtmMode;
-use seriatim_txn::{Inserted, Mode, Protocol, Worker};
+use seriatim_txn::{Inserted, Mode, Priority, Protocol, Worker};
 
 use crate::common::Bench;
 use crate::{commit, insert};
@@ -14,7 +13,7 @@ const MOST: usize = 16;
 
 /// Records of deleted cells that are still linked.
 fn linked<P: Protocol>(bench: &Bench<P>, worker: &mut P::Worker) -> usize {
-    worker.begin(Mode::ReadWrite, Stamp::ZERO);
+    worker.begin(Mode::ReadWrite, Priority::NONE);
     let pin = worker.core().local.pinned();
     let linked = (1..ROWS).filter(|&id| bench.cells.index.get(Key::Word8(id), pin).is_ok()).count();
     worker.abort();
@@ -22,7 +21,7 @@ fn linked<P: Protocol>(bench: &Bench<P>, worker: &mut P::Worker) -> usize {
 }
 
 fn delete<P: Protocol>(bench: &Bench<P>, worker: &mut P::Worker, ids: std::ops::Range<u64>) {
-    worker.begin(Mode::ReadWrite, Stamp::ZERO);
+    worker.begin(Mode::ReadWrite, Priority::NONE);
     for id in ids {
         assert!(worker.delete(&bench.cells, Key::Word8(id)).is_ok_and(|row| row.is_some()));
     }
@@ -36,7 +35,7 @@ pub(crate) fn large_delete<P: Protocol>() {
     let mut left = linked(&bench, &mut looking);
     assert_eq!(left as u64, ROWS - 1, "nobody has swept");
     for _ in 0..2 * ROWS as usize / MOST {
-        worker.begin(Mode::ReadWrite, Stamp::ZERO);
+        worker.begin(Mode::ReadWrite, Priority::NONE);
         bench.read(&mut worker, 0).expect("alone");
         commit(&mut worker).expect("alone");
         worker.core().local.collect();
@@ -53,7 +52,7 @@ pub(crate) fn own_deletes<P: Protocol>() {
     let (mut worker, mut looking) = (bench.worker(), bench.worker());
     // However little is allowed, a queue that is drained by a hundred at a time leaves no more and more behind.
     for first in (1..ROWS - 100).step_by(100) {
-        worker.begin(Mode::ReadWrite, Stamp::ZERO);
+        worker.begin(Mode::ReadWrite, Priority::NONE);
         for id in first..first + 100 {
             assert_eq!(insert(&bench, &mut worker, id, 1), Ok(Inserted::New));
         }

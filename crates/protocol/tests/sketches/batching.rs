@@ -14,7 +14,7 @@ use seriatim_memory::{OutOfMemory, Pinned};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
     Core, Detach, Environment, Freshness, Gives, Incident, Inserted, Mark, Mode, Needs, NoRedo, OnExists, Outcome,
-    Peeked, Phase, Protocol, ProtocolInfo, Reason, Redo, RowPtr, Scan, Seen, Staged, Stop, Table, Updating,
+    Peeked, Phase, Priority, Protocol, ProtocolInfo, Reason, Redo, RowPtr, Scan, Seen, Staged, Stop, Table, Updating,
     Worker as _,
 };
 
@@ -121,7 +121,7 @@ impl Worker {
 impl seriatim_txn::Worker for Worker {
     common_methods!();
 
-    fn begin(&mut self, _: Mode, _: Stamp) {
+    fn begin(&mut self, _: Mode, _: Priority) {
         self.ground.enter();
     }
 
@@ -236,7 +236,7 @@ fn order(batch: &[Prepared]) -> (Vec<usize>, Vec<usize>) {
 /// Executes a batch: each transaction reads some cells and adds what they hold to another.
 fn execute(bench: &Bench<Validating>, workers: &mut [Worker], batch: &[(&[u64], u64)]) -> Vec<Prepared> {
     let run = |(worker, (reads, write)): (&mut Worker, &(&[u64], u64))| {
-        worker.begin(Mode::ReadWrite, Stamp::ZERO);
+        worker.begin(Mode::ReadWrite, Priority::NONE);
         let sum: i64 = reads.iter().map(|&id| bench.read(worker, id).expect("no waits").expect("a cell")).sum();
         assert!(bench.change(worker, *write, |value| value + sum).is_ok());
         worker.prepare().expect("nobody has committed meanwhile")
@@ -299,11 +299,11 @@ fn storage_applies_the_highest_version_once_whatever_the_order_sent() {
     let bench = Bench::<Validating>::open(modes()[0], &[1]);
     let mut worker = bench.worker();
     for value in [5, 6, 7] {
-        worker.begin(Mode::ReadWrite, Stamp::ZERO);
+        worker.begin(Mode::ReadWrite, Priority::NONE);
         assert_eq!(bench.change(&mut worker, 0, |_| value), Ok(value));
         assert!(matches!(worker.commit(&mut NoRedo), Ok(Outcome::Committed(_))));
     }
-    worker.begin(Mode::ReadWrite, Stamp::ZERO);
+    worker.begin(Mode::ReadWrite, Priority::NONE);
     let mut shared = worker.shared();
     let (stamp, write) = *shared.sent.last().expect("the last write was sent, and nobody has read since");
     // A stale write that arrives late.

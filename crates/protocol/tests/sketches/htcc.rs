@@ -3,14 +3,15 @@
 
 use std::sync::atomic::Ordering;
 
-use seriatim_base::{Backoff, Stamp};
+use seriatim_base::Backoff;
 use seriatim_catalog::{ColumnSet, Key, KeyBuf};
 use seriatim_htm::HtmMode;
 use seriatim_memory::{OutOfMemory, Pinned};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
     Core, Environment, Freshness, Gives, Incident, Inserted, Mark, Mode, Needs, NoRedo, OnExists, Outcome, Peeked,
-    Phase, Protocol, ProtocolInfo, Reason, Redo, RowPtr, Scan, Seen, Staged, Stop, Table, Updating, Worker as _,
+    Phase, Priority, Protocol, ProtocolInfo, Reason, Redo, RowPtr, Scan, Seen, Staged, Stop, Table, Updating,
+    Worker as _,
 };
 
 use crate::common::{Bench, modes};
@@ -175,7 +176,7 @@ impl seriatim_txn::Worker for Worker {
         }
     }
 
-    fn begin(&mut self, _: Mode, _: Stamp) {
+    fn begin(&mut self, _: Mode, _: Priority) {
         self.ground.enter();
         self.workset.clear();
         (self.repairs, self.lookups) = (0, 0);
@@ -297,12 +298,12 @@ fn prepare(mode: HtmMode) -> (Bench<Htcc>, Worker, Worker) {
     let bench = Bench::<Htcc>::open(mode, &[1, 100, 200, 0, 0, 0, 0, 0, 0, 1000]);
     let (mut worker, other) = (bench.worker(), bench.worker());
     worker.flip(&bench.cells, Key::Word8(COUNTER));
-    worker.begin(Mode::ReadWrite, Stamp::ZERO);
+    worker.begin(Mode::ReadWrite, Priority::NONE);
     (bench, worker, other)
 }
 
 fn commit_other(bench: &Bench<Htcc>, other: &mut Worker, id: u64, value: i64) {
-    other.begin(Mode::ReadWrite, Stamp::ZERO);
+    other.begin(Mode::ReadWrite, Priority::NONE);
     assert_eq!(bench.change(other, id, |_| value), Ok(value));
     assert!(matches!(other.commit(&mut NoRedo), Ok(Outcome::Committed(_))));
 }
@@ -318,7 +319,7 @@ fn a_repair_re_runs_the_stale_operation_and_its_descendants_and_keeps_hot_locks(
         let repair = worker.commit(&mut NoRedo).expect("a repair, no abort");
         assert_eq!(repair, Outcome::Repair(vec![0]));
         // The hot lock is held across the repair.
-        other.begin(Mode::ReadWrite, Stamp::ZERO);
+        other.begin(Mode::ReadWrite, Priority::NONE);
         assert_eq!(bench.read(&mut other, COUNTER), Err(Stop::execute(Reason::RecordLocked)));
         other.abort();
         assert_eq!(frame.run(&bench, &mut worker, &Frame::affected(&[0])), Ok(()));

@@ -14,7 +14,7 @@ use seriatim_memory::{OutOfMemory, Pinned};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
     Core, Environment, Freshness, Gives, Incident, Inserted, Mark, Mode, Needs, NoRedo, OnExists, Outcome, Peeked,
-    Phase, Pieces, Protocol, ProtocolInfo, Reason, Redo, RowPtr, Scan, Seen, Staged, Stop, Table, Updating,
+    Phase, Pieces, Priority, Protocol, ProtocolInfo, Reason, Redo, RowPtr, Scan, Seen, Staged, Stop, Table, Updating,
     Worker as _,
 };
 
@@ -301,7 +301,7 @@ impl Pieces for Worker {
 impl seriatim_txn::Worker for Worker {
     common_methods!();
 
-    fn begin(&mut self, mode: Mode, _: Stamp) {
+    fn begin(&mut self, mode: Mode, _: Priority) {
         self.ground.enter();
         (self.chain, self.number, self.reading) = (WHOLE, None, None);
         // ORDERING: SeqCst: a reader that misses this bound took its minimum before, from a global number not above it.
@@ -384,7 +384,7 @@ fn tick(bench: &Bench<DbxTc>) {
 
 fn snapshot(bench: &Bench<DbxTc>, ids: &[u64]) -> Vec<Option<i64>> {
     let mut reader = bench.worker();
-    reader.begin(Mode::ReadOnly, Stamp::ZERO);
+    reader.begin(Mode::ReadOnly, Priority::NONE);
     let state = ids.iter().map(|&id| bench.read(&mut reader, id).expect("snapshots never stop")).collect();
     assert!(matches!(reader.commit(&mut NoRedo), Ok(Outcome::Committed(_))));
     state
@@ -392,7 +392,7 @@ fn snapshot(bench: &Bench<DbxTc>, ids: &[u64]) -> Vec<Option<i64>> {
 
 fn begin(bench: &Bench<DbxTc>, chain: Chain) -> Worker {
     let mut worker = bench.worker();
-    worker.begin(Mode::ReadWrite, Stamp::ZERO);
+    worker.begin(Mode::ReadWrite, Priority::NONE);
     worker.follow(chain);
     worker
 }
@@ -450,7 +450,7 @@ fn every_update_of_a_chain_is_on_one_snapshot_and_commutative_ones_are_redone_on
         // Snapshot 3: both chains, not the third. And the first chain's snapshot, without the second.
         assert_eq!(snapshot(&bench, &[0, 1, 2]), both.map(Some));
         let mut reader = bench.worker();
-        reader.begin(Mode::ReadOnly, Stamp::ZERO);
+        reader.begin(Mode::ReadOnly, Priority::NONE);
         reader.reading = Some(2);
         assert_eq!(bench.read(&mut reader, 2), Ok(Some(101)));
         assert!(matches!(reader.commit(&mut NoRedo), Ok(Outcome::Committed(_))));

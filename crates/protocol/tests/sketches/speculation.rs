@@ -14,7 +14,7 @@ use seriatim_memory::{OutOfMemory, Pinned};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
     Core, Detach, Environment, Freshness, Gives, Incident, Inserted, Mark, Mode, Needs, NoRedo, On, OnExists, Outcome,
-    Peeked, Phase, Protocol, ProtocolInfo, Reason, Redo, RowPtr, Scan, Seen, Staged, Stop, Table, Updating,
+    Peeked, Phase, Priority, Protocol, ProtocolInfo, Reason, Redo, RowPtr, Scan, Seen, Staged, Stop, Table, Updating,
     Worker as _,
 };
 
@@ -155,7 +155,7 @@ impl Worker {
 impl seriatim_txn::Worker for Worker {
     common_methods!();
 
-    fn begin(&mut self, _: Mode, _: Stamp) {
+    fn begin(&mut self, _: Mode, _: Priority) {
         self.ground.enter();
         let mut queue = self.queue();
         let position = queue.next;
@@ -271,7 +271,7 @@ impl Detach for Worker {
 /// Runs a chain: transaction `i` reads cell `i` and adds what it found to cell `i + 1`. All on this thread, none decided.
 fn chain(bench: &Bench<Speculation>, workers: &mut [Worker], first: u64) -> Vec<Prepared> {
     let run = |(i, worker): (u64, &mut Worker)| {
-        worker.begin(Mode::ReadWrite, Stamp::ZERO);
+        worker.begin(Mode::ReadWrite, Priority::NONE);
         let found = bench.read(worker, i).expect("nobody waits").expect("the cell exists");
         assert!(bench.change(worker, i + 1, |value| value + found).is_ok());
         worker.prepare().expect("nothing was undone")
@@ -327,7 +327,7 @@ fn aborting_the_head_undoes_a_chain_of_one_to_eight_and_it_runs_again() {
 fn a_savepoint_undoes_part_of_an_uncommitted_transaction() {
     let bench = Bench::<Speculation>::open(modes()[0], &[1, 10]);
     let mut worker = bench.worker();
-    worker.begin(Mode::ReadWrite, Stamp::ZERO);
+    worker.begin(Mode::ReadWrite, Priority::NONE);
     assert_eq!(bench.change(&mut worker, 0, |value| value + 1), Ok(2));
     let mark = worker.mark();
     assert_eq!(bench.change(&mut worker, 0, |value| value + 5), Ok(7));

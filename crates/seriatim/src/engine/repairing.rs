@@ -14,8 +14,8 @@ use seriatim_plan::Plan;
 use seriatim_procedure::ir::OperationId;
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Change, Core, Incident, Inserted, Mark, Mode, Near, OnExists, Outcome, Peeked, ProtocolInfo, Redo, Restored,
-    RowPtr, Scan, Seen, Staged, Stop, Table, Updating, Worker,
+    Change, Core, Incident, Inserted, Mark, Mode, Near, OnExists, Outcome, Peeked, Priority, ProtocolInfo, Redo,
+    Restored, RowPtr, Scan, Seen, Staged, Stop, Table, Updating, Worker,
 };
 
 use super::Engine;
@@ -31,6 +31,8 @@ thread_local! {
     pub(crate) static MEANWHILE: RefCell<VecDeque<Box<dyn FnOnce()>>> = const { RefCell::new(VecDeque::new()) };
     /// What was forgotten on this thread, in order: operation, and whether it was to run again.
     pub(crate) static FORGOTTEN: RefCell<Vec<(u16, bool)>> = const { RefCell::new(Vec::new()) };
+    /// The priorities of the attempts that began on this thread, in order.
+    pub(crate) static BEGUN: RefCell<Vec<Priority>> = const { RefCell::new(Vec::new()) };
 }
 
 pub(crate) struct Repairing(pub(crate) Box<dyn Engine>);
@@ -108,14 +110,15 @@ struct Repairer {
     inner: Box<dyn Worker>,
     /// Operations in the order they were named, and the savepoint before each.
     marks: Vec<(u16, Mark)>,
-    begun: Option<(Mode, Stamp)>,
+    begun: Option<(Mode, Priority)>,
 }
 
 impl Worker for Repairer {
-    fn begin(&mut self, mode: Mode, first_stamp: Stamp) {
+    fn begin(&mut self, mode: Mode, priority: Priority) {
         self.marks.clear();
-        self.begun = Some((mode, first_stamp));
-        self.inner.begin(mode, first_stamp);
+        BEGUN.with_borrow_mut(|begun| begun.push(priority));
+        self.begun = Some((mode, priority));
+        self.inner.begin(mode, priority);
     }
 
     fn writes(&self) -> bool {
@@ -139,10 +142,10 @@ impl Worker for Repairer {
         match SCRIPT.with_borrow_mut(VecDeque::pop_front) {
             Some(operations) => {
                 let meanwhile = MEANWHILE.with_borrow_mut(VecDeque::pop_front);
-                if let (Some(meanwhile), Some((mode, first_stamp))) = (meanwhile, self.begun) {
+                if let (Some(meanwhile), Some((mode, priority))) = (meanwhile, self.begun) {
                     self.inner.abort();
                     meanwhile();
-                    self.begin(mode, first_stamp);
+                    self.begin(mode, priority);
                 }
                 Ok(Outcome::Repair(operations))
             }

@@ -88,7 +88,7 @@ impl Session {
         arguments: &P::Arguments,
     ) -> Result<Committed<P::Output>, TransactError> {
         // Whatever becomes of this call, it does not depend on the transaction before.
-        self.runner.tx.break_seal();
+        self.runner.tx.renew();
         let at = self.find_declared::<P>()?;
         let Session { runner, called, .. } = self;
         let entry = called.entry(at);
@@ -150,7 +150,7 @@ impl Session {
     }
 
     fn call_named(&mut self, name: &str, arguments: &Datum) -> Result<Committed<Datum>, TransactError> {
-        self.runner.tx.break_seal();
+        self.runner.tx.renew();
         let at = self.find_by_name(name)?;
         let call = self.called.entries[at].call_by_name;
         call(self, arguments)

@@ -304,7 +304,7 @@ impl Session {
     /// # Errors
     /// As [`Session::call_by_name`].
     pub fn interpret_by_name(&mut self, name: &str, arguments: &Datum) -> Result<Committed<Datum>, TransactError> {
-        self.runner.tx.break_seal();
+        self.runner.tx.renew();
         let at = self.find_by_name(name)?;
         let interpret = self.called.entry(at).interpret_by_name;
         let mut result = interpret(self, arguments);
@@ -313,7 +313,7 @@ impl Session {
     }
 
     fn interpret_declared<P: Declared>(&mut self, arguments: &Datum) -> Result<Committed<P::Output>, TransactError> {
-        self.runner.tx.break_seal();
+        self.runner.tx.renew();
         let at = self.find_declared::<P>()?;
         let mut output = None;
         let committed = self.interpret_entry(at, arguments, &mut |value| {

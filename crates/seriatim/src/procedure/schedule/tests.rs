@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use seriatim_procedure::ir::{OperationId, StepId};
+use seriatim_txn::Priority;
 
 use super::*;
-use crate::engine::repairing::{FORGOTTEN, NAME, SCRIPT};
+use crate::engine::repairing::{BEGUN, FORGOTTEN, NAME, SCRIPT};
 use crate::{Database, Handle, Session, TransactError};
 
 #[derive(seriatim_macros::Table)]
@@ -100,6 +101,41 @@ fn a_piece_that_met_a_conflict_is_run_again_alone() {
         assert_eq!(ran(&runs), [1, 2, 2], "the first piece ran once");
         assert_eq!(counts(&mut session, &counters), [1, 11, 1]);
     }
+}
+
+/// The priorities of the attempts that `run` opens.
+fn begun(run: impl FnOnce()) -> Vec<Priority> {
+    BEGUN.with_borrow_mut(Vec::clear);
+    run();
+    BEGUN.with_borrow_mut(std::mem::take)
+}
+
+#[test]
+fn all_attempts_and_pieces_of_a_transaction_have_its_priority_and_no_other_has_it() {
+    let (_db, counters, mut session) = open(NAME);
+    let refused = |attempt: u32| if attempt < 3 { Err(Abort::stopped(Reason::RecordChanged)) } else { Ok(()) };
+    let closure = begun(|| drop(session.transact(|tx| refused(tx.attempt())).expect("the third attempt")));
+    let snapshot = begun(|| drop(session.snapshot(|tx| refused(tx.attempt())).expect("the third attempt")));
+    let explicit = begun(|| {
+        drop(session.begin().expect("a worker"));
+        drop(session.begin_snapshot().expect("a worker"));
+    });
+    let (runs, passes, first) = (Default::default(), Passes::new([0, 1, 1].into()), Cell::new(true));
+    let pieces = begun(|| {
+        let committed = session.runner.run_scheduled(Steps::Pieces(&passes), |tx, schedule| {
+            count_all(tx, &counters, schedule, &runs, |_, id| match id == 0 && first.replace(false) {
+                true => Err(Abort::stopped(Reason::RecordChanged)),
+                false => Ok(()),
+            })
+        });
+        assert_eq!(committed.expect("nobody is about").attempts, 2);
+    });
+    assert_eq!([closure.len(), snapshot.len(), explicit.len(), pieces.len()], [3, 3, 2, 3]);
+    for attempts in [&closure, &snapshot, &pieces] {
+        assert!(attempts.iter().all(|priority| *priority == attempts[0]), "{attempts:?}");
+    }
+    let ages = [closure[0], snapshot[0], explicit[0], explicit[1], pieces[0]];
+    assert!(ages.is_sorted_by(|older, younger| older < younger) && ages[0] != Priority::NONE, "{ages:?}");
 }
 
 #[test]
