@@ -53,7 +53,7 @@ impl<P: Protocol> Direct<P> {
     fn load(keys: u64) -> Result<Direct<P>, Box<dyn Error>> {
         let memory = Memory::new(Options { workers_max: 1, ..Options::default() })?;
         let environment = Environment::new(Htm::new(HtmMode::Auto)?, memory, Budget::default());
-        let protocol = P::open(P::Options::default(), &environment);
+        let protocol = P::open(&seriatim_txn::Options::default(), &environment);
         let mut core = environment.core().ok_or("no worker is left")?;
         let definition = <Hashed as seriatim::catalog::Table>::definition();
         let (layout, codec) = (Layout::new(&definition.columns), KeyCodec::for_table(&definition));

@@ -153,6 +153,14 @@ fn bench() -> Command {
                 number("protocol", "P", "auto", "Concurrency-control protocol")
                     .value_parser(PossibleValuesParser::new(names.clone())),
             )
+            .arg(
+                Arg::new("option")
+                    .long("option")
+                    .value_name("NAME=VALUE")
+                    .action(ArgAction::Append)
+                    .value_parser(option)
+                    .help("An option of the protocol, as `seriatim protocols` lists them; may be given several times"),
+            )
             .arg(number("htm", "MODE", "auto", "How regions run").value_parser(["auto", "rtm", "emulated", "absent"]))
             .args(durability())
             .arg(
@@ -226,6 +234,14 @@ fn durability() -> [Arg; 5] {
             .value_parser(checkpoint_every)
             .help("Bytes of log after which a checkpoint is taken, such as 256MiB; 1GiB by default"),
     ]
+}
+
+/// An option of the protocol.
+fn option(text: &str) -> Result<(String, u64), String> {
+    let parsed = text.split_once('=').and_then(|(name, value)| Some((name.to_owned(), value.parse().ok()?)));
+    parsed.filter(|(name, _)| !name.is_empty()).ok_or_else(|| {
+        "it is a name and a whole number, such as lock_steps=64; `seriatim protocols` lists the names".to_owned()
+    })
 }
 
 /// Bytes with a unit or without; none for `off`.

@@ -167,6 +167,9 @@ fn open(matches: &ArgMatches, plan: &Plan, home: Option<&Home>) -> Result<Databa
     };
     let builder = Database::builder().protocol(&text("protocol")).htm(htm).workers(plan.threads + 1).seed(plan.seed);
     let mut builder = builder.prefetch(text("prefetch") == "on");
+    for (name, value) in matches.get_many::<(String, u64)>("option").into_iter().flatten() {
+        builder = builder.protocol_option(name, *value);
+    }
     if let Some(mib) = matches.get_one::<u64>("memory-limit") {
         builder = builder.memory_limit(usize::try_from(*mib << 20).unwrap_or(usize::MAX));
     }

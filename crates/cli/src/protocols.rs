@@ -1,9 +1,11 @@
 //! `seriatim protocols`: the registry.
 
+use std::fmt::Write;
+
 use clap::ArgMatches;
 use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::json;
-use seriatim::{Freshness, ProtocolInfo};
+use seriatim::{Freshness, Knob, ProtocolInfo};
 use seriatim_base::{say, talk};
 
 use crate::Failure;
@@ -26,9 +28,21 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
             protocol.source.to_owned(),
         ]);
     }
-    say!("{table}\n")?;
+    say!("{table}\n\noptions, which `seriatim bench --option NAME=VALUE` sets:\n{}", options())?;
     talk!("RTM on this machine: {}", seriatim::htm::detect().reason);
     Ok(())
+}
+
+/// A line for each option of each protocol.
+fn options() -> String {
+    let mut text = String::new();
+    for protocol in seriatim::protocols() {
+        for Knob { name, unit, default, min, max, about, source } in protocol.options {
+            let range = format!("{default} {unit}, from {min} to {max}");
+            let _ = writeln!(text, "{:<8} {name:<20} {range}: {about} ({source})", protocol.name);
+        }
+    }
+    text
 }
 
 fn needs(protocol: &ProtocolInfo) -> Vec<&'static str> {
@@ -57,5 +71,18 @@ fn as_json(protocol: &ProtocolInfo) -> serde_json::Value {
         "source": protocol.source,
         "needs": needs(protocol),
         "gives": gives(protocol),
+        "options": protocol.options.iter().map(knob_as_json).collect::<Vec<_>>(),
+    })
+}
+
+fn knob_as_json(knob: &Knob) -> serde_json::Value {
+    json!({
+        "name": knob.name,
+        "unit": knob.unit,
+        "default": knob.default,
+        "min": knob.min,
+        "max": knob.max,
+        "about": knob.about,
+        "source": knob.source,
     })
 }

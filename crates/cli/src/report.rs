@@ -161,6 +161,8 @@ impl Report<'_> {
         for name in ["protocol", "htm", "prefetch"] {
             options.insert(name.to_owned(), json!(matches.get_one::<String>(name)));
         }
+        let of_protocol = self.db.protocol_options().map(|(knob, value)| (knob.name.to_owned(), json!(value)));
+        options.insert("option".to_owned(), Value::Object(of_protocol.collect()));
         options.insert("durability".to_owned(), json!(self.plan.durability.name()));
         options.insert("warmup".to_owned(), json!(self.plan.warmup));
         let regions = &statistics.regions;

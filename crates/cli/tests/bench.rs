@@ -102,6 +102,36 @@ fn prefetching_is_an_option_of_every_workload_and_reported() {
 }
 
 #[test]
+fn options_of_the_protocol_are_set_reported_and_refused_with_what_would_be_right() {
+    let (entry, json) = (&WORKLOADS[0], ["--format", "json"]);
+    let report = |more: &[&str]| -> Value {
+        let text = printed(entry, &[&json, more].concat());
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+    };
+    for protocol in seriatim::protocols().iter().filter(|protocol| !protocol.options.is_empty()) {
+        let chosen = ["--protocol", protocol.name];
+        let at_rest = report(&chosen);
+        for knob in protocol.options {
+            assert_eq!(at_rest["options"]["option"][knob.name], knob.default, "{at_rest}");
+        }
+        let knob = &protocol.options[0];
+        let other = if knob.default == knob.max { knob.min } else { knob.default + 1 };
+        let set = format!("{}={other}", knob.name);
+        let turned = report(&[&chosen[..], &["--option", &set]].concat());
+        assert_eq!(turned["options"]["option"][knob.name], other, "{turned}");
+        let beyond = format!("{}={}", knob.name, knob.max + 1);
+        let range = format!("from {} to {}", knob.min, knob.max);
+        let refusals = [("no_such=1", knob.name), (beyond.as_str(), range.as_str()), (knob.name, "NAME=VALUE")];
+        for (option, right) in refusals {
+            let output = bench(entry, &[&chosen[..], &["--option", option]].concat());
+            let talk = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "{talk}");
+            assert!(talk.lines().last().is_some_and(|line| line.contains(right)), "{option}: {talk}");
+        }
+    }
+}
+
+#[test]
 fn rollbacks_are_reported_where_they_are_asked_for() {
     for (name, knobs, is_asked_for) in [
         ("twelve-key", &["--multi", "50", "--abort", "10"][..], true),

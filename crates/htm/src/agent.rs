@@ -27,11 +27,14 @@ pub struct Budget {
 
 impl Default for Budget {
     fn default() -> Budget {
-        Budget { conflict: 100, capacity: 10, system: 2, explicit: 100 }
+        Budget::PAPER
     }
 }
 
 impl Budget {
+    /// As DBX has it (§6.1).
+    pub const PAPER: Budget = Budget { conflict: 100, capacity: 10, system: 2, explicit: 100 };
+
     /// The budget of a body of this [`Body::weight`].
     fn for_weight(self, weight: u32) -> Budget {
         let weight = weight.max(1);
@@ -106,6 +109,11 @@ impl Agent {
             never_wait: false,
         };
         Agent { elision, emulated }
+    }
+
+    /// Retries of the regions that begin from now on.
+    pub fn set_budget(&mut self, budget: Budget) {
+        self.elision.budget = budget;
     }
 
     /// The back end in use.

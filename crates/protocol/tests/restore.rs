@@ -77,7 +77,7 @@ impl<P: Recover> Bench<P> {
         let (id, name, class, unlinked) = (TableId(0), "things".to_owned(), codec.class(), Unlinked::default());
         let table =
             Box::new(Table { id, name, organization, class, codec, layout, shape, index, unlinked, wire: None });
-        Bench { protocol: P::open(P::Options::default(), &environment), environment, table, words }
+        Bench { protocol: P::open(&seriatim_txn::Options::default(), &environment), environment, table, words }
     }
 
     fn key<T>(&self, id: u64, f: impl FnOnce(Key<'_>) -> T) -> T {

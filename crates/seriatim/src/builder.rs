@@ -19,6 +19,7 @@ use crate::{Database, Durability, OpenError, RecoveryProgress, RetryPolicy};
 #[derive(Clone, Debug)]
 pub struct Builder {
     pub(crate) protocol: String,
+    pub(crate) protocol_options: Vec<(String, u64)>,
     pub(crate) htm: HtmMode,
     pub(crate) budget: Budget,
     pub(crate) workers: usize,
@@ -101,6 +102,7 @@ impl Default for Builder {
     fn default() -> Builder {
         Builder {
             protocol: "auto".to_owned(),
+            protocol_options: Vec::new(),
             htm: HtmMode::Auto,
             budget: Budget::default(),
             workers: 64,
@@ -143,13 +145,35 @@ impl Builder {
         self
     }
 
+    /// Sets an option of the protocol; what there is to set, with unit, default and range, is in [`ProtocolInfo::options`]. May be
+    /// called several times; of several values for one option the last counts. Opening fails with [`OpenError::Option`] if the
+    /// protocol has no such option, or the value is out of its range.
+    ///
+    /// ```
+    /// use seriatim::Database;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let db = Database::builder().protocol("silo").protocol_option("lock_steps", 200).open()?;
+    /// assert!(db.protocol_options().any(|(knob, value)| knob.name == "lock_steps" && value == 200));
+    /// let misspelt = Database::builder().protocol("silo").protocol_option("lock_step", 200).open();
+    /// assert!(misspelt.is_err_and(|error| error.to_string().contains("lock_steps")));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// [`ProtocolInfo::options`]: crate::ProtocolInfo::options
+    pub fn protocol_option(mut self, name: &str, value: u64) -> Builder {
+        self.protocol_options.push((name.to_owned(), value));
+        self
+    }
+
     /// How regions run. Default [`HtmMode::Auto`]: in hardware where it works.
     pub fn htm(mut self, mode: HtmMode) -> Builder {
         self.htm = mode;
         self
     }
 
-    /// Retries of a region, per cause, before its fallback. Default as in the DBX paper, §6.1.
+    /// Retries of a region, per cause, before its fallback, where the protocol's options do not say otherwise. Default as in the
+    /// DBX paper, §6.1.
     pub fn region_budget(mut self, budget: Budget) -> Builder {
         self.budget = budget;
         self
@@ -454,7 +478,7 @@ impl Builder {
     /// Opens the database.
     ///
     /// # Errors
-    /// An unknown protocol, a back end that does not work here, limits out of range, no memory.
+    /// An unknown protocol or option, a back end that does not work here, limits out of range, no memory.
     pub fn open(self) -> Result<Database, OpenError> {
         let invalid = |what: &str| Err(OpenError::Invalid(what.to_owned()));
         if self.workers == 0 || self.workers > Priority::WORKERS_MAX {

@@ -12,7 +12,7 @@ use seriatim_base::{Epoch, TableId};
 use seriatim_catalog::{Table, TableDef};
 use seriatim_history::{History, Recording};
 use seriatim_procedure::analysis::Schema;
-use seriatim_txn::{Environment, ProtocolInfo};
+use seriatim_txn::{Environment, Knob, Options, ProtocolInfo};
 
 use crate::builder::Builder;
 use crate::durability::{self, Checkpoint, OpenHandle, Opened, Persistence, Recovery, RecoveryPhase, TableChecked};
@@ -157,9 +157,7 @@ impl Database {
 
     pub(crate) fn start(options: Builder, environment: Environment) -> Result<Database, OpenError> {
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
-        let Some(engine) = engine::open(&options.protocol, &environment) else {
-            return Err(OpenError::UnknownProtocol { name: options.protocol });
-        };
+        let engine = engine::open(&options.protocol, &options.protocol_options, &environment)?;
         let foundation = Foundation { engine, environment, number: NUMBERS.fetch_add(1, Ordering::Relaxed) };
         let environment = &foundation.environment;
         let began = Instant::now();
@@ -446,6 +444,12 @@ impl Database {
     /// The protocol in use.
     pub fn protocol(&self) -> &'static ProtocolInfo {
         self.inner.engine.info()
+    }
+
+    /// The options of the protocol in use, each with its value.
+    pub fn protocol_options(&self) -> impl Iterator<Item = (&'static Knob, u64)> + '_ {
+        let options = Options::new(self.protocol(), &self.inner.options.protocol_options).unwrap_or_default();
+        self.protocol().options.iter().map(move |knob| (knob, options.get(knob)))
     }
 
     /// How regions run.

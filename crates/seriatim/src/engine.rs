@@ -11,7 +11,11 @@ use seriatim_catalog::Key;
 use seriatim_memory::{OutOfMemory, Pinned};
 use seriatim_protocol::{PROTOCOLS, for_each_protocol};
 use seriatim_store::RecordPtr;
-use seriatim_txn::{Change, Core, Environment, Near, Peeked, Protocol, ProtocolInfo, Recover, Restored, Table, Worker};
+use seriatim_txn::{
+    Change, Core, Environment, Near, Options, Peeked, Protocol, ProtocolInfo, Recover, Restored, Table, Worker,
+};
+
+use crate::OpenError;
 
 /// The registry of protocols: name, paper, needs, gives.
 pub fn protocols() -> &'static [ProtocolInfo] {
@@ -102,18 +106,26 @@ const DEFAULT: &str = "dbx";
 
 macro_rules! selector {
     ($($protocol:ident => $type:path,)*) => {
-        /// Opens the protocol called `name`; `None` if there is none.
-        pub(crate) fn open(name: &str, environment: &Environment) -> Option<Box<dyn Engine>> {
+        /// Opens the protocol called `name` with these options.
+        ///
+        /// # Errors
+        /// No such protocol, or options that it does not take.
+        pub(crate) fn open(
+            name: &str,
+            given: &[(String, u64)],
+            environment: &Environment,
+        ) -> Result<Box<dyn Engine>, OpenError> {
             #[cfg(any(test, feature = "trial"))]
             if name == repairing::NAME {
-                let inner = open(DEFAULT, environment)?;
-                return Some(Box::new(repairing::Repairing(inner)));
+                let inner = open(DEFAULT, given, environment)?;
+                return Ok(Box::new(repairing::Repairing(inner)));
             }
             match if name == "auto" { DEFAULT } else { name } {
                 $(stringify!($protocol) => {
-                    Some(Box::new(<$type as Protocol>::open(Default::default(), environment)))
+                    let options = Options::new(&<$type as Protocol>::INFO, given).map_err(OpenError::Option)?;
+                    Ok(Box::new(<$type as Protocol>::open(&options, environment)))
                 })*
-                _ => None,
+                _ => Err(OpenError::UnknownProtocol { name: name.to_owned() }),
             }
         }
     };
@@ -126,7 +138,7 @@ mod tests {
     use seriatim_base::{Epoch, TableId};
     use seriatim_catalog::{ColumnDef, ColumnType, KeyCodec, Layout, RowWriter, TableDef};
     use seriatim_htm::{Budget, Htm, HtmMode};
-    use seriatim_memory::{Memory, Options};
+    use seriatim_memory::Memory;
     use seriatim_store::{Finger, Index};
     use seriatim_txn::{RecordShape, Unlinked};
 
@@ -134,9 +146,10 @@ mod tests {
     fn every_engine_restores_and_shows_what_it_restored() {
         for name in protocols().iter().map(|protocol| protocol.name).chain([repairing::NAME]) {
             let htm = Htm::new(HtmMode::Absent).expect("always there");
-            let memory = Memory::new(Options { workers_max: 4, ..Options::default() }).expect("memory");
+            let memory =
+                Memory::new(seriatim_memory::Options { workers_max: 4, ..Default::default() }).expect("memory");
             let environment = Environment::new(htm, memory, Budget::default());
-            let engine = open(name, &environment).expect("a protocol of this name");
+            let engine = open(name, &[], &environment).expect("a protocol of this name");
             let table = TableDef::builder("cell").column(ColumnDef::new("id", ColumnType::U64));
             let table = table.column(ColumnDef::new("value", ColumnType::I64)).key(["id"]).finish().expect("a table");
             let (codec, layout) = (KeyCodec::for_table(&table), Layout::new(&table.columns));

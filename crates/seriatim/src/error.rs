@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use seriatim_base::TableId;
 use seriatim_procedure::checked::Overflow;
-use seriatim_txn::{Cause, Reason};
+use seriatim_txn::{Cause, OptionError, Reason};
 
 pub(crate) use seriatim_catalog::SchemaError as InvalidSchema;
 pub use seriatim_redo::LogError as StorageError;
@@ -23,6 +23,8 @@ pub enum OpenError {
         /// What was asked for.
         name: String,
     },
+    /// An option that the protocol does not have, or not with this value.
+    Option(OptionError),
     /// The wanted region back end does not work here.
     Htm(seriatim_htm::Unavailable),
     /// The operating system did not give the memory.
@@ -58,6 +60,7 @@ impl fmt::Display for OpenError {
                 write!(f, "there is no protocol {name:?}; it is one of auto")?;
                 crate::protocols().iter().try_for_each(|protocol| write!(f, ", {}", protocol.name))
             }
+            OpenError::Option(error) => error.fmt(f),
             OpenError::Htm(error) => error.fmt(f),
             OpenError::Memory(error) => write!(f, "no memory: {error}"),
             OpenError::Invalid(what) => f.write_str(what),

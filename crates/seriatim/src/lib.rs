@@ -82,7 +82,7 @@ pub use scan::{DynScan, Scan};
 pub use seriatim_base::{Epoch, Rng, Stamp, clock, rng, thread};
 pub use seriatim_macros::Table;
 pub use seriatim_procedure_macros::{Data, procedure, pure};
-pub use seriatim_txn::{Cause, Freshness, Gives, Needs, Phase, ProtocolInfo, Reason};
+pub use seriatim_txn::{Cause, Freshness, Gives, Knob, Needs, OptionError, Phase, ProtocolInfo, Reason};
 pub use session::{Committed, Receipt, Session};
 pub use statistics::{LogStatistics, Statistics, TableStatistics};
 pub use transaction::{SnapshotTransaction, Transaction};

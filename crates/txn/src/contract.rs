@@ -19,7 +19,7 @@ use seriatim_catalog::{ColumnSet, Key};
 use seriatim_memory::{OutOfMemory, Pinned};
 use seriatim_store::{Cursor, RecordPtr};
 
-use crate::{Core, Environment, Incident, Priority, Redo, Stop, Table};
+use crate::{Core, Environment, Incident, Knob, Options, Priority, Redo, Stop, Table};
 
 /// A row image: readable, unchanging, until the transaction that was given it leaves.
 pub type RowPtr = NonNull<u8>;
@@ -36,7 +36,7 @@ pub enum Freshness {
 }
 
 /// What a protocol needs of its database.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
     /// Only procedures with a plan, no ad-hoc transactions.
     pub plan: bool,
@@ -45,7 +45,7 @@ pub struct Needs {
 }
 
 /// What a protocol gives.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gives {
     /// Transactions that are not declared beforehand.
     pub ad_hoc: bool,
@@ -62,7 +62,7 @@ pub struct Gives {
 }
 
 /// A protocol's line in the registry.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProtocolInfo {
     /// The name users select it by.
     pub name: &'static str,
@@ -74,6 +74,8 @@ pub struct ProtocolInfo {
     pub needs: Needs,
     /// What it gives.
     pub gives: Gives,
+    /// Its knobs.
+    pub options: &'static [Knob],
 }
 
 /// A concurrency-control protocol.
@@ -84,13 +86,11 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     const HEAD_BYTES: usize;
     /// Bytes it keeps before each row image; a multiple of 8.
     const IMAGE_HEADER_BYTES: usize;
-    /// Knobs, each with unit, default and source.
-    type Options: Default + Clone + Send;
     /// Per-worker state.
     type Worker: Worker;
 
     /// The protocol's shared state for one database.
-    fn open(options: Self::Options, environment: &Environment) -> Self;
+    fn open(options: &Options, environment: &Environment) -> Self;
 
     /// A worker. Registered until dropped.
     fn worker(&self, core: Core) -> Self::Worker;

@@ -10,11 +10,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use seriatim_base::{CacheAligned, Stamp};
 use seriatim_catalog::Key;
+use seriatim_htm::Budget;
 use seriatim_memory::{CountedVec, OutOfMemory, Pinned};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Change, Core, Environment, Freshness, Gives, Mode, Near, Needs, Outcome, Peeked, Protocol, ProtocolInfo, Recover,
-    Redo, Restored, RowPtr, Scan, Stop, Table,
+    Change, Core, Environment, Freshness, Gives, Knob, Mode, Near, Needs, Options, Outcome, Peeked, Protocol,
+    ProtocolInfo, Recover, Redo, Restored, RowPtr, Scan, Stop, Table,
 };
 
 use crate::shared::head;
@@ -30,11 +31,42 @@ pub(crate) type SnapshotNumber = Arc<CacheAligned<AtomicU64>>;
 #[derive(Debug)]
 pub struct Dbx {
     snapshot: SnapshotNumber,
+    /// Of the regions of its workers, those of the indexes included.
+    budget: Budget,
 }
 
-/// DBX has no knobs of its own: region budgets belong to the database.
-#[derive(Clone, Debug, Default)]
-pub struct Options {}
+const PAPER: &str = "Wang et al., EuroSys 2014, §6.1";
+
+/// How often a region is begun again after an abort of one cause.
+const fn retries(name: &'static str, default: u32, about: &'static str, source: &'static str) -> Knob {
+    Knob { name, unit: "aborts", default: default as u64, min: 1, max: 1_000_000, about, source }
+}
+
+const BUDGET: Budget = Budget::PAPER;
+const CONFLICT_MAX: Knob = retries(
+    "region_conflict_max",
+    BUDGET.conflict,
+    "aborts of a region by conflicts before it runs under the fallback locks",
+    PAPER,
+);
+const CAPACITY_MAX: Knob = retries(
+    "region_capacity_max",
+    BUDGET.capacity,
+    "aborts of a region by its size before it runs under the fallback locks",
+    PAPER,
+);
+const SYSTEM_MAX: Knob = retries(
+    "region_system_max",
+    BUDGET.system,
+    "aborts of a region by interrupts and page faults before it runs under the fallback locks",
+    PAPER,
+);
+const HELD_MAX: Knob = retries(
+    "region_held_max",
+    BUDGET.explicit,
+    "aborts of a region that met a held lock before it runs under the fallback locks",
+    "ours: the paper names none; as likely to pass as a conflict",
+);
 
 impl Protocol for Dbx {
     const INFO: ProtocolInfo = ProtocolInfo {
@@ -50,20 +82,29 @@ impl Protocol for Dbx {
             detach: false,
             repair: false,
         },
+        options: &[CONFLICT_MAX, CAPACITY_MAX, SYSTEM_MAX, HELD_MAX],
     };
     /// Header word, image word, the snapshot number of the deletion (`snapshot::deletion`).
     const HEAD_BYTES: usize = 24;
     /// Local snapshot number and previous version (§5.1; beside the image instead of the record, see README).
     const IMAGE_HEADER_BYTES: usize = snapshot::HEADER_BYTES;
-    type Options = Options;
     type Worker = Worker<State>;
 
-    fn open(_: Options, _: &Environment) -> Dbx {
+    fn open(options: &Options, environment: &Environment) -> Dbx {
+        let given = |knob: &Knob, otherwise| options.given(knob).map_or(otherwise, |value| value as u32);
+        let database = environment.budget;
+        let budget = Budget {
+            conflict: given(&CONFLICT_MAX, database.conflict),
+            capacity: given(&CAPACITY_MAX, database.capacity),
+            system: given(&SYSTEM_MAX, database.system),
+            explicit: given(&HELD_MAX, database.explicit),
+        };
         // Snapshot 0 is before every version.
-        Dbx { snapshot: Arc::new(CacheAligned(AtomicU64::new(1))) }
+        Dbx { snapshot: Arc::new(CacheAligned(AtomicU64::new(1))), budget }
     }
 
-    fn worker(&self, core: Core) -> Worker<State> {
+    fn worker(&self, mut core: Core) -> Worker<State> {
+        core.agent.set_budget(self.budget);
         let state = State { snapshot: Arc::clone(&self.snapshot), reading: None, installs: core.local.counted(64) };
         Worker::new(core, state)
     }

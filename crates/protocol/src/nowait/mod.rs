@@ -8,14 +8,14 @@ mod lock;
 
 use std::sync::atomic::{Ordering, fence};
 
-use seriatim_base::{Stamp, abort_on_unwind};
+use seriatim_base::{Backoff, Stamp, abort_on_unwind};
 use seriatim_catalog::{ColumnSet, Key};
 use seriatim_memory::{CountedVec, OutOfMemory, Pinned};
 use seriatim_store::{Cursor, Inserted as Linked, RecordPtr, Witness};
 use seriatim_txn::{
-    Cause, Change, Core, Environment, Fault, Freshness, Gives, Incident, Inserted, Mark, Mode, Near, Needs, OnExists,
-    Outcome, Peeked, Phase, Priority, Protocol, ProtocolInfo, Reason, Recover, Redo, Restored, RowPtr, Scan, Seen,
-    Staged, Stop, Table, Updating,
+    Cause, Change, Core, Environment, Fault, Freshness, Gives, Incident, Inserted, Knob, Mark, Mode, Near, Needs,
+    OnExists, Options, Outcome, Peeked, Phase, Priority, Protocol, ProtocolInfo, Reason, Recover, Redo, Restored,
+    RowPtr, Scan, Seen, Staged, Stop, Table, Updating,
 };
 
 use crate::shared::attempt::Attempt;
@@ -28,11 +28,20 @@ use lock::{Locks, WRITER};
 
 /// No-wait two-phase locking.
 #[derive(Debug)]
-pub struct NoWait;
+pub struct NoWait {
+    lock_steps: u32,
+}
 
-/// No-wait locking has no knobs.
-#[derive(Clone, Debug, Default)]
-pub struct Options {}
+/// How long an attempt insists on a record's lock.
+const LOCK_STEPS: Knob = Knob {
+    name: "lock_steps",
+    unit: "steps",
+    default: 0,
+    min: 0,
+    max: 1_000_000,
+    about: "how often a record's lock that is not free is tried again, before the attempt aborts",
+    source: "Yu et al., Staring into the Abyss, VLDB 2014: no-wait aborts at once; HTCC, USENIX ATC 2016, spins within a bound",
+};
 
 /// Lookups repeated because the record found was unlinked meanwhile; each repeat means another worker made progress.
 const LOOKUPS_MAX: u32 = 64;
@@ -51,20 +60,20 @@ impl Protocol for NoWait {
             detach: false,
             repair: false,
         },
+        options: &[LOCK_STEPS],
     };
     /// Header word, image word, lock word.
     const HEAD_BYTES: usize = 24;
     const IMAGE_HEADER_BYTES: usize = 0;
-    type Options = Options;
     type Worker = Worker;
 
-    fn open(_: Options, _: &Environment) -> NoWait {
-        NoWait
+    fn open(options: &Options, _: &Environment) -> NoWait {
+        NoWait { lock_steps: options.get(&LOCK_STEPS) as u32 }
     }
 
     fn worker(&self, core: Core) -> Worker {
         let (locks, replaced) = (Locks::new(core.htm.clone(), &core.local), core.local.counted(64));
-        Worker { base: Attempt::new(core), locks, replaced }
+        Worker { base: Attempt::new(core), locks, replaced, lock_steps: self.lock_steps }
     }
 
     unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, _: Pinned<'_>) -> Peeked {
@@ -104,6 +113,7 @@ pub struct Worker {
     locks: Locks,
     /// Scratch of a commit: what each entry replaced.
     replaced: CountedVec<usize>,
+    lock_steps: u32,
 }
 
 /// A record under at least a shared lock, or the proof that there is none.
@@ -130,9 +140,11 @@ impl Worker {
     fn take(&mut self, table: &Table, record: RecordPtr, exclusive: bool) -> Result<Option<HeaderWord>, Stop> {
         self.locks.reserve().map_err(record::full)?;
         let word = lock::of(table, record);
-        let taken = if exclusive { self.locks.exclusive(word) } else { self.locks.shared(word) };
-        if !taken {
-            return Err(self.refuse(table, record));
+        let mut backoff = Backoff::bounded(self.lock_steps);
+        while !(if exclusive { self.locks.exclusive(word) } else { self.locks.shared(word) }) {
+            if !backoff.wait() {
+                return Err(self.refuse(table, record));
+            }
         }
         let header = HeaderWord(head::header(&table.shape, record).load(Ordering::Acquire));
         self.base.note_stamp(table, header.stamp());

@@ -268,7 +268,7 @@ mod tests {
         let (id, name, unlinked) = (TableId(0), "cell".to_owned(), seriatim_txn::Unlinked::default());
         let table =
             Box::new(Table { id, name, organization, class, codec, layout, shape, index, unlinked, wire: None });
-        let mut worker = Silo::open(Default::default(), &environment).worker(core);
+        let mut worker = Silo::open(&Default::default(), &environment).worker(core);
         worker.begin(Mode::ReadWrite, Priority::NONE);
         for key in 0..ROWS {
             let staged = worker.stage(&table).expect("memory");

@@ -35,7 +35,7 @@ pub(super) fn commit(attempt: &mut Optimistic, state: &mut State, redo: &mut dyn
 /// Steps 1 to 5: the stamp, or the conflict. No record stays locked.
 #[inline(always)]
 fn decide(attempt: &mut Optimistic, state: &mut State) -> Result<Stamp, Stop> {
-    lock(attempt, &mut state.order)?;
+    lock(attempt, &mut state.order, state.lock_steps)?;
     // ORDERING: the locks are visible before the epoch is read, and it is read before the read set is validated.
     fence(Ordering::SeqCst);
     let epoch = attempt.base.core.epochs.current();
@@ -53,14 +53,14 @@ fn decide(attempt: &mut Optimistic, state: &mut State) -> Result<Stamp, Stop> {
 }
 
 /// Step 1. On failure nothing stays locked.
-fn lock(attempt: &mut Optimistic, order: &mut CountedVec<u32>) -> Result<(), Stop> {
+fn lock(attempt: &mut Optimistic, order: &mut CountedVec<u32>, steps: u32) -> Result<(), Stop> {
     let entries = attempt.base.writes.entries();
     (0..entries.len() as u32).for_each(|entry| order.push(entry));
     order.sort_unstable_by_key(|&entry| entries[entry as usize].record.addr());
     for (locked, &entry) in order.iter().enumerate() {
         let write = &entries[entry as usize];
         let word = head::header(&write.table().shape, write.record);
-        let mut backoff = Backoff::new();
+        let mut backoff = Backoff::bounded(steps);
         while !Plain.lock(word, write.expected.0, write.expected.locked().0) {
             let now = HeaderWord(word.load(Ordering::Acquire));
             let changed = now.unlocked() != write.expected;

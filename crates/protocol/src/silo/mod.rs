@@ -5,13 +5,13 @@
 
 mod commit;
 
-use seriatim_base::Stamp;
+use seriatim_base::{Backoff, Stamp};
 use seriatim_catalog::Key;
 use seriatim_memory::{CountedVec, OutOfMemory, Pinned};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Change, Core, Environment, Freshness, Gives, Mode, Near, Needs, Outcome, Peeked, Protocol, ProtocolInfo, Recover,
-    Redo, Restored, Stop, Table,
+    Change, Core, Environment, Freshness, Gives, Knob, Mode, Near, Needs, Options, Outcome, Peeked, Protocol,
+    ProtocolInfo, Recover, Redo, Restored, Stop, Table,
 };
 
 use crate::shared::head;
@@ -21,11 +21,20 @@ use crate::shared::worker::{Variant, Worker};
 
 /// Silo.
 #[derive(Debug)]
-pub struct Silo;
+pub struct Silo {
+    lock_steps: u32,
+}
 
-/// Silo has no knobs: the epoch's length belongs to the database.
-#[derive(Clone, Debug, Default)]
-pub struct Options {}
+/// How long a commit waits for a record of its write set. (The epoch's length belongs to the database.)
+const LOCK_STEPS: Knob = Knob {
+    name: "lock_steps",
+    unit: "steps",
+    default: Backoff::STEPS as u64,
+    min: 0,
+    max: 1_000_000,
+    about: "how often a commit looks again at a record that another commit has locked, before it gives up",
+    source: "ours: a commit holds its locks for about a microsecond; the first 6 steps spin for 63 pauses, later ones yield",
+};
 
 impl Protocol for Silo {
     const INFO: ProtocolInfo = ProtocolInfo {
@@ -41,20 +50,20 @@ impl Protocol for Silo {
             detach: false,
             repair: false,
         },
+        options: &[LOCK_STEPS],
     };
     /// Header word (the paper's TID word), image word.
     const HEAD_BYTES: usize = 16;
     const IMAGE_HEADER_BYTES: usize = 0;
-    type Options = Options;
     type Worker = Worker<State>;
 
-    fn open(_: Options, _: &Environment) -> Silo {
-        Silo
+    fn open(options: &Options, _: &Environment) -> Silo {
+        Silo { lock_steps: options.get(&LOCK_STEPS) as u32 }
     }
 
     fn worker(&self, core: Core) -> Worker<State> {
         let (order, replaced) = (core.local.counted(64), core.local.counted(64));
-        Worker::new(core, State { last: Stamp::ZERO, order, replaced })
+        Worker::new(core, State { lock_steps: self.lock_steps, last: Stamp::ZERO, order, replaced })
     }
 
     unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, _: Pinned<'_>) -> Peeked {
@@ -87,6 +96,7 @@ impl Versions for Silo {}
 /// A Silo worker's own state.
 #[derive(Debug)]
 pub struct State {
+    lock_steps: u32,
     /// The worker's newest stamp: its own commits are ordered (§4.2).
     last: Stamp,
     /// Scratch of a commit: entries in locking order.

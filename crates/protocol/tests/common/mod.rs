@@ -50,7 +50,7 @@ impl<P: Protocol> Bench<P> {
             unlinked,
             wire: None,
         });
-        let protocol = P::open(P::Options::default(), &environment);
+        let protocol = P::open(&seriatim_txn::Options::default(), &environment);
         drop(core);
         let bench = Bench { protocol, environment, cells, value };
         let mut loader = bench.worker();

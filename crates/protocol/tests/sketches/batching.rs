@@ -13,9 +13,9 @@ use seriatim_catalog::{ColumnSet, Key};
 use seriatim_memory::{OutOfMemory, Pinned};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Core, Detach, Environment, Freshness, Gives, Incident, Inserted, Mark, Mode, Needs, NoRedo, OnExists, Outcome,
-    Peeked, Phase, Priority, Protocol, ProtocolInfo, Reason, Redo, RowPtr, Scan, Seen, Staged, Stop, Table, Updating,
-    Worker as _,
+    Core, Detach, Environment, Freshness, Gives, Incident, Inserted, Mark, Mode, Needs, NoRedo, OnExists, Options,
+    Outcome, Peeked, Phase, Priority, Protocol, ProtocolInfo, Reason, Redo, RowPtr, Scan, Seen, Staged, Stop, Table,
+    Updating, Worker as _,
 };
 
 use crate::common::{Bench, modes};
@@ -69,13 +69,13 @@ impl Protocol for Validating {
             detach: true,
             repair: false,
         },
+        options: &[],
     };
     const HEAD_BYTES: usize = 16;
     const IMAGE_HEADER_BYTES: usize = 0;
-    type Options = ();
     type Worker = Worker;
 
-    fn open((): (), _: &Environment) -> Validating {
+    fn open(_: &Options, _: &Environment) -> Validating {
         Validating { shared: Arc::default() }
     }
 

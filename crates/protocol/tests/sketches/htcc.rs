@@ -9,8 +9,8 @@ use seriatim_htm::HtmMode;
 use seriatim_memory::{OutOfMemory, Pinned};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Core, Environment, Freshness, Gives, Incident, Inserted, Mark, Mode, Needs, NoRedo, OnExists, Outcome, Peeked,
-    Phase, Priority, Protocol, ProtocolInfo, Reason, Redo, RowPtr, Scan, Seen, Staged, Stop, Table, Updating,
+    Core, Environment, Freshness, Gives, Incident, Inserted, Mark, Mode, Needs, NoRedo, OnExists, Options, Outcome,
+    Peeked, Phase, Priority, Protocol, ProtocolInfo, Reason, Redo, RowPtr, Scan, Seen, Staged, Stop, Table, Updating,
     Worker as _,
 };
 
@@ -38,13 +38,13 @@ impl Protocol for Htcc {
             detach: false,
             repair: true,
         },
+        options: &[],
     };
     const HEAD_BYTES: usize = 16;
     const IMAGE_HEADER_BYTES: usize = 0;
-    type Options = ();
     type Worker = Worker;
 
-    fn open((): (), _: &Environment) -> Htcc {
+    fn open(_: &Options, _: &Environment) -> Htcc {
         Htcc
     }
 

@@ -13,9 +13,9 @@ use seriatim_catalog::{ColumnSet, Key};
 use seriatim_memory::{OutOfMemory, Pinned};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Core, Environment, Freshness, Gives, Incident, Inserted, Mark, Mode, Needs, NoRedo, OnExists, Outcome, Peeked,
-    Phase, Pieces, Priority, Protocol, ProtocolInfo, Reason, Redo, RowPtr, Scan, Seen, Staged, Stop, Table, Updating,
-    Worker as _,
+    Core, Environment, Freshness, Gives, Incident, Inserted, Mark, Mode, Needs, NoRedo, OnExists, Options, Outcome,
+    Peeked, Phase, Pieces, Priority, Protocol, ProtocolInfo, Reason, Redo, RowPtr, Scan, Seen, Staged, Stop, Table,
+    Updating, Worker as _,
 };
 
 use crate::common::{Bench, modes};
@@ -66,14 +66,14 @@ impl Protocol for DbxTc {
             detach: false,
             repair: false,
         },
+        options: &[],
     };
     const HEAD_BYTES: usize = 16;
     /// Snapshot number with a deletion mark, previous version.
     const IMAGE_HEADER_BYTES: usize = 16;
-    type Options = ();
     type Worker = Worker;
 
-    fn open((): (), _: &Environment) -> DbxTc {
+    fn open(_: &Options, _: &Environment) -> DbxTc {
         let local = (0..16).map(|_| AtomicU64::new(IDLE)).collect();
         DbxTc { numbers: Arc::new(Numbers { global: AtomicU64::new(1), local }) }
     }

@@ -13,9 +13,9 @@ use seriatim_catalog::{ColumnSet, Key};
 use seriatim_memory::{OutOfMemory, Pinned};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Core, Detach, Environment, Freshness, Gives, Incident, Inserted, Mark, Mode, Needs, NoRedo, On, OnExists, Outcome,
-    Peeked, Phase, Priority, Protocol, ProtocolInfo, Reason, Redo, RowPtr, Scan, Seen, Staged, Stop, Table, Updating,
-    Worker as _,
+    Core, Detach, Environment, Freshness, Gives, Incident, Inserted, Mark, Mode, Needs, NoRedo, On, OnExists, Options,
+    Outcome, Peeked, Phase, Priority, Protocol, ProtocolInfo, Reason, Redo, RowPtr, Scan, Seen, Staged, Stop, Table,
+    Updating, Worker as _,
 };
 
 use crate::common::{Bench, modes};
@@ -79,13 +79,13 @@ impl Protocol for Speculation {
             detach: true,
             repair: false,
         },
+        options: &[],
     };
     const HEAD_BYTES: usize = 16;
     const IMAGE_HEADER_BYTES: usize = 0;
-    type Options = ();
     type Worker = Worker;
 
-    fn open((): (), _: &Environment) -> Speculation {
+    fn open(_: &Options, _: &Environment) -> Speculation {
         Speculation { queue: Arc::default() }
     }
 

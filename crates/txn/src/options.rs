@@ -1,0 +1,149 @@
+//! Options of protocols: knobs with a name, which whoever opens a database may turn.
+
+use std::fmt;
+
+use crate::ProtocolInfo;
+
+/// A knob of a protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Knob {
+    /// The name it is set by.
+    pub name: &'static str,
+    /// What its value counts.
+    pub unit: &'static str,
+    /// Its value if nobody sets it.
+    pub default: u64,
+    /// The smallest value.
+    pub min: u64,
+    /// The largest value.
+    pub max: u64,
+    /// One line: what it does.
+    pub about: &'static str,
+    /// Where the default comes from.
+    pub source: &'static str,
+}
+
+/// The options of a protocol: each knob as it was set, or its default.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    set: Vec<(&'static str, u64)>,
+}
+
+impl Options {
+    /// The options of `protocol` with these values; of several for one knob the last counts.
+    ///
+    /// # Errors
+    /// A name that the protocol does not know, or a value out of the knob's range.
+    pub fn new(protocol: &'static ProtocolInfo, given: &[(String, u64)]) -> Result<Options, OptionError> {
+        let mut options = Options::default();
+        for (name, value) in given {
+            let Some(knob) = protocol.options.iter().find(|knob| knob.name == name) else {
+                return Err(OptionError::Unknown { protocol, name: name.clone() });
+            };
+            if !(knob.min..=knob.max).contains(value) {
+                return Err(OptionError::OutOfRange { knob, value: *value });
+            }
+            options.set.retain(|(set, _)| *set != knob.name);
+            options.set.push((knob.name, *value));
+        }
+        Ok(options)
+    }
+
+    /// The value of a knob.
+    pub fn get(&self, knob: &Knob) -> u64 {
+        self.given(knob).unwrap_or(knob.default)
+    }
+
+    /// The value of a knob, if it was set.
+    pub fn given(&self, knob: &Knob) -> Option<u64> {
+        self.set.iter().find(|(name, _)| *name == knob.name).map(|(_, value)| *value)
+    }
+}
+
+/// An option cannot be set so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OptionError {
+    /// The protocol has no such option.
+    Unknown {
+        /// The protocol.
+        protocol: &'static ProtocolInfo,
+        /// What was asked for.
+        name: String,
+    },
+    /// The value is out of the option's range.
+    OutOfRange {
+        /// The option.
+        knob: &'static Knob,
+        /// What was asked for.
+        value: u64,
+    },
+}
+
+impl fmt::Display for OptionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OptionError::Unknown { protocol, name } if protocol.options.is_empty() => {
+                write!(f, "protocol {} has no option {name:?}: it has none", protocol.name)
+            }
+            OptionError::Unknown { protocol, name } => {
+                let known: Vec<&str> = protocol.options.iter().map(|knob| knob.name).collect();
+                write!(f, "protocol {} has no option {name:?}; it has {}", protocol.name, known.join(", "))
+            }
+            OptionError::OutOfRange { knob, value } => {
+                let Knob { name, unit, min, max, .. } = knob;
+                write!(f, "option {name} is from {min} to {max} {unit}, not {value}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for OptionError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Freshness, Gives, Needs};
+
+    const SPINS: Knob =
+        Knob { name: "spins", unit: "steps", default: 3, min: 1, max: 9, about: "for this test", source: "none" };
+    const TEST: ProtocolInfo = ProtocolInfo {
+        name: "test",
+        summary: "",
+        source: "",
+        needs: Needs { plan: false, regions: false },
+        gives: Gives {
+            ad_hoc: true,
+            snapshots: Freshness::None,
+            strict: true,
+            pieces: false,
+            detach: false,
+            repair: false,
+        },
+        options: &[SPINS],
+    };
+
+    fn options(given: &[(&str, u64)]) -> Result<Options, String> {
+        let given: Vec<_> = given.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
+        Options::new(&TEST, &given).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_knob_has_its_default_until_it_is_set() {
+        let get = |given: &[(&str, u64)]| options(given).map(|options| options.get(&SPINS));
+        assert_eq!(get(&[]), Ok(3));
+        assert_eq!(get(&[("spins", 9)]), Ok(9));
+        assert_eq!(get(&[("spins", 9), ("spins", 1)]), Ok(1), "the last counts");
+        assert_eq!(options(&[]).map(|options| options.given(&SPINS)), Ok(None));
+    }
+
+    #[test]
+    fn an_unknown_option_names_those_there_are_and_a_value_out_of_range_the_range() {
+        let unknown = options(&[("spin", 2)]).expect_err("there is none");
+        assert_eq!(unknown, "protocol test has no option \"spin\"; it has spins");
+        for value in [0, 10] {
+            let error = options(&[("spins", value)]).expect_err("out of range");
+            assert_eq!(error, format!("option spins is from 1 to 9 steps, not {value}"));
+        }
+    }
+}
