@@ -8,6 +8,7 @@ pub(crate) mod repairing;
 
 use seriatim_base::Stamp;
 use seriatim_catalog::Key;
+use seriatim_htm::Backend;
 use seriatim_memory::{OutOfMemory, Pinned};
 use seriatim_protocol::{PROTOCOLS, for_each_protocol};
 use seriatim_store::RecordPtr;
@@ -104,6 +105,14 @@ impl<P: Recover> Engine for P {
 /// What `auto` stands for: the newest snapshots, and as fast without regions as any.
 const DEFAULT: &str = "dbx";
 
+/// Whether the protocol has what it needs of the database. (Who needs a plan refuses transactions, not the database.)
+fn meet(info: &ProtocolInfo, environment: &Environment) -> Result<(), OpenError> {
+    match info.needs.regions && environment.htm.backend() == Backend::Absent {
+        true => Err(OpenError::NeedsRegions { protocol: info.name }),
+        false => Ok(()),
+    }
+}
+
 macro_rules! selector {
     ($($protocol:ident => $type:path,)*) => {
         /// Opens the protocol called `name` with these options.
@@ -116,13 +125,19 @@ macro_rules! selector {
             environment: &Environment,
         ) -> Result<Box<dyn Engine>, OpenError> {
             #[cfg(any(test, feature = "trial"))]
-            if name == repairing::NAME {
-                let inner = open(DEFAULT, given, environment)?;
-                return Ok(Box::new(repairing::Repairing(inner)));
+            {
+                let inner = || open(DEFAULT, given, environment);
+                let default = |info: &&ProtocolInfo| info.name == DEFAULT;
+                if let Some(info) = protocols().iter().find(default).and_then(|info| repairing::info(name, info)) {
+                    meet(&info, environment)?;
+                    return Ok(Box::new(repairing::Altered { inner: inner()?, info: Box::leak(Box::new(info)) }));
+                }
             }
             match if name == "auto" { DEFAULT } else { name } {
                 $(stringify!($protocol) => {
-                    let options = Options::new(&<$type as Protocol>::INFO, given).map_err(OpenError::Option)?;
+                    let info: &'static ProtocolInfo = &<$type as Protocol>::INFO;
+                    meet(info, environment)?;
+                    let options = Options::new(info, given).map_err(OpenError::Option)?;
                     Ok(Box::new(<$type as Protocol>::open(&options, environment)))
                 })*
                 _ => Err(OpenError::UnknownProtocol { name: name.to_owned() }),
@@ -135,12 +150,52 @@ for_each_protocol!(selector);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Database, TransactError};
     use seriatim_base::{Epoch, TableId};
     use seriatim_catalog::{ColumnDef, ColumnType, KeyCodec, Layout, RowWriter, TableDef};
-    use seriatim_htm::{Budget, Htm, HtmMode};
+    use seriatim_htm::{Budget, Emulation, Htm, HtmMode};
     use seriatim_memory::Memory;
     use seriatim_store::{Finger, Index};
     use seriatim_txn::{RecordShape, Unlinked};
+
+    #[test]
+    fn protocols_give_the_capabilities_that_they_state() {
+        for name in protocols().iter().map(|protocol| protocol.name).chain([repairing::NAME, repairing::PLANNED]) {
+            let htm = Htm::new(HtmMode::Absent).expect("always there");
+            let memory = Memory::new(seriatim_memory::Options { workers_max: 1, ..Default::default() });
+            let environment = Environment::new(htm, memory.expect("memory"), Budget::default());
+            let engine = open(name, &[], &environment).expect("a protocol of this name");
+            let mut worker = engine.worker(environment.core().expect("a free slot"));
+            let ProtocolInfo { needs, gives, .. } = *engine.info();
+            let given = [worker.repair().is_some(), worker.detach().is_some(), worker.pieces().is_some()];
+            assert_eq!(given, [gives.repair, gives.detach, gives.pieces], "{name}");
+            assert_eq!(gives.ad_hoc, !needs.plan, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_protocol_that_needs_regions_is_not_opened_without() {
+        let open = |mode| Database::builder().protocol(repairing::REGIONAL).htm(mode).workers(1).open();
+        assert!(open(HtmMode::Emulated(Emulation::default())).is_ok());
+        let refused = open(HtmMode::Absent).expect_err("there are none");
+        assert!(matches!(refused, OpenError::NeedsRegions { protocol } if protocol == repairing::REGIONAL));
+        assert!(refused.to_string().contains("emulated"), "{refused}");
+    }
+
+    #[test]
+    fn a_protocol_that_needs_a_plan_refuses_transactions_without_one_but_snapshots() {
+        let db = Database::builder().protocol(repairing::PLANNED).workers(2).open().expect("a valid protocol");
+        let mut session = db.session();
+        let is_refusal = |error: &TransactError| {
+            matches!(error, TransactError::NeedsPlan { protocol } if *protocol == repairing::PLANNED)
+                && error.to_string().contains("procedure")
+                && !error.is_retryable()
+        };
+        assert!(session.transact(|_| Ok(())).is_err_and(|error| is_refusal(&error)));
+        assert!(session.submit(|_| Ok(())).wait().is_err_and(|error| is_refusal(&error)));
+        assert!(session.begin().is_err_and(|error| is_refusal(&error)));
+        assert!(session.snapshot(|_| Ok(())).is_ok() && session.begin_snapshot().is_ok());
+    }
 
     #[test]
     fn every_engine_restores_and_shows_what_it_restored() {

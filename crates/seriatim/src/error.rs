@@ -25,6 +25,11 @@ pub enum OpenError {
     },
     /// An option that the protocol does not have, or not with this value.
     Option(OptionError),
+    /// The protocol needs regions, and there are none.
+    NeedsRegions {
+        /// The protocol.
+        protocol: &'static str,
+    },
     /// The wanted region back end does not work here.
     Htm(seriatim_htm::Unavailable),
     /// The operating system did not give the memory.
@@ -61,6 +66,9 @@ impl fmt::Display for OpenError {
                 crate::protocols().iter().try_for_each(|protocol| write!(f, ", {}", protocol.name))
             }
             OpenError::Option(error) => error.fmt(f),
+            OpenError::NeedsRegions { protocol } => {
+                write!(f, "protocol {protocol} needs regions: choose rtm or emulated, or another protocol")
+            }
             OpenError::Htm(error) => error.fmt(f),
             OpenError::Memory(error) => write!(f, "no memory: {error}"),
             OpenError::Invalid(what) => f.write_str(what),
@@ -420,6 +428,11 @@ pub enum TransactError {
     TooOld,
     /// The request itself cannot work: a scan of a hash table, use of a transaction inside its own update closure.
     Unsupported(Cause),
+    /// The protocol runs registered procedures only, and snapshots; this was a closure or an explicit transaction.
+    NeedsPlan {
+        /// The protocol.
+        protocol: &'static str,
+    },
     /// A table handle of another database.
     ForeignHandle,
     /// Every worker has an open transaction.
@@ -634,6 +647,12 @@ impl fmt::Display for TransactError {
             TransactError::OutOfMemory => f.write_str("the memory limit is reached; delete rows or raise the limit"),
             TransactError::TooOld => f.write_str("the transaction was open for longer than the configured age"),
             TransactError::Unsupported(cause) => cause.fmt(f),
+            TransactError::NeedsPlan { protocol } => {
+                write!(
+                    f,
+                    "protocol {protocol} needs a plan: register a procedure and call it, or choose another protocol"
+                )
+            }
             TransactError::ForeignHandle => {
                 f.write_str("the table handle belongs to another database; get one from this database")
             }

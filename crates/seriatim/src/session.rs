@@ -106,6 +106,15 @@ impl Session {
         }
     }
 
+    /// Whether the protocol takes a transaction without a plan.
+    #[inline]
+    fn admit(&self, mode: Mode) -> Result<(), TransactError> {
+        match self.runner.tx.takes_unplanned(mode) {
+            true => Ok(()),
+            false => Err(TransactError::NeedsPlan { protocol: self.runner.tx.inner().engine.info().name }),
+        }
+    }
+
     /// Runs `body` as one serializable transaction and commits. The body may run several times: it must not have effects
     /// outside the transaction that a repetition would spoil. [`ReadTx::attempt`] tells which run it is.
     ///
@@ -134,6 +143,7 @@ impl Session {
     /// # Panics
     /// If the body panics on values that held together; a panic on values that did not is a conflict like any other.
     pub fn transact<R>(&mut self, body: impl FnMut(&Tx) -> Result<R, Abort>) -> Result<Committed<R>, TransactError> {
+        self.admit(Mode::ReadWrite)?;
         let mut result = self.runner.run(Mode::ReadWrite, Origin::Closure, body);
         self.runner.answer(&mut result);
         result
@@ -142,7 +152,9 @@ impl Session {
     /// As [`Session::transact`], without waiting until the result is durable: the next transaction can begin meanwhile. A panic of
     /// the body does wait.
     pub fn submit<R>(&mut self, body: impl FnMut(&Tx) -> Result<R, Abort>) -> Pending<R> {
-        let result = self.runner.run(Mode::ReadWrite, Origin::Closure, body);
+        self.runner.tx.renew();
+        let admitted = self.admit(Mode::ReadWrite);
+        let result = admitted.and_then(|()| self.runner.run(Mode::ReadWrite, Origin::Closure, body));
         self.runner.pending(result)
     }
 
@@ -161,6 +173,7 @@ impl Session {
         &mut self,
         mut body: impl FnMut(&ReadTx) -> Result<R, Abort>,
     ) -> Result<Committed<R>, TransactError> {
+        self.admit(Mode::ReadOnly)?;
         let mut result = self.runner.run(Mode::ReadOnly, Origin::Closure, |tx| body(tx));
         if self.runner.tx.is_overtaken() {
             result = self.runner.run(Mode::ReadOnly, Origin::Closure, |tx| body(tx));
@@ -252,6 +265,7 @@ impl Session {
     /// # Errors
     /// As [`Session::begin`].
     pub fn begin_with(&mut self, options: &TransactionOptions) -> Result<Transaction<'_>, TransactError> {
+        self.admit(Mode::ReadWrite)?;
         self.with(options).0.runner.tx.open(Mode::ReadWrite, 1, Origin::Explicit)?;
         Ok(Transaction::new(&mut self.runner))
     }
@@ -272,6 +286,7 @@ impl Session {
         &mut self,
         options: &TransactionOptions,
     ) -> Result<SnapshotTransaction<'_>, TransactError> {
+        self.admit(Mode::ReadOnly)?;
         self.with(options).0.runner.tx.open(Mode::ReadOnly, 1, Origin::Explicit)?;
         Ok(SnapshotTransaction::new(&mut self.runner))
     }

@@ -27,8 +27,8 @@ use seriatim_plan::Kind;
 use seriatim_redo::Writer;
 use seriatim_store::Direction;
 use seriatim_txn::{
-    Cause, Fault, Inserted, Mark, Mode, NoRedo, OnExists, Outcome, Phase, Priority, Reason, RowPtr, Staged, Stop,
-    Updating, Worker,
+    Cause, Fault, Freshness, Inserted, Mark, Mode, NoRedo, OnExists, Outcome, Phase, Priority, ProtocolInfo, Reason,
+    RowPtr, Staged, Stop, Updating, Worker,
 };
 
 use crate::TransactionOptions;
@@ -69,6 +69,8 @@ pub struct ReadTx {
     kept: RefCell<Kept>,
     /// Keeps chains of pieces away.
     gated: Cell<bool>,
+    /// Whether the protocol takes read-write transactions, and read-only ones, without a plan.
+    unplanned: [bool; 2],
     attempt: Cell<u32>,
     /// Of the transaction, in all its attempts; none before the first.
     priority: Cell<Priority>,
@@ -763,6 +765,7 @@ impl Tx {
     pub(crate) fn new(inner: Arc<Inner>, number: usize) -> Tx {
         let log = inner.recording().map(|recording| RefCell::new(Log::new(recording.recorder(), number as u32)));
         let (workers, wait_max) = (inner.options.workers, inner.options.wait_max);
+        let ProtocolInfo { needs, gives, .. } = *inner.engine.info();
         Tx {
             read: ReadTx {
                 lease: Cell::new(None),
@@ -773,6 +776,7 @@ impl Tx {
                 calling: Cell::new(false),
                 kept: RefCell::new(Kept::new(inner.environment.memory.charge())),
                 gated: Cell::new(false),
+                unplanned: [!needs.plan, !needs.plan || gives.snapshots != Freshness::None],
                 attempt: Cell::new(0),
                 priority: Cell::default(),
                 stopped: Cell::new(None),
@@ -1425,6 +1429,12 @@ impl Tx {
                 gate.leave_other();
             }
         }
+    }
+
+    /// Whether the protocol takes transactions of this mode without a plan.
+    #[inline]
+    pub(crate) fn takes_unplanned(&self, mode: Mode) -> bool {
+        self.unplanned[usize::from(mode == Mode::ReadOnly)]
     }
 
     /// Whether an attempt is open.

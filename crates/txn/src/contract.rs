@@ -38,9 +38,9 @@ pub enum Freshness {
 /// What a protocol needs of its database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// Only procedures with a plan, no ad-hoc transactions.
+    /// Only procedures with a plan: closures and explicit transactions are refused, but for snapshots.
     pub plan: bool,
-    /// Hardware regions (or their emulation); a protocol that runs without says `false`.
+    /// Regions, in hardware or emulated: opening fails without.
     pub regions: bool,
 }
 
@@ -57,7 +57,7 @@ pub struct Gives {
     pub pieces: bool,
     /// Splits commit into prepare and decide ([`Detach`]).
     pub detach: bool,
-    /// May answer [`Outcome::Repair`].
+    /// May answer [`Outcome::Repair`] to whoever uses [`Repair`].
     pub repair: bool,
 }
 
@@ -212,7 +212,8 @@ pub enum Outcome {
 
 /// One worker: the state an open transaction runs on. Methods are called in the order
 /// `begin (operation | read | stage insert | update | delete | scan_next | mark | rewind | validate)* (commit | abort)`; a commit
-/// that answered [`Outcome::Repair`] is followed by `forget*`, further operations and another commit.
+/// that answered [`Outcome::Repair`] is followed by [`Repair::forget`], further operations and another commit. What only some
+/// protocols give is behind an accessor ([`Worker::repair`], [`Worker::detach`], [`Worker::pieces`]).
 /// After a [`Stop::Abort`] only `abort` follows.
 pub trait Worker: Send {
     /// Opens an attempt of a transaction. `priority` is the same in all its attempts, for protocols that favour the older
@@ -290,14 +291,6 @@ pub trait Worker: Send {
     /// A conflict.
     fn validate(&mut self) -> Result<(), Stop>;
 
-    /// The calls that follow belong to this operation of the procedure's plan. Called only if the protocol repairs; an operation
-    /// in a loop is named once an iteration.
-    fn operation(&mut self, _index: u16) {}
-
-    /// Drops what an operation read and wrote, after [`Outcome::Repair`]: it runs `again` (what it locked may stay locked), or
-    /// runs no more, as a branch went the other way.
-    fn forget(&mut self, _index: u16, _again: bool) {}
-
     /// Decides. On [`Outcome::Committed`] the transaction has left; on [`Outcome::Repair`] it is still open.
     ///
     /// # Errors
@@ -324,29 +317,72 @@ pub trait Worker: Send {
 
     /// The worker's memory, regions and epoch.
     fn core(&mut self) -> &mut Core;
+
+    /// Repairs, where [`Gives::repair`] says so.
+    fn repair(&mut self) -> Option<&mut dyn Repair> {
+        None
+    }
+
+    /// Commit in two halves, where [`Gives::detach`] says so.
+    fn detach(&mut self) -> Option<&mut dyn Detach> {
+        None
+    }
+
+    /// Pieces, where [`Gives::pieces`] says so.
+    fn pieces(&mut self) -> Option<&mut dyn Pieces> {
+        None
+    }
+}
+
+/// Repairs: after [`Outcome::Repair`] some operations run again, and what the others read and wrote stays (HTCC §4).
+pub trait Repair {
+    /// The calls that follow belong to this operation of the procedure's plan; an operation in a loop is named once an iteration.
+    fn operation(&mut self, index: u16);
+
+    /// Drops what an operation read and wrote, after [`Outcome::Repair`]: it runs `again` (what it locked may stay locked), or
+    /// runs no more, as a branch went the other way.
+    fn forget(&mut self, index: u16, again: bool);
+}
+
+/// What must be known of an executed transaction to order it among others of its batch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Prepared {
+    /// Records read, by address, with the stamp of the version seen.
+    pub reads: Vec<(usize, Stamp)>,
+    /// Records to be written, by address.
+    pub writes: Vec<usize>,
 }
 
 /// Splits commit in two, for validators that hold executed transactions, order them, then decide.
-pub trait Detach: Worker {
-    /// What must be known of an executed transaction to order it.
-    type Prepared: Clone;
-
+pub trait Detach {
     /// Ends execution; the transaction waits for a decision.
     ///
     /// # Errors
     /// A conflict that is already certain.
-    fn prepare(&mut self) -> Result<Self::Prepared, Stop>;
+    fn prepare(&mut self) -> Result<Prepared, Stop>;
 
-    /// Decides a prepared transaction at its place in the order.
+    /// Decides the prepared transaction at its place in the order.
     ///
     /// # Errors
     /// As [`Worker::commit`].
-    fn decide(&mut self, prepared: Self::Prepared, redo: &mut dyn Redo) -> Result<Outcome, Stop>;
+    fn decide(&mut self, redo: &mut dyn Redo) -> Result<Outcome, Stop>;
+}
+
+/// What the analysis concluded of the procedure that a transaction runs, for protocols that publish piece by piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chain<'p> {
+    /// The piece that conflicts with others, by its position.
+    pub conflicting: u16,
+    /// The pieces that commute with those of all others.
+    pub commutative: &'p [u16],
 }
 
 /// Publishes piece by piece: the promises hold per piece, and once the first piece is visible the chain finishes
 /// exactly once: [`Worker::abort`] is for chains of which nothing is visible yet.
-pub trait Pieces: Worker {
+pub trait Pieces {
+    /// The transaction that has just begun runs these pieces. Without this call it is one piece, which conflicts.
+    fn follow(&mut self, chain: Chain<'_>);
+
     /// Commits the piece that ran since the last boundary and opens the next.
     ///
     /// # Errors

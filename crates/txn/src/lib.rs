@@ -21,8 +21,8 @@ mod table;
 pub use buried::Buried;
 pub use cause::{Cause, Incident, On, Phase, Reason, Stop};
 pub use contract::{
-    Detach, Freshness, Gives, Inserted, Mark, Mode, Needs, OnExists, Outcome, Peeked, Pieces, Protocol, ProtocolInfo,
-    RowPtr, Scan, Seen, Staged, Updating, Worker,
+    Chain, Detach, Freshness, Gives, Inserted, Mark, Mode, Needs, OnExists, Outcome, Peeked, Pieces, Prepared,
+    Protocol, ProtocolInfo, Repair, RowPtr, Scan, Seen, Staged, Updating, Worker,
 };
 pub use counts::{Census, Counts, TableCount};
 pub use environment::{Core, Environment};

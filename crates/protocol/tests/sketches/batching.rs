@@ -1,8 +1,7 @@
 //! Reordering (Ding, Kot, Gehrke, VLDB 2018): executed transactions are held, ordered so that readers precede writers, and
 //! decided in that order (§3.2); storage applies the newest of the writes it was sent and ignores the rest (§2, §3.1).
 //!
-//! One worker for each transaction of a batch. The batcher sees `Prepared` and no protocol. Addition: none; `Prepared` wants to
-//! become a type of `txn`, as decision record 1 says.
+//! One worker for each transaction of a batch. The batcher sees `Prepared` and no protocol. Addition: none.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -14,13 +13,13 @@ use seriatim_memory::{OutOfMemory, Pinned};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
     Core, Detach, Environment, Freshness, Gives, Incident, Inserted, Mark, Mode, Needs, NoRedo, OnExists, Options,
-    Outcome, Peeked, Phase, Priority, Protocol, ProtocolInfo, Reason, Redo, RowPtr, Scan, Seen, Staged, Stop, Table,
-    Updating, Worker as _,
+    Outcome, Peeked, Phase, Prepared, Priority, Protocol, ProtocolInfo, Reason, Redo, RowPtr, Scan, Seen, Staged, Stop,
+    Table, Updating, Worker as _,
 };
 
 use crate::common::{Bench, modes};
 use crate::stand_in::{
-    Ground, LOCKED, Write, conflict, look_once, peeked, replaced, report, row_of, stamp_of, versioned,
+    Ground, LOCKED, Read, Write, conflict, look_once, peeked, replaced, report, row_of, stamp_of, versioned,
 };
 
 /// The validator's versions and the writes that storage has not applied yet.
@@ -96,13 +95,6 @@ pub(crate) struct Worker {
     shared: Arc<Mutex<Shared>>,
 }
 
-/// What an order is found from: objects read with their versions, objects to be written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Prepared {
-    reads: Vec<(usize, Stamp)>,
-    writes: Vec<usize>,
-}
-
 impl Worker {
     fn shared(&self) -> MutexGuard<'_, Shared> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
@@ -160,8 +152,12 @@ impl seriatim_txn::Worker for Worker {
     }
 
     fn commit(&mut self, redo: &mut dyn Redo) -> Result<Outcome, Stop> {
-        let prepared = self.prepare()?;
-        self.decide(prepared, redo)
+        self.prepare()?;
+        self.decide(redo)
+    }
+
+    fn detach(&mut self) -> Option<&mut dyn Detach> {
+        Some(self)
     }
 
     /// Before `prepare`, or for a transaction of the feedback vertex set.
@@ -171,8 +167,6 @@ impl seriatim_txn::Worker for Worker {
 }
 
 impl Detach for Worker {
-    type Prepared = Prepared;
-
     fn prepare(&mut self) -> Result<Prepared, Stop> {
         self.validate()?;
         let reads = self.ground.reads.iter().map(|read| (read.record.addr(), stamp_of(read.seen))).collect();
@@ -181,13 +175,14 @@ impl Detach for Worker {
     }
 
     /// Classic validation at this place of the order: the validator is a critical section, the serialization point.
-    fn decide(&mut self, prepared: Prepared, redo: &mut dyn Redo) -> Result<Outcome, Stop> {
+    fn decide(&mut self, redo: &mut dyn Redo) -> Result<Outcome, Stop> {
         let writes = self.ground.effective();
         let epoch = self.ground.core.epochs.current();
         // SAFETY: online since the witnesses were taken.
         let absent = self.ground.absences.iter().all(|witness| unsafe { witness.still_valid() });
         let mut shared = self.shared();
-        if !absent || prepared.reads.iter().any(|(object, version)| shared.version(*object) != *version) {
+        let stale = |read: &Read| shared.version(read.record.addr()) != stamp_of(read.seen);
+        if !absent || self.ground.reads.iter().any(stale) {
             drop(shared);
             let stop = conflict(Phase::Validate, Reason::RecordChanged);
             let _ = self.ground.stop(Phase::Validate, Reason::RecordChanged);
@@ -239,16 +234,16 @@ fn execute(bench: &Bench<Validating>, workers: &mut [Worker], batch: &[(&[u64], 
         worker.begin(Mode::ReadWrite, Priority::NONE);
         let sum: i64 = reads.iter().map(|&id| bench.read(worker, id).expect("no waits").expect("a cell")).sum();
         assert!(bench.change(worker, *write, |value| value + sum).is_ok());
-        worker.prepare().expect("nobody has committed meanwhile")
+        worker.detach().expect("it detaches").prepare().expect("nobody has committed meanwhile")
     };
     workers.iter_mut().zip(batch).map(run).collect()
 }
 
-fn settle(workers: &mut [Worker], batch: &[Prepared], order: &[usize], dropped: &[usize]) -> Vec<usize> {
+fn settle(workers: &mut [Worker], order: &[usize], dropped: &[usize]) -> Vec<usize> {
     dropped.iter().for_each(|&t| workers[t].abort());
     let mut aborted = dropped.to_vec();
     for &t in order {
-        match workers[t].decide(batch[t].clone(), &mut NoRedo) {
+        match workers[t].detach().expect("it detaches").decide(&mut NoRedo) {
             Ok(outcome) => assert!(matches!(outcome, Outcome::Committed(_))),
             Err(_) => {
                 workers[t].abort();
@@ -267,14 +262,14 @@ fn a_reader_decided_before_the_writer_lets_both_commit() {
         // Transaction 0 writes cell 0, transaction 1 has read it.
         let batch: [(&[u64], u64); 2] = [(&[2], 0), (&[0], 1)];
         // In order of arrival the reader fails.
-        let prepared = execute(&bench, &mut workers, &batch);
-        assert_eq!(settle(&mut workers, &prepared, &[0, 1], &[]), [1]);
+        execute(&bench, &mut workers, &batch);
+        assert_eq!(settle(&mut workers, &[0, 1], &[]), [1]);
         assert_eq!(bench.state(&[0, 1, 2]), [101, 10, 100]);
         // Reordered, nobody does.
         let prepared = execute(&bench, &mut workers, &batch);
         let (order, dropped) = order(&prepared);
         assert_eq!((&order[..], &dropped[..]), (&[1, 0][..], &[][..]));
-        assert!(settle(&mut workers, &prepared, &order, &dropped).is_empty());
+        assert!(settle(&mut workers, &order, &dropped).is_empty());
         assert_eq!(bench.state(&[0, 1, 2]), [201, 111, 100]);
     }
 }
@@ -289,7 +284,7 @@ fn of_a_cycle_one_is_dropped_and_the_rest_commit() {
         let prepared = execute(&bench, &mut workers, &batch);
         let (order, dropped) = order(&prepared);
         assert_eq!(dropped, [0], "most edges");
-        assert_eq!(settle(&mut workers, &prepared, &order, &dropped), [0]);
+        assert_eq!(settle(&mut workers, &order, &dropped), [0]);
         assert_eq!(bench.state(&[0, 1, 2, 3]), [1, 110, 101, 1001]);
     }
 }

@@ -3,15 +3,15 @@
 
 use std::sync::atomic::Ordering;
 
-use seriatim_base::Backoff;
+use seriatim_base::{Backoff, Stamp};
 use seriatim_catalog::{ColumnSet, Key, KeyBuf};
 use seriatim_htm::HtmMode;
 use seriatim_memory::{OutOfMemory, Pinned};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
     Core, Environment, Freshness, Gives, Incident, Inserted, Mark, Mode, Needs, NoRedo, OnExists, Options, Outcome,
-    Peeked, Phase, Priority, Protocol, ProtocolInfo, Reason, Redo, RowPtr, Scan, Seen, Staged, Stop, Table, Updating,
-    Worker as _,
+    Peeked, Phase, Priority, Protocol, ProtocolInfo, Reason, Redo, Repair, RowPtr, Scan, Seen, Staged, Stop, Table,
+    Updating, Worker as _,
 };
 
 use crate::common::{Bench, modes};
@@ -161,9 +161,7 @@ impl Worker {
     }
 }
 
-impl seriatim_txn::Worker for Worker {
-    common_methods!();
-
+impl Repair for Worker {
     fn operation(&mut self, index: u16) {
         self.ground.part = index;
     }
@@ -174,6 +172,14 @@ impl seriatim_txn::Worker for Worker {
             // Hot locks of operations that did not run again are given back (Figure 6, `del_set`).
             self.unlock(|held| held.part != index);
         }
+    }
+}
+
+impl seriatim_txn::Worker for Worker {
+    common_methods!();
+
+    fn repair(&mut self) -> Option<&mut dyn Repair> {
+        Some(self)
     }
 
     fn begin(&mut self, _: Mode, _: Priority) {
@@ -272,8 +278,9 @@ struct Frame {
 impl Frame {
     fn run(&mut self, bench: &Bench<Htcc>, worker: &mut Worker, operations: &[u16]) -> Result<(), Stop> {
         for &operation in operations {
-            worker.forget(operation, true);
-            worker.operation(operation);
+            let repair = worker.repair().expect("it repairs");
+            repair.forget(operation, true);
+            repair.operation(operation);
             self.runs[usize::from(operation)] += 1;
             match operation {
                 0 => self.cell = bench.read(worker, 0)?.expect("the cell exists"),

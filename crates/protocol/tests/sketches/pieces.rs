@@ -2,8 +2,8 @@
 //! conflicting piece draws the chain's snapshot number in its region (§4.3); later pieces publish under that number, and
 //! commutative ones are redone on every newer snapshot (§4.4). Readers take a snapshot below every number in use.
 //!
-//! Addition it needs, as decision record 1 foresees: the plan, at begin ([`Planned`]). And what `Pieces` should say: after a
-//! stop of `end_piece` the piece alone is gone and can be run again, without `abort`.
+//! What it reads of the plan is told by `follow` after begin. After a stop of `end_piece` the piece alone is gone and can be run
+//! again, without `abort`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,9 +13,9 @@ use seriatim_catalog::{ColumnSet, Key};
 use seriatim_memory::{OutOfMemory, Pinned};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Core, Environment, Freshness, Gives, Incident, Inserted, Mark, Mode, Needs, NoRedo, OnExists, Options, Outcome,
-    Peeked, Phase, Pieces, Priority, Protocol, ProtocolInfo, Reason, Redo, RowPtr, Scan, Seen, Staged, Stop, Table,
-    Updating, Worker as _,
+    Chain, Core, Environment, Freshness, Gives, Incident, Inserted, Mark, Mode, Needs, NoRedo, OnExists, Options,
+    Outcome, Peeked, Phase, Pieces, Priority, Protocol, ProtocolInfo, Reason, Redo, RowPtr, Scan, Seen, Staged, Stop,
+    Table, Updating, Worker as _,
 };
 
 use crate::common::{Bench, modes};
@@ -25,21 +25,6 @@ use crate::stand_in::{
 
 const DELETED: u64 = 1 << 63;
 const IDLE: u64 = u64::MAX;
-
-/// What the analysis concluded of a procedure (§3.1): which piece conflicts, which are commutative.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Chain {
-    conflicting: u16,
-    commutative: &'static [u16],
-}
-
-/// No chopping: one piece, which conflicts.
-const WHOLE: Chain = Chain { conflicting: 0, commutative: &[] };
-
-/// The addition: a plan for the transaction just begun.
-pub(crate) trait Planned: seriatim_txn::Worker {
-    fn follow(&mut self, chain: Chain);
-}
 
 struct Numbers {
     /// The global snapshot number; a helper advances it every 20 ms.
@@ -83,7 +68,8 @@ impl Protocol for DbxTc {
         Worker {
             ground: Ground::new(core),
             numbers,
-            chain: WHOLE,
+            conflicting: 0,
+            commuting: Vec::new(),
             number: None,
             reading: None,
             commutative: Vec::new(),
@@ -100,7 +86,9 @@ impl Protocol for DbxTc {
 pub(crate) struct Worker {
     ground: Ground,
     numbers: Arc<Numbers>,
-    chain: Chain,
+    /// The piece that conflicts, and those that commute, as the plan says.
+    conflicting: u16,
+    commuting: Vec<u16>,
     /// The chain's snapshot number, once the conflicting piece has drawn it. From then on the chain must finish.
     number: Option<u64>,
     /// The snapshot of a read-only transaction.
@@ -169,7 +157,7 @@ impl Worker {
     }
 
     fn is_commutative(&self) -> bool {
-        self.chain.commutative.contains(&self.ground.part)
+        self.commuting.contains(&self.ground.part)
     }
 
     /// Headers of plain writes under `number` (DBX, Algorithm 1, lines 18 to 23).
@@ -268,15 +256,13 @@ impl Worker {
     }
 }
 
-impl Planned for Worker {
-    fn follow(&mut self, chain: Chain) {
-        self.chain = chain;
-    }
-}
-
 impl Pieces for Worker {
+    fn follow(&mut self, chain: Chain<'_>) {
+        (self.conflicting, self.commuting) = (chain.conflicting, chain.commutative.to_vec());
+    }
+
     fn end_piece(&mut self, redo: &mut dyn Redo) -> Result<Stamp, Stop> {
-        let stamp = if self.number.is_none() && self.ground.part < self.chain.conflicting {
+        let stamp = if self.number.is_none() && self.ground.part < self.conflicting {
             // Before the conflicting piece nothing is published: its writes stay in the buffer.
             assert!(self.commutative.is_empty(), "commutative pieces follow the conflicting one here");
             Stamp::ZERO
@@ -303,7 +289,9 @@ impl seriatim_txn::Worker for Worker {
 
     fn begin(&mut self, mode: Mode, _: Priority) {
         self.ground.enter();
-        (self.chain, self.number, self.reading) = (WHOLE, None, None);
+        // No chopping: one piece, which conflicts.
+        (self.conflicting, self.number, self.reading) = (0, None, None);
+        self.commuting.clear();
         // ORDERING: SeqCst: a reader that misses this bound took its minimum before, from a global number not above it.
         let global = &self.numbers.global;
         self.local().store(global.load(Ordering::SeqCst), Ordering::SeqCst);
@@ -357,6 +345,10 @@ impl seriatim_txn::Worker for Worker {
         self.ground.validate()
     }
 
+    fn pieces(&mut self) -> Option<&mut dyn Pieces> {
+        Some(self)
+    }
+
     /// The last piece; then the chain is finished.
     fn commit(&mut self, redo: &mut dyn Redo) -> Result<Outcome, Stop> {
         let nothing = self.ground.writes.is_empty() && self.commutative.is_empty();
@@ -390,10 +382,10 @@ fn snapshot(bench: &Bench<DbxTc>, ids: &[u64]) -> Vec<Option<i64>> {
     state
 }
 
-fn begin(bench: &Bench<DbxTc>, chain: Chain) -> Worker {
+fn begin(bench: &Bench<DbxTc>, chain: Chain<'_>) -> Worker {
     let mut worker = bench.worker();
     worker.begin(Mode::ReadWrite, Priority::NONE);
-    worker.follow(chain);
+    worker.pieces().expect("it has pieces").follow(chain);
     worker
 }
 
@@ -406,7 +398,7 @@ fn a_chain_buffers_then_publishes_piece_by_piece_and_a_conflict_re_runs_one_piec
         assert_eq!(chain.end_piece(&mut NoRedo), Ok(Stamp::ZERO), "buffered");
         assert_eq!(bench.state(&[0, 1, 2]), [1, 10, 100]);
         assert_eq!(bench.change(&mut chain, 1, |b| b + 1), Ok(11));
-        let mut other = begin(&bench, WHOLE);
+        let mut other = begin(&bench, Chain { conflicting: 0, commutative: &[] });
         assert_eq!(bench.change(&mut other, 1, |b| b + 100), Ok(110));
         assert!(matches!(other.commit(&mut NoRedo), Ok(Outcome::Committed(_))));
         assert!(matches!(chain.end_piece(&mut NoRedo), Err(Stop::Abort(_))));

@@ -14,8 +14,8 @@ use seriatim_memory::{OutOfMemory, Pinned};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
     Core, Detach, Environment, Freshness, Gives, Incident, Inserted, Mark, Mode, Needs, NoRedo, On, OnExists, Options,
-    Outcome, Peeked, Phase, Priority, Protocol, ProtocolInfo, Reason, Redo, RowPtr, Scan, Seen, Staged, Stop, Table,
-    Updating, Worker as _,
+    Outcome, Peeked, Phase, Prepared, Priority, Protocol, ProtocolInfo, Reason, Redo, RowPtr, Scan, Seen, Staged, Stop,
+    Table, Updating, Worker as _,
 };
 
 use crate::common::{Bench, modes};
@@ -106,12 +106,6 @@ impl Protocol for Speculation {
 pub(crate) struct Worker {
     ground: Ground,
     queue: Arc<Mutex<Queue>>,
-    position: u64,
-}
-
-/// The vote: which place in the queue is ready.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Prepared {
     position: u64,
 }
 
@@ -219,8 +213,12 @@ impl seriatim_txn::Worker for Worker {
 
     /// A single-partition transaction decides for itself, when its turn comes.
     fn commit(&mut self, redo: &mut dyn Redo) -> Result<Outcome, Stop> {
-        let prepared = self.prepare()?;
-        self.decide(prepared, redo)
+        self.prepare()?;
+        self.decide(redo)
+    }
+
+    fn detach(&mut self) -> Option<&mut dyn Detach> {
+        Some(self)
     }
 
     /// From the tail down to this one. Those behind find out at their next call, and are run again in the same order.
@@ -234,22 +232,19 @@ impl seriatim_txn::Worker for Worker {
 }
 
 impl Detach for Worker {
-    type Prepared = Prepared;
-
-    /// The last fragment has run; the thread goes on with the next transaction on another worker.
+    /// The last fragment has run; the thread goes on with the next transaction on another worker. The queue is the order already.
     fn prepare(&mut self) -> Result<Prepared, Stop> {
-        if self.is_undone() { Err(self.cascaded()) } else { Ok(Prepared { position: self.position }) }
+        if self.is_undone() { Err(self.cascaded()) } else { Ok(Prepared::default()) }
     }
 
     /// The coordinator says commit, or it is a speculative transaction's turn. Results leave here and not before.
-    fn decide(&mut self, prepared: Prepared, redo: &mut dyn Redo) -> Result<Outcome, Stop> {
-        assert_eq!(prepared.position, self.position);
+    fn decide(&mut self, redo: &mut dyn Redo) -> Result<Outcome, Stop> {
         if self.is_undone() {
             return Err(self.cascaded());
         }
         let epoch = self.ground.core.epochs.current();
         let mut queue = self.queue();
-        if queue.uncommitted.front().is_none_or(|head| head.position != prepared.position) {
+        if queue.uncommitted.front().is_none_or(|head| head.position != self.position) {
             drop(queue);
             return Err(Stop::Wait(On::Order));
         }
@@ -269,14 +264,18 @@ impl Detach for Worker {
 }
 
 /// Runs a chain: transaction `i` reads cell `i` and adds what it found to cell `i + 1`. All on this thread, none decided.
-fn chain(bench: &Bench<Speculation>, workers: &mut [Worker], first: u64) -> Vec<Prepared> {
+fn chain(bench: &Bench<Speculation>, workers: &mut [Worker], first: u64) {
     let run = |(i, worker): (u64, &mut Worker)| {
         worker.begin(Mode::ReadWrite, Priority::NONE);
         let found = bench.read(worker, i).expect("nobody waits").expect("the cell exists");
         assert!(bench.change(worker, i + 1, |value| value + found).is_ok());
-        worker.prepare().expect("nothing was undone")
+        worker.detach().expect("it detaches").prepare().expect("nothing was undone");
     };
-    (first..).zip(workers).map(run).collect()
+    (first..).zip(workers).for_each(run);
+}
+
+fn decide(worker: &mut Worker) -> Result<Outcome, Stop> {
+    worker.detach().expect("it detaches").decide(&mut NoRedo)
 }
 
 #[test]
@@ -284,15 +283,14 @@ fn the_head_commits_and_what_speculated_on_it_follows_in_order() {
     for mode in modes() {
         let bench = Bench::<Speculation>::open(mode, &[1, 10, 100]);
         let mut workers: Vec<Worker> = (0..2).map(|_| bench.worker()).collect();
-        let prepared = chain(&bench, &mut workers, 0);
-        assert_eq!(workers[1].decide(prepared[1], &mut NoRedo), Err(Stop::Wait(On::Order)), "not before the head");
+        chain(&bench, &mut workers, 0);
+        assert_eq!(decide(&mut workers[1]), Err(Stop::Wait(On::Order)), "not before the head");
         assert_eq!(
             workers[1].validate(),
             Err(Stop::Wait(On::Order)),
             "no error of it is reported before the head's fate"
         );
-        let stamps: Vec<Outcome> =
-            (0..2).map(|i| workers[i].decide(prepared[i], &mut NoRedo).expect("its turn")).collect();
+        let stamps: Vec<Outcome> = (0..2).map(|i| decide(&mut workers[i]).expect("its turn")).collect();
         assert!(matches!(stamps[..], [Outcome::Committed(head), Outcome::Committed(next)] if head < next));
         assert_eq!(bench.state(&[0, 1, 2]), [1, 11, 111]);
     }
@@ -303,19 +301,19 @@ fn aborting_the_head_undoes_a_chain_of_one_to_eight_and_it_runs_again() {
     for length in 1..=8 {
         let bench = Bench::<Speculation>::open(modes()[0], &[1; 10]);
         let mut workers: Vec<Worker> = (0..=length).map(|_| bench.worker()).collect();
-        let prepared = chain(&bench, &mut workers, 0);
+        chain(&bench, &mut workers, 0);
         workers[0].abort();
-        for (worker, prepared) in workers[1..].iter_mut().zip(&prepared[1..]) {
-            let stop = worker.decide(*prepared, &mut NoRedo);
+        for worker in &mut workers[1..] {
+            let stop = decide(worker);
             assert!(matches!(stop, Err(Stop::Abort(_))), "it read what was undone");
             assert!(worker.incident().is_some());
             worker.abort();
         }
         assert_eq!(bench.state(&[0, 1, 2, 3, 4, 5, 6, 7, 8]), [1; 9]);
         // Back at the head of the unexecuted queue, in the same order.
-        let again = chain(&bench, &mut workers[1..], 1);
-        for (worker, prepared) in workers[1..].iter_mut().zip(again) {
-            assert!(matches!(worker.decide(prepared, &mut NoRedo), Ok(Outcome::Committed(_))));
+        chain(&bench, &mut workers[1..], 1);
+        for worker in &mut workers[1..] {
+            assert!(matches!(decide(worker), Ok(Outcome::Committed(_))));
         }
         let state = bench.state(&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
         let expected: Vec<i64> = (0..10).map(|i| if (2..=length as i64 + 1).contains(&i) { i } else { 1 }).collect();

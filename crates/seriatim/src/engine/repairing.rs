@@ -1,6 +1,6 @@
-//! A protocol for tests: the default one, with workers that ask for repairs as a script says.
+//! Protocols for tests: the default one, with workers that ask for repairs as a script says, or with needs that it does not have.
 //!
-//! It can drop the newest operations only: an operation is dropped by going back to the savepoint taken when it was named. What
+//! The one that repairs can drop the newest operations only: an operation is dropped by going back to the savepoint taken when it was named. What
 //! they read stays read. So where others are to change what was read, it drops everything: then all operations that change
 //! something must run again, and of those that do not nothing may have been changed.
 
@@ -15,14 +15,39 @@ use seriatim_procedure::ir::OperationId;
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
     Change, Core, Incident, Inserted, Mark, Mode, Near, OnExists, Outcome, Peeked, Priority, ProtocolInfo, Redo,
-    Restored, RowPtr, Scan, Seen, Staged, Stop, Table, Updating, Worker,
+    Repair, Restored, RowPtr, Scan, Seen, Staged, Stop, Table, Updating, Worker,
 };
 
 use super::Engine;
 use crate::procedure::shape::Repairs;
 
-/// The name it is opened by.
+/// The one that repairs, by name.
 pub(crate) const NAME: &str = "repairing";
+/// The one that needs a plan.
+pub(crate) const PLANNED: &str = "planned";
+/// The one that needs regions.
+pub(crate) const REGIONAL: &str = "regional";
+
+/// What the protocol of this name says of itself, if it is one of these.
+pub(crate) fn info(name: &str, default: &ProtocolInfo) -> Option<ProtocolInfo> {
+    let ProtocolInfo { mut needs, mut gives, .. } = *default;
+    let name = match name {
+        NAME => {
+            gives.repair = true;
+            NAME
+        }
+        PLANNED => {
+            (needs.plan, gives.ad_hoc) = (true, false);
+            PLANNED
+        }
+        REGIONAL => {
+            needs.regions = true;
+            REGIONAL
+        }
+        _ => return None,
+    };
+    Some(ProtocolInfo { name, needs, gives, ..*default })
+}
 
 thread_local! {
     /// What the next commits of this thread answer: operations to repair.
@@ -35,30 +60,33 @@ thread_local! {
     pub(crate) static BEGUN: RefCell<Vec<Priority>> = const { RefCell::new(Vec::new()) };
 }
 
-pub(crate) struct Repairing(pub(crate) Box<dyn Engine>);
+/// The default protocol under another name.
+pub(crate) struct Altered {
+    pub(crate) inner: Box<dyn Engine>,
+    pub(crate) info: &'static ProtocolInfo,
+}
 
-impl Engine for Repairing {
+impl Engine for Altered {
     fn worker(&self, core: Core) -> Box<dyn Worker> {
-        Box::new(Repairer { inner: self.0.worker(core), marks: Vec::new(), begun: None })
+        let inner = self.inner.worker(core);
+        if self.info.gives.repair { Box::new(Repairer { inner, marks: Vec::new(), begun: None }) } else { inner }
     }
 
     fn info(&self) -> &'static ProtocolInfo {
-        let mut info = *self.0.info();
-        info.gives.repair = true;
-        Box::leak(Box::new(info))
+        self.info
     }
 
     fn head_bytes(&self) -> usize {
-        self.0.head_bytes()
+        self.inner.head_bytes()
     }
 
     fn image_header_bytes(&self) -> usize {
-        self.0.image_header_bytes()
+        self.inner.image_header_bytes()
     }
 
     unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, pin: Pinned<'_>) -> Peeked {
         // SAFETY: the caller's promise.
-        unsafe { self.0.peek_committed(table, record, pin) }
+        unsafe { self.inner.peek_committed(table, record, pin) }
     }
 
     unsafe fn restore(
@@ -71,12 +99,12 @@ impl Engine for Repairing {
         change: Change<'_>,
     ) -> Result<Restored, OutOfMemory> {
         // SAFETY: the caller's promise.
-        unsafe { self.0.restore(core, table, key, near, stamp, change) }
+        unsafe { self.inner.restore(core, table, key, near, stamp, change) }
     }
 
     unsafe fn finish_restore(&self, core: &mut Core, table: &Table) {
         // SAFETY: the caller's promise.
-        unsafe { self.0.finish_restore(core, table) }
+        unsafe { self.inner.finish_restore(core, table) }
     }
 }
 
@@ -113,6 +141,21 @@ struct Repairer {
     begun: Option<(Mode, Priority)>,
 }
 
+impl Repair for Repairer {
+    fn operation(&mut self, index: u16) {
+        let mark = self.inner.mark();
+        self.marks.push((index, mark));
+    }
+
+    fn forget(&mut self, index: u16, again: bool) {
+        FORGOTTEN.with_borrow_mut(|forgotten| forgotten.push((index, again)));
+        if let Some(at) = self.marks.iter().position(|(operation, _)| *operation == index) {
+            self.inner.rewind(self.marks[at].1);
+            self.marks.truncate(at);
+        }
+    }
+}
+
 impl Worker for Repairer {
     fn begin(&mut self, mode: Mode, priority: Priority) {
         self.marks.clear();
@@ -125,17 +168,8 @@ impl Worker for Repairer {
         self.inner.writes()
     }
 
-    fn operation(&mut self, index: u16) {
-        let mark = self.inner.mark();
-        self.marks.push((index, mark));
-    }
-
-    fn forget(&mut self, index: u16, again: bool) {
-        FORGOTTEN.with_borrow_mut(|forgotten| forgotten.push((index, again)));
-        if let Some(at) = self.marks.iter().position(|(operation, _)| *operation == index) {
-            self.inner.rewind(self.marks[at].1);
-            self.marks.truncate(at);
-        }
+    fn repair(&mut self) -> Option<&mut dyn Repair> {
+        Some(self)
     }
 
     fn commit(&mut self, redo: &mut dyn Redo) -> Result<Outcome, Stop> {

@@ -126,7 +126,9 @@ impl<'p> Schedule<'p> {
     pub fn operation(&self, tx: &Tx, operation: OperationId) {
         if let Some(named) = &self.named {
             named[operation.index()].set(true);
-            tx.worker().operation(operation.0);
+            if let Some(repair) = tx.worker().repair() {
+                repair.operation(operation.0);
+            }
         }
     }
 
@@ -165,7 +167,7 @@ impl<'p> Schedule<'p> {
         if let Some(named) = &self.named {
             // Those that were to run again and did not: a branch went the other way.
             let idle = operations.iter().filter(|operation| !named[operation.index()].get());
-            idle.for_each(|operation| tx.worker().forget(operation.0, false));
+            idle.for_each(|operation| forget(tx, *operation, false));
         }
         match tx.commit_or_repair().map_err(|cause| tx.stop(cause))? {
             Outcome::Committed(stamp) => {
@@ -179,7 +181,7 @@ impl<'p> Schedule<'p> {
                 *done += 1;
                 let (again, which) = repairs.after(&stale);
                 for operation in &which {
-                    tx.worker().forget(operation.0, true);
+                    forget(tx, *operation, true);
                 }
                 (*steps, *operations) = (Some(again), which);
                 self.named.iter().flatten().for_each(|named| named.set(false));
@@ -255,6 +257,13 @@ impl<'p> Schedule<'p> {
                 return Ok(value);
             }
         }
+    }
+}
+
+/// The worker drops what the operation read and wrote.
+fn forget(tx: &Tx, operation: OperationId, again: bool) {
+    if let Some(repair) = tx.worker().repair() {
+        repair.forget(operation.0, again);
     }
 }
 

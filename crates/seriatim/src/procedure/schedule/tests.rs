@@ -114,8 +114,8 @@ fn begun(run: impl FnOnce()) -> Vec<Priority> {
 fn all_attempts_and_pieces_of_a_transaction_have_its_priority_and_no_other_has_it() {
     let (_db, counters, mut session) = open(NAME);
     let refused = |attempt: u32| if attempt < 3 { Err(Abort::stopped(Reason::RecordChanged)) } else { Ok(()) };
-    let closure = begun(|| drop(session.transact(|tx| refused(tx.attempt())).expect("the third attempt")));
-    let snapshot = begun(|| drop(session.snapshot(|tx| refused(tx.attempt())).expect("the third attempt")));
+    let closure = begun(|| session.transact(|tx| refused(tx.attempt())).expect("the third attempt").into_value());
+    let snapshot = begun(|| session.snapshot(|tx| refused(tx.attempt())).expect("the third attempt").into_value());
     let explicit = begun(|| {
         drop(session.begin().expect("a worker"));
         drop(session.begin_snapshot().expect("a worker"));
