@@ -20,6 +20,9 @@ use crate::ir::{
 };
 use crate::{Datum, IntegerType};
 
+/// An index: where its table is declared, and its position there.
+pub type IndexOf = (fn() -> TableDef, IndexId);
+
 /// A procedure as a constant.
 #[derive(Debug)]
 pub struct Encoded {
@@ -29,8 +32,8 @@ pub struct Encoded {
     pub file: &'static str,
     /// Names of the tables it uses.
     pub tables: &'static [&'static str],
-    /// The indexes it uses: where their tables are declared, and their positions there.
-    pub indexes: &'static [(fn() -> TableDef, IndexId)],
+    /// The indexes it uses.
+    pub indexes: &'static [IndexOf],
     /// Values of constants.
     pub constants: &'static [fn() -> Datum],
     /// Pure functions it calls.
