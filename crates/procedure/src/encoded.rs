@@ -21,7 +21,7 @@ use crate::ir::{
 use crate::{Datum, IntegerType};
 
 /// An index: where its table is declared, and its position there.
-pub type IndexOf = (fn() -> TableDef, IndexId);
+pub(crate) type IndexOf = (fn() -> TableDef, IndexId);
 
 /// A procedure as a constant.
 #[derive(Debug)]

@@ -43,6 +43,9 @@ pub(crate) fn run_checked<P: Declared>(
     Ok(committed.with(value))
 }
 
+/// Tells each row or range that the arguments fix.
+type Footprint<'f> = dyn Fn(&mut dyn FnMut(Touch<'_>)) + 'f;
+
 /// What a footprint told before the execution.
 #[derive(Debug)]
 struct Told {
@@ -73,7 +76,7 @@ impl<'j> Judge<'j> {
         Judge::new(entry, arguments.to_datum(), &|visit| P::footprint(handles, arguments, visit))
     }
 
-    fn new(entry: &'j Entry, arguments: Datum, footprint: &dyn Fn(&mut dyn FnMut(Touch<'_>))) -> Judge<'j> {
+    fn new(entry: &'j Entry, arguments: Datum, footprint: &Footprint<'_>) -> Judge<'j> {
         let mut told = Vec::new();
         let tell = AssertUnwindSafe(|| footprint(&mut |touch| told.push(Told::from(touch))));
         // A key that panics when it is looked at ahead is judged by what the execution does.
