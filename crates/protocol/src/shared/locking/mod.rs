@@ -220,9 +220,20 @@ impl<const WAITS: bool> Worker<WAITS> {
 }
 
 impl<const WAITS: bool> seriatim_txn::Worker for Worker<WAITS> {
-    fn begin(&mut self, _: Mode, _: Priority) {
+    fn begin(&mut self, _: Mode, priority: Priority) {
         self.base.begin();
         self.replaced.clear();
+        if WAITS && priority == Priority::NONE {
+            let Core { epochs, local, .. } = &self.base.core;
+            self.drawn = self.drawn.next(epochs.current(), local.worker().index());
+            self.locks.begin(self.drawn);
+        } else {
+            self.locks.begin(priority);
+        }
+    }
+
+    fn wait_max(&self) -> Duration {
+        self.wait_max
     }
 
     fn read(&mut self, table: &Table, key: Key<'_>, _: ColumnSet) -> Result<Option<RowPtr>, Stop> {
