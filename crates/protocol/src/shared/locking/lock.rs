@@ -192,7 +192,7 @@ struct Held {
 pub(super) struct Locks<const WAITS: bool> {
     held: CountedVec<Held>,
     own: OwnIndex,
-    /// Regions read gap words: changes go through this door.
+    /// Regions read gap words: changes go through it.
     htm: Htm,
     /// The upper bits of the transaction's priority; zero if it does not wait.
     age: u64,
