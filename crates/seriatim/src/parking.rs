@@ -17,6 +17,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use seriatim_base::{Hold, thread};
+use seriatim_txn::{Cause, Phase, Reason};
+
+/// Why a transaction that is too old ends.
+pub(crate) const TOO_OLD: Cause = Cause { phase: Phase::Execute, reason: Reason::TooOld };
 
 const CALLING: u32 = 0;
 const PARKED: u32 = 1;

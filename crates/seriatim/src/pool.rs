@@ -11,10 +11,10 @@ use std::time::Duration;
 use seriatim_base::{CacheAligned, Epoch, thread};
 use seriatim_htm::RegionStatistics;
 use seriatim_redo::Writer;
-use seriatim_txn::{Cause, Environment, Phase, Priority, Reason, Worker};
+use seriatim_txn::{Environment, Priority, Worker};
 
 use crate::engine::Engine;
-use crate::parking::Parking;
+use crate::parking::{Parking, TOO_OLD};
 use crate::statistics::{Counters, Statistics};
 
 /// How long a session waits for a worker before it reports that all are busy.
@@ -115,7 +115,7 @@ impl Pool {
             drop(place);
             // SAFETY: the access rules: the slot was seized for the transaction, and the transaction by us.
             let Some(worker) = (unsafe { &mut *self.slots[slot].worker.get() }) else { continue };
-            self.slots[slot].counters.conflict_aborted(Cause { phase: Phase::Execute, reason: Reason::TooOld });
+            self.slots[slot].counters.conflict_aborted(TOO_OLD);
             worker.abort();
             parking.release();
             let worker = NonNull::from(worker.as_mut());

@@ -37,7 +37,7 @@ use crate::durability::{self, CommitLog, Persistence, Seal};
 use crate::error::{Abort, AbortKind, Conflict, KeyAt, Shared, StorageError, TransactError};
 use crate::handle::{Handle, IndexHandle, TableSet};
 use crate::options::Bounds;
-use crate::parking::Parking;
+use crate::parking::{Parking, TOO_OLD};
 use crate::pool::Lease;
 use crate::procedure::gate::Gate;
 use crate::procedure::watch::{self, Accessed};
@@ -50,8 +50,6 @@ const SAVEPOINTS_KEPT: usize = 64;
 
 /// Operations between two looks at how many there were.
 const STRIDE: u32 = 256;
-
-const TOO_OLD: Cause = Cause { phase: Phase::Execute, reason: Reason::TooOld };
 
 /// The reading half of a transaction: all that a read-only one can do.
 pub struct ReadTx {
@@ -1397,13 +1395,19 @@ impl Tx {
         *self.parking.borrow_mut() = Some(parking);
     }
 
+    /// An explicit transaction, if it is one, is in its last call: nobody else ends it.
+    #[inline]
+    fn unpark(&self, slot: usize) {
+        if let Some(parking) = self.parking.take() {
+            cold_path();
+            self.inner.pool.unpark(slot);
+            parking.release();
+        }
+    }
+
     fn close(&self) {
         if let Some(lease) = self.lease.take() {
-            if let Some(parking) = self.parking.take() {
-                cold_path();
-                self.inner.pool.unpark(lease.slot);
-                parking.release();
-            }
+            self.unpark(lease.slot);
             self.inner.pool.give_back(lease);
         }
         if self.mode.get() == Mode::ReadOnly {
@@ -1557,10 +1561,7 @@ impl Tx {
     /// Ends an explicit transaction; its result is sealed.
     pub(crate) fn commit_explicit(&self) -> Result<Receipt, TransactError> {
         self.renew();
-        let _call = match self.call() {
-            Ok(call) => call,
-            Err(abort) => return Err(self.error_of(&abort)),
-        };
+        let _call = self.call().map_err(|abort| self.error_of(&abort))?;
         match self.commit() {
             Ok(stamp) => Ok(Receipt { stamp }),
             Err(cause) => {
@@ -1583,10 +1584,7 @@ impl Tx {
             // The worker panicked while it ended the attempt: it is not used again.
             self.inner.stop_log(PANICKED);
             self.lease.set(None);
-            if let Some(parking) = self.parking.take() {
-                self.inner.pool.unpark(lease.slot);
-                parking.release();
-            }
+            self.unpark(lease.slot);
             self.calling.set(false);
             self.leave_gate();
             return;

@@ -66,11 +66,15 @@ fn clear(memory: &Memory, links: &[AtomicPtr<AtomicU64>]) {
 
 #[test]
 fn hammered_by_threads_nothing_is_freed_that_is_held_and_all_is_freed_in_the_end() {
+    const ROUND: usize = if cfg!(miri) { 25 } else { 500 };
     let mut rng = seeded();
     for threads in 2..=4 {
         // Twice the slots: a thread registers anew before it drops.
         let memory = memory(2 * threads);
-        assert!(!hammer(&memory, &mut rng, threads, if cfg!(miri) { 50 } else { 30_000 }), "use after free");
+        for _ in 0..if cfg!(miri) { 2 } else { 60 } {
+            // A thread that the system stops while it reads holds back what the others retire: in a round, never more than this.
+            assert!(!hammer(&memory, &mut rng, threads, ROUND), "use after free");
+        }
         assert!(memory.reserved_bytes() <= 8 << 20, "memory is bounded: {}", memory.reserved_bytes());
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use seriatim::catalog::Reverse;
 use seriatim::clock::Instant;
 use seriatim::{
-    Committed, Database, Handle, Session, TransactError, Transaction, TransactionOptions, Tx, clock, thread,
+    Committed, Database, Handle, ReadTx, Session, TransactError, Transaction, TransactionOptions, Tx, clock, thread,
 };
 
 use crate::common::{each, person};
@@ -132,6 +132,12 @@ fn an_attempt_that_is_too_old_does_not_commit() {
             wait(steps);
             Ok(())
         };
+        let linger = |steps| {
+            move |_: &ReadTx| {
+                wait(steps);
+                Ok(())
+            }
+        };
         // No call follows: the commit fails. One does: it fails, and so does the commit, whatever became of the error.
         too_old(session.transact(|tx| insert_and_wait(tx, 6)).map(drop));
         too_old(session.submit(|tx| insert_and_wait(tx, 6)).wait().map(drop));
@@ -141,14 +147,7 @@ fn an_attempt_that_is_too_old_does_not_commit() {
             Ok(())
         });
         too_old(swallowed.map(drop));
-        too_old(
-            session
-                .snapshot(|_| {
-                    wait(6);
-                    Ok(())
-                })
-                .map(drop),
-        );
+        too_old(session.snapshot(linger(6)).map(drop));
         let open = session.begin().expect("a worker");
         open.insert(&people, &person(1, 1)).expect("young");
         wait(6);
@@ -161,28 +160,9 @@ fn an_attempt_that_is_too_old_does_not_commit() {
         let [brief, patient] = [20, 1000].map(|age| TransactionOptions::new().age_max(Duration::from_millis(age)));
         too_old(session.transact_with(&brief, |tx| insert_and_wait(tx, 3)).map(drop));
         session.transact_with(&patient, |tx| insert_and_wait(tx, 20)).expect("within its age");
-        session
-            .snapshot_with(&patient, |_| {
-                wait(20);
-                Ok(())
-            })
-            .expect("within its age");
-        too_old(
-            session
-                .snapshot_with(&brief, |_| {
-                    wait(3);
-                    Ok(())
-                })
-                .map(drop),
-        );
-        too_old(
-            session
-                .snapshot(|_| {
-                    wait(6);
-                    Ok(())
-                })
-                .map(drop),
-        );
+        session.snapshot_with(&patient, linger(20)).expect("within its age");
+        too_old(session.snapshot_with(&brief, linger(3)).map(drop));
+        too_old(session.snapshot(linger(6)).map(drop));
         let open = session.begin_with(&patient).expect("a worker");
         wait(20);
         open.delete(&people, &(1, Reverse(1))).expect("within its age");
@@ -193,14 +173,7 @@ fn an_attempt_that_is_too_old_does_not_commit() {
         session.set_options(patient);
         assert_eq!(session.options(), patient);
         session.transact(|tx| insert_and_wait(tx, 20)).expect("within the session's age");
-        too_old(
-            session
-                .snapshot_with(&brief, |_| {
-                    wait(3);
-                    Ok(())
-                })
-                .map(drop),
-        );
+        too_old(session.snapshot_with(&brief, linger(3)).map(drop));
         let count = session.transact(|tx| Ok(tx.scan(&people, ..).count()));
         assert_eq!(*count.expect("the session goes on"), 1);
     });

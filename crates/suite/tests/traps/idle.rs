@@ -15,6 +15,11 @@ struct Page {
     text: String,
 }
 
+/// A transaction is too old after five steps.
+fn aged(builder: seriatim::Builder) -> seriatim::Builder {
+    builder.epoch_interval(Duration::from_millis(10)).transaction_age_max(Duration::from_millis(50))
+}
+
 struct World {
     db: Database,
     cells: Handle<Cell>,
@@ -148,9 +153,6 @@ fn too_old(result: Result<impl Sized, Abort>) -> bool {
 
 #[test]
 fn an_over_age_parked_transaction_ends_as_too_old() {
-    let aged = |builder: seriatim::Builder| {
-        builder.epoch_interval(Duration::from_millis(10)).transaction_age_max(Duration::from_millis(50))
-    };
     for setting in matrix(seed("over-age transaction")) {
         let world = World::new(&setting, aged);
         let (mut parked, mut reading, mut session) = (world.db.session(), world.db.session(), world.db.session());
@@ -198,9 +200,6 @@ fn an_over_age_parked_transaction_ends_as_too_old() {
 /// However long the owner keeps it: what is too old is ended where it is parked, and holds neither memory nor locks.
 #[test]
 fn memory_beside_a_parked_transaction_is_bounded() {
-    let aged = |builder: seriatim::Builder| {
-        builder.epoch_interval(Duration::from_millis(10)).transaction_age_max(Duration::from_millis(50))
-    };
     for setting in matrix(seed("memory beside a parked transaction")) {
         let world = World::new(&setting, aged);
         let (mut parked, mut reading, mut session) = (world.db.session(), world.db.session(), world.db.session());
@@ -253,9 +252,6 @@ fn memory_beside_a_parked_transaction_is_bounded() {
 /// Nobody can end a call: it is counted until it returns, and then told.
 #[test]
 fn a_transaction_in_a_call_is_not_ended_but_counted() {
-    let aged = |builder: seriatim::Builder| {
-        builder.epoch_interval(Duration::from_millis(10)).transaction_age_max(Duration::from_millis(50))
-    };
     for setting in matrix(seed("overdue")) {
         let world = World::new(&setting, aged);
         let (mut open, mut session) = (world.db.session(), world.db.session());
