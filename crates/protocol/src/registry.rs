@@ -8,6 +8,7 @@ macro_rules! for_each_protocol {
             dbx => $crate::dbx::Dbx,
             silo => $crate::silo::Silo,
             nowait => $crate::nowait::NoWait,
+            wait_die => $crate::wait_die::WaitDie,
         }
     };
 }

@@ -12,6 +12,8 @@ mod savepoints;
 mod stamps;
 #[path = "contract/sweep.rs"]
 mod sweep;
+#[path = "contract/waiting.rs"]
+mod waiting;
 
 use seriatim_base::Stamp;
 use seriatim_catalog::Key;
@@ -47,7 +49,37 @@ macro_rules! under_every_protocol {
         mod under {
             $(
                 mod $name {
-                    use crate::{prefetch, redo, savepoints, stamps, sweep};
+                    use crate::{prefetch, redo, savepoints, stamps, sweep, waiting};
+
+                    #[test]
+                    fn an_insert_told_to_wait_keeps_its_row() {
+                        waiting::an_insert_keeps_its_row::<$protocol>();
+                    }
+
+                    #[test]
+                    fn an_insert_told_to_wait_for_a_gap_keeps_its_row() {
+                        waiting::an_insert_into_a_gap_keeps_its_row_and_the_gap_is_reserved::<$protocol>();
+                    }
+
+                    #[test]
+                    fn a_lock_that_is_let_go_is_for_who_waits() {
+                        waiting::a_lock_that_is_let_go_is_for_who_waits::<$protocol>();
+                    }
+
+                    #[test]
+                    fn who_waits_no_more_reserves_nothing() {
+                        waiting::who_waits_no_more_reserves_nothing::<$protocol>();
+                    }
+
+                    #[test]
+                    fn the_oldest_that_asks_is_the_one_that_waits() {
+                        waiting::the_oldest_that_asks_is_the_one_that_waits::<$protocol>();
+                    }
+
+                    #[test]
+                    fn of_two_readers_that_write_the_older_waits() {
+                        waiting::of_two_readers_that_write_the_older_waits::<$protocol>();
+                    }
 
                     #[test]
                     fn what_a_rewound_update_saw_stays_read() {

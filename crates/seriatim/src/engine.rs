@@ -133,15 +133,16 @@ macro_rules! selector {
                     return Ok(Box::new(repairing::Altered { inner: inner()?, info: Box::leak(Box::new(info)) }));
                 }
             }
-            match if name == "auto" { DEFAULT } else { name } {
-                $(stringify!($protocol) => {
-                    let info: &'static ProtocolInfo = &<$type as Protocol>::INFO;
+            let wanted = if name == "auto" { DEFAULT } else { name };
+            $({
+                let info: &'static ProtocolInfo = &<$type as Protocol>::INFO;
+                if info.name == wanted {
                     meet(info, environment)?;
                     let options = Options::new(info, given).map_err(OpenError::Option)?;
-                    Ok(Box::new(<$type as Protocol>::open(&options, environment)))
-                })*
-                _ => Err(OpenError::UnknownProtocol { name: name.to_owned() }),
-            }
+                    return Ok(Box::new(<$type as Protocol>::open(&options, environment)));
+                }
+            })*
+            Err(OpenError::UnknownProtocol { name: name.to_owned() })
         }
     };
 }

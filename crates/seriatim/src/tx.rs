@@ -16,8 +16,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use seriatim_base::clock::CoarseClock;
-use seriatim_base::{Backoff, Hold, Stamp};
+use seriatim_base::clock::{CoarseClock, Instant};
+use seriatim_base::{Backoff, Hold, Stamp, thread};
 use seriatim_catalog::{
     ColumnSet, KeptRow, Key, KeyBuf, KeyPrefix, OrderedTable, Organization, RowRef, RowWriter, Table, TableKey,
     TailStore, kind,
@@ -27,8 +27,8 @@ use seriatim_plan::Kind;
 use seriatim_redo::Writer;
 use seriatim_store::Direction;
 use seriatim_txn::{
-    Cause, Fault, Freshness, Inserted, Mark, Mode, NoRedo, OnExists, Outcome, Phase, Priority, ProtocolInfo, Reason,
-    RowPtr, Staged, Stop, Updating, Worker,
+    Cause, Fault, Freshness, Incident, Inserted, Mark, Mode, NoRedo, OnExists, Outcome, Phase, Priority, ProtocolInfo,
+    Reason, RowPtr, Staged, Stop, Updating, Worker,
 };
 
 use crate::TransactionOptions;
@@ -50,6 +50,23 @@ const SAVEPOINTS_KEPT: usize = 64;
 
 /// Operations between two looks at how many there were.
 const STRIDE: u32 = 256;
+
+/// The longest pause between two looks at what is waited for. Looks need no list of waiters and no call by who lets go of a lock,
+/// and are as fair: a lock that is waited for is reserved.
+const WAIT_PAUSE_MAX: Duration = Duration::from_micros(200);
+
+/// A wait for another transaction: some steps that spin and yield the processor, then pauses.
+struct Waiting {
+    spin: Backoff,
+    began: Option<Instant>,
+    pause: Duration,
+}
+
+impl Default for Waiting {
+    fn default() -> Waiting {
+        Waiting { spin: Backoff::new(), began: None, pause: Duration::from_micros(20) }
+    }
+}
 
 /// The reading half of a transaction: all that a read-only one can do.
 pub struct ReadTx {
@@ -253,8 +270,8 @@ impl ReadTx {
         unsafe { lease.worker.as_mut() }
     }
 
-    /// Runs one operation of the worker: refuses it if the transaction has stopped, waits if the protocol says so (within
-    /// [`Backoff`]'s bound), notes why it stopped.
+    /// Runs one operation of the worker: refuses it if the transaction has stopped, waits if the protocol says so, notes why it
+    /// stopped.
     #[inline]
     pub(crate) fn operate<R>(&self, mut operation: impl FnMut(&mut dyn Worker) -> Result<R, Stop>) -> Result<R, Abort> {
         let left = self.left.get();
@@ -275,19 +292,37 @@ impl ReadTx {
         mut stop: Stop,
         mut operation: impl FnMut(&mut dyn Worker) -> Result<R, Stop>,
     ) -> Result<R, Abort> {
-        let mut backoff = Backoff::new();
+        let mut waiting = Waiting::default();
         loop {
             match stop {
                 Stop::Abort(cause) => return Err(self.stop(cause)),
-                Stop::Wait(_) if !backoff.wait() => {
-                    return Err(self.stop(Cause { phase: Phase::Execute, reason: Reason::RecordLocked }));
+                Stop::Wait(_) => {
+                    self.wait(&mut waiting, Phase::Execute).map_err(|cause| self.stop(cause))?;
+                    match operation(self.worker()) {
+                        Ok(result) => return Ok(result),
+                        Err(next) => stop = next,
+                    }
                 }
-                Stop::Wait(_) => match operation(self.worker()) {
-                    Ok(result) => return Ok(result),
-                    Err(next) => stop = next,
-                },
             }
         }
+    }
+
+    /// Waits a little for another transaction; the cause if it is not to be waited for any longer (promise d).
+    #[cold]
+    fn wait(&self, waiting: &mut Waiting, phase: Phase) -> Result<(), Cause> {
+        if waiting.spin.wait() {
+            return Ok(());
+        }
+        let began = *waiting.began.get_or_insert_with(Instant::now);
+        if began.elapsed() >= self.worker().wait_max() {
+            return Err(Cause { phase, reason: Reason::WaitTimeout });
+        }
+        if self.is_too_old() {
+            return Err(Cause { phase, reason: Reason::TooOld });
+        }
+        thread::sleep(waiting.pause);
+        waiting.pause = (waiting.pause * 2).min(WAIT_PAUSE_MAX);
+        Ok(())
     }
 
     pub(crate) fn stop(&self, cause: Cause) -> Abort {
@@ -1039,7 +1074,7 @@ impl ReadTx {
         }
     }
 
-    /// Hands a staged row to the worker. If the transaction stops before, nobody has it: it is given back.
+    /// Hands a staged row to the worker. If the transaction stops before, or while it waits, it is given back.
     #[inline]
     fn insert_staged(
         &self,
@@ -1050,8 +1085,9 @@ impl ReadTx {
     ) -> Result<Inserted, Abort> {
         let mut is_handed_over = false;
         let inserted = self.operate(|worker| {
-            is_handed_over = true;
-            worker.insert(table, key, staged, exists)
+            let inserted = worker.insert(table, key, staged, exists);
+            is_handed_over = !matches!(inserted, Err(Stop::Wait(_)));
+            inserted
         });
         if inserted.is_err() && !is_handed_over {
             cold_path();
@@ -1466,7 +1502,7 @@ impl Tx {
             cold_path();
             return Err(TOO_OLD);
         }
-        let mut backoff = Backoff::new();
+        let mut waiting = Waiting::default();
         loop {
             self.ending.set(true);
             let outcome = self.decide();
@@ -1485,8 +1521,7 @@ impl Tx {
                     return Ok(Outcome::Committed(stamp));
                 }
                 Ok(repair) => return Ok(repair),
-                Err(Stop::Wait(_)) if backoff.wait() => {}
-                Err(Stop::Wait(_)) => return Err(Cause { phase: Phase::Lock, reason: Reason::RecordLocked }),
+                Err(Stop::Wait(_)) => self.wait(&mut waiting, Phase::Lock)?,
                 Err(Stop::Abort(cause)) => return Err(cause),
             }
         }
@@ -1632,7 +1667,9 @@ impl ReadTx {
     pub(crate) fn conflict(&self, cause: Cause) -> Conflict {
         let call = self.lease.get().and_then(|_| self.call().ok());
         let incident = call.and_then(|_call| self.worker().incident().cloned());
-        let Some(incident) = incident.filter(|incident| incident.cause == cause) else {
+        // A wait that was given up was for what the worker noted.
+        let is_of = |incident: &Incident| incident.cause == cause || cause.reason == Reason::WaitTimeout;
+        let Some(incident) = incident.filter(is_of) else {
             return Conflict { cause, table: None, key: None };
         };
         let place = |table: &seriatim_txn::Table| {

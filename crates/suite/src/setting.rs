@@ -14,10 +14,17 @@ pub struct Setting {
     pub strict: bool,
 }
 
+/// The option of protocols that wait.
+const WAIT_MAX: &str = "wait_max_us";
+
 impl Setting {
     /// Options for a database in this setting.
     pub fn builder(&self) -> Builder {
-        Database::builder().protocol(self.protocol).htm(self.htm)
+        let builder = Database::builder().protocol(self.protocol).htm(self.htm);
+        // Where one thread has several transactions it would wait for itself.
+        let waits = protocols().iter().find(|known| known.name == self.protocol);
+        let waits = waits.is_some_and(|known| known.options.iter().any(|knob| knob.name == WAIT_MAX));
+        if waits { builder.protocol_option(WAIT_MAX, 1000) } else { builder }
     }
 }
 

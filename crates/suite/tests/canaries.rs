@@ -5,7 +5,7 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use seriatim::htm::HtmMode;
-use seriatim::{Fault, clock, thread};
+use seriatim::{Database, Fault, Reason, clock, thread};
 use seriatim_suite::clients::{self, Route, Shape, interrogate_declared, interrogate_with};
 use seriatim_suite::explore::{Cell, Program, Spec, Tables, explore_with};
 use seriatim_suite::model::Observed;
@@ -174,6 +174,43 @@ fn broken_workload() {
             std::process::exit(3);
         }
     }
+}
+
+/// Two transactions that write two cells, in opposite orders, and each has written its first before the other goes on: how many waits
+/// ended by their bound and not by the holder's end.
+fn crossed(builder: seriatim::Builder) -> u64 {
+    let db = builder.workers(2).open().expect("a database");
+    let cells = db.create::<Cell>().expect("a valid table");
+    let load = db.session().transact(|tx| (0..2).try_for_each(|id| tx.put(&cells, &Cell { id, value: 0 })));
+    load.expect("nobody is about");
+    let both_have_written = std::sync::Barrier::new(2);
+    thread::scope(|scope| {
+        let (db, cells, both_have_written) = (&db, &cells, &both_have_written);
+        for keys in [[0, 1], [1, 0]] {
+            scope.spawn(move || {
+                let add = |cell: &mut <Cell as seriatim::Table>::Update<'_>| cell.set_value(cell.value() + 1);
+                let result = db.session().transact(|tx| {
+                    tx.update(cells, &keys[0], add)?;
+                    if tx.attempt() == 1 {
+                        both_have_written.wait();
+                    }
+                    tx.update(cells, &keys[1], add)
+                });
+                result.expect("attempts enough");
+            });
+        }
+    });
+    let aborts = db.statistics().aborts;
+    aborts.iter().filter(|(cause, _)| cause.reason == Reason::WaitTimeout).map(|(_, count)| *count).sum()
+}
+
+#[test]
+fn a_younger_transaction_that_waits_for_an_older_deadlocks() {
+    for protocol in seriatim::protocols() {
+        assert_eq!(crossed(Database::builder().protocol(protocol.name)), 0, "{}", protocol.name);
+    }
+    let broken = Database::builder().protocol("wait-die").protocol_option("wait_max_us", 50_000);
+    assert!(crossed(broken.canary(Fault::YoungerWaits)) > 0, "nobody waited for somebody who waited");
 }
 
 /// Explores a specification that a sound protocol passes; the broken one must fail it.

@@ -21,8 +21,10 @@ pub enum Phase {
 pub enum Reason {
     /// A record read or to be written was committed by another transaction.
     RecordChanged,
-    /// A record was locked by another transaction for longer than the bound.
+    /// A record was locked by another transaction, for which this one may not wait, or for longer than the bound.
     RecordLocked,
+    /// The transaction waited for another for as long as the protocol's options allow.
+    WaitTimeout,
     /// A record was unlinked from its index.
     RecordRemoved,
     /// A key appeared in, or left, a range or bucket that was read.
@@ -49,9 +51,10 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason, in order of declaration: for counters and reports.
-    pub const ALL: [Reason; 13] = [
+    pub const ALL: [Reason; 14] = [
         Reason::RecordChanged,
         Reason::RecordLocked,
+        Reason::WaitTimeout,
         Reason::RecordRemoved,
         Reason::MembershipChanged,
         Reason::GapLocked,
@@ -71,6 +74,7 @@ impl Reason {
             self,
             Reason::RecordChanged
                 | Reason::RecordLocked
+                | Reason::WaitTimeout
                 | Reason::RecordRemoved
                 | Reason::MembershipChanged
                 | Reason::GapLocked
@@ -82,6 +86,7 @@ impl Reason {
         match self {
             Reason::RecordChanged => "record_changed",
             Reason::RecordLocked => "record_locked",
+            Reason::WaitTimeout => "wait_timeout",
             Reason::RecordRemoved => "record_removed",
             Reason::MembershipChanged => "membership_changed",
             Reason::GapLocked => "gap_locked",
@@ -116,6 +121,7 @@ impl std::fmt::Display for Cause {
         let reason = match self.reason {
             Reason::RecordChanged => "a record was changed by another transaction",
             Reason::RecordLocked => "a record stayed locked by another transaction",
+            Reason::WaitTimeout => "the wait for another transaction took longer than the configured time",
             Reason::RecordRemoved => "a record was removed by another transaction",
             Reason::MembershipChanged => "a key appeared in, or left, a range that was read",
             Reason::GapLocked => "a range is locked by another transaction",
@@ -132,7 +138,8 @@ impl std::fmt::Display for Cause {
     }
 }
 
-/// What a transaction may wait for (protocols that block; each names its bound).
+/// What a transaction may wait for. It has changed nothing; whoever is told to wait makes the same call again, from time to time,
+/// until the holder has ended, [`super::Worker::wait_max`] is over, or the transaction is too old; or aborts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum On {
     /// A lock another transaction holds: call again.

@@ -13,6 +13,7 @@
 //! readers never copy. A protocol that updates in place hands out copies.
 
 use std::ptr::NonNull;
+use std::time::Duration;
 
 use seriatim_base::Stamp;
 use seriatim_catalog::{ColumnSet, Key};
@@ -251,7 +252,8 @@ pub trait Worker: Send {
     /// Inserts a staged row.
     ///
     /// # Errors
-    /// A conflict, or the lock to wait for; the staged row is gone.
+    /// A conflict: the staged row is gone. Or the lock to wait for: the caller still has the staged row, to insert it again or to
+    /// discard it.
     fn insert(&mut self, table: &Table, key: Key<'_>, staged: Staged, exists: OnExists) -> Result<Inserted, Stop>;
 
     /// Opens the row at `key` for update; `columns` are those that may be read or changed.
@@ -317,6 +319,11 @@ pub trait Worker: Send {
 
     /// The worker's memory, regions and epoch.
     fn core(&mut self) -> &mut Core;
+
+    /// How long a call that answers [`Stop::Wait`] is to be made again at most (promise d).
+    fn wait_max(&self) -> Duration {
+        Duration::from_secs(1)
+    }
 
     /// Repairs, where [`Gives::repair`] says so.
     fn repair(&mut self) -> Option<&mut dyn Repair> {

@@ -29,13 +29,15 @@ pub enum Fault {
     ForgetBuried,
     /// Panics in the middle of a commit, with the records to be written locked.
     PanicInCommit,
+    /// Lets a younger transaction wait for an older one.
+    YoungerWaits,
     /// Ends explicit transactions that are too old in the middle of a call, too.
     ReapInCall,
 }
 
 impl Fault {
     /// Every fault but none.
-    pub const ALL: [Fault; 12] = [
+    pub const ALL: [Fault; 13] = [
         Fault::SkipValidation,
         Fault::NoSubscription,
         Fault::LateSubscription,
@@ -47,6 +49,7 @@ impl Fault {
         Fault::ForgetDurable,
         Fault::ForgetBuried,
         Fault::PanicInCommit,
+        Fault::YoungerWaits,
         Fault::ReapInCall,
     ];
 }

@@ -6,9 +6,9 @@ use seriatim_base::Epoch;
 /// transaction that is aborted again and again becomes the oldest in the end. No two transactions of a database have the same.
 ///
 /// ```text
-/// 64 bits:   epoch 34 | counter 18 | worker 12
+/// 64 bits:   epoch 34 | counter's upper 8 | worker's lower 6 | counter's lower 10 | worker's upper 6
 /// ```
-/// A worker draws priorities from a counter of its own, so that transactions share no counter: those of one worker are in the order
+/// The order of the bits makes the upper 48 ([`Priority::rounded`]) differ between up to 64 workers. A worker draws priorities from a counter of its own, so that transactions share no counter: those of one worker are in the order
 /// in which they were drawn, those of two workers in the order of their epochs. A worker that draws more than 2^18 in an epoch runs
 /// ahead of it: its transactions then pass for younger than they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -17,10 +17,9 @@ pub struct Priority(u64);
 impl Priority {
     /// Of a transaction that is run without a database, and before the first draw.
     pub const NONE: Priority = Priority(0);
-    const WORKER_BITS: u32 = 12;
     const COUNTER_BITS: u32 = 18;
     /// Workers that can draw.
-    pub const WORKERS_MAX: usize = 1 << Self::WORKER_BITS;
+    pub const WORKERS_MAX: usize = 1 << 12;
 
     /// A priority from its bits, as [`Priority::bits`] gave them.
     pub const fn from_bits(bits: u64) -> Priority {
@@ -33,13 +32,21 @@ impl Priority {
         self.0
     }
 
+    /// The upper 48 bits, for protocols that keep it in a word with other things: a rounded priority that is smaller is that of an
+    /// older transaction, and two of different age may have the same.
+    #[inline]
+    pub const fn rounded(self) -> u64 {
+        self.0 >> 16
+    }
+
     /// What `worker`, which drew `self` last, draws in `epoch`.
     #[inline]
     #[must_use]
     pub fn next(self, epoch: Epoch, worker: usize) -> Priority {
         debug_assert!(worker < Self::WORKERS_MAX);
-        let count = ((self.0 >> Self::WORKER_BITS) + 1).max(epoch.0 << Self::COUNTER_BITS);
-        Priority(count << Self::WORKER_BITS | worker as u64)
+        let last = (self.0 >> 22) << 10 | self.0 >> 6 & 0x3ff;
+        let (count, worker) = ((last + 1).max(epoch.0 << Self::COUNTER_BITS), worker as u64);
+        Priority((count >> 10) << 22 | (worker & 0x3f) << 16 | (count & 0x3ff) << 6 | worker >> 6)
     }
 }
 
@@ -70,8 +77,19 @@ mod tests {
 
     #[test]
     fn a_worker_that_draws_more_than_an_epoch_holds_goes_on() {
-        let full = Priority::from_bits(((2 << Priority::COUNTER_BITS) - 1) << Priority::WORKER_BITS);
-        let next = full.next(Epoch(1), 0);
-        assert!(next > full && next.next(Epoch(1), 0) > next);
+        let mut last = Priority::NONE;
+        for _ in 0..(1 << Priority::COUNTER_BITS) + 3000 {
+            let next = last.next(Epoch(1), 4095);
+            assert!(next > last);
+            last = next;
+        }
+        assert!(last > Priority::NONE.next(Epoch(2), 0), "it has run ahead");
+    }
+
+    #[test]
+    fn workers_draw_priorities_that_differ_also_when_rounded() {
+        let drawn = (0..64).map(|worker| Priority::NONE.next(Epoch(5), worker).rounded());
+        let distinct: std::collections::BTreeSet<u64> = drawn.collect();
+        assert_eq!(distinct.len(), 64);
     }
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod attempt;
 pub(crate) mod head;
+pub(crate) mod locking;
 pub(crate) mod optimistic;
 pub(crate) mod own;
 pub(crate) mod prefetch;

@@ -6,6 +6,7 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use seriatim_base::Stamp;
 use seriatim_catalog::{ColumnSet, Key};
@@ -185,6 +186,10 @@ impl Worker for Repairer {
             }
             None => self.inner.commit(redo),
         }
+    }
+
+    fn wait_max(&self) -> Duration {
+        self.inner.wait_max()
     }
 
     fn prefetch(&mut self, table: &Table, key: Key<'_>) {

@@ -84,7 +84,7 @@ fn an_insert_into_a_scanned_range_refutes_the_scan_at_every_fill_level() {
         }
         // A locked gap is found by the insert, before it splits anything.
         assert!(
-            unsplit > 0 && (split > 0 || setting.protocol == "nowait"),
+            unsplit > 0 && (split > 0 || ["nowait", "wait-die"].contains(&setting.protocol)),
             "{setting}: {split} of {unsplit} split a leaf"
         );
     }
@@ -269,7 +269,7 @@ fn an_absent_read_of_a_hash_table_holds_while_it_grows() {
         }
         // Where the absence is a lock on a bucket's gap, growth is put off until it is let go.
         let [own, [splits, chained]] = grown;
-        let grew = splits > 0 || setting.protocol == "nowait";
+        let grew = splits > 0 || ["nowait", "wait-die"].contains(&setting.protocol);
         assert!(
             own.iter().all(|&taken| taken > 0) && chained > 0 && grew,
             "{setting}: buckets split and overflow: {grown:?}"

@@ -1,0 +1,474 @@
+//! The worker of a protocol that locks: strict two-phase locking of records and gaps. A variant says whether an older transaction
+//! waits for younger ones (wait-die), or nobody for anybody (no-wait); `lock.rs` has what that means for a lock.
+//!
+//! An operation that is told to wait has changed nothing, and may be called again: a scan stands where it stood, and a staged row
+//! is still the caller's.
+
+mod gap;
+mod lock;
+
+use std::sync::atomic::{Ordering, fence};
+use std::time::Duration;
+
+use seriatim_base::{Backoff, Stamp, abort_on_unwind};
+use seriatim_catalog::{ColumnSet, Key};
+use seriatim_memory::{CountedVec, OutOfMemory};
+use seriatim_store::{Cursor, Inserted as Linked, RecordPtr, Witness};
+use seriatim_txn::{
+    Cause, Core, Fault, Incident, Inserted, Mark, Mode, On, OnExists, Outcome, Phase, Priority, Reason, Redo, RowPtr,
+    Scan, Seen, Staged, Stop, Table, Updating,
+};
+
+use super::attempt::Attempt;
+use super::head::{self, HeaderWord};
+use super::writes::Write;
+use super::{record, sweep};
+pub(crate) use gap::GapClaim;
+use gap::Gaps;
+pub(crate) use lock::of as lock_of;
+use lock::{Locks, Request};
+
+/// Lookups repeated because the record found was unlinked meanwhile; each repeat means another worker made progress.
+const LOOKUPS_MAX: u32 = 64;
+
+/// A worker of a protocol that locks.
+pub struct Worker<const WAITS: bool> {
+    base: Attempt,
+    locks: Locks<WAITS>,
+    /// Scratch of a commit: what each entry replaced.
+    replaced: CountedVec<usize>,
+    /// How often a record's lock that was refused is asked for again.
+    steps: u32,
+    wait_max: Duration,
+    /// Of the last transaction that came without a priority.
+    drawn: Priority,
+}
+
+/// A record under at least a shared lock, or the proof that there is none.
+enum Found {
+    Record(RecordPtr, HeaderWord),
+    /// Its gap is locked.
+    Absent,
+}
+
+impl<const WAITS: bool> Worker<WAITS> {
+    pub(crate) fn new(core: Core, steps: u32, wait_max: Duration) -> Worker<WAITS> {
+        let locks = Locks::new(core.htm.clone(), &core.local, core.suffers(Fault::YoungerWaits));
+        let replaced = core.local.counted(64);
+        Worker { base: Attempt::new(core), locks, replaced, steps, wait_max, drawn: Priority::NONE }
+    }
+
+    #[cold]
+    fn refuse(&mut self, table: &Table, record: RecordPtr) -> Stop {
+        self.base.stop_at(Cause { phase: Phase::Execute, reason: Reason::RecordLocked }, table, record)
+    }
+
+    #[cold]
+    fn refuse_gap(&mut self, table: &Table, reason: Reason) -> Stop {
+        let cause = Cause { phase: Phase::Execute, reason };
+        self.base.incident = Some(Incident { cause, table: Some(table.id), key: None });
+        Stop::Abort(cause)
+    }
+
+    /// Takes the record in the wanted mode. `None`: it was unlinked before we had it.
+    fn take(&mut self, table: &Table, record: RecordPtr, exclusive: bool) -> Result<Option<HeaderWord>, Stop> {
+        self.locks.reserve().map_err(record::full)?;
+        let word = lock::of(table, record);
+        let mut backoff = Backoff::bounded(self.steps);
+        loop {
+            match if exclusive { self.locks.exclusive(word) } else { self.locks.shared(word) } {
+                Request::Taken => break,
+                Request::Refused if backoff.wait() => {}
+                Request::Refused => return Err(self.refuse(table, record)),
+                Request::Wait => {
+                    // Should the wait be given up, this is where.
+                    let _ = self.refuse(table, record);
+                    return Err(Stop::Wait(On::Lock));
+                }
+            }
+        }
+        let header = HeaderWord(head::header(&table.shape, record).load(Ordering::Acquire));
+        self.base.note_stamp(table, header.stamp());
+        if header.is_removed() {
+            return Ok(None);
+        }
+        self.base.seen = Seen { record: Some(record), stamp: header.stamp(), absent: header.is_absent(), own: false };
+        Ok(Some(header))
+    }
+
+    /// The record at `key`, locked; an absence is locked too.
+    fn find(&mut self, table: &Table, key: Key<'_>, exclusive: bool) -> Result<Found, Stop> {
+        for _ in 0..LOOKUPS_MAX {
+            match self.base.find(table, key) {
+                Ok(record) => {
+                    if let Some(header) = self.take(table, record, exclusive)? {
+                        return Ok(Found::Record(record, header));
+                    }
+                }
+                Err(_) => {
+                    self.base.seen = Seen { absent: true, ..Seen::default() };
+                    if self.lock_gap(table, key)? {
+                        return Ok(Found::Absent);
+                    }
+                }
+            }
+        }
+        Err(self.refuse_gap(table, Reason::MembershipChanged))
+    }
+
+    /// Locks the gap of the leaf or bucket where `key` would be. `false`: it appeared meanwhile, look again.
+    fn lock_gap(&mut self, table: &Table, key: Key<'_>) -> Result<bool, Stop> {
+        let found = table.index.get_or_gap(key, self.base.core.local.pinned());
+        let Err((witness, gap)) = found else { return Ok(false) };
+        self.locks.reserve().map_err(record::full)?;
+        let taken = self.base.core.suffers(Fault::DropWitness) || self.locks.shared(gap) == Request::Taken;
+        self.note_gap(table, witness, taken).map(|()| true)
+    }
+
+    /// Locks the gap of the leaf a cursor stands on.
+    fn note_leaf(&mut self, table: &Table, cursor: &Cursor) -> Result<(), Stop> {
+        self.locks.reserve().map_err(record::full)?;
+        // SAFETY: online since the cursor moved.
+        let gap = unsafe { cursor.gap(self.base.core.local.pinned()) };
+        let taken = self.base.core.suffers(Fault::DropWitness) || self.locks.shared(gap) == Request::Taken;
+        self.note_gap(table, cursor.witness(), taken)
+    }
+
+    /// Makes sure that what was read of a leaf or bucket is what the lock on its gap protects, if that was `taken`.
+    fn note_gap(&mut self, table: &Table, witness: Witness, taken: bool) -> Result<(), Stop> {
+        if self.base.core.suffers(Fault::DropWitness) {
+            return Ok(());
+        }
+        if !taken {
+            return Err(self.refuse_gap(table, Reason::GapLocked));
+        }
+        // ORDERING: partner of the fence in `Gaps::admit`: an insert that has latched the leaf sees our lock, or we its latch.
+        fence(Ordering::SeqCst);
+        // SAFETY: online since it was taken.
+        if unsafe { witness.still_valid() } {
+            self.base.note_unlinked(table);
+            Ok(())
+        } else {
+            Err(self.refuse_gap(table, Reason::MembershipChanged))
+        }
+    }
+
+    /// Links a staged record, exclusively locked. The record that is there already, if one is; the caller then owns `staged`.
+    fn link(&mut self, table: &Table, key: Key<'_>, staged: &Staged) -> Result<Option<RecordPtr>, Stop> {
+        let record = staged.record;
+        let room = self.locks.reserve().and_then(|()| self.base.writes.reserve()).map_err(record::full);
+        if let Err(stop) = room.and_then(|()| record::seal(&mut self.base.core, table, record, key)) {
+            record::release(&mut self.base.core, record.addr(), table.shape.record);
+            return Err(stop);
+        }
+        let word = lock::of(table, record);
+        // ORDERING: linking publishes the record with release.
+        word.store(self.locks.written(), Ordering::Relaxed);
+        let Worker { base, locks, .. } = self;
+        let finger = base.fingers.of(table);
+        // A panic could leave nodes latched.
+        let mut gaps = Gaps::new(locks);
+        let insert = |core: &mut Core| {
+            let cx = &mut core.store();
+            abort_on_unwind("an insert", || table.index.insert_near(cx, key, finger, record, &mut gaps))
+        };
+        let linked = record::counting(&mut base.core, table, insert);
+        let kept_out = gaps.kept_out;
+        match linked {
+            Ok(Linked::Linked) => {
+                self.locks.note(word, true);
+                if WAITS {
+                    self.locks.stop_waiting();
+                }
+                self.base.note_unlinked(table);
+                Ok(None)
+            }
+            Ok(Linked::Exists(other)) => {
+                record::unseal(&mut self.base.core, table, record);
+                Ok(Some(other))
+            }
+            Ok(Linked::Refused) | Err(_) => {
+                record::unseal(&mut self.base.core, table, record);
+                // SAFETY: of a leaf or bucket that this attempt met; it is online.
+                let gap = kept_out.filter(|_| linked.is_ok()).map(|gap| unsafe { &*gap });
+                let request = gap.map_or(Request::Refused, |gap| self.locks.kept_out(gap));
+                let refused = self.refuse_gap(table, Reason::GapLocked);
+                if request == Request::Wait {
+                    return Err(Stop::Wait(On::Lock));
+                }
+                record::release(&mut self.base.core, record.addr(), table.shape.record);
+                Err(linked.map_or_else(record::full, |_| refused))
+            }
+        }
+    }
+
+    fn own(&mut self, record: RecordPtr) -> Option<(usize, Write)> {
+        let at = self.base.writes.find(record)?;
+        let write = self.base.writes.entries()[at];
+        self.base.note_own(&write);
+        Some((at, write))
+    }
+
+    fn row(&mut self, table: &Table, record: RecordPtr, header: HeaderWord) -> Option<RowPtr> {
+        if let Some((_, write)) = self.own(record) {
+            return (write.image != 0).then(|| record::row_of(table, write.image));
+        }
+        // Stable: we hold its lock.
+        let image = head::image(&table.shape, record).load(Ordering::Acquire) as usize;
+        (!header.is_absent()).then(|| record::row_of(table, image))
+    }
+}
+
+impl<const WAITS: bool> seriatim_txn::Worker for Worker<WAITS> {
+    fn begin(&mut self, _: Mode, priority: Priority) {
+        self.base.begin();
+        self.replaced.clear();
+        if WAITS && priority == Priority::NONE {
+            let Core { epochs, local, .. } = &self.base.core;
+            self.drawn = self.drawn.next(epochs.current(), local.worker().index());
+            self.locks.begin(self.drawn);
+        } else {
+            self.locks.begin(priority);
+        }
+    }
+
+    fn wait_max(&self) -> Duration {
+        self.wait_max
+    }
+
+    fn read(&mut self, table: &Table, key: Key<'_>, _: ColumnSet) -> Result<Option<RowPtr>, Stop> {
+        match self.find(table, key, false)? {
+            Found::Record(record, header) => Ok(self.row(table, record, header)),
+            Found::Absent => Ok(None),
+        }
+    }
+
+    #[inline]
+    fn prefetch(&mut self, table: &Table, key: Key<'_>) {
+        self.base.prefetch(table, key);
+    }
+
+    #[inline]
+    fn advance_prefetch(&mut self) {
+        self.base.advance_prefetch();
+    }
+
+    fn stage(&mut self, table: &Table) -> Result<Staged, Stop> {
+        record::stage(&mut self.base.core, table)
+    }
+
+    fn discard(&mut self, table: &Table, staged: Staged) {
+        record::discard(&mut self.base.core, table, staged);
+    }
+
+    fn tail(&mut self, bytes: &[u8]) -> Result<u64, OutOfMemory> {
+        self.base.tail(bytes)
+    }
+
+    fn insert(&mut self, table: &Table, key: Key<'_>, staged: Staged, exists: OnExists) -> Result<Inserted, Stop> {
+        for _ in 0..LOOKUPS_MAX {
+            let Some(other) = self.link(table, key, &staged)? else {
+                let image = record::image_of(table, staged.row);
+                let (record, expected) = (staged.record, HeaderWord::PLACEHOLDER);
+                self.base.seen = Seen { record: Some(record), absent: true, ..Seen::default() };
+                self.base.writes.push(Write { record, table: table.into(), expected, image, linked: true });
+                return Ok(Inserted::New);
+            };
+            let taken = self.take(table, other, false).and_then(|header| match header {
+                Some(header) if header.is_absent() || exists == OnExists::Replace => self.take(table, other, true),
+                same => Ok(same),
+            });
+            let header = match taken {
+                Ok(Some(header)) => header,
+                // Unlinked meanwhile: link again.
+                Ok(None) => continue,
+                Err(stop @ Stop::Wait(_)) => return Err(stop),
+                Err(stop) => {
+                    record::discard(&mut self.base.core, table, staged);
+                    return Err(stop);
+                }
+            };
+            let row = self.row(table, other, header);
+            if let (Some(row), OnExists::Refuse) = (row, exists) {
+                record::discard(&mut self.base.core, table, staged);
+                return Ok(Inserted::Exists(row));
+            }
+            // Our own delete of a live row has the lock already; so has every other path that gets here.
+            let image = record::detach(&mut self.base.core, table, staged, &mut self.base.writes.parts)?;
+            match self.base.writes.find(other) {
+                Some(own) => self.base.writes.replace(own, image),
+                None => self.base.writes.push(Write {
+                    record: other,
+                    table: table.into(),
+                    expected: header,
+                    image,
+                    linked: false,
+                }),
+            }
+            return Ok(row.map_or(Inserted::New, Inserted::Replaced));
+        }
+        record::discard(&mut self.base.core, table, staged);
+        Err(self.refuse_gap(table, Reason::MembershipChanged))
+    }
+
+    fn update(&mut self, table: &Table, key: Key<'_>, _: ColumnSet) -> Result<Option<Updating>, Stop> {
+        let Found::Record(record, header) = self.find(table, key, true)? else { return Ok(None) };
+        let Some(before) = self.row(table, record, header) else { return Ok(None) };
+        self.base.writes.reserve().map_err(record::full)?;
+        let image = record::copy_row(&mut self.base.core, table, before)?;
+        match self.base.writes.find(record) {
+            Some(own) => self.base.writes.replace(own, image),
+            None => {
+                self.base.writes.push(Write { record, table: table.into(), expected: header, image, linked: false });
+            }
+        }
+        Ok(Some(Updating { before, after: record::row_of(table, image) }))
+    }
+
+    fn delete(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, Stop> {
+        let Found::Record(record, header) = self.find(table, key, true)? else { return Ok(None) };
+        let Some(before) = self.row(table, record, header) else { return Ok(None) };
+        self.base.writes.reserve().map_err(record::full)?;
+        match self.base.writes.find(record) {
+            Some(own) => self.base.writes.replace(own, 0),
+            None => {
+                self.base.writes.push(Write { record, table: table.into(), expected: header, image: 0, linked: false });
+            }
+        }
+        Ok(Some(before))
+    }
+
+    fn scan_next(&mut self, table: &Table, scan: &mut Scan, _: ColumnSet) -> Result<Option<RowPtr>, Stop> {
+        loop {
+            while let Some(&record) = scan.cursor.records().get(scan.next) {
+                scan.next += 1;
+                // A record that was removed before we locked it left the leaf, whose gap we hold: it was a tombstone.
+                let taken = self.take(table, record, false).inspect_err(|stop| {
+                    // It is looked at again.
+                    scan.next -= usize::from(matches!(stop, Stop::Wait(_)));
+                });
+                let Some(header) = taken? else { continue };
+                if let Some(row) = self.row(table, record, header) {
+                    return Ok(Some(row));
+                }
+            }
+            if scan.done {
+                return Ok(None);
+            }
+            scan.next = 0;
+            scan.done = !table.index.next_leaf(&mut scan.cursor, self.base.core.local.pinned());
+            if scan.done {
+                return Ok(None);
+            }
+            self.note_leaf(table, &scan.cursor)?;
+        }
+    }
+
+    fn seen(&self) -> Seen {
+        self.base.seen
+    }
+
+    fn newest(&self) -> Stamp {
+        self.base.newest
+    }
+
+    fn writes(&self) -> bool {
+        // An absence may be held by a placeholder.
+        !self.base.writes.entries().iter().all(Write::is_nothing)
+    }
+
+    fn mark(&mut self) -> Mark {
+        self.base.writes.mark()
+    }
+
+    fn rewind(&mut self, mark: Mark) {
+        // Locks are kept: what was read stays read.
+        self.base.writes.rewind(mark);
+    }
+
+    fn validate(&mut self) -> Result<(), Stop> {
+        // Everything read is locked.
+        Ok(())
+    }
+
+    /// The serialization point is the read of the epoch: every lock is held, none was released.
+    fn commit(&mut self, redo: &mut dyn Redo) -> Result<Outcome, Stop> {
+        let newest = self.base.newest;
+        if self.base.writes.entries().iter().all(Write::is_nothing) {
+            self.locks.release_all();
+            self.drop_placeholders();
+            self.base.finish(&GapClaim);
+            return Ok(Outcome::Committed(newest));
+        }
+        // A panic would leave records locked, and some of the writes visible.
+        let stamp = abort_on_unwind("a commit", || self.install(redo));
+        let Worker { base, replaced, .. } = self;
+        base.settle(stamp, &GapClaim, |entry| replaced[entry]);
+        self.base.finish(&GapClaim);
+        Ok(Outcome::Committed(stamp))
+    }
+
+    fn abort(&mut self) {
+        abort_on_unwind("a roll-back", || self.locks.release_all());
+        self.base.abandon(&GapClaim);
+    }
+
+    fn incident(&self) -> Option<&Incident> {
+        self.base.incident.as_ref()
+    }
+
+    fn housekeep(&mut self, most: usize) {
+        let due = self.base.due(most);
+        sweep::sweep(&mut self.base.core, &GapClaim, due);
+    }
+
+    fn rest(&mut self) {
+        self.base.writes.rest();
+        self.locks.rest();
+        self.replaced.rest();
+    }
+
+    fn core(&mut self) -> &mut Core {
+        &mut self.base.core
+    }
+}
+
+impl<const WAITS: bool> Worker<WAITS> {
+    /// Makes the writes visible, has them logged and lets go of every lock.
+    #[inline(always)]
+    fn install(&mut self, redo: &mut dyn Redo) -> Stamp {
+        let stamp = self.base.newest.next(self.base.core.epochs.current());
+        for write in self.base.writes.entries() {
+            let table = write.table();
+            let image = head::image(&table.shape, write.record);
+            self.replaced.push(image.load(Ordering::Relaxed) as usize);
+            if write.is_nothing() {
+                continue;
+            }
+            let header = head::header(&table.shape, write.record);
+            assert!(!self.base.core.suffers(Fault::PanicInCommit), "a deliberate panic with locks held");
+            // For those who hold no lock. ORDERING: whoever sees the image in `head::peek` sees this, or what followed.
+            header.store(write.expected.locked().0, Ordering::Relaxed);
+            // ORDERING: pairs with the acquire of the header word by the next holder of the lock, and with that of the peek.
+            crate::step();
+            image.store(write.image as u64, Ordering::Release);
+            crate::step();
+            let after = Attempt::after(write, stamp);
+            header.store(after.0, Ordering::Release);
+        }
+        let Worker { base, locks, replaced, .. } = self;
+        base.report(stamp, redo, |entry| replaced[entry]);
+        locks.release_all();
+        stamp
+    }
+
+    /// After a commit: unlinks the placeholders that stand for nothing.
+    fn drop_placeholders(&mut self) {
+        for at in 0..self.base.writes.entries().len() {
+            let write = self.base.writes.entries()[at];
+            if write.linked && write.is_nothing() {
+                self.base.unlink_placeholder(&write, &GapClaim);
+            }
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Wait-die strict two-phase locking with gap locks: an older transaction waits for younger ones, a younger one dies.
+//!
+//! Source: Rosenkrantz, Stearns, Lewis, System Level Concurrency Control for Distributed Database Systems, TODS 1978, §4; locking as
+//! in Bernstein, Hadzilacos, Goodman, Concurrency Control and Recovery in Database Systems, 1987, ch. 3. `README.md` beside this file
+//! has the argument.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use seriatim_base::Stamp;
+use seriatim_catalog::Key;
+use seriatim_memory::{OutOfMemory, Pinned};
+use seriatim_store::RecordPtr;
+use seriatim_txn::{
+    Change, Core, Environment, Freshness, Gives, Knob, Near, Needs, Options, Peeked, Protocol, ProtocolInfo, Recover,
+    Restored, Table,
+};
+
+use crate::shared::head;
+use crate::shared::locking::{GapClaim, Worker, lock_of};
+use crate::shared::restore::{self, Versions};
+
+/// Wait-die two-phase locking.
+#[derive(Debug)]
+pub struct WaitDie {
+    wait_max: Duration,
+}
+
+/// How long an older transaction waits for one lock.
+const WAIT_MAX: Knob = Knob {
+    name: "wait_max_us",
+    unit: "us",
+    default: 1_000_000,
+    min: 0,
+    max: 3_600_000_000,
+    about: "how long a transaction waits for one lock that younger ones hold, before it is run again",
+    source: "ours: far above what a transaction takes; no cycle of waits forms, so only holders that idle are waited for so long",
+};
+
+impl Protocol for WaitDie {
+    const INFO: ProtocolInfo = ProtocolInfo {
+        name: "wait-die",
+        summary: "strict two-phase locking; older transactions wait for younger ones, younger ones abort; locks gaps",
+        source: "Rosenkrantz, Stearns, Lewis, System Level Concurrency Control, TODS 1978",
+        needs: Needs { plan: false, regions: false },
+        gives: Gives {
+            ad_hoc: true,
+            snapshots: Freshness::None,
+            strict: true,
+            pieces: false,
+            detach: false,
+            repair: false,
+        },
+        options: &[WAIT_MAX],
+    };
+    /// Header word, image word, lock word.
+    const HEAD_BYTES: usize = 24;
+    const IMAGE_HEADER_BYTES: usize = 0;
+    type Worker = Worker<true>;
+
+    fn open(options: &Options, _: &Environment) -> WaitDie {
+        WaitDie { wait_max: Duration::from_micros(options.get(&WAIT_MAX)) }
+    }
+
+    fn worker(&self, core: Core) -> Worker<true> {
+        Worker::new(core, 0, self.wait_max)
+    }
+
+    unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, _: Pinned<'_>) -> Peeked {
+        head::peek(table, record)
+    }
+}
+
+impl Recover for WaitDie {
+    unsafe fn restore(
+        &self,
+        core: &mut Core,
+        table: &Table,
+        key: Key<'_>,
+        near: Near<'_>,
+        stamp: Stamp,
+        change: Change<'_>,
+    ) -> Result<Restored, OutOfMemory> {
+        // SAFETY: the caller's promise.
+        unsafe { restore::restore(self, core, table, key, near, stamp, change) }
+    }
+
+    unsafe fn finish_restore(&self, core: &mut Core, table: &Table) {
+        // SAFETY: the caller's promise.
+        unsafe { restore::finish(core, table, &GapClaim) }
+    }
+}
+
+impl Versions for WaitDie {
+    fn rest(&self, table: &Table, record: RecordPtr) {
+        lock_of(table, record).store(0, Ordering::Relaxed);
+    }
+}
