@@ -1,147 +1,28 @@
 //! How a database is opened.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use seriatim_base::disk::{self, Disk};
-use seriatim_base::{machine, thread};
-use seriatim_htm::{Budget, Htm, HtmMode};
-use seriatim_memory::{Memory, Options};
-use seriatim_redo::checkpoint::is_reserved;
-use seriatim_txn::{Environment, Priority};
+use seriatim_engine::{Listener, Place, Settings};
+use seriatim_htm::{Budget, HtmMode};
 
-use crate::durability::Listener;
 use crate::procedure::Shape;
 use crate::{Database, Durability, OpenError, RecoveryProgress, RetryPolicy};
 
 /// Options of a database; every one has a default.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Builder {
-    pub(crate) protocol: String,
-    pub(crate) protocol_options: Vec<(String, u64)>,
-    pub(crate) htm: HtmMode,
-    pub(crate) budget: Budget,
-    pub(crate) workers: usize,
-    pub(crate) prefault_bytes: usize,
-    pub(crate) huge_pages: bool,
-    pub(crate) memory_limit: Option<usize>,
-    pub(crate) record_history: bool,
-    pub(crate) retry: RetryPolicy,
-    pub(crate) transaction_age_max: Duration,
-    pub(crate) epoch_interval: Duration,
-    pub(crate) step_helpers: bool,
-    /// In place of as many as there are processors.
-    pub(crate) helper_threads: Option<usize>,
-    pub(crate) operations_max: u32,
-    pub(crate) seed: u64,
-    pub(crate) prefetch: bool,
-    pub(crate) shape: Shape,
-    pub(crate) check_plans: bool,
-    pub(crate) place: Option<Place>,
+    settings: Settings,
     /// Of tests.
     disk: Option<Arc<dyn Disk>>,
-    pub(crate) create: bool,
-    pub(crate) durability: Option<Durability>,
-    pub(crate) wait_max: Option<Duration>,
-    pub(crate) log: LogSettings,
-    pub(crate) checkpoint_bytes: Option<u64>,
-    pub(crate) checkpoint_bytes_per_second: Option<u64>,
-    pub(crate) checkpoint_share: u32,
-    pub(crate) on_recovery: Listener,
-    #[cfg(feature = "canary")]
-    pub(crate) fault: seriatim_txn::Fault,
-    #[cfg(feature = "canary")]
-    pub(crate) log_fault: seriatim_redo::LogFault,
-}
-
-/// Percent of the memory there is that rows may take, if nothing else is said.
-const MEMORY_PERCENT: u64 = 80;
-
-/// Most threads that recover, take a checkpoint, or make or check indexes.
-const HELPERS_MAX: usize = 8;
-
-/// Sets of helpers that are at work at the same time, each helper with a worker of its own: those of a checkpoint, and those that go
-/// through indexes. Those that recover are gone before either.
-const HELPER_SETS: usize = 2;
-
-/// Where a database is kept.
-#[derive(Clone, Debug)]
-pub(crate) struct Place {
-    pub(crate) directory: PathBuf,
-    /// Only to look at.
-    pub(crate) inspect: bool,
-    pub(crate) disk: Arc<dyn Disk>,
-}
-
-/// Bytes of log between checkpoints, if nothing else is said.
-pub(crate) const CHECKPOINT_BYTES: u64 = 1 << 30;
-
-/// How the log is written.
-#[derive(Clone, Debug)]
-pub(crate) struct LogSettings {
-    /// Empty: the database's own.
-    pub(crate) directories: Vec<PathBuf>,
-    pub(crate) segment_bytes: u64,
-    pub(crate) buffer_bytes: usize,
-    pub(crate) backlog_bytes: usize,
-}
-
-impl Default for LogSettings {
-    fn default() -> LogSettings {
-        LogSettings {
-            directories: Vec::new(),
-            segment_bytes: 64 << 20,
-            buffer_bytes: 64 << 10,
-            backlog_bytes: 64 << 20,
-        }
-    }
-}
-
-impl Default for Builder {
-    fn default() -> Builder {
-        Builder {
-            protocol: "auto".to_owned(),
-            protocol_options: Vec::new(),
-            htm: HtmMode::Auto,
-            budget: Budget::default(),
-            workers: 64,
-            prefault_bytes: 0,
-            huge_pages: true,
-            memory_limit: None,
-            record_history: false,
-            retry: RetryPolicy::default(),
-            transaction_age_max: Duration::from_secs(60),
-            epoch_interval: Duration::from_millis(10),
-            step_helpers: false,
-            helper_threads: None,
-            operations_max: 1 << 16,
-            seed: 0,
-            prefetch: true,
-            shape: Shape::Whole,
-            check_plans: false,
-            place: None,
-            disk: None,
-            create: true,
-            durability: None,
-            wait_max: Some(Duration::from_secs(30)),
-            log: LogSettings::default(),
-            checkpoint_bytes: Some(CHECKPOINT_BYTES),
-            checkpoint_bytes_per_second: None,
-            checkpoint_share: 10,
-            on_recovery: Listener::default(),
-            #[cfg(feature = "canary")]
-            fault: seriatim_txn::Fault::None,
-            #[cfg(feature = "canary")]
-            log_fault: seriatim_redo::LogFault::None,
-        }
-    }
 }
 
 impl Builder {
     /// The protocol by name, or `auto`. [`crate::protocols`] lists them. Default `auto`.
     pub fn protocol(mut self, name: &str) -> Builder {
-        name.clone_into(&mut self.protocol);
+        name.clone_into(&mut self.settings.protocol);
         self
     }
 
@@ -162,38 +43,38 @@ impl Builder {
     ///
     /// [`ProtocolInfo::options`]: crate::ProtocolInfo::options
     pub fn protocol_option(mut self, name: &str, value: u64) -> Builder {
-        self.protocol_options.push((name.to_owned(), value));
+        self.settings.protocol_options.push((name.to_owned(), value));
         self
     }
 
     /// How regions run. Default [`HtmMode::Auto`]: in hardware where it works.
     pub fn htm(mut self, mode: HtmMode) -> Builder {
-        self.htm = mode;
+        self.settings.htm = mode;
         self
     }
 
     /// Retries of a region, per cause, before its fallback, where the protocol's options do not say otherwise. Default as in the
     /// DBX paper, §6.1.
     pub fn region_budget(mut self, budget: Budget) -> Builder {
-        self.budget = budget;
+        self.settings.budget = budget;
         self
     }
 
     /// Transactions that can be open at the same time. Default 64.
     pub fn workers(mut self, workers: usize) -> Builder {
-        self.workers = workers;
+        self.settings.workers = workers;
         self
     }
 
     /// Bytes to map and touch now, so that no transaction waits for fresh pages. Default 0.
     pub fn prefault(mut self, bytes: usize) -> Builder {
-        self.prefault_bytes = bytes;
+        self.settings.prefault_bytes = bytes;
         self
     }
 
     /// Whether to ask the kernel for large pages. Default yes.
     pub fn huge_pages(mut self, wanted: bool) -> Builder {
-        self.huge_pages = wanted;
+        self.settings.huge_pages = wanted;
         self
     }
 
@@ -227,19 +108,19 @@ impl Builder {
     /// [`TransactError::OutOfMemory`]: crate::TransactError::OutOfMemory
     /// [`SchemaError::OutOfMemory`]: crate::SchemaError::OutOfMemory
     pub fn memory_limit(mut self, bytes: usize) -> Builder {
-        self.memory_limit = Some(bytes);
+        self.settings.memory_limit = Some(bytes);
         self
     }
 
     /// Whether to record what every committed transaction read and wrote, for [`crate::history::check`]. Default no.
     pub fn record_history(mut self, wanted: bool) -> Builder {
-        self.record_history = wanted;
+        self.settings.record_history = wanted;
         self
     }
 
     /// How conflicts are retried.
     pub fn retry(mut self, policy: RetryPolicy) -> Builder {
-        self.retry = policy;
+        self.settings.retry = policy;
         self
     }
 
@@ -252,39 +133,39 @@ impl Builder {
     ///
     /// [`TransactError::TooOld`]: crate::TransactError::TooOld
     pub fn transaction_age_max(mut self, age: Duration) -> Builder {
-        self.transaction_age_max = age;
+        self.settings.transaction_age_max = age;
         self
     }
 
     /// How often the epoch advances. Default 10 ms.
     pub fn epoch_interval(mut self, interval: Duration) -> Builder {
-        self.epoch_interval = interval;
+        self.settings.epoch_interval = interval;
         self
     }
 
     /// No helper threads: [`Database::step`] does their work when called. For deterministic tests. Default no.
     pub fn step_helpers(mut self, wanted: bool) -> Builder {
-        self.step_helpers = wanted;
+        self.settings.step_helpers = wanted;
         self
     }
 
     /// Operations of one attempt after which its read set is validated, and again after as many more; so that a body that
     /// loops over values that never existed together ends. Default 65,536.
     pub fn operations_max(mut self, operations: u32) -> Builder {
-        self.operations_max = operations;
+        self.settings.operations_max = operations;
         self
     }
 
     /// Seeds the jitter of retries. Default 0.
     pub fn seed(mut self, seed: u64) -> Builder {
-        self.seed = seed;
+        self.settings.seed = seed;
         self
     }
 
     /// Whether procedures fetch what their arguments name into the processor's cache before they need it. Default yes; a
     /// session can change it for itself.
     pub fn prefetch(mut self, wanted: bool) -> Builder {
-        self.prefetch = wanted;
+        self.settings.prefetch = wanted;
         self
     }
 
@@ -298,7 +179,7 @@ impl Builder {
     /// # }
     /// ```
     pub fn shape(mut self, shape: Shape) -> Builder {
-        self.shape = shape;
+        self.settings.shape = shape;
         self
     }
 
@@ -306,7 +187,7 @@ impl Builder {
     /// pass is checked against the operations that run in it. Slow, for tests. Columns read are checked in builds with debug
     /// assertions only. Default no.
     pub fn check_plans(mut self, wanted: bool) -> Builder {
-        self.check_plans = wanted;
+        self.settings.check_plans = wanted;
         self
     }
 
@@ -324,20 +205,20 @@ impl Builder {
 
     fn at(mut self, directory: PathBuf, inspect: bool) -> Builder {
         let disk = self.disk.clone().unwrap_or_else(disk::real);
-        self.place = Some(Place { directory, inspect, disk });
+        self.settings.place = Some(Place { directory, inspect, disk });
         self
     }
 
     /// Whether opening creates the database if there is none; else that is an error. Default yes.
     pub fn create(mut self, wanted: bool) -> Builder {
-        self.create = wanted;
+        self.settings.create = wanted;
         self
     }
 
     /// Another disk under the path, whichever is given first, for tests that break it.
     #[doc(hidden)]
     pub fn disk(mut self, disk: Arc<dyn Disk>) -> Builder {
-        if let Some(place) = &mut self.place {
+        if let Some(place) = &mut self.settings.place {
             place.disk = Arc::clone(&disk);
         }
         self.disk = Some(disk);
@@ -346,7 +227,7 @@ impl Builder {
 
     /// When transactions are answered. Default [`Durability::Group`] where there is a path, else [`Durability::Off`].
     pub fn durability(mut self, durability: Durability) -> Builder {
-        self.durability = Some(durability);
+        self.settings.durability = Some(durability);
         self
     }
 
@@ -355,7 +236,7 @@ impl Builder {
     /// as it takes, also while the disk is full. For sessions of their own: [`Session::set_wait_max`](crate::Session::set_wait_max). Other
     /// waits, for a worker or a backlog, end after a second. Default 30 s.
     pub fn wait_max(mut self, wait: Option<Duration>) -> Builder {
-        self.wait_max = wait;
+        self.settings.wait_max = wait;
         self
     }
 
@@ -363,40 +244,40 @@ impl Builder {
     /// relative ones are inside the database's, where a name like `checkpoint-0000000042` is refused. Default: one, the database's own directory. They may differ from one opening to the
     /// next; those of before must still be there, until a checkpoint has made what is in them superfluous.
     pub fn log_directories(mut self, directories: impl IntoIterator<Item = impl Into<PathBuf>>) -> Builder {
-        self.log.directories = directories.into_iter().map(Into::into).collect();
+        self.settings.log.directories = directories.into_iter().map(Into::into).collect();
         self
     }
 
     /// Bytes of a log segment, a file that is written with zeros beforehand; at most 8 GiB. Default 64 MiB.
     pub fn segment_bytes(mut self, bytes: u64) -> Builder {
-        self.log.segment_bytes = bytes;
+        self.settings.log.segment_bytes = bytes;
         self
     }
 
     /// Bytes of a worker's log buffer, of which it takes as many as it needs. Default 64 KiB.
     pub fn log_buffer_bytes(mut self, bytes: usize) -> Builder {
-        self.log.buffer_bytes = bytes;
+        self.settings.log.buffer_bytes = bytes;
         self
     }
 
     /// Bytes of log that wait to be written beyond which transactions wait before they begin, and commits are refused if that does not
     /// help. Default 64 MiB for each worker that writes.
     pub fn log_backlog_bytes(mut self, bytes: usize) -> Builder {
-        self.log.backlog_bytes = bytes;
+        self.settings.log.backlog_bytes = bytes;
         self
     }
 
     /// Bytes of log after which a checkpoint is taken and the log before it deleted; `None`: only when asked for
     /// ([`Database::checkpoint`]). Default 1 GiB.
     pub fn checkpoint_bytes(mut self, bytes: Option<u64>) -> Builder {
-        self.checkpoint_bytes = bytes;
+        self.settings.checkpoint_bytes = bytes;
         self
     }
 
     /// Bytes a second that a checkpoint writes at most, so that it leaves some of the disk to the log. Default: no bound. Under
     /// [`Builder::step_helpers`] neither this nor [`Builder::checkpoint_share`] counts: nobody waits.
     pub fn checkpoint_rate(mut self, bytes_per_second: Option<u64>) -> Builder {
-        self.checkpoint_bytes_per_second = bytes_per_second;
+        self.settings.checkpoint_bytes_per_second = bytes_per_second;
         self
     }
 
@@ -404,7 +285,7 @@ impl Builder {
     /// the checkpoint takes as much longer. Processors that transactions leave idle it uses besides. When the log has grown by [`Builder::checkpoint_bytes`] since it began, or by as much as is in
     /// memory if that is more, it works for twice as long, then for three times, and so on. Default 10.
     pub fn checkpoint_share(mut self, percent: u32) -> Builder {
-        self.checkpoint_share = percent;
+        self.settings.checkpoint_share = percent;
         self
     }
 
@@ -419,7 +300,7 @@ impl Builder {
     /// # }
     /// ```
     pub fn on_recovery(mut self, told: impl Fn(RecoveryProgress) + Send + Sync + 'static) -> Builder {
-        self.on_recovery = Listener(Some(Arc::new(told)));
+        self.settings.on_recovery = Listener(Some(Arc::new(told)));
         self
     }
 
@@ -427,52 +308,23 @@ impl Builder {
     #[cfg(feature = "canary")]
     #[doc(hidden)]
     pub fn canary(mut self, fault: seriatim_txn::Fault) -> Builder {
-        self.fault = fault;
+        self.settings.fault = fault;
         self
     }
 
     /// Breaks the log deliberately, for tests that must notice.
     #[cfg(feature = "canary")]
     #[doc(hidden)]
-    pub fn log_canary(mut self, fault: seriatim_redo::LogFault) -> Builder {
-        self.log_fault = fault;
+    pub fn log_canary(mut self, fault: seriatim_engine::LogFault) -> Builder {
+        self.settings.log_fault = fault;
         self
     }
 
     /// So many threads, at most 8, recover, take a checkpoint and go through indexes, however many processors there are; for tests.
     #[doc(hidden)]
     pub fn helper_threads(mut self, threads: usize) -> Builder {
-        self.helper_threads = Some(threads);
+        self.settings.helper_threads = Some(threads);
         self
-    }
-
-    /// The limit, by default a share of what there is.
-    pub(crate) fn limit_bytes(&self) -> Option<usize> {
-        match self.memory_limit {
-            Some(usize::MAX) => None,
-            Some(bytes) => Some(bytes),
-            None => usize::try_from(machine::memory_granted()? / 100 * MEMORY_PERCENT).ok(),
-        }
-    }
-
-    /// Threads that recover, and that take a checkpoint.
-    pub(crate) fn helpers(&self) -> usize {
-        let threads = if self.step_helpers { 1 } else { thread::processors() };
-        self.helper_threads.unwrap_or(threads).clamp(1, HELPERS_MAX)
-    }
-
-    /// Threads that make or check indexes: each needs one of the workers of sessions besides.
-    pub(crate) fn index_helpers(&self) -> usize {
-        self.helpers().min(self.workers)
-    }
-
-    /// A directory for the log, inside the database's, that would be taken for a checkpoint.
-    fn log_named_as_a_checkpoint(&self) -> Option<&Path> {
-        let home = std::path::absolute(&self.place.as_ref()?.directory).ok()?;
-        self.log.directories.iter().map(PathBuf::as_path).find(|log| {
-            let inside = log.strip_prefix(&home).unwrap_or(log);
-            inside.is_relative() && inside.iter().any(is_reserved)
-        })
     }
 
     /// Opens the database.
@@ -480,47 +332,21 @@ impl Builder {
     /// # Errors
     /// An unknown protocol or option, a back end that does not work here, limits out of range, no memory.
     pub fn open(self) -> Result<Database, OpenError> {
-        let invalid = |what: &str| Err(OpenError::Invalid(what.to_owned()));
-        if self.workers == 0 || self.workers > Priority::WORKERS_MAX {
-            return invalid("workers must be between 1 and 4096");
-        }
-        if self.retry.attempts_max == 0 || self.operations_max == 0 {
-            return invalid("attempts_max and operations_max must be at least 1");
-        }
-        if self.epoch_interval.is_zero() || self.transaction_age_max < self.epoch_interval {
-            return invalid("the epoch interval must be above zero and at most the transaction age");
-        }
-        if !(1..=100).contains(&self.checkpoint_share) {
-            return invalid("the share of checkpoints must be 1 to 100 percent");
-        }
-        if let Some(log) = self.log_named_as_a_checkpoint() {
-            return Err(OpenError::Invalid(format!(
-                "the log directory {} has a name that checkpoints get, and would be deleted as one: choose another",
-                log.display()
-            )));
-        }
-        match (&self.place, self.durability) {
-            (None, Some(durability)) if durability != Durability::Off => {
-                return invalid("a database in memory has durability off; give it a path, or leave the durability out");
-            }
-            (Some(_), Some(Durability::Off)) => {
-                return invalid(
-                    "a database with durability off keeps nothing on disk; leave out the path, or choose async",
-                );
-            }
-            _ => {}
-        }
-        let options = Options {
-            workers_max: self.workers + HELPER_SETS * HELPERS_MAX,
-            huge_pages: self.huge_pages,
-            prefault_bytes: self.prefault_bytes,
-            limit_bytes: self.limit_bytes(),
-        };
-        let htm = Htm::new(self.htm).map_err(OpenError::Htm)?;
-        let memory = Memory::new(options).map_err(|error| OpenError::Memory(error.to_string()))?;
-        let environment = Environment::new(htm, memory, self.budget);
-        #[cfg(feature = "canary")]
-        let environment = Environment { fault: self.fault, ..environment };
-        Database::start(self, environment)
+        self.settings.open().map(Database::of)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use seriatim_base::disk::FaultyDisk;
+
+    use super::*;
+
+    #[test]
+    fn a_tests_disk_may_be_given_before_the_path() {
+        let disk = FaultyDisk::new(5);
+        let given = Database::builder().workers(2).step_helpers(true).disk(Arc::new(disk.mount())).path("/db");
+        drop(given.open().expect("a new database opens"));
+        assert!(Database::builder().workers(2).path("/db").disk(Arc::new(disk.mount())).create(false).open().is_ok());
     }
 }

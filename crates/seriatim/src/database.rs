@@ -1,30 +1,22 @@
-//! The database: memory, regions, epoch, protocol, tables, workers.
+//! The database: what is open, with the types of rows.
 
-use std::ops::Deref;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
-use std::time::Duration;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, RwLock};
 
-use seriatim_base::clock::{CoarseClock, Instant};
-use seriatim_base::thread::Periodic;
-use seriatim_base::{Epoch, TableId};
+use seriatim_base::Epoch;
 use seriatim_catalog::{Table, TableDef};
-use seriatim_history::{History, Recording};
-use seriatim_procedure::analysis::Schema;
-use seriatim_txn::{Environment, Knob, Options, ProtocolInfo};
+use seriatim_engine::Engine;
+use seriatim_history::History;
+use seriatim_txn::{Knob, ProtocolInfo};
 
+use crate::backup::Copied;
 use crate::builder::Builder;
-use crate::durability::{self, Checkpoint, OpenHandle, Opened, Persistence, Recovery, RecoveryPhase, TableChecked};
-use crate::engine::{self, Engine};
-use crate::error::{CloseError, OpenError, SchemaError, StorageError};
-use crate::handle::{Handle, TableSet};
-use crate::pool::Pool;
-use crate::procedure::Shape;
-use crate::procedure::gate::Gate;
+use crate::handle::Handle;
 use crate::procedure::registry::Registry;
-use crate::runtime::DynHandle;
-use crate::{Receipt, Session, Statistics, TableStatistics, TransactError};
+use crate::{
+    Checkpoint, CloseError, DynHandle, OpenError, Receipt, Recovery, SchemaError, Session, Statistics, StorageError,
+    TableChecked, TransactError,
+};
 
 /// A serializable in-memory database. Clones share it; it ends with the last clone, session and transaction.
 ///
@@ -39,73 +31,8 @@ use crate::{Receipt, Session, Statistics, TableStatistics, TransactError};
 /// ```
 #[derive(Clone)]
 pub struct Database {
-    /// Dropped first: who is last waits for what still uses the database.
-    open: Arc<OpenHandle>,
-    inner: Arc<Inner>,
-}
-
-pub(crate) struct Inner {
-    /// Dropped first: stops the epoch ticker.
-    _ticker: Option<Periodic>,
-    /// Gives memory back to the system.
-    _returner: Option<Periodic>,
-    /// Where it is kept, if it is: dropped before the pool, to flush what the workers wrote.
-    pub(crate) persistence: Option<Persistence>,
-    /// What opening it found; `None` in memory and where the directory was new.
-    recovery: OnceLock<Recovery>,
-    pub(crate) options: Builder,
-    /// The time that ages are counted in. The ticker tells it, or [`Database::step`].
-    pub(crate) clock: Arc<CoarseClock>,
-    /// By how many nanoseconds it may be late.
-    pub(crate) clock_resolution: u64,
-    memory_limit: Option<usize>,
-    pub(crate) pool: Arc<Pool>,
-    tables: RwLock<Tables>,
-    /// Held by who checks indexes: one set of helpers has workers set aside for it.
-    pub(crate) checking: Mutex<()>,
-    pub(crate) procedures: RwLock<Registry>,
-    /// There if procedures run in pieces.
-    pub(crate) gate: Option<Arc<Gate>>,
-    sessions: AtomicUsize,
-    recording: Option<Recording>,
-    /// Dropped last: everything above lives in its memory.
-    foundation: Foundation,
-}
-
-/// What tables and workers are made of.
-pub(crate) struct Foundation {
-    pub(crate) engine: Box<dyn Engine>,
-    pub(crate) environment: Environment,
-    /// Unlike that of any other open database.
-    pub(crate) number: u64,
-}
-
-impl Deref for Inner {
-    type Target = Foundation;
-
-    fn deref(&self) -> &Foundation {
-        &self.foundation
-    }
-}
-
-/// Epochs between two looks at idle workers.
-const TICKS_A_HOUSEKEEPING: u32 = 8;
-
-/// The time that ages are counted in moves by at most so many intervals at once, however late the ticker comes: an attempt that began
-/// while the ticker was late is not taken for an old one.
-const TICK_INTERVALS_MAX: u32 = 4;
-
-/// How often it is looked whether so much memory is free that some of it goes back to the system.
-const MEMORY_LOOK: Duration = Duration::from_secs(1);
-
-/// Most tables and indexes of a database: protocols keep the id beside an address in one word.
-const TABLES_MAX: usize = 1 << 14;
-
-#[derive(Default)]
-pub(crate) struct Tables {
-    pub(crate) sets: Vec<Arc<TableSet>>,
-    /// Ids given out; an index is a table and has one too.
-    pub(crate) ids: u32,
+    engine: Engine,
+    procedures: Arc<RwLock<Registry>>,
 }
 
 impl Database {
@@ -155,114 +82,17 @@ impl Database {
         Builder::default()
     }
 
-    pub(crate) fn start(options: Builder, environment: Environment) -> Result<Database, OpenError> {
-        static NUMBERS: AtomicU64 = AtomicU64::new(1);
-        let engine = engine::open(&options.protocol, &options.protocol_options, &environment)?;
-        let foundation = Foundation { engine, environment, number: NUMBERS.fetch_add(1, Ordering::Relaxed) };
-        let environment = &foundation.environment;
-        let began = Instant::now();
-        // Recovery may need more than was in use: rows that the log deletes again are there for a while.
-        environment.memory.set_limit(None);
-        let opened = match &options.place {
-            Some(place) => durability::open(&options, place, &foundation)?,
-            None => durability::Opened::in_memory(),
-        };
-        let Opened { tables, recovery, log } = opened;
-        let (persistence, writers) = match log {
-            Some(log) => {
-                let read = recovery.as_ref().map_or(0, |recovery| recovery.log_bytes);
-                let (persistence, writers) = Persistence::start(&options, &foundation, log, read)?;
-                (Some(persistence), Some(writers))
-            }
-            None => (None, None),
-        };
-        let pool = Arc::new(Pool::new(options.workers, writers));
-        let clock = Arc::new(CoarseClock::default());
-        let gate = (options.shape == Shape::Pieces).then(|| Arc::new(Gate::default()));
-        let ticker = if options.step_helpers {
-            None
-        } else {
-            let (time, mut last) = (Arc::clone(&clock), Instant::now());
-            let most = options.epoch_interval.saturating_mul(TICK_INTERVALS_MAX);
-            let (epochs, htm) = (Arc::clone(&environment.epochs), environment.htm.clone());
-            let (idle, mut leases, mut ticks) = (Arc::clone(&pool), Vec::new(), 0u32);
-            let interval = options.epoch_interval;
-            let mut log = persistence.as_ref().map(|log| (log.log(), Arc::clone(&log.behind).watch(interval)));
-            let buried = Arc::clone(&environment.buried);
-            let (age, gate) = (nanoseconds(options.transaction_age_max), gate.clone());
-            let tick = move || {
-                let now = Instant::now();
-                time.advance(now.since(last).min(most));
-                last = now;
-                reap(&idle, time.now(), age, gate.as_deref());
-                htm.outside(|| epochs.advance());
-                if let Some((log, look_behind)) = &mut log {
-                    look_behind(epochs.current(), log.durable().epoch());
-                    if durability::is_at_limit(epochs.current()) {
-                        durability::stop_at_limit(log);
-                    }
-                    log.wake();
-                }
-                ticks = ticks.wrapping_add(1);
-                if ticks.is_multiple_of(TICKS_A_HOUSEKEEPING) {
-                    idle.housekeep_idle(&mut leases);
-                    if log.as_ref().is_some_and(|(log, _)| !log.refuses()) {
-                        buried.forget_keys();
-                    }
-                }
-            };
-            let ticker = Periodic::spawn("seriatim-epoch", options.epoch_interval, tick);
-            Some(ticker.map_err(OpenError::Thread)?)
-        };
-        let resolution = options.epoch_interval.saturating_mul(TICK_INTERVALS_MAX);
-        let returner = match options.step_helpers {
-            true => None,
-            false => {
-                let memory = environment.memory.clone();
-                let returner = Periodic::spawn("seriatim-memory", MEMORY_LOOK, move || {
-                    memory.give_back();
-                });
-                Some(returner.map_err(OpenError::Thread)?)
-            }
-        };
-        let memory_limit = options.limit_bytes();
-        let inner = Inner {
-            _ticker: ticker,
-            _returner: returner,
-            memory_limit,
-            clock,
-            clock_resolution: if options.step_helpers { 0 } else { nanoseconds(resolution) },
-            pool,
-            persistence,
-            recovery: OnceLock::new(),
-            tables: RwLock::new(tables),
-            checking: Mutex::default(),
-            procedures: RwLock::default(),
-            gate,
-            sessions: AtomicUsize::new(0),
-            recording: options.record_history.then(Recording::new),
-            foundation,
-            options,
-        };
-        let inner = Arc::new(inner);
-        let database = Database { open: Arc::new(OpenHandle::new(&inner)), inner };
-        let indexed_rows = database.rebuild_indexes()?;
-        let inner = &database.inner;
-        if let Some(persistence) = &inner.persistence {
-            persistence.skip_unlogged();
-        }
-        inner.environment.memory.set_limit(inner.memory_limit);
-        // Only now: a checkpoint beside the rebuild would slow it down, and nobody waits for it.
-        database.open.start_checkpoints().map_err(OpenError::Thread)?;
-        if let Some(recovery) = recovery {
-            let duration = began.elapsed();
-            database.inner.recovery.get_or_init(|| Recovery { indexed_rows, duration, ..recovery });
-        }
-        Ok(database)
+    /// The database that is open.
+    pub(crate) fn of(engine: Engine) -> Database {
+        Database { engine, procedures: Arc::default() }
     }
 
-    pub(crate) fn inner(&self) -> &Arc<Inner> {
-        &self.inner
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    pub(crate) fn procedures(&self) -> &RwLock<Registry> {
+        &self.procedures
     }
 
     /// Creates the table that `T` declares: durable when this returns.
@@ -272,7 +102,7 @@ impl Database {
     /// down: the table is not there then. If it is not even known whether that was undone, no more transactions commit until the
     /// database is opened again.
     pub fn create<T: Table>(&self) -> Result<Handle<T>, SchemaError> {
-        self.make(T::definition()).map(Handle::new)
+        self.engine.create(T::definition()).map(Handle::new)
     }
 
     /// The existing table that `T` declares.
@@ -280,7 +110,7 @@ impl Database {
     /// # Errors
     /// No such table, or one with another definition.
     pub fn table<T: Table>(&self) -> Result<Handle<T>, SchemaError> {
-        let set = self.inner.find(T::NAME).ok_or_else(|| SchemaError::Unknown(T::NAME.to_owned()))?;
+        let set = self.engine.find(T::NAME).ok_or_else(|| SchemaError::Unknown(T::NAME.to_owned()))?;
         match set.definition.difference(&T::definition()) {
             None => Ok(Handle::new(set)),
             Some(difference) => Err(SchemaError::Mismatch { table: T::NAME.to_owned(), difference }),
@@ -303,7 +133,7 @@ impl Database {
     /// # Errors
     /// As [`Database::create`].
     pub fn declare(&self, definition: TableDef) -> Result<DynHandle, SchemaError> {
-        self.make(definition).map(DynHandle::new)
+        self.engine.declare(definition)
     }
 
     /// An existing table, by name, for access by values known at run time.
@@ -311,63 +141,22 @@ impl Database {
     /// # Errors
     /// No such table.
     pub fn open_dyn(&self, name: &str) -> Result<DynHandle, SchemaError> {
-        self.inner.find(name).map(DynHandle::new).ok_or_else(|| SchemaError::Unknown(name.to_owned()))
+        self.engine.open_dyn(name)
     }
 
     /// Names of the tables, in order of creation.
     pub fn table_names(&self) -> Vec<String> {
-        let tables = self.inner.tables.read().unwrap_or_else(PoisonError::into_inner);
-        tables.sets.iter().map(|set| set.definition.name.to_string()).collect()
-    }
-
-    fn make(&self, definition: TableDef) -> Result<Arc<TableSet>, SchemaError> {
-        definition.validate().map_err(SchemaError::Invalid)?;
-        let inner = &self.inner;
-        let mut tables = inner.tables.write().unwrap_or_else(PoisonError::into_inner);
-        if tables.sets.iter().any(|set| set.definition.name == definition.name) {
-            return Err(SchemaError::Exists(definition.name.to_string()));
-        }
-        if tables.ids as usize + 1 + definition.indexes.len() > TABLES_MAX {
-            return Err(SchemaError::TooMany { most: TABLES_MAX });
-        }
-        let lease = inner.pool.lease(0, inner.engine.as_ref(), &inner.environment).ok_or(SchemaError::WorkersBusy)?;
-        let mut worker = lease.worker;
-        // SAFETY: the lease is ours until it is given back below.
-        let core = unsafe { worker.as_mut() }.core();
-        let first = TableId(tables.ids);
-        let made = TableSet::new(&inner.foundation, definition, first, core);
-        inner.pool.give_back(lease);
-        let set = Arc::new(made?);
-        if let Some(persistence) = &inner.persistence {
-            persistence.add_table(&set).map_err(|error| SchemaError::Storage(Box::new(error)))?;
-        }
-        tables.ids += 1 + set.indexes.len() as u32;
-        tables.sets.push(Arc::clone(&set));
-        Ok(set)
+        self.engine.table_names()
     }
 
     /// A session. Sessions are cheap; a thread that runs transactions has its own.
     pub fn session(&self) -> Session {
-        let number = self.inner.sessions.fetch_add(1, Ordering::Relaxed);
-        Session::new(Arc::clone(&self.inner), Arc::clone(&self.open), number)
-    }
-
-    /// Makes the secondary indexes of recovered tables again: the rows entered.
-    fn rebuild_indexes(&self) -> Result<u64, OpenError> {
-        let options = &self.inner.options;
-        let entered = AtomicU64::new(0);
-        let done = |rows| {
-            let entered = entered.fetch_add(rows, Ordering::Relaxed) + rows;
-            options.on_recovery.tell(RecoveryPhase::Indexes, entered, None);
-        };
-        let sets = self.inner.sets();
-        sets.iter().try_for_each(|set| durability::rebuild(&self.inner, &self.open, set, &done))?;
-        Ok(entered.into_inner())
+        Session::new(self.engine.runner(), Arc::clone(&self.procedures))
     }
 
     /// What opening the database found in its directory; `None` in memory and where the directory was new.
     pub fn recovery(&self) -> Option<&Recovery> {
-        self.inner.recovery.get()
+        self.engine.recovery()
     }
 
     /// Takes a checkpoint now: writes all rows while transactions go on, and deletes the log that is not needed any more. The database
@@ -376,8 +165,7 @@ impl Database {
     /// # Errors
     /// What the file system says, or that the log has stopped. The checkpoint before still counts.
     pub fn checkpoint(&self) -> Result<Option<Checkpoint>, StorageError> {
-        let persistence = self.inner.persistence.as_ref();
-        persistence.map(|persistence| durability::take_checkpoint(&self.inner, persistence)).transpose()
+        self.engine.checkpoint()
     }
 
     /// Makes everything committed so far durable, whatever the [`Durability`](crate::Durability). At once in memory.
@@ -386,7 +174,7 @@ impl Database {
     /// [`TransactError::NotDurable`] if the log has stopped, or if the disk is full: then it may be tried again.
     /// [`TransactError::NotDurableYet`] if it took longer than [`Builder::wait_max`].
     pub fn flush(&self) -> Result<(), TransactError> {
-        self.inner.flush(self.inner.options.wait_max)
+        self.engine.flush()
     }
 
     /// Closes the database, and says whether all that was committed is durable. Dropping the last handle, session and transaction closes
@@ -409,14 +197,13 @@ impl Database {
     /// # Errors
     /// What was not durable and is lost. The database is closed all the same, and the directory can be opened again.
     pub fn close(self) -> Result<(), CloseError> {
-        self.open.end_checkpoints();
-        self.inner.persistence.as_ref().map_or(Ok(()), Persistence::close)
+        self.engine.close()
     }
 
     /// What survives a power cut now: every transaction of an epoch up to this one. It never moves back. `None` in memory, where
     /// nothing does.
     pub fn durable_epoch(&self) -> Option<Epoch> {
-        self.inner.persistence.as_ref().map(Persistence::durable_epoch)
+        self.engine.durable_epoch()
     }
 
     /// Whether a power cut takes back neither the transaction nor what it read. For [`Durability::Async`](crate::Durability), where
@@ -438,39 +225,27 @@ impl Database {
     /// # }
     /// ```
     pub fn is_durable(&self, receipt: &Receipt) -> bool {
-        self.durable_epoch().is_some_and(|durable| receipt.epoch() <= durable)
+        self.engine.is_durable(receipt)
     }
 
     /// The protocol in use.
     pub fn protocol(&self) -> &'static ProtocolInfo {
-        self.inner.engine.info()
+        self.engine.protocol()
     }
 
     /// The options of the protocol in use, each with its value.
     pub fn protocol_options(&self) -> impl Iterator<Item = (&'static Knob, u64)> + '_ {
-        let options = Options::new(self.protocol(), &self.inner.options.protocol_options).unwrap_or_default();
-        self.protocol().options.iter().map(move |knob| (knob, options.get(knob)))
+        self.engine.protocol_options()
     }
 
     /// How regions run.
     pub fn backend(&self) -> crate::htm::Backend {
-        self.inner.environment.htm.backend()
+        self.engine.backend()
     }
 
     /// What the database has done so far.
     pub fn statistics(&self) -> Statistics {
-        let memory = &self.inner.environment.memory;
-        let mut statistics = Statistics {
-            memory_bytes: memory.in_use_bytes(),
-            transaction_bytes: memory.noted_bytes(),
-            reserved_bytes: memory.reserved_bytes(),
-            memory_limit: self.inner.memory_limit,
-            tables: self.inner.sets().iter().map(|set| self.inner.table_statistics(set)).collect(),
-            log: self.inner.persistence.as_ref().map(Persistence::statistics),
-            ..Statistics::default()
-        };
-        self.inner.pool.add_to(&mut statistics);
-        statistics
+        self.engine.statistics()
     }
 
     /// Maps and touches this many bytes now, so that no transaction waits for fresh pages.
@@ -478,33 +253,20 @@ impl Database {
     /// # Errors
     /// When the operating system does not give them.
     pub fn prefault(&self, bytes: usize) -> Result<(), OpenError> {
-        self.inner.environment.memory.prefault(bytes).map_err(|error| OpenError::Memory(error.to_string()))
+        self.engine.prefault(bytes)
     }
 
     /// Does what helper threads do, once: advances the epoch, and the time that ages are counted in by
     /// [`Builder::epoch_interval`], ends parked transactions that are too old, flushes the log, takes a checkpoint if one is due, lets
     /// idle workers unlink what was deleted, and gives free memory back to the system if there is much.
     pub fn step(&self) {
-        let environment = &self.inner.environment;
-        self.inner.clock.advance(self.inner.options.epoch_interval);
-        environment.htm.outside(|| environment.epochs.advance());
-        let age = nanoseconds(self.inner.options.transaction_age_max);
-        reap(&self.inner.pool, self.inner.clock.now(), age, self.inner.gate.as_deref());
-        if let Some(persistence) = &self.inner.persistence {
-            persistence.step();
-            durability::look_for_checkpoint(&self.inner, persistence);
-        }
-        self.inner.pool.housekeep();
-        environment.memory.give_back();
+        self.engine.step()
     }
 
     /// What was recorded since the last call, if the database records ([`Builder::record_history`]). Let transactions come to
     /// rest first: one in the middle of its commit may be missing.
     pub fn take_history(&self) -> Option<History> {
-        let transactions = self.inner.recording.as_ref()?.take();
-        let tables = self.inner.tables.read().unwrap_or_else(PoisonError::into_inner);
-        let names = tables.sets.iter().flat_map(|set| set.physical()).map(|table| table.name.clone()).collect();
-        Some(History { tables: names, transactions, ..History::default() })
+        self.engine.take_history()
     }
 
     /// Checks the structure of every table and index against itself. New transactions wait meanwhile.
@@ -512,14 +274,7 @@ impl Database {
     /// # Errors
     /// The first fault found, in words; or that a transaction is open.
     pub fn check_structure(&self) -> Result<(), String> {
-        let tables = self.inner.tables.read().unwrap_or_else(PoisonError::into_inner);
-        let check = |table: &seriatim_txn::Table| {
-            // SAFETY: no transaction is open, so no worker uses an index.
-            unsafe { table.index.check() }.map_err(|fault| format!("{}: {fault}", table.name))
-        };
-        let all = || tables.sets.iter().flat_map(|set| set.physical()).try_for_each(check);
-        let busy = || Err("a transaction is open: end it before the structure is checked".to_owned());
-        self.inner.pool.quietly(all).unwrap_or_else(busy)
+        self.engine.check_structure()
     }
 
     /// Compares every secondary index with its table, both ways, and counts the rows. Let writing transactions come to rest first:
@@ -528,58 +283,17 @@ impl Database {
     /// # Errors
     /// The first fault found, in words; or why the rows could not be read.
     pub fn check_indexes(&self) -> Result<Vec<TableChecked>, String> {
-        durability::check_indexes(&self.inner, &self.open)
-    }
-}
-
-/// Ends what is parked and too old.
-fn reap(pool: &Pool, now: u64, age: u64, gate: Option<&Gate>) {
-    pool.reap(now, age, || gate.into_iter().for_each(Gate::leave_other));
-}
-
-fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
-}
-
-impl Inner {
-    /// The tables.
-    pub(crate) fn sets(&self) -> Vec<Arc<TableSet>> {
-        self.tables.read().unwrap_or_else(PoisonError::into_inner).sets.clone()
+        self.engine.check_indexes()
     }
 
-    fn table_statistics(&self, set: &TableSet) -> TableStatistics {
-        let census = &self.environment.census;
-        let count = |table: &seriatim_txn::Table| census.of(table.id);
-        let natural = |number: i64| u64::try_from(number).unwrap_or(0);
-        let primary = count(&set.primary);
-        let index_bytes = set.indexes.iter().map(|index| count(&index.table).bytes).sum();
-        TableStatistics {
-            name: set.definition.name.to_string(),
-            rows: natural(primary.rows),
-            bytes: natural(primary.bytes),
-            index_bytes: natural(index_bytes),
-        }
-    }
-
-    /// The tables, for analysis.
-    pub(crate) fn schema(&self) -> Schema {
-        let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
-        Schema::new(tables.sets.iter().map(|set| set.definition.clone()))
-    }
-
-    pub(crate) fn find(&self, name: &str) -> Option<Arc<TableSet>> {
-        let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
-        tables.sets.iter().find(|set| set.definition.name == name).cloned()
-    }
-
-    pub(crate) fn recording(&self) -> Option<&Recording> {
-        self.recording.as_ref()
-    }
-
-    /// Runs `tell` with the table or index of that id.
-    pub(crate) fn with_table<R>(&self, id: TableId, tell: impl FnOnce(&seriatim_txn::Table) -> R) -> Option<R> {
-        let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
-        tables.sets.iter().flat_map(|set| set.physical()).find(|table| table.id == id).map(tell)
+    /// Copies the database into the directory `to`, which is new or empty, while transactions go on. What was committed before is
+    /// in the copy. `None` in memory, and where the directory was only looked at.
+    ///
+    /// # Errors
+    /// As [`backup::take`](crate::backup::take); that the log has stopped, or that what is committed was not durable within
+    /// [`Builder::wait_max`](crate::Builder::wait_max).
+    pub fn backup(&self, to: impl AsRef<Path>) -> Result<Option<Copied>, StorageError> {
+        self.engine.backup(to)
     }
 }
 

@@ -33,30 +33,19 @@
 //! can do, [`TransactError`] for what can go wrong, [`mod@procedure`] for transactions declared beforehand, [`catalog`] for columns
 //! and keys.
 //!
-//! Invariant of this crate: one declaration runs under every protocol; nothing here names one but the registry.
+//! Invariant of this crate: one declaration runs under every protocol; nothing here names one. What knows no row type is `seriatim-engine`'s.
 
 // What the macros make names this crate by its name, also in its own tests.
 #[cfg(test)]
 extern crate self as seriatim;
 
-pub mod backup;
 mod builder;
 mod database;
-mod durability;
-mod engine;
-mod error;
 mod handle;
-mod index;
-mod options;
-mod parking;
-mod pool;
 pub mod procedure;
-mod record;
-mod retry;
 mod runtime;
 mod scan;
 mod session;
-mod statistics;
 mod transaction;
 #[cfg(feature = "trial")]
 #[doc(hidden)]
@@ -70,30 +59,28 @@ pub use seriatim_htm as htm;
 pub use builder::Builder;
 pub use catalog::{Bytes, Decimal, Text, Timestamp};
 pub use database::Database;
-pub use durability::{Checkpoint, Durability, Pending, Recovery, RecoveryPhase, RecoveryProgress, TableChecked};
-pub use engine::protocols;
-pub use error::{Abort, CloseError, Conflict, OpenError, SchemaError, StorageError, TransactError};
 pub use handle::{Handle, IndexHandle};
-pub use options::TransactionOptions;
 pub use procedure::Data;
-pub use retry::RetryPolicy;
-pub use runtime::{DynHandle, DynRow};
-pub use scan::{DynScan, Scan};
+pub use scan::Scan;
 pub use seriatim_base::{Epoch, Rng, Stamp, clock, rng, thread};
+pub use seriatim_engine::{
+    Abort, Checkpoint, CloseError, Committed, Conflict, Durability, DynHandle, DynRow, DynScan, LogStatistics,
+    OpenError, Pending, Receipt, Recovery, RecoveryPhase, RecoveryProgress, RetryPolicy, Savepoint, SchemaError,
+    Statistics, StorageError, TableChecked, TableStatistics, TransactError, TransactionOptions, backup, protocols,
+};
 pub use seriatim_macros::Table;
 pub use seriatim_procedure_macros::{Data, procedure, pure};
 pub use seriatim_txn::{Cause, Freshness, Gives, Knob, Needs, OptionError, Phase, ProtocolInfo, Reason};
-pub use session::{Committed, Receipt, Session};
-pub use statistics::{LogStatistics, Statistics, TableStatistics};
+pub use session::Session;
 pub use transaction::{SnapshotTransaction, Transaction};
-pub use tx::{ReadTx, Savepoint, Tx};
+pub use tx::{ReadTx, Tx};
 
 #[doc(no_inline)]
 pub use catalog::Table;
 
 #[cfg(feature = "canary")]
 #[doc(hidden)]
-pub use seriatim_redo::LogFault;
+pub use seriatim_engine::LogFault;
 #[cfg(feature = "canary")]
 #[doc(hidden)]
 pub use seriatim_txn::Fault;

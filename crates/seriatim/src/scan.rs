@@ -3,341 +3,10 @@
 use std::marker::PhantomData;
 use std::ops::Bound;
 
-use seriatim_catalog::{ColumnSet, KeyBuf, KeyRange, Organization, RowRef, Table, Value, ValueError};
-use seriatim_history::Saw;
-use seriatim_plan::Kind;
-use seriatim_store::{Direction, read_key};
-use seriatim_txn::{Reason, RowPtr};
+use seriatim_catalog::{KeyBuf, KeyRange, RowRef, Table};
+use seriatim_engine::{Direction, RawScan, TableSet, Target, TxCore};
 
-use crate::ReadTx;
-use crate::error::Abort;
-use crate::handle::TableSet;
-use crate::index::read_primary;
-use crate::procedure::watch::{self, KeysSeen};
-use crate::record::{Scanned, saw};
-use crate::runtime::DynRow;
-
-/// What a scan walks over.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Target {
-    /// The rows of the table.
-    Rows,
-    /// The entries of an index, each leading to its row.
-    Index(usize),
-}
-
-/// The untyped half of a scan: yields row images.
-pub(crate) struct RawScan<'t> {
-    tx: &'t ReadTx,
-    set: &'t TableSet,
-    target: Target,
-    direction: Direction,
-    state: Option<Box<seriatim_txn::Scan>>,
-    failed: Option<Abort>,
-    /// The entry still to be followed, of one key of a hash index.
-    found: Option<RowPtr>,
-    record: Option<Box<Noted>>,
-    /// The access it is, if the transaction is watched.
-    watched: Option<usize>,
-}
-
-/// What a recorded scan saw so far.
-struct Noted {
-    low: Bound<Vec<u8>>,
-    high: Bound<Vec<u8>>,
-    rows: Vec<(Vec<u8>, Saw)>,
-    last: Option<Vec<u8>>,
-    ended: bool,
-    /// When it began, for the log.
-    began: usize,
-}
-
-impl<'t> RawScan<'t> {
-    #[inline]
-    pub(crate) fn new(
-        tx: &'t ReadTx,
-        set: &'t TableSet,
-        target: Target,
-        low: Bound<KeyBuf>,
-        high: Bound<KeyBuf>,
-        direction: Direction,
-    ) -> RawScan<'t> {
-        let mut scan = RawScan::idle(tx, set, target, direction);
-        scan.failed = match scan.organization() {
-            Organization::Ordered => scan.start(&low, &high).err(),
-            Organization::Hash => tx.own(set).err().or(Some(Abort::stopped(Reason::Unordered))),
-        };
-        scan.watch(low, high);
-        scan
-    }
-
-    /// A scan that has not begun.
-    #[inline]
-    fn idle(tx: &'t ReadTx, set: &'t TableSet, target: Target, direction: Direction) -> RawScan<'t> {
-        let (state, failed, found, record, watched) = (None, None, None, None, None);
-        RawScan { tx, set, target, direction, state, failed, found, record, watched }
-    }
-
-    /// Notes the range for those who watch or record.
-    #[inline]
-    fn watch(&mut self, low: Bound<KeyBuf>, high: Bound<KeyBuf>) {
-        let RawScan { tx, set, target, .. } = *self;
-        self.watched = tx.watch(Kind::Scan, set, target, || KeysSeen::Range(low.clone(), high.clone()));
-        if let Some(log) = &tx.log {
-            let began = log.borrow().scan_begins();
-            let owned = |bound: &Bound<KeyBuf>| bound.as_ref().map(|key| key.as_key().to_bytes().into_owned());
-            let (low, high) = (owned(&low), owned(&high));
-            self.record = Some(Box::new(Noted { low, high, rows: Vec::new(), last: None, ended: false, began }));
-        }
-    }
-
-    /// The rows that an index finds for these values of its first columns.
-    ///
-    /// # Errors
-    /// Values that are not of the index's types.
-    pub(crate) fn of_values(
-        tx: &'t ReadTx,
-        set: &'t TableSet,
-        at: usize,
-        values: &[Value],
-    ) -> Result<RawScan<'t>, ValueError> {
-        let (index, definition) = (&set.indexes[at], &set.definition.indexes[at]);
-        let codec = &index.table.codec;
-        let is_whole = values.len() == definition.parts.len();
-        if index.organization == Organization::Ordered {
-            let KeyRange { low, high } = codec.range_of_values(values)?;
-            return Ok(RawScan::new(tx, set, Target::Index(at), low, high, Direction::Forward));
-        }
-        if index.is_single() {
-            let key = is_whole.then(|| codec.encode_values(values)).transpose()?;
-            return Ok(RawScan::of_key(tx, set, at, key));
-        }
-        let range = is_whole.then(|| codec.range_of_values(values)).transpose()?;
-        Ok(RawScan::of_range(tx, set, at, range))
-    }
-
-    /// The rows that one key finds of a hash index whose keys rows may share: the entries that begin with it. A scan that fails if
-    /// there is no whole key.
-    pub(crate) fn of_range(tx: &'t ReadTx, set: &'t TableSet, at: usize, range: Option<KeyRange>) -> RawScan<'t> {
-        let mut scan = RawScan::idle(tx, set, Target::Index(at), Direction::Forward);
-        match range {
-            None => scan.failed = Some(Abort::stopped(Reason::Unordered)),
-            Some(KeyRange { low, high }) => {
-                scan.failed = scan.start(&low, &high).err();
-                scan.watch(low, high);
-            }
-        }
-        scan
-    }
-
-    /// The row that one key of a unique hash index finds; a scan that fails if there is no whole key.
-    pub(crate) fn of_key(tx: &'t ReadTx, set: &'t TableSet, at: usize, key: Option<KeyBuf>) -> RawScan<'t> {
-        let target = Target::Index(at);
-        let mut scan = RawScan::idle(tx, set, target, Direction::Forward);
-        if let Some(key) = &key {
-            scan.watched = tx.watch(Kind::Scan, set, target, || watch::one(key.as_key()));
-        }
-        match scan.look_up(key) {
-            Ok(found) => scan.found = found,
-            Err(abort) => scan.failed = Some(abort),
-        }
-        scan
-    }
-
-    /// The entry of one key of a hash index.
-    fn look_up(&self, key: Option<KeyBuf>) -> Result<Option<RowPtr>, Abort> {
-        let _call = self.tx.call()?;
-        self.tx.own(self.set)?;
-        let key = key.ok_or(Abort::stopped(Reason::Unordered))?;
-        self.tx.read_at(self.table(), key.as_key())
-    }
-
-    /// How what it walks over was declared to find rows.
-    fn organization(&self) -> Organization {
-        match self.target {
-            Target::Rows => self.set.primary.organization,
-            Target::Index(at) => self.set.indexes[at].organization,
-        }
-    }
-
-    fn table(&self) -> &'t seriatim_txn::Table {
-        match self.target {
-            Target::Rows => &self.set.primary,
-            Target::Index(at) => &self.set.indexes[at].table,
-        }
-    }
-
-    #[inline]
-    fn start(&mut self, low: &Bound<KeyBuf>, high: &Bound<KeyBuf>) -> Result<(), Abort> {
-        let _call = self.tx.call()?;
-        self.tx.own(self.set)?;
-        let table = self.table();
-        if is_empty(low, high) {
-            return Ok(());
-        }
-        let mut state = self.tx.scans.borrow_mut().pop().unwrap_or_default();
-        (state.next, state.done) = (0, false);
-        let bounds = (low.as_ref().map(KeyBuf::as_key), high.as_ref().map(KeyBuf::as_key));
-        if table.index.scan(bounds.0, bounds.1, self.direction, &mut state.cursor).is_err() {
-            return Err(Abort::stopped(Reason::Unordered));
-        }
-        self.state = Some(state);
-        Ok(())
-    }
-
-    /// The scan, or why it did not begin.
-    pub(crate) fn begun(mut self) -> Result<RawScan<'t>, Abort> {
-        match self.failed.take() {
-            None => Ok(self),
-            Some(abort) => Err(abort),
-        }
-    }
-
-    /// How many rows are left.
-    fn count(self) -> Result<usize, Abort> {
-        let mut scan = self.begun()?;
-        let _call = scan.tx.call()?;
-        // An index has an entry for each row, so rows need not be read.
-        let mut count = usize::from(scan.found.take().is_some());
-        while let Some(row) = scan.step() {
-            row?;
-            count += 1;
-        }
-        Ok(count)
-    }
-
-    /// The next row of the table. An abort ends the transaction.
-    #[inline]
-    pub(crate) fn next(&mut self) -> Option<Result<RowPtr, Abort>> {
-        let call = match self.tx.call() {
-            Ok(call) => call,
-            Err(abort) => return self.refused(abort),
-        };
-        let next = match self.advance() {
-            Some(Err(abort)) => Some(Err(self.tx.end_with(abort))),
-            Some(Ok(row)) => Some(self.tx.lend(self.set, row)),
-            None => None,
-        };
-        drop(call);
-        if let (Some(_), Some(Ok(row))) = (self.watched, &next) {
-            self.tx.watch_row(self.watched, Some(row.as_ptr()), ColumnSet::EMPTY);
-        }
-        next
-    }
-
-    /// The transaction was ended between two steps: that is the last item.
-    #[cold]
-    fn refused(&mut self, abort: Abort) -> Option<Result<RowPtr, Abort>> {
-        let is_over = self.state.is_none() && self.found.is_none() && self.failed.is_none();
-        self.put_back();
-        (self.found, self.failed) = (None, None);
-        (!is_over).then_some(Err(abort))
-    }
-
-    #[inline]
-    fn advance(&mut self) -> Option<Result<RowPtr, Abort>> {
-        if let Some(abort) = self.failed.take() {
-            return Some(Err(abort));
-        }
-        if let Some(entry) = self.found.take() {
-            return self.follow(entry).transpose();
-        }
-        loop {
-            let row = match self.step()? {
-                Ok(row) => row,
-                Err(abort) => return Some(Err(abort)),
-            };
-            match self.target {
-                Target::Rows => return Some(Ok(row)),
-                Target::Index(_) => match self.follow(row).transpose() {
-                    Some(row) => return Some(row),
-                    // The entry's row is gone: the two were not read from one state. Commit will say so; go on.
-                    None => continue,
-                },
-            }
-        }
-    }
-
-    /// The next row or index entry.
-    #[inline]
-    fn step(&mut self) -> Option<Result<RowPtr, Abort>> {
-        let table = self.table();
-        let state = self.state.as_deref_mut()?;
-        let step = self.tx.operate(|worker| worker.scan_next(table, state, ColumnSet::ALL));
-        if self.record.is_some() {
-            self.note(&step);
-        }
-        if !matches!(step, Ok(Some(_))) {
-            self.put_back();
-        }
-        step.transpose()
-    }
-
-    fn follow(&self, entry: RowPtr) -> Result<Option<RowPtr>, Abort> {
-        let primary = &self.set.primary;
-        // SAFETY: an entry of an index of this table, readable until the transaction ends.
-        let key = unsafe { read_primary(entry, primary.class) };
-        self.tx.read_at(primary, key)
-    }
-
-    #[cold]
-    fn note(&mut self, step: &Result<Option<RowPtr>, Abort>) {
-        let (class, seen) = (self.table().class, self.tx.worker().seen());
-        let Some(noted) = &mut self.record else { return };
-        match (step, seen.record) {
-            (Ok(Some(_)), Some(record)) => {
-                // SAFETY: key words of a linked record never change; the transaction is open.
-                let key = unsafe { read_key(record, class) }.to_bytes().into_owned();
-                if !seen.own {
-                    noted.rows.push((key.clone(), saw(seen)));
-                }
-                noted.last = Some(key);
-            }
-            _ => noted.ended = step.is_ok(),
-        }
-    }
-
-    /// Returns the reusable part.
-    fn put_back(&mut self) {
-        if let Some(state) = self.state.take() {
-            let mut scans = self.tx.scans.borrow_mut();
-            if scans.len() < SCANS_KEPT {
-                scans.push(state);
-            }
-        }
-    }
-}
-
-/// Scans kept for reuse: more than a transaction has open at a time.
-const SCANS_KEPT: usize = 16;
-
-/// Whether no key can lie between the bounds.
-fn is_empty(low: &Bound<KeyBuf>, high: &Bound<KeyBuf>) -> bool {
-    match (low, high) {
-        (Bound::Included(low), Bound::Included(high)) => low > high,
-        (Bound::Included(low) | Bound::Excluded(low), Bound::Included(high) | Bound::Excluded(high)) => low >= high,
-        _ => false,
-    }
-}
-
-impl Drop for RawScan<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        self.put_back();
-        if let (Some(noted), Some(log)) = (self.record.take(), &self.tx.log) {
-            let Noted { mut low, mut high, rows, last, ended, began } = *noted;
-            match (ended, last, self.direction) {
-                (true, _, _) => {}
-                // Stopped early: it claims nothing beyond the last row it looked at.
-                (false, Some(last), Direction::Forward) => high = Bound::Included(last),
-                (false, Some(last), Direction::Backward) => low = Bound::Included(last),
-                // Never moved.
-                (false, None, _) => return,
-            }
-            log.borrow_mut().scan(self.table().id, Scanned { low, high, rows, began });
-        }
-    }
-}
+use crate::Abort;
 
 /// Rows of a scan, in order. Each step may report an abort, after which the transaction cannot commit, whether it was looked at or not.
 /// So [`Iterator::count`] may count one; [`Scan::try_count`] does not.
@@ -350,7 +19,7 @@ pub struct Scan<'t, T> {
 impl<'t, T: Table> Scan<'t, T> {
     #[inline]
     pub(crate) fn new(
-        tx: &'t ReadTx,
+        tx: &'t TxCore,
         set: &'t TableSet,
         target: Target,
         low: Bound<KeyBuf>,
@@ -360,7 +29,7 @@ impl<'t, T: Table> Scan<'t, T> {
         Scan { raw: RawScan::new(tx, set, target, low, high, direction), rows: PhantomData }
     }
 
-    pub(crate) fn of_range(tx: &'t ReadTx, set: &'t TableSet, index: usize, range: Option<KeyRange>) -> Scan<'t, T> {
+    pub(crate) fn of_range(tx: &'t TxCore, set: &'t TableSet, index: usize, range: Option<KeyRange>) -> Scan<'t, T> {
         Scan { raw: RawScan::of_range(tx, set, index, range), rows: PhantomData }
     }
 
@@ -387,7 +56,7 @@ impl<'t, T: Table> Scan<'t, T> {
         self.raw.count()
     }
 
-    pub(crate) fn of_key(tx: &'t ReadTx, set: &'t TableSet, index: usize, key: Option<KeyBuf>) -> Scan<'t, T> {
+    pub(crate) fn of_key(tx: &'t TxCore, set: &'t TableSet, index: usize, key: Option<KeyBuf>) -> Scan<'t, T> {
         Scan { raw: RawScan::of_key(tx, set, index, key), rows: PhantomData }
     }
 }
@@ -405,29 +74,5 @@ impl<'t, T: Table> Iterator for Scan<'t, T> {
 impl<T> std::fmt::Debug for Scan<'_, T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Scan({})", self.raw.table().name)
-    }
-}
-
-/// Rows of a scan of a table declared at run time.
-#[must_use = "a scan reads nothing until it is iterated"]
-pub struct DynScan<'t> {
-    pub(crate) raw: RawScan<'t>,
-}
-
-impl DynScan<'_> {
-    /// How many rows are left.
-    ///
-    /// # Errors
-    /// A conflict.
-    pub fn try_count(self) -> Result<usize, Abort> {
-        self.raw.count()
-    }
-}
-
-impl<'t> Iterator for DynScan<'t> {
-    type Item = Result<DynRow<'t>, Abort>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        Some(self.raw.next()?.map(|row| DynRow::new(self.raw.set, row)))
     }
 }

@@ -2,29 +2,15 @@
 
 use std::ops::Deref;
 
-use crate::durability::Pending;
-use crate::error::Abort;
-use crate::session::{Receipt, Runner};
-use crate::{Committed, ReadTx, TransactError, Tx};
+use seriatim_engine::{Pending, Receipt, Runner};
+
+use crate::{Abort, ReadTx, TransactError, Tx};
 
 /// An open transaction. [`Deref`]s to [`Tx`]; dropping it rolls back. After an operation returned an [`Abort`] that is a
 /// conflict, every further one does too: roll back and begin again.
 #[must_use = "a transaction that is dropped rolls back"]
 pub struct Transaction<'s> {
     runner: &'s mut Runner,
-}
-
-impl Runner {
-    fn commit_explicit(&self) -> Result<Receipt, TransactError> {
-        let result = self.tx.commit_explicit();
-        self.tx.unseal()?;
-        result
-    }
-
-    fn submit_explicit(&self) -> Pending<()> {
-        let result = self.tx.commit_explicit();
-        self.pending(result.map(|receipt| Committed { value: (), receipt, attempts: 1 }))
-    }
 }
 
 impl<'s> Transaction<'s> {
@@ -58,15 +44,13 @@ impl<'s> Transaction<'s> {
 impl Deref for Transaction<'_> {
     type Target = Tx;
     fn deref(&self) -> &Tx {
-        &self.runner.tx
+        Tx::of(&self.runner.tx)
     }
 }
 
 impl Drop for Transaction<'_> {
     fn drop(&mut self) {
-        let stopped = self.runner.tx.stopped();
-        self.runner.tx.roll_back(stopped);
-        self.runner.tx.drop_kept();
+        self.runner.end_explicit();
     }
 }
 
@@ -98,14 +82,12 @@ impl<'s> SnapshotTransaction<'s> {
 impl Deref for SnapshotTransaction<'_> {
     type Target = ReadTx;
     fn deref(&self) -> &ReadTx {
-        &self.runner.tx
+        Tx::of(&self.runner.tx)
     }
 }
 
 impl Drop for SnapshotTransaction<'_> {
     fn drop(&mut self) {
-        let stopped = self.runner.tx.stopped();
-        self.runner.tx.roll_back(stopped);
-        self.runner.tx.drop_kept();
+        self.runner.end_explicit();
     }
 }

@@ -3,21 +3,18 @@
 //! A workload's terminals call procedures whose types they alone know. Told as data, the same calls can be made again in another
 //! database, in every other way to run a procedure, and compared.
 
-use std::cell::Cell;
 use std::sync::PoisonError;
 
 use seriatim_base::Rng;
-use seriatim_catalog::KeyBuf;
-use seriatim_store::read_key;
+use seriatim_engine::protocol::repairing::{self, MEANWHILE, SCRIPT, closed};
+pub use seriatim_engine::trial::{Between, between_chunks};
 
-use crate::engine::repairing::{MEANWHILE, SCRIPT, closed};
 use crate::procedure::registry::Way;
 use crate::procedure::{Data, Datum, Declared, EvaluationError};
-use crate::runtime::DynRow;
-use crate::{Abort, Committed, Database, DynHandle, Pending, Session, TransactError};
+use crate::{Committed, Database, Session, TransactError};
 
 /// The name of the protocol that asks for repairs: [`Session::call_repaired`].
-pub const REPAIRING: &str = crate::engine::repairing::NAME;
+pub const REPAIRING: &str = repairing::NAME;
 
 /// A call and what came of it.
 #[derive(Clone, Debug, PartialEq)]
@@ -145,65 +142,25 @@ impl Session {
         if entry.way != Way::Pieces {
             return Ok(1);
         }
-        let registry = self.runner.tx.inner().procedures.read().unwrap_or_else(PoisonError::into_inner);
+        let registry = self.procedures.read().unwrap_or_else(PoisonError::into_inner);
         Ok(registry.passes_of(entry).map_or(1, |passes| passes.count()))
-    }
-}
-
-impl<R> Pending<R> {
-    /// What it will answer if it becomes durable. Not for anybody who could be asked later what he saw.
-    pub fn decided(&self) -> Option<&Result<Committed<R>, TransactError>> {
-        self.result()
-    }
-}
-
-impl DynHandle {
-    /// The number that the log knows the table by; those of its indexes follow.
-    pub fn number(&self) -> u32 {
-        self.set.primary.id.0
-    }
-}
-
-/// What others do between two chunks of a checkpoint.
-pub type Between = Box<dyn FnMut()>;
-
-thread_local! {
-    static BETWEEN: Cell<Option<Between>> = const { Cell::new(None) };
-}
-
-/// Runs `take`, and `between` after each chunk of a checkpoint that this thread takes in it.
-pub fn between_chunks<R>(between: Between, take: impl FnOnce() -> R) -> R {
-    BETWEEN.set(Some(between));
-    let result = take();
-    BETWEEN.set(None);
-    result
-}
-
-/// A chunk of a checkpoint was written.
-pub(crate) fn after_chunk() {
-    if let Some(mut between) = BETWEEN.take() {
-        between();
-        BETWEEN.set(Some(between));
     }
 }
 
 impl Database {
     /// Advances the epoch.
     pub fn advance_epoch(&self) {
-        let environment = &self.inner().environment;
-        environment.htm.outside(|| environment.epochs.advance());
+        self.engine().advance_epoch();
     }
 
     /// Steps one logger, if there are so many.
     pub fn step_logger(&self, logger: usize) {
-        if let Some(persistence) = &self.inner().persistence {
-            persistence.step_logger(logger);
-        }
+        self.engine().step_logger(logger);
     }
 
     /// The epoch now.
     pub fn epoch_now(&self) -> u64 {
-        self.inner().environment.epochs.current().0
+        self.engine().epoch_now()
     }
 
     /// Every row of every table in words, sorted. Nobody may be about.
@@ -211,28 +168,6 @@ impl Database {
     /// # Errors
     /// A transaction is open.
     pub fn contents(&self) -> Result<Vec<String>, TransactError> {
-        let mut session = self.session();
-        let mut rows = Vec::new();
-        for name in self.table_names() {
-            let Some(set) = self.inner().find(&name) else { continue };
-            let table = &set.primary;
-            let keys = || {
-                let mut keys: Vec<KeyBuf> = Vec::new();
-                // SAFETY: no transaction is open, so no worker uses an index, and its records stay.
-                unsafe { table.index.for_each(|record| keys.push(read_key(record, table.class).to_buf())) };
-                keys
-            };
-            let keys = self.inner().pool.quietly(keys).ok_or(TransactError::WorkersBusy)?;
-            let read = session.transact(|tx| {
-                let row = |key: &KeyBuf| -> Result<Option<String>, Abort> {
-                    let row = tx.read_at(table, key.as_key())?;
-                    Ok(row.map(|row| format!("{name} {:?}", DynRow::new(&set, row))))
-                };
-                keys.iter().filter_map(|key| row(key).transpose()).collect::<Result<Vec<_>, _>>()
-            })?;
-            rows.extend(read.into_value());
-        }
-        rows.sort_unstable();
-        Ok(rows)
+        self.engine().contents()
     }
 }

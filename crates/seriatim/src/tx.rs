@@ -1,199 +1,34 @@
-//! What a transaction can do.
+//! What a transaction can do, by the types of rows.
 //!
-//! Access rules, which make the shared references of this module sound:
-//! 1. `worker` is set while a transaction is open and is used by the session's thread only (`Tx` is not `Sync`); each use is
-//!    one call, and no call runs code of the user's.
-//! 2. While the closure of an `update` runs, `updating` refuses every operation, so the row it writes is not read elsewhere.
-//! 3. Rows of a closure or procedure borrow the `ReadTx`; ending the transaction needs it mutably or has the sole owner. So no row
-//!    outlives its worker's online time, during which the contract keeps row images readable and unchanged.
-//! 4. An explicit transaction may be ended between its calls (`parking`): whatever reaches its worker is inside a [`Call`], and the
-//!    rows it gives out are copies, which the `ReadTx` keeps until the transaction is dropped.
+//! A transaction is the engine's [`TxCore`], on encoded keys. [`Tx`] and [`ReadTx`] are what users see of it: they encode keys by the
+//! types of tables, and read rows as their types.
+//!
+//! Access rule: rows borrow the `ReadTx` they are read by. Ending its transaction needs it mutably or has the sole owner, so no row
+//! outlives the time during which the engine keeps it readable and unchanged.
 
-use std::cell::{Cell, RefCell};
-use std::hint::cold_path;
 use std::ops::{Bound, Deref, RangeBounds};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
-use seriatim_base::clock::{CoarseClock, Instant};
-use seriatim_base::{Backoff, Hold, Stamp, thread};
-use seriatim_catalog::{
-    ColumnSet, KeptRow, Key, KeyBuf, KeyPrefix, OrderedTable, Organization, RowRef, RowWriter, Table, TableKey,
-    TailStore, kind,
-};
-use seriatim_memory::{Charge, OutOfMemory};
-use seriatim_plan::Kind;
-use seriatim_redo::Writer;
-use seriatim_store::Direction;
-use seriatim_txn::{
-    Cause, Fault, Freshness, Incident, Inserted, Mark, Mode, NoRedo, OnExists, Outcome, Phase, Priority, ProtocolInfo,
-    Reason, RowPtr, Staged, Stop, Updating, Worker,
-};
+use seriatim_catalog::{Key, KeyBuf, KeyPrefix, OrderedTable, Organization, RowRef, Table, TableKey, kind};
+use seriatim_engine::{Direction, Savepoint, Target, TxCore, unless_failed};
+use seriatim_txn::OnExists;
 
-use crate::TransactionOptions;
-use crate::database::Inner;
-use crate::durability::{self, CommitLog, Persistence, Seal};
-use crate::error::{Abort, AbortKind, Conflict, KeyAt, Shared, StorageError, TransactError};
-use crate::handle::{Handle, IndexHandle, TableSet};
-use crate::options::Bounds;
-use crate::parking::{Parking, TOO_OLD};
-use crate::pool::Lease;
-use crate::procedure::gate::Gate;
-use crate::procedure::watch::{self, Accessed};
-use crate::record::Log;
-use crate::scan::{Scan, Target};
-use crate::session::Receipt;
-
-/// Savepoints for which a session keeps room.
-const SAVEPOINTS_KEPT: usize = 64;
-
-/// Operations between two looks at how many there were.
-const STRIDE: u32 = 256;
-
-/// The longest pause between two looks at what is waited for. Looks need no list of waiters and no call by who lets go of a lock,
-/// and are as fair: a lock that is waited for is reserved.
-const WAIT_PAUSE_MAX: Duration = Duration::from_micros(200);
-
-/// A wait for another transaction: some steps that spin and yield the processor, then pauses.
-struct Waiting {
-    spin: Backoff,
-    began: Option<Instant>,
-    pause: Duration,
-}
-
-impl Default for Waiting {
-    fn default() -> Waiting {
-        Waiting { spin: Backoff::new(), began: None, pause: Duration::from_micros(20) }
-    }
-}
+use crate::Abort;
+use crate::handle::{Handle, IndexHandle};
+use crate::scan::Scan;
 
 /// The reading half of a transaction: all that a read-only one can do.
+#[repr(transparent)]
 pub struct ReadTx {
-    inner: Arc<Inner>,
-    lease: Cell<Option<Lease>>,
-    /// The worker last used: asked for first.
-    preferred: Cell<usize>,
-    mode: Cell<Mode>,
-    explicit: Cell<bool>,
-    /// Of an open explicit transaction.
-    parking: RefCell<Option<Arc<Parking>>>,
-    /// An explicit transaction is in a call.
-    calling: Cell<bool>,
-    /// The rows that an explicit transaction gave out.
-    kept: RefCell<Kept>,
-    /// Keeps chains of pieces away.
-    gated: Cell<bool>,
-    /// Whether the protocol takes read-write transactions, and read-only ones, without a plan.
-    unplanned: [bool; 2],
-    attempt: Cell<u32>,
-    /// Of the transaction, in all its attempts; none before the first.
-    priority: Cell<Priority>,
-    stopped: Cell<Option<Cause>>,
-    /// While the closure of an update runs.
-    updating: Cell<Option<Update>>,
-    /// The worker is ending the attempt. Should that panic, the worker is not used again.
-    ending: Cell<bool>,
-    /// Operations until the next check of their bound.
-    left: Cell<u32>,
-    operations: Cell<u32>,
-    /// As the ticker tells it.
-    clock: Arc<CoarseClock>,
-    /// When the attempt is too old.
-    deadline: Cell<u64>,
-    bounds: Cell<Bounds>,
-    /// The key that an abort for a duplicate or missing row is about.
-    culprit: RefCell<Option<KeyAt>>,
-    /// Whether accesses are noted to be checked against a plan, and those noted.
-    pub(crate) watching: Cell<bool>,
-    pub(crate) accessed: RefCell<Vec<Accessed>>,
-    /// Whether procedures fetch ahead.
-    prefetching: Cell<bool>,
-    user: RefCell<Option<Box<dyn std::error::Error + Send + Sync>>>,
-    /// What must be durable before a result of the transaction leaves.
-    seal: Cell<Seal>,
-    /// How long a result waits for that: of the bounds under which the attempt was opened.
-    wait_max: Cell<Option<Duration>>,
-    /// Of a snapshot that shows the durable epoch while the disk is behind.
-    hold: Cell<Option<Hold>>,
-    /// The text that did not fit a log entry: its table, its bytes, the most.
-    too_large: RefCell<Option<(String, usize, usize)>>,
-    /// Why the log did not take the commit.
-    refusal: Cell<Option<StorageError>>,
-    pub(crate) log: Option<RefCell<Log>>,
-    /// Savepoints that can be rolled back to.
-    savepoints: RefCell<Vec<(u64, Position)>>,
-    /// Scans to reuse.
-    #[expect(clippy::vec_box, reason = "a scan is large and changes hands: the box moves, not the scan")]
-    pub(crate) scans: RefCell<Vec<Box<seriatim_txn::Scan>>>,
-}
-
-// SAFETY: between transactions the cells hold no pointer; during one, the worker and what it points to may move with the
-// `ReadTx`, since workers are `Send` and nobody else uses a leased one (access rule 1).
-unsafe impl Send for ReadTx {}
-
-/// Bytes of copied rows that are charged at a time.
-const KEPT_STEP: usize = 64 << 10;
-
-/// Copies of rows. They count against the memory limit, beyond the first [`KEPT_STEP`] bytes.
-struct Kept {
-    rows: Vec<KeptRow>,
-    bytes: usize,
-    charge: Charge,
-}
-
-impl Kept {
-    fn new(charge: Charge) -> Kept {
-        Kept { rows: Vec::new(), bytes: 0, charge }
-    }
-
-    /// Where the row lies from now on.
-    fn push(&mut self, row: KeptRow) -> Result<*const u8, OutOfMemory> {
-        self.bytes += row.bytes() + size_of::<KeptRow>();
-        if self.bytes > self.charge.bytes() + KEPT_STEP {
-            self.charge.try_set(self.bytes)?;
-        }
-        let address = row.as_ptr();
-        self.rows.push(row);
-        Ok(address)
-    }
-
-    fn clear(&mut self) {
-        self.rows = Vec::new();
-        self.bytes = 0;
-        self.charge.set(0);
-    }
+    pub(crate) core: TxCore,
 }
 
 /// A transaction that may write. [`Deref`]s to [`ReadTx`] for its reading half.
+#[repr(transparent)]
 pub struct Tx {
     read: ReadTx,
 }
 
-/// Who opens a transaction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
-    /// A closure.
-    Closure,
-    /// The caller, to end it by hand.
-    Explicit,
-    /// A registered procedure.
-    Procedure,
-}
-
-/// Where a transaction is, for the worker and for the log.
-#[derive(Clone, Copy)]
-struct Position {
-    mark: Mark,
-    logged: usize,
-}
-
-/// A position in a transaction to roll back to: see [`Tx::savepoint`].
-#[derive(Clone, Copy, Debug)]
-pub struct Savepoint {
-    /// Unlike that of any other savepoint of any transaction.
-    serial: u64,
-}
+const _: () = assert!(size_of::<Tx>() == size_of::<TxCore>() && align_of::<Tx>() == align_of::<TxCore>());
 
 impl Deref for Tx {
     type Target = ReadTx;
@@ -202,299 +37,25 @@ impl Deref for Tx {
     }
 }
 
-/// Why a row was not written.
-pub(crate) enum NotEncoded {
-    /// No memory for a long text.
-    OutOfMemory(seriatim_catalog::OutOfMemory),
-    /// A value does not fit its column; the caller knows which.
-    Unfit,
-}
-
-/// Stores the long texts of rows being written.
-pub(crate) struct Tails<'t> {
-    tx: &'t ReadTx,
-    /// Whose rows, and bytes that a text may have at most; `None`: what is not logged.
-    bound: Option<(&'t TableSet, usize)>,
-}
-
-impl<'t> Tails<'t> {
-    fn of(tx: &'t ReadTx, set: &'t TableSet) -> Tails<'t> {
-        Tails { tx, bound: Some((set, set.text_bytes_max)) }
-    }
-
-    /// Of an index.
-    pub(crate) fn unlogged(tx: &'t ReadTx) -> Tails<'t> {
-        Tails { tx, bound: None }
-    }
-}
-
-impl TailStore for Tails<'_> {
-    /// A text that finds no place ends the transaction, whatever the body does with the error: the row that it belongs to may be
-    /// half written.
-    fn store(&mut self, bytes: &[u8]) -> Result<u64, seriatim_catalog::OutOfMemory> {
-        let refuse = || {
-            cold_path();
-            let _ = self.tx.out_of_memory();
-            seriatim_catalog::OutOfMemory
-        };
-        if let Some((set, most)) = self.bound
-            && bytes.len() > most
-        {
-            *self.tx.too_large.borrow_mut() = Some((set.definition.name.to_string(), bytes.len(), most));
-            return Err(refuse());
-        }
-        self.tx.worker().tail(bytes).map_err(|_| refuse())
-    }
-}
-
-/// Lifecycle and plumbing.
-impl ReadTx {
-    pub(crate) fn inner(&self) -> &Inner {
-        &self.inner
-    }
-
-    pub(crate) fn shared(&self) -> &Arc<Inner> {
-        &self.inner
-    }
-
-    /// The leased worker.
-    ///
-    /// # Panics
-    /// Outside a transaction, which no public path reaches.
-    #[allow(clippy::mut_from_ref)]
-    #[inline]
-    pub(crate) fn worker(&self) -> &mut dyn Worker {
-        debug_assert!(!self.explicit.get() || self.calling.get(), "access rule 4");
-        let mut lease = self.lease.get().expect("operations run inside a transaction");
-        // SAFETY: access rule 1.
-        unsafe { lease.worker.as_mut() }
-    }
-
-    /// Runs one operation of the worker: refuses it if the transaction has stopped, waits if the protocol says so, notes why it
-    /// stopped.
-    #[inline]
-    pub(crate) fn operate<R>(&self, mut operation: impl FnMut(&mut dyn Worker) -> Result<R, Stop>) -> Result<R, Abort> {
-        let left = self.left.get();
-        if left == 0 || self.is_too_old() {
-            self.check()?;
-        } else {
-            self.left.set(left - 1);
-        }
-        match operation(self.worker()) {
-            Ok(result) => Ok(result),
-            Err(stop) => self.retry_or_stop(stop, operation),
-        }
-    }
-
-    #[cold]
-    fn retry_or_stop<R>(
-        &self,
-        mut stop: Stop,
-        mut operation: impl FnMut(&mut dyn Worker) -> Result<R, Stop>,
-    ) -> Result<R, Abort> {
-        let mut waiting = Waiting::default();
-        loop {
-            match stop {
-                Stop::Abort(cause) => return Err(self.stop(cause)),
-                Stop::Wait(_) => {
-                    self.wait(&mut waiting, Phase::Execute).map_err(|cause| self.stop(cause))?;
-                    match operation(self.worker()) {
-                        Ok(result) => return Ok(result),
-                        Err(next) => stop = next,
-                    }
-                }
-            }
-        }
-    }
-
-    /// Waits a little for another transaction; the cause if it is not to be waited for any longer (promise d).
-    #[cold]
-    fn wait(&self, waiting: &mut Waiting, phase: Phase) -> Result<(), Cause> {
-        if waiting.spin.wait() {
-            return Ok(());
-        }
-        let began = *waiting.began.get_or_insert_with(Instant::now);
-        if began.elapsed() >= self.worker().wait_max() {
-            return Err(Cause { phase, reason: Reason::WaitTimeout });
-        }
-        if self.is_too_old() {
-            return Err(Cause { phase, reason: Reason::TooOld });
-        }
-        thread::sleep(waiting.pause);
-        waiting.pause = (waiting.pause * 2).min(WAIT_PAUSE_MAX);
-        Ok(())
-    }
-
-    pub(crate) fn stop(&self, cause: Cause) -> Abort {
-        self.stopped.set(Some(cause));
-        // From now on every operation comes by `check`.
-        self.left.set(0);
-        self.told(AbortKind::Stopped(cause))
-    }
-
-    /// An abort of this kind. Of an explicit transaction it says all: there is no session to ask.
-    #[cold]
-    fn told(&self, kind: AbortKind) -> Abort {
-        let abort = Abort::new(kind);
-        if self.explicit.get() { abort.explained(self.error_of(&abort)) } else { abort }
-    }
-
-    /// Whether the attempt is older than it may be, as far as the ticker has told.
+impl Tx {
+    /// The engine's transaction, by types.
     #[inline(always)]
-    fn is_too_old(&self) -> bool {
-        self.clock.now() > self.deadline.get()
+    pub(crate) fn of(core: &TxCore) -> &Tx {
+        // SAFETY: both layers are transparent, so a `Tx` is a `TxCore`, and neither adds an invariant to it.
+        unsafe { &*std::ptr::from_ref(core).cast() }
     }
 
-    /// An abort that is an item of an iterator: who counts or filters items does not look at it, so the transaction ends with it.
-    #[cold]
-    pub(crate) fn end_with(&self, abort: Abort) -> Abort {
-        match (self.stopped.get(), abort.cause()) {
-            (None, Some(cause)) => self.stop(cause),
-            _ => abort,
-        }
-    }
-
-    /// The slow path of `operate`: a stopped transaction, one inside its own update, an old one, a long one.
-    #[cold]
-    fn check(&self) -> Result<(), Abort> {
-        if let Some(cause) = self.stopped.get() {
-            return Err(self.told(AbortKind::Stopped(cause)));
-        }
-        if self.updating.get().is_some() {
-            return Err(Abort::stopped(Reason::Reentered));
-        }
-        let inner = &self.inner;
-        if self.is_too_old() {
-            return Err(self.stop(TOO_OLD));
-        }
-        let stride = self.stride();
-        let operations = self.operations.get() + stride + 1;
-        self.operations.set(operations);
-        if operations >= inner.options.operations_max {
-            self.operations.set(0);
-            self.validate().map_err(|cause| self.stop(cause))?;
-        }
-        self.left.set(stride);
-        Ok(())
-    }
-
-    fn stride(&self) -> u32 {
-        STRIDE.min(self.inner.options.operations_max)
-    }
-
-    /// The bounds of the attempts that are opened from now on.
-    pub(crate) fn set_bounds(&self, bounds: Bounds) {
-        self.bounds.set(bounds);
-    }
-
-    /// A call begins, which ends when the answer is dropped: within it, an explicit transaction is not ended by others. The calls of
-    /// closures and procedures need not say so. Calls nest.
-    #[inline]
-    pub(crate) fn call(&self) -> Result<Call<'_>, Abort> {
-        match self.explicit.get() && !self.calling.get() {
-            true => self.call_explicit(),
-            false => Ok(Call(None)),
-        }
-    }
-
-    #[cold]
-    fn call_explicit(&self) -> Result<Call<'_>, Abort> {
-        let parking = self.parking.borrow().clone();
-        match parking {
-            Some(parking) if parking.enter() => {
-                self.calling.set(true);
-                Ok(Call(Some(self)))
-            }
-            _ => {
-                // Ended while it was parked: worker and gate are not ours any more.
-                self.parking.take();
-                self.lease.set(None);
-                self.gated.set(false);
-                Err(self.stop(self.stopped.get().unwrap_or(TOO_OLD)))
-            }
-        }
-    }
-
-    /// A row for the caller, who has it until the transaction ends.
-    #[inline]
-    pub(crate) fn lend(&self, set: &TableSet, row: RowPtr) -> Result<RowPtr, Abort> {
-        if self.explicit.get() { self.keep(set, row) } else { Ok(row) }
-    }
-
-    #[cold]
-    fn keep(&self, set: &TableSet, row: RowPtr) -> Result<RowPtr, Abort> {
-        // SAFETY: a row of this table, readable while we are in the call that read it.
-        let kept = unsafe { KeptRow::new(RowRef::from_raw(row.as_ptr()), &set.primary.layout) };
-        let copy = self.kept.borrow_mut().push(kept);
-        copy.ok().and_then(|copy| RowPtr::new(copy.cast_mut())).ok_or_else(|| self.out_of_memory())
-    }
-
-    /// Nobody has rows of an explicit transaction any more.
-    pub(crate) fn drop_kept(&self) {
-        self.kept.borrow_mut().clear();
-    }
-
-    #[inline]
-    pub(crate) fn own<'h>(&self, set: &'h TableSet) -> Result<&'h TableSet, Abort> {
-        if set.database == self.inner.number { Ok(set) } else { Err(Abort::stopped(Reason::ForeignHandle)) }
-    }
-
+    /// As [`Tx::of`], for those who may end it.
     #[inline(always)]
-    fn note(&self, table: &seriatim_txn::Table, key: Key<'_>) {
-        if let Some(log) = &self.log {
-            self.record(log, table, &key);
-        }
+    pub(crate) fn of_mut(core: &mut TxCore) -> &mut Tx {
+        // SAFETY: as in `of`; what is written through either is a whole `TxCore`.
+        unsafe { &mut *std::ptr::from_mut(core).cast() }
     }
 
-    #[cold]
-    fn record(&self, log: &RefCell<Log>, table: &seriatim_txn::Table, key: &Key<'_>) {
-        log.borrow_mut().read(table.id, *key, self.worker().seen());
-    }
-
-    /// The row at an encoded key, for the body.
-    #[inline(never)]
-    fn get_at(&self, set: &TableSet, key: Key<'_>) -> Result<Option<RowPtr>, Abort> {
-        let _call = self.call()?;
-        let row = self.read_at(&self.own(set)?.primary, key)?;
-        let access = self.watch(Kind::Get, set, Target::Rows, || watch::one(key));
-        self.watch_row(access, row.map(|row| row.as_ptr().cast_const()), ColumnSet::EMPTY);
-        row.map(|row| self.lend(set, row)).transpose()
-    }
-
-    /// The row at an encoded key.
+    /// The engine's transaction, for those who may end it.
     #[inline(always)]
-    pub(crate) fn read_at(&self, table: &seriatim_txn::Table, key: Key<'_>) -> Result<Option<RowPtr>, Abort> {
-        let row = self.operate(|worker| worker.read(table, key, ColumnSet::ALL))?;
-        self.note(table, key);
-        Ok(row)
-    }
-
-    /// The row at the encoded key of an entry of the unique index at this position.
-    #[inline]
-    pub(crate) fn read_by(&self, set: &TableSet, at: usize, key: Key<'_>) -> Result<Option<RowPtr>, Abort> {
-        let secondary = &set.indexes[at];
-        debug_assert!(secondary.is_unique(), "the callers know it: by the type of a handle, or from the plan");
-        let Some(entry) = self.read_at(&secondary.table, key)? else { return Ok(None) };
-        // SAFETY: an entry of an index of this table, readable until the transaction ends.
-        let primary = unsafe { crate::index::read_primary(entry, set.primary.class) };
-        self.read_at(&set.primary, primary)
-    }
-
-    /// Whether what was read holds together; what is undecided does not count as held (promise g).
-    pub(crate) fn validate(&self) -> Result<(), Cause> {
-        if let Some(cause) = self.stopped.get() {
-            return Err(cause);
-        }
-        match self.worker().validate() {
-            Ok(()) => Ok(()),
-            Err(Stop::Abort(cause)) => Err(cause),
-            Err(Stop::Wait(_)) => Err(Cause { phase: Phase::Validate, reason: Reason::RecordLocked }),
-        }
-    }
-
-    /// Where the transaction stopped, if it did.
-    pub(crate) fn stopped(&self) -> Option<Cause> {
-        self.stopped.get()
+    pub(crate) fn core_mut(&mut self) -> &mut TxCore {
+        &mut self.read.core
     }
 }
 
@@ -506,8 +67,8 @@ impl ReadTx {
     /// A conflict.
     #[inline]
     pub fn get<'t, T: Table>(&'t self, table: &Handle<T>, key: &T::Key) -> Result<Option<T::Row<'t>>, Abort> {
-        let row = key.encode(|key| self.get_at(&table.set, key))?;
-        // SAFETY: access rule 3.
+        let row = key.encode(|key| self.core.get_at(&table.set, key))?;
+        // SAFETY: the access rule.
         Ok(row.map(|row| T::row(unsafe { RowRef::from_raw(row.as_ptr()) })))
     }
 
@@ -527,7 +88,8 @@ impl ReadTx {
     /// ```
     ///
     /// # Errors
-    /// A conflict; or, if there is no such row, an abort that the session reports as [`TransactError::MissingRow`].
+    /// A conflict; or, if there is no such row, an abort that the session reports as
+    /// [`TransactError::MissingRow`](crate::TransactError::MissingRow).
     #[inline]
     pub fn require<'t, T: Table>(&'t self, table: &Handle<T>, key: &T::Key) -> Result<T::Row<'t>, Abort> {
         match self.get(table, key)? {
@@ -550,27 +112,24 @@ impl ReadTx {
             Some(row) => Ok(row),
             None => {
                 let table = &index.secondary().table;
-                Err(key.encode(|key| table.codec.entry_key(key, |key| self.missing_at(table, key))))
+                Err(key.encode(|key| table.codec.entry_key(key, |key| self.core.missing_at(table, key))))
             }
         }
     }
 
     /// An abort that says that the row at `key`, which must exist, does not: `return Err(tx.missing(&table, &key))`. The
-    /// session reports it as [`TransactError::MissingRow`] once it is certain that what the body read held together.
+    /// session reports it as [`TransactError::MissingRow`](crate::TransactError::MissingRow) once it is certain that what the body
+    /// read held together.
     #[cold]
     pub fn missing<T: Table>(&self, table: &Handle<T>, key: &T::Key) -> Abort {
-        key.encode(|key| self.missing_at(&table.set.primary, key))
+        key.encode(|key| self.core.missing_at(&table.set.primary, key))
     }
 
     /// Whether procedures fetch what their arguments name before they need it: [`Builder::prefetch`](crate::Builder::prefetch)
     /// and [`Session::set_prefetch`](crate::Session::set_prefetch).
     #[inline]
     pub fn prefetching(&self) -> bool {
-        self.prefetching.get()
-    }
-
-    pub(crate) fn set_prefetching(&self, wanted: bool) {
-        self.prefetching.set(wanted);
+        self.core.prefetching()
     }
 
     /// Starts to fetch the rows with these keys into the processor's cache, all at once, so that reading them one by one does
@@ -609,19 +168,14 @@ impl ReadTx {
     /// What is then read in the order in which it was asked for is also found sooner.
     #[inline]
     pub fn begin_prefetch<T: Table>(&self, table: &Handle<T>, keys: impl IntoIterator<Item = T::Key>) {
-        let (Ok(_call), Ok(set)) = (self.call(), self.own(&table.set)) else { return };
-        for key in keys {
-            key.encode(|key| self.worker().prefetch(&set.primary, key));
-        }
+        self.core.begin_prefetch(&table.set, keys);
     }
 
     /// The next wave of everything that [`ReadTx::begin_prefetch`] began in this transaction; there are two. With other work before
     /// each, what the wave before asked for arrives meanwhile.
     #[inline]
     pub fn advance_prefetch(&self) {
-        if let Ok(_call) = self.call() {
-            self.worker().advance_prefetch();
-        }
+        self.core.advance_prefetch();
     }
 
     /// The rows with keys in `range`, in key order. Ordered tables only. Each step gives a row or a conflict: pass it on with `?`. How
@@ -629,7 +183,7 @@ impl ReadTx {
     #[inline]
     pub fn scan<'t, T: OrderedTable>(&'t self, table: &'t Handle<T>, range: impl RangeBounds<T::Key>) -> Scan<'t, T> {
         let (low, high) = encode_bounds(&range);
-        Scan::new(self, &table.set, Target::Rows, low, high, Direction::Forward)
+        Scan::new(&self.core, &table.set, Target::Rows, low, high, Direction::Forward)
     }
 
     /// As [`ReadTx::scan`], in descending key order.
@@ -640,7 +194,7 @@ impl ReadTx {
         range: impl RangeBounds<T::Key>,
     ) -> Scan<'t, T> {
         let (low, high) = encode_bounds(&range);
-        Scan::new(self, &table.set, Target::Rows, low, high, Direction::Backward)
+        Scan::new(&self.core, &table.set, Target::Rows, low, high, Direction::Backward)
     }
 
     /// The rows whose keys begin with `prefix`: the first columns of the key, as a tuple.
@@ -651,7 +205,7 @@ impl ReadTx {
         prefix: &P,
     ) -> Scan<'t, T> {
         let range = table.set.primary.codec.range_of_prefix(prefix);
-        Scan::new(self, &table.set, Target::Rows, range.low, range.high, Direction::Forward)
+        Scan::new(&self.core, &table.set, Target::Rows, range.low, range.high, Direction::Forward)
     }
 
     /// As [`ReadTx::prefix`], in descending key order.
@@ -662,7 +216,7 @@ impl ReadTx {
         prefix: &P,
     ) -> Scan<'t, T> {
         let range = table.set.primary.codec.range_of_prefix(prefix);
-        Scan::new(self, &table.set, Target::Rows, range.low, range.high, Direction::Backward)
+        Scan::new(&self.core, &table.set, Target::Rows, range.low, range.high, Direction::Backward)
     }
 
     /// How many rows there are with keys in `range`. Ordered tables only.
@@ -709,16 +263,9 @@ impl ReadTx {
         index: &IndexHandle<T, K, I>,
         key: &K,
     ) -> Result<Option<T::Row<'t>>, Abort> {
-        let set = self.own(&index.set)?;
-        let _call = self.call()?;
-        let find = |key: Key<'_>| {
-            let row = self.read_by(set, index.at, key)?;
-            let access = self.watch(Kind::Get, set, Target::Index(index.at), || watch::one(key));
-            self.watch_row(access, row.map(|row| row.as_ptr().cast_const()), ColumnSet::EMPTY);
-            row.map(|row| self.lend(set, row)).transpose()
-        };
+        let find = |key: Key<'_>| self.core.get_by_at(&index.set, index.at, key);
         let row = key.encode(|key| index.secondary().table.codec.entry_key(key, find))?;
-        // SAFETY: access rule 3.
+        // SAFETY: the access rule.
         Ok(row.map(|row| T::row(unsafe { RowRef::from_raw(row.as_ptr()) })))
     }
 
@@ -733,13 +280,13 @@ impl ReadTx {
         let codec = &index.secondary().table.codec;
         if index.secondary().is_single() && index.secondary().organization == Organization::Hash {
             let key = (P::COUNT == K::COUNT).then(|| codec.key_of(prefix));
-            return Scan::of_key(self, &index.set, index.at, key);
+            return Scan::of_key(&self.core, &index.set, index.at, key);
         }
         let range = codec.range_of_prefix(prefix);
         if index.secondary().organization == Organization::Hash {
-            return Scan::of_range(self, &index.set, index.at, (P::COUNT == K::COUNT).then_some(range));
+            return Scan::of_range(&self.core, &index.set, index.at, (P::COUNT == K::COUNT).then_some(range));
         }
-        Scan::new(self, &index.set, Target::Index(index.at), range.low, range.high, Direction::Forward)
+        Scan::new(&self.core, &index.set, Target::Index(index.at), range.low, range.high, Direction::Forward)
     }
 
     /// As [`ReadTx::find_by`], in descending index order.
@@ -750,7 +297,7 @@ impl ReadTx {
         prefix: &P,
     ) -> Scan<'t, T> {
         let range = index.secondary().table.codec.range_of_prefix(prefix);
-        Scan::new(self, &index.set, Target::Index(index.at), range.low, range.high, Direction::Backward)
+        Scan::new(&self.core, &index.set, Target::Index(index.at), range.low, range.high, Direction::Backward)
     }
 
     /// The rows whose index keys lie in `range`, in index order. Ordered indexes only.
@@ -760,7 +307,7 @@ impl ReadTx {
         range: impl RangeBounds<K>,
     ) -> Scan<'t, T> {
         let range = index.secondary().table.codec.range_between(range.start_bound(), range.end_bound());
-        Scan::new(self, &index.set, Target::Index(index.at), range.low, range.high, Direction::Forward)
+        Scan::new(&self.core, &index.set, Target::Index(index.at), range.low, range.high, Direction::Forward)
     }
 
     /// As [`ReadTx::scan_by`], in descending index order.
@@ -770,20 +317,19 @@ impl ReadTx {
         range: impl RangeBounds<K>,
     ) -> Scan<'t, T> {
         let range = index.secondary().table.codec.range_between(range.start_bound(), range.end_bound());
-        Scan::new(self, &index.set, Target::Index(index.at), range.low, range.high, Direction::Backward)
+        Scan::new(&self.core, &index.set, Target::Index(index.at), range.low, range.high, Direction::Backward)
     }
 
     /// How many times the body has been run in this transaction; 1 the first time.
     pub fn attempt(&self) -> u32 {
-        self.attempt.get()
+        self.core.attempt()
     }
 
     /// An abort that carries the body's own error: `return Err(tx.abort(error))`. The session reports it as
-    /// [`TransactError::User`] once it is certain that what the body read held together. In a `#[procedure]` the error is one of its
-    /// values, so its type derives [`Data`](crate::Data).
+    /// [`TransactError::User`](crate::TransactError::User) once it is certain that what the body read held together. In a
+    /// `#[procedure]` the error is one of its values, so its type derives [`Data`](crate::Data).
     pub fn abort(&self, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Abort {
-        *self.user.borrow_mut() = Some(error.into());
-        self.told(AbortKind::User)
+        self.core.abort(error)
     }
 }
 
@@ -795,68 +341,26 @@ pub(crate) fn encode_bounds<K: TableKey>(range: &impl RangeBounds<K>) -> (Bound<
 
 /// Writing.
 impl Tx {
-    pub(crate) fn new(inner: Arc<Inner>, number: usize) -> Tx {
-        let log = inner.recording().map(|recording| RefCell::new(Log::new(recording.recorder(), number as u32)));
-        let (workers, wait_max) = (inner.options.workers, inner.options.wait_max);
-        let ProtocolInfo { needs, gives, .. } = *inner.engine.info();
-        Tx {
-            read: ReadTx {
-                lease: Cell::new(None),
-                preferred: Cell::new(number % workers),
-                mode: Cell::new(Mode::ReadWrite),
-                explicit: Cell::new(false),
-                parking: RefCell::default(),
-                calling: Cell::new(false),
-                kept: RefCell::new(Kept::new(inner.environment.memory.charge())),
-                gated: Cell::new(false),
-                unplanned: [!needs.plan, !needs.plan || gives.snapshots != Freshness::None],
-                attempt: Cell::new(0),
-                priority: Cell::default(),
-                stopped: Cell::new(None),
-                updating: Cell::new(None),
-                ending: Cell::new(false),
-                left: Cell::new(0),
-                operations: Cell::new(0),
-                clock: Arc::clone(&inner.clock),
-                deadline: Cell::new(0),
-                bounds: Cell::new(TransactionOptions::default().bounds(&inner.options)),
-                culprit: RefCell::new(None),
-                watching: Cell::new(false),
-                accessed: RefCell::default(),
-                prefetching: Cell::new(inner.options.prefetch),
-                user: RefCell::new(None),
-                seal: Cell::default(),
-                wait_max: Cell::new(wait_max),
-                hold: Cell::default(),
-                too_large: RefCell::default(),
-                refusal: Cell::default(),
-                log,
-                savepoints: RefCell::new(Vec::new()),
-                scans: RefCell::new(Vec::new()),
-                inner,
-            },
-        }
-    }
-
     /// Inserts a row.
     ///
     /// # Errors
     /// A conflict; or, if the key or a unique index's key exists, an abort that the session reports as
-    /// [`TransactError::Duplicate`].
+    /// [`TransactError::Duplicate`](crate::TransactError::Duplicate).
     pub fn insert<T: Table>(&self, table: &Handle<T>, row: &T) -> Result<(), Abort> {
         let set = &table.set;
-        row.key().encode(|key| match self.insert_at(set, key, |writer| row.encode(writer), OnExists::Refuse)? {
+        row.key().encode(|key| match self.core.insert_at(set, key, |writer| row.encode(writer), OnExists::Refuse)? {
             true => Ok(()),
-            false => Err(self.duplicate(&set.primary, key)),
+            false => Err(self.core.duplicate(&set.primary, key)),
         })
     }
 
     /// Inserts a row unless its key exists; whether it did.
     ///
     /// # Errors
-    /// A conflict; or, if a unique index's key exists, an abort that is reported as [`TransactError::Duplicate`].
+    /// A conflict; or, if a unique index's key exists, an abort that is reported as
+    /// [`TransactError::Duplicate`](crate::TransactError::Duplicate).
     pub fn try_insert<T: Table>(&self, table: &Handle<T>, row: &T) -> Result<bool, Abort> {
-        row.key().encode(|key| self.insert_at(&table.set, key, |writer| row.encode(writer), OnExists::Refuse))
+        row.key().encode(|key| self.core.insert_at(&table.set, key, |writer| row.encode(writer), OnExists::Refuse))
     }
 
     /// Inserts a row, or replaces the whole row with its key, immutable columns included.
@@ -864,7 +368,8 @@ impl Tx {
     /// # Errors
     /// As [`Tx::try_insert`].
     pub fn put<T: Table>(&self, table: &Handle<T>, row: &T) -> Result<(), Abort> {
-        let insert = |key: Key<'_>| self.insert_at(&table.set, key, |writer| row.encode(writer), OnExists::Replace);
+        let insert =
+            |key: Key<'_>| self.core.insert_at(&table.set, key, |writer| row.encode(writer), OnExists::Replace);
         row.key().encode(insert).map(|_| ())
     }
 
@@ -873,7 +378,7 @@ impl Tx {
     ///
     /// # Errors
     /// A conflict; or, if an updated column makes a unique index's key that exists, an abort that is reported as
-    /// [`TransactError::Duplicate`].
+    /// [`TransactError::Duplicate`](crate::TransactError::Duplicate).
     #[inline]
     pub fn update<T: Table, R>(
         &self,
@@ -883,7 +388,7 @@ impl Tx {
     ) -> Result<Option<R>, Abort> {
         let mut value = None;
         key.encode(|key| {
-            self.change_at(&table.set, key, |writer| {
+            self.core.change_at(&table.set, key, |writer| {
                 let mut update = T::update(writer);
                 value = Some(change(&mut update));
                 T::finish(update)
@@ -903,7 +408,7 @@ impl Tx {
     ) -> Result<(), Abort> {
         let mut result = Ok(());
         key.encode(|key| {
-            self.change_at(&table.set, key, |writer| {
+            self.core.change_at(&table.set, key, |writer| {
                 let mut update = T::update(writer);
                 result = change(&mut update);
                 unless_failed(&result, T::finish(update))
@@ -917,8 +422,7 @@ impl Tx {
     /// # Errors
     /// A conflict.
     pub fn delete<T: Table>(&self, table: &Handle<T>, key: &T::Key) -> Result<bool, Abort> {
-        let set = self.own(&table.set)?;
-        key.encode(|key| self.delete_at(set, key))
+        key.encode(|key| self.core.delete_at(&table.set, key))
     }
 
     /// A position to roll back to.
@@ -926,12 +430,7 @@ impl Tx {
     /// # Errors
     /// If the transaction has stopped.
     pub fn savepoint(&self) -> Result<Savepoint, Abort> {
-        static SERIALS: AtomicU64 = AtomicU64::new(0);
-        let _call = self.call()?;
-        let position = self.position()?;
-        let serial = SERIALS.fetch_add(1, Ordering::Relaxed);
-        self.savepoints.borrow_mut().push((serial, position));
-        Ok(Savepoint { serial })
+        self.core.savepoint()
     }
 
     /// Undoes every write since the savepoint, which can be rolled back to again; later savepoints are gone. What was read
@@ -940,817 +439,6 @@ impl Tx {
     /// # Errors
     /// If the transaction has stopped; or the savepoint is gone or another transaction's.
     pub fn rollback_to(&self, savepoint: Savepoint) -> Result<(), Abort> {
-        let _call = self.call()?;
-        let mut savepoints = self.savepoints.borrow_mut();
-        let Some(at) = savepoints.iter().position(|(serial, _)| *serial == savepoint.serial) else {
-            return Err(
-                self.abort("the savepoint is gone: it was rolled back beyond, or belongs to another transaction")
-            );
-        };
-        let (_, position) = savepoints[at];
-        self.rewind(position)?;
-        savepoints.truncate(at + 1);
-        Ok(())
-    }
-}
-
-/// Writing, on encoded keys: shared by derived and declared tables.
-impl ReadTx {
-    fn position(&self) -> Result<Position, Abort> {
-        let mark = self.operate(|worker| Ok(worker.mark()))?;
-        Ok(Position { mark, logged: self.log.as_ref().map_or(0, |log| log.borrow().mark()) })
-    }
-
-    /// Undoes every write since.
-    fn rewind(&self, position: Position) -> Result<(), Abort> {
-        self.operate(|worker| {
-            worker.rewind(position.mark);
-            Ok(())
-        })?;
-        if let Some(log) = &self.log {
-            log.borrow_mut().rewind(position.logged);
-        }
-        Ok(())
-    }
-
-    /// Notes that a key was written.
-    #[inline]
-    fn wrote(&self, table: &seriatim_txn::Table, key: Key<'_>) {
-        if let Some(log) = &self.log {
-            cold_path();
-            log.borrow_mut().wrote(table.id, key);
-        }
-    }
-
-    /// Runs a write that can fail half-way for a reason the body may choose to ignore: then nothing of it stays.
-    pub(crate) fn whole<R>(&self, write: impl FnOnce() -> Result<R, Abort>) -> Result<R, Abort> {
-        let _call = self.call()?;
-        let position = self.position()?;
-        self.keep_or_rewind(position, write())
-    }
-
-    /// The result of writes since the position; they are undone if it is an abort that the body may choose to ignore.
-    #[inline]
-    fn keep_or_rewind<R>(&self, position: Position, result: Result<R, Abort>) -> Result<R, Abort> {
-        if result.is_err() && self.stopped.get().is_none() {
-            self.rewind(position)?;
-        }
-        result
-    }
-
-    fn writable(&self) -> Result<(), Abort> {
-        match self.mode.get() {
-            Mode::ReadWrite => Ok(()),
-            Mode::ReadOnly => Err(self.stop(Cause { phase: Phase::Execute, reason: Reason::ReadOnly })),
-        }
-    }
-
-    /// Inserts the row that `encode` writes; `false` if the key exists and was to be left.
-    pub(crate) fn insert_at(
-        &self,
-        set: &TableSet,
-        key: Key<'_>,
-        encode: impl FnOnce(&mut RowWriter<'_>) -> Result<(), seriatim_catalog::OutOfMemory>,
-        exists: OnExists,
-    ) -> Result<bool, Abort> {
-        self.insert_encoded(set, key, |writer| encode(writer).map_err(NotEncoded::OutOfMemory), exists)
-    }
-
-    /// As [`ReadTx::insert_at`], where `encode` may also find that the row's values do not fit.
-    #[inline]
-    pub(crate) fn insert_encoded(
-        &self,
-        set: &TableSet,
-        key: Key<'_>,
-        encode: impl FnOnce(&mut RowWriter<'_>) -> Result<(), NotEncoded>,
-        exists: OnExists,
-    ) -> Result<bool, Abort> {
-        let _call = self.call()?;
-        let staged = self.begin_insert(set, key)?;
-        let mut tails = Tails::of(self, set);
-        // SAFETY: a staged row is ours, zeroed, and of the table's layout.
-        let mut writer = unsafe { RowWriter::for_insert(staged.row.as_ptr(), staged.fixed.as_ptr(), &mut tails) };
-        match encode(&mut writer) {
-            Ok(()) => self.end_insert(set, key, staged, exists),
-            Err(error) => Err(self.not_encoded(set, staged, error)),
-        }
-    }
-
-    // What does not depend on the row's type stands apart, here and below: one copy of it stays in the instruction cache.
-
-    /// A place for the row to insert.
-    #[inline(never)]
-    fn begin_insert(&self, set: &TableSet, key: Key<'_>) -> Result<Staged, Abort> {
-        self.own(set)?;
-        self.writable()?;
-        self.watch(Kind::Insert, set, Target::Rows, || watch::one(key));
-        self.operate(|worker| worker.stage(&set.primary))
-    }
-
-    /// Gives the place of a row back that was not written.
-    #[cold]
-    fn not_encoded(&self, set: &TableSet, staged: Staged, error: NotEncoded) -> Abort {
-        self.worker().discard(&set.primary, staged);
-        match error {
-            NotEncoded::OutOfMemory(_) => self.out_of_memory(),
-            // The caller notes the error.
-            NotEncoded::Unfit => Abort::new(AbortKind::User),
-        }
-    }
-
-    /// Inserts the row that was staged, and its index entries.
-    #[inline(never)]
-    fn end_insert(&self, set: &TableSet, key: Key<'_>, staged: Staged, exists: OnExists) -> Result<bool, Abort> {
-        if !set.has_unique_index() {
-            return self.insert_parts(set, key, staged, exists);
-        }
-        match self.position() {
-            Ok(position) => self.keep_or_rewind(position, self.insert_parts(set, key, staged, exists)),
-            Err(abort) => {
-                cold_path();
-                self.worker().discard(&set.primary, staged);
-                Err(abort)
-            }
-        }
-    }
-
-    /// Hands a staged row to the worker. If the transaction stops before, or while it waits, it is given back.
-    #[inline]
-    fn insert_staged(
-        &self,
-        table: &seriatim_txn::Table,
-        key: Key<'_>,
-        staged: Staged,
-        exists: OnExists,
-    ) -> Result<Inserted, Abort> {
-        let mut is_handed_over = false;
-        let inserted = self.operate(|worker| {
-            let inserted = worker.insert(table, key, staged, exists);
-            is_handed_over = !matches!(inserted, Err(Stop::Wait(_)));
-            inserted
-        });
-        if inserted.is_err() && !is_handed_over {
-            cold_path();
-            self.worker().discard(table, staged);
-        }
-        inserted
-    }
-
-    /// The row, then its index entries.
-    #[inline]
-    fn insert_parts(&self, set: &TableSet, key: Key<'_>, staged: Staged, exists: OnExists) -> Result<bool, Abort> {
-        let table = &set.primary;
-        let inserted = self.insert_staged(table, key, staged, exists)?;
-        self.note(table, key);
-        let before = match inserted {
-            Inserted::Exists(_) => return Ok(false),
-            Inserted::New => None,
-            Inserted::Replaced(before) => Some(before),
-        };
-        self.wrote(table, key);
-        if !set.indexes.is_empty() {
-            // The row now lies in the transaction's own image: read it back from there.
-            let after = self.operate(|worker| worker.read(table, key, ColumnSet::ALL))?;
-            self.maintain(set, key, before, after, ColumnSet::ALL)?;
-        }
-        Ok(true)
-    }
-
-    /// Updates the row at `key` in `change`, which returns the columns it set; it is not called if there is no such row.
-    // What `change` comes to, it leaves where it is wanted: large results are not handed from function to function.
-    #[inline]
-    fn change_at(
-        &self,
-        set: &TableSet,
-        key: Key<'_>,
-        change: impl FnOnce(RowWriter<'_>) -> ColumnSet,
-    ) -> Result<(), Abort> {
-        let _call = self.call()?;
-        let Some(row) = self.begin_update(set, key)? else { return Ok(()) };
-        let mut tails = Tails::of(self, set);
-        // SAFETY: a private image of the table's layout; access rule 2 keeps others away while it is written.
-        let writer = unsafe { RowWriter::for_update(row.as_ptr(), &mut tails) };
-        let undo = UndoUpdate { tx: self, set };
-        let dirty = change(writer);
-        std::mem::forget(undo);
-        self.end_update(set, key, dirty)
-    }
-
-    /// The row to be changed, if there is one. Operations are refused until the update ends.
-    #[inline(never)]
-    fn begin_update(&self, set: &TableSet, key: Key<'_>) -> Result<Option<RowPtr>, Abort> {
-        self.own(set)?;
-        self.writable()?;
-        let position = if set.has_unique_index() { Some(self.position()?) } else { None };
-        let table = &set.primary;
-        let updating = self.operate(|worker| worker.update(table, key, ColumnSet::ALL))?;
-        self.note(table, key);
-        let Some(rows) = updating else { return Ok(None) };
-        self.wrote(table, key);
-        self.updating.set(Some(Update { rows, position, left: self.left.replace(0) }));
-        Ok(Some(rows.after))
-    }
-
-    /// The row was changed.
-    #[inline(never)]
-    fn end_update(&self, set: &TableSet, key: Key<'_>, dirty: ColumnSet) -> Result<(), Abort> {
-        let update = self.admit();
-        if let Some(cause) = self.stopped.get() {
-            cold_path();
-            return Err(self.told(AbortKind::Stopped(cause)));
-        }
-        match update {
-            Some(update) if self.watching.get() || !set.indexes.is_empty() => self.follow(set, key, update, dirty),
-            _ => Ok(()),
-        }
-    }
-
-    /// The row was changed: now its index entries. If they cannot follow it, for a reason that the body may choose to ignore, nothing
-    /// of the update stays.
-    #[inline(never)]
-    fn follow(&self, set: &TableSet, key: Key<'_>, update: Update, dirty: ColumnSet) -> Result<(), Abort> {
-        let Update { rows: Updating { before, after }, position, .. } = update;
-        let access = self.watch(Kind::Update, set, Target::Rows, || watch::one(key));
-        self.watch_row(access, Some(after.as_ptr()), dirty);
-        let maintained = self.maintain(set, key, Some(before), Some(after), dirty);
-        match position {
-            Some(position) => self.keep_or_rewind(position, maintained),
-            None => maintained,
-        }
-    }
-
-    /// The closure of an update, which is given, has ended: operations are admitted again, unless it stopped the transaction.
-    #[inline]
-    fn admit(&self) -> Option<Update> {
-        let update = self.updating.take()?;
-        if self.stopped.get().is_none() {
-            self.left.set(update.left);
-        }
-        Some(update)
-    }
-
-    /// Updates the row at `key` in `change`, which returns its result and the columns it set.
-    pub(crate) fn update_at<R>(
-        &self,
-        set: &TableSet,
-        key: Key<'_>,
-        change: impl FnOnce(RowWriter<'_>) -> (R, ColumnSet),
-    ) -> Result<Option<R>, Abort> {
-        let mut value = None;
-        self.change_at(set, key, |writer| {
-            let (result, dirty) = change(writer);
-            value = Some(result);
-            dirty
-        })?;
-        Ok(value)
-    }
-
-    /// As [`ReadTx::update_at`], where `change` may fail. What it wrote before stays in the transaction, which therefore must
-    /// not be committed.
-    pub(crate) fn try_update_at<R, E>(
-        &self,
-        set: &TableSet,
-        key: Key<'_>,
-        change: impl FnOnce(&mut RowWriter<'_>) -> Result<R, E>,
-    ) -> Result<Option<Result<R, E>>, Abort> {
-        self.update_at(set, key, |mut writer| {
-            let result = change(&mut writer);
-            let dirty = unless_failed(&result, writer.dirty());
-            (result, dirty)
-        })
-    }
-
-    /// Deletes the row at `key`.
-    pub(crate) fn delete_at(&self, set: &TableSet, key: Key<'_>) -> Result<bool, Abort> {
-        let _call = self.call()?;
-        self.writable()?;
-        let table = &set.primary;
-        let before = self.operate(|worker| worker.delete(table, key))?;
-        self.note(table, key);
-        self.watch(Kind::Delete, set, Target::Rows, || watch::one(key));
-        if before.is_some() {
-            self.wrote(table, key);
-            self.maintain(set, key, before, None, ColumnSet::ALL)?;
-        }
-        Ok(before.is_some())
-    }
-
-    /// Stops the transaction at the memory limit.
-    pub(crate) fn out_of_memory(&self) -> Abort {
-        self.stop(Cause { phase: Phase::Execute, reason: Reason::OutOfMemory })
-    }
-
-    /// Deletes an index entry that must be there.
-    pub(crate) fn unlink_entry(&self, table: &seriatim_txn::Table, key: Key<'_>) -> Result<(), Abort> {
-        self.operate(|worker| worker.delete(table, key))?;
-        self.note(table, key);
-        self.wrote(table, key);
-        Ok(())
-    }
-
-    /// Inserts an index entry whose row is the primary key; an abort if the entry exists.
-    pub(crate) fn link_entry(&self, table: &seriatim_txn::Table, key: Key<'_>, primary: Key<'_>) -> Result<(), Abort> {
-        let staged = self.operate(|worker| worker.stage(table))?;
-        if crate::index::write_primary(staged.row, primary, &mut Tails::unlogged(self)).is_err() {
-            cold_path();
-            self.worker().discard(table, staged);
-            return Err(self.out_of_memory());
-        }
-        let inserted = self.insert_staged(table, key, staged, OnExists::Refuse)?;
-        self.note(table, key);
-        if inserted != Inserted::New {
-            return Err(self.duplicate(table, key));
-        }
-        self.wrote(table, key);
-        Ok(())
-    }
-
-    /// An abort that says which key exists already.
-    #[cold]
-    pub(crate) fn duplicate(&self, table: &seriatim_txn::Table, key: Key<'_>) -> Abort {
-        self.about(AbortKind::Duplicate, table, key)
-    }
-
-    /// An abort that says which row does not exist.
-    #[cold]
-    pub(crate) fn missing_at(&self, table: &seriatim_txn::Table, key: Key<'_>) -> Abort {
-        self.about(AbortKind::Missing, table, key)
-    }
-
-    /// An abort about one key; a conflict instead if what led to it was not true of one state (promise g).
-    fn about(&self, kind: AbortKind, table: &seriatim_txn::Table, key: Key<'_>) -> Abort {
-        let _call = match self.call() {
-            Ok(call) => call,
-            Err(abort) => return abort,
-        };
-        if let Err(cause) = self.validate() {
-            return self.stop(cause);
-        }
-        *self.culprit.borrow_mut() = Some(KeyAt { table: table.id, key: key.to_buf() });
-        self.told(kind)
-    }
-}
-
-/// The columns whose indexes are to follow: none if the change failed. A duplicate found there would hide why.
-fn unless_failed<R, E>(result: &Result<R, E>, dirty: ColumnSet) -> ColumnSet {
-    if result.is_ok() { dirty } else { ColumnSet::EMPTY }
-}
-
-/// A call of a transaction; `None` where nobody asks.
-pub(crate) struct Call<'t>(Option<&'t ReadTx>);
-
-impl Drop for Call<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        // A worker that panicked while it ended the transaction is nobody else's to end again.
-        if let Some(tx) = self.0.filter(|tx| !tx.ending.get()) {
-            cold_path();
-            tx.calling.set(false);
-            if let Some(parking) = &*tx.parking.borrow() {
-                parking.leave();
-            }
-        }
-    }
-}
-
-/// An update whose closure runs.
-#[derive(Clone, Copy)]
-struct Update {
-    rows: Updating,
-    /// Where to go back to if the row cannot be changed together with its index entries.
-    position: Option<Position>,
-    /// Operations that were left until the next check.
-    left: u32,
-}
-
-/// Should the closure of an update panic, the row becomes what it was: its index entries were not brought after it, and the body may
-/// catch the panic and commit. To be forgotten once the closure has returned.
-struct UndoUpdate<'t> {
-    tx: &'t ReadTx,
-    set: &'t TableSet,
-}
-
-impl Drop for UndoUpdate<'_> {
-    #[cold]
-    #[inline(never)]
-    fn drop(&mut self) {
-        if let Some(Update { rows: Updating { before, after }, .. }) = self.tx.admit() {
-            // SAFETY: both are rows of that many bytes; `after` is private, and the writer is gone with the closure.
-            unsafe { after.copy_from_nonoverlapping(before, self.set.primary.shape.row) };
-        }
-    }
-}
-
-/// Opening and ending, for sessions.
-impl Tx {
-    /// Opens an attempt. `origin` says who asks.
-    pub(crate) fn open(&self, mode: Mode, attempt: u32, origin: Origin) -> Result<(), TransactError> {
-        // A transaction that was leaked instead of dropped is still open: a session runs one at a time.
-        if self.is_open() {
-            cold_path();
-            self.roll_back(None);
-        }
-        self.explicit.set(false);
-        let inner = &self.inner;
-        let explicit = origin == Origin::Explicit;
-        let lease = loop {
-            // The gate first: who waits for chains to end must not hold a worker that they need.
-            if self.must_enter(origin)
-                && let Some(gate) = &inner.gate
-            {
-                cold_path();
-                gate.enter_other()?;
-                self.gated.set(true);
-            }
-            let lease = inner.pool.lease(self.preferred.get(), inner.engine.as_ref(), &inner.environment);
-            let Some(lease) = lease else {
-                cold_path();
-                self.leave_gate();
-                return Err(TransactError::WorkersBusy);
-            };
-            // It may have been armed since: once, before anybody could lease this worker.
-            if !self.must_enter(origin) {
-                break lease;
-            }
-            cold_path();
-            inner.pool.give_back(lease);
-        };
-        if mode == Mode::ReadWrite
-            && let Some(writer) = lease.writer
-        {
-            // Here nothing is locked yet. If it does not help, the commit says so, should there be anything to commit.
-            // SAFETY: the pool's access rule: the writer is of the leased slot; it is used in this call only.
-            unsafe { writer.as_ref() }.wait_for_disk();
-        }
-        self.lease.set(Some(lease));
-        self.ending.set(false);
-        self.preferred.set(lease.slot);
-        self.mode.set(mode);
-        self.attempt.set(attempt);
-        if explicit || self.priority.get() == Priority::NONE {
-            self.priority.set(inner.pool.draw_priority(lease.slot, inner.environment.epochs.current()));
-        }
-        self.stopped.set(None);
-        self.too_large.take();
-        let mut savepoints = self.savepoints.borrow_mut();
-        savepoints.clear();
-        savepoints.shrink_to(SAVEPOINTS_KEPT);
-        drop(savepoints);
-        self.operations.set(0);
-        self.wait_max.set(self.bounds.get().wait);
-        self.deadline
-            .set(self.clock.now().saturating_add(self.bounds.get().age).saturating_add(inner.clock_resolution));
-        self.left.set(self.stride());
-        if let Some(log) = &self.log {
-            cold_path();
-            log.borrow_mut().begin(mode == Mode::ReadOnly);
-        }
-        if mode == Mode::ReadOnly
-            && let Some(persistence) = &inner.persistence
-        {
-            let hold = persistence.hold();
-            self.worker().core().held = hold.as_ref().map(Hold::epoch);
-            self.hold.set(hold);
-        }
-        self.worker().begin(mode, self.priority.get());
-        if explicit {
-            cold_path();
-            self.park(lease.slot);
-        }
-        Ok(())
-    }
-
-    /// An explicit transaction is open, and waits for its first call.
-    fn park(&self, slot: usize) {
-        self.drop_kept();
-        let reaped_in_calls = self.worker().core().suffers(Fault::ReapInCall);
-        let parking = Parking::new(self.deadline.get(), self.gated.get(), self.hold.take(), reaped_in_calls);
-        self.explicit.set(true);
-        self.inner.pool.park(slot, Arc::clone(&parking));
-        parking.leave();
-        *self.parking.borrow_mut() = Some(parking);
-    }
-
-    /// An explicit transaction, if it is one, is in its last call: nobody else ends it.
-    #[inline]
-    fn unpark(&self, slot: usize) {
-        if let Some(parking) = self.parking.take() {
-            cold_path();
-            self.inner.pool.unpark(slot);
-            parking.release();
-        }
-    }
-
-    fn close(&self) {
-        if let Some(lease) = self.lease.take() {
-            self.unpark(lease.slot);
-            self.inner.pool.give_back(lease);
-        }
-        if self.mode.get() == Mode::ReadOnly {
-            // Offline by now: it reads nothing more.
-            drop(self.hold.take());
-        }
-        self.leave_gate();
-    }
-
-    /// Whether the gate is armed against transactions of this origin, and this one has not gone through it.
-    #[inline]
-    fn must_enter(&self, origin: Origin) -> bool {
-        let armed = self.inner.gate.as_deref().is_some_and(Gate::is_armed);
-        armed && origin != Origin::Procedure && !self.gated.get()
-    }
-
-    #[inline]
-    fn leave_gate(&self) {
-        if self.gated.get() {
-            self.gated.set(false);
-            if let Some(gate) = &self.inner.gate {
-                cold_path();
-                gate.leave_other();
-            }
-        }
-    }
-
-    /// Whether the protocol takes transactions of this mode without a plan.
-    #[inline]
-    pub(crate) fn takes_unplanned(&self, mode: Mode) -> bool {
-        self.unplanned[usize::from(mode == Mode::ReadOnly)]
-    }
-
-    /// Whether an attempt is open.
-    pub(crate) fn is_open(&self) -> bool {
-        self.lease.get().is_some()
-    }
-
-    /// Commits; the cause if it cannot. A transaction that stopped cannot.
-    #[inline]
-    pub(crate) fn commit(&self) -> Result<Stamp, Cause> {
-        match self.commit_or_repair()? {
-            Outcome::Committed(stamp) => Ok(stamp),
-            // Repair needs a body that can run in parts.
-            Outcome::Repair(_) => Err(Cause { phase: Phase::Validate, reason: Reason::RecordChanged }),
-        }
-    }
-
-    /// As [`Tx::commit`]; or what is to be repaired, and then the transaction is still open.
-    #[inline]
-    pub(crate) fn commit_or_repair(&self) -> Result<Outcome, Cause> {
-        if let Some(cause) = self.stopped.get() {
-            return Err(cause);
-        }
-        if self.is_too_old() {
-            cold_path();
-            return Err(TOO_OLD);
-        }
-        let mut waiting = Waiting::default();
-        loop {
-            self.ending.set(true);
-            let outcome = self.decide();
-            self.ending.set(false);
-            match outcome {
-                Ok(Outcome::Committed(stamp)) => {
-                    if let Some(log) = &self.log {
-                        cold_path();
-                        log.borrow_mut().commit();
-                    }
-                    self.seal.set(self.seal.get().with(stamp));
-                    if let Some(lease) = self.lease.get() {
-                        self.inner.pool.counters(lease.slot).committed();
-                    }
-                    self.close();
-                    return Ok(Outcome::Committed(stamp));
-                }
-                Ok(repair) => return Ok(repair),
-                Err(Stop::Wait(_)) => self.wait(&mut waiting, Phase::Lock)?,
-                Err(Stop::Abort(cause)) => return Err(cause),
-            }
-        }
-    }
-
-    /// Has the protocol decide, with the log open for what it writes.
-    #[inline]
-    fn decide(&self) -> Result<Outcome, Stop> {
-        // What wrote nothing costs the log nothing, and goes on when the log takes no commits.
-        let writer = self.lease.get().and_then(|lease| lease.writer).filter(|_| self.worker().writes());
-        match (writer.zip(self.inner.persistence.as_ref()), &self.log) {
-            (None, None) => self.worker().commit(&mut NoRedo),
-            (None, Some(log)) => {
-                cold_path();
-                self.worker().commit(&mut *log.borrow_mut())
-            }
-            (Some((mut writer, persistence)), _) => {
-                // SAFETY: the pool's access rule: the writer is of the leased slot; it is used in this call only.
-                self.decide_logged(unsafe { writer.as_mut() }, persistence)
-            }
-        }
-    }
-
-    fn decide_logged(&self, writer: &mut Writer, persistence: &Persistence) -> Result<Outcome, Stop> {
-        // Before the protocol reads the epoch: what it commits from here on is in an epoch that the log knows to be open.
-        if let Err(refusal) = writer.begin(self.inner.environment.epochs.current()) {
-            self.refusal.set(Some(refusal));
-            return Err(Stop::Abort(Cause { phase: Phase::Lock, reason: Reason::LogStopped }));
-        }
-        let guard = StopsLog(&self.inner);
-        let mut redo = CommitLog::new(writer.groups(), &persistence.whole_before, self.log.as_ref());
-        let outcome = self.worker().commit(&mut redo);
-        redo.finish();
-        writer.append();
-        writer.end();
-        std::mem::forget(guard);
-        if let Ok(Outcome::Committed(_)) = outcome {
-            self.seal.set(self.seal.get().of_writer());
-        }
-        outcome
-    }
-
-    /// The attempts that follow are a transaction of their own: it has no priority yet, and nothing is to be waited for.
-    #[inline]
-    pub(crate) fn renew(&self) {
-        self.priority.set(Priority::NONE);
-        self.seal.set(Seal::default());
-    }
-
-    /// What must be durable before the result leaves.
-    #[inline]
-    pub(crate) fn seal(&self) -> Seal {
-        self.seal.get()
-    }
-
-    /// Waits until the result may leave.
-    #[inline]
-    pub(crate) fn unseal(&self) -> Result<(), TransactError> {
-        self.inner.unseal(self.seal.get(), self.wait_max.get())
-    }
-
-    /// Whether it was a snapshot whose result would have to wait for a disk that is behind: one that begins now shows the durable epoch.
-    #[inline]
-    pub(crate) fn is_overtaken(&self) -> bool {
-        self.mode.get() == Mode::ReadOnly && self.inner.is_overtaken(self.seal.get(), self.wait_max.get())
-    }
-
-    pub(crate) fn wait_max(&self) -> Option<Duration> {
-        self.wait_max.get()
-    }
-
-    /// Ends an explicit transaction; its result is sealed.
-    pub(crate) fn commit_explicit(&self) -> Result<Receipt, TransactError> {
-        self.renew();
-        let _call = self.call().map_err(|abort| self.error_of(&abort))?;
-        match self.commit() {
-            Ok(stamp) => Ok(Receipt { stamp }),
-            Err(cause) => {
-                let error = self.error_of(&Abort::new(AbortKind::Stopped(cause)));
-                self.roll_back(Some(cause));
-                Err(error)
-            }
-        }
-    }
-
-    /// Ends the attempt without a trace, if it is open, and counts why.
-    pub(crate) fn roll_back(&self, cause: Option<Cause>) {
-        if !self.is_open() {
-            return;
-        }
-        // One that was ended while it was parked is not open either.
-        let Ok(_call) = self.call() else { return };
-        let Some(lease) = self.lease.get() else { return };
-        if self.ending.get() {
-            // The worker panicked while it ended the attempt: it is not used again.
-            self.inner.stop_log(PANICKED);
-            self.lease.set(None);
-            self.unpark(lease.slot);
-            self.calling.set(false);
-            self.leave_gate();
-            return;
-        }
-        let counters = self.inner.pool.counters(lease.slot);
-        match cause {
-            Some(cause) => counters.conflict_aborted(cause),
-            None => {
-                counters.user_aborted();
-                // The body may tell what it read.
-                self.seal.set(self.seal.get().with(self.worker().newest()));
-            }
-        }
-        self.ending.set(true);
-        self.worker().abort();
-        self.ending.set(false);
-        self.close();
-        self.culprit.take();
-        self.user.take();
-    }
-
-    pub(crate) fn roll_back_user(&self) {
-        self.roll_back(None);
-    }
-}
-
-/// What an abort stands for.
-impl ReadTx {
-    /// A text found no place: in memory, or in the log.
-    #[cold]
-    pub(crate) fn no_room(&self) -> TransactError {
-        match self.too_large.borrow().clone() {
-            Some((table, bytes, most)) => TransactError::TooLarge { table, bytes, most },
-            None => TransactError::OutOfMemory,
-        }
-    }
-
-    /// Why the log did not take the commit.
-    #[cold]
-    pub(crate) fn log_refused(&self) -> TransactError {
-        self.refusal.take().map_or_else(|| self.inner.log_stopped(), durability::refused)
-    }
-
-    /// A conflict with what is known of its place.
-    pub(crate) fn conflict(&self, cause: Cause) -> Conflict {
-        let call = self.lease.get().and_then(|_| self.call().ok());
-        let incident = call.and_then(|_call| self.worker().incident().cloned());
-        // A wait that was given up was for what the worker noted.
-        let is_of = |incident: &Incident| incident.cause == cause || cause.reason == Reason::WaitTimeout;
-        let Some(incident) = incident.filter(is_of) else {
-            return Conflict { cause, table: None, key: None };
-        };
-        let place = |table: &seriatim_txn::Table| {
-            let key = incident.key.as_ref().map(|key| table.codec.describe(key.as_key()));
-            (table.name.clone(), key)
-        };
-        match incident.table.and_then(|id| self.inner.with_table(id, place)) {
-            Some((table, key)) => Conflict { cause, table: Some(table), key },
-            None => Conflict { cause, table: None, key: None },
-        }
-    }
-
-    /// Table and key of an abort that is about one.
-    fn culprit(&self) -> (String, String) {
-        let culprit = self.culprit.borrow().clone();
-        let described = culprit.and_then(|at| {
-            let tell = |table: &seriatim_txn::Table| (table.name.clone(), table.codec.describe(at.key.as_key()));
-            self.inner.with_table(at.table, tell)
-        });
-        described.unwrap_or_default()
-    }
-
-    /// The body's own error, which is gone then.
-    pub(crate) fn user_error(&self) -> TransactError {
-        let error = self.user.borrow_mut().take();
-        TransactError::User(error.unwrap_or_else(|| Box::new(Abort::new(AbortKind::User))))
-    }
-
-    /// The body's own error, which stays.
-    fn shared_user_error(&self) -> TransactError {
-        let mut noted = self.user.borrow_mut();
-        let Some(error) = noted.take() else { return TransactError::User(Box::new(Abort::new(AbortKind::User))) };
-        let shared = Shared::new(error);
-        *noted = Some(Box::new(shared.clone()));
-        TransactError::User(Box::new(shared))
-    }
-
-    /// What an abort stands for, outside the retry loop. It may be asked for again.
-    pub(crate) fn error_of(&self, abort: &Abort) -> TransactError {
-        if let Some(told) = abort.told() {
-            return told.again();
-        }
-        match abort.kind() {
-            AbortKind::Duplicate => {
-                let (table, key) = self.culprit();
-                TransactError::Duplicate { table, key }
-            }
-            AbortKind::Missing => {
-                let (table, key) = self.culprit();
-                TransactError::MissingRow { table, key }
-            }
-            AbortKind::User => self.shared_user_error(),
-            AbortKind::Stopped(cause) => match cause.reason {
-                Reason::OutOfMemory => self.no_room(),
-                Reason::LogStopped => self.log_refused(),
-                reason if reason.is_conflict() => {
-                    TransactError::Conflict { last: self.conflict(cause), attempts: self.attempt.get() }
-                }
-                _ => TransactError::of(abort.kind()),
-            },
-            AbortKind::Overflow(_) => TransactError::of(abort.kind()),
-        }
-    }
-}
-
-const PANICKED: &str = "a worker panicked in the middle of a commit, so what it wrote may be half in memory and half in the log: \
-                        open the database again, and report what it printed";
-
-/// Stops the log when a commit unwinds: what is in memory then is not what is in the log.
-struct StopsLog<'d>(&'d Inner);
-
-impl Drop for StopsLog<'_> {
-    #[cold]
-    fn drop(&mut self) {
-        self.0.stop_log(PANICKED);
-    }
-}
-
-impl Drop for Tx {
-    fn drop(&mut self) {
-        // A session dropped while a panic unwinds through its open transaction.
-        self.roll_back(self.stopped.get());
+        self.core.rollback_to(savepoint)
     }
 }

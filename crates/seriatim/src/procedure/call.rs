@@ -4,16 +4,17 @@
 //! others write, no allocation. The registry is asked at a session's first call of a procedure only.
 
 use std::any::TypeId;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use seriatim_engine::procedure::in_procedure;
+use seriatim_engine::procedure::shape::Steps;
+use seriatim_engine::{Committed, Origin, Pending, Runner, with_value};
 
 use super::check::{self, Judge};
-use super::registry::{Entry, Way};
-use super::shape::Steps;
+use super::registry::{Entry, Registry, Way};
+use super::schedule::run_judged;
 use super::{Data, Datum, Declared, EvaluationError, Schedule};
-use crate::durability::Pending;
-use crate::session::Runner;
-use crate::tx::Origin;
-use crate::{Abort, Committed, Session, TransactError, Tx};
+use crate::{Abort, Session, TransactError, Tx};
 
 /// The procedures a session has called, by type.
 #[derive(Default)]
@@ -90,13 +91,15 @@ impl Session {
         // Whatever becomes of this call, it does not depend on the transaction before.
         self.runner.tx.renew();
         let at = self.find_declared::<P>()?;
-        let Session { runner, called, .. } = self;
+        let Session { runner, called, procedures, .. } = self;
         let entry = called.entry(at);
         let handles = entry.handles::<P>();
         let mut result = match entry.way {
-            Way::Straight => runner.run(entry.mode(), Origin::Procedure, |tx| P::straight(tx, handles, arguments)),
+            Way::Straight => {
+                runner.run(entry.mode(), Origin::Procedure, |core| P::straight(Tx::of(core), handles, arguments))
+            }
             Way::Checked => check::run_checked::<P>(runner, entry, arguments),
-            Way::Repaired | Way::Pieces => run_scheduled::<P>(runner, entry, arguments),
+            Way::Repaired | Way::Pieces => run_scheduled::<P>(runner, procedures, entry, arguments),
         };
         if let Err(error) = &mut result {
             in_procedure(error, P::NAME);
@@ -176,7 +179,7 @@ impl Session {
     /// Finds a procedure in the registry and keeps it; where.
     #[cold]
     fn look_up(&mut self, name: &str, is_it: &dyn Fn(&Entry) -> bool) -> Result<usize, TransactError> {
-        let registry = self.runner.tx.inner().procedures.read().unwrap_or_else(PoisonError::into_inner);
+        let registry = self.procedures.read().unwrap_or_else(PoisonError::into_inner);
         let Some(entry) = registry.entries.iter().find(|entry| is_it(entry)).cloned() else {
             return Err(TransactError::UnknownProcedure { name: name.to_owned(), known: registry.names() });
         };
@@ -190,42 +193,44 @@ impl Session {
 #[cold]
 fn run_scheduled<P: Declared>(
     runner: &mut Runner,
+    procedures: &RwLock<Registry>,
     entry: &Entry,
     arguments: &P::Arguments,
 ) -> Result<Committed<P::Output>, TransactError> {
     let handles = entry.handles::<P>();
     let judge = entry.checked.then(|| Judge::of::<P>(entry, arguments));
     let mut value = None;
-    let committed = follow_schedule(runner, entry, judge.as_ref(), &mut |tx, schedule| {
+    let committed = follow_schedule(runner, procedures, entry, judge.as_ref(), &mut |tx, schedule| {
         value = Some(P::scheduled(tx, handles, arguments, schedule)?);
         Ok(())
     })?;
-    Ok(committed.with(value))
+    Ok(with_value(committed, value))
 }
 
 fn follow_schedule(
     runner: &mut Runner,
+    procedures: &RwLock<Registry>,
     entry: &Entry,
     judge: Option<&Judge<'_>>,
     body: &mut dyn FnMut(&mut Tx, &mut Schedule<'_>) -> Result<(), Abort>,
 ) -> Result<Committed<()>, TransactError> {
     if entry.way == Way::Repaired {
-        return runner.run_judged(Steps::Whole(Some(&entry.repairs)), judge, body);
+        return run_judged(runner, Steps::Whole(Some(&entry.repairs)), judge, body);
     }
-    let inner = Arc::clone(runner.tx.shared());
+    let gate = runner.tx.gate();
     let passes = || {
-        let registry = inner.procedures.read().unwrap_or_else(PoisonError::into_inner);
+        let registry = procedures.read().unwrap_or_else(PoisonError::into_inner);
         registry.passes_of(entry).filter(|passes| passes.count() > 1)
     };
     // In one pass it is a transaction of the set, whatever the pieces of the others are, or will be.
-    let chain = match (passes(), &inner.gate) {
+    let chain = match (passes(), &gate) {
         (Some(_), Some(gate)) => Some(gate.chain()?),
         _ => None,
     };
     // Registering cannot change the pieces before the end of the chain; but it may have, before its beginning.
     let passes = chain.as_ref().and_then(|_| passes());
     let steps = passes.as_deref().map_or(Steps::Whole(None), Steps::Pieces);
-    runner.run_judged(steps, judge, body)
+    run_judged(runner, steps, judge, body)
 }
 
 /// Calls a procedure on dynamic values.
@@ -234,25 +239,16 @@ pub(crate) fn by_name<P: Declared>(
     arguments: &Datum,
 ) -> Result<Committed<Datum>, TransactError> {
     let arguments = P::Arguments::from_datum(arguments).map_err(|error| unfit::<P>(&error))?;
-    Ok(session.call_declared::<P>(&arguments)?.into_datum())
+    session.call_declared::<P>(&arguments).map(to_datum)
 }
 
-impl<R: Data> Committed<R> {
-    pub(crate) fn into_datum(self) -> Committed<Datum> {
-        let Committed { value, receipt, attempts } = self;
-        Committed { value: value.to_datum(), receipt, attempts }
-    }
+/// The value as data.
+pub(crate) fn to_datum<R: Data>(committed: Committed<R>) -> Committed<Datum> {
+    let Committed { value, receipt, attempts } = committed;
+    Committed { value: value.to_datum(), receipt, attempts }
 }
 
 /// Arguments are not of the procedure's types.
 pub(crate) fn unfit<P: Declared>(error: &EvaluationError) -> TransactError {
     TransactError::Arguments { procedure: P::NAME.to_owned(), problem: error.to_string() }
-}
-
-/// Names the procedure in errors that tell of it.
-#[cold]
-pub(crate) fn in_procedure(error: &mut TransactError, name: &str) {
-    if let TransactError::Overflow { procedure, .. } = error {
-        name.clone_into(procedure);
-    }
 }

@@ -14,17 +14,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use seriatim_base::ColumnId;
 use seriatim_catalog::watch::{self, Touched};
-use seriatim_catalog::{ColumnSet, KeyCodec, Value};
+use seriatim_catalog::{ColumnSet, KeyBuf, KeyCodec, Value};
+use seriatim_engine::procedure::watch::{Accessed, KeysSeen};
+use seriatim_engine::{Committed, Origin, Runner, TxCore, with_value};
 use seriatim_plan::{Kind, Operation, Plan, Symbol};
 use seriatim_procedure::ir::{Procedure, StepId};
 
 use super::registry::Entry;
-use super::watch::{Accessed, KeysSeen};
-use super::{Access, Data, Datum, Declared, IntegerType, Touch};
-use crate::database::Inner;
-use crate::session::Runner;
-use crate::tx::Origin;
-use crate::{Abort, Committed, TransactError, Tx};
+use super::{Access, Data, Datum, Declared, IntegerType, Keys, Touch};
+use crate::{Abort, TransactError, Tx};
 
 /// Calls a procedure and panics if it leaves its plan.
 #[cold]
@@ -40,7 +38,7 @@ pub(crate) fn run_checked<P: Declared>(
         value = Some(P::straight(tx, handles, arguments)?);
         Ok(())
     })?;
-    Ok(committed.with(value))
+    Ok(with_value(committed, value))
 }
 
 /// Tells each row or range that the arguments fix.
@@ -57,7 +55,14 @@ struct Told {
 impl From<Touch<'_>> for Told {
     fn from(touch: Touch<'_>) -> Told {
         let Touch { operation, access, keys, .. } = touch;
-        Told { operation: operation.index(), keys: keys.into(), writes: access == Access::Write }
+        Told { operation: operation.index(), keys: seen(keys), writes: access == Access::Write }
+    }
+}
+
+fn seen(keys: Keys<'_>) -> KeysSeen {
+    match keys {
+        Keys::One(key) => KeysSeen::One(key.to_buf()),
+        Keys::Range(low, high) => KeysSeen::Range(low.map(KeyBuf::from), high.map(KeyBuf::from)),
     }
 }
 
@@ -91,14 +96,14 @@ impl<'j> Judge<'j> {
         entry: &Entry,
         body: &mut dyn FnMut(&Tx) -> Result<(), Abort>,
     ) -> Result<Committed<()>, TransactError> {
-        let body = &mut |tx: &Tx| self.watch(tx, &|_| true, &mut || body(tx));
+        let body = &mut |core: &TxCore| self.watch(core, &|_| true, &mut || body(Tx::of(core)));
         runner.run_dyn(entry.mode(), Origin::Procedure, body)
     }
 
     /// Runs `body` and panics if it did what no operation does that runs in it, by the steps that `runs`.
     pub(crate) fn watch(
         &self,
-        tx: &Tx,
+        tx: &TxCore,
         runs: &dyn Fn(StepId) -> bool,
         body: &mut dyn FnMut() -> Result<(), Abort>,
     ) -> Result<(), Abort> {
@@ -108,7 +113,7 @@ impl<'j> Judge<'j> {
         let touched = watch::stop();
         let accessed = tx.stop_watching();
         let pass = Pass { judge: self, runs };
-        if let Err(violation) = pass.all(tx.inner(), &accessed, &touched) {
+        if let Err(violation) = pass.all(tx, &accessed, &touched) {
             let Plan { procedure, .. } = self.plan;
             panic!("procedure {procedure} leaves its plan: {violation}\n{}", self.plan);
         }
@@ -130,9 +135,9 @@ impl<'p> std::ops::Deref for Pass<'p> {
 }
 
 impl Pass<'_> {
-    fn all(&self, database: &Inner, accessed: &[Accessed], touched: &[Touched]) -> Result<(), String> {
+    fn all(&self, tx: &TxCore, accessed: &[Accessed], touched: &[Touched]) -> Result<(), String> {
         for access in accessed {
-            self.access(database, access).map_err(|problem| format!("{}: {problem}", describe(access)))?;
+            self.access(tx, access).map_err(|problem| format!("{}: {problem}", describe(access)))?;
         }
         self.columns(accessed, touched)
     }
@@ -149,7 +154,7 @@ impl Pass<'_> {
         operations.filter(|(_, operation)| is_it(operation) && runs(operation)).collect()
     }
 
-    fn access(&self, database: &Inner, access: &Accessed) -> Result<(), String> {
+    fn access(&self, tx: &TxCore, access: &Accessed) -> Result<(), String> {
         let candidates = self.candidates(access);
         if candidates.is_empty() {
             return Err("no operation does that".to_owned());
@@ -159,10 +164,10 @@ impl Pass<'_> {
         if let Some(column) = columns(access.set).find(|column| access.kind == Kind::Update && !planned(*column)) {
             return Err(format!("it sets column {}", self.column(access, column)));
         }
-        self.keys(database, access, &candidates)
+        self.keys(tx, access, &candidates)
     }
 
-    fn keys(&self, database: &Inner, access: &Accessed, candidates: &[(usize, &Operation)]) -> Result<(), String> {
+    fn keys(&self, tx: &TxCore, access: &Accessed, candidates: &[(usize, &Operation)]) -> Result<(), String> {
         let footprint = self.plan.footprint();
         if !candidates.iter().all(|(id, _)| footprint.touches[*id].known) {
             return Ok(());
@@ -181,7 +186,7 @@ impl Pass<'_> {
         }
         let KeysSeen::One(key) = &access.keys else { return Ok(()) };
         // Its key must be that of one of them; one whose key has no value here may have any.
-        let wanted = candidates.iter().map(|(_, operation)| self.symbolic(database, operation));
+        let wanted = candidates.iter().map(|(_, operation)| self.symbolic(tx, operation));
         let Some(wanted) = wanted.collect::<Option<Vec<_>>>() else { return Ok(()) };
         if wanted.contains(key) {
             return Ok(());
@@ -191,8 +196,8 @@ impl Pass<'_> {
     }
 
     /// The key that the plan's symbols give, where they are fields of arguments and literals.
-    fn symbolic(&self, database: &Inner, operation: &Operation) -> Option<seriatim_catalog::KeyBuf> {
-        let set = database.find(&self.plan.tables[operation.table].name)?;
+    fn symbolic(&self, tx: &TxCore, operation: &Operation) -> Option<KeyBuf> {
+        let set = tx.find_table(&self.plan.tables[operation.table].name)?;
         let (codec, parts): (&KeyCodec, _) = match operation.index {
             None => (&set.primary.codec, &set.definition.key),
             Some(at) => (&set.indexes.get(at)?.table.codec, &set.definition.indexes.get(at)?.parts),

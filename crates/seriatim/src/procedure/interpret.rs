@@ -1,291 +1,16 @@
-//! The reference execution: the interpreter of procedures on a transaction of the database.
-//!
-//! It reads the declaration, not the generated code, and goes through the parts of the transaction that tables declared at run
-//! time go through. Where the two disagree, one of them is wrong.
+//! The reference execution: procedures run by the interpreter instead of by their generated code.
 
-use std::fmt;
-use std::ops::{Bound, ControlFlow};
-use std::sync::Arc;
+use seriatim_engine::{Committed, with_value};
 
-use seriatim_catalog::{ColumnId, KeyBuf, KeyCodec, KeyRange, Organization, RowRef, Value, ValueError};
-use seriatim_procedure::interpret::{Changes, Keys, Operate, interpret};
-use seriatim_procedure::ir::{Operation, Procedure};
-use seriatim_store::Direction;
-use seriatim_txn::{Reason, RowPtr};
-
-use super::call::{in_procedure, unfit};
-use super::{Data, Datum, Declared, EvaluationError};
-use crate::database::Inner;
-use crate::error::Abort;
-use crate::handle::TableSet;
-use crate::scan::{RawScan, Target};
-use crate::tx::Origin;
-use crate::{Committed, Session, TransactError, Tx};
-
-/// The error of a procedure's own abort, as the interpreter reports it: [`TransactError::User`].
-#[derive(Clone, Debug, PartialEq)]
-pub struct Aborted {
-    /// The value given to `tx.abort`.
-    pub error: Datum,
-}
-
-impl fmt::Display for Aborted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.error.fmt(f)
-    }
-}
-
-impl std::error::Error for Aborted {}
-
-/// What ends an interpreted procedure.
-pub(super) enum Stopped {
-    Abort(Abort),
-    Evaluation(EvaluationError),
-}
-
-impl From<EvaluationError> for Stopped {
-    fn from(error: EvaluationError) -> Stopped {
-        Stopped::Evaluation(error)
-    }
-}
-
-impl From<Abort> for Stopped {
-    fn from(abort: Abort) -> Stopped {
-        Stopped::Abort(abort)
-    }
-}
-
-impl Stopped {
-    pub(super) fn into_abort(self, tx: &Tx) -> Abort {
-        match self {
-            Stopped::Abort(abort) => abort,
-            Stopped::Evaluation(EvaluationError::Overflow) => Abort::overflow(None),
-            Stopped::Evaluation(error) => tx.abort(error),
-        }
-    }
-}
-
-/// A table as the interpreter sees it.
-pub(super) struct Interpreted {
-    name: Arc<str>,
-    columns: Vec<Arc<str>>,
-    set: Arc<TableSet>,
-}
-
-impl Interpreted {
-    /// The tables of a procedure that exist.
-    pub(super) fn tables(procedure: &Procedure, database: &Inner) -> Vec<Interpreted> {
-        let found = procedure.tables.iter().filter_map(|used| database.find(&used.table));
-        let table = |set: Arc<TableSet>| {
-            let columns = set.definition.columns.iter().map(|column| Arc::from(&*column.name)).collect();
-            Interpreted { name: Arc::from(&*set.definition.name), columns, set }
-        };
-        found.map(table).collect()
-    }
-
-    fn row(&self, row: RowRef<'_>) -> Result<Datum, EvaluationError> {
-        let (columns, places) = (&self.set.definition.columns, &self.set.primary.layout.places);
-        let field = |((column, place), name): ((_, _), &Arc<str>)| {
-            let datum = Datum::from_value(&Value::read(column, place, row), column)?;
-            Ok::<_, EvaluationError>((Arc::clone(name), datum))
-        };
-        let fields = columns.iter().zip(places).zip(&self.columns).map(field).collect::<Result<_, _>>()?;
-        Ok(Datum::Record { name: Arc::clone(&self.name), fields })
-    }
-
-    fn read(&self, row: RowPtr) -> Result<Datum, EvaluationError> {
-        // SAFETY: a row of this table, readable until the transaction ends, and read before this returns.
-        self.row(unsafe { RowRef::from_raw(row.as_ptr()) })
-    }
-
-    /// A column and the value it is to have.
-    fn column(&self, name: &str, value: &Datum) -> Result<(ColumnId, Value), EvaluationError> {
-        let Some(column) = self.set.definition.column(name) else {
-            return Err(EvaluationError::Type(format!("table {:?} has no column {name:?}", &*self.name)));
-        };
-        Ok((column, value.to_value(&self.set.definition.columns[column.index()])?))
-    }
-
-    /// The codec and the target of an operation's keys.
-    fn keys_of(&self, operation: &Operation) -> Result<(&KeyCodec, Target), EvaluationError> {
-        let Some(name) = &operation.index else { return Ok((&self.set.primary.codec, Target::Rows)) };
-        match self.set.definition.index(name) {
-            Some(at) => Ok((&self.set.indexes[at.index()].table.codec, Target::Index(at.index()))),
-            None => Err(EvaluationError::Type(format!("table {:?} has no index {name:?}", &*self.name))),
-        }
-    }
-
-    /// Values of the first columns of a key.
-    fn values(&self, target: Target, key: &[Datum]) -> Result<Vec<Value>, EvaluationError> {
-        let definition = &self.set.definition;
-        let parts = match target {
-            Target::Rows => &definition.key,
-            Target::Index(at) => &definition.indexes[at].parts,
-        };
-        if key.len() > parts.len() {
-            let problem = format!("{} values for a key of {} columns", key.len(), parts.len());
-            return Err(EvaluationError::Type(problem));
-        }
-        parts.iter().zip(key).map(|(part, datum)| datum.to_value(&definition.columns[part.column.index()])).collect()
-    }
-
-    /// The encoded key of a row.
-    fn key(&self, key: &[Datum]) -> Result<KeyBuf, EvaluationError> {
-        let values = self.values(Target::Rows, key)?;
-        self.set.primary.codec.encode_values(&values).map_err(|error| EvaluationError::Type(error.to_string()))
-    }
-}
-
-/// A transaction as the interpreter sees it.
-pub(super) struct Reference<'t> {
-    pub(super) tx: &'t Tx,
-    pub(super) tables: &'t [Interpreted],
-}
-
-impl Reference<'_> {
-    fn table(&self, name: &str) -> Result<&Interpreted, Stopped> {
-        let found = self.tables.iter().find(|table| &*table.name == name);
-        found.ok_or_else(|| EvaluationError::Type(format!("there is no table {name:?}")).into())
-    }
-}
-
-impl Operate for Reference<'_> {
-    type Error = Stopped;
-
-    fn get(&self, operation: &Operation, table: &str, key: Vec<Datum>) -> Result<Option<Datum>, Stopped> {
-        let table = self.table(table)?;
-        let (codec, target) = table.keys_of(operation)?;
-        let values = table.values(target, &key)?;
-        let key = codec.encode_values(&values).map_err(|error| EvaluationError::Type(error.to_string()))?;
-        let row = match target {
-            Target::Rows => self.tx.read_at(&table.set.primary, key.as_key())?,
-            Target::Index(at) => self.tx.read_by(&table.set, at, key.as_key())?,
-        };
-        Ok(row.map(|row| table.read(row)).transpose()?)
-    }
-
-    fn update(
-        &self,
-        _: &Operation,
-        table: &str,
-        key: Vec<Datum>,
-        body: &mut dyn FnMut(Datum) -> Result<Changes, Stopped>,
-    ) -> Result<bool, Stopped> {
-        let table = self.table(table)?;
-        let key = table.key(&key)?;
-        let (columns, places) = (&table.set.definition.columns, &table.set.primary.layout.places);
-        let updated = self.tx.try_update_at(&table.set, key.as_key(), |writer| {
-            let changes = body(table.row(writer.as_row())?)?;
-            for (name, value) in &changes {
-                let (column, value) = table.column(name, value)?;
-                let at = column.index();
-                if !table.set.definition.is_updatable(column) {
-                    return Err(EvaluationError::Type(format!("column {name:?} cannot be updated")).into());
-                }
-                value.write(&columns[at], &places[at], writer).map_err(|error| match error {
-                    ValueError::OutOfMemory(_) => Stopped::Abort(self.tx.out_of_memory()),
-                    error => EvaluationError::Type(error.to_string()).into(),
-                })?;
-            }
-            Ok(())
-        })?;
-        updated.map_or(Ok(false), |result: Result<(), Stopped>| result.map(|()| true))
-    }
-
-    fn insert(&self, _: &Operation, table: &str, columns: Changes) -> Result<(), Stopped> {
-        let table = self.table(table)?;
-        let mut values = vec![None; table.columns.len()];
-        for (name, datum) in &columns {
-            let (column, value) = table.column(name, datum)?;
-            values[column.index()] = Some(value);
-        }
-        let missing = |at: usize| format!("the row has no value for column {:?}", &*table.columns[at]);
-        let whole = values.into_iter().enumerate().map(|(at, value)| value.ok_or_else(|| missing(at)));
-        let values = whole.collect::<Result<Vec<_>, _>>().map_err(EvaluationError::Type)?;
-        Ok(self.tx.insert_values(&table.set, &values)?)
-    }
-
-    fn delete(&self, _: &Operation, table: &str, key: Vec<Datum>) -> Result<bool, Stopped> {
-        let table = self.table(table)?;
-        Ok(self.tx.delete_at(&table.set, table.key(&key)?.as_key())?)
-    }
-
-    fn scan(
-        &self,
-        operation: &Operation,
-        table: &str,
-        keys: Keys,
-        reverse: bool,
-        visit: &mut dyn FnMut(Datum) -> Result<ControlFlow<()>, Stopped>,
-    ) -> Result<(), Stopped> {
-        let table = self.table(table)?;
-        let (codec, target) = table.keys_of(operation)?;
-        let range = |key: &[Datum]| -> Result<KeyRange, EvaluationError> {
-            let values = table.values(target, key)?;
-            codec.range_of_values(&values).map_err(|error| EvaluationError::Type(error.to_string()))
-        };
-        let direction = if reverse { Direction::Backward } else { Direction::Forward };
-        let is_hash = |at: usize| table.set.definition.indexes[at].organization == Organization::Hash;
-        let mut scan = match (target, keys) {
-            (Target::Index(at), Keys::Prefix(key)) if is_hash(at) => {
-                if reverse {
-                    return Err(Abort::stopped(Reason::Unordered).into());
-                }
-                let values = table.values(target, &key)?;
-                RawScan::of_values(self.tx, &table.set, at, &values)
-                    .map_err(|error| EvaluationError::Type(error.to_string()))?
-            }
-            (_, Keys::Prefix(key)) => {
-                let KeyRange { low, high } = range(&key)?;
-                RawScan::new(self.tx, &table.set, target, low, high, direction)
-            }
-            (_, Keys::Between { low, high, inclusive }) => {
-                let low = low.map_or(Ok(Bound::Unbounded), |low| range(&low).map(|range| range.low))?;
-                let high = match high {
-                    None => Bound::Unbounded,
-                    Some(high) if inclusive => range(&high)?.high,
-                    // Below the first key that begins with it.
-                    Some(high) => match range(&high)?.low {
-                        Bound::Included(key) => Bound::Excluded(key),
-                        other => other,
-                    },
-                };
-                RawScan::new(self.tx, &table.set, target, low, high, direction)
-            }
-        };
-        while let Some(row) = scan.next() {
-            if visit(table.read(row?)?)?.is_break() {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    fn missing(&self, operation: &Operation, table: &str, key: &[Datum]) -> Stopped {
-        let missing = || {
-            let table = self.table(table)?;
-            let (codec, target) = table.keys_of(operation)?;
-            let values = table.values(target, key)?;
-            let key = codec.encode_values(&values).map_err(|error| EvaluationError::Type(error.to_string()))?;
-            let place = match target {
-                Target::Rows => &table.set.primary,
-                Target::Index(at) => &table.set.indexes[at].table,
-            };
-            Ok(self.tx.missing_at(place, key.as_key()))
-        };
-        missing().map_or_else(|stopped| stopped, Stopped::Abort)
-    }
-
-    fn abort(&self, error: Datum) -> Stopped {
-        Stopped::Abort(self.tx.abort(Aborted { error }))
-    }
-}
+use super::call::{to_datum, unfit};
+use super::{Data, Datum, Declared};
+use crate::{Session, TransactError};
 
 impl Session {
     /// Runs a registered procedure by interpreting its declaration, as one transaction: slowly, and with the results that
     /// [`Session::call`] must have. The reference that generated code is tested against.
     ///
-    /// Aborts of the procedure's own are reported as [`TransactError::User`] of an [`Aborted`]; overflow has no place.
+    /// Aborts of the procedure's own are reported as [`TransactError::User`] of an [`Aborted`](super::Aborted); overflow has no place.
     ///
     /// # Errors
     /// As [`Session::call`].
@@ -315,33 +40,13 @@ impl Session {
     fn interpret_declared<P: Declared>(&mut self, arguments: &Datum) -> Result<Committed<P::Output>, TransactError> {
         self.runner.tx.renew();
         let at = self.find_declared::<P>()?;
+        let entry = self.called.entry(at);
         let mut output = None;
-        let committed = self.interpret_entry(at, arguments, &mut |value| {
+        let committed = self.runner.interpret(entry.mode(), &entry.declaration, arguments, &mut |value| {
             output = Some(P::Output::from_datum(value)?);
             Ok(())
         })?;
-        Ok(committed.with(output))
-    }
-
-    /// Interprets a procedure that the session has; `convert` gets its result.
-    fn interpret_entry(
-        &mut self,
-        at: usize,
-        arguments: &Datum,
-        convert: &mut dyn FnMut(&Datum) -> Result<(), EvaluationError>,
-    ) -> Result<Committed<()>, TransactError> {
-        let Session { runner, called, .. } = self;
-        let entry = called.entry(at);
-        let tables = Interpreted::tables(&entry.declaration, runner.tx.inner());
-        let mut result = runner.run_dyn(entry.mode(), Origin::Procedure, &mut |tx| {
-            let value = interpret(&entry.declaration, arguments, &Reference { tx, tables: &tables });
-            let value = value.and_then(|value| Ok(convert(&value)?));
-            value.map_err(|stopped| stopped.into_abort(tx))
-        });
-        if let Err(error) = &mut result {
-            in_procedure(error, entry.name);
-        }
-        result
+        Ok(with_value(committed, output))
     }
 }
 
@@ -351,5 +56,5 @@ pub(crate) fn by_name<P: Declared>(
     arguments: &Datum,
 ) -> Result<Committed<Datum>, TransactError> {
     P::Arguments::from_datum(arguments).map_err(|error| unfit::<P>(&error))?;
-    Ok(session.interpret_declared::<P>(arguments)?.into_datum())
+    session.interpret_declared::<P>(arguments).map(to_datum)
 }

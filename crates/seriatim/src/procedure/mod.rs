@@ -43,20 +43,18 @@
 pub(crate) mod call;
 pub(crate) mod check;
 mod declared;
-pub(crate) mod gate;
 mod interpret;
 mod kept;
 mod mutate;
 pub(crate) mod registry;
 mod schedule;
-pub(crate) mod shape;
 mod slots;
 #[doc(hidden)]
 pub mod support;
 mod touch;
 mod values;
-pub(crate) mod watch;
 
+pub use seriatim_engine::procedure::{Aborted, Shape};
 pub use seriatim_plan as plan;
 pub use seriatim_procedure::analysis::{ChopError, Refusal, Refusals};
 pub use seriatim_procedure::{Data, Datum, EvaluationError, IntegerType, Pure, checked, ir, methods, show};
@@ -64,8 +62,6 @@ pub use seriatim_procedure::{Data, Datum, EvaluationError, IntegerType, Pure, ch
 pub use seriatim_procedure_macros::{procedure, pure};
 
 pub use declared::{Declared, Procedures};
-pub use interpret::Aborted;
 pub use registry::{RegisterError, Registration, Repieced, Uncut};
 pub use schedule::{Next, Schedule};
-pub use shape::Shape;
 pub use touch::{Access, Keys, Touch};

@@ -7,14 +7,13 @@ use std::any::{Any, TypeId};
 use std::fmt;
 use std::sync::{Arc, PoisonError};
 
-use seriatim_base::clock::Instant;
+use seriatim_engine::procedure::gate::Gate;
+use seriatim_engine::procedure::shape::{Passes, Repairs};
 use seriatim_plan::{Chopping, Fragments, Options, Plan};
 use seriatim_procedure::analysis::{self, ChopError, Refusals, Schema, Steps};
 use seriatim_procedure::ir::{self, Span};
 use seriatim_txn::{Freshness, Mode};
 
-use super::gate::{Gate, WAIT_MAX};
-use super::shape::{Passes, Repairs};
 use super::support::{CallByName, Erased};
 use super::{Declared, Procedures, Shape};
 use crate::{Database, SchemaError};
@@ -255,13 +254,13 @@ impl Database {
     /// A name that is taken, a table that is missing or declared otherwise, a body that the analysis refuses; with the place in the
     /// source. Nothing is registered then.
     pub fn register(&self, procedures: Procedures) -> Result<Registration, RegisterError> {
-        let schema = self.inner().schema();
+        let schema = self.engine().schema();
         let whole = procedures.declared.iter().filter(|procedure| !procedure.schedules);
         let whole = whole.map(|procedure| procedure.name.to_owned()).collect();
         let resolved = procedures.declared.iter().map(|procedure| self.resolve(procedure, &schema));
         let resolved = resolved.collect::<Result<Vec<_>, _>>()?;
-        let _alone = self.inner().gate.as_deref().map(Gate::other).transpose().map_err(|_| RegisterError::Busy)?;
-        let mut registry = self.inner().procedures.write().unwrap_or_else(PoisonError::into_inner);
+        let _alone = self.engine().gate().map(Gate::other).transpose().map_err(|_| RegisterError::Busy)?;
+        let mut registry = self.procedures().write().unwrap_or_else(PoisonError::into_inner);
         let mut entries = registry.entries.clone();
         for entry in resolved {
             if let Some(known) = entries.iter().find(|known| known.name == entry.name) {
@@ -295,25 +294,12 @@ impl Database {
                 registration.uncut.push(Uncut { procedure: entry.name.to_owned(), reason });
             }
         }
-        if passes.iter().any(|passes| passes.count() > 1) {
-            self.arm_gate()?;
+        if passes.iter().any(|passes| passes.count() > 1) && !self.engine().arm_gate() {
+            return Err(RegisterError::Busy);
         }
         registry.passes = passes;
         (registry.entries, registry.chopping) = (entries, Some(chopping));
         Ok(registration)
-    }
-
-    /// From now on there are chains, which transactions that are open already do not know of: waits for them to end.
-    fn arm_gate(&self) -> Result<(), RegisterError> {
-        let inner = self.inner();
-        let Some(gate) = inner.gate.as_deref().filter(|gate| !gate.is_armed()) else { return Ok(()) };
-        let begun = Instant::now();
-        while inner.pool.quietly(|| gate.arm()).is_none() {
-            if begun.elapsed() > WAIT_MAX {
-                return Err(RegisterError::Busy);
-            }
-        }
-        Ok(())
     }
 
     /// The registered set cut into pieces, under these assumptions: what is printed and reviewed. How procedures are run in
@@ -343,13 +329,13 @@ impl Database {
     /// # Errors
     /// A set that cannot be chopped.
     pub fn chopping(&self, options: Options) -> Result<Chopping, ChopError> {
-        let registry = self.inner().procedures.read().unwrap_or_else(PoisonError::into_inner);
+        let registry = self.procedures().read().unwrap_or_else(PoisonError::into_inner);
         analysis::chop(registry.entries.iter().map(|entry| &*entry.plan), options)
     }
 
     /// Names of the registered procedures, in order of registration.
     pub fn procedure_names(&self) -> Vec<String> {
-        self.inner().procedures.read().unwrap_or_else(PoisonError::into_inner).names()
+        self.procedures().read().unwrap_or_else(PoisonError::into_inner).names()
     }
 
     /// What analysis found out about a registered procedure: inert data that shows itself.
@@ -375,7 +361,7 @@ impl Database {
     /// # }
     /// ```
     pub fn plan(&self, procedure: &str) -> Option<Arc<Plan>> {
-        let registry = self.inner().procedures.read().unwrap_or_else(PoisonError::into_inner);
+        let registry = self.procedures().read().unwrap_or_else(PoisonError::into_inner);
         registry.entries.iter().find(|entry| entry.name == procedure).map(|entry| Arc::clone(&entry.plan))
     }
 
@@ -401,7 +387,7 @@ impl Database {
     /// ```
     pub fn fragments(&self, procedure: &str) -> Option<Fragments> {
         let plan = self.plan(procedure)?;
-        Some(analysis::fragments(&plan, &self.inner().schema()))
+        Some(analysis::fragments(&plan, &self.engine().schema()))
     }
 
     fn resolve(&self, procedure: &Erased, schema: &Schema) -> Result<Entry, RegisterError> {
@@ -412,9 +398,9 @@ impl Database {
             span: declaration.span.clone(),
             error,
         })?;
-        let shape = self.inner().options.shape;
+        let shape = self.engine().settings().shape;
         let snapshot = plan.takes_snapshot() && takes_snapshots(shape, self.protocol().gives.snapshots);
-        let checked = self.inner().options.check_plans;
+        let checked = self.engine().settings().check_plans;
         let scheduled = !snapshot && procedure.schedules;
         let way = match shape {
             Shape::Pieces if scheduled => Way::Pieces,
@@ -483,7 +469,7 @@ mod tests {
         db.create::<Label>().expect("a valid table");
         let registered = db.register(crate::procedures![count_until]).expect("a sound set");
         assert_eq!(registered.uncut, [], "its plan does not ask for it");
-        let registry = db.inner().procedures.read().expect("nobody panicked");
+        let registry = db.procedures().read().expect("nobody panicked");
         let entry = &registry.entries[0];
         // As if flow analysis did not know what decides the abort.
         let mut plan = (*entry.plan).clone();

@@ -36,13 +36,13 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use seriatim_base::{Rng, Stamp};
+use seriatim_engine::procedure::shape::{Passes, Repairs, Steps};
+use seriatim_engine::{Committed, Failure, Origin, Receipt, Runner, TxCore, pause};
 use seriatim_procedure::ir::{OperationId, StepId};
 use seriatim_txn::{Cause, Mode, Outcome, Phase, Reason};
 
 use super::check::Judge;
-use super::shape::{Passes, Repairs, Steps};
-use crate::tx::Origin;
-use crate::{Abort, RetryPolicy, Tx};
+use crate::{Abort, RetryPolicy, TransactError, Tx};
 
 /// What follows a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,9 +126,7 @@ impl<'p> Schedule<'p> {
     pub fn operation(&self, tx: &Tx, operation: OperationId) {
         if let Some(named) = &self.named {
             named[operation.index()].set(true);
-            if let Some(repair) = tx.worker().repair() {
-                repair.operation(operation.0);
-            }
+            tx.core.name_operation(operation.0);
         }
     }
 
@@ -151,23 +149,23 @@ impl<'p> Schedule<'p> {
     ) -> Result<Next, Abort> {
         let mut body = |tx: &Tx, schedule: &Schedule<'_>| match schedule.judge {
             None => body(tx, schedule),
-            Some(judge) => judge.watch(tx, &|step| schedule.runs(step), &mut || body(tx, schedule)),
+            Some(judge) => judge.watch(&tx.core, &|step| schedule.runs(step), &mut || body(tx, schedule)),
         };
         match self.shape {
             Shape::Whole { .. } => {
                 body(tx, self)?;
-                self.commit_or_repair(tx)
+                self.commit_or_repair(tx.core_mut())
             }
             Shape::Pieces { .. } => self.piece(tx, body),
         }
     }
 
-    fn commit_or_repair(&mut self, tx: &Tx) -> Result<Next, Abort> {
+    fn commit_or_repair(&mut self, tx: &mut TxCore) -> Result<Next, Abort> {
         let Shape::Whole { repairs, steps, operations, done } = &mut self.shape else { return Ok(Next::Done) };
         if let Some(named) = &self.named {
             // Those that were to run again and did not: a branch went the other way.
             let idle = operations.iter().filter(|operation| !named[operation.index()].get());
-            idle.for_each(|operation| forget(tx, *operation, false));
+            idle.for_each(|operation| tx.forget_operation(operation.0, false));
         }
         match tx.commit_or_repair().map_err(|cause| tx.stop(cause))? {
             Outcome::Committed(stamp) => {
@@ -181,7 +179,7 @@ impl<'p> Schedule<'p> {
                 *done += 1;
                 let (again, which) = repairs.after(&stale);
                 for operation in &which {
-                    forget(tx, *operation, true);
+                    tx.forget_operation(operation.0, true);
                 }
                 (*steps, *operations) = (Some(again), which);
                 self.named.iter().flatten().for_each(|named| named.set(false));
@@ -190,8 +188,13 @@ impl<'p> Schedule<'p> {
         }
     }
 
-    fn piece(&mut self, tx: &Tx, body: impl FnOnce(&Tx, &Schedule<'_>) -> Result<(), Abort>) -> Result<Next, Abort> {
+    fn piece(
+        &mut self,
+        tx: &mut Tx,
+        body: impl FnOnce(&Tx, &Schedule<'_>) -> Result<(), Abort>,
+    ) -> Result<Next, Abort> {
         let result = catch_unwind(AssertUnwindSafe(|| body(tx, self)));
+        let tx = tx.core_mut();
         let Shape::Pieces { passes, current, retry, rng } = &mut self.shape else { return Ok(Next::Done) };
         let is_first = *current == 0;
         let cause = match result {
@@ -230,7 +233,7 @@ impl<'p> Schedule<'p> {
         }
         tx.roll_back(Some(cause));
         self.repeated += 1;
-        retry.pause(self.repeated + 1, rng);
+        pause(retry, self.repeated + 1, rng);
         open(tx, self.repeated + 1)?;
         Ok(Next::Repeat)
     }
@@ -260,18 +263,65 @@ impl<'p> Schedule<'p> {
     }
 }
 
-/// The worker drops what the operation read and wrote.
-fn forget(tx: &Tx, operation: OperationId, again: bool) {
-    if let Some(repair) = tx.worker().repair() {
-        repair.forget(operation.0, again);
+/// Opens the transaction of a piece after the first. The chain should go on, so it is patient.
+fn open(tx: &mut TxCore, attempt: u32) -> Result<(), Abort> {
+    match (0..WORKER_WAITS_MAX).any(|_| tx.open(Mode::ReadWrite, attempt, Origin::Procedure).is_ok()) {
+        true => Ok(()),
+        false => Err(tx.stop(Cause { phase: Phase::Execute, reason: Reason::TooOld })),
     }
 }
 
-/// Opens the transaction of a piece after the first. The chain should go on, so it is patient.
-fn open(tx: &Tx, attempt: u32) -> Result<(), Abort> {
-    match (0..WORKER_WAITS_MAX).any(|_| tx.open(Mode::ReadWrite, attempt, Origin::Procedure).is_ok()) {
-        true => Ok(()),
-        false => Err(Abort::stopped(Reason::TooOld)),
+/// As [`run_judged`], without a judge.
+#[cfg(test)]
+pub(crate) fn run_scheduled<R>(
+    runner: &mut Runner,
+    steps: Steps<'_>,
+    mut body: impl FnMut(&mut Tx, &mut Schedule<'_>) -> Result<R, Abort>,
+) -> Result<Committed<R>, TransactError> {
+    let mut value = None;
+    let body = &mut |tx: &mut Tx, schedule: &mut Schedule<'_>| {
+        value = Some(body(tx, schedule)?);
+        Ok(())
+    };
+    Ok(seriatim_engine::with_value(run_judged(runner, steps, None, body)?, value))
+}
+
+/// As [`Runner::run_dyn`], where the schedule decides when to commit, and a judge, if there is one, looks at each pass.
+pub(crate) fn run_judged(
+    runner: &mut Runner,
+    steps: Steps<'_>,
+    judge: Option<&Judge<'_>>,
+    body: &mut dyn FnMut(&mut Tx, &mut Schedule<'_>) -> Result<(), Abort>,
+) -> Result<Committed<()>, TransactError> {
+    let mut attempts = 1;
+    runner.tx.renew();
+    loop {
+        runner.tx.open(Mode::ReadWrite, attempts, Origin::Procedure)?;
+        let mut schedule = Schedule::new(steps, judge, runner.tx.settings().retry, &mut runner.rng);
+        let result = catch_unwind(AssertUnwindSafe(|| body(Tx::of_mut(&mut runner.tx), &mut schedule)));
+        let (committed, repeated) = (schedule.committed(), schedule.repeated());
+        let failure = match (result, committed) {
+            (Ok(Ok(value)), Some(stamp)) if !runner.tx.is_open() => {
+                return Ok(Committed { value, receipt: Receipt { stamp }, attempts: attempts + repeated });
+            }
+            (Ok(Ok(())), _) => panic!("a scheduled procedure ended before its schedule"),
+            (Ok(Err(abort)), None) => Failure::Abort(abort),
+            (Ok(Err(abort)), Some(_)) => {
+                let Some(cause) = runner.tx.stopped().or(abort.cause()) else {
+                    panic!("a chain was left after its first piece: {abort}")
+                };
+                runner.tx.roll_back(Some(cause));
+                return Err(TransactError::Unfinished { cause });
+            }
+            (Err(panic), None) if runner.tx.is_open() => Failure::Panic(panic),
+            // Something of it is committed: it must not begin again.
+            (Err(panic), _) => {
+                runner.tx.roll_back_user();
+                runner.tx.unseal()?;
+                resume_unwind(panic)
+            }
+        };
+        runner.failed(failure, &mut attempts)?;
     }
 }
 

@@ -85,6 +85,6 @@ impl Stored for () {
 impl Stored for Result<(), OutOfMemory> {
     #[inline]
     fn stored(self, tx: &Tx) -> Result<(), Abort> {
-        self.map_err(|_| tx.out_of_memory())
+        self.map_err(|_| tx.core.out_of_memory())
     }
 }

@@ -11,10 +11,10 @@ use seriatim_procedure::analysis::Steps as Places;
 
 use self::run::{Run, agree, contents, seed};
 use super::*;
-use crate::engine::repairing::{MEANWHILE, NAME, SCRIPT, closed};
 use crate::procedure::Declared;
 use crate::procedure::registry::Entry;
 use crate::{Builder, Database, Session};
+use seriatim_engine::protocol::repairing::{MEANWHILE, NAME, SCRIPT, closed};
 
 #[path = "../../../tests/generated/orders.rs"]
 mod orders;
@@ -91,7 +91,7 @@ impl Run for Three {
             got
         };
         let mut run = |steps: Steps<'_>| {
-            let got = runner.run_scheduled(steps, |tx, schedule| P::scheduled(tx, handles, arguments, schedule));
+            let got = run_scheduled(runner, steps, |tx, schedule| P::scheduled(tx, handles, arguments, schedule));
             got.map(|committed| (committed.value, committed.attempts))
         };
         match how {
@@ -299,7 +299,7 @@ fn canary_pieces_out_of_order_are_noticed() {
     let last = entry.declaration.steps - 1;
     let passes = Passes::new((0..=last).map(|step| u16::from(step != last)).collect());
     let run = || {
-        runner.run_scheduled(Steps::Pieces(&passes), |tx, schedule| {
+        run_scheduled(runner, Steps::Pieces(&passes), |tx, schedule| {
             passes::walk::scheduled(tx, handles, &(0, 2), schedule)
         })
     };

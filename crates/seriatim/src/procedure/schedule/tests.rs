@@ -8,8 +8,8 @@ use seriatim_procedure::ir::{OperationId, StepId};
 use seriatim_txn::Priority;
 
 use super::*;
-use crate::engine::repairing::{BEGUN, FORGOTTEN, NAME, SCRIPT};
-use crate::{Database, Handle, Session, TransactError};
+use crate::{Database, Handle, ReadTx, Session, TransactError};
+use seriatim_engine::protocol::repairing::{BEGUN, FORGOTTEN, NAME, SCRIPT};
 
 #[derive(seriatim_macros::Table)]
 #[table(name = "counter", key(id), hash, crate = "seriatim_catalog")]
@@ -90,7 +90,7 @@ fn a_piece_that_met_a_conflict_is_run_again_alone() {
                 other.borrow_mut().transact(add).expect("optimistic readers let it pass");
             }
         };
-        let committed = session.runner.run_scheduled(Steps::Pieces(&passes), |tx, schedule| {
+        let committed = run_scheduled(&mut session.runner, Steps::Pieces(&passes), |tx, schedule| {
             count_all(tx, &counters, schedule, &runs, |_, id| {
                 disturb(id);
                 Ok(())
@@ -113,18 +113,19 @@ fn begun(run: impl FnOnce()) -> Vec<Priority> {
 #[test]
 fn all_attempts_and_pieces_of_a_transaction_have_its_priority_and_no_other_has_it() {
     let (_db, counters, mut session) = open(NAME);
-    let refused = |attempt: u32| if attempt < 3 { Err(Abort::stopped(Reason::RecordChanged)) } else { Ok(()) };
-    let closure = begun(|| session.transact(|tx| refused(tx.attempt())).expect("the third attempt").into_value());
-    let snapshot = begun(|| session.snapshot(|tx| refused(tx.attempt())).expect("the third attempt").into_value());
+    let conflict = Cause { phase: Phase::Execute, reason: Reason::RecordChanged };
+    let refused = |tx: &ReadTx| if tx.attempt() < 3 { Err(tx.core.stop(conflict)) } else { Ok(()) };
+    let closure = begun(|| session.transact(|tx| refused(tx)).expect("the third attempt").into_value());
+    let snapshot = begun(|| session.snapshot(|tx| refused(tx)).expect("the third attempt").into_value());
     let explicit = begun(|| {
         drop(session.begin().expect("a worker"));
         drop(session.begin_snapshot().expect("a worker"));
     });
     let (runs, passes, first) = (Default::default(), Passes::new([0, 1, 1].into()), Cell::new(true));
     let pieces = begun(|| {
-        let committed = session.runner.run_scheduled(Steps::Pieces(&passes), |tx, schedule| {
-            count_all(tx, &counters, schedule, &runs, |_, id| match id == 0 && first.replace(false) {
-                true => Err(Abort::stopped(Reason::RecordChanged)),
+        let committed = run_scheduled(&mut session.runner, Steps::Pieces(&passes), |tx, schedule| {
+            count_all(tx, &counters, schedule, &runs, |tx, id| match id == 0 && first.replace(false) {
+                true => Err(tx.core.stop(conflict)),
                 false => Ok(()),
             })
         });
@@ -144,7 +145,7 @@ fn others_see_the_pieces_that_are_done() {
     let (runs, other) = (Default::default(), std::cell::RefCell::new(db.session()));
     let passes = Passes::new([0, 1, 2].into());
     let seen = std::cell::RefCell::new(Vec::new());
-    let committed = session.runner.run_scheduled(Steps::Pieces(&passes), |tx, schedule| {
+    let committed = run_scheduled(&mut session.runner, Steps::Pieces(&passes), |tx, schedule| {
         count_all(tx, &counters, schedule, &runs, |_, _| {
             seen.borrow_mut().push(counts(&mut other.borrow_mut(), &counters));
             Ok(())
@@ -158,7 +159,7 @@ fn others_see_the_pieces_that_are_done() {
 fn an_abort_of_the_first_piece_leaves_nothing() {
     let (_db, counters, mut session) = open("dbx");
     let (runs, passes) = (Default::default(), Passes::new([0, 0, 1].into()));
-    let error = session.runner.run_scheduled(Steps::Pieces(&passes), |tx, schedule| {
+    let error = run_scheduled(&mut session.runner, Steps::Pieces(&passes), |tx, schedule| {
         count_all(tx, &counters, schedule, &runs, |tx, id| if id == 1 { Err(tx.abort("enough")) } else { Ok(()) })
     });
     assert!(matches!(error, Err(TransactError::User(_))));
@@ -170,7 +171,7 @@ fn canary_an_abort_after_the_first_piece_is_no_outcome() {
     let (_db, counters, mut session) = open("dbx");
     let (runs, passes) = (Default::default(), Passes::new([0, 1, 1].into()));
     let run = || {
-        session.runner.run_scheduled(Steps::Pieces(&passes), |tx, schedule| {
+        run_scheduled(&mut session.runner, Steps::Pieces(&passes), |tx, schedule| {
             count_all(tx, &counters, schedule, &runs, |tx, id| if id == 1 { Err(tx.abort("enough")) } else { Ok(()) })
         })
     };
@@ -185,8 +186,8 @@ fn a_later_piece_that_is_too_old_ends_the_chain() {
     let (_db, counters, mut session) = open("dbx");
     let (runs, passes) = (Default::default(), Passes::new([0, 1, 1].into()));
     let too_old = Cause { phase: Phase::Execute, reason: Reason::TooOld };
-    let result = session.runner.run_scheduled(Steps::Pieces(&passes), |tx, schedule| {
-        count_all(tx, &counters, schedule, &runs, |tx, id| if id == 1 { Err(tx.stop(too_old)) } else { Ok(()) })
+    let result = run_scheduled(&mut session.runner, Steps::Pieces(&passes), |tx, schedule| {
+        count_all(tx, &counters, schedule, &runs, |tx, id| if id == 1 { Err(tx.core.stop(too_old)) } else { Ok(()) })
     });
     let error = result.expect_err("it would be too old again");
     assert!(matches!(error, TransactError::Unfinished { cause } if cause == too_old), "{error}");
@@ -199,8 +200,8 @@ fn a_later_piece_that_always_meets_conflicts_ends_the_chain() {
     let (_db, counters, mut session) = open("dbx");
     let (runs, passes) = (Default::default(), Passes::new([0, 1, 1].into()));
     let conflict = Cause { phase: Phase::Execute, reason: Reason::RecordChanged };
-    let result = session.runner.run_scheduled(Steps::Pieces(&passes), |tx, schedule| {
-        count_all(tx, &counters, schedule, &runs, |tx, id| if id == 1 { Err(tx.stop(conflict)) } else { Ok(()) })
+    let result = run_scheduled(&mut session.runner, Steps::Pieces(&passes), |tx, schedule| {
+        count_all(tx, &counters, schedule, &runs, |tx, id| if id == 1 { Err(tx.core.stop(conflict)) } else { Ok(()) })
     });
     assert!(matches!(result, Err(TransactError::Unfinished { cause }) if cause == conflict));
     assert_eq!(ran(&runs), [1, REPEATS_MAX + 1, 0]);
@@ -224,7 +225,7 @@ fn repaired(script: &[&[u16]]) -> Repaired {
     let (runs, repairs) = (Default::default(), repairs());
     SCRIPT.set(script.iter().map(|operations| operations.to_vec()).collect());
     FORGOTTEN.take();
-    let result = session.runner.run_scheduled(Steps::Whole(Some(&repairs)), |tx, schedule| {
+    let result = run_scheduled(&mut session.runner, Steps::Whole(Some(&repairs)), |tx, schedule| {
         count_all(tx, &counters, schedule, &runs, |_, _| Ok(()))
     });
     SCRIPT.take();
@@ -256,7 +257,7 @@ fn an_operation_that_no_longer_runs_is_forgotten_for_good() {
     SCRIPT.set([vec![1]].into());
     FORGOTTEN.take();
     let first = Cell::new(true);
-    let result = session.runner.run_scheduled(Steps::Whole(Some(&repairs)), |tx, schedule| {
+    let result = run_scheduled(&mut session.runner, Steps::Whole(Some(&repairs)), |tx, schedule| {
         loop {
             let next = schedule.pass(tx, |tx, schedule| {
                 for id in 0..3u16 {

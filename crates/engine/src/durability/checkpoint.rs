@@ -1,0 +1,206 @@
+//! Checkpoints of an open database: all rows, while transactions go on, so that the log before them can go.
+//!
+//! Fuzzy, for every protocol alike: each row with the stamp it happens to have when the walk comes by, but for those that have changed
+//! since the pass began: the log has them as a whole ([`WholeBefore`](super::log::WholeBefore)), so rows that are inserted ahead of
+//! the walk are not its work. `seriatim_redo::checkpoint` says why that and the log from the pass's first epoch on make a state.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use seriatim_base::clock::Instant;
+use seriatim_base::{Epoch, thread};
+use seriatim_catalog::RowRef;
+use seriatim_redo::checkpoint::{CheckpointWriter, PartTotals, PartWriter};
+use seriatim_redo::manifest::Checkpoint as Complete;
+use seriatim_txn::Wire;
+
+use super::NO_WORKER;
+use super::clean::{delete_superfluous, delete_unnamed};
+use super::persistence::Persistence;
+use super::reserve::is_full;
+use super::rows::{Found, Room, Rows, Stuck, Take, Walker};
+use super::throttle::{Limits, Machine, Throttle};
+use crate::engine::Inner;
+use crate::error::StorageError;
+use crate::table::TableSet;
+
+/// What a checkpoint wrote.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Checkpoint {
+    /// Rows; those that changed since it began are in the log instead.
+    pub rows: u64,
+    /// Bytes on disk, compressed.
+    pub bytes: u64,
+    /// How long it took.
+    pub duration: Duration,
+    /// Log segments and checkpoints that were superfluous and were deleted. What could not be deleted is told by
+    /// [`LogStatistics`](crate::LogStatistics).
+    pub deleted: usize,
+}
+
+impl From<Stuck> for StorageError {
+    fn from(Stuck: Stuck) -> StorageError {
+        StorageError::Stopped("a commit did not end while a checkpoint was taken".to_owned())
+    }
+}
+
+/// Takes a checkpoint; waits while another is being taken.
+///
+/// # Errors
+/// What the file system says, or that the log has stopped. The checkpoint before still counts.
+pub(crate) fn take(inner: &Inner, persistence: &Persistence) -> Result<Checkpoint, StorageError> {
+    let memory_bytes = inner.environment.memory.in_use_bytes();
+    let machine = Machine::new(inner, persistence);
+    take_within(inner, persistence, Limits::of(&inner.options, memory_bytes, &machine))
+}
+
+/// As [`take`], within other limits.
+pub(super) fn take_within(
+    inner: &Inner,
+    persistence: &Persistence,
+    limits: Limits<'_>,
+) -> Result<Checkpoint, StorageError> {
+    let _one_at_a_time = persistence.checkpointing.lock().unwrap_or_else(PoisonError::into_inner);
+    let log_bytes = log_bytes(persistence);
+    let taken = take_alone(inner, persistence, limits);
+    persistence.checkpoints.lock().unwrap_or_else(PoisonError::into_inner).ended(&taken, log_bytes);
+    taken
+}
+
+fn log_bytes(persistence: &Persistence) -> u64 {
+    persistence.log().statistics().bytes
+}
+
+fn take_alone(inner: &Inner, persistence: &Persistence, limits: Limits<'_>) -> Result<Checkpoint, StorageError> {
+    let began = Instant::now();
+    if let Some(reason) = persistence.log().durable().stop_reason() {
+        // Perhaps because the manifest could not be synced: then it is not known which checkpoint counts.
+        return Err(StorageError::Stopped(reason));
+    }
+    // Else a checkpoint would be written before that is noticed, at each attempt.
+    if let Some(error) = persistence.home().disk.failed_sync(&persistence.home().directory) {
+        return Err(StorageError::io("taking a checkpoint")(error));
+    }
+    // First: what an earlier attempt left may be the space that is lacking.
+    delete_unnamed(persistence);
+    let reserve = &persistence.home().reserve;
+    let write = || write(inner, persistence, limits).inspect_err(|_| delete_unnamed(persistence));
+    let (begin, complete) = match write() {
+        // It gives more space back than it takes, but for what an opening needs.
+        Err(error) if is_full(&error) && reserve.give(1) => write().inspect_err(|_| reserve.fill())?,
+        written => written?,
+    };
+    let name = || persistence.change(|manifest| manifest.checkpoint = Some(complete.clone()));
+    let named = match name() {
+        Err(error) if is_full(&error) && !persistence.log().durable().is_stopped() && reserve.give(0) => name(),
+        named => named,
+    };
+    if named.is_err() && !persistence.log().durable().is_stopped() {
+        delete_unnamed(persistence);
+    }
+    named?;
+    // It counts: from here on nothing fails it.
+    let deleted = delete_superfluous(persistence, begin);
+    reserve.fill();
+    Ok(Checkpoint { rows: complete.rows, bytes: complete.bytes, duration: began.elapsed(), deleted })
+}
+
+/// Writes a checkpoint, for the manifest to name; also the epoch in which it begins.
+fn write(inner: &Inner, persistence: &Persistence, limits: Limits<'_>) -> Result<(Epoch, Complete), StorageError> {
+    let home = persistence.home();
+    // Commits of earlier epochs are in memory when they are durable; from here on the log tells the rest.
+    let whole_rows = persistence.whole_before.begin(|| persistence.advance());
+    let begin = whole_rows.begin;
+    #[cfg(feature = "canary")]
+    let whole_rows = (inner.options.log_fault != seriatim_redo::LogFault::ForgetWhole).then_some(whole_rows);
+    persistence.wait_for(Epoch(begin.0 - 1))?;
+    let rate = limits.bytes_per_second;
+    let database = home.manifest().database;
+    let writer = CheckpointWriter::begin(Arc::clone(&home.disk), &home.directory, database, begin, rate)?;
+    let parts = write_rows(inner, persistence, &writer, begin, limits)?;
+    // A row of an epoch that a power cut takes back must not count: the checkpoint counts when its last epoch is on disk.
+    let end = persistence.record()?;
+    drop(whole_rows);
+    #[cfg(feature = "canary")]
+    if inner.options.log_fault == seriatim_redo::LogFault::DeleteEarly {
+        persistence.log().delete_before(begin)?;
+    }
+    Ok((begin, writer.finish(parts, end)?))
+}
+
+/// Writes the rows of all tables, a part a thread.
+fn write_rows(
+    inner: &Inner,
+    persistence: &Persistence,
+    writer: &CheckpointWriter,
+    begin: Epoch,
+    limits: Limits<'_>,
+) -> Result<Vec<PartTotals>, StorageError> {
+    let sets = inner.sets();
+    let tables: Vec<(&TableSet, Rows<'_>)> = sets.iter().map(|set| (&**set, Rows::new(&set.primary))).collect();
+    let (log_bytes, late_after) = (log_bytes(persistence), limits.late_after.max(1));
+    let work = |part: usize, _| -> Result<PartTotals, StorageError> {
+        let core = inner.environment.core().ok_or_else(|| StorageError::Stopped(NO_WORKER.to_owned()))?;
+        let mut walker = Walker::new(inner.protocol.as_ref(), core);
+        let part = writer.part(part as u32)?;
+        let throttle = Throttle::new(limits);
+        let mut filling = Filling { part, wire: None, begin, throttle, log_bytes, late_after, persistence };
+        for (set, rows) in &tables {
+            filling.wire = set.primary.wire.as_deref();
+            while walker.chunk_in_pieces(rows, &mut filling)? {
+                filling.rest(Duration::ZERO)?;
+                #[cfg(feature = "trial")]
+                crate::trial::after_chunk();
+            }
+        }
+        filling.part.finish()
+    };
+    thread::crew(inner.options.helpers(), work).into_iter().collect()
+}
+
+/// One part, being filled by a thread.
+struct Filling<'c> {
+    part: PartWriter,
+    /// How rows of the table at hand are written.
+    wire: Option<&'c Wire>,
+    /// The epoch in which the checkpoint began.
+    begin: Epoch,
+    throttle: Throttle<'c>,
+    /// Of the log, when the checkpoint began.
+    log_bytes: u64,
+    late_after: u64,
+    persistence: &'c Persistence,
+}
+
+impl Filling<'_> {
+    /// Leaves time and disk to others.
+    fn rest(&mut self, ahead: Duration) -> Result<(), StorageError> {
+        let haste = || 1 + log_bytes(self.persistence).saturating_sub(self.log_bytes) / self.late_after;
+        match self.throttle.rest(ahead, &haste, &|| self.persistence.is_closing()) {
+            true => Ok(()),
+            false => Err(StorageError::Stopped("the database is being closed".to_owned())),
+        }
+    }
+}
+
+impl Take for Filling<'_> {
+    type Error = StorageError;
+
+    fn take(&mut self, found: &Found<'_>) -> Room {
+        let Some(wire) = self.wire else { return Room::Left };
+        if found.stamp.epoch() >= self.begin {
+            // The log has it as a whole: see `WholeBefore`.
+            return Room::Left;
+        }
+        // SAFETY: a row of this table, readable during the call.
+        let row = unsafe { RowRef::from_raw(found.row.as_ptr()) };
+        self.part.row(wire.layout, &wire.rows, found.key, found.stamp, row);
+        if self.part.is_full() { Room::None } else { Room::Left }
+    }
+
+    fn make_room(&mut self) -> Result<(), StorageError> {
+        let ahead = self.part.flush()?;
+        self.rest(ahead)
+    }
+}

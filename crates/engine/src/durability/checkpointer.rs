@@ -1,0 +1,158 @@
+//! When checkpoints are taken, and how they went.
+//!
+//! A helper looks every so often whether the log has grown enough since the last one. It keeps the database alive no longer than its
+//! users do: they share an [`OpenHandle`], and whoever drops the last one waits for the helper first, which gives up what it is at.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use seriatim_base::thread::Periodic;
+
+use super::checkpoint::{Checkpoint, take};
+use super::persistence::Persistence;
+use crate::engine::Inner;
+use crate::error::StorageError;
+
+/// How often the helper looks.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+/// Looks that are left out after a checkpoint failed; twice as many after the next, up to a bound: 1 s to 5 min.
+const PAUSE_MIN: u32 = 10;
+const PAUSE_MAX: u32 = 3000;
+
+/// How the checkpoints of a database went since it was opened.
+#[derive(Debug)]
+pub(crate) struct Checkpoints {
+    pub(crate) taken: u64,
+    pub(crate) failed: u64,
+    /// Of the last one that was completed.
+    pub(crate) duration: Duration,
+    /// Why the last one failed, if it did.
+    pub(crate) error: Option<String>,
+    /// Why something superfluous could not be deleted when that was tried last.
+    pub(crate) deletion_error: Option<String>,
+    /// Bytes of log of earlier incarnations that recovery read.
+    recovered_bytes: u64,
+    /// Bytes written to the log when the last one began.
+    bytes_before: u64,
+    /// Looks to leave out now, and after the next failure.
+    left_out: u32,
+    pause: u32,
+}
+
+impl Checkpoints {
+    pub(crate) fn new(recovered_bytes: u64) -> Checkpoints {
+        Checkpoints {
+            taken: 0,
+            failed: 0,
+            duration: Duration::ZERO,
+            error: None,
+            deletion_error: None,
+            recovered_bytes,
+            bytes_before: 0,
+            left_out: 0,
+            pause: PAUSE_MIN,
+        }
+    }
+
+    /// One ended that began when so many bytes were written to the log.
+    pub(super) fn ended(&mut self, taken: &Result<Checkpoint, StorageError>, log_bytes: u64) {
+        match taken {
+            Ok(checkpoint) => {
+                self.taken += 1;
+                self.duration = checkpoint.duration;
+                self.error = None;
+                (self.recovered_bytes, self.bytes_before) = (0, log_bytes);
+                (self.left_out, self.pause) = (0, PAUSE_MIN);
+            }
+            Err(error) => self.failed(error.to_string()),
+        }
+    }
+
+    fn failed(&mut self, error: String) {
+        self.failed += 1;
+        self.error = Some(error);
+        self.left_out = self.pause;
+        self.pause = (2 * self.pause).min(PAUSE_MAX);
+    }
+
+    /// Whether one is to be taken, now that so many bytes are written to the log.
+    fn is_due(&mut self, log_bytes: u64, checkpoint_bytes: u64) -> bool {
+        let due = log_bytes - self.bytes_before + self.recovered_bytes >= checkpoint_bytes;
+        if due && self.left_out > 0 {
+            self.left_out -= 1;
+            return false;
+        }
+        due
+    }
+}
+
+/// Takes a checkpoint if one is due. How it went is told by the statistics.
+pub(crate) fn look(inner: &Inner, persistence: &Persistence) {
+    let Some(checkpoint_bytes) = inner.options.checkpoint_bytes else { return };
+    let log = persistence.log();
+    if log.durable().is_stopped() {
+        return;
+    }
+    let log_bytes = log.statistics().bytes;
+    let due =
+        || persistence.checkpoints.lock().unwrap_or_else(PoisonError::into_inner).is_due(log_bytes, checkpoint_bytes);
+    if due() {
+        // A mistake in one must not end the helper unseen: it counts as failed, and there is another try.
+        if catch_unwind(AssertUnwindSafe(|| take(inner, persistence))).is_err() {
+            let panicked = "the thread that took a checkpoint panicked".to_owned();
+            persistence.checkpoints.lock().unwrap_or_else(PoisonError::into_inner).failed(panicked);
+        }
+    }
+}
+
+/// What keeps a database open: its handles, sessions and pending results share one.
+pub(crate) struct OpenHandle {
+    /// Takes checkpoints, if the database has a log and is open for use.
+    checkpointer: Mutex<Option<Periodic>>,
+    inner: Arc<Inner>,
+}
+
+impl OpenHandle {
+    pub(crate) fn new(inner: &Arc<Inner>) -> OpenHandle {
+        OpenHandle { checkpointer: Mutex::default(), inner: Arc::clone(inner) }
+    }
+
+    /// Starts the helper, if the database has a log and wants one. Called once.
+    ///
+    /// # Errors
+    /// When the operating system refuses another thread.
+    pub(crate) fn start_checkpoints(&self) -> io::Result<()> {
+        let options = &self.inner.options;
+        if self.inner.persistence.is_none() || options.checkpoint_bytes.is_none() || options.step_helpers {
+            return Ok(());
+        }
+        let inner = Arc::clone(&self.inner);
+        let step = move || {
+            if let Some(persistence) = &inner.persistence {
+                look(&inner, persistence);
+            }
+        };
+        let checkpointer = Periodic::spawn("seriatim-checkpoint", LOOK_INTERVAL, step)?;
+        *self.checkpointer.lock().unwrap_or_else(PoisonError::into_inner) = Some(checkpointer);
+        Ok(())
+    }
+
+    /// Ends the helper; what it is at is given up.
+    pub(crate) fn end_checkpoints(&self) {
+        if let Some(persistence) = &self.inner.persistence {
+            persistence.begin_closing();
+        }
+        let checkpointer = self.checkpointer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // Joined.
+        drop(checkpointer);
+    }
+}
+
+impl Drop for OpenHandle {
+    fn drop(&mut self) {
+        // Before whoever drops this lets go of the database.
+        self.end_checkpoints();
+    }
+}

@@ -1,0 +1,218 @@
+//! Secondary indexes against their tables, both ways: every row has its entries, and every entry belongs to a row.
+//!
+//! Rows and entries come from a walk over all records, what they should lead to from an ordinary read: so a record that a search
+//! does not find shows as well as an entry that is too many.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use seriatim_base::thread;
+use seriatim_catalog::RowRef;
+use seriatim_txn::Mode;
+
+use super::NO_WORKER;
+use super::checkpointer::OpenHandle;
+use super::rows::{Found, Rows, Stuck, Walker};
+use crate::Runner;
+use crate::engine::Inner;
+use crate::error::{Abort, TransactError};
+use crate::index::read_primary;
+use crate::table::{Secondary, TableSet};
+use crate::tx::{Origin, TxCore};
+
+/// A table whose indexes agree with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TableChecked {
+    /// Its name.
+    pub name: String,
+    /// Its rows.
+    pub rows: u64,
+    /// Its secondary indexes.
+    pub indexes: usize,
+}
+
+/// What ends a check.
+enum Failed {
+    Stuck,
+    NoWorker,
+    /// The fault found, in words.
+    Fault(String),
+    Transact(TransactError),
+}
+
+impl From<Stuck> for Failed {
+    fn from(Stuck: Stuck) -> Failed {
+        Failed::Stuck
+    }
+}
+
+/// Compares the indexes of all tables with their rows. Nobody writes meanwhile. Waits while another check is on its way.
+///
+/// # Errors
+/// The first fault found, in words.
+pub(crate) fn check(inner: &Arc<Inner>, open: &Arc<OpenHandle>) -> Result<Vec<TableChecked>, String> {
+    let _one_at_a_time = inner.checking.lock().unwrap_or_else(PoisonError::into_inner);
+    let check_table = |set: &Arc<TableSet>| {
+        let rows = walk(inner, open, set, &Rows::new(&set.primary), &|tx, found| row_has_entries(tx, set, found))?;
+        for index in &set.indexes {
+            walk(inner, open, set, &Rows::new(&index.table), &|tx, found| entry_has_row(tx, set, index, found))?;
+        }
+        Ok(TableChecked { name: set.definition.name.to_string(), rows, indexes: set.indexes.len() })
+    };
+    inner.sets().iter().map(check_table).collect()
+}
+
+/// What is asked of one record: the fault found, if any.
+type Ask<'a> = dyn Fn(&TxCore, &Found<'_>) -> Result<Option<String>, Abort> + Sync + 'a;
+
+/// Asks something of all records of a table, by all threads; how many there are.
+fn walk(
+    inner: &Arc<Inner>,
+    open: &Arc<OpenHandle>,
+    set: &TableSet,
+    rows: &Rows<'_>,
+    ask: &Ask<'_>,
+) -> Result<u64, String> {
+    let work = |number, _| work(inner, open, rows, ask, number);
+    let done: Result<u64, Failed> = thread::crew(inner.options.index_helpers(), work).into_iter().sum();
+    let name = &set.definition.name;
+    done.map_err(|failed| match failed {
+        Failed::Fault(fault) => fault,
+        Failed::Stuck => format!("table {name}: a commit did not end while it was checked"),
+        Failed::NoWorker => format!("table {name} was not checked: {NO_WORKER}"),
+        Failed::Transact(error) => format!("table {name} could not be read: {error}"),
+    })
+}
+
+fn work(
+    inner: &Arc<Inner>,
+    open: &Arc<OpenHandle>,
+    rows: &Rows<'_>,
+    ask: &Ask<'_>,
+    number: usize,
+) -> Result<u64, Failed> {
+    let core = inner.environment.core().ok_or(Failed::NoWorker)?;
+    let mut walker = Walker::new(inner.protocol.as_ref(), core);
+    let mut runner = Runner::new(Arc::clone(inner), Arc::clone(open), number);
+    // What the user allows transactions is not for these: nobody else uses the table, or it is a check that he asked for.
+    runner.set_options(crate::TransactionOptions::new().age_max(Duration::MAX));
+    let mut count = 0;
+    let mut more = true;
+    while more {
+        more = walker.chunk(rows, |found| {
+            count += found.len() as u64;
+            let asked = runner.run(Mode::ReadWrite, Origin::Closure, |tx| {
+                for found in found {
+                    if let Some(fault) = ask(tx, found)? {
+                        return Ok(Some(fault));
+                    }
+                }
+                Ok(None)
+            });
+            match asked.map_err(Failed::Transact)?.value {
+                None => Ok(()),
+                Some(fault) => Err(Failed::Fault(fault)),
+            }
+        })?;
+    }
+    Ok(count)
+}
+
+/// A row's entry in each index leads back to it.
+fn row_has_entries(tx: &TxCore, set: &TableSet, found: &Found<'_>) -> Result<Option<String>, Abort> {
+    // SAFETY: a row of this table, readable until the chunk ends.
+    let row = unsafe { RowRef::from_raw(found.row.as_ptr()) };
+    for index in &set.indexes {
+        let entry = index.table.codec.encode_row(row, |key| tx.read_at(&index.table, key))?;
+        // SAFETY: an entry of an index of this table, readable until the transaction ends.
+        let leads_back = entry.is_some_and(|entry| unsafe { read_primary(entry, set.primary.class) } == found.key);
+        if !leads_back {
+            let key = set.primary.codec.describe(found.key);
+            return Ok(Some(format!("index {} has no entry of the row {key}", index.table.name)));
+        }
+    }
+    Ok(None)
+}
+
+/// The row that an entry leads to is there and has its key.
+fn entry_has_row(tx: &TxCore, set: &TableSet, index: &Secondary, found: &Found<'_>) -> Result<Option<String>, Abort> {
+    // SAFETY: an entry of an index of this table, readable until the chunk ends.
+    let primary = unsafe { read_primary(found.row, set.primary.class) };
+    let fault = match tx.read_at(&set.primary, primary)? {
+        None => "is not there",
+        Some(row) => {
+            // SAFETY: a row of this table, readable until the transaction ends.
+            let row = unsafe { RowRef::from_raw(row.as_ptr()) };
+            if index.table.codec.encode_row(row, |key| key == found.key) {
+                return Ok(None);
+            }
+            "has another key"
+        }
+    };
+    let (entry, row) = (index.table.codec.describe(found.key), set.primary.codec.describe(primary));
+    Ok(Some(format!("the entry {entry} of index {} leads to the row {row}, which {fault}", index.table.name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use seriatim_catalog::Key;
+
+    use super::*;
+    use crate::Settings;
+
+    #[derive(seriatim_macros::Table)]
+    #[table(
+        name = "item",
+        key(id),
+        hash,
+        index(name = "by_tag", columns(tag), unique, hash),
+        index(name = "by_group", columns(group), ordered),
+        index(name = "by_shelf", columns(shelf), hash),
+        crate = "seriatim_catalog"
+    )]
+    struct Item {
+        id: u64,
+        tag: u64,
+        group: u32,
+        shelf: u32,
+    }
+
+    /// What is found after `corrupt` was done to index `at` of a table with some rows.
+    fn fault(at: usize, corrupt: impl Fn(&TxCore, &Secondary, Key<'_>) -> Result<(), Abort>) -> String {
+        let db = Settings { step_helpers: true, ..Settings::default() }.open().expect("memory");
+        let items = db.make::<Item>().expect("it is declared once");
+        let mut runner = db.runner();
+        for id in 0..20 {
+            let item = Item { id, tag: 100 + id, group: id as u32 % 3, shelf: id as u32 % 4 };
+            runner.transact(|tx| tx.insert(&items, &item)).expect("nobody is in the way");
+        }
+        assert_eq!(db.check_indexes().expect("nothing is wrong yet")[0].rows, 20);
+        let set = db.inner().find("item").expect("it is there");
+        let index = &set.indexes[at];
+        let corrupted = runner.transact(|tx| {
+            let row = tx.read_at(&set.primary, Key::Word8(7))?.expect("it was inserted");
+            // SAFETY: a row of this table, readable until the transaction ends.
+            let row = unsafe { RowRef::from_raw(row.as_ptr()) };
+            index.table.codec.encode_row(row, |entry| corrupt(tx, index, entry))
+        });
+        corrupted.expect("nobody is in the way");
+        db.check_indexes().expect_err("something is wrong now")
+    }
+
+    #[test]
+    fn entries_that_are_gone_too_many_or_elsewhere_are_found() {
+        for at in 0..3 {
+            let gone = fault(at, |tx, index, entry| tx.unlink_entry(&index.table, entry));
+            assert!(gone.contains("has no entry of the row"), "{gone}");
+        }
+        let link = |tx: &TxCore, index: &Secondary, entry: Key<'_>, primary: u64| {
+            tx.link_entry(&index.table, entry, Key::Word8(primary))
+        };
+        // Tag 900 is nobody's, and row 900 is not there; row 8 is, and has tag 108.
+        let dangling = fault(0, |tx, index, _| link(tx, index, Key::Word8(900), 900));
+        assert!(dangling.contains("900") && dangling.contains("is not there"), "{dangling}");
+        let foreign = fault(0, |tx, index, _| link(tx, index, Key::Word8(900), 8));
+        assert!(foreign.contains("900") && foreign.contains("has another key"), "{foreign}");
+    }
+}

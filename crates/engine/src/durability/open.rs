@@ -1,0 +1,386 @@
+//! Opening a database directory: lock, manifest, recovery, a new incarnation.
+//!
+//! Until the manifest is replaced at the end nothing in the directory changes but that the ends of the logs are written over themselves,
+//! that what did not count is gone, and that there are segments which no manifest names; so a crash on the way is as if it had not been
+//! opened. That manifest names the new incarnation, whose first segments are there by then, and says where the log of the one before
+//! ends, as if that had been closed in order. Then what no recovery needs of it is deleted, also what it left unused of its segments: so
+//! it does not matter how often a database is killed. The new incarnation begins above every epoch that the log mentions, also in what is
+//! void: stamps are never reused. So both stand in one manifest.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Error, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use seriatim_base::disk::{Disk, DiskLock, Locking, sticky_errors};
+use seriatim_base::{Epoch, LayoutId, TableId, rng};
+use seriatim_redo::manifest::{DatabaseId, Incarnation, LayoutEntry, LogEnd, MANIFEST, Manifest, TableEntry};
+use seriatim_redo::{Log, LogError, LogOptions, LogStart, Logger, Writer, checkpoint, segment};
+
+use super::persistence::is_at_limit;
+use super::recover::{Ends, Recovery, look, recover};
+use super::reserve::Reserve;
+use crate::engine::{Foundation, Tables};
+use crate::error::{OpenError, StorageError};
+use crate::settings::{Place, Settings};
+use crate::table::TableSet;
+
+/// The name of the file that is locked while a database is open.
+const LOCK: &str = "LOCK";
+
+/// A database directory that is open for writing.
+pub(crate) struct Home {
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) directory: PathBuf,
+    /// What is in the file.
+    manifest: Mutex<Manifest>,
+    pub(super) reserve: Reserve,
+    /// Until it is closed.
+    locks: Mutex<Option<Locks>>,
+}
+
+/// The directories of a database, locked: of its own the directory, and its file `LOCK`, which is all that older versions and some file
+/// systems lock; and those of its logs.
+struct Locks {
+    /// By their canonical paths.
+    directories: BTreeMap<PathBuf, Option<Box<dyn DiskLock>>>,
+    _file: Option<Box<dyn DiskLock>>,
+}
+
+impl Locks {
+    /// Locks a database's directory. With [`Locking::Shared`] as far as that is possible: nothing is written, and that something may
+    /// not be opened is no error.
+    ///
+    /// # Errors
+    /// [`OpenError::Locked`]; what the file system says.
+    fn of(disk: &dyn Disk, directory: &Path, how: Locking) -> Result<Locks, OpenError> {
+        let mut locks = Locks { directories: BTreeMap::new(), _file: None };
+        locks.add(disk, directory, how)?;
+        locks._file = lock(disk, &directory.join(LOCK), directory, how)?;
+        Ok(locks)
+    }
+
+    /// Locks the directories of all logs that recovery may read, as far as they are there.
+    fn add_logs(&mut self, disk: &dyn Disk, directory: &Path, manifest: &Manifest) -> Result<(), OpenError> {
+        let loggers: BTreeSet<PathBuf> =
+            manifest.incarnations.iter().flat_map(|incarnation| &incarnation.loggers).cloned().collect();
+        for logger in loggers.into_iter().map(|logger| directory.join(logger)) {
+            if disk.find(&logger).map_err(StorageError::io(LOCKING))?.is_some_and(|found| found.is_dir) {
+                self.add(disk, &logger, Locking::Exclusive)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Locks one more directory, unless it is among them already.
+    fn add(&mut self, disk: &dyn Disk, directory: &Path, how: Locking) -> Result<(), OpenError> {
+        let path = disk.canonical(directory).map_err(StorageError::io(LOCKING))?;
+        if let Entry::Vacant(vacant) = self.directories.entry(path) {
+            let held = lock(disk, vacant.key(), directory, how)?;
+            vacant.insert(held);
+        }
+        Ok(())
+    }
+}
+
+const LOCKING: &str = "locking the database's directory";
+
+/// Locks a path of a directory; `None` where that cannot be done.
+fn lock(disk: &dyn Disk, path: &Path, of: &Path, how: Locking) -> Result<Option<Box<dyn DiskLock>>, OpenError> {
+    match disk.lock(path, how) {
+        Ok(Some(held)) => Ok(Some(held)),
+        Ok(None) => Err(OpenError::Locked { directory: of.to_owned() }),
+        Err(error) if error.kind() == ErrorKind::Unsupported || how == Locking::Shared => Ok(None),
+        Err(error) => Err(StorageError::io(LOCKING)(error).into()),
+    }
+}
+
+/// Locks a directory to read it, as far as that is possible; nothing is written.
+///
+/// # Errors
+/// [`OpenError::Locked`] while somebody writes to it.
+pub(crate) fn lock_to_read(disk: &dyn Disk, directory: &Path) -> Result<impl Sized, OpenError> {
+    Locks::of(disk, directory, Locking::Shared)
+}
+
+/// What opening found and made.
+pub(crate) struct Opened {
+    pub(crate) tables: Tables,
+    /// How the tables came back; `None` where the directory was new.
+    pub(crate) recovery: Option<Recovery>,
+    /// `None` where the directory was only looked at.
+    pub(crate) log: Option<OpenLog>,
+}
+
+/// A log ready for its first commit.
+pub(crate) struct OpenLog {
+    pub(crate) home: Home,
+    pub(crate) log: Log,
+    pub(crate) loggers: Vec<Logger>,
+    pub(crate) writers: Vec<Writer>,
+}
+
+/// Opens the directory, recovers what it holds and, unless it is only looked at, begins a new incarnation.
+///
+/// # Errors
+/// The directory is another process's, of a newer format, damaged; no memory; what the file system says.
+pub(crate) fn open(options: &Settings, place: &Place, foundation: &Foundation) -> Result<Opened, OpenError> {
+    let place = &Place { disk: sticky_errors(Arc::clone(&place.disk)), ..place.clone() };
+    let Place { inspect, disk, .. } = place;
+    // The process may go elsewhere while the database is open.
+    let absolute =
+        std::path::absolute(&place.directory).map_err(StorageError::io("finding the database's directory"))?;
+    let directory = &absolute;
+    let found = Manifest::find(disk.as_ref(), directory)?;
+    if (*inspect || !options.create) && found.is_none() {
+        return Err(OpenError::NoDatabase { directory: directory.clone() });
+    }
+    if !*inspect && found.is_none() {
+        create_directory(disk.as_ref(), directory)?;
+    }
+    let (mut locks, _reading) = match inspect {
+        // Who looks on while somebody writes does without: `look` allows for that.
+        true => (None, lock_to_read(disk.as_ref(), directory).ok()),
+        false => (Some(Locks::of(disk.as_ref(), directory, Locking::Exclusive)?), None),
+    };
+    // Only now is it ours: another process may have changed it meanwhile.
+    let found = if *inspect { found } else { Manifest::find(disk.as_ref(), directory)? };
+    if let (Some(locks), Some(manifest)) = (&mut locks, &found) {
+        locks.add_logs(disk.as_ref(), directory, manifest)?;
+    }
+    // Whether incarnations that the manifest in place does not need have no segments any more.
+    let mut is_clean = false;
+    // Until it is known where the log goes; the manifest may be twice on the disk, and grows by an incarnation.
+    let manifest_bytes = disk.find(&directory.join(MANIFEST)).ok().flatten().map_or(0, |found| found.bytes);
+    let portion = |segments| 2 * (manifest_bytes + 4096).next_multiple_of(4096) + segments;
+    let mut reserve = Reserve::new(disk, directory, portion(0));
+    let (mut manifest, recovered) = match found {
+        Some(manifest) if *inspect => {
+            let (manifest, recovered) = look(options, place, foundation, manifest)?;
+            (manifest, Some(recovered))
+        }
+        Some(manifest) => {
+            let recovered = recover(options, place, foundation, &manifest)?;
+            // Space, not safety: what is left the next checkpoint deletes. Before anything is written, since it may lack that space.
+            let _ = checkpoint::delete_unfinished(disk.as_ref(), directory, &manifest);
+            // Again, as it is: who wrote it may have ended before its name was durable, or the sync of that may have failed.
+            reserve.supply(|| manifest.write(disk.as_ref(), directory))?;
+            // Only now is it certain that none of them counts.
+            let _ = checkpoint::delete_unnamed(disk.as_ref(), directory, &manifest);
+            is_clean = checkpoint::delete_superfluous_logs(disk.as_ref(), directory, &manifest).is_ok();
+            (manifest, Some(recovered))
+        }
+        None => {
+            let manifest = empty();
+            if !*inspect {
+                // Before anything else is there.
+                manifest.write(disk.as_ref(), directory).map_err(StorageError::from)?;
+            }
+            (manifest, None)
+        }
+    };
+    let (tables, recovery, ends) = match recovered {
+        Some(recovered) => (recovered.tables, Some(recovered.recovery), recovered.ends),
+        None => (Tables::default(), None, Ends::of_nothing()),
+    };
+    let Some(mut locks) = locks else { return Ok(Opened { tables, recovery, log: None }) };
+    let start = begin_incarnation(options, directory, &mut manifest, ends, is_clean);
+    if is_at_limit(start.first_epoch) {
+        return Err(OpenError::Invalid(format!(
+            "the epochs of the database in {} are used up: load its rows into a new one",
+            directory.display()
+        )));
+    }
+    foundation.environment.epochs.skip_to(start.first_epoch);
+    let loggers = manifest.incarnations.last().map_or(&[][..], |current| &current.loggers);
+    // By their components, which have no `.`.
+    let loggers: Vec<PathBuf> = loggers.iter().map(|at| directory.join(at).components().collect()).collect();
+    for logger in &loggers {
+        create_directory(disk.as_ref(), logger)?;
+        locks.add(disk.as_ref(), logger, Locking::Exclusive)?;
+        segment::delete_unnamed(disk.as_ref(), logger, start.database, start.incarnation)?;
+    }
+    let log_options = LogOptions {
+        segment_bytes: options.log.segment_bytes,
+        chunk_bytes: options.log.buffer_bytes,
+        backlog_bytes_max: options.log.backlog_bytes as u64,
+        #[cfg(feature = "canary")]
+        fault: options.log_fault,
+        backlog_wait_max: if options.step_helpers { Duration::ZERO } else { BACKLOG_WAIT_MAX },
+        ..LogOptions::new(loggers)
+    };
+    // Room for a small first segment of each logger.
+    let segments_bytes = |at: &Path| {
+        let segments = log_options.directories.iter().filter(|logger| *logger == at).count() as u64;
+        segments * log_options.small_segment_bytes()
+    };
+    reserve.set_portion(portion(segments_bytes(directory)));
+    let elsewhere = log_options.directories.iter().filter(|at| *at != directory);
+    let elsewhere: Vec<Reserve> = elsewhere.map(|at| Reserve::new(disk, at, segments_bytes(at))).collect();
+    // Their names are durable with those of the first segments.
+    elsewhere.iter().for_each(Reserve::fill);
+    let open_log = || Log::open(Arc::clone(disk), log_options.clone(), start, options.workers);
+    let (log, writers, loggers) = loop {
+        match open_log() {
+            Err(LogError::Full { directory: at })
+                if elsewhere.iter().chain([&reserve]).any(|reserve| reserve.is_in(&at) && reserve.give(0)) => {}
+            opened => break opened?,
+        }
+    };
+    // Its name is durable with the manifest's.
+    reserve.fill();
+    // After its first segments, so that it is noticed if they are gone.
+    reserve.supply(|| manifest.write(disk.as_ref(), directory))?;
+    // Space, not safety: what is left the next opening deletes.
+    let _ = checkpoint::delete_superfluous_logs(disk.as_ref(), directory, &manifest);
+    // But a sync that failed then would stop the log at its next segment, and fail each checkpoint.
+    if let Some(error) = log_options.directories.iter().chain([directory]).find_map(|at| disk.failed_sync(at)) {
+        return Err(StorageError::io("opening the database")(error).into());
+    }
+    // What was given and not taken.
+    reserve.fill();
+    let home = Home {
+        disk: Arc::clone(disk),
+        directory: directory.clone(),
+        manifest: Mutex::new(manifest),
+        reserve,
+        locks: Mutex::new(Some(locks)),
+    };
+    Ok(Opened { tables, recovery, log: Some(OpenLog { home, log, loggers, writers }) })
+}
+
+/// How long a commit waits for a disk that is behind.
+const BACKLOG_WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// Of a database that was never opened.
+fn empty() -> Manifest {
+    Manifest {
+        database: DatabaseId(u128::from(rng::entropy()) << 64 | u128::from(rng::entropy())),
+        incarnations: Vec::new(),
+        checkpoint: None,
+        tables: Vec::new(),
+        layouts: Vec::new(),
+        next_table: TableId(0),
+        next_layout: LayoutId(0),
+    }
+}
+
+/// Creates the directory, durably, and those above it that are not there.
+///
+/// Each is made durable before anything is put into it. So of those that are there only the last can be one whose maker was killed
+/// before its name was durable: it is synced all the same. Those above it are durable, or others made them, who answer for them.
+/// If the sync fails for a new one it is removed: a second sync of the same name may lie.
+fn create_directory(disk: &dyn Disk, directory: &Path) -> Result<(), OpenError> {
+    let create = || {
+        let mut missing = Vec::new();
+        let mut found = None;
+        for path in directory.ancestors() {
+            if disk.find(path)?.is_some() {
+                found = path.parent();
+                break;
+            }
+            missing.push(path);
+        }
+        if let Some(parent) = found {
+            disk.sync_dir(parent).or_else(|error| if is_not_ours_to_sync(&error) { Ok(()) } else { Err(error) })?;
+        }
+        for path in missing.into_iter().rev() {
+            disk.create_dir_all(path)?;
+            if let Some(parent) = path.parent()
+                && let Err(error) = disk.sync_dir(parent)
+            {
+                if disk.list(path)?.is_empty() {
+                    disk.remove_dir_all(path)?;
+                }
+                return Err(error);
+            }
+        }
+        Ok(())
+    };
+    create().map_err(StorageError::io("creating the database's directory")).map_err(OpenError::Storage)
+}
+
+/// Whether a directory cannot be synced by us, whatever is in it: it is not ours to read, or its file system syncs no directories or takes
+/// no changes. What is in it and was there before is not ours then: we would not have been able to make it durable.
+fn is_not_ours_to_sync(error: &Error) -> bool {
+    use ErrorKind::{InvalidInput, PermissionDenied, ReadOnlyFilesystem, Unsupported};
+    matches!(error.kind(), PermissionDenied | InvalidInput | Unsupported | ReadOnlyFilesystem)
+}
+
+/// Ends the incarnations before and begins one, and forgets those that were not needed before if `is_clean`; in the manifest only.
+fn begin_incarnation(
+    options: &Settings,
+    directory: &Path,
+    manifest: &mut Manifest,
+    ends: Ends,
+    is_clean: bool,
+) -> LogStart {
+    let number = manifest.incarnations.last().map_or(1, |last| last.number + 1);
+    if is_clean {
+        checkpoint::forget_superfluous_logs(manifest);
+    }
+    let left: BTreeSet<u64> = manifest.incarnations.iter().map(|incarnation| incarnation.number).collect();
+    manifest.incarnations = ends.incarnations;
+    manifest.incarnations.retain(|ended| left.contains(&ended.number));
+    let directories = &options.log.directories;
+    // Those inside move with the database.
+    let inside = |at: &PathBuf| match at.strip_prefix(directory) {
+        Ok(rest) if rest.as_os_str().is_empty() => PathBuf::from("."),
+        Ok(rest) => rest.to_owned(),
+        Err(_) => at.clone(),
+    };
+    let loggers =
+        if directories.is_empty() { vec![PathBuf::from(".")] } else { directories.iter().map(inside).collect() };
+    let first_epoch = Epoch(ends.newest.0 + 1);
+    let logs = vec![LogEnd::FIRST; loggers.len()];
+    manifest.incarnations.push(Incarnation { number, first_epoch, durable_epoch: None, loggers, ends: logs });
+    let (database, nonce_seed) = (manifest.database.0, rng::entropy());
+    LogStart { database, incarnation: number, first_epoch, durable: ends.durable, nonce_seed }
+}
+
+impl Opened {
+    /// Of a database that is kept nowhere.
+    pub(crate) fn in_memory() -> Opened {
+        Opened { tables: Tables::default(), recovery: None, log: None }
+    }
+}
+
+impl Home {
+    /// What the directory consists of.
+    pub(crate) fn manifest(&self) -> MutexGuard<'_, Manifest> {
+        self.manifest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets others open the directory. Nothing in it is changed from here on.
+    pub(super) fn unlock(&self) {
+        drop(self.locks.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+
+    /// Has the manifest say how far the log of the present incarnation, which is closed, is recorded in its batches, and where it ends.
+    /// More would be batches that are missing.
+    ///
+    /// # Errors
+    /// When it cannot be written: then a recovery finds out.
+    pub(super) fn note_end(&self, recorded: Epoch, ends: Vec<LogEnd>) -> Result<(), LogError> {
+        let mut manifest = self.manifest();
+        if let Some(current) = manifest.incarnations.last_mut() {
+            current.durable_epoch = Some(recorded);
+            current.ends = ends;
+        }
+        self.reserve.supply(|| manifest.write(self.disk.as_ref(), &self.directory))
+    }
+}
+
+/// Adds a table that was just made.
+pub(super) fn add_table(manifest: &mut Manifest, set: &TableSet) {
+    let id = set.primary.id;
+    let indexes: Vec<TableId> = set.indexes.iter().map(|index| index.table.id).collect();
+    manifest.next_table = TableId(id.0 + 1 + indexes.len() as u32);
+    if let Some(wire) = &set.primary.wire {
+        manifest.layouts.push(LayoutEntry { id: wire.layout, table: id });
+        manifest.next_layout = LayoutId(wire.layout.0 + 1);
+    }
+    manifest.tables.push(TableEntry { id, definition: set.definition.clone(), indexes });
+}

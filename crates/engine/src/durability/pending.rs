@@ -1,0 +1,161 @@
+//! Results that have not left yet.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use seriatim_redo::durable::Reached;
+
+use super::persistence::not_durable;
+use super::{OpenHandle, Seal};
+use crate::engine::Inner;
+use crate::{Committed, TransactError};
+
+/// The result of a transaction that has been decided but may not be durable yet. It is sealed until it is: what a power cut can
+/// still take back is not shown. One thread can have many of them outstanding.
+///
+/// Dropping it gives up the answer, not the transaction.
+///
+/// ```
+/// # use seriatim::{Database, Table};
+/// # #[derive(Table)] #[table(name = "counter", key(id), hash)] struct Counter { id: u32, n: u64 }
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let db = Database::in_memory()?;
+/// # let counters = db.create::<Counter>()?;
+/// # let mut session = db.session();
+/// let outstanding: Vec<_> =
+///     (0..8).map(|id| session.submit(|tx| tx.insert(&counters, &Counter { id, n: 0 }))).collect();
+/// for pending in outstanding {
+///     pending.wait()?;
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "a result that is not waited for may be lost to a power cut unnoticed"]
+pub struct Pending<R> {
+    result: Option<Result<Committed<R>, TransactError>>,
+    /// What must be durable first; `None` if nothing must.
+    sealed: Option<(Seal, Arc<Shared>)>,
+    /// How long [`Pending::wait`] waits.
+    limit: Option<Duration>,
+    /// There once it was polled as a future.
+    reached: Option<Reached>,
+}
+
+/// The database, as the results of one session hold it: counting these touches nothing that other sessions touch.
+pub(crate) struct Shared {
+    /// Dropped first: who is last waits for what still uses the database.
+    _open: Arc<OpenHandle>,
+    inner: Arc<Inner>,
+}
+
+impl Shared {
+    pub(crate) fn new(open: Arc<OpenHandle>, inner: Arc<Inner>) -> Shared {
+        Shared { _open: open, inner }
+    }
+}
+
+/// Nothing in it is pinned.
+impl<R> Unpin for Pending<R> {}
+
+impl<R> Pending<R> {
+    pub(crate) fn new(
+        result: Result<Committed<R>, TransactError>,
+        seal: Seal,
+        limit: Option<Duration>,
+        shared: &Arc<Shared>,
+    ) -> Pending<R> {
+        let sealed = shared.inner.seals(seal).then(|| (seal, Arc::clone(shared)));
+        Pending { result: Some(result), sealed, limit, reached: None }
+    }
+
+    /// Waits until the result may leave, at most for as long as the session waited when it was submitted
+    /// (`Session::set_wait_max`). As a future it has no such bound.
+    ///
+    /// # Errors
+    /// The transaction's own; [`TransactError::NotDurable`] if the log stopped before the result was durable,
+    /// [`TransactError::NotDurableYet`] if that took too long.
+    pub fn wait(mut self) -> Result<Committed<R>, TransactError> {
+        if let Some((seal, shared)) = &self.sealed {
+            shared.inner.unseal(*seal, self.limit)?;
+        }
+        self.take()
+    }
+
+    /// As [`Pending::wait`], for `most` at the longest: the result, or this again.
+    ///
+    /// # Errors
+    /// The same [`Pending`], still sealed.
+    // Where it lies: results can be large anyway.
+    #[allow(clippy::result_large_err)]
+    pub fn wait_timeout(mut self, most: Duration) -> Result<Result<Committed<R>, TransactError>, Pending<R>> {
+        let waited = match &self.sealed {
+            None => Ok(true),
+            Some((seal, shared)) => shared.inner.unseal_within(*seal, most),
+        };
+        match waited {
+            Ok(true) => Ok(self.take()),
+            Ok(false) => Err(self),
+            Err(error) => Ok(Err(error)),
+        }
+    }
+
+    /// The result if it may leave already, or this again. Does not block.
+    ///
+    /// # Errors
+    /// The same [`Pending`], still sealed.
+    #[allow(clippy::result_large_err)]
+    pub fn poll(self) -> Result<Result<Committed<R>, TransactError>, Pending<R>> {
+        self.wait_timeout(Duration::ZERO)
+    }
+
+    /// Whether [`Pending::wait`] would return at once.
+    pub fn is_ready(&self) -> bool {
+        match &self.sealed {
+            None => true,
+            Some((seal, shared)) => !matches!(shared.inner.unseal_within(*seal, Duration::ZERO), Ok(false)),
+        }
+    }
+
+    #[cfg(feature = "trial")]
+    pub(crate) fn result(&self) -> Option<&Result<Committed<R>, TransactError>> {
+        self.result.as_ref()
+    }
+
+    fn take(&mut self) -> Result<Committed<R>, TransactError> {
+        self.result.take().expect("a result is taken once")
+    }
+}
+
+/// The result, when it may leave.
+///
+/// # Panics
+/// If polled again after it was ready.
+impl<R> Future for Pending<R> {
+    type Output = Result<Committed<R>, TransactError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Pending { sealed, reached, .. } = &mut *self;
+        if let Some((seal, shared)) = sealed {
+            if reached.is_none() {
+                *reached = shared.inner.reached(*seal);
+            }
+            if let Some(reached) = reached {
+                match Pin::new(reached).poll(context) {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(Err(error)) => return Poll::Ready(Err(not_durable(error))),
+                    Poll::Ready(Ok(())) => {}
+                }
+            }
+        }
+        Poll::Ready(self.take())
+    }
+}
+
+impl<R> std::fmt::Debug for Pending<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pending").field("ready", &self.is_ready()).finish_non_exhaustive()
+    }
+}

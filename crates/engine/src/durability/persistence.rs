@@ -1,0 +1,626 @@
+//! The log of an open database: its mode, and how long a result waits for it.
+//!
+//! Acknowledgement ends for good when the log stops: a sync failed, here or of the manifest, or a commit ended by a panic. From then
+//! on a result leaves only if all it depends on was durable before, in every mode.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use seriatim_base::clock::Instant;
+use seriatim_base::{Epoch, Hold, Stamp, thread};
+use seriatim_htm::Htm;
+use seriatim_redo::durable::Reached;
+use seriatim_redo::manifest::{Manifest, NotWritten};
+use seriatim_redo::{Log, LogError, LogThreads, Logger, Writer};
+use seriatim_txn::{Epochs, Freshness};
+
+use super::Durability;
+use super::checkpointer::Checkpoints;
+use super::log::WholeBefore;
+use super::open::{Home, OpenLog};
+use crate::engine::{Foundation, Inner};
+use crate::settings::Settings;
+use crate::table::TableSet;
+use crate::{CloseError, LogStatistics, TransactError};
+
+/// What a result depends on: it leaves when this epoch is durable. Epoch zero: on nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Seal {
+    epoch: Epoch,
+    /// Whether the transaction has written something.
+    wrote: bool,
+}
+
+impl Seal {
+    /// The same, and on what has this stamp.
+    #[inline]
+    pub(crate) fn with(self, stamp: Stamp) -> Seal {
+        Seal { epoch: self.epoch.max(stamp.epoch()), ..self }
+    }
+
+    /// The same, of a transaction that has written something.
+    #[inline]
+    pub(crate) fn of_writer(self) -> Seal {
+        Seal { wrote: true, ..self }
+    }
+
+    fn until(epoch: Epoch) -> Seal {
+        Seal { epoch, wrote: false }
+    }
+}
+
+/// Whether the durable point has stood still for long although there is something to flush, and so whether snapshots show the durable
+/// epoch rather than wait for the disk.
+#[derive(Debug, Default)]
+pub(crate) struct Behind(AtomicBool);
+
+/// For how long the durable point may stand still.
+const BEHIND_AFTER: Duration = Duration::from_millis(100);
+
+/// By then it is known whether the disk is full or behind.
+const OVERTAKEN_WITHIN: Duration = Duration::from_millis(250);
+
+impl Behind {
+    #[inline]
+    pub(super) fn is_so(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Looks at each tick of an epoch that lasts `interval`.
+    pub(crate) fn watch(self: Arc<Behind>, interval: Duration) -> impl FnMut(Epoch, Epoch) {
+        let most = u32::try_from(BEHIND_AFTER.as_nanos().div_ceil(interval.as_nanos().max(1))).unwrap_or(u32::MAX);
+        let (mut mark, mut ticks) = (Epoch(0), 0);
+        move |current, durable| {
+            ticks += 1;
+            if durable >= mark {
+                (mark, ticks) = (current, 0);
+            }
+            self.0.store(ticks > most, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The log of an open database.
+pub(crate) struct Persistence {
+    mode: Durability,
+    log: Log,
+    loggers: Mutex<Loggers>,
+    /// Whether the owner runs the loggers.
+    stepped: bool,
+    epochs: Arc<Epochs>,
+    htm: Htm,
+    home: Arc<Home>,
+    /// What a checkpoint wants of commits.
+    pub(crate) whole_before: WholeBefore,
+    /// Held while a checkpoint is taken.
+    pub(super) checkpointing: Mutex<()>,
+    pub(super) checkpoints: Mutex<Checkpoints>,
+    /// Nobody has the database open any more: a checkpoint under way is given up.
+    closing: AtomicBool,
+    /// Whether there are versions for who reads the durable epoch.
+    keeps_versions: bool,
+    pub(crate) behind: Arc<Behind>,
+}
+
+/// Who steps the loggers.
+enum Loggers {
+    /// Threads of their own.
+    Threads(LogThreads),
+    /// The database's owner ([`Settings::step_helpers`](crate::Settings::step_helpers)), and whoever waits.
+    Stepped(Vec<Logger>),
+    /// Nobody any more; how that went.
+    Closed(Result<(), CloseError>),
+}
+
+/// Steps of all loggers that make an epoch durable where nothing fails: one that flushes it, one in which a logger that had
+/// nothing notes that others had.
+const STEPS_MAX: usize = 3;
+
+/// How long a wait that has other ends than the durable point lasts until it looks for them.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// A checkpoint is due when recovery needs the logs of so many earlier openings, each of which counts as a part of
+/// [`Settings::checkpoint_bytes`].
+const INCARNATIONS_MAX: u64 = 32;
+
+/// Beyond this epoch the log stops: stamps have 34 bits for it, and whoever is in the middle of a commit must not run out of them.
+pub(super) const EPOCH_LIMIT: u64 = (1 << (Stamp::BITS - Stamp::COUNTER_BITS)) - (1 << 20);
+
+impl Persistence {
+    /// Whether a result has to wait.
+    #[inline]
+    pub(crate) fn seals(&self, seal: Seal) -> bool {
+        let durable = self.log.durable();
+        match self.mode {
+            Durability::Group | Durability::Sync => seal.epoch > durable.epoch(),
+            Durability::Async => durable.is_stopped() && seal.epoch > durable.epoch(),
+            Durability::Off => false,
+        }
+    }
+
+    /// Ends the epoch.
+    pub(super) fn advance(&self) -> Epoch {
+        self.htm.outside(|| self.epochs.advance())
+    }
+
+    /// What was committed so far is not logged: the entries of indexes that were made again. Nobody else has the database yet. It
+    /// counts as durable, so it is seen should the log stop before anything else is.
+    pub(crate) fn skip_unlogged(&self) {
+        let next = self.advance();
+        self.log.durable().point().skip_to(Epoch(next.0 - 1));
+    }
+
+    /// What a snapshot that begins now holds, to show the durable epoch; `None` if it shows what has committed. What has committed would
+    /// have to be waited for. Nothing that was acknowledged is missing, where results wait until they are durable.
+    #[inline]
+    pub(crate) fn hold(&self) -> Option<Hold> {
+        self.holds_up().then(|| self.log.durable().point().hold())
+    }
+
+    /// Whether snapshots are not to wait for the disk. Once the log has stopped they show the durable epoch anyway.
+    #[inline]
+    fn holds_up(&self) -> bool {
+        let is_behind = self.log.refuses() || self.behind.is_so();
+        is_behind && self.keeps_versions && self.mode != Durability::Async && !self.log.durable().is_stopped()
+    }
+
+    /// Waits until what a snapshot saw is durable, or until it would better begin again and show the durable epoch: whether so.
+    #[cold]
+    fn is_overtaken(&self, seal: Seal, limit: Option<Duration>) -> bool {
+        if !self.keeps_versions {
+            return false;
+        }
+        if self.stepped {
+            return matches!(self.step_until(seal), Ok(false)) && self.holds_up();
+        }
+        let (began, limit) = (Instant::now(), limit.map_or(OVERTAKEN_WITHIN, |limit| limit.min(OVERTAKEN_WITHIN)));
+        self.log.request(seal.epoch);
+        while matches!(self.log.durable().wait_timeout(seal.epoch, LOOK), Ok(false)) {
+            if self.holds_up() || began.elapsed() >= limit {
+                return self.holds_up();
+            }
+        }
+        false
+    }
+
+    /// Makes everything committed so far durable; gives up when the disk is full. Whether it did within the limit.
+    pub(crate) fn flush(&self, limit: Option<Duration>) -> Result<bool, LogError> {
+        self.wait_for_at_most(self.current(), limit)
+    }
+
+    /// The newest epoch that a power cut does not take back.
+    pub(crate) fn durable_epoch(&self) -> Epoch {
+        self.log.durable().epoch()
+    }
+
+    /// What log and checkpoints have done.
+    pub(crate) fn statistics(&self) -> LogStatistics {
+        // First: if it has stopped, the durable epoch does not change any more; and that is not above the epoch.
+        let stopped = self.log.durable().is_stopped();
+        let durable_epoch = self.durable_epoch();
+        let log = self.log.statistics();
+        let checkpoints = self.checkpoints.lock().unwrap_or_else(PoisonError::into_inner);
+        LogStatistics {
+            flushes: log.batches,
+            commits: log.groups,
+            bytes: log.bytes,
+            payload_bytes: log.payload_bytes,
+            flush_time: log.flush_time,
+            flush_time_max: log.flush_time_max,
+            backlog_bytes: log.backlog_bytes,
+            epoch: self.current().0,
+            durable_epoch: durable_epoch.0,
+            refusal: self.log.refusal().map(|refusal| refusal.to_string()),
+            stopped,
+            checkpoints: checkpoints.taken,
+            checkpoints_failed: checkpoints.failed,
+            checkpoint_duration: checkpoints.duration,
+            checkpoint_error: checkpoints.error.clone(),
+            deletion_error: checkpoints.deletion_error.clone(),
+        }
+    }
+
+    /// Nobody has the database open any more.
+    pub(crate) fn begin_closing(&self) {
+        self.closing.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a checkpoint under way is of no use any more.
+    pub(super) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Relaxed)
+    }
+
+    /// The epoch now.
+    pub(super) fn current(&self) -> Epoch {
+        self.epochs.current()
+    }
+
+    /// Has the loggers end the epoch, and waits until it is durable, the disk is full, or the database is closed.
+    pub(super) fn wait_for(&self, epoch: Epoch) -> Result<(), LogError> {
+        self.wait_for_at_most(epoch, None).map(drop)
+    }
+
+    /// As [`Persistence::wait_for`]: whether it is durable within the limit.
+    fn wait_for_at_most(&self, epoch: Epoch, limit: Option<Duration>) -> Result<bool, LogError> {
+        if self.stepped {
+            return self.wait(Seal::until(epoch), None);
+        }
+        let began = Instant::now();
+        self.log.request(epoch);
+        while !self.log.durable().wait_timeout(epoch, limit.map_or(LOOK, |limit| limit.min(LOOK)))? {
+            if let Some(refusal) = self.log.refusal() {
+                return Err(refusal);
+            }
+            if self.is_closing() {
+                return Err(LogError::Stopped("the database is being closed".to_owned()));
+            }
+            if limit.is_some_and(|limit| began.elapsed() >= limit) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Waits until the disk says that the current epoch is durable, whether anything was logged in it or not.
+    pub(super) fn record(&self) -> Result<Epoch, LogError> {
+        let end = self.current();
+        self.log.record(end);
+        // The epoch that was asked for may be durable by now, and not be recorded. One that ends from here on is told durable only by
+        // a logger that has seen the request: see `Log::record`.
+        self.wait_for(self.current()).map(|()| end)
+    }
+
+    /// Whether the seal is broken within the limit. While the disk is full that takes until there is space. Where the owner runs the
+    /// loggers it runs them, and fails if that does not help.
+    #[cold]
+    fn wait(&self, seal: Seal, limit: Option<Duration>) -> Result<bool, LogError> {
+        if !self.stepped {
+            self.log.request(seal.epoch);
+            return match limit {
+                None => self.log.durable().wait(seal.epoch).map(|()| true),
+                Some(limit) => self.log.durable().wait_timeout(seal.epoch, limit),
+            };
+        }
+        match self.step_until(seal)? {
+            true => Ok(true),
+            false => Err(self
+                .log
+                .refusal()
+                .unwrap_or_else(|| LogError::Stopped("a commit is in the way of the log".to_owned()))),
+        }
+    }
+
+    /// Runs the loggers until the seal is broken; whether it is.
+    fn step_until(&self, seal: Seal) -> Result<bool, LogError> {
+        self.log.request(seal.epoch);
+        for _ in 0..STEPS_MAX {
+            if self.reached_now(seal)? {
+                return Ok(true);
+            }
+            self.step();
+        }
+        self.reached_now(seal)
+    }
+
+    fn wait_within(&self, seal: Seal, most: Duration) -> Result<bool, LogError> {
+        match (most.is_zero(), self.stepped) {
+            (true, _) => self.reached_now(seal),
+            (false, true) => self.step_until(seal),
+            (false, false) => self.wait(seal, Some(most)),
+        }
+    }
+
+    fn reached_now(&self, seal: Seal) -> Result<bool, LogError> {
+        self.log.durable().poll(seal.epoch).map_or(Ok(false), |answer| answer.map(|()| true))
+    }
+
+    fn loggers(&self) -> MutexGuard<'_, Loggers> {
+        self.loggers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has every logger flush what it has, if the owner runs them.
+    pub(crate) fn step(&self) {
+        if is_at_limit(self.current()) {
+            stop_at_limit(&self.log);
+        }
+        if let Loggers::Stepped(loggers) = &mut *self.loggers() {
+            for logger in loggers {
+                // A logger that fails tells all who wait.
+                logger.step(self.end_requested());
+            }
+        }
+    }
+
+    /// Steps one logger, if the owner runs them and there are so many.
+    #[cfg(feature = "trial")]
+    pub(crate) fn step_logger(&self, logger: usize) {
+        if let Loggers::Stepped(loggers) = &mut *self.loggers()
+            && let Some(logger) = loggers.get_mut(logger)
+        {
+            logger.step(self.end_requested());
+        }
+    }
+
+    /// The limit was reached.
+    #[cold]
+    fn not_yet(&self, wrote: bool, limit: Option<Duration>) -> TransactError {
+        let reason = self.log.refusal().map(|refusal| refusal.to_string());
+        TransactError::NotDurableYet { waited: limit.unwrap_or_default(), wrote, reason }
+    }
+
+    /// As a logger's thread does before each step.
+    fn end_requested(&self) -> Epoch {
+        end_epoch(&self.epochs, &self.htm, self.log.requested())
+    }
+
+    /// The log.
+    pub(crate) fn log(&self) -> Log {
+        self.log.clone()
+    }
+
+    /// The directory.
+    pub(crate) fn home(&self) -> &Home {
+        &self.home
+    }
+
+    /// Changes what the directory consists of: durable when this returns.
+    ///
+    /// # Errors
+    /// That the log has stopped. When the manifest cannot be written: the old one is in place and all goes on; or that is not known,
+    /// and then the log stops.
+    pub(super) fn change(&self, change: impl FnOnce(&mut Manifest)) -> Result<(), LogError> {
+        // Under the manifest's lock, so that nobody builds on what another did not know to be there.
+        let mut manifest = self.home.manifest();
+        if let Some(reason) = self.log.durable().stop_reason() {
+            return Err(LogError::Stopped(reason));
+        }
+        let mut changed = manifest.clone();
+        change(&mut changed);
+        if let Some(current) = changed.incarnations.last_mut() {
+            // Who finds less later finds damage.
+            current.ends = self.log.ends();
+        }
+        match changed.write(self.home.disk.as_ref(), &self.home.directory) {
+            Ok(()) => *manifest = changed,
+            Err(NotWritten { error, is_final }) => {
+                if is_final {
+                    self.log.stop(&format!("{error}; look after the disk, and open the database again"));
+                }
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a table that was just made.
+    ///
+    /// # Errors
+    /// As [`Persistence::change`].
+    pub(crate) fn add_table(&self, set: &TableSet) -> Result<(), LogError> {
+        self.change(|manifest| super::open::add_table(manifest, set))
+    }
+
+    /// Begins to log.
+    pub(crate) fn start(
+        options: &Settings,
+        Foundation { protocol, environment, .. }: &Foundation,
+        opened: OpenLog,
+        recovered_bytes: u64,
+    ) -> Result<(Persistence, Vec<Writer>), LogError> {
+        let OpenLog { home, log, loggers, writers } = opened;
+        let epochs = Arc::clone(&environment.epochs);
+        let loggers = match options.step_helpers {
+            true => Loggers::Stepped(loggers),
+            false => {
+                let (epochs, htm) = (Arc::clone(&epochs), environment.htm.clone());
+                let end_requested = move |requested| end_epoch(&epochs, &htm, requested);
+                Loggers::Threads(log.spawn(loggers, options.epoch_interval, end_requested)?)
+            }
+        };
+        let keeps_versions = protocol.info().gives.snapshots != Freshness::None;
+        if keeps_versions {
+            // For who reads the durable epoch should the log stop.
+            environment.memory.keep_versions(Arc::clone(log.durable().point()));
+        }
+        // Many short lives leave many files, however little is in them.
+        let earlier = home.manifest().incarnations.len().saturating_sub(1) as u64;
+        let counted = earlier.saturating_mul(options.checkpoint_bytes.unwrap_or(0) / INCARNATIONS_MAX);
+        let recovered_bytes = recovered_bytes.saturating_add(counted);
+        let mode = options.durability.unwrap_or(Durability::Group);
+        let htm = environment.htm.clone();
+        let persistence = Persistence {
+            mode,
+            log,
+            loggers: Mutex::new(loggers),
+            stepped: options.step_helpers,
+            epochs,
+            htm,
+            home: Arc::new(home),
+            whole_before: WholeBefore::default(),
+            checkpointing: Mutex::default(),
+            checkpoints: Mutex::new(Checkpoints::new(recovered_bytes)),
+            closing: AtomicBool::new(false),
+            keeps_versions,
+            behind: Arc::default(),
+        };
+        Ok((persistence, writers))
+    }
+}
+
+/// Closing flushes what was committed. What cannot be flushed then is lost as in a power cut. What was flushed the manifest says, so that
+/// damage at the end of the log is not taken for a write that was cut short.
+impl Persistence {
+    /// Ends the log, once; from then on it takes nothing, and the directory is unlocked.
+    ///
+    /// # Errors
+    /// What was committed and is not durable. The same each time.
+    pub(crate) fn close(&self) -> Result<(), CloseError> {
+        let after = self.advance();
+        let mut closing = self.loggers();
+        let own_thread = "the log was closed by its own thread, which does not wait for itself";
+        let early = Err(CloseError::new(self.durable_epoch(), 0, own_thread));
+        let loggers = match &*closing {
+            Loggers::Closed(closed) => return closed.clone(),
+            _ => std::mem::replace(&mut *closing, Loggers::Closed(early.clone())),
+        };
+        let is_logger = matches!(&loggers, Loggers::Threads(threads) if threads.is_current());
+        let (log, home) = (self.log(), Arc::clone(&self.home));
+        let close = move || {
+            let note = |recorded, ends| home.note_end(recorded, ends);
+            let ended = match loggers {
+                Loggers::Threads(threads) => threads.close(after, note),
+                Loggers::Stepped(loggers) => log.close(loggers, after, note),
+                Loggers::Closed(closed) => return closed,
+            };
+            // Whether anything was lost: a log that cannot go on may have flushed all there was, and where the manifest does not say where
+            // it ends a recovery finds out.
+            let closed = ended.or_else(|error| match log.statistics().backlog_bytes {
+                0 => Ok(()),
+                lost => {
+                    let reason = match error {
+                        LogError::Full { directory } => format!("the disk of {} is full", directory.display()),
+                        error => error.to_string(),
+                    };
+                    Err(CloseError::new(log.durable().epoch(), lost, &reason))
+                }
+            });
+            home.reserve.fill();
+            home.unlock();
+            closed
+        };
+        let closed = match is_logger {
+            false => close(),
+            // A result that a logger woke was the last that kept the database: its thread cannot wait for itself. Where no thread can
+            // be had the log stops where it is.
+            true => {
+                drop(thread::spawn("seriatim-close", close));
+                early
+            }
+        };
+        *closing = Loggers::Closed(closed.clone());
+        closed
+    }
+}
+
+impl Drop for Persistence {
+    fn drop(&mut self) {
+        // Whoever asked for durability was told, and who wanted to know now asked `Database::close`.
+        let _ = self.close();
+    }
+}
+
+/// Ends `epoch`, if it is not over; the current epoch.
+fn end_epoch(epochs: &Epochs, htm: &Htm, epoch: Epoch) -> Epoch {
+    let current = epochs.current();
+    if current > epoch { current } else { htm.outside(|| epochs.advance()) }
+}
+
+/// Refuses commits while there are still epochs for those under way.
+#[cold]
+pub(crate) fn stop_at_limit(log: &Log) {
+    log.stop("the epochs that stamps have bits for are used up: load the rows into a new database");
+}
+
+/// Whether so late an epoch ends a log.
+pub(crate) fn is_at_limit(epoch: Epoch) -> bool {
+    epoch.0 >= EPOCH_LIMIT
+}
+
+/// Sealing and unsealing, for databases with a log and without.
+impl Inner {
+    /// Waits until a result with this seal may leave.
+    ///
+    /// # Errors
+    /// [`TransactError::NotDurable`] if the log stopped before; [`TransactError::NotDurableYet`] beyond the limit.
+    #[inline]
+    pub(crate) fn unseal(&self, seal: Seal, limit: Option<Duration>) -> Result<(), TransactError> {
+        match &self.persistence {
+            Some(persistence) if persistence.seals(seal) => match persistence.wait(seal, limit) {
+                Ok(true) => Ok(()),
+                Ok(false) => Err(persistence.not_yet(seal.wrote, limit)),
+                Err(error) => Err(not_durable(error)),
+            },
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a snapshot with this seal is to begin again: what it saw is not durable, and waiting for the disk takes long.
+    #[inline]
+    pub(crate) fn is_overtaken(&self, seal: Seal, limit: Option<Duration>) -> bool {
+        let persistence = self.persistence.as_ref();
+        persistence.is_some_and(|persistence| persistence.seals(seal) && persistence.is_overtaken(seal, limit))
+    }
+
+    /// As [`Inner::unseal`], for `most` at the longest: whether it may leave.
+    pub(crate) fn unseal_within(&self, seal: Seal, most: Duration) -> Result<bool, TransactError> {
+        match &self.persistence {
+            Some(persistence) if persistence.seals(seal) => persistence.wait_within(seal, most).map_err(not_durable),
+            _ => Ok(true),
+        }
+    }
+
+    /// Whether a submitted result has to wait. Under [`Durability::Sync`] it is flushed although nobody waits for it yet.
+    #[inline]
+    pub(crate) fn seals(&self, seal: Seal) -> bool {
+        match &self.persistence {
+            None => false,
+            Some(persistence) => {
+                let sealed = persistence.seals(seal);
+                if sealed && persistence.mode == Durability::Sync {
+                    persistence.log.request(seal.epoch);
+                }
+                sealed
+            }
+        }
+    }
+
+    /// Ready when a result with this seal may leave; `None` if it always may. Somebody waits for it.
+    pub(crate) fn reached(&self, seal: Seal) -> Option<Reached> {
+        self.persistence.as_ref().map(|persistence| {
+            persistence.log.request(seal.epoch);
+            persistence.log.durable().reached(seal.epoch)
+        })
+    }
+
+    /// Makes everything committed so far durable.
+    ///
+    /// # Errors
+    /// [`TransactError::NotDurable`] if the log has stopped or the disk is full; [`TransactError::NotDurableYet`] beyond the limit.
+    pub(crate) fn flush(&self, limit: Option<Duration>) -> Result<(), TransactError> {
+        let Some(persistence) = &self.persistence else { return Ok(()) };
+        match persistence.flush(limit) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(persistence.not_yet(true, limit)),
+            Err(error) => Err(not_durable(error)),
+        }
+    }
+
+    /// Why the log takes no commits, as far as it is known now.
+    #[cold]
+    pub(crate) fn log_stopped(&self) -> TransactError {
+        let refusal = self.persistence.as_ref().and_then(|persistence| persistence.log.refusal());
+        refused(refusal.unwrap_or(LogError::Backlogged { backlog_bytes: 0 }))
+    }
+
+    /// Ends acknowledgement for good.
+    #[cold]
+    pub(crate) fn stop_log(&self, reason: &str) {
+        if let Some(persistence) = &self.persistence {
+            persistence.log.stop(reason);
+        }
+    }
+}
+
+/// Why a commit was refused.
+pub(crate) fn refused(refusal: LogError) -> TransactError {
+    match refusal {
+        LogError::Full { directory } => TransactError::DiskFull { directory },
+        LogError::Backlogged { backlog_bytes } => TransactError::DiskBehind { backlog_bytes },
+        error => TransactError::LogStopped { reason: error.to_string() },
+    }
+}
+
+pub(super) fn not_durable(error: LogError) -> TransactError {
+    TransactError::NotDurable { reason: error.to_string() }
+}

@@ -1,0 +1,99 @@
+//! Secondary indexes after a recovery: made again from the rows, by ordinary transactions.
+//!
+//! The log does not hold them, so they cannot disagree with it. All threads work on one table at a time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use seriatim_base::thread;
+use seriatim_catalog::ColumnSet;
+
+use super::rows::{Rows, Stuck, Walker};
+use super::{NO_WORKER, OpenHandle};
+use crate::engine::Inner;
+use crate::table::TableSet;
+use crate::tx::{Origin, TxCore};
+use crate::{OpenError, Runner, TransactError};
+
+/// Fills the indexes of a table from its rows; `done` is told of rows as they are entered. Nobody else uses the database.
+///
+/// # Errors
+/// No memory; rows that contradict a unique index, which no database wrote.
+pub(crate) fn rebuild(
+    inner: &Arc<Inner>,
+    open: &Arc<OpenHandle>,
+    set: &TableSet,
+    done: &(dyn Fn(u64) + Sync),
+) -> Result<(), OpenError> {
+    if set.indexes.is_empty() {
+        return Ok(());
+    }
+    let rows = Rows::new(&set.primary);
+    let work = |number, _| work(inner, open, set, &rows, number, done);
+    thread::crew(inner.options.index_helpers(), work).into_iter().collect()
+}
+
+/// Conflicts of one chunk after which a rebuild is given up. Far more than helpers can cause each other.
+const REFUSALS_MAX: u32 = 100_000;
+
+/// What stops a rebuild.
+enum Failed {
+    Stuck,
+    Transact(TransactError),
+}
+
+impl From<Stuck> for Failed {
+    fn from(Stuck: Stuck) -> Failed {
+        Failed::Stuck
+    }
+}
+
+fn work(
+    inner: &Arc<Inner>,
+    open: &Arc<OpenHandle>,
+    set: &TableSet,
+    rows: &Rows<'_>,
+    number: usize,
+    done: &(dyn Fn(u64) + Sync),
+) -> Result<(), OpenError> {
+    let no_worker = || OpenError::Invalid(NO_WORKER.to_owned());
+    let core = inner.environment.core().ok_or_else(no_worker)?;
+    let mut walker = Walker::new(inner.protocol.as_ref(), core);
+    let mut runner = Runner::new(Arc::clone(inner), Arc::clone(open), number);
+    // What the user allows transactions is not for these: nobody else uses the table, or it is a check that he asked for.
+    runner.set_options(crate::TransactionOptions::new().age_max(Duration::MAX));
+    loop {
+        let more = walker.chunk(rows, |found| {
+            let enter = |tx: &TxCore| {
+                found.iter().try_for_each(|found| tx.maintain(set, found.key, None, Some(found.row), ColumnSet::ALL))
+            };
+            // Nothing of it is logged, so there is nothing to wait for. Other helpers are in the way for a moment at most, whatever the
+            // user thinks of retries.
+            let mut refusals = 0;
+            loop {
+                match runner.run(seriatim_txn::Mode::ReadWrite, Origin::Closure, enter) {
+                    Ok(_) => break,
+                    Err(TransactError::Conflict { .. }) if refusals < REFUSALS_MAX => {
+                        refusals += 1;
+                        thread::yield_now();
+                    }
+                    Err(error) => return Err(Failed::Transact(error)),
+                }
+            }
+            done(found.len() as u64);
+            Ok(())
+        });
+        match more {
+            Ok(true) => {}
+            Ok(false) => return Ok(()),
+            Err(Failed::Transact(TransactError::OutOfMemory)) => {
+                return Err(OpenError::Memory(format!("for the indexes of table {:?}", set.definition.name)));
+            }
+            Err(Failed::Transact(error)) => {
+                let table = &set.definition.name;
+                return Err(OpenError::Invalid(format!("the indexes of table {table:?} cannot be rebuilt: {error}")));
+            }
+            Err(Failed::Stuck) => unreachable!("nobody commits during recovery"),
+        }
+    }
+}

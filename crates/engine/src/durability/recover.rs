@@ -1,0 +1,338 @@
+//! Recovery: the checkpoint and the log back into tables.
+//!
+//! Rows go to where they will stay, by the protocol's own hand, in the order of their stamps; no transaction runs. What the log
+//! says after the durable epoch is left out, so the tables come to the state that was there when that epoch ended.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use seriatim_base::clock::Instant;
+use seriatim_base::{Epoch, LayoutId, thread};
+use seriatim_catalog::RowWriter;
+use seriatim_catalog::wire::DecodeError;
+#[cfg(feature = "canary")]
+use seriatim_redo::LogFault;
+use seriatim_redo::manifest::{Incarnation, Manifest};
+use seriatim_redo::replay::{Apply, Outcome, Replay, Version};
+use seriatim_redo::{checkpoint, entry};
+use seriatim_store::{Finger, RecordPtr};
+use seriatim_txn::{Change, Core, Near, Restored, Table};
+
+use super::{NO_WORKER, RecoveryPhase, ahead};
+use crate::engine::{Foundation, Tables};
+use crate::error::{OpenError, StorageError};
+use crate::protocol::OpenProtocol;
+use crate::settings::{Place, Settings};
+use crate::table::TableSet;
+
+/// What opening a database found in its directory.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Recovery {
+    /// Every transaction of an epoch up to this one is there, and nothing of a later one.
+    pub durable_epoch: u64,
+    /// Rows loaded from the checkpoint.
+    pub checkpoint_rows: u64,
+    /// Bytes of log read.
+    pub log_bytes: u64,
+    /// Entries of the log applied.
+    pub entries: u64,
+    /// Rows entered into secondary indexes.
+    pub indexed_rows: u64,
+    /// How long it took.
+    pub duration: Duration,
+    /// What is worth knowing, in words: a torn tail that was left out, say.
+    pub notices: Vec<String>,
+}
+
+/// Where the log of the last incarnation ends.
+pub(super) struct Ends {
+    /// The newest epoch that counts.
+    pub(super) durable: Epoch,
+    /// The newest epoch that the directory mentions, perhaps in what is void.
+    pub(super) newest: Epoch,
+    /// The incarnations, all of which have ended.
+    pub(super) incarnations: Vec<Incarnation>,
+}
+
+impl Ends {
+    /// Of a directory without a log.
+    pub(super) fn of_nothing() -> Ends {
+        Ends { durable: Epoch(0), newest: Epoch(0), incarnations: Vec::new() }
+    }
+}
+
+/// What recovery made.
+pub(super) struct Recovered {
+    pub(super) tables: Tables,
+    pub(super) recovery: Recovery,
+    pub(super) ends: Ends,
+}
+
+/// Brings back what the directory holds. Nothing in it changes; what counts of it is on the disk when this returns.
+///
+/// # Errors
+/// Damage; no memory; what the file system says.
+pub(super) fn recover(
+    options: &Settings,
+    place: &Place,
+    foundation: &Foundation,
+    manifest: &Manifest,
+) -> Result<Recovered, OpenError> {
+    let began = Instant::now();
+    let Place { directory, disk, inspect } = place;
+    let threads = options.helpers();
+    let cores: Option<Vec<Core>> = (0..threads).map(|_| foundation.environment.core()).collect();
+    let mut cores = cores.ok_or_else(|| OpenError::Invalid(NO_WORKER.to_owned()))?;
+    #[cfg_attr(not(feature = "canary"), expect(unused_mut, reason = "a canary changes it"))]
+    let mut replay = match inspect {
+        true => Replay::look(disk.as_ref(), directory, manifest)?,
+        false => Replay::open(disk.as_ref(), directory, manifest)?,
+    };
+    #[cfg(feature = "canary")]
+    if options.log_fault == LogFault::ForgetLog {
+        replay.forget_log();
+    }
+    let rows_max = replay.bytes().saturating_add(checkpoint::bytes_found(disk.as_ref(), directory, manifest));
+    let tables = make_tables(foundation, manifest, rows_max, &mut cores[0])?;
+    #[cfg_attr(not(feature = "canary"), expect(unused_mut, reason = "a canary changes it"))]
+    let mut applier = Applier::new(foundation, &tables, cores);
+    #[cfg(feature = "canary")]
+    {
+        applier.adds_twice = options.log_fault == LogFault::AddTwice;
+    }
+    let told = |phase, total| move |done| options.on_recovery.tell(phase, done, Some(total));
+    let checkpoint_bytes = manifest.checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.bytes);
+    let progress = told(RecoveryPhase::Checkpoint, checkpoint_bytes);
+    let loaded = checkpoint::load(disk.as_ref(), directory, manifest, threads, &applier, &progress)?;
+    // Headers of files were not counted.
+    progress(checkpoint_bytes);
+    let progress = told(RecoveryPhase::Log, replay.bytes());
+    let replayed = replay.run(disk.as_ref(), threads, &applier, &progress)?;
+    applier.finish();
+    #[cfg(feature = "canary")]
+    let secures = options.log_fault != LogFault::TrustUnflushed;
+    #[cfg(not(feature = "canary"))]
+    let secures = true;
+    if secures && !*inspect {
+        replay.secure(disk.as_ref())?;
+    }
+    let recovery = Recovery {
+        durable_epoch: replay.durable().0,
+        checkpoint_rows: loaded.rows,
+        log_bytes: replayed.bytes,
+        entries: replayed.versions,
+        indexed_rows: 0,
+        duration: began.elapsed(),
+        notices: replay.torn().iter().map(ToString::to_string).collect(),
+    };
+    let incarnations = replay.ended_incarnations(manifest);
+    let ends = Ends { durable: replay.durable(), newest: replay.newest(), incarnations };
+    Ok(Recovered { tables, recovery, ends })
+}
+
+/// How often a look at a database is begun that what happens to it interrupts.
+const LOOKS_MAX: usize = 10;
+
+/// Brings back what the directory of a database holds that may be in use. A checkpoint that is completed meanwhile deletes log, and a
+/// batch that is being written may look damaged: so what was read counts if the manifest is still the same, and an error if it comes
+/// twice.
+///
+/// # Errors
+/// As [`recover`]; or that the database changed all the time.
+pub(super) fn look(
+    options: &Settings,
+    place: &Place,
+    foundation: &Foundation,
+    mut manifest: Manifest,
+) -> Result<(Manifest, Recovered), OpenError> {
+    let Place { directory, disk, .. } = place;
+    let mut failed = false;
+    for _ in 0..LOOKS_MAX {
+        let recovered = recover(options, place, foundation, &manifest);
+        let now = Manifest::read(disk.as_ref(), directory)?;
+        let is_same = now == manifest;
+        match recovered {
+            Ok(recovered) if is_same => return Ok((manifest, recovered)),
+            Err(error) if is_same && failed => return Err(error),
+            recovered => failed = is_same && recovered.is_err(),
+        }
+        manifest = now;
+    }
+    let problem = format!("{LOOKS_MAX} checkpoints or tables were made while it was read: try again");
+    let busy = std::io::Error::new(std::io::ErrorKind::ResourceBusy, problem);
+    Err(OpenError::Storage(StorageError::io("looking at a database in use")(busy)))
+}
+
+/// A table is made for no more rows than this if it is not known that there are so many.
+const CAPACITY_UNSEEN: u64 = 1 << 20;
+
+/// Makes the tables of the manifest, empty. Their capacity is a hint, and memory: of what is beyond `rows_max`, which is more rows than
+/// there are, they are made for little, and grow.
+fn make_tables(
+    foundation: &Foundation,
+    manifest: &Manifest,
+    rows_max: u64,
+    core: &mut Core,
+) -> Result<Tables, OpenError> {
+    let capacity_max = usize::try_from(rows_max.max(CAPACITY_UNSEEN)).unwrap_or(usize::MAX);
+    let mut tables = Tables { ids: manifest.next_table.0, ..Tables::default() };
+    for entry in &manifest.tables {
+        let name = &entry.definition.name;
+        let consecutive = entry.indexes.iter().zip(entry.id.0 + 1..).all(|(index, id)| index.0 == id);
+        let layout = manifest.layouts.iter().find(|layout| layout.table == entry.id);
+        if !consecutive || layout.is_none_or(|layout| layout.id != LayoutId(entry.id.0)) {
+            return Err(OpenError::Invalid(format!(
+                "the manifest gives table {name:?} ids that this version never gives"
+            )));
+        }
+        let mut definition = entry.definition.clone();
+        definition.capacity = definition.capacity.min(capacity_max);
+        let set = TableSet::new(foundation, definition, entry.id, core);
+        let set = set.map_err(|error| OpenError::Memory(format!("for table {name:?}: {error}")))?;
+        tables.sets.push(Arc::new(set));
+    }
+    Ok(tables)
+}
+
+/// Puts versions into tables.
+struct Applier<'f> {
+    protocol: &'f dyn OpenProtocol,
+    /// By table id.
+    tables: Vec<Option<&'f Table>>,
+    /// One for each thread that applies.
+    hands: Vec<Mutex<Hand>>,
+    #[cfg(feature = "canary")]
+    adds_twice: bool,
+}
+
+/// What a thread that applies works with.
+struct Hand {
+    core: Core,
+    /// By table id: where it last was.
+    fingers: Vec<Finger>,
+    /// By table id: whether it deleted a row.
+    deleted: Vec<bool>,
+}
+
+impl<'f> Applier<'f> {
+    fn new(foundation: &'f Foundation, tables: &'f Tables, cores: Vec<Core>) -> Applier<'f> {
+        let mut by_id: Vec<Option<&Table>> = vec![None; tables.ids as usize];
+        for set in &tables.sets {
+            by_id[set.primary.id.index()] = Some(&set.primary);
+        }
+        let count = by_id.len();
+        let hand = |core| Hand { core, fingers: vec![Finger::default(); count], deleted: vec![false; count] };
+        let hands = cores.into_iter().map(hand).map(Mutex::new).collect();
+        Applier {
+            protocol: foundation.protocol.as_ref(),
+            tables: by_id,
+            hands,
+            #[cfg(feature = "canary")]
+            adds_twice: false,
+        }
+    }
+
+    fn table(&self, version: &Version<'_>) -> &'f Table {
+        self.tables.get(version.table.index()).copied().flatten().expect("the manifest's tables were made")
+    }
+
+    /// Unlinks the tombstones that were left, and gives the threads' workers back.
+    fn finish(self) {
+        let hands = self.hands.into_iter().map(|hand| hand.into_inner().unwrap_or_else(PoisonError::into_inner));
+        let hands: Vec<Hand> = hands.collect();
+        let is_deleted = |table: &&Table| hands.iter().any(|hand| hand.deleted[table.id.index()]);
+        let with_tombstones: Vec<&Table> = self.tables.into_iter().flatten().filter(is_deleted).collect();
+        let threads = hands.len();
+        let (hands, left) = (Mutex::new(hands.into_iter()), Mutex::new(with_tombstones.into_iter()));
+        let work = |_, _| {
+            let hand = hands.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let mut core = hand.expect("there is one for each thread").core;
+            loop {
+                let next = left.lock().unwrap_or_else(PoisonError::into_inner).next();
+                let Some(table) = next else { return };
+                // SAFETY: every version was restored, each table is one thread's, and no transaction runs yet.
+                unsafe { self.protocol.finish_restore(&mut core, table) };
+            }
+        };
+        thread::crew(threads, work);
+    }
+
+    /// Puts a version into its table; `guess` is as [`Near`] wants it. The hand is online.
+    fn put(&self, hand: &mut Hand, guess: Option<RecordPtr>, version: &Version<'_>) -> Result<Outcome, StorageError> {
+        let Version { rows, key, stamp, changes, .. } = *version;
+        let table = self.table(version);
+        let mut malformed = None;
+        let mut set = |row: &mut RowWriter<'_>| {
+            for change in changes {
+                let decoded = match *change {
+                    entry::Change::Row(bytes) => rows.decode_row(bytes, row),
+                    entry::Change::Patch(bytes) => rows.decode_patch(bytes, row),
+                    #[cfg(feature = "canary")]
+                    entry::Change::Delta(bytes) if self.adds_twice => {
+                        rows.decode_delta(bytes, row).and_then(|()| rows.decode_delta(bytes, row))
+                    }
+                    entry::Change::Delta(bytes) => rows.decode_delta(bytes, row),
+                    entry::Change::Delete => Ok(()),
+                };
+                match decoded {
+                    Ok(()) => {}
+                    Err(DecodeError::OutOfMemory(error)) => return Err(error),
+                    Err(error) => malformed = Some(error.to_string()),
+                }
+            }
+            Ok(())
+        };
+        let change = match changes.first() {
+            Some(entry::Change::Row(_)) => Change::Row(&mut set),
+            Some(entry::Change::Delete) => {
+                hand.deleted[version.table.index()] = true;
+                Change::Delete
+            }
+            Some(entry::Change::Patch(_) | entry::Change::Delta(_)) => Change::Patch(&mut set),
+            None => return Ok(Outcome::Older),
+        };
+        let near = Near { guess, finger: &mut hand.fingers[version.table.index()] };
+        // SAFETY: all versions of a key come from one thread; nobody else uses the tables yet; the encoding is the table's; guesses are
+        // records that its index named.
+        let restored = unsafe { self.protocol.restore(&mut hand.core, table, key, near, stamp, change) };
+        let restored = restored.map_err(|_| StorageError::OutOfMemory { table: table.name.clone() })?;
+        if let Some(problem) = malformed {
+            let key = table.codec.describe(key);
+            return Err(StorageError::Stopped(format!("a change of {} {key} makes no sense: {problem}", table.name)));
+        }
+        Ok(match restored {
+            Restored::Applied => Outcome::Applied,
+            Restored::Older => Outcome::Older,
+            Restored::NoBase => Outcome::NoBase,
+        })
+    }
+}
+
+impl Apply for Applier<'_> {
+    fn apply(&self, thread: usize, version: &Version<'_>) -> Result<Outcome, StorageError> {
+        let mut outcomes = Vec::with_capacity(1);
+        self.apply_all(thread, std::slice::from_ref(version), &mut outcomes)?;
+        Ok(outcomes.pop().expect("each version has an outcome"))
+    }
+
+    fn apply_all(
+        &self,
+        thread: usize,
+        versions: &[Version<'_>],
+        outcomes: &mut Vec<Outcome>,
+    ) -> Result<(), StorageError> {
+        let mut hand = self.hands[thread].lock().unwrap_or_else(PoisonError::into_inner);
+        let hand = &mut *hand;
+        hand.core.local.enter();
+        let of_tables = versions.iter().map(|version| (self.table(version), version));
+        let guesses = ahead::fetch(hand.core.local.pinned(), &mut hand.fingers, of_tables);
+        let put = |(version, guess)| self.put(hand, guess, version).map(|outcome| outcomes.push(outcome));
+        let all = versions.iter().zip(guesses).try_for_each(put);
+        hand.core.local.leave();
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests;

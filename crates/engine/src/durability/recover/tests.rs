@@ -1,0 +1,278 @@
+//! Several threads restore at once, through guesses fetched ahead, while the tables they restore into grow.
+
+use seriatim_base::{Rng, Stamp, TableId, rng};
+use seriatim_catalog::wire::Updated;
+use seriatim_catalog::{KeyBuf, RowRef, Table, TableKey};
+use seriatim_store::{RarePath, taken};
+
+use super::*;
+use crate::testing::Handle;
+use crate::{Abort, Engine, Settings, TxCore, protocols};
+
+const THREADS: usize = 4;
+/// Keys of each table, far more than it is made for. The first ones, one for each thread, change in every transaction.
+const KEYS: u64 = 8_000;
+const KEYS_A_TRANSACTION: u64 = 20;
+const PASSES: u64 = 3;
+/// Versions handed over at once, as a replay does.
+const RUN_VERSIONS: usize = 32;
+
+#[derive(seriatim_macros::Table, Clone, Debug, PartialEq)]
+#[table(name = "named", key(name), hash, crate = "seriatim_catalog")]
+struct Named {
+    name: String,
+    count: u64,
+    text: String,
+}
+
+#[derive(seriatim_macros::Table, Clone, Debug, PartialEq)]
+#[table(name = "numbered", key(id), hash, crate = "seriatim_catalog")]
+struct Numbered {
+    id: u64,
+    count: u64,
+    text: String,
+}
+
+#[derive(seriatim_macros::Table, Clone, Debug, PartialEq)]
+#[table(name = "sorted", key(name), ordered, crate = "seriatim_catalog")]
+struct Sorted {
+    name: String,
+    count: u64,
+    text: String,
+}
+
+/// Names that differ early, late, or in length.
+fn name(id: u64) -> String {
+    match id % 3 {
+        0 => format!("{id} of a long name that has more bytes than a key buffer keeps"),
+        1 => format!("the beginning that many have in common, and {id}"),
+        _ => format!("{id}"),
+    }
+}
+
+fn text(count: u64) -> String {
+    "x".repeat(count as usize % 50)
+}
+
+fn named(id: u64, count: u64) -> Named {
+    Named { name: name(id), count, text: text(count) }
+}
+
+fn numbered(id: u64, count: u64) -> Numbered {
+    Numbered { id, count, text: text(count) }
+}
+
+fn sorted(id: u64, count: u64) -> Sorted {
+    Sorted { name: name(id), count, text: text(count) }
+}
+
+/// A change that was made, as a log tells it.
+struct Made {
+    table: TableId,
+    thread: usize,
+    key: KeyBuf,
+    stamp: Stamp,
+    change: Encoded,
+}
+
+enum Encoded {
+    Row(Vec<u8>),
+    Patch(Vec<u8>),
+    Delta(Vec<u8>),
+    Delete,
+}
+
+/// Changes a row at random; how, if it did.
+fn change<T: Table>(
+    tx: &TxCore,
+    table: &Handle<T>,
+    (id, key, row): (u64, &T::Key, &T),
+    stamp: Stamp,
+    rng: &mut Rng,
+) -> Result<Option<Made>, Abort> {
+    let primary = &table.set.primary;
+    let rows = &primary.wire.as_ref().expect("tables have an encoding").rows;
+    let buf = key.encode(|key| key.to_buf());
+    let before = tx.read_at(primary, buf.as_key())?;
+    let change = match before {
+        None if rng.percent(20) => return Ok(None),
+        Some(_) if rng.percent(20) => {
+            tx.delete(table, key)?;
+            Encoded::Delete
+        }
+        _ => {
+            tx.put(table, row)?;
+            let after = tx.read_at(primary, buf.as_key())?.expect("it was put");
+            let mut bytes = Vec::new();
+            // SAFETY: rows of this table, readable until the transaction ends.
+            let [before, after] =
+                [before, Some(after)].map(|row| row.map(|row| unsafe { RowRef::from_raw(row.as_ptr()) }));
+            match (before, after) {
+                (Some(before), Some(after)) if rng.percent(70) => match rows.encode_update(before, after, &mut bytes) {
+                    Updated::Patch => Encoded::Patch(bytes),
+                    Updated::Delta => Encoded::Delta(bytes),
+                    other => panic!("{other:?}"),
+                },
+                (_, after) => {
+                    rows.encode_row(after.expect("it was put"), &mut bytes);
+                    Encoded::Row(bytes)
+                }
+            }
+        }
+    };
+    Ok(Some(Made { table: primary.id, thread: id as usize % THREADS, key: buf, stamp, change }))
+}
+
+/// The tables, their rows by id, and how many there are.
+struct Three {
+    named: Handle<Named>,
+    numbered: Handle<Numbered>,
+    sorted: Handle<Sorted>,
+}
+
+type Rows = Vec<(Option<Named>, Option<Numbered>, Option<Sorted>)>;
+
+impl Three {
+    fn create(db: &Engine) -> Three {
+        let created = "it is declared once";
+        Three {
+            named: db.make().expect(created),
+            numbered: db.make().expect(created),
+            sorted: db.make().expect(created),
+        }
+    }
+
+    fn rows(&self, db: &Engine) -> Rows {
+        let row = |tx: &TxCore, id: u64| {
+            let named = tx.get(&self.named, &name(id))?;
+            let numbered = tx.get(&self.numbered, &id)?;
+            Ok::<_, Abort>((named, numbered, tx.get(&self.sorted, &name(id))?))
+        };
+        let read = db.runner().transact(|tx| (0..KEYS).map(|id| row(tx, id)).collect::<Result<Rows, _>>());
+        read.expect("nobody is about").into_value()
+    }
+
+    /// Changes rows at random, and tells how in order of the stamps.
+    fn change(&self, db: &Engine, rng: &mut Rng) -> Vec<Made> {
+        let mut all = Vec::new();
+        for pass in 0..PASSES {
+            for (commit, first) in (THREADS as u64..KEYS).step_by(KEYS_A_TRANSACTION as usize).enumerate() {
+                let stamp = Stamp::from_bits(Stamp::first_of(Epoch(10 + pass)).bits() + commit as u64);
+                let count = 1 + pass * KEYS + first;
+                let seed = rng.next_u64();
+                let made = db.runner().transact(|tx| {
+                    let (rng, mut made) = (&mut Rng::from_seed(seed), Vec::new());
+                    for id in (0..THREADS as u64).chain(first..(first + KEYS_A_TRANSACTION).min(KEYS)) {
+                        made.extend(change(tx, &self.named, (id, &name(id), &named(id, count)), stamp, rng)?);
+                        made.extend(change(tx, &self.numbered, (id, &id, &numbered(id, count)), stamp, rng)?);
+                        made.extend(change(tx, &self.sorted, (id, &name(id), &sorted(id, count)), stamp, rng)?);
+                    }
+                    Ok(made)
+                });
+                all.extend(made.expect("nobody is about").into_value());
+            }
+        }
+        all
+    }
+}
+
+/// As [`Apply::apply_all`], with the guess of another row of the table for each: as where two keys differ in what the bucket does not
+/// keep, which is one time in many thousands.
+fn wrong_guesses(applier: &Applier<'_>, thread: usize, versions: &[Version<'_>], outcomes: &mut Vec<Outcome>) {
+    let mut hand = applier.hands[thread].lock().expect("nobody panicked");
+    let hand = &mut *hand;
+    hand.core.local.enter();
+    let of_tables = versions.iter().map(|version| (applier.table(version), version));
+    let guesses = ahead::fetch(hand.core.local.pinned(), &mut hand.fingers, of_tables);
+    for version in versions {
+        let others = versions.iter().zip(&guesses).filter(|(other, _)| other.table == version.table);
+        let guess = others.filter(|(other, _)| other.key != version.key).find_map(|(_, guess)| *guess);
+        outcomes.push(applier.put(hand, guess, version).expect("memory"));
+    }
+    hand.core.local.leave();
+}
+
+/// Hands what was made to the applier, each key's to one thread; the outcomes, and how often leaves and buckets were split.
+fn restore(applier: &Applier<'_>, sets: &[Arc<TableSet>], all: &[Made]) -> (Vec<Outcome>, [u64; 2]) {
+    let splits = || [RarePath::LeafSplit, RarePath::BucketSplit].map(taken);
+    let restore = |thread, threads| {
+        let before = splits();
+        assert_eq!(threads, THREADS, "all threads are granted");
+        let mine: Vec<(&Made, [entry::Change<'_>; 1])> = all
+            .iter()
+            .filter(|made| made.thread == thread)
+            .map(|made| match &made.change {
+                Encoded::Row(bytes) => (made, [entry::Change::Row(bytes)]),
+                Encoded::Patch(bytes) => (made, [entry::Change::Patch(bytes)]),
+                Encoded::Delta(bytes) => (made, [entry::Change::Delta(bytes)]),
+                Encoded::Delete => (made, [entry::Change::Delete]),
+            })
+            .collect();
+        let mut outcomes = Vec::new();
+        for (at, run) in mine.chunks(RUN_VERSIONS).enumerate() {
+            let versions: Vec<Version<'_>> = run
+                .iter()
+                .map(|(made, changes)| {
+                    let set = sets.iter().find(|set| set.primary.id == made.table).expect("one of the tables");
+                    let wire = set.primary.wire.as_ref().expect("tables have an encoding");
+                    let (key, stamp) = (made.key.as_key(), made.stamp);
+                    Version { table: made.table, layout: wire.layout, rows: &wire.rows, key, stamp, changes }
+                })
+                .collect();
+            let mut some = Vec::new();
+            match at % 4 {
+                0 => wrong_guesses(applier, thread, &versions, &mut some),
+                _ => applier.apply_all(thread, &versions, &mut some).expect("memory"),
+            }
+            assert_eq!(some.len(), versions.len());
+            outcomes.append(&mut some);
+        }
+        let [leaves, buckets] = splits();
+        (outcomes, [leaves - before[0], buckets - before[1]])
+    };
+    let (outcomes, splits): (Vec<_>, Vec<_>) = thread::crew(THREADS, restore).into_iter().unzip();
+    (outcomes.concat(), [0, 1].map(|path| splits.iter().map(|splits| splits[path]).sum()))
+}
+
+#[test]
+fn threads_that_restore_by_guesses_while_tables_grow_make_what_was_there() {
+    let seed = rng::entropy();
+    eprintln!("seed {seed}");
+    let mut rng = Rng::from_seed(seed);
+    for protocol in protocols() {
+        let settings = || Settings {
+            protocol: protocol.name.to_owned(),
+            workers: THREADS,
+            step_helpers: true,
+            ..Settings::default()
+        };
+        let open = || settings().open();
+        let db = open().expect("memory");
+        let three = Three::create(&db);
+        let all = three.change(&db, &mut rng);
+        let rows = three.rows(&db);
+        assert!(all.iter().any(|made| matches!(made.change, Encoded::Delta(_))), "{}", protocol.name);
+
+        let restored = open().expect("memory");
+        let three = Three::create(&restored);
+        let foundation: &Foundation = restored.inner();
+        let cores: Vec<Core> = (0..THREADS).filter_map(|_| foundation.environment.core()).collect();
+        let tables = Tables { sets: restored.inner().sets(), ids: 3 };
+        let applier = Applier::new(foundation, &tables, cores);
+        let (outcomes, splits) = restore(&applier, &tables.sets, &all);
+        assert!(splits.iter().all(|&splits| splits > 0), "{}: tables grow: {splits:?}", protocol.name);
+        assert_eq!(outcomes.len(), all.len());
+        assert!(outcomes.iter().all(|&outcome| outcome == Outcome::Applied), "{}", protocol.name);
+        // Again, as a log tells what a checkpoint has: tombstones still know how old they are.
+        let (again, _) = restore(&applier, &tables.sets, &all);
+        assert!(again.iter().all(|&outcome| outcome == Outcome::Older), "{}", protocol.name);
+        applier.finish();
+        assert_eq!(three.rows(&restored), rows, "{}", protocol.name);
+        restored.check_structure().unwrap_or_else(|fault| panic!("{}: {fault}", protocol.name));
+        let count: u64 = restored.check_indexes().expect("there are none").iter().map(|table| table.rows).sum();
+        let there = |row: &(Option<Named>, Option<Numbered>, Option<Sorted>)| {
+            u64::from(row.0.is_some()) + u64::from(row.1.is_some()) + u64::from(row.2.is_some())
+        };
+        assert_eq!(count, rows.iter().map(there).sum::<u64>(), "{}: no row is there twice", protocol.name);
+    }
+}

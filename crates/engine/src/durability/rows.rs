@@ -1,0 +1,176 @@
+//! All committed rows of a table, while nobody or everybody uses it: for rebuilding indexes and for checkpoints.
+//!
+//! Several threads can share the work on one table: a chunk goes to whoever asks next.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use seriatim_base::{Backoff, Stamp, thread};
+use seriatim_catalog::{Key, KeyBuf};
+use seriatim_store::{RecordPtr, Walk, read_key};
+use seriatim_txn::{Core, Peeked, RowPtr, Table};
+
+use crate::protocol::OpenProtocol;
+
+/// How many milliseconds a record may stay in the middle of a commit.
+const BUSY_MAX: usize = 1000;
+
+/// A walk over one table that several threads share.
+pub(crate) struct Rows<'t> {
+    table: &'t Table,
+    walk: Mutex<Walk>,
+}
+
+/// A row as a walk finds it: readable until the chunk ends.
+pub(crate) struct Found<'c> {
+    pub(crate) key: Key<'c>,
+    pub(crate) stamp: Stamp,
+    pub(crate) row: RowPtr,
+}
+
+/// Whether there is room for another row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    Left,
+    None,
+}
+
+/// Who takes rows as a walk finds them.
+pub(crate) trait Take {
+    /// Why room could not be made.
+    type Error: From<Stuck>;
+
+    /// Takes a row. The worker is online, and holds reclamation back for all: this neither waits nor touches a file.
+    fn take(&mut self, found: &Found<'_>) -> Room;
+
+    /// Makes room for more, however long it takes. The worker is offline.
+    fn make_room(&mut self) -> Result<(), Self::Error>;
+}
+
+/// A record stayed in the middle of a commit for longer than the bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stuck;
+
+/// What one thread that walks needs.
+pub(crate) struct Walker<'e> {
+    pub(crate) protocol: &'e dyn OpenProtocol,
+    pub(crate) core: Core,
+    records: Vec<RecordPtr>,
+}
+
+impl<'e> Walker<'e> {
+    pub(crate) fn new(protocol: &'e dyn OpenProtocol, core: Core) -> Walker<'e> {
+        Walker { protocol, core, records: Vec::new() }
+    }
+
+    /// Shows the committed rows of the next chunk, some dozens, to `see`; `false` if there was none left. A row that is linked
+    /// from the first chunk to the last is seen at least once; perhaps twice, with different stamps.
+    ///
+    /// # Errors
+    /// What `see` reports; [`Stuck`].
+    pub(crate) fn chunk<E: From<Stuck>>(
+        &mut self,
+        rows: &Rows<'_>,
+        see: impl FnOnce(&[Found<'_>]) -> Result<(), E>,
+    ) -> Result<bool, E> {
+        let more = self.enter_next(rows);
+        let found: Result<Vec<Found<'_>>, Stuck> =
+            self.records.iter().filter_map(|&record| self.peek(rows.table, record).transpose()).collect();
+        let seen = found.map_err(E::from).and_then(|found| see(&found));
+        self.core.local.leave();
+        seen.map(|()| more)
+    }
+
+    /// Comes online and finds the records of the next chunk; `false` if there was none left.
+    fn enter_next(&mut self, rows: &Rows<'_>) -> bool {
+        self.records.clear();
+        self.core.local.enter();
+        let mut walk = rows.walk.lock().unwrap_or_else(PoisonError::into_inner);
+        rows.table.index.walk(&mut walk, self.core.local.pinned(), &mut self.records)
+    }
+
+    /// Shows the committed rows of the next chunk to `taker`, one at a time; `false` if there was none left. The worker is offline
+    /// while `taker` makes room, so those that are left then are looked up again by their keys: one that was there all the time
+    /// is seen, as in [`Walker::chunk`].
+    ///
+    /// # Errors
+    /// What `taker` reports; [`Stuck`].
+    pub(crate) fn chunk_in_pieces<T: Take>(&mut self, rows: &Rows<'_>, taker: &mut T) -> Result<bool, T::Error> {
+        let more = self.enter_next(rows);
+        let mut left = Vec::new();
+        let taken = self.records.iter().try_fold(Room::Left, |room, &record| match room {
+            Room::Left => self.show(rows.table, record, taker),
+            Room::None => {
+                // SAFETY: as in `peek`.
+                left.push(unsafe { read_key(record, rows.table.class) }.to_buf());
+                Ok(Room::None)
+            }
+        });
+        self.core.local.leave();
+        let mut room = taken?;
+        let mut left = left.into_iter();
+        loop {
+            if room == Room::None {
+                taker.make_room()?;
+            }
+            if left.len() == 0 {
+                return Ok(more);
+            }
+            self.core.local.enter();
+            let taken = self.show_again(rows.table, &mut left, taker);
+            self.core.local.leave();
+            room = taken?;
+        }
+    }
+
+    /// Shows the rows with these keys as long as there is room.
+    fn show_again<T: Take>(
+        &self,
+        table: &Table,
+        keys: &mut impl Iterator<Item = KeyBuf>,
+        taker: &mut T,
+    ) -> Result<Room, Stuck> {
+        for key in keys {
+            if let Ok(record) = table.index.get(key.as_key(), self.core.local.pinned())
+                && self.show(table, record, taker)? == Room::None
+            {
+                return Ok(Room::None);
+            }
+        }
+        Ok(Room::Left)
+    }
+
+    /// Shows the committed row of a record, if it has one.
+    fn show<T: Take>(&self, table: &Table, record: RecordPtr, taker: &mut T) -> Result<Room, Stuck> {
+        Ok(self.peek(table, record)?.map_or(Room::Left, |found| taker.take(&found)))
+    }
+
+    /// The newest committed row of a record, if it has one.
+    fn peek(&self, table: &Table, record: RecordPtr) -> Result<Option<Found<'_>>, Stuck> {
+        for _ in 0..BUSY_MAX {
+            let mut backoff = Backoff::new();
+            loop {
+                // SAFETY: the walk, or a lookup, found the record after this worker came online.
+                match unsafe { self.protocol.peek_committed(table, record, self.core.local.pinned()) } {
+                    Peeked::Row(stamp, row) => {
+                        // SAFETY: a linked record's key never changes, and its memory stays while this worker is online.
+                        let key = unsafe { read_key(record, table.class) };
+                        return Ok(Some(Found { key, stamp, row }));
+                    }
+                    Peeked::Deleted(_) | Peeked::NeverCommitted => return Ok(None),
+                    Peeked::Busy if backoff.wait() => {}
+                    Peeked::Busy => break,
+                }
+            }
+            // The thread that commits does not run.
+            thread::sleep(Duration::from_millis(1));
+        }
+        Err(Stuck)
+    }
+}
+
+impl<'t> Rows<'t> {
+    pub(crate) fn new(table: &'t Table) -> Rows<'t> {
+        Rows { table, walk: Mutex::default() }
+    }
+}

@@ -1,0 +1,710 @@
+//! What can go wrong, one type a stage: opening, declaring, transacting. Each message says what was wrong and what would be
+//! right.
+
+use std::error::Error;
+use std::fmt;
+use std::panic::Location;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use seriatim_base::TableId;
+use seriatim_procedure::checked::Overflow;
+use seriatim_txn::{Cause, OptionError, Reason};
+
+pub(crate) use seriatim_catalog::SchemaError as InvalidSchema;
+pub use seriatim_redo::LogError as StorageError;
+
+/// A database could not be opened.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// No protocol of that name.
+    UnknownProtocol {
+        /// What was asked for.
+        name: String,
+    },
+    /// An option that the protocol does not have, or not with this value.
+    Option(OptionError),
+    /// The protocol needs regions, and there are none.
+    NeedsRegions {
+        /// The protocol.
+        protocol: &'static str,
+    },
+    /// The wanted region back end does not work here.
+    Htm(seriatim_htm::Unavailable),
+    /// The operating system did not give the memory.
+    Memory(String),
+    /// A limit is out of range.
+    Invalid(String),
+    /// A helper thread could not be started.
+    Thread(std::io::Error),
+    /// There is no database in a directory that is only to be looked at.
+    NoDatabase {
+        /// The directory.
+        directory: PathBuf,
+    },
+    /// Another process, or another `Database` of this one, has the directory open.
+    Locked {
+        /// The directory.
+        directory: PathBuf,
+    },
+    /// The directory could not be read or written, or is damaged.
+    Storage(StorageError),
+}
+
+impl From<StorageError> for OpenError {
+    fn from(error: StorageError) -> OpenError {
+        OpenError::Storage(error)
+    }
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OpenError::UnknownProtocol { name } => {
+                write!(f, "there is no protocol {name:?}; it is one of auto")?;
+                crate::protocols().iter().try_for_each(|protocol| write!(f, ", {}", protocol.name))
+            }
+            OpenError::Option(error) => error.fmt(f),
+            OpenError::NeedsRegions { protocol } => {
+                write!(f, "protocol {protocol} needs regions: choose rtm or emulated, or another protocol")
+            }
+            OpenError::Htm(error) => error.fmt(f),
+            OpenError::Memory(error) => write!(f, "no memory: {error}"),
+            OpenError::Invalid(what) => f.write_str(what),
+            OpenError::Thread(error) => write!(f, "a helper thread could not be started: {error}"),
+            OpenError::NoDatabase { directory } => write!(f, "there is no database in {}", directory.display()),
+            OpenError::Locked { directory } => {
+                write!(f, "the database in {} is open already, perhaps in another process", directory.display())
+            }
+            OpenError::Storage(error) => error.fmt(f),
+        }
+    }
+}
+
+impl Error for OpenError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            OpenError::Htm(error) => Some(error),
+            OpenError::Thread(error) => Some(error),
+            OpenError::Storage(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// A database was closed, and not all that was committed is durable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CloseError {
+    /// Every transaction of an epoch up to this one is durable ([`Receipt::epoch`](crate::Receipt::epoch)); of later ones what wrote
+    /// something is lost, if the next opening does not find it on the disk.
+    pub durable_epoch: seriatim_base::Epoch,
+    /// Bytes of log that were not flushed.
+    pub lost_bytes: u64,
+    /// Why not.
+    pub reason: String,
+}
+
+impl CloseError {
+    pub(crate) fn new(durable_epoch: seriatim_base::Epoch, lost_bytes: u64, reason: &str) -> CloseError {
+        CloseError { durable_epoch, lost_bytes, reason: reason.to_owned() }
+    }
+}
+
+impl fmt::Display for CloseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let CloseError { durable_epoch, lost_bytes, reason } = self;
+        write!(
+            f,
+            "what was committed after epoch {} is not durable, {lost_bytes} bytes of log: {reason}",
+            durable_epoch.0
+        )
+    }
+}
+
+impl Error for CloseError {}
+
+/// A table could not be declared or found.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SchemaError {
+    /// The definition contradicts itself.
+    Invalid(InvalidSchema),
+    /// A table of that name exists already.
+    Exists(String),
+    /// No table of that name.
+    Unknown(String),
+    /// The table exists with another definition than the type's.
+    Mismatch {
+        /// The table.
+        table: String,
+        /// What differs, in words.
+        difference: String,
+    },
+    /// The memory limit leaves no room for the table.
+    OutOfMemory,
+    /// The database has as many tables and indexes as it can have.
+    TooMany {
+        /// How many that is.
+        most: usize,
+    },
+    /// All workers are busy.
+    WorkersBusy,
+    /// The declaration could not be written to the database's directory.
+    Storage(Box<StorageError>),
+}
+
+impl fmt::Display for SchemaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SchemaError::Invalid(error) => error.fmt(f),
+            SchemaError::Exists(name) => write!(f, "table {name:?} exists already; use `table` to open it"),
+            SchemaError::Unknown(name) => write!(f, "there is no table {name:?}; `create` or `declare` makes it"),
+            SchemaError::Mismatch { table, difference } => {
+                write!(f, "table {table:?} is not the one this type declares: {difference}")
+            }
+            SchemaError::TooMany { most } => write!(f, "a database has at most {most} tables and indexes"),
+            SchemaError::OutOfMemory => {
+                f.write_str("the memory limit leaves no room for the table; delete rows or raise the limit")
+            }
+            SchemaError::WorkersBusy => f.write_str("every worker has an open transaction; allow more workers"),
+            SchemaError::Storage(error) => error.fmt(f),
+        }
+    }
+}
+
+impl Error for SchemaError {}
+
+/// Why a transaction's body must stop. Pass it on with `?`: from a closure, the session turns it into a retry or a [`TransactError`]. That
+/// of an explicit transaction knows all that there is to know: it says so itself, and `?` makes it a [`TransactError`].
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct Abort(Told);
+
+/// As large as its kind alone: most operations return it.
+#[derive(Debug, Clone)]
+enum Told {
+    /// The session has the rest.
+    Kind(AbortKind),
+    /// Of an explicit transaction.
+    All(Arc<(AbortKind, TransactError)>),
+}
+
+const _: () = assert!(size_of::<Abort>() == size_of::<AbortKind>());
+
+impl PartialEq for Abort {
+    fn eq(&self, other: &Abort) -> bool {
+        self.kind() == other.kind()
+    }
+}
+
+impl Eq for Abort {}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AbortKind {
+    /// The protocol ended the attempt.
+    Stopped(Cause),
+    /// The key exists; table and key are noted in the transaction.
+    Duplicate,
+    /// A row that must exist does not; table and key are noted in the transaction.
+    Missing,
+    /// A number left the range of its type; where, if it is known.
+    Overflow(Option<&'static Location<'static>>),
+    /// The body's own error, noted in the transaction.
+    User,
+}
+
+impl Abort {
+    pub(crate) fn new(kind: AbortKind) -> Abort {
+        Abort(Told::Kind(kind))
+    }
+
+    /// The same with the error that it stands for.
+    pub(crate) fn explained(&self, error: TransactError) -> Abort {
+        Abort(Told::All(Arc::new((self.kind(), error))))
+    }
+
+    pub(crate) fn kind(&self) -> AbortKind {
+        match &self.0 {
+            Told::Kind(kind) => *kind,
+            Told::All(told) => told.0,
+        }
+    }
+
+    /// The error that it stands for, if it knows.
+    pub(crate) fn told(&self) -> Option<&TransactError> {
+        match &self.0 {
+            Told::Kind(_) => None,
+            Told::All(told) => Some(&told.1),
+        }
+    }
+
+    /// Phase and reason, if the protocol ended the attempt.
+    pub fn cause(&self) -> Option<Cause> {
+        match self.kind() {
+            AbortKind::Stopped(cause) => Some(cause),
+            _ => None,
+        }
+    }
+
+    /// Whether running the transaction again can help.
+    pub fn is_retryable(&self) -> bool {
+        self.cause().is_some_and(|cause| cause.reason.is_conflict())
+    }
+
+    /// An abort for arithmetic that left the range of its type.
+    #[cold]
+    pub(crate) fn overflow(place: Option<&'static Location<'static>>) -> Abort {
+        Abort::new(AbortKind::Overflow(place))
+    }
+
+    pub(crate) fn stopped(reason: Reason) -> Abort {
+        Abort::new(AbortKind::Stopped(Cause { phase: seriatim_txn::Phase::Execute, reason }))
+    }
+}
+
+/// A setter found no memory for a long text: pass it on with `?`, and the transaction ends with [`TransactError::OutOfMemory`].
+///
+/// ```
+/// # use seriatim::{Abort, Database, Table};
+/// # #[derive(Table)] #[table(name = "note", key(id), hash)] struct Note { id: u32, text: String }
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let db = Database::in_memory()?;
+/// # let notes = db.create::<Note>()?;
+/// # let mut session = db.session();
+/// let there = session.transact(|tx| {
+///     let set = tx.update(&notes, &7, |note| note.set_text("a long text"))?;
+///     Ok(set.transpose()?.is_some())
+/// })?;
+/// assert!(!*there);
+/// # Ok(())
+/// # }
+/// ```
+impl From<seriatim_catalog::OutOfMemory> for Abort {
+    fn from(_: seriatim_catalog::OutOfMemory) -> Abort {
+        Abort::stopped(Reason::OutOfMemory)
+    }
+}
+
+impl fmt::Display for Abort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(told) = self.told() {
+            return told.fmt(f);
+        }
+        match self.kind() {
+            AbortKind::Stopped(cause) => cause.fmt(f),
+            AbortKind::Duplicate => f.write_str("the key exists already"),
+            AbortKind::Missing => f.write_str("a row that must exist does not"),
+            AbortKind::Overflow(Some(place)) => write!(f, "{place}: a number leaves the range of its type"),
+            AbortKind::Overflow(None) => f.write_str("a number leaves the range of its type"),
+            AbortKind::User => f.write_str("the transaction was aborted by its body"),
+        }
+    }
+}
+
+impl Error for Abort {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.told().and_then(TransactError::source)
+    }
+}
+
+/// For `?` in functions that hold an explicit transaction.
+///
+/// ```
+/// # use seriatim::{Database, Session, Table, TransactError};
+/// # #[derive(Table)] #[table(name = "seat", key(row, number))] struct Seat { row: u8, number: u8 }
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let db = Database::in_memory()?;
+/// # let seats = db.create::<Seat>()?;
+/// # let mut session = db.session();
+/// let mut reserve = |row, number| -> Result<(), TransactError> {
+///     let tx = session.begin()?;
+///     tx.insert(&seats, &Seat { row, number })?;
+///     tx.commit()?;
+///     Ok(())
+/// };
+/// reserve(1, 2)?;
+/// assert_eq!(reserve(1, 2).unwrap_err().to_string(), "duplicate key row 1, number 2 in seat");
+/// # Ok(())
+/// # }
+/// ```
+impl From<Abort> for TransactError {
+    fn from(abort: Abort) -> TransactError {
+        let kind = abort.kind();
+        match abort.0 {
+            Told::All(told) => Arc::try_unwrap(told).map_or_else(|told| told.1.again(), |told| told.1),
+            Told::Kind(_) => TransactError::of(kind),
+        }
+    }
+}
+
+/// The place is where the `?` stands that converts it.
+impl From<Overflow> for Abort {
+    #[track_caller]
+    fn from(_: Overflow) -> Abort {
+        Abort::overflow(Some(Location::caller()))
+    }
+}
+
+/// One conflict: why, and where it is known.
+#[derive(Clone, Debug)]
+pub struct Conflict {
+    /// Phase and reason.
+    pub cause: Cause,
+    /// The table's name, where known.
+    pub table: Option<String>,
+    /// The key as its columns read, where known.
+    pub key: Option<String>,
+}
+
+impl fmt::Display for Conflict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.cause.fmt(f)?;
+        if let Some(table) = &self.table {
+            write!(f, " (table {table}")?;
+            if let Some(key) = &self.key {
+                write!(f, ", key {key}")?;
+            }
+            f.write_str(")")?;
+        }
+        Ok(())
+    }
+}
+
+/// A transaction did not commit.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum TransactError {
+    /// The body asked for it with `Tx::abort`. What it read held together at that moment.
+    /// [`TransactError::user`] gives it with its type.
+    User(Box<dyn Error + Send + Sync>),
+    /// An insert met its key. What it read held together at that moment.
+    Duplicate {
+        /// The table, or the unique index.
+        table: String,
+        /// The key as its columns read.
+        key: String,
+    },
+    /// A row that had to exist did not (`ReadTx::require`). What was read held together at that
+    /// moment.
+    MissingRow {
+        /// The table, or the index.
+        table: String,
+        /// The key as its columns read.
+        key: String,
+    },
+    /// A number left the range of its type. What was read held together at that moment.
+    Overflow {
+        /// The procedure; empty in a transaction that is not one.
+        procedure: String,
+        /// File, line and column of the arithmetic; empty where they are not known.
+        place: String,
+    },
+    /// No procedure of that name is registered with this database.
+    UnknownProcedure {
+        /// What was called.
+        name: String,
+        /// What is registered.
+        known: Vec<String>,
+    },
+    /// The arguments of a call by name are not what the procedure takes.
+    Arguments {
+        /// The procedure.
+        procedure: String,
+        /// What was given and what would be right.
+        problem: String,
+    },
+    /// Other transactions were in the way at every attempt.
+    Conflict {
+        /// The last conflict.
+        last: Conflict,
+        /// Attempts made.
+        attempts: u32,
+    },
+    /// The memory limit is reached. Reads and deletes still work.
+    OutOfMemory,
+    /// The transaction stayed open for longer than the configured age.
+    TooOld,
+    /// The request itself cannot work: a scan of a hash table, use of a transaction inside its own update closure.
+    Unsupported(Cause),
+    /// The protocol runs registered procedures only, and snapshots; this was a closure or an explicit transaction.
+    NeedsPlan {
+        /// The protocol.
+        protocol: &'static str,
+    },
+    /// A table handle of another database.
+    ForeignHandle,
+    /// Every worker has an open transaction.
+    WorkersBusy,
+    /// The log has failed for good and takes no commits. Nothing was written. Transactions that write nothing and see durable data
+    /// only still work.
+    LogStopped {
+        /// What happened to it, and what to do.
+        reason: String,
+    },
+    /// The disk of the log is full. Nothing was written, nothing is lost, and commits go on when there is space again.
+    /// Transactions that write nothing and see durable data only still work.
+    DiskFull {
+        /// Where space is needed.
+        directory: PathBuf,
+    },
+    /// More is committed than the disk takes, and that did not change within a second. Nothing was written.
+    DiskBehind {
+        /// Bytes of log of this session's worker that wait for the disk.
+        backlog_bytes: u64,
+    },
+    /// A text is larger than a log entry can hold. Nothing was written.
+    TooLarge {
+        /// The table.
+        table: String,
+        /// Bytes of the text.
+        bytes: usize,
+        /// The most that a text of this table may have.
+        most: usize,
+    },
+    /// The log stopped before this result was durable. What the transaction wrote or read may be there after the database is opened
+    /// again, or may not. Snapshots that begin afterwards show the durable epoch, where the protocol has them.
+    NotDurable {
+        /// What happened to the log, and what to do.
+        reason: String,
+    },
+    /// The call waited for the disk as long as it may (`Builder::wait_max`), and its result is not durable
+    /// yet. It is decided in memory, others see it, and it becomes durable if the disk takes it after all: if it wrote something, it may
+    /// be there after the database is opened again, or may not.
+    NotDurableYet {
+        /// How long that was.
+        waited: std::time::Duration,
+        /// Whether the transaction wrote something. If not, it may be run again.
+        wrote: bool,
+        /// What is known to be wrong with the disk: that it is full, say.
+        reason: Option<String>,
+    },
+    /// Procedures that run in pieces and other transactions exclude each other ([`Shape::Pieces`](crate::procedure::Shape)),
+    /// and the other side stayed open for longer than the bound of 1 s.
+    Excluded {
+        /// The other side.
+        by: &'static str,
+    },
+    /// A procedure that ran in pieces ([`Shape::Pieces`](crate::procedure::Shape)) is committed with all its effects, but could
+    /// not read all of its result.
+    Unfinished {
+        /// Why.
+        cause: Cause,
+    },
+}
+
+impl TransactError {
+    /// Whether the same transaction may succeed if run again as it is, now or, where the disk is full, later.
+    pub fn is_retryable(&self) -> bool {
+        matches!(
+            self,
+            TransactError::Conflict { .. }
+                | TransactError::WorkersBusy
+                | TransactError::DiskFull { .. }
+                | TransactError::DiskBehind { .. }
+                | TransactError::TooOld
+                | TransactError::Excluded { .. }
+                | TransactError::NotDurableYet { wrote: false, .. }
+        )
+    }
+
+    /// Whether the transaction may have committed although this error was returned: [`TransactError::Unfinished`] says that it has, and
+    /// after [`TransactError::NotDurable`], and after [`TransactError::NotDurableYet`] if it wrote something, it may be found done when the
+    /// database is opened again. In memory: no other.
+    pub fn is_maybe_committed(&self) -> bool {
+        matches!(
+            self,
+            TransactError::NotDurable { .. }
+                | TransactError::NotDurableYet { wrote: true, .. }
+                | TransactError::Unfinished { .. }
+        )
+    }
+
+    /// What an abort of this kind stands for, where no more is known.
+    pub(crate) fn of(kind: AbortKind) -> TransactError {
+        let (table, key) = (String::new(), String::new());
+        match kind {
+            AbortKind::Duplicate => TransactError::Duplicate { table, key },
+            AbortKind::Missing => TransactError::MissingRow { table, key },
+            AbortKind::Overflow(place) => {
+                let place = place.map(ToString::to_string).unwrap_or_default();
+                TransactError::Overflow { procedure: String::new(), place }
+            }
+            AbortKind::User => TransactError::User(Box::new(Abort::new(kind))),
+            AbortKind::Stopped(cause) => match cause.reason {
+                Reason::ForeignHandle => TransactError::ForeignHandle,
+                Reason::OutOfMemory => TransactError::OutOfMemory,
+                Reason::TooOld => TransactError::TooOld,
+                Reason::LogStopped => TransactError::LogStopped { reason: "the log takes no commits".to_owned() },
+                reason if reason.is_conflict() => {
+                    TransactError::Conflict { last: Conflict { cause, table: None, key: None }, attempts: 1 }
+                }
+                _ => TransactError::Unsupported(cause),
+            },
+        }
+    }
+
+    /// The same error another time, of those that an [`Abort`] stands for.
+    pub(crate) fn again(&self) -> TransactError {
+        match self {
+            TransactError::User(error) => match error.downcast_ref::<Shared>() {
+                Some(shared) => TransactError::User(Box::new(shared.clone())),
+                None => TransactError::of(AbortKind::User),
+            },
+            TransactError::Duplicate { table, key } => {
+                TransactError::Duplicate { table: table.clone(), key: key.clone() }
+            }
+            TransactError::MissingRow { table, key } => {
+                TransactError::MissingRow { table: table.clone(), key: key.clone() }
+            }
+            TransactError::Overflow { procedure, place } => {
+                TransactError::Overflow { procedure: procedure.clone(), place: place.clone() }
+            }
+            TransactError::Conflict { last, attempts } => {
+                TransactError::Conflict { last: last.clone(), attempts: *attempts }
+            }
+            TransactError::TooLarge { table, bytes, most } => {
+                TransactError::TooLarge { table: table.clone(), bytes: *bytes, most: *most }
+            }
+            TransactError::OutOfMemory => TransactError::OutOfMemory,
+            TransactError::TooOld => TransactError::TooOld,
+            TransactError::ForeignHandle => TransactError::ForeignHandle,
+            TransactError::Unsupported(cause) => TransactError::Unsupported(*cause),
+            other => TransactError::LogStopped { reason: other.to_string() },
+        }
+    }
+
+    /// The body's own error, if it was one of type `E`.
+    pub fn user<E: Error + 'static>(&self) -> Option<&E> {
+        match self {
+            TransactError::User(error) => match error.downcast_ref::<Shared>() {
+                Some(Shared(error)) => error.downcast_ref(),
+                None => error.downcast_ref(),
+            },
+            _ => None,
+        }
+    }
+}
+
+/// A body's own error that was explained and may be again: it shows itself as the error does.
+#[derive(Clone)]
+pub(crate) struct Shared(Arc<dyn Error + Send + Sync>);
+
+impl Shared {
+    /// `error`, or what it shares already.
+    pub(crate) fn new(error: Box<dyn Error + Send + Sync>) -> Shared {
+        match error.downcast::<Shared>() {
+            Ok(shared) => *shared,
+            Err(error) => Shared(Arc::from(error)),
+        }
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Display for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Error for Shared {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.0.source()
+    }
+}
+
+impl fmt::Display for TransactError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TransactError::User(error) => write!(f, "aborted by its body: {error}"),
+            TransactError::Duplicate { table, key } => write!(f, "duplicate key {key} in {table}"),
+            TransactError::MissingRow { table, key } => write!(f, "there is no row with key {key} in {table}"),
+            TransactError::Overflow { procedure, place } => {
+                f.write_str("a number leaves the range of its type")?;
+                if !procedure.is_empty() {
+                    write!(f, " in procedure {procedure}")?;
+                }
+                if place.is_empty() { Ok(()) } else { write!(f, ", at {place}") }
+            }
+            TransactError::UnknownProcedure { name, known } if known.is_empty() => {
+                write!(f, "procedure {name:?} is not registered; no procedure is: call `Database::register` first")
+            }
+            TransactError::UnknownProcedure { name, known } => {
+                write!(f, "procedure {name:?} is not registered; registered are {}", known.join(", "))
+            }
+            TransactError::Arguments { procedure, problem } => {
+                write!(f, "wrong arguments for procedure {procedure}: {problem}")
+            }
+            TransactError::Conflict { last, attempts } => {
+                write!(f, "gave up after {attempts} attempts; the last stopped {last}")
+            }
+            TransactError::OutOfMemory => f.write_str("the memory limit is reached; delete rows or raise the limit"),
+            TransactError::TooOld => f.write_str("the transaction was open for longer than the configured age"),
+            TransactError::Unsupported(cause) => cause.fmt(f),
+            TransactError::NeedsPlan { protocol } => {
+                write!(
+                    f,
+                    "protocol {protocol} needs a plan: register a procedure and call it, or choose another protocol"
+                )
+            }
+            TransactError::ForeignHandle => {
+                f.write_str("the table handle belongs to another database; get one from this database")
+            }
+            TransactError::Excluded { by } => {
+                write!(f, "{by} are running and exclude this transaction; try again later")
+            }
+            TransactError::Unfinished { cause } => {
+                write!(f, "the procedure is committed, but its result could not be read to the end: {cause}")
+            }
+            TransactError::WorkersBusy => {
+                f.write_str("every worker has an open transaction; allow more workers or end some transactions")
+            }
+            TransactError::LogStopped { reason } => write!(f, "nothing was written: {reason}"),
+            TransactError::DiskFull { directory } => write!(
+                f,
+                "nothing was written: the disk of {} is full; make space, and writes go on",
+                directory.display()
+            ),
+            TransactError::DiskBehind { backlog_bytes } => write!(
+                f,
+                "nothing was written: the disk is behind, and {backlog_bytes} bytes of log wait for it; try again"
+            ),
+            TransactError::TooLarge { table, bytes, most } => {
+                write!(f, "a text of {bytes} bytes for table {table}, whose texts have at most {most}")
+            }
+            TransactError::NotDurable { reason } => {
+                write!(f, "the transaction may or may not survive: {reason}")
+            }
+            TransactError::NotDurableYet { waited, wrote, reason } => {
+                let what = match wrote {
+                    true => "the transaction is committed, but a power cut may still take it back: it",
+                    false => "the transaction wrote nothing, and a power cut may still take back what it read: that",
+                };
+                write!(f, "{what} was not durable within {waited:?}")?;
+                reason.as_ref().map_or(Ok(()), |reason| write!(f, "; {reason}"))
+            }
+        }
+    }
+}
+
+impl Error for TransactError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            TransactError::User(error) => Some(error.as_ref()),
+            _ => None,
+        }
+    }
+}
+
+/// The key an abort is about.
+#[derive(Debug, Clone)]
+pub(crate) struct KeyAt {
+    pub(crate) table: TableId,
+    pub(crate) key: seriatim_catalog::KeyBuf,
+}

@@ -1,0 +1,53 @@
+//! The engine without row types: an open database, transactions on encoded keys, retries, durability.
+//!
+//! Derived tables, tables declared at run time and the interpreter of procedures are all calls of one transaction, [`TxCore`], whose
+//! operations take keys as the store orders them and give out rows as bytes of a table's layout. [`Runner`] runs bodies on it and
+//! repeats them, [`Engine`] is what is open, [`Settings`] how.
+//!
+//! Internal to Seriatim: nothing here is stable. The crate `seriatim` is what others use; what it shows of this one, it exports.
+//!
+//! Invariant of this crate: it knows no row type, and no protocol but by its name in the registry.
+
+pub mod backup;
+mod durability;
+mod engine;
+mod error;
+mod index;
+mod options;
+mod parking;
+mod pool;
+pub mod procedure;
+pub mod protocol;
+mod record;
+mod retry;
+mod runner;
+mod runtime;
+mod scan;
+mod settings;
+mod statistics;
+mod table;
+#[cfg(test)]
+mod testing;
+#[cfg(feature = "trial")]
+pub mod trial;
+mod tx;
+
+pub use durability::{
+    Checkpoint, Durability, Listener, Pending, Recovery, RecoveryPhase, RecoveryProgress, TableChecked,
+};
+pub use engine::Engine;
+pub use error::{Abort, CloseError, Conflict, OpenError, SchemaError, StorageError, TransactError};
+pub use options::TransactionOptions;
+pub use protocol::protocols;
+pub use retry::{RetryPolicy, pause};
+pub use runner::{Committed, Failure, Receipt, Runner, with_value};
+pub use runtime::{DynHandle, DynRow, DynScan};
+pub use scan::{RawScan, Target};
+pub use seriatim_store::Direction;
+pub use settings::{LogSettings, Place, Settings};
+pub use statistics::{LogStatistics, Statistics, TableStatistics};
+pub use table::{Secondary, TableSet};
+pub use tx::{Origin, Savepoint, TxCore, unless_failed};
+
+#[cfg(feature = "canary")]
+pub use seriatim_redo::LogFault;

@@ -1,0 +1,76 @@
+//! What a caller can set for one transaction.
+
+use std::time::Duration;
+
+use crate::settings::Settings;
+
+/// Bounds of one transaction. What is not set here is as the session says (`Session::set_options`),
+/// and what is not set there as the database's [`Settings`].
+///
+/// ```
+/// # use std::time::Duration;
+/// # use seriatim::{Database, Table, TransactionOptions};
+/// # #[derive(Table)] #[table(name = "counter", key(id), hash)] struct Counter { id: u32, n: u64 }
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let db = Database::in_memory()?;
+/// # let counters = db.create::<Counter>()?;
+/// # let mut session = db.session();
+/// let brief = TransactionOptions::new().age_max(Duration::from_millis(500));
+/// session.transact_with(&brief, |tx| tx.insert(&counters, &Counter { id: 7, n: 41 }))?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TransactionOptions {
+    /// How long an attempt may be open: see [`Settings::transaction_age_max`].
+    pub age_max: Option<Duration>,
+    /// How long a call waits until its result is durable: see [`Settings::wait_max`]. [`Duration::MAX`] is for as long as it takes.
+    pub wait_max: Option<Duration>,
+}
+
+impl TransactionOptions {
+    /// Everything as the session or the database says.
+    pub fn new() -> TransactionOptions {
+        TransactionOptions::default()
+    }
+
+    /// How long an attempt may be open: its next call, or its commit, then fails with
+    /// [`TransactError::TooOld`](crate::TransactError::TooOld). See [`Settings::transaction_age_max`].
+    #[must_use]
+    pub fn age_max(self, age: Duration) -> TransactionOptions {
+        TransactionOptions { age_max: Some(age), ..self }
+    }
+
+    /// How long a call waits for the disk until its result is durable: it then fails with
+    /// [`TransactError::NotDurableYet`](crate::TransactError::NotDurableYet), which says whether it may be committed. With
+    /// [`Duration::MAX`] it waits for as long as it takes. See [`Settings::wait_max`].
+    #[must_use]
+    pub fn wait_max(self, wait: Duration) -> TransactionOptions {
+        TransactionOptions { wait_max: Some(wait), ..self }
+    }
+
+    /// These, and of `others` what these leave open.
+    pub(crate) fn or(&self, others: &TransactionOptions) -> TransactionOptions {
+        TransactionOptions { age_max: self.age_max.or(others.age_max), wait_max: self.wait_max.or(others.wait_max) }
+    }
+
+    /// What holds in a database that was opened so.
+    pub(crate) fn bounds(&self, database: &Settings) -> Bounds {
+        let age = self.age_max.unwrap_or(database.transaction_age_max);
+        let wait = match self.wait_max {
+            None => database.wait_max,
+            wait => wait.filter(|wait| *wait < Duration::MAX),
+        };
+        Bounds { age: u64::try_from(age.as_nanos()).unwrap_or(u64::MAX), wait }
+    }
+}
+
+/// The bounds of the transactions that a session opens now.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// Nanoseconds that an attempt may be open.
+    pub(crate) age: u64,
+    /// How long a result waits until it is durable.
+    pub(crate) wait: Option<Duration>,
+}

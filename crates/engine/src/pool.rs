@@ -1,0 +1,309 @@
+//! The bounded pool of workers: one per open transaction.
+//!
+//! Access rule: a slot's worker and its writer are touched only by whoever turned `busy` from false to true, until they turn it back.
+
+use std::cell::UnsafeCell;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use seriatim_base::{CacheAligned, Epoch, thread};
+use seriatim_htm::RegionStatistics;
+use seriatim_redo::Writer;
+use seriatim_txn::{Environment, Priority, Worker};
+
+use crate::parking::{Parking, TOO_OLD};
+use crate::protocol::OpenProtocol;
+use crate::statistics::{Counters, Statistics};
+use crate::tx::AnyWorker;
+
+/// How long a session waits for a worker before it reports that all are busy.
+const WAIT_MAX: Duration = Duration::from_secs(1);
+
+pub(crate) struct Pool {
+    slots: Box<[CacheAligned<Slot>]>,
+    /// Sessions that wait for a worker.
+    waiting: AtomicUsize,
+    gate: Mutex<()>,
+    freed: Condvar,
+    /// The explicit transaction of each slot, if there is one. Apart from the slots: the ticker looks here.
+    parked: Box<[Mutex<Option<Arc<Parking>>>]>,
+    watched: Mutex<Vec<Watched>>,
+    overdue: AtomicUsize,
+}
+
+/// What the ticker knows of a slot.
+#[derive(Clone, Copy, Default)]
+struct Watched {
+    leases: u32,
+    /// Since when the transaction of now has been open, as far as the ticker has seen.
+    since: u64,
+}
+
+struct Slot {
+    busy: AtomicBool,
+    worker: UnsafeCell<Option<Box<dyn Worker>>>,
+    /// Its end of the log, if the database has one.
+    writer: UnsafeCell<Option<Writer>>,
+    counters: Counters,
+    /// Published now and then, for readers that find the worker busy.
+    regions: Mutex<RegionStatistics>,
+    leases: AtomicU32,
+    /// The priority drawn last; written by who has the slot.
+    drawn: AtomicU64,
+}
+
+// SAFETY: the cells are touched under the access rule above; workers are Send.
+unsafe impl Sync for Slot {}
+
+/// Deleted records that a worker looks at after each transaction: whoever comes after a large delete clears it away in small
+/// amounts. Workers at rest clear away everything.
+const CHORES_MAX: usize = 64;
+
+/// A worker taken from the pool; give it back with [`Pool::give_back`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lease {
+    pub(crate) slot: usize,
+    pub(crate) worker: NonNull<AnyWorker>,
+    pub(crate) writer: Option<NonNull<Writer>>,
+}
+
+impl Pool {
+    /// A pool of `workers`, each with its end of the log if there is one.
+    pub(crate) fn new(workers: usize, writers: Option<Vec<Writer>>) -> Pool {
+        let mut writers = writers.map(Vec::into_iter);
+        let mut slot = || {
+            CacheAligned(Slot {
+                busy: AtomicBool::new(false),
+                worker: UnsafeCell::new(None),
+                writer: UnsafeCell::new(writers.as_mut().and_then(Iterator::next)),
+                counters: Counters::default(),
+                regions: Mutex::default(),
+                leases: AtomicU32::new(0),
+                drawn: AtomicU64::new(0),
+            })
+        };
+        Pool {
+            slots: (0..workers).map(|_| slot()).collect(),
+            waiting: AtomicUsize::new(0),
+            gate: Mutex::new(()),
+            freed: Condvar::new(),
+            parked: (0..workers).map(|_| Mutex::default()).collect(),
+            watched: Mutex::new(vec![Watched::default(); workers]),
+            overdue: AtomicUsize::new(0),
+        }
+    }
+
+    /// The transaction of this slot is an explicit one, and may be ended while it is parked.
+    pub(crate) fn park(&self, slot: usize, parking: Arc<Parking>) {
+        *self.parked[slot].lock().unwrap_or_else(PoisonError::into_inner) = Some(parking);
+    }
+
+    /// The explicit transaction of this slot, which is in a call, ends by itself.
+    pub(crate) fn unpark(&self, slot: usize) {
+        self.parked[slot].lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    /// Ends the explicit transactions that are parked and too old, and counts those that are open for longer than `age` and cannot be
+    /// ended. `leave_gate` is called for each that was ended and kept chains away.
+    pub(crate) fn reap(&self, now: u64, age: u64, leave_gate: impl Fn()) {
+        for slot in 0..self.slots.len() {
+            let mut place = self.parked[slot].lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(parking) = place.clone() else { continue };
+            let Some(ending) = parking.seize(now) else { continue };
+            place.take();
+            drop(place);
+            // SAFETY: the access rules: the slot was seized for the transaction, and the transaction by us.
+            let Some(worker) = (unsafe { &mut *self.slots[slot].worker.get() }) else { continue };
+            self.slots[slot].counters.conflict_aborted(TOO_OLD);
+            worker.abort();
+            parking.release();
+            let worker = NonNull::from(worker.as_mut());
+            self.give_back(Lease { slot, worker, writer: None });
+            if parking.gated {
+                leave_gate();
+            }
+            drop(ending);
+        }
+        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut overdue = 0;
+        for (slot, watched) in self.slots.iter().zip(watched.iter_mut()) {
+            let leases = slot.leases.load(Ordering::Relaxed);
+            if !slot.busy.load(Ordering::Relaxed) || leases != watched.leases {
+                *watched = Watched { leases, since: now };
+            }
+            overdue += usize::from(now.saturating_sub(watched.since) > age);
+        }
+        self.overdue.store(overdue, Ordering::Relaxed);
+    }
+
+    pub(crate) fn counters(&self, slot: usize) -> &Counters {
+        &self.slots[slot].counters
+    }
+
+    /// The priority of a transaction whose first attempt has leased this slot.
+    #[inline]
+    pub(crate) fn draw_priority(&self, slot: usize, epoch: Epoch) -> Priority {
+        let drawn = &self.slots[slot].drawn;
+        let priority = Priority::from_bits(drawn.load(Ordering::Relaxed)).next(epoch, slot);
+        drawn.store(priority.bits(), Ordering::Relaxed);
+        priority
+    }
+
+    #[inline]
+    fn seize(&self, slot: usize) -> bool {
+        let busy = &self.slots[slot].busy;
+        // ORDERING: acquire pairs with the release in `give_back`.
+        !busy.load(Ordering::Relaxed) && !busy.swap(true, Ordering::Acquire)
+    }
+
+    /// Takes a worker, the one at `preferred` if it is free. `None`: all were busy for [`WAIT_MAX`].
+    #[inline]
+    pub(crate) fn lease(
+        &self,
+        preferred: usize,
+        protocol: &dyn OpenProtocol,
+        environment: &Environment,
+    ) -> Option<Lease> {
+        if self.seize(preferred) {
+            return self.leased(preferred, protocol, environment);
+        }
+        self.lease_any(protocol, environment)
+    }
+
+    #[cold]
+    fn lease_any(&self, protocol: &dyn OpenProtocol, environment: &Environment) -> Option<Lease> {
+        let free = || (0..self.slots.len()).find(|&slot| self.seize(slot));
+        if let Some(slot) = free() {
+            return self.leased(slot, protocol, environment);
+        }
+        let gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let mut found = None;
+        // A short slice of the bound at a time: a wake-up can fall between our look and our wait.
+        let slices = 100;
+        let mut gate = Some(gate);
+        for _ in 0..slices {
+            found = free();
+            let Some(held) = gate.take().filter(|_| found.is_none()) else { break };
+            let waited = self.freed.wait_timeout(held, WAIT_MAX / slices);
+            gate = Some(waited.unwrap_or_else(PoisonError::into_inner).0);
+        }
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        drop(gate);
+        self.leased(found?, protocol, environment)
+    }
+
+    #[inline]
+    fn leased(&self, slot: usize, protocol: &dyn OpenProtocol, environment: &Environment) -> Option<Lease> {
+        // SAFETY: the access rule: we seized the slot.
+        let worker = unsafe { &mut *self.slots[slot].worker.get() };
+        if worker.is_none() {
+            let Some(core) = environment.core() else {
+                self.slots[slot].busy.store(false, Ordering::Release);
+                return None;
+            };
+            *worker = Some(protocol.worker(core));
+        }
+        // SAFETY: the access rule: we seized the slot.
+        let writer = unsafe { &mut *self.slots[slot].writer.get() }.as_mut().map(NonNull::from);
+        worker.as_deref_mut().map(|worker| Lease { slot, worker: NonNull::from(worker), writer })
+    }
+
+    /// Gives a worker back; its transaction has ended.
+    #[inline]
+    pub(crate) fn give_back(&self, mut lease: Lease) {
+        let slot = &self.slots[lease.slot];
+        // SAFETY: the access rule: the lease is ours.
+        let worker = unsafe { lease.worker.as_mut() };
+        worker.housekeep(CHORES_MAX);
+        let leases = slot.leases.load(Ordering::Relaxed).wrapping_add(1);
+        slot.leases.store(leases, Ordering::Relaxed);
+        if leases.is_multiple_of(1024) {
+            *slot.regions.lock().unwrap_or_else(PoisonError::into_inner) = worker.core().agent.statistics();
+        }
+        // ORDERING: pairs with the acquire in `seize`.
+        slot.busy.store(false, Ordering::Release);
+        if self.waiting.load(Ordering::Relaxed) > 0 {
+            self.freed.notify_one();
+        }
+    }
+
+    /// Workers with an open transaction, at this moment.
+    pub(crate) fn busy(&self) -> usize {
+        self.slots.iter().filter(|slot| slot.busy.load(Ordering::Relaxed)).count()
+    }
+
+    /// Lets every idle worker unlink what it deleted, as it would after its next transactions.
+    pub(crate) fn housekeep(&self) {
+        (0..self.slots.len()).for_each(|slot| self.housekeep_slot(slot));
+    }
+
+    /// As [`Pool::housekeep`], for workers that had no transaction since the last call with `leases`: the busy ones look after
+    /// themselves.
+    pub(crate) fn housekeep_idle(&self, leases: &mut Vec<u32>) {
+        leases.resize(self.slots.len(), 0);
+        for (at, before) in leases.iter_mut().enumerate() {
+            let now = self.slots[at].leases.load(Ordering::Relaxed);
+            if now != 0 && now == *before {
+                self.housekeep_slot(at);
+            }
+            *before = now;
+        }
+    }
+
+    fn housekeep_slot(&self, slot: usize) {
+        if self.seize(slot) {
+            // SAFETY: the access rule: we seized the slot.
+            if let Some(worker) = unsafe { &mut *self.slots[slot].worker.get() } {
+                // However little was retired or deferred: its grace period begins now.
+                worker.core().local.collect();
+                worker.housekeep(usize::MAX);
+                worker.rest();
+            }
+            // SAFETY: as above.
+            if let Some(writer) = unsafe { &mut *self.slots[slot].writer.get() } {
+                writer.rest();
+            }
+            self.slots[slot].busy.store(false, Ordering::Release);
+        }
+    }
+
+    /// Runs `f` while no transaction is open and none can be opened. `None` if one is open.
+    pub(crate) fn quietly<R>(&self, f: impl FnOnce() -> R) -> Option<R> {
+        let seized = (0..self.slots.len()).take_while(|&slot| self.seize_soon(slot)).count();
+        let result = (seized == self.slots.len()).then(f);
+        for slot in &self.slots[..seized] {
+            slot.busy.store(false, Ordering::Release);
+        }
+        result
+    }
+
+    /// Seizes a slot that at most a look after an idle worker holds: waits as long as a session for a worker.
+    fn seize_soon(&self, slot: usize) -> bool {
+        (0..WAIT_MAX.as_millis()).any(|_| {
+            let seized = self.seize(slot);
+            if !seized {
+                thread::sleep(Duration::from_millis(1));
+            }
+            seized
+        })
+    }
+
+    pub(crate) fn add_to(&self, statistics: &mut Statistics) {
+        statistics.overdue = self.overdue.load(Ordering::Relaxed);
+        for (at, slot) in self.slots.iter().enumerate() {
+            slot.counters.add_to(statistics);
+            if self.seize(at) {
+                // SAFETY: the access rule: we seized the slot.
+                if let Some(worker) = unsafe { &mut *slot.worker.get() } {
+                    statistics.regions += worker.core().agent.statistics();
+                }
+                slot.busy.store(false, Ordering::Release);
+            } else {
+                statistics.regions += *slot.regions.lock().unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Keeps chains of pieces and transactions outside the analysed set apart.
+//!
+//! A chopping says nothing about transactions that are not in its set: one that ran between two pieces could see, or undo, half
+//! a chain. So either chains are open or such transactions, never both; each side may have many. Registering is on the other
+//! side too, since it changes the set. A procedure that runs in one pass is one transaction of the set: it passes by.
+//!
+//! The gate is *unarmed*, and costs a load, until a procedure is registered that runs in more than one pass. It is armed while no
+//! transaction is open, and stays so: who opened a worker before has ended, who opens one later sees it.
+//!
+//! Fair by phases. Whoever finds the other side open, or waiting, waits. When the last of a side leaves, all who then wait on
+//! the other are let in at once. So each waits for at most two phases, the rest of the present one and one of the other side;
+//! a phase ends with its longest member, and nobody waits longer than a second.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::TransactError;
+
+/// How long one side waits for the other.
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// The gate of a database whose procedures run in pieces.
+#[derive(Default)]
+pub struct Gate {
+    armed: AtomicBool,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// Who goes through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    Chains,
+    Others,
+}
+
+impl Side {
+    fn opposite(self) -> Side {
+        match self {
+            Side::Chains => Side::Others,
+            Side::Others => Side::Chains,
+        }
+    }
+}
+
+/// By side. One side waits only while the other is open.
+#[derive(Default)]
+struct State {
+    open: [u32; 2],
+    waiting: [u32; 2],
+    /// How often those who waited were let in.
+    phase: [u32; 2],
+}
+
+impl State {
+    /// Lets in all who wait on a side.
+    fn admit(&mut self, side: Side) {
+        self.open[side as usize] += std::mem::take(&mut self.waiting[side as usize]);
+        self.phase[side as usize] = self.phase[side as usize].wrapping_add(1);
+    }
+}
+
+/// A chain that is open; it ends when this is dropped.
+pub struct Chain<'g>(&'g Gate);
+
+/// Something on the other side; it ends when this is dropped.
+pub struct Other<'g>(&'g Gate);
+
+impl Drop for Chain<'_> {
+    fn drop(&mut self) {
+        self.0.leave(Side::Chains);
+    }
+}
+
+impl Drop for Other<'_> {
+    fn drop(&mut self) {
+        self.0.leave(Side::Others);
+    }
+}
+
+impl Gate {
+    /// Whether there can be chains at all. Whoever is about to run outside of them asks again once it has its worker.
+    #[inline]
+    pub fn is_armed(&self) -> bool {
+        // ORDERING: what makes a second look certain is the pool's: see `arm`.
+        self.armed.load(Ordering::Relaxed)
+    }
+
+    /// From now on there may be chains. Called while no transaction is open and none can be opened
+    /// ([`Pool::quietly`](crate::pool::Pool::quietly)).
+    pub(crate) fn arm(&self) {
+        // ORDERING: the release that gives the workers back pairs with the acquire of whoever leases one later.
+        self.armed.store(true, Ordering::Relaxed);
+    }
+
+    /// Opens a chain.
+    ///
+    /// # Errors
+    /// Transactions outside the set stayed open.
+    pub fn chain(&self) -> Result<Chain<'_>, TransactError> {
+        match self.enter(Side::Chains, WAIT_MAX) {
+            true => Ok(Chain(self)),
+            false => Err(TransactError::Excluded { by: "transactions that are not procedures" }),
+        }
+    }
+
+    /// Opens a transaction outside the set; [`Gate::leave_other`] follows.
+    ///
+    /// # Errors
+    /// Chains stayed open.
+    pub(crate) fn enter_other(&self) -> Result<(), TransactError> {
+        match self.enter(Side::Others, WAIT_MAX) {
+            true => Ok(()),
+            false => Err(TransactError::Excluded { by: "procedures that run in pieces" }),
+        }
+    }
+
+    /// Opens something outside the set; it ends when what is returned is dropped.
+    ///
+    /// # Errors
+    /// Chains stayed open.
+    pub fn other(&self) -> Result<Other<'_>, TransactError> {
+        self.enter_other().map(|()| Other(self))
+    }
+
+    pub(crate) fn leave_other(&self) {
+        self.leave(Side::Others);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn enter(&self, side: Side, wait_max: Duration) -> bool {
+        let (own, other) = (side as usize, side.opposite() as usize);
+        let mut state = self.state();
+        if state.open[other] == 0 && state.waiting[other] == 0 {
+            state.open[own] += 1;
+            return true;
+        }
+        state.waiting[own] += 1;
+        let phase = state.phase[own];
+        let waited = self.changed.wait_timeout_while(state, wait_max, |state| state.phase[own] == phase);
+        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        if state.phase[own] != phase {
+            return true;
+        }
+        state.waiting[own] -= 1;
+        if state.waiting[own] == 0 {
+            // Those of the side that is open waited for us only.
+            state.admit(side.opposite());
+            self.changed.notify_all();
+        }
+        false
+    }
+
+    fn leave(&self, side: Side) {
+        let mut state = self.state();
+        state.open[side as usize] -= 1;
+        if state.open[side as usize] == 0 {
+            // Who waits on this side came after somebody on the other.
+            state.admit(side.opposite());
+            self.changed.notify_all();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use seriatim_base::thread;
+
+    use super::*;
+
+    #[test]
+    fn many_of_one_side_or_many_of_the_other() {
+        let gate = Gate::default();
+        let (first, second) = (gate.chain().expect("nobody is about"), gate.chain().expect("chains share"));
+        assert!(matches!(gate.enter_other(), Err(TransactError::Excluded { .. })));
+        drop((first, second));
+        gate.enter_other().expect("the chains ended");
+        gate.enter_other().expect("others share");
+        assert!(matches!(gate.chain(), Err(TransactError::Excluded { .. })));
+        gate.leave_other();
+        gate.leave_other();
+        gate.chain().map(drop).expect("the others ended");
+    }
+
+    /// Longer than a test may take.
+    const PATIENT: Duration = Duration::from_secs(600);
+
+    /// Waits until so many wait on a side.
+    fn wait_for(gate: &Gate, side: Side, count: u32) {
+        while gate.state().waiting[side as usize] < count {
+            thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn who_waits_is_let_in_before_those_who_come_later_on_the_side_that_is_open() {
+        for side in [Side::Chains, Side::Others] {
+            let gate = Gate::default();
+            assert!(gate.enter(side, PATIENT), "nobody is about");
+            let order = Mutex::new(Vec::new());
+            let run = |side: Side| {
+                assert!(gate.enter(side, PATIENT), "it waits for one to leave");
+                order.lock().expect("no panic").push(side);
+                gate.leave(side);
+            };
+            thread::scope(|scope| {
+                scope.spawn(|| run(side.opposite()));
+                wait_for(&gate, side.opposite(), 1);
+                scope.spawn(|| run(side));
+                wait_for(&gate, side, 1);
+                gate.leave(side);
+            });
+            assert_eq!(order.into_inner().expect("no panic"), [side.opposite(), side]);
+        }
+    }
+
+    #[test]
+    fn who_gives_up_holds_nobody_back() {
+        let gate = Gate::default();
+        let open = gate.chain().expect("nobody is about");
+        thread::scope(|scope| {
+            let late = scope.spawn(|| gate.enter(Side::Others, WAIT_MAX));
+            wait_for(&gate, Side::Others, 1);
+            assert!(gate.enter(Side::Chains, PATIENT), "it is let in when the other gave up");
+            gate.leave(Side::Chains);
+            assert!(!late.join().expect("no panic"), "the chain stayed open");
+        });
+        drop(open);
+        let state = gate.state();
+        assert_eq!((state.open, state.waiting), ([0; 2], [0; 2]));
+    }
+}

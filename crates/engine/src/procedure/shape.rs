@@ -1,0 +1,94 @@
+//! Shapes of execution, and what a plan says about each.
+
+use std::collections::BTreeSet;
+
+use seriatim_procedure::ir::{OperationId, StepId};
+
+/// How registered procedures are run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Shape {
+    /// Each as one transaction of the protocol. Default.
+    #[default]
+    Whole,
+    /// Each as a chain of transactions, by the chopping of the registered set where it proves that the set stays serializable: one
+    /// for all pieces up to the decisive one, and one for each after it. Those pieces only read so far: see
+    /// `docs/procedures.md`. Transactions that are not procedures cannot run at the same time, and registering waits for
+    /// chains to end.
+    Pieces,
+}
+
+/// What a schedule goes by.
+#[derive(Clone, Copy, Debug)]
+pub enum Steps<'p> {
+    /// All steps in one pass. With repairs, some of them again where the protocol asks for it.
+    Whole(Option<&'p Repairs>),
+    /// Piece by piece.
+    Pieces(&'p Passes),
+}
+
+/// In which pass of a piecewise execution each step runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Passes {
+    of_step: Box<[u16]>,
+    count: u16,
+}
+
+impl Passes {
+    /// From the pass of each step.
+    pub fn new(of_step: Box<[u16]>) -> Passes {
+        let count = of_step.iter().max().map_or(1, |last| last + 1);
+        Passes { of_step, count }
+    }
+
+    /// The pass of a step.
+    #[inline]
+    pub fn of(&self, step: StepId) -> u16 {
+        self.of_step[step.index()]
+    }
+
+    /// Passes in all.
+    #[inline]
+    pub fn count(&self) -> u16 {
+        self.count
+    }
+}
+
+/// What is run again when an operation's reads went stale.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Repairs {
+    /// For each operation: the steps.
+    steps: Vec<Box<[bool]>>,
+    /// For each operation: it and its descendants.
+    descendants: Vec<Vec<OperationId>>,
+}
+
+impl Repairs {
+    /// For each operation: the steps to run again, and the operations among them.
+    pub fn new(all: impl Iterator<Item = (Vec<bool>, BTreeSet<usize>)>) -> Repairs {
+        let mut repairs = Repairs::default();
+        for (steps, operations) in all {
+            repairs.steps.push(steps.into());
+            repairs.descendants.push(operations.into_iter().map(|id| OperationId(id as u16)).collect());
+        }
+        repairs
+    }
+
+    /// Operations of the procedure.
+    pub fn operations(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// The steps and operations to run again when these operations are stale.
+    pub fn after(&self, stale: &[u16]) -> (Box<[bool]>, Vec<OperationId>) {
+        let mut steps: Box<[bool]> = vec![false; self.steps.first().map_or(0, |steps| steps.len())].into();
+        let mut operations = Vec::new();
+        for &operation in stale {
+            let at = usize::from(operation);
+            steps.iter_mut().zip(&self.steps[at]).for_each(|(step, again)| *step |= again);
+            operations.extend_from_slice(&self.descendants[at]);
+        }
+        operations.sort_unstable();
+        operations.dedup();
+        (steps, operations)
+    }
+}

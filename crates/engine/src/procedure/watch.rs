@@ -1,0 +1,100 @@
+//! What an execution really accessed, noted while it runs, to be compared with its plan.
+
+use std::hint::cold_path;
+use std::ops::Bound;
+
+use seriatim_catalog::{ColumnSet, Key, KeyBuf};
+use seriatim_plan::Kind;
+
+use crate::scan::Target;
+use crate::table::TableSet;
+use crate::tx::TxCore;
+
+/// Keys of an access, owned.
+#[derive(Clone, Debug, PartialEq)]
+pub enum KeysSeen {
+    /// One.
+    One(KeyBuf),
+    /// All between two bounds.
+    Range(Bound<KeyBuf>, Bound<KeyBuf>),
+}
+
+/// One access.
+#[derive(Clone, Debug)]
+pub struct Accessed {
+    /// What it does.
+    pub kind: Kind,
+    /// The table, by its name.
+    pub table: String,
+    /// The index, by its name.
+    pub index: Option<String>,
+    /// Its keys.
+    pub keys: KeysSeen,
+    /// Addresses of the row images it gave out.
+    pub rows: Vec<usize>,
+    /// Columns an update set.
+    pub set: ColumnSet,
+}
+
+impl TxCore {
+    /// Notes an access, if this transaction is watched; where.
+    #[inline]
+    pub(crate) fn watch(
+        &self,
+        kind: Kind,
+        set: &TableSet,
+        target: Target,
+        keys: impl FnOnce() -> KeysSeen,
+    ) -> Option<usize> {
+        if !self.watching.get() {
+            return None;
+        }
+        cold_path();
+        Some(self.note_access(kind, set, target, keys()))
+    }
+
+    #[cold]
+    fn note_access(&self, kind: Kind, set: &TableSet, target: Target, keys: KeysSeen) -> usize {
+        let index = match target {
+            Target::Rows => None,
+            Target::Index(at) => Some(set.definition.indexes[at].name.to_string()),
+        };
+        let table = set.definition.name.to_string();
+        let mut accessed = self.accessed.borrow_mut();
+        accessed.push(Accessed { kind, table, index, keys, rows: Vec::new(), set: ColumnSet::EMPTY });
+        accessed.len() - 1
+    }
+
+    /// Notes a row that an access gave out, and what an update set in it.
+    #[inline]
+    pub(crate) fn watch_row(&self, access: Option<usize>, row: Option<*const u8>, set: ColumnSet) {
+        if let (Some(at), Some(row)) = (access, row) {
+            self.note_row(at, row, set);
+        }
+    }
+
+    #[cold]
+    fn note_row(&self, at: usize, row: *const u8, set: ColumnSet) {
+        if let Some(accessed) = self.accessed.borrow_mut().get_mut(at) {
+            accessed.rows.push(row.addr());
+            accessed.set = accessed.set.union(set);
+        }
+    }
+
+    /// Begins to watch this thread's accesses in this transaction.
+    pub fn start_watching(&self) {
+        self.accessed.borrow_mut().clear();
+        self.watching.set(true);
+    }
+
+    /// Ends watching; what was accessed.
+    pub fn stop_watching(&self) -> Vec<Accessed> {
+        self.watching.set(false);
+        self.accessed.take()
+    }
+}
+
+/// One key.
+pub(crate) fn one(key: Key<'_>) -> KeysSeen {
+    KeysSeen::One(key.to_buf())
+}

@@ -1,0 +1,261 @@
+//! The one place that turns a protocol's name into its code.
+//!
+//! A closure cannot be generic over the protocol, so a session holds its worker behind `dyn Worker`: one predictable indirect
+//! call per operation (decision record 2; `docs/performance.md` has the measurement).
+
+#[cfg(any(test, feature = "trial"))]
+pub mod repairing;
+
+use seriatim_base::Stamp;
+use seriatim_catalog::Key;
+use seriatim_htm::Backend;
+use seriatim_memory::{OutOfMemory, Pinned};
+use seriatim_protocol::{PROTOCOLS, for_each_protocol};
+use seriatim_store::RecordPtr;
+use seriatim_txn::{
+    Change, Core, Environment, Near, Options, Peeked, Protocol, ProtocolInfo, Recover, Restored, Table, Worker,
+};
+
+use crate::OpenError;
+
+/// The registry of protocols: name, paper, needs, gives.
+pub fn protocols() -> &'static [ProtocolInfo] {
+    PROTOCOLS
+}
+
+/// A protocol opened for one database.
+#[allow(dead_code, reason = "peeking and restoring are for checkpoints and recovery")]
+pub(crate) trait OpenProtocol: Send + Sync {
+    fn worker(&self, core: Core) -> Box<dyn Worker>;
+    fn info(&self) -> &'static ProtocolInfo;
+    fn head_bytes(&self) -> usize;
+    fn image_header_bytes(&self) -> usize;
+
+    /// As [`Protocol::peek_committed`].
+    ///
+    /// # Safety
+    /// As there.
+    unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, pin: Pinned<'_>) -> Peeked;
+
+    /// As [`Recover::restore`].
+    ///
+    /// # Safety
+    /// As there.
+    ///
+    /// # Errors
+    /// As there.
+    unsafe fn restore(
+        &self,
+        core: &mut Core,
+        table: &Table,
+        key: Key<'_>,
+        near: Near<'_>,
+        stamp: Stamp,
+        change: Change<'_>,
+    ) -> Result<Restored, OutOfMemory>;
+
+    /// As [`Recover::finish_restore`].
+    ///
+    /// # Safety
+    /// As there.
+    unsafe fn finish_restore(&self, core: &mut Core, table: &Table);
+}
+
+impl<P: Recover> OpenProtocol for P {
+    fn worker(&self, core: Core) -> Box<dyn Worker> {
+        Box::new(Protocol::worker(self, core))
+    }
+
+    fn info(&self) -> &'static ProtocolInfo {
+        &P::INFO
+    }
+
+    fn head_bytes(&self) -> usize {
+        P::HEAD_BYTES
+    }
+
+    fn image_header_bytes(&self) -> usize {
+        P::IMAGE_HEADER_BYTES
+    }
+
+    unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, pin: Pinned<'_>) -> Peeked {
+        // SAFETY: the caller's promise.
+        unsafe { Protocol::peek_committed(self, table, record, pin) }
+    }
+
+    unsafe fn restore(
+        &self,
+        core: &mut Core,
+        table: &Table,
+        key: Key<'_>,
+        near: Near<'_>,
+        stamp: Stamp,
+        change: Change<'_>,
+    ) -> Result<Restored, OutOfMemory> {
+        // SAFETY: the caller's promise.
+        unsafe { Recover::restore(self, core, table, key, near, stamp, change) }
+    }
+
+    unsafe fn finish_restore(&self, core: &mut Core, table: &Table) {
+        // SAFETY: the caller's promise.
+        unsafe { Recover::finish_restore(self, core, table) }
+    }
+}
+
+/// What `auto` stands for: the newest snapshots, and as fast without regions as any.
+const DEFAULT: &str = "dbx";
+
+/// Whether the protocol has what it needs of the database. (Who needs a plan refuses transactions, not the database.)
+fn meet(info: &ProtocolInfo, environment: &Environment) -> Result<(), OpenError> {
+    match info.needs.regions && environment.htm.backend() == Backend::Absent {
+        true => Err(OpenError::NeedsRegions { protocol: info.name }),
+        false => Ok(()),
+    }
+}
+
+macro_rules! selector {
+    ($($protocol:ident => $type:path,)*) => {
+        /// Opens the protocol called `name` with these options.
+        ///
+        /// # Errors
+        /// No such protocol, or options that it does not take.
+        pub(crate) fn open(
+            name: &str,
+            given: &[(String, u64)],
+            environment: &Environment,
+        ) -> Result<Box<dyn OpenProtocol>, OpenError> {
+            #[cfg(any(test, feature = "trial"))]
+            {
+                let inner = || open(DEFAULT, given, environment);
+                let default = |info: &&ProtocolInfo| info.name == DEFAULT;
+                if let Some(info) = protocols().iter().find(default).and_then(|info| repairing::info(name, info)) {
+                    meet(&info, environment)?;
+                    return Ok(Box::new(repairing::Altered { inner: inner()?, info: Box::leak(Box::new(info)) }));
+                }
+            }
+            let wanted = if name == "auto" { DEFAULT } else { name };
+            $({
+                let info: &'static ProtocolInfo = &<$type as Protocol>::INFO;
+                if info.name == wanted {
+                    meet(info, environment)?;
+                    let options = Options::new(info, given).map_err(OpenError::Option)?;
+                    return Ok(Box::new(<$type as Protocol>::open(&options, environment)));
+                }
+            })*
+            Err(OpenError::UnknownProtocol { name: name.to_owned() })
+        }
+    };
+}
+for_each_protocol!(selector);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Settings, TransactError};
+    use seriatim_base::{Epoch, TableId};
+    use seriatim_catalog::{ColumnDef, ColumnType, KeyCodec, Layout, RowWriter, TableDef};
+    use seriatim_htm::{Budget, Emulation, Htm, HtmMode};
+    use seriatim_memory::Memory;
+    use seriatim_store::{Finger, Index};
+    use seriatim_txn::{Mode, RecordShape, Unlinked};
+
+    #[test]
+    fn protocols_give_the_capabilities_that_they_state() {
+        for name in protocols().iter().map(|protocol| protocol.name).chain([repairing::NAME, repairing::PLANNED]) {
+            let htm = Htm::new(HtmMode::Absent).expect("always there");
+            let memory = Memory::new(seriatim_memory::Options { workers_max: 1, ..Default::default() });
+            let environment = Environment::new(htm, memory.expect("memory"), Budget::default());
+            let engine = open(name, &[], &environment).expect("a protocol of this name");
+            let mut worker = engine.worker(environment.core().expect("a free slot"));
+            let ProtocolInfo { needs, gives, .. } = *engine.info();
+            let given = [worker.repair().is_some(), worker.detach().is_some(), worker.pieces().is_some()];
+            assert_eq!(given, [gives.repair, gives.detach, gives.pieces], "{name}");
+            assert_eq!(gives.ad_hoc, !needs.plan, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_protocol_that_needs_regions_is_not_opened_without() {
+        let open = |mode| {
+            Settings { protocol: repairing::REGIONAL.to_owned(), htm: mode, workers: 1, ..Settings::default() }.open()
+        };
+        assert!(open(HtmMode::Emulated(Emulation::default())).is_ok());
+        let refused = open(HtmMode::Absent).expect_err("there are none");
+        assert!(matches!(refused, OpenError::NeedsRegions { protocol } if protocol == repairing::REGIONAL));
+        assert!(refused.to_string().contains("emulated"), "{refused}");
+    }
+
+    #[test]
+    fn a_protocol_that_needs_a_plan_refuses_transactions_without_one_but_snapshots() {
+        let settings = Settings { protocol: repairing::PLANNED.to_owned(), workers: 2, ..Settings::default() };
+        let mut runner = settings.open().expect("a valid protocol").runner();
+        let is_refusal = |error: &TransactError| {
+            matches!(error, TransactError::NeedsPlan { protocol } if *protocol == repairing::PLANNED)
+                && error.to_string().contains("procedure")
+                && !error.is_retryable()
+        };
+        assert!(runner.transact(|_| Ok(())).is_err_and(|error| is_refusal(&error)));
+        assert!(runner.submit(|_| Ok(())).wait().is_err_and(|error| is_refusal(&error)));
+        assert!(runner.begin(Mode::ReadWrite).is_err_and(|error| is_refusal(&error)));
+        assert!(runner.snapshot(|_| Ok(())).is_ok() && runner.begin(Mode::ReadOnly).is_ok());
+    }
+
+    #[test]
+    fn every_engine_restores_and_shows_what_it_restored() {
+        for name in protocols().iter().map(|protocol| protocol.name).chain([repairing::NAME]) {
+            let htm = Htm::new(HtmMode::Absent).expect("always there");
+            let memory =
+                Memory::new(seriatim_memory::Options { workers_max: 4, ..Default::default() }).expect("memory");
+            let environment = Environment::new(htm, memory, Budget::default());
+            let engine = open(name, &[], &environment).expect("a protocol of this name");
+            let table = TableDef::builder("cell").column(ColumnDef::new("id", ColumnType::U64));
+            let table = table.column(ColumnDef::new("value", ColumnType::I64)).key(["id"]).finish().expect("a table");
+            let (codec, layout) = (KeyCodec::for_table(&table), Layout::new(&table.columns));
+            let shape = RecordShape::new(codec.class(), &layout, engine.head_bytes(), engine.image_header_bytes());
+            let mut core = environment.core().expect("a free slot");
+            core.local.enter();
+            let (organization, class) = (table.organization, codec.class());
+            let index = Index::new(organization, class, 16, &environment.htm, &mut core.store()).expect("memory");
+            core.local.leave();
+            let (id, name, unlinked) = (TableId(0), "cell".to_owned(), Unlinked::default());
+            let table = Table { id, name, organization, class, codec, layout, shape, index, unlinked, wire: None };
+            let stamps = [1, 2, 3].map(|epoch| Stamp::first_of(Epoch(epoch)));
+            let (key, places) = (Key::Word8(7), &table.layout.places);
+            let fill = &mut |row: &mut RowWriter<'_>| {
+                row.set::<u64>(&places[0], 7)?;
+                row.set::<i64>(&places[1], 70)
+            };
+            let restore = |core: &mut Core, key, guess, stamp, change: Change<'_>| {
+                let near = Near { guess, finger: &mut Finger::default() };
+                core.local.enter();
+                // SAFETY: the only thread; columns are set by the table's places; guesses are linked.
+                let restored = unsafe { engine.restore(core, &table, key, near, stamp, change) };
+                core.local.leave();
+                restored
+            };
+            assert_eq!(restore(&mut core, key, None, stamps[1], Change::Row(fill)), Ok(Restored::Applied));
+            core.local.enter();
+            let guess = table.index.get(key, core.local.pinned()).ok();
+            core.local.leave();
+            assert!(guess.is_some());
+            assert_eq!(restore(&mut core, key, guess, stamps[0], Change::Delete), Ok(Restored::Older));
+            // A record of another key is no answer.
+            assert_eq!(restore(&mut core, Key::Word8(8), guess, stamps[2], Change::Delete), Ok(Restored::Applied));
+            let peek = |core: &mut Core| {
+                core.local.enter();
+                let pin = core.local.pinned();
+                let record = table.index.get(key, pin).ok();
+                // SAFETY: found under this pin.
+                let peeked = record.map(|record| unsafe { engine.peek_committed(&table, record, pin) });
+                core.local.leave();
+                peeked
+            };
+            assert!(matches!(peek(&mut core), Some(Peeked::Row(stamp, _)) if stamp == stamps[1]));
+            assert_eq!(restore(&mut core, key, None, stamps[2], Change::Delete), Ok(Restored::Applied));
+            assert_eq!(peek(&mut core), Some(Peeked::Deleted(stamps[2])));
+            // SAFETY: as above.
+            unsafe { engine.finish_restore(&mut core, &table) };
+            assert_eq!(peek(&mut core), None);
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! Protocols for tests: the default one, with workers that ask for repairs as a script says, or with needs that it does not have.
+//!
+//! The one that repairs can drop the newest operations only: an operation is dropped by going back to the savepoint taken when it was named. What
+//! they read stays read. So where others are to change what was read, it drops everything: then all operations that change
+//! something must run again, and of those that do not nothing may have been changed.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use seriatim_base::Stamp;
+use seriatim_catalog::{ColumnSet, Key};
+use seriatim_memory::{OutOfMemory, Pinned};
+use seriatim_plan::Plan;
+use seriatim_procedure::ir::OperationId;
+use seriatim_store::RecordPtr;
+use seriatim_txn::{
+    Change, Core, Incident, Inserted, Mark, Mode, Near, OnExists, Outcome, Peeked, Priority, ProtocolInfo, Redo,
+    Repair, Restored, RowPtr, Scan, Seen, Staged, Stop, Table, Updating, Worker,
+};
+
+use super::OpenProtocol;
+use crate::procedure::shape::Repairs;
+
+/// The one that repairs, by name.
+pub const NAME: &str = "repairing";
+/// The one that needs a plan.
+pub(crate) const PLANNED: &str = "planned";
+/// The one that needs regions.
+pub(crate) const REGIONAL: &str = "regional";
+
+/// What the protocol of this name says of itself, if it is one of these.
+pub(crate) fn info(name: &str, default: &ProtocolInfo) -> Option<ProtocolInfo> {
+    let ProtocolInfo { mut needs, mut gives, .. } = *default;
+    let name = match name {
+        NAME => {
+            gives.repair = true;
+            NAME
+        }
+        PLANNED => {
+            (needs.plan, gives.ad_hoc) = (true, false);
+            PLANNED
+        }
+        REGIONAL => {
+            needs.regions = true;
+            REGIONAL
+        }
+        _ => return None,
+    };
+    Some(ProtocolInfo { name, needs, gives, ..*default })
+}
+
+thread_local! {
+    /// What the next commits of this thread answer: operations to repair.
+    pub static SCRIPT: RefCell<VecDeque<Vec<u16>>> = const { RefCell::new(VecDeque::new()) };
+    /// What others do before the next repairs of this thread begin.
+    pub static MEANWHILE: RefCell<VecDeque<Box<dyn FnOnce()>>> = const { RefCell::new(VecDeque::new()) };
+    /// What was forgotten on this thread, in order: operation, and whether it was to run again.
+    pub static FORGOTTEN: RefCell<Vec<(u16, bool)>> = const { RefCell::new(Vec::new()) };
+    /// The priorities of the attempts that began on this thread, in order.
+    pub static BEGUN: RefCell<Vec<Priority>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The default protocol under another name.
+pub(crate) struct Altered {
+    pub(crate) inner: Box<dyn OpenProtocol>,
+    pub(crate) info: &'static ProtocolInfo,
+}
+
+impl OpenProtocol for Altered {
+    fn worker(&self, core: Core) -> Box<dyn Worker> {
+        let inner = self.inner.worker(core);
+        if self.info.gives.repair { Box::new(Repairer { inner, marks: Vec::new(), begun: None }) } else { inner }
+    }
+
+    fn info(&self) -> &'static ProtocolInfo {
+        self.info
+    }
+
+    fn head_bytes(&self) -> usize {
+        self.inner.head_bytes()
+    }
+
+    fn image_header_bytes(&self) -> usize {
+        self.inner.image_header_bytes()
+    }
+
+    unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, pin: Pinned<'_>) -> Peeked {
+        // SAFETY: the caller's promise.
+        unsafe { self.inner.peek_committed(table, record, pin) }
+    }
+
+    unsafe fn restore(
+        &self,
+        core: &mut Core,
+        table: &Table,
+        key: Key<'_>,
+        near: Near<'_>,
+        stamp: Stamp,
+        change: Change<'_>,
+    ) -> Result<Restored, OutOfMemory> {
+        // SAFETY: the caller's promise.
+        unsafe { self.inner.restore(core, table, key, near, stamp, change) }
+    }
+
+    unsafe fn finish_restore(&self, core: &mut Core, table: &Table) {
+        // SAFETY: the caller's promise.
+        unsafe { self.inner.finish_restore(core, table) }
+    }
+}
+
+/// Operations that can be run again together: with their descendants, and with those that change something after one of them,
+/// which this protocol drops.
+pub fn closed(plan: &Plan, repairs: &Repairs, stale: Vec<usize>) -> Vec<u16> {
+    let mut again: Vec<u16> = stale.into_iter().map(|id| id as u16).collect();
+    loop {
+        let (_, mut more) = repairs.after(&again);
+        let after = |id: usize| {
+            let loops = &plan.operations[id].loops;
+            let shares = |first: &OperationId| plan.operations[first.index()].loops.iter().any(|at| loops.contains(at));
+            more.iter().any(|first| first.index() < id || shares(first))
+        };
+        let dropped: Vec<OperationId> = (0..plan.operations.len())
+            .filter(|id| plan.operations[*id].changes() && after(*id))
+            .map(|id| OperationId(id as u16))
+            .collect();
+        more.extend(dropped);
+        more.sort_unstable();
+        more.dedup();
+        let more: Vec<u16> = more.into_iter().map(|id| id.0).collect();
+        if more == again {
+            return again;
+        }
+        again = more;
+    }
+}
+
+struct Repairer {
+    inner: Box<dyn Worker>,
+    /// Operations in the order they were named, and the savepoint before each.
+    marks: Vec<(u16, Mark)>,
+    begun: Option<(Mode, Priority)>,
+}
+
+impl Repair for Repairer {
+    fn operation(&mut self, index: u16) {
+        let mark = self.inner.mark();
+        self.marks.push((index, mark));
+    }
+
+    fn forget(&mut self, index: u16, again: bool) {
+        FORGOTTEN.with_borrow_mut(|forgotten| forgotten.push((index, again)));
+        if let Some(at) = self.marks.iter().position(|(operation, _)| *operation == index) {
+            self.inner.rewind(self.marks[at].1);
+            self.marks.truncate(at);
+        }
+    }
+}
+
+impl Worker for Repairer {
+    fn begin(&mut self, mode: Mode, priority: Priority) {
+        self.marks.clear();
+        BEGUN.with_borrow_mut(|begun| begun.push(priority));
+        self.begun = Some((mode, priority));
+        self.inner.begin(mode, priority);
+    }
+
+    fn writes(&self) -> bool {
+        self.inner.writes()
+    }
+
+    fn repair(&mut self) -> Option<&mut dyn Repair> {
+        Some(self)
+    }
+
+    fn commit(&mut self, redo: &mut dyn Redo) -> Result<Outcome, Stop> {
+        match SCRIPT.with_borrow_mut(VecDeque::pop_front) {
+            Some(operations) => {
+                let meanwhile = MEANWHILE.with_borrow_mut(VecDeque::pop_front);
+                if let (Some(meanwhile), Some((mode, priority))) = (meanwhile, self.begun) {
+                    self.inner.abort();
+                    meanwhile();
+                    self.begin(mode, priority);
+                }
+                Ok(Outcome::Repair(operations))
+            }
+            None => self.inner.commit(redo),
+        }
+    }
+
+    fn wait_max(&self) -> Duration {
+        self.inner.wait_max()
+    }
+
+    fn prefetch(&mut self, table: &Table, key: Key<'_>) {
+        self.inner.prefetch(table, key);
+    }
+
+    fn advance_prefetch(&mut self) {
+        self.inner.advance_prefetch();
+    }
+
+    fn read(&mut self, table: &Table, key: Key<'_>, columns: ColumnSet) -> Result<Option<RowPtr>, Stop> {
+        self.inner.read(table, key, columns)
+    }
+
+    fn stage(&mut self, table: &Table) -> Result<Staged, Stop> {
+        self.inner.stage(table)
+    }
+
+    fn discard(&mut self, table: &Table, staged: Staged) {
+        self.inner.discard(table, staged);
+    }
+
+    fn tail(&mut self, bytes: &[u8]) -> Result<u64, OutOfMemory> {
+        self.inner.tail(bytes)
+    }
+
+    fn insert(&mut self, table: &Table, key: Key<'_>, staged: Staged, exists: OnExists) -> Result<Inserted, Stop> {
+        self.inner.insert(table, key, staged, exists)
+    }
+
+    fn update(&mut self, table: &Table, key: Key<'_>, columns: ColumnSet) -> Result<Option<Updating>, Stop> {
+        self.inner.update(table, key, columns)
+    }
+
+    fn delete(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, Stop> {
+        self.inner.delete(table, key)
+    }
+
+    fn scan_next(&mut self, table: &Table, scan: &mut Scan, columns: ColumnSet) -> Result<Option<RowPtr>, Stop> {
+        self.inner.scan_next(table, scan, columns)
+    }
+
+    fn seen(&self) -> Seen {
+        self.inner.seen()
+    }
+
+    fn newest(&self) -> Stamp {
+        self.inner.newest()
+    }
+
+    fn mark(&mut self) -> Mark {
+        self.inner.mark()
+    }
+
+    fn rewind(&mut self, mark: Mark) {
+        self.inner.rewind(mark);
+    }
+
+    fn validate(&mut self) -> Result<(), Stop> {
+        self.inner.validate()
+    }
+
+    fn abort(&mut self) {
+        self.inner.abort();
+    }
+
+    fn incident(&self) -> Option<&Incident> {
+        self.inner.incident()
+    }
+
+    fn housekeep(&mut self, most: usize) {
+        self.inner.housekeep(most);
+    }
+
+    fn core(&mut self) -> &mut Core {
+        self.inner.core()
+    }
+}

@@ -1,0 +1,46 @@
+//! How often and after which pause a transaction is run again.
+
+use std::time::Duration;
+
+use seriatim_base::{Rng, thread};
+
+/// Bounded retry with jittered exponential backoff.
+#[derive(Clone, Copy, Debug)]
+pub struct RetryPolicy {
+    /// Attempts before [`TransactError::Conflict`](crate::TransactError::Conflict). At least 1. Default 1000.
+    pub attempts_max: u32,
+    /// Attempts that follow each other at once, before any pause. Default 3.
+    pub immediate: u32,
+    /// The first pause; it doubles with each further attempt. Default 2 µs.
+    pub pause_first: Duration,
+    /// The longest pause. Default 1 ms.
+    pub pause_max: Duration,
+}
+
+impl Default for RetryPolicy {
+    fn default() -> RetryPolicy {
+        RetryPolicy {
+            attempts_max: 1000,
+            immediate: 3,
+            pause_first: Duration::from_micros(2),
+            pause_max: Duration::from_millis(1),
+        }
+    }
+}
+
+impl RetryPolicy {
+    /// No retry: the first conflict is reported.
+    pub fn never() -> RetryPolicy {
+        RetryPolicy { attempts_max: 1, ..RetryPolicy::default() }
+    }
+}
+
+/// Pauses before attempt `next` (the second is 2), between half and all of the backoff so far.
+pub fn pause(policy: &RetryPolicy, next: u32, rng: &mut Rng) {
+    let Some(doublings) = next.checked_sub(policy.immediate + 2) else {
+        return thread::yield_now();
+    };
+    let pause = policy.pause_first.saturating_mul(1 << doublings.min(16)).min(policy.pause_max);
+    let nanoseconds = pause.as_nanos() as u64;
+    thread::sleep(Duration::from_nanos(rng.range(nanoseconds / 2, nanoseconds.max(1))));
+}

@@ -1,0 +1,317 @@
+//! The retry loop: where transactions are run, one at a time, by bodies on encoded keys.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+
+use seriatim_base::{Epoch, Rng, Stamp};
+use seriatim_txn::{Cause, Mode, Reason};
+
+use crate::durability::{self, OpenHandle, Pending};
+use crate::engine::Inner;
+use crate::error::{Abort, AbortKind};
+use crate::retry::pause;
+use crate::tx::{Origin, TxCore};
+use crate::{TransactError, TransactionOptions};
+
+/// Runs transactions, one at a time, and runs them again where others were in the way.
+pub struct Runner {
+    /// The transaction, open or not.
+    pub tx: TxCore,
+    /// The jitter of retries.
+    pub rng: Rng,
+    /// Of transactions that have none of their own.
+    options: TransactionOptions,
+    /// The database, for results that wait.
+    waiting: Arc<durability::Shared>,
+}
+
+/// How an attempt failed.
+pub enum Failure {
+    /// Others were in the way, or the attempt cannot go on.
+    Conflict(Cause),
+    /// The body's.
+    Abort(Abort),
+    /// The body's.
+    Panic(Box<dyn Any + Send>),
+}
+
+/// Proof of a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Receipt {
+    /// Orders the transaction among those it conflicts with; of a transaction that wrote nothing: the newest stamp it read.
+    pub stamp: Stamp,
+}
+
+impl Receipt {
+    /// The epoch with which the transaction, or what it read, becomes durable: `Database::is_durable`.
+    pub fn epoch(&self) -> Epoch {
+        self.stamp.epoch()
+    }
+}
+
+/// What a committed transaction returned.
+#[derive(Clone, Copy, Debug)]
+pub struct Committed<R> {
+    /// The body's value.
+    pub value: R,
+    /// Proof of the commit.
+    pub receipt: Receipt,
+    /// Attempts it took; 1 if nothing was in the way.
+    pub attempts: u32,
+}
+
+impl<R> Committed<R> {
+    /// The body's value.
+    pub fn into_value(self) -> R {
+        self.value
+    }
+}
+
+impl<R> std::ops::Deref for Committed<R> {
+    type Target = R;
+    fn deref(&self) -> &R {
+        &self.value
+    }
+}
+
+/// What a body that left its value with its caller has committed.
+///
+/// # Panics
+/// If it left none.
+pub fn with_value<R>(committed: Committed<()>, value: Option<R>) -> Committed<R> {
+    let Committed { receipt, attempts, .. } = committed;
+    Committed { value: value.expect("a body that succeeds leaves its value"), receipt, attempts }
+}
+
+impl Runner {
+    pub(crate) fn new(inner: Arc<Inner>, open: Arc<OpenHandle>, number: usize) -> Runner {
+        let rng = Rng::from_seed(inner.options.seed ^ (number as u64) << 32);
+        let waiting = Arc::new(durability::Shared::new(open, Arc::clone(&inner)));
+        Runner { tx: TxCore::new(inner, number), rng, options: TransactionOptions::default(), waiting }
+    }
+
+    /// Whether the protocol takes a transaction without a plan.
+    #[inline]
+    fn admit(&self, mode: Mode) -> Result<(), TransactError> {
+        match self.tx.takes_unplanned(mode) {
+            true => Ok(()),
+            false => Err(TransactError::NeedsPlan { protocol: self.tx.inner().protocol.info().name }),
+        }
+    }
+
+    /// Runs `body` as one serializable transaction, commits, and waits until the result may leave.
+    ///
+    /// # Errors
+    /// The body's own abort, a duplicate key, or a conflict that outlasted the retries.
+    ///
+    /// # Panics
+    /// If the body panics on values that held together.
+    #[inline]
+    pub fn transact<R>(
+        &mut self,
+        body: impl FnMut(&TxCore) -> Result<R, Abort>,
+    ) -> Result<Committed<R>, TransactError> {
+        self.admit(Mode::ReadWrite)?;
+        let mut result = self.run(Mode::ReadWrite, Origin::Closure, body);
+        self.answer(&mut result);
+        result
+    }
+
+    /// As [`Runner::transact`], without waiting until the result is durable.
+    #[inline]
+    pub fn submit<R>(&mut self, body: impl FnMut(&TxCore) -> Result<R, Abort>) -> Pending<R> {
+        self.tx.renew();
+        let admitted = self.admit(Mode::ReadWrite);
+        let result = admitted.and_then(|()| self.run(Mode::ReadWrite, Origin::Closure, body));
+        self.pending(result)
+    }
+
+    /// Runs `body` as a read-only transaction: on a snapshot where the protocol gives them, else validated and retried.
+    ///
+    /// # Errors
+    /// As [`Runner::transact`]; no conflicts where the protocol gives snapshots.
+    ///
+    /// # Panics
+    /// As [`Runner::transact`].
+    #[inline]
+    pub fn snapshot<R>(
+        &mut self,
+        mut body: impl FnMut(&TxCore) -> Result<R, Abort>,
+    ) -> Result<Committed<R>, TransactError> {
+        self.admit(Mode::ReadOnly)?;
+        let mut result = self.run(Mode::ReadOnly, Origin::Closure, &mut body);
+        if self.tx.is_overtaken() {
+            result = self.run(Mode::ReadOnly, Origin::Closure, &mut body);
+        }
+        self.answer(&mut result);
+        result
+    }
+
+    /// Opens an explicit transaction, which is committed by [`Runner::commit_explicit`] or [`Runner::submit_explicit`], and rolled back
+    /// by [`Runner::end_explicit`].
+    ///
+    /// # Errors
+    /// When every worker is busy.
+    pub fn begin(&mut self, mode: Mode) -> Result<(), TransactError> {
+        self.admit(mode)?;
+        self.tx.open(mode, 1, Origin::Explicit)
+    }
+
+    /// Commits the explicit transaction.
+    ///
+    /// # Errors
+    /// A conflict; that the log stopped before the result was durable.
+    pub fn commit_explicit(&mut self) -> Result<Receipt, TransactError> {
+        let result = self.tx.commit_explicit();
+        self.tx.unseal()?;
+        result
+    }
+
+    /// As [`Runner::commit_explicit`], without waiting until the result is durable.
+    pub fn submit_explicit(&mut self) -> Pending<()> {
+        let result = self.tx.commit_explicit();
+        self.pending(result.map(|receipt| Committed { value: (), receipt, attempts: 1 }))
+    }
+
+    /// The explicit transaction is dropped: rolled back, if it is open. The rows that it gave out are gone.
+    pub fn end_explicit(&mut self) {
+        let stopped = self.tx.stopped();
+        self.tx.roll_back(stopped);
+        self.tx.drop_kept();
+    }
+
+    /// The bounds of transactions that are not given their own.
+    pub fn options(&self) -> TransactionOptions {
+        self.options
+    }
+
+    /// Transactions that are not given their own bounds have these.
+    pub fn set_options(&mut self, options: TransactionOptions) {
+        self.options = options;
+        self.bound(&TransactionOptions::default());
+    }
+
+    /// The transactions opened from now on have these bounds, and what these leave open as is set.
+    pub fn bound(&self, options: &TransactionOptions) {
+        self.tx.set_bounds(options.or(&self.options).bounds(&self.tx.inner().options));
+    }
+
+    /// Waits until the result may leave; the reason instead of it if it may not.
+    // Where it lies: results can be large.
+    #[inline]
+    pub fn answer<R>(&self, result: &mut Result<Committed<R>, TransactError>) {
+        if let Err(error) = self.tx.unseal() {
+            *result = Err(error);
+        }
+    }
+
+    /// The result, sealed until it may leave.
+    #[inline]
+    pub fn pending<R>(&self, result: Result<Committed<R>, TransactError>) -> Pending<R> {
+        Pending::new(result, self.tx.seal(), self.tx.wait_max(), &self.waiting)
+    }
+
+    /// Runs `body` until it commits, or until there is no next attempt. The result may not be durable yet.
+    ///
+    /// # Errors
+    /// As [`Runner::transact`].
+    ///
+    /// # Panics
+    /// As [`Runner::transact`].
+    #[inline]
+    pub fn run<R>(
+        &mut self,
+        mode: Mode,
+        origin: Origin,
+        mut body: impl FnMut(&TxCore) -> Result<R, Abort>,
+    ) -> Result<Committed<R>, TransactError> {
+        let mut attempts = 1;
+        self.tx.renew();
+        loop {
+            self.tx.open(mode, attempts, origin)?;
+            let failure = match catch_unwind(AssertUnwindSafe(|| body(&self.tx))) {
+                Ok(Ok(value)) => match self.tx.commit() {
+                    Ok(stamp) => return Ok(Committed { value, receipt: Receipt { stamp }, attempts }),
+                    Err(cause) => Failure::Conflict(cause),
+                },
+                Ok(Err(abort)) => Failure::Abort(abort),
+                Err(panic) => Failure::Panic(panic),
+            };
+            self.failed(failure, &mut attempts)?;
+        }
+    }
+
+    /// As [`Runner::run`], compiled once: where a call through a pointer does not matter. The body leaves its value with the caller.
+    pub fn run_dyn(
+        &mut self,
+        mode: Mode,
+        origin: Origin,
+        body: &mut dyn FnMut(&TxCore) -> Result<(), Abort>,
+    ) -> Result<Committed<()>, TransactError> {
+        self.run(mode, origin, body)
+    }
+
+    /// An attempt failed: pauses before the next, or reports that there is none.
+    #[cold]
+    #[inline(never)]
+    pub fn failed(&mut self, failure: Failure, attempts: &mut u32) -> Result<(), TransactError> {
+        let cause = match failure {
+            Failure::Conflict(cause) => cause,
+            Failure::Abort(abort) => match self.aborted(&abort) {
+                Ok(error) => return Err(error),
+                Err(cause) => cause,
+            },
+            Failure::Panic(panic) => self.panicked(panic)?,
+        };
+        self.conflicted(cause, attempts)
+    }
+
+    /// The body panicked. Promise (g): that is its own doing only if what it read held together, else the conflict. A panic is a
+    /// result: it leaves when what it may tell of is durable.
+    fn panicked(&mut self, panic: Box<dyn Any + Send>) -> Result<Cause, TransactError> {
+        match self.tx.validate() {
+            Ok(()) => {
+                self.tx.roll_back_user();
+                self.tx.unseal()?;
+                resume_unwind(panic)
+            }
+            Err(cause) => Ok(cause),
+        }
+    }
+
+    /// The body returned an abort: the error to report, or the conflict that makes it void (promise g).
+    fn aborted(&mut self, abort: &Abort) -> Result<TransactError, Cause> {
+        if let Some(cause) = self.tx.stopped().or(abort.cause()) {
+            return Err(cause);
+        }
+        self.tx.validate()?;
+        let error = match abort.kind() {
+            AbortKind::User | AbortKind::Stopped(_) => self.tx.user_error(),
+            _ => self.tx.error_of(abort),
+        };
+        self.tx.roll_back_user();
+        Ok(error)
+    }
+
+    /// Ends a refuted attempt and pauses before the next; or reports that there is no next.
+    fn conflicted(&mut self, cause: Cause, attempts: &mut u32) -> Result<(), TransactError> {
+        let last = self.tx.conflict(cause);
+        self.tx.roll_back(Some(cause));
+        match cause.reason {
+            Reason::OutOfMemory => return Err(self.tx.no_room()),
+            Reason::TooOld => return Err(TransactError::TooOld),
+            Reason::ForeignHandle => return Err(TransactError::ForeignHandle),
+            Reason::LogStopped => return Err(self.tx.log_refused()),
+            reason if !reason.is_conflict() => return Err(TransactError::Unsupported(cause)),
+            _ => {}
+        }
+        let policy = self.tx.inner().options.retry;
+        if *attempts >= policy.attempts_max {
+            return Err(TransactError::Conflict { last, attempts: *attempts });
+        }
+        *attempts += 1;
+        pause(&policy, *attempts, &mut self.rng);
+        Ok(())
+    }
+}

@@ -1,0 +1,246 @@
+//! Tables declared at run time, read and written by values whose types are checked then.
+
+use std::sync::Arc;
+
+use seriatim_catalog::{KeyBuf, RowRef, RowWriter, TableDef, Value, ValueError};
+use seriatim_store::Direction;
+use seriatim_txn::{OnExists, RowPtr};
+
+use crate::error::Abort;
+use crate::scan::{RawScan, Target};
+use crate::table::TableSet;
+use crate::tx::{NotEncoded, TxCore};
+
+/// A table by its declaration.
+#[derive(Clone)]
+pub struct DynHandle {
+    pub(crate) set: Arc<TableSet>,
+}
+
+impl DynHandle {
+    pub(crate) fn new(set: Arc<TableSet>) -> DynHandle {
+        DynHandle { set }
+    }
+
+    /// How the table is declared.
+    pub fn definition(&self) -> &TableDef {
+        &self.set.definition
+    }
+}
+
+impl std::fmt::Debug for DynHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "DynHandle({})", self.set.definition.name)
+    }
+}
+
+/// A row of a table declared at run time.
+#[derive(Clone, Copy)]
+pub struct DynRow<'t> {
+    set: &'t TableSet,
+    row: RowRef<'t>,
+}
+
+impl<'t> DynRow<'t> {
+    pub(crate) fn new(set: &'t TableSet, row: RowPtr) -> DynRow<'t> {
+        // SAFETY: a row of this table, readable while the `TxCore` is borrowed, which the caller ties to `'t`.
+        DynRow { set, row: unsafe { RowRef::from_raw(row.as_ptr()) } }
+    }
+
+    /// The value of the column at this position.
+    ///
+    /// # Panics
+    /// If there is no such column.
+    pub fn value(&self, column: usize) -> Value {
+        Value::read(&self.set.definition.columns[column], &self.set.primary.layout.places[column], self.row)
+    }
+
+    /// The value of the column of this name, if there is one.
+    pub fn get(&self, column: &str) -> Option<Value> {
+        self.set.definition.column(column).map(|at| self.value(at.index()))
+    }
+
+    /// All values, in order of declaration.
+    pub fn values(&self) -> Vec<Value> {
+        (0..self.set.definition.columns.len()).map(|at| self.value(at)).collect()
+    }
+}
+
+impl std::fmt::Debug for DynRow<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.values()).finish()
+    }
+}
+
+/// Rows of a scan of a table declared at run time.
+#[must_use = "a scan reads nothing until it is iterated"]
+pub struct DynScan<'t> {
+    raw: RawScan<'t>,
+}
+
+impl DynScan<'_> {
+    /// How many rows are left.
+    ///
+    /// # Errors
+    /// A conflict.
+    pub fn try_count(self) -> Result<usize, Abort> {
+        self.raw.count()
+    }
+}
+
+impl<'t> Iterator for DynScan<'t> {
+    type Item = Result<DynRow<'t>, Abort>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        Some(self.raw.next()?.map(|row| DynRow::new(self.raw.set(), row)))
+    }
+}
+
+impl TxCore {
+    fn unfit(&self, error: ValueError) -> Abort {
+        self.abort(error)
+    }
+
+    fn key_of(&self, set: &TableSet, key: &[Value]) -> Result<KeyBuf, Abort> {
+        set.primary.codec.encode_values(key).map_err(|error| self.unfit(error))
+    }
+
+    /// The row with these key values, if there is one.
+    ///
+    /// # Errors
+    /// A conflict, or values that are not of the key's types.
+    pub fn get_dyn<'t>(&'t self, table: &'t DynHandle, key: &[Value]) -> Result<Option<DynRow<'t>>, Abort> {
+        let set = self.own(&table.set)?;
+        let key = self.key_of(set, key)?;
+        let _call = self.call()?;
+        let row = self.read_at(&set.primary, key.as_key())?;
+        row.map(|row| Ok(DynRow::new(set, self.lend(set, row)?))).transpose()
+    }
+
+    /// The rows whose keys begin with these values, in key order; all rows for none.
+    ///
+    /// # Errors
+    /// Values that are not of the key's types; a table that is not ordered. The scan itself reports conflicts.
+    pub fn scan_dyn<'t>(&'t self, table: &'t DynHandle, prefix: &[Value]) -> Result<DynScan<'t>, Abort> {
+        let set = self.own(&table.set)?;
+        let range = set.primary.codec.range_of_values(prefix).map_err(|error| self.unfit(error))?;
+        let raw = RawScan::new(self, set, Target::Rows, range.low, range.high, Direction::Forward).begun()?;
+        Ok(DynScan { raw })
+    }
+
+    /// The rows that the index of this name finds for these values, in index order.
+    ///
+    /// # Errors
+    /// No such index, or values that are not of its types; of a hash index, fewer values than it has columns. The scan itself reports
+    /// conflicts.
+    pub fn find_dyn<'t>(&'t self, table: &'t DynHandle, index: &str, prefix: &[Value]) -> Result<DynScan<'t>, Abort> {
+        let set = self.own(&table.set)?;
+        let Some(at) = set.definition.index(index) else {
+            return Err(self.abort(format!("table {:?} has no index {index:?}", set.definition.name)));
+        };
+        let raw = RawScan::of_values(self, set, at.index(), prefix).map_err(|error| self.unfit(error))?.begun()?;
+        Ok(DynScan { raw })
+    }
+}
+
+impl TxCore {
+    /// Inserts the row of these values, one a column; `false` if its key exists and was to be left.
+    fn write_values(&self, set: &TableSet, values: &[Value], exists: OnExists) -> Result<bool, Abort> {
+        let (columns, places) = (&set.definition.columns, &set.primary.layout.places);
+        if values.len() != columns.len() {
+            return Err(self.abort(ValueError::count(values.len(), columns.len())));
+        }
+        let key = self.key_in(set, values)?;
+        let mut unfit = None;
+        let encode = |writer: &mut RowWriter<'_>| {
+            for ((column, place), value) in columns.iter().zip(places).zip(values) {
+                match value.write(column, place, writer) {
+                    Ok(()) => {}
+                    Err(ValueError::OutOfMemory(error)) => return Err(NotEncoded::OutOfMemory(error)),
+                    Err(error) => {
+                        unfit = Some(error);
+                        return Err(NotEncoded::Unfit);
+                    }
+                }
+            }
+            Ok(())
+        };
+        let inserted = self.insert_encoded(set, key.as_key(), encode, exists);
+        match unfit {
+            None => inserted,
+            Some(error) => Err(self.unfit(error)),
+        }
+    }
+
+    /// The key in a row's values.
+    fn key_in(&self, set: &TableSet, values: &[Value]) -> Result<KeyBuf, Abort> {
+        let key: Vec<Value> = set.definition.key.iter().map(|part| values[part.column.index()].clone()).collect();
+        self.key_of(set, &key)
+    }
+
+    /// Inserts a row of these values, one a column.
+    pub(crate) fn insert_values(&self, set: &TableSet, values: &[Value]) -> Result<(), Abort> {
+        if self.write_values(set, values, OnExists::Refuse)? {
+            return Ok(());
+        }
+        Err(self.duplicate(&set.primary, self.key_in(set, values)?.as_key()))
+    }
+
+    /// Inserts a row of these values, one a column.
+    ///
+    /// # Errors
+    /// As [`TxCore::insert_at`]; or values that do not fit.
+    pub fn insert_dyn(&self, table: &DynHandle, values: &[Value]) -> Result<(), Abort> {
+        self.insert_values(self.own(&table.set)?, values)
+    }
+
+    /// Inserts a row of these values or replaces the one with its key.
+    ///
+    /// # Errors
+    /// As [`TxCore::insert_dyn`].
+    pub fn put_dyn(&self, table: &DynHandle, values: &[Value]) -> Result<(), Abort> {
+        self.write_values(self.own(&table.set)?, values, OnExists::Replace).map(|_| ())
+    }
+
+    /// Sets columns of the row with these key values; whether there is such a row.
+    ///
+    /// # Errors
+    /// A conflict; a column that does not exist or may not change; values that do not fit.
+    pub fn update_dyn(&self, table: &DynHandle, key: &[Value], changes: &[(&str, Value)]) -> Result<bool, Abort> {
+        let set = self.own(&table.set)?;
+        let mut columns = Vec::new();
+        for (name, value) in changes {
+            match set.definition.column(name) {
+                Some(column) if set.definition.is_updatable(column) => columns.push((column.index(), value)),
+                Some(_) => return Err(self.abort(format!("column {name:?} is part of the key or immutable"))),
+                None => return Err(self.abort(format!("table {:?} has no column {name:?}", set.definition.name))),
+            }
+        }
+        let key = self.key_of(set, key)?;
+        // A body may ignore that a value does not fit: then no other value of this update stays either.
+        self.whole(|| {
+            let updated = self.update_at(set, key.as_key(), |mut writer| {
+                let (defs, places) = (&set.definition.columns, &set.primary.layout.places);
+                let write = |&(at, value): &(usize, &Value)| value.write(&defs[at], &places[at], &mut writer);
+                let result = columns.iter().try_for_each(write);
+                (result, writer.dirty())
+            })?;
+            match updated {
+                None => Ok(false),
+                Some(Ok(())) => Ok(true),
+                Some(Err(ValueError::OutOfMemory(_))) => Err(self.out_of_memory()),
+                Some(Err(error)) => Err(self.unfit(error)),
+            }
+        })
+    }
+
+    /// Deletes the row with these key values; whether there was one.
+    ///
+    /// # Errors
+    /// A conflict, or values that are not of the key's types.
+    pub fn delete_dyn(&self, table: &DynHandle, key: &[Value]) -> Result<bool, Abort> {
+        let set = self.own(&table.set)?;
+        let key = self.key_of(set, key)?;
+        self.delete_at(set, key.as_key())
+    }
+}

@@ -1,0 +1,250 @@
+//! How a database is opened: the options that a builder collects.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use seriatim_base::disk::Disk;
+use seriatim_base::{machine, thread};
+use seriatim_htm::{Budget, Htm, HtmMode};
+use seriatim_memory::{Memory, Options};
+use seriatim_redo::checkpoint::is_reserved;
+use seriatim_txn::{Environment, Priority};
+
+use crate::durability::Listener;
+use crate::procedure::Shape;
+use crate::{Durability, Engine, OpenError, RetryPolicy};
+
+/// The options of a database. What each says is told where the builder sets it.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The protocol by name, or `auto`.
+    pub protocol: String,
+    /// Options of the protocol.
+    pub protocol_options: Vec<(String, u64)>,
+    /// How regions run.
+    pub htm: HtmMode,
+    /// Retries of a region.
+    pub budget: Budget,
+    /// Transactions that can be open at the same time.
+    pub workers: usize,
+    /// Bytes to map and touch when it is opened.
+    pub prefault_bytes: usize,
+    /// Whether the kernel is asked for large pages.
+    pub huge_pages: bool,
+    /// Bytes of rows and indexes; `usize::MAX` is no limit, `None` the default.
+    pub memory_limit: Option<usize>,
+    /// Whether histories are recorded.
+    pub record_history: bool,
+    /// How conflicts are retried.
+    pub retry: RetryPolicy,
+    /// How long an attempt may be open.
+    pub transaction_age_max: Duration,
+    /// How often the epoch advances.
+    pub epoch_interval: Duration,
+    /// No helper threads.
+    pub step_helpers: bool,
+    /// In place of as many as there are processors.
+    pub helper_threads: Option<usize>,
+    /// Operations of an attempt between two validations.
+    pub operations_max: u32,
+    /// Of the jitter of retries.
+    pub seed: u64,
+    /// Whether procedures fetch ahead.
+    pub prefetch: bool,
+    /// How procedures are run.
+    pub shape: Shape,
+    /// Whether accesses are checked against plans.
+    pub check_plans: bool,
+    /// Where it is kept; `None`: in memory only.
+    pub place: Option<Place>,
+    /// Whether it is created if there is none.
+    pub create: bool,
+    /// When transactions are answered.
+    pub durability: Option<Durability>,
+    /// How long a call waits for the disk.
+    pub wait_max: Option<Duration>,
+    /// How the log is written.
+    pub log: LogSettings,
+    /// Bytes of log between checkpoints.
+    pub checkpoint_bytes: Option<u64>,
+    /// Bytes a second that a checkpoint writes at most.
+    pub checkpoint_bytes_per_second: Option<u64>,
+    /// Percent of the time that a checkpoint works.
+    pub checkpoint_share: u32,
+    /// Who is told how far a recovery is.
+    pub on_recovery: Listener,
+    /// A fault of the protocol, for tests.
+    #[cfg(feature = "canary")]
+    pub fault: seriatim_txn::Fault,
+    /// A fault of the log, for tests.
+    #[cfg(feature = "canary")]
+    pub log_fault: seriatim_redo::LogFault,
+}
+
+/// Percent of the memory there is that rows may take, if nothing else is said.
+const MEMORY_PERCENT: u64 = 80;
+
+/// Most threads that recover, take a checkpoint, or make or check indexes.
+const HELPERS_MAX: usize = 8;
+
+/// Sets of helpers that are at work at the same time, each helper with a worker of its own: those of a checkpoint, and those that go
+/// through indexes. Those that recover are gone before either.
+const HELPER_SETS: usize = 2;
+
+/// Where a database is kept.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// The directory.
+    pub directory: PathBuf,
+    /// Only to look at.
+    pub inspect: bool,
+    /// The disk that it is on.
+    pub disk: Arc<dyn Disk>,
+}
+
+/// Bytes of log between checkpoints, if nothing else is said.
+pub(crate) const CHECKPOINT_BYTES: u64 = 1 << 30;
+
+/// How the log is written.
+#[derive(Clone, Debug)]
+pub struct LogSettings {
+    /// Empty: the database's own.
+    pub directories: Vec<PathBuf>,
+    /// Bytes of a segment.
+    pub segment_bytes: u64,
+    /// Bytes of a worker's buffer.
+    pub buffer_bytes: usize,
+    /// Bytes that wait to be written beyond which commits are refused; of each worker that writes.
+    pub backlog_bytes: usize,
+}
+
+impl Default for LogSettings {
+    fn default() -> LogSettings {
+        LogSettings {
+            directories: Vec::new(),
+            segment_bytes: 64 << 20,
+            buffer_bytes: 64 << 10,
+            backlog_bytes: 64 << 20,
+        }
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            protocol: "auto".to_owned(),
+            protocol_options: Vec::new(),
+            htm: HtmMode::Auto,
+            budget: Budget::default(),
+            workers: 64,
+            prefault_bytes: 0,
+            huge_pages: true,
+            memory_limit: None,
+            record_history: false,
+            retry: RetryPolicy::default(),
+            transaction_age_max: Duration::from_secs(60),
+            epoch_interval: Duration::from_millis(10),
+            step_helpers: false,
+            helper_threads: None,
+            operations_max: 1 << 16,
+            seed: 0,
+            prefetch: true,
+            shape: Shape::Whole,
+            check_plans: false,
+            place: None,
+            create: true,
+            durability: None,
+            wait_max: Some(Duration::from_secs(30)),
+            log: LogSettings::default(),
+            checkpoint_bytes: Some(CHECKPOINT_BYTES),
+            checkpoint_bytes_per_second: None,
+            checkpoint_share: 10,
+            on_recovery: Listener::default(),
+            #[cfg(feature = "canary")]
+            fault: seriatim_txn::Fault::None,
+            #[cfg(feature = "canary")]
+            log_fault: seriatim_redo::LogFault::None,
+        }
+    }
+}
+
+impl Settings {
+    /// The limit, by default a share of what there is.
+    pub(crate) fn limit_bytes(&self) -> Option<usize> {
+        match self.memory_limit {
+            Some(usize::MAX) => None,
+            Some(bytes) => Some(bytes),
+            None => usize::try_from(machine::memory_granted()? / 100 * MEMORY_PERCENT).ok(),
+        }
+    }
+
+    /// Threads that recover, and that take a checkpoint.
+    pub(crate) fn helpers(&self) -> usize {
+        let threads = if self.step_helpers { 1 } else { thread::processors() };
+        self.helper_threads.unwrap_or(threads).clamp(1, HELPERS_MAX)
+    }
+
+    /// Threads that make or check indexes: each needs one of the workers of sessions besides.
+    pub(crate) fn index_helpers(&self) -> usize {
+        self.helpers().min(self.workers)
+    }
+
+    /// A directory for the log, inside the database's, that would be taken for a checkpoint.
+    fn log_named_as_a_checkpoint(&self) -> Option<&Path> {
+        let home = std::path::absolute(&self.place.as_ref()?.directory).ok()?;
+        self.log.directories.iter().map(PathBuf::as_path).find(|log| {
+            let inside = log.strip_prefix(&home).unwrap_or(log);
+            inside.is_relative() && inside.iter().any(is_reserved)
+        })
+    }
+
+    /// Opens a database with these options.
+    ///
+    /// # Errors
+    /// An unknown protocol or option, a back end that does not work here, limits out of range, no memory.
+    pub fn open(self) -> Result<Engine, OpenError> {
+        let invalid = |what: &str| Err(OpenError::Invalid(what.to_owned()));
+        if self.workers == 0 || self.workers > Priority::WORKERS_MAX {
+            return invalid("workers must be between 1 and 4096");
+        }
+        if self.retry.attempts_max == 0 || self.operations_max == 0 {
+            return invalid("attempts_max and operations_max must be at least 1");
+        }
+        if self.epoch_interval.is_zero() || self.transaction_age_max < self.epoch_interval {
+            return invalid("the epoch interval must be above zero and at most the transaction age");
+        }
+        if !(1..=100).contains(&self.checkpoint_share) {
+            return invalid("the share of checkpoints must be 1 to 100 percent");
+        }
+        if let Some(log) = self.log_named_as_a_checkpoint() {
+            return Err(OpenError::Invalid(format!(
+                "the log directory {} has a name that checkpoints get, and would be deleted as one: choose another",
+                log.display()
+            )));
+        }
+        match (&self.place, self.durability) {
+            (None, Some(durability)) if durability != Durability::Off => {
+                return invalid("a database in memory has durability off; give it a path, or leave the durability out");
+            }
+            (Some(_), Some(Durability::Off)) => {
+                return invalid(
+                    "a database with durability off keeps nothing on disk; leave out the path, or choose async",
+                );
+            }
+            _ => {}
+        }
+        let options = Options {
+            workers_max: self.workers + HELPER_SETS * HELPERS_MAX,
+            huge_pages: self.huge_pages,
+            prefault_bytes: self.prefault_bytes,
+            limit_bytes: self.limit_bytes(),
+        };
+        let htm = Htm::new(self.htm).map_err(OpenError::Htm)?;
+        let memory = Memory::new(options).map_err(|error| OpenError::Memory(error.to_string()))?;
+        let environment = Environment::new(htm, memory, self.budget);
+        #[cfg(feature = "canary")]
+        let environment = Environment { fault: self.fault, ..environment };
+        Engine::start(self, environment)
+    }
+}

@@ -1,0 +1,183 @@
+//! Counters of a database: kept per worker, shared with nobody, added up when asked for.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use seriatim_htm::RegionStatistics;
+use seriatim_txn::{Cause, Phase, Reason};
+
+const PHASES: [Phase; 3] = [Phase::Execute, Phase::Lock, Phase::Validate];
+
+/// What a database has done so far.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Statistics {
+    /// Transactions committed, read-only ones included.
+    pub committed: u64,
+    /// Transactions ended by their body, or by a duplicate key.
+    pub user_aborted: u64,
+    /// Attempts ended by a conflict; each was retried or gave up.
+    pub conflict_aborted: u64,
+    /// The same by phase and reason; only those that happened.
+    pub aborts: Vec<(Cause, u64)>,
+    /// Regions of all workers. Of a worker in the middle of a transaction: as of up to 1024 transactions ago.
+    pub regions: RegionStatistics,
+    /// Bytes in use: records, row versions, index nodes, and what transactions note. What counts against the limit, but for blocks
+    /// that are free.
+    pub memory_bytes: usize,
+    /// Of these, bytes by which the lists of transactions have grown: what they read, write, lock and retire. They shrink when the
+    /// transactions after a large one are small, or there are none.
+    pub transaction_bytes: usize,
+    /// Bytes mapped.
+    pub reserved_bytes: usize,
+    /// Bytes beyond which memory is refused (`Builder::memory_limit`); `None` where there is no limit.
+    pub memory_limit: Option<usize>,
+    /// What each table holds, in order of creation. Exact when no transaction is in the middle of its commit.
+    pub tables: Vec<TableStatistics>,
+    /// Transactions that are open now for longer than `Builder::transaction_age_max`, and cannot
+    /// be ended: a closure that does not return, or a call of an explicit transaction. What others delete and replace meanwhile is
+    /// kept for them and counts in `memory_bytes`.
+    pub overdue: usize,
+    /// Of a database on disk.
+    pub log: Option<LogStatistics>,
+}
+
+/// What a table holds: of each row its newest version; those that are kept for readers or for the log are in
+/// [`Statistics::memory_bytes`] only.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TableStatistics {
+    /// The table's name.
+    pub name: String,
+    /// Rows.
+    pub rows: u64,
+    /// Bytes of rows, keys, long texts, and of the table's own index, as allocated.
+    pub bytes: u64,
+    /// Bytes of its secondary indexes.
+    pub index_bytes: u64,
+}
+
+/// What log and checkpoints of a database have done since it was opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LogStatistics {
+    /// Writes of the log, one flush each.
+    pub flushes: u64,
+    /// Commits in them, those that changed nothing left out; one of more than 1 MiB counts several times.
+    pub commits: u64,
+    /// Bytes written, with headers and padding.
+    pub bytes: u64,
+    /// Bytes of commits among them.
+    pub payload_bytes: u64,
+    /// Time spent in flushes, over all loggers.
+    pub flush_time: Duration,
+    /// The longest flush since the database was opened.
+    pub flush_time_max: Duration,
+    /// Bytes committed that wait for the disk now.
+    pub backlog_bytes: u64,
+    /// The epoch now.
+    pub epoch: u64,
+    /// The newest epoch that a power cut does not take back.
+    pub durable_epoch: u64,
+    /// Why commits are refused now, if they are: the log has stopped, or its disk is full.
+    pub refusal: Option<String>,
+    /// Whether the log has stopped for good: `durable_epoch` stays what it is, and snapshots show it.
+    pub stopped: bool,
+    /// Checkpoints completed.
+    pub checkpoints: u64,
+    /// Checkpoints that failed. The next is tried after a pause that grows with each.
+    pub checkpoints_failed: u64,
+    /// How long the last completed one took.
+    pub checkpoint_duration: Duration,
+    /// Why the last one failed, if it did.
+    pub checkpoint_error: Option<String>,
+    /// Why a log segment or checkpoint that is not needed any more could not be deleted, if so: the next checkpoint tries again. Nothing
+    /// but space is lost.
+    pub deletion_error: Option<String>,
+}
+
+impl LogStatistics {
+    /// What was counted since `earlier`; the rest as of now.
+    fn since(&self, earlier: &LogStatistics) -> LogStatistics {
+        LogStatistics {
+            flushes: self.flushes - earlier.flushes,
+            commits: self.commits - earlier.commits,
+            bytes: self.bytes - earlier.bytes,
+            payload_bytes: self.payload_bytes - earlier.payload_bytes,
+            flush_time: self.flush_time - earlier.flush_time,
+            checkpoints: self.checkpoints - earlier.checkpoints,
+            checkpoints_failed: self.checkpoints_failed - earlier.checkpoints_failed,
+            ..self.clone()
+        }
+    }
+}
+
+impl Statistics {
+    /// What was counted since `earlier`; memory and tables as of now.
+    pub fn since(&self, earlier: &Statistics) -> Statistics {
+        let before = |cause: Cause| earlier.aborts.iter().find(|(other, _)| *other == cause).map_or(0, |(_, n)| *n);
+        let aborts = self.aborts.iter().map(|&(cause, count)| (cause, count - before(cause)));
+        Statistics {
+            committed: self.committed - earlier.committed,
+            user_aborted: self.user_aborted - earlier.user_aborted,
+            conflict_aborted: self.conflict_aborted - earlier.conflict_aborted,
+            aborts: aborts.filter(|&(_, count)| count > 0).collect(),
+            regions: self.regions.since(&earlier.regions),
+            memory_bytes: self.memory_bytes,
+            transaction_bytes: self.transaction_bytes,
+            memory_limit: self.memory_limit,
+            tables: self.tables.clone(),
+            reserved_bytes: self.reserved_bytes,
+            overdue: self.overdue,
+            log: self.log.as_ref().map(|log| log.since(&earlier.log.clone().unwrap_or_default())),
+        }
+    }
+}
+
+/// One worker's counters. Written by whoever leases the worker, read by anyone.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    committed: AtomicU64,
+    user_aborted: AtomicU64,
+    conflict_aborted: AtomicU64,
+    causes: [[AtomicU64; Reason::ALL.len()]; PHASES.len()],
+}
+
+/// Adds one without a locked instruction: there is one writer at a time, and leases order them.
+#[inline]
+fn bump(counter: &AtomicU64) {
+    counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+}
+
+impl Counters {
+    #[inline]
+    pub(crate) fn committed(&self) {
+        bump(&self.committed);
+    }
+
+    pub(crate) fn user_aborted(&self) {
+        bump(&self.user_aborted);
+    }
+
+    pub(crate) fn conflict_aborted(&self, cause: Cause) {
+        bump(&self.conflict_aborted);
+        bump(&self.causes[cause.phase as usize][cause.reason as usize]);
+    }
+
+    pub(crate) fn add_to(&self, statistics: &mut Statistics) {
+        statistics.committed += self.committed.load(Ordering::Relaxed);
+        statistics.user_aborted += self.user_aborted.load(Ordering::Relaxed);
+        statistics.conflict_aborted += self.conflict_aborted.load(Ordering::Relaxed);
+        for phase in PHASES {
+            for reason in Reason::ALL {
+                let count = self.causes[phase as usize][reason as usize].load(Ordering::Relaxed);
+                let cause = Cause { phase, reason };
+                match statistics.aborts.iter_mut().find(|(other, _)| *other == cause) {
+                    Some((_, total)) => *total += count,
+                    None if count > 0 => statistics.aborts.push((cause, count)),
+                    None => {}
+                }
+            }
+        }
+    }
+}

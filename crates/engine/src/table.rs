@@ -1,0 +1,147 @@
+//! Tables and their indexes: what lies behind handles.
+
+use seriatim_base::{LayoutId, TableId};
+use seriatim_catalog::wire::RowWire;
+use seriatim_catalog::{ColumnSet, ColumnType, KeyCodec, Layout, Organization, TableDef};
+use seriatim_store::Index;
+use seriatim_txn::{Core, RecordShape, Wire};
+
+use crate::engine::Foundation;
+use crate::error::SchemaError;
+use crate::index;
+
+/// A table with its secondary indexes.
+pub struct TableSet {
+    /// The database it belongs to: handles of another are refused.
+    pub(crate) database: u64,
+    /// How it is declared.
+    pub definition: TableDef,
+    /// Its rows.
+    pub primary: seriatim_txn::Table,
+    /// Its indexes, in order of their declaration.
+    pub indexes: Vec<Secondary>,
+    /// Bytes that a long text may have, so that a row with its key fits a log entry.
+    pub(crate) text_bytes_max: usize,
+    /// Keeps the memory that records and nodes lie in.
+    _memory: seriatim_memory::Memory,
+}
+
+/// A secondary index.
+pub struct Secondary {
+    /// Its entries.
+    pub table: seriatim_txn::Table,
+    /// The indexed columns.
+    pub(crate) columns: ColumnSet,
+    /// How it was declared to find rows; its entries may be stored otherwise.
+    pub organization: Organization,
+    unique: bool,
+    shares_keys: bool,
+}
+
+impl Secondary {
+    /// Whether rows may not share a key, but perhaps one with a NULL.
+    pub fn is_unique(&self) -> bool {
+        self.unique
+    }
+
+    /// Whether an entry's row is one primary key and its key the indexed columns alone, always.
+    pub fn is_single(&self) -> bool {
+        !self.shares_keys
+    }
+}
+
+/// The most bytes of a long text.
+const TEXT_BYTES_MAX: usize = if cfg!(test) { 1 << 16 } else { 1 << 30 };
+
+/// Bytes that each long text of a row of this table may have. Together, and those of the key a second time with every byte escaped,
+/// they stay below 3 of the 4 GiB that an entry can have.
+fn text_bytes_max(definition: &TableDef) -> usize {
+    let is_long = |column: usize| definition.columns[column].ty == ColumnType::LongText;
+    let columns = (0..definition.columns.len()).filter(|&column| is_long(column)).count();
+    let key = definition.key.iter().filter(|part| is_long(part.column.index())).count();
+    TEXT_BYTES_MAX.min(3 * TEXT_BYTES_MAX / (columns + 2 * key).max(1))
+}
+
+impl TableSet {
+    /// An empty table whose id is `first`, and whose indexes' ids follow.
+    pub(crate) fn new(
+        foundation: &Foundation,
+        definition: TableDef,
+        first: TableId,
+        core: &mut Core,
+    ) -> Result<TableSet, SchemaError> {
+        let Foundation { protocol, environment, number } = foundation;
+        let capacity = definition.capacity;
+        // Bytes of the empty indexes, counted when all of them are there.
+        let mut made = Vec::new();
+        let mut make =
+            |id: u32, name: String, organization: Organization, codec: KeyCodec, layout: Layout, core: &mut Core| {
+                let class = codec.class();
+                let (head, header) = (protocol.head_bytes(), protocol.image_header_bytes());
+                let shape = RecordShape::new(class, &layout, head, header);
+                core.local.enter();
+                let before = core.local.live_bytes();
+                let index = Index::new(organization, class, capacity, &environment.htm, &mut core.store());
+                made.push((TableId(id), core.local.live_bytes() - before));
+                core.local.leave();
+                let index = index.map_err(|_| SchemaError::OutOfMemory)?;
+                let unlinked = seriatim_txn::Unlinked::default();
+                Ok(seriatim_txn::Table {
+                    id: TableId(id),
+                    name,
+                    organization,
+                    class,
+                    codec,
+                    layout,
+                    shape,
+                    index,
+                    unlinked,
+                    wire: None,
+                })
+            };
+        let layout = Layout::new(&definition.columns);
+        let codec = KeyCodec::for_table(&definition);
+        let class = codec.class();
+        // One version of its columns so far, so the table's id will do.
+        let wire = Wire { layout: LayoutId(first.0), rows: RowWire::new(&definition, &layout) };
+        let mut primary = make(first.0, definition.name.to_string(), definition.organization, codec, layout, core)?;
+        primary.wire = Some(Box::new(wire));
+        let mut indexes: Vec<Secondary> = Vec::new();
+        for (at, index) in definition.indexes.iter().enumerate() {
+            let name = format!("{}.{}", definition.name, index.name);
+            let codec = KeyCodec::for_index(index, &definition);
+            let layout = index::entry_layout(class);
+            let id = first.0 + 1 + at as u32;
+            let table = match make(id, name, definition.storage(index), codec, layout, core) {
+                Ok(table) => table,
+                Err(error) => {
+                    let made = indexes.into_iter().map(|index| index.table);
+                    for table in std::iter::once(primary).chain(made) {
+                        // SAFETY: nobody else has seen the table.
+                        unsafe { table.index.dispose(&mut core.local) };
+                    }
+                    return Err(error);
+                }
+            };
+            let columns = index.parts.iter().map(|part| part.column).collect();
+            let shares_keys = definition.has_shared_keys(index);
+            let (organization, unique) = (index.organization, index.unique);
+            indexes.push(Secondary { table, columns, organization, unique, shares_keys });
+        }
+        made.into_iter().for_each(|(id, bytes)| core.counts.add(id, 0, bytes));
+        let _memory = environment.memory.clone();
+        let text_bytes_max = text_bytes_max(&definition);
+        Ok(TableSet { database: *number, definition, primary, indexes, text_bytes_max, _memory })
+    }
+
+    /// Whether a write can fail after the row itself was written.
+    #[inline]
+    pub(crate) fn has_unique_index(&self) -> bool {
+        self.indexes.iter().any(|index| index.unique)
+    }
+
+    /// The table and its indexes, in order of their ids.
+    pub(crate) fn physical(&self) -> impl Iterator<Item = &seriatim_txn::Table> {
+        std::iter::once(&self.primary).chain(self.indexes.iter().map(|index| &index.table))
+    }
+}

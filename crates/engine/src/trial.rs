@@ -1,0 +1,95 @@
+//! What tests look through: every row there is, results before they may leave, and what others do between two chunks of a checkpoint.
+
+use std::cell::Cell;
+
+use seriatim_catalog::KeyBuf;
+use seriatim_store::read_key;
+
+use crate::{Abort, Committed, DynHandle, DynRow, Engine, Pending, TransactError};
+
+/// What others do between two chunks of a checkpoint.
+pub type Between = Box<dyn FnMut()>;
+
+thread_local! {
+    static BETWEEN: Cell<Option<Between>> = const { Cell::new(None) };
+}
+
+/// Runs `take`, and `between` after each chunk of a checkpoint that this thread takes in it.
+pub fn between_chunks<R>(between: Between, take: impl FnOnce() -> R) -> R {
+    BETWEEN.set(Some(between));
+    let result = take();
+    BETWEEN.set(None);
+    result
+}
+
+/// A chunk of a checkpoint was written.
+pub(crate) fn after_chunk() {
+    if let Some(mut between) = BETWEEN.take() {
+        between();
+        BETWEEN.set(Some(between));
+    }
+}
+
+impl DynHandle {
+    /// The number that the log knows the table by; those of its indexes follow.
+    pub fn number(&self) -> u32 {
+        self.set.primary.id.0
+    }
+}
+
+impl<R> Pending<R> {
+    /// What it will answer if it becomes durable. Not for anybody who could be asked later what he saw.
+    pub fn decided(&self) -> Option<&Result<Committed<R>, TransactError>> {
+        self.result()
+    }
+}
+
+impl Engine {
+    /// Advances the epoch.
+    pub fn advance_epoch(&self) {
+        let environment = &self.inner().environment;
+        environment.htm.outside(|| environment.epochs.advance());
+    }
+
+    /// Steps one logger, if there are so many.
+    pub fn step_logger(&self, logger: usize) {
+        if let Some(persistence) = &self.inner().persistence {
+            persistence.step_logger(logger);
+        }
+    }
+
+    /// The epoch now.
+    pub fn epoch_now(&self) -> u64 {
+        self.inner().environment.epochs.current().0
+    }
+
+    /// Every row of every table in words, sorted. Nobody may be about.
+    ///
+    /// # Errors
+    /// A transaction is open.
+    pub fn contents(&self) -> Result<Vec<String>, TransactError> {
+        let mut runner = self.runner();
+        let mut rows = Vec::new();
+        for name in self.table_names() {
+            let Some(set) = self.inner().find(&name) else { continue };
+            let table = &set.primary;
+            let keys = || {
+                let mut keys: Vec<KeyBuf> = Vec::new();
+                // SAFETY: no transaction is open, so no worker uses an index, and its records stay.
+                unsafe { table.index.for_each(|record| keys.push(read_key(record, table.class).to_buf())) };
+                keys
+            };
+            let keys = self.inner().pool.quietly(keys).ok_or(TransactError::WorkersBusy)?;
+            let read = runner.transact(|tx| {
+                let row = |key: &KeyBuf| -> Result<Option<String>, Abort> {
+                    let row = tx.read_at(table, key.as_key())?;
+                    Ok(row.map(|row| format!("{name} {:?}", DynRow::new(&set, row))))
+                };
+                keys.iter().filter_map(|key| row(key).transpose()).collect::<Result<Vec<_>, _>>()
+            })?;
+            rows.extend(read.into_value());
+        }
+        rows.sort_unstable();
+        Ok(rows)
+    }
+}
