@@ -7,7 +7,7 @@
 use std::hint::cold_path;
 
 use seriatim_catalog::{ColumnDef, ColumnSet, ColumnType, Key, KeyClass, Layout, OutOfMemory, RowRef, TailStore};
-use seriatim_txn::RowPtr;
+use seriatim_txn::{RowPtr, Worker};
 
 use crate::error::Abort;
 use crate::table::{Secondary, TableSet};
@@ -62,7 +62,7 @@ pub(crate) unsafe fn read_primary<'t>(row: RowPtr, primary: KeyClass) -> Key<'t>
     }
 }
 
-impl TxCore {
+impl<W: Worker + ?Sized> TxCore<W> {
     /// Brings the indexes of `set` from the row `before` to the row `after`, both with this primary key; `dirty` are the columns that
     /// may differ.
     pub(crate) fn maintain(

@@ -16,7 +16,6 @@ use seriatim_txn::{Environment, Priority, Worker};
 use crate::parking::{Parking, TOO_OLD};
 use crate::protocol::OpenProtocol;
 use crate::statistics::{Counters, Statistics};
-use crate::tx::AnyWorker;
 
 /// How long a session waits for a worker before it reports that all are busy.
 const WAIT_MAX: Duration = Duration::from_secs(1);
@@ -62,12 +61,20 @@ unsafe impl Sync for Slot {}
 const CHORES_MAX: usize = 64;
 
 /// A worker taken from the pool; give it back with [`Pool::give_back`].
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Lease {
+#[derive(Debug)]
+pub(crate) struct Lease<W: ?Sized = dyn Worker> {
     pub(crate) slot: usize,
-    pub(crate) worker: NonNull<AnyWorker>,
+    pub(crate) worker: NonNull<W>,
     pub(crate) writer: Option<NonNull<Writer>>,
 }
+
+impl<W: ?Sized> Clone for Lease<W> {
+    fn clone(&self) -> Lease<W> {
+        *self
+    }
+}
+
+impl<W: ?Sized> Copy for Lease<W> {}
 
 impl Pool {
     /// A pool of `workers`, each with its end of the log if there is one.
@@ -213,7 +220,7 @@ impl Pool {
 
     /// Gives a worker back; its transaction has ended.
     #[inline]
-    pub(crate) fn give_back(&self, mut lease: Lease) {
+    pub(crate) fn give_back<W: Worker + ?Sized>(&self, mut lease: Lease<W>) {
         let slot = &self.slots[lease.slot];
         // SAFETY: the access rule: the lease is ours.
         let worker = unsafe { lease.worker.as_mut() };

@@ -6,7 +6,7 @@ use seriatim_catalog::{ColumnSet, KeyBuf, KeyRange, Organization, Value, ValueEr
 use seriatim_history::Saw;
 use seriatim_plan::Kind;
 use seriatim_store::{Direction, read_key};
-use seriatim_txn::{Reason, RowPtr};
+use seriatim_txn::{Reason, RowPtr, Worker};
 
 use crate::error::Abort;
 use crate::index::read_primary;
@@ -26,8 +26,8 @@ pub enum Target {
 
 /// Yields row images; each step may report an abort, after which the transaction cannot commit.
 #[must_use = "a scan reads nothing until it is iterated"]
-pub struct RawScan<'t> {
-    tx: &'t TxCore,
+pub struct RawScan<'t, W: Worker + ?Sized = dyn Worker> {
+    tx: &'t TxCore<W>,
     set: &'t TableSet,
     target: Target,
     direction: Direction,
@@ -51,17 +51,17 @@ struct Noted {
     began: usize,
 }
 
-impl<'t> RawScan<'t> {
+impl<'t, W: Worker + ?Sized> RawScan<'t, W> {
     /// A scan of the keys between two bounds.
     #[inline]
     pub fn new(
-        tx: &'t TxCore,
+        tx: &'t TxCore<W>,
         set: &'t TableSet,
         target: Target,
         low: Bound<KeyBuf>,
         high: Bound<KeyBuf>,
         direction: Direction,
-    ) -> RawScan<'t> {
+    ) -> RawScan<'t, W> {
         let mut scan = RawScan::idle(tx, set, target, direction);
         scan.failed = match scan.organization() {
             Organization::Ordered => scan.start(&low, &high).err(),
@@ -72,14 +72,14 @@ impl<'t> RawScan<'t> {
     }
 
     /// A scan that has not begun.
-    #[inline]
-    fn idle(tx: &'t TxCore, set: &'t TableSet, target: Target, direction: Direction) -> RawScan<'t> {
+    #[inline(always)]
+    fn idle(tx: &'t TxCore<W>, set: &'t TableSet, target: Target, direction: Direction) -> RawScan<'t, W> {
         let (state, failed, found, record, watched) = (None, None, None, None, None);
         RawScan { tx, set, target, direction, state, failed, found, record, watched }
     }
 
     /// Notes the range for those who watch or record.
-    #[inline]
+    #[inline(always)]
     fn watch(&mut self, low: Bound<KeyBuf>, high: Bound<KeyBuf>) {
         let RawScan { tx, set, target, .. } = *self;
         self.watched = tx.watch(Kind::Scan, set, target, || KeysSeen::Range(low.clone(), high.clone()));
@@ -96,11 +96,11 @@ impl<'t> RawScan<'t> {
     /// # Errors
     /// Values that are not of the index's types.
     pub fn of_values(
-        tx: &'t TxCore,
+        tx: &'t TxCore<W>,
         set: &'t TableSet,
         at: usize,
         values: &[Value],
-    ) -> Result<RawScan<'t>, ValueError> {
+    ) -> Result<RawScan<'t, W>, ValueError> {
         let (index, definition) = (&set.indexes[at], &set.definition.indexes[at]);
         let codec = &index.table.codec;
         let is_whole = values.len() == definition.parts.len();
@@ -118,7 +118,7 @@ impl<'t> RawScan<'t> {
 
     /// The rows that one key finds of a hash index whose keys rows may share: the entries that begin with it. A scan that fails if
     /// there is no whole key.
-    pub fn of_range(tx: &'t TxCore, set: &'t TableSet, at: usize, range: Option<KeyRange>) -> RawScan<'t> {
+    pub fn of_range(tx: &'t TxCore<W>, set: &'t TableSet, at: usize, range: Option<KeyRange>) -> RawScan<'t, W> {
         let mut scan = RawScan::idle(tx, set, Target::Index(at), Direction::Forward);
         match range {
             None => scan.failed = Some(Abort::stopped(Reason::Unordered)),
@@ -131,7 +131,7 @@ impl<'t> RawScan<'t> {
     }
 
     /// The row that one key of a unique hash index finds; a scan that fails if there is no whole key.
-    pub fn of_key(tx: &'t TxCore, set: &'t TableSet, at: usize, key: Option<KeyBuf>) -> RawScan<'t> {
+    pub fn of_key(tx: &'t TxCore<W>, set: &'t TableSet, at: usize, key: Option<KeyBuf>) -> RawScan<'t, W> {
         let target = Target::Index(at);
         let mut scan = RawScan::idle(tx, set, target, Direction::Forward);
         if let Some(key) = &key {
@@ -168,7 +168,7 @@ impl<'t> RawScan<'t> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn start(&mut self, low: &Bound<KeyBuf>, high: &Bound<KeyBuf>) -> Result<(), Abort> {
         let _call = self.tx.call()?;
         self.tx.own(self.set)?;
@@ -190,7 +190,7 @@ impl<'t> RawScan<'t> {
     ///
     /// # Errors
     /// A conflict, a table that is not ordered, a handle of another database.
-    pub fn begun(mut self) -> Result<RawScan<'t>, Abort> {
+    pub fn begun(mut self) -> Result<RawScan<'t, W>, Abort> {
         match self.failed.take() {
             None => Ok(self),
             Some(abort) => Err(abort),
@@ -333,7 +333,7 @@ fn is_empty(low: &Bound<KeyBuf>, high: &Bound<KeyBuf>) -> bool {
     }
 }
 
-impl Drop for RawScan<'_> {
+impl<W: Worker + ?Sized> Drop for RawScan<'_, W> {
     #[inline]
     fn drop(&mut self) {
         self.put_back();

@@ -41,10 +41,6 @@ use crate::scan::Target;
 use crate::settings::Settings;
 use crate::table::TableSet;
 
-/// The worker of an open transaction, as every operation calls it: through one indirect call. A transaction compiled for one protocol
-/// would have a parameter here (decision record 9 says why there is none).
-pub(crate) type AnyWorker = dyn Worker;
-
 /// Savepoints for which a session keeps room.
 const SAVEPOINTS_KEPT: usize = 64;
 
@@ -68,10 +64,10 @@ impl Default for Waiting {
     }
 }
 
-/// The reading half of a transaction: all that a read-only one can do.
-pub struct TxCore {
+/// A transaction. Its operations are generic over the worker, and used behind `dyn`.
+pub struct TxCore<W: Worker + ?Sized = dyn Worker> {
     inner: Arc<Inner>,
-    lease: Cell<Option<Lease>>,
+    lease: Cell<Option<Lease<W>>>,
     /// The worker last used: asked for first.
     preferred: Cell<usize>,
     mode: Cell<Mode>,
@@ -130,7 +126,7 @@ pub struct TxCore {
 
 // SAFETY: between transactions the cells hold no pointer; during one, the worker and what it points to may move with the
 // `TxCore`, since workers are `Send` and nobody else uses a leased one (access rule 1).
-unsafe impl Send for TxCore {}
+unsafe impl<W: Worker + ?Sized> Send for TxCore<W> {}
 
 /// Bytes of copied rows that are charged at a time.
 const KEPT_STEP: usize = 64 << 10;
@@ -199,24 +195,24 @@ pub(crate) enum NotEncoded {
 }
 
 /// Stores the long texts of rows being written.
-pub(crate) struct Tails<'t> {
-    tx: &'t TxCore,
+pub(crate) struct Tails<'t, W: Worker + ?Sized> {
+    tx: &'t TxCore<W>,
     /// Whose rows, and bytes that a text may have at most; `None`: what is not logged.
     bound: Option<(&'t TableSet, usize)>,
 }
 
-impl<'t> Tails<'t> {
-    fn of(tx: &'t TxCore, set: &'t TableSet) -> Tails<'t> {
+impl<'t, W: Worker + ?Sized> Tails<'t, W> {
+    fn of(tx: &'t TxCore<W>, set: &'t TableSet) -> Tails<'t, W> {
         Tails { tx, bound: Some((set, set.text_bytes_max)) }
     }
 
     /// Of an index.
-    pub(crate) fn unlogged(tx: &'t TxCore) -> Tails<'t> {
+    pub(crate) fn unlogged(tx: &'t TxCore<W>) -> Tails<'t, W> {
         Tails { tx, bound: None }
     }
 }
 
-impl TailStore for Tails<'_> {
+impl<W: Worker + ?Sized> TailStore for Tails<'_, W> {
     /// A text that finds no place ends the transaction, whatever the body does with the error: the row that it belongs to may be
     /// half written.
     fn store(&mut self, bytes: &[u8]) -> Result<u64, seriatim_catalog::OutOfMemory> {
@@ -236,7 +232,7 @@ impl TailStore for Tails<'_> {
 }
 
 /// Lifecycle and plumbing.
-impl TxCore {
+impl<W: Worker + ?Sized> TxCore<W> {
     pub(crate) fn inner(&self) -> &Inner {
         &self.inner
     }
@@ -262,7 +258,7 @@ impl TxCore {
     /// Outside a transaction, which no public path reaches.
     #[allow(clippy::mut_from_ref)]
     #[inline]
-    pub(crate) fn worker(&self) -> &mut AnyWorker {
+    pub(crate) fn worker(&self) -> &mut W {
         debug_assert!(!self.explicit.get() || self.calling.get(), "access rule 4");
         let mut lease = self.lease.get().expect("operations run inside a transaction");
         // SAFETY: access rule 1.
@@ -272,7 +268,7 @@ impl TxCore {
     /// Runs one operation of the worker: refuses it if the transaction has stopped, waits if the protocol says so, notes why it
     /// stopped.
     #[inline]
-    pub(crate) fn operate<R>(&self, mut operation: impl FnMut(&mut AnyWorker) -> Result<R, Stop>) -> Result<R, Abort> {
+    pub(crate) fn operate<R>(&self, mut operation: impl FnMut(&mut W) -> Result<R, Stop>) -> Result<R, Abort> {
         let left = self.left.get();
         if left == 0 || self.is_too_old() {
             self.check()?;
@@ -289,7 +285,7 @@ impl TxCore {
     fn retry_or_stop<R>(
         &self,
         mut stop: Stop,
-        mut operation: impl FnMut(&mut AnyWorker) -> Result<R, Stop>,
+        mut operation: impl FnMut(&mut W) -> Result<R, Stop>,
     ) -> Result<R, Abort> {
         let mut waiting = Waiting::default();
         loop {
@@ -393,7 +389,7 @@ impl TxCore {
     /// # Errors
     /// The transaction was ended between its calls.
     #[inline]
-    pub(crate) fn call(&self) -> Result<Call<'_>, Abort> {
+    pub(crate) fn call(&self) -> Result<Call<'_, W>, Abort> {
         match self.explicit.get() && !self.calling.get() {
             true => self.call_explicit(),
             false => Ok(Call(None)),
@@ -401,7 +397,7 @@ impl TxCore {
     }
 
     #[cold]
-    fn call_explicit(&self) -> Result<Call<'_>, Abort> {
+    fn call_explicit(&self) -> Result<Call<'_, W>, Abort> {
         let parking = self.parking.borrow().clone();
         match parking {
             Some(parking) if parking.enter() => {
@@ -516,7 +512,7 @@ impl TxCore {
 }
 
 /// Reading.
-impl TxCore {
+impl<W: Worker + ?Sized> TxCore<W> {
     /// The row at the encoded key of an entry of a unique index, for the body.
     ///
     /// # Errors
@@ -574,9 +570,9 @@ impl TxCore {
 }
 
 /// Writing.
-impl TxCore {
+impl<W: Worker + ?Sized> TxCore<W> {
     /// A session's, which has this number.
-    pub(crate) fn new(inner: Arc<Inner>, number: usize) -> TxCore {
+    pub(crate) fn new(inner: Arc<Inner>, number: usize) -> TxCore<W> {
         let log = inner.recording().map(|recording| RefCell::new(Log::new(recording.recorder(), number as u32)));
         let (workers, wait_max) = (inner.options.workers, inner.options.wait_max);
         let ProtocolInfo { needs, gives, .. } = *inner.protocol.info();
@@ -651,7 +647,7 @@ impl TxCore {
 }
 
 /// Writing, on encoded keys: shared by derived and declared tables.
-impl TxCore {
+impl<W: Worker + ?Sized> TxCore<W> {
     fn position(&self) -> Result<Position, Abort> {
         let mark = self.operate(|worker| Ok(worker.mark()))?;
         Ok(Position { mark, logged: self.log.as_ref().map_or(0, |log| log.borrow().mark()) })
@@ -1003,9 +999,9 @@ pub fn unless_failed<R, E>(result: &Result<R, E>, dirty: ColumnSet) -> ColumnSet
 }
 
 /// A call of a transaction; `None` where nobody asks.
-pub(crate) struct Call<'t>(Option<&'t TxCore>);
+pub(crate) struct Call<'t, W: Worker + ?Sized>(Option<&'t TxCore<W>>);
 
-impl Drop for Call<'_> {
+impl<W: Worker + ?Sized> Drop for Call<'_, W> {
     #[inline]
     fn drop(&mut self) {
         // A worker that panicked while it ended the transaction is nobody else's to end again.
@@ -1031,12 +1027,12 @@ struct Update {
 
 /// Should the closure of an update panic, the row becomes what it was: its index entries were not brought after it, and the body may
 /// catch the panic and commit. To be forgotten once the closure has returned.
-struct UndoUpdate<'t> {
-    tx: &'t TxCore,
+struct UndoUpdate<'t, W: Worker + ?Sized> {
+    tx: &'t TxCore<W>,
     set: &'t TableSet,
 }
 
-impl Drop for UndoUpdate<'_> {
+impl<W: Worker + ?Sized> Drop for UndoUpdate<'_, W> {
     #[cold]
     #[inline(never)]
     fn drop(&mut self) {
@@ -1047,7 +1043,7 @@ impl Drop for UndoUpdate<'_> {
     }
 }
 
-/// Opening and ending, for sessions.
+/// Opening.
 impl TxCore {
     /// Opens an attempt. `origin` says who asks.
     ///
@@ -1060,9 +1056,19 @@ impl TxCore {
             self.roll_back(None);
         }
         self.explicit.set(false);
+        let lease = self.lease(origin)?;
+        self.begin(lease, mode, attempt, origin);
+        Ok(())
+    }
+}
+
+/// Opening and ending, for sessions.
+impl<W: Worker + ?Sized> TxCore<W> {
+    /// A worker of the pool, through the gate. One that is compiled for its protocol takes it from behind `dyn`.
+    #[inline(always)]
+    fn lease(&self, origin: Origin) -> Result<Lease, TransactError> {
         let inner = &self.inner;
-        let explicit = origin == Origin::Explicit;
-        let lease = loop {
+        loop {
             // The gate first: who waits for chains to end must not hold a worker that they need.
             if self.must_enter(origin)
                 && let Some(gate) = &inner.gate
@@ -1079,11 +1085,18 @@ impl TxCore {
             };
             // It may have been armed since: once, before anybody could lease this worker.
             if !self.must_enter(origin) {
-                break lease;
+                return Ok(lease);
             }
             cold_path();
             inner.pool.give_back(lease);
-        };
+        }
+    }
+
+    /// Opens an attempt with this worker.
+    #[inline(always)]
+    fn begin(&self, lease: Lease<W>, mode: Mode, attempt: u32, origin: Origin) {
+        let inner = &self.inner;
+        let explicit = origin == Origin::Explicit;
         if mode == Mode::ReadWrite
             && let Some(writer) = lease.writer
         {
@@ -1126,7 +1139,6 @@ impl TxCore {
             cold_path();
             self.park(lease.slot);
         }
-        Ok(())
     }
 
     /// An explicit transaction is open, and waits for its first call.
@@ -1341,7 +1353,7 @@ impl TxCore {
 
     /// Ends an explicit transaction; its result is sealed.
     pub(crate) fn commit_explicit(&mut self) -> Result<Receipt, TransactError> {
-        let tx: &TxCore = self;
+        let tx: &TxCore<W> = self;
         tx.renew();
         let _call = tx.call().map_err(|abort| tx.error_of(&abort))?;
         match tx.end_whole() {
@@ -1399,7 +1411,7 @@ impl TxCore {
 }
 
 /// What an abort stands for.
-impl TxCore {
+impl<W: Worker + ?Sized> TxCore<W> {
     /// A text found no place: in memory, or in the log.
     #[cold]
     pub(crate) fn no_room(&self) -> TransactError {
@@ -1500,9 +1512,71 @@ impl Drop for StopsLog<'_> {
     }
 }
 
-impl Drop for TxCore {
+impl<W: Worker + ?Sized> Drop for TxCore<W> {
     fn drop(&mut self) {
         // A session dropped while a panic unwinds through its open transaction.
         self.roll_back(self.stopped.get());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::Bound;
+
+    use seriatim_catalog::{ColumnDef, ColumnType, TableDef};
+    use seriatim_protocol::for_each_protocol;
+    use seriatim_store::Direction;
+    use seriatim_txn::Protocol;
+
+    use super::*;
+    use crate::{RawScan, protocols};
+
+    /// Writes, reads and scans by a transaction that is compiled for the worker of `P`.
+    fn run<P: Protocol>() {
+        let settings =
+            Settings { protocol: P::INFO.name.to_owned(), workers: 1, step_helpers: true, ..Settings::default() };
+        let engine = settings.open().expect("a protocol of this name");
+        let column = |name: &'static str| ColumnDef::new(name, ColumnType::U64);
+        let table = TableDef::builder("cell").column(column("id")).column(column("value")).key(["id"]);
+        let set = engine.create(table.finish().expect("a table")).expect("memory");
+        let mut tx = TxCore::<P::Worker>::new(Arc::clone(engine.inner()), 0);
+        let open = |tx: &TxCore<P::Worker>| {
+            let Lease { slot, worker, writer } = tx.lease(Origin::Closure).expect("a worker is free");
+            // The workers of this database are of this protocol.
+            tx.begin(Lease { slot, worker: worker.cast::<P::Worker>(), writer }, Mode::ReadWrite, 1, Origin::Closure);
+        };
+        let places = &set.primary.layout.places;
+        open(&tx);
+        for id in 0..9u64 {
+            let encode = |writer: &mut RowWriter<'_>| {
+                writer.set::<u64>(&places[0], id)?;
+                writer.set::<u64>(&places[1], 10 * id)
+            };
+            assert_eq!(tx.insert_at(&set, Key::Word8(id), encode, OnExists::Refuse), Ok(true));
+        }
+        assert_eq!(tx.delete_at(&set, Key::Word8(3)), Ok(true));
+        tx.commit().expect("nobody is in the way");
+        open(&tx);
+        let row = tx.get_at(&set, Key::Word8(4)).expect("nobody is in the way").expect("it was inserted");
+        // SAFETY: a row of this table, readable until the transaction ends.
+        assert_eq!(unsafe { RowRef::from_raw(row.as_ptr()) }.get::<u64>(&places[1]), 40);
+        let scan = RawScan::new(&tx, &set, Target::Rows, Bound::Unbounded, Bound::Unbounded, Direction::Forward);
+        assert_eq!(scan.count(), Ok(8));
+        tx.roll_back(None);
+    }
+
+    #[test]
+    fn a_transaction_can_be_compiled_for_the_worker_of_each_protocol() {
+        let mut ran = 0;
+        macro_rules! each {
+            ($($protocol:ident => $type:path,)*) => {
+                $({
+                    run::<$type>();
+                    ran += 1;
+                })*
+            };
+        }
+        for_each_protocol!(each);
+        assert_eq!(ran, protocols().len());
     }
 }

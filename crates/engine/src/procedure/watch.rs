@@ -5,6 +5,7 @@ use std::ops::Bound;
 
 use seriatim_catalog::{ColumnSet, Key, KeyBuf};
 use seriatim_plan::Kind;
+use seriatim_txn::Worker;
 
 use crate::scan::Target;
 use crate::table::TableSet;
@@ -36,7 +37,7 @@ pub struct Accessed {
     pub set: ColumnSet,
 }
 
-impl TxCore {
+impl<W: Worker + ?Sized> TxCore<W> {
     /// Notes an access, if this transaction is watched; where.
     #[inline]
     pub(crate) fn watch(
