@@ -109,9 +109,9 @@ fn loom(root: &Path) -> Result<(), String> {
         let mut command = cargo(root);
         command.args(["test", "--release", "--lib"]).args(MODELLED.iter().flat_map(|package| ["-p", package]));
         command.env("CARGO_TARGET_DIR", &folder).env("RUSTFLAGS", "--cfg loom");
-        // The models need optimized code, and so does loom; not the other dependencies, nor the release profile's slow link.
+        // Loom needs optimized code, and the models a little; not the other dependencies, nor the release profile's slow link.
         command.env("CARGO_PROFILE_RELEASE_LTO", "off").env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
-        command.env("CARGO_PROFILE_RELEASE_DEBUG", "0");
+        command.env("CARGO_PROFILE_RELEASE_DEBUG", "0").env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1");
         for (package, level) in [("\"*\"", 0), ("loom", 3), ("generator", 3)] {
             command.arg("--config").arg(format!("profile.release.package.{package}.opt-level={level}"));
         }

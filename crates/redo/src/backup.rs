@@ -19,7 +19,7 @@
 //!
 //! The copy is read back and verified before it gets its manifest.
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;
 
 use std::io::{Error, ErrorKind};

@@ -30,7 +30,7 @@
 mod clean;
 mod name;
 mod read;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 pub(crate) mod tests;
 mod write;
 

@@ -348,5 +348,5 @@ impl fmt::Display for EntryError {
 
 impl std::error::Error for EntryError {}
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;

@@ -17,7 +17,7 @@
 pub mod backup;
 pub mod batch;
 pub mod checkpoint;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod decoders;
 pub mod durable;
 pub mod entry;
@@ -31,7 +31,7 @@ pub mod replay;
 pub mod segment;
 pub mod stream;
 mod sync;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod synthetic;
 mod tables;
 pub mod writer;

@@ -429,5 +429,5 @@ fn first_of_a_database(disk: &dyn Disk, directory: &Path) -> Result<Option<Strin
     Ok(names.into_iter().find(|name| name.starts_with("log-") || name.starts_with("checkpoint-")))
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;

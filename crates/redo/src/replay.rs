@@ -37,7 +37,7 @@
 mod apply;
 pub(crate) mod log_scan;
 pub(crate) mod partitioned;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;
 
 use std::path::{Path, PathBuf};

@@ -356,7 +356,7 @@ pub(crate) fn piece_after(batch_bytes: u64) -> u64 {
     PIECE_MIN.max(2 * batch_bytes)
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

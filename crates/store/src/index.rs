@@ -410,7 +410,7 @@ impl Index {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use crate::{Unobserved, key_bytes, tail_of, write_key};

@@ -20,7 +20,7 @@ const fn small(normal: usize, in_tests: usize) -> Size {
 mod cursor;
 mod hash;
 mod index;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod interrupted;
 mod observer;
 mod rare;

@@ -30,7 +30,7 @@ impl Walk {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::Walk;
     use crate::{Index, Inserted, RecordPtr, StoreCx, Unobserved, key_bytes, read_key, tail_of, write_key};

@@ -131,7 +131,7 @@ impl State {
 #[cfg(all(test, loom))]
 mod loom_model;
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use std::sync::atomic::Ordering;

@@ -1,6 +1,7 @@
 //! Arithmetic of the interpreter against that of Rust, on random expressions.
 
 use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
 use seriatim_catalog::Decimal;
 use seriatim_procedure::evaluate::Frame;
 use seriatim_procedure::ir::*;
@@ -8,23 +9,36 @@ use seriatim_procedure::{Data, EvaluationError, checked};
 
 use crate::build::*;
 
+/// A number of whichever type: the strategy is compiled once for all of them.
+#[derive(Clone, Copy, Debug)]
+enum Constant {
+    Small(u8),
+    /// The low bits of this.
+    Any(u64),
+    Least(u8),
+    Most(u8),
+    /// -1, or the least.
+    MinusOne,
+}
+
 /// An expression of one type of numbers.
 #[derive(Clone, Debug)]
-enum Number<T> {
-    Constant(T),
+enum Number {
+    Constant(Constant),
     /// An operator between two numbers, or, flagged, a number and a literal without a type.
-    Binary(BinaryOperator, Box<Number<T>>, Box<Number<T>>),
-    WithLiteral(BinaryOperator, Box<Number<T>>, T),
-    LiteralWith(BinaryOperator, T, Box<Number<T>>),
-    Negate(Box<Number<T>>),
+    Binary(BinaryOperator, Box<Number>, Box<Number>),
+    WithLiteral(BinaryOperator, Box<Number>, Constant),
+    LiteralWith(BinaryOperator, Constant, Box<Number>),
+    Negate(Box<Number>),
     /// `if a op b { c } else { d }`.
-    If(BinaryOperator, [Box<Number<T>>; 4]),
-    Min(Box<Number<T>>, Box<Number<T>>),
-    Max(Box<Number<T>>, Box<Number<T>>),
+    If(BinaryOperator, [Box<Number>; 4]),
+    Min(Box<Number>, Box<Number>),
+    Max(Box<Number>, Box<Number>),
 }
 
 /// What Rust does, by the methods of the standard library.
 trait Native: Data + Copy + PartialOrd + std::fmt::Debug {
+    fn of(constant: Constant) -> Self;
     fn binary(self, operator: BinaryOperator, other: Self) -> Option<Self>;
     /// The same by the functions that generated code calls.
     fn checked(self, operator: BinaryOperator, other: Self) -> Option<Self>;
@@ -38,6 +52,16 @@ trait Native: Data + Copy + PartialOrd + std::fmt::Debug {
 macro_rules! native {
     ($negate:expr; $($type:ty)+) => {$(
         impl Native for $type {
+            fn of(constant: Constant) -> $type {
+                match constant {
+                    Constant::Small(small) => small as $type,
+                    Constant::Any(bits) => bits as $type,
+                    Constant::Least(above) => <$type>::MIN + above as $type,
+                    Constant::Most(below) => <$type>::MAX - below as $type,
+                    Constant::MinusOne => (<$type>::MIN as i128).max(-1) as $type,
+                }
+            }
+
             fn binary(self, operator: BinaryOperator, other: $type) -> Option<$type> {
                 match operator {
                     BinaryOperator::Add => self.checked_add(other),
@@ -80,21 +104,21 @@ macro_rules! native {
 native!(|number: i128| Some(-number); i8 i16 i32 i64);
 native!(|_: i128| None; u8 u16 u32 u64 usize);
 
-impl<T: Native> Number<T> {
-    fn value(&self) -> Option<T> {
+impl Number {
+    fn value<T: Native>(&self) -> Option<T> {
         let operate = |operator, a: T, b: T| {
             let value = a.binary(operator, b);
             assert_eq!(a.checked(operator, b), value, "{a:?} {operator} {b:?}");
             value
         };
         match self {
-            Number::Constant(value) => Some(*value),
+            Number::Constant(constant) => Some(T::of(*constant)),
             Number::Binary(operator, a, b) => operate(*operator, a.value()?, b.value()?),
-            Number::WithLiteral(operator, a, b) => operate(*operator, a.value()?, *b),
-            Number::LiteralWith(operator, a, b) => operate(*operator, *a, b.value()?),
-            Number::Negate(value) => value.value()?.negate(),
+            Number::WithLiteral(operator, a, b) => operate(*operator, a.value()?, T::of(*b)),
+            Number::LiteralWith(operator, a, b) => operate(*operator, T::of(*a), b.value()?),
+            Number::Negate(value) => value.value::<T>()?.negate(),
             Number::If(operator, [a, b, c, d]) => {
-                let (a, b) = (a.value()?, b.value()?);
+                let (a, b): (T, T) = (a.value()?, b.value()?);
                 let holds = match operator {
                     BinaryOperator::Equal => a == b,
                     BinaryOperator::NotEqual => a != b,
@@ -105,25 +129,25 @@ impl<T: Native> Number<T> {
                 };
                 if holds { c.value() } else { d.value() }
             }
-            Number::Min(a, b) => Some(a.value()?.least(b.value()?)),
-            Number::Max(a, b) => Some(a.value()?.most(b.value()?)),
+            Number::Min(a, b) => Some(a.value::<T>()?.least(b.value()?)),
+            Number::Max(a, b) => Some(a.value::<T>()?.most(b.value()?)),
         }
     }
 
-    fn expression(&self) -> Expression {
+    fn expression<T: Native>(&self) -> Expression {
         match self {
-            Number::Constant(value) => literal(*value),
-            Number::Binary(operator, a, b) => binary(a.expression(), *operator, b.expression()),
-            Number::WithLiteral(operator, a, b) => binary(a.expression(), *operator, b.bare()),
-            Number::LiteralWith(operator, a, b) => binary(a.bare(), *operator, b.expression()),
-            Number::Negate(value) => of(ExpressionKind::Unary(UnaryOperator::Negate, value.expression())),
+            Number::Constant(constant) => literal(T::of(*constant)),
+            Number::Binary(operator, a, b) => binary(a.expression::<T>(), *operator, b.expression::<T>()),
+            Number::WithLiteral(operator, a, b) => binary(a.expression::<T>(), *operator, T::of(*b).bare()),
+            Number::LiteralWith(operator, a, b) => binary(T::of(*a).bare(), *operator, b.expression::<T>()),
+            Number::Negate(value) => of(ExpressionKind::Unary(UnaryOperator::Negate, value.expression::<T>())),
             Number::If(operator, [a, b, c, d]) => of(ExpressionKind::If(
-                binary(a.expression(), *operator, b.expression()),
-                c.expression(),
-                d.expression(),
+                binary(a.expression::<T>(), *operator, b.expression::<T>()),
+                c.expression::<T>(),
+                d.expression::<T>(),
             )),
-            Number::Min(a, b) => method("min", vec![a.expression(), b.expression()]),
-            Number::Max(a, b) => method("max", vec![a.expression(), b.expression()]),
+            Number::Min(a, b) => method("min", vec![a.expression::<T>(), b.expression::<T>()]),
+            Number::Max(a, b) => method("max", vec![a.expression::<T>(), b.expression::<T>()]),
         }
     }
 }
@@ -138,21 +162,27 @@ fn comparison() -> impl Strategy<Value = BinaryOperator> {
     prop::sample::select(vec![Equal, NotEqual, Less, LessOrEqual, Greater, GreaterOrEqual])
 }
 
-fn number<T: Native + 'static>(
-    constant: impl Strategy<Value = T> + Clone + 'static,
-    signed: bool,
-) -> impl Strategy<Value = Number<T>> {
-    let leaf = constant.clone().prop_map(Number::Constant);
+fn constant() -> impl Strategy<Value = Constant> + Clone {
+    prop_oneof![
+        4 => (0..6u8).prop_map(Constant::Small),
+        2 => any::<u64>().prop_map(Constant::Any),
+        1 => (0..2u8).prop_map(Constant::Least),
+        1 => (0..2u8).prop_map(Constant::Most),
+        1 => Just(Constant::MinusOne),
+    ]
+}
+
+fn number(signed: bool) -> impl Strategy<Value = Number> {
+    let leaf = constant().prop_map(Number::Constant);
     leaf.prop_recursive(6, 40, 4, move |inner| {
-        let boxed = inner.prop_map(Box::new).boxed();
-        let (a, b, literal) = (boxed.clone(), boxed.clone(), constant.clone());
-        let negate = boxed.clone().prop_map(Number::Negate);
-        let four = [boxed.clone(), boxed.clone(), boxed.clone(), boxed.clone()];
+        let a = inner.prop_map(Box::new).boxed();
+        let (b, literal) = (a.clone(), constant().boxed());
+        let four = [a.clone(), a.clone(), a.clone(), a.clone()];
         prop_oneof![
             6 => (arithmetic(), a.clone(), b.clone()).prop_map(|(operator, a, b)| Number::Binary(operator, a, b)),
             2 => (arithmetic(), a.clone(), literal.clone()).prop_map(|(operator, a, b)| Number::WithLiteral(operator, a, b)),
             2 => (arithmetic(), literal, b.clone()).prop_map(|(operator, a, b)| Number::LiteralWith(operator, a, b)),
-            u32::from(signed) => negate,
+            u32::from(signed) => a.clone().prop_map(Number::Negate),
             1 => (comparison(), four).prop_map(|(operator, parts)| Number::If(operator, parts)),
             1 => (a.clone(), b.clone()).prop_map(|(a, b)| Number::Min(a, b)),
             1 => (a, b).prop_map(|(a, b)| Number::Max(a, b)),
@@ -160,29 +190,28 @@ fn number<T: Native + 'static>(
     })
 }
 
-fn agrees<T: Native>(number: &Number<T>) -> Result<(), TestCaseError> {
-    let value = Frame::new(0).evaluate(&number.expression());
-    prop_assert_eq!(value, number.value().map(|value| value.to_datum()).ok_or(EvaluationError::Overflow));
-    Ok(())
+fn agree<T: Native>(signed: bool) {
+    let agrees = |number: Number| {
+        let value = Frame::new(0).evaluate(&number.expression::<T>());
+        prop_assert_eq!(value, number.value::<T>().map(|value| value.to_datum()).ok_or(EvaluationError::Overflow));
+        Ok(())
+    };
+    run(&number(signed), &agrees);
+}
+
+/// Compiled once.
+fn run(numbers: &impl Strategy<Value = Number>, agrees: &dyn Fn(Number) -> Result<(), TestCaseError>) {
+    let result = TestRunner::default().run(numbers, agrees);
+    result.unwrap_or_else(|error| panic!("{error}"));
 }
 
 macro_rules! integers_agree {
-    ($($name:ident: $type:ident, $signed:literal;)+) => {
-        proptest! {$(
-            #[test]
-            fn $name(number in number(
-                prop_oneof![
-                    4 => (0..6u8).prop_map(|small| small as $type),
-                    2 => any::<$type>(),
-                    1 => prop::sample::select(vec![$type::MIN, $type::MAX, $type::MIN + 1, $type::MAX - 1, <$type>::MIN / 2]),
-                    1 => Just(($type::MIN as i128).max(-1) as $type),
-                ],
-                $signed,
-            )) {
-                agrees(&number)?;
-            }
-        )+}
-    };
+    ($($name:ident: $type:ident, $signed:literal;)+) => {$(
+        #[test]
+        fn $name() {
+            agree::<$type>($signed);
+        }
+    )+};
 }
 
 integers_agree! {

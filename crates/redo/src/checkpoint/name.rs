@@ -47,7 +47,7 @@ pub fn is_reserved(directory: &OsStr) -> bool {
     Name::parse(directory).is_some()
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

@@ -102,7 +102,7 @@ impl<K: Hashed> Hash<K> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 impl<K: Hashed> Hash<K> {
     /// Holds something on the gap of the bucket that is split next; how many buckets there are.
     pub(crate) fn hold_the_next_gap(&self) -> u64 {

@@ -24,7 +24,7 @@ mod check;
 mod directory;
 mod grow;
 mod hasher;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;
 mod walk;
 

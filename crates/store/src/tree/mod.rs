@@ -25,7 +25,7 @@ mod search;
 pub(crate) mod size;
 mod spare;
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;
 
 pub use finger::Finger;

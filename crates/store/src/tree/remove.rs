@@ -32,7 +32,7 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
     }
 
     /// As [`Tree::remove`] in a way of the test's choice.
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     pub(crate) fn remove_through<A: Access>(
         &self,
         cx: &mut StoreCx<'_>,

@@ -19,7 +19,7 @@ pub(crate) fn partition(count: usize, mut first: impl FnMut(usize) -> bool) -> u
     base + usize::from(first(base))
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::partition;
 

@@ -53,7 +53,7 @@ fn own_splits_pass_and_others_insertions_fail_word8() {
 
 #[test]
 fn own_splits_pass_and_others_insertions_fail_word16() {
-    own_splits::<Word16, 4, 3>("own_splits_word16", 40);
+    own_splits::<Word16, 4, 4>("own_splits_word16", 40);
 }
 
 #[test]

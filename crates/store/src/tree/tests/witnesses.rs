@@ -17,7 +17,7 @@ fn word8() {
 
 #[test]
 fn word16() {
-    run::<Word16, 3, 3>("witnesses::word16", 200);
+    run::<Word16, 4, 4>("witnesses::word16", 200);
 }
 
 #[test]
