@@ -14,6 +14,7 @@ const TRAINING: &[&[&str]] = &[
     &["tpcc", "--warehouses", "2", "--threads", "2", "--seconds", "5"],
     &["tpcc", "--warehouses", "1", "--protocol", "silo", "--seconds", "3"],
     &["tpcc", "--warehouses", "1", "--protocol", "nowait", "--seconds", "3"],
+    &["tpcc", "--warehouses", "1", "--protocol", "wait-die", "--seconds", "3"],
     &["ycsb", "--records", "200000", "--seconds", "4"],
     &["smallbank", "--seconds", "3"],
     &["tatp", "--seconds", "3"],

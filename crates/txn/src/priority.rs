@@ -8,9 +8,10 @@ use seriatim_base::Epoch;
 /// ```text
 /// 64 bits:   epoch 34 | counter's upper 8 | worker's lower 6 | counter's lower 10 | worker's upper 6
 /// ```
-/// The order of the bits makes the upper 48 ([`Priority::rounded`]) differ between up to 64 workers. A worker draws priorities from a counter of its own, so that transactions share no counter: those of one worker are in the order
-/// in which they were drawn, those of two workers in the order of their epochs. A worker that draws more than 2^18 in an epoch runs
-/// ahead of it: its transactions then pass for younger than they are.
+/// The order of the bits makes the upper 48 ([`Priority::rounded`]) differ between up to 64 workers. A worker draws priorities from a
+/// counter of its own, so that transactions share no counter: those of one worker are in the order in which they were drawn, those of
+/// two workers in the order of their epochs. A worker that draws more than 2^18 in an epoch runs ahead of it: its transactions then
+/// pass for younger than they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Priority(u64);
 

@@ -8,8 +8,8 @@ use crate::{RowPtr, Table};
 /// Receives the writes of a commit, each with the stamp that orders it among all versions of its key. Called between the
 /// serialization point and the answer, once every write is installed, never inside a region.
 ///
-/// The records written may be unlocked before the calls come: dbx and silo unlock each as they install it, nowait unlocks all
-/// after the last call. So others may have read a write, and have reported what they made of it, before it is reported itself.
+/// The records written may be unlocked before the calls come: dbx and silo unlock each as they install it, nowait and wait-die all of
+/// them after the last call. So others may have read a write, and have reported what they made of it, before it is reported itself.
 /// A log that groups by epoch must therefore count whoever has a commit in progress as one who may still report writes of the
 /// epoch in which that commit began.
 pub trait Redo {
