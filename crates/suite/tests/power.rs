@@ -39,8 +39,8 @@ fn seeds_that_found_something_find_it_no_more() {
         Case::of(seed, Plan::Cuts).run().unwrap_or_else(|problem| panic!("{problem}"));
     }
     // A second sync of a directory's name that lies; one of the directory of log segments, after a checkpoint's failed; a manifest
-    // whose sync failed, read by the next opening.
-    for seed in [2156, 8_932_196_089_329_265_524, 901_267_381_035_261_773] {
+    // whose sync failed, read by the next opening; a segment in the making, whose header was on the disk and its end was not.
+    for seed in [2156, 8_932_196_089_329_265_524, 901_267_381_035_261_773, 18_356_321_145_322_667_549] {
         Case::of(seed, Plan::Faults).run().unwrap_or_else(|problem| panic!("{problem}"));
     }
 }

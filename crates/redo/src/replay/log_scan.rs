@@ -501,7 +501,8 @@ impl Walk<'_> {
         };
         let salt = header.salt();
         let trimmed = self.end.filter(|end| self.has_ended && end.segment == found.name.sequence).map(|end| end.bytes);
-        let whole = trimmed.or(header.whole_bytes());
+        // One that nothing says is there may have been in the making when the power was cut: its header on the disk, not yet its end.
+        let whole = trimmed.or(header.whole_bytes().filter(|_| linked));
         if let Some(whole) = whole.filter(|whole| length < *whole) {
             let problem = format!("the file is cut off: it had {whole} bytes");
             return Err(LogError::corrupt(&found.path, length, problem, ADVICE));
