@@ -172,7 +172,7 @@ fn compare<P: Protocol>(
 macro_rules! comparisons {
     ($($protocol:ident => $type:path,)*) => {
         /// A function that compares the arms of each protocol.
-        const COMPARISONS: &[(&str, Compare)] = &[$((stringify!($protocol), compare::<$type>),)*];
+        const COMPARISONS: &[(&str, Compare)] = &[$((<$type as seriatim_txn::Protocol>::INFO.name, compare::<$type>),)*];
     };
 }
 for_each_protocol!(comparisons);
