@@ -39,6 +39,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod addend;
 mod bytes;
 mod codec;
 mod column;
@@ -62,6 +63,7 @@ pub mod watch;
 pub mod wire;
 mod writer;
 
+pub use addend::Addend;
 pub use bytes::{Bytes, TooLong};
 pub use codec::KeyCodec;
 pub use column::Column;
@@ -79,7 +81,7 @@ pub use row::{RowRef, tail};
 pub use schema::{ColumnDef, ColumnType, IndexDef, KeyPart, Organization, PartName, TableBuilder, TableDef, asc, desc};
 pub use seriatim_base::{ColumnId, IndexId};
 pub use std::cmp::Reverse;
-pub use table::{IndexSpec, IndexedBy, OrderedTable, Table, kind};
+pub use table::{IndexSpec, IndexedBy, OrderedTable, Table, TableColumn, TableColumns, kind};
 pub use text::Text;
 pub use timestamp::Timestamp;
 pub use value::{Value, ValueError};

@@ -10,12 +10,14 @@
 
 use std::marker::PhantomData;
 
-use crate::{Column, Part, Place};
+use crate::watch::{Named, touch};
+use crate::{Column, ColumnSet, Part, Place};
 
 /// A row. Copied freely; reading a column is one load at a constant offset.
 #[derive(Clone, Copy, Debug)]
 pub struct RowRef<'t> {
     row: *const u8,
+    named: Named,
     lifetime: PhantomData<&'t u8>,
 }
 
@@ -26,7 +28,20 @@ impl<'t> RowRef<'t> {
     /// Rules 1 to 3 of this module, for `'t`.
     #[inline(always)]
     pub const unsafe fn from_raw(row: *const u8) -> RowRef<'t> {
-        RowRef { row, lifetime: PhantomData }
+        RowRef { row, named: Named::ALL, lifetime: PhantomData }
+    }
+
+    /// The row, of which these columns are read only: of the others it may show what no one transaction may rely on. Builds with debug
+    /// assertions panic when another is read.
+    #[must_use]
+    #[inline(always)]
+    pub const fn only(self, columns: ColumnSet) -> RowRef<'t> {
+        RowRef { named: Named::new(columns), ..self }
+    }
+
+    #[inline(always)]
+    pub(crate) const fn named(self, named: Named) -> RowRef<'t> {
+        RowRef { named, ..self }
     }
 
     /// The address of the row image.
@@ -51,7 +66,7 @@ impl<'t> RowRef<'t> {
     /// The value of a column of type `C` that lies at `place` (rule 3).
     #[inline(always)]
     pub fn get<C: Column>(self, place: &Place) -> C::Ref<'t> {
-        crate::watch::note(self.row, place.column, false);
+        touch(self.row, self.named, place.column, false);
         // SAFETY: rules 1 to 3.
         unsafe { C::load(self.block(place.part), place) }
     }

@@ -1,8 +1,9 @@
 //! Tables as Rust types: what `#[derive(Table)]` implements.
 
 use std::marker::PhantomData;
+use std::ops::BitOr;
 
-use crate::{ColumnSet, IndexId, KeyPrefix, OutOfMemory, Place, RowRef, RowWriter, TableDef, TableKey};
+use crate::{ColumnId, ColumnSet, IndexId, KeyPrefix, OutOfMemory, Place, RowRef, RowWriter, TableDef, TableKey};
 
 /// A row type, by `#[derive(Table)]`.
 ///
@@ -127,6 +128,93 @@ impl<T, K, I> IndexSpec<T, K, I> {
     /// Its position in the declaration.
     pub const fn id(&self) -> IndexId {
         self.id
+    }
+}
+
+/// A column of a derived table: of rows of type `T`, with values of type `C`. Constants of the row's view name them: those of
+/// `Account` are `AccountRow::BALANCE` and so on. `|` makes sets of them. Key columns and immutable ones are not `UPDATABLE`.
+pub struct TableColumn<T, C, const UPDATABLE: bool = true> {
+    id: ColumnId,
+    types: PhantomData<fn(C) -> T>,
+}
+
+impl<T, C, const U: bool> TableColumn<T, C, U> {
+    /// The column declared at this position. Derived constants call it; others are for nobody's use.
+    pub const fn new(id: ColumnId) -> TableColumn<T, C, U> {
+        TableColumn { id, types: PhantomData }
+    }
+
+    /// Its position in the declaration.
+    pub const fn id(&self) -> ColumnId {
+        self.id
+    }
+}
+
+/// Columns of a derived table with rows of type `T`: one [`TableColumn`], or several joined by `|`.
+pub struct TableColumns<T> {
+    set: ColumnSet,
+    rows: PhantomData<fn() -> T>,
+}
+
+impl<T> TableColumns<T> {
+    /// No column: whether there is a row is all that is asked.
+    pub const EMPTY: TableColumns<T> = TableColumns { set: ColumnSet::EMPTY, rows: PhantomData };
+
+    /// The columns.
+    #[inline]
+    pub const fn set(self) -> ColumnSet {
+        self.set
+    }
+}
+
+impl<T, C, const U: bool> From<TableColumn<T, C, U>> for TableColumns<T> {
+    #[inline]
+    fn from(column: TableColumn<T, C, U>) -> TableColumns<T> {
+        TableColumns { set: ColumnSet::of(column.id), rows: PhantomData }
+    }
+}
+
+impl<T, C, const U: bool> BitOr<TableColumn<T, C, U>> for TableColumns<T> {
+    type Output = TableColumns<T>;
+    #[inline]
+    fn bitor(self, column: TableColumn<T, C, U>) -> TableColumns<T> {
+        TableColumns { set: self.set.union(ColumnSet::of(column.id)), rows: PhantomData }
+    }
+}
+
+impl<T, C, D, const U: bool, const V: bool> BitOr<TableColumn<T, D, V>> for TableColumn<T, C, U> {
+    type Output = TableColumns<T>;
+    #[inline]
+    fn bitor(self, column: TableColumn<T, D, V>) -> TableColumns<T> {
+        TableColumns::from(self) | column
+    }
+}
+
+impl<T, C, const U: bool> Clone for TableColumn<T, C, U> {
+    fn clone(&self) -> TableColumn<T, C, U> {
+        *self
+    }
+}
+
+impl<T, C, const U: bool> Copy for TableColumn<T, C, U> {}
+
+impl<T> Clone for TableColumns<T> {
+    fn clone(&self) -> TableColumns<T> {
+        *self
+    }
+}
+
+impl<T> Copy for TableColumns<T> {}
+
+impl<T, C, const U: bool> std::fmt::Debug for TableColumn<T, C, U> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "TableColumn({})", self.id)
+    }
+}
+
+impl<T> std::fmt::Debug for TableColumns<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.set.fmt(f)
     }
 }
 

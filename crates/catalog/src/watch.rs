@@ -1,11 +1,14 @@
-//! Which columns are read and set, for checks of what a plan says: in builds with debug assertions only.
+//! Which columns are read and set, for checks of what a plan or a caller says: in builds with debug assertions only.
 //!
-//! A thread that watches notes every column it reads or sets through its place, by the address of the row image. Without debug
-//! assertions nothing is noted and accessors are a load and nothing else.
+//! A row that was asked for with some of its columns panics when another is read or set. A thread that watches notes every column
+//! it reads or sets through its place, by the address of the row image. Without debug assertions nothing is checked or noted and
+//! accessors are a load and nothing else.
 
 use std::cell::{Cell, RefCell};
 
 use seriatim_base::ColumnId;
+
+use crate::ColumnSet;
 
 /// A column of a row was read or set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +23,7 @@ pub struct Touched {
 
 thread_local! {
     static WATCHING: Cell<bool> = const { Cell::new(false) };
+    static UNWATCHED: Cell<bool> = const { Cell::new(false) };
     static TOUCHED: RefCell<Vec<Touched>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -38,21 +42,62 @@ pub fn stop() -> Vec<Touched> {
     TOUCHED.take()
 }
 
-/// Runs `work`, which is not watched.
+/// Runs `work`, which is neither watched nor checked: what it reads of a row it does not use.
 pub fn unwatched<R>(work: impl FnOnce() -> R) -> R {
     if !AVAILABLE {
         return work();
     }
-    let watching = WATCHING.replace(false);
+    let before = UNWATCHED.replace(true);
     let result = work();
-    WATCHING.set(watching);
+    UNWATCHED.set(before);
     result
 }
 
-/// Notes, if this thread watches.
-#[inline(always)]
-pub(crate) fn note(row: *const u8, column: u16, set: bool) {
-    if AVAILABLE && WATCHING.get() {
-        TOUCHED.with_borrow_mut(|touched| touched.push(Touched { row: row.addr(), column: ColumnId(column), set }));
+/// Checks that a column is among those that the row was asked for with, and notes it if this thread watches.
+///
+/// # Panics
+/// In builds with debug assertions, if it is not.
+#[cfg_attr(not(debug_assertions), inline(always))]
+pub(crate) fn touch(row: *const u8, named: Named, column: u16, set: bool) {
+    if !AVAILABLE || UNWATCHED.get() {
+        return;
+    }
+    let (column, verb) = (ColumnId(column), if set { "set" } else { "read" });
+    let named = named.columns();
+    assert!(named.contains(column), "{column:?} is {verb}, and the row was asked for with columns {named:?} only");
+    if WATCHING.get() {
+        TOUCHED.with_borrow_mut(|touched| touched.push(Touched { row: row.addr(), column, set }));
     }
 }
+
+/// The columns that a row was asked for with: remembered in builds with debug assertions, nothing in others.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Named {
+    #[cfg(debug_assertions)]
+    columns: ColumnSet,
+}
+
+impl Named {
+    /// Every column.
+    pub(crate) const ALL: Named = Named::new(ColumnSet::ALL);
+
+    #[inline(always)]
+    #[allow(unused_variables, reason = "used with debug assertions")]
+    pub(crate) const fn new(columns: ColumnSet) -> Named {
+        Named {
+            #[cfg(debug_assertions)]
+            columns,
+        }
+    }
+
+    #[inline(always)]
+    fn columns(self) -> ColumnSet {
+        #[cfg(debug_assertions)]
+        return self.columns;
+        #[cfg(not(debug_assertions))]
+        ColumnSet::ALL
+    }
+}
+
+#[cfg(not(debug_assertions))]
+const _: () = assert!(size_of::<Named>() == 0);

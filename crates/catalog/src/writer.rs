@@ -8,6 +8,7 @@
 use std::marker::PhantomData;
 
 use crate::layout::{length_bytes, store_length};
+use crate::watch::{Named, touch};
 use crate::{Column, ColumnId, ColumnSet, OutOfMemory, Part, Place, RowRef};
 
 /// Where long texts go.
@@ -27,6 +28,7 @@ pub struct RowWriter<'a> {
     fixed: *mut u8,
     tails: &'a mut dyn TailStore,
     dirty: ColumnSet,
+    named: Named,
     lifetime: PhantomData<&'a mut u8>,
 }
 
@@ -37,7 +39,7 @@ impl<'a> RowWriter<'a> {
     /// Rules 1 and 2 of this module, for `'a`.
     #[inline]
     pub unsafe fn for_insert(row: *mut u8, fixed: *mut u8, tails: &'a mut dyn TailStore) -> RowWriter<'a> {
-        RowWriter { row, fixed, tails, dirty: ColumnSet::EMPTY, lifetime: PhantomData }
+        RowWriter { row, fixed, tails, dirty: ColumnSet::EMPTY, named: Named::ALL, lifetime: PhantomData }
     }
 
     /// A writer for the mutable columns of a copied row.
@@ -46,7 +48,15 @@ impl<'a> RowWriter<'a> {
     /// Rules 1 and 2 of this module, for `'a`.
     #[inline]
     pub unsafe fn for_update(row: *mut u8, tails: &'a mut dyn TailStore) -> RowWriter<'a> {
-        RowWriter { row, fixed: std::ptr::null_mut(), tails, dirty: ColumnSet::EMPTY, lifetime: PhantomData }
+        let (fixed, dirty) = (std::ptr::null_mut(), ColumnSet::EMPTY);
+        RowWriter { row, fixed, tails, dirty, named: Named::ALL, lifetime: PhantomData }
+    }
+
+    /// The writer, through which these columns are read or set only: as [`RowRef::only`].
+    #[must_use]
+    #[inline(always)]
+    pub fn only(self, columns: ColumnSet) -> RowWriter<'a> {
+        RowWriter { named: Named::new(columns), ..self }
     }
 
     /// The block that a place lies in, about to be written.
@@ -62,7 +72,7 @@ impl<'a> RowWriter<'a> {
                 self.fixed
             }
         };
-        crate::watch::note(self.row, place.column, true);
+        touch(self.row, self.named, place.column, true);
         self.dirty.insert(ColumnId(place.column));
         block
     }
@@ -123,7 +133,7 @@ impl<'a> RowWriter<'a> {
     pub fn as_row(&self) -> RowRef<'_> {
         // SAFETY: rules 1 and 2; the borrow of `self` keeps `set` away while the reference lives. Zeros are a value of every
         // type, so columns not set yet can be read too.
-        unsafe { RowRef::from_raw(self.row) }
+        unsafe { RowRef::from_raw(self.row) }.named(self.named)
     }
 
     /// The columns set so far.

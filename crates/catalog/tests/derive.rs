@@ -162,6 +162,31 @@ fn getters_read_what_was_inserted() {
     assert!(shown.starts_with("Every { w: 7, line: -3,") && shown.contains("paid: 19.99"), "{shown}");
 }
 
+#[allow(non_snake_case, reason = "what users may write")]
+mod hidden {
+    #[derive(seriatim_macros::Table)]
+    #[table(name = "hidden", key(id), crate = "seriatim_catalog")]
+    pub(crate) struct Hidden {
+        pub(crate) id: u32,
+        pub(crate) mass: u32,
+        pub(crate) MASS: u32,
+        pub(crate) rate: u32,
+        pub(crate) Rate: u32,
+    }
+}
+
+#[test]
+fn constants_name_columns_but_for_those_they_would_hide() {
+    assert_eq!([EveryRow::W.id(), EveryRow::LINE.id(), EveryRow::TYPE.id()], [0, 1, 18].map(ColumnId));
+    let columns = EveryRow::LINE | EveryRow::W | EveryRow::TYPE;
+    assert_eq!(columns.set(), [0, 1, 18].map(ColumnId).into_iter().collect::<ColumnSet>());
+    assert_eq!([hidden::HiddenRow::ID.id(), hidden::HiddenRow::RATE.id()], [0, 3].map(ColumnId));
+    let mut block = Block::new(&Layout::new(&hidden::Hidden::definition().columns));
+    block.insert(&hidden::Hidden { id: 1, mass: 2, MASS: 3, rate: 4, Rate: 5 });
+    let row = block.typed::<hidden::Hidden>();
+    assert_eq!((row.id(), row.mass(), row.MASS(), row.rate(), row.Rate()), (1, 2, 3, 4, 5));
+}
+
 #[test]
 fn setters_change_one_column_and_say_which() {
     let mut block = Block::new(&Layout::new(&declared().columns));
@@ -299,4 +324,21 @@ fn the_least_that_is_a_table() {
 fn places_are_constants() {
     const PLACE: Place = Every::PLACES[1];
     assert_eq!((PLACE.offset, PLACE.bytes), (9, 1));
+}
+
+/// What a procedure or a constant beside a row type is called is nobody's business: generated code binds other names.
+mod beside {
+    #![allow(non_camel_case_types, dead_code, reason = "procedures are unit structs with the names of functions")]
+
+    struct row;
+    struct update;
+    struct value;
+    struct f;
+
+    #[derive(seriatim_macros::Table)]
+    #[table(name = "named", key(id), crate = "seriatim_catalog")]
+    struct Named {
+        id: u32,
+        amount: i64,
+    }
 }

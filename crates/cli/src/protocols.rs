@@ -55,6 +55,7 @@ fn gives(protocol: &ProtocolInfo) -> Vec<&'static str> {
     let given = [
         (gives.ad_hoc, "ad-hoc transactions"),
         (gives.strict, "strict serializability"),
+        (gives.epoch_order, "epochs in serial order"),
         (gives.snapshots == Freshness::Latest, "latest snapshots"),
         (gives.snapshots == Freshness::Bounded, "snapshots of bounded age"),
         (gives.pieces, "pieces"),

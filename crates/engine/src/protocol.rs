@@ -161,7 +161,11 @@ mod tests {
 
     #[test]
     fn protocols_give_the_capabilities_that_they_state() {
-        for name in protocols().iter().map(|protocol| protocol.name).chain([repairing::NAME, repairing::PLANNED]) {
+        for name in protocols().iter().map(|protocol| protocol.name).chain([
+            repairing::NAME,
+            repairing::PLANNED,
+            repairing::PLAIN,
+        ]) {
             let htm = Htm::new(HtmMode::Absent).expect("always there");
             let memory = Memory::new(seriatim_memory::Options { workers_max: 1, ..Default::default() });
             let environment = Environment::new(htm, memory.expect("memory"), Budget::default());

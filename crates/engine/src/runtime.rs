@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use seriatim_catalog::{KeyBuf, RowRef, RowWriter, TableDef, Value, ValueError};
+use seriatim_catalog::{ColumnSet, KeyBuf, RowRef, RowWriter, TableDef, Value, ValueError};
 use seriatim_store::Direction;
 use seriatim_txn::{OnExists, RowPtr};
 
@@ -113,7 +113,7 @@ impl TxCore {
         let set = self.own(&table.set)?;
         let key = self.key_of(set, key)?;
         let _call = self.call()?;
-        let row = self.read_at(&set.primary, key.as_key())?;
+        let row = self.read_at(&set.primary, key.as_key(), ColumnSet::ALL)?;
         row.map(|row| Ok(DynRow::new(set, self.lend(set, row)?))).transpose()
     }
 
@@ -208,10 +208,13 @@ impl TxCore {
     /// A conflict; a column that does not exist or may not change; values that do not fit.
     pub fn update_dyn(&self, table: &DynHandle, key: &[Value], changes: &[(&str, Value)]) -> Result<bool, Abort> {
         let set = self.own(&table.set)?;
-        let mut columns = Vec::new();
+        let (mut columns, mut named) = (Vec::new(), ColumnSet::EMPTY);
         for (name, value) in changes {
             match set.definition.column(name) {
-                Some(column) if set.definition.is_updatable(column) => columns.push((column.index(), value)),
+                Some(column) if set.definition.is_updatable(column) => {
+                    named.insert(column);
+                    columns.push((column.index(), value));
+                }
                 Some(_) => return Err(self.abort(format!("column {name:?} is part of the key or immutable"))),
                 None => return Err(self.abort(format!("table {:?} has no column {name:?}", set.definition.name))),
             }
@@ -219,7 +222,7 @@ impl TxCore {
         let key = self.key_of(set, key)?;
         // A body may ignore that a value does not fit: then no other value of this update stays either.
         self.whole(|| {
-            let updated = self.update_at(set, key.as_key(), |mut writer| {
+            let updated = self.update_at(set, key.as_key(), named, |mut writer| {
                 let (defs, places) = (&set.definition.columns, &set.primary.layout.places);
                 let write = |&(at, value): &(usize, &Value)| value.write(&defs[at], &places[at], &mut writer);
                 let result = columns.iter().try_for_each(write);

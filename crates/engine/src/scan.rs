@@ -31,6 +31,10 @@ pub struct RawScan<'t, W: Worker + ?Sized = dyn Worker> {
     set: &'t TableSet,
     target: Target,
     direction: Direction,
+    /// Columns that are read of the rows.
+    columns: ColumnSet,
+    /// What its steps ask for: those of rows, or all of an index's entries.
+    stepped: ColumnSet,
     state: Option<Box<seriatim_txn::Scan>>,
     failed: Option<Abort>,
     /// The entry still to be followed, of one key of a hash index.
@@ -75,7 +79,8 @@ impl<'t, W: Worker + ?Sized> RawScan<'t, W> {
     #[inline(always)]
     fn idle(tx: &'t TxCore<W>, set: &'t TableSet, target: Target, direction: Direction) -> RawScan<'t, W> {
         let (state, failed, found, record, watched) = (None, None, None, None, None);
-        RawScan { tx, set, target, direction, state, failed, found, record, watched }
+        let columns = ColumnSet::ALL;
+        RawScan { tx, set, target, direction, columns, stepped: columns, state, failed, found, record, watched }
     }
 
     /// Notes the range for those who watch or record.
@@ -149,7 +154,7 @@ impl<'t, W: Worker + ?Sized> RawScan<'t, W> {
         let _call = self.tx.call()?;
         self.tx.own(self.set)?;
         let key = key.ok_or(Abort::stopped(Reason::Unordered))?;
-        self.tx.read_at(self.table(), key.as_key())
+        self.tx.read_at(self.table(), key.as_key(), ColumnSet::ALL)
     }
 
     /// How what it walks over was declared to find rows.
@@ -186,6 +191,23 @@ impl<'t, W: Worker + ?Sized> RawScan<'t, W> {
         Ok(())
     }
 
+    /// The scan, of whose rows these columns are read only.
+    #[must_use]
+    #[inline]
+    pub fn with_columns(mut self, columns: ColumnSet) -> RawScan<'t, W> {
+        self.columns = columns;
+        if matches!(self.target, Target::Rows) {
+            self.stepped = columns;
+        }
+        self
+    }
+
+    /// Columns that are read of its rows.
+    #[inline(always)]
+    pub fn columns(&self) -> ColumnSet {
+        self.columns
+    }
+
     /// The scan, or why it did not begin.
     ///
     /// # Errors
@@ -207,9 +229,9 @@ impl<'t, W: Worker + ?Sized> RawScan<'t, W> {
     /// # Errors
     /// A conflict.
     pub fn count(self) -> Result<usize, Abort> {
-        let mut scan = self.begun()?;
-        let _call = scan.tx.call()?;
         // An index has an entry for each row, so rows need not be read.
+        let mut scan = self.with_columns(ColumnSet::EMPTY).begun()?;
+        let _call = scan.tx.call()?;
         let mut count = usize::from(scan.found.take().is_some());
         while let Some(row) = scan.step() {
             row?;
@@ -276,7 +298,8 @@ impl<'t, W: Worker + ?Sized> RawScan<'t, W> {
     fn step(&mut self) -> Option<Result<RowPtr, Abort>> {
         let table = self.table();
         let state = self.state.as_deref_mut()?;
-        let step = self.tx.operate(|worker| worker.scan_next(table, state, ColumnSet::ALL));
+        let columns = self.stepped;
+        let step = self.tx.operate(|worker| worker.scan_next(table, state, columns));
         if self.record.is_some() {
             self.note(&step);
         }
@@ -290,7 +313,7 @@ impl<'t, W: Worker + ?Sized> RawScan<'t, W> {
         let primary = &self.set.primary;
         // SAFETY: an entry of an index of this table, readable until the transaction ends.
         let key = unsafe { read_primary(entry, primary.class) };
-        self.tx.read_at(primary, key)
+        self.tx.read_at(primary, key, self.columns)
     }
 
     #[cold]

@@ -140,6 +140,12 @@ impl TableSet {
         self.indexes.iter().any(|index| index.unique)
     }
 
+    /// The columns that an update of these columns reads or changes: also those of the indexes that follow it.
+    pub(crate) fn with_indexed(&self, columns: ColumnSet) -> ColumnSet {
+        let followed = self.indexes.iter().filter(|index| index.columns.intersects(columns));
+        followed.fold(columns, |all, index| all.union(index.columns))
+    }
+
     /// The table and its indexes, in order of their ids.
     pub(crate) fn physical(&self) -> impl Iterator<Item = &seriatim_txn::Table> {
         std::iter::once(&self.primary).chain(self.indexes.iter().map(|index| &index.table))

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use seriatim_base::disk::FaultyDisk;
+use seriatim_catalog::ColumnSet;
 use seriatim_catalog::{Key, RowRef, Table, TableKey as _};
 use seriatim_txn::OnExists;
 
@@ -37,7 +38,7 @@ impl Engine {
 impl TxCore {
     /// The row at `key`, if there is one.
     pub(crate) fn get<T: Table>(&self, table: &Handle<T>, key: &T::Key) -> Result<Option<T>, Abort> {
-        let row = key.encode(|key| self.get_at(&table.set, key))?;
+        let row = key.encode(|key| self.get_at(&table.set, key, ColumnSet::ALL))?;
         // SAFETY: a row of this table, readable until the transaction ends, and read before this returns.
         Ok(row.map(|row| T::decode(unsafe { RowRef::from_raw(row.as_ptr()) })))
     }
@@ -64,7 +65,7 @@ impl TxCore {
     ) -> Result<Option<R>, Abort> {
         let mut value = None;
         key.encode(|key| {
-            self.change_at(&table.set, key, |writer| {
+            self.change_at(&table.set, key, ColumnSet::ALL, |writer| {
                 let mut update = T::update(writer);
                 value = Some(change(&mut update));
                 T::finish(update)

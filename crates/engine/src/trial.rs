@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 
+use seriatim_catalog::ColumnSet;
 use seriatim_catalog::KeyBuf;
 use seriatim_store::read_key;
 
@@ -82,7 +83,7 @@ impl Engine {
             let keys = self.inner().pool.quietly(keys).ok_or(TransactError::WorkersBusy)?;
             let read = runner.transact(|tx| {
                 let row = |key: &KeyBuf| -> Result<Option<String>, Abort> {
-                    let row = tx.read_at(table, key.as_key())?;
+                    let row = tx.read_at(table, key.as_key(), ColumnSet::ALL)?;
                     Ok(row.map(|row| format!("{name} {:?}", DynRow::new(&set, row))))
                 };
                 keys.iter().filter_map(|key| row(key).transpose()).collect::<Result<Vec<_>, _>>()

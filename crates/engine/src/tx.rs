@@ -11,6 +11,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::hint::cold_path;
+use std::panic::Location;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -22,8 +23,8 @@ use seriatim_memory::{Charge, OutOfMemory};
 use seriatim_plan::Kind;
 use seriatim_redo::Writer;
 use seriatim_txn::{
-    Cause, Fault, Freshness, Incident, Inserted, Mark, Mode, NoRedo, OnExists, Outcome, Phase, Priority, ProtocolInfo,
-    Reason, RowPtr, Staged, Stop, Updating, Worker,
+    Added, Addition, Cause, Fault, Freshness, Incident, Inserted, Mark, Mode, NoRedo, OnExists, Outcome, Phase,
+    Priority, ProtocolInfo, Reason, RowPtr, Staged, Stop, Updating, Worker,
 };
 
 use crate::TransactionOptions;
@@ -454,39 +455,50 @@ impl<W: Worker + ?Sized> TxCore<W> {
         log.borrow_mut().read(table.id, *key, self.worker().seen());
     }
 
-    /// The row at an encoded key, for the body.
+    /// The row at an encoded key, of which these columns are read, for the body.
     ///
     /// # Errors
     /// A conflict; a handle of another database.
     #[inline(never)]
-    pub fn get_at(&self, set: &TableSet, key: Key<'_>) -> Result<Option<RowPtr>, Abort> {
+    pub fn get_at(&self, set: &TableSet, key: Key<'_>, columns: ColumnSet) -> Result<Option<RowPtr>, Abort> {
         let _call = self.call()?;
-        let row = self.read_at(&self.own(set)?.primary, key)?;
+        let row = self.read_at(&self.own(set)?.primary, key, columns)?;
         let access = self.watch(Kind::Get, set, Target::Rows, || watch::one(key));
         self.watch_row(access, row.map(|row| row.as_ptr().cast_const()), ColumnSet::EMPTY);
         row.map(|row| self.lend(set, row)).transpose()
     }
 
-    /// The row at an encoded key.
+    /// The row at an encoded key, of which these columns are read.
     ///
     /// # Errors
     /// A conflict.
     #[inline(always)]
-    pub(crate) fn read_at(&self, table: &seriatim_txn::Table, key: Key<'_>) -> Result<Option<RowPtr>, Abort> {
-        let row = self.operate(|worker| worker.read(table, key, ColumnSet::ALL))?;
+    pub(crate) fn read_at(
+        &self,
+        table: &seriatim_txn::Table,
+        key: Key<'_>,
+        columns: ColumnSet,
+    ) -> Result<Option<RowPtr>, Abort> {
+        let row = self.operate(|worker| worker.read(table, key, columns))?;
         self.note(table, key);
         Ok(row)
     }
 
     /// The row at the encoded key of an entry of the unique index at this position.
     #[inline]
-    pub(crate) fn read_by(&self, set: &TableSet, at: usize, key: Key<'_>) -> Result<Option<RowPtr>, Abort> {
+    pub(crate) fn read_by(
+        &self,
+        set: &TableSet,
+        at: usize,
+        key: Key<'_>,
+        columns: ColumnSet,
+    ) -> Result<Option<RowPtr>, Abort> {
         let secondary = &set.indexes[at];
         debug_assert!(secondary.is_unique(), "the callers know it: by the type of a handle, or from the plan");
-        let Some(entry) = self.read_at(&secondary.table, key)? else { return Ok(None) };
+        let Some(entry) = self.read_at(&secondary.table, key, ColumnSet::ALL)? else { return Ok(None) };
         // SAFETY: an entry of an index of this table, readable until the transaction ends.
         let primary = unsafe { crate::index::read_primary(entry, set.primary.class) };
-        self.read_at(&set.primary, primary)
+        self.read_at(&set.primary, primary, columns)
     }
 
     /// Whether what was read holds together; what is undecided does not count as held (promise g).
@@ -518,10 +530,16 @@ impl<W: Worker + ?Sized> TxCore<W> {
     /// # Errors
     /// A conflict.
     #[inline]
-    pub fn get_by_at(&self, set: &TableSet, at: usize, key: Key<'_>) -> Result<Option<RowPtr>, Abort> {
+    pub fn get_by_at(
+        &self,
+        set: &TableSet,
+        at: usize,
+        key: Key<'_>,
+        columns: ColumnSet,
+    ) -> Result<Option<RowPtr>, Abort> {
         let set = self.own(set)?;
         let _call = self.call()?;
-        let row = self.read_by(set, at, key)?;
+        let row = self.read_by(set, at, key, columns)?;
         let access = self.watch(Kind::Get, set, Target::Index(at), || watch::one(key));
         self.watch_row(access, row.map(|row| row.as_ptr().cast_const()), ColumnSet::EMPTY);
         row.map(|row| self.lend(set, row)).transpose()
@@ -811,7 +829,8 @@ impl<W: Worker + ?Sized> TxCore<W> {
         Ok(true)
     }
 
-    /// Updates the row at `key` in `change`, which returns the columns it set; it is not called if there is no such row.
+    /// Updates the row at `key` in `change`, which reads and sets these columns only and returns those it set; it is not called if
+    /// there is no such row.
     ///
     /// # Errors
     /// A conflict, a duplicate key of a unique index, a handle of another database.
@@ -821,13 +840,14 @@ impl<W: Worker + ?Sized> TxCore<W> {
         &self,
         set: &TableSet,
         key: Key<'_>,
+        columns: ColumnSet,
         change: impl FnOnce(RowWriter<'_>) -> ColumnSet,
     ) -> Result<(), Abort> {
         let _call = self.call()?;
-        let Some(row) = self.begin_update(set, key)? else { return Ok(()) };
+        let Some(row) = self.begin_update(set, key, columns)? else { return Ok(()) };
         let mut tails = Tails::of(self, set);
         // SAFETY: a private image of the table's layout; access rule 2 keeps others away while it is written.
-        let writer = unsafe { RowWriter::for_update(row.as_ptr(), &mut tails) };
+        let writer = unsafe { RowWriter::for_update(row.as_ptr(), &mut tails) }.only(columns);
         let undo = UndoUpdate { tx: self, set };
         let dirty = change(writer);
         std::mem::forget(undo);
@@ -836,12 +856,13 @@ impl<W: Worker + ?Sized> TxCore<W> {
 
     /// The row to be changed, if there is one. Operations are refused until the update ends.
     #[inline(never)]
-    fn begin_update(&self, set: &TableSet, key: Key<'_>) -> Result<Option<RowPtr>, Abort> {
+    fn begin_update(&self, set: &TableSet, key: Key<'_>, columns: ColumnSet) -> Result<Option<RowPtr>, Abort> {
         self.own(set)?;
         self.writable()?;
         let position = if set.has_unique_index() { Some(self.position()?) } else { None };
         let table = &set.primary;
-        let updating = self.operate(|worker| worker.update(table, key, ColumnSet::ALL))?;
+        let columns = set.with_indexed(columns);
+        let updating = self.operate(|worker| worker.update(table, key, columns))?;
         self.note(table, key);
         let Some(rows) = updating else { return Ok(None) };
         self.wrote(table, key);
@@ -892,10 +913,11 @@ impl<W: Worker + ?Sized> TxCore<W> {
         &self,
         set: &TableSet,
         key: Key<'_>,
+        columns: ColumnSet,
         change: impl FnOnce(RowWriter<'_>) -> (R, ColumnSet),
     ) -> Result<Option<R>, Abort> {
         let mut value = None;
-        self.change_at(set, key, |writer| {
+        self.change_at(set, key, columns, |writer| {
             let (result, dirty) = change(writer);
             value = Some(result);
             dirty
@@ -909,13 +931,53 @@ impl<W: Worker + ?Sized> TxCore<W> {
         &self,
         set: &TableSet,
         key: Key<'_>,
+        columns: ColumnSet,
         change: impl FnOnce(&mut RowWriter<'_>) -> Result<R, E>,
     ) -> Result<Option<Result<R, E>>, Abort> {
-        self.update_at(set, key, |mut writer| {
+        self.update_at(set, key, columns, |mut writer| {
             let result = change(&mut writer);
             let dirty = unless_failed(&result, writer.dirty());
             (result, dirty)
         })
+    }
+
+    /// Adds to a column of the row at `key`, for a caller at this place; whether there is one.
+    ///
+    /// # Errors
+    /// A conflict; overflow; a duplicate key of a unique index; a handle of another database.
+    pub fn add_at(
+        &self,
+        set: &TableSet,
+        key: Key<'_>,
+        addition: Addition,
+        place: &'static Location<'static>,
+    ) -> Result<bool, Abort> {
+        match self.add_unless_overflow(set, key, addition)? {
+            Added::Done => Ok(true),
+            Added::Missing => Ok(false),
+            Added::Overflow => Err(self.told(AbortKind::Overflow(Some(place)))),
+        }
+    }
+
+    fn add_unless_overflow(&self, set: &TableSet, key: Key<'_>, addition: Addition) -> Result<Added, Abort> {
+        let columns = ColumnSet::of(addition.column());
+        if set.indexes.iter().any(|index| index.columns.intersects(columns)) {
+            let mut added = Added::Missing;
+            self.change_at(set, key, columns, |mut writer| {
+                added = addition.write(&set.primary, &mut writer);
+                writer.dirty()
+            })?;
+            return Ok(added);
+        }
+        let _call = self.call()?;
+        let table = &self.own(set)?.primary;
+        self.writable()?;
+        let added = self.operate(|worker| worker.add(table, key, addition))?;
+        self.note(table, key);
+        if added != Added::Missing {
+            self.wrote(table, key);
+        }
+        Ok(added)
     }
 
     /// Deletes the row at `key`.
@@ -1199,11 +1261,11 @@ impl<W: Worker + ?Sized> TxCore<W> {
     }
 
     /// The calls that follow belong to this operation of a procedure, for protocols that repair.
-    pub fn name_operation(&self, operation: u16) {
+    pub fn name_operation(&self, operation: u16, iteration: u32) {
         if let Ok(_call) = self.call()
             && let Some(repair) = self.worker().repair()
         {
-            repair.operation(operation);
+            repair.operation(operation, iteration);
         }
     }
 
@@ -1557,7 +1619,8 @@ mod tests {
         assert_eq!(tx.delete_at(&set, Key::Word8(3)), Ok(true));
         tx.commit().expect("nobody is in the way");
         open(&tx);
-        let row = tx.get_at(&set, Key::Word8(4)).expect("nobody is in the way").expect("it was inserted");
+        let row =
+            tx.get_at(&set, Key::Word8(4), ColumnSet::ALL).expect("nobody is in the way").expect("it was inserted");
         // SAFETY: a row of this table, readable until the transaction ends.
         assert_eq!(unsafe { RowRef::from_raw(row.as_ptr()) }.get::<u64>(&places[1]), 40);
         let scan = RawScan::new(&tx, &set, Target::Rows, Bound::Unbounded, Bound::Unbounded, Direction::Forward);

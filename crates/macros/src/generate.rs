@@ -1,4 +1,5 @@
-//! From a declaration to code. The generated code names everything by its full path and relies on no import.
+//! From a declaration to code. The generated code names everything by its full path and relies on no import;
+//! what it binds begins with two underscores, so that no constant or unit struct beside the row type is meant instead.
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
@@ -24,10 +25,10 @@ fn implementation(table: &Declaration) -> TokenStream {
     });
     let places = (0..columns.len()).map(|at| place(table, at));
     let encode = columns.iter().zip(places.clone()).map(|(Column { name, ty, .. }, place)| {
-        quote!(row.set::<#ty>(#place, <#ty as #catalog::Column>::lend(&self.#name))?;)
+        quote!(__row.set::<#ty>(#place, <#ty as #catalog::Column>::lend(&self.#name))?;)
     });
     let decode = columns.iter().zip(places).map(
-        |(Column { name, ty, .. }, place)| quote!(#name: <#ty as #catalog::Column>::owned(row.get::<#ty>(#place)),),
+        |(Column { name, ty, .. }, place)| quote!(#name: <#ty as #catalog::Column>::owned(__row.get::<#ty>(#place)),),
     );
     let ordered = (!table.is_hash).then(|| {
         quote! {
@@ -58,28 +59,28 @@ fn implementation(table: &Declaration) -> TokenStream {
             }
 
             #[inline]
-            fn encode(&self, row: &mut #catalog::RowWriter<'_>) -> ::core::result::Result<(), #catalog::OutOfMemory> {
+            fn encode(&self, __row: &mut #catalog::RowWriter<'_>) -> ::core::result::Result<(), #catalog::OutOfMemory> {
                 #(#encode)*
                 ::core::result::Result::Ok(())
             }
 
             #[inline]
-            fn row(row: #catalog::RowRef<'_>) -> #row_view<'_> {
-                #row_view(row)
+            fn row(__row: #catalog::RowRef<'_>) -> #row_view<'_> {
+                #row_view(__row)
             }
 
-            fn decode(row: #catalog::RowRef<'_>) -> Self {
+            fn decode(__row: #catalog::RowRef<'_>) -> Self {
                 #row { #(#decode)* }
             }
 
             #[inline]
-            fn update(row: #catalog::RowWriter<'_>) -> #row_update<'_> {
-                #row_update(row)
+            fn update(__row: #catalog::RowWriter<'_>) -> #row_update<'_> {
+                #row_update(__row)
             }
 
             #[inline]
-            fn finish(update: #row_update<'_>) -> #catalog::ColumnSet {
-                update.0.dirty()
+            fn finish(__update: #row_update<'_>) -> #catalog::ColumnSet {
+                __update.0.dirty()
             }
         }
     }
@@ -166,6 +167,31 @@ fn getters<'t>(table: &'t Declaration, lifetime: &'t TokenStream) -> impl Iterat
     })
 }
 
+/// Whether an update may set the column at this position.
+fn is_updatable(table: &Declaration, at: usize) -> bool {
+    !table.columns[at].is_immutable && table.key.iter().all(|part| part.column != at)
+}
+
+/// A constant for each column, but for one that a column or another constant would hide.
+fn constants(table: &Declaration) -> impl Iterator<Item = TokenStream> + '_ {
+    let Declaration { row, catalog, columns, .. } = table;
+    let constant = |column: &Column| format_ident!("{}", column.name.unraw().to_string().to_uppercase());
+    columns.iter().enumerate().filter_map(move |(at, column)| {
+        let (name, before) = (constant(column), &columns[..at]);
+        let is_taken =
+            columns.iter().any(|other| other.name == name) || before.iter().any(|other| constant(other) == name);
+        let (Column { visibility, ty, .. }, updatable, at) = (column, is_updatable(table, at), at as u16);
+        let doc = format!("The column `{}`, to be named where an operation takes columns.", column.name.unraw());
+        (!is_taken).then(|| {
+            quote! {
+                #[doc = #doc]
+                #visibility const #name: #catalog::TableColumn<#row, #ty, #updatable> =
+                    #catalog::TableColumn::new(#catalog::ColumnId(#at));
+            }
+        })
+    })
+}
+
 fn docs(column: &Column) -> TokenStream {
     match &column.docs[..] {
         [] => {
@@ -187,6 +213,7 @@ fn view(table: &Declaration) -> TokenStream {
         quote!(.field(#text, &self.#name()))
     });
     let title = row.unraw().to_string();
+    let constants = constants(table);
     quote! {
         #[doc = #doc]
         #[derive(Clone, Copy)]
@@ -195,6 +222,7 @@ fn view(table: &Declaration) -> TokenStream {
         #[automatically_derived]
         #[allow(dead_code, clippy::wrong_self_convention)]
         impl<'t> #name<'t> {
+            #(#constants)*
             #(#getters)*
 
             /// The row as a value of its own.
@@ -205,8 +233,8 @@ fn view(table: &Declaration) -> TokenStream {
 
         #[automatically_derived]
         impl ::core::fmt::Debug for #name<'_> {
-            fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
-                f.debug_struct(#title)#(#fields)*.finish()
+            fn fmt(&self, __f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+                #catalog::watch::unwatched(|| __f.debug_struct(#title)#(#fields)*.finish())
             }
         }
     }
@@ -218,8 +246,7 @@ fn update(table: &Declaration) -> TokenStream {
     let doc = format!("A row of [`{row}`] being updated.");
     let lifetime = quote!('_);
     let getters = getters(table, &lifetime);
-    let is_updatable = |at: &usize| !columns[*at].is_immutable && table.key.iter().all(|part| part.column != *at);
-    let setters = (0..columns.len()).filter(is_updatable).map(|at| {
+    let setters = (0..columns.len()).filter(|at| is_updatable(table, *at)).map(|at| {
         let Column { name, visibility, ty, .. } = &columns[at];
         let (setter, place) = (format_ident!("set_{}", name.unraw(), span = name.span()), place(table, at));
         let doc = format!("Sets `{}`. For long text: whether there was memory for it.", name.unraw());
@@ -228,9 +255,9 @@ fn update(table: &Declaration) -> TokenStream {
             #[inline]
             #visibility fn #setter(
                 &mut self,
-                value: <#ty as #catalog::Column>::Set<'_>,
+                __value: <#ty as #catalog::Column>::Set<'_>,
             ) -> <#ty as #catalog::Column>::Stored {
-                <#ty as #catalog::Column>::stored(self.0.set::<#ty>(#place, value))
+                <#ty as #catalog::Column>::stored(self.0.set::<#ty>(#place, __value))
             }
         }
     });
@@ -248,8 +275,8 @@ fn update(table: &Declaration) -> TokenStream {
 
         #[automatically_derived]
         impl ::core::fmt::Debug for #name<'_> {
-            fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
-                f.debug_struct(#title).field("dirty", &self.0.dirty()).finish_non_exhaustive()
+            fn fmt(&self, __f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+                __f.debug_struct(#title).field("dirty", &self.0.dirty()).finish_non_exhaustive()
             }
         }
     }

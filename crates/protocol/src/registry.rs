@@ -21,3 +21,16 @@ macro_rules! infos {
     };
 }
 for_each_protocol!(infos);
+
+/// Bytes that each protocol adds to a record: its head, and what is before the row image inside. One that needs more words does not
+/// make the others' records larger.
+const _A_RECORD_HAS_NO_MORE_THAN_ITS_PROTOCOL_NEEDS: () = {
+    use seriatim_txn::Protocol;
+    const fn added<P: Protocol>() -> [usize; 2] {
+        [P::HEAD_BYTES, P::IMAGE_HEADER_BYTES]
+    }
+    assert!(matches!(added::<crate::silo::Silo>(), [16, 0]));
+    assert!(matches!(added::<crate::nowait::NoWait>(), [24, 0]));
+    assert!(matches!(added::<crate::wait_die::WaitDie>(), [24, 0]));
+    assert!(matches!(added::<crate::dbx::Dbx>(), [24, 24]));
+};

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::ops::Bound;
 
-use seriatim_catalog::{KeyBuf, KeyRange, RowRef, Table};
+use seriatim_catalog::{ColumnSet, KeyBuf, KeyRange, RowRef, Table, TableColumns};
 use seriatim_engine::{Direction, RawScan, TableSet, Target, TxCore};
 
 use crate::Abort;
@@ -31,6 +31,33 @@ impl<'t, T: Table> Scan<'t, T> {
 
     pub(crate) fn of_range(tx: &'t TxCore, set: &'t TableSet, index: usize, range: Option<KeyRange>) -> Scan<'t, T> {
         Scan { raw: RawScan::of_range(tx, set, index, range), rows: PhantomData }
+    }
+
+    /// The scan, for a body that reads these columns of its rows only: see [`ReadTx::get_columns`](crate::ReadTx::get_columns).
+    ///
+    /// ```
+    /// # use seriatim::{Database, Table};
+    /// # #[derive(Table)] #[table(name = "stock", key(id))] struct Stock { id: u32, quantity: u32, price: u32 }
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let db = Database::in_memory()?;
+    /// # let stock = db.create::<Stock>()?;
+    /// # let mut session = db.session();
+    /// # session.transact(|tx| (0..9).try_for_each(|id| tx.insert(&stock, &Stock { id, quantity: 1, price: 2 })))?;
+    /// let all = session.transact(|tx| {
+    ///     tx.scan(&stock, ..).columns(StockRow::QUANTITY).map(|row| Ok(row?.quantity())).sum::<Result<u32, _>>()
+    /// })?;
+    /// assert_eq!(*all, 9);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[inline]
+    pub fn columns(self, columns: impl Into<TableColumns<T>>) -> Scan<'t, T> {
+        self.named(columns.into().set())
+    }
+
+    #[inline]
+    pub(crate) fn named(self, columns: ColumnSet) -> Scan<'t, T> {
+        Scan { raw: self.raw.with_columns(columns), rows: PhantomData }
     }
 
     /// How many rows are left.
@@ -67,7 +94,7 @@ impl<'t, T: Table> Iterator for Scan<'t, T> {
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         // SAFETY: a row of this table, readable while the `ReadTx` is borrowed.
-        Some(self.raw.next()?.map(|row| T::row(unsafe { RowRef::from_raw(row.as_ptr()) })))
+        Some(self.raw.next()?.map(|row| T::row(unsafe { RowRef::from_raw(row.as_ptr()) }.only(self.raw.columns()))))
     }
 }
 

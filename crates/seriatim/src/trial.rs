@@ -7,6 +7,7 @@ use std::sync::PoisonError;
 
 use seriatim_base::Rng;
 use seriatim_engine::protocol::repairing::{self, MEANWHILE, SCRIPT, closed};
+pub use seriatim_engine::protocol::repairing::{Asked, asked};
 pub use seriatim_engine::trial::{Between, between_chunks};
 
 use crate::procedure::registry::Way;
@@ -15,6 +16,9 @@ use crate::{Committed, Database, Session, TransactError};
 
 /// The name of the protocol that asks for repairs: [`Session::call_repaired`].
 pub const REPAIRING: &str = repairing::NAME;
+
+/// The name of the protocol that is the default one but notes what it is asked for: [`asked`].
+pub const PLAIN: &str = repairing::PLAIN;
 
 /// A call and what came of it.
 #[derive(Clone, Debug, PartialEq)]

@@ -7,10 +7,14 @@
 //! outlives the time during which the engine keeps it readable and unchanged.
 
 use std::ops::{Bound, Deref, RangeBounds};
+use std::panic::Location;
 
-use seriatim_catalog::{Key, KeyBuf, KeyPrefix, OrderedTable, Organization, RowRef, Table, TableKey, kind};
+use seriatim_catalog::{
+    Addend, ColumnSet, Key, KeyBuf, KeyPrefix, OrderedTable, Organization, RowRef, Table, TableColumn, TableColumns,
+    TableKey, kind,
+};
 use seriatim_engine::{Direction, Savepoint, Target, TxCore, unless_failed};
-use seriatim_txn::OnExists;
+use seriatim_txn::{Addition, OnExists};
 
 use crate::Abort;
 use crate::handle::{Handle, IndexHandle};
@@ -67,9 +71,51 @@ impl ReadTx {
     /// A conflict.
     #[inline]
     pub fn get<'t, T: Table>(&'t self, table: &Handle<T>, key: &T::Key) -> Result<Option<T::Row<'t>>, Abort> {
-        let row = key.encode(|key| self.core.get_at(&table.set, key))?;
+        self.get_named(table, key, ColumnSet::ALL)
+    }
+
+    /// As [`ReadTx::get`], for a body that reads these columns of the row only. A protocol may then leave changes of the others out
+    /// of its account; what they show is not to be relied on, and builds with debug assertions panic when one is read.
+    ///
+    /// ```
+    /// # use seriatim::{Database, Table};
+    /// # #[derive(Table)] #[table(name = "stock", key(id), hash)] struct Stock { id: u32, quantity: u32, price: u32 }
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let db = Database::in_memory()?;
+    /// # let stock = db.create::<Stock>()?;
+    /// # let mut session = db.session();
+    /// # session.transact(|tx| tx.insert(&stock, &Stock { id: 7, quantity: 2, price: 3 }))?;
+    /// let value = session.transact(|tx| {
+    ///     let row = tx.get_columns(&stock, &7, StockRow::QUANTITY | StockRow::PRICE)?;
+    ///     Ok(row.map_or(0, |row| row.quantity() * row.price()))
+    /// })?;
+    /// assert_eq!(*value, 6);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// A conflict.
+    #[inline]
+    pub fn get_columns<'t, T: Table>(
+        &'t self,
+        table: &Handle<T>,
+        key: &T::Key,
+        columns: impl Into<TableColumns<T>>,
+    ) -> Result<Option<T::Row<'t>>, Abort> {
+        self.get_named(table, key, columns.into().set())
+    }
+
+    #[inline]
+    pub(crate) fn get_named<'t, T: Table>(
+        &'t self,
+        table: &Handle<T>,
+        key: &T::Key,
+        columns: ColumnSet,
+    ) -> Result<Option<T::Row<'t>>, Abort> {
+        let row = key.encode(|key| self.core.get_at(&table.set, key, columns))?;
         // SAFETY: the access rule.
-        Ok(row.map(|row| T::row(unsafe { RowRef::from_raw(row.as_ptr()) })))
+        Ok(row.map(|row| T::row(unsafe { RowRef::from_raw(row.as_ptr()) }.only(columns))))
     }
 
     /// The row at `key`, which must exist.
@@ -92,7 +138,17 @@ impl ReadTx {
     /// [`TransactError::MissingRow`](crate::TransactError::MissingRow).
     #[inline]
     pub fn require<'t, T: Table>(&'t self, table: &Handle<T>, key: &T::Key) -> Result<T::Row<'t>, Abort> {
-        match self.get(table, key)? {
+        self.require_named(table, key, ColumnSet::ALL)
+    }
+
+    #[inline]
+    pub(crate) fn require_named<'t, T: Table>(
+        &'t self,
+        table: &Handle<T>,
+        key: &T::Key,
+        columns: ColumnSet,
+    ) -> Result<T::Row<'t>, Abort> {
+        match self.get_named(table, key, columns)? {
             Some(row) => Ok(row),
             None => Err(self.missing(table, key)),
         }
@@ -108,7 +164,17 @@ impl ReadTx {
         index: &IndexHandle<T, K, I>,
         key: &K,
     ) -> Result<T::Row<'t>, Abort> {
-        match self.get_by(index, key)? {
+        self.require_named_by(index, key, ColumnSet::ALL)
+    }
+
+    #[inline]
+    pub(crate) fn require_named_by<'t, T: Table, K: TableKey, I: kind::Unique>(
+        &'t self,
+        index: &IndexHandle<T, K, I>,
+        key: &K,
+        columns: ColumnSet,
+    ) -> Result<T::Row<'t>, Abort> {
+        match self.get_named_by(index, key, columns)? {
             Some(row) => Ok(row),
             None => {
                 let table = &index.secondary().table;
@@ -263,10 +329,19 @@ impl ReadTx {
         index: &IndexHandle<T, K, I>,
         key: &K,
     ) -> Result<Option<T::Row<'t>>, Abort> {
-        let find = |key: Key<'_>| self.core.get_by_at(&index.set, index.at, key);
+        self.get_named_by(index, key, ColumnSet::ALL)
+    }
+
+    pub(crate) fn get_named_by<'t, T: Table, K: TableKey, I: kind::Unique>(
+        &'t self,
+        index: &IndexHandle<T, K, I>,
+        key: &K,
+        columns: ColumnSet,
+    ) -> Result<Option<T::Row<'t>>, Abort> {
+        let find = |key: Key<'_>| self.core.get_by_at(&index.set, index.at, key, columns);
         let row = key.encode(|key| index.secondary().table.codec.entry_key(key, find))?;
         // SAFETY: the access rule.
-        Ok(row.map(|row| T::row(unsafe { RowRef::from_raw(row.as_ptr()) })))
+        Ok(row.map(|row| T::row(unsafe { RowRef::from_raw(row.as_ptr()) }.only(columns))))
     }
 
     /// The rows whose index keys begin with `prefix` (the first indexed columns, as a tuple), in index order. A hash index
@@ -386,9 +461,52 @@ impl Tx {
         key: &T::Key,
         change: impl FnOnce(&mut T::Update<'_>) -> R,
     ) -> Result<Option<R>, Abort> {
+        self.update_named(table, key, ColumnSet::ALL, change)
+    }
+
+    /// As [`Tx::update`], for a `change` that reads or sets these columns only: see [`ReadTx::get_columns`].
+    ///
+    /// ```
+    /// # use seriatim::{Database, Table};
+    /// # #[derive(Table)] #[table(name = "stock", key(id), hash)] struct Stock { id: u32, quantity: u32, price: u32 }
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let db = Database::in_memory()?;
+    /// # let stock = db.create::<Stock>()?;
+    /// # let mut session = db.session();
+    /// # session.transact(|tx| tx.insert(&stock, &Stock { id: 7, quantity: 2, price: 3 }))?;
+    /// session.transact(|tx| {
+    ///     tx.update_columns(&stock, &7, StockRow::QUANTITY, |row| row.set_quantity(row.quantity() + 1))?;
+    ///     Ok(())
+    /// })?;
+    /// # assert_eq!(*session.transact(|tx| Ok(tx.require(&stock, &7)?.quantity()))?, 3);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Tx::update`].
+    #[inline]
+    pub fn update_columns<T: Table, R>(
+        &self,
+        table: &Handle<T>,
+        key: &T::Key,
+        columns: impl Into<TableColumns<T>>,
+        change: impl FnOnce(&mut T::Update<'_>) -> R,
+    ) -> Result<Option<R>, Abort> {
+        self.update_named(table, key, columns.into().set(), change)
+    }
+
+    #[inline]
+    fn update_named<T: Table, R>(
+        &self,
+        table: &Handle<T>,
+        key: &T::Key,
+        columns: ColumnSet,
+        change: impl FnOnce(&mut T::Update<'_>) -> R,
+    ) -> Result<Option<R>, Abort> {
         let mut value = None;
         key.encode(|key| {
-            self.core.change_at(&table.set, key, |writer| {
+            self.core.change_at(&table.set, key, columns, |writer| {
                 let mut update = T::update(writer);
                 value = Some(change(&mut update));
                 T::finish(update)
@@ -404,17 +522,55 @@ impl Tx {
         &self,
         table: &Handle<T>,
         key: &T::Key,
+        columns: ColumnSet,
         change: impl FnOnce(&mut T::Update<'_>) -> Result<(), Abort>,
     ) -> Result<(), Abort> {
         let mut result = Ok(());
         key.encode(|key| {
-            self.core.change_at(&table.set, key, |writer| {
+            self.core.change_at(&table.set, key, columns, |writer| {
                 let mut update = T::update(writer);
                 result = change(&mut update);
                 unless_failed(&result, T::finish(update))
             })
         })?;
         result
+    }
+
+    /// Adds `delta` to a column of the row at `key` without reading the row; whether there is one. A protocol may let additions to one
+    /// column run at the same time; today each is an update.
+    ///
+    /// ```
+    /// # use seriatim::{Database, Table, TransactError};
+    /// # #[derive(Table)] #[table(name = "stock", key(id), hash)] struct Stock { id: u32, sold: u32 }
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let db = Database::in_memory()?;
+    /// # let stock = db.create::<Stock>()?;
+    /// # let mut session = db.session();
+    /// # session.transact(|tx| tx.insert(&stock, &Stock { id: 7, sold: 2 }))?;
+    /// assert!(*session.transact(|tx| tx.add(&stock, &7, StockRow::SOLD, 3))?);
+    /// assert_eq!(*session.transact(|tx| Ok(tx.require(&stock, &7)?.sold()))?, 5);
+    /// let overflow = session.transact(|tx| tx.add(&stock, &7, StockRow::SOLD, u32::MAX));
+    /// assert!(matches!(overflow, Err(TransactError::Overflow { .. })));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// A conflict; a sum that leaves the range of the column, which the session reports as
+    /// [`TransactError::Overflow`](crate::TransactError::Overflow) at the place of the call; or, if a unique index has the column, an
+    /// abort that is reported as [`TransactError::Duplicate`](crate::TransactError::Duplicate).
+    #[track_caller]
+    pub fn add<T: Table, C: Addend>(
+        &self,
+        table: &Handle<T>,
+        key: &T::Key,
+        column: TableColumn<T, C>,
+        delta: C,
+    ) -> Result<bool, Abort> {
+        let place = Location::caller();
+        // SAFETY: the derive made the constant of a column of this type; those of columns that cannot be updated have another type.
+        let addition = unsafe { Addition::new(column.id(), C::TYPE, delta.units()) };
+        key.encode(|key| self.core.add_at(&table.set, key, addition, place))
     }
 
     /// Deletes the row at `key`; whether there was one.

@@ -101,5 +101,5 @@ pub fn follow_what_was_read(setting: &Setting, configure: impl Fn(Builder) -> Bu
     early.transact(reads).expect("alone");
     stalled.update(&cells, &1, |cell| cell.set_value(5)).expect("alone");
     stalled.commit().expect("nothing it read has changed");
-    audit::epochs_follow_dependencies(&db.take_history().expect("the database records"))
+    audit::epochs_follow_dependencies(&db.take_history().expect("the database records"), setting.orders_epochs())
 }

@@ -28,6 +28,13 @@ impl Setting {
     }
 }
 
+impl Setting {
+    /// Whether the order of epochs must agree with the serial order.
+    pub fn orders_epochs(&self) -> bool {
+        protocols().iter().any(|known| known.name == self.protocol && known.gives.epoch_order)
+    }
+}
+
 impl std::fmt::Display for Setting {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} on {}", self.protocol, self.htm)

@@ -2,8 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use seriatim::Database;
+use seriatim::catalog::ColumnSet;
+use seriatim::procedure::plan::Kind;
+use seriatim::trial::{PLAIN, asked};
 use seriatim_suite::replay::{Make, Recorded};
 use seriatim_suite::seed;
+use seriatim_suite::terminals::load;
 use seriatim_workload::Workload;
 use seriatim_workload::articles::{self, Articles};
 use seriatim_workload::five_five::{self, FiveFive};
@@ -105,4 +110,39 @@ fn five_five_gives_the_same_in_every_way() {
 fn multi_key_gives_the_same_in_every_way() {
     let options = multi_key::Options { records: 30, theta: 0.5 };
     every_way("multi-key", 150, &[], |_| Box::new(MultiKey::new(options)));
+}
+
+#[test]
+fn payment_asks_for_the_columns_that_it_reads_and_changes() {
+    let seed = seed("the columns of payment");
+    let scale = Scale { items: 100, customers: 12, undelivered: 4, ..Scale::small(1) };
+    let workload = Tpcc::new(tpcc::Options::new(scale, seed));
+    let db = load(Database::builder().protocol(PLAIN), &workload).expect("it loads");
+    let (mut terminal, mut session) = (workload.terminal(&db, 0, seed).expect("it was loaded"), db.session());
+    session.tell_calls();
+    let call = loop {
+        let _ = terminal.run_one(&mut session);
+        if let Some(call) = session.take_calls().into_iter().find(|call| call.procedure == "payment") {
+            break call;
+        }
+    };
+    let asked = asked(|| {
+        session.call_by_name(call.procedure, &call.arguments).expect_err("its row of history is there");
+    });
+    let columns = |table: &str, names: &[&str]| {
+        let set = db.open_dyn(table).expect("it is TPC-C's");
+        names.iter().map(|name| set.definition().column(name).expect("a column")).collect::<ColumnSet>()
+    };
+    let of = |table: &str| {
+        let updates = asked.iter().filter(|asked| asked.kind == Kind::Update && asked.table == table);
+        updates.map(|asked| asked.columns).collect::<Vec<_>>()
+    };
+    let warehouse = ["w_name", "w_street_1", "w_street_2", "w_city", "w_state", "w_zip", "w_ytd"];
+    assert_eq!(of("warehouse"), [columns("warehouse", &warehouse)]);
+    let district = ["d_name", "d_street_1", "d_street_2", "d_city", "d_state", "d_zip", "d_ytd"];
+    assert_eq!(of("district"), [columns("district", &district)]);
+    let [customer] = of("customer")[..] else { panic!("one customer pays: {asked:?}") };
+    let balance = columns("customer", &["c_balance", "c_ytd_payment", "c_payment_cnt", "c_credit", "c_data"]);
+    assert_eq!(customer.union(balance), customer);
+    assert!(!customer.intersects(columns("customer", &["c_delivery_cnt"])), "that is Delivery's");
 }

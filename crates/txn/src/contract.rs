@@ -11,6 +11,12 @@
 //!
 //! Rules for rows: a [`RowPtr`] stays readable and unchanged until the transaction leaves, whatever is written after it, so
 //! readers never copy. A protocol that updates in place hands out copies.
+//!
+//! Rules for columns: a call names the columns whose values the transaction uses, or sets in an update; an insertion or deletion
+//! is of all. A protocol may leave changes of other columns out of its validation, and their places in the row may hold any
+//! value that was committed to them once. Whether there is a row is always used, even where no column is named. An update names
+//! also the other columns of each index that may have to follow it. The typed interface checks in builds with debug
+//! assertions that no other column is read or set (`seriatim_catalog::RowRef::only`).
 
 use std::ptr::NonNull;
 use std::time::Duration;
@@ -20,7 +26,7 @@ use seriatim_catalog::{ColumnSet, Key};
 use seriatim_memory::{OutOfMemory, Pinned};
 use seriatim_store::{Cursor, RecordPtr};
 
-use crate::{Core, Environment, Incident, Knob, Options, Priority, Redo, Stop, Table};
+use crate::{Added, Addition, Core, Environment, Incident, Knob, Options, Priority, Redo, Stop, Table};
 
 /// A row image: readable, unchanging, until the transaction that was given it leaves.
 pub type RowPtr = NonNull<u8>;
@@ -54,6 +60,9 @@ pub struct Gives {
     pub snapshots: Freshness,
     /// The serial order agrees with real time between transactions that do not overlap.
     pub strict: bool,
+    /// The order of epochs agrees with the serial order: of two transactions of which one overwrites what the other read, the former is
+    /// of no earlier epoch. (That a transaction is of no earlier epoch than what it read or overwrote holds under every protocol.)
+    pub epoch_order: bool,
     /// Publishes piece by piece ([`Pieces`]).
     pub pieces: bool,
     /// Splits commit into prepare and decide ([`Detach`]).
@@ -205,7 +214,7 @@ pub struct Scan {
 #[must_use]
 pub enum Outcome {
     /// Committed; the stamp orders it after what it read or overwrote (of two transactions of which one overwrote what the other
-    /// read, only the epochs are ordered). A transaction that wrote nothing gets what [`Worker::newest`] said.
+    /// read, only the epochs are ordered, and these where [`Gives::epoch_order`] says so). A transaction that wrote nothing gets what [`Worker::newest`] said.
     Committed(Stamp),
     /// These operations (by their index in the plan) read stale values; re-run them and commit again.
     Repair(Vec<u16>),
@@ -228,7 +237,7 @@ pub trait Worker: Send {
     /// wave before asked for. Two waves after the first, everything is on its way.
     fn advance_prefetch(&mut self);
 
-    /// The row at `key`, if there is one.
+    /// The row at `key`, if there is one, of which `columns` are read.
     ///
     /// # Errors
     /// A conflict, or the lock to wait for.
@@ -262,13 +271,25 @@ pub trait Worker: Send {
     /// A conflict, or the lock to wait for.
     fn update(&mut self, table: &Table, key: Key<'_>, columns: ColumnSet) -> Result<Option<Updating>, Stop>;
 
+    /// Adds to one column of the row at `key`, blindly: the transaction learns whether there is a row and whether the sum fits, and uses
+    /// neither the old value nor the new one. Unless a protocol does better it is an update of that column. An index that has the
+    /// column is not brought after it.
+    ///
+    /// # Errors
+    /// A conflict, or the lock to wait for.
+    fn add(&mut self, table: &Table, key: Key<'_>, addition: Addition) -> Result<Added, Stop> {
+        let Some(rows) = self.update(table, key, ColumnSet::of(addition.column()))? else { return Ok(Added::Missing) };
+        // SAFETY: a private image of the table's layout, until this returns.
+        Ok(unsafe { addition.apply(table, rows.after) })
+    }
+
     /// Deletes the row at `key`; the row it was.
     ///
     /// # Errors
     /// A conflict, or the lock to wait for.
     fn delete(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, Stop>;
 
-    /// The next row of a scan begun with [`seriatim_store::Index::scan`].
+    /// The next row, of which `columns` are read, of a scan begun with [`seriatim_store::Index::scan`].
     ///
     /// # Errors
     /// A conflict, or the lock to wait for.
@@ -343,8 +364,11 @@ pub trait Worker: Send {
 
 /// Repairs: after [`Outcome::Repair`] some operations run again, and what the others read and wrote stays (HTCC §4).
 pub trait Repair {
-    /// The calls that follow belong to this operation of the procedure's plan; an operation in a loop is named once an iteration.
-    fn operation(&mut self, index: u16);
+    /// The calls that follow belong to this operation of the procedure's plan. An operation in a loop is named once an iteration,
+    /// which is the number of times that it ran before since the transaction, or its last repair, began: as all iterations are
+    /// repaired together, those of a loop that is as it was have the numbers that they had. A scan whose rows are gone through one by
+    /// one is named again, by the same numbers, before each further row.
+    fn operation(&mut self, index: u16, iteration: u32);
 
     /// Drops what an operation read and wrote, after [`Outcome::Repair`]: it runs `again` (what it locked may stay locked), or
     /// runs no more, as a branch went the other way.

@@ -5,6 +5,7 @@
 //!
 //! Start at [`Protocol`] and [`Worker`]; the promises (a) to (g) stand there. Decision record 1 walks eight engines through it.
 
+mod addition;
 mod buried;
 mod cause;
 mod contract;
@@ -18,6 +19,7 @@ mod recover;
 mod redo;
 mod table;
 
+pub use addition::{Added, Addition};
 pub use buried::Buried;
 pub use cause::{Cause, Incident, On, Phase, Reason, Stop};
 pub use contract::{

@@ -116,6 +116,7 @@ mod tests {
             ad_hoc: true,
             snapshots: Freshness::None,
             strict: true,
+            epoch_order: true,
             pieces: false,
             detach: false,
             repair: false,

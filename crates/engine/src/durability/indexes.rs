@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use seriatim_base::thread;
-use seriatim_catalog::RowRef;
+use seriatim_catalog::{ColumnSet, RowRef};
 use seriatim_txn::Mode;
 
 use super::NO_WORKER;
@@ -124,7 +124,7 @@ fn row_has_entries(tx: &TxCore, set: &TableSet, found: &Found<'_>) -> Result<Opt
     // SAFETY: a row of this table, readable until the chunk ends.
     let row = unsafe { RowRef::from_raw(found.row.as_ptr()) };
     for index in &set.indexes {
-        let entry = index.table.codec.encode_row(row, |key| tx.read_at(&index.table, key))?;
+        let entry = index.table.codec.encode_row(row, |key| tx.read_at(&index.table, key, ColumnSet::ALL))?;
         // SAFETY: an entry of an index of this table, readable until the transaction ends.
         let leads_back = entry.is_some_and(|entry| unsafe { read_primary(entry, set.primary.class) } == found.key);
         if !leads_back {
@@ -139,7 +139,7 @@ fn row_has_entries(tx: &TxCore, set: &TableSet, found: &Found<'_>) -> Result<Opt
 fn entry_has_row(tx: &TxCore, set: &TableSet, index: &Secondary, found: &Found<'_>) -> Result<Option<String>, Abort> {
     // SAFETY: an entry of an index of this table, readable until the chunk ends.
     let primary = unsafe { read_primary(found.row, set.primary.class) };
-    let fault = match tx.read_at(&set.primary, primary)? {
+    let fault = match tx.read_at(&set.primary, primary, ColumnSet::ALL)? {
         None => "is not there",
         Some(row) => {
             // SAFETY: a row of this table, readable until the transaction ends.
@@ -191,7 +191,7 @@ mod tests {
         let set = db.inner().find("item").expect("it is there");
         let index = &set.indexes[at];
         let corrupted = runner.transact(|tx| {
-            let row = tx.read_at(&set.primary, Key::Word8(7))?.expect("it was inserted");
+            let row = tx.read_at(&set.primary, Key::Word8(7), ColumnSet::ALL)?.expect("it was inserted");
             // SAFETY: a row of this table, readable until the transaction ends.
             let row = unsafe { RowRef::from_raw(row.as_ptr()) };
             index.table.codec.encode_row(row, |entry| corrupt(tx, index, entry))

@@ -7,7 +7,7 @@ use std::fmt;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-use seriatim_catalog::{ColumnId, KeyBuf, KeyCodec, KeyRange, Organization, RowRef, Value, ValueError};
+use seriatim_catalog::{ColumnId, ColumnSet, KeyBuf, KeyCodec, KeyRange, Organization, RowRef, Value, ValueError};
 use seriatim_procedure::interpret::{Changes, Keys, Operate, interpret};
 use seriatim_procedure::ir::{Operation, Procedure};
 use seriatim_procedure::{Datum, EvaluationError};
@@ -82,19 +82,22 @@ impl Interpreted {
         found.map(table).collect()
     }
 
-    fn row(&self, row: RowRef<'_>) -> Result<Datum, EvaluationError> {
+    /// These columns of a row.
+    fn row(&self, row: RowRef<'_>, wanted: ColumnSet) -> Result<Datum, EvaluationError> {
         let (columns, places) = (&self.set.definition.columns, &self.set.primary.layout.places);
         let field = |((column, place), name): ((_, _), &Arc<str>)| {
             let datum = Datum::from_value(&Value::read(column, place, row), column)?;
             Ok::<_, EvaluationError>((Arc::clone(name), datum))
         };
-        let fields = columns.iter().zip(places).zip(&self.columns).map(field).collect::<Result<_, _>>()?;
+        let all = columns.iter().zip(places).zip(&self.columns);
+        let named = all.filter(|((_, place), _)| wanted.contains(ColumnId(place.column)));
+        let fields = named.map(field).collect::<Result<_, _>>()?;
         Ok(Datum::Record { name: Arc::clone(&self.name), fields })
     }
 
-    fn read(&self, row: RowPtr) -> Result<Datum, EvaluationError> {
+    fn read(&self, row: RowPtr, wanted: ColumnSet) -> Result<Datum, EvaluationError> {
         // SAFETY: a row of this table, readable until the transaction ends, and read before this returns.
-        self.row(unsafe { RowRef::from_raw(row.as_ptr()) })
+        self.row(unsafe { RowRef::from_raw(row.as_ptr()) }.only(wanted), wanted)
     }
 
     /// A column and the value it is to have.
@@ -139,12 +142,18 @@ impl Interpreted {
 pub(super) struct Reference<'t> {
     pub(super) tx: &'t TxCore,
     pub(super) tables: &'t [Interpreted],
+    /// Of each operation, those it may read and change; of those without an entry, all.
+    pub(super) columns: &'t [ColumnSet],
 }
 
 impl Reference<'_> {
     fn table(&self, name: &str) -> Result<&Interpreted, Stopped> {
         let found = self.tables.iter().find(|table| &*table.name == name);
         found.ok_or_else(|| EvaluationError::Type(format!("there is no table {name:?}")).into())
+    }
+
+    fn columns(&self, operation: &Operation) -> ColumnSet {
+        self.columns.get(operation.id.index()).copied().unwrap_or(ColumnSet::ALL)
     }
 }
 
@@ -156,16 +165,17 @@ impl Operate for Reference<'_> {
         let (codec, target) = table.keys_of(operation)?;
         let values = table.values(target, &key)?;
         let key = codec.encode_values(&values).map_err(|error| EvaluationError::Type(error.to_string()))?;
+        let wanted = self.columns(operation);
         let row = match target {
-            Target::Rows => self.tx.read_at(&table.set.primary, key.as_key())?,
-            Target::Index(at) => self.tx.read_by(&table.set, at, key.as_key())?,
+            Target::Rows => self.tx.read_at(&table.set.primary, key.as_key(), wanted)?,
+            Target::Index(at) => self.tx.read_by(&table.set, at, key.as_key(), wanted)?,
         };
-        Ok(row.map(|row| table.read(row)).transpose()?)
+        Ok(row.map(|row| table.read(row, wanted)).transpose()?)
     }
 
     fn update(
         &self,
-        _: &Operation,
+        operation: &Operation,
         table: &str,
         key: Vec<Datum>,
         body: &mut dyn FnMut(Datum) -> Result<Changes, Stopped>,
@@ -173,8 +183,9 @@ impl Operate for Reference<'_> {
         let table = self.table(table)?;
         let key = table.key(&key)?;
         let (columns, places) = (&table.set.definition.columns, &table.set.primary.layout.places);
-        let updated = self.tx.try_update_at(&table.set, key.as_key(), |writer| {
-            let changes = body(table.row(writer.as_row())?)?;
+        let wanted = self.columns(operation);
+        let updated = self.tx.try_update_at(&table.set, key.as_key(), wanted, |writer| {
+            let changes = body(table.row(writer.as_row(), wanted)?)?;
             for (name, value) in &changes {
                 let (column, value) = table.column(name, value)?;
                 let at = column.index();
@@ -223,9 +234,10 @@ impl Operate for Reference<'_> {
             let values = table.values(target, key)?;
             codec.range_of_values(&values).map_err(|error| EvaluationError::Type(error.to_string()))
         };
-        let direction = if reverse { Direction::Backward } else { Direction::Forward };
+        let (wanted, direction) =
+            (self.columns(operation), if reverse { Direction::Backward } else { Direction::Forward });
         let is_hash = |at: usize| table.set.definition.indexes[at].organization == Organization::Hash;
-        let mut scan = match (target, keys) {
+        let scan = match (target, keys) {
             (Target::Index(at), Keys::Prefix(key)) if is_hash(at) => {
                 if reverse {
                     return Err(Abort::stopped(Reason::Unordered).into());
@@ -252,8 +264,9 @@ impl Operate for Reference<'_> {
                 RawScan::new(self.tx, &table.set, target, low, high, direction)
             }
         };
+        let mut scan = scan.with_columns(wanted);
         while let Some(row) = scan.next() {
-            if visit(table.read(row?)?)?.is_break() {
+            if visit(table.read(row?, wanted)?)?.is_break() {
                 break;
             }
         }
@@ -290,12 +303,13 @@ impl Runner {
         &mut self,
         mode: Mode,
         declaration: &Procedure,
+        columns: &[ColumnSet],
         arguments: &Datum,
         convert: &mut dyn FnMut(&Datum) -> Result<(), EvaluationError>,
     ) -> Result<Committed<()>, TransactError> {
         let tables = Interpreted::tables(declaration, self.tx.inner());
         let mut result = self.run_dyn(mode, Origin::Procedure, &mut |tx| {
-            let value = interpret(declaration, arguments, &Reference { tx, tables: &tables });
+            let value = interpret(declaration, arguments, &Reference { tx, tables: &tables, columns });
             let value = value.and_then(|value| Ok(convert(&value)?));
             value.map_err(|stopped| stopped.into_abort(tx))
         });

@@ -287,7 +287,9 @@ impl Runner {
         let tables = Interpreted::tables(declaration, self.tx.inner());
         let mut recorded = Vec::new();
         let run = self.run(mode, Origin::Procedure, |tx| {
-            let recorder = Recorder { database: Reference { tx, tables: &tables }, events: RefCell::default() };
+            // Whole rows: what the plan does not name is changed to see that nothing depends on it.
+            let database = Reference { tx, tables: &tables, columns: &[] };
+            let recorder = Recorder { database, events: RefCell::default() };
             let result = interpret(declaration, arguments, &recorder);
             recorded = recorder.events.into_inner();
             result.map_err(|stopped| stopped.into_abort(tx))?;

@@ -1,4 +1,5 @@
-//! Protocols for tests: the default one, with workers that ask for repairs as a script says, or with needs that it does not have.
+//! Protocols for tests: the default one, with workers that ask for repairs as a script says, that note which columns they are asked
+//! for, or with needs that it does not have.
 //!
 //! The one that repairs can drop the newest operations only: an operation is dropped by going back to the savepoint taken when it was named. What
 //! they read stays read. So where others are to change what was read, it drops everything: then all operations that change
@@ -11,12 +12,12 @@ use std::time::Duration;
 use seriatim_base::Stamp;
 use seriatim_catalog::{ColumnSet, Key};
 use seriatim_memory::{OutOfMemory, Pinned};
-use seriatim_plan::Plan;
+use seriatim_plan::{Kind, Plan};
 use seriatim_procedure::ir::OperationId;
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Change, Core, Incident, Inserted, Mark, Mode, Near, OnExists, Outcome, Peeked, Priority, ProtocolInfo, Redo,
-    Repair, Restored, RowPtr, Scan, Seen, Staged, Stop, Table, Updating, Worker,
+    Added, Addition, Change, Core, Incident, Inserted, Mark, Mode, Near, OnExists, Outcome, Peeked, Priority,
+    ProtocolInfo, Redo, Repair, Restored, RowPtr, Scan, Seen, Staged, Stop, Table, Updating, Worker,
 };
 
 use super::OpenProtocol;
@@ -26,6 +27,8 @@ use crate::procedure::shape::Repairs;
 pub const NAME: &str = "repairing";
 /// The one that needs a plan.
 pub(crate) const PLANNED: &str = "planned";
+/// The one that is the default in all but its name.
+pub const PLAIN: &str = "plain";
 /// The one that needs regions.
 pub(crate) const REGIONAL: &str = "regional";
 
@@ -41,6 +44,7 @@ pub(crate) fn info(name: &str, default: &ProtocolInfo) -> Option<ProtocolInfo> {
             (needs.plan, gives.ad_hoc) = (true, false);
             PLANNED
         }
+        PLAIN => PLAIN,
         REGIONAL => {
             needs.regions = true;
             REGIONAL
@@ -57,8 +61,43 @@ thread_local! {
     pub static MEANWHILE: RefCell<VecDeque<Box<dyn FnOnce()>>> = const { RefCell::new(VecDeque::new()) };
     /// What was forgotten on this thread, in order: operation, and whether it was to run again.
     pub static FORGOTTEN: RefCell<Vec<(u16, bool)>> = const { RefCell::new(Vec::new()) };
+    /// The runs of operations named on this thread, in order: operation and iteration.
+    pub static NAMED: RefCell<Vec<(u16, u32)>> = const { RefCell::new(Vec::new()) };
     /// The priorities of the attempts that began on this thread, in order.
     pub static BEGUN: RefCell<Vec<Priority>> = const { RefCell::new(Vec::new()) };
+}
+
+/// An operation and the columns that it was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(unreachable_pub, reason = "`trial` gives it out")]
+pub struct Asked {
+    /// What it does: a scan is asked for each row.
+    pub kind: Kind,
+    /// The table, or, as `table.index`, the index.
+    pub table: String,
+    /// The columns.
+    pub columns: ColumnSet,
+}
+
+thread_local! {
+    /// What workers were asked for on this thread, while that is noted.
+    static ASKED: RefCell<Option<Vec<Asked>>> = const { RefCell::new(None) };
+}
+
+/// What `work` asks the workers of this thread for, in order.
+#[allow(unreachable_pub, reason = "`trial` gives it out")]
+pub fn asked(work: impl FnOnce()) -> Vec<Asked> {
+    ASKED.set(Some(Vec::new()));
+    work();
+    ASKED.take().unwrap_or_default()
+}
+
+fn note(kind: Kind, table: &Table, columns: ColumnSet) {
+    ASKED.with_borrow_mut(|asked| {
+        if let Some(asked) = asked {
+            asked.push(Asked { kind, table: table.name.clone(), columns });
+        }
+    });
 }
 
 /// The default protocol under another name.
@@ -70,7 +109,7 @@ pub(crate) struct Altered {
 impl OpenProtocol for Altered {
     fn worker(&self, core: Core) -> Box<dyn Worker> {
         let inner = self.inner.worker(core);
-        if self.info.gives.repair { Box::new(Repairer { inner, marks: Vec::new(), begun: None }) } else { inner }
+        Box::new(Repairer { inner, gives: self.info.gives.repair, marks: Vec::new(), begun: None })
     }
 
     fn info(&self) -> &'static ProtocolInfo {
@@ -137,13 +176,16 @@ pub fn closed(plan: &Plan, repairs: &Repairs, stale: Vec<usize>) -> Vec<u16> {
 
 struct Repairer {
     inner: Box<dyn Worker>,
+    /// Whether it repairs.
+    gives: bool,
     /// Operations in the order they were named, and the savepoint before each.
     marks: Vec<(u16, Mark)>,
     begun: Option<(Mode, Priority)>,
 }
 
 impl Repair for Repairer {
-    fn operation(&mut self, index: u16) {
+    fn operation(&mut self, index: u16, iteration: u32) {
+        NAMED.with_borrow_mut(|named| named.push((index, iteration)));
         let mark = self.inner.mark();
         self.marks.push((index, mark));
     }
@@ -170,11 +212,11 @@ impl Worker for Repairer {
     }
 
     fn repair(&mut self) -> Option<&mut dyn Repair> {
-        Some(self)
+        if self.gives { Some(self) } else { None }
     }
 
     fn commit(&mut self, redo: &mut dyn Redo) -> Result<Outcome, Stop> {
-        match SCRIPT.with_borrow_mut(VecDeque::pop_front) {
+        match SCRIPT.with_borrow_mut(VecDeque::pop_front).filter(|_| self.gives) {
             Some(operations) => {
                 let meanwhile = MEANWHILE.with_borrow_mut(VecDeque::pop_front);
                 if let (Some(meanwhile), Some((mode, priority))) = (meanwhile, self.begun) {
@@ -201,6 +243,7 @@ impl Worker for Repairer {
     }
 
     fn read(&mut self, table: &Table, key: Key<'_>, columns: ColumnSet) -> Result<Option<RowPtr>, Stop> {
+        note(Kind::Get, table, columns);
         self.inner.read(table, key, columns)
     }
 
@@ -221,7 +264,13 @@ impl Worker for Repairer {
     }
 
     fn update(&mut self, table: &Table, key: Key<'_>, columns: ColumnSet) -> Result<Option<Updating>, Stop> {
+        note(Kind::Update, table, columns);
         self.inner.update(table, key, columns)
+    }
+
+    fn add(&mut self, table: &Table, key: Key<'_>, addition: Addition) -> Result<Added, Stop> {
+        note(Kind::Update, table, ColumnSet::of(addition.column()));
+        self.inner.add(table, key, addition)
     }
 
     fn delete(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, Stop> {
@@ -229,6 +278,7 @@ impl Worker for Repairer {
     }
 
     fn scan_next(&mut self, table: &Table, scan: &mut Scan, columns: ColumnSet) -> Result<Option<RowPtr>, Stop> {
+        note(Kind::Scan, table, columns);
         self.inner.scan_next(table, scan, columns)
     }
 

@@ -157,7 +157,8 @@ fn handles(procedure: &Procedure) -> (TokenStream, TokenStream) {
     let (tables, indexes) = (&procedure.tables, &procedure.indexes);
     let table_fields: Vec<Ident> = (0..tables.len()).map(table_field).collect();
     let index_fields: Vec<Ident> = (0..indexes.len()).map(index_field).collect();
-    let database = own("database");
+    let (library, database, handles, columns, operations) =
+        (library(), own("database"), own("handles"), own("columns"), procedure.operations);
     let index_types = indexes.iter().map(|index| {
         let (table, constant) = (&tables[index.table], &index.constant);
         quote!(::seriatim::IndexHandle<
@@ -174,6 +175,7 @@ fn handles(procedure: &Procedure) -> (TokenStream, TokenStream) {
         pub struct __Handles {
             #(#table_fields: ::seriatim::Handle<#tables>,)*
             #(#index_fields: #index_types,)*
+            #columns: [#library::support::ColumnSet; #operations],
         }
     };
     let of = quote! {
@@ -183,7 +185,15 @@ fn handles(procedure: &Procedure) -> (TokenStream, TokenStream) {
             let _ = #database;
             #(let #table_fields = #database.table::<#tables>()?;)*
             #(let #index_fields = #index_values;)*
-            ::core::result::Result::Ok(__Handles { #(#table_fields,)* #(#index_fields,)* })
+            ::core::result::Result::Ok(__Handles {
+                #(#table_fields,)*
+                #(#index_fields,)*
+                #columns: [#library::support::ColumnSet::ALL; #operations],
+            })
+        }
+
+        fn set_columns(#handles: &mut Self::Handles, #columns: &[#library::support::ColumnSet]) {
+            #handles.#columns.copy_from_slice(#columns);
         }
     };
     (definition, of)

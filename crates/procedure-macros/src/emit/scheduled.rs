@@ -294,6 +294,7 @@ impl<'p> Emitter<'p> {
                 let (run, over, keep) =
                     (self.run(operation), self.straight.operation(operation), self.rows.keep(operation.table));
                 let (schedule, id, body) = (own("schedule"), step_id(step.id), self.block(body));
+                let again = self.named(operation, "resume");
                 let inner = quote! {
                     let mut #scan = if #schedule.runs(#id) {
                         #run
@@ -301,9 +302,12 @@ impl<'p> Emitter<'p> {
                     } else {
                         ::core::option::Option::None
                     };
-                    while let ::core::option::Option::Some(#ident) =
+                    while let ::core::option::Option::Some(#ident) = {
+                        if #scan.is_some() {
+                            #again
+                        }
                         #library::support::following(&mut #scan, &#results, #keep)?
-                    {
+                    } {
                         #body
                     }
                 };
@@ -333,8 +337,14 @@ impl<'p> Emitter<'p> {
 
     /// What precedes the call of an operation.
     fn run(&self, operation: &Operation) -> TokenStream {
+        self.named(operation, "operation")
+    }
+
+    /// Tells the schedule, by this method, which operation the calls that follow belong to.
+    fn named(&self, operation: &Operation, method: &str) -> TokenStream {
         let (library, schedule, tx, id) = (library(), own("schedule"), &self.procedure.tx, operation.id as u16);
-        quote!(#schedule.operation(#tx, #library::ir::OperationId(#id));)
+        let method = format_ident!("{}", method, span = Span::mixed_site());
+        quote!(#schedule.#method(#tx, #library::ir::OperationId(#id));)
     }
 
     /// The result of an operation: of this pass, or of an earlier one.

@@ -265,7 +265,8 @@ impl<'p> Emitter<'p> {
     pub(super) fn operation(&self, operation: &'p Operation) -> TokenStream {
         let (library, tx, handles, at) = (library(), &self.procedure.tx, own("handles"), operation.span);
         let (table, row) = (table_field(operation.table), &self.procedure.tables[operation.table]);
-        let table = quote!(&#handles.#table);
+        let (table, columns, id) = (quote!(&#handles.#table), own("columns"), operation.id);
+        let columns = quote!(#handles.#columns[#id]);
         let index = operation.index.map(|index| {
             let index = index_field(index);
             quote!(&#handles.#index)
@@ -280,7 +281,7 @@ impl<'p> Emitter<'p> {
                     (true, Some(_)) => "require_by",
                 };
                 let (name, from) = (format_ident!("{}", name, span = at), index.as_ref().unwrap_or(&table));
-                quote_spanned!(at=> #tx.#name(#from, &#key)?)
+                quote_spanned!(at=> #library::support::#name(#tx, #from, &#key, #columns)?)
             }
             OperationKind::Update { key, required, row, body } => {
                 let (key_name, value) = (own("key"), own("result"));
@@ -302,7 +303,7 @@ impl<'p> Emitter<'p> {
                     {
                         let #key_name = &#key;
                         let mut #value = ::core::option::Option::None;
-                        #library::support::update(#tx, #table, #key_name, |#row| -> ::core::result::Result<(), ::seriatim::Abort> {
+                        #library::support::update(#tx, #table, #key_name, #columns, |#row| -> ::core::result::Result<(), ::seriatim::Abort> {
                             #change
                         })?;
                         #given
@@ -348,6 +349,7 @@ impl<'p> Emitter<'p> {
                         quote_spanned!(at=> #tx.#name(#over, #low #dots #high))
                     }
                 };
+                let scan = quote_spanned!(at=> #library::support::scan(#scan, #columns));
                 let limited = match limit {
                     Some(limit) => {
                         let limit = self.code.expression(limit);

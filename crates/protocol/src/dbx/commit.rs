@@ -20,7 +20,7 @@ use seriatim_memory::CountedVec;
 use seriatim_txn::{Cause, Core, Fault, Outcome, Phase, Reason, Redo, Stop};
 
 use super::SnapshotNumber;
-use super::snapshot::{HEADER_BYTES, ImageHeader, deletion};
+use super::snapshot::{ImageHeader, deletion};
 use crate::shared::attempt::Attempt;
 use crate::shared::head::{self, HeaderWord};
 use crate::shared::optimistic::{LockBit, Optimistic, Read, Refuted, Witnessed};
@@ -83,7 +83,7 @@ pub(super) fn commit(
         }
         Err(stop) => {
             for install in installs.iter() {
-                record::release(&mut attempt.base.core, install.marker, HEADER_BYTES);
+                record::release(&mut attempt.base.core, install.marker, ImageHeader::BYTES);
             }
             Err(stop)
         }
@@ -145,7 +145,7 @@ fn prepare(attempt: &mut Optimistic, installs: &mut CountedVec<Install>) -> Resu
             // There is no version before, or it stays.
         } else if write.expected.is_absent() {
             cold_path();
-            let marker = core.local.allocate(&mut core.outside, HEADER_BYTES).map_err(record::full)?;
+            let marker = core.local.allocate(&mut core.outside, ImageHeader::BYTES).map_err(record::full)?;
             install.marker = marker.as_ptr() as usize;
             // What a tombstone's image word names may be gone: it is handed on, not looked at.
             install.previous = was;
@@ -157,7 +157,7 @@ fn prepare(attempt: &mut Optimistic, installs: &mut CountedVec<Install>) -> Resu
         } else {
             // SAFETY: not zero, as the row was there; and the record's, or a tombstone's, while we are online: readable until we leave.
             let version = unsafe { ImageHeader::of(was) };
-            install.made = Guess { epoch: version.stamp().epoch().0, snapshot: version.snapshot() };
+            install.made = Guess { epoch: version.stamp.epoch().0, snapshot: version.kept.snapshot() };
             install.previous = version.previous;
         }
         installs.push(install);

@@ -21,6 +21,7 @@ use seriatim_txn::{
 use crate::shared::head;
 use crate::shared::optimistic::{LockBit, Optimistic};
 use crate::shared::restore::{self, Versions};
+use crate::shared::versions::read;
 use crate::shared::worker::{Variant, Worker};
 use snapshot::{ImageHeader, View};
 
@@ -78,6 +79,7 @@ impl Protocol for Dbx {
             ad_hoc: true,
             snapshots: Freshness::Latest,
             strict: true,
+            epoch_order: true,
             pieces: false,
             detach: false,
             repair: false,
@@ -85,9 +87,9 @@ impl Protocol for Dbx {
         options: &[CONFLICT_MAX, CAPACITY_MAX, SYSTEM_MAX, HELD_MAX],
     };
     /// Header word, image word, the snapshot number of the deletion (`snapshot::deletion`).
-    const HEAD_BYTES: usize = 24;
+    const HEAD_BYTES: usize = head::bytes(1);
     /// Local snapshot number and previous version (§5.1; beside the image instead of the record, see README).
-    const IMAGE_HEADER_BYTES: usize = snapshot::HEADER_BYTES;
+    const IMAGE_HEADER_BYTES: usize = ImageHeader::BYTES;
     type Worker = Worker<State>;
 
     fn open(options: &Options, environment: &Environment) -> Dbx {
@@ -152,6 +154,8 @@ pub struct State {
 }
 
 impl Variant for State {
+    type By = ();
+
     #[inline]
     fn begin(&mut self, core: &Core, mode: Mode) {
         self.installs.clear();
@@ -166,7 +170,7 @@ impl Variant for State {
     fn read(&mut self, attempt: &mut Optimistic, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, Stop> {
         match self.reading {
             None => attempt.read(table, key),
-            Some(view) => snapshot::read(attempt, table, key, view),
+            Some(view) => read::read(attempt, table, key, view),
         }
     }
 
@@ -174,7 +178,7 @@ impl Variant for State {
     fn scan_next(&mut self, attempt: &mut Optimistic, table: &Table, scan: &mut Scan) -> Result<Option<RowPtr>, Stop> {
         match self.reading {
             None => attempt.scan_next(table, scan),
-            Some(view) => snapshot::scan_next(attempt, table, scan, view),
+            Some(view) => read::scan_next(attempt, table, scan, view),
         }
     }
 

@@ -16,7 +16,7 @@ use seriatim_txn::{
 };
 
 use crate::shared::head;
-use crate::shared::locking::{GapClaim, Worker, lock_of};
+use crate::shared::locking::{self, GapClaim, Worker, lock_of};
 use crate::shared::restore::{self, Versions};
 
 /// No-wait two-phase locking.
@@ -46,6 +46,7 @@ impl Protocol for NoWait {
             ad_hoc: true,
             snapshots: Freshness::None,
             strict: true,
+            epoch_order: true,
             pieces: false,
             detach: false,
             repair: false,
@@ -53,7 +54,7 @@ impl Protocol for NoWait {
         options: &[LOCK_STEPS],
     };
     /// Header word, image word, lock word.
-    const HEAD_BYTES: usize = 24;
+    const HEAD_BYTES: usize = head::bytes(locking::OWN_WORDS);
     const IMAGE_HEADER_BYTES: usize = 0;
     type Worker = Worker<false>;
 

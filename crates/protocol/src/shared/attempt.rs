@@ -9,6 +9,7 @@ use seriatim_store::{Finger, RecordPtr, Witness, read_key};
 use seriatim_txn::{Cause, Core, Incident, Phase, Reason, Redo, Seen, Stop, Table};
 
 use super::head::{self, HeaderWord};
+use super::origin::Origin;
 use super::prefetch::Prefetched;
 use super::record;
 use super::sweep::{self, Claim};
@@ -37,11 +38,13 @@ impl Fingers {
 }
 
 /// State of one attempt, whatever its protocol.
-pub(crate) struct Attempt {
+pub(crate) struct Attempt<O = ()> {
     pub(crate) core: Core,
     pub(crate) fingers: Fingers,
     prefetched: Prefetched,
-    pub(crate) writes: WriteSet,
+    pub(crate) writes: WriteSet<O>,
+    /// What is noted from now on belongs to it.
+    pub(crate) by: O,
     /// The newest stamp read or to be overwritten; of absences, the newest that may have caused one.
     pub(crate) newest: Stamp,
     pub(crate) seen: Seen,
@@ -50,17 +53,18 @@ pub(crate) struct Attempt {
     queued: usize,
 }
 
-impl Attempt {
-    pub(crate) fn new(core: Core) -> Attempt {
+impl<O: Origin> Attempt<O> {
+    pub(crate) fn new(core: Core) -> Attempt<O> {
         let (writes, newest, seen) = (WriteSet::new(&core.local), Stamp::ZERO, Seen::default());
         let (fingers, prefetched) = (Fingers::default(), Prefetched::default());
-        Attempt { core, fingers, prefetched, writes, newest, seen, incident: None, queued: 0 }
+        Attempt { core, fingers, prefetched, writes, by: O::default(), newest, seen, incident: None, queued: 0 }
     }
 
     #[inline]
     pub(crate) fn begin(&mut self) {
         self.core.enter();
         self.prefetched.clear();
+        self.by = O::default();
         self.newest = Stamp::ZERO;
         self.incident = None;
         self.queued = 0;
@@ -91,7 +95,7 @@ impl Attempt {
     }
 
     #[inline]
-    pub(crate) fn note_own(&mut self, write: &Write) {
+    pub(crate) fn note_own(&mut self, write: &Write<O>) {
         self.seen =
             Seen { record: Some(write.record), stamp: write.expected.stamp(), absent: write.image == 0, own: true };
     }
@@ -136,7 +140,7 @@ impl Attempt {
     #[cold]
     pub(crate) fn blame_lock(&mut self) -> Stop {
         let cause = Cause { phase: Phase::Lock, reason: Reason::RecordLocked };
-        let locked = |write: &&Write| {
+        let locked = |write: &&Write<O>| {
             HeaderWord(head::header(&write.table().shape, write.record).load(Ordering::Acquire)).is_locked()
         };
         let entries = self.writes.entries();
@@ -185,14 +189,14 @@ impl Attempt {
     }
 
     /// Takes the look that this attempt owes a record it linked.
-    pub(crate) fn unlink_placeholder(&mut self, write: &Write, claim: &impl Claim) {
+    pub(crate) fn unlink_placeholder(&mut self, write: &Write<O>, claim: &impl Claim) {
         unlink_placeholder(&mut self.core, write, claim);
     }
 
     /// The header word after a commit of `write`. Whoever linked the record and fills it owes it nothing any more; a deleted one
     /// is owed a look, by us unless somebody owes it already.
     #[inline]
-    pub(crate) fn after(write: &Write, stamp: Stamp) -> HeaderWord {
+    pub(crate) fn after(write: &Write<O>, stamp: Stamp) -> HeaderWord {
         let deleted = write.image == 0;
         let owed = !write.linked && (deleted || write.expected.is_queued());
         if write.is_nothing() { write.expected } else { HeaderWord::committed(stamp, deleted, owed) }
@@ -243,13 +247,13 @@ impl Attempt {
 
 /// See [`Attempt::unlink_placeholder`].
 #[inline(never)]
-fn unlink_placeholder(core: &mut Core, write: &Write, claim: &impl Claim) {
+fn unlink_placeholder<O: Origin>(core: &mut Core, write: &Write<O>, claim: &impl Claim) {
     sweep::look(core, write.table(), write.record, HeaderWord::PLACEHOLDER, claim);
 }
 
 /// Queues a record that `write` deleted, unless somebody owes it a look already; how many are queued.
 #[inline(never)]
-fn queue_deleted(core: &mut Core, write: &Write, stamp: Stamp) -> usize {
+fn queue_deleted<O: Origin>(core: &mut Core, write: &Write<O>, stamp: Stamp) -> usize {
     if write.expected.is_queued() {
         return 0;
     }

@@ -4,6 +4,9 @@
 //! 63                                   4  3       2        1       0
 //! | stamp of the newest committed version | QUEUED | REMOVED | ABSENT | LOCKED |
 //! ```
+//! Words of a protocol's own follow the header word and the image word ([`bytes`], [`own`]); decision record 4 says why they are not
+//! in the header word.
+//!
 //! Access rules for the two words every head begins with:
 //! 1. The header word and the image word change only while LOCKED is set by the changer, or inside a region that found LOCKED
 //!    clear. Readers are optimistic: an Acquire load of an unlocked header word, then the image word.
@@ -86,6 +89,23 @@ impl HeaderWord {
         debug_assert!(self.is_absent());
         HeaderWord((self.0 | REMOVED) & !LOCKED)
     }
+}
+
+/// Bytes of a head with this many words of the protocol's own behind the two that all have.
+pub(crate) const fn bytes(own: usize) -> usize {
+    8 * (COMMON_WORDS + own)
+}
+
+/// The header word and the image word.
+const COMMON_WORDS: usize = 2;
+
+/// The `AT`-th word of a protocol's own in the head of a record of one of its tables.
+#[inline]
+pub(crate) fn own<'t, const AT: usize>(shape: &RecordShape, record: RecordPtr) -> &'t AtomicU64 {
+    crate::step();
+    debug_assert!(shape.head + bytes(AT + 1) <= shape.image, "a protocol has the words that its head has room for");
+    // SAFETY: as in `header`; the head has this word, as just asserted.
+    unsafe { shape.head_word(record, COMMON_WORDS + AT) }
 }
 
 /// The header word of a record of `table`.

@@ -19,32 +19,37 @@ use seriatim_txn::{
 
 use super::attempt::Attempt;
 use super::head::{self, HeaderWord};
+use super::origin::Origin;
 use super::record;
 use super::sweep::Claim;
 use super::writes::{Write, WriteSet};
 
 /// A record read: its address with the table's id and key class above, and the header word seen.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Read {
+pub(crate) struct Read<O = ()> {
     record: u64,
     header: u64,
     seen: HeaderWord,
+    by: O,
 }
+
+// What does not repair pays nothing.
+const _ORIGINS_TAKE_NO_ROOM: () = assert!(size_of::<Read>() == 24 && size_of::<Witnessed>() == 24);
 
 const ADDRESS_BITS: u32 = 48;
 const CLASS_SHIFT: u32 = 62;
 /// Table ids fit between address and class.
 const TABLES_MAX: u32 = 1 << (CLASS_SHIFT - ADDRESS_BITS);
 
-impl Read {
+impl<O: Origin> Read<O> {
     #[inline]
-    fn new(table: &Table, record: RecordPtr, seen: HeaderWord) -> Read {
+    fn new(table: &Table, record: RecordPtr, seen: HeaderWord, by: O) -> Read<O> {
         let address = record.addr() as u64;
         debug_assert!(address >> ADDRESS_BITS == 0, "user addresses have 48 bits");
         let header = head::header(&table.shape, record) as *const AtomicU64 as u64;
         debug_assert!(table.id.0 < TABLES_MAX, "a database has fewer tables");
         let class = table.class as u64;
-        Read { record: address | u64::from(table.id.0) << ADDRESS_BITS | class << CLASS_SHIFT, header, seen }
+        Read { record: address | u64::from(table.id.0) << ADDRESS_BITS | class << CLASS_SHIFT, header, seen, by }
     }
 
     #[inline]
@@ -75,10 +80,11 @@ impl Read {
 }
 
 /// An absence or a range, witnessed by a word of the store.
-#[derive(Debug)]
-pub(crate) struct Witnessed {
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Witnessed<O = ()> {
     witness: Witness,
     table: TableId,
+    by: O,
 }
 
 /// What refuted a read set.
@@ -90,14 +96,14 @@ pub(crate) enum Refuted {
 }
 
 /// State of one optimistic attempt.
-pub(crate) struct Optimistic {
-    pub(crate) base: Attempt,
-    pub(crate) reads: CountedVec<Read>,
-    pub(crate) witnesses: CountedVec<Witnessed>,
+pub(crate) struct Optimistic<O = ()> {
+    pub(crate) base: Attempt<O>,
+    pub(crate) reads: CountedVec<Read<O>>,
+    pub(crate) witnesses: CountedVec<Witnessed<O>>,
 }
 
-impl Optimistic {
-    pub(crate) fn new(core: Core) -> Optimistic {
+impl<O: Origin> Optimistic<O> {
+    pub(crate) fn new(core: Core) -> Optimistic<O> {
         let (reads, witnesses) = (core.local.counted(256), core.local.counted(64));
         Optimistic { base: Attempt::new(core), reads, witnesses }
     }
@@ -127,9 +133,10 @@ impl Optimistic {
         if self.base.core.suffers(Fault::DropWitness) {
             return Ok(());
         }
+        let by = self.base.by;
         // A scan that moves on within one leaf, or repeated misses of one bucket, need one entry.
-        if self.witnesses.last().is_none_or(|last| last.witness != witness) {
-            self.witnesses.try_push(Witnessed { witness, table: table.id }).map_err(record::full)?;
+        if self.witnesses.last().is_none_or(|last| last.witness != witness || last.by != by) {
+            self.witnesses.try_push(Witnessed { witness, table: table.id, by }).map_err(record::full)?;
         }
         Ok(())
     }
@@ -137,7 +144,7 @@ impl Optimistic {
     /// Notes a record with the header word seen.
     #[inline(always)]
     fn note_read(&mut self, table: &Table, record: RecordPtr, word: HeaderWord) -> Result<(), Stop> {
-        self.reads.try_push(Read::new(table, record, word)).map_err(record::full)
+        self.reads.try_push(Read::new(table, record, word, self.base.by)).map_err(record::full)
     }
 
     /// The linked record at `key`; `None` after noting its absence.
@@ -219,7 +226,8 @@ impl Optimistic {
             Ok(Linked::Linked) => {
                 let image = record::image_of(table, staged.row);
                 let expected = HeaderWord::PLACEHOLDER;
-                let write = Write { record: staged.record, table: table.into(), expected, image, linked: true };
+                let (record, by) = (staged.record, self.base.by);
+                let write = Write { record, table: table.into(), expected, image, linked: true, by };
                 self.base.seen = Seen { record: Some(staged.record), absent: true, ..Seen::default() };
                 self.base.note_unlinked(table);
                 self.base.writes.push(write);
@@ -273,9 +281,12 @@ impl Optimistic {
             return Ok(Inserted::Exists(row));
         }
         let image = record::detach(&mut self.base.core, table, staged, &mut self.base.writes.parts)?;
+        let by = self.base.by;
         match own {
-            Some(own) => self.base.writes.replace(own, image),
-            None => self.base.writes.push(Write { record, table: table.into(), expected: word, image, linked: false }),
+            Some(own) => self.base.writes.replace(own, image, by),
+            None => {
+                self.base.writes.push(Write { record, table: table.into(), expected: word, image, linked: false, by });
+            }
         }
         Ok(row.map_or(Inserted::New, Inserted::Replaced))
     }
@@ -291,7 +302,7 @@ impl Optimistic {
             }
             let before = record::row_of(table, write.image);
             let image = record::copy_row(&mut self.base.core, table, before)?;
-            self.base.writes.replace(own, image);
+            self.base.writes.replace(own, image, self.base.by);
             return Ok(Some(Updating { before, after: record::row_of(table, image) }));
         }
         let (word, seen) = self.look(table, record)?;
@@ -301,7 +312,8 @@ impl Optimistic {
         self.base.writes.reserve().map_err(record::full)?;
         let before = record::row_of(table, seen);
         let image = record::copy_row(&mut self.base.core, table, before)?;
-        self.base.writes.push(Write { record, table: table.into(), expected: word, image, linked: false });
+        let by = self.base.by;
+        self.base.writes.push(Write { record, table: table.into(), expected: word, image, linked: false, by });
         Ok(Some(Updating { before, after: record::row_of(table, image) }))
     }
 
@@ -313,7 +325,7 @@ impl Optimistic {
             if write.image == 0 {
                 return Ok(None);
             }
-            self.base.writes.replace(own, 0);
+            self.base.writes.replace(own, 0, self.base.by);
             return Ok(Some(record::row_of(table, write.image)));
         }
         let (word, seen) = self.look(table, record)?;
@@ -321,7 +333,8 @@ impl Optimistic {
             return self.note_read(table, record, word).map(|()| None);
         }
         self.base.writes.reserve().map_err(record::full)?;
-        self.base.writes.push(Write { record, table: table.into(), expected: word, image: 0, linked: false });
+        let by = self.base.by;
+        self.base.writes.push(Write { record, table: table.into(), expected: word, image: 0, linked: false, by });
         Ok(Some(record::row_of(table, seen)))
     }
 
@@ -357,9 +370,16 @@ impl Optimistic {
         }
         for write in &writes.undone[undone..] {
             if writes.find(write.record).is_none() {
-                self.reads.push(Read::new(write.table(), write.record, write.expected));
+                self.reads.push(Read::new(write.table(), write.record, write.expected, write.by));
             }
         }
+    }
+
+    /// Drops what an operation read and wrote. What it found absent stays linked by its own insertions until the attempt ends.
+    pub(crate) fn forget(&mut self, operation: u16) {
+        self.reads.retain(|read| !read.by.is_of(operation));
+        self.witnesses.retain(|witnessed| !witnessed.by.is_of(operation));
+        self.base.writes.forget(|by| by.is_of(operation));
     }
 
     /// What no longer holds of what was read. Inside a region, or under the locks of the write set, this is the decision
@@ -368,9 +388,9 @@ impl Optimistic {
     #[inline]
     pub(crate) fn refuted<A: Access>(
         access: &mut A,
-        reads: &[Read],
-        witnesses: &[Witnessed],
-        writes: &WriteSet,
+        reads: &[Read<O>],
+        witnesses: &[Witnessed<O>],
+        writes: &WriteSet<O>,
     ) -> Option<Refuted> {
         for (i, read) in reads.iter().enumerate() {
             let now = HeaderWord(access.load(read.word()));
@@ -393,16 +413,30 @@ impl Optimistic {
         // ORDERING: every word was loaded before, in an order all processors agree on, so that "unchanged since" is about one
         // instant.
         fence(Ordering::SeqCst);
+        match self.refuted_now() {
+            None => Ok(()),
+            Some(refuted) => Err(self.blame(Phase::Validate, refuted)),
+        }
+    }
+
+    /// What no longer holds of what was read, or of what writes build on.
+    pub(crate) fn refuted_now(&self) -> Option<Refuted> {
         let mut plain = Plain;
-        let refuted = Self::refuted(&mut plain, &self.reads, &self.witnesses, &self.base.writes).or_else(|| {
-            let mut stale = |write: &Write| {
+        Self::refuted(&mut plain, &self.reads, &self.witnesses, &self.base.writes).or_else(|| {
+            let mut stale = |write: &Write<O>| {
                 HeaderWord(plain.load(head::header(&write.table().shape, write.record))) != write.expected
             };
             self.base.writes.entries().iter().position(&mut stale).map(Refuted::Write)
-        });
+        })
+    }
+
+    /// What noted that which was refuted.
+    #[cfg_attr(not(test), expect(dead_code, reason = "no protocol here repairs yet"))]
+    pub(crate) fn origin(&self, refuted: Refuted) -> O {
         match refuted {
-            None => Ok(()),
-            Some(refuted) => Err(self.blame(Phase::Validate, refuted)),
+            Refuted::Read(i) => self.reads[i].by,
+            Refuted::Witness(i) => self.witnesses[i].by,
+            Refuted::Write(i) => self.base.writes.first(i).by,
         }
     }
 
@@ -465,14 +499,14 @@ impl Access for Plain {
 }
 
 /// Keeps the witness set true under the attempt's own inserts: a leaf it witnessed may change through itself.
-struct OwnChanges<'a> {
-    witnesses: &'a mut CountedVec<Witnessed>,
+struct OwnChanges<'a, O> {
+    witnesses: &'a mut CountedVec<Witnessed<O>>,
     table: TableId,
     /// The last word that `changed` found witnessed.
     witnessed: *const AtomicU64,
 }
 
-impl Observer for OwnChanges<'_> {
+impl<O: Origin> Observer for OwnChanges<'_, O> {
     const ADMITS: bool = false;
 
     #[inline]
@@ -487,7 +521,18 @@ impl Observer for OwnChanges<'_> {
 
     fn created(&mut self, from: &AtomicU64, _: u64, word: &AtomicU64, value: u64, _: &AtomicU64) {
         if std::ptr::eq(self.witnessed, from) {
-            self.witnesses.push(Witnessed { witness: Witness::new(word, value), table: self.table });
+            let (witness, table) = (Witness::new(word, value), self.table);
+            if !O::CARRIED {
+                self.witnesses.push(Witnessed { witness, table, by: O::default() });
+                return;
+            }
+            // Every operation that saw the old node owes the new one.
+            for at in 0..self.witnesses.len() {
+                let Witnessed { witness: seen, by, .. } = self.witnesses[at];
+                if std::ptr::eq(seen.address(), from) {
+                    self.witnesses.push(Witnessed { witness, table, by });
+                }
+            }
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Finds a transaction's own entry for an address: a hash of chains that is reused without being cleared.
 //!
 //! A slot is (generation, entry); one of an older generation is empty. A chain runs from the newest entry with a slot's hash
-//! to older ones, so entries can be popped from the end (savepoints).
+//! to older ones, so entries can be popped from the end (savepoints). One can also leave from the middle: the last entry takes its
+//! number, in its place in the chain, so that what is pushed afterwards can be popped as before.
 
 use seriatim_memory::{CountedVec, Local};
 
@@ -95,6 +96,31 @@ impl OwnIndex {
         }
     }
 
+    /// Removes an entry, which is `address`'s; the last one, which is `last_address`'s, has its number from now on.
+    pub(crate) fn remove(&mut self, entry: usize, address: usize, last_address: usize) {
+        self.redirect(address, entry as u32, self.next[entry]);
+        let last = self.next.len() - 1;
+        if entry != last {
+            self.redirect(last_address, last as u32, entry as u32);
+            self.next[entry] = self.next[last];
+        }
+        self.next.pop();
+    }
+
+    /// Whatever names the entry `from` in the chain of `address` names `to` instead.
+    fn redirect(&mut self, address: usize, from: u32, to: u32) {
+        let slot = self.slot(address);
+        let mut at = self.head(slot);
+        if at == from {
+            self.slots[slot] = u64::from(self.generation) << 32 | u64::from(to);
+            return;
+        }
+        while self.next[at as usize] != from {
+            at = self.next[at as usize];
+        }
+        self.next[at as usize] = to;
+    }
+
     #[inline]
     pub(crate) fn clear(&mut self) {
         self.next.clear();
@@ -123,9 +149,57 @@ impl OwnIndex {
 
 #[cfg(test)]
 mod tests {
+    use seriatim_base::Rng;
     use seriatim_memory::{Memory, Options};
 
     use super::*;
+
+    #[test]
+    fn entries_leave_from_the_middle_and_the_others_are_found() {
+        let memory = Memory::new(Options { workers_max: 1, ..Options::default() }).expect("memory");
+        let mut own = OwnIndex::new(&memory.register().expect("a free slot"));
+        for seed in 0..200 {
+            let mut rng = Rng::from_seed(seed);
+            // Some rounds grow the index, others pile up in few chains.
+            let bound = if seed % 4 == 0 { 3000 } else { 40 };
+            let mut model: Vec<usize> = Vec::new();
+            for _ in 0..bound * 2 {
+                match rng.below(8) {
+                    0..=3 => {
+                        let address = 0x1000 + rng.below(bound) as usize * 16;
+                        if !model.contains(&address) {
+                            own.push(address, |e| model[e]);
+                            model.push(address);
+                        }
+                    }
+                    4..=5 if !model.is_empty() => {
+                        let at = rng.below(model.len() as u64) as usize;
+                        own.remove(at, model[at], *model.last().expect("not empty"));
+                        model.swap_remove(at);
+                    }
+                    6 if !model.is_empty() => {
+                        // As a rewind does: what was pushed last leaves, newest first.
+                        for address in (0..rng.below(4)).map(|n| 0x9_0000 + n as usize * 16).collect::<Vec<_>>() {
+                            own.push(address, |e| model[e]);
+                            model.push(address);
+                        }
+                        while model.last().is_some_and(|address| *address >= 0x9_0000) {
+                            own.pop(model.pop().expect("not empty"));
+                        }
+                    }
+                    _ => {
+                        let address = 0x1000 + rng.below(bound) as usize * 16;
+                        let wanted = model.iter().position(|known| *known == address);
+                        assert_eq!(own.find(address, |e| model[e]), wanted, "seed {seed}");
+                    }
+                }
+            }
+            for (at, address) in model.iter().enumerate() {
+                assert_eq!(own.find(*address, |e| model[e]), Some(at), "seed {seed}");
+            }
+            own.clear();
+        }
+    }
 
     #[test]
     fn finds_what_was_pushed_and_nothing_of_an_older_generation() {

@@ -13,6 +13,7 @@ use seriatim_store::{RecordPtr, tail_of, write_key};
 use seriatim_txn::{Core, Reason, RowPtr, Staged, Stop, Table};
 
 use super::head::{self, HeaderWord};
+use super::origin::Origin;
 use super::writes::{Part, Write, WriteSet};
 
 /// Bytes before a tail's text: its length.
@@ -216,7 +217,7 @@ fn parts_bytes(table: &Table, record: RecordPtr, image: usize) -> i64 {
 
 /// Counts what a commit of `write` changes in its table, before anything is retired. `before`: the row it replaced; zero for none.
 #[inline]
-pub(crate) fn count(core: &mut Core, write: &Write, before: usize) {
+pub(crate) fn count<O: Origin>(core: &mut Core, write: &Write<O>, before: usize) {
     let (table, record, after) = (write.table(), write.record, write.image);
     let mut bytes = 0;
     if after != 0 {
@@ -325,8 +326,8 @@ pub(crate) fn release_tails(core: &mut Core, table: &Table, candidates: &[usize]
 
 /// Frees the private images of an attempt that are not installed, and the parts no installed image refers to.
 /// `installed`: the transaction committed and the images of `writes.entries()` belong to their records now.
-pub(crate) fn free_private(core: &mut Core, writes: &mut WriteSet, installed: bool) {
-    let free = |core: &mut Core, write: Write| {
+pub(crate) fn free_private<O: Origin>(core: &mut Core, writes: &mut WriteSet<O>, installed: bool) {
+    let free = |core: &mut Core, write: Write<O>| {
         let table = write.table();
         if write.image != 0 && !is_inline(table, write.record, write.image) {
             release(core, write.image, table.shape.image_bytes());

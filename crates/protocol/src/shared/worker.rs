@@ -7,15 +7,19 @@ use seriatim_base::Stamp;
 use seriatim_catalog::{ColumnSet, Key};
 use seriatim_memory::OutOfMemory;
 use seriatim_txn::{
-    Core, Incident, Inserted, Mark, Mode, OnExists, Outcome, Priority, Redo, RowPtr, Scan, Seen, Staged, Stop, Table,
-    Updating,
+    Core, Incident, Inserted, Mark, Mode, OnExists, Outcome, Priority, Redo, Repair, RowPtr, Scan, Seen, Staged, Stop,
+    Table, Updating,
 };
 
 use super::optimistic::{LockBit, Optimistic};
+use super::origin::Origin;
 use super::{record, sweep};
 
 /// What an optimistic protocol does in its own way.
 pub(crate) trait Variant: Send {
+    /// What entries remember of the operations they belong to: nothing, unless it repairs.
+    type By: Origin;
+
     /// A transaction has begun; the worker is online.
     #[inline]
     fn begin(&mut self, _: &Core, _: Mode) {}
@@ -27,30 +31,42 @@ pub(crate) trait Variant: Send {
 
     /// As [`seriatim_txn::Worker::read`].
     #[inline]
-    fn read(&mut self, attempt: &mut Optimistic, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, Stop> {
+    fn read(
+        &mut self,
+        attempt: &mut Optimistic<Self::By>,
+        table: &Table,
+        key: Key<'_>,
+    ) -> Result<Option<RowPtr>, Stop> {
         attempt.read(table, key)
     }
 
     /// As [`seriatim_txn::Worker::scan_next`].
     #[inline]
-    fn scan_next(&mut self, attempt: &mut Optimistic, table: &Table, scan: &mut Scan) -> Result<Option<RowPtr>, Stop> {
+    fn scan_next(
+        &mut self,
+        attempt: &mut Optimistic<Self::By>,
+        table: &Table,
+        scan: &mut Scan,
+    ) -> Result<Option<RowPtr>, Stop> {
         attempt.scan_next(table, scan)
     }
 
     /// As [`seriatim_txn::Worker::commit`].
-    fn commit(&mut self, attempt: &mut Optimistic, redo: &mut dyn Redo) -> Result<Outcome, Stop>;
+    fn commit(&mut self, attempt: &mut Optimistic<Self::By>, redo: &mut dyn Redo) -> Result<Outcome, Stop>;
 
     /// Gives back what a large transaction made its scratch take.
     fn rest(&mut self);
 }
 
 /// A worker that reads optimistically and commits as `V` does.
-pub struct Worker<V> {
-    attempt: Optimistic,
+#[allow(private_bounds, reason = "the trait is of this crate's protocols")]
+pub struct Worker<V: Variant> {
+    attempt: Optimistic<V::By>,
     variant: V,
 }
 
-impl<V> Worker<V> {
+#[allow(private_bounds, reason = "the trait is of this crate's protocols")]
+impl<V: Variant> Worker<V> {
     pub(crate) fn new(core: Core, variant: V) -> Worker<V> {
         Worker { attempt: Optimistic::new(core), variant }
     }
@@ -161,5 +177,19 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
 
     fn core(&mut self) -> &mut Core {
         &mut self.attempt.base.core
+    }
+
+    fn repair(&mut self) -> Option<&mut dyn Repair> {
+        if V::By::CARRIED { Some(self) } else { None }
+    }
+}
+
+impl<V: Variant> Repair for Worker<V> {
+    fn operation(&mut self, index: u16, iteration: u32) {
+        self.attempt.base.by = V::By::of(index, iteration);
+    }
+
+    fn forget(&mut self, index: u16, _: bool) {
+        self.attempt.forget(index);
     }
 }

@@ -1,7 +1,8 @@
 //! The write set: private row images until commit, with savepoints.
 //!
 //! An entry's image is never changed in place once handed out: every further update of the same row works on a new copy, so
-//! rows a transaction holds stay as they were read, and a savepoint is a position in the list of replaced entries.
+//! rows a transaction holds stay as they were read, and a savepoint is a position in the list of replaced entries. Where a protocol
+//! repairs, each image knows the run of an operation that made it, and those of an operation can be taken back.
 
 use std::ptr::NonNull;
 
@@ -11,12 +12,13 @@ use seriatim_store::{RecordPtr, read_key};
 use seriatim_txn::{Before, Mark, Redo, Table};
 
 use super::head::HeaderWord;
+use super::origin::Origin;
 use super::own::OwnIndex;
 use super::record;
 
 /// One record this attempt writes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Write {
+pub(crate) struct Write<O = ()> {
     pub(crate) record: RecordPtr,
     pub(crate) table: NonNull<Table>,
     /// The header word the write builds on; commit fails if it changed.
@@ -25,12 +27,17 @@ pub(crate) struct Write {
     pub(crate) image: usize,
     /// This attempt linked the record.
     pub(crate) linked: bool,
+    /// What made the image.
+    pub(crate) by: O,
 }
 
-// SAFETY: tables are shared by all workers and live as long as the database; the record is followed while online only.
-unsafe impl Send for Write {}
+// What does not repair pays nothing.
+const _ORIGINS_TAKE_NO_ROOM: () = assert!(size_of::<Write>() == 40);
 
-impl Write {
+// SAFETY: tables are shared by all workers and live as long as the database; the record is followed while online only.
+unsafe impl<O: Origin> Send for Write<O> {}
+
+impl<O: Origin> Write<O> {
     #[inline]
     pub(crate) fn table<'t>(&self) -> &'t Table {
         // SAFETY: tables live as long as the database, which outlives its workers' open transactions.
@@ -45,9 +52,9 @@ impl Write {
 }
 
 #[derive(Debug)]
-struct Replaced {
+struct Replaced<O> {
     entry: u32,
-    before: Write,
+    before: Write<O>,
 }
 
 /// Memory that belongs to an image of this attempt but lies outside it: tails and fixed parts.
@@ -58,22 +65,22 @@ pub(crate) struct Part {
 }
 
 #[derive(Debug)]
-pub(crate) struct WriteSet {
-    pub(super) entries: CountedVec<Write>,
+pub(crate) struct WriteSet<O = ()> {
+    pub(super) entries: CountedVec<Write<O>>,
     own: OwnIndex,
-    replaced: CountedVec<Replaced>,
+    replaced: CountedVec<Replaced<O>>,
     /// (entries, replaced) at each savepoint.
     marks: CountedVec<(usize, usize)>,
-    /// Entries taken back by a rewind: their images are freed and their records unlinked at the end.
-    pub(crate) undone: CountedVec<Write>,
+    /// Entries taken back by a rewind or a repair: their images are freed and their records unlinked at the end.
+    pub(crate) undone: CountedVec<Write<O>>,
     /// Tails and fixed parts made by this attempt.
     pub(crate) parts: CountedVec<Part>,
     /// Of use while `record::free_private` runs: the parts that committed images refer to.
     pub(super) kept: CountedVec<usize>,
 }
 
-impl WriteSet {
-    pub(crate) fn new(local: &Local) -> WriteSet {
+impl<O: Origin> WriteSet<O> {
+    pub(crate) fn new(local: &Local) -> WriteSet<O> {
         WriteSet {
             entries: local.counted(64),
             own: OwnIndex::new(local),
@@ -92,7 +99,7 @@ impl WriteSet {
     }
 
     #[inline]
-    pub(crate) fn entries(&self) -> &[Write] {
+    pub(crate) fn entries(&self) -> &[Write<O>] {
         &self.entries
     }
 
@@ -107,16 +114,24 @@ impl WriteSet {
     }
 
     #[inline]
-    pub(crate) fn push(&mut self, write: Write) {
+    pub(crate) fn push(&mut self, write: Write<O>) {
         let entries = &self.entries;
         self.own.push(write.record.addr(), |e| entries[e].record.addr());
         self.entries.push(write);
     }
 
     /// Gives an entry a new image; the old one stays readable until the end.
-    pub(crate) fn replace(&mut self, entry: usize, image: usize) {
+    #[inline]
+    pub(crate) fn replace(&mut self, entry: usize, image: usize, by: O) {
         self.replaced.push(Replaced { entry: entry as u32, before: self.entries[entry] });
         self.entries[entry].image = image;
+        self.entries[entry].by = by;
+    }
+
+    /// An entry as it was first: by it that which it builds on was seen.
+    pub(crate) fn first(&self, entry: usize) -> Write<O> {
+        let earliest = self.replaced.iter().find(|replaced| replaced.entry as usize == entry);
+        earliest.map_or(self.entries[entry], |replaced| replaced.before)
     }
 
     pub(crate) fn mark(&mut self) -> Mark {
@@ -143,8 +158,51 @@ impl WriteSet {
         }
     }
 
+    /// Takes back what these runs of operations wrote; what others wrote to the same records stays. Savepoints taken before are not
+    /// valid any more.
+    pub(crate) fn forget(&mut self, of: impl Fn(O) -> bool) {
+        self.marks.clear();
+        let WriteSet { replaced, undone, .. } = self;
+        replaced.retain(|Replaced { before, .. }| {
+            let stays = !of(before.by);
+            if !stays {
+                // The record stays linked through its entry.
+                undone.push(Write { linked: false, ..*before });
+            }
+            stays
+        });
+        for at in (0..self.entries.len()).rev() {
+            let write = self.entries[at];
+            if !of(write.by) {
+                continue;
+            }
+            match self.replaced.iter().rposition(|replaced| replaced.entry as usize == at) {
+                Some(latest) => {
+                    self.entries[at] = self.replaced[latest].before;
+                    self.undone.push(Write { linked: false, ..write });
+                    let mut position = 0..;
+                    self.replaced.retain(|_| position.next() != Some(latest));
+                }
+                None => {
+                    self.remove(at);
+                    self.undone.push(write);
+                }
+            }
+        }
+    }
+
+    /// Takes an entry out; the last one takes its place.
+    fn remove(&mut self, at: usize) {
+        let last = self.entries.len() - 1;
+        self.own.remove(at, self.entries[at].record.addr(), self.entries[last].record.addr());
+        self.entries.swap(at, last);
+        self.entries.pop();
+        let moved = self.replaced.iter_mut().filter(|replaced| replaced.entry as usize == last);
+        moved.for_each(|replaced| replaced.entry = at as u32);
+    }
+
     /// Images that will not be installed although the transaction commits.
-    pub(crate) fn superseded(&self) -> impl Iterator<Item = Write> {
+    pub(crate) fn superseded(&self) -> impl Iterator<Item = Write<O>> {
         self.replaced.iter().map(|r| r.before).chain(self.undone.iter().copied())
     }
 
@@ -182,5 +240,105 @@ impl WriteSet {
         self.undone.rest();
         self.parts.rest();
         self.kept.rest();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use seriatim_base::Rng;
+    use seriatim_memory::{Memory, Options};
+
+    use super::*;
+    use crate::shared::origin::Run;
+
+    fn record(number: u64) -> RecordPtr {
+        let address = std::ptr::without_provenance_mut(0x1000 + number as usize * 64);
+        // SAFETY: compared by its address only.
+        unsafe { RecordPtr::from_raw(NonNull::new(address).expect("not null")) }
+    }
+
+    /// Every image of a record, oldest first, with the operation that made it.
+    type Model = BTreeMap<u64, Vec<(u16, usize)>>;
+
+    fn check(writes: &WriteSet<Run>, model: &Model, linked: &[u64], made: usize, seed: u64) {
+        assert_eq!(writes.entries().len(), model.len(), "seed {seed}");
+        for (number, images) in model {
+            let at = writes.find(record(*number)).expect("an entry");
+            let write = writes.entries()[at];
+            let (by, image) = *images.last().expect("an image");
+            assert_eq!((write.image, write.record, write.by.is_of(by)), (image, record(*number), true), "seed {seed}");
+            let before = writes.replaced.iter().filter(|replaced| replaced.entry as usize == at);
+            let before: Vec<usize> = before.map(|replaced| replaced.before.image).collect();
+            let wanted: Vec<usize> = images[..images.len() - 1].iter().map(|(_, image)| *image).collect();
+            assert_eq!(before, wanted, "seed {seed}");
+        }
+        // No image is lost, and each record that was linked is owed one look.
+        let mut images: Vec<usize> =
+            writes.entries().iter().copied().chain(writes.superseded()).map(|write| write.image).collect();
+        images.sort_unstable();
+        assert_eq!(images, (1..=made).collect::<Vec<_>>(), "seed {seed}");
+        let owed = writes.entries().iter().chain(writes.undone.iter()).filter(|write| write.linked);
+        let mut owed: Vec<usize> = owed.map(|write| write.record.addr()).collect();
+        owed.sort_unstable();
+        let mut wanted: Vec<usize> = linked.iter().map(|number| record(*number).addr()).collect();
+        wanted.sort_unstable();
+        assert_eq!(owed, wanted, "seed {seed}");
+    }
+
+    #[test]
+    fn what_operations_wrote_is_taken_back_and_the_rest_stays() {
+        let memory = Memory::new(Options { workers_max: 1, ..Options::default() }).expect("memory");
+        let local = memory.register().expect("a free slot");
+        for seed in 0..500 {
+            let mut rng = Rng::from_seed(seed);
+            let (mut writes, mut model) = (WriteSet::<Run>::new(&local), Model::new());
+            let (mut made, mut linked) = (0, Vec::new());
+            for step in 0..60 {
+                let by = rng.below(6) as u16;
+                if rng.below(5) > 0 {
+                    made += 1;
+                    let (number, run) = (rng.below(12), Run::of(by, step));
+                    match writes.find(record(number)) {
+                        Some(at) => writes.replace(at, made, run),
+                        None => {
+                            // A record is linked once.
+                            let links = rng.below(2) == 0 && !linked.contains(&number);
+                            linked.extend(links.then_some(number));
+                            writes.push(Write {
+                                record: record(number),
+                                table: NonNull::dangling(),
+                                expected: HeaderWord::PLACEHOLDER,
+                                image: made,
+                                linked: links,
+                                by: run,
+                            });
+                        }
+                    }
+                    model.entry(number).or_default().push((by, made));
+                } else {
+                    writes.forget(|run| run.is_of(by));
+                    model.values_mut().for_each(|images| images.retain(|(of, _)| *of != by));
+                    model.retain(|_, images| !images.is_empty());
+                }
+                check(&writes, &model, &linked, made, seed);
+            }
+        }
+    }
+
+    #[test]
+    fn one_iteration_is_taken_back() {
+        let memory = Memory::new(Options { workers_max: 1, ..Options::default() }).expect("memory");
+        let mut writes = WriteSet::<Run>::new(&memory.register().expect("a free slot"));
+        for iteration in 0..3 {
+            let (record, table) = (record(u64::from(iteration)), NonNull::dangling());
+            let (expected, image, by) = (HeaderWord::PLACEHOLDER, 1 + iteration as usize, Run::of(4, iteration));
+            writes.push(Write { record, table, expected, image, linked: false, by });
+        }
+        writes.forget(|run| run.is_of(4) && run.iteration == 1);
+        let left: Vec<usize> = writes.entries().iter().map(|write| write.image).collect();
+        assert_eq!(left, [1, 3]);
+        assert!(writes.find(record(1)).is_none() && writes.find(record(2)) == Some(1));
     }
 }

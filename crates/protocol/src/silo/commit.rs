@@ -18,9 +18,14 @@ use super::State;
 use crate::shared::attempt::Attempt;
 use crate::shared::head::{self, HeaderWord};
 use crate::shared::optimistic::{LockBit, Optimistic, Plain, Refuted};
+use crate::shared::origin::Origin;
 use crate::shared::writes::Write;
 
-pub(super) fn commit(attempt: &mut Optimistic, state: &mut State, redo: &mut dyn Redo) -> Result<Outcome, Stop> {
+pub(super) fn commit<O: Origin>(
+    attempt: &mut Optimistic<O>,
+    state: &mut State,
+    redo: &mut dyn Redo,
+) -> Result<Outcome, Stop> {
     if attempt.base.writes.is_empty() {
         return attempt.commit_read_only();
     }
@@ -34,7 +39,7 @@ pub(super) fn commit(attempt: &mut Optimistic, state: &mut State, redo: &mut dyn
 
 /// Steps 1 to 5: the stamp, or the conflict. No record stays locked.
 #[inline(always)]
-fn decide(attempt: &mut Optimistic, state: &mut State) -> Result<Stamp, Stop> {
+fn decide<O: Origin>(attempt: &mut Optimistic<O>, state: &mut State) -> Result<Stamp, Stop> {
     lock(attempt, &mut state.order, state.lock_steps)?;
     // ORDERING: the locks are visible before the epoch is read, and it is read before the read set is validated.
     fence(Ordering::SeqCst);
@@ -53,7 +58,7 @@ fn decide(attempt: &mut Optimistic, state: &mut State) -> Result<Stamp, Stop> {
 }
 
 /// Step 1. On failure nothing stays locked.
-fn lock(attempt: &mut Optimistic, order: &mut CountedVec<u32>, steps: u32) -> Result<(), Stop> {
+fn lock<O: Origin>(attempt: &mut Optimistic<O>, order: &mut CountedVec<u32>, steps: u32) -> Result<(), Stop> {
     let entries = attempt.base.writes.entries();
     (0..entries.len() as u32).for_each(|entry| order.push(entry));
     order.sort_unstable_by_key(|&entry| entries[entry as usize].record.addr());
@@ -76,7 +81,7 @@ fn lock(attempt: &mut Optimistic, order: &mut CountedVec<u32>, steps: u32) -> Re
     Ok(())
 }
 
-fn unlock(entries: &[Write], order: &[u32]) {
+fn unlock<O: Origin>(entries: &[Write<O>], order: &[u32]) {
     for &entry in order {
         let write = &entries[entry as usize];
         Plain.store(head::header(&write.table().shape, write.record), write.expected.0);
@@ -84,7 +89,7 @@ fn unlock(entries: &[Write], order: &[u32]) {
 }
 
 /// Step 5. Remembers what each entry replaced.
-fn install(attempt: &mut Optimistic, stamp: Stamp, replaced: &mut CountedVec<usize>) {
+fn install<O: Origin>(attempt: &mut Optimistic<O>, stamp: Stamp, replaced: &mut CountedVec<usize>) {
     for write in attempt.base.writes.entries() {
         let shape = &write.table().shape;
         let image = head::image(shape, write.record);

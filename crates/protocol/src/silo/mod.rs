@@ -46,6 +46,7 @@ impl Protocol for Silo {
             ad_hoc: true,
             snapshots: Freshness::None,
             strict: true,
+            epoch_order: true,
             pieces: false,
             detach: false,
             repair: false,
@@ -53,7 +54,7 @@ impl Protocol for Silo {
         options: &[LOCK_STEPS],
     };
     /// Header word (the paper's TID word), image word.
-    const HEAD_BYTES: usize = 16;
+    const HEAD_BYTES: usize = head::bytes(0);
     const IMAGE_HEADER_BYTES: usize = 0;
     type Worker = Worker<State>;
 
@@ -106,6 +107,8 @@ pub struct State {
 }
 
 impl Variant for State {
+    type By = ();
+
     #[inline]
     fn begin(&mut self, _: &Core, _: Mode) {
         self.order.clear();
@@ -119,5 +122,153 @@ impl Variant for State {
     fn rest(&mut self) {
         self.order.rest();
         self.replaced.rest();
+    }
+}
+
+#[cfg(test)]
+#[path = "../../tests/common/mod.rs"]
+mod common;
+
+/// A Silo that repairs: entries that know their operations, and leave with them.
+#[cfg(test)]
+mod tests {
+    use seriatim_catalog::ColumnSet;
+    use seriatim_htm::HtmMode;
+    use seriatim_store::Direction;
+    use seriatim_txn::{Inserted, NoRedo, OnExists, Priority, Scan, Worker as _};
+
+    use super::common::Bench;
+    use super::*;
+    use crate::shared::origin::Run;
+
+    struct Repairing(Silo);
+
+    impl Protocol for Repairing {
+        const INFO: ProtocolInfo =
+            ProtocolInfo { gives: Gives { repair: true, ..Silo::INFO.gives }, ..<Silo as Protocol>::INFO };
+        const HEAD_BYTES: usize = Silo::HEAD_BYTES;
+        const IMAGE_HEADER_BYTES: usize = Silo::IMAGE_HEADER_BYTES;
+        type Worker = Worker<Repairs>;
+
+        fn open(options: &Options, environment: &Environment) -> Repairing {
+            Repairing(Silo::open(options, environment))
+        }
+
+        fn worker(&self, core: Core) -> Worker<Repairs> {
+            let (order, replaced) = (core.local.counted(64), core.local.counted(64));
+            Worker::new(core, Repairs(State { lock_steps: self.0.lock_steps, last: Stamp::ZERO, order, replaced }))
+        }
+
+        unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, _: Pinned<'_>) -> Peeked {
+            head::peek(table, record)
+        }
+    }
+
+    struct Repairs(State);
+
+    impl Variant for Repairs {
+        type By = Run;
+
+        fn begin(&mut self, core: &Core, mode: Mode) {
+            self.0.begin(core, mode);
+        }
+
+        fn commit(&mut self, attempt: &mut Optimistic<Run>, redo: &mut dyn Redo) -> Result<Outcome, Stop> {
+            match attempt.refuted_now().and_then(|refuted| attempt.origin(refuted).operation) {
+                Some(operation) => Ok(Outcome::Repair(vec![operation])),
+                None => commit::commit(attempt, &mut self.0, redo),
+            }
+        }
+
+        fn rest(&mut self) {
+            self.0.rest();
+        }
+    }
+
+    type Repairer = Worker<Repairs>;
+
+    fn insert(bench: &Bench<Repairing>, worker: &mut Repairer, id: u64, value: i64) -> Result<Inserted, Stop> {
+        let staged = worker.stage(&bench.cells)?;
+        bench.set(staged.row, value);
+        worker.insert(&bench.cells, Key::Word8(id), staged, OnExists::Refuse)
+    }
+
+    fn others(bench: &Bench<Repairing>, work: impl FnOnce(&mut Repairer)) {
+        let mut other = bench.worker();
+        other.begin(Mode::ReadWrite, Priority::NONE);
+        work(&mut other);
+        assert!(matches!(other.commit(&mut NoRedo), Ok(Outcome::Committed(_))));
+    }
+
+    const COUNTER: u64 = 3;
+    const LOG: u64 = 10;
+
+    /// Operation 0 reads which cell, 1 adds to that cell, 2 counts, 3 counts rows from [`LOG`] on, 4 inserts one with that number.
+    #[derive(Default)]
+    struct Frame {
+        cell: i64,
+        rows: u64,
+        runs: [u32; 5],
+    }
+
+    impl Frame {
+        fn run(&mut self, bench: &Bench<Repairing>, worker: &mut Repairer, operations: &[u16]) {
+            for &operation in operations {
+                worker.repair().expect("it repairs").operation(operation, 0);
+                self.runs[usize::from(operation)] += 1;
+                match operation {
+                    0 => self.cell = bench.read(worker, 0).expect("no conflict").expect("it is there"),
+                    1 => drop(bench.change(worker, self.cell as u64, |value| value + 10).expect("no conflict")),
+                    2 => drop(bench.change(worker, COUNTER, |value| value + 1).expect("no conflict")),
+                    3 => {
+                        let mut scan = Scan::default();
+                        let low = std::ops::Bound::Included(Key::Word8(LOG));
+                        let index = &bench.cells.index;
+                        index
+                            .scan(low, std::ops::Bound::Unbounded, Direction::Forward, &mut scan.cursor)
+                            .expect("ordered");
+                        self.rows = 0;
+                        while worker.scan_next(&bench.cells, &mut scan, ColumnSet::ALL).expect("no conflict").is_some()
+                        {
+                            self.rows += 1;
+                        }
+                    }
+                    _ => assert_eq!(insert(bench, worker, LOG + self.rows, 1), Ok(Inserted::New)),
+                }
+            }
+        }
+
+        fn repair(&mut self, bench: &Bench<Repairing>, worker: &mut Repairer, operations: &[u16]) {
+            let repair = worker.repair().expect("it repairs");
+            operations.iter().for_each(|operation| repair.forget(*operation, true));
+            self.run(bench, worker, operations);
+        }
+    }
+
+    #[test]
+    fn a_stale_operation_and_those_that_follow_it_run_again_and_nothing_else() {
+        let bench = Bench::<Repairing>::open(HtmMode::Absent, &[1, 100, 200, 0]);
+        let (mut worker, mut frame) = (bench.worker(), Frame::default());
+        worker.begin(Mode::ReadWrite, Priority::NONE);
+        frame.run(&bench, &mut worker, &[0, 1, 2, 3, 4]);
+        others(&bench, |other| assert_eq!(bench.change(other, 0, |_| 2).expect("no conflict"), 2));
+        assert_eq!(worker.commit(&mut NoRedo), Ok(Outcome::Repair(vec![0])));
+        frame.repair(&bench, &mut worker, &[0, 1]);
+        // A phantom: it has the place of the row that operation 4 wants to insert.
+        others(&bench, |other| assert_eq!(insert(&bench, other, LOG + 5, 7), Ok(Inserted::New)));
+        assert_eq!(worker.commit(&mut NoRedo), Ok(Outcome::Repair(vec![3])));
+        frame.repair(&bench, &mut worker, &[3, 4]);
+        // What a write builds on changed: that of operation 2.
+        others(&bench, |other| assert_eq!(bench.change(other, COUNTER, |value| value + 50).expect("no conflict"), 50));
+        assert_eq!(worker.commit(&mut NoRedo), Ok(Outcome::Repair(vec![2])));
+        frame.repair(&bench, &mut worker, &[2]);
+        assert!(matches!(worker.commit(&mut NoRedo), Ok(Outcome::Committed(_))));
+        assert_eq!(frame.runs, [2, 2, 2, 2, 2]);
+        assert_eq!(bench.state(&[0, 1, 2, COUNTER]), [2, 100, 210, 51]);
+        assert_eq!((frame.rows, bench.state(&[LOG + 1])), (1, vec![1]));
+        let mut after = bench.worker();
+        after.begin(Mode::ReadWrite, Priority::NONE);
+        assert_eq!(bench.read(&mut after, LOG), Ok(None), "what was inserted first was taken back");
+        after.abort();
     }
 }

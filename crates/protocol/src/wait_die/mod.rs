@@ -17,7 +17,7 @@ use seriatim_txn::{
 };
 
 use crate::shared::head;
-use crate::shared::locking::{GapClaim, Worker, lock_of};
+use crate::shared::locking::{self, GapClaim, Worker, lock_of};
 use crate::shared::restore::{self, Versions};
 
 /// Wait-die two-phase locking.
@@ -47,6 +47,7 @@ impl Protocol for WaitDie {
             ad_hoc: true,
             snapshots: Freshness::None,
             strict: true,
+            epoch_order: true,
             pieces: false,
             detach: false,
             repair: false,
@@ -54,7 +55,7 @@ impl Protocol for WaitDie {
         options: &[WAIT_MAX],
     };
     /// Header word, image word, lock word.
-    const HEAD_BYTES: usize = 24;
+    const HEAD_BYTES: usize = head::bytes(locking::OWN_WORDS);
     const IMAGE_HEADER_BYTES: usize = 0;
     type Worker = Worker<true>;
 

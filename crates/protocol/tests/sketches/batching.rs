@@ -64,6 +64,7 @@ impl Protocol for Validating {
             ad_hoc: true,
             snapshots: Freshness::None,
             strict: true,
+            epoch_order: true,
             pieces: false,
             detach: true,
             repair: false,

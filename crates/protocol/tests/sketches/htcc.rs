@@ -34,6 +34,7 @@ impl Protocol for Htcc {
             ad_hoc: false,
             snapshots: Freshness::None,
             strict: true,
+            epoch_order: true,
             pieces: false,
             detach: false,
             repair: true,
@@ -162,7 +163,7 @@ impl Worker {
 }
 
 impl Repair for Worker {
-    fn operation(&mut self, index: u16) {
+    fn operation(&mut self, index: u16, _: u32) {
         self.ground.part = index;
     }
 
@@ -280,7 +281,7 @@ impl Frame {
         for &operation in operations {
             let repair = worker.repair().expect("it repairs");
             repair.forget(operation, true);
-            repair.operation(operation);
+            repair.operation(operation, 0);
             self.runs[usize::from(operation)] += 1;
             match operation {
                 0 => self.cell = bench.read(worker, 0)?.expect("the cell exists"),

@@ -47,6 +47,7 @@ impl Protocol for DbxTc {
             ad_hoc: false,
             snapshots: Freshness::Bounded,
             strict: true,
+            epoch_order: true,
             pieces: true,
             detach: false,
             repair: false,

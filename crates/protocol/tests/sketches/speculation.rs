@@ -75,6 +75,7 @@ impl Protocol for Speculation {
             ad_hoc: true,
             snapshots: Freshness::None,
             strict: true,
+            epoch_order: true,
             pieces: false,
             detach: true,
             repair: false,

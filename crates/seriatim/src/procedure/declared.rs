@@ -1,5 +1,6 @@
 //! What a declared procedure is to the engine, and sets of them.
 
+use seriatim_catalog::ColumnSet;
 use seriatim_procedure::ir;
 
 use super::support::Erased;
@@ -27,6 +28,12 @@ pub trait Declared: Copy + Send + Sync + 'static {
     /// # Errors
     /// A table that is not there, or is another than the type declares.
     fn handles(database: &Database) -> Result<Self::Handles, SchemaError>;
+
+    /// Notes the columns that each operation, by its id, may read and change, so that [`Declared::straight`] and
+    /// [`Declared::scheduled`] ask for no others. Without it they are all columns.
+    fn set_columns(handles: &mut Self::Handles, columns: &[ColumnSet]) {
+        let _ = (handles, columns);
+    }
 
     /// Runs the body from top to bottom.
     ///

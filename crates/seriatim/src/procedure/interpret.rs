@@ -42,10 +42,11 @@ impl Session {
         let at = self.find_declared::<P>()?;
         let entry = self.called.entry(at);
         let mut output = None;
-        let committed = self.runner.interpret(entry.mode(), &entry.declaration, arguments, &mut |value| {
-            output = Some(P::Output::from_datum(value)?);
-            Ok(())
-        })?;
+        let committed =
+            self.runner.interpret(entry.mode(), &entry.declaration, &entry.columns, arguments, &mut |value| {
+                output = Some(P::Output::from_datum(value)?);
+                Ok(())
+            })?;
         Ok(with_value(committed, output))
     }
 }

@@ -42,11 +42,15 @@
 
 pub(crate) mod call;
 pub(crate) mod check;
+#[cfg(test)]
+mod columns;
 mod declared;
 mod interpret;
 mod kept;
 mod mutate;
 pub(crate) mod registry;
+#[cfg(test)]
+mod runs;
 mod schedule;
 mod slots;
 #[doc(hidden)]

@@ -7,9 +7,10 @@ use std::any::{Any, TypeId};
 use std::fmt;
 use std::sync::{Arc, PoisonError};
 
+use seriatim_catalog::ColumnSet;
 use seriatim_engine::procedure::gate::Gate;
 use seriatim_engine::procedure::shape::{Passes, Repairs};
-use seriatim_plan::{Chopping, Fragments, Options, Plan};
+use seriatim_plan::{Chopping, Fragments, Operation, Options, Plan};
 use seriatim_procedure::analysis::{self, ChopError, Refusals, Schema, Steps};
 use seriatim_procedure::ir::{self, Span};
 use seriatim_txn::{Freshness, Mode};
@@ -34,6 +35,8 @@ pub(crate) struct Entry {
     pub(crate) declaration: ir::Procedure,
     steps: Steps,
     pub(crate) plan: Arc<Plan>,
+    /// What each operation may read and change of its rows, by its id.
+    pub(crate) columns: Box<[ColumnSet]>,
     pub(crate) call_by_name: CallByName,
     pub(crate) interpret_by_name: CallByName,
 }
@@ -116,6 +119,12 @@ fn takes_snapshots(shape: Shape, freshness: Freshness) -> bool {
         // Without snapshots it is a transaction that is validated.
         (Shape::Pieces, Freshness::Latest | Freshness::None) | (Shape::Whole, _) => true,
     }
+}
+
+/// The columns that an operation reads, replaces or adds to.
+fn columns(operation: &Operation) -> ColumnSet {
+    let own = operation.accesses.first();
+    own.into_iter().flat_map(|own| own.reads.iter().chain(own.writes.iter()).chain(own.commutes.iter())).collect()
 }
 
 impl Registry {
@@ -393,7 +402,8 @@ impl Database {
     fn resolve(&self, procedure: &Erased, schema: &Schema) -> Result<Entry, RegisterError> {
         let declaration = (procedure.declaration)();
         let plan = analysis::plan(&declaration, schema).map_err(RegisterError::Refused)?;
-        let handles = (procedure.handles)(self).map_err(|error| RegisterError::Schema {
+        let columns: Box<[ColumnSet]> = plan.operations.iter().map(columns).collect();
+        let handles = (procedure.handles)(self, &columns).map_err(|error| RegisterError::Schema {
             procedure: procedure.name.to_owned(),
             span: declaration.span.clone(),
             error,
@@ -423,6 +433,7 @@ impl Database {
             declaration,
             steps,
             plan,
+            columns,
             call_by_name,
             interpret_by_name,
         })

@@ -59,8 +59,8 @@ pub enum Next {
 /// The steps to run, pass by pass.
 pub struct Schedule<'p> {
     shape: Shape<'p>,
-    /// The protocol wants to know which operation a call belongs to; whether it was named in this pass.
-    named: Option<Box<[Cell<bool>]>>,
+    /// The protocol wants to know which operation a call belongs to; how often each was named in this pass.
+    named: Option<Box<[Cell<u32>]>>,
     committed: Option<Stamp>,
     /// Passes that had no effect.
     repeated: u32,
@@ -94,7 +94,7 @@ impl<'p> Schedule<'p> {
     ) -> Schedule<'p> {
         let (shape, named) = match steps {
             Steps::Whole(repairs) => {
-                let named = repairs.map(|repairs| vec![Cell::new(false); repairs.operations()].into());
+                let named = repairs.map(|repairs| vec![Cell::new(0); repairs.operations()].into());
                 (Shape::Whole { repairs, steps: None, operations: Vec::new(), done: 0 }, named)
             }
             Steps::Pieces(passes) => (Shape::Pieces { passes, current: 0, retry, rng }, None),
@@ -125,8 +125,18 @@ impl<'p> Schedule<'p> {
     #[inline]
     pub fn operation(&self, tx: &Tx, operation: OperationId) {
         if let Some(named) = &self.named {
-            named[operation.index()].set(true);
-            tx.core.name_operation(operation.0);
+            let named = &named[operation.index()];
+            let iteration = named.get();
+            named.set(iteration + 1);
+            tx.core.name_operation(operation.0, iteration);
+        }
+    }
+
+    /// The calls that follow belong to the operation's last run again: others were called since.
+    #[inline]
+    pub fn resume(&self, tx: &Tx, operation: OperationId) {
+        if let Some(named) = &self.named {
+            tx.core.name_operation(operation.0, named[operation.index()].get().saturating_sub(1));
         }
     }
 
@@ -164,7 +174,7 @@ impl<'p> Schedule<'p> {
         let Shape::Whole { repairs, steps, operations, done } = &mut self.shape else { return Ok(Next::Done) };
         if let Some(named) = &self.named {
             // Those that were to run again and did not: a branch went the other way.
-            let idle = operations.iter().filter(|operation| !named[operation.index()].get());
+            let idle = operations.iter().filter(|operation| named[operation.index()].get() == 0);
             idle.for_each(|operation| tx.forget_operation(operation.0, false));
         }
         match tx.commit_or_repair().map_err(|cause| tx.stop(cause))? {
@@ -182,7 +192,7 @@ impl<'p> Schedule<'p> {
                     tx.forget_operation(operation.0, true);
                 }
                 (*steps, *operations) = (Some(again), which);
-                self.named.iter().flatten().for_each(|named| named.set(false));
+                self.named.iter().flatten().for_each(|named| named.set(0));
                 Ok(Next::Keep)
             }
         }

@@ -2,17 +2,21 @@
 
 use std::any::{Any, TypeId};
 
-use seriatim_catalog::{OutOfMemory, Table};
+pub use seriatim_catalog::ColumnSet;
+use seriatim_catalog::{OutOfMemory, Table, TableKey, kind};
 use seriatim_procedure::ir;
 
 pub use super::kept::*;
 pub use super::slots::*;
 pub use super::values::*;
 use super::{Datum, Declared, call, interpret};
-use crate::{Abort, Committed, Database, Handle, SchemaError, Session, TransactError, Tx};
+use crate::{Abort, Committed, Database, Handle, IndexHandle, ReadTx, Scan, SchemaError, Session, TransactError, Tx};
 pub use seriatim_catalog::watch::unwatched;
 
 pub(crate) type CallByName = fn(&mut Session, &Datum) -> Result<Committed<Datum>, TransactError>;
+
+/// Finds a procedure's tables and notes the columns of its operations.
+type MakeHandles = fn(&Database, &[ColumnSet]) -> Result<Box<dyn Any + Send + Sync>, SchemaError>;
 
 /// A declared procedure without its type.
 pub struct Erased {
@@ -20,7 +24,7 @@ pub struct Erased {
     pub(crate) id: TypeId,
     pub(crate) schedules: bool,
     pub(crate) declaration: fn() -> ir::Procedure,
-    pub(crate) handles: fn(&Database) -> Result<Box<dyn Any + Send + Sync>, SchemaError>,
+    pub(crate) handles: MakeHandles,
     pub(crate) call_by_name: CallByName,
     pub(crate) interpret_by_name: CallByName,
 }
@@ -32,7 +36,11 @@ impl Erased {
             id: TypeId::of::<P>(),
             schedules: P::SCHEDULES,
             declaration: P::declaration,
-            handles: |database| Ok(Box::new(P::handles(database)?)),
+            handles: |database, columns| {
+                let mut handles = P::handles(database)?;
+                P::set_columns(&mut handles, columns);
+                Ok(Box::new(handles))
+            },
             call_by_name: call::by_name::<P>,
             interpret_by_name: interpret::by_name::<P>,
         }
@@ -49,9 +57,72 @@ pub fn update<T: Table>(
     tx: &Tx,
     table: &Handle<T>,
     key: &T::Key,
+    columns: ColumnSet,
     change: impl FnOnce(&mut T::Update<'_>) -> Result<(), Abort>,
 ) -> Result<(), Abort> {
-    tx.try_change(table, key, change)
+    tx.try_change(table, key, columns, change)
+}
+
+/// As [`ReadTx::get`], of these columns.
+///
+/// # Errors
+/// As there.
+#[inline]
+pub fn get<'t, T: Table>(
+    tx: &'t ReadTx,
+    table: &Handle<T>,
+    key: &T::Key,
+    columns: ColumnSet,
+) -> Result<Option<T::Row<'t>>, Abort> {
+    tx.get_named(table, key, columns)
+}
+
+/// As [`ReadTx::require`], of these columns.
+///
+/// # Errors
+/// As there.
+#[inline]
+pub fn require<'t, T: Table>(
+    tx: &'t ReadTx,
+    table: &Handle<T>,
+    key: &T::Key,
+    columns: ColumnSet,
+) -> Result<T::Row<'t>, Abort> {
+    tx.require_named(table, key, columns)
+}
+
+/// As [`ReadTx::get_by`], of these columns.
+///
+/// # Errors
+/// As there.
+#[inline]
+pub fn get_by<'t, T: Table, K: TableKey, I: kind::Unique>(
+    tx: &'t ReadTx,
+    index: &IndexHandle<T, K, I>,
+    key: &K,
+    columns: ColumnSet,
+) -> Result<Option<T::Row<'t>>, Abort> {
+    tx.get_named_by(index, key, columns)
+}
+
+/// As [`ReadTx::require_by`], of these columns.
+///
+/// # Errors
+/// As there.
+#[inline]
+pub fn require_by<'t, T: Table, K: TableKey, I: kind::Unique>(
+    tx: &'t ReadTx,
+    index: &IndexHandle<T, K, I>,
+    key: &K,
+    columns: ColumnSet,
+) -> Result<T::Row<'t>, Abort> {
+    tx.require_named_by(index, key, columns)
+}
+
+/// A scan, of these columns.
+#[inline]
+pub fn scan<T: Table>(scan: Scan<'_, T>, columns: ColumnSet) -> Scan<'_, T> {
+    scan.named(columns)
 }
 
 /// Deletes a row that must exist.

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use seriatim::catalog::Reverse;
-use seriatim::{Abort, Handle, ReadTx, RetryPolicy, Table, TransactError, Transaction, Tx};
+use seriatim::{Abort, Decimal, Handle, ReadTx, RetryPolicy, Table, TransactError, Transaction, Tx};
 
 use crate::common::{Person, each, person};
 
@@ -389,5 +389,63 @@ fn an_abort_of_an_explicit_transaction_tells_table_and_key_by_itself() {
         assert_eq!(newer.to_string(), "there is no row with key region 9, number 9 in person");
         assert_eq!(TransactError::from(older.clone()).to_string(), "duplicate key region 1, number 1 in person");
         assert_eq!(tx.explain(&older).to_string(), older.to_string());
+    });
+}
+
+/// Numbers that are added to.
+#[derive(Table, Clone, Debug, PartialEq)]
+#[table(name = "sum", key(id))]
+#[table(index(name = "by_level", columns(level), unique))]
+struct Sum {
+    id: u32,
+    small: i8,
+    large: u64,
+    money: Decimal<2>,
+    level: u32,
+}
+
+#[test]
+fn additions_add_and_say_whether_there_is_a_row() {
+    each(|setting| {
+        let db = setting.open();
+        let sums = db.create::<Sum>().expect("declared once");
+        let by_level = sums.index(Sum::BY_LEVEL);
+        let mut session = db.session();
+        let sum = |id, level| Sum { id, small: 100, large: u64::MAX - 5, money: Decimal::from_units(250), level };
+        session.transact(|tx| (0..2).try_for_each(|id| tx.insert(&sums, &sum(id, id)))).expect("an empty table");
+        let added = session.transact(|tx| {
+            tx.update(&sums, &0, |row| row.set_small(row.small() + 1))?;
+            let added = (tx.add(&sums, &0, SumRow::SMALL, 26)?, tx.add(&sums, &9, SumRow::SMALL, 1)?);
+            tx.add(&sums, &0, SumRow::SMALL, -128)?;
+            tx.add(&sums, &0, SumRow::LARGE, 5)?;
+            tx.add(&sums, &0, SumRow::MONEY, Decimal::from_units(-300))?;
+            let row = tx.require(&sums, &0)?;
+            assert_eq!((row.small(), row.large(), row.money()), (-1, u64::MAX, Decimal::from_units(-50)));
+            Ok(added)
+        });
+        assert_eq!(added.expect("nobody is about").value, (true, false));
+        // An index follows; a duplicate of it is told, and nothing of it stays.
+        session.transact(|tx| tx.add(&sums, &1, SumRow::LEVEL, 6)).expect("nobody is about");
+        let found = session.transact(|tx| Ok(tx.require_by(&by_level, &7)?.id()));
+        assert_eq!(found.expect("nobody is about").value, 1);
+        let duplicate = session.transact(|tx| tx.add(&sums, &0, SumRow::LEVEL, 7));
+        assert!(matches!(duplicate, Err(TransactError::Duplicate { .. })), "{duplicate:?}");
+        for overflows in [
+            |tx: &Tx, sums: &Handle<Sum>| tx.add(sums, &1, SumRow::SMALL, 28),
+            |tx: &Tx, sums: &Handle<Sum>| tx.add(sums, &1, SumRow::LARGE, 6),
+            |tx: &Tx, sums: &Handle<Sum>| tx.add(sums, &1, SumRow::MONEY, Decimal::from_units(i64::MAX)),
+            |tx: &Tx, sums: &Handle<Sum>| tx.add(sums, &1, SumRow::LEVEL, u32::MAX),
+        ] {
+            match session.transact(|tx| overflows(tx, &sums)) {
+                Err(TransactError::Overflow { place, .. }) => assert!(place.contains("transactions.rs"), "{place}"),
+                other => panic!("{other:?}"),
+            }
+            // A body that goes on has a row that is as it was.
+            let ignored = session.transact(|tx| Ok(overflows(tx, &sums).is_err()));
+            assert!(ignored.expect("nobody is about").value);
+        }
+        let left = session.transact(|tx| Ok([tx.require(&sums, &0)?.to_owned(), tx.require(&sums, &1)?.to_owned()]));
+        let first = Sum { small: -1, large: u64::MAX, money: Decimal::from_units(-50), ..sum(0, 0) };
+        assert_eq!(left.expect("nobody is about").value, [first, sum(1, 7)]);
     });
 }

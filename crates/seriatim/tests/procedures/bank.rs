@@ -130,7 +130,7 @@ pub(crate) fn update<T: Table, R>(
     change: impl FnOnce(&mut T::Update<'_>) -> Result<R, Abort>,
 ) -> Result<R, Abort> {
     let mut result = None;
-    support::update(tx, table, key, |row| {
+    support::update(tx, table, key, support::ColumnSet::ALL, |row| {
         result = Some(change(row)?);
         Ok(())
     })?;

@@ -18,7 +18,8 @@ fn epoch(receipt: Receipt) -> u64 {
 fn a_commit_belongs_to_the_epoch_in_which_it_commits() {
     for setting in matrix(seed("epoch of the commit")) {
         let db = epochs::belong_to_their_commits(&setting, |builder| builder).expect("epochs of commits");
-        audit::epochs_follow_dependencies(&assert_serializable(&setting, &db)).expect("epochs in order");
+        audit::epochs_follow_dependencies(&assert_serializable(&setting, &db), setting.orders_epochs())
+            .expect("epochs in order");
     }
 }
 
@@ -90,7 +91,8 @@ fn epochs_up_to_any_one_are_a_prefix() {
             }
         });
         let history = assert_serializable(&setting, &db);
-        let checked = audit::epochs_follow_dependencies(&history).unwrap_or_else(|fault| panic!("{setting}: {fault}"));
+        let checked = audit::epochs_follow_dependencies(&history, setting.orders_epochs())
+            .unwrap_or_else(|fault| panic!("{setting}: {fault}"));
         audit::versions_rise(&history).unwrap_or_else(|fault| panic!("{setting}: {fault}"));
         let reached: std::collections::BTreeSet<u64> = history
             .transactions

@@ -46,7 +46,8 @@ fn versions_rise<C: Cells>(setting: &Setting, rng: &mut Rng) {
     }
     let history = assert_serializable(setting, &db);
     audit::versions_rise(&history).unwrap_or_else(|fault| panic!("{setting}: {fault}"));
-    audit::epochs_follow_dependencies(&history).unwrap_or_else(|fault| panic!("{setting}: {fault}"));
+    audit::epochs_follow_dependencies(&history, setting.orders_epochs())
+        .unwrap_or_else(|fault| panic!("{setting}: {fault}"));
 }
 
 #[test]
@@ -99,7 +100,8 @@ fn versions_rise_under_threads_that_delete_and_reinsert() {
         });
         let history = assert_serializable(&setting, &db);
         audit::versions_rise(&history).unwrap_or_else(|fault| panic!("{setting}: {fault}"));
-        audit::epochs_follow_dependencies(&history).unwrap_or_else(|fault| panic!("{setting}: {fault}"));
+        audit::epochs_follow_dependencies(&history, setting.orders_epochs())
+            .unwrap_or_else(|fault| panic!("{setting}: {fault}"));
     }
 }
 

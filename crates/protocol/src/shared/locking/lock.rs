@@ -24,6 +24,7 @@ use seriatim_memory::{CountedVec, Local, OutOfMemory};
 use seriatim_store::{GAP_CLOSED, RecordPtr};
 use seriatim_txn::{Priority, RecordShape, Table};
 
+use crate::shared::head;
 use crate::shared::own::OwnIndex;
 
 const WRITER: u64 = 1 << 63;
@@ -76,7 +77,7 @@ impl Asker {
 
     fn shared(self, now: u64) -> (u64, Request) {
         let readers = now & READERS;
-        if now == GAP_CLOSED || self.is_reserved(now) && now & WRITER == 0 {
+        if now == GAP_CLOSED || (self.is_reserved(now) && now & WRITER == 0) {
             (now, Refused)
         } else if now & WRITER != 0 {
             self.held(now)
@@ -85,7 +86,7 @@ impl Asker {
         } else {
             // A younger one that waits finds an older holder, and dies.
             let oldest = if readers == 0 { self.age } else { self.age.min(now & AGE) };
-            (readers + READER | oldest, Taken)
+            ((readers + READER) | oldest, Taken)
         }
     }
 
@@ -143,12 +144,13 @@ fn turn(word: &AtomicU64, step: impl Fn(u64) -> (u64, Request)) -> Request {
     }
 }
 
-/// The lock word of a record: the third of its head.
+/// Words of a record's head that belong to protocols that lock: the lock word.
+pub(crate) const OWN_WORDS: usize = 1;
+
+/// The lock word of a record.
 #[inline]
 pub(super) fn lock_word<'t>(shape: &RecordShape, record: RecordPtr) -> &'t AtomicU64 {
-    crate::step();
-    // SAFETY: as the header word of `shared::head`.
-    unsafe { shape.head_word(record, 2) }
+    head::own::<0>(shape, record)
 }
 
 /// The lock word of a record of `table`.

@@ -25,8 +25,8 @@ use super::writes::Write;
 use super::{record, sweep};
 pub(crate) use gap::GapClaim;
 use gap::Gaps;
-pub(crate) use lock::of as lock_of;
 use lock::{Locks, Request};
+pub(crate) use lock::{OWN_WORDS, of as lock_of};
 
 /// Lookups repeated because the record found was unlinked meanwhile; each repeat means another worker made progress.
 const LOOKUPS_MAX: u32 = 64;
@@ -271,7 +271,7 @@ impl<const WAITS: bool> seriatim_txn::Worker for Worker<WAITS> {
                 let image = record::image_of(table, staged.row);
                 let (record, expected) = (staged.record, HeaderWord::PLACEHOLDER);
                 self.base.seen = Seen { record: Some(record), absent: true, ..Seen::default() };
-                self.base.writes.push(Write { record, table: table.into(), expected, image, linked: true });
+                self.base.writes.push(Write { record, table: table.into(), expected, image, linked: true, by: () });
                 return Ok(Inserted::New);
             };
             let taken = self.take(table, other, false).and_then(|header| match header {
@@ -296,13 +296,14 @@ impl<const WAITS: bool> seriatim_txn::Worker for Worker<WAITS> {
             // Our own delete of a live row has the lock already; so has every other path that gets here.
             let image = record::detach(&mut self.base.core, table, staged, &mut self.base.writes.parts)?;
             match self.base.writes.find(other) {
-                Some(own) => self.base.writes.replace(own, image),
+                Some(own) => self.base.writes.replace(own, image, ()),
                 None => self.base.writes.push(Write {
                     record: other,
                     table: table.into(),
                     expected: header,
                     image,
                     linked: false,
+                    by: (),
                 }),
             }
             return Ok(row.map_or(Inserted::New, Inserted::Replaced));
@@ -317,9 +318,16 @@ impl<const WAITS: bool> seriatim_txn::Worker for Worker<WAITS> {
         self.base.writes.reserve().map_err(record::full)?;
         let image = record::copy_row(&mut self.base.core, table, before)?;
         match self.base.writes.find(record) {
-            Some(own) => self.base.writes.replace(own, image),
+            Some(own) => self.base.writes.replace(own, image, ()),
             None => {
-                self.base.writes.push(Write { record, table: table.into(), expected: header, image, linked: false });
+                self.base.writes.push(Write {
+                    record,
+                    table: table.into(),
+                    expected: header,
+                    image,
+                    linked: false,
+                    by: (),
+                });
             }
         }
         Ok(Some(Updating { before, after: record::row_of(table, image) }))
@@ -330,9 +338,16 @@ impl<const WAITS: bool> seriatim_txn::Worker for Worker<WAITS> {
         let Some(before) = self.row(table, record, header) else { return Ok(None) };
         self.base.writes.reserve().map_err(record::full)?;
         match self.base.writes.find(record) {
-            Some(own) => self.base.writes.replace(own, 0),
+            Some(own) => self.base.writes.replace(own, 0, ()),
             None => {
-                self.base.writes.push(Write { record, table: table.into(), expected: header, image: 0, linked: false });
+                self.base.writes.push(Write {
+                    record,
+                    table: table.into(),
+                    expected: header,
+                    image: 0,
+                    linked: false,
+                    by: (),
+                });
             }
         }
         Ok(Some(before))

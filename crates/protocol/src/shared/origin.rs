@@ -1,0 +1,46 @@
+//! Which operation of a procedure an entry of a read, node or write set belongs to: for protocols that repair. For others it is
+//! `()`, which takes no room and no instruction.
+
+use std::fmt::Debug;
+
+/// What an entry remembers of where it comes from.
+pub(crate) trait Origin: Copy + Debug + Default + PartialEq + Send {
+    /// Whether it remembers anything.
+    const CARRIED: bool;
+
+    /// This run of this operation: as [`seriatim_txn::Repair::operation`] names it.
+    fn of(operation: u16, iteration: u32) -> Self;
+
+    /// Whether it is a run of this operation.
+    fn is_of(self, operation: u16) -> bool;
+}
+
+impl Origin for () {
+    const CARRIED: bool = false;
+
+    fn of(_: u16, _: u32) {}
+
+    fn is_of(self, _: u16) -> bool {
+        false
+    }
+}
+
+/// A run of an operation; by default, what was done before the first was named.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(not(test), expect(dead_code, reason = "no protocol here repairs yet"))]
+pub(crate) struct Run {
+    pub(crate) operation: Option<u16>,
+    pub(crate) iteration: u32,
+}
+
+impl Origin for Run {
+    const CARRIED: bool = true;
+
+    fn of(operation: u16, iteration: u32) -> Run {
+        Run { operation: Some(operation), iteration }
+    }
+
+    fn is_of(self, operation: u16) -> bool {
+        self.operation == Some(operation)
+    }
+}

@@ -1,0 +1,131 @@
+//! Read-only transactions that read what their view shows: they never validate and never abort.
+//!
+//! What such a transaction saw has a bound ([`seriatim_txn::Worker::newest`]) that is no newer than its view: the stamps of the
+//! versions seen, and for a key it does not find the newest stamp unlinked from the table. A deleted record is unlinked when all
+//! who were online at the delete have left, so who meets its absence began after the delete and is shown it.
+
+use std::sync::atomic::Ordering;
+
+use seriatim_base::{Epoch, Stamp};
+use seriatim_catalog::Key;
+use seriatim_store::RecordPtr;
+use seriatim_txn::{RowPtr, Scan, Seen, Stop, Table};
+
+use super::{View, find};
+use crate::shared::head;
+use crate::shared::optimistic::Optimistic;
+use crate::shared::record;
+
+/// What a view shows of a record.
+enum Shown {
+    Row(RowPtr),
+    /// The key had no row then.
+    Deleted,
+    /// The record is younger.
+    Before,
+}
+
+pub(crate) fn read<V: View>(
+    attempt: &mut Optimistic,
+    table: &Table,
+    key: Key<'_>,
+    view: V,
+) -> Result<Option<RowPtr>, Stop> {
+    match attempt.base.find(table, key) {
+        Ok(record) => match shown(attempt, table, record, view) {
+            Shown::Row(row) => return Ok(Some(row)),
+            Shown::Deleted => return Ok(None),
+            Shown::Before => {}
+        },
+        Err(_) => attempt.base.seen = Seen { absent: true, ..Seen::default() },
+    }
+    if let Some(epoch) = view.epoch() {
+        return Ok(read_buried(attempt, table, key, view, epoch));
+    }
+    // Not linked: deleted before every reader that is still here began, or never committed by one they may see.
+    attempt.base.note_unlinked(table);
+    Ok(None)
+}
+
+/// The row that a key had when the log stopped, if its record was unlinked since.
+#[cold]
+fn read_buried<V: View>(
+    attempt: &mut Optimistic,
+    table: &Table,
+    key: Key<'_>,
+    view: V,
+    epoch: Epoch,
+) -> Option<RowPtr> {
+    let records = attempt.base.core.buried_under(table, key, epoch);
+    records.into_iter().find_map(|record| match shown(attempt, table, record, view) {
+        Shown::Row(row) => Some(row),
+        Shown::Deleted | Shown::Before => None,
+    })
+}
+
+pub(crate) fn scan_next<V: View>(
+    attempt: &mut Optimistic,
+    table: &Table,
+    scan: &mut Scan,
+    view: V,
+) -> Result<Option<RowPtr>, Stop> {
+    loop {
+        while let Some(&record) = scan.cursor.records().get(scan.next) {
+            scan.next += 1;
+            match shown(attempt, table, record, view) {
+                Shown::Row(row) => return Ok(Some(row)),
+                // What the key had before, if anything, is unlinked: with its leaf that was noted, or it is shown besides.
+                Shown::Before | Shown::Deleted => {}
+            }
+        }
+        if scan.done || !next_leaf(attempt, table, scan, view) {
+            scan.done = true;
+            return Ok(None);
+        }
+        scan.next = 0;
+    }
+}
+
+#[inline]
+fn next_leaf<V: View>(attempt: &mut Optimistic, table: &Table, scan: &mut Scan, view: V) -> bool {
+    let core = &attempt.base.core;
+    if let Some(epoch) = view.epoch() {
+        // SAFETY: what is buried is kept, as it was deleted after the durable epoch; its key is of the table's class.
+        return unsafe {
+            table.index.next_leaf_with(&mut scan.cursor, core.local.pinned(), || core.buried(table, epoch))
+        };
+    }
+    let more = table.index.next_leaf(&mut scan.cursor, core.local.pinned());
+    if more {
+        attempt.base.note_unlinked(table);
+    }
+    more
+}
+
+/// The version of a record that a view shows.
+#[inline]
+fn shown<V: View>(attempt: &mut Optimistic, table: &Table, record: RecordPtr, view: V) -> Shown {
+    // A locked record may be about to get a version of our snapshot: wait for it. The holder is between
+    // its last lock and its installs and waits for nobody, so this ends when it does; only a descheduled holder makes it long.
+    let word = loop {
+        if let Some(word) = head::settled(table, record) {
+            break word;
+        }
+    };
+    if word.is_absent() && word.stamp() != Stamp::ZERO && view.shows_deletion(&table.shape, record, word.stamp()) {
+        attempt.base.newest = attempt.base.newest.max(word.stamp());
+        attempt.base.seen = Seen { record: Some(record), stamp: word.stamp(), absent: true, own: false };
+        return Shown::Deleted;
+    }
+    let newest = head::image(&table.shape, record).load(Ordering::Acquire) as usize;
+    // SAFETY: reachable from the record while we are online; what comes before it is so for who is shown it (rule 2).
+    let found = unsafe { find(newest, |version| view.shows(version)) };
+    if let Some((image, version)) = found {
+        attempt.base.newest = attempt.base.newest.max(version.stamp);
+        let absent = V::is_deletion(version);
+        attempt.base.seen = Seen { record: Some(record), stamp: version.stamp, absent, own: false };
+        return if absent { Shown::Deleted } else { Shown::Row(record::row_of(table, image)) };
+    }
+    attempt.base.seen = Seen { record: Some(record), absent: true, ..Seen::default() };
+    Shown::Before
+}

@@ -1,0 +1,66 @@
+//! Additions to a column that do not read it.
+
+use seriatim_catalog::{ColumnId, ColumnSet, ColumnType, OutOfMemory, RowWriter, TailStore};
+
+use crate::{RowPtr, Table};
+
+/// What is added to one column of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Addition {
+    column: ColumnId,
+    ty: ColumnType,
+    units: i128,
+}
+
+/// What became of an [`Addition`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Added {
+    /// It was added.
+    Done,
+    /// There is no such row.
+    Missing,
+    /// The sum leaves the range of the column, which is as it was; the row counts as written.
+    Overflow,
+}
+
+impl Addition {
+    /// So many units to a column of this type (see [`seriatim_catalog::Addend`]).
+    ///
+    /// # Safety
+    /// The column is of this type, may be updated and is not nullable, in each table that this is used for.
+    pub const unsafe fn new(column: ColumnId, ty: ColumnType, units: i128) -> Addition {
+        Addition { column, ty, units }
+    }
+
+    /// The column added to.
+    pub const fn column(&self) -> ColumnId {
+        self.column
+    }
+
+    /// Adds it to a row.
+    ///
+    /// # Safety
+    /// `row` is a row image of the table, private to the caller.
+    pub unsafe fn apply(self, table: &Table, row: RowPtr) -> Added {
+        let mut tails = NoTails;
+        // SAFETY: the caller's promise.
+        let writer = unsafe { RowWriter::for_update(row.as_ptr(), &mut tails) };
+        self.write(table, &mut writer.only(ColumnSet::of(self.column)))
+    }
+
+    /// Adds it to a row of the table that is being updated.
+    pub fn write(self, table: &Table, row: &mut RowWriter<'_>) -> Added {
+        let place = &table.layout.places[self.column.index()];
+        if row.add(self.ty, place, self.units) { Added::Done } else { Added::Overflow }
+    }
+}
+
+/// Of numbers, which have none.
+struct NoTails;
+
+impl TailStore for NoTails {
+    fn store(&mut self, _: &[u8]) -> Result<u64, OutOfMemory> {
+        Err(OutOfMemory)
+    }
+}
