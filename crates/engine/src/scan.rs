@@ -192,7 +192,6 @@ impl<'t, W: Worker + ?Sized> RawScan<'t, W> {
     }
 
     /// The scan, of whose rows these columns are read only.
-    #[must_use]
     #[inline]
     pub fn with_columns(mut self, columns: ColumnSet) -> RawScan<'t, W> {
         self.columns = columns;

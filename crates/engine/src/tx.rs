@@ -1,4 +1,19 @@
-//! What a transaction can do, on encoded keys. Whoever calls encodes them as the table's codec does.
+//! What a transaction can do, on encoded keys. The caller encodes them as the table's codec does.
+//!
+//! An attempt, with the field that tells each state:
+//!
+//! ```text
+//!            open                       commit, decide
+//! CLOSED ───────────▶ OPEN ────────────────────────────────▶ ENDING ───────▶ CLOSED: committed
+//! lease: None         lease: Some ◀── something to repair ── ending: true    (and sealed until durable)
+//!    ▲                 │  ▲    │ ◀──────── Stop::Wait ───────── │
+//!    │        update   │  │    │ an operation's Stop::Abort      │ Stop::Abort: a cause
+//!    │  begins, ends   ▼  │    ▼                                 │
+//!    │          UPDATING ─┘   STOPPED: every operation answers   │
+//!    │   updating: Some       with the cause; stopped: Some      │
+//!    └────────── roll_back ◀───────┴─────────────────────────────┘
+//! ```
+//! A worker that panics while it is ENDING is not used again. An explicit transaction is also parked between its calls (`parking`).
 //!
 //! Access rules, which make the shared references of this module sound:
 //! 1. `worker` is set while a transaction is open and is used by the session's thread only (`TxCore` is not `Sync`); each use is

@@ -4,6 +4,17 @@
 //! 63                                   4  3       2        1       0
 //! | stamp of the newest committed version | QUEUED | REMOVED | ABSENT | LOCKED |
 //! ```
+//! A record's life. Each step is one change of the header word by a committer or a sweep that holds it LOCKED, or by a region:
+//!
+//! ```text
+//!   insert links it            commit                    delete commits
+//! ───────────────▶ PLACEHOLDER ──────▶ LIVE ───────────────────────────▶ TOMBSTONE
+//!                  ABSENT|QUEUED       (QUEUED until the look, ◀──────── ABSENT|QUEUED
+//!                        │             if it is reborn)        insert commits  │
+//!             abort      │                                                     │ the look, a grace period later
+//!             unlinks it ▼                                                     ▼ unlinks it
+//!                     REMOVED: unlinked; its memory is reused a grace period later
+//! ```
 //! Words of a protocol's own follow the header word and the image word ([`bytes`], [`own`]); decision record 4 says why they are not
 //! in the header word.
 //!
