@@ -118,7 +118,7 @@ pub(crate) struct Shipped<'a> {
     pub(crate) test_modules: Vec<&'a str>,
 }
 
-/// Drops every item under `#[test]` or a `#[cfg(test)]` (with `all`, not with `any` or `not` but `not(loom)`).
+/// Drops every item under `#[test]`, or under a `#[cfg]` that cannot hold without `test` or `loom`.
 pub(crate) fn shipped<'a>(tokens: &[Token<'a>]) -> Shipped<'a> {
     let mut shipped = Shipped::default();
     let mut at = 0;
@@ -148,14 +148,35 @@ pub(crate) fn shipped<'a>(tokens: &[Token<'a>]) -> Shipped<'a> {
 
 /// Whether an attribute keeps its item out of what is shipped.
 fn only_tests(attribute: &[Token<'_>]) -> bool {
-    let texts: Vec<&str> = attribute.iter().map(|token| token.text).collect();
-    let names = |name: &str| texts.contains(&name);
-    match texts.first() {
-        Some(&"test") => texts.len() == 1,
-        // Unit tests that the models of loom leave out.
-        Some(&"cfg") if texts.join("") == "cfg(all(test,not(loom)))" => true,
-        Some(&"cfg") => (names("test") || names("loom")) && !names("not") && !names("any"),
+    match attribute.first().map(|token| token.text) {
+        Some("test") => attribute.len() == 1,
+        Some("cfg") => when_shipped(attribute.get(2..attribute.len() - 1).unwrap_or_default()) == Some(false),
         _ => false,
+    }
+}
+
+/// What a predicate of `cfg` comes to in what is shipped, where neither `test` nor `loom` is set; `None` if that depends on others.
+fn when_shipped(predicate: &[Token<'_>]) -> Option<bool> {
+    let parts = || {
+        let mut rest = predicate.get(2..predicate.len() - 1).unwrap_or_default();
+        std::iter::from_fn(move || {
+            rest.first()?;
+            let end = match rest.get(1).map(|token| token.text) {
+                Some("(") => closing(rest, 1),
+                _ => rest.iter().position(|token| token.text == ",").unwrap_or(rest.len()),
+            };
+            let part = when_shipped(&rest[..end]);
+            rest = rest.get(end + 1..).unwrap_or_default();
+            Some(part)
+        })
+    };
+    match predicate.first()?.text {
+        "test" | "loom" => Some(false),
+        "not" => parts().next()?.map(|holds| !holds),
+        "all" if parts().any(|part| part == Some(false)) => Some(false),
+        "any" if parts().any(|part| part == Some(true)) => Some(true),
+        name @ ("all" | "any") if parts().all(|part| part.is_some()) => Some(name == "all"),
+        _ => None,
     }
 }
 
@@ -305,6 +326,7 @@ mod tests {
         assert_eq!(shipped_texts("struct S { #[cfg(test)] a: u8, b: u8 }"), "struct S { b : u8 }");
         assert_eq!(shipped_texts("#[cfg(all(test, unix))] use a::b; x"), "x");
         assert_eq!(shipped_texts("#[cfg(all(test, not(loom)))] fn f() {} x"), "x");
+        assert_eq!(shipped_texts("#[cfg(any(test, all(loom, unix)))] fn f() {} x"), "x");
         assert_eq!(shipped_texts("#![cfg(loom)] fn f() {}"), "");
         assert_eq!(
             shipped(&tokens("#[cfg(test)] mod canary; #[cfg(test)] pub(crate) mod b { }")).test_modules,
@@ -316,6 +338,7 @@ mod tests {
     fn what_is_also_shipped_stays() {
         assert!(shipped_texts("#[cfg(not(test))] fn f() {}").contains('f'));
         assert!(shipped_texts("#[cfg(any(test, feature = \"small\"))] fn f() {}").contains('f'));
+        assert!(shipped_texts("#[cfg(all(not(test), feature = \"small\"))] fn f() {}").contains('f'));
         assert!(shipped_texts("#[cfg_attr(test, derive(Debug))] struct f;").contains('f'));
     }
 

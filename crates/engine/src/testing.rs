@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use seriatim_base::disk::FaultyDisk;
-use seriatim_catalog::ColumnSet;
-use seriatim_catalog::{Key, RowRef, Table, TableKey as _};
+use seriatim_catalog::{ColumnSet, Key, RowRef, Table, TableKey as _};
 use seriatim_txn::OnExists;
 
 use crate::{Abort, Engine, Place, SchemaError, Settings, TableSet, TxCore};

@@ -2,8 +2,7 @@
 
 use std::cell::Cell;
 
-use seriatim_catalog::ColumnSet;
-use seriatim_catalog::KeyBuf;
+use seriatim_catalog::{ColumnSet, KeyBuf};
 use seriatim_store::read_key;
 
 use crate::{Abort, Committed, DynHandle, DynRow, Engine, Pending, TransactError};

@@ -63,8 +63,8 @@ impl Protocol for Silo {
     }
 
     fn worker(&self, core: Core) -> Worker<State> {
-        let (order, replaced) = (core.local.counted(64), core.local.counted(64));
-        Worker::new(core, State { lock_steps: self.lock_steps, last: Stamp::ZERO, order, replaced })
+        let state = State::new(self, &core);
+        Worker::new(core, state)
     }
 
     unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, _: Pinned<'_>) -> Peeked {
@@ -104,6 +104,13 @@ pub struct State {
     order: CountedVec<u32>,
     /// Scratch of a commit: what each entry replaced.
     replaced: CountedVec<usize>,
+}
+
+impl State {
+    fn new(silo: &Silo, core: &Core) -> State {
+        let (order, replaced) = (core.local.counted(64), core.local.counted(64));
+        State { lock_steps: silo.lock_steps, last: Stamp::ZERO, order, replaced }
+    }
 }
 
 impl Variant for State {
@@ -155,8 +162,8 @@ mod tests {
         }
 
         fn worker(&self, core: Core) -> Worker<Repairs> {
-            let (order, replaced) = (core.local.counted(64), core.local.counted(64));
-            Worker::new(core, Repairs(State { lock_steps: self.0.lock_steps, last: Stamp::ZERO, order, replaced }))
+            let state = State::new(&self.0, &core);
+            Worker::new(core, Repairs(state))
         }
 
         unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, _: Pinned<'_>) -> Peeked {
