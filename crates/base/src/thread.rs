@@ -1,4 +1,5 @@
-//! The door to threads: spawn, sleep, yield, crews that share one piece of work, and helpers that sleep between steps and never spin.
+//! The platform interface to threads: spawn, sleep, yield, crews that share one piece of work, and helpers that sleep
+//! between steps and never spin.
 
 use crate::turns;
 use std::cell::Cell;

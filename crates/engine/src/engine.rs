@@ -16,7 +16,7 @@ use seriatim_txn::{Environment, Knob, Options, ProtocolInfo};
 use crate::durability::{self, Checkpoint, OpenHandle, Opened, Persistence, Recovery, RecoveryPhase, TableChecked};
 use crate::error::{CloseError, OpenError, SchemaError, StorageError};
 use crate::pool::Pool;
-use crate::procedure::Shape;
+use crate::procedure::ExecutionMode;
 use crate::procedure::gate::{Gate, WAIT_MAX};
 use crate::protocol::{self, OpenProtocol};
 use crate::runtime::DynHandle;
@@ -77,7 +77,7 @@ impl Deref for Inner {
 }
 
 /// Epochs between two looks at idle workers.
-const TICKS_A_HOUSEKEEPING: u32 = 8;
+const TICKS_A_COLLECTION: u32 = 8;
 
 /// The time that ages are counted in moves by at most so many intervals at once, however late the ticker comes: an attempt that began
 /// while the ticker was late is not taken for an old one.
@@ -120,7 +120,7 @@ impl Engine {
         };
         let pool = Arc::new(Pool::new(options.workers, writers));
         let clock = Arc::new(CoarseClock::default());
-        let gate = (options.shape == Shape::Pieces).then(|| Arc::new(Gate::default()));
+        let gate = (options.execution_mode == ExecutionMode::Pieces).then(|| Arc::new(Gate::default()));
         let ticker = if options.step_helpers {
             None
         } else {
@@ -130,7 +130,7 @@ impl Engine {
             let (idle, mut leases, mut ticks) = (Arc::clone(&pool), Vec::new(), 0u32);
             let interval = options.epoch_interval;
             let mut log = persistence.as_ref().map(|log| (log.log(), Arc::clone(&log.behind).watch(interval)));
-            let buried = Arc::clone(&environment.buried);
+            let undurable_deletions = Arc::clone(&environment.undurable_deletions);
             let (age, gate) = (nanoseconds(options.transaction_age_max), gate.clone());
             let tick = move || {
                 let now = Instant::now();
@@ -146,10 +146,10 @@ impl Engine {
                     log.wake();
                 }
                 ticks = ticks.wrapping_add(1);
-                if ticks.is_multiple_of(TICKS_A_HOUSEKEEPING) {
-                    idle.housekeep_idle(&mut leases);
+                if ticks.is_multiple_of(TICKS_A_COLLECTION) {
+                    idle.collect_idle_garbage(&mut leases);
                     if log.as_ref().is_some_and(|(log, _)| !log.refuses()) {
-                        buried.forget_keys();
+                        undurable_deletions.forget_keys();
                     }
                 }
             };
@@ -406,7 +406,7 @@ impl Engine {
             persistence.step();
             durability::look_for_checkpoint(&self.inner, persistence);
         }
-        self.inner.pool.housekeep();
+        self.inner.pool.collect_garbage();
         environment.memory.give_back();
     }
 

@@ -480,14 +480,15 @@ pub enum TransactError {
         /// What is known to be wrong with the disk: that it is full, say.
         reason: Option<String>,
     },
-    /// Procedures that run in pieces and other transactions exclude each other ([`Shape::Pieces`](crate::procedure::Shape)),
-    /// and the other side stayed open for longer than the bound of 1 s.
+    /// Procedures that run in pieces and other transactions exclude each other
+    /// ([`ExecutionMode::Pieces`](crate::procedure::ExecutionMode)), and the other side stayed open for longer than the
+    /// bound of 1 s.
     Excluded {
         /// The other side.
         by: &'static str,
     },
-    /// A procedure that ran in pieces ([`Shape::Pieces`](crate::procedure::Shape)) is committed with all its effects, but could
-    /// not read all of its result.
+    /// A procedure that ran in pieces ([`ExecutionMode::Pieces`](crate::procedure::ExecutionMode)) is committed with
+    /// all its effects, but could not read all of its result.
     Unfinished {
         /// Why.
         cause: Cause,

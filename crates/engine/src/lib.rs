@@ -26,10 +26,10 @@ mod scan;
 mod settings;
 mod statistics;
 mod table;
+#[cfg(feature = "test-support")]
+pub mod test_support;
 #[cfg(test)]
 mod testing;
-#[cfg(feature = "trial")]
-pub mod trial;
 mod tx;
 
 pub use durability::{

@@ -224,7 +224,7 @@ impl Pool {
         let slot = &self.slots[lease.slot];
         // SAFETY: the access rule: the lease is ours.
         let worker = unsafe { lease.worker.as_mut() };
-        worker.housekeep(CHORES_MAX);
+        worker.collect_garbage(CHORES_MAX);
         let leases = slot.leases.load(Ordering::Relaxed).wrapping_add(1);
         slot.leases.store(leases, Ordering::Relaxed);
         if leases.is_multiple_of(1024) {
@@ -243,30 +243,30 @@ impl Pool {
     }
 
     /// Lets every idle worker unlink what it deleted, as it would after its next transactions.
-    pub(crate) fn housekeep(&self) {
-        (0..self.slots.len()).for_each(|slot| self.housekeep_slot(slot));
+    pub(crate) fn collect_garbage(&self) {
+        (0..self.slots.len()).for_each(|slot| self.collect_slot_garbage(slot));
     }
 
-    /// As [`Pool::housekeep`], for workers that had no transaction since the last call with `leases`: the busy ones look after
-    /// themselves.
-    pub(crate) fn housekeep_idle(&self, leases: &mut Vec<u32>) {
+    /// As [`Pool::collect_garbage`], for workers that had no transaction since the last call with `leases`: the busy
+    /// ones look after themselves.
+    pub(crate) fn collect_idle_garbage(&self, leases: &mut Vec<u32>) {
         leases.resize(self.slots.len(), 0);
         for (at, before) in leases.iter_mut().enumerate() {
             let now = self.slots[at].leases.load(Ordering::Relaxed);
             if now != 0 && now == *before {
-                self.housekeep_slot(at);
+                self.collect_slot_garbage(at);
             }
             *before = now;
         }
     }
 
-    fn housekeep_slot(&self, slot: usize) {
+    fn collect_slot_garbage(&self, slot: usize) {
         if self.seize(slot) {
             // SAFETY: the access rule: we seized the slot.
             if let Some(worker) = unsafe { &mut *self.slots[slot].worker.get() } {
                 // However little was retired or deferred: its grace period begins now.
                 worker.core().local.collect();
-                worker.housekeep(usize::MAX);
+                worker.collect_garbage(usize::MAX);
                 worker.rest();
             }
             // SAFETY: as above.

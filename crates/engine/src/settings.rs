@@ -12,7 +12,7 @@ use seriatim_redo::checkpoint::is_reserved;
 use seriatim_txn::{Environment, Priority};
 
 use crate::durability::Listener;
-use crate::procedure::Shape;
+use crate::procedure::ExecutionMode;
 use crate::{Durability, Engine, OpenError, RetryPolicy};
 
 /// The options of a database. What each says is told where the builder sets it.
@@ -53,7 +53,7 @@ pub struct Settings {
     /// Whether procedures fetch ahead.
     pub prefetch: bool,
     /// How procedures are run.
-    pub shape: Shape,
+    pub execution_mode: ExecutionMode,
     /// Whether accesses are checked against plans.
     pub check_plans: bool,
     /// Where it is kept; `None`: in memory only.
@@ -150,7 +150,7 @@ impl Default for Settings {
             operations_max: 1 << 16,
             seed: 0,
             prefetch: true,
-            shape: Shape::Whole,
+            execution_mode: ExecutionMode::Whole,
             check_plans: false,
             place: None,
             create: true,

@@ -1,4 +1,4 @@
-//! The door to the operating system's memory: map, advise, touch, unmap.
+//! The platform interface to the operating system's memory: map, advise, touch, unmap.
 //!
 //! A map is aligned to a huge page when it holds one, so that the kernel can back it by huge pages from the first touch on.
 //! Nothing else of the system is called. Under Miri and outside Unix the standard allocator stands in.

@@ -19,7 +19,7 @@ pub use chopping::{
 };
 pub use columns::Columns;
 pub use footprint::{Footprint, Touch};
-pub use fragments::{Fragment, Fragments, Shape};
+pub use fragments::{Fragment, Fragments, TransactionClass};
 pub use operation::{Access, Existence, Failure, FailureKind, Kind, Known, Operation};
 pub use plan::{Iteration, Plan, Table};
 pub use symbol::Symbol;

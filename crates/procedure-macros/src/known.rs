@@ -52,7 +52,7 @@ pub(crate) struct Slicer<'f> {
 
 /// How much is known of the way to a step.
 #[derive(Clone, Copy)]
-struct Way {
+struct PathConditions {
     /// All conditions from the beginning of the slice.
     to_end: bool,
     /// All conditions from the innermost loop, which is in the slice.
@@ -71,7 +71,7 @@ impl<'f> Slicer<'f> {
         steps.iter().for_each(|step| assigned_by(step, &mut assigned));
         let slicer = Slicer { wanted, variables, assigned };
         let known = known.difference(&slicer.assigned).copied().collect();
-        let mut nodes = slicer.steps(steps, &known, Way { to_end: true, to_loop: false });
+        let mut nodes = slicer.steps(steps, &known, PathConditions { to_end: true, to_loop: false });
         prune(&mut nodes, &mut Known::new(), false);
         nodes
     }
@@ -87,16 +87,16 @@ impl<'f> Slicer<'f> {
         inside
     }
 
-    fn steps<'t>(&self, steps: &'t [Step], known: &Known, way: Way) -> Vec<Node<'t>> {
+    fn steps<'t>(&self, steps: &'t [Step], known: &Known, path: PathConditions) -> Vec<Node<'t>> {
         let mut known = known.clone();
         let mut nodes = Vec::new();
         for step in steps {
-            self.step(step, &mut known, way, &mut nodes);
+            self.step(step, &mut known, path, &mut nodes);
         }
         nodes
     }
 
-    fn step<'t>(&self, step: &'t Step, known: &mut Known, way: Way, nodes: &mut Vec<Node<'t>>) {
+    fn step<'t>(&self, step: &'t Step, known: &mut Known, path: PathConditions, nodes: &mut Vec<Node<'t>>) {
         match &step.kind {
             StepKind::Let { pattern, value, .. } => {
                 if is_known(value, known) {
@@ -107,8 +107,8 @@ impl<'f> Slicer<'f> {
             StepKind::LetElse { pattern, value, otherwise } => {
                 let jump = otherwise.0.last().and_then(jump);
                 let follows = match jump {
-                    Some(Jump::End) => way.to_end,
-                    Some(_) => way.to_loop,
+                    Some(Jump::End) => path.to_end,
+                    Some(_) => path.to_loop,
                     None => false,
                 };
                 if is_known(value, known) && follows {
@@ -119,7 +119,7 @@ impl<'f> Slicer<'f> {
             StepKind::Operation { operation, .. } => self.operation(operation, known, nodes),
             StepKind::If { condition, then, otherwise } => {
                 if is_known(condition, known) {
-                    let (then, otherwise) = (self.steps(&then.0, known, way), self.steps(&otherwise.0, known, way));
+                    let (then, otherwise) = (self.steps(&then.0, known, path), self.steps(&otherwise.0, known, path));
                     nodes.push(Node::If(condition, then, otherwise));
                 } else {
                     self.perhaps(&then.0, known, nodes);
@@ -135,7 +135,7 @@ impl<'f> Slicer<'f> {
                 };
                 if is_known(value, known) && guards_known() {
                     let arms = arms.iter().map(|arm| {
-                        let inside = self.steps(&arm.body.0, &self.with(known, &arm.pattern), way);
+                        let inside = self.steps(&arm.body.0, &self.with(known, &arm.pattern), path);
                         (&arm.pattern, arm.guard.as_ref(), inside)
                     });
                     nodes.push(Node::Match(value, arms.collect()));
@@ -145,23 +145,24 @@ impl<'f> Slicer<'f> {
             }
             StepKind::For { pattern, over, body } => {
                 // A list that the loop takes for itself is not looked at before.
-                let takes = matches!(&*over.kind, ExpressionKind::Variable(list, _) if !self.variables[list.0].lent);
+                let takes =
+                    matches!(&*over.kind, ExpressionKind::Variable(list, _) if !self.variables[list.0].borrowed);
                 if is_known(over, known) && !takes {
-                    let inside = Way { to_end: way.to_end, to_loop: true };
+                    let inside = PathConditions { to_end: path.to_end, to_loop: true };
                     let inside = self.steps(&body.0, &self.with(known, pattern), inside);
                     nodes.push(Node::For(pattern, over, inside));
                 } else {
                     self.perhaps(&body.0, known, nodes);
                 }
             }
-            StepKind::Scope(inner) => nodes.push(Node::Scope(self.steps(&inner.0, known, way))),
+            StepKind::Scope(inner) => nodes.push(Node::Scope(self.steps(&inner.0, known, path))),
             StepKind::ForEach { operation, body, .. } => {
                 self.operation(operation, known, nodes);
                 self.perhaps(&body.0, known, nodes);
             }
             StepKind::Return(_) | StepKind::Abort(_) | StepKind::Break | StepKind::Continue => match jump(step) {
-                Some(Jump::End) if way.to_end => nodes.push(Node::Jump(Jump::End)),
-                Some(inner) if way.to_loop && inner != Jump::End => nodes.push(Node::Jump(inner)),
+                Some(Jump::End) if path.to_end => nodes.push(Node::Jump(Jump::End)),
+                Some(inner) if path.to_loop && inner != Jump::End => nodes.push(Node::Jump(inner)),
                 _ => {}
             },
             StepKind::Declare(..) | StepKind::Assign { .. } | StepKind::Change { .. } | StepKind::Yield(_) => {}
@@ -169,7 +170,7 @@ impl<'f> Slicer<'f> {
     }
 
     fn perhaps<'t>(&self, steps: &'t [Step], known: &Known, nodes: &mut Vec<Node<'t>>) {
-        let inside = self.steps(steps, known, Way { to_end: false, to_loop: false });
+        let inside = self.steps(steps, known, PathConditions { to_end: false, to_loop: false });
         nodes.push(Node::Scope(inside));
     }
 

@@ -5,14 +5,14 @@
 //! ```text
 //! lower     the user's function becomes a tree; what is not in the language is refused at its token
 //! known     which keys can be computed ahead of their operations
-//! lent      which values later passes of scheduled code cannot have
+//! escape    which values later passes of scheduled code cannot have
 //! emit      from the tree: the intermediate representation, straight code with prefetching, scheduled code, the footprint
 //! ```
 
 mod data;
 mod emit;
+mod escape;
 mod known;
-mod lent;
 mod lists;
 mod lower;
 mod options;

@@ -66,25 +66,25 @@ pub(crate) struct Variable {
     /// Made by the macro.
     pub(crate) made: bool,
     /// Holds a reference: to take its value takes nothing away.
-    pub(crate) lent: bool,
+    pub(crate) borrowed: bool,
     /// Parts of the tuple that it is bound to, if it is one.
     pub(crate) parts: Option<usize>,
-    pub(crate) shape: Shape,
+    pub(crate) value_type: ValueType,
 }
 
 /// What is known of a value's type: where the rows are.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Shape {
+pub(crate) enum ValueType {
     /// No row, or a part of one.
     Value,
     /// A row of the table at this position.
     Row(usize),
     /// Perhaps one.
-    Option(Box<Shape>),
+    Option(Box<ValueType>),
     /// Many.
-    List(Box<Shape>),
+    List(Box<ValueType>),
     /// A tuple.
-    Tuple(Vec<Shape>),
+    Tuple(Vec<ValueType>),
 }
 
 /// Steps in order.
@@ -243,7 +243,7 @@ pub(crate) enum Take {
 /// A pure expression.
 pub(crate) struct Expression {
     pub(crate) span: Span,
-    pub(crate) shape: Shape,
+    pub(crate) value_type: ValueType,
     pub(crate) kind: Box<ExpressionKind>,
 }
 
@@ -334,46 +334,46 @@ pub(crate) enum Operator {
 
 impl Expression {
     pub(crate) fn new(span: Span, kind: ExpressionKind) -> Expression {
-        Expression { span, shape: Shape::Value, kind: Box::new(kind) }
+        Expression { span, value_type: ValueType::Value, kind: Box::new(kind) }
     }
 
-    pub(crate) fn shaped(span: Span, shape: Shape, kind: ExpressionKind) -> Expression {
-        Expression { span, shape, kind: Box::new(kind) }
+    pub(crate) fn typed(span: Span, value_type: ValueType, kind: ExpressionKind) -> Expression {
+        Expression { span, value_type, kind: Box::new(kind) }
     }
 }
 
-impl Shape {
+impl ValueType {
     /// Whether a row is in it.
     pub(crate) fn has_row(&self) -> bool {
         match self {
-            Shape::Value => false,
-            Shape::Row(_) => true,
-            Shape::Option(inner) | Shape::List(inner) => inner.has_row(),
-            Shape::Tuple(parts) => parts.iter().any(Shape::has_row),
+            ValueType::Value => false,
+            ValueType::Row(_) => true,
+            ValueType::Option(inner) | ValueType::List(inner) => inner.has_row(),
+            ValueType::Tuple(parts) => parts.iter().any(ValueType::has_row),
         }
     }
 
     /// Of an element.
-    pub(crate) fn element(&self) -> Shape {
+    pub(crate) fn element(&self) -> ValueType {
         match self {
-            Shape::List(element) => (**element).clone(),
-            _ => Shape::Value,
+            ValueType::List(element) => (**element).clone(),
+            _ => ValueType::Value,
         }
     }
 
     /// Of the value in an `Option`.
-    pub(crate) fn inside(&self) -> Shape {
+    pub(crate) fn inside(&self) -> ValueType {
         match self {
-            Shape::Option(inner) => (**inner).clone(),
-            _ => Shape::Value,
+            ValueType::Option(inner) => (**inner).clone(),
+            _ => ValueType::Value,
         }
     }
 
     /// Of a tuple's field.
-    pub(crate) fn part(&self, at: usize) -> Shape {
+    pub(crate) fn part(&self, at: usize) -> ValueType {
         match self {
-            Shape::Tuple(parts) => parts.get(at).cloned().unwrap_or(Shape::Value),
-            _ => Shape::Value,
+            ValueType::Tuple(parts) => parts.get(at).cloned().unwrap_or(ValueType::Value),
+            _ => ValueType::Value,
         }
     }
 }

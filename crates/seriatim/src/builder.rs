@@ -8,7 +8,7 @@ use seriatim_base::disk::{self, Disk};
 use seriatim_engine::{Listener, Place, Settings};
 use seriatim_htm::{Budget, HtmMode};
 
-use crate::procedure::Shape;
+use crate::procedure::ExecutionMode;
 use crate::{Database, Durability, OpenError, RecoveryProgress, RetryPolicy};
 
 /// Options of a database; every one has a default.
@@ -169,17 +169,17 @@ impl Builder {
         self
     }
 
-    /// How registered procedures are run. Default [`Shape::Whole`].
+    /// How registered procedures are run. Default [`ExecutionMode::Whole`].
     ///
     /// ```
-    /// use seriatim::{Database, procedure::Shape};
+    /// use seriatim::{Database, procedure::ExecutionMode};
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let db = Database::builder().shape(Shape::Pieces).check_plans(true).prefetch(false).open()?;
+    /// let db = Database::builder().execution_mode(ExecutionMode::Pieces).check_plans(true).prefetch(false).open()?;
     /// # Ok(())
     /// # }
     /// ```
-    pub fn shape(mut self, shape: Shape) -> Builder {
-        self.settings.shape = shape;
+    pub fn execution_mode(mut self, execution_mode: ExecutionMode) -> Builder {
+        self.settings.execution_mode = execution_mode;
         self
     }
 

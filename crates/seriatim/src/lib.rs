@@ -46,10 +46,10 @@ pub mod procedure;
 mod runtime;
 mod scan;
 mod session;
-mod transaction;
-#[cfg(feature = "trial")]
+#[cfg(feature = "test-support")]
 #[doc(hidden)]
-pub mod trial;
+pub mod test_support;
+mod transaction;
 mod tx;
 
 pub use seriatim_catalog as catalog;
@@ -62,7 +62,7 @@ pub use database::Database;
 pub use handle::{Handle, IndexHandle};
 pub use procedure::Data;
 pub use scan::Scan;
-pub use seriatim_base::{Epoch, Rng, Stamp, clock, rng, thread};
+pub use seriatim_base::{Epoch, Rng, Tid, clock, rng, thread};
 pub use seriatim_engine::{
     Abort, Checkpoint, CloseError, Committed, Conflict, Durability, DynHandle, DynRow, DynScan, LogStatistics,
     OpenError, Pending, Receipt, Recovery, RecoveryPhase, RecoveryProgress, RetryPolicy, Savepoint, SchemaError,
@@ -70,7 +70,7 @@ pub use seriatim_engine::{
 };
 pub use seriatim_macros::Table;
 pub use seriatim_procedure_macros::{Data, procedure, pure};
-pub use seriatim_txn::{Cause, Freshness, Gives, Knob, Needs, OptionError, Phase, ProtocolInfo, Reason};
+pub use seriatim_txn::{Capabilities, Cause, Freshness, Knob, OptionError, Phase, ProtocolInfo, Reason, Requirements};
 pub use session::Session;
 pub use transaction::{SnapshotTransaction, Transaction};
 pub use tx::{ReadTx, Tx};

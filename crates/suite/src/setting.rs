@@ -31,7 +31,7 @@ impl Setting {
 impl Setting {
     /// Whether the order of epochs must agree with the serial order.
     pub fn orders_epochs(&self) -> bool {
-        protocols().iter().any(|known| known.name == self.protocol && known.gives.epoch_order)
+        protocols().iter().any(|known| known.name == self.protocol && known.capabilities.epoch_order)
     }
 }
 
@@ -45,7 +45,11 @@ impl std::fmt::Display for Setting {
 /// [`given`] names.
 pub fn matrix(seed: u64) -> Vec<Setting> {
     let settings = |htm: HtmMode| {
-        protocols().iter().map(move |protocol| Setting { protocol: protocol.name, htm, strict: protocol.gives.strict })
+        protocols().iter().map(move |protocol| Setting {
+            protocol: protocol.name,
+            htm,
+            strict: protocol.capabilities.strict,
+        })
     };
     backends(seed, given(), &detect()).into_iter().flat_map(settings).collect()
 }

@@ -151,23 +151,23 @@ pub enum On {
 /// Why an operation or a commit did not go through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Stop {
+pub enum OpError {
     /// Not yet: the same call may be made again.
     Wait(On),
     /// The attempt is over; [`super::Worker::abort`] follows.
     Abort(Cause),
 }
 
-impl Stop {
+impl OpError {
     /// An abort in the execute phase.
-    pub const fn execute(reason: Reason) -> Stop {
-        Stop::Abort(Cause { phase: Phase::Execute, reason })
+    pub const fn execute(reason: Reason) -> OpError {
+        OpError::Abort(Cause { phase: Phase::Execute, reason })
     }
 }
 
 /// Where an abort happened: for users who ask which key, and for counters by table.
 #[derive(Clone, Debug)]
-pub struct Incident {
+pub struct ConflictInfo {
     /// Phase and reason.
     pub cause: Cause,
     /// The table, where one is known.

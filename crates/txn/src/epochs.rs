@@ -15,7 +15,7 @@ pub struct Epochs {
 
 impl Default for Epochs {
     fn default() -> Epochs {
-        // Epoch 0 holds only stamp zero, "never committed".
+        // Epoch 0 holds only TID zero, "never committed".
         Epochs { current: CacheAligned(AtomicU64::new(1)) }
     }
 }

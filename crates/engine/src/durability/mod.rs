@@ -5,9 +5,9 @@
 //! to the durable one, contains all that any such result was computed from.
 //!
 //! The path of a commit: [`persistence::Persistence`] lends the worker's slot its end of the log, [`log::CommitLog`] turns the writes
-//! that the protocol reports into entries, and [`pending::Pending`] seals the result until [`Durability`] says that it may leave.
+//! that the protocol reports into entries, and [`pending::Pending`] withholds the result until [`Durability`] says that
+//! it may leave.
 
-mod ahead;
 mod checkpoint;
 mod checkpointer;
 mod clean;
@@ -20,6 +20,7 @@ mod progress;
 mod rebuild;
 mod recover;
 mod reserve;
+mod restore_prefetch;
 mod rows;
 #[cfg(test)]
 mod tests;
@@ -34,7 +35,7 @@ pub(crate) use log::CommitLog;
 pub(crate) use open::{Opened, lock_to_read, open};
 pub use pending::Pending;
 pub(crate) use pending::Shared;
-pub(crate) use persistence::{Persistence, Seal, is_at_limit, refused, stop_at_limit};
+pub(crate) use persistence::{CommitDependency, Persistence, is_at_limit, refused, stop_at_limit};
 pub use progress::{Listener, RecoveryPhase, RecoveryProgress};
 pub(crate) use rebuild::rebuild;
 pub use recover::Recovery;

@@ -5,7 +5,7 @@
 //! opened. That manifest names the new incarnation, whose first segments are there by then, and says where the log of the one before
 //! ends, as if that had been closed in order. Then what no recovery needs of it is deleted, also what it left unused of its segments: so
 //! it does not matter how often a database is killed. The new incarnation begins above every epoch that the log mentions, also in what is
-//! void: stamps are never reused. So both stand in one manifest.
+//! void: TIDs are never reused. So both stand in one manifest.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};

@@ -3,8 +3,8 @@
 use proc_macro2::TokenStream;
 use quote::quote;
 
-use super::ahead::{Ahead, Reach};
 use super::expressions::Code;
+use super::slice::{Reach, SliceEmitter};
 use super::{bind_arguments, index_field, library, own, table_field};
 use crate::known::{Known, Slicer};
 use crate::tree::{KeyRange, Operation, OperationKind, Procedure};
@@ -15,7 +15,8 @@ pub(super) fn function(procedure: &Procedure) -> TokenStream {
     let lets = bind_arguments(procedure);
     let known: Known = procedure.parameters.iter().map(|parameter| parameter.variable).collect();
     let nodes = Slicer::slice(&procedure.variables, &procedure.body.0, &known, &|_| true);
-    let look = Ahead::closure(procedure, &nodes, Reach::Whole, &|code, operation| touch(procedure, code, operation));
+    let look =
+        SliceEmitter::closure(procedure, &nodes, Reach::Whole, &|code, operation| touch(procedure, code, operation));
     let lets = (!nodes.is_empty()).then_some(lets);
     quote! {
         #[allow(unused_variables)]

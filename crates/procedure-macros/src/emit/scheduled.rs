@@ -14,17 +14,17 @@ use quote::{format_ident, quote, quote_spanned};
 use super::expressions::{Code, checked};
 use super::straight::Emitter as Straight;
 use super::{bind_arguments, library, own, slot};
+use crate::escape;
 use crate::known::Known;
-use crate::lent;
 use crate::tree::{
-    Block, Expression, ExpressionKind, Operation, OperationKind, Operator, Pattern, Place, Procedure, Selector, Shape,
-    Step, StepKind, Take,
+    Block, Expression, ExpressionKind, Operation, OperationKind, Operator, Pattern, Place, Procedure, Selector, Step,
+    StepKind, Take, ValueType,
 };
 use crate::walk;
 
 /// `Declared::SCHEDULES` and `Declared::scheduled`; nothing if the procedure runs whole only.
 pub(super) fn function(procedure: &Procedure) -> TokenStream {
-    if lent::update(procedure).is_some() {
+    if escape::update(procedure).is_some() {
         return TokenStream::new();
     }
     let (library, tx, handles, arguments) = (library(), &procedure.tx, own("handles"), own("arguments"));
@@ -139,7 +139,7 @@ impl Rows {
         });
         walk::all_expressions(&procedure.body, &mut |expression| {
             let ExpressionKind::Column(row, column) = &*expression.kind else { return };
-            let Shape::Row(table) = row.shape else { return };
+            let ValueType::Row(table) = row.value_type else { return };
             if matches!(&*row.kind, ExpressionKind::Variable(row, _) if changed.contains(row)) {
                 return;
             }

@@ -5,9 +5,9 @@ use std::cell::RefCell;
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 
-use super::ahead::iteration;
 use super::expressions::{Code, checked};
 use super::prefetch::Plan;
+use super::slice::iteration;
 use super::{bind_arguments, index_field, library, own, table_field};
 use crate::known::Known;
 use crate::options::Options;
@@ -225,7 +225,7 @@ impl<'p> Emitter<'p> {
                 }
                 None => self.code.expression(value),
             };
-            let lent = match &*value.kind {
+            let borrowed = match &*value.kind {
                 ExpressionKind::None => quote!(::core::option::Option::None),
                 _ => quote_spanned!(value.span=> #library::support::Lend::lend(&#new)),
             };
@@ -234,7 +234,7 @@ impl<'p> Emitter<'p> {
                 _ => quote!(let #new = #computed;),
             };
             return quote! {
-                { #binding #library::support::Stored::stored(#row.#setter(#lent), #tx)?; }
+                { #binding #library::support::Stored::stored(#row.#setter(#borrowed), #tx)?; }
             };
         }
         let value = self.code.expression(value);

@@ -10,13 +10,13 @@ use super::patterns::last;
 use super::{Lowering, refuse};
 use crate::lists;
 use crate::surface;
-use crate::tree::{Expression, ExpressionKind, Literal, Operator, Pattern, Shape, VariableId};
+use crate::tree::{Expression, ExpressionKind, Literal, Operator, Pattern, ValueType, VariableId};
 
 impl Lowering {
     /// A pure expression without rows.
     pub(super) fn value(&mut self, expression: &Expr) -> Result<Expression> {
         let lowered = self.expression(expression)?;
-        if lowered.shape.has_row() {
+        if lowered.value_type.has_row() {
             return refuse(expression, "rows are used column by column: write `row.column`");
         }
         Ok(lowered)
@@ -50,12 +50,12 @@ impl Lowering {
                     return refuse(token, "nothing is lent to be changed: assign variables and their fields");
                 }
                 let inner = self.expression(&reference.expr)?;
-                Ok(Expression::shaped(span, inner.shape.clone(), ExpressionKind::Reference(inner)))
+                Ok(Expression::typed(span, inner.value_type.clone(), ExpressionKind::Reference(inner)))
             }
             Expr::Unary(unary) => match &unary.op {
                 UnOp::Deref(_) => {
                     let inner = self.expression(&unary.expr)?;
-                    Ok(Expression::shaped(span, inner.shape.clone(), ExpressionKind::Dereference(inner)))
+                    Ok(Expression::typed(span, inner.value_type.clone(), ExpressionKind::Dereference(inner)))
                 }
                 UnOp::Neg(_) => match &*unary.expr {
                     Expr::Lit(literal) => self.literal(&literal.lit, true),
@@ -81,15 +81,15 @@ impl Lowering {
                 }
                 let list = self.expression(&index.expr)?;
                 let at = self.value(&index.index)?;
-                Ok(Expression::shaped(span, list.shape.element(), ExpressionKind::Element(list, at)))
+                Ok(Expression::typed(span, list.value_type.element(), ExpressionKind::Element(list, at)))
             }
             Expr::Tuple(tuple) => {
                 let parts = tuple.elems.iter().map(|part| self.expression(part)).collect::<Result<Vec<_>>>()?;
-                let shape = match parts.iter().any(|part| part.shape.has_row()) {
-                    true => Shape::Tuple(parts.iter().map(|part| part.shape.clone()).collect()),
-                    false => Shape::Value,
+                let value_type = match parts.iter().any(|part| part.value_type.has_row()) {
+                    true => ValueType::Tuple(parts.iter().map(|part| part.value_type.clone()).collect()),
+                    false => ValueType::Value,
                 };
-                Ok(Expression::shaped(span, shape, ExpressionKind::Tuple(parts)))
+                Ok(Expression::typed(span, value_type, ExpressionKind::Tuple(parts)))
             }
             Expr::Array(array) => {
                 let elements = self.values(&array.elems)?;
@@ -212,7 +212,7 @@ impl Lowering {
 
     /// The value of a variable.
     pub(super) fn read(&self, variable: VariableId, ident: &proc_macro2::Ident) -> Expression {
-        Expression::shaped(ident.span(), self.shape(variable), ExpressionKind::Variable(variable, ident.clone()))
+        Expression::typed(ident.span(), self.value_type(variable), ExpressionKind::Variable(variable, ident.clone()))
     }
 
     fn field(&mut self, base: &Expr, name: &Member, span: Span) -> Result<Expression> {
@@ -224,21 +224,21 @@ impl Lowering {
             },
             _ => self.expression(base)?,
         };
-        match (&base_expression.shape, name) {
-            (Shape::Row(_), Member::Named(column)) => {
+        match (&base_expression.value_type, name) {
+            (ValueType::Row(_), Member::Named(column)) => {
                 Ok(Expression::new(span, ExpressionKind::Column(base_expression, column.clone())))
             }
-            (Shape::Row(_), Member::Unnamed(at)) => refuse(at, "columns are read by name"),
-            (Shape::Option(_), _) => refuse(
+            (ValueType::Row(_), Member::Unnamed(at)) => refuse(at, "columns are read by name"),
+            (ValueType::Option(_), _) => refuse(
                 name,
                 "the row may be missing: take it out with `let Some(row) = .. else { .. }` first, or use `require`",
             ),
-            (Shape::List(_), _) => {
+            (ValueType::List(_), _) => {
                 refuse(name, "these are many rows: go over them with `for`, or take one with an index")
             }
-            (Shape::Tuple(_), Member::Unnamed(at)) => {
-                let shape = base_expression.shape.part(at.index as usize);
-                Ok(Expression::shaped(span, shape, ExpressionKind::Field(base_expression, name.clone())))
+            (ValueType::Tuple(_), Member::Unnamed(at)) => {
+                let value_type = base_expression.value_type.part(at.index as usize);
+                Ok(Expression::typed(span, value_type, ExpressionKind::Field(base_expression, name.clone())))
             }
             _ => Ok(Expression::new(span, ExpressionKind::Field(base_expression, name.clone()))),
         }
@@ -259,8 +259,12 @@ impl Lowering {
         }
         if name == "Some" && call.args.len() == 1 {
             let inner = self.expression(&call.args[0])?;
-            let shape = if inner.shape.has_row() { Shape::Option(Box::new(inner.shape.clone())) } else { Shape::Value };
-            return Ok(Expression::shaped(span, shape, ExpressionKind::Some(inner)));
+            let value_type = if inner.value_type.has_row() {
+                ValueType::Option(Box::new(inner.value_type.clone()))
+            } else {
+                ValueType::Value
+            };
+            return Ok(Expression::typed(span, value_type, ExpressionKind::Some(inner)));
         }
         if let Some(ident) = path.get_ident()
             && let Some((_, _)) = self.find(ident)
@@ -319,20 +323,26 @@ impl Lowering {
         let given = given
             .map(|argument| if iterates { self.iterated(argument) } else { self.value(argument) })
             .collect::<Result<Vec<_>>>()?;
-        let rows = receiver.shape.has_row();
-        let shape = match (name.as_str(), &receiver.shape) {
-            (_, Shape::Row(_)) => return refuse(&call.receiver, "rows are used column by column: write `row.column`"),
-            ("is_some" | "is_none", Shape::Option(_)) | ("len" | "is_empty", Shape::List(_)) => Shape::Value,
-            ("iter" | "clone" | "to_owned", shape) => shape.clone(),
-            ("enumerate", shape) if rows => Shape::List(Box::new(Shape::Tuple(vec![Shape::Value, shape.element()]))),
-            ("zip", shape) if rows || given[0].shape.has_row() => {
-                Shape::List(Box::new(Shape::Tuple(vec![shape.element(), given[0].shape.element()])))
+        let rows = receiver.value_type.has_row();
+        let value_type = match (name.as_str(), &receiver.value_type) {
+            (_, ValueType::Row(_)) => {
+                return refuse(&call.receiver, "rows are used column by column: write `row.column`");
+            }
+            ("is_some" | "is_none", ValueType::Option(_)) | ("len" | "is_empty", ValueType::List(_)) => {
+                ValueType::Value
+            }
+            ("iter" | "clone" | "to_owned", value_type) => value_type.clone(),
+            ("enumerate", value_type) if rows => {
+                ValueType::List(Box::new(ValueType::Tuple(vec![ValueType::Value, value_type.element()])))
+            }
+            ("zip", value_type) if rows || given[0].value_type.has_row() => {
+                ValueType::List(Box::new(ValueType::Tuple(vec![value_type.element(), given[0].value_type.element()])))
             }
             _ if rows => return refuse(&call.method, format!("`.{name}(..)` is not for rows: take their columns")),
-            _ => Shape::Value,
+            _ => ValueType::Value,
         };
         let kind = ExpressionKind::Method { receiver, method: call.method.clone(), arguments: given };
-        Ok(Expression::shaped(span, shape, kind))
+        Ok(Expression::typed(span, value_type, kind))
     }
 
     fn branch(&mut self, branch: &syn::ExprIf) -> Result<Expression> {
@@ -343,18 +353,18 @@ impl Lowering {
         if let Expr::Let(condition) = &*branch.cond {
             let value = self.expression(&condition.expr)?;
             let (pattern, then) = self.scoped(|this| {
-                let pattern = this.pattern(&condition.pat, &value.shape)?;
+                let pattern = this.pattern(&condition.pat, &value.value_type)?;
                 Ok::<_, Error>((pattern, this.block_value(&branch.then_branch)?))
             })?;
             let otherwise = self.scoped(|this| this.expression(otherwise))?;
-            let shape = then.shape.clone();
+            let value_type = then.value_type.clone();
             let arms = vec![(pattern, None, then), (Pattern::any(), None, otherwise)];
-            return Ok(Expression::shaped(span, shape, ExpressionKind::Match(value, arms)));
+            return Ok(Expression::typed(span, value_type, ExpressionKind::Match(value, arms)));
         }
         let condition = self.condition(&branch.cond)?;
         let then = self.block_value(&branch.then_branch)?;
         let otherwise = self.scoped(|this| this.expression(otherwise))?;
-        Ok(Expression::shaped(span, then.shape.clone(), ExpressionKind::If(condition, then, otherwise)))
+        Ok(Expression::typed(span, then.value_type.clone(), ExpressionKind::If(condition, then, otherwise)))
     }
 
     /// The condition of an `if`.
@@ -370,14 +380,14 @@ impl Lowering {
         let mut arms = Vec::new();
         for arm in &matching.arms {
             arms.push(self.scoped(|this| {
-                let pattern = this.pattern(&arm.pat, &value.shape)?;
+                let pattern = this.pattern(&arm.pat, &value.value_type)?;
                 let guard = arm.guard.as_ref().map(|(_, guard)| this.condition(guard)).transpose()?;
                 Ok::<_, Error>((pattern, guard, this.expression(&arm.body)?))
             })?);
         }
-        let shape = arms.iter().map(|(_, _, value)| &value.shape).find(|shape| shape.has_row());
-        let shape = shape.cloned().unwrap_or(Shape::Value);
-        Ok(Expression::shaped(matching.span(), shape, ExpressionKind::Match(value, arms)))
+        let value_type = arms.iter().map(|(_, _, value)| &value.value_type).find(|value_type| value_type.has_row());
+        let value_type = value_type.cloned().unwrap_or(ValueType::Value);
+        Ok(Expression::typed(matching.span(), value_type, ExpressionKind::Match(value, arms)))
     }
 
     /// `{ let ..; value }`.
@@ -396,7 +406,7 @@ impl Lowering {
                     return refuse(token, "write this `let .. else` before the expression it is in");
                 }
                 let value = this.expression(&init.expr)?;
-                let (pattern, ty) = this.typed(&local.pat, &value.shape)?;
+                let (pattern, ty) = this.typed(&local.pat, &value.value_type)?;
                 bindings.push((pattern, ty, value));
             }
             let Stmt::Expr(value, None) = value else {
@@ -406,8 +416,8 @@ impl Lowering {
             if bindings.is_empty() {
                 return Ok(value);
             }
-            let shape = value.shape.clone();
-            Ok(Expression::shaped(block.span(), shape, ExpressionKind::Block(bindings, value)))
+            let value_type = value.value_type.clone();
+            Ok(Expression::typed(block.span(), value_type, ExpressionKind::Block(bindings, value)))
         })
     }
 
@@ -440,7 +450,7 @@ impl Lowering {
             })?;
             let value = self.expression(&value)?;
             let (pattern, guard) = self.scoped(|this| {
-                let pattern = this.pattern(&pattern, &value.shape)?;
+                let pattern = this.pattern(&pattern, &value.value_type)?;
                 Ok::<_, Error>((pattern, guard.map(|guard| this.value(&guard)).transpose()?))
             })?;
             let truth = |value: bool| {
@@ -458,10 +468,10 @@ impl Lowering {
     }
 
     /// A pattern with or without a type after it.
-    pub(super) fn typed(&mut self, pattern: &syn::Pat, shape: &Shape) -> Result<(Pattern, Option<syn::Type>)> {
+    pub(super) fn typed(&mut self, pattern: &syn::Pat, value_type: &ValueType) -> Result<(Pattern, Option<syn::Type>)> {
         match pattern {
-            syn::Pat::Type(typed) => Ok((self.pattern(&typed.pat, shape)?, Some((*typed.ty).clone()))),
-            other => Ok((self.pattern(other, shape)?, None)),
+            syn::Pat::Type(typed) => Ok((self.pattern(&typed.pat, value_type)?, Some((*typed.ty).clone()))),
+            other => Ok((self.pattern(other, value_type)?, None)),
         }
     }
 }

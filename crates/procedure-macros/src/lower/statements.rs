@@ -9,7 +9,7 @@ use super::{Lowering, refuse};
 use crate::lists;
 use crate::surface;
 use crate::tree::{
-    Arm, Block, Expression, ExpressionKind, Operator, Pattern, PatternKind, Place, Selector, Shape, Step, StepKind,
+    Arm, Block, Expression, ExpressionKind, Operator, Pattern, PatternKind, Place, Selector, Step, StepKind, ValueType,
     VariableId,
 };
 
@@ -154,7 +154,7 @@ impl Lowering {
         };
         let Some(init) = &local.init else {
             let syn::Pat::Ident(ident) = pattern else { return refuse(local, "give the variables their values here") };
-            let variable = self.declare(&ident.ident, ident.mutability.is_some(), Shape::Value);
+            let variable = self.declare(&ident.ident, ident.mutability.is_some(), ValueType::Value);
             self.variables[variable.0].late = true;
             block.0.push(Step { id: 0, span, kind: StepKind::Declare(variable, ty) });
             return Ok(());
@@ -168,29 +168,29 @@ impl Lowering {
                 let message = "leave the procedure or the loop here: `return`, `break` or `continue`";
                 return Err(Error::new(otherwise.block.brace_token.span.close(), message));
             }
-            let pattern = self.pattern(pattern, &value.shape)?;
+            let pattern = self.pattern(pattern, &value.value_type)?;
             block.0.push(Step { id: 0, span, kind: StepKind::LetElse { pattern, value, otherwise: otherwise_block } });
             return Ok(());
         }
         if let Some(call) = surface::operation(value, &tx, false) {
-            let (operation, shape) = self.operation_here(value, call?)?;
-            let pattern = self.pattern(pattern, &shape)?;
+            let (operation, value_type) = self.operation_here(value, call?)?;
+            let pattern = self.pattern(pattern, &value_type)?;
             let kind = StepKind::Operation { operation: Box::new(operation), bind: Some((pattern, ty)) };
             block.0.push(Step { id: 0, span, kind });
             return Ok(());
         }
         if needs_steps(value, &tx) {
             let value = self.stepped(value, block)?;
-            let pattern = self.pattern(pattern, &value.shape)?;
+            let pattern = self.pattern(pattern, &value.value_type)?;
             block.0.push(Step { id: 0, span, kind: StepKind::Let { pattern, ty, value } });
             return Ok(());
         }
         let value = self.expression(value)?;
-        let pattern = self.pattern(pattern, &value.shape)?;
+        let pattern = self.pattern(pattern, &value.value_type)?;
         if let PatternKind::Bind(variable) = &pattern.kind {
             let known = &mut self.variables[variable.0];
             match &*value.kind {
-                ExpressionKind::Reference(_) => known.lent = true,
+                ExpressionKind::Reference(_) => known.borrowed = true,
                 ExpressionKind::Tuple(parts) => known.parts = Some(parts.len()),
                 _ => {}
             }
@@ -204,7 +204,7 @@ impl Lowering {
         &mut self,
         expression: &Expr,
         call: surface::Call<'_>,
-    ) -> Result<(crate::tree::Operation, Shape)> {
+    ) -> Result<(crate::tree::Operation, ValueType)> {
         if self.update.is_some() {
             return refuse(expression, "the change of an update only computes; do this before or after it");
         }
@@ -216,13 +216,13 @@ impl Lowering {
         let tx = self.tx();
         let span = value.span();
         let variable = if let Some(call) = surface::operation(value, &tx, false) {
-            let (operation, shape) = self.operation_here(value, call?)?;
-            let variable = self.make("result", shape);
+            let (operation, value_type) = self.operation_here(value, call?)?;
+            let variable = self.make("result", value_type);
             let bind = Some((Pattern::bind(variable), None));
             block.0.push(Step { id: 0, span, kind: StepKind::Operation { operation: Box::new(operation), bind } });
             variable
         } else if needs_steps(value, &tx) {
-            let variable = self.make("value", Shape::Value);
+            let variable = self.make("value", ValueType::Value);
             self.variables[variable.0].late = true;
             block.0.push(Step { id: 0, span, kind: StepKind::Declare(variable, None) });
             self.assign_branches(value, variable, block)?;
@@ -274,8 +274,8 @@ impl Lowering {
             other => {
                 let value = self.stepped(other, block)?;
                 let known = &mut self.variables[variable.0];
-                if value.shape.has_row() {
-                    known.shape = value.shape.clone();
+                if value.value_type.has_row() {
+                    known.value_type = value.value_type.clone();
                 }
                 let place = Place { variable, ident: known.ident.clone(), path: Vec::new() };
                 block.0.push(Step { id: 0, span, kind: StepKind::Assign { place, operator: None, value } });
@@ -314,7 +314,7 @@ impl Lowering {
         if let Expr::Let(condition) = &*branch.cond {
             let value = self.stepped(&condition.expr, block)?;
             let (pattern, body) = self.scoped(|this| {
-                let pattern = this.pattern(&condition.pat, &value.shape)?;
+                let pattern = this.pattern(&condition.pat, &value.value_type)?;
                 let mut body = Block::default();
                 then(this, &branch.then_branch, &mut body)?;
                 Ok::<_, Error>((pattern, body))
@@ -346,7 +346,7 @@ impl Lowering {
         let mut arms = Vec::new();
         for arm in &matching.arms {
             arms.push(self.scoped(|this| {
-                let pattern = this.pattern(&arm.pat, &value.shape)?;
+                let pattern = this.pattern(&arm.pat, &value.value_type)?;
                 let guard = arm.guard.as_ref().map(|(_, guard)| this.condition(guard)).transpose()?;
                 let mut steps = Block::default();
                 body(this, &arm.body, &mut steps)?;
@@ -470,11 +470,11 @@ impl Lowering {
             if self.update.is_some() {
                 return refuse(&looping.expr, "the change of an update only computes; do this before or after it");
             }
-            let (operation, shape) = self.operation(&call?)?;
+            let (operation, value_type) = self.operation(&call?)?;
             let (row, body) = self.scoped(|this| {
                 let row = match &*looping.pat {
-                    syn::Pat::Ident(ident) if ident.subpat.is_none() => this.declare(&ident.ident, false, shape),
-                    syn::Pat::Wild(_) => this.make("row", shape),
+                    syn::Pat::Ident(ident) if ident.subpat.is_none() => this.declare(&ident.ident, false, value_type),
+                    syn::Pat::Wild(_) => this.make("row", value_type),
                     other => return refuse(other, "the row of a scan has one name"),
                 };
                 this.loops += 1;
@@ -486,7 +486,7 @@ impl Lowering {
             return Ok(());
         }
         let over = self.iterated(&looping.expr)?;
-        let element = over.shape.element();
+        let element = over.value_type.element();
         let (pattern, body) = self.scoped(|this| {
             let pattern = this.pattern(&looping.pat, &element)?;
             this.loops += 1;
@@ -511,11 +511,11 @@ impl Lowering {
             Some(_) => self.value(right)?,
             None => self.stepped(right, block)?,
         };
-        if value.shape.has_row() {
+        if value.value_type.has_row() {
             if !place.path.is_empty() {
                 return refuse(right, "rows are used column by column: write `row.column`");
             }
-            self.variables[place.variable.0].shape = value.shape.clone();
+            self.variables[place.variable.0].value_type = value.value_type.clone();
         }
         block.0.push(Step { id: 0, span, kind: StepKind::Assign { place, operator, value } });
         Ok(())
@@ -560,8 +560,8 @@ impl Lowering {
                 }
                 let known = &self.variables[variable.0];
                 if !known.mutable && !known.late && self.update.is_none_or(|update| update.row != variable) {
-                    return match known.shape {
-                        Shape::Row(_) => refuse(ident, "columns are assigned in the change of an `update`"),
+                    return match known.value_type {
+                        ValueType::Row(_) => refuse(ident, "columns are assigned in the change of an `update`"),
                         _ => refuse(ident, format!("`{ident}` is assigned: declare it with `let mut {ident}`")),
                     };
                 }

@@ -58,7 +58,7 @@ pub mod support;
 mod touch;
 mod values;
 
-pub use seriatim_engine::procedure::{Aborted, Shape};
+pub use seriatim_engine::procedure::{Aborted, ExecutionMode};
 pub use seriatim_plan as plan;
 pub use seriatim_procedure::analysis::{ChopError, Refusal, Refusals};
 pub use seriatim_procedure::{Data, Datum, EvaluationError, IntegerType, Pure, checked, ir, methods, show};

@@ -6,9 +6,9 @@
 //! emulated region, and whoever reads beside a fallback, shows one word at a time.
 
 use super::bucket::Bucket;
+use crate::node_version::State;
 use crate::observer::Observer;
-use crate::witness::State;
-use seriatim_htm::{Access, Body, Htm, Stop, word};
+use seriatim_htm::{Access, Body, BodyError, Htm, word};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// The plan came too late: make another.
@@ -90,15 +90,15 @@ unsafe impl<G: Gate> Body for Change<'_, G> {
     type Output = ();
 
     #[inline(always)]
-    fn run<A: Access>(&mut self, access: &mut A) -> Result<(), Stop> {
+    fn run<A: Access>(&mut self, access: &mut A) -> Result<(), BodyError> {
         debug_assert!(!(A::REGION && G::DIRECT));
         let word = &self.bucket.word;
         if !access.lock(word, self.seen.0, self.seen.latched().0) {
-            return Err(Stop::Refused(LATE));
+            return Err(BodyError::Refused(LATE));
         }
         if !self.gate.opens(access, self.bucket) {
             access.store(word, self.seen.0);
-            return Err(Stop::Refused(SHUT));
+            return Err(BodyError::Refused(SHUT));
         }
         for &(word, value) in self.stores {
             access.store(word, value);

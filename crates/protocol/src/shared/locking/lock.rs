@@ -22,10 +22,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use seriatim_htm::Htm;
 use seriatim_memory::{CountedVec, Local, OutOfMemory};
 use seriatim_store::{GAP_CLOSED, RecordPtr};
-use seriatim_txn::{Priority, RecordShape, Table};
+use seriatim_txn::{Priority, RecordLayout, Table};
 
-use crate::shared::head;
 use crate::shared::own::OwnIndex;
+use crate::shared::record_header;
 
 const WRITER: u64 = 1 << 63;
 const WAITED: u64 = 1 << 62;
@@ -144,19 +144,19 @@ fn turn(word: &AtomicU64, step: impl Fn(u64) -> (u64, Request)) -> Request {
     }
 }
 
-/// Words of a record's head that belong to protocols that lock: the lock word.
+/// Words of a record's header that belong to protocols that lock: the lock word.
 pub(crate) const OWN_WORDS: usize = 1;
 
 /// The lock word of a record.
 #[inline]
-pub(super) fn lock_word<'t>(shape: &RecordShape, record: RecordPtr) -> &'t AtomicU64 {
-    head::own::<0>(shape, record)
+pub(super) fn lock_word<'t>(record_layout: &RecordLayout, record: RecordPtr) -> &'t AtomicU64 {
+    record_header::own::<0>(record_layout, record)
 }
 
 /// The lock word of a record of `table`.
 #[inline]
 pub(crate) fn of<'t>(table: &Table, record: RecordPtr) -> &'t AtomicU64 {
-    lock_word(&table.shape, record)
+    lock_word(&table.record_layout, record)
 }
 
 /// Takes a record that nobody holds and nobody waits for, to unlink it.

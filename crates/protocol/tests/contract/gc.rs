@@ -39,7 +39,7 @@ pub(crate) fn large_delete<P: Protocol>() {
         bench.read(&mut worker, 0).expect("alone");
         commit(&mut worker).expect("alone");
         worker.core().local.collect();
-        worker.housekeep(MOST);
+        worker.collect_garbage(MOST);
         let now = linked(&bench, &mut looking);
         assert!(left - now <= MOST, "{}: {} records after one read", P::INFO.name, left - now);
         left = now;
@@ -59,7 +59,7 @@ pub(crate) fn own_deletes<P: Protocol>() {
         commit(&mut worker).expect("alone");
         delete(&bench, &mut worker, first..first + 100);
         worker.core().local.collect();
-        worker.housekeep(1);
+        worker.collect_garbage(1);
         let left = linked(&bench, &mut looking);
         assert!(left <= 200, "{}: {left} deleted records are linked after {first}", P::INFO.name);
     }

@@ -2,7 +2,7 @@
 //!
 //! What an operation reads is kept column by column, owned, to the end of the execution; references into it, and into
 //! arguments, are no matter. The value of an update's closure is kept as it is; if it may hold a reference to a variable, the
-//! procedure runs whole only. Columns of the row that an update changes are never lent beyond it.
+//! procedure runs whole only. Columns of the row that an update changes never escape it.
 //!
 //! Types are not known here, so this errs on the side of a reference.
 
@@ -16,13 +16,13 @@ use crate::walk;
 
 /// The first update whose value may not be kept: its number.
 pub(crate) fn update(procedure: &Procedure) -> Option<usize> {
-    let lent = Lent::of(procedure);
+    let analysis = EscapeAnalysis::of(procedure);
     let mut found = None;
     walk::steps(&procedure.body, &mut |step| {
         let StepKind::Operation { operation, bind: Some(_) } = &step.kind else { return };
         let OperationKind::Update { body, .. } = &operation.kind else { return };
         if let Some(StepKind::Yield(value)) = body.0.last().map(|last| &last.kind)
-            && lent.level(value) > Level::Owned
+            && analysis.level(value) > Level::Owned
         {
             found.get_or_insert(operation.id);
         }
@@ -54,7 +54,7 @@ impl Level {
 }
 
 #[derive(Default)]
-struct Lent {
+struct EscapeAnalysis {
     /// Variables that are not owned.
     variables: BTreeMap<VariableId, Level>,
     /// Parameters that are references.
@@ -62,42 +62,43 @@ struct Lent {
     grown: bool,
 }
 
-impl Lent {
-    fn of(procedure: &Procedure) -> Lent {
+impl EscapeAnalysis {
+    fn of(procedure: &Procedure) -> EscapeAnalysis {
         let by_reference = procedure.parameters.iter().filter(|at| !matches!(at.passing, Passing::Value(_)));
-        let mut lent = Lent { arguments: by_reference.map(|at| at.variable).collect(), ..Lent::default() };
+        let mut analysis =
+            EscapeAnalysis { arguments: by_reference.map(|at| at.variable).collect(), ..EscapeAnalysis::default() };
         loop {
-            lent.grown = false;
+            analysis.grown = false;
             walk::steps(&procedure.body, &mut |step| match &step.kind {
                 StepKind::Let { pattern, value, .. } | StepKind::LetElse { pattern, value, .. } => {
-                    lent.bind(pattern, lent.level(value));
+                    analysis.bind(pattern, analysis.level(value));
                 }
-                StepKind::For { pattern, over, .. } => lent.iterate(pattern, over),
+                StepKind::For { pattern, over, .. } => analysis.iterate(pattern, over),
                 StepKind::Match { value, arms } => {
-                    let level = lent.level(value);
-                    arms.iter().for_each(|arm| lent.bind(&arm.pattern, level));
+                    let level = analysis.level(value);
+                    arms.iter().for_each(|arm| analysis.bind(&arm.pattern, level));
                 }
                 StepKind::Assign { place, value, .. } => {
-                    let level = lent.level(value);
-                    lent.raise(place.variable, if place.path.is_empty() { level } else { level.around() });
+                    let level = analysis.level(value);
+                    analysis.raise(place.variable, if place.path.is_empty() { level } else { level.around() });
                 }
                 StepKind::Change { place, arguments, .. } => {
-                    lent.raise(place.variable, lent.most(arguments).around());
+                    analysis.raise(place.variable, analysis.most(arguments).around());
                 }
                 _ => {}
             });
             walk::all_expressions(&procedure.body, &mut |expression| match &*expression.kind {
                 ExpressionKind::Match(value, arms) => {
-                    let level = lent.level(value);
-                    arms.iter().for_each(|(pattern, ..)| lent.bind(pattern, level));
+                    let level = analysis.level(value);
+                    arms.iter().for_each(|(pattern, ..)| analysis.bind(pattern, level));
                 }
                 ExpressionKind::Block(bindings, _) => {
-                    bindings.iter().for_each(|(pattern, _, value)| lent.bind(pattern, lent.level(value)));
+                    bindings.iter().for_each(|(pattern, _, value)| analysis.bind(pattern, analysis.level(value)));
                 }
                 _ => {}
             });
-            if !lent.grown {
-                return lent;
+            if !analysis.grown {
+                return analysis;
             }
         }
     }
@@ -222,7 +223,7 @@ mod tests {
 
     #[test]
     fn values_of_updates_that_may_refer_to_variables_are_not_kept() {
-        for lent in [
+        for analysis in [
             "let x = tx.update::<T>(1, |row| &m)?;",
             "let lent = &m; let x = tx.update::<T>(1, |row| (row.n, lent))?;",
             "for line in &m { let x = tx.update::<T>(1, |row| line)?; }",
@@ -232,7 +233,7 @@ mod tests {
             "let text = f(1); let x = tx.update::<T>(1, |row| g(&text))?;",
             "let text = f(1); let x = tx.update::<T>(1, |row| match 1 { 1 => Some(&text), _ => None })?;",
         ] {
-            assert_eq!(refused(lent), Some(0), "{lent}");
+            assert_eq!(refused(analysis), Some(0), "{analysis}");
         }
     }
 }
