@@ -130,7 +130,7 @@ impl Waker {
 
     fn signal(&self, why: Wake) {
         let mut wake = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Who was woken before and has not looked yet will find this, too.
+        // A thread that was woken before and has not looked yet will find this, too.
         if why > *wake {
             *wake = why;
             self.0.1.notify_all();

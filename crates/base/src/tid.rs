@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! TID, 60 bits:   epoch 34 | counter 26
-//! TID word, 64:  TID 60 | flags 4      (what the flags mean belongs to each protocol)
+//! TID word, 64:   TID 60 | flags 4      (what the flags mean belongs to each protocol)
 //! ```
 //! At one epoch every 10 ms, 34 bits last 5.4 years of uptime; 2^26 dependent commits in one epoch would take over 60 ms
 //! at a nanosecond each. Both bounds are checked where TIDs are made ([`Tid::next`]).

@@ -1,9 +1,9 @@
 //! Where each column lies in a row. One algorithm, `const`, for derived tables at compile time and declared ones at run time.
 //!
 //! ```text
-//! row version    [address of the fixed part: 8, only if a column is immutable] [NULL bits] [mutable columns]   padded to 8
-//! fixed part   [NULL bits] [immutable columns]                                                               padded to 8
-//! out-of-line block   [length: 8] [bytes]         the text of one LongText column; its 8 bytes in the row are the block's address
+//! row version        [address of the fixed part: 8, only if a column is immutable] [NULL bits] [mutable columns]   padded to 8
+//! fixed part         [NULL bits] [immutable columns]                                                               padded to 8
+//! out-of-line block  [length: 8] [bytes]          the text of one LongText column; its 8 bytes in the row are the block's address
 //! ```
 //! Columns follow one another in order of declaration, unaligned, in the machine's byte order; see [`ColumnType`] for the bytes of
 //! each. Bytes beyond a text's length, the value of a NULL and the padding are zero: a row is a function of its values. The NULL bits of a part are one

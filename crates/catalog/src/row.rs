@@ -1,6 +1,6 @@
 //! Rows as readers see them: a row version, and behind it its fixed part and out-of-line values.
 //!
-//! Rules for a [`RowRef`], which every accessor relies on; whoever makes one by [`RowRef::from_raw`] vouches for them:
+//! Rules for a [`RowRef`], which every accessor relies on; the caller of [`RowRef::from_raw`] vouches for them:
 //! 1. The row has the layout of its table and was written through [`RowWriter`](crate::RowWriter) only, or copied from one
 //!    that was: texts are UTF-8, lengths within bounds, out-of-line addresses 0 or those of out-of-line blocks.
 //! 2. The row version, its fixed part and its out-of-line values are readable and do not change while the reference lives.

@@ -1,6 +1,6 @@
 //! Rows as they are written: a private row version, its fixed part while it is new, and the out-of-line values of long texts.
 //!
-//! Rules for a [`RowWriter`]; whoever makes one vouches for them:
+//! Rules for a [`RowWriter`]; its maker vouches for them:
 //! 1. Its blocks have the layout of a table and are its own while it lives; those of a new row are zeroed but for the address
 //!    of the fixed part, the row version of an update is a copy of a row.
 //! 2. It goes only to code that uses places and column types of that table, as rule 3 of [`RowRef`] says.

@@ -1,6 +1,6 @@
 //! The bounded pool of workers: one per open transaction.
 //!
-//! Access rule: a slot's worker and its writer are touched only by whoever turned `busy` from false to true, until they turn it back.
+//! Access rule: a slot's worker and its writer are touched only by the thread that turned `busy` from false to true, until it turns it back.
 
 use std::cell::UnsafeCell;
 use std::ptr::NonNull;
@@ -56,7 +56,7 @@ struct Slot {
 // SAFETY: the cells are touched under the access rule above; workers are Send.
 unsafe impl Sync for Slot {}
 
-/// Deleted records that a worker looks at after each transaction: whoever comes after a large delete clears it away in small
+/// Deleted records that a worker looks at after each transaction: those that come after a large delete clear it away in small
 /// amounts. Workers at rest clear away everything.
 const CHORES_MAX: usize = 64;
 

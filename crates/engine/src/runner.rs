@@ -206,7 +206,7 @@ impl Runner {
         }
     }
 
-    /// The result, withheld until it may leave.
+    /// The result, withheld until it may be returned.
     #[inline]
     pub fn pending<R>(&self, result: Result<Committed<R>, TransactError>) -> Pending<R> {
         Pending::new(result, self.tx.dependency(), self.tx.wait_max(), &self.waiting)
@@ -268,7 +268,7 @@ impl Runner {
     }
 
     /// The body panicked. Promise (g): that is its own doing only if what it read held together, else the conflict. A panic is a
-    /// result: it leaves when what it may tell of is durable.
+    /// result: it is returned when what it may tell of is durable.
     fn panicked(&mut self, panic: Box<dyn Any + Send>) -> Result<Cause, TransactError> {
         match self.tx.validate() {
             Ok(()) => {
@@ -294,7 +294,7 @@ impl Runner {
         Ok(error)
     }
 
-    /// Ends a refuted attempt and pauses before the next; or reports that there is no next.
+    /// Ends an attempt that failed validation and pauses before the next; or reports that there is no next.
     fn conflicted(&mut self, cause: Cause, attempts: &mut u32) -> Result<(), TransactError> {
         let last = self.tx.conflict(cause);
         self.tx.roll_back(Some(cause));

@@ -72,7 +72,7 @@ pub struct Settings {
     pub checkpoint_bytes_per_second: Option<u64>,
     /// Percent of the time that a checkpoint works.
     pub checkpoint_share: u32,
-    /// Who is told how far a recovery is.
+    /// The listener that is told how far a recovery is.
     pub on_recovery: Listener,
     /// A fault of the protocol, for tests.
     #[cfg(feature = "canary")]

@@ -134,7 +134,7 @@ impl Statistics {
     }
 }
 
-/// One worker's counters. Written by whoever leases the worker, read by anyone.
+/// One worker's counters. Written by the worker's current lessee, read by anyone.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     committed: AtomicU64,

@@ -177,7 +177,7 @@ impl Kept {
     }
 }
 
-/// Who opens a transaction.
+/// What opens a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// A closure.
@@ -430,7 +430,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         }
     }
 
-    /// A row for the caller, who has it until the transaction ends.
+    /// A row for the caller, valid until the transaction ends.
     #[inline]
     pub(crate) fn lend(&self, set: &TableSet, row: RowPtr) -> Result<RowPtr, Abort> {
         if self.explicit.get() { self.keep(set, row) } else { Ok(row) }

@@ -1,6 +1,6 @@
 //! What a history says: committed transactions, what they saw and what they wrote.
 //!
-//! Rules for whoever fills one:
+//! Rules for filling one:
 //!
 //! (a) Only committed transactions, and all of them: a version nobody here wrote counts as one that was aborted.
 //! (b) Reads and scans say what the *committed* state showed, under the transaction's own writes. A version of its own may

@@ -54,7 +54,7 @@ impl Map {
 
 impl Drop for Map {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new` with these bytes and not unmapped since; whoever drops a map gave up what lies in it.
+        // SAFETY: mapped by `new` with these bytes and not unmapped since; the owner that drops a map gave up what lies in it.
         unsafe { unmap(self.start, self.bytes) };
     }
 }

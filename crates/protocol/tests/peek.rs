@@ -1,4 +1,4 @@
-//! `peek_committed`, under every protocol: whoever has no transaction sees committed versions with their own TIDs, each newer
+//! `peek_committed`, under every protocol: a reader without a transaction sees committed versions with their own TIDs, each newer
 //! than the last, and nothing of an open transaction.
 
 #[expect(dead_code, reason = "the sketches use all of it")]

@@ -153,7 +153,7 @@ impl<P: Recover> Bench<P> {
     }
 
     fn finish(&self, core: &mut Core) {
-        // SAFETY: whoever restored is done.
+        // SAFETY: restoring is done.
         unsafe { self.protocol.finish_restore(core, &self.table) }
     }
 

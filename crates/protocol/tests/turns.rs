@@ -135,7 +135,7 @@ fn reads_across_a_commit<P: Protocol>() {
     }
 }
 
-/// Whoever looks while a commit installs sees what was before, or what came, or that it is busy.
+/// A reader that looks while a commit installs sees what was before, or what came, or that it is busy.
 fn looks_amid_a_commit<P: Protocol>() {
     every_step(|at| {
         let bench = Bench::<P>::open(HtmMode::Absent, &[5, -5]);
@@ -199,7 +199,7 @@ fn updates_of_one_row<P: Protocol>() {
         if let (Some(own), Some(other)) = (own, other.get()) {
             assert_eq!(own.0 > other.0, own.1 > other.1, "before step {at}: TIDs against the order");
         }
-        // Whoever aborted may try again: nothing is left locked.
+        // An aborted transaction may try again: nothing is left locked.
         commit(&mut one, bump);
         commit(&mut two, bump);
         cleared(&bench, &mut [&mut one, &mut two]);

@@ -7,7 +7,7 @@
 //! is the smallest closed epoch, otherwise R; and while something was, loggers with nothing to write record what they have
 //! closed. So an idle database writes nothing, an idle logger holds nobody up, and D moves on in both.
 //!
-//! A failure is final unless it says that the disk is full: the log stops, D stays, who waits is told, commits are refused.
+//! A failure is final unless it says that the disk is full: the log stops, D stays, waiting callers are told, commits are refused.
 //! While the disk is full commits are refused and the batch that found no space is kept and tried again.
 
 use std::collections::VecDeque;

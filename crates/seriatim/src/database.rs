@@ -37,7 +37,7 @@ pub struct Database {
 
 impl Database {
     /// The database of a directory, with default options: creates it if there is none, else recovers what was acknowledged. One
-    /// process at a time has it open. A result leaves when it is durable ([`Durability::Group`](crate::Durability::Group)).
+    /// process at a time has it open. A result is returned when it is durable ([`Durability::Group`](crate::Durability::Group)).
     ///
     /// ```
     /// use seriatim::{Database, Table};

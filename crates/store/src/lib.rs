@@ -6,11 +6,11 @@
 //! Rules that the `unsafe` of this crate relies on:
 //! 1. A record's key words (and the out-of-line value they name) do not change from before it is linked until its
 //!    memory is reused.
-//! 2. Whoever unlinks a record or node retires it through `memory`; a thread that reads the structure is online
+//! 2. A thread that unlinks a record or node retires it through `memory`; a thread that reads the structure is online
 //!    ([`Pinned`](seriatim_memory::Pinned)), so everything it reached stays allocated.
 //! 3. A node's words are only ever accessed as atomics; a node is private to its creator until a latched node points to it.
 //! 4. A reader acts on what it read from a node only after the node's word proved unchanged; a writer holds the latch.
-//! 5. Whoever uses an index exclusively (loading, dropping, walking) has promised that no other thread uses it.
+//! 5. The caller of an exclusive use (loading, dropping, walking) has promised that no other thread uses the index.
 
 /// A size that shrinks in tests, so that rare paths are common there: in the crate's own, and in those of crates above, which ask for
 /// it by the feature `small` among their dev-dependencies.

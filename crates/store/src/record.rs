@@ -3,7 +3,7 @@
 //! ```text
 //! KeyClass::Word8    +0 u64 key
 //! KeyClass::Word16   +0 u64 high half   +8 u64 low half                       compared as one u128
-//! KeyClass::Bytes    +0 u64 prefix      +8 u64 address of an out-of-line block        compared by prefix, then by bytes
+//! KeyClass::Bytes    +0 u64 prefix      +8 u64 address of an out-of-line block  compared by prefix, then by bytes
 //!                    out-of-line block: [len: u64][bytes]; prefix: the first 8 bytes, big-endian, zero padded
 //! ```
 //! Invariant: the key words and the out-of-line value are written before the record is linked and never after (rule 1

@@ -138,7 +138,7 @@ impl std::fmt::Display for Cause {
     }
 }
 
-/// What a transaction may wait for. It has changed nothing; whoever is told to wait makes the same call again, from time to time,
+/// What a transaction may wait for. It has changed nothing; the caller makes the same call again, from time to time,
 /// until the holder has ended, [`super::Worker::wait_max`] is over, or the transaction is too old; or aborts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum On {

@@ -3,13 +3,13 @@
 //! Promises, each met at a place that repeats its letter:
 //! - (a) after [`Outcome::Committed`] the writes are visible together, and their redo entries are in the worker's buffer;
 //! - (b) after an abort nothing was visible to a committed transaction;
-//! - (c) `commit` alone decides: a value read may later be refuted, but no committed transaction used one;
+//! - (c) `commit` alone decides: a value read may later fail validation, but no committed transaction used one;
 //! - (d) nothing blocks without a bound it can name;
 //! - (e) removed memory goes through `memory`;
 //! - (f) every abort carries a cause;
 //! - (g) a user abort, a constraint failure or a panic is reported only after [`Worker::validate`] passes.
 //!
-//! Rules for rows: a [`RowPtr`] stays readable and unchanged until the transaction leaves, whatever is written after it, so
+//! Rules for rows: a [`RowPtr`] stays readable and unchanged until the transaction ends, whatever is written after it, so
 //! readers never copy. A protocol that updates in place hands out copies.
 //!
 //! Rules for columns: a call names the columns whose values the transaction uses, or sets in an update; an insertion or deletion
@@ -28,7 +28,7 @@ use seriatim_store::{Cursor, RecordPtr};
 
 use crate::{Added, Addition, ConflictInfo, Core, Environment, Knob, OpError, Options, Priority, Redo, Table};
 
-/// A row version: readable, unchanging, until the transaction that was given it leaves.
+/// A row version: readable, and unchanged until the transaction that got it has ended.
 pub type RowPtr = NonNull<u8>;
 
 /// How fresh a protocol's read-only snapshots are.
@@ -42,7 +42,7 @@ pub enum Freshness {
     Bounded,
 }
 
-/// What a protocol needs of its database.
+/// What a protocol requires of its database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Requirements {
     /// Only procedures with a plan: closures and explicit transactions are refused, but for snapshots.
@@ -51,7 +51,7 @@ pub struct Requirements {
     pub regions: bool,
 }
 
-/// What a protocol gives.
+/// What a protocol offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
     /// Transactions that are not declared beforehand.
@@ -67,7 +67,7 @@ pub struct Capabilities {
     pub pieces: bool,
     /// Splits commit into prepare and decide ([`Detach`]).
     pub detach: bool,
-    /// May answer [`Outcome::Repair`] to whoever uses [`Repair`].
+    /// May answer [`Outcome::Repair`] to callers that use [`Repair`].
     pub repair: bool,
 }
 
@@ -80,11 +80,11 @@ pub struct ProtocolInfo {
     pub summary: &'static str,
     /// Where it comes from.
     pub source: &'static str,
-    /// What it needs.
+    /// What it requires of its database.
     pub requirements: Requirements,
-    /// What it gives.
+    /// What it offers.
     pub capabilities: Capabilities,
-    /// Its knobs.
+    /// Its options.
     pub options: &'static [Knob],
 }
 
@@ -105,7 +105,7 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     /// A worker. Registered until dropped.
     fn worker(&self, core: Core) -> Self::Worker;
 
-    /// The newest committed version of a record, for whoever has no transaction, such as a checkpoint. It does not wait. TIDs
+    /// The newest committed version of a record, for readers without a transaction, such as a checkpoint. It does not wait. TIDs
     /// that one thread is shown of one record never go back; versions of several records need not belong together.
     ///
     /// The row is readable and does not change until the worker of `pin` goes offline.
@@ -224,7 +224,7 @@ pub enum Outcome {
 /// One worker: the state an open transaction runs on. Methods are called in the order
 /// `begin (operation | read | stage insert | update | delete | scan_next | savepoint | rollback_to | validate)* (commit | abort)`; a commit
 /// that answered [`Outcome::Repair`] is followed by [`Repair::forget`], further operations and another commit. What only some
-/// protocols give is behind an accessor ([`Worker::repair`], [`Worker::detach`], [`Worker::pieces`]).
+/// protocols offer is behind an accessor ([`Worker::repair`], [`Worker::detach`], [`Worker::pieces`]).
 /// After an [`OpError::Abort`] only `abort` follows.
 pub trait Worker: Send {
     /// Opens an attempt of a transaction. `priority` is the same in all its attempts, for protocols that favour the older
@@ -315,16 +315,16 @@ pub trait Worker: Send {
     /// A conflict.
     fn validate(&mut self) -> Result<(), OpError>;
 
-    /// Decides. On [`Outcome::Committed`] the transaction has left; on [`Outcome::Repair`] it is still open.
+    /// Decides. On [`Outcome::Committed`] the transaction has ended; on [`Outcome::Repair`] it is still open.
     ///
     /// # Errors
     /// A conflict: `abort` follows. Or the order to wait for.
     fn commit(&mut self, redo: &mut dyn Redo) -> Result<Outcome, OpError>;
 
-    /// Ends the attempt; nothing of it was visible. The transaction has left.
+    /// Ends the attempt; nothing of it was visible. The transaction has ended.
     fn abort(&mut self);
 
-    /// Whether [`Worker::commit`] may report a write. Who says no needs no log.
+    /// Whether [`Worker::commit`] may report a write. If not, the transaction needs no log.
     fn writes(&self) -> bool {
         true
     }

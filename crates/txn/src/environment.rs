@@ -42,7 +42,7 @@ pub struct Core {
     pub htm: Htm,
     /// The epoch.
     pub epochs: Arc<Epochs>,
-    /// The durable epoch that the next snapshots of this worker show; who sets it holds it
+    /// The durable epoch that the next snapshots of this worker show; the caller that sets it holds it
     /// ([`DurablePoint::hold`](seriatim_base::DurablePoint::hold)) until they have ended.
     pub held: Option<Epoch>,
     /// What this worker's commits change in rows and bytes of each table.
@@ -58,7 +58,7 @@ pub struct Core {
 }
 
 impl Environment {
-    /// An environment in which the epoch has just begun, for whoever runs a protocol without a database.
+    /// An environment in which the epoch has just begun, for callers that run a protocol without a database.
     pub fn new(htm: Htm, memory: Memory, budget: Budget) -> Environment {
         Environment {
             undurable_deletions: Arc::new(UndurableDeletions::new(&memory)),
@@ -130,8 +130,8 @@ impl Core {
         !self.injects(Fault::None) && cfg!(feature = "canary")
     }
 
-    /// The durable epoch that a snapshot is to show, where versions are kept for who reads it: the one at which the log stopped, or
-    /// the one that whoever opened the snapshot holds.
+    /// The durable epoch that a snapshot is to show, where versions are kept for its readers: the one at which the log stopped, or
+    /// the one that the opener of the snapshot holds.
     pub fn shown_epoch(&self) -> Option<Epoch> {
         self.held.or_else(|| self.local.kept_until()?.final_epoch())
     }

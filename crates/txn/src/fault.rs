@@ -25,7 +25,7 @@ pub enum Fault {
     ForgetRolledBack,
     /// Keeps no version for the durable epoch.
     ForgetDurable,
-    /// Unlinks a record whose deletion is not durable without a note.
+    /// Unlinks a record whose deletion is not durable without noting it.
     ForgetUndurableDeletions,
     /// Panics in the middle of a commit, with the records to be written locked.
     PanicInCommit,

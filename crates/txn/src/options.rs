@@ -1,4 +1,4 @@
-//! Options of protocols: knobs with a name, which whoever opens a database may turn.
+//! Options of protocols: named settings, chosen when a database is opened.
 
 use std::fmt;
 

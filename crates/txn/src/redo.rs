@@ -10,7 +10,7 @@ use crate::{RowPtr, Table};
 ///
 /// The records written may be unlocked before the calls come: dbx and silo unlock each as they install it, nowait and wait-die all of
 /// them after the last call. So others may have read a write, and have reported what they made of it, before it is reported itself.
-/// A log that groups by epoch must therefore count whoever has a commit in progress as one who may still report writes of the
+/// A log that groups by epoch must therefore count each worker with a commit in progress as one that may still report writes of the
 /// epoch in which that commit began.
 pub trait Redo {
     /// The row of `key` became `after`, from `before`, the version just below `tid`; `None`: no row. Not both are

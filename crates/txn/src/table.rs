@@ -111,7 +111,7 @@ impl Unlinked {
     #[inline]
     pub fn announce(&self, tid: Tid) {
         if self.0.load(Ordering::Relaxed) < tid.bits() {
-            // ORDERING: sequenced before the release that unlinks the record; who acquires that sees this.
+            // ORDERING: sequenced before the release that unlinks the record; a reader that acquires that sees this.
             self.0.fetch_max(tid.bits(), Ordering::Relaxed);
         }
     }

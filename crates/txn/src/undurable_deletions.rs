@@ -1,11 +1,11 @@
 //! Records that are in no index any more although the deletion of their rows is not durable yet.
 //!
 //! A deleted record leaves its index a grace period after the deletion, not when that is durable: every scan of the head of a
-//! queue would walk over what was deleted in two or three epochs. Should the log stop before, or the disk fall behind, whoever reads
-//! the durable epoch finds the rows of that epoch here. Memory keeps such records and their versions for as long
+//! queue would walk over what was deleted in two or three epochs. Should the log stop before, or the disk fall behind, readers
+//! of the durable epoch find the rows of that epoch here. Memory keeps such records and their versions for as long
 //! ([`Memory::keep_versions`](seriatim_memory::Memory::keep_versions)); nothing is noted where it keeps none.
 //!
-//! Order: a record is noted before it is unlinked, so whoever misses it in its index, and looks here then, finds it.
+//! Order: a record is noted before it is unlinked, so a reader that misses it in its index, and looks here then, finds it.
 //!
 //! There may be hundreds of thousands when the log stops, and each key that a snapshot misses is looked for. So readers have a map of a
 //! table's notes by key, made anew when a list has changed since: lists rest while nothing is committed.

@@ -1,7 +1,7 @@
 //! The log of an open database: its mode, and how long a result waits for it.
 //!
 //! Acknowledgement ends for good when the log stops: a sync failed, here or of the manifest, or a commit ended by a panic. From then
-//! on a result leaves only if all it depends on was durable before, in every mode.
+//! on a result is returned only if all it depends on was durable before, in every mode.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,7 +24,7 @@ use crate::settings::Settings;
 use crate::table::TableSet;
 use crate::{CloseError, LogStatistics, TransactError};
 
-/// What a result depends on: it leaves when this epoch is durable. Epoch zero: on nothing.
+/// What a result depends on: it is returned when this epoch is durable. Epoch zero: on nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CommitDependency {
     epoch: Epoch,
@@ -98,16 +98,16 @@ pub(crate) struct Persistence {
     pub(super) checkpoints: Mutex<Checkpoints>,
     /// Nobody has the database open any more: a checkpoint under way is given up.
     closing: AtomicBool,
-    /// Whether there are versions for who reads the durable epoch.
+    /// Whether there are versions for readers of the durable epoch.
     keeps_versions: bool,
     pub(crate) behind: Arc<Behind>,
 }
 
-/// Who steps the loggers.
+/// Which thread steps the loggers.
 enum Loggers {
     /// Threads of their own.
     Threads(LogThreads),
-    /// The database's owner ([`Settings::step_helpers`](crate::Settings::step_helpers)), and whoever waits.
+    /// The database's owner ([`Settings::step_helpers`](crate::Settings::step_helpers)), and each waiting caller.
     Stepped(Vec<Logger>),
     /// Nobody any more; how that went.
     Closed(Result<(), CloseError>),
@@ -124,7 +124,7 @@ const LOOK: Duration = Duration::from_millis(5);
 /// [`Settings::checkpoint_bytes`].
 const INCARNATIONS_MAX: u64 = 32;
 
-/// Beyond this epoch the log stops: TIDs have 34 bits for it, and whoever is in the middle of a commit must not run out
+/// Beyond this epoch the log stops: TIDs have 34 bits for it, and a worker in the middle of a commit must not run out
 /// of them.
 pub(super) const EPOCH_LIMIT: u64 = (1 << (Tid::BITS - Tid::COUNTER_BITS)) - (1 << 20);
 
@@ -379,7 +379,7 @@ impl Persistence {
         let mut changed = manifest.clone();
         change(&mut changed);
         if let Some(current) = changed.incarnations.last_mut() {
-            // Who finds less later finds damage.
+            // A reader that finds less later finds damage.
             current.ends = self.log.ends();
         }
         match changed.write(self.home.disk.as_ref(), &self.home.directory) {
@@ -506,7 +506,7 @@ impl Persistence {
 
 impl Drop for Persistence {
     fn drop(&mut self) {
-        // Whoever asked for durability was told, and who wanted to know now asked `Database::close`.
+        // Callers that asked for durability were told; to know now there is `Database::close`.
         let _ = self.close();
     }
 }
@@ -530,7 +530,7 @@ pub(crate) fn is_at_limit(epoch: Epoch) -> bool {
 
 /// Withholding results until they are durable, for databases with a log and without.
 impl Inner {
-    /// Waits until a result with this dependency may leave.
+    /// Waits until a result with this dependency may be returned.
     ///
     /// # Errors
     /// [`TransactError::NotDurable`] if the log stopped before; [`TransactError::NotDurableYet`] beyond the limit.
@@ -559,7 +559,7 @@ impl Inner {
             .is_some_and(|persistence| persistence.must_wait(dependency) && persistence.is_overtaken(dependency, limit))
     }
 
-    /// As [`Inner::wait_until_durable`], for `most` at the longest: whether it may leave.
+    /// As [`Inner::wait_until_durable`], for `most` at the longest: whether it may be returned.
     pub(crate) fn wait_until_durable_within(
         &self,
         dependency: CommitDependency,
@@ -588,7 +588,7 @@ impl Inner {
         }
     }
 
-    /// Ready when a result with this dependency may leave; `None` if it always may. Somebody waits for it.
+    /// Ready when a result with this dependency may be returned; `None` if it always may. Somebody waits for it.
     pub(crate) fn reached(&self, dependency: CommitDependency) -> Option<Reached> {
         self.persistence.as_ref().map(|persistence| {
             persistence.log.request(dependency.epoch);

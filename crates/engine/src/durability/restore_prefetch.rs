@@ -6,7 +6,7 @@
 //! | 2nd | the record, by the tag in the bucket | |
 //!
 //! A row is nearly always new, so an ordered table is not asked for it: that would be a search in vain. Nothing is unlinked while
-//! tables are restored, so what was found stays good until then; that it has the key, who uses it checks.
+//! tables are restored, so what was found stays good until then; that it has the key, the caller checks.
 
 use seriatim_base::prefetch;
 use seriatim_memory::Pinned;

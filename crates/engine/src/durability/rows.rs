@@ -1,6 +1,6 @@
 //! All committed rows of a table, while nobody or everybody uses it: for rebuilding indexes and for checkpoints.
 //!
-//! Several threads can share the work on one table: a chunk goes to whoever asks next.
+//! Several threads can share the work on one table: a chunk goes to the thread that asks next.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -35,7 +35,7 @@ pub(crate) enum Room {
     None,
 }
 
-/// Who takes rows as a walk finds them.
+/// Receives rows as a walk finds them.
 pub(crate) trait Take {
     /// Why room could not be made.
     type Error: From<Stuck>;

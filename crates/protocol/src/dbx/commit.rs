@@ -39,7 +39,7 @@ pub(super) struct Install {
     row_version: usize,
     /// What the version word holds; zero for nothing.
     was: usize,
-    /// Where a row is inserted over a tombstone: the deletion as a version of its own, for who reads older snapshots; else zero.
+    /// Where a row is inserted over a tombstone: the deletion as a version of its own, for readers of older snapshots; else zero.
     marker: usize,
     /// The version before the one replaced.
     previous: usize,

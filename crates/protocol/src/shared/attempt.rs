@@ -197,7 +197,7 @@ impl<O: Origin> Attempt<O> {
         unlink_placeholder(&mut self.core, write, claim);
     }
 
-    /// The TID word after a commit of `write`. Whoever linked the record and fills it owes it nothing any more; a deleted one
+    /// The TID word after a commit of `write`. The attempt that linked the record and fills it owes it nothing any more; a deleted one
     /// is owed a look, by us unless somebody owes it already.
     #[inline]
     pub(crate) fn after(write: &Write<O>, tid: Tid) -> TidWord {

@@ -87,7 +87,7 @@ pub(crate) struct NodeSetEntry<O = ()> {
     by: O,
 }
 
-/// What refuted a read set.
+/// Which entry of a read, node or write set failed validation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ValidationFailure {
     Read(usize),
@@ -438,7 +438,7 @@ impl<O: Origin> Optimistic<O> {
         })
     }
 
-    /// What noted that which was refuted.
+    /// Which operation noted the entry that failed validation.
     #[cfg_attr(not(test), expect(dead_code, reason = "no protocol here repairs yet"))]
     pub(crate) fn origin(&self, failure: ValidationFailure) -> O {
         match failure {
@@ -460,7 +460,7 @@ impl<O: Origin> Optimistic<O> {
         Ok(Outcome::Committed(newest))
     }
 
-    /// The error for what was refuted.
+    /// The error for an entry that failed validation.
     #[cold]
     pub(crate) fn record_conflict(&mut self, phase: Phase, failure: ValidationFailure) -> OpError {
         let changed = Cause { phase, reason: Reason::RecordChanged };
@@ -560,7 +560,7 @@ impl Claim for LockBit {
     }
 
     fn give(&self, core: &Core, table: &Table, record: RecordPtr, word: TidWord) {
-        // ORDERING: pairs with the acquire of whoever finds the record in a leaf it copied before.
+        // ORDERING: pairs with the acquire of a reader that finds the record in a leaf it copied before.
         core.htm.outside(|| record_header::tid_word(&table.record_layout, record).store(word.0, Ordering::Release));
     }
 }

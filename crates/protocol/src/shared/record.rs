@@ -305,7 +305,7 @@ fn retire_parts(core: &mut Core, table: &Table, record: RecordPtr, old: usize, n
     }
 }
 
-/// Frees at once what the version `row_version` (a row) owns beside the record, for who has the record alone.
+/// Frees at once what the version `row_version` (a row) owns beside the record, for an owner that has the record alone.
 pub(crate) fn release_version(core: &mut Core, table: &Table, record: RecordPtr, row_version: usize) {
     if table.has_out_of_line() {
         for out_of_line in out_of_line_values(table, row_version) {
@@ -325,7 +325,7 @@ pub(crate) fn out_of_line_of(table: &Table, row_version: usize) -> Vec<usize> {
     if table.has_out_of_line() { out_of_line_values(table, row_version).collect() } else { Vec::new() }
 }
 
-/// Frees those of `candidates` that the row of `row_version`, if there is one, does not refer to, for who has them alone.
+/// Frees those of `candidates` that the row of `row_version`, if there is one, does not refer to, for an owner that has them alone.
 pub(crate) fn release_out_of_line(core: &mut Core, table: &Table, candidates: &[usize], row_version: Option<usize>) {
     for &out_of_line in candidates {
         if !row_version

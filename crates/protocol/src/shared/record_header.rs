@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! 63                                   4  3       2        1       0
-//! | TID of the newest committed version | QUEUED | REMOVED | ABSENT | LOCKED |
+//! |  TID of the newest committed version  | QUEUED | REMOVED | ABSENT | LOCKED |
 //! ```
 //! A record's life. Each step is one change of the TID word by a committer or a garbage collector that holds it LOCKED,
 //! or by a region:
@@ -27,11 +27,10 @@
 //!    is then zero, or, where a protocol has snapshots, its own: a row version that may be retired already.
 //!    (A protocol that locks elsewhere, as `nowait` does in a third word, holds that lock besides, and sets LOCKED only while it
 //!    installs, for [`peek`].)
-//! 4. REMOVED is final: the record left its index. Its TID word never changes again, so whoever validated ABSENT fails.
+//! 4. REMOVED is final: the record left its index. Its TID word never changes again, so validation of ABSENT fails.
 //! 5. QUEUED: exactly one party, the attempt that linked the record or an entry of a garbage list, owes it a look, and
-//!    holds its
-//!    address until then. Only that party unlinks it, so the address stays good. Who revives or deletes the record meanwhile
-//!    leaves the mark and does not queue it again.
+//!    holds its address until then. Only that party unlinks it, so the address stays good. A transaction that revives or
+//!    deletes the record meanwhile leaves the mark and does not queue it again.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -54,7 +53,7 @@ const _TID_AND_FLAGS_FILL_A_WORD: () = assert!(Tid::BITS + FLAG_BITS == u64::BIT
 pub(crate) struct TidWord(pub(crate) u64);
 
 impl TidWord {
-    /// A placeholder: linked, never committed; who linked it owes it a look.
+    /// A placeholder: linked, never committed; the attempt that linked it owes it a look.
     pub(crate) const PLACEHOLDER: TidWord = TidWord(ABSENT | QUEUED);
 
     /// The state after a commit with `tid`.
@@ -118,9 +117,9 @@ pub(crate) fn own<'t, const AT: usize>(record_layout: &RecordLayout, record: Rec
     crate::step();
     debug_assert!(
         record_layout.header + bytes(AT + 1) <= record_layout.row_version,
-        "a protocol has the words that its head has room for"
+        "a protocol has the words that its header has room for"
     );
-    // SAFETY: as in `header`; the header has this word, as just asserted.
+    // SAFETY: as in `tid_word`; the header has this word, as just asserted.
     unsafe { record_layout.header_word(record, COMMON_WORDS + AT) }
 }
 
@@ -138,7 +137,7 @@ pub(crate) fn tid_word<'t>(record_layout: &RecordLayout, record: RecordPtr) -> &
 #[inline]
 pub(crate) fn row_version<'t>(record_layout: &RecordLayout, record: RecordPtr) -> &'t AtomicU64 {
     crate::step();
-    // SAFETY: as in `header`; the version word is the second.
+    // SAFETY: as in `tid_word`; the version word is the second.
     unsafe { record_layout.header_word(record, 1) }
 }
 
@@ -159,7 +158,7 @@ pub(crate) fn settled_version(table: &Table, record: RecordPtr) -> Option<(TidWo
     }
 }
 
-/// The newest committed version of a record, for who has no transaction: [`settled_version`] without its waits.
+/// The newest committed version of a record, for readers without a transaction: [`settled_version`] without its waits.
 pub(crate) fn peek(table: &Table, record: RecordPtr) -> Peeked {
     let header = tid_word(&table.record_layout, record);
     // ORDERING: as in `settled` and `settled_version`.

@@ -29,7 +29,7 @@ pub(super) fn commit<O: Origin>(
     if attempt.base.writes.is_empty() {
         return attempt.commit_read_only();
     }
-    // Whoever meets a locked record aborts again and again: a panic that left one behind would never end that.
+    // A transaction that meets a locked record aborts again and again: a panic that left one behind would never end that.
     let tid = abort_on_unwind("a commit", || decide(attempt, state))?;
     attempt.base.report(tid, redo, |entry| state.replaced[entry]);
     attempt.base.settle(tid, &LockBit, |entry| state.replaced[entry]);

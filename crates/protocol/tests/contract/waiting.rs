@@ -1,4 +1,4 @@
-//! Who is told to wait has changed nothing and may make the same call again: of protocols that wait, the older transaction is told
+//! A call that is told to wait has changed nothing and may be made again: of protocols that wait, the older transaction is told
 //! so and the younger one is not.
 
 use seriatim_catalog::Key;
@@ -11,7 +11,7 @@ const WAIT: OpError = OpError::Wait(On::Lock);
 
 /// A bench with two cells, and workers with open transactions, the oldest first.
 fn open<P: Protocol>(each: impl Fn(&Bench<P>, [P::Worker; 3])) {
-    // Who never waits has no say here.
+    // Protocols that never wait are not asked.
     if P::INFO.options.iter().all(|knob| knob.name != "wait_max_us") {
         return;
     }

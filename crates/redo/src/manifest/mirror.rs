@@ -1,5 +1,5 @@
 //! The manifest as JSON has it: the same fields by other names, so that neither the catalog nor the manifest's types depend on
-//! how they are written down. A field that is not known, or is missing, is an error: whoever adds one raises the format,
+//! how they are written down. A field that is not known, or is missing, is an error: a new field raises the format,
 //! unless what it says when it is left out is what was meant before.
 
 use std::path::{Path, PathBuf};

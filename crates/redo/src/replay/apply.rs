@@ -1,4 +1,4 @@
-//! What recovery hands to whoever keeps the rows.
+//! What recovery hands to the keeper of the rows.
 
 use seriatim_base::{LayoutId, TableId, Tid};
 use seriatim_catalog::Key;

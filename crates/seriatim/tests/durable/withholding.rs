@@ -1,4 +1,4 @@
-//! Results that leave when they are durable, and not before, however a transaction ends.
+//! Results are returned when they are durable, and not before, however a transaction ends.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -154,7 +154,7 @@ pub(super) fn load(slot: &AtomicU64) -> Slot {
     Slot(word::load(slot))
 }
 
-/// Fills a private line. Whoever publishes it releases these stores.
+/// Fills a private line. Publishing it releases these stores.
 fn fill(places: &[AtomicU64], link: &AtomicU64, slots: &[Slot], next: u64) {
     assert!(slots.len() <= places.len(), "a line is not filled beyond its slots");
     let slots = slots.iter().copied().chain(std::iter::repeat(Slot::EMPTY));
@@ -318,7 +318,7 @@ impl<'a> Iterator for Lines<'a> {
 #[derive(Debug)]
 pub(super) struct Spare(NonNull<u8>);
 
-// SAFETY: a private line; whoever holds it owns it.
+// SAFETY: a private line; its holder owns it.
 unsafe impl Send for Spare {}
 
 impl Spare {

@@ -3,7 +3,7 @@
 //! A plan is made by optimistic reading, outside. Latching at exactly the value read validates it: nothing of the chain has
 //! changed, and no split has moved keys. So a body is a few stores long, whether it runs in a region or latches directly, and
 //! allocates nothing; a plan that came too late costs a second look. Latching and unlatching are stores in regions too: an
-//! emulated region, and whoever reads beside a fallback, shows one word at a time.
+//! emulated region, or a reader beside a fallback, sees one word at a time.
 
 use super::bucket::Bucket;
 use crate::node_version::State;
@@ -65,7 +65,7 @@ impl Gate for Unheld {
     #[inline]
     fn opens<A: Access>(&mut self, access: &mut A, bucket: &Bucket) -> bool {
         if !A::REGION {
-            // ORDERING: we latched the word, then look at the gap; who holds a gap turned it (sequentially consistent), then
+            // ORDERING: we latched the word, then look at the gap; a holder of a gap turned it (sequentially consistent), then
             // looks at the word. At least one of the two sees the other.
             fence(Ordering::SeqCst);
         }

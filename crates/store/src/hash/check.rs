@@ -1,4 +1,4 @@
-//! Walks over a whole table, for who has it alone (rule 5): statistics, records, structural invariants.
+//! Walks over a whole table, for a caller that has it alone (rule 5): statistics, records, structural invariants.
 
 use super::Hash;
 use super::bucket::{LINE_BYTES, Slot, load};

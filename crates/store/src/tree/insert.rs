@@ -43,7 +43,7 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
         self.insert_near(cx, probe, &mut LeafHint::default(), record, observer)
     }
 
-    /// As [`Tree::insert`], beginning with the leaf hint's leaf.
+    /// As [`Tree::insert`], beginning with the hinted leaf.
     #[inline]
     pub(crate) fn insert_near<O: Observer>(
         &self,
@@ -169,7 +169,7 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
     }
 }
 
-/// The usual insertion: into the leaf the leaf hint is on, which has room, of a key without a record. Whatever else it
+/// The usual insertion: into the hinted leaf, which has room, of a key without a record. Whatever else it
 /// finds, it changes nothing and leaves to [`Insert`].
 struct Place<'a, 'k, K: NodeKind, const LEAF: usize> {
     leaf: &'a Leaf<K, LEAF>,
@@ -522,7 +522,7 @@ fn shortest_between<'t>(below: &[u8], above: &'t [u8]) -> &'t [u8] {
     &above[..=common]
 }
 
-/// Sees to it that whoever changes the gap word of a latched leaf from now on sees the latch: a read-modify-write that changes
+/// Sees to it that a thread that changes the gap word of a latched leaf from now on sees the latch: a read-modify-write that changes
 /// nothing comes before or after theirs.
 fn settle<K: NodeKind, A: Access, const LEAF: usize>(access: &mut A, leaf: &Leaf<K, LEAF>) {
     loop {

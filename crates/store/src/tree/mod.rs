@@ -4,7 +4,7 @@
 //! (a) Every key is in the one leaf that a descent for it reaches; leaves hold their keys in ascending order, without repeats.
 //! (b) Every change of a leaf's records, and its unlinking, changes the leaf's word; a leaf loses keys of its range in no
 //!     other way. So a word that has not changed proves what the leaf held and that it is still the leaf to look in.
-//! (c) Whoever waits for a latch holds none, and whoever holds one waits for nothing: no deadlock, and waits end.
+//! (c) A thread that waits for a latch holds none, and one that holds a latch waits for nothing: no deadlock, and waits end.
 //! (d) Nodes have no siblings: scans go from leaf to leaf by descending for the bound that ended the last one. So a split or
 //!     unlink touches the node, its parent and nothing else.
 //! (e) A leaf that becomes empty is unlinked with every ancestor that has no other child, unless something is held in its gap
@@ -117,7 +117,7 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
         answer.map_err(|node_version| (node_version, &leaf.gap))
     }
 
-    /// As [`Tree::get`], beginning with the leaf hint's leaf.
+    /// As [`Tree::get`], beginning with the hinted leaf.
     pub(crate) fn get_near(
         &self,
         probe: K::Probe<'_>,
@@ -160,7 +160,7 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
         Root::unpack(self.root.load(Ordering::Relaxed)).level as u32 + 1
     }
 
-    /// The count of leaves unlinked, to be read before a leaf hint's leaf is reached.
+    /// The count of leaves unlinked, to be read before a hinted leaf is reached.
     #[inline(always)]
     fn unlinked(&self) -> u64 {
         // ORDERING: pairs with the release in `retire_leaf`: a thread that comes online after that leaf's grace period sees it counted.

@@ -7,7 +7,7 @@
 //! With the sizes of `size`, a leaf of one-word keys takes 512 bytes and of two-word keys 768; an interior node takes 512 for
 //! one-word keys, 768 for two-word keys, 1024 for byte strings.
 //!
-//! Who may touch what (rule 3: always as atomics):
+//! Which thread may touch what (rule 3: always as atomics):
 //! 1. All fields but `word` and `gap` change only while the word is latched; `level` never changes.
 //! 2. Within a latched time, places are filled before `count` says they are in use. A reader that follows `count` so finds
 //!    each place below it holding a record, child or out-of-line value that was linked when it read the node's word, or later: safe to

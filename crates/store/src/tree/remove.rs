@@ -2,7 +2,7 @@
 //!
 //! The last record of a leaf goes with the leaf, and with every ancestor that has no other child: all of them are latched from the
 //! lowest ancestor that keeps another child downwards, that ancestor forgets the branch, and the branch is marked dead. The
-//! keys of the leaf fall to a neighbour whose word does not change: it has lost nothing, and whoever looked for a key of
+//! keys of the leaf fall to a neighbour whose word does not change: it has lost nothing, and a reader that looked for a key of
 //! the dead leaf holds the dead leaf's word.
 
 use super::Tree;

@@ -469,7 +469,7 @@ impl<const WAITS: bool> Worker<WAITS> {
             }
             let header = record_header::tid_word(&table.record_layout, write.record);
             assert!(!self.base.core.injects(Fault::PanicInCommit), "a deliberate panic with locks held");
-            // For those who hold no lock. ORDERING: whoever sees the row version in `record_header::peek` sees this, or
+            // For readers without a lock. ORDERING: a reader that sees the row version in `record_header::peek` sees this, or
             // what followed.
             header.store(write.expected.locked().0, Ordering::Relaxed);
             // ORDERING: pairs with the acquire of the TID word by the next holder of the lock, and with that of the peek.

@@ -118,7 +118,7 @@ fn shown<V: View>(attempt: &mut Optimistic, table: &Table, record: RecordPtr, vi
         return Shown::Deleted;
     }
     let newest = record_header::row_version(&table.record_layout, record).load(Ordering::Acquire) as usize;
-    // SAFETY: reachable from the record while we are online; what comes before it is so for who is shown it (rule 2).
+    // SAFETY: reachable from the record while we are online; what comes before it is so for the reader that is shown it (rule 2).
     let found = unsafe { find(newest, |version| view.shows(version)) };
     if let Some((row_version, version)) = found {
         attempt.base.newest = attempt.base.newest.max(version.tid);
