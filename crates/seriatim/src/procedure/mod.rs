@@ -58,6 +58,8 @@ pub mod support;
 mod touch;
 mod values;
 
+#[doc(hidden)]
+pub use seriatim_engine::procedure::ExecutionMode as Shape;
 pub use seriatim_engine::procedure::{Aborted, ExecutionMode};
 pub use seriatim_plan as plan;
 pub use seriatim_procedure::analysis::{ChopError, Refusal, Refusals};
