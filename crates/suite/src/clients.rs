@@ -1,5 +1,5 @@
 //! Clients of a database that write down what they asked and what they were answered, and nothing else: the black box that
-//! [`checker`](crate::judge) looks at. The database's own recorder is off, but where the transactions are registered
+//! [`checker`](crate::checker) looks at. The database's own recorder is off, but where the transactions are registered
 //! procedures.
 //!
 //! Every attempt is an operation of its own, for an aborted attempt must leave nothing that another sees; the loop that tries
