@@ -19,6 +19,7 @@ use crate::pool::Pool;
 use crate::procedure::ExecutionMode;
 use crate::procedure::gate::{Gate, WAIT_MAX};
 use crate::protocol::{self, OpenProtocol};
+use crate::queue::Queue;
 use crate::runtime::DynHandle;
 use crate::settings::Settings;
 use crate::table::TableSet;
@@ -52,6 +53,8 @@ pub(crate) struct Inner {
     tables: RwLock<Tables>,
     /// Held by who checks indexes: one set of helpers has workers set aside for it.
     pub(crate) checking: Mutex<()>,
+    /// There if decisions are queued.
+    pub(crate) queue: Option<Queue>,
     /// There if procedures run in pieces.
     pub(crate) gate: Option<Arc<Gate>>,
     sessions: AtomicUsize,
@@ -100,6 +103,9 @@ impl Engine {
     pub(crate) fn start(options: Settings, environment: Environment) -> Result<Engine, OpenError> {
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
         let protocol = protocol::open(&options.protocol, &options.protocol_options, &environment)?;
+        if options.queue.is_some() && !protocol.info().capabilities.detach {
+            return Err(OpenError::NotHeld { protocol: protocol.info().name });
+        }
         let foundation = Foundation { protocol, environment, number: NUMBERS.fetch_add(1, Ordering::Relaxed) };
         let environment = &foundation.environment;
         let began = Instant::now();
@@ -179,6 +185,7 @@ impl Engine {
             recovery: OnceLock::new(),
             tables: RwLock::new(tables),
             checking: Mutex::default(),
+            queue: options.queue.map(Queue::new),
             gate,
             sessions: AtomicUsize::new(0),
             recording: options.record_history.then(Recording::new),
@@ -381,6 +388,7 @@ impl Engine {
             memory_limit: self.inner.memory_limit,
             tables: self.inner.sets().iter().map(|set| self.inner.table_statistics(set)).collect(),
             log: self.inner.persistence.as_ref().map(Persistence::statistics),
+            queue: self.inner.queue.as_ref().map(Queue::statistics),
             ..Statistics::default()
         };
         self.inner.pool.add_to(&mut statistics);

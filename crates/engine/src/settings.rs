@@ -13,7 +13,7 @@ use seriatim_txn::{Environment, Priority};
 
 use crate::durability::Listener;
 use crate::procedure::ExecutionMode;
-use crate::{Durability, Engine, OpenError, RetryPolicy};
+use crate::{Durability, Engine, OpenError, QueueSettings, RetryPolicy};
 
 /// The options of a database. What each says is told where the builder sets it.
 #[derive(Clone, Debug)]
@@ -52,6 +52,8 @@ pub struct Settings {
     pub seed: u64,
     /// Whether procedures fetch ahead.
     pub prefetch: bool,
+    /// How decisions are queued, if they are.
+    pub queue: Option<QueueSettings>,
     /// How procedures are run.
     pub execution_mode: ExecutionMode,
     /// Whether accesses are checked against plans.
@@ -150,6 +152,7 @@ impl Default for Settings {
             operations_max: 1 << 16,
             seed: 0,
             prefetch: true,
+            queue: None,
             execution_mode: ExecutionMode::Whole,
             check_plans: false,
             place: None,
@@ -213,6 +216,9 @@ impl Settings {
         }
         if self.epoch_interval.is_zero() || self.transaction_age_max < self.epoch_interval {
             return invalid("the epoch interval must be above zero and at most the transaction age");
+        }
+        if self.queue.is_some_and(|queue| queue.batch_max == 0) {
+            return invalid("a batch of decisions has at least 1");
         }
         if !(1..=100).contains(&self.checkpoint_share) {
             return invalid("the share of checkpoints must be 1 to 100 percent");

@@ -51,6 +51,7 @@ use crate::parking::{Parking, TOO_OLD};
 use crate::pool::Lease;
 use crate::procedure::gate::Gate;
 use crate::procedure::watch::{self, Accessed};
+use crate::queue::Queue;
 use crate::record::Log;
 use crate::runner::Receipt;
 use crate::scan::Target;
@@ -1213,6 +1214,12 @@ impl<W: Worker + ?Sized> TxCore<W> {
             self.hold.set(hold);
         }
         self.worker().begin(mode, self.priority.get());
+        if inner.queue.is_some()
+            && let Some(held) = self.worker().detach()
+        {
+            cold_path();
+            held.hold();
+        }
         if explicit {
             cold_path();
             self.park(lease.slot);
@@ -1338,7 +1345,10 @@ impl<W: Worker + ?Sized> TxCore<W> {
         let mut waiting = Waiting::default();
         loop {
             self.ending.set(true);
-            let outcome = self.decide();
+            let outcome = match &self.inner.queue {
+                None => self.decide(),
+                Some(queue) => self.decide_queued(queue),
+            };
             self.ending.set(false);
             match outcome {
                 Ok(Outcome::Committed(tid)) => {
@@ -1358,6 +1368,20 @@ impl<W: Worker + ?Sized> TxCore<W> {
                 Err(OpError::Abort(cause)) => return Err(cause),
             }
         }
+    }
+
+    /// As [`TxCore::decide`], when its place in the queue has come: this thread does it, or another while this one waits.
+    #[cold]
+    fn decide_queued(&self, queue: &Queue) -> Result<Outcome, OpError> {
+        let Some(held) = self.worker().detach().filter(|_| self.mode.get() == Mode::ReadWrite) else {
+            return self.decide();
+        };
+        let prepared = held.prepare()?;
+        let waiting = Waits(self);
+        queue.decide(prepared, move || {
+            let waiting = waiting;
+            waiting.0.decide()
+        })
     }
 
     /// Has the protocol decide, with the log open for what it writes.
@@ -1579,6 +1603,13 @@ impl<W: Worker + ?Sized> TxCore<W> {
 
 const PANICKED: &str = "a worker panicked in the middle of a commit, so what it wrote may be half in memory and half in the log: \
                         open the database again, and report what it printed";
+
+/// A transaction that does nothing until its decision, which another thread may make, has been made.
+struct Waits<'t, W: Worker + ?Sized>(&'t TxCore<W>);
+
+// SAFETY: access rule 1: the thread that has it waits meanwhile, so that one thread at a time uses the transaction; and that may move
+// (see above).
+unsafe impl<W: Worker + ?Sized> Send for Waits<'_, W> {}
 
 /// Stops the log when a commit unwinds: what is in memory then is not what is in the log.
 struct StopsLog<'d>(&'d Inner);

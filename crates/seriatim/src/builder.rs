@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use seriatim_base::disk::{self, Disk};
-use seriatim_engine::{Listener, Place, Settings};
+use seriatim_engine::{Listener, Place, QueueSettings, Settings};
 use seriatim_htm::{Budget, HtmMode};
 
 use crate::procedure::ExecutionMode;
@@ -166,6 +166,30 @@ impl Builder {
     /// session can change it for itself.
     pub fn prefetch(mut self, wanted: bool) -> Builder {
         self.settings.prefetch = wanted;
+        self
+    }
+
+    /// Queues the decisions of read-write transactions: what has been executed waits for a batch, of `batch_max` at most, whose
+    /// transactions are decided one by one. A batch that is smaller waits for more for as long as `wait`; with a `wait` of zero batches
+    /// come from load only, and a lone caller does not wait. Default: each transaction is decided as soon as it has been executed.
+    ///
+    /// Until its decision an executed transaction is in nobody's way: of one that has looked for a row and one that inserts it, both
+    /// commit if the former is decided first. Opening fails under a protocol that does not hold transactions
+    /// ([`Capabilities::detach`](crate::Capabilities::detach)).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use seriatim::Database;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let db = Database::builder().protocol("silo").queue_decisions(16, Duration::ZERO).open()?;
+    /// db.session().transact(|_| Ok(()))?;
+    /// assert_eq!(db.statistics().queue.map(|queue| queue.decisions), Some(1));
+    /// assert!(Database::builder().protocol("nowait").queue_decisions(16, Duration::ZERO).open().is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn queue_decisions(mut self, batch_max: usize, wait: Duration) -> Builder {
+        self.settings.queue = Some(QueueSettings { batch_max, wait, ..QueueSettings::default() });
         self
     }
 

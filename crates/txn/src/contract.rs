@@ -65,7 +65,7 @@ pub struct Capabilities {
     pub epoch_order: bool,
     /// Publishes piece by piece ([`Pieces`]).
     pub pieces: bool,
-    /// Splits commit into prepare and decide ([`Detach`]).
+    /// Holds executed transactions until they are decided ([`Detach`]).
     pub detach: bool,
     /// May answer [`Outcome::Repair`] to callers that use [`Repair`].
     pub repair: bool,
@@ -352,7 +352,7 @@ pub trait Worker: Send {
         None
     }
 
-    /// Commit in two halves, where [`Capabilities::detach`] says so.
+    /// Held transactions, where [`Capabilities::detach`] says so.
     fn detach(&mut self) -> Option<&mut dyn Detach> {
         None
     }
@@ -376,28 +376,32 @@ pub trait Repair {
     fn forget(&mut self, index: u16, again: bool);
 }
 
-/// What must be known of an executed transaction to order it among others of its batch.
+/// What must be known of an executed transaction to order it among others of its batch. Of two transactions of which one reads what
+/// the other writes, the reader can go first and both commit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Prepared {
-    /// Records read, by address, with the TID of the version seen.
+    /// Records read, by address, with the TID of the version seen; those that a write builds on among them.
     pub reads: Vec<(usize, Tid)>,
     /// Records to be written, by address.
     pub writes: Vec<usize>,
+    /// Leaves and buckets in which absences or ranges were seen, by the address of their version.
+    pub nodes: Vec<usize>,
+    /// Leaves and buckets in which rows are to be linked, likewise. Splits move keys, so it may be others when they are.
+    pub inserts: Vec<usize>,
 }
 
-/// Splits commit in two, for validators that hold executed transactions, order them, then decide.
+/// Holds executed transactions until they are decided, by whoever orders them. Between [`Detach::prepare`] and the decision, which is
+/// [`Worker::commit`] or [`Worker::abort`], the worker does nothing; another thread may make the decision.
 pub trait Detach {
-    /// Ends execution; the transaction waits for a decision.
+    /// The transaction that has just begun will be held: until the decision no change of it moves the version of a leaf or bucket, so
+    /// that who read there can still commit before it.
+    fn hold(&mut self);
+
+    /// Ends execution; the transaction waits for its decision.
     ///
     /// # Errors
     /// A conflict that is already certain.
     fn prepare(&mut self) -> Result<Prepared, OpError>;
-
-    /// Decides the prepared transaction at its place in the order.
-    ///
-    /// # Errors
-    /// As [`Worker::commit`].
-    fn decide(&mut self, redo: &mut dyn Redo) -> Result<Outcome, OpError>;
 }
 
 /// What the analysis concluded of the procedure that a transaction runs, for protocols that publish piece by piece.

@@ -16,8 +16,8 @@ use seriatim_plan::{Kind, Plan};
 use seriatim_procedure::ir::OperationId;
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Added, Addition, Change, ConflictInfo, Core, Inserted, Mode, Near, OnExists, OpError, Outcome, Peeked, Priority,
-    ProtocolInfo, Redo, Repair, Restored, RowPtr, Savepoint, Scan, Seen, Staged, Table, Updating, Worker,
+    Added, Addition, Change, ConflictInfo, Core, Detach, Inserted, Mode, Near, OnExists, OpError, Outcome, Peeked,
+    Priority, ProtocolInfo, Redo, Repair, Restored, RowPtr, Savepoint, Scan, Seen, Staged, Table, Updating, Worker,
 };
 
 use super::OpenProtocol;
@@ -228,6 +228,10 @@ impl Worker for Repairer {
             }
             None => self.inner.commit(redo),
         }
+    }
+
+    fn detach(&mut self) -> Option<&mut dyn Detach> {
+        self.inner.detach()
     }
 
     fn wait_max(&self) -> Duration {

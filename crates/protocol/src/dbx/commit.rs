@@ -25,7 +25,7 @@ use crate::shared::attempt::Attempt;
 use crate::shared::optimistic::{LockBit, NodeSetEntry, Optimistic, Read, ValidationFailure};
 use crate::shared::record;
 use crate::shared::record_header::{self, TidWord};
-use crate::shared::writes::WriteSet;
+use crate::shared::writes::{Link, WriteSet};
 
 /// A write set entry's record changed.
 const WRITE_CHANGED: u8 = 1;
@@ -128,7 +128,7 @@ fn prepare(attempt: &mut Optimistic, installs: &mut CountedVec<Install>) -> Resu
     for write in writes.entries() {
         let record_layout = &write.table().record_layout;
         // Stable as long as the TID word is `expected`, which step 1 checks.
-        let was = if write.linked {
+        let was = if write.link != Link::There {
             0
         } else {
             record_header::row_version(record_layout, write.record).load(Ordering::Acquire) as usize

@@ -81,7 +81,7 @@ impl Protocol for Dbx {
             strict: true,
             epoch_order: true,
             pieces: false,
-            detach: false,
+            detach: true,
             repair: false,
         },
         options: &[CONFLICT_MAX, CAPACITY_MAX, SYSTEM_MAX, HELD_MAX],

@@ -13,7 +13,7 @@ use super::origin::Origin;
 use super::prefetch::Prefetched;
 use super::record;
 use super::record_header::{self, TidWord};
-use super::writes::{Part, Write, WriteSet};
+use super::writes::{Deferred, Link, Part, Write, WriteSet};
 
 /// The leaf last used of each ordered table: the node buffer of DBX §6.2.
 #[derive(Debug, Default)]
@@ -43,6 +43,8 @@ pub(crate) struct Attempt<O = ()> {
     pub(crate) leaf_hints: LeafHints,
     prefetched: Prefetched,
     pub(crate) writes: WriteSet<O>,
+    /// Nothing is linked before the decision.
+    pub(crate) defers: bool,
     /// What is noted from now on belongs to it.
     pub(crate) by: O,
     /// The newest TID read or to be overwritten; of absences, the newest that may have caused one.
@@ -57,13 +59,25 @@ impl<O: Origin> Attempt<O> {
     pub(crate) fn new(core: Core) -> Attempt<O> {
         let (writes, newest, seen) = (WriteSet::new(&core.local), Tid::ZERO, Seen::default());
         let (leaf_hints, prefetched) = (LeafHints::default(), Prefetched::default());
-        Attempt { core, leaf_hints, prefetched, writes, by: O::default(), newest, seen, conflict_info: None, queued: 0 }
+        Attempt {
+            core,
+            leaf_hints,
+            prefetched,
+            writes,
+            defers: false,
+            by: O::default(),
+            newest,
+            seen,
+            conflict_info: None,
+            queued: 0,
+        }
     }
 
     #[inline]
     pub(crate) fn begin(&mut self) {
         self.core.enter();
         self.prefetched.clear();
+        self.defers = false;
         self.by = O::default();
         self.newest = Tid::ZERO;
         self.conflict_info = None;
@@ -139,6 +153,14 @@ impl<O: Origin> Attempt<O> {
         }
     }
 
+    /// The write of a row to be linked at the decision whose key another has linked since.
+    #[inline]
+    pub(crate) fn taken(&self) -> Option<usize> {
+        let pin = self.core.local.pinned();
+        let taken = |deferred: &&Deferred| deferred.table().index.get(deferred.key(), pin).is_ok();
+        self.writes.deferred.iter().find(taken).and_then(|deferred| self.writes.find(deferred.record))
+    }
+
     /// The stop of an attempt that met a lock for longer than the bound.
     #[cold]
     pub(crate) fn record_lock_conflict(&mut self) -> OpError {
@@ -175,9 +197,7 @@ impl<O: Origin> Attempt<O> {
         record::free_private(&mut self.core, &mut self.writes, false);
         for entry in 0..self.writes.entries().len() {
             let write = self.writes.entries()[entry];
-            if write.linked {
-                self.unlink_placeholder(&write, claim);
-            }
+            self.take_back(&write, claim);
         }
         self.unlink_orphans(claim);
         self.leave();
@@ -186,15 +206,13 @@ impl<O: Origin> Attempt<O> {
     fn unlink_orphans(&mut self, claim: &impl Claim) {
         for entry in 0..self.writes.undone.len() {
             let write = self.writes.undone[entry];
-            if write.linked {
-                self.unlink_placeholder(&write, claim);
-            }
+            self.take_back(&write, claim);
         }
     }
 
-    /// Takes the look that this attempt owes a record it linked.
-    pub(crate) fn unlink_placeholder(&mut self, write: &Write<O>, claim: &impl Claim) {
-        unlink_placeholder(&mut self.core, write, claim);
+    /// Of a write that came to nothing: takes the record back that this attempt made for it.
+    pub(crate) fn take_back(&mut self, write: &Write<O>, claim: &impl Claim) {
+        take_back(&mut self.core, write, claim);
     }
 
     /// The TID word after a commit of `write`. The attempt that linked the record and fills it owes it nothing any more; a deleted one
@@ -202,7 +220,7 @@ impl<O: Origin> Attempt<O> {
     #[inline]
     pub(crate) fn after(write: &Write<O>, tid: Tid) -> TidWord {
         let deleted = write.row_version == 0;
-        let owed = !write.linked && (deleted || write.expected.is_queued());
+        let owed = write.link == Link::There && (deleted || write.expected.is_queued());
         if write.is_nothing() { write.expected } else { TidWord::committed(tid, deleted, owed) }
     }
 
@@ -213,9 +231,7 @@ impl<O: Origin> Attempt<O> {
         let Attempt { core, writes, queued, .. } = self;
         for (entry, write) in writes.entries().iter().enumerate() {
             if write.is_nothing() {
-                if write.linked {
-                    unlink_placeholder(core, write, claim);
-                }
+                take_back(core, write, claim);
                 continue;
             }
             let before = before(entry);
@@ -256,7 +272,16 @@ impl<O: Origin> Attempt<O> {
     }
 }
 
-/// See [`Attempt::unlink_placeholder`].
+/// See [`Attempt::take_back`].
+#[inline]
+fn take_back<O: Origin>(core: &mut Core, write: &Write<O>, claim: &impl Claim) {
+    match write.link {
+        Link::There => {}
+        Link::Own => unlink_placeholder(core, write, claim),
+        Link::Deferred => record::release_unlinked(core, write.table(), write.record),
+    }
+}
+
 #[inline(never)]
 fn unlink_placeholder<O: Origin>(core: &mut Core, write: &Write<O>, claim: &impl Claim) {
     gc::look(core, write.table(), write.record, TidWord::PLACEHOLDER, claim);

@@ -13,8 +13,8 @@ use seriatim_htm::Access;
 use seriatim_memory::CountedVec;
 use seriatim_store::{Inserted as Linked, NodeVersion, Observer, RecordPtr, read_key};
 use seriatim_txn::{
-    Cause, ConflictInfo, Core, Fault, Inserted, OnExists, OpError, Outcome, Phase, Reason, RowPtr, Savepoint, Scan,
-    Seen, Staged, Table, Updating,
+    Cause, ConflictInfo, Core, Fault, Inserted, OnExists, OpError, Outcome, Phase, Prepared, Reason, RowPtr, Savepoint,
+    Scan, Seen, Staged, Table, Updating,
 };
 
 use super::attempt::Attempt;
@@ -22,7 +22,7 @@ use super::gc::Claim;
 use super::origin::Origin;
 use super::record;
 use super::record_header::{self, TidWord};
-use super::writes::{Write, WriteSet};
+use super::writes::{Deferred, Link, Write, WriteSet};
 
 /// A record read: its address with the table's id and key class above, and the TID word seen.
 #[derive(Clone, Copy, Debug)]
@@ -147,16 +147,27 @@ impl<O: Origin> Optimistic<O> {
         self.reads.try_push(Read::new(table, record, word, self.base.by)).map_err(record::full)
     }
 
-    /// The linked record at `key`; `None` after noting its absence.
+    /// The record at `key`; `None` after noting its absence.
     #[inline(always)]
     fn find(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RecordPtr>, OpError> {
         match self.base.find(table, key) {
             Ok(record) => Ok(Some(record)),
-            Err(node_version) => self.note_absence(table, node_version).map(|()| None),
+            Err(node_version) => self.miss(table, key, node_version),
         }
     }
 
+    /// None is linked at `key`: the record of a row that this attempt has inserted there and not linked; `None` after noting the
+    /// absence.
     #[inline(never)]
+    fn miss(&mut self, table: &Table, key: Key<'_>, node_version: NodeVersion) -> Result<Option<RecordPtr>, OpError> {
+        if !self.base.writes.deferred.is_empty()
+            && let Some(own) = self.base.writes.find_deferred(table, key)
+        {
+            return Ok(Some(own));
+        }
+        self.note_absence(table, node_version).map(|()| None)
+    }
+
     fn note_absence(&mut self, table: &Table, node_version: NodeVersion) -> Result<(), OpError> {
         self.base.seen = Seen { absent: true, ..Seen::default() };
         self.note_node_version(table, node_version)
@@ -213,38 +224,86 @@ impl<O: Origin> Optimistic<O> {
             record::discard(&mut self.base.core, table, staged);
             return Err(error);
         }
+        let linked =
+            if self.base.defers { self.defer(table, key, staged) } else { self.link(table, key, staged.record) };
+        let link = if self.base.defers { Link::Deferred } else { Link::Own };
+        match linked {
+            Ok(None) => {
+                let (record, by) = (staged.record, self.base.by);
+                let (expected, row_version) = (TidWord::PLACEHOLDER, record::row_version_of(table, staged.row));
+                self.base.seen = Seen { record: Some(record), absent: true, ..Seen::default() };
+                self.base.note_unlinked(table);
+                self.base.writes.push(Write { record, table: table.into(), expected, row_version, link, by });
+                Ok(Inserted::New)
+            }
+            Ok(Some(record)) => {
+                record::clear_key(&mut self.base.core, table, staged.record);
+                self.overwrite(table, record, staged, exists)
+            }
+            Err(error) => {
+                record::clear_key(&mut self.base.core, table, staged.record);
+                record::discard(&mut self.base.core, table, staged);
+                Err(error)
+            }
+        }
+    }
+
+    /// Links a record whose key is set. The record that the key has already, if it has one.
+    #[inline]
+    fn link(&mut self, table: &Table, key: Key<'_>, record: RecordPtr) -> Result<Option<RecordPtr>, OpError> {
         let Optimistic { base: Attempt { core, leaf_hints, .. }, node_set, .. } = self;
         let mut own = OwnChanges { node_set, table: table.id, last_changed: std::ptr::null() };
-        let (leaf_hint, record) = (leaf_hints.of(table), staged.record);
+        let leaf_hint = leaf_hints.of(table);
         // A panic could leave nodes latched.
         let insert = |core: &mut Core| {
             let cx = &mut core.store();
             abort_on_unwind("an insert", || table.index.insert_near(cx, key, leaf_hint, record, &mut own))
         };
-        let linked = record::counting(core, table, insert);
-        let record = match linked {
-            Ok(Linked::Linked) => {
-                let row_version = record::row_version_of(table, staged.row);
-                let expected = TidWord::PLACEHOLDER;
-                let (record, by) = (staged.record, self.base.by);
-                let write = Write { record, table: table.into(), expected, row_version, linked: true, by };
-                self.base.seen = Seen { record: Some(staged.record), absent: true, ..Seen::default() };
-                self.base.note_unlinked(table);
-                self.base.writes.push(write);
-                return Ok(Inserted::New);
+        match record::counting(core, table, insert) {
+            Ok(Linked::Linked) => Ok(None),
+            Ok(Linked::Exists(record)) => Ok(Some(record)),
+            Ok(Linked::Refused) => Err(OpError::execute(Reason::GapLocked)),
+            Err(error) => Err(record::full(error)),
+        }
+    }
+
+    /// Notes a record whose key is set, to be linked at the decision. The record that the key has already, if it has one. That it has none
+    /// needs no node version: linking finds out.
+    #[cold]
+    fn defer(&mut self, table: &Table, key: Key<'_>, staged: Staged) -> Result<Option<RecordPtr>, OpError> {
+        let linked = self.base.find(table, key).ok();
+        if let Some(record) = linked.or_else(|| self.base.writes.find_deferred(table, key)) {
+            return Ok(Some(record));
+        }
+        self.base.writes.reserve_deferred().map_err(record::full)?;
+        self.base.writes.defer(table, staged.record);
+        Ok(None)
+    }
+
+    /// Links what was deferred: the decision begins. Unless something is refuted already, for then no node version is to move.
+    ///
+    /// # Errors
+    /// A conflict; `abort` unlinks again.
+    #[cold]
+    pub(crate) fn link_deferred(&mut self) -> Result<(), OpError> {
+        self.validate()?;
+        for at in 0..self.base.writes.deferred.len() {
+            let Deferred { record, .. } = self.base.writes.deferred[at];
+            let Some(entry) = self.base.writes.find(record) else { continue };
+            let write = self.base.writes.entries()[entry];
+            if write.is_nothing() {
+                continue;
             }
-            Ok(Linked::Exists(record)) => record,
-            refused => {
-                record::clear_key(&mut self.base.core, table, staged.record);
-                record::discard(&mut self.base.core, table, staged);
-                return Err(match refused {
-                    Err(error) => record::full(error),
-                    _ => OpError::execute(Reason::GapLocked),
-                });
+            let (table, key) = (write.table(), self.base.writes.deferred[at].key());
+            match self.link(table, key, record)? {
+                // Of an earlier row of the key nothing need be known but what the insertion noted: its record would not have been
+                // unlinked while we are online.
+                None => self.base.writes.linked(entry),
+                Some(_) => return Err(self.record_conflict(Phase::Lock, ValidationFailure::Write(entry))),
             }
-        };
-        record::clear_key(&mut self.base.core, table, staged.record);
-        self.overwrite(table, record, staged, exists)
+        }
+        self.base.writes.deferred.clear();
+        Ok(())
     }
 
     /// An insert that met a linked record: live, deleted, or a placeholder.
@@ -290,7 +349,7 @@ impl<O: Origin> Optimistic<O> {
                     table: table.into(),
                     expected: word,
                     row_version,
-                    linked: false,
+                    link: Link::There,
                     by,
                 });
             }
@@ -320,7 +379,14 @@ impl<O: Origin> Optimistic<O> {
         let before = record::row_of(table, seen);
         let row_version = record::copy_row(&mut self.base.core, table, before)?;
         let by = self.base.by;
-        self.base.writes.push(Write { record, table: table.into(), expected: word, row_version, linked: false, by });
+        self.base.writes.push(Write {
+            record,
+            table: table.into(),
+            expected: word,
+            row_version,
+            link: Link::There,
+            by,
+        });
         Ok(Some(Updating { before, after: record::row_of(table, row_version) }))
     }
 
@@ -341,7 +407,14 @@ impl<O: Origin> Optimistic<O> {
         }
         self.base.writes.reserve().map_err(record::full)?;
         let by = self.base.by;
-        self.base.writes.push(Write { record, table: table.into(), expected: word, row_version: 0, linked: false, by });
+        self.base.writes.push(Write {
+            record,
+            table: table.into(),
+            expected: word,
+            row_version: 0,
+            link: Link::There,
+            by,
+        });
         Ok(Some(record::row_of(table, seen)))
     }
 
@@ -358,12 +431,23 @@ impl<O: Origin> Optimistic<O> {
                 return Ok(None);
             }
             scan.next = 0;
-            scan.done = !table.index.next_leaf(&mut scan.cursor, self.base.core.local.pinned());
+            scan.done = !self.next_leaf(table, scan);
             if scan.done {
                 return Ok(None);
             }
             self.note_node_version(table, scan.cursor.node_version())?;
         }
+    }
+
+    #[inline]
+    fn next_leaf(&mut self, table: &Table, scan: &mut Scan) -> bool {
+        let Attempt { core, writes, .. } = &mut self.base;
+        let pin = core.local.pinned();
+        if writes.deferred.is_empty() {
+            return table.index.next_leaf(&mut scan.cursor, pin);
+        }
+        // SAFETY: the keys of deferred records of the table are set, and the records are this attempt's until it ends.
+        unsafe { table.index.next_leaf_with(&mut scan.cursor, pin, || writes.deferred_of(table)) }
     }
 
     /// Takes back everything written since the savepoint. What was seen on the way stays seen: the words that the
@@ -375,10 +459,24 @@ impl<O: Origin> Optimistic<O> {
         if self.base.core.injects(Fault::ForgetRolledBack) {
             return;
         }
-        for write in &writes.undone[undone..] {
-            if writes.find(write.record).is_none() {
+        for at in undone..writes.undone.len() {
+            let write = self.base.writes.undone[at];
+            if write.link == Link::Deferred {
+                self.note_undone(&write);
+            } else if self.base.writes.find(write.record).is_none() {
                 self.reads.push(Read::new(write.table(), write.record, write.expected, write.by));
             }
+        }
+    }
+
+    /// Notes the absence that the insertion told of: as a placeholder that another has linked there, or as the node's.
+    #[cold]
+    fn note_undone(&mut self, write: &Write<O>) {
+        let (table, by) = (write.table(), write.by);
+        let key = Deferred { table: write.table, record: write.record }.key();
+        match self.base.find(table, key) {
+            Ok(record) => self.reads.push(Read::new(table, record, TidWord::PLACEHOLDER, by)),
+            Err(node_version) => self.node_set.push(NodeSetEntry { node_version, table: table.id, by }),
         }
     }
 
@@ -434,7 +532,8 @@ impl<O: Origin> Optimistic<O> {
                 TidWord(plain.load(record_header::tid_word(&write.table().record_layout, write.record)))
                     != write.expected
             };
-            self.base.writes.entries().iter().position(&mut stale).map(ValidationFailure::Write)
+            let stale = self.base.writes.entries().iter().position(&mut stale);
+            stale.or_else(|| self.base.taken()).map(ValidationFailure::Write)
         })
     }
 
@@ -445,6 +544,21 @@ impl<O: Origin> Optimistic<O> {
             ValidationFailure::Read(i) => self.reads[i].by,
             ValidationFailure::Node(i) => self.node_set[i].by,
             ValidationFailure::Write(i) => self.base.writes.first(i).by,
+        }
+    }
+
+    /// What it has read and is going to write, for who orders the decisions of several.
+    pub(crate) fn prepared(&self) -> Prepared {
+        let Optimistic { base: Attempt { core, writes, .. }, reads, node_set } = self;
+        let there = || writes.entries().iter().filter(|write| write.link == Link::There);
+        let seen = |write: &Write<O>| (write.record.addr(), write.expected.tid());
+        let place = |deferred: &Deferred| deferred.table().index.get(deferred.key(), core.local.pinned()).err();
+        let address = |node_version: &NodeVersion| node_version.address() as usize;
+        Prepared {
+            reads: reads.iter().map(|read| (read.record().addr(), read.seen.tid())).chain(there().map(seen)).collect(),
+            writes: there().map(|write| write.record.addr()).collect(),
+            nodes: node_set.iter().map(|entry| address(&entry.node_version)).collect(),
+            inserts: writes.deferred.iter().filter_map(place).map(|node_version| address(&node_version)).collect(),
         }
     }
 

@@ -373,6 +373,12 @@ pub(crate) fn free_private<O: Origin>(core: &mut Core, writes: &mut WriteSet<O>,
     }
 }
 
+/// Gives back a record that was never linked, with its key. What its row owns beside it are parts of the attempt.
+pub(crate) fn release_unlinked(core: &mut Core, table: &Table, record: RecordPtr) {
+    clear_key(core, table, record);
+    release(core, record.addr(), table.record_layout.record);
+}
+
 /// Retires a record that was unlinked, with its out-of-line key. `epoch` deleted its row.
 pub(crate) fn retire_record(core: &mut Core, table: &Table, record: RecordPtr, epoch: Epoch) {
     let (out_of_line, bytes) = out_of_line_key(table, record);

@@ -7,8 +7,8 @@ use seriatim_base::Tid;
 use seriatim_catalog::{ColumnSet, Key};
 use seriatim_memory::OutOfMemory;
 use seriatim_txn::{
-    ConflictInfo, Core, Inserted, Mode, OnExists, OpError, Outcome, Priority, Redo, Repair, RowPtr, Savepoint, Scan,
-    Seen, Staged, Table, Updating,
+    ConflictInfo, Core, Detach, Inserted, Mode, OnExists, OpError, Outcome, Prepared, Priority, Redo, Repair, RowPtr,
+    Savepoint, Scan, Seen, Staged, Table, Updating,
 };
 
 use super::optimistic::{LockBit, Optimistic};
@@ -154,6 +154,9 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
 
     #[inline]
     fn commit(&mut self, redo: &mut dyn Redo) -> Result<Outcome, OpError> {
+        if !self.attempt.base.writes.deferred.is_empty() {
+            self.attempt.link_deferred()?;
+        }
         self.variant.commit(&mut self.attempt, redo)
     }
 
@@ -179,8 +182,23 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
         &mut self.attempt.base.core
     }
 
+    fn detach(&mut self) -> Option<&mut dyn Detach> {
+        Some(self)
+    }
+
     fn repair(&mut self) -> Option<&mut dyn Repair> {
         if V::By::CARRIED { Some(self) } else { None }
+    }
+}
+
+impl<V: Variant> Detach for Worker<V> {
+    fn hold(&mut self) {
+        self.attempt.base.defers = true;
+    }
+
+    fn prepare(&mut self) -> Result<Prepared, OpError> {
+        self.attempt.validate()?;
+        Ok(self.attempt.prepared())
     }
 }
 

@@ -8,6 +8,7 @@
 use std::ptr::NonNull;
 
 use seriatim_base::Tid;
+use seriatim_catalog::Key;
 use seriatim_memory::{CountedVec, Local, OutOfMemory};
 use seriatim_store::{RecordPtr, read_key};
 use seriatim_txn::{Before, Redo, Savepoint, Table};
@@ -16,6 +17,17 @@ use super::origin::Origin;
 use super::own::OwnIndex;
 use super::record;
 use super::record_header::TidWord;
+
+/// How the record of a write came into its index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Link {
+    /// It was there, or another entry answers for it.
+    There,
+    /// This attempt linked it, and unlinks it unless it fills it.
+    Own,
+    /// It is in no index: it is linked when the transaction is decided.
+    Deferred,
+}
 
 /// One record this attempt writes.
 #[derive(Clone, Copy, Debug)]
@@ -26,8 +38,8 @@ pub(crate) struct Write<O = ()> {
     pub(crate) expected: TidWord,
     /// Address of the private row version with its header; zero: the row is to be absent.
     pub(crate) row_version: usize,
-    /// This attempt linked the record.
-    pub(crate) linked: bool,
+    /// How the record came into its index.
+    pub(crate) link: Link,
     /// What made the row version.
     pub(crate) by: O,
 }
@@ -49,6 +61,34 @@ impl<O: Origin> Write<O> {
     #[inline]
     pub(crate) fn is_nothing(&self) -> bool {
         self.row_version == 0 && self.expected.is_absent()
+    }
+}
+
+/// A row that was inserted and is not linked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Deferred {
+    pub(crate) table: NonNull<Table>,
+    /// Its key is set.
+    pub(crate) record: RecordPtr,
+}
+
+// SAFETY: as of `Write`.
+unsafe impl Send for Deferred {}
+
+impl Deferred {
+    pub(crate) fn table<'t>(&self) -> &'t Table {
+        // SAFETY: as in `Write::table`.
+        unsafe { self.table.as_ref() }
+    }
+
+    pub(crate) fn key<'t>(&self) -> Key<'t> {
+        // SAFETY: the key of a deferred record is set, and does not change until the attempt ends.
+        unsafe { read_key(self.record, self.table().class) }
+    }
+
+    /// How it compares with a place in the order of tables and keys.
+    fn compare(&self, table: &Table, key: Key<'_>) -> std::cmp::Ordering {
+        self.table().id.cmp(&table.id).then_with(|| self.key().cmp(&key))
     }
 }
 
@@ -75,6 +115,8 @@ pub(crate) struct WriteSet<O = ()> {
     /// Entries taken back by a rollback to a savepoint or a repair: their row versions are freed and their records
     /// unlinked at the end.
     pub(crate) undone: CountedVec<Write<O>>,
+    /// Rows inserted whose records are to be linked at the decision, by table and key.
+    pub(crate) deferred: CountedVec<Deferred>,
     /// Tails and fixed parts made by this attempt.
     pub(crate) parts: CountedVec<Part>,
     /// Of use while `record::free_private` runs: the parts that committed row versions refer to.
@@ -89,6 +131,7 @@ impl<O: Origin> WriteSet<O> {
             replaced: local.counted(0),
             savepoints: local.counted(0),
             undone: local.counted(0),
+            deferred: local.counted(0),
             parts: local.counted(0),
             kept: local.counted(0),
         }
@@ -122,6 +165,42 @@ impl<O: Origin> WriteSet<O> {
         self.entries.push(write);
     }
 
+    /// The record of a row that this attempt has inserted at `key` and not linked.
+    pub(crate) fn find_deferred(&self, table: &Table, key: Key<'_>) -> Option<RecordPtr> {
+        let found = self.deferred.binary_search_by(|deferred| deferred.compare(table, key));
+        found.ok().map(|at| self.deferred[at].record)
+    }
+
+    /// Makes room for one deferred record more: then [`WriteSet::defer`] cannot fail.
+    pub(crate) fn reserve_deferred(&mut self) -> Result<(), OutOfMemory> {
+        self.deferred.reserve_one()
+    }
+
+    /// Notes a record that is to be linked at the decision. Its key is set; no deferred record has the same.
+    pub(crate) fn defer(&mut self, table: &Table, record: RecordPtr) {
+        let deferred = Deferred { table: table.into(), record };
+        let at = self.deferred.partition_point(|other| other.compare(table, deferred.key()).is_lt());
+        self.deferred.push(deferred);
+        self.deferred[at..].rotate_right(1);
+    }
+
+    /// Of the records that are not linked, those of a table, by key.
+    pub(crate) fn deferred_of(&self, table: &Table) -> Vec<RecordPtr> {
+        let of_table = |deferred: &&Deferred| deferred.table().id == table.id;
+        self.deferred.iter().filter(of_table).map(|deferred| deferred.record).collect()
+    }
+
+    /// Entries were taken back: what they inserted will not be linked.
+    fn forget_deferred(&mut self) {
+        let WriteSet { deferred, own, entries, .. } = self;
+        deferred.retain(|deferred| own.find(deferred.record.addr(), |e| entries[e].record.addr()).is_some());
+    }
+
+    /// The record of this entry has been linked.
+    pub(crate) fn linked(&mut self, entry: usize) {
+        self.entries[entry].link = Link::Own;
+    }
+
     /// Gives an entry a new row version; the old one stays readable until the end.
     #[inline]
     pub(crate) fn replace(&mut self, entry: usize, row_version: usize, by: O) {
@@ -149,7 +228,7 @@ impl<O: Origin> WriteSet<O> {
             if let Some(Replaced { entry, before }) = self.replaced.pop() {
                 let undone = std::mem::replace(&mut self.entries[entry as usize], before);
                 // The record stays linked through the entry that remains, or through that entry's own undoing.
-                self.undone.push(Write { linked: false, ..undone });
+                self.undone.push(Write { link: Link::There, ..undone });
             }
         }
         while self.entries.len() > entries {
@@ -158,6 +237,7 @@ impl<O: Origin> WriteSet<O> {
                 self.undone.push(undone);
             }
         }
+        self.forget_deferred();
     }
 
     /// Takes back what these runs of operations wrote; what others wrote to the same records stays. Savepoints taken before are not
@@ -169,7 +249,7 @@ impl<O: Origin> WriteSet<O> {
             let stays = !of(before.by);
             if !stays {
                 // The record stays linked through its entry.
-                undone.push(Write { linked: false, ..*before });
+                undone.push(Write { link: Link::There, ..*before });
             }
             stays
         });
@@ -181,7 +261,7 @@ impl<O: Origin> WriteSet<O> {
             match self.replaced.iter().rposition(|replaced| replaced.entry as usize == at) {
                 Some(latest) => {
                     self.entries[at] = self.replaced[latest].before;
-                    self.undone.push(Write { linked: false, ..write });
+                    self.undone.push(Write { link: Link::There, ..write });
                     let mut position = 0..;
                     self.replaced.retain(|_| position.next() != Some(latest));
                 }
@@ -191,6 +271,7 @@ impl<O: Origin> WriteSet<O> {
                 }
             }
         }
+        self.forget_deferred();
     }
 
     /// Takes an entry out; the last one takes its place.
@@ -229,6 +310,7 @@ impl<O: Origin> WriteSet<O> {
         self.replaced.clear();
         self.savepoints.clear();
         self.undone.clear();
+        self.deferred.clear();
         self.parts.clear();
         self.kept.clear();
     }
@@ -240,6 +322,7 @@ impl<O: Origin> WriteSet<O> {
         self.replaced.rest();
         self.savepoints.rest();
         self.undone.rest();
+        self.deferred.rest();
         self.parts.rest();
         self.kept.rest();
     }
@@ -286,7 +369,7 @@ mod tests {
             writes.entries().iter().copied().chain(writes.superseded()).map(|write| write.row_version).collect();
         row_versions.sort_unstable();
         assert_eq!(row_versions, (1..=made).collect::<Vec<_>>(), "seed {seed}");
-        let owed = writes.entries().iter().chain(writes.undone.iter()).filter(|write| write.linked);
+        let owed = writes.entries().iter().chain(writes.undone.iter()).filter(|write| write.link == Link::Own);
         let mut owed: Vec<usize> = owed.map(|write| write.record.addr()).collect();
         owed.sort_unstable();
         let mut wanted: Vec<usize> = linked.iter().map(|number| record(*number).addr()).collect();
@@ -318,7 +401,7 @@ mod tests {
                                 table: NonNull::dangling(),
                                 expected: TidWord::PLACEHOLDER,
                                 row_version: made,
-                                linked: links,
+                                link: if links { Link::Own } else { Link::There },
                                 by: run,
                             });
                         }
@@ -341,7 +424,7 @@ mod tests {
         for iteration in 0..3 {
             let (record, table) = (record(u64::from(iteration)), NonNull::dangling());
             let (expected, row_version, by) = (TidWord::PLACEHOLDER, 1 + iteration as usize, Run::of(4, iteration));
-            writes.push(Write { record, table, expected, row_version, linked: false, by });
+            writes.push(Write { record, table, expected, row_version, link: Link::There, by });
         }
         writes.forget(|run| run.is_of(4) && run.iteration == 1);
         let left: Vec<usize> = writes.entries().iter().map(|write| write.row_version).collect();

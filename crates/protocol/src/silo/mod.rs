@@ -48,7 +48,7 @@ impl Protocol for Silo {
             strict: true,
             epoch_order: true,
             pieces: false,
-            detach: false,
+            detach: true,
             repair: false,
         },
         options: &[LOCK_STEPS],
@@ -144,9 +144,13 @@ mod tests {
     use seriatim_store::Direction;
     use seriatim_txn::{Inserted, NoRedo, OnExists, Priority, Scan, Worker as _};
 
+    use std::sync::atomic::Ordering;
+
     use super::common::Bench;
     use super::*;
+    use crate::shared::gc::Claim;
     use crate::shared::origin::Run;
+    use crate::shared::record_header::TidWord;
 
     struct Repairing(Silo);
 
@@ -279,5 +283,23 @@ mod tests {
         after.begin(Mode::ReadWrite, Priority::NONE);
         assert_eq!(bench.read(&mut after, LOG), Ok(None), "what was inserted first was taken back");
         after.abort();
+    }
+
+    /// What unlinks leaves a record alone that a commit has locked: to give it back later would undo what that did meanwhile.
+    #[test]
+    fn a_locked_record_is_not_claimed() {
+        let bench = Bench::<Silo>::open(HtmMode::Absent, &[1]);
+        let mut worker = bench.worker();
+        worker.begin(Mode::ReadWrite, Priority::NONE);
+        assert_eq!(bench.read(&mut worker, 0), Ok(Some(1)));
+        let record = worker.seen().record.expect("a row is of a record");
+        let header = record_header::tid_word(&bench.cells.record_layout, record);
+        let free = TidWord(header.load(Ordering::Relaxed));
+        header.store(free.locked().0, Ordering::Relaxed);
+        assert_eq!(LockBit.take(worker.core(), &bench.cells, record), None);
+        header.store(free.0, Ordering::Relaxed);
+        assert_eq!(LockBit.take(worker.core(), &bench.cells, record), Some(free));
+        LockBit.give(worker.core(), &bench.cells, record, free);
+        worker.abort();
     }
 }

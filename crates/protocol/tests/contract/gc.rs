@@ -64,3 +64,23 @@ pub(crate) fn own_deletes<P: Protocol>() {
         assert!(left <= 200, "{}: {left} deleted records are linked after {first}", P::INFO.name);
     }
 }
+
+/// A deleted record that cannot be unlinked since a transaction holds the gap of its leaf is unlinked when that has ended.
+pub(crate) fn the_last_of_a_held_leaf<P: Protocol>() {
+    let bench = Bench::<P>::open(HtmMode::Absent, &[1; ROWS as usize]);
+    let (mut worker, mut holder, mut looking) = (bench.worker(), bench.worker(), bench.worker());
+    delete(&bench, &mut worker, 1..ROWS);
+    worker.core().local.collect();
+    holder.begin(Mode::ReadWrite, Priority::NONE);
+    assert_eq!(bench.read(&mut holder, ROWS + 1), Ok(None));
+    worker.collect_garbage(usize::MAX);
+    let held = linked(&bench, &mut looking);
+    // Of one leaf, if its gap is held.
+    assert!(held <= 1, "{}: {held} records stay", P::INFO.name);
+    holder.abort();
+    for _ in 0..3 {
+        worker.core().local.collect();
+        worker.collect_garbage(usize::MAX);
+    }
+    assert_eq!(linked(&bench, &mut looking), 0, "{}: {held} stayed before", P::INFO.name);
+}

@@ -153,7 +153,6 @@ impl seriatim_txn::Worker for Worker {
     }
 
     fn commit(&mut self, redo: &mut dyn Redo) -> Result<Outcome, OpError> {
-        self.prepare()?;
         self.decide(redo)
     }
 
@@ -168,13 +167,17 @@ impl seriatim_txn::Worker for Worker {
 }
 
 impl Detach for Worker {
+    fn hold(&mut self) {}
+
     fn prepare(&mut self) -> Result<Prepared, OpError> {
         self.validate()?;
         let reads = self.ground.reads.iter().map(|read| (read.record.addr(), tid_of(read.seen))).collect();
         let writes = self.ground.effective().iter().map(|write| write.record.addr()).collect();
-        Ok(Prepared { reads, writes })
+        Ok(Prepared { reads, writes, ..Prepared::default() })
     }
+}
 
+impl Worker {
     /// Classic validation at this place of the order: the validator is a critical section, the serialization point.
     fn decide(&mut self, redo: &mut dyn Redo) -> Result<Outcome, OpError> {
         let writes = self.ground.effective();
@@ -244,7 +247,7 @@ fn settle(workers: &mut [Worker], order: &[usize], dropped: &[usize]) -> Vec<usi
     dropped.iter().for_each(|&t| workers[t].abort());
     let mut aborted = dropped.to_vec();
     for &t in order {
-        match workers[t].detach().expect("it detaches").decide(&mut NoRedo) {
+        match workers[t].commit(&mut NoRedo) {
             Ok(outcome) => assert!(matches!(outcome, Outcome::Committed(_))),
             Err(_) => {
                 workers[t].abort();

@@ -214,7 +214,6 @@ impl seriatim_txn::Worker for Worker {
 
     /// A single-partition transaction decides for itself, when its turn comes.
     fn commit(&mut self, redo: &mut dyn Redo) -> Result<Outcome, OpError> {
-        self.prepare()?;
         self.decide(redo)
     }
 
@@ -233,11 +232,15 @@ impl seriatim_txn::Worker for Worker {
 }
 
 impl Detach for Worker {
+    fn hold(&mut self) {}
+
     /// The last fragment has run; the thread goes on with the next transaction on another worker. The queue is the order already.
     fn prepare(&mut self) -> Result<Prepared, OpError> {
         if self.is_undone() { Err(self.cascaded()) } else { Ok(Prepared::default()) }
     }
+}
 
+impl Worker {
     /// The coordinator says commit, or it is a speculative transaction's turn. Results leave here and not before.
     fn decide(&mut self, redo: &mut dyn Redo) -> Result<Outcome, OpError> {
         if self.is_undone() {
@@ -276,7 +279,7 @@ fn chain(bench: &Bench<Speculation>, workers: &mut [Worker], first: u64) {
 }
 
 fn decide(worker: &mut Worker) -> Result<Outcome, OpError> {
-    worker.detach().expect("it detaches").decide(&mut NoRedo)
+    worker.commit(&mut NoRedo)
 }
 
 #[test]

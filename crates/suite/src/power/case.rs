@@ -135,18 +135,14 @@ fn plan_end(disk: &FaultyDisk, rng: &mut Rng, most: u64) {
     if rng.percent(75) { disk.crash_at(n) } else { disk.kill_at(n) }
 }
 
-/// Every protocol on regions that are absent and on emulated ones.
+/// Every protocol on regions that are absent and on emulated ones, and with queued decisions where it holds transactions.
 pub fn settings(seed: u64) -> Vec<Setting> {
     let emulation = Emulation { seed, abort_one_in: 16, yields: false };
     let backends = [HtmMode::Absent, HtmMode::Emulated(emulation)];
-    let of = |htm: HtmMode| {
-        protocols().iter().map(move |protocol| Setting {
-            protocol: protocol.name,
-            htm,
-            strict: protocol.capabilities.strict,
-        })
-    };
-    backends.into_iter().flat_map(of).collect()
+    let of = |htm: HtmMode| protocols().iter().map(move |protocol| Setting::new(protocol, htm));
+    let direct: Vec<Setting> = backends.into_iter().flat_map(of).collect();
+    let queued: Vec<Setting> = direct.iter().filter_map(Setting::queued).collect();
+    [direct, queued].concat()
 }
 
 /// Most attempts to open that are cut short.
@@ -167,7 +163,13 @@ impl Case {
     /// The case of a seed, which also picks the setting.
     pub fn of(seed: u64, plan: Plan) -> Case {
         let mut settings = settings(seed);
-        let setting = settings.swap_remove((seed % settings.len() as u64) as usize);
+        // Those that are not queued have the places that they had before there was a queue: seeds were kept.
+        let direct = settings.iter().filter(|setting| !setting.queued).count() as u64;
+        let setting = settings.swap_remove((seed % direct) as usize);
+        let setting = Some(setting.clone())
+            .filter(|_| seed / direct % 6 == 1)
+            .and_then(|setting| setting.queued())
+            .unwrap_or(setting);
         Case { seed, setting, plan, canary: (Fault::None, LogFault::None) }
     }
 

@@ -13,11 +13,7 @@ fn emulated(seed: u64, abort_one_in: u32) -> HtmMode {
 }
 
 fn settings(htm: HtmMode) -> impl Iterator<Item = Setting> {
-    protocols().iter().map(move |protocol| Setting {
-        protocol: protocol.name,
-        htm,
-        strict: protocol.capabilities.strict,
-    })
+    protocols().iter().map(move |protocol| Setting::new(protocol, htm))
 }
 
 /// From regions that all abort to some that do, with budgets from none to the default.

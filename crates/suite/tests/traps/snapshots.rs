@@ -126,7 +126,7 @@ fn with_fallbacks(seed: u64) -> impl Iterator<Item = (Setting, Budget)> {
     let tiny = Budget { conflict: 1, capacity: 1, system: 1, explicit: 1 };
     let fallbacks = protocols().iter().map(move |protocol| {
         let htm = HtmMode::Emulated(Emulation { seed, abort_one_in: 2, yields: true });
-        (Setting { protocol: protocol.name, htm, strict: protocol.capabilities.strict }, tiny)
+        (Setting::new(protocol, htm), tiny)
     });
     matrix(seed).into_iter().map(|setting| (setting, Budget::default())).chain(fallbacks)
 }

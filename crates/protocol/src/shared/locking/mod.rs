@@ -21,7 +21,7 @@ use seriatim_txn::{
 
 use super::attempt::Attempt;
 use super::record_header::{self, TidWord};
-use super::writes::Write;
+use super::writes::{Link, Write};
 use super::{gc, record};
 pub(crate) use gap::GapClaim;
 use gap::Gaps;
@@ -276,7 +276,7 @@ impl<const WAITS: bool> seriatim_txn::Worker for Worker<WAITS> {
                     table: table.into(),
                     expected,
                     row_version,
-                    linked: true,
+                    link: Link::Own,
                     by: (),
                 });
                 return Ok(Inserted::New);
@@ -309,7 +309,7 @@ impl<const WAITS: bool> seriatim_txn::Worker for Worker<WAITS> {
                     table: table.into(),
                     expected: header,
                     row_version,
-                    linked: false,
+                    link: Link::There,
                     by: (),
                 }),
             }
@@ -332,7 +332,7 @@ impl<const WAITS: bool> seriatim_txn::Worker for Worker<WAITS> {
                     table: table.into(),
                     expected: header,
                     row_version,
-                    linked: false,
+                    link: Link::There,
                     by: (),
                 });
             }
@@ -352,7 +352,7 @@ impl<const WAITS: bool> seriatim_txn::Worker for Worker<WAITS> {
                     table: table.into(),
                     expected: header,
                     row_version: 0,
-                    linked: false,
+                    link: Link::There,
                     by: (),
                 });
             }
@@ -489,8 +489,8 @@ impl<const WAITS: bool> Worker<WAITS> {
     fn drop_placeholders(&mut self) {
         for at in 0..self.base.writes.entries().len() {
             let write = self.base.writes.entries()[at];
-            if write.linked && write.is_nothing() {
-                self.base.unlink_placeholder(&write, &GapClaim);
+            if write.link == Link::Own && write.is_nothing() {
+                self.base.take_back(&write, &GapClaim);
             }
         }
     }
