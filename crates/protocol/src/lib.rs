@@ -12,6 +12,10 @@ pub mod wait_die;
 
 pub use registry::PROTOCOLS;
 
+#[cfg(test)]
+#[path = "../tests/common/mod.rs"]
+mod common;
+
 /// Before each access to the header of a record, reading, locking, validating and installing: where tests let another
 /// thread take its turn.
 #[inline(always)]

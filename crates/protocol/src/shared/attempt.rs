@@ -296,3 +296,29 @@ fn queue_deleted<O: Origin>(core: &mut Core, write: &Write<O>, tid: Tid) -> usiz
     gc::later(core, write.table(), write.record, Attempt::after(write, tid));
     1
 }
+
+#[cfg(test)]
+mod tests {
+    use seriatim_htm::HtmMode;
+
+    use super::*;
+    use crate::common::Bench;
+    use crate::silo::Silo;
+
+    /// Records may be unlinked, and their memory be others', between two transactions.
+    #[test]
+    fn what_was_prefetched_is_forgotten_with_the_transaction() {
+        let bench = Bench::<Silo>::open(HtmMode::Absent, &[1]);
+        let mut attempt = Attempt::<()>::new(bench.environment.core().expect("a free slot"));
+        for _ in 0..2 {
+            attempt.begin();
+            let Attempt { prefetched, core, .. } = &mut attempt;
+            assert_eq!(prefetched.find(&bench.cells, Key::Word8(0), core.local.pinned()), None);
+            attempt.prefetch(&bench.cells, Key::Word8(0));
+            (0..2).for_each(|_| attempt.advance_prefetch());
+            let Attempt { prefetched, core, .. } = &mut attempt;
+            assert!(prefetched.find(&bench.cells, Key::Word8(0), core.local.pinned()).is_some());
+            attempt.core.local.leave();
+        }
+    }
+}

@@ -132,10 +132,6 @@ impl Variant for State {
     }
 }
 
-#[cfg(test)]
-#[path = "../../tests/common/mod.rs"]
-mod common;
-
 /// A Silo that repairs: entries that know their operations, and leave with them.
 #[cfg(test)]
 mod tests {
@@ -146,8 +142,8 @@ mod tests {
 
     use std::sync::atomic::Ordering;
 
-    use super::common::Bench;
     use super::*;
+    use crate::common::Bench;
     use crate::shared::gc::Claim;
     use crate::shared::origin::Run;
     use crate::shared::record_header::TidWord;
