@@ -35,7 +35,7 @@ use seriatim_base::clock::{CoarseClock, Instant};
 use seriatim_base::{Backoff, Hold, Stamp, thread};
 use seriatim_catalog::{ColumnSet, KeptRow, Key, RowRef, RowWriter, TableKey, TailStore};
 use seriatim_memory::{Charge, OutOfMemory};
-use seriatim_plan::Kind;
+use seriatim_procedure::plan::Kind;
 use seriatim_redo::Writer;
 use seriatim_txn::{
     Added, Addition, Cause, Fault, Freshness, Incident, Inserted, Mark, Mode, NoRedo, OnExists, Outcome, Phase,

@@ -15,6 +15,7 @@ pub mod interpret;
 pub mod ir;
 pub mod methods;
 mod names;
+pub mod plan;
 mod pure;
 pub mod show;
 mod value;

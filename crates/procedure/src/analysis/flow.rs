@@ -21,7 +21,7 @@ use crate::ir::{
     BinaryOperator, Block, Expression, ExpressionKind, Function, Operation, OperationKind, Pattern, Span, Step,
     StepKind, UnaryOperator, VariableId,
 };
-use seriatim_plan::FailureKind;
+use crate::plan::FailureKind;
 
 /// A set of operations.
 pub(super) type Set = BTreeSet<usize>;

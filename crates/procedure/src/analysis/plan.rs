@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use seriatim_catalog::{ColumnId, IndexDef, TableDef};
-use seriatim_plan::{
+use crate::plan::{
     Access, Columns, Existence, Failure, FailureKind, Iteration, Kind, Known, Operation, Plan, Symbol, Table,
 };
+use seriatim_catalog::{ColumnId, IndexDef, TableDef};
 
 use super::flow::{self, Flow, Set};
 use super::refusal::Refusals;

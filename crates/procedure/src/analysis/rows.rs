@@ -12,8 +12,8 @@
 
 use std::collections::BTreeSet;
 
+use crate::plan::{Columns, FailureKind};
 use seriatim_catalog::{ColumnId, ColumnType, TableDef};
-use seriatim_plan::{Columns, FailureKind};
 
 use super::refusal::{Collector, Refusals};
 use super::resolve::Resolved;

@@ -12,7 +12,7 @@
 
 use std::collections::BTreeSet;
 
-use seriatim_plan::{Chopped, Plan};
+use crate::plan::{Chopped, Plan};
 
 use super::visit;
 use crate::ir::{Block, OperationKind, Procedure, Step, StepKind, VariableId};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use seriatim_plan::Symbol;
+use crate::plan::Symbol;
 
 use super::resolve::Resolved;
 use super::visit;

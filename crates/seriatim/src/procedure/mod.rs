@@ -59,9 +59,8 @@ mod touch;
 mod values;
 
 pub use seriatim_engine::procedure::{Aborted, Shape};
-pub use seriatim_plan as plan;
 pub use seriatim_procedure::analysis::{ChopError, Refusal, Refusals};
-pub use seriatim_procedure::{Data, Datum, EvaluationError, IntegerType, Pure, checked, ir, methods, show};
+pub use seriatim_procedure::{Data, Datum, EvaluationError, IntegerType, Pure, checked, ir, methods, plan, show};
 
 pub use seriatim_procedure_macros::{procedure, pure};
 

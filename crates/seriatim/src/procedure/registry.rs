@@ -10,9 +10,9 @@ use std::sync::{Arc, PoisonError};
 use seriatim_catalog::ColumnSet;
 use seriatim_engine::procedure::gate::Gate;
 use seriatim_engine::procedure::shape::{Passes, Repairs};
-use seriatim_plan::{Chopping, Fragments, Operation, Options, Plan};
 use seriatim_procedure::analysis::{self, ChopError, Refusals, Schema, Steps};
 use seriatim_procedure::ir::{self, Span};
+use seriatim_procedure::plan::{Chopping, Fragments, Operation, Options, Plan};
 use seriatim_txn::{Freshness, Mode};
 
 use super::support::{CallByName, Erased};
