@@ -1,6 +1,12 @@
-//! Where values come from: which operations' results reach which expression.
+//! Where values come from: which operations' results reach which expression. No other analysis follows data or control; it needs no
+//! schema. Who asks what:
 //!
-//! The unit is the variable. A definition (let, assignment, result of an operation, element of a loop) gives a variable what the
+//! - *Plans*: what reaches each operation's key, values and control, what loops run over, where it can fail and who decides. The schema
+//!   adds which of an insert's values are its key.
+//! - *Passes and repairs* ([`steps`](super::steps)): of each step, also those between operations, what it uses and assigns, and the
+//!   operations whose results reach that.
+//!
+//! //! The unit is the variable. A definition (let, assignment, result of an operation, element of a loop) gives a variable what the
 //! expressions at its place use; a use gets what the definitions give that can reach it. No definition hides an earlier one, so
 //! who reads an accumulator depends on all that was added to it. A definition reaches a use if
 //!
@@ -15,11 +21,11 @@
 
 use std::collections::BTreeSet;
 
-use super::resolve::{Resolved, is_refutable};
+use super::resolve::is_refutable;
 use super::visit;
 use crate::ir::{
-    BinaryOperator, Block, Expression, ExpressionKind, Function, Operation, OperationKind, Pattern, Span, Step,
-    StepKind, UnaryOperator, VariableId,
+    BinaryOperator, Block, Expression, ExpressionKind, Function, Operation, OperationKind, Pattern, Procedure, Span,
+    Step, StepKind, UnaryOperator, VariableId,
 };
 use crate::plan::FailureKind;
 
@@ -84,8 +90,12 @@ struct SiteUses {
 /// What flows into an operation.
 #[derive(Debug)]
 pub(super) struct OperationFlow {
+    /// Its key; empty of an insert, whose key is among its values.
     pub(super) key: Set,
-    pub(super) value: Set,
+    /// Each of its values: of an insert, by column as written.
+    pub(super) values: Vec<Set>,
+    /// Whether its values use its own result by a variable from outside of its body, which an earlier iteration has assigned.
+    pub(super) carries: bool,
     pub(super) control: Set,
     pub(super) loops: Vec<usize>,
     pub(super) conditional: bool,
@@ -114,44 +124,66 @@ pub(super) struct Site {
     pub(super) decided_by: Set,
 }
 
+/// A step that is not in the body of an update, which is part of its operation.
+#[derive(Debug)]
+pub(super) struct Place {
+    /// Its id.
+    pub(super) step: usize,
+    pub(super) operation: Option<usize>,
+    /// Variables that it uses itself: also those it assigns after their declaration.
+    pub(super) reads: BTreeSet<VariableId>,
+    /// Variables that it declares, binds or assigns.
+    pub(super) assigns: BTreeSet<VariableId>,
+    /// Operations whose results reach what it uses itself; of a loop over a scan and of an operation whose result is bound, its own.
+    pub(super) needs: Set,
+    /// Steps around it, outermost first.
+    pub(super) around: Vec<usize>,
+    /// Loops among them.
+    pub(super) loops: Vec<usize>,
+    pub(super) kind: PlaceKind,
+    /// Variables of the body of an update.
+    local: BTreeSet<VariableId>,
+}
+
+/// What matters of a step beside what it uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PlaceKind {
+    ScanLoop,
+    LetElse,
+    /// Leaves an iteration or a loop.
+    LoopExit,
+    /// Leaves the procedure.
+    Exit,
+    Other,
+}
+
 /// Everything that flows.
 #[derive(Debug)]
 pub(super) struct Flow {
     pub(super) operations: Vec<OperationFlow>,
     pub(super) loops: Vec<LoopFlow>,
     pub(super) sites: Vec<Site>,
+    /// In source order, which is that of ids.
+    pub(super) places: Vec<Place>,
 }
 
-pub(super) fn flow(resolved: &Resolved<'_>) -> Flow {
-    let variables = resolved.procedure.variables.len();
-    let mut walk = Walk { declared: vec![None; variables], ..Walk::default() };
-    for parameter in 0..resolved.procedure.parameters {
+/// The flow of a procedure.
+pub(super) fn flow(procedure: &Procedure) -> Flow {
+    let mut walk = Walk { declared: vec![None; procedure.variables.len()], ..Walk::default() };
+    for parameter in 0..procedure.parameters {
         walk.declared[parameter] = Some(Vec::new());
     }
-    walk.block(&resolved.procedure.body);
+    walk.block(&procedure.body);
     let Reached { uses: given, definitions: reached } = walk.solve();
+    let places = walk.places(&given);
     let all = |uses: &[UseId]| -> Set { uses.iter().flat_map(|id| &given[*id]).copied().collect() };
-    let operations = walk.operations.iter().enumerate().map(|(id, uses)| {
-        let control = all(&uses.control);
-        let (mut key, mut value) = (uses.key.clone(), uses.value.clone());
-        if let OperationKind::Insert { columns } = &resolved.operations[id].0.kind {
-            // An insert's key is among its columns.
-            let table = resolved.table(id);
-            let is_key = |name: &str| table.key.iter().any(|part| table.columns[part.column.index()].name == name);
-            let split = |keys: bool| {
-                let chosen = columns.iter().zip(&uses.value).filter(move |((name, _), _)| is_key(name) == keys);
-                chosen.map(|(_, id)| *id).collect::<Vec<_>>()
-            };
-            (key, value) = (split(true), split(false));
-        }
-        let (key, mut value) = (all(&key), all(&value));
-        // The body of an update uses its own row, which is no need of another run of it; a variable that an earlier iteration
-        // has assigned is.
-        if !uses.value.iter().any(|used| walk.carries(*used, id, &reached)) {
-            value.remove(&id);
-        }
-        let conditional = uses.branches || uses.loops.iter().any(|at| walk.loops[*at].left);
-        OperationFlow { key, value, control, loops: uses.loops.clone(), conditional }
+    let operations = walk.operations.iter().enumerate().map(|(id, uses)| OperationFlow {
+        key: all(&uses.key),
+        values: uses.value.iter().map(|used| given[*used].clone()).collect(),
+        carries: uses.value.iter().any(|used| walk.carries(*used, id, &reached)),
+        control: all(&uses.control),
+        loops: uses.loops.clone(),
+        conditional: uses.branches || uses.loops.iter().any(|at| walk.loops[*at].left),
     });
     let loops = walk.loops.iter().map(|found| LoopFlow {
         step: found.step,
@@ -167,7 +199,7 @@ pub(super) fn flow(resolved: &Resolved<'_>) -> Flow {
         operation: site.operation,
         decided_by: all(&site.uses),
     });
-    Flow { operations: operations.collect(), loops: loops.collect(), sites: sites.collect() }
+    Flow { operations: operations.collect(), loops: loops.collect(), sites: sites.collect(), places }
 }
 
 #[derive(Debug, Default)]
@@ -179,6 +211,9 @@ struct Walk {
     operations: Vec<OperationUses>,
     loops: Vec<LoopUses>,
     sites: Vec<SiteUses>,
+    places: Vec<Place>,
+    /// The steps around the current one.
+    nested: Vec<usize>,
     /// The loops around the current step.
     around: Vec<usize>,
     /// Conditions and headers around the current step, each with the number of loops around it.
@@ -207,6 +242,56 @@ impl Walk {
     }
 
     fn step(&mut self, step: &Step) {
+        if self.inside.is_none() {
+            self.places.push(self.place(step));
+        }
+        self.nested.push(step.id.index());
+        self.descend(step);
+        self.nested.pop();
+    }
+
+    fn place(&self, step: &Step) -> Place {
+        let mut local = BTreeSet::new();
+        if let Some(Operation { kind: OperationKind::Update { row, body, .. }, .. }) = visit::operation(step) {
+            local.insert(*row);
+            visit::steps(body, &mut |inner| local.extend(visit::defined(inner)));
+        }
+        Place {
+            step: step.id.index(),
+            operation: visit::operation(step).map(|operation| operation.id.index()),
+            reads: BTreeSet::new(),
+            assigns: visit::defined(step).into_iter().collect(),
+            needs: Set::new(),
+            around: self.nested.clone(),
+            loops: self.around.iter().map(|id| self.loops[*id].step).collect(),
+            kind: match step.kind {
+                StepKind::ForEach { .. } => PlaceKind::ScanLoop,
+                StepKind::LetElse { .. } => PlaceKind::LetElse,
+                StepKind::Break | StepKind::Continue => PlaceKind::LoopExit,
+                StepKind::Return(_) | StepKind::Abort(_) => PlaceKind::Exit,
+                _ => PlaceKind::Other,
+            },
+            local,
+        }
+    }
+
+    /// The steps, with what they use.
+    fn places(&mut self, given: &[Set]) -> Vec<Place> {
+        let mut places = std::mem::take(&mut self.places);
+        let exits: BTreeSet<UseId> = self.loops.iter().map(|found| found.exits).collect();
+        for (id, used) in self.uses.iter().enumerate().filter(|(id, _)| !exits.contains(id)) {
+            // Steps in the body of an update come after its own.
+            let at = places.partition_point(|place| place.step <= used.step) - 1;
+            places[at].reads.extend(&used.variables);
+            places[at].needs.extend(&given[id]);
+        }
+        for place in &mut places {
+            place.reads.retain(|variable| !place.local.contains(variable));
+        }
+        places
+    }
+
+    fn descend(&mut self, step: &Step) {
         let at = step.id.index();
         match &step.kind {
             StepKind::Declare(variable) => self.declare(*variable),
@@ -227,6 +312,10 @@ impl Walk {
                 self.define(at, place.variable, from);
             }
             StepKind::Assign { place, operator, value } => {
+                if self.inside.is_none() {
+                    // The step uses what it had; whoever reads it has that from its other definitions.
+                    self.add_use(at, BTreeSet::from([place.variable]), Set::new());
+                }
                 let mut from = Vec::new();
                 for selector in visit::selectors(place) {
                     let index = self.expression(at, selector);

@@ -8,7 +8,7 @@ use crate::plan::{
 };
 use seriatim_catalog::{ColumnId, IndexDef, TableDef};
 
-use super::flow::{self, Flow, Set};
+use super::flow::{self, Flow, OperationFlow, Set};
 use super::refusal::Refusals;
 use super::resolve::{Resolved, is_refutable, resolve};
 use super::rows::{RowColumns, rows};
@@ -23,7 +23,7 @@ use crate::ir::{Expression, ExpressionKind, Function, OperationKind, Procedure, 
 pub fn plan(procedure: &Procedure, schema: &Schema) -> Result<Plan, Refusals> {
     let resolved = resolve(procedure, schema)?;
     let columns = rows(&resolved)?;
-    let flow = flow::flow(&resolved);
+    let flow = flow::flow(procedure);
     let symbols = symbols(&resolved);
     let operations: Vec<Operation> = (0..resolved.operations.len())
         .map(|id| operation(&resolved, schema, &flow, &columns[id], &symbols[id], id))
@@ -89,6 +89,7 @@ fn operation(
 ) -> Operation {
     let (found, step, index) = resolved.operations[id];
     let flows = &flow.operations[id];
+    let (key_from, value_from) = data(resolved, flows, id);
     let (kind, required) = match &found.kind {
         OperationKind::Get { required, .. } => (Kind::Get, *required),
         OperationKind::Update { required, .. } => (Kind::Update, *required),
@@ -105,15 +106,15 @@ fn operation(
         index,
         key: symbols.key.clone(),
         accesses: accesses(resolved.table(id), found.table, kind, index, columns),
-        key_from: flows.key.clone(),
-        value_from: flows.value.clone(),
+        known: known(flow, id, &key_from),
+        key_from,
+        value_from,
         control_from: flows.control.clone(),
         table_from: Set::new(),
         blocks: resolved.blocks[id].clone(),
         loops: flows.loops.clone(),
         used: is_used(resolved.procedure, step),
         conditional: flows.conditional,
-        known: known(flow, id),
         partition: partition(resolved, schema, symbols, id),
     }
 }
@@ -172,18 +173,38 @@ fn accesses(table: &TableDef, number: usize, kind: Kind, index: Option<usize>, c
     all
 }
 
-/// From when on the key of an operation is known.
-fn known(flow: &Flow, id: usize) -> Known {
+/// What reaches the key of an operation, and what its values.
+fn data(resolved: &Resolved<'_>, flows: &OperationFlow, id: usize) -> (Set, Set) {
+    let (mut key, mut value) = (flows.key.clone(), Set::new());
+    match &resolved.operations[id].0.kind {
+        OperationKind::Insert { columns } => {
+            let table = resolved.table(id);
+            let is_key = |name: &str| table.key.iter().any(|part| table.columns[part.column.index()].name == name);
+            for ((name, _), from) in columns.iter().zip(&flows.values) {
+                if is_key(name) { &mut key } else { &mut value }.extend(from);
+            }
+        }
+        _ => value.extend(flows.values.iter().flatten()),
+    }
+    // The body of an update uses its own row, which is no need of another run of it.
+    if !flows.carries {
+        value.remove(&id);
+    }
+    (key, value)
+}
+
+/// From when on the key of an operation, which these results reach, is known.
+fn known(flow: &Flow, id: usize, key: &Set) -> Known {
     let found = &flow.operations[id];
-    if found.key.is_empty() {
+    if key.is_empty() {
         return Known::Entry;
     }
     // The innermost loop around both the operation and one that its key needs: in each iteration, the key is known only then.
     let inside = found.loops.iter().rposition(|at| {
-        found.key.iter().any(|other| flow.operations[*other].loops.contains(at) || flow.loops[*at].scan == Some(*other))
+        key.iter().any(|other| flow.operations[*other].loops.contains(at) || flow.loops[*at].scan == Some(*other))
     });
     let next = inside.map_or(0, |inside| inside + 1);
-    Known::After(found.key.clone(), found.loops.get(next).copied())
+    Known::After(key.clone(), found.loops.get(next).copied())
 }
 
 /// The value that says which partition the rows of an operation are in.
