@@ -9,11 +9,11 @@
 
 use std::collections::BTreeSet;
 
+use seriatim_procedure::visit;
+
 use crate::tree::{
-    Block, Expression, ExpressionKind, KeyRange, Operation, OperationKind, Pattern, Step, StepKind, Variable,
-    VariableId,
+    Expression, ExpressionKind, Operation, OperationKind, Step, StepKind, Variable, VariableId, Written,
 };
-use crate::walk;
 
 /// Variables.
 pub(crate) type Known = BTreeSet<VariableId>;
@@ -25,8 +25,8 @@ pub(crate) enum Node<'t> {
     /// An operation whose keys are known.
     Touch(&'t Operation),
     If(&'t Expression, Vec<Node<'t>>, Vec<Node<'t>>),
-    Match(&'t Expression, Vec<(&'t Pattern, Option<&'t Expression>, Vec<Node<'t>>)>),
-    For(&'t Pattern, &'t Expression, Vec<Node<'t>>),
+    Match(&'t Expression, Vec<(&'t Written, Option<&'t Expression>, Vec<Node<'t>>)>),
+    For(&'t Written, &'t Expression, Vec<Node<'t>>),
     /// What has names of its own: may be it is run, may be not.
     Scope(Vec<Node<'t>>),
     Jump(Jump),
@@ -77,13 +77,9 @@ impl<'f> Slicer<'f> {
     }
 
     /// What is known inside of a pattern's scope.
-    fn with(&self, known: &Known, pattern: &Pattern) -> Known {
+    fn with(&self, known: &Known, pattern: &Written) -> Known {
         let mut inside = known.clone();
-        pattern.binds(&mut |variable| {
-            if !self.assigned.contains(&variable) {
-                inside.insert(variable);
-            }
-        });
+        inside.extend(pattern.binds().into_iter().filter(|variable| !self.assigned.contains(variable)));
         inside
     }
 
@@ -145,7 +141,7 @@ impl<'f> Slicer<'f> {
             }
             StepKind::For { pattern, over, body } => {
                 // A list that the loop takes for itself is not looked at before.
-                let takes = matches!(&*over.kind, ExpressionKind::Variable(list, _) if !self.variables[list.0].lent);
+                let takes = matches!(&*over.kind, ExpressionKind::Variable(list) if !self.variables[list.index()].lent);
                 if is_known(over, known) && !takes {
                     let inside = Way { to_end: way.to_end, to_loop: true };
                     let inside = self.steps(&body.0, &self.with(known, pattern), inside);
@@ -154,7 +150,7 @@ impl<'f> Slicer<'f> {
                     self.perhaps(&body.0, known, nodes);
                 }
             }
-            StepKind::Scope(inner) => nodes.push(Node::Scope(self.steps(&inner.0, known, way))),
+            StepKind::Scope((), inner) => nodes.push(Node::Scope(self.steps(&inner.0, known, way))),
             StepKind::ForEach { operation, body, .. } => {
                 self.operation(operation, known, nodes);
                 self.perhaps(&body.0, known, nodes);
@@ -164,7 +160,7 @@ impl<'f> Slicer<'f> {
                 Some(inner) if way.to_loop && inner != Jump::End => nodes.push(Node::Jump(inner)),
                 _ => {}
             },
-            StepKind::Declare(..) | StepKind::Assign { .. } | StepKind::Change { .. } | StepKind::Yield(_) => {}
+            StepKind::Declare(_) | StepKind::Assign { .. } | StepKind::Yield(_) => {}
         }
     }
 
@@ -174,7 +170,7 @@ impl<'f> Slicer<'f> {
     }
 
     fn operation<'t>(&self, operation: &'t Operation, known: &Known, nodes: &mut Vec<Node<'t>>) {
-        if (self.wanted)(operation) && keys(operation).is_some_and(|keys| keys.iter().all(|key| is_known(key, known))) {
+        if (self.wanted)(operation) && keys(operation).into_iter().all(|key| is_known(key, known)) {
             nodes.push(Node::Touch(operation));
         }
     }
@@ -190,17 +186,11 @@ fn jump(step: &Step) -> Option<Jump> {
 }
 
 /// The expressions that say where an operation goes. Of an insert all columns, since only the table knows which are its key.
-fn keys(operation: &Operation) -> Option<Vec<&Expression>> {
-    Some(match &operation.kind {
-        OperationKind::Get { key, .. } | OperationKind::Update { key, .. } | OperationKind::Delete { key, .. } => {
-            vec![key]
-        }
-        OperationKind::Insert { columns } => columns.iter().map(|(_, value)| value).collect(),
-        OperationKind::Scan { range, .. } => match range {
-            KeyRange::Prefix(prefix) => vec![prefix],
-            KeyRange::Between { low, high, .. } => low.iter().chain(high).collect(),
-        },
-    })
+fn keys(operation: &Operation) -> Vec<&Expression> {
+    match operation.kind {
+        OperationKind::Insert { .. } => visit::values(operation),
+        _ => visit::key(operation),
+    }
 }
 
 /// Whether every variable of an expression is known, or its own.
@@ -212,102 +202,29 @@ fn is_known(expression: &Expression, known: &Known) -> bool {
 
 /// The variables an expression reads, without its own.
 pub(crate) fn uses(expression: &Expression, used: &mut Known) {
-    let all = |expressions: &[Expression], used: &mut Known| expressions.iter().for_each(|inner| uses(inner, used));
-    match &*expression.kind {
-        ExpressionKind::Literal { .. } | ExpressionKind::Constant(_) | ExpressionKind::None => {}
-        ExpressionKind::Variable(variable, _) => {
-            used.insert(*variable);
+    let (mut read, mut own) = (Known::new(), Known::new());
+    visit::expressions(expression, &mut |part| {
+        if let ExpressionKind::Variable(variable) = &*part.kind {
+            read.insert(*variable);
         }
-        ExpressionKind::Field(inner, _)
-        | ExpressionKind::Column(inner, _)
-        | ExpressionKind::Not(inner)
-        | ExpressionKind::Negate(inner)
-        | ExpressionKind::Reference(inner)
-        | ExpressionKind::Dereference(inner)
-        | ExpressionKind::Some(inner)
-        | ExpressionKind::Repeat { element: inner, .. } => uses(inner, used),
-        ExpressionKind::Element(left, right)
-        | ExpressionKind::Binary(_, left, right)
-        | ExpressionKind::Range { low: left, high: right, .. } => {
-            uses(left, used);
-            uses(right, used);
-        }
-        ExpressionKind::Pure(_, inner)
-        | ExpressionKind::Associated { arguments: inner, .. }
-        | ExpressionKind::Tuple(inner)
-        | ExpressionKind::List { elements: inner, .. } => all(inner, used),
-        ExpressionKind::Method { receiver, arguments, .. } => {
-            uses(receiver, used);
-            all(arguments, used);
-        }
-        ExpressionKind::Record { fields, .. } => fields.iter().for_each(|(_, value)| uses(value, used)),
-        ExpressionKind::If(condition, then, otherwise) => {
-            uses(condition, used);
-            uses(then, used);
-            uses(otherwise, used);
-        }
-        ExpressionKind::Match(value, arms) => {
-            uses(value, used);
-            for (pattern, guard, value) in arms {
-                let mut inside = Known::new();
-                guard.iter().for_each(|guard| uses(guard, &mut inside));
-                uses(value, &mut inside);
-                pattern.binds(&mut |variable| {
-                    inside.remove(&variable);
-                });
-                used.extend(inside);
-            }
-        }
-        ExpressionKind::Block(bindings, value) => {
-            let mut inside = Known::new();
-            uses(value, &mut inside);
-            for (pattern, _, value) in bindings.iter().rev() {
-                pattern.binds(&mut |variable| {
-                    inside.remove(&variable);
-                });
-                uses(value, &mut inside);
-            }
-            used.extend(inside);
-        }
-    }
+        own.extend(visit::bindings(part).into_iter().flat_map(|(pattern, _)| visit::bound(pattern)));
+    });
+    used.extend(read.difference(&own));
 }
 
 /// The variables a step assigns, with those in it.
-pub(crate) fn assigned_by(step: &Step, assigned: &mut Known) {
-    let mut block = |block: &Block| block.0.iter().for_each(|step| assigned_by(step, assigned));
-    match &step.kind {
-        StepKind::Assign { place, .. } | StepKind::Change { place, .. } => {
-            assigned.insert(place.variable);
-        }
-        StepKind::Declare(variable, _) => {
-            assigned.insert(*variable);
-        }
-        StepKind::LetElse { otherwise, .. } => block(otherwise),
-        StepKind::If { then, otherwise, .. } => {
-            block(then);
-            block(otherwise);
-        }
-        StepKind::Match { arms, .. } => arms.iter().for_each(|arm| block(&arm.body)),
-        StepKind::For { body, .. } | StepKind::ForEach { body, .. } | StepKind::Scope(body) => block(body),
-        StepKind::Operation { operation, .. } => {
-            if let OperationKind::Update { body, .. } = &operation.kind {
-                block(body);
-            }
-        }
-        StepKind::Let { .. }
-        | StepKind::Break
-        | StepKind::Continue
-        | StepKind::Return(_)
-        | StepKind::Abort(_)
-        | StepKind::Yield(_) => {}
+fn assigned_by(step: &Step, assigned: &mut Known) {
+    if matches!(step.kind, StepKind::Assign { .. } | StepKind::Declare(_)) {
+        assigned.extend(visit::defined(step));
     }
+    visit::blocks(step).into_iter().flat_map(|block| &block.0).for_each(|step| assigned_by(step, assigned));
 }
 
 /// The expressions of a node itself, without those of the nodes in it.
 pub(crate) fn own<'t>(node: &Node<'t>) -> Vec<&'t Expression> {
     match node {
-        Node::Let(step, _) => walk::own(step),
-        Node::Touch(operation) => keys(operation).unwrap_or_default(),
+        Node::Let(step, _) => visit::all_own(step),
+        Node::Touch(operation) => keys(operation),
         Node::If(condition, ..) => vec![condition],
         Node::Match(value, arms) => {
             [*value].into_iter().chain(arms.iter().filter_map(|(_, guard, _)| *guard)).collect()
@@ -323,7 +240,7 @@ fn prune(nodes: &mut Vec<Node<'_>>, needed: &mut Known, mut follows: bool) {
     while let Some(mut node) = nodes.pop() {
         let keep = match &mut node {
             Node::Touch(operation) => {
-                keys(operation).iter().flatten().for_each(|key| uses(key, needed));
+                keys(operation).into_iter().for_each(|key| uses(key, needed));
                 true
             }
             Node::Let(step, jump) => {
@@ -332,7 +249,7 @@ fn prune(nodes: &mut Vec<Node<'_>>, needed: &mut Known, mut follows: bool) {
                     continue;
                 };
                 let mut is_needed = jump.is_some() && follows;
-                pattern.binds(&mut |variable| is_needed |= needed.remove(&variable));
+                pattern.binds().iter().for_each(|variable| is_needed |= needed.remove(variable));
                 if is_needed {
                     uses(value, needed);
                 }
@@ -425,7 +342,7 @@ mod tests {
         let each = nodes.iter().map(|node| match node {
             Node::Let(_, None) => "let".to_owned(),
             Node::Let(_, Some(jump)) => format!("let-else-{jump:?}"),
-            Node::Touch(operation) => operation.id.to_string(),
+            Node::Touch(operation) => operation.id.0.to_string(),
             Node::If(_, then, otherwise) => format!("if{{{}|{}}}", shown(then), shown(otherwise)),
             Node::Match(_, arms) => {
                 let arms: Vec<_> = arms.iter().map(|(_, _, inside)| shown(inside)).collect();

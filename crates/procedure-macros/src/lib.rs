@@ -13,13 +13,11 @@ mod data;
 mod emit;
 mod known;
 mod lent;
-mod lists;
 mod lower;
 mod options;
 mod pure;
 mod surface;
 mod tree;
-mod walk;
 
 use proc_macro::TokenStream;
 use quote::{ToTokens, quote};

@@ -19,6 +19,7 @@ pub mod plan;
 mod pure;
 pub mod show;
 mod value;
+pub mod visit;
 
 pub use datum::{Data, Datum, EvaluationError, IntegerType};
 pub use pure::Pure;

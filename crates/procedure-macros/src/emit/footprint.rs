@@ -33,10 +33,10 @@ pub(super) fn function(procedure: &Procedure) -> TokenStream {
 fn touch(procedure: &Procedure, code: &Code<'_>, operation: &Operation) -> TokenStream {
     let (library, handles, visit) = (library(), own("handles"), own("visit"));
     let (table, row) = (table_field(operation.table), &procedure.tables[operation.table]);
-    let id = operation.id as u16;
+    let id = operation.id.0;
     let (id, table) = (quote!(#library::ir::OperationId(#id)), quote!(&#handles.#table));
     let index = operation.index.map(|index| {
-        let index = index_field(index);
+        let index = index_field(index.0);
         quote!(&#handles.#index)
     });
     let (read, write) = (quote!(#library::Access::Read), quote!(#library::Access::Write));
@@ -46,9 +46,9 @@ fn touch(procedure: &Procedure, code: &Code<'_>, operation: &Operation) -> Token
         Some(index) => quote!(#touch::index_key(#id, #access, #index, &#key, &mut *#visit);),
     };
     match &operation.kind {
-        OperationKind::Get { key: of, .. } => key(read, code.expression(of)),
+        OperationKind::Get { key: of, .. } => key(read, code.expression(&of.value)),
         OperationKind::Update { key: of, .. } | OperationKind::Delete { key: of, .. } => {
-            key(write, code.expression(of))
+            key(write, code.expression(&of.value))
         }
         OperationKind::Insert { columns } => {
             let columns = columns.iter().map(|(column, value)| {
@@ -58,15 +58,17 @@ fn touch(procedure: &Procedure, code: &Code<'_>, operation: &Operation) -> Token
             key(write, quote!(::seriatim::catalog::Table::key(&#row { #(#columns),* })))
         }
         OperationKind::Scan { range: KeyRange::Prefix(prefix), .. } => {
-            let prefix = code.expression(prefix);
+            let prefix = code.expression(&prefix.value);
             match &index {
                 None => quote!(#touch::prefix(#id, #table, &#prefix, &mut *#visit);),
                 Some(index) => quote!(#touch::index_prefix(#id, #index, &#prefix, &mut *#visit);),
             }
         }
         OperationKind::Scan { range: KeyRange::Between { low, high, inclusive }, .. } => {
-            let (low, high) =
-                (low.as_ref().map(|key| code.expression(key)), high.as_ref().map(|key| code.expression(key)));
+            let (low, high) = (
+                low.as_ref().map(|key| code.expression(&key.value)),
+                high.as_ref().map(|key| code.expression(&key.value)),
+            );
             let dots = if *inclusive { quote!(..=) } else { quote!(..) };
             match &index {
                 None => quote!(#touch::range(#id, #table, #low #dots #high, &mut *#visit);),

@@ -6,7 +6,7 @@
 mod ahead;
 mod expressions;
 mod footprint;
-pub(crate) mod ir;
+mod ir;
 mod prefetch;
 mod scheduled;
 mod straight;
@@ -133,7 +133,7 @@ fn arguments_type(procedure: &Procedure) -> TokenStream {
 fn bind_arguments(procedure: &Procedure) -> TokenStream {
     let arguments = own("arguments");
     let lets = procedure.parameters.iter().enumerate().map(|(at, parameter)| {
-        let variable = &procedure.variables[parameter.variable.0];
+        let variable = &procedure.variables[parameter.variable.index()];
         let (ident, mutable) = (&variable.ident, variable.mutable.then(|| quote!(mut)));
         let place = match procedure.parameters.len() {
             1 => quote!(#arguments),

@@ -53,7 +53,7 @@ impl<'p> Plan<'p> {
         let slice = plan.slice_of_entry();
         let mut fetched = BTreeSet::new();
         known::operations(&slice, &mut |operation| {
-            fetched.insert(operation.id);
+            fetched.insert(operation.id.index());
         });
         if fetched.len() < SHARED_MIN && !has_loop(&slice) {
             return plan;
@@ -68,7 +68,7 @@ impl<'p> Plan<'p> {
         let first = steps.iter().find(|step| has_operation(step)).and_then(only_operation);
         let known: Known = self.procedure.parameters.iter().map(|parameter| parameter.variable).collect();
         Slicer::slice(&self.procedure.variables, steps, &known, &|operation| {
-            is_by_key(operation) && Some(operation.id) != first
+            is_by_key(operation) && Some(operation.id.index()) != first
         })
     }
 
@@ -92,12 +92,13 @@ impl<'p> Plan<'p> {
         if !self.is_on {
             return None;
         }
-        let wanted = |operation: &Operation| is_by_key(operation) && !self.fetched.borrow().contains(&operation.id);
+        let wanted =
+            |operation: &Operation| is_by_key(operation) && !self.fetched.borrow().contains(&operation.id.index());
         let nodes = Slicer::slice(&self.procedure.variables, std::slice::from_ref(step), known, &wanted);
         // Only what is fetched for many iterations is worth it.
         let nodes: Vec<_> = nodes.into_iter().filter(|node| matches!(node, Node::For(..))).collect();
         let mut fetched = Vec::new();
-        known::operations(&nodes, &mut |operation| fetched.push(operation.id));
+        known::operations(&nodes, &mut |operation| fetched.push(operation.id.index()));
         if fetched.is_empty() {
             return None;
         }
@@ -124,7 +125,7 @@ fn fetch(code: &Code<'_>, operation: &Operation) -> TokenStream {
         return TokenStream::new();
     };
     let (tx, handles, table, key) =
-        (&code.procedure.tx, own("handles"), table_field(operation.table), code.expression(key));
+        (&code.procedure.tx, own("handles"), table_field(operation.table), code.expression(&key.value));
     quote!(#tx.begin_prefetch(&#handles.#table, [#key]);)
 }
 
@@ -174,11 +175,11 @@ fn has_operation(step: &Step) -> bool {
 fn first_operation(step: &Step) -> Option<usize> {
     let in_block = |steps: &[Step]| steps.iter().find_map(first_operation);
     match &step.kind {
-        StepKind::Operation { operation, .. } | StepKind::ForEach { operation, .. } => Some(operation.id),
+        StepKind::Operation { operation, .. } | StepKind::ForEach { operation, .. } => Some(operation.id.index()),
         StepKind::LetElse { otherwise, .. } => in_block(&otherwise.0),
         StepKind::If { then, otherwise, .. } => in_block(&then.0).or_else(|| in_block(&otherwise.0)),
         StepKind::Match { arms, .. } => arms.iter().find_map(|arm| in_block(&arm.body.0)),
-        StepKind::For { body, .. } | StepKind::Scope(body) => in_block(&body.0),
+        StepKind::For { body, .. } | StepKind::Scope((), body) => in_block(&body.0),
         _ => None,
     }
 }
@@ -186,7 +187,7 @@ fn first_operation(step: &Step) -> Option<usize> {
 /// The operation that a step is.
 fn only_operation(step: &Step) -> Option<usize> {
     match &step.kind {
-        StepKind::Operation { operation, .. } => Some(operation.id),
+        StepKind::Operation { operation, .. } => Some(operation.id.index()),
         _ => None,
     }
 }
@@ -206,19 +207,17 @@ mod tests {
         for step in &procedure.body.0[..position] {
             let pattern = match &step.kind {
                 StepKind::Let { pattern, .. } | StepKind::LetElse { pattern, .. } => pattern,
-                StepKind::Operation { bind: Some((pattern, _)), .. } => pattern,
+                StepKind::Operation { bind: Some(pattern), .. } => pattern,
                 _ => continue,
             };
-            pattern.binds(&mut |variable| {
-                known.insert(variable);
-            });
+            known.extend(pattern.binds());
         }
         known
     }
 
     fn operations(nodes: &[Node<'_>]) -> Vec<usize> {
         let mut all = Vec::new();
-        known::operations(nodes, &mut |operation| all.push(operation.id));
+        known::operations(nodes, &mut |operation| all.push(operation.id.index()));
         all
     }
 

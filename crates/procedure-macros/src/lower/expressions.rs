@@ -2,21 +2,24 @@
 
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
+use seriatim_procedure::methods::{self, ASSOCIATED, INTEGERS, METHODS, Position};
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
 use syn::{BinOp, Error, Expr, Lit, Member, Path, Result, Stmt, Token, UnOp};
 
 use super::patterns::last;
 use super::{Lowering, refuse};
-use crate::lists;
 use crate::surface;
-use crate::tree::{Expression, ExpressionKind, Literal, Operator, Pattern, Shape, VariableId};
+use crate::tree::{
+    self, Called, Constant, Count, Expression, ExpressionKind, Field, Literal, Operator, Record, Shape, UnaryOperator,
+    VariableId, Written,
+};
 
 impl Lowering {
     /// A pure expression without rows.
     pub(super) fn value(&mut self, expression: &Expr) -> Result<Expression> {
         let lowered = self.expression(expression)?;
-        if lowered.shape.has_row() {
+        if lowered.span.shape.has_row() {
             return refuse(expression, "rows are used column by column: write `row.column`");
         }
         Ok(lowered)
@@ -34,7 +37,7 @@ impl Lowering {
                 _ => refuse(expression, "bind its result with `let` first: an operation stands alone"),
             };
         }
-        let make = |kind| Ok(Expression::new(span, kind));
+        let make = |kind| Ok(tree::expression(span, kind));
         match expression {
             Expr::Lit(literal) => self.literal(&literal.lit, false),
             Expr::Paren(inner) => self.expression(&inner.expr),
@@ -50,18 +53,18 @@ impl Lowering {
                     return refuse(token, "nothing is lent to be changed: assign variables and their fields");
                 }
                 let inner = self.expression(&reference.expr)?;
-                Ok(Expression::shaped(span, inner.shape.clone(), ExpressionKind::Reference(inner)))
+                Ok(tree::shaped(span, inner.span.shape.clone(), ExpressionKind::Reference((), inner)))
             }
             Expr::Unary(unary) => match &unary.op {
                 UnOp::Deref(_) => {
                     let inner = self.expression(&unary.expr)?;
-                    Ok(Expression::shaped(span, inner.shape.clone(), ExpressionKind::Dereference(inner)))
+                    Ok(tree::shaped(span, inner.span.shape.clone(), ExpressionKind::Dereference((), inner)))
                 }
                 UnOp::Neg(_) => match &*unary.expr {
                     Expr::Lit(literal) => self.literal(&literal.lit, true),
-                    other => make(ExpressionKind::Negate(self.value(other)?)),
+                    other => make(ExpressionKind::Unary(UnaryOperator::Negate, self.value(other)?)),
                 },
-                UnOp::Not(_) => make(ExpressionKind::Not(self.value(&unary.expr)?)),
+                UnOp::Not(_) => make(ExpressionKind::Unary(UnaryOperator::Not, self.value(&unary.expr)?)),
                 other => refuse(other, "operators are `!`, `-` and `*`"),
             },
             Expr::Binary(binary) => {
@@ -81,31 +84,34 @@ impl Lowering {
                 }
                 let list = self.expression(&index.expr)?;
                 let at = self.value(&index.index)?;
-                Ok(Expression::shaped(span, list.shape.element(), ExpressionKind::Element(list, at)))
+                Ok(tree::shaped(span, list.span.shape.element(), ExpressionKind::Element(list, at)))
             }
             Expr::Tuple(tuple) => {
                 let parts = tuple.elems.iter().map(|part| self.expression(part)).collect::<Result<Vec<_>>>()?;
-                let shape = match parts.iter().any(|part| part.shape.has_row()) {
-                    true => Shape::Tuple(parts.iter().map(|part| part.shape.clone()).collect()),
+                let shape = match parts.iter().any(|part| part.span.shape.has_row()) {
+                    true => Shape::Tuple(parts.iter().map(|part| part.span.shape.clone()).collect()),
                     false => Shape::Value,
                 };
-                Ok(Expression::shaped(span, shape, ExpressionKind::Tuple(parts)))
+                Ok(tree::shaped(span, shape, ExpressionKind::Tuple(parts)))
             }
             Expr::Array(array) => {
                 let elements = self.values(&array.elems)?;
-                make(ExpressionKind::List { elements, is_vec: false })
+                make(ExpressionKind::List(elements))
             }
             Expr::Repeat(repeat) => {
                 let element = self.value(&repeat.expr)?;
-                make(ExpressionKind::Repeat { element, count: count(&repeat.len)?, is_vec: false })
+                make(ExpressionKind::Repeat(element, count(&repeat.len, span)?))
             }
             Expr::Struct(record) => {
                 if let Some(token) = &record.dot2_token {
                     return refuse(token, "write every field: there is no `..base`");
                 }
-                let fields = record.fields.iter().map(|field| Ok((field.member.clone(), self.value(&field.expr)?)));
+                let fields = record
+                    .fields
+                    .iter()
+                    .map(|field| Ok((Field::Member(field.member.clone()), self.value(&field.expr)?)));
                 let fields = fields.collect::<Result<_>>()?;
-                make(ExpressionKind::Record { path: record.path.clone(), fields, is_call: false })
+                make(ExpressionKind::Record(Record { path: record.path.clone(), is_call: false }, fields))
             }
             Expr::Call(call) => self.call(call),
             Expr::MethodCall(call) => self.method(call, false),
@@ -135,7 +141,7 @@ impl Lowering {
                 };
                 let inclusive = matches!(range.limits, syn::RangeLimits::Closed(_));
                 let (low, high) = (self.value(low)?, self.value(high)?);
-                Ok(Expression::new(range.span(), ExpressionKind::Range { low, high, inclusive }))
+                Ok(tree::expression(range.span(), ExpressionKind::Range { low, high, inclusive }))
             }
             Expr::Paren(inner) => self.iterated(&inner.expr),
             Expr::MethodCall(call) if !surface::is_call(expression, &self.tx()) => self.method(call, true),
@@ -158,8 +164,8 @@ impl Lowering {
                 Literal::Float { negative, digits }
             }
             Lit::Int(number) => {
-                if !number.suffix().is_empty() && !lists::INTEGERS.contains(&number.suffix()) {
-                    let message = format!("integers are {}", lists::INTEGERS.join(", "));
+                if !number.suffix().is_empty() && !INTEGERS.contains(&number.suffix()) {
+                    let message = format!("integers are {}", INTEGERS.join(", "));
                     return refuse(literal, message);
                 }
                 let (negative, digits) = split(number.base10_digits());
@@ -172,7 +178,8 @@ impl Lowering {
             Lit::Float(_) => return refuse(literal, "floats are f64"),
             _ => return refuse(literal, "literals are integers, floats, truth values and text"),
         };
-        Ok(Expression::new(span, ExpressionKind::Literal { tokens: quote!(#sign #literal), datum }))
+        let tokens = quote!(#sign #literal);
+        Ok(tree::expression(span, ExpressionKind::Literal(Constant { tokens, at: span, literal: Some(datum) })))
     }
 
     fn path(&mut self, path: &Path) -> Result<Expression> {
@@ -183,8 +190,8 @@ impl Lowering {
                 return refuse(path, "paths name constants and variants of enums; call functions with their arguments");
             }
             return Ok(match name.as_str() {
-                "None" => Expression::new(span, ExpressionKind::None),
-                _ => Expression::new(span, ExpressionKind::Constant(path.to_token_stream())),
+                "None" => tree::expression(span, ExpressionKind::None),
+                _ => tree::expression(span, constant(path.to_token_stream(), span)),
             });
         };
         if *ident == self.tx() {
@@ -197,10 +204,10 @@ impl Lowering {
             return Ok(self.read(variable, ident));
         }
         if ident == "None" {
-            return Ok(Expression::new(span, ExpressionKind::None));
+            return Ok(tree::expression(span, ExpressionKind::None));
         }
         if ident.to_string().starts_with(char::is_uppercase) {
-            return Ok(Expression::new(span, ExpressionKind::Constant(ident.to_token_stream())));
+            return Ok(tree::expression(span, constant(ident.to_token_stream(), span)));
         }
         refuse(
             ident,
@@ -212,7 +219,9 @@ impl Lowering {
 
     /// The value of a variable.
     pub(super) fn read(&self, variable: VariableId, ident: &proc_macro2::Ident) -> Expression {
-        Expression::shaped(ident.span(), self.shape(variable), ExpressionKind::Variable(variable, ident.clone()))
+        let mut read = tree::shaped(ident.span(), self.shape(variable), ExpressionKind::Variable(variable));
+        read.span.name = Some(ident.clone());
+        read
     }
 
     fn field(&mut self, base: &Expr, name: &Member, span: Span) -> Result<Expression> {
@@ -224,9 +233,9 @@ impl Lowering {
             },
             _ => self.expression(base)?,
         };
-        match (&base_expression.shape, name) {
+        match (&base_expression.span.shape, name) {
             (Shape::Row(_), Member::Named(column)) => {
-                Ok(Expression::new(span, ExpressionKind::Column(base_expression, column.clone())))
+                Ok(tree::expression(span, ExpressionKind::Field(base_expression, Field::Column(column.clone()))))
             }
             (Shape::Row(_), Member::Unnamed(at)) => refuse(at, "columns are read by name"),
             (Shape::Option(_), _) => refuse(
@@ -237,10 +246,10 @@ impl Lowering {
                 refuse(name, "these are many rows: go over them with `for`, or take one with an index")
             }
             (Shape::Tuple(_), Member::Unnamed(at)) => {
-                let shape = base_expression.shape.part(at.index as usize);
-                Ok(Expression::shaped(span, shape, ExpressionKind::Field(base_expression, name.clone())))
+                let shape = base_expression.span.shape.part(at.index as usize);
+                Ok(tree::shaped(span, shape, ExpressionKind::Field(base_expression, Field::Member(name.clone()))))
             }
-            _ => Ok(Expression::new(span, ExpressionKind::Field(base_expression, name.clone()))),
+            _ => Ok(tree::expression(span, ExpressionKind::Field(base_expression, Field::Member(name.clone())))),
         }
     }
 
@@ -259,8 +268,12 @@ impl Lowering {
         }
         if name == "Some" && call.args.len() == 1 {
             let inner = self.expression(&call.args[0])?;
-            let shape = if inner.shape.has_row() { Shape::Option(Box::new(inner.shape.clone())) } else { Shape::Value };
-            return Ok(Expression::shaped(span, shape, ExpressionKind::Some(inner)));
+            let shape = if inner.span.shape.has_row() {
+                Shape::Option(Box::new(inner.span.shape.clone()))
+            } else {
+                Shape::Value
+            };
+            return Ok(tree::shaped(span, shape, ExpressionKind::Some(inner)));
         }
         if let Some(ident) = path.get_ident()
             && let Some((_, _)) = self.find(ident)
@@ -269,20 +282,24 @@ impl Lowering {
         }
         let arguments = self.values(&call.args)?;
         if name.starts_with(char::is_uppercase) {
-            let fields = arguments.into_iter().enumerate().map(|(at, value)| (Member::from(at), value)).collect();
-            return Ok(Expression::new(span, ExpressionKind::Record { path: path.clone(), fields, is_call: true }));
+            let fields = arguments.into_iter().enumerate();
+            let fields = fields.map(|(at, value)| (Field::Member(Member::from(at)), value)).collect();
+            return Ok(tree::expression(
+                span,
+                ExpressionKind::Record(Record { path: path.clone(), is_call: true }, fields),
+            ));
         }
         let owner = path.segments.len().checked_sub(2).map(|at| path.segments[at].ident.to_string());
         match owner.filter(|owner| owner.starts_with(char::is_uppercase) || is_scalar(owner)) {
             Some(owner) => {
                 check_associated(path, &owner, &name, arguments.len())?;
-                Ok(Expression::new(span, ExpressionKind::Associated { path: path.clone(), arguments }))
+                Ok(tree::expression(span, ExpressionKind::Call(Called::Associated(path.clone()), arguments)))
             }
             None => {
                 if let Some(segment) = path.segments.iter().find(|segment| !segment.arguments.is_empty()) {
                     return refuse(&segment.arguments, "a `#[pure]` function has no parameters of types");
                 }
-                Ok(Expression::new(span, ExpressionKind::Pure(path.clone(), arguments)))
+                Ok(tree::expression(span, ExpressionKind::Call(Called::Pure(path.clone()), arguments)))
             }
         }
     }
@@ -290,20 +307,20 @@ impl Lowering {
     fn method(&mut self, call: &syn::ExprMethodCall, iterated: bool) -> Result<Expression> {
         let span = call.span();
         let name = call.method.to_string();
-        let Some(method) = lists::method(&name) else {
+        let Some(method) = methods::method(&name) else {
             let message = format!(
                 "no method `{name}` in procedures; write a `#[pure]` function, or one of {}",
-                lists::method_names()
+                METHODS.iter().map(|method| method.name).collect::<Vec<_>>().join(", ")
             );
             return refuse(&call.method, message);
         };
-        if method.position == lists::Position::Statement {
+        if method.position == Position::Statement {
             return refuse(
                 &call.method,
                 format!("`.{name}(..)` changes a variable: write it as a statement of its own"),
             );
         }
-        let iterates = method.position == lists::Position::Header;
+        let iterates = method.position == Position::Header;
         if iterates && !iterated {
             return refuse(&call.method, format!("`.{name}(..)` stands in the head of a `for` only"));
         }
@@ -319,20 +336,21 @@ impl Lowering {
         let given = given
             .map(|argument| if iterates { self.iterated(argument) } else { self.value(argument) })
             .collect::<Result<Vec<_>>>()?;
-        let rows = receiver.shape.has_row();
-        let shape = match (name.as_str(), &receiver.shape) {
+        let rows = receiver.span.shape.has_row();
+        let shape = match (name.as_str(), &receiver.span.shape) {
             (_, Shape::Row(_)) => return refuse(&call.receiver, "rows are used column by column: write `row.column`"),
             ("is_some" | "is_none", Shape::Option(_)) | ("len" | "is_empty", Shape::List(_)) => Shape::Value,
             ("iter" | "clone" | "to_owned", shape) => shape.clone(),
             ("enumerate", shape) if rows => Shape::List(Box::new(Shape::Tuple(vec![Shape::Value, shape.element()]))),
-            ("zip", shape) if rows || given[0].shape.has_row() => {
-                Shape::List(Box::new(Shape::Tuple(vec![shape.element(), given[0].shape.element()])))
+            ("zip", shape) if rows || given[0].span.shape.has_row() => {
+                Shape::List(Box::new(Shape::Tuple(vec![shape.element(), given[0].span.shape.element()])))
             }
             _ if rows => return refuse(&call.method, format!("`.{name}(..)` is not for rows: take their columns")),
             _ => Shape::Value,
         };
-        let kind = ExpressionKind::Method { receiver, method: call.method.clone(), arguments: given };
-        Ok(Expression::shaped(span, shape, kind))
+        let function = Called::Method(call.method.clone(), crate::name_of(&call.method));
+        let arguments = [receiver].into_iter().chain(given).collect();
+        Ok(tree::shaped(span, shape, ExpressionKind::Call(function, arguments)))
     }
 
     fn branch(&mut self, branch: &syn::ExprIf) -> Result<Expression> {
@@ -343,18 +361,18 @@ impl Lowering {
         if let Expr::Let(condition) = &*branch.cond {
             let value = self.expression(&condition.expr)?;
             let (pattern, then) = self.scoped(|this| {
-                let pattern = this.pattern(&condition.pat, &value.shape)?;
+                let pattern = this.pattern(&condition.pat, &value.span.shape)?;
                 Ok::<_, Error>((pattern, this.block_value(&branch.then_branch)?))
             })?;
             let otherwise = self.scoped(|this| this.expression(otherwise))?;
-            let shape = then.shape.clone();
-            let arms = vec![(pattern, None, then), (Pattern::any(), None, otherwise)];
-            return Ok(Expression::shaped(span, shape, ExpressionKind::Match(value, arms)));
+            let shape = then.span.shape.clone();
+            let arms = vec![(pattern, None, then), (Written::any(), None, otherwise)];
+            return Ok(tree::shaped(span, shape, ExpressionKind::Match(value, arms)));
         }
         let condition = self.condition(&branch.cond)?;
         let then = self.block_value(&branch.then_branch)?;
         let otherwise = self.scoped(|this| this.expression(otherwise))?;
-        Ok(Expression::shaped(span, then.shape.clone(), ExpressionKind::If(condition, then, otherwise)))
+        Ok(tree::shaped(span, then.span.shape.clone(), ExpressionKind::If(condition, then, otherwise)))
     }
 
     /// The condition of an `if`.
@@ -370,14 +388,14 @@ impl Lowering {
         let mut arms = Vec::new();
         for arm in &matching.arms {
             arms.push(self.scoped(|this| {
-                let pattern = this.pattern(&arm.pat, &value.shape)?;
+                let pattern = this.pattern(&arm.pat, &value.span.shape)?;
                 let guard = arm.guard.as_ref().map(|(_, guard)| this.condition(guard)).transpose()?;
                 Ok::<_, Error>((pattern, guard, this.expression(&arm.body)?))
             })?);
         }
-        let shape = arms.iter().map(|(_, _, value)| &value.shape).find(|shape| shape.has_row());
+        let shape = arms.iter().map(|(_, _, value)| &value.span.shape).find(|shape| shape.has_row());
         let shape = shape.cloned().unwrap_or(Shape::Value);
-        Ok(Expression::shaped(matching.span(), shape, ExpressionKind::Match(value, arms)))
+        Ok(tree::shaped(matching.span(), shape, ExpressionKind::Match(value, arms)))
     }
 
     /// `{ let ..; value }`.
@@ -396,8 +414,9 @@ impl Lowering {
                     return refuse(token, "write this `let .. else` before the expression it is in");
                 }
                 let value = this.expression(&init.expr)?;
-                let (pattern, ty) = this.typed(&local.pat, &value.shape)?;
-                bindings.push((pattern, ty, value));
+                let pattern = this.typed(&local.pat, &value.span.shape)?;
+                let value = typed_literal(value, pattern.ty.as_ref());
+                bindings.push((pattern, value));
             }
             let Stmt::Expr(value, None) = value else {
                 return refuse(value, "a block that gives a value ends in one, without `;`");
@@ -406,8 +425,8 @@ impl Lowering {
             if bindings.is_empty() {
                 return Ok(value);
             }
-            let shape = value.shape.clone();
-            Ok(Expression::shaped(block.span(), shape, ExpressionKind::Block(bindings, value)))
+            let shape = value.span.shape.clone();
+            Ok(tree::shaped(block.span(), shape, ExpressionKind::Block(bindings, value)))
         })
     }
 
@@ -419,12 +438,12 @@ impl Lowering {
                 quote!([#tokens])
             }) {
                 let element = self.value(&repeat.expr)?;
-                let count = count(&repeat.len)?;
-                return Ok(Expression::new(span, ExpressionKind::Repeat { element, count, is_vec: true }));
+                let count = count(&repeat.len, span)?;
+                return Ok(vec(tree::expression(span, ExpressionKind::Repeat(element, count))));
             }
             let elements = call.parse_body_with(Punctuated::<Expr, Token![,]>::parse_terminated)?;
             let elements = self.values(&elements)?;
-            return Ok(Expression::new(span, ExpressionKind::List { elements, is_vec: true }));
+            return Ok(vec(tree::expression(span, ExpressionKind::List(elements))));
         }
         if call.path.is_ident("matches") {
             let (value, pattern, guard) = call.parse_body_with(|input: syn::parse::ParseStream<'_>| {
@@ -440,15 +459,16 @@ impl Lowering {
             })?;
             let value = self.expression(&value)?;
             let (pattern, guard) = self.scoped(|this| {
-                let pattern = this.pattern(&pattern, &value.shape)?;
+                let pattern = this.pattern(&pattern, &value.span.shape)?;
                 Ok::<_, Error>((pattern, guard.map(|guard| this.value(&guard)).transpose()?))
             })?;
             let truth = |value: bool| {
                 let tokens = value.to_token_stream();
-                Expression::new(span, ExpressionKind::Literal { tokens, datum: Literal::Bool(value) })
+                let literal = Some(Literal::Bool(value));
+                tree::expression(span, ExpressionKind::Literal(Constant { tokens, at: span, literal }))
             };
-            let arms = vec![(pattern, guard, truth(true)), (Pattern::any(), None, truth(false))];
-            return Ok(Expression::new(span, ExpressionKind::Match(value, arms)));
+            let arms = vec![(pattern, guard, truth(true)), (Written::any(), None, truth(false))];
+            return Ok(tree::expression(span, ExpressionKind::Match(value, arms)));
         }
         let name = last(&call.path);
         refuse(
@@ -458,12 +478,34 @@ impl Lowering {
     }
 
     /// A pattern with or without a type after it.
-    pub(super) fn typed(&mut self, pattern: &syn::Pat, shape: &Shape) -> Result<(Pattern, Option<syn::Type>)> {
+    pub(super) fn typed(&mut self, pattern: &syn::Pat, shape: &Shape) -> Result<Written> {
         match pattern {
-            syn::Pat::Type(typed) => Ok((self.pattern(&typed.pat, shape)?, Some((*typed.ty).clone()))),
-            other => Ok((self.pattern(other, shape)?, None)),
+            syn::Pat::Type(typed) => Ok(Written { ty: Some((*typed.ty).clone()), ..self.pattern(&typed.pat, shape)? }),
+            other => self.pattern(other, shape),
         }
     }
+}
+
+/// A value that is bound with a type: a literal takes it.
+pub(super) fn typed_literal(mut value: Expression, ty: Option<&syn::Type>) -> Expression {
+    if let ExpressionKind::Literal(Constant { literal: Some(Literal::Integer { suffix, .. }), .. }) = &mut *value.kind
+        && let Some(name) = ty.map(crate::text).filter(|name| INTEGERS.contains(&name.as_str()))
+        && suffix.is_empty()
+    {
+        *suffix = name;
+    }
+    value
+}
+
+/// A constant, or a variant without fields.
+fn constant(tokens: TokenStream, at: Span) -> ExpressionKind {
+    ExpressionKind::Literal(Constant { tokens, at, literal: None })
+}
+
+/// A list that is a `vec!`.
+fn vec(mut list: Expression) -> Expression {
+    list.span.is_vec = true;
+    list
 }
 
 /// Whether an expression needs steps of its own: it holds operations, assignments or jumps, in branches.
@@ -501,10 +543,12 @@ pub(super) fn needs_steps(expression: &Expr, tx: &proc_macro2::Ident) -> bool {
 }
 
 /// How many elements a list has that repeats one.
-fn count(expression: &Expr) -> Result<TokenStream> {
+fn count(expression: &Expr, at: Span) -> Result<Count> {
     match expression {
-        Expr::Lit(literal) if matches!(literal.lit, Lit::Int(_)) => Ok(literal.to_token_stream()),
-        Expr::Path(path) if last(&path.path).starts_with(char::is_uppercase) => Ok(path.to_token_stream()),
+        Expr::Lit(literal) if matches!(literal.lit, Lit::Int(_)) => Ok(Count { tokens: literal.to_token_stream(), at }),
+        Expr::Path(path) if last(&path.path).starts_with(char::is_uppercase) => {
+            Ok(Count { tokens: path.to_token_stream(), at })
+        }
         other => refuse(other, "so many elements are a literal or a constant; for others, `push` in a `for`"),
     }
 }
@@ -527,13 +571,12 @@ fn arguments(count: usize) -> &'static str {
 }
 
 fn is_scalar(name: &str) -> bool {
-    lists::INTEGERS.contains(&name)
-        || matches!(name, "f64" | "bool" | "str" | "f32" | "i128" | "u128" | "isize" | "char")
+    INTEGERS.contains(&name) || matches!(name, "f64" | "bool" | "str" | "f32" | "i128" | "u128" | "isize" | "char")
 }
 
 fn check_associated(path: &Path, owner: &str, name: &str, given: usize) -> Result<()> {
-    let is_integer = lists::INTEGERS.contains(&owner);
-    let known = lists::ASSOCIATED.iter().find(|function| {
+    let is_integer = INTEGERS.contains(&owner);
+    let known = ASSOCIATED.iter().find(|function| {
         function.name == name
             && match function.ty {
                 "{integer}" => is_integer,

@@ -125,6 +125,7 @@ impl Lowering {
             made: false,
             lent: false,
             parts: None,
+            ty: None,
             shape,
         });
         if let Some(scope) = self.scopes.last_mut() {
@@ -136,12 +137,22 @@ impl Lowering {
     /// A variable of the macro's own, which no name reaches.
     fn make(&mut self, what: &str, shape: Shape) -> VariableId {
         let ident = Ident::new(&format!("__{what}_{}", self.variables.len()), Span::mixed_site());
-        self.variable(Variable { ident, mutable: false, late: false, made: true, lent: false, parts: None, shape })
+        self.variable(Variable {
+            ident,
+            mutable: false,
+            late: false,
+            made: true,
+            lent: false,
+            parts: None,
+            ty: None,
+            shape,
+        })
     }
 
     fn variable(&mut self, variable: Variable) -> VariableId {
         self.variables.push(variable);
-        VariableId(self.variables.len() - 1)
+        // Too many are refused when all are known.
+        VariableId((self.variables.len() - 1) as u16)
     }
 
     /// The variable that a name means here, and how many scopes lie outside of its own.
@@ -153,7 +164,7 @@ impl Lowering {
     }
 
     fn shape(&self, variable: VariableId) -> Shape {
-        self.variables[variable.0].shape.clone()
+        self.variables[variable.index()].shape.clone()
     }
 
     /// The position of a table, by its path.

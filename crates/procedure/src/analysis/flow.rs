@@ -21,13 +21,12 @@
 
 use std::collections::BTreeSet;
 
-use super::resolve::is_refutable;
-use super::visit;
 use crate::ir::{
-    BinaryOperator, Block, Expression, ExpressionKind, Function, Operation, OperationKind, Pattern, Procedure, Span,
-    Step, StepKind, UnaryOperator, VariableId,
+    BinaryOperator, Block, Callee, Decoded, Expression, ExpressionKind, Notation, Operation, OperationKind, Pattern,
+    Procedure, Step, StepKind, UnaryOperator, VariableId,
 };
 use crate::plan::FailureKind;
+use crate::visit;
 
 /// A set of operations.
 pub(super) type Set = BTreeSet<usize>;
@@ -78,9 +77,9 @@ struct LoopUses {
 }
 
 #[derive(Debug)]
-struct SiteUses {
+struct SiteUses<N: Notation> {
     kind: FailureKind,
-    span: Span,
+    span: N::Mark,
     step: usize,
     loops: Vec<usize>,
     operation: Option<usize>,
@@ -112,9 +111,9 @@ pub(super) struct LoopFlow {
 
 /// A place in expressions that can fail.
 #[derive(Debug)]
-pub(super) struct Site {
+pub(super) struct Site<N: Notation = Decoded> {
     pub(super) kind: FailureKind,
-    pub(super) span: Span,
+    pub(super) span: N::Mark,
     /// Its step, and the loops around that.
     pub(super) step: usize,
     pub(super) loops: Vec<usize>,
@@ -159,21 +158,23 @@ pub(super) enum PlaceKind {
 
 /// Everything that flows.
 #[derive(Debug)]
-pub(super) struct Flow {
+pub(super) struct Flow<N: Notation = Decoded> {
     pub(super) operations: Vec<OperationFlow>,
     pub(super) loops: Vec<LoopFlow>,
-    pub(super) sites: Vec<Site>,
+    pub(super) sites: Vec<Site<N>>,
     /// In source order, which is that of ids.
     pub(super) places: Vec<Place>,
 }
 
 /// The flow of a procedure.
 pub(super) fn flow(procedure: &Procedure) -> Flow {
-    let mut walk = Walk { declared: vec![None; procedure.variables.len()], ..Walk::default() };
-    for parameter in 0..procedure.parameters {
-        walk.declared[parameter] = Some(Vec::new());
-    }
-    walk.block(&procedure.body);
+    of(&procedure.body, procedure.variables.len(), procedure.parameters)
+}
+
+/// The flow of a tree with so many variables, the first of which are parameters.
+fn of<N: Notation>(body: &Block<N>, variables: usize, parameters: usize) -> Flow<N> {
+    let mut walk = Walk::new(variables, parameters);
+    walk.block(body);
     let Reached { uses: given, definitions: reached } = walk.solve();
     let places = walk.places(&given);
     let all = |uses: &[UseId]| -> Set { uses.iter().flat_map(|id| &given[*id]).copied().collect() };
@@ -202,15 +203,15 @@ pub(super) fn flow(procedure: &Procedure) -> Flow {
     Flow { operations: operations.collect(), loops: loops.collect(), sites: sites.collect(), places }
 }
 
-#[derive(Debug, Default)]
-struct Walk {
+#[derive(Debug)]
+struct Walk<N: Notation> {
     uses: Vec<Use>,
     definitions: Vec<Definition>,
     /// By variable: the loops its declaration is in.
     declared: Vec<Option<Vec<usize>>>,
     operations: Vec<OperationUses>,
     loops: Vec<LoopUses>,
-    sites: Vec<SiteUses>,
+    sites: Vec<SiteUses<N>>,
     places: Vec<Place>,
     /// The steps around the current one.
     nested: Vec<usize>,
@@ -234,14 +235,40 @@ struct Walk {
     outside: usize,
 }
 
-impl Walk {
-    fn block(&mut self, block: &Block) {
+impl<N: Notation> Walk<N> {
+    fn new(variables: usize, parameters: usize) -> Walk<N> {
+        let declared = (0..variables).map(|variable| (variable < parameters).then(Vec::new)).collect();
+        Walk {
+            uses: Vec::new(),
+            definitions: Vec::new(),
+            declared,
+            operations: Vec::new(),
+            loops: Vec::new(),
+            sites: Vec::new(),
+            places: Vec::new(),
+            nested: Vec::new(),
+            around: Vec::new(),
+            control: Vec::new(),
+            branches: 0,
+            after: Vec::new(),
+            skipped: Vec::new(),
+            returned: false,
+            inside: None,
+            row: None,
+            outside: 0,
+        }
+    }
+
+    fn block(&mut self, block: &Block<N>) {
         for step in &block.0 {
             self.step(step);
         }
     }
 
-    fn step(&mut self, step: &Step) {
+    fn step(&mut self, step: &Step<N>) {
+        if let StepKind::Scope(_, inner) = &step.kind {
+            return self.block(inner);
+        }
         if self.inside.is_none() {
             self.places.push(self.place(step));
         }
@@ -250,10 +277,10 @@ impl Walk {
         self.nested.pop();
     }
 
-    fn place(&self, step: &Step) -> Place {
+    fn place(&self, step: &Step<N>) -> Place {
         let mut local = BTreeSet::new();
-        if let Some(Operation { kind: OperationKind::Update { row, body, .. }, .. }) = visit::operation(step) {
-            local.insert(*row);
+        if let Some((row, body)) = visit::change(step) {
+            local.insert(row);
             visit::steps(body, &mut |inner| local.extend(visit::defined(inner)));
         }
         Place {
@@ -291,18 +318,18 @@ impl Walk {
         places
     }
 
-    fn descend(&mut self, step: &Step) {
+    fn descend(&mut self, step: &Step<N>) {
         let at = step.id.index();
         match &step.kind {
             StepKind::Declare(variable) => self.declare(*variable),
             StepKind::Let { pattern, value } => {
                 let from = self.expression(at, value);
-                self.bind(at, pattern, vec![from]);
+                self.bind(at, N::pattern(pattern), vec![from]);
             }
             StepKind::LetElse { pattern, value, otherwise } => {
                 let from = self.expression(at, value);
                 self.branch(from, |walk| walk.block(otherwise));
-                self.bind(at, pattern, vec![from]);
+                self.bind(at, N::pattern(pattern), vec![from]);
             }
             StepKind::Assign { place, value, .. } if Some(place.variable) == self.row => {
                 // Failures of columns that are only added to are for `rows` to judge.
@@ -337,7 +364,7 @@ impl Walk {
                 self.operation(at, operation);
                 if let Some(pattern) = bind {
                     let result = self.result(at, operation.id.index());
-                    self.bind_result(at, pattern, result);
+                    self.bind_result(at, N::pattern(pattern), result);
                 }
             }
             StepKind::If { condition, then, otherwise } => {
@@ -348,11 +375,11 @@ impl Walk {
             StepKind::Match { value, arms } => {
                 let value = self.expression(at, value);
                 let depth = (self.control.len(), self.branches);
-                if arms.iter().any(|arm| arm.guard.is_some() || is_refutable(&arm.pattern)) {
+                if arms.iter().any(|arm| arm.guard.is_some() || visit::is_refutable(N::pattern(&arm.pattern))) {
                     self.push_branch(value);
                 }
                 for arm in arms {
-                    self.bind(at, &arm.pattern, vec![value]);
+                    self.bind(at, N::pattern(&arm.pattern), vec![value]);
                     if let Some(guard) = &arm.guard {
                         let guard = self.expression(at, guard);
                         self.push_branch(guard);
@@ -365,7 +392,7 @@ impl Walk {
             StepKind::For { pattern, over, body } => {
                 let over = self.expression(at, over);
                 self.iterate(at, None, over, |walk| {
-                    walk.bind(at, pattern, vec![over]);
+                    walk.bind(at, N::pattern(pattern), vec![over]);
                     walk.block(body);
                 });
             }
@@ -418,10 +445,11 @@ impl Walk {
             StepKind::Yield(value) => {
                 self.expression(at, value);
             }
+            StepKind::Scope(..) => {}
         }
     }
 
-    fn operation(&mut self, at: usize, operation: &Operation) {
+    fn operation(&mut self, at: usize, operation: &Operation<N>) {
         let id = operation.id.index();
         let around = self.inside.replace(id);
         let mut uses = OperationUses {
@@ -449,7 +477,7 @@ impl Walk {
         self.inside = around;
     }
 
-    fn iterate(&mut self, at: usize, scan: Option<usize>, over: UseId, body: impl FnOnce(&mut Walk)) {
+    fn iterate(&mut self, at: usize, scan: Option<usize>, over: UseId, body: impl FnOnce(&mut Walk<N>)) {
         let id = self.loops.len();
         let exits = self.add_use(at, BTreeSet::new(), Set::new());
         self.loops.push(LoopUses { step: at, parent: self.around.last().copied(), scan, over, exits, left: false });
@@ -462,7 +490,7 @@ impl Walk {
         self.around.pop();
     }
 
-    fn branch(&mut self, condition: UseId, body: impl FnOnce(&mut Walk)) {
+    fn branch(&mut self, condition: UseId, body: impl FnOnce(&mut Walk<N>)) {
         self.push_branch(condition);
         body(self);
         self.control.pop();
@@ -520,7 +548,7 @@ impl Walk {
     }
 
     /// Binds new variables.
-    fn bind(&mut self, at: usize, pattern: &Pattern, from: Vec<UseId>) {
+    fn bind(&mut self, at: usize, pattern: &Pattern<N>, from: Vec<UseId>) {
         for variable in visit::bound(pattern) {
             self.declare(variable);
             self.define(at, variable, from.clone());
@@ -528,7 +556,7 @@ impl Walk {
     }
 
     /// Binds the result of an operation to variables, which may have been declared before: those are assigned.
-    fn bind_result(&mut self, at: usize, pattern: &Pattern, result: UseId) {
+    fn bind_result(&mut self, at: usize, pattern: &Pattern<N>, result: UseId) {
         for variable in visit::bound(pattern) {
             let mut from = vec![result];
             if self.declared[variable.index()].is_some() {
@@ -549,7 +577,7 @@ impl Walk {
     }
 
     /// Notes what an expression uses, what it changes, and how it can fail.
-    fn expression(&mut self, at: usize, expression: &Expression) -> UseId {
+    fn expression(&mut self, at: usize, expression: &Expression<N>) -> UseId {
         let (mut variables, mut changed, mut inner) = (BTreeSet::new(), Vec::new(), Vec::new());
         let mut failures = Vec::new();
         visit::expressions(expression, &mut |part| {
@@ -576,7 +604,7 @@ impl Walk {
     }
 
     /// Code that can fail: an operation's, or pure code that uses these variables.
-    fn fails(&mut self, kind: FailureKind, span: &Span, at: usize, variables: BTreeSet<VariableId>) {
+    fn fails(&mut self, kind: FailureKind, span: &N::Mark, at: usize, variables: BTreeSet<VariableId>) {
         let mut uses = Vec::new();
         if self.inside.is_none() {
             uses = self.control_now();
@@ -585,7 +613,7 @@ impl Walk {
         self.site(kind, span, at, uses);
     }
 
-    fn site(&mut self, kind: FailureKind, span: &Span, step: usize, uses: Vec<UseId>) {
+    fn site(&mut self, kind: FailureKind, span: &N::Mark, step: usize, uses: Vec<UseId>) {
         let (span, loops) = (span.clone(), self.around.clone());
         self.sites.push(SiteUses { kind, span, step, loops, operation: self.inside, uses });
     }
@@ -657,17 +685,18 @@ struct Reached {
 }
 
 /// How an expression, apart from those in it, can fail.
-fn failure(expression: &Expression) -> Option<FailureKind> {
+fn failure<N: Notation>(expression: &Expression<N>) -> Option<FailureKind> {
     use BinaryOperator::{Add, Divide, Multiply, Remainder, Subtract};
     match &*expression.kind {
         ExpressionKind::Binary(Add | Subtract | Multiply | Divide | Remainder, ..) => Some(FailureKind::Overflow),
         ExpressionKind::Unary(UnaryOperator::Negate, inner) => {
             (!matches!(&*inner.kind, ExpressionKind::Literal(_))).then_some(FailureKind::Overflow)
         }
-        ExpressionKind::Call(Function::Method(name), _) if matches!(&**name, "abs" | "sum") => {
-            Some(FailureKind::Overflow)
-        }
-        ExpressionKind::Call(Function::Pure { total: false, .. }, _) => Some(FailureKind::Panic),
+        ExpressionKind::Call(function, _) => match N::callee(function) {
+            Callee::Method("abs" | "sum") => Some(FailureKind::Overflow),
+            Callee::Pure { panics: true } => Some(FailureKind::Panic),
+            _ => None,
+        },
         ExpressionKind::Element(..) => Some(FailureKind::OutOfBounds),
         _ => None,
     }

@@ -26,7 +26,6 @@ mod rows;
 mod schema;
 mod steps;
 mod symbols;
-mod visit;
 
 pub use chop::{ChopError, chop};
 pub use fragments::fragments;

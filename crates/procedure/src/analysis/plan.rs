@@ -10,11 +10,12 @@ use seriatim_catalog::{ColumnId, IndexDef, TableDef};
 
 use super::flow::{self, Flow, OperationFlow, Set};
 use super::refusal::Refusals;
-use super::resolve::{Resolved, is_refutable, resolve};
+use super::resolve::{Resolved, resolve};
 use super::rows::{RowColumns, rows};
 use super::symbols::{KeySymbols, symbols};
-use super::{Partitioning, Schema, chop, visit};
+use super::{Partitioning, Schema, chop};
 use crate::ir::{Expression, ExpressionKind, Function, OperationKind, Procedure, Step, StepKind};
+use crate::visit;
 
 /// Analyses a procedure against a schema.
 ///
@@ -122,19 +123,14 @@ fn operation(
 /// Whether the result of a step's operation is used anywhere.
 fn is_used(procedure: &Procedure, step: &Step) -> bool {
     let bound = match &step.kind {
-        StepKind::Operation { bind: Some(pattern), .. } if is_refutable(pattern) => return true,
+        StepKind::Operation { bind: Some(pattern), .. } if visit::is_refutable(pattern) => return true,
         StepKind::Operation { bind: Some(pattern), .. } => visit::bound(pattern),
         StepKind::ForEach { .. } => return true,
         _ => return false,
     };
     let mut used = false;
     visit::steps(&procedure.body, &mut |step| {
-        let mut roots = visit::own(step);
-        if let Some(operation) = visit::operation(step) {
-            roots.extend(visit::key(operation));
-            roots.extend(visit::values(operation));
-        }
-        for root in roots {
+        for root in visit::all_own(step) {
             visit::expressions(root, &mut |part| {
                 used |= matches!(&*part.kind, ExpressionKind::Variable(variable) if bound.contains(variable));
             });

@@ -17,11 +17,11 @@ use seriatim_catalog::{ColumnId, ColumnType, TableDef};
 
 use super::refusal::{Collector, Refusals};
 use super::resolve::Resolved;
-use super::visit::{self, Delta};
 use crate::ir::{
     Block, Expression, ExpressionKind, Function, OperationKind, Pattern, Selector, Span, Step, StepKind, Take,
     VariableId,
 };
+use crate::visit::{self, Delta};
 
 /// What one operation does to columns.
 #[derive(Clone, Debug, Default, PartialEq)]
