@@ -1,18 +1,19 @@
-//! What is known where: which operations' keys can be computed ahead of their time.
+//! Slices: what of a procedure can be run ahead of its time.
 //!
-//! A *slice* of steps is what can be run of them, given the values of some variables, without touching the database: bindings
-//! whose values are known, branches and loops over what is known, and the operations whose keys are. What depends on more is
-//! left out; of a branch whose condition is not known, both sides are taken, since either may come. So a slice visits at least
-//! the operations that will be run with known keys, and evaluates each key as its operation will.
-//!
-//! A variable that the steps assign is not known: its value at the operation is not the one it has now.
+//! A *slice* of steps is what can be run of them without touching the database: bindings whose values are known, branches and
+//! loops over what is known, and the operations whose keys are. Flow analysis says what is settled when the steps begin
+//! ([`Flow::settled`]): a variable that the steps assign is not, since its value at the operation is not the one it has now. What
+//! depends on more is left out; of a branch whose condition is not known, both sides are taken, since either may come. So a slice
+//! visits at least the operations that will be run with known keys, and evaluates each key as its operation will.
 
 use std::collections::BTreeSet;
 
+use seriatim_procedure::analysis::Flow;
 use seriatim_procedure::visit;
 
 use crate::tree::{
-    Expression, ExpressionKind, Operation, OperationKind, Step, StepKind, Variable, VariableId, Written,
+    Expression, ExpressionKind, Operation, OperationKind, Procedure, Source, Step, StepKind, Variable, VariableId,
+    Written,
 };
 
 /// Variables.
@@ -41,13 +42,18 @@ pub(crate) enum Jump {
     Continue,
 }
 
-/// Makes slices.
-pub(crate) struct Slicer<'f> {
+/// The flow of a procedure, by which slices of it are made.
+pub(crate) fn flow(procedure: &Procedure) -> Flow<Source> {
+    Flow::of(&procedure.body, procedure.variables.len(), procedure.parameters.len())
+}
+
+/// Makes a slice.
+struct Slicer<'f> {
     /// Whether an operation is wanted.
-    pub(crate) wanted: &'f dyn Fn(&Operation) -> bool,
+    wanted: &'f dyn Fn(&Operation) -> bool,
     variables: &'f [Variable],
-    /// Variables that the steps assign.
-    assigned: Known,
+    /// What is settled, without what the slice cannot bind.
+    known: Known,
 }
 
 /// How much is known of the way to a step.
@@ -59,47 +65,55 @@ struct Way {
     to_loop: bool,
 }
 
-impl<'f> Slicer<'f> {
-    /// The slice of these steps, given the values of `known`.
-    pub(crate) fn slice<'t>(
-        variables: &'f [Variable],
-        steps: &'t [Step],
-        known: &Known,
-        wanted: &'f dyn Fn(&Operation) -> bool,
-    ) -> Vec<Node<'t>> {
-        let mut assigned = Known::new();
-        steps.iter().for_each(|step| assigned_by(step, &mut assigned));
-        let slicer = Slicer { wanted, variables, assigned };
-        let known = known.difference(&slicer.assigned).copied().collect();
-        let mut nodes = slicer.steps(steps, &known, Way { to_end: true, to_loop: false });
-        prune(&mut nodes, &mut Known::new(), false);
-        nodes
+/// The slice of these steps of a procedure, for the operations that are wanted.
+pub(crate) fn slice<'t>(
+    procedure: &Procedure,
+    flow: &Flow<Source>,
+    steps: &'t [Step],
+    wanted: &dyn Fn(&Operation) -> bool,
+) -> Vec<Node<'t>> {
+    let Some(first) = steps.first() else { return Vec::new() };
+    let region = first.id.index()..steps.iter().map(end).max().unwrap_or_default();
+    let mut slicer = Slicer { wanted, variables: &procedure.variables, known: flow.settled(&region) };
+    let mut nodes = slicer.steps(steps, Way { to_end: true, to_loop: false });
+    prune(&mut nodes, &mut Known::new(), false);
+    nodes
+}
+
+/// The number after a step's and all in it.
+fn end(step: &Step) -> usize {
+    let inner = visit::blocks(step).into_iter().flat_map(|block| &block.0).map(end);
+    inner.fold(step.id.index() + 1, usize::max)
+}
+
+impl Slicer<'_> {
+    fn knows(&self, expression: &Expression) -> bool {
+        let mut used = Known::new();
+        uses(expression, &mut used);
+        used.is_subset(&self.known)
     }
 
-    /// What is known inside of a pattern's scope.
-    fn with(&self, known: &Known, pattern: &Written) -> Known {
-        let mut inside = known.clone();
-        inside.extend(pattern.binds().into_iter().filter(|variable| !self.assigned.contains(variable)));
-        inside
+    /// The slice does not bind what this pattern does.
+    fn leaves_out(&mut self, pattern: &Written) {
+        pattern.binds().iter().for_each(|variable| {
+            self.known.remove(variable);
+        });
     }
 
-    fn steps<'t>(&self, steps: &'t [Step], known: &Known, way: Way) -> Vec<Node<'t>> {
-        let mut known = known.clone();
+    fn steps<'t>(&mut self, steps: &'t [Step], way: Way) -> Vec<Node<'t>> {
         let mut nodes = Vec::new();
         for step in steps {
-            self.step(step, &mut known, way, &mut nodes);
+            self.step(step, way, &mut nodes);
         }
         nodes
     }
 
-    fn step<'t>(&self, step: &'t Step, known: &mut Known, way: Way, nodes: &mut Vec<Node<'t>>) {
+    fn step<'t>(&mut self, step: &'t Step, way: Way, nodes: &mut Vec<Node<'t>>) {
         match &step.kind {
-            StepKind::Let { pattern, value, .. } => {
-                if is_known(value, known) {
-                    nodes.push(Node::Let(step, None));
-                    *known = self.with(known, pattern);
-                }
-            }
+            StepKind::Let { pattern, value } => match self.knows(value) {
+                true => nodes.push(Node::Let(step, None)),
+                false => self.leaves_out(pattern),
+            },
             StepKind::LetElse { pattern, value, otherwise } => {
                 let jump = otherwise.0.last().and_then(jump);
                 let follows = match jump {
@@ -107,53 +121,50 @@ impl<'f> Slicer<'f> {
                     Some(_) => way.to_loop,
                     None => false,
                 };
-                if is_known(value, known) && follows {
-                    nodes.push(Node::Let(step, jump));
-                    *known = self.with(known, pattern);
+                match self.knows(value) && follows {
+                    true => nodes.push(Node::Let(step, jump)),
+                    false => self.leaves_out(pattern),
                 }
             }
-            StepKind::Operation { operation, .. } => self.operation(operation, known, nodes),
+            StepKind::Operation { operation, .. } => self.operation(operation, nodes),
             StepKind::If { condition, then, otherwise } => {
-                if is_known(condition, known) {
-                    let (then, otherwise) = (self.steps(&then.0, known, way), self.steps(&otherwise.0, known, way));
+                if self.knows(condition) {
+                    let (then, otherwise) = (self.steps(&then.0, way), self.steps(&otherwise.0, way));
                     nodes.push(Node::If(condition, then, otherwise));
                 } else {
-                    self.perhaps(&then.0, known, nodes);
-                    self.perhaps(&otherwise.0, known, nodes);
+                    self.perhaps(&then.0, nodes);
+                    self.perhaps(&otherwise.0, nodes);
                 }
             }
             StepKind::Match { value, arms } => {
-                let guards_known = || {
-                    arms.iter().all(|arm| {
-                        let guard = arm.guard.as_ref();
-                        guard.is_none_or(|guard| is_known(guard, &self.with(known, &arm.pattern)))
-                    })
-                };
-                if is_known(value, known) && guards_known() {
+                if self.knows(value) && arms.iter().flat_map(|arm| &arm.guard).all(|guard| self.knows(guard)) {
                     let arms = arms.iter().map(|arm| {
-                        let inside = self.steps(&arm.body.0, &self.with(known, &arm.pattern), way);
+                        let inside = self.steps(&arm.body.0, way);
                         (&arm.pattern, arm.guard.as_ref(), inside)
                     });
                     nodes.push(Node::Match(value, arms.collect()));
                 } else {
-                    arms.iter().for_each(|arm| self.perhaps(&arm.body.0, known, nodes));
+                    for arm in arms {
+                        self.leaves_out(&arm.pattern);
+                        self.perhaps(&arm.body.0, nodes);
+                    }
                 }
             }
             StepKind::For { pattern, over, body } => {
                 // A list that the loop takes for itself is not looked at before.
                 let takes = matches!(&*over.kind, ExpressionKind::Variable(list) if !self.variables[list.index()].lent);
-                if is_known(over, known) && !takes {
-                    let inside = Way { to_end: way.to_end, to_loop: true };
-                    let inside = self.steps(&body.0, &self.with(known, pattern), inside);
+                if self.knows(over) && !takes {
+                    let inside = self.steps(&body.0, Way { to_end: way.to_end, to_loop: true });
                     nodes.push(Node::For(pattern, over, inside));
                 } else {
-                    self.perhaps(&body.0, known, nodes);
+                    self.leaves_out(pattern);
+                    self.perhaps(&body.0, nodes);
                 }
             }
-            StepKind::Scope((), inner) => nodes.push(Node::Scope(self.steps(&inner.0, known, way))),
+            StepKind::Scope((), inner) => nodes.push(Node::Scope(self.steps(&inner.0, way))),
             StepKind::ForEach { operation, body, .. } => {
-                self.operation(operation, known, nodes);
-                self.perhaps(&body.0, known, nodes);
+                self.operation(operation, nodes);
+                self.perhaps(&body.0, nodes);
             }
             StepKind::Return(_) | StepKind::Abort(_) | StepKind::Break | StepKind::Continue => match jump(step) {
                 Some(Jump::End) if way.to_end => nodes.push(Node::Jump(Jump::End)),
@@ -164,13 +175,13 @@ impl<'f> Slicer<'f> {
         }
     }
 
-    fn perhaps<'t>(&self, steps: &'t [Step], known: &Known, nodes: &mut Vec<Node<'t>>) {
-        let inside = self.steps(steps, known, Way { to_end: false, to_loop: false });
+    fn perhaps<'t>(&mut self, steps: &'t [Step], nodes: &mut Vec<Node<'t>>) {
+        let inside = self.steps(steps, Way { to_end: false, to_loop: false });
         nodes.push(Node::Scope(inside));
     }
 
-    fn operation<'t>(&self, operation: &'t Operation, known: &Known, nodes: &mut Vec<Node<'t>>) {
-        if (self.wanted)(operation) && keys(operation).into_iter().all(|key| is_known(key, known)) {
+    fn operation<'t>(&self, operation: &'t Operation, nodes: &mut Vec<Node<'t>>) {
+        if (self.wanted)(operation) && keys(operation).into_iter().all(|key| self.knows(key)) {
             nodes.push(Node::Touch(operation));
         }
     }
@@ -193,31 +204,13 @@ fn keys(operation: &Operation) -> Vec<&Expression> {
     }
 }
 
-/// Whether every variable of an expression is known, or its own.
-fn is_known(expression: &Expression, known: &Known) -> bool {
-    let mut used = Known::new();
-    uses(expression, &mut used);
-    used.is_subset(known)
-}
-
-/// The variables an expression reads, without its own.
-pub(crate) fn uses(expression: &Expression, used: &mut Known) {
-    let (mut read, mut own) = (Known::new(), Known::new());
+/// The variables of an expression, also its own: those are settled, and needed, as what they are bound to is.
+fn uses(expression: &Expression, used: &mut Known) {
     visit::expressions(expression, &mut |part| {
         if let ExpressionKind::Variable(variable) = &*part.kind {
-            read.insert(*variable);
+            used.insert(*variable);
         }
-        own.extend(visit::bindings(part).into_iter().flat_map(|(pattern, _)| visit::bound(pattern)));
     });
-    used.extend(read.difference(&own));
-}
-
-/// The variables a step assigns, with those in it.
-fn assigned_by(step: &Step, assigned: &mut Known) {
-    if matches!(step.kind, StepKind::Assign { .. } | StepKind::Declare(_)) {
-        assigned.extend(visit::defined(step));
-    }
-    visit::blocks(step).into_iter().flat_map(|block| &block.0).for_each(|step| assigned_by(step, assigned));
 }
 
 /// The expressions of a node itself, without those of the nodes in it.
@@ -334,8 +327,7 @@ mod tests {
         let text = format!("fn p(tx: &Tx, a: u32, list: &[Line], mut m: u32) -> Result<u32, Abort> {{ {body} }}");
         let function = syn::parse_str(&text).expect("a function");
         let procedure = crate::lower::procedure(&function).expect("a procedure");
-        let known = procedure.parameters.iter().map(|parameter| parameter.variable).collect();
-        shown(&Slicer::slice(&procedure.variables, &procedure.body.0, &known, &|_| true))
+        shown(&slice(&procedure, &flow(&procedure), &procedure.body.0, &|_| true))
     }
 
     fn shown(nodes: &[Node<'_>]) -> String {

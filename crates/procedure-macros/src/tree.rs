@@ -248,7 +248,7 @@ pub(crate) fn shaped(at: Span, shape: Shape, kind: ExpressionKind) -> Expression
 }
 
 /// The method of `list.push(x);` and the like, which change their receiver, and its arguments without that.
-pub(crate) fn change<'s>(operator: Option<Operator>, value: &'s Expression) -> Option<(&'s Ident, &'s [Expression])> {
+pub(crate) fn change(operator: Option<Operator>, value: &Expression) -> Option<(&Ident, &[Expression])> {
     match &*value.kind {
         ExpressionKind::Call(Called::Method(method, _), parts) if operator.is_none() => {
             visit::changed(value).map(|_| (method, &parts[1..]))

@@ -443,6 +443,9 @@ pub struct Expression<N: Notation = Decoded> {
     pub kind: Box<ExpressionKind<N>>,
 }
 
+/// An arm of a match of values: what to match, what must also be true, and the value then.
+pub type ValueArm<N> = (<N as Notation>::Pattern, Option<Expression<N>>, Expression<N>);
+
 /// What an expression is.
 #[derive(Clone, Debug)]
 pub enum ExpressionKind<N: Notation = Decoded> {
@@ -479,7 +482,7 @@ pub enum ExpressionKind<N: Notation = Decoded> {
     /// One of two values.
     If(Expression<N>, Expression<N>, Expression<N>),
     /// Values by pattern; guards allowed. The last arm matches always.
-    Match(Expression<N>, Vec<(N::Pattern, Option<Expression<N>>, Expression<N>)>),
+    Match(Expression<N>, Vec<ValueArm<N>>),
     /// `{ let …; value }`: bindings, then a value.
     Block(Vec<(N::Pattern, Expression<N>)>, Expression<N>),
     /// `low..high` or `low..=high` of integers: a list.

@@ -2,19 +2,19 @@
 
 use proc_macro2::TokenStream;
 use quote::quote;
+use seriatim_procedure::analysis::Flow;
 
 use super::ahead::{Ahead, Reach};
 use super::expressions::Code;
 use super::{bind_arguments, index_field, library, own, table_field};
-use crate::known::{Known, Slicer};
-use crate::tree::{KeyRange, Operation, OperationKind, Procedure};
+use crate::known;
+use crate::tree::{KeyRange, Operation, OperationKind, Procedure, Source};
 
 /// The function.
-pub(super) fn function(procedure: &Procedure) -> TokenStream {
+pub(super) fn function(procedure: &Procedure, flow: &Flow<Source>) -> TokenStream {
     let (library, handles, arguments, visit) = (library(), own("handles"), own("arguments"), own("visit"));
     let lets = bind_arguments(procedure);
-    let known: Known = procedure.parameters.iter().map(|parameter| parameter.variable).collect();
-    let nodes = Slicer::slice(&procedure.variables, &procedure.body.0, &known, &|_| true);
+    let nodes = known::slice(procedure, flow, &procedure.body.0, &|_| true);
     let look = Ahead::closure(procedure, &nodes, Reach::Whole, &|code, operation| touch(procedure, code, operation));
     let lets = (!nodes.is_empty()).then_some(lets);
     quote! {

@@ -16,6 +16,7 @@ use quote::{format_ident, quote};
 use syn::Path;
 use syn::spanned::Spanned;
 
+use crate::known;
 use crate::options::Options;
 use crate::tree::{Passing, Procedure, VariableId};
 
@@ -79,8 +80,9 @@ pub(crate) fn procedure(procedure: &Procedure, options: &Options) -> TokenStream
     let (arguments, output) = (arguments_type(procedure), &procedure.output);
     let (handles, handles_of) = handles(procedure);
     let declaration = ir::declaration(procedure, options.latest);
-    let footprint = footprint::function(procedure);
-    let straight = straight::function(procedure, options);
+    let flow = known::flow(procedure);
+    let footprint = footprint::function(procedure, &flow);
+    let straight = straight::function(procedure, &flow, options);
     let scheduled = scheduled::function(procedure);
     quote! {
         #(#attributes)*

@@ -1,32 +1,26 @@
 //! Straight code: the body from top to bottom, as one would write it against the ad-hoc interface.
 
-use std::cell::RefCell;
-
 use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
+use seriatim_procedure::analysis::Flow;
 
 use super::ahead::iteration;
 use super::expressions::{Code, checked, typed};
 use super::prefetch::Plan;
 use super::{bind_arguments, index_field, library, own, table_field};
-use crate::known::Known;
 use crate::options::Options;
 use crate::tree::{
     Block, Expression, ExpressionKind, Field, KeyRange, Mark, Operation, OperationKind, Operator, Place, Procedure,
-    Selector, Step, StepKind, Take, Written, change,
+    Selector, Source, Step, StepKind, Take, Written, change,
 };
 
 /// `Declared::straight`.
-pub(super) fn function(procedure: &Procedure, options: &Options) -> TokenStream {
+pub(super) fn function(procedure: &Procedure, flow: &Flow<Source>, options: &Options) -> TokenStream {
     let (tx, handles, arguments) = (&procedure.tx, own("handles"), own("arguments"));
     let (tx_type, result) = (&procedure.tx_type, &procedure.result);
     let lets = bind_arguments(procedure);
-    let emitter = Emitter {
-        procedure,
-        code: Code::new(procedure),
-        plan: Plan::new(procedure, options.prefetch),
-        known: RefCell::new(procedure.parameters.iter().map(|parameter| parameter.variable).collect()),
-    };
+    let emitter =
+        Emitter { procedure, code: Code::new(procedure), plan: Plan::new(procedure, options.prefetch.then_some(flow)) };
     let body = emitter.body();
     quote! {
         fn straight(
@@ -45,14 +39,12 @@ pub(super) struct Emitter<'p> {
     procedure: &'p Procedure,
     pub(super) code: Code<'p>,
     plan: Plan<'p>,
-    /// Variables that have values where code is emitted.
-    known: RefCell<Known>,
 }
 
 impl<'p> Emitter<'p> {
     /// Emits with this code and without prefetching: parts of other code that are as here.
     pub(super) fn plain(procedure: &'p Procedure, code: Code<'p>) -> Emitter<'p> {
-        Emitter { procedure, code, plan: Plan::new(procedure, false), known: RefCell::default() }
+        Emitter { procedure, code, plan: Plan::new(procedure, None) }
     }
 
     fn body(&self) -> TokenStream {
@@ -64,24 +56,8 @@ impl<'p> Emitter<'p> {
     }
 
     fn block(&self, block: &'p Block) -> TokenStream {
-        let outside = self.known.borrow().clone();
-        let steps: Vec<_> = block.0.iter().map(|step| self.step(step)).collect();
-        self.known.replace(outside);
+        let steps = block.0.iter().map(|step| self.step(step));
         quote!(#(#steps)*)
-    }
-
-    /// The variables of a pattern have values from now on.
-    fn bound(&self, pattern: &Written) {
-        self.known.borrow_mut().extend(pattern.binds());
-    }
-
-    /// A block in the scope of a pattern.
-    fn block_with(&self, pattern: &Written, block: &'p Block) -> TokenStream {
-        let outside = self.known.borrow().clone();
-        self.bound(pattern);
-        let emitted = self.block(block);
-        self.known.replace(outside);
-        emitted
     }
 
     fn step(&self, step: &'p Step) -> TokenStream {
@@ -93,13 +69,11 @@ impl<'p> Emitter<'p> {
                 quote!(let #mutable #ident #ty;)
             }
             StepKind::Let { pattern, value } => {
-                self.bound(pattern);
                 let (pattern, ty, value) = (self.pattern(pattern), typed(pattern), self.code.expression(value));
                 quote!(let #pattern #ty = #value;)
             }
             StepKind::LetElse { pattern, value, otherwise } => {
                 let otherwise = self.block(otherwise);
-                self.bound(pattern);
                 let (pattern, value) = (self.pattern(pattern), self.code.expression(value));
                 quote!(let #pattern = #value else { #otherwise };)
             }
@@ -115,7 +89,6 @@ impl<'p> Emitter<'p> {
                 let call = self.operation(operation);
                 match bind {
                     Some(pattern) => {
-                        self.bound(pattern);
                         let (pattern, ty) = (self.pattern(pattern), typed(pattern));
                         quote!(let #pattern #ty = #call;)
                     }
@@ -133,7 +106,7 @@ impl<'p> Emitter<'p> {
             StepKind::Match { value, arms } => {
                 let value = self.code.expression(value);
                 let arms = arms.iter().map(|arm| {
-                    let (pattern, body) = (self.pattern(&arm.pattern), self.block_with(&arm.pattern, &arm.body));
+                    let (pattern, body) = (self.pattern(&arm.pattern), self.block(&arm.body));
                     let guard = arm.guard.as_ref().map(|guard| {
                         let guard = self.code.expression(guard);
                         quote!(if #guard)
@@ -143,8 +116,8 @@ impl<'p> Emitter<'p> {
                 quote!(match #value { #(#arms)* })
             }
             StepKind::For { pattern, over, body } => {
-                let fetch = self.plan.in_loop(step, &self.known.borrow());
-                let body = self.block_with(pattern, body);
+                let fetch = self.plan.in_loop(step);
+                let body = self.block(body);
                 let (pattern, over) = (self.pattern(pattern), self.code.expression(over));
                 let Some(fetch) = fetch else { return quote!(for #pattern in #over { #body }) };
                 // What is fetched is looked up where the names of the loop's pattern do not hide others yet.
@@ -162,8 +135,7 @@ impl<'p> Emitter<'p> {
             }
             StepKind::ForEach { row, operation, body } => {
                 let (ident, next) = (&self.procedure.variables[row.index()].ident, own("next"));
-                let bind = Written::bind(*row);
-                let (scan, body) = (self.operation(operation), self.block_with(&bind, body));
+                let (scan, body) = (self.operation(operation), self.block(body));
                 quote!(for #next in #scan { let #ident = #next?; #body })
             }
             StepKind::Scope((), inner) => {

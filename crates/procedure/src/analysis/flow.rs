@@ -1,12 +1,16 @@
-//! Where values come from: which operations' results reach which expression. No other analysis follows data or control; it needs no
-//! schema. Who asks what:
+//! Where values come from: which operations' results reach which expression. No other analysis follows data or control. It needs
+//! no schema, and takes a tree of any notation. Who asks what:
 //!
 //! - *Plans*: what reaches each operation's key, values and control, what loops run over, where it can fail and who decides. The schema
 //!   adds which of an insert's values are its key.
 //! - *Passes and repairs* ([`steps`](super::steps)): of each step, also those between operations, what it uses and assigns, and the
 //!   operations whose results reach that.
+//! - *What runs ahead* (the macro's slices, of which prefetching and footprints are made): which variables are [settled](Flow::settled)
+//!   when some steps begin.
 //!
-//! //! The unit is the variable. A definition (let, assignment, result of an operation, element of a loop) gives a variable what the
+//! `late` alone asks nothing: it is the check of this file.
+//!
+//! The unit is the variable. A definition (let, assignment, result of an operation, element of a loop) gives a variable what the
 //! expressions at its place use; a use gets what the definitions give that can reach it. No definition hides an earlier one, so
 //! who reads an accumulator depends on all that was added to it. A definition reaches a use if
 //!
@@ -20,10 +24,11 @@
 //! A failing operation is no exit: whoever runs on after it never becomes visible.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use crate::ir::{
     BinaryOperator, Block, Callee, Decoded, Expression, ExpressionKind, Notation, Operation, OperationKind, Pattern,
-    Procedure, Step, StepKind, UnaryOperator, VariableId,
+    Step, StepKind, UnaryOperator, VariableId,
 };
 use crate::plan::FailureKind;
 use crate::visit;
@@ -48,6 +53,8 @@ type UseId = usize;
 struct Definition {
     variable: VariableId,
     step: usize,
+    /// It was declared before.
+    assigns: bool,
     loops: Vec<usize>,
     from: Vec<UseId>,
 }
@@ -156,23 +163,51 @@ pub(super) enum PlaceKind {
     Other,
 }
 
-/// Everything that flows.
+/// What flows where in a tree.
 #[derive(Debug)]
-pub(super) struct Flow<N: Notation = Decoded> {
+pub struct Flow<N: Notation = Decoded> {
     pub(super) operations: Vec<OperationFlow>,
     pub(super) loops: Vec<LoopFlow>,
     pub(super) sites: Vec<Site<N>>,
     /// In source order, which is that of ids.
     pub(super) places: Vec<Place>,
+    uses: Vec<Use>,
+    definitions: Vec<Definition>,
+    parameters: usize,
 }
 
-/// The flow of a procedure.
-pub(super) fn flow(procedure: &Procedure) -> Flow {
-    of(&procedure.body, procedure.variables.len(), procedure.parameters)
+impl<N: Notation> Flow<N> {
+    /// The flow of a tree with so many variables, the first of which are parameters.
+    pub fn of(body: &Block<N>, variables: usize, parameters: usize) -> Flow<N> {
+        flow(body, variables, parameters)
+    }
+
+    /// The variables whose values are there when these steps begin, or follow from those, whatever the operations among the steps
+    /// find. One that is assigned among them is none: it has several values.
+    pub fn settled(&self, steps: &Range<usize>) -> BTreeSet<VariableId> {
+        let inside = |found: &&Definition| steps.contains(&found.step);
+        let bound = self.definitions.iter().filter(|found| found.step < steps.start && !found.assigns || inside(found));
+        let mut settled: BTreeSet<VariableId> = bound.map(|found| found.variable).collect();
+        settled.extend((0..self.parameters).map(|at| VariableId(at as u16)));
+        loop {
+            let follows = |id: &UseId| {
+                let used = &self.uses[*id];
+                used.operations.is_empty() && used.variables.is_subset(&settled)
+            };
+            let lost = self.definitions.iter().filter(inside).filter(|found| settled.contains(&found.variable));
+            let lost = lost.filter(|found| found.assigns || !found.from.iter().all(follows));
+            let lost: Vec<VariableId> = lost.map(|found| found.variable).collect();
+            if lost.is_empty() {
+                return settled;
+            }
+            lost.iter().for_each(|variable| {
+                settled.remove(variable);
+            });
+        }
+    }
 }
 
-/// The flow of a tree with so many variables, the first of which are parameters.
-fn of<N: Notation>(body: &Block<N>, variables: usize, parameters: usize) -> Flow<N> {
+fn flow<N: Notation>(body: &Block<N>, variables: usize, parameters: usize) -> Flow<N> {
     let mut walk = Walk::new(variables, parameters);
     walk.block(body);
     let Reached { uses: given, definitions: reached } = walk.solve();
@@ -200,7 +235,8 @@ fn of<N: Notation>(body: &Block<N>, variables: usize, parameters: usize) -> Flow
         operation: site.operation,
         decided_by: all(&site.uses),
     });
-    Flow { operations: operations.collect(), loops: loops.collect(), sites: sites.collect(), places }
+    let (operations, loops, sites) = (operations.collect(), loops.collect(), sites.collect());
+    Flow { operations, loops, sites, places, uses: walk.uses, definitions: walk.definitions, parameters }
 }
 
 #[derive(Debug)]
@@ -402,8 +438,7 @@ impl<N: Notation> Walk<N> {
                 let over = self.result(at, scan);
                 let id = self.loops.len();
                 self.iterate(at, Some(scan), over, |walk| {
-                    walk.declare(*row);
-                    walk.define(at, *row, vec![over]);
+                    walk.give(at, *row, vec![over]);
                     walk.block(body);
                 });
                 // How far the scan reads is decided by who leaves the loop.
@@ -463,9 +498,8 @@ impl<N: Notation> Walk<N> {
         uses.key = visit::key(operation).into_iter().map(|key| self.expression(at, key)).collect();
         uses.value = visit::values(operation).into_iter().map(|value| self.expression(at, value)).collect();
         if let OperationKind::Update { row, body, .. } = &operation.kind {
-            self.declare(*row);
             let result = self.result(at, id);
-            self.define(at, *row, vec![result]);
+            self.give(at, *row, vec![result]);
             let first = self.uses.len();
             (self.row, self.outside) = (Some(*row), self.control.len());
             self.block(body);
@@ -540,18 +574,27 @@ impl<N: Notation> Walk<N> {
         self.declared[variable.index()] = Some(self.around.clone());
     }
 
+    /// Assigns a variable, or binds one that was not declared before.
     fn define(&mut self, at: usize, variable: VariableId, from: Vec<UseId>) {
-        if self.declared[variable.index()].is_none() {
-            self.declare(variable);
+        match self.declared[variable.index()] {
+            Some(_) => {
+                let loops = self.around.clone();
+                self.definitions.push(Definition { variable, step: at, assigns: true, loops, from });
+            }
+            None => self.give(at, variable, from),
         }
-        self.definitions.push(Definition { variable, step: at, loops: self.around.clone(), from });
+    }
+
+    /// Binds a new variable.
+    fn give(&mut self, at: usize, variable: VariableId, from: Vec<UseId>) {
+        self.declare(variable);
+        self.definitions.push(Definition { variable, step: at, assigns: false, loops: self.around.clone(), from });
     }
 
     /// Binds new variables.
     fn bind(&mut self, at: usize, pattern: &Pattern<N>, from: Vec<UseId>) {
         for variable in visit::bound(pattern) {
-            self.declare(variable);
-            self.define(at, variable, from.clone());
+            self.give(at, variable, from.clone());
         }
     }
 

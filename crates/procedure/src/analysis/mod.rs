@@ -28,6 +28,7 @@ mod steps;
 mod symbols;
 
 pub use chop::{ChopError, chop};
+pub use flow::Flow;
 pub use fragments::fragments;
 pub use late::{LateFailure, late_failures};
 pub use plan::plan;

@@ -8,7 +8,7 @@ use crate::plan::{
 };
 use seriatim_catalog::{ColumnId, IndexDef, TableDef};
 
-use super::flow::{self, Flow, OperationFlow, Set};
+use super::flow::{Flow, OperationFlow, Set};
 use super::refusal::Refusals;
 use super::resolve::{Resolved, resolve};
 use super::rows::{RowColumns, rows};
@@ -24,7 +24,7 @@ use crate::visit;
 pub fn plan(procedure: &Procedure, schema: &Schema) -> Result<Plan, Refusals> {
     let resolved = resolve(procedure, schema)?;
     let columns = rows(&resolved)?;
-    let flow = flow::flow(procedure);
+    let flow = Flow::of(&procedure.body, procedure.variables.len(), procedure.parameters);
     let symbols = symbols(&resolved);
     let operations: Vec<Operation> = (0..resolved.operations.len())
         .map(|id| operation(&resolved, schema, &flow, &columns[id], &symbols[id], id))

@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 
 use crate::plan::{Chopped, Plan};
 
-use super::flow::{self, Place, PlaceKind};
+use super::flow::{Flow, Place, PlaceKind};
 use crate::ir::{Procedure, VariableId};
 
 type Variables = BTreeSet<VariableId>;
@@ -33,7 +33,7 @@ pub struct Steps {
 impl Steps {
     /// The steps of a procedure.
     pub fn of(procedure: &Procedure) -> Steps {
-        let mut places = flow::flow(procedure).places;
+        let mut places = Flow::of(&procedure.body, procedure.variables.len(), procedure.parameters).places;
         control(&mut places);
         let (mut once, mut mutable) = (Variables::new(), Variables::new());
         mutable.extend(places.iter().flat_map(|place| &place.assigns).filter(|variable| !once.insert(**variable)));
