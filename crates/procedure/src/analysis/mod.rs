@@ -31,7 +31,7 @@ pub use chop::{ChopError, chop};
 pub use flow::Flow;
 pub use fragments::fragments;
 pub use late::{LateFailure, late_failures};
-pub use plan::plan;
+pub use plan::{analyse, plan};
 pub use refusal::{Refusal, Refusals};
 pub use schema::{Partitioning, Schema};
 pub use steps::Steps;

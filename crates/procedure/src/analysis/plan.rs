@@ -12,6 +12,7 @@ use super::flow::{Flow, OperationFlow, Set};
 use super::refusal::Refusals;
 use super::resolve::{Resolved, resolve};
 use super::rows::{RowColumns, rows};
+use super::steps::Steps;
 use super::symbols::{KeySymbols, symbols};
 use super::{Partitioning, Schema, chop};
 use crate::ir::{Expression, ExpressionKind, Function, OperationKind, Procedure, Step, StepKind};
@@ -22,6 +23,14 @@ use crate::visit;
 /// # Errors
 /// What the schema does not allow, each with its place.
 pub fn plan(procedure: &Procedure, schema: &Schema) -> Result<Plan, Refusals> {
+    Ok(analyse(procedure, schema)?.0)
+}
+
+/// The plan of a procedure, and what it means for its steps.
+///
+/// # Errors
+/// As of [`plan`].
+pub fn analyse(procedure: &Procedure, schema: &Schema) -> Result<(Plan, Steps), Refusals> {
     let resolved = resolve(procedure, schema)?;
     let columns = rows(&resolved)?;
     let flow = Flow::of(&procedure.body, procedure.variables.len(), procedure.parameters);
@@ -68,7 +77,7 @@ pub fn plan(procedure: &Procedure, schema: &Schema) -> Result<Plan, Refusals> {
         plan.operations[later].table_from.insert(earlier);
     }
     debug_assert_eq!(plan.check(), Ok(()));
-    Ok(plan)
+    Ok((plan, Steps::new(flow, procedure.steps)))
 }
 
 fn describe(table: &TableDef) -> Table {

@@ -33,11 +33,17 @@ pub struct Steps {
 impl Steps {
     /// The steps of a procedure.
     pub fn of(procedure: &Procedure) -> Steps {
-        let mut places = Flow::of(&procedure.body, procedure.variables.len(), procedure.parameters).places;
+        let flow = Flow::of(&procedure.body, procedure.variables.len(), procedure.parameters);
+        Steps::new(flow, procedure.steps)
+    }
+
+    /// So many steps between which this flows.
+    pub(super) fn new(flow: Flow, steps: usize) -> Steps {
+        let mut places = flow.places;
         control(&mut places);
         let (mut once, mut mutable) = (Variables::new(), Variables::new());
         mutable.extend(places.iter().flat_map(|place| &place.assigns).filter(|variable| !once.insert(**variable)));
-        Steps { places, mutable, steps: procedure.steps }
+        Steps { places, mutable, steps }
     }
 
     /// The pass of each step, by id, when the procedure is executed in these pieces. All that may fail is in the first; all
