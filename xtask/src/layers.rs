@@ -9,8 +9,8 @@ use crate::tidy::Finding;
 /// Every crate of the architecture, highest first; a crate may import those after it, on its own line too.
 pub(crate) const LAYERS: &[(&str, &[&str])] = &[
     ("chores", &["xtask"]),
-    ("doors", &["cli"]),
-    ("proof", &["suite", "fuzz", "figures", "bench", "sim", "workload"]),
+    ("apps", &["cli"]),
+    ("tests and tooling", &["suite", "fuzz", "figures", "bench", "sim", "workload"]),
     ("services", &["server", "client", "middle-tier"]),
     ("languages", &["sql"]),
     ("engine", &["seriatim", "engine"]),
@@ -18,7 +18,7 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
     ("procedures", &["procedure-macros", "procedure"]),
     ("transactions", &["batch", "protocol", "txn"]),
     ("storage", &["store", "redo", "catalog", "macros"]),
-    ("ground", &["history", "memory", "htm", "base"]),
+    ("runtime", &["history", "memory", "htm", "base"]),
 ];
 
 /// Crates that may import only these, although more lies below them: their invariant is an absence.
@@ -50,7 +50,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
 }
 
 /// Features of tests: faults, listeners, and sizes so small that rare paths are common.
-const FOR_TESTS: [&str; 3] = ["canary", "small", "trial"];
+const FOR_TESTS: [&str; 3] = ["canary", "small", "test-support"];
 
 /// What is shipped has no feature of tests: crates ask for them among their dev-dependencies, the suite, which is nothing but tests,
 /// anywhere; and what is built by default is the program alone, which has nothing to do with the suite.
@@ -232,8 +232,8 @@ mod tests {
         let shipped = format!("[dependencies]\n{small}");
         assert_one(&manifest("crates/bench/Cargo.toml", &shipped), &["bench/Cargo.toml:2", "`small` is for tests"]);
         assert_eq!(manifest("crates/suite/Cargo.toml", &shipped), []);
-        let table = "[dependencies.seriatim]\nfeatures = [\"trial\"]\n";
-        assert_one(&manifest("crates/cli/Cargo.toml", table), &["cli/Cargo.toml:2", "`trial`"]);
+        let table = "[dependencies.seriatim]\nfeatures = [\"test-support\"]\n";
+        assert_one(&manifest("crates/cli/Cargo.toml", table), &["cli/Cargo.toml:2", "`test-support`"]);
         let tests = format!("[dependencies]\nseriatim-base.workspace = true\n[dev-dependencies]\n{small}");
         assert_eq!(manifest("crates/seriatim/Cargo.toml", &tests), []);
         let forwarded = "[features]\ncanary = [\"seriatim-txn/canary\"]\nsmall = []\n";

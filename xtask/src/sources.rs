@@ -6,14 +6,14 @@ use crate::files::Tree;
 use crate::rust::{self, Token};
 use crate::tidy::Finding;
 
-/// Crates that talk on standard error or print data: the doors and the proof. Libraries return values.
+/// Crates that talk on standard error or print data: the apps, the tests and the tooling. Libraries return values.
 const SPEAKERS: &[&str] = &["suite", "figures", "sim"];
 
 /// Programs: nothing they print may panic because its reader went away or a disk is full.
 const PROGRAMS: &[&str] = &["cli", "bench"];
 
 /// Names that read a clock or draw randomness wherever they come from.
-const DOORS: &[&str] = &["RandomState", "SystemTime", "clock_gettime", "getrandom", "_rdtsc", "_rdrand64_step"];
+const INTERFACES: &[&str] = &["RandomState", "SystemTime", "clock_gettime", "getrandom", "_rdtsc", "_rdrand64_step"];
 
 /// Crates that read and write reports and settings of their own; none of them keeps data for a database.
 const FILE_USERS: &[&str] = &["cli", "suite", "figures", "bench", "sim", "workload"];
@@ -79,15 +79,16 @@ pub(crate) fn opening(tree: &Tree) -> Vec<Finding> {
 }
 
 /// Only `base` uses time, threads and randomness; `Duration` is a mere number. Tests and examples are free.
-pub(crate) fn doors(tree: &Tree) -> Vec<Finding> {
+pub(crate) fn platform_interfaces(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for_each_shipped(tree, |path, tokens| {
         if path.starts_with("crates/base/") || has_folder(path, "examples") {
             return;
         }
         let mut find = |line, what: &str| {
-            let message =
-                format!("`{what}`: only the crate base opens this door; use seriatim_base::{{clock, thread, rng}}");
+            let message = format!(
+                "`{what}`: only the crate base is the platform interface; use seriatim_base::{{clock, thread, rng}}"
+            );
             findings.push(Finding::new(path, line, message));
         };
         for (names, line) in rust::paths(tokens, &["std", "core"]) {
@@ -96,13 +97,13 @@ pub(crate) fn doors(tree: &Tree) -> Vec<Finding> {
                 find(line, &names.join("::"));
             }
         }
-        tokens.iter().filter(|token| DOORS.contains(&token.text)).for_each(|token| find(token.line, token.text));
+        tokens.iter().filter(|token| INTERFACES.contains(&token.text)).for_each(|token| find(token.line, token.text));
     });
     findings
 }
 
-/// Only `base` touches files below the proof, so that every test of what survives a power cut sees all there is to see. Tests,
-/// examples and build scripts are free.
+/// Only `base` touches files below the tests and tooling, so that every test of what survives a power cut sees all
+/// there is to see. Tests, examples and build scripts are free.
 pub(crate) fn files(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for_each_shipped(tree, |path, tokens| {
@@ -117,7 +118,8 @@ pub(crate) fn files(tree: &Tree) -> Vec<Finding> {
             };
             if is_file {
                 let name = names.join("::");
-                let message = format!("`{name}`: only the crate base opens this door; use seriatim_base::disk");
+                let message =
+                    format!("`{name}`: only the crate base is the platform interface; use seriatim_base::disk");
                 findings.push(Finding::new(path, line, message));
             }
         }
@@ -215,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn canary_every_door_is_found() {
+    fn canary_every_platform_interface_is_found() {
         for (text, name) in [
             ("use std::time::Instant;", "std::time::Instant"),
             ("use std::{sync::Arc, time::{Duration, Instant}};", "std::time::Instant"),
@@ -225,12 +227,12 @@ mod tests {
             ("use std::hash::RandomState;", "RandomState"),
             ("fn f() { unsafe { core::arch::x86_64::_rdtsc() } }", "_rdtsc"),
         ] {
-            assert_one(&doors(&source(LIBRARY, text)), &["lib.rs:1", name, "base"]);
+            assert_one(&platform_interfaces(&source(LIBRARY, text)), &["lib.rs:1", name, "base"]);
         }
     }
 
     #[test]
-    fn doors_are_free_where_they_may_be() {
+    fn platform_interfaces_are_free_where_they_may_be() {
         let text = "use std::time::Instant; fn f() { std::thread::yield_now() }";
         for path in [
             "crates/base/src/clock.rs",
@@ -238,10 +240,10 @@ mod tests {
             "crates/seriatim/examples/bank.rs",
             "crates/store/src/tests.rs",
         ] {
-            assert_eq!(doors(&source(path, text)), []);
+            assert_eq!(platform_interfaces(&source(path, text)), []);
         }
         assert_eq!(
-            doors(&source(
+            platform_interfaces(&source(
                 LIBRARY,
                 "use std::time::Duration;\n// std::thread\n#[cfg(test)] mod a { use std::thread; }"
             )),
@@ -250,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn canary_files_behind_the_doors_back_are_found() {
+    fn canary_files_beside_the_platform_interface_are_found() {
         for (text, name) in [
             ("use std::fs::File;", "std::fs::File"),
             ("use std::{fs, io};", "std::fs"),
@@ -292,9 +294,12 @@ mod tests {
             ("crates/store/src/tree.rs", "#[cfg(test)] mod hammer;"),
             ("crates/store/src/tree/hammer.rs", "fn f() { println!() }"),
         ];
-        assert_eq!(doors(&Tree::of(&files)), []);
+        assert_eq!(platform_interfaces(&Tree::of(&files)), []);
         assert_eq!(silence(&Tree::of(&files)), []);
-        assert_one(&doors(&Tree::of(&[files[1], ("crates/store/src/lib.rs", "mod model;")])), &["model.rs"]);
+        assert_one(
+            &platform_interfaces(&Tree::of(&[files[1], ("crates/store/src/lib.rs", "mod model;")])),
+            &["model.rs"],
+        );
     }
 
     #[test]

@@ -37,7 +37,7 @@ const RULES: &[Rule] = &[
     layers::features,
     protocols::check,
     sources::opening,
-    sources::doors,
+    sources::platform_interfaces,
     sources::files,
     sources::models,
     sources::unfinished,

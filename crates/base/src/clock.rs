@@ -1,4 +1,4 @@
-//! The door to time.
+//! The platform interface to time.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};

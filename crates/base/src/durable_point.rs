@@ -1,8 +1,8 @@
 //! The durable point as one word: which epoch a power cut does not take back, and whether it will still move.
 //!
-//! The log moves it; who keeps or shows versions by it only reads. It never moves back, and not at all once it is final.
+//! The log moves it; code that keeps or shows versions by it only reads. It never moves back, and not at all once it is final.
 //!
-//! Who reads the state of the point as it is now takes a [`Hold`]: what was replaced after it is kept for as long, although the point
+//! A reader of the state of the point as it is now takes a [`Hold`]: what was replaced after it is kept for as long, although the point
 //! moves on. Invariant: [`DurablePoint::released`] is above neither the point nor the epoch of any hold, and never moves back. A hold is
 //! taken at the point, under the lock under which the point moves, so nothing that it wants was released before.
 

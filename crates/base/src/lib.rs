@@ -1,9 +1,9 @@
 //! The ground every other crate stands on.
 //!
 //! Invariant: this is the only crate that reads a clock, starts a thread, yields, sleeps, draws randomness or asks what the machine
-//! has, and the only one below the proof that touches files, so that a test which replaces these doors owns every source of non-determinism.
-//! `cargo xtask tidy` enforces it.
-//! It also holds the vocabulary that all layers share: stamps, epochs, ids, cache alignment and prefetching, bounded backoff.
+//! has, and the only one below the tests and tooling that touches files, so that a test which replaces these interfaces
+//! owns every source of non-determinism. `cargo xtask tidy` enforces it.
+//! It also holds the vocabulary that all layers share: TIDs, epochs, ids, cache alignment and prefetching, bounded backoff.
 
 mod align;
 pub mod allocation;
@@ -17,8 +17,8 @@ pub mod output;
 pub mod prefetch;
 pub mod rng;
 pub mod size;
-mod stamp;
 pub mod thread;
+mod tid;
 mod turns;
 mod unwind;
 
@@ -27,5 +27,5 @@ pub use backoff::Backoff;
 pub use durable_point::{DurablePoint, Hold};
 pub use ids::{ColumnId, IndexId, LayoutId, TableId, WorkerId};
 pub use rng::Rng;
-pub use stamp::{Epoch, Stamp};
+pub use tid::{Epoch, Tid};
 pub use unwind::abort_on_unwind;

@@ -1,4 +1,4 @@
-//! The door to facts about the machine: what memory it, or the container, grants this process.
+//! The platform interface to facts about the machine: what memory it, or the container, grants this process.
 //!
 //! Linux says so in files: all memory in `/proc/meminfo`; the limits of the process's control group and those above it in
 //! `memory.max` (version 2) or `memory.limit_in_bytes` (version 1). A container often sees its own group as the root of the file

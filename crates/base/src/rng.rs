@@ -1,4 +1,4 @@
-//! The door to randomness: one small seeded generator, and one source of entropy for seeds.
+//! The platform interface to randomness: one small seeded generator, and one source of entropy for seeds.
 
 /// xoshiro256++ (Blackman and Vigna, public domain reference), seeded through SplitMix64.
 #[derive(Clone, Debug)]

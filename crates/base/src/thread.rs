@@ -1,4 +1,5 @@
-//! The door to threads: spawn, sleep, yield, crews that share one piece of work, and helpers that sleep between steps and never spin.
+//! The platform interface to threads: spawn, sleep, yield, crews that share one piece of work, and helpers that sleep
+//! between steps and never spin.
 
 use crate::turns;
 use std::cell::Cell;
@@ -7,7 +8,7 @@ use std::panic::resume_unwind;
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-pub use std::thread::{JoinHandle, ScopedJoinHandle, scope};
+pub use std::thread::{JoinHandle, Result, ScopedJoinHandle, Thread, current, park, scope};
 
 /// Starts a named thread.
 ///
@@ -129,7 +130,7 @@ impl Waker {
 
     fn signal(&self, why: Wake) {
         let mut wake = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Who was woken before and has not looked yet will find this, too.
+        // A thread that was woken before and has not looked yet will find this, too.
         if why > *wake {
             *wake = why;
             self.0.1.notify_all();

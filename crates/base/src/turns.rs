@@ -1,4 +1,4 @@
-//! Threads that take turns, for tests: the simulated side of the door to threads.
+//! Threads that take turns, for tests: the simulated side of the platform interface to threads.
 //!
 //! Code that other threads may interrupt calls [`step`](crate::thread::step) where that matters, in builds for tests, and
 //! [`yield_now`](crate::thread::yield_now) where it waits. Both do what the thread's *turn* says, if a test gave it one. With

@@ -8,13 +8,13 @@ use std::hint::black_box;
 
 use seriatim::{Database, Handle, Session};
 use seriatim_base::{Rng, TableId, say, talk};
-use seriatim_catalog::{ColumnSet, Key, KeyCodec, Layout, OutOfMemory, RowRef, RowWriter, TableKey, TailStore};
+use seriatim_catalog::{ColumnSet, Key, KeyCodec, Layout, OutOfLineStore, OutOfMemory, RowRef, RowWriter, TableKey};
 use seriatim_htm::{Budget, Htm, HtmMode};
 use seriatim_memory::{Memory, Options};
 use seriatim_protocol::for_each_protocol;
 use seriatim_store::Index;
 use seriatim_txn::{
-    Environment, Inserted, Mode, NoRedo, OnExists, Outcome, Priority, Protocol, RecordShape, Stop, Table, Worker,
+    Environment, Inserted, Mode, NoRedo, OnExists, OpError, Outcome, Priority, Protocol, RecordLayout, Table, Worker,
 };
 
 use crate::measure::{Length, Quartiles, alternate, rate};
@@ -36,17 +36,17 @@ struct Direct<P: Protocol> {
 }
 
 /// The table has no long text.
-struct NoTails;
+struct NoOutOfLine;
 
-impl TailStore for NoTails {
+impl OutOfLineStore for NoOutOfLine {
     fn store(&mut self, _: &[u8]) -> Result<u64, OutOfMemory> {
         Err(OutOfMemory)
     }
 }
 
-/// A stop of a worker that is alone: a fault.
-fn stopped(stop: Stop) -> String {
-    format!("a transaction stopped with nobody in its way: {stop:?}")
+/// An error of a worker that is alone: a fault.
+fn stopped(error: OpError) -> String {
+    format!("a transaction stopped with nobody in its way: {error:?}")
 }
 
 impl<P: Protocol> Direct<P> {
@@ -61,11 +61,21 @@ impl<P: Protocol> Direct<P> {
         core.local.enter();
         let index = Index::new(organization, class, definition.capacity, &environment.htm, &mut core.store());
         core.local.leave();
-        let shape = RecordShape::new(class, &layout, P::HEAD_BYTES, P::IMAGE_HEADER_BYTES);
+        let record_layout = RecordLayout::new(class, &layout, P::HEADER_BYTES, P::VERSION_HEADER_BYTES);
         let (id, name, index) = (TableId(0), definition.name.to_string(), index?);
         let unlinked = seriatim_txn::Unlinked::default();
-        let table =
-            Box::new(Table { id, name, organization, class, codec, layout, shape, index, unlinked, wire: None });
+        let table = Box::new(Table {
+            id,
+            name,
+            organization,
+            class,
+            codec,
+            layout,
+            record_layout,
+            index,
+            unlinked,
+            wire: None,
+        });
         let mut direct =
             Direct { worker: protocol.worker(core), table, _protocol: protocol, _environment: environment };
         (0..keys).try_for_each(|key| direct.insert(key))?;
@@ -76,9 +86,10 @@ impl<P: Protocol> Direct<P> {
         let (worker, table) = (&mut self.worker, &*self.table);
         worker.begin(Mode::ReadWrite, Priority::NONE);
         let staged = worker.stage(table).map_err(stopped)?;
-        let mut tails = NoTails;
+        let mut out_of_line_values = NoOutOfLine;
         // SAFETY: a staged row is ours, zeroed, and of the table's layout.
-        let mut writer = unsafe { RowWriter::for_insert(staged.row.as_ptr(), staged.fixed.as_ptr(), &mut tails) };
+        let mut writer =
+            unsafe { RowWriter::for_insert(staged.row.as_ptr(), staged.fixed.as_ptr(), &mut out_of_line_values) };
         seriatim::catalog::Table::encode(&Hashed::new(key), &mut writer)?;
         let inserted = key.encode(|key| worker.insert(table, key, staged, OnExists::Refuse)).map_err(stopped)?;
         assert_eq!(inserted, Inserted::New, "keys are distinct");
@@ -99,7 +110,7 @@ fn read<W: Worker + ?Sized>(worker: &mut W, table: &Table, key: Key<'_>) -> u64 
     let value = look(Hashed::value(&<Hashed as seriatim::catalog::Table>::row(row)));
     let committed = worker.commit(&mut NoRedo);
     assert!(matches!(committed, Ok(Outcome::Committed(_))), "alone, a read commits");
-    worker.housekeep(64);
+    worker.collect_garbage(64);
     value
 }
 

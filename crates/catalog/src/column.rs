@@ -6,8 +6,8 @@
 use std::fmt::Debug;
 
 use crate::layout::{length_bytes, load_length, store_length};
-use crate::row::tail;
-use crate::{Bytes, ColumnType, Decimal, OutOfMemory, Place, TailStore, Text, Timestamp};
+use crate::row::out_of_line;
+use crate::{Bytes, ColumnType, Decimal, OutOfLineStore, OutOfMemory, Place, Text, Timestamp};
 
 /// A Rust type that a column can have.
 ///
@@ -49,7 +49,7 @@ pub unsafe trait Column: Sized {
         value: Self::Set<'_>,
         block: *mut u8,
         place: &Place,
-        tails: &mut dyn TailStore,
+        out_of_line_values: &mut dyn OutOfLineStore,
     ) -> Result<(), OutOfMemory>;
 
     /// The outcome of [`Column::store`] as setters of this type report it.
@@ -106,7 +106,7 @@ macro_rules! number {
                 value: $type,
                 block: *mut u8,
                 place: &Place,
-                _: &mut dyn TailStore,
+                _: &mut dyn OutOfLineStore,
             ) -> Result<(), OutOfMemory> {
                 // SAFETY: the caller's promise; unaligned by the layout.
                 unsafe { block.add(place.offset as usize).cast::<$type>().write_unaligned(value) };
@@ -148,10 +148,10 @@ macro_rules! wrapped {
                 $from: $type,
                 block: *mut u8,
                 place: &Place,
-                tails: &mut dyn TailStore,
+                out_of_line_values: &mut dyn OutOfLineStore,
             ) -> Result<(), OutOfMemory> {
                 // SAFETY: the caller's promise.
-                unsafe { <$inner as Column>::store($unwrap, block, place, tails) }
+                unsafe { <$inner as Column>::store($unwrap, block, place, out_of_line_values) }
             }
         }
     )+};
@@ -208,7 +208,12 @@ unsafe impl<const N: usize> Column for Text<N> {
     }
 
     #[inline]
-    unsafe fn store(value: &Text<N>, block: *mut u8, place: &Place, _: &mut dyn TailStore) -> Result<(), OutOfMemory> {
+    unsafe fn store(
+        value: &Text<N>,
+        block: *mut u8,
+        place: &Place,
+        _: &mut dyn OutOfLineStore,
+    ) -> Result<(), OutOfMemory> {
         // SAFETY: the caller's promise.
         unsafe { store_bytes(value.bytes(), block, place) };
         Ok(())
@@ -239,7 +244,12 @@ unsafe impl<const N: usize> Column for Bytes<N> {
     }
 
     #[inline]
-    unsafe fn store(value: &Bytes<N>, block: *mut u8, place: &Place, _: &mut dyn TailStore) -> Result<(), OutOfMemory> {
+    unsafe fn store(
+        value: &Bytes<N>,
+        block: *mut u8,
+        place: &Place,
+        _: &mut dyn OutOfLineStore,
+    ) -> Result<(), OutOfMemory> {
         // SAFETY: the caller's promise.
         unsafe { store_bytes(value, block, place) };
         Ok(())
@@ -256,7 +266,7 @@ unsafe impl<const N: usize> Column for Bytes<N> {
     }
 }
 
-// SAFETY: stores the address of a tail block that holds a whole text, which is what it loads.
+// SAFETY: stores the address of an out-of-line block that holds a whole text, which is what it loads.
 unsafe impl Column for String {
     const TYPE: ColumnType = ColumnType::LongText;
     type Ref<'t> = &'t str;
@@ -265,15 +275,20 @@ unsafe impl Column for String {
 
     #[inline]
     unsafe fn load<'t>(block: *const u8, place: &Place) -> &'t str {
-        // SAFETY: the caller's promise: 0 or the address of a tail block that holds a whole text.
-        unsafe { std::str::from_utf8_unchecked(tail(u64::load(block, place))) }
+        // SAFETY: the caller's promise: 0 or the address of an out-of-line block that holds a whole text.
+        unsafe { std::str::from_utf8_unchecked(out_of_line(u64::load(block, place))) }
     }
 
     #[inline]
-    unsafe fn store(value: &str, block: *mut u8, place: &Place, tails: &mut dyn TailStore) -> Result<(), OutOfMemory> {
-        let address = tails.store(value.as_bytes())?;
+    unsafe fn store(
+        value: &str,
+        block: *mut u8,
+        place: &Place,
+        out_of_line_values: &mut dyn OutOfLineStore,
+    ) -> Result<(), OutOfMemory> {
+        let address = out_of_line_values.store(value.as_bytes())?;
         // SAFETY: the caller's promise.
-        unsafe { u64::store(address, block, place, tails) }
+        unsafe { u64::store(address, block, place, out_of_line_values) }
     }
 
     fn stored(outcome: Result<(), OutOfMemory>) -> Result<(), OutOfMemory> {
@@ -312,17 +327,17 @@ unsafe impl<C: Column> Column for Option<C> {
         value: Option<C::Set<'_>>,
         block: *mut u8,
         place: &Place,
-        tails: &mut dyn TailStore,
+        out_of_line_values: &mut dyn OutOfLineStore,
     ) -> Result<(), OutOfMemory> {
         // SAFETY: the caller's promise.
         unsafe {
             match value {
                 Some(value) => {
-                    C::store(value, block, place, tails)?;
+                    C::store(value, block, place, out_of_line_values)?;
                     place.set_null(block, false);
                 }
                 None => {
-                    // Zeroed, so that equal rows are equal bytes and no tail is referred to.
+                    // Zeroed, so that equal rows are equal bytes and no out-of-line value is referred to.
                     block.add(place.offset as usize).write_bytes(0, place.bytes as usize);
                     place.set_null(block, true);
                 }

@@ -1,16 +1,16 @@
 //! Rows that outlive the memory they were read from.
 //!
-//! A copy of a row image, its fixed part and its tails. The addresses in it are those of its own blocks, so it is a row as
-//! [`RowRef`] wants it (rules 1 and 2 there) for as long as it lives.
+//! A copy of a row version, its fixed part and its out-of-line values. The addresses in it are those of its own blocks,
+//! so it is a row as [`RowRef`] wants it (rules 1 and 2 there) for as long as it lives.
 
-use crate::{Layout, RowRef, tail};
+use crate::{Layout, RowRef, out_of_line};
 
 /// A row of its own. The blocks are vectors, which may move while they are pointed into.
 #[derive(Debug)]
 pub struct KeptRow {
     row: Vec<u64>,
     fixed: Vec<u64>,
-    tails: Vec<Vec<u64>>,
+    out_of_line_values: Vec<Vec<u64>>,
 }
 
 /// A block of whole words with these bytes, which begin `at` bytes into it.
@@ -30,13 +30,13 @@ impl KeptRow {
     /// # Safety
     /// The row has the layout (rule 1 of [`RowRef`]).
     pub unsafe fn new(row: RowRef<'_>, layout: &Layout) -> KeptRow {
-        let mut tails = Vec::new();
+        let mut out_of_line_values = Vec::new();
         let mut take = |block: &mut [u64], offsets: &[u32]| {
             for &offset in offsets {
                 // SAFETY: the layout's offsets lie in the block.
                 let at = unsafe { block.as_mut_ptr().cast::<u8>().add(offset as usize).cast::<u64>() };
-                // SAFETY: as above; rule 1 of `RowRef`: 0 or the address of a tail block, which is readable.
-                let bytes = unsafe { tail(at.read_unaligned()) };
+                // SAFETY: as above; rule 1 of `RowRef`: 0 or the address of an out-of-line block, which is readable.
+                let bytes = unsafe { out_of_line(at.read_unaligned()) };
                 if bytes.is_empty() {
                     // SAFETY: as above. No bytes need no block.
                     unsafe { at.write_unaligned(0) };
@@ -47,27 +47,27 @@ impl KeptRow {
                 copy[0] = bytes.len() as u64;
                 // SAFETY: as above.
                 unsafe { at.write_unaligned(copy.as_mut_ptr().expose_provenance() as u64) };
-                tails.push(copy);
+                out_of_line_values.push(copy);
             }
         };
         // SAFETY: the caller's promise.
         let mut image = unsafe { block(row.as_ptr(), layout.row_bytes as usize, 0) };
-        take(&mut image, &layout.row_tails);
+        take(&mut image, &layout.row_out_of_line);
         let mut fixed = Vec::new();
         if layout.fixed_bytes > 0 {
             // SAFETY: the caller's promise.
             fixed = unsafe { block(row.block(crate::Part::Fixed), layout.fixed_bytes as usize, 0) };
-            take(&mut fixed, &layout.fixed_tails);
+            take(&mut fixed, &layout.fixed_out_of_line);
             // A row with a fixed part begins with its address.
             image[0] = fixed.as_mut_ptr().expose_provenance() as u64;
         }
-        KeptRow { row: image, fixed, tails }
+        KeptRow { row: image, fixed, out_of_line_values }
     }
 
     /// Bytes of its blocks.
     pub fn bytes(&self) -> usize {
-        let tails: usize = self.tails.iter().map(Vec::len).sum();
-        8 * (self.row.len() + self.fixed.len() + tails)
+        let out_of_line_values: usize = self.out_of_line_values.iter().map(Vec::len).sum();
+        8 * (self.row.len() + self.fixed.len() + out_of_line_values)
     }
 
     /// The row: as long as this lives, wherever it is moved.

@@ -25,21 +25,21 @@ pub enum KeyClass {
 
 /// The class of a table's keys and, for integers, how many bytes of them are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct KeyShape {
+pub struct KeyFormat {
     /// How the keys are represented.
     pub class: KeyClass,
     /// Bytes of a key: at most 8 or 16 by class, 0 for [`KeyClass::Bytes`], whose keys vary.
     pub bytes: u32,
 }
 
-impl KeyShape {
-    /// The shape of a key whose fixed columns take `bytes` bytes, `variable` if it has text or byte columns besides.
-    pub const fn new(bytes: u32, variable: bool) -> KeyShape {
+impl KeyFormat {
+    /// The format of a key whose fixed columns take `bytes` bytes, `variable` if it has text or byte columns besides.
+    pub const fn new(bytes: u32, variable: bool) -> KeyFormat {
         match bytes {
-            _ if variable => KeyShape { class: KeyClass::Bytes, bytes: 0 },
-            0..=8 => KeyShape { class: KeyClass::Word8, bytes },
-            9..=16 => KeyShape { class: KeyClass::Word16, bytes },
-            _ => KeyShape { class: KeyClass::Bytes, bytes: 0 },
+            _ if variable => KeyFormat { class: KeyClass::Bytes, bytes: 0 },
+            0..=8 => KeyFormat { class: KeyClass::Word8, bytes },
+            9..=16 => KeyFormat { class: KeyClass::Word16, bytes },
+            _ => KeyFormat { class: KeyClass::Bytes, bytes: 0 },
         }
     }
 }
@@ -210,10 +210,10 @@ mod tests {
     }
 
     #[test]
-    fn a_shape_follows_from_the_widths() {
-        assert_eq!(KeyShape::new(8, false), KeyShape { class: KeyClass::Word8, bytes: 8 });
-        assert_eq!(KeyShape::new(9, false).class, KeyClass::Word16);
-        assert_eq!(KeyShape::new(17, false), KeyShape { class: KeyClass::Bytes, bytes: 0 });
-        assert_eq!(KeyShape::new(2, true).class, KeyClass::Bytes);
+    fn a_format_follows_from_the_widths() {
+        assert_eq!(KeyFormat::new(8, false), KeyFormat { class: KeyClass::Word8, bytes: 8 });
+        assert_eq!(KeyFormat::new(9, false).class, KeyClass::Word16);
+        assert_eq!(KeyFormat::new(17, false), KeyFormat { class: KeyClass::Bytes, bytes: 0 });
+        assert_eq!(KeyFormat::new(2, true).class, KeyClass::Bytes);
     }
 }

@@ -1,14 +1,14 @@
 //! Where each column lies in a row. One algorithm, `const`, for derived tables at compile time and declared ones at run time.
 //!
 //! ```text
-//! row image    [address of the fixed part: 8, only if a column is immutable] [NULL bits] [mutable columns]   padded to 8
-//! fixed part   [NULL bits] [immutable columns]                                                               padded to 8
-//! tail block   [length: 8] [bytes]         the text of one LongText column; its 8 bytes in the row are the block's address
+//! row version        [address of the fixed part: 8, only if a column is immutable] [NULL bits] [mutable columns]   padded to 8
+//! fixed part         [NULL bits] [immutable columns]                                                               padded to 8
+//! out-of-line block  [length: 8] [bytes]          the text of one LongText column; its 8 bytes in the row are the block's address
 //! ```
 //! Columns follow one another in order of declaration, unaligned, in the machine's byte order; see [`ColumnType`] for the bytes of
 //! each. Bytes beyond a text's length, the value of a NULL and the padding are zero: a row is a function of its values. The NULL bits of a part are one
 //! bit for each of its nullable columns, the first in the lowest bit of the first byte; a set bit means NULL.
-//! A row image is replaced as a whole by an update; its fixed part stays and is shared by all images of the row.
+//! A row version is replaced as a whole by an update; its fixed part stays and is shared by all row versions of the row.
 
 use crate::{Column, ColumnDef, ColumnType};
 
@@ -39,9 +39,9 @@ impl From<&ColumnDef> for ColumnSpec {
 /// Which block of memory a column lies in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Part {
-    /// The row image.
+    /// The row version.
     Row,
-    /// The fixed part, whose address is the row image's first word.
+    /// The fixed part, whose address is the row version's first word.
     Fixed,
 }
 
@@ -118,8 +118,8 @@ pub(crate) unsafe fn store_length(at: *mut u8, max: usize, len: u16) {
 
 /// The sizes of a row's two blocks, in bytes, multiples of 8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ImageBytes {
-    /// Of the row image.
+pub struct RowSizes {
+    /// Of the row version.
     pub row: u32,
     /// Of the fixed part; 0 if no column is immutable, and then there is none.
     pub fixed: u32,
@@ -160,8 +160,8 @@ impl Cursor {
         Place { part, offset, bytes, null, column: column as u16 }
     }
 
-    const fn bytes(&self) -> ImageBytes {
-        ImageBytes { row: self.next[0].next_multiple_of(8), fixed: self.next[1].next_multiple_of(8) }
+    const fn bytes(&self) -> RowSizes {
+        RowSizes { row: self.next[0].next_multiple_of(8), fixed: self.next[1].next_multiple_of(8) }
     }
 }
 
@@ -177,7 +177,7 @@ pub const fn place<const N: usize>(specs: &[ColumnSpec; N]) -> [Place; N] {
 }
 
 /// The sizes of a derived table's rows.
-pub const fn image_bytes(specs: &[ColumnSpec]) -> ImageBytes {
+pub const fn row_sizes(specs: &[ColumnSpec]) -> RowSizes {
     let (mut cursor, mut at) = (Cursor::new(specs), 0);
     while at < specs.len() {
         cursor.place(specs[at], at);
@@ -189,16 +189,16 @@ pub const fn image_bytes(specs: &[ColumnSpec]) -> ImageBytes {
 /// Where the columns of a table lie, at run time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Bytes of a row image.
+    /// Bytes of a row version.
     pub row_bytes: u32,
     /// Bytes of a fixed part; 0 if there is none.
     pub fixed_bytes: u32,
     /// The columns, in order of declaration.
     pub places: Vec<Place>,
-    /// Offsets of the tail addresses in a row image.
-    pub row_tails: Vec<u32>,
-    /// Offsets of the tail addresses in a fixed part.
-    pub fixed_tails: Vec<u32>,
+    /// Offsets of the out-of-line addresses in a row version.
+    pub row_out_of_line: Vec<u32>,
+    /// Offsets of the out-of-line addresses in a fixed part.
+    pub fixed_out_of_line: Vec<u32>,
 }
 
 impl Layout {
@@ -207,14 +207,14 @@ impl Layout {
         let specs: Vec<ColumnSpec> = columns.iter().map(ColumnSpec::from).collect();
         let mut cursor = Cursor::new(&specs);
         let places: Vec<Place> = specs.iter().enumerate().map(|(at, &spec)| cursor.place(spec, at)).collect();
-        let tails = |part: Part| {
+        let out_of_line_values = |part: Part| {
             let long =
                 |place: &&Place| place.part == part && specs[usize::from(place.column)].ty == ColumnType::LongText;
             places.iter().filter(long).map(|place| place.offset).collect()
         };
-        let (row_tails, fixed_tails) = (tails(Part::Row), tails(Part::Fixed));
+        let (row_out_of_line, fixed_out_of_line) = (out_of_line_values(Part::Row), out_of_line_values(Part::Fixed));
         let bytes = cursor.bytes();
-        Layout { row_bytes: bytes.row, fixed_bytes: bytes.fixed, places, row_tails, fixed_tails }
+        Layout { row_bytes: bytes.row, fixed_bytes: bytes.fixed, places, row_out_of_line, fixed_out_of_line }
     }
 }
 
@@ -244,7 +244,7 @@ mod tests {
             ]
         );
         assert_eq!((layout.row_bytes, layout.fixed_bytes), (328, 24));
-        assert_eq!((&*layout.row_tails, &*layout.fixed_tails), (&[11][..], &[12][..]));
+        assert_eq!((&*layout.row_out_of_line, &*layout.fixed_out_of_line), (&[11][..], &[12][..]));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Keys of derived tables: a column, or a tuple of columns, known at compile time.
 
-use crate::{Key, KeyBuf, KeyClass, KeyColumn, KeyShape, KeyWriter};
+use crate::{Key, KeyBuf, KeyClass, KeyColumn, KeyFormat, KeyWriter};
 
 /// Columns that make up a key or the beginning of one.
 pub trait KeyParts {
@@ -17,7 +17,7 @@ pub trait KeyParts {
 /// A key: the type of a table's primary key, or the columns of an index.
 pub trait TableKey: KeyParts {
     /// How keys of this type are represented.
-    const SHAPE: KeyShape = KeyShape::new(Self::WIDTH.0, Self::WIDTH.1);
+    const FORMAT: KeyFormat = KeyFormat::new(Self::WIDTH.0, Self::WIDTH.1);
 
     /// Encodes the key. For integers a few shifts; for bytes up to [`KeyBuf::INLINE`] no allocation.
     ///
@@ -30,9 +30,9 @@ pub trait TableKey: KeyParts {
     #[inline(always)]
     fn encode<R>(&self, with: impl FnOnce(Key<'_>) -> R) -> R {
         // Of a condition that is a constant, only the branch that is taken is compiled; of a match, all.
-        if const { matches!(Self::SHAPE.class, KeyClass::Word8) } {
+        if const { matches!(Self::FORMAT.class, KeyClass::Word8) } {
             with(Key::Word8(self.parts_bits() as u64))
-        } else if const { matches!(Self::SHAPE.class, KeyClass::Word16) } {
+        } else if const { matches!(Self::FORMAT.class, KeyClass::Word16) } {
             with(Key::Word16(self.parts_bits()))
         } else {
             let mut key = KeyWriter::new();

@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 
-use crate::{Key, KeyBuf, KeyClass, KeyParts, KeyShape, KeyWriter};
+use crate::{Key, KeyBuf, KeyClass, KeyFormat, KeyParts, KeyWriter};
 
 /// A range of encoded keys of one table. It may be empty: then `low` is not below `high`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,13 +14,13 @@ pub struct KeyRange {
 }
 
 impl KeyRange {
-    /// Every key that begins with these columns, among keys of `shape`.
+    /// Every key that begins with these columns, among keys of `format`.
     ///
     /// # Panics
-    /// If the columns are longer than a key, or vary where keys of `shape` do not: they are of another table.
+    /// If the columns are longer than a key, or vary where keys of `format` do not: they are of another table.
     #[inline]
-    pub fn of_parts<P: KeyParts>(prefix: &P, shape: KeyShape) -> KeyRange {
-        match shape.class {
+    pub fn of_parts<P: KeyParts>(prefix: &P, format: KeyFormat) -> KeyRange {
+        match format.class {
             KeyClass::Bytes => {
                 let mut key = KeyWriter::new();
                 prefix.write_parts(&mut key);
@@ -28,33 +28,33 @@ impl KeyRange {
             }
             _ => {
                 assert!(!P::WIDTH.1, "the prefix is of another table: its width varies, the keys' does not");
-                KeyRange::of_bits(prefix.parts_bits(), P::WIDTH.0, shape)
+                KeyRange::of_bits(prefix.parts_bits(), P::WIDTH.0, format)
             }
         }
     }
 
-    /// Every key that begins with `prefix`, the bytes of its first columns, among keys of `shape`.
+    /// Every key that begins with `prefix`, the bytes of its first columns, among keys of `format`.
     ///
     /// # Panics
-    /// If the prefix is longer than a key of `shape`.
-    pub fn of_prefix(prefix: &[u8], shape: KeyShape) -> KeyRange {
-        match shape.class {
+    /// If the prefix is longer than a key of `format`.
+    pub fn of_prefix(prefix: &[u8], format: KeyFormat) -> KeyRange {
+        match format.class {
             KeyClass::Bytes => KeyRange::of_bytes(prefix),
             _ => {
                 let bits = prefix.iter().fold(0u128, |bits, &byte| bits << 8 | u128::from(byte));
-                KeyRange::of_bits(bits, prefix.len() as u32, shape)
+                KeyRange::of_bits(bits, prefix.len() as u32, format)
             }
         }
     }
 
     /// Integers whose highest `bytes` of the used bytes are `bits`: the others are all zeros to all ones.
     #[inline]
-    fn of_bits(bits: u128, bytes: u32, shape: KeyShape) -> KeyRange {
-        assert!(bytes <= shape.bytes, "the prefix is of another table: it is longer than the keys");
-        let rest = 8 * (shape.bytes - bytes);
+    fn of_bits(bits: u128, bytes: u32, format: KeyFormat) -> KeyRange {
+        assert!(bytes <= format.bytes, "the prefix is of another table: it is longer than the keys");
+        let rest = 8 * (format.bytes - bytes);
         let low = bits.unbounded_shl(rest);
         let high = low | 1u128.unbounded_shl(rest).wrapping_sub(1);
-        let key = |bits: u128| match shape.class {
+        let key = |bits: u128| match format.class {
             KeyClass::Word8 => Key::Word8(bits as u64).to_buf(),
             _ => Key::Word16(bits).to_buf(),
         };
@@ -69,13 +69,13 @@ impl KeyRange {
         KeyRange { low: Bound::Included(Key::Bytes(prefix).to_buf()), high }
     }
 
-    /// The keys from `low` to `high`, bounds on the first columns, among keys of `shape`. An included bound takes in every key
+    /// The keys from `low` to `high`, bounds on the first columns, among keys of `format`. An included bound takes in every key
     /// that begins with it, an excluded one none.
     ///
     /// # Panics
     /// As [`KeyRange::of_parts`].
-    pub fn between<P: KeyParts>(low: Bound<&P>, high: Bound<&P>, shape: KeyShape) -> KeyRange {
-        let of = |prefix: &P| KeyRange::of_parts(prefix, shape);
+    pub fn between<P: KeyParts>(low: Bound<&P>, high: Bound<&P>, format: KeyFormat) -> KeyRange {
+        let of = |prefix: &P| KeyRange::of_parts(prefix, format);
         let high = match high {
             Bound::Included(prefix) => of(prefix).high,
             Bound::Excluded(prefix) => flip(of(prefix).low),
@@ -131,37 +131,37 @@ mod tests {
 
     #[test]
     fn prefixes_of_words_fill_the_rest_with_zeros_and_ones() {
-        let range = KeyRange::of_prefix(&[1, 2], KeyShape::new(4, false));
+        let range = KeyRange::of_prefix(&[1, 2], KeyFormat::new(4, false));
         assert_eq!(range.low, Bound::Included(Key::Word8(0x0102_0000).to_buf()));
         assert_eq!(range.high, Bound::Included(Key::Word8(0x0102_FFFF).to_buf()));
-        assert_eq!(KeyRange::of_parts(&0x0102u16, KeyShape::new(4, false)), range);
-        let all = KeyRange::of_parts(&(), KeyShape::new(16, false));
+        assert_eq!(KeyRange::of_parts(&0x0102u16, KeyFormat::new(4, false)), range);
+        let all = KeyRange::of_parts(&(), KeyFormat::new(16, false));
         assert_eq!(all.low, Bound::Included(Key::Word16(0).to_buf()));
         assert_eq!(all.high, Bound::Included(Key::Word16(u128::MAX).to_buf()));
     }
 
     #[test]
     fn the_end_of_a_byte_prefix_is_its_successor() {
-        let range = KeyRange::of_prefix(&[7, 0xFF], KeyShape::new(0, true));
+        let range = KeyRange::of_prefix(&[7, 0xFF], KeyFormat::new(0, true));
         assert_eq!(range.high, Bound::Excluded(Key::Bytes(&[8]).to_buf()));
-        assert_eq!(KeyRange::of_prefix(&[0xFF], KeyShape::new(0, true)).high, Bound::Unbounded);
-        let all = KeyRange::of_prefix(&[], KeyShape::new(0, true));
+        assert_eq!(KeyRange::of_prefix(&[0xFF], KeyFormat::new(0, true)).high, Bound::Unbounded);
+        let all = KeyRange::of_prefix(&[], KeyFormat::new(0, true));
         assert_eq!(all, KeyRange { low: Bound::Unbounded, high: Bound::Unbounded });
     }
 
     #[test]
     fn nothing_lies_after_the_last_prefix() {
-        let shape = <(u8, Text<4>)>::SHAPE;
+        let format = <(u8, Text<4>)>::FORMAT;
         let key = (255u8, Text::<4>::literal("a")).to_buf();
-        assert!(KeyRange::of_parts(&255u8, shape).contains(key.as_key()));
-        assert!(!KeyRange::between(Bound::Excluded(&255u8), Bound::Unbounded, shape).contains(key.as_key()));
-        assert!(KeyRange::between(Bound::Excluded(&254u8), Bound::Unbounded, shape).contains(key.as_key()));
-        assert!(!KeyRange::between(Bound::Unbounded, Bound::Excluded(&255u8), shape).contains(key.as_key()));
+        assert!(KeyRange::of_parts(&255u8, format).contains(key.as_key()));
+        assert!(!KeyRange::between(Bound::Excluded(&255u8), Bound::Unbounded, format).contains(key.as_key()));
+        assert!(KeyRange::between(Bound::Excluded(&254u8), Bound::Unbounded, format).contains(key.as_key()));
+        assert!(!KeyRange::between(Bound::Unbounded, Bound::Excluded(&255u8), format).contains(key.as_key()));
     }
 
     #[test]
     #[should_panic(expected = "of another table")]
     fn a_prefix_longer_than_the_key_is_refused() {
-        let _ = KeyRange::of_parts(&(1u32, 2u32), KeyShape::new(4, false));
+        let _ = KeyRange::of_parts(&(1u32, 2u32), KeyFormat::new(4, false));
     }
 }

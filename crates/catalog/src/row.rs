@@ -1,9 +1,9 @@
-//! Rows as readers see them: a row image, and behind it its fixed part and tails.
+//! Rows as readers see them: a row version, and behind it its fixed part and out-of-line values.
 //!
-//! Rules for a [`RowRef`], which every accessor relies on; whoever makes one by [`RowRef::from_raw`] vouches for them:
+//! Rules for a [`RowRef`], which every accessor relies on; the caller of [`RowRef::from_raw`] vouches for them:
 //! 1. The row has the layout of its table and was written through [`RowWriter`](crate::RowWriter) only, or copied from one
-//!    that was: texts are UTF-8, lengths within bounds, tail addresses 0 or those of tail blocks.
-//! 2. The image, its fixed part and its tails are readable and do not change while the reference lives.
+//!    that was: texts are UTF-8, lengths within bounds, out-of-line addresses 0 or those of out-of-line blocks.
+//! 2. The row version, its fixed part and its out-of-line values are readable and do not change while the reference lives.
 //! 3. The reference goes only to code that reads it by places and column types of that table: what the derive generates
 //!    ([`Table`](crate::Table) is unsafe to implement), and [`KeyCodec`](crate::KeyCodec)s, [`Value`](crate::Value)s and
 //!    [`RowWire`](crate::wire::RowWire)s of its declaration.
@@ -44,7 +44,7 @@ impl<'t> RowRef<'t> {
         RowRef { named, ..self }
     }
 
-    /// The address of the row image.
+    /// The address of the row version.
     #[inline(always)]
     pub const fn as_ptr(self) -> *const u8 {
         self.row
@@ -79,12 +79,13 @@ impl<'t> RowRef<'t> {
     }
 }
 
-/// The bytes of a tail block; none for address 0.
+/// The bytes of an out-of-line block; none for address 0.
 ///
 /// # Safety
-/// `address` is 0 or names a tail block `[length: u64][bytes]` whose provenance was exposed, readable and unchanged for `'t`.
+/// `address` is 0 or names an out-of-line block `[length: u64][bytes]` whose provenance was exposed, readable and
+/// unchanged for `'t`.
 #[inline]
-pub unsafe fn tail<'t>(address: u64) -> &'t [u8] {
+pub unsafe fn out_of_line<'t>(address: u64) -> &'t [u8] {
     if address == 0 {
         return &[];
     }

@@ -11,6 +11,8 @@ use crate::layout::length_bytes;
 
 /// How a table or index finds its records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum Organization {
     /// A tree in key order: lookups and range scans.
     #[default]
@@ -19,8 +21,10 @@ pub enum Organization {
     Hash,
 }
 
-/// The type of a column's values, as laid out in a row and ordered in a key.
+/// The type of a column's values, as laid out in a row and ordered in a key. Manifests have these names: a new one needs a new format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case", deny_unknown_fields))]
 pub enum ColumnType {
     /// A truth value, 1 byte.
     Bool,
@@ -109,10 +113,13 @@ impl fmt::Display for ColumnType {
 
 /// A column of a table.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct ColumnDef {
     /// Its name, unique in the table.
     pub name: Cow<'static, str>,
     /// The type of its values.
+    #[cfg_attr(feature = "serde", serde(rename = "type"))]
     pub ty: ColumnType,
     /// Whether it may be NULL. Columns of a primary key may not.
     pub nullable: bool,

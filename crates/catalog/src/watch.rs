@@ -1,8 +1,8 @@
 //! Which columns are read and set, for checks of what a plan or a caller says: in builds with debug assertions only.
 //!
 //! A row that was asked for with some of its columns panics when another is read or set. A thread that watches notes every column
-//! it reads or sets through its place, by the address of the row image. Without debug assertions nothing is checked or noted and
-//! accessors are a load and nothing else.
+//! it reads or sets through its place, by the address of the row version. Without debug assertions nothing is checked
+//! or noted and accessors are a load and nothing else.
 
 use std::cell::{Cell, RefCell};
 
@@ -13,7 +13,7 @@ use crate::ColumnSet;
 /// A column of a row was read or set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Touched {
-    /// The address of the row image.
+    /// The address of the row version.
     pub row: usize,
     /// The column.
     pub column: ColumnId,

@@ -1,8 +1,8 @@
-//! Rows as they are written: a private image, its fixed part while it is new, and the tails of long texts.
+//! Rows as they are written: a private row version, its fixed part while it is new, and the out-of-line values of long texts.
 //!
-//! Rules for a [`RowWriter`]; whoever makes one vouches for them:
+//! Rules for a [`RowWriter`]; its maker vouches for them:
 //! 1. Its blocks have the layout of a table and are its own while it lives; those of a new row are zeroed but for the address
-//!    of the fixed part, the image of an update is a copy of a row.
+//!    of the fixed part, the row version of an update is a copy of a row.
 //! 2. It goes only to code that uses places and column types of that table, as rule 3 of [`RowRef`] says.
 
 use std::marker::PhantomData;
@@ -12,21 +12,21 @@ use crate::watch::{Named, touch};
 use crate::{Column, ColumnId, ColumnSet, OutOfMemory, Part, Place, RowRef};
 
 /// Where long texts go.
-pub trait TailStore {
-    /// A tail block with these bytes: its address, or 0 for no bytes. The tail it replaces, if any, is not freed: the store
-    /// knows what it gave out, and the old row still refers to the old tail.
+pub trait OutOfLineStore {
+    /// An out-of-line block with these bytes: its address, or 0 for no bytes. The out-of-line value it replaces, if
+    /// any, is not freed: the store knows what it gave out, and the old row still refers to the old out-of-line value.
     ///
     /// # Errors
     /// At the memory limit.
     fn store(&mut self, bytes: &[u8]) -> Result<u64, OutOfMemory>;
 }
 
-/// Writes the columns of a private row image and notes which.
+/// Writes the columns of a private row version and notes which.
 pub struct RowWriter<'a> {
     row: *mut u8,
     /// Null while a row is updated: its fixed part is shared and stays as it is.
     fixed: *mut u8,
-    tails: &'a mut dyn TailStore,
+    out_of_line_values: &'a mut dyn OutOfLineStore,
     dirty: ColumnSet,
     named: Named,
     lifetime: PhantomData<&'a mut u8>,
@@ -38,8 +38,12 @@ impl<'a> RowWriter<'a> {
     /// # Safety
     /// Rules 1 and 2 of this module, for `'a`.
     #[inline]
-    pub unsafe fn for_insert(row: *mut u8, fixed: *mut u8, tails: &'a mut dyn TailStore) -> RowWriter<'a> {
-        RowWriter { row, fixed, tails, dirty: ColumnSet::EMPTY, named: Named::ALL, lifetime: PhantomData }
+    pub unsafe fn for_insert(
+        row: *mut u8,
+        fixed: *mut u8,
+        out_of_line_values: &'a mut dyn OutOfLineStore,
+    ) -> RowWriter<'a> {
+        RowWriter { row, fixed, out_of_line_values, dirty: ColumnSet::EMPTY, named: Named::ALL, lifetime: PhantomData }
     }
 
     /// A writer for the mutable columns of a copied row.
@@ -47,9 +51,9 @@ impl<'a> RowWriter<'a> {
     /// # Safety
     /// Rules 1 and 2 of this module, for `'a`.
     #[inline]
-    pub unsafe fn for_update(row: *mut u8, tails: &'a mut dyn TailStore) -> RowWriter<'a> {
+    pub unsafe fn for_update(row: *mut u8, out_of_line_values: &'a mut dyn OutOfLineStore) -> RowWriter<'a> {
         let (fixed, dirty) = (std::ptr::null_mut(), ColumnSet::EMPTY);
-        RowWriter { row, fixed, tails, dirty, named: Named::ALL, lifetime: PhantomData }
+        RowWriter { row, fixed, out_of_line_values, dirty, named: Named::ALL, lifetime: PhantomData }
     }
 
     /// The writer, through which these columns are read or set only: as [`RowRef::only`].
@@ -88,7 +92,7 @@ impl<'a> RowWriter<'a> {
     pub fn set<C: Column>(&mut self, place: &Place, value: C::Set<'_>) -> Result<(), OutOfMemory> {
         let block = self.touch(place);
         // SAFETY: rules 1 and 2.
-        unsafe { C::store(value, block, place, self.tails) }
+        unsafe { C::store(value, block, place, self.out_of_line_values) }
     }
 
     /// Sets a nullable column to NULL, whatever its type.

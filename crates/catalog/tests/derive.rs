@@ -225,7 +225,7 @@ fn setters_change_one_column_and_say_which() {
 fn a_failed_long_text_leaves_the_column_and_is_reported() {
     let mut block = Block::new(&Layout::new(&declared().columns));
     block.insert(&every());
-    block.refuse_tails();
+    block.refuse_out_of_line();
     block.update::<Every, _>(|row| {
         assert_eq!(row.set_note("more"), Err(OutOfMemory));
         assert_eq!(row.set_remark(Some("more")), Err(OutOfMemory));

@@ -167,7 +167,7 @@ where
         // A prefix given as words and one given as bytes make the same range.
         let (typed, dynamic) = (plain.range_of_prefix(&first), plain.range_of_values(&given[..1]));
         prop_assert_eq!(Ok(typed), dynamic);
-        prop_assert_eq!(<(Reverse<i16>, C)>::SHAPE, plain.shape());
+        prop_assert_eq!(<(Reverse<i16>, C)>::FORMAT, plain.format());
         Ok(())
     });
 }
@@ -227,12 +227,12 @@ fn tuples_are_their_columns_in_order() {
 
 /// Ranges over the first columns of a key, for each class.
 fn ranges<K: TableKey + Clone>(class: KeyClass, make: impl Fn(u8, u8) -> K) {
-    assert_eq!(K::SHAPE.class, class);
+    assert_eq!(K::FORMAT.class, class);
     let edge = || prop_oneof![Just(0u8), 0..4u8, 252..=255u8];
     let bound =
         || prop_oneof![edge().prop_map(Bound::Included), edge().prop_map(Bound::Excluded), Just(Bound::Unbounded)];
     check(400, &(bound(), bound(), edge(), any::<u8>()), |(low, high, first, second)| {
-        let range = KeyRange::between(low.as_ref(), high.as_ref(), K::SHAPE);
+        let range = KeyRange::between(low.as_ref(), high.as_ref(), K::FORMAT);
         let inside = std::ops::RangeBounds::contains(&(low, high), &first);
         make(first, second).encode(|key| assert_eq!(range.contains(key), inside));
         Ok(())

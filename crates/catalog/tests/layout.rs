@@ -4,7 +4,7 @@ mod shared;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use seriatim_catalog::{ColumnDef, ColumnSpec, ImageBytes, Layout, Part, Place, image_bytes, place};
+use seriatim_catalog::{ColumnDef, ColumnSpec, Layout, Part, Place, RowSizes, place, row_sizes};
 use shared::{Block, check, column_type, same, value};
 
 fn column() -> impl Strategy<Value = ColumnDef> {
@@ -39,7 +39,7 @@ fn compile_time_and_run_time_agree() {
         let layout = Layout::new(&columns);
         let specs: Vec<ColumnSpec> = columns.iter().map(ColumnSpec::from).collect();
         prop_assert_eq!(derived(&specs), layout.places);
-        prop_assert_eq!(image_bytes(&specs), ImageBytes { row: layout.row_bytes, fixed: layout.fixed_bytes });
+        prop_assert_eq!(row_sizes(&specs), RowSizes { row: layout.row_bytes, fixed: layout.fixed_bytes });
         Ok(())
     });
 }

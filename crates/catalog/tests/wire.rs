@@ -175,7 +175,7 @@ fn an_update_is_what_changed() {
             _ => Updated::Patch,
         };
 
-        // The row after the change as another insert would have written it: its own fixed part and tails.
+        // The row after the change as another insert would have written it: its own fixed part and out-of-line values.
         let (old, new) = (row(&table, &before), row(&table, &after));
         let mut bytes = b"before".to_vec();
         prop_assert_eq!(old.wire.encode_update(old.block.row(), new.block.row(), &mut bytes), wanted);
@@ -185,7 +185,7 @@ fn an_update_is_what_changed() {
         }
         let told = &bytes[6..];
 
-        // And as an update writes it: with the fixed part and most tails of the row before.
+        // And as an update writes it: with the fixed part and most out-of-line values of the row before.
         let mut updated = old.block.copied();
         for at in changed.iter().map(|at| at.index()) {
             prop_assert_eq!(updated.set_value(&table.columns[at], at, &after[at]), Ok(()));
@@ -547,7 +547,7 @@ fn what_does_not_fit_is_named() {
 fn a_long_text_without_memory_is_refused() {
     let row = row(&sample(), &sample_values());
     let mut decoded = Block::new(&Layout::new(&sample().columns));
-    decoded.refuse_tails();
+    decoded.refuse_out_of_line();
     let outcome = row.wire.decode_row(&encoded(&row), &mut decoded.inserting());
     assert_eq!(outcome, Err(DecodeError::OutOfMemory(OutOfMemory)));
 }

@@ -23,8 +23,8 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         table.add_row([
             protocol.name.to_owned(),
             protocol.summary.to_owned(),
-            needs(protocol).join(", "),
-            gives(protocol).join(", "),
+            requirements(protocol).join(", "),
+            capabilities(protocol).join(", "),
             protocol.source.to_owned(),
         ]);
     }
@@ -45,22 +45,22 @@ fn options() -> String {
     text
 }
 
-fn needs(protocol: &ProtocolInfo) -> Vec<&'static str> {
-    let wanted = [(protocol.needs.plan, "plan"), (protocol.needs.regions, "regions")];
+fn requirements(protocol: &ProtocolInfo) -> Vec<&'static str> {
+    let wanted = [(protocol.requirements.plan, "plan"), (protocol.requirements.regions, "regions")];
     wanted.into_iter().filter_map(|(needed, name)| needed.then_some(name)).collect()
 }
 
-fn gives(protocol: &ProtocolInfo) -> Vec<&'static str> {
-    let gives = &protocol.gives;
+fn capabilities(protocol: &ProtocolInfo) -> Vec<&'static str> {
+    let capabilities = &protocol.capabilities;
     let given = [
-        (gives.ad_hoc, "ad-hoc transactions"),
-        (gives.strict, "strict serializability"),
-        (gives.epoch_order, "epochs in serial order"),
-        (gives.snapshots == Freshness::Latest, "latest snapshots"),
-        (gives.snapshots == Freshness::Bounded, "snapshots of bounded age"),
-        (gives.pieces, "pieces"),
-        (gives.detach, "detached decision"),
-        (gives.repair, "repair"),
+        (capabilities.ad_hoc, "ad-hoc transactions"),
+        (capabilities.strict, "strict serializability"),
+        (capabilities.epoch_order, "epochs in serial order"),
+        (capabilities.snapshots == Freshness::Latest, "latest snapshots"),
+        (capabilities.snapshots == Freshness::Bounded, "snapshots of bounded age"),
+        (capabilities.pieces, "pieces"),
+        (capabilities.detach, "detached decision"),
+        (capabilities.repair, "repair"),
     ];
     given.into_iter().filter_map(|(given, name)| given.then_some(name)).collect()
 }
@@ -70,8 +70,8 @@ fn as_json(protocol: &ProtocolInfo) -> serde_json::Value {
         "name": protocol.name,
         "summary": protocol.summary,
         "source": protocol.source,
-        "needs": needs(protocol),
-        "gives": gives(protocol),
+        "needs": requirements(protocol),
+        "gives": capabilities(protocol),
         "options": protocol.options.iter().map(knob_as_json).collect::<Vec<_>>(),
     })
 }

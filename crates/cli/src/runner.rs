@@ -97,7 +97,7 @@ impl Measured {
     pub(crate) fn latency(&self) -> Histogram<u64> {
         let mut all = histogram();
         for kind in &self.kinds {
-            all.add(&kind.latency).expect("histograms of one shape");
+            all.add(&kind.latency).expect("histograms of one layout");
         }
         all
     }
@@ -342,12 +342,12 @@ fn merge(mut measured: Measured, parts: Vec<Part>) -> Measured {
         measured.is_full |= part.is_full;
         measured.failure = measured.failure.or(part.failure);
         if let Some(durable) = &mut measured.durable {
-            durable.add(part.durable).expect("histograms of one shape");
+            durable.add(part.durable).expect("histograms of one layout");
         }
         for (sum, kind) in measured.kinds.iter_mut().zip(part.kinds) {
             sum.committed += kind.committed;
             sum.user_aborted += kind.user_aborted;
-            sum.latency.add(kind.latency).expect("histograms of one shape");
+            sum.latency.add(kind.latency).expect("histograms of one layout");
         }
     }
     measured

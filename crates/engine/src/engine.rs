@@ -16,9 +16,10 @@ use seriatim_txn::{Environment, Knob, Options, ProtocolInfo};
 use crate::durability::{self, Checkpoint, OpenHandle, Opened, Persistence, Recovery, RecoveryPhase, TableChecked};
 use crate::error::{CloseError, OpenError, SchemaError, StorageError};
 use crate::pool::Pool;
-use crate::procedure::Shape;
+use crate::procedure::ExecutionMode;
 use crate::procedure::gate::{Gate, WAIT_MAX};
 use crate::protocol::{self, OpenProtocol};
+use crate::queue::Queue;
 use crate::runtime::DynHandle;
 use crate::settings::Settings;
 use crate::table::TableSet;
@@ -52,6 +53,8 @@ pub(crate) struct Inner {
     tables: RwLock<Tables>,
     /// Held by who checks indexes: one set of helpers has workers set aside for it.
     pub(crate) checking: Mutex<()>,
+    /// There if decisions are queued.
+    pub(crate) queue: Option<Queue>,
     /// There if procedures run in pieces.
     pub(crate) gate: Option<Arc<Gate>>,
     sessions: AtomicUsize,
@@ -77,7 +80,7 @@ impl Deref for Inner {
 }
 
 /// Epochs between two looks at idle workers.
-const TICKS_A_HOUSEKEEPING: u32 = 8;
+const TICKS_A_COLLECTION: u32 = 8;
 
 /// The time that ages are counted in moves by at most so many intervals at once, however late the ticker comes: an attempt that began
 /// while the ticker was late is not taken for an old one.
@@ -100,6 +103,9 @@ impl Engine {
     pub(crate) fn start(options: Settings, environment: Environment) -> Result<Engine, OpenError> {
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
         let protocol = protocol::open(&options.protocol, &options.protocol_options, &environment)?;
+        if options.queue.is_some() && !protocol.info().capabilities.detach {
+            return Err(OpenError::NotHeld { protocol: protocol.info().name });
+        }
         let foundation = Foundation { protocol, environment, number: NUMBERS.fetch_add(1, Ordering::Relaxed) };
         let environment = &foundation.environment;
         let began = Instant::now();
@@ -120,7 +126,7 @@ impl Engine {
         };
         let pool = Arc::new(Pool::new(options.workers, writers));
         let clock = Arc::new(CoarseClock::default());
-        let gate = (options.shape == Shape::Pieces).then(|| Arc::new(Gate::default()));
+        let gate = (options.execution_mode == ExecutionMode::Pieces).then(|| Arc::new(Gate::default()));
         let ticker = if options.step_helpers {
             None
         } else {
@@ -130,7 +136,7 @@ impl Engine {
             let (idle, mut leases, mut ticks) = (Arc::clone(&pool), Vec::new(), 0u32);
             let interval = options.epoch_interval;
             let mut log = persistence.as_ref().map(|log| (log.log(), Arc::clone(&log.behind).watch(interval)));
-            let buried = Arc::clone(&environment.buried);
+            let undurable_deletions = Arc::clone(&environment.undurable_deletions);
             let (age, gate) = (nanoseconds(options.transaction_age_max), gate.clone());
             let tick = move || {
                 let now = Instant::now();
@@ -146,10 +152,10 @@ impl Engine {
                     log.wake();
                 }
                 ticks = ticks.wrapping_add(1);
-                if ticks.is_multiple_of(TICKS_A_HOUSEKEEPING) {
-                    idle.housekeep_idle(&mut leases);
+                if ticks.is_multiple_of(TICKS_A_COLLECTION) {
+                    idle.collect_idle_garbage(&mut leases);
                     if log.as_ref().is_some_and(|(log, _)| !log.refuses()) {
-                        buried.forget_keys();
+                        undurable_deletions.forget_keys();
                     }
                 }
             };
@@ -179,6 +185,7 @@ impl Engine {
             recovery: OnceLock::new(),
             tables: RwLock::new(tables),
             checking: Mutex::default(),
+            queue: options.queue.map(Queue::new),
             gate,
             sessions: AtomicUsize::new(0),
             recording: options.record_history.then(Recording::new),
@@ -381,6 +388,7 @@ impl Engine {
             memory_limit: self.inner.memory_limit,
             tables: self.inner.sets().iter().map(|set| self.inner.table_statistics(set)).collect(),
             log: self.inner.persistence.as_ref().map(Persistence::statistics),
+            queue: self.inner.queue.as_ref().map(Queue::statistics),
             ..Statistics::default()
         };
         self.inner.pool.add_to(&mut statistics);
@@ -406,7 +414,7 @@ impl Engine {
             persistence.step();
             durability::look_for_checkpoint(&self.inner, persistence);
         }
-        self.inner.pool.housekeep();
+        self.inner.pool.collect_garbage();
         environment.memory.give_back();
     }
 

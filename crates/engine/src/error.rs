@@ -30,6 +30,11 @@ pub enum OpenError {
         /// The protocol.
         protocol: &'static str,
     },
+    /// Decisions are to be queued, and the protocol does not hold executed transactions.
+    NotHeld {
+        /// The protocol.
+        protocol: &'static str,
+    },
     /// The wanted region back end does not work here.
     Htm(seriatim_htm::Unavailable),
     /// The operating system did not give the memory.
@@ -68,6 +73,15 @@ impl fmt::Display for OpenError {
             OpenError::Option(error) => error.fmt(f),
             OpenError::NeedsRegions { protocol } => {
                 write!(f, "protocol {protocol} needs regions: choose rtm or emulated, or another protocol")
+            }
+            OpenError::NotHeld { protocol } => {
+                write!(
+                    f,
+                    "protocol {protocol} holds no executed transactions, so that their decisions cannot be queued: choose one of"
+                )?;
+                let holds = crate::protocols().iter().filter(|known| known.capabilities.detach);
+                let names: Vec<&str> = holds.map(|known| known.name).collect();
+                write!(f, " {}, or do not queue", names.join(", "))
             }
             OpenError::Htm(error) => error.fmt(f),
             OpenError::Memory(error) => write!(f, "no memory: {error}"),
@@ -480,14 +494,15 @@ pub enum TransactError {
         /// What is known to be wrong with the disk: that it is full, say.
         reason: Option<String>,
     },
-    /// Procedures that run in pieces and other transactions exclude each other ([`Shape::Pieces`](crate::procedure::Shape)),
-    /// and the other side stayed open for longer than the bound of 1 s.
+    /// Procedures that run in pieces and other transactions exclude each other
+    /// ([`ExecutionMode::Pieces`](crate::procedure::ExecutionMode)), and the other side stayed open for longer than the
+    /// bound of 1 s.
     Excluded {
         /// The other side.
         by: &'static str,
     },
-    /// A procedure that ran in pieces ([`Shape::Pieces`](crate::procedure::Shape)) is committed with all its effects, but could
-    /// not read all of its result.
+    /// A procedure that ran in pieces ([`ExecutionMode::Pieces`](crate::procedure::ExecutionMode)) is committed with
+    /// all its effects, but could not read all of its result.
     Unfinished {
         /// Why.
         cause: Cause,

@@ -6,7 +6,7 @@
 
 use std::hint::cold_path;
 
-use seriatim_catalog::{ColumnDef, ColumnSet, ColumnType, Key, KeyClass, Layout, OutOfMemory, RowRef, TailStore};
+use seriatim_catalog::{ColumnDef, ColumnSet, ColumnType, Key, KeyClass, Layout, OutOfLineStore, OutOfMemory, RowRef};
 use seriatim_txn::{RowPtr, Worker};
 
 use crate::error::Abort;
@@ -24,7 +24,11 @@ pub(crate) fn entry_layout(primary: KeyClass) -> Layout {
 }
 
 /// Writes a primary key as an entry's row.
-pub(crate) fn write_primary(row: RowPtr, primary: Key<'_>, tails: &mut dyn TailStore) -> Result<(), OutOfMemory> {
+pub(crate) fn write_primary(
+    row: RowPtr,
+    primary: Key<'_>,
+    out_of_line_values: &mut dyn OutOfLineStore,
+) -> Result<(), OutOfMemory> {
     let words = row.cast::<u64>();
     match primary {
         // SAFETY: `entry_layout` gave the row room for the key's words.
@@ -37,9 +41,9 @@ pub(crate) fn write_primary(row: RowPtr, primary: Key<'_>, tails: &mut dyn TailS
             }
         }
         Key::Bytes(bytes) => {
-            let tail = tails.store(bytes)?;
+            let out_of_line = out_of_line_values.store(bytes)?;
             // SAFETY: as above.
-            unsafe { words.write(tail) };
+            unsafe { words.write(out_of_line) };
         }
     }
     Ok(())
@@ -57,7 +61,7 @@ pub(crate) unsafe fn read_primary<'t>(row: RowPtr, primary: KeyClass) -> Key<'t>
         match primary {
             KeyClass::Word8 => Key::Word8(words.read()),
             KeyClass::Word16 => Key::Word16(u128::from(words.read()) << 64 | u128::from(words.add(1).read())),
-            KeyClass::Bytes => Key::Bytes(seriatim_catalog::tail(words.read())),
+            KeyClass::Bytes => Key::Bytes(seriatim_catalog::out_of_line(words.read())),
         }
     }
 }

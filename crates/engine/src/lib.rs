@@ -18,6 +18,7 @@ mod parking;
 mod pool;
 pub mod procedure;
 pub mod protocol;
+mod queue;
 mod record;
 mod retry;
 mod runner;
@@ -26,10 +27,10 @@ mod scan;
 mod settings;
 mod statistics;
 mod table;
+#[cfg(feature = "test-support")]
+pub mod test_support;
 #[cfg(test)]
 mod testing;
-#[cfg(feature = "trial")]
-pub mod trial;
 mod tx;
 
 pub use durability::{
@@ -39,13 +40,14 @@ pub use engine::Engine;
 pub use error::{Abort, CloseError, Conflict, OpenError, SchemaError, StorageError, TransactError};
 pub use options::TransactionOptions;
 pub use protocol::protocols;
+pub use queue::{QueueSettings, arrival};
 pub use retry::{RetryPolicy, pause};
 pub use runner::{Committed, Failure, Receipt, Runner, with_value};
 pub use runtime::{DynHandle, DynRow, DynScan};
 pub use scan::{RawScan, Target};
 pub use seriatim_store::Direction;
 pub use settings::{LogSettings, Place, Settings};
-pub use statistics::{LogStatistics, Statistics, TableStatistics};
+pub use statistics::{LogStatistics, QueueStatistics, Statistics, TableStatistics};
 pub use table::{Secondary, TableSet};
 pub use tx::{Origin, Savepoint, TxCore, unless_failed};
 

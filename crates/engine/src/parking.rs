@@ -8,7 +8,7 @@
 //! ```
 //! Access rules:
 //! 1. While the word is `CALLING`, worker, slot and gate are the caller's, as of any transaction.
-//! 2. Who turns `PARKED` into `ENDING` has them instead, until it says `ENDED`; then they are the pool's again.
+//! 2. The thread that turns `PARKED` into `ENDING` has them instead, until it says `ENDED`; then they are the pool's again.
 //! 3. A call that finds `ENDING` waits for `ENDED`: it lasts as long as a roll-back. After `ENDED` the caller touches none of them.
 //!
 //! So a transaction in a call is never ended, be it in the closure of an update that never returns.

@@ -1,6 +1,6 @@
 //! The bounded pool of workers: one per open transaction.
 //!
-//! Access rule: a slot's worker and its writer are touched only by whoever turned `busy` from false to true, until they turn it back.
+//! Access rule: a slot's worker and its writer are touched only by the thread that turned `busy` from false to true, until it turns it back.
 
 use std::cell::UnsafeCell;
 use std::ptr::NonNull;
@@ -56,7 +56,7 @@ struct Slot {
 // SAFETY: the cells are touched under the access rule above; workers are Send.
 unsafe impl Sync for Slot {}
 
-/// Deleted records that a worker looks at after each transaction: whoever comes after a large delete clears it away in small
+/// Deleted records that a worker looks at after each transaction: those that come after a large delete clear it away in small
 /// amounts. Workers at rest clear away everything.
 const CHORES_MAX: usize = 64;
 
@@ -224,7 +224,7 @@ impl Pool {
         let slot = &self.slots[lease.slot];
         // SAFETY: the access rule: the lease is ours.
         let worker = unsafe { lease.worker.as_mut() };
-        worker.housekeep(CHORES_MAX);
+        worker.collect_garbage(CHORES_MAX);
         let leases = slot.leases.load(Ordering::Relaxed).wrapping_add(1);
         slot.leases.store(leases, Ordering::Relaxed);
         if leases.is_multiple_of(1024) {
@@ -243,30 +243,30 @@ impl Pool {
     }
 
     /// Lets every idle worker unlink what it deleted, as it would after its next transactions.
-    pub(crate) fn housekeep(&self) {
-        (0..self.slots.len()).for_each(|slot| self.housekeep_slot(slot));
+    pub(crate) fn collect_garbage(&self) {
+        (0..self.slots.len()).for_each(|slot| self.collect_slot_garbage(slot));
     }
 
-    /// As [`Pool::housekeep`], for workers that had no transaction since the last call with `leases`: the busy ones look after
-    /// themselves.
-    pub(crate) fn housekeep_idle(&self, leases: &mut Vec<u32>) {
+    /// As [`Pool::collect_garbage`], for workers that had no transaction since the last call with `leases`: the busy
+    /// ones look after themselves.
+    pub(crate) fn collect_idle_garbage(&self, leases: &mut Vec<u32>) {
         leases.resize(self.slots.len(), 0);
         for (at, before) in leases.iter_mut().enumerate() {
             let now = self.slots[at].leases.load(Ordering::Relaxed);
             if now != 0 && now == *before {
-                self.housekeep_slot(at);
+                self.collect_slot_garbage(at);
             }
             *before = now;
         }
     }
 
-    fn housekeep_slot(&self, slot: usize) {
+    fn collect_slot_garbage(&self, slot: usize) {
         if self.seize(slot) {
             // SAFETY: the access rule: we seized the slot.
             if let Some(worker) = unsafe { &mut *self.slots[slot].worker.get() } {
                 // However little was retired or deferred: its grace period begins now.
                 worker.core().local.collect();
-                worker.housekeep(usize::MAX);
+                worker.collect_garbage(usize::MAX);
                 worker.rest();
             }
             // SAFETY: as above.

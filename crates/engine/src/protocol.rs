@@ -3,10 +3,10 @@
 //! A closure cannot be generic over the protocol, so a session holds its worker behind `dyn Worker`: one predictable indirect
 //! call per operation (decision record 2; `docs/performance.md` has the measurement).
 
-#[cfg(any(test, feature = "trial"))]
+#[cfg(any(test, feature = "test-support"))]
 pub mod repairing;
 
-use seriatim_base::Stamp;
+use seriatim_base::Tid;
 use seriatim_catalog::Key;
 use seriatim_htm::Backend;
 use seriatim_memory::{OutOfMemory, Pinned};
@@ -28,8 +28,8 @@ pub fn protocols() -> &'static [ProtocolInfo] {
 pub(crate) trait OpenProtocol: Send + Sync {
     fn worker(&self, core: Core) -> Box<dyn Worker>;
     fn info(&self) -> &'static ProtocolInfo;
-    fn head_bytes(&self) -> usize;
-    fn image_header_bytes(&self) -> usize;
+    fn header_bytes(&self) -> usize;
+    fn version_header_bytes(&self) -> usize;
 
     /// As [`Protocol::peek_committed`].
     ///
@@ -50,7 +50,7 @@ pub(crate) trait OpenProtocol: Send + Sync {
         table: &Table,
         key: Key<'_>,
         near: Near<'_>,
-        stamp: Stamp,
+        tid: Tid,
         change: Change<'_>,
     ) -> Result<Restored, OutOfMemory>;
 
@@ -70,12 +70,12 @@ impl<P: Recover> OpenProtocol for P {
         &P::INFO
     }
 
-    fn head_bytes(&self) -> usize {
-        P::HEAD_BYTES
+    fn header_bytes(&self) -> usize {
+        P::HEADER_BYTES
     }
 
-    fn image_header_bytes(&self) -> usize {
-        P::IMAGE_HEADER_BYTES
+    fn version_header_bytes(&self) -> usize {
+        P::VERSION_HEADER_BYTES
     }
 
     unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, pin: Pinned<'_>) -> Peeked {
@@ -89,11 +89,11 @@ impl<P: Recover> OpenProtocol for P {
         table: &Table,
         key: Key<'_>,
         near: Near<'_>,
-        stamp: Stamp,
+        tid: Tid,
         change: Change<'_>,
     ) -> Result<Restored, OutOfMemory> {
         // SAFETY: the caller's promise.
-        unsafe { Recover::restore(self, core, table, key, near, stamp, change) }
+        unsafe { Recover::restore(self, core, table, key, near, tid, change) }
     }
 
     unsafe fn finish_restore(&self, core: &mut Core, table: &Table) {
@@ -107,7 +107,7 @@ const DEFAULT: &str = "dbx";
 
 /// Whether the protocol has what it needs of the database. (Who needs a plan refuses transactions, not the database.)
 fn meet(info: &ProtocolInfo, environment: &Environment) -> Result<(), OpenError> {
-    match info.needs.regions && environment.htm.backend() == Backend::Absent {
+    match info.requirements.regions && environment.htm.backend() == Backend::Absent {
         true => Err(OpenError::NeedsRegions { protocol: info.name }),
         false => Ok(()),
     }
@@ -124,7 +124,7 @@ macro_rules! selector {
             given: &[(String, u64)],
             environment: &Environment,
         ) -> Result<Box<dyn OpenProtocol>, OpenError> {
-            #[cfg(any(test, feature = "trial"))]
+            #[cfg(any(test, feature = "test-support"))]
             {
                 let inner = || open(DEFAULT, given, environment);
                 let default = |info: &&ProtocolInfo| info.name == DEFAULT;
@@ -156,8 +156,8 @@ mod tests {
     use seriatim_catalog::{ColumnDef, ColumnType, KeyCodec, Layout, RowWriter, TableDef};
     use seriatim_htm::{Budget, Emulation, Htm, HtmMode};
     use seriatim_memory::Memory;
-    use seriatim_store::{Finger, Index};
-    use seriatim_txn::{Mode, RecordShape, Unlinked};
+    use seriatim_store::{Index, LeafHint};
+    use seriatim_txn::{Mode, RecordLayout, Unlinked};
 
     #[test]
     fn protocols_give_the_capabilities_that_they_state() {
@@ -171,10 +171,10 @@ mod tests {
             let environment = Environment::new(htm, memory.expect("memory"), Budget::default());
             let engine = open(name, &[], &environment).expect("a protocol of this name");
             let mut worker = engine.worker(environment.core().expect("a free slot"));
-            let ProtocolInfo { needs, gives, .. } = *engine.info();
+            let ProtocolInfo { requirements, capabilities, .. } = *engine.info();
             let given = [worker.repair().is_some(), worker.detach().is_some(), worker.pieces().is_some()];
-            assert_eq!(given, [gives.repair, gives.detach, gives.pieces], "{name}");
-            assert_eq!(gives.ad_hoc, !needs.plan, "{name}");
+            assert_eq!(given, [capabilities.repair, capabilities.detach, capabilities.pieces], "{name}");
+            assert_eq!(capabilities.ad_hoc, !requirements.plan, "{name}");
         }
     }
 
@@ -215,36 +215,38 @@ mod tests {
             let table = TableDef::builder("cell").column(ColumnDef::new("id", ColumnType::U64));
             let table = table.column(ColumnDef::new("value", ColumnType::I64)).key(["id"]).finish().expect("a table");
             let (codec, layout) = (KeyCodec::for_table(&table), Layout::new(&table.columns));
-            let shape = RecordShape::new(codec.class(), &layout, engine.head_bytes(), engine.image_header_bytes());
+            let record_layout =
+                RecordLayout::new(codec.class(), &layout, engine.header_bytes(), engine.version_header_bytes());
             let mut core = environment.core().expect("a free slot");
             core.local.enter();
             let (organization, class) = (table.organization, codec.class());
             let index = Index::new(organization, class, 16, &environment.htm, &mut core.store()).expect("memory");
             core.local.leave();
             let (id, name, unlinked) = (TableId(0), "cell".to_owned(), Unlinked::default());
-            let table = Table { id, name, organization, class, codec, layout, shape, index, unlinked, wire: None };
-            let stamps = [1, 2, 3].map(|epoch| Stamp::first_of(Epoch(epoch)));
+            let table =
+                Table { id, name, organization, class, codec, layout, record_layout, index, unlinked, wire: None };
+            let tids = [1, 2, 3].map(|epoch| Tid::first_of(Epoch(epoch)));
             let (key, places) = (Key::Word8(7), &table.layout.places);
             let fill = &mut |row: &mut RowWriter<'_>| {
                 row.set::<u64>(&places[0], 7)?;
                 row.set::<i64>(&places[1], 70)
             };
-            let restore = |core: &mut Core, key, guess, stamp, change: Change<'_>| {
-                let near = Near { guess, finger: &mut Finger::default() };
+            let restore = |core: &mut Core, key, guess, tid, change: Change<'_>| {
+                let near = Near { guess, leaf_hint: &mut LeafHint::default() };
                 core.local.enter();
                 // SAFETY: the only thread; columns are set by the table's places; guesses are linked.
-                let restored = unsafe { engine.restore(core, &table, key, near, stamp, change) };
+                let restored = unsafe { engine.restore(core, &table, key, near, tid, change) };
                 core.local.leave();
                 restored
             };
-            assert_eq!(restore(&mut core, key, None, stamps[1], Change::Row(fill)), Ok(Restored::Applied));
+            assert_eq!(restore(&mut core, key, None, tids[1], Change::Row(fill)), Ok(Restored::Applied));
             core.local.enter();
             let guess = table.index.get(key, core.local.pinned()).ok();
             core.local.leave();
             assert!(guess.is_some());
-            assert_eq!(restore(&mut core, key, guess, stamps[0], Change::Delete), Ok(Restored::Older));
+            assert_eq!(restore(&mut core, key, guess, tids[0], Change::Delete), Ok(Restored::Older));
             // A record of another key is no answer.
-            assert_eq!(restore(&mut core, Key::Word8(8), guess, stamps[2], Change::Delete), Ok(Restored::Applied));
+            assert_eq!(restore(&mut core, Key::Word8(8), guess, tids[2], Change::Delete), Ok(Restored::Applied));
             let peek = |core: &mut Core| {
                 core.local.enter();
                 let pin = core.local.pinned();
@@ -254,9 +256,9 @@ mod tests {
                 core.local.leave();
                 peeked
             };
-            assert!(matches!(peek(&mut core), Some(Peeked::Row(stamp, _)) if stamp == stamps[1]));
-            assert_eq!(restore(&mut core, key, None, stamps[2], Change::Delete), Ok(Restored::Applied));
-            assert_eq!(peek(&mut core), Some(Peeked::Deleted(stamps[2])));
+            assert!(matches!(peek(&mut core), Some(Peeked::Row(tid, _)) if tid == tids[1]));
+            assert_eq!(restore(&mut core, key, None, tids[2], Change::Delete), Ok(Restored::Applied));
+            assert_eq!(peek(&mut core), Some(Peeked::Deleted(tids[2])));
             // SAFETY: as above.
             unsafe { engine.finish_restore(&mut core, &table) };
             assert_eq!(peek(&mut core), None);

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::ops::{Bound, RangeBounds};
 
-use seriatim_base::{Stamp, TableId, clock};
+use seriatim_base::{TableId, Tid, clock};
 use seriatim_catalog::Key;
 use seriatim_history::{Recorder, Saw};
 use seriatim_txn::{Before, Redo, RowPtr, Seen, Table};
@@ -35,8 +35,8 @@ pub(crate) struct Scanned {
 /// What `seen` says of a key.
 pub(crate) fn saw(seen: Seen) -> Saw {
     match (seen.absent, seen.record) {
-        (false, _) => Saw::Row(seen.stamp.bits()),
-        (true, Some(_)) if seen.stamp > Stamp::ZERO => Saw::AbsentAt(seen.stamp.bits()),
+        (false, _) => Saw::Row(seen.tid.bits()),
+        (true, Some(_)) if seen.tid > Tid::ZERO => Saw::AbsentAt(seen.tid.bits()),
         (true, _) => Saw::Absent,
     }
 }
@@ -76,13 +76,13 @@ impl Log {
     }
 
     /// Where the transaction is, to go back to.
-    pub(crate) fn mark(&self) -> usize {
+    pub(crate) fn savepoint(&self) -> usize {
         self.written.len()
     }
 
     /// What it wrote since is taken back.
-    pub(crate) fn rewind(&mut self, mark: usize) {
-        self.taken_back.extend(self.written.drain(mark..));
+    pub(crate) fn rollback_to(&mut self, savepoint: usize) {
+        self.taken_back.extend(self.written.drain(savepoint..));
     }
 
     /// A scan begins.
@@ -114,7 +114,7 @@ impl Log {
 }
 
 impl Redo for Log {
-    fn write(&mut self, table: &Table, key: Key<'_>, stamp: Stamp, _: Option<Before>, after: Option<RowPtr>) {
-        self.recorder.write(table.id, &key.to_bytes(), stamp.bits(), after.is_none());
+    fn write(&mut self, table: &Table, key: Key<'_>, tid: Tid, _: Option<Before>, after: Option<RowPtr>) {
+        self.recorder.write(table.id, &key.to_bytes(), tid.bits(), after.is_none());
     }
 }

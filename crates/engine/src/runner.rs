@@ -4,7 +4,7 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
-use seriatim_base::{Epoch, Rng, Stamp};
+use seriatim_base::{Epoch, Rng, Tid};
 use seriatim_txn::{Cause, Mode, Reason};
 
 use crate::durability::{self, OpenHandle, Pending};
@@ -39,14 +39,14 @@ pub enum Failure {
 /// Proof of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Receipt {
-    /// Orders the transaction among those it conflicts with; of a transaction that wrote nothing: the newest stamp it read.
-    pub stamp: Stamp,
+    /// Orders the transaction among those it conflicts with; of a transaction that wrote nothing: the newest TID it read.
+    pub tid: Tid,
 }
 
 impl Receipt {
     /// The epoch with which the transaction, or what it read, becomes durable: `Database::is_durable`.
     pub fn epoch(&self) -> Epoch {
-        self.stamp.epoch()
+        self.tid.epoch()
     }
 }
 
@@ -164,7 +164,7 @@ impl Runner {
     /// A conflict; that the log stopped before the result was durable.
     pub fn commit_explicit(&mut self) -> Result<Receipt, TransactError> {
         let result = self.tx.commit_explicit();
-        self.tx.unseal()?;
+        self.tx.wait_until_durable()?;
         result
     }
 
@@ -201,15 +201,15 @@ impl Runner {
     // Where it lies: results can be large.
     #[inline]
     pub fn answer<R>(&self, result: &mut Result<Committed<R>, TransactError>) {
-        if let Err(error) = self.tx.unseal() {
+        if let Err(error) = self.tx.wait_until_durable() {
             *result = Err(error);
         }
     }
 
-    /// The result, sealed until it may leave.
+    /// The result, withheld until it may be returned.
     #[inline]
     pub fn pending<R>(&self, result: Result<Committed<R>, TransactError>) -> Pending<R> {
-        Pending::new(result, self.tx.seal(), self.tx.wait_max(), &self.waiting)
+        Pending::new(result, self.tx.dependency(), self.tx.wait_max(), &self.waiting)
     }
 
     /// Runs `body` until it commits, or until there is no next attempt. The result may not be durable yet.
@@ -232,7 +232,7 @@ impl Runner {
             self.tx.open(mode, attempts, origin)?;
             let failure = match catch_unwind(AssertUnwindSafe(|| body(&self.tx))) {
                 Ok(Ok(value)) => match self.tx.commit() {
-                    Ok(stamp) => return Ok(Committed { value, receipt: Receipt { stamp }, attempts }),
+                    Ok(tid) => return Ok(Committed { value, receipt: Receipt { tid }, attempts }),
                     Err(cause) => Failure::Conflict(cause),
                 },
                 Ok(Err(abort)) => Failure::Abort(abort),
@@ -268,12 +268,12 @@ impl Runner {
     }
 
     /// The body panicked. Promise (g): that is its own doing only if what it read held together, else the conflict. A panic is a
-    /// result: it leaves when what it may tell of is durable.
+    /// result: it is returned when what it may tell of is durable.
     fn panicked(&mut self, panic: Box<dyn Any + Send>) -> Result<Cause, TransactError> {
         match self.tx.validate() {
             Ok(()) => {
                 self.tx.roll_back_user();
-                self.tx.unseal()?;
+                self.tx.wait_until_durable()?;
                 resume_unwind(panic)
             }
             Err(cause) => Ok(cause),
@@ -294,7 +294,7 @@ impl Runner {
         Ok(error)
     }
 
-    /// Ends a refuted attempt and pauses before the next; or reports that there is no next.
+    /// Ends an attempt that failed validation and pauses before the next; or reports that there is no next.
     fn conflicted(&mut self, cause: Cause, attempts: &mut u32) -> Result<(), TransactError> {
         let last = self.tx.conflict(cause);
         self.tx.roll_back(Some(cause));

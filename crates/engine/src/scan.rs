@@ -1,4 +1,4 @@
-//! Scans: row images in key or index order.
+//! Scans: row versions in key or index order.
 
 use std::ops::Bound;
 
@@ -24,7 +24,7 @@ pub enum Target {
     Index(usize),
 }
 
-/// Yields row images; each step may report an abort, after which the transaction cannot commit.
+/// Yields row versions; each step may report an abort, after which the transaction cannot commit.
 #[must_use = "a scan reads nothing until it is iterated"]
 pub struct RawScan<'t, W: Worker + ?Sized = dyn Worker> {
     tx: &'t TxCore<W>,

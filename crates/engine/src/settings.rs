@@ -12,8 +12,8 @@ use seriatim_redo::checkpoint::is_reserved;
 use seriatim_txn::{Environment, Priority};
 
 use crate::durability::Listener;
-use crate::procedure::Shape;
-use crate::{Durability, Engine, OpenError, RetryPolicy};
+use crate::procedure::ExecutionMode;
+use crate::{Durability, Engine, OpenError, QueueSettings, RetryPolicy};
 
 /// The options of a database. What each says is told where the builder sets it.
 #[derive(Clone, Debug)]
@@ -52,8 +52,10 @@ pub struct Settings {
     pub seed: u64,
     /// Whether procedures fetch ahead.
     pub prefetch: bool,
+    /// How decisions are queued, if they are.
+    pub queue: Option<QueueSettings>,
     /// How procedures are run.
-    pub shape: Shape,
+    pub execution_mode: ExecutionMode,
     /// Whether accesses are checked against plans.
     pub check_plans: bool,
     /// Where it is kept; `None`: in memory only.
@@ -72,7 +74,7 @@ pub struct Settings {
     pub checkpoint_bytes_per_second: Option<u64>,
     /// Percent of the time that a checkpoint works.
     pub checkpoint_share: u32,
-    /// Who is told how far a recovery is.
+    /// The listener that is told how far a recovery is.
     pub on_recovery: Listener,
     /// A fault of the protocol, for tests.
     #[cfg(feature = "canary")]
@@ -150,7 +152,8 @@ impl Default for Settings {
             operations_max: 1 << 16,
             seed: 0,
             prefetch: true,
-            shape: Shape::Whole,
+            queue: None,
+            execution_mode: ExecutionMode::Whole,
             check_plans: false,
             place: None,
             create: true,
@@ -213,6 +216,9 @@ impl Settings {
         }
         if self.epoch_interval.is_zero() || self.transaction_age_max < self.epoch_interval {
             return invalid("the epoch interval must be above zero and at most the transaction age");
+        }
+        if self.queue.is_some_and(|queue| queue.batch_max == 0) {
+            return invalid("a batch of decisions has at least 1");
         }
         if !(1..=100).contains(&self.checkpoint_share) {
             return invalid("the share of checkpoints must be 1 to 100 percent");

@@ -40,6 +40,18 @@ pub struct Statistics {
     pub overdue: usize,
     /// Of a database on disk.
     pub log: Option<LogStatistics>,
+    /// Of a database whose decisions are queued.
+    pub queue: Option<QueueStatistics>,
+}
+
+/// What a queue of decisions has done since the database was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct QueueStatistics {
+    /// Transactions decided.
+    pub decisions: u64,
+    /// Batches that they were decided in.
+    pub batches: u64,
 }
 
 /// What a table holds: of each row its newest version; those that are kept for readers or for the log are in
@@ -112,6 +124,13 @@ impl LogStatistics {
     }
 }
 
+impl QueueStatistics {
+    /// What was counted since `earlier`.
+    fn since(self, earlier: QueueStatistics) -> QueueStatistics {
+        QueueStatistics { decisions: self.decisions - earlier.decisions, batches: self.batches - earlier.batches }
+    }
+}
+
 impl Statistics {
     /// What was counted since `earlier`; memory and tables as of now.
     pub fn since(&self, earlier: &Statistics) -> Statistics {
@@ -130,11 +149,12 @@ impl Statistics {
             reserved_bytes: self.reserved_bytes,
             overdue: self.overdue,
             log: self.log.as_ref().map(|log| log.since(&earlier.log.clone().unwrap_or_default())),
+            queue: self.queue.map(|queue| queue.since(earlier.queue.unwrap_or_default())),
         }
     }
 }
 
-/// One worker's counters. Written by whoever leases the worker, read by anyone.
+/// One worker's counters. Written by the worker's current lessee, read by anyone.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     committed: AtomicU64,

@@ -4,7 +4,7 @@ use seriatim_base::{LayoutId, TableId};
 use seriatim_catalog::wire::RowWire;
 use seriatim_catalog::{ColumnSet, ColumnType, KeyCodec, Layout, Organization, TableDef};
 use seriatim_store::Index;
-use seriatim_txn::{Core, RecordShape, Wire};
+use seriatim_txn::{Core, RecordLayout, Wire};
 
 use crate::engine::Foundation;
 use crate::error::SchemaError;
@@ -77,8 +77,8 @@ impl TableSet {
         let mut make =
             |id: u32, name: String, organization: Organization, codec: KeyCodec, layout: Layout, core: &mut Core| {
                 let class = codec.class();
-                let (head, header) = (protocol.head_bytes(), protocol.image_header_bytes());
-                let shape = RecordShape::new(class, &layout, head, header);
+                let (header, version_header) = (protocol.header_bytes(), protocol.version_header_bytes());
+                let record_layout = RecordLayout::new(class, &layout, header, version_header);
                 core.local.enter();
                 let before = core.local.live_bytes();
                 let index = Index::new(organization, class, capacity, &environment.htm, &mut core.store());
@@ -93,7 +93,7 @@ impl TableSet {
                     class,
                     codec,
                     layout,
-                    shape,
+                    record_layout,
                     index,
                     unlinked,
                     wire: None,

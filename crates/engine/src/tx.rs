@@ -5,7 +5,7 @@
 //! ```text
 //!            open                       commit, decide
 //! CLOSED ───────────▶ OPEN ────────────────────────────────▶ ENDING ───────▶ CLOSED: committed
-//! lease: None         lease: Some ◀── something to repair ── ending: true    (and sealed until durable)
+//! lease: None         lease: Some ◀── something to repair ── ending: true    (and withheld until durable)
 //!    ▲                 │  ▲    │ ◀──────── Stop::Wait ───────── │
 //!    │        update   │  │    │ an operation's Stop::Abort      │ Stop::Abort: a cause
 //!    │  begins, ends   ▼  │    ▼                                 │
@@ -20,7 +20,7 @@
 //!    one call, and no call runs code of the user's.
 //! 2. While the closure of an `update` runs, `updating` refuses every operation, so the row it writes is not read elsewhere.
 //! 3. Rows of a closure or procedure borrow the `TxCore`; opening and ending the transaction needs it mutably. So no row
-//!    outlives its worker's online time, during which the contract keeps row images readable and unchanged.
+//!    outlives its worker's online time, during which the contract keeps row versions readable and unchanged.
 //! 4. An explicit transaction may be ended between its calls (`parking`): whatever reaches its worker is inside a [`Call`], and the
 //!    rows it gives out are copies, which the `TxCore` keeps until the transaction is dropped.
 
@@ -32,18 +32,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use seriatim_base::clock::{CoarseClock, Instant};
-use seriatim_base::{Backoff, Hold, Stamp, thread};
-use seriatim_catalog::{ColumnSet, KeptRow, Key, RowRef, RowWriter, TableKey, TailStore};
+use seriatim_base::{Backoff, Hold, Tid, thread};
+use seriatim_catalog::{ColumnSet, KeptRow, Key, OutOfLineStore, RowRef, RowWriter, TableKey};
 use seriatim_memory::{Charge, OutOfMemory};
 use seriatim_procedure::plan::Kind;
 use seriatim_redo::Writer;
 use seriatim_txn::{
-    Added, Addition, Cause, Fault, Freshness, Incident, Inserted, Mark, Mode, NoRedo, OnExists, Outcome, Phase,
-    Priority, ProtocolInfo, Reason, RowPtr, Staged, Stop, Updating, Worker,
+    Added, Addition, Cause, ConflictInfo, Fault, Freshness, Inserted, Mode, NoRedo, OnExists, OpError, Outcome, Phase,
+    Priority, ProtocolInfo, Reason, RowPtr, Savepoint as WorkerSavepoint, Staged, Updating, Worker,
 };
 
 use crate::TransactionOptions;
-use crate::durability::{self, CommitLog, Persistence, Seal};
+use crate::durability::{self, CommitDependency, CommitLog, Persistence};
 use crate::engine::Inner;
 use crate::error::{Abort, AbortKind, Conflict, KeyAt, Shared, StorageError, TransactError};
 use crate::options::Bounds;
@@ -51,6 +51,7 @@ use crate::parking::{Parking, TOO_OLD};
 use crate::pool::Lease;
 use crate::procedure::gate::Gate;
 use crate::procedure::watch::{self, Accessed};
+use crate::queue::Queue;
 use crate::record::Log;
 use crate::runner::Receipt;
 use crate::scan::Target;
@@ -115,7 +116,7 @@ pub struct TxCore<W: Worker + ?Sized = dyn Worker> {
     deadline: Cell<u64>,
     bounds: Cell<Bounds>,
     /// The key that an abort for a duplicate or missing row is about.
-    culprit: RefCell<Option<KeyAt>>,
+    failed_key: RefCell<Option<KeyAt>>,
     /// Whether accesses are noted to be checked against a plan, and those noted.
     pub(crate) watching: Cell<bool>,
     pub(crate) accessed: RefCell<Vec<Accessed>>,
@@ -123,7 +124,7 @@ pub struct TxCore<W: Worker + ?Sized = dyn Worker> {
     prefetching: Cell<bool>,
     user: RefCell<Option<Box<dyn std::error::Error + Send + Sync>>>,
     /// What must be durable before a result of the transaction leaves.
-    seal: Cell<Seal>,
+    dependency: Cell<CommitDependency>,
     /// How long a result waits for that: of the bounds under which the attempt was opened.
     wait_max: Cell<Option<Duration>>,
     /// Of a snapshot that shows the durable epoch while the disk is behind.
@@ -177,7 +178,7 @@ impl Kept {
     }
 }
 
-/// Who opens a transaction.
+/// What opens a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// A closure.
@@ -191,7 +192,7 @@ pub enum Origin {
 /// Where a transaction is, for the worker and for the log.
 #[derive(Clone, Copy)]
 struct Position {
-    mark: Mark,
+    savepoint: WorkerSavepoint,
     logged: usize,
 }
 
@@ -211,24 +212,24 @@ pub(crate) enum NotEncoded {
 }
 
 /// Stores the long texts of rows being written.
-pub(crate) struct Tails<'t, W: Worker + ?Sized> {
+pub(crate) struct OutOfLineValues<'t, W: Worker + ?Sized> {
     tx: &'t TxCore<W>,
     /// Whose rows, and bytes that a text may have at most; `None`: what is not logged.
     bound: Option<(&'t TableSet, usize)>,
 }
 
-impl<'t, W: Worker + ?Sized> Tails<'t, W> {
-    fn of(tx: &'t TxCore<W>, set: &'t TableSet) -> Tails<'t, W> {
-        Tails { tx, bound: Some((set, set.text_bytes_max)) }
+impl<'t, W: Worker + ?Sized> OutOfLineValues<'t, W> {
+    fn of(tx: &'t TxCore<W>, set: &'t TableSet) -> OutOfLineValues<'t, W> {
+        OutOfLineValues { tx, bound: Some((set, set.text_bytes_max)) }
     }
 
     /// Of an index.
-    pub(crate) fn unlogged(tx: &'t TxCore<W>) -> Tails<'t, W> {
-        Tails { tx, bound: None }
+    pub(crate) fn unlogged(tx: &'t TxCore<W>) -> OutOfLineValues<'t, W> {
+        OutOfLineValues { tx, bound: None }
     }
 }
 
-impl<W: Worker + ?Sized> TailStore for Tails<'_, W> {
+impl<W: Worker + ?Sized> OutOfLineStore for OutOfLineValues<'_, W> {
     /// A text that finds no place ends the transaction, whatever the body does with the error: the row that it belongs to may be
     /// half written.
     fn store(&mut self, bytes: &[u8]) -> Result<u64, seriatim_catalog::OutOfMemory> {
@@ -243,7 +244,7 @@ impl<W: Worker + ?Sized> TailStore for Tails<'_, W> {
             *self.tx.too_large.borrow_mut() = Some((set.definition.name.to_string(), bytes.len(), most));
             return Err(refuse());
         }
-        self.tx.worker().tail(bytes).map_err(|_| refuse())
+        self.tx.worker().out_of_line(bytes).map_err(|_| refuse())
     }
 }
 
@@ -284,7 +285,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
     /// Runs one operation of the worker: refuses it if the transaction has stopped, waits if the protocol says so, notes why it
     /// stopped.
     #[inline]
-    pub(crate) fn operate<R>(&self, mut operation: impl FnMut(&mut W) -> Result<R, Stop>) -> Result<R, Abort> {
+    pub(crate) fn operate<R>(&self, mut operation: impl FnMut(&mut W) -> Result<R, OpError>) -> Result<R, Abort> {
         let left = self.left.get();
         if left == 0 || self.is_too_old() {
             self.check()?;
@@ -300,14 +301,14 @@ impl<W: Worker + ?Sized> TxCore<W> {
     #[cold]
     fn retry_or_stop<R>(
         &self,
-        mut stop: Stop,
-        mut operation: impl FnMut(&mut W) -> Result<R, Stop>,
+        mut stop: OpError,
+        mut operation: impl FnMut(&mut W) -> Result<R, OpError>,
     ) -> Result<R, Abort> {
         let mut waiting = Waiting::default();
         loop {
             match stop {
-                Stop::Abort(cause) => return Err(self.stop(cause)),
-                Stop::Wait(_) => {
+                OpError::Abort(cause) => return Err(self.stop(cause)),
+                OpError::Wait(_) => {
                     self.wait(&mut waiting, Phase::Execute).map_err(|cause| self.stop(cause))?;
                     match operation(self.worker()) {
                         Ok(result) => return Ok(result),
@@ -430,7 +431,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         }
     }
 
-    /// A row for the caller, who has it until the transaction ends.
+    /// A row for the caller, valid until the transaction ends.
     #[inline]
     pub(crate) fn lend(&self, set: &TableSet, row: RowPtr) -> Result<RowPtr, Abort> {
         if self.explicit.get() { self.keep(set, row) } else { Ok(row) }
@@ -527,8 +528,8 @@ impl<W: Worker + ?Sized> TxCore<W> {
         let _call = self.call().map_err(|abort| abort.cause().unwrap_or(TOO_OLD))?;
         match self.worker().validate() {
             Ok(()) => Ok(()),
-            Err(Stop::Abort(cause)) => Err(cause),
-            Err(Stop::Wait(_)) => Err(Cause { phase: Phase::Validate, reason: Reason::RecordLocked }),
+            Err(OpError::Abort(cause)) => Err(cause),
+            Err(OpError::Wait(_)) => Err(Cause { phase: Phase::Validate, reason: Reason::RecordLocked }),
         }
     }
 
@@ -608,7 +609,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
     pub(crate) fn new(inner: Arc<Inner>, number: usize) -> TxCore<W> {
         let log = inner.recording().map(|recording| RefCell::new(Log::new(recording.recorder(), number as u32)));
         let (workers, wait_max) = (inner.options.workers, inner.options.wait_max);
-        let ProtocolInfo { needs, gives, .. } = *inner.protocol.info();
+        let ProtocolInfo { requirements, capabilities, .. } = *inner.protocol.info();
         TxCore {
             lease: Cell::new(None),
             preferred: Cell::new(number % workers),
@@ -618,7 +619,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
             calling: Cell::new(false),
             kept: RefCell::new(Kept::new(inner.environment.memory.charge())),
             gated: Cell::new(false),
-            unplanned: [!needs.plan, !needs.plan || gives.snapshots != Freshness::None],
+            unplanned: [!requirements.plan, !requirements.plan || capabilities.snapshots != Freshness::None],
             attempt: Cell::new(0),
             priority: Cell::default(),
             stopped: Cell::new(None),
@@ -629,12 +630,12 @@ impl<W: Worker + ?Sized> TxCore<W> {
             clock: Arc::clone(&inner.clock),
             deadline: Cell::new(0),
             bounds: Cell::new(TransactionOptions::default().bounds(&inner.options)),
-            culprit: RefCell::new(None),
+            failed_key: RefCell::new(None),
             watching: Cell::new(false),
             accessed: RefCell::default(),
             prefetching: Cell::new(inner.options.prefetch),
             user: RefCell::new(None),
-            seal: Cell::default(),
+            dependency: Cell::default(),
             wait_max: Cell::new(wait_max),
             hold: Cell::default(),
             too_large: RefCell::default(),
@@ -673,7 +674,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
             );
         };
         let (_, position) = savepoints[at];
-        self.rewind(position)?;
+        self.rollback_writes(position)?;
         savepoints.truncate(at + 1);
         Ok(())
     }
@@ -682,18 +683,18 @@ impl<W: Worker + ?Sized> TxCore<W> {
 /// Writing, on encoded keys: shared by derived and declared tables.
 impl<W: Worker + ?Sized> TxCore<W> {
     fn position(&self) -> Result<Position, Abort> {
-        let mark = self.operate(|worker| Ok(worker.mark()))?;
-        Ok(Position { mark, logged: self.log.as_ref().map_or(0, |log| log.borrow().mark()) })
+        let savepoint = self.operate(|worker| Ok(worker.savepoint()))?;
+        Ok(Position { savepoint, logged: self.log.as_ref().map_or(0, |log| log.borrow().savepoint()) })
     }
 
     /// Undoes every write since.
-    fn rewind(&self, position: Position) -> Result<(), Abort> {
+    fn rollback_writes(&self, position: Position) -> Result<(), Abort> {
         self.operate(|worker| {
-            worker.rewind(position.mark);
+            worker.rollback_to(position.savepoint);
             Ok(())
         })?;
         if let Some(log) = &self.log {
-            log.borrow_mut().rewind(position.logged);
+            log.borrow_mut().rollback_to(position.logged);
         }
         Ok(())
     }
@@ -711,14 +712,14 @@ impl<W: Worker + ?Sized> TxCore<W> {
     pub(crate) fn whole<R>(&self, write: impl FnOnce() -> Result<R, Abort>) -> Result<R, Abort> {
         let _call = self.call()?;
         let position = self.position()?;
-        self.keep_or_rewind(position, write())
+        self.keep_or_roll_back(position, write())
     }
 
     /// The result of writes since the position; they are undone if it is an abort that the body may choose to ignore.
     #[inline]
-    fn keep_or_rewind<R>(&self, position: Position, result: Result<R, Abort>) -> Result<R, Abort> {
+    fn keep_or_roll_back<R>(&self, position: Position, result: Result<R, Abort>) -> Result<R, Abort> {
         if result.is_err() && self.stopped.get().is_none() {
-            self.rewind(position)?;
+            self.rollback_writes(position)?;
         }
         result
     }
@@ -755,9 +756,10 @@ impl<W: Worker + ?Sized> TxCore<W> {
     ) -> Result<bool, Abort> {
         let _call = self.call()?;
         let staged = self.begin_insert(set, key)?;
-        let mut tails = Tails::of(self, set);
+        let mut out_of_line_values = OutOfLineValues::of(self, set);
         // SAFETY: a staged row is ours, zeroed, and of the table's layout.
-        let mut writer = unsafe { RowWriter::for_insert(staged.row.as_ptr(), staged.fixed.as_ptr(), &mut tails) };
+        let mut writer =
+            unsafe { RowWriter::for_insert(staged.row.as_ptr(), staged.fixed.as_ptr(), &mut out_of_line_values) };
         match encode(&mut writer) {
             Ok(()) => self.end_insert(set, key, staged, exists),
             Err(error) => Err(self.not_encoded(set, staged, error)),
@@ -793,7 +795,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
             return self.insert_parts(set, key, staged, exists);
         }
         match self.position() {
-            Ok(position) => self.keep_or_rewind(position, self.insert_parts(set, key, staged, exists)),
+            Ok(position) => self.keep_or_roll_back(position, self.insert_parts(set, key, staged, exists)),
             Err(abort) => {
                 cold_path();
                 self.worker().discard(&set.primary, staged);
@@ -814,7 +816,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         let mut is_handed_over = false;
         let inserted = self.operate(|worker| {
             let inserted = worker.insert(table, key, staged, exists);
-            is_handed_over = !matches!(inserted, Err(Stop::Wait(_)));
+            is_handed_over = !matches!(inserted, Err(OpError::Wait(_)));
             inserted
         });
         if inserted.is_err() && !is_handed_over {
@@ -837,7 +839,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         };
         self.wrote(table, key);
         if !set.indexes.is_empty() {
-            // The row now lies in the transaction's own image: read it back from there.
+            // The row now lies in the transaction's own row version: read it back from there.
             let after = self.operate(|worker| worker.read(table, key, ColumnSet::ALL))?;
             self.maintain(set, key, before, after, ColumnSet::ALL)?;
         }
@@ -860,9 +862,9 @@ impl<W: Worker + ?Sized> TxCore<W> {
     ) -> Result<(), Abort> {
         let _call = self.call()?;
         let Some(row) = self.begin_update(set, key, columns)? else { return Ok(()) };
-        let mut tails = Tails::of(self, set);
-        // SAFETY: a private image of the table's layout; access rule 2 keeps others away while it is written.
-        let writer = unsafe { RowWriter::for_update(row.as_ptr(), &mut tails) }.only(columns);
+        let mut out_of_line_values = OutOfLineValues::of(self, set);
+        // SAFETY: a private row version of the table's layout; access rule 2 keeps others away while it is written.
+        let writer = unsafe { RowWriter::for_update(row.as_ptr(), &mut out_of_line_values) }.only(columns);
         let undo = UndoUpdate { tx: self, set };
         let dirty = change(writer);
         std::mem::forget(undo);
@@ -908,7 +910,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         self.watch_row(access, Some(after.as_ptr()), dirty);
         let maintained = self.maintain(set, key, Some(before), Some(after), dirty);
         match position {
-            Some(position) => self.keep_or_rewind(position, maintained),
+            Some(position) => self.keep_or_roll_back(position, maintained),
             None => maintained,
         }
     }
@@ -1030,7 +1032,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
     /// Inserts an index entry whose row is the primary key; an abort if the entry exists.
     pub(crate) fn link_entry(&self, table: &seriatim_txn::Table, key: Key<'_>, primary: Key<'_>) -> Result<(), Abort> {
         let staged = self.operate(|worker| worker.stage(table))?;
-        if crate::index::write_primary(staged.row, primary, &mut Tails::unlogged(self)).is_err() {
+        if crate::index::write_primary(staged.row, primary, &mut OutOfLineValues::unlogged(self)).is_err() {
             cold_path();
             self.worker().discard(table, staged);
             return Err(self.out_of_memory());
@@ -1065,7 +1067,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         if let Err(cause) = self.validate() {
             return self.stop(cause);
         }
-        *self.culprit.borrow_mut() = Some(KeyAt { table: table.id, key: key.to_buf() });
+        *self.failed_key.borrow_mut() = Some(KeyAt { table: table.id, key: key.to_buf() });
         self.told(kind)
     }
 }
@@ -1115,7 +1117,7 @@ impl<W: Worker + ?Sized> Drop for UndoUpdate<'_, W> {
     fn drop(&mut self) {
         if let Some(Update { rows: Updating { before, after }, .. }) = self.tx.admit() {
             // SAFETY: both are rows of that many bytes; `after` is private, and the writer is gone with the closure.
-            unsafe { after.copy_from_nonoverlapping(before, self.set.primary.shape.row) };
+            unsafe { after.copy_from_nonoverlapping(before, self.set.primary.record_layout.row) };
         }
     }
 }
@@ -1212,6 +1214,12 @@ impl<W: Worker + ?Sized> TxCore<W> {
             self.hold.set(hold);
         }
         self.worker().begin(mode, self.priority.get());
+        if inner.queue.is_some()
+            && let Some(held) = self.worker().detach()
+        {
+            cold_path();
+            held.hold();
+        }
         if explicit {
             cold_path();
             self.park(lease.slot);
@@ -1221,7 +1229,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
     /// An explicit transaction is open, and waits for its first call.
     fn park(&self, slot: usize) {
         self.drop_kept();
-        let reaped_in_calls = self.worker().core().suffers(Fault::ReapInCall);
+        let reaped_in_calls = self.worker().core().injects(Fault::ReapInCall);
         let parking = Parking::new(self.deadline.get(), self.gated.get(), self.hold.take(), reaped_in_calls);
         self.explicit.set(true);
         self.inner.pool.park(slot, Arc::clone(&parking));
@@ -1303,14 +1311,14 @@ impl<W: Worker + ?Sized> TxCore<W> {
     /// # Errors
     /// The cause.
     #[inline]
-    pub fn commit(&mut self) -> Result<Stamp, Cause> {
+    pub fn commit(&mut self) -> Result<Tid, Cause> {
         self.end_whole()
     }
 
     #[inline]
-    fn end_whole(&self) -> Result<Stamp, Cause> {
+    fn end_whole(&self) -> Result<Tid, Cause> {
         match self.end()? {
-            Outcome::Committed(stamp) => Ok(stamp),
+            Outcome::Committed(tid) => Ok(tid),
             // Repair needs a body that can run in parts.
             Outcome::Repair(_) => Err(Cause { phase: Phase::Validate, reason: Reason::RecordChanged }),
         }
@@ -1337,31 +1345,48 @@ impl<W: Worker + ?Sized> TxCore<W> {
         let mut waiting = Waiting::default();
         loop {
             self.ending.set(true);
-            let outcome = self.decide();
+            let outcome = match &self.inner.queue {
+                None => self.decide(),
+                Some(queue) => self.decide_queued(queue),
+            };
             self.ending.set(false);
             match outcome {
-                Ok(Outcome::Committed(stamp)) => {
+                Ok(Outcome::Committed(tid)) => {
                     if let Some(log) = &self.log {
                         cold_path();
                         log.borrow_mut().commit();
                     }
-                    self.seal.set(self.seal.get().with(stamp));
+                    self.dependency.set(self.dependency.get().with(tid));
                     if let Some(lease) = self.lease.get() {
                         self.inner.pool.counters(lease.slot).committed();
                     }
                     self.close();
-                    return Ok(Outcome::Committed(stamp));
+                    return Ok(Outcome::Committed(tid));
                 }
                 Ok(repair) => return Ok(repair),
-                Err(Stop::Wait(_)) => self.wait(&mut waiting, Phase::Lock)?,
-                Err(Stop::Abort(cause)) => return Err(cause),
+                Err(OpError::Wait(_)) => self.wait(&mut waiting, Phase::Lock)?,
+                Err(OpError::Abort(cause)) => return Err(cause),
             }
         }
     }
 
+    /// As [`TxCore::decide`], when its place in the queue has come: this thread does it, or another while this one waits.
+    #[cold]
+    fn decide_queued(&self, queue: &Queue) -> Result<Outcome, OpError> {
+        let Some(held) = self.worker().detach().filter(|_| self.mode.get() == Mode::ReadWrite) else {
+            return self.decide();
+        };
+        let prepared = held.prepare()?;
+        let waiting = Waits(self);
+        queue.decide(prepared, move || {
+            let waiting = waiting;
+            waiting.0.decide()
+        })
+    }
+
     /// Has the protocol decide, with the log open for what it writes.
     #[inline]
-    fn decide(&self) -> Result<Outcome, Stop> {
+    fn decide(&self) -> Result<Outcome, OpError> {
         // What wrote nothing costs the log nothing, and goes on when the log takes no commits.
         let writer = self.lease.get().and_then(|lease| lease.writer).filter(|_| self.worker().writes());
         match (writer.zip(self.inner.persistence.as_ref()), &self.log) {
@@ -1377,11 +1402,11 @@ impl<W: Worker + ?Sized> TxCore<W> {
         }
     }
 
-    fn decide_logged(&self, writer: &mut Writer, persistence: &Persistence) -> Result<Outcome, Stop> {
+    fn decide_logged(&self, writer: &mut Writer, persistence: &Persistence) -> Result<Outcome, OpError> {
         // Before the protocol reads the epoch: what it commits from here on is in an epoch that the log knows to be open.
         if let Err(refusal) = writer.begin(self.inner.environment.epochs.current()) {
             self.refusal.set(Some(refusal));
-            return Err(Stop::Abort(Cause { phase: Phase::Lock, reason: Reason::LogStopped }));
+            return Err(OpError::Abort(Cause { phase: Phase::Lock, reason: Reason::LogStopped }));
         }
         let guard = StopsLog(&self.inner);
         let mut redo = CommitLog::new(writer.groups(), &persistence.whole_before, self.log.as_ref());
@@ -1391,7 +1416,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         writer.end();
         std::mem::forget(guard);
         if let Ok(Outcome::Committed(_)) = outcome {
-            self.seal.set(self.seal.get().of_writer());
+            self.dependency.set(self.dependency.get().of_writer());
         }
         outcome
     }
@@ -1400,13 +1425,13 @@ impl<W: Worker + ?Sized> TxCore<W> {
     #[inline]
     pub fn renew(&self) {
         self.priority.set(Priority::NONE);
-        self.seal.set(Seal::default());
+        self.dependency.set(CommitDependency::default());
     }
 
     /// What must be durable before the result leaves.
     #[inline]
-    pub(crate) fn seal(&self) -> Seal {
-        self.seal.get()
+    pub(crate) fn dependency(&self) -> CommitDependency {
+        self.dependency.get()
     }
 
     /// Waits until the result may leave.
@@ -1414,27 +1439,27 @@ impl<W: Worker + ?Sized> TxCore<W> {
     /// # Errors
     /// That the log stopped, or that it took too long.
     #[inline]
-    pub fn unseal(&self) -> Result<(), TransactError> {
-        self.inner.unseal(self.seal.get(), self.wait_max.get())
+    pub fn wait_until_durable(&self) -> Result<(), TransactError> {
+        self.inner.wait_until_durable(self.dependency.get(), self.wait_max.get())
     }
 
     /// Whether it was a snapshot whose result would have to wait for a disk that is behind: one that begins now shows the durable epoch.
     #[inline]
     pub fn is_overtaken(&self) -> bool {
-        self.mode.get() == Mode::ReadOnly && self.inner.is_overtaken(self.seal.get(), self.wait_max.get())
+        self.mode.get() == Mode::ReadOnly && self.inner.is_overtaken(self.dependency.get(), self.wait_max.get())
     }
 
     pub(crate) fn wait_max(&self) -> Option<Duration> {
         self.wait_max.get()
     }
 
-    /// Ends an explicit transaction; its result is sealed.
+    /// Ends an explicit transaction; its result is withheld.
     pub(crate) fn commit_explicit(&mut self) -> Result<Receipt, TransactError> {
         let tx: &TxCore<W> = self;
         tx.renew();
         let _call = tx.call().map_err(|abort| tx.error_of(&abort))?;
         match tx.end_whole() {
-            Ok(stamp) => Ok(Receipt { stamp }),
+            Ok(tid) => Ok(Receipt { tid }),
             Err(cause) => {
                 let error = tx.error_of(&Abort::new(AbortKind::Stopped(cause)));
                 tx.abandon(Some(cause));
@@ -1470,14 +1495,14 @@ impl<W: Worker + ?Sized> TxCore<W> {
             None => {
                 counters.user_aborted();
                 // The body may tell what it read.
-                self.seal.set(self.seal.get().with(self.worker().newest()));
+                self.dependency.set(self.dependency.get().with(self.worker().newest()));
             }
         }
         self.ending.set(true);
         self.worker().abort();
         self.ending.set(false);
         self.close();
-        self.culprit.take();
+        self.failed_key.take();
         self.user.take();
     }
 
@@ -1507,26 +1532,26 @@ impl<W: Worker + ?Sized> TxCore<W> {
     /// A conflict with what is known of its place.
     pub(crate) fn conflict(&self, cause: Cause) -> Conflict {
         let call = self.lease.get().and_then(|_| self.call().ok());
-        let incident = call.and_then(|_call| self.worker().incident().cloned());
+        let conflict_info = call.and_then(|_call| self.worker().conflict_info().cloned());
         // A wait that was given up was for what the worker noted.
-        let is_of = |incident: &Incident| incident.cause == cause || cause.reason == Reason::WaitTimeout;
-        let Some(incident) = incident.filter(is_of) else {
+        let is_of = |conflict_info: &ConflictInfo| conflict_info.cause == cause || cause.reason == Reason::WaitTimeout;
+        let Some(conflict_info) = conflict_info.filter(is_of) else {
             return Conflict { cause, table: None, key: None };
         };
         let place = |table: &seriatim_txn::Table| {
-            let key = incident.key.as_ref().map(|key| table.codec.describe(key.as_key()));
+            let key = conflict_info.key.as_ref().map(|key| table.codec.describe(key.as_key()));
             (table.name.clone(), key)
         };
-        match incident.table.and_then(|id| self.inner.with_table(id, place)) {
+        match conflict_info.table.and_then(|id| self.inner.with_table(id, place)) {
             Some((table, key)) => Conflict { cause, table: Some(table), key },
             None => Conflict { cause, table: None, key: None },
         }
     }
 
     /// Table and key of an abort that is about one.
-    fn culprit(&self) -> (String, String) {
-        let culprit = self.culprit.borrow().clone();
-        let described = culprit.and_then(|at| {
+    fn failed_key(&self) -> (String, String) {
+        let failed_key = self.failed_key.borrow().clone();
+        let described = failed_key.and_then(|at| {
             let tell = |table: &seriatim_txn::Table| (table.name.clone(), table.codec.describe(at.key.as_key()));
             self.inner.with_table(at.table, tell)
         });
@@ -1555,11 +1580,11 @@ impl<W: Worker + ?Sized> TxCore<W> {
         }
         match abort.kind() {
             AbortKind::Duplicate => {
-                let (table, key) = self.culprit();
+                let (table, key) = self.failed_key();
                 TransactError::Duplicate { table, key }
             }
             AbortKind::Missing => {
-                let (table, key) = self.culprit();
+                let (table, key) = self.failed_key();
                 TransactError::MissingRow { table, key }
             }
             AbortKind::User => self.shared_user_error(),
@@ -1578,6 +1603,13 @@ impl<W: Worker + ?Sized> TxCore<W> {
 
 const PANICKED: &str = "a worker panicked in the middle of a commit, so what it wrote may be half in memory and half in the log: \
                         open the database again, and report what it printed";
+
+/// A transaction that does nothing until its decision, which another thread may make, has been made.
+struct Waits<'t, W: Worker + ?Sized>(&'t TxCore<W>);
+
+// SAFETY: access rule 1: the thread that has it waits meanwhile, so that one thread at a time uses the transaction; and that may move
+// (see above).
+unsafe impl<W: Worker + ?Sized> Send for Waits<'_, W> {}
 
 /// Stops the log when a commit unwinds: what is in memory then is not what is in the log.
 struct StopsLog<'d>(&'d Inner);

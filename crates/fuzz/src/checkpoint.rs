@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use seriatim_base::{Epoch, LayoutId, Stamp};
+use seriatim_base::{Epoch, LayoutId, Tid};
 use seriatim_catalog::wire::write_varint;
 use seriatim_redo::checkpoint;
 use seriatim_redo::manifest::Checkpoint;
@@ -13,7 +13,7 @@ use seriatim_redo::manifest::Checkpoint;
 use crate::allocation;
 use crate::directory::{Checked, DATABASE, DIRECTORY, check_error, disk, manifest};
 use crate::reader::{Reader, counted};
-use crate::table::{samples, shapes};
+use crate::table::{samples, test_tables};
 
 const BEGIN: Epoch = Epoch(3);
 const PART: &str = "checkpoint-00000003/part-0000";
@@ -51,7 +51,7 @@ fn load(data: &[u8]) -> Option<u64> {
             Ok(loaded) => {
                 assert_eq!(loaded.rows, rows, "all rows that the manifest counts");
                 let versions = *checked.versions.lock().expect("one thread");
-                // Rows of one key and stamp are one version.
+                // Rows of one key and TID are one version.
                 assert!(versions <= rows && (versions > 0) == (rows > 0), "{versions} of {rows} rows are handed on");
                 Some(versions)
             }
@@ -109,13 +109,13 @@ fn compose(input: &mut Reader<'_>) -> (Vec<u8>, u64) {
 /// Rows of the first three tables.
 fn rows(epoch: u64) -> (Vec<u8>, u16) {
     let (mut raw, mut count) = (Vec::new(), 0);
-    for (layout, shape) in shapes().0.iter().enumerate().take(3) {
-        for row in samples(shape) {
+    for (layout, test_table) in test_tables().0.iter().enumerate().take(3) {
+        for row in samples(test_table) {
             count += 1;
-            let stamp = Stamp::from_bits(Stamp::first_of(Epoch(epoch)).bits() + u64::from(count));
-            raw.extend_from_slice(&stamp.bits().to_le_bytes());
+            let tid = Tid::from_bits(Tid::first_of(Epoch(epoch)).bits() + u64::from(count));
+            raw.extend_from_slice(&tid.bits().to_le_bytes());
             write_varint(&mut raw, u64::from(LayoutId(layout as u32).0));
-            row.with_key(|key| shape.wire.encode_key(key, &mut raw));
+            row.with_key(|key| test_table.wire.encode_key(key, &mut raw));
             raw.extend_from_slice(&row.encoded());
         }
     }

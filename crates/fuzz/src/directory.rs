@@ -10,7 +10,7 @@ use seriatim_redo::entry::Change;
 use seriatim_redo::manifest::{Checkpoint, DatabaseId, Incarnation, LayoutEntry, Manifest, TableEntry};
 use seriatim_redo::replay::{Apply, Outcome, Version};
 
-use crate::table::{Row, samples, shapes, table_id};
+use crate::table::{Row, samples, table_id, test_tables};
 
 pub(crate) const DIRECTORY: &str = "/db";
 pub(crate) const DATABASE: DatabaseId = DatabaseId(0x5eed);
@@ -18,8 +18,12 @@ pub(crate) const DATABASE: DatabaseId = DatabaseId(0x5eed);
 /// A manifest of one incarnation with one logger.
 pub(crate) fn manifest(checkpoint: Option<Checkpoint>) -> Manifest {
     let tables: Vec<_> = (0..)
-        .zip(shapes().0)
-        .map(|(at, shape)| TableEntry { id: table_id(at), definition: shape.definition.clone(), indexes: Vec::new() })
+        .zip(test_tables().0)
+        .map(|(at, test_table)| TableEntry {
+            id: table_id(at),
+            definition: test_table.definition.clone(),
+            indexes: Vec::new(),
+        })
         .collect();
     let layouts = (0..tables.len()).map(|at| LayoutEntry { id: LayoutId(at as u32), table: table_id(at) });
     Manifest {
@@ -58,17 +62,17 @@ pub(crate) struct Checked {
 
 impl Apply for Checked {
     fn apply(&self, _: usize, version: &Version<'_>) -> Result<Outcome, LogError> {
-        let at = shapes().0.iter().zip(0..).find(|(_, at)| table_id(*at) == version.table);
-        let (shape, at) = at.expect("a table of the manifest");
+        let at = test_tables().0.iter().zip(0..).find(|(_, at)| table_id(*at) == version.table);
+        let (test_table, at) = at.expect("a table of the manifest");
         assert_eq!(version.layout, LayoutId(at as u32));
         assert!(!version.changes.is_empty());
         for (number, change) in version.changes.iter().enumerate() {
-            let before = samples(shape).swap_remove(0);
+            let before = samples(test_table).swap_remove(0);
             let mut after = before.copied();
             match *change {
                 Change::Row(bytes) => {
                     assert_eq!(number, 0, "a row is the first of a version's changes");
-                    assert!(Row::decoded(shape, bytes).is_some(), "what was checked decodes");
+                    assert!(Row::decoded(test_table, bytes).is_some(), "what was checked decodes");
                 }
                 Change::Delete => assert_eq!(version.changes.len(), 1, "a deletion is a version of its own"),
                 Change::Patch(bytes) => {
@@ -84,7 +88,7 @@ impl Apply for Checked {
         }
         *self.versions.lock().expect("one thread") += 1;
         let mut newest = self.newest.lock().expect("one thread");
-        *newest = newest.max(version.stamp.epoch());
+        *newest = newest.max(version.tid.epoch());
         Ok(Outcome::Applied)
     }
 }

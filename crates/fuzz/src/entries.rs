@@ -2,19 +2,19 @@
 //!
 //! Input: the payload of a batch.
 
-use seriatim_base::{ColumnId, Epoch, LayoutId, Stamp};
+use seriatim_base::{ColumnId, Epoch, LayoutId, Tid};
 use seriatim_catalog::wire::write_varint;
 use seriatim_redo::entry::{Change, GROUP_HEADER_BYTES, GroupWriter, Layouts, groups};
 
 use crate::allocation;
-use crate::table::{Row, samples, shapes};
+use crate::table::{Row, samples, test_tables};
 
 pub(crate) fn run(data: &[u8]) {
     allocation::within(8 * data.len() + (4 << 10), || read(data));
 }
 
 fn read(data: &[u8]) {
-    let shapes = shapes();
+    let test_tables = test_tables();
     let mut again = Vec::new();
     let mut ended = false;
     for group in groups(data) {
@@ -24,14 +24,14 @@ fn read(data: &[u8]) {
             continue;
         };
         assert_eq!(group.offset, again.len() + GROUP_HEADER_BYTES);
-        assert!(!group.body.is_empty() && group.stamp.bits() > 0);
+        assert!(!group.body.is_empty() && group.tid.bits() > 0);
         again.extend_from_slice(&(group.body.len() as u32).to_le_bytes());
-        again.extend_from_slice(&group.stamp.bits().to_le_bytes());
+        again.extend_from_slice(&group.tid.bits().to_le_bytes());
         let body = again.len();
-        for entry in group.entries(&shapes) {
+        for entry in group.entries(&test_tables) {
             let Ok(entry) = entry else { break };
             assert_eq!(entry.offset, again.len(), "an entry is where it says");
-            let wire = shapes.rows(entry.layout).expect("the entry was read by it");
+            let wire = test_tables.rows(entry.layout).expect("the entry was read by it");
             let (kind, bytes) = match entry.change {
                 Change::Row(bytes) => (0, bytes),
                 Change::Delete => (1, &[][..]),
@@ -39,8 +39,8 @@ fn read(data: &[u8]) {
                 Change::Delta(bytes) => (3, bytes),
             };
             if kind == 0 {
-                let shape = &shapes.0[entry.layout.index()];
-                assert!(Row::decoded(shape, bytes).is_some(), "what was checked decodes");
+                let test_table = &test_tables.0[entry.layout.index()];
+                assert!(Row::decoded(test_table, bytes).is_some(), "what was checked decodes");
             }
             write_varint(&mut again, u64::from(entry.layout.0) << 2 | kind);
             wire.encode_key(entry.key, &mut again);
@@ -58,20 +58,22 @@ fn read(data: &[u8]) {
 pub(crate) fn payload(epochs: &[u64]) -> (Vec<u8>, u32) {
     let (mut out, mut count) = (Vec::new(), 0);
     for (at, &epoch) in epochs.iter().enumerate() {
-        let stamp = Stamp::from_bits(Stamp::first_of(Epoch(epoch)).bits() + at as u64);
-        let mut group = GroupWriter::begin(stamp, &mut out);
-        for (layout, shape) in shapes().0.iter().enumerate().take(3) {
+        let tid = Tid::from_bits(Tid::first_of(Epoch(epoch)).bits() + at as u64);
+        let mut group = GroupWriter::begin(tid, &mut out);
+        for (layout, test_table) in test_tables().0.iter().enumerate().take(3) {
             let layout = LayoutId(layout as u32);
-            let rows = samples(shape);
+            let rows = samples(test_table);
             for (number, row) in rows.iter().enumerate() {
                 row.with_key(|key| match (at + number) % 4 {
-                    3 => group.delete(layout, &shape.wire, key),
-                    _ => group.row(layout, &shape.wire, key, row.get()),
+                    3 => group.delete(layout, &test_table.wire, key),
+                    _ => group.row(layout, &test_table.wire, key, row.get()),
                 });
             }
-            let sum = (0..shape.definition.columns.len()).map(|at| ColumnId(at as u16)).find(|&at| shape.wire.sums(at));
+            let sum = (0..test_table.definition.columns.len())
+                .map(|at| ColumnId(at as u16))
+                .find(|&at| test_table.wire.sums(at));
             if let Some(sum) = sum {
-                rows[0].with_key(|key| group.delta(layout, &shape.wire, key, sum, 7));
+                rows[0].with_key(|key| group.delta(layout, &test_table.wire, key, sum, 7));
             }
         }
         count += group.finish();

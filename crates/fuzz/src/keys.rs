@@ -8,46 +8,46 @@ use seriatim_catalog::Value;
 
 use crate::allocation;
 use crate::reader::{Reader, counted};
-use crate::table::{Row, Shape, samples, shapes};
+use crate::table::{Row, TestTable, samples, test_tables};
 
 pub(crate) fn run(data: &[u8]) {
     let mut input = Reader(data);
-    let shapes = shapes().0;
+    let test_tables = test_tables().0;
     let table = input.u8();
-    let shape = &shapes[usize::from(table >> 1) % shapes.len()];
+    let test_table = &test_tables[usize::from(table >> 1) % test_tables.len()];
     allocation::within(16 * data.len() + (4 << 10), || match table & 1 {
-        0 => raw(shape, input.0),
+        0 => raw(test_table, input.0),
         _ => {
-            let rows = [input.counted(), input.counted()].map(|bytes| Row::decoded(shape, bytes));
+            let rows = [input.counted(), input.counted()].map(|bytes| Row::decoded(test_table, bytes));
             if let [Some(a), Some(b)] = rows {
-                order(shape, &a, &b);
+                order(test_table, &a, &b);
             }
         }
     });
 }
 
-fn raw(shape: &Shape, bytes: &[u8]) {
+fn raw(test_table: &TestTable, bytes: &[u8]) {
     let mut rest = bytes;
-    let Ok(key) = shape.wire.decode_key(&mut rest) else { return };
+    let Ok(key) = test_table.wire.decode_key(&mut rest) else { return };
     let mut again = Vec::new();
-    shape.wire.encode_key(key, &mut again);
+    test_table.wire.encode_key(key, &mut again);
     again.extend_from_slice(rest);
     // A count has one encoding, or it could be read two ways.
     assert_eq!(again, bytes, "what decodes encodes to the same bytes");
     assert_eq!(key.to_buf().as_key(), key);
     // For messages: of any key, without a panic.
-    let _ = shape.codec.describe(key);
+    let _ = test_table.codec.describe(key);
     // A text may be longer than its column allows: then its values are no key.
-    if let Some(values) = shape.codec.decode(key)
-        && let Ok(encoded) = shape.codec.encode_values(&values)
+    if let Some(values) = test_table.codec.decode(key)
+        && let Ok(encoded) = test_table.codec.encode_values(&values)
     {
         assert_eq!(encoded.as_key(), key, "{values:?}");
     }
 }
 
-fn order(shape: &Shape, a: &Row<'_>, b: &Row<'_>) {
+fn order(test_table: &TestTable, a: &Row<'_>, b: &Row<'_>) {
     let values = [a.values(), b.values()];
-    let columns = shape.definition.key.iter().map(|part| {
+    let columns = test_table.definition.key.iter().map(|part| {
         let [a, b] = [&values[0], &values[1]].map(|values| &values[part.column.index()]);
         if part.descending { compare(b, a) } else { compare(a, b) }
     });
@@ -56,10 +56,11 @@ fn order(shape: &Shape, a: &Row<'_>, b: &Row<'_>) {
     assert_eq!(keys[0].cmp(&keys[1]), wanted, "{:?} and {:?}", keys[0], keys[1]);
     assert_eq!(keys[0].as_key().to_bytes().cmp(&keys[1].as_key().to_bytes()), wanted, "as bytes");
     for (key, values) in keys.iter().zip(&values) {
-        let parts: Vec<Value> = shape.definition.key.iter().map(|part| values[part.column.index()].clone()).collect();
-        let decoded = shape.codec.decode(key.as_key()).expect("a row's key decodes");
+        let parts: Vec<Value> =
+            test_table.definition.key.iter().map(|part| values[part.column.index()].clone()).collect();
+        let decoded = test_table.codec.decode(key.as_key()).expect("a row's key decodes");
         assert!(decoded.iter().zip(&parts).all(|(a, b)| compare(a, b).is_eq()), "{decoded:?} and {parts:?}");
-        assert_eq!(shape.codec.encode_values(&parts).as_ref(), Ok(key));
+        assert_eq!(test_table.codec.encode_values(&parts).as_ref(), Ok(key));
     }
 }
 
@@ -78,11 +79,11 @@ fn compare(a: &Value, b: &Value) -> Ordering {
 
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
-    for (table, shape) in shapes().0.iter().enumerate() {
-        let rows = samples(shape);
+    for (table, test_table) in test_tables().0.iter().enumerate() {
+        let rows = samples(test_table);
         for (at, row) in rows.iter().enumerate() {
             let mut key = vec![2 * table as u8];
-            row.with_key(|encoded| shape.wire.encode_key(encoded, &mut key));
+            row.with_key(|encoded| test_table.wire.encode_key(encoded, &mut key));
             seeds.push(key);
             let other = &rows[(at + 1) % rows.len()];
             seeds.push([&[2 * table as u8 + 1][..], &counted(&row.encoded()), &counted(&other.encoded())].concat());

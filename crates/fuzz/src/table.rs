@@ -5,13 +5,14 @@ use std::sync::OnceLock;
 use seriatim_base::{LayoutId, TableId};
 use seriatim_catalog::wire::RowWire;
 use seriatim_catalog::{
-    ColumnDef, ColumnType, Key, KeyCodec, Layout, OutOfMemory, RowRef, RowWriter, TableDef, TailStore, Value, asc, desc,
+    ColumnDef, ColumnType, Key, KeyCodec, Layout, OutOfLineStore, OutOfMemory, RowRef, RowWriter, TableDef, Value, asc,
+    desc,
 };
 use seriatim_redo::entry::Layouts;
 
 /// A table and what encodes its rows.
 #[derive(Debug)]
-pub(crate) struct Shape {
+pub(crate) struct TestTable {
     pub(crate) definition: TableDef,
     pub(crate) layout: Layout,
     pub(crate) wire: RowWire,
@@ -20,11 +21,11 @@ pub(crate) struct Shape {
 
 /// All of them; the layout id of each is its position.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Shapes(pub(crate) &'static [Shape]);
+pub(crate) struct TestTables(pub(crate) &'static [TestTable]);
 
-impl Layouts for Shapes {
+impl Layouts for TestTables {
     fn rows(&self, layout: LayoutId) -> Option<&RowWire> {
-        self.0.get(layout.index()).map(|shape| &shape.wire)
+        self.0.get(layout.index()).map(|test_table| &test_table.wire)
     }
 }
 
@@ -33,16 +34,16 @@ pub(crate) fn table_id(at: usize) -> TableId {
 }
 
 /// The tables, made once.
-pub(crate) fn shapes() -> Shapes {
-    static SHAPES: OnceLock<Vec<Shape>> = OnceLock::new();
-    Shapes(SHAPES.get_or_init(|| {
+pub(crate) fn test_tables() -> TestTables {
+    static TEST_TABLES: OnceLock<Vec<TestTable>> = OnceLock::new();
+    TestTables(TEST_TABLES.get_or_init(|| {
         let definitions = [words(), two_words(), bytes(), wide()];
-        let shape = |definition: TableDef| {
+        let test_table = |definition: TableDef| {
             let layout = Layout::new(&definition.columns);
             let wire = RowWire::new(&definition, &layout);
-            Shape { codec: KeyCodec::for_table(&definition), wire, layout, definition }
+            TestTable { codec: KeyCodec::for_table(&definition), wire, layout, definition }
         };
-        definitions.map(shape).into()
+        definitions.map(test_table).into()
     }))
 }
 
@@ -100,9 +101,9 @@ fn wide() -> TableDef {
 
 /// Tails that live as long as the row.
 #[derive(Default)]
-struct Tails(Vec<Box<[u64]>>);
+struct OutOfLineValues(Vec<Box<[u64]>>);
 
-impl TailStore for Tails {
+impl OutOfLineStore for OutOfLineValues {
     fn store(&mut self, bytes: &[u8]) -> Result<u64, OutOfMemory> {
         if bytes.is_empty() {
             return Ok(0);
@@ -122,32 +123,37 @@ impl TailStore for Tails {
 
 /// A row of a table.
 pub(crate) struct Row<'s> {
-    shape: &'s Shape,
+    test_table: &'s TestTable,
     row: Box<[u64]>,
     fixed: Box<[u64]>,
-    tails: Tails,
+    out_of_line_values: OutOfLineValues,
 }
 
 impl<'s> Row<'s> {
     /// Zeros: a row without any text.
-    pub(crate) fn new(shape: &'s Shape) -> Row<'s> {
-        let mut row = vec![0u64; shape.layout.row_bytes as usize / 8].into_boxed_slice();
-        let mut fixed = vec![0u64; shape.layout.fixed_bytes as usize / 8].into_boxed_slice();
-        if shape.layout.fixed_bytes > 0 {
+    pub(crate) fn new(test_table: &'s TestTable) -> Row<'s> {
+        let mut row = vec![0u64; test_table.layout.row_bytes as usize / 8].into_boxed_slice();
+        let mut fixed = vec![0u64; test_table.layout.fixed_bytes as usize / 8].into_boxed_slice();
+        if test_table.layout.fixed_bytes > 0 {
             row[0] = fixed.as_mut_ptr().expose_provenance() as u64;
         }
-        Row { shape, row, fixed, tails: Tails::default() }
+        Row { test_table, row, fixed, out_of_line_values: OutOfLineValues::default() }
     }
 
     /// The row that some bytes are, if they are one.
-    pub(crate) fn decoded(shape: &'s Shape, bytes: &[u8]) -> Option<Row<'s>> {
-        let mut row = Row::new(shape);
-        shape.wire.decode_row(bytes, &mut row.inserting()).is_ok().then_some(row)
+    pub(crate) fn decoded(test_table: &'s TestTable, bytes: &[u8]) -> Option<Row<'s>> {
+        let mut row = Row::new(test_table);
+        test_table.wire.decode_row(bytes, &mut row.inserting()).is_ok().then_some(row)
     }
 
     /// A copy to be updated, which this row outlives.
     pub(crate) fn copied(&self) -> Row<'s> {
-        Row { shape: self.shape, row: self.row.clone(), fixed: Box::default(), tails: Tails::default() }
+        Row {
+            test_table: self.test_table,
+            row: self.row.clone(),
+            fixed: Box::default(),
+            out_of_line_values: OutOfLineValues::default(),
+        }
     }
 
     pub(crate) fn get(&self) -> RowRef<'_> {
@@ -156,45 +162,45 @@ impl<'s> Row<'s> {
     }
 
     pub(crate) fn inserting(&mut self) -> RowWriter<'_> {
-        let fixed = match self.shape.layout.fixed_bytes {
+        let fixed = match self.test_table.layout.fixed_bytes {
             0 => self.fixed.as_mut_ptr().cast(),
             _ => std::ptr::with_exposed_provenance_mut(self.row[0] as usize),
         };
         // SAFETY: blocks of the table's layout, borrowed exclusively.
-        unsafe { RowWriter::for_insert(self.row.as_mut_ptr().cast(), fixed, &mut self.tails) }
+        unsafe { RowWriter::for_insert(self.row.as_mut_ptr().cast(), fixed, &mut self.out_of_line_values) }
     }
 
     pub(crate) fn updating(&mut self) -> RowWriter<'_> {
         // SAFETY: a row of the table's layout, borrowed exclusively.
-        unsafe { RowWriter::for_update(self.row.as_mut_ptr().cast(), &mut self.tails) }
+        unsafe { RowWriter::for_update(self.row.as_mut_ptr().cast(), &mut self.out_of_line_values) }
     }
 
     pub(crate) fn values(&self) -> Vec<Value> {
-        let columns = self.shape.definition.columns.iter().zip(&self.shape.layout.places);
+        let columns = self.test_table.definition.columns.iter().zip(&self.test_table.layout.places);
         columns.map(|(column, place)| Value::read(column, place, self.get())).collect()
     }
 
     pub(crate) fn encoded(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        self.shape.wire.encode_row(self.get(), &mut bytes);
+        self.test_table.wire.encode_row(self.get(), &mut bytes);
         bytes
     }
 
     /// Calls with the row's key.
     pub(crate) fn with_key<R>(&self, with: impl FnOnce(Key<'_>) -> R) -> R {
-        self.shape.codec.encode_row(self.get(), with)
+        self.test_table.codec.encode_row(self.get(), with)
     }
 }
 
 /// Some rows of a table.
-pub(crate) fn samples(shape: &Shape) -> Vec<Row<'_>> {
-    (0..3).map(|at| sample(shape, at)).collect()
+pub(crate) fn samples(test_table: &TestTable) -> Vec<Row<'_>> {
+    (0..3).map(|at| sample(test_table, at)).collect()
 }
 
-fn sample(shape: &Shape, at: u64) -> Row<'_> {
-    let mut row = Row::new(shape);
+fn sample(test_table: &TestTable, at: u64) -> Row<'_> {
+    let mut row = Row::new(test_table);
     let mut writer = row.inserting();
-    for (number, (column, place)) in shape.definition.columns.iter().zip(&shape.layout.places).enumerate() {
+    for (number, (column, place)) in test_table.definition.columns.iter().zip(&test_table.layout.places).enumerate() {
         let amount = [0, 1 << (7 * (number % 9)), 200][at as usize % 3].min(0x7F + u64::from(number > 20) * 0xFFFF);
         let text = ["", "a\0é", "a text that goes on"][at as usize % 3];
         let value = match column.ty {

@@ -57,7 +57,7 @@ pub(crate) struct Explained {
 
 /// Why there is no order.
 #[derive(Debug)]
-pub(crate) enum Refuted {
+pub(crate) enum Contradiction {
     /// These edges, beside the graph's, close a cycle. `searched`: other choices did so too.
     Cycle { added: Vec<Edge>, searched: bool },
     /// A claim is wrong by itself; or the work was spent before an order was found.
@@ -72,7 +72,7 @@ pub(crate) fn explain(
     graph: &mut Graph,
     order: &mut Order,
     work_max: u64,
-) -> Result<Explained, Refuted> {
+) -> Result<Explained, Contradiction> {
     let operations = index.states.len() as u64 + u64::from(index.transactions());
     let mut search =
         Search { index, promises, graph, order, trail: Vec::new(), pending: Vec::new(), lifetimes: HashMap::new() };
@@ -94,7 +94,7 @@ pub(crate) fn explain(
     let ambiguous = search.trail.iter().filter(|choice| choice.other.is_some()).count() as u64;
     match mismatches.first() {
         None => Ok(Explained { clauses, ambiguous }),
-        Some(first) => Err(Refuted::Alone(undecided(index, first, mismatches.len(), clauses))),
+        Some(first) => Err(Contradiction::Alone(undecided(index, first, mismatches.len(), clauses))),
     }
 }
 
@@ -122,7 +122,7 @@ struct Search<'a, 'h> {
 
 impl Search<'_, '_> {
     /// Makes a clause hold, for the time being.
-    fn satisfy(&mut self, mismatch: Mismatch) -> Result<(), Refuted> {
+    fn satisfy(&mut self, mismatch: Mismatch) -> Result<(), Contradiction> {
         let reader = mismatch.reader;
         let (insert, delete) = self.lifetime(mismatch.state);
         let states = &self.index.states;
@@ -139,7 +139,7 @@ impl Search<'_, '_> {
             (Some(before), Some(after)) if distance(after) < distance(before) => (after, Some(before)),
             (Some(before), after) => (before, after),
             (None, Some(after)) => (after, None),
-            (None, None) => return Err(Refuted::Alone(self.always_there(mismatch))),
+            (None, None) => return Err(Contradiction::Alone(self.always_there(mismatch))),
         };
         // Satisfied meanwhile, by a clause of the same replay.
         let holds = |edge: Edge| self.order.position(edge.from) < self.order.position(edge.to);
@@ -162,7 +162,7 @@ impl Search<'_, '_> {
     }
 
     /// Both sides of a clause would close a cycle: takes back decisions down to one that matters, and turns that round.
-    fn undo(&mut self, clause: Mismatch, before: Option<Edge>, after: Option<Edge>) -> Result<(), Refuted> {
+    fn undo(&mut self, clause: Mismatch, before: Option<Edge>, after: Option<Edge>) -> Result<(), Contradiction> {
         self.pending.push(clause);
         // Either would do as the reason; the side that did not see an insert reads better.
         let mut failed = before.or(after).expect("a clause without sides is refuted earlier");
@@ -185,7 +185,10 @@ impl Search<'_, '_> {
             (failed, led_nowhere) = (other, true);
         }
         let searched = led_nowhere || self.trail.iter().any(|choice| choice.turned);
-        Err(Refuted::Cycle { added: self.trail.iter().map(|choice| choice.edge).chain([failed]).collect(), searched })
+        Err(Contradiction::Cycle {
+            added: self.trail.iter().map(|choice| choice.edge).chain([failed]).collect(),
+            searched,
+        })
     }
 
     /// The insert that began the lifetime a live state is part of, and the delete that ended it.
@@ -220,7 +223,7 @@ impl Search<'_, '_> {
     fn always_there(&self, mismatch: Mismatch) -> Violation {
         let index = self.index;
         let state = index.states[mismatch.state as usize];
-        let (id, name, v) = (index.id(mismatch.reader), index.name(state.key()), version(state.stamp));
+        let (id, name, v) = (index.id(mismatch.reader), index.name(state.key()), version(state.tid));
         let text =
             format!("T{id} did not find {name}, which was there from before the history (version {v}) to its end");
         Violation::alone(Anomaly::MissingRow, vec![id], text)

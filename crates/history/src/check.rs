@@ -1,6 +1,6 @@
 //! The judgement: the steps of the crate's documentation, one after another.
 
-use crate::absence::{self, Refuted};
+use crate::absence::{self, Contradiction};
 use crate::explain;
 use crate::graph::{Edges, Graph};
 use crate::index::Index;
@@ -89,8 +89,8 @@ fn check_within(history: &History, promises: &Promises, work_max: u64) -> Result
     drop(successors_first);
     let explained = match absence::explain(&index, promises, &mut graph, &mut order, work_max) {
         Ok(explained) => explained,
-        Err(Refuted::Alone(violation)) => return Err(violation),
-        Err(Refuted::Cycle { added, searched }) => {
+        Err(Contradiction::Alone(violation)) => return Err(violation),
+        Err(Contradiction::Cycle { added, searched }) => {
             // The graph holds all of `added` but the last, which closes the cycle.
             let closing = added.last().expect("an edge was refused");
             graph.add(closing.from, closing.to);
@@ -119,14 +119,14 @@ fn hints(index: &Index<'_>) -> Vec<u32> {
     let key = |t: u32| {
         let transaction = &index.history.transactions[t as usize];
         let instant = transaction.snapshot.unwrap_or(transaction.ended);
-        let written = index.writes.of(t).iter().map(|&s| index.states[s as usize].stamp).max();
-        let read = || index.reads.of(t).iter().map(|claim| index.states[claim.number() as usize].stamp).max();
+        let written = index.writes.of(t).iter().map(|&s| index.states[s as usize].tid).max();
+        let read = || index.reads.of(t).iter().map(|claim| index.states[claim.number() as usize].tid).max();
         (instant, written.or_else(read).unwrap_or(0))
     };
     let mut sorted: Vec<(u64, u64, u32)> = (0..index.transactions())
         .map(|t| {
-            let (instant, stamp) = key(t);
-            (instant, stamp, t)
+            let (instant, tid) = key(t);
+            (instant, tid, t)
         })
         .collect();
     sorted.sort_unstable();

@@ -201,7 +201,7 @@ fn step(index: &Index<'_>, hop: &Edge) -> Step {
     let reason = hop.reason;
     let known = |state: u32| {
         let state = index.states[state as usize];
-        (state.live(), index.name(state.key()), version(state.stamp))
+        (state.live(), index.name(state.key()), version(state.tid))
     };
     let scanned = if reason.scanned { " in a scan" } else { "" };
     let wrote = |live: bool| if live { "wrote" } else { "deleted" };

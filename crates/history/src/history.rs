@@ -1,6 +1,6 @@
 //! What a history says: committed transactions, what they saw and what they wrote.
 //!
-//! Rules for whoever fills one:
+//! Rules for filling one:
 //!
 //! (a) Only committed transactions, and all of them: a version nobody here wrote counts as one that was aborted.
 //! (b) Reads and scans say what the *committed* state showed, under the transaction's own writes. A version of its own may
@@ -8,7 +8,7 @@
 //!     have hidden it; list it as [`Saw::Absent`] to claim that it was not there before. A key whose own write lay over it
 //!     during the scan and was then taken back is no write of the transaction: list it as [`Saw::Hidden`].
 //! (c) An insert that must not find a row, and an update or delete that must, depends on what was there: record that read.
-//! (d) A write's version is the stamp the commit gave it: above every earlier version of its key, for ever.
+//! (d) A write's version is the TID the commit gave it: above every earlier version of its key, for ever.
 //! (e) `began` is read before the first operation, `ended` after the commit was visible, all from one clock.
 
 use crate::Key;
@@ -88,8 +88,8 @@ pub struct Read {
 pub enum Saw {
     /// The row with this version.
     Row(u64),
-    /// No row as of this stamp: a tombstone's, or that of an empty record made after it. The key's newest version at or
-    /// below the stamp is a delete, or there is none.
+    /// No row as of this TID: a tombstone's, or that of an empty record made after it. The key's newest version at or
+    /// below the TID is a delete, or there is none.
     AbsentAt(u64),
     /// No row, and nothing that says since when: before the first write or after any delete.
     Absent,

@@ -1,6 +1,6 @@
 //! A history as dense numbers, and everything that can be judged one claim at a time.
 //!
-//! A *state* is what a key held between two writes: every key has an initial state, then one per version, in stamp order, so
+//! A *state* is what a key held between two writes: every key has an initial state, then one per version, in TID order, so
 //! neighbours in [`Index::states`] are neighbours in version order. A read of a known state becomes that state's number; an
 //! absence of which no more is known becomes a claim on a key, and a scan one on a range of keys.
 
@@ -18,15 +18,15 @@ pub(crate) const NONE: u32 = u32::MAX;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct State {
     /// The version.
-    pub(crate) stamp: u64,
+    pub(crate) tid: u64,
     /// Index of the transaction that wrote it; [`NONE`] for initial states.
     pub(crate) writer: u32,
     key_live: u32,
 }
 
 impl State {
-    fn new(key: u32, stamp: u64, writer: u32, live: bool) -> State {
-        State { stamp, writer, key_live: key << 1 | u32::from(live) }
+    fn new(key: u32, tid: u64, writer: u32, live: bool) -> State {
+        State { tid, writer, key_live: key << 1 | u32::from(live) }
     }
 
     /// The key's id.
@@ -110,7 +110,7 @@ pub(crate) struct Index<'h> {
     pub(crate) ranges: Lists<Range>,
     /// Keys that scans list, ascending within a scan.
     listed: Vec<u32>,
-    /// While claims are taken: absences (transaction, key, stamp) before all writes of a key, whose initial row may yet become
+    /// While claims are taken: absences (transaction, key, TID) before all writes of a key, whose initial row may yet become
     /// known.
     early: Vec<(u32, u32, u64)>,
 }
@@ -159,7 +159,7 @@ impl<'h> Index<'h> {
         Ok(index)
     }
 
-    /// One state per key and per write, each key's in stamp order.
+    /// One state per key and per write, each key's in TID order.
     fn fill_states(&mut self, initial: &[crate::InitialRow], ids: &[u32]) -> Result<(), Violation> {
         let history = self.history;
         let (initial_ids, ids) = ids.split_at(initial.len());
@@ -200,13 +200,13 @@ impl<'h> Index<'h> {
         self.first = first;
         for k in 0..self.keys.len() {
             let written = &mut self.states[self.first[k] as usize + 1..self.first[k + 1] as usize];
-            if !written.is_sorted_by_key(|s| s.stamp) {
-                written.sort_unstable_by_key(|s| (s.stamp, s.writer));
+            if !written.is_sorted_by_key(|s| s.tid) {
+                written.sort_unstable_by_key(|s| (s.tid, s.writer));
             }
-            let twice = written.windows(2).find(|pair| pair[0].stamp == pair[1].stamp);
+            let twice = written.windows(2).find(|pair| pair[0].tid == pair[1].tid);
             if let Some((first, second)) = twice.map(|pair| (pair[0], pair[1])) {
                 let (a, b) = (self.id(first.writer), self.id(second.writer));
-                let (name, v) = (self.name(k as u32), version(first.stamp));
+                let (name, v) = (self.name(k as u32), version(first.tid));
                 let text = format!("{name} was written at version {v} by T{a} and again by T{b}");
                 return Err(Violation::alone(Anomaly::DuplicateVersion, vec![a, b], text));
             }
@@ -214,7 +214,7 @@ impl<'h> Index<'h> {
         for (row, &key) in initial.iter().zip(initial_ids) {
             let first = self.first[key as usize];
             let state = self.states[first as usize];
-            if state.live() || self.next(first).is_some_and(|next| self.states[next as usize].stamp <= row.version) {
+            if state.live() || self.next(first).is_some_and(|next| self.states[next as usize].tid <= row.version) {
                 let text = format!("{}: two initial rows, or one above a written version", self.name(key));
                 return Err(Violation::alone(Anomaly::Malformed, Vec::new(), text));
             }
@@ -264,7 +264,7 @@ impl<'h> Index<'h> {
         }
         let early = std::mem::take(&mut self.early);
         match early.into_iter().find(|&(_, key, _)| self.states[self.first[key as usize] as usize].live()) {
-            Some((i, key, stamp)) => Err(self.not_deleted(i, stamp, self.first[key as usize])),
+            Some((i, key, tid)) => Err(self.not_deleted(i, tid, self.first[key as usize])),
             None => Ok(()),
         }
     }
@@ -279,37 +279,37 @@ impl<'h> Index<'h> {
                 self.absent.items.push(Claim::new(key, scanned));
                 return Ok(());
             }
-            Saw::Row(stamp) => {
-                let at = written.partition_point(|s| s.stamp < stamp);
+            Saw::Row(tid) => {
+                let at = written.partition_point(|s| s.tid < tid);
                 let initial = self.states[first as usize];
                 match written.get(at) {
-                    Some(state) if state.stamp == stamp && state.live() => first + 1 + at as u32,
-                    Some(state) if state.stamp == stamp => {
+                    Some(state) if state.tid == tid && state.live() => first + 1 + at as u32,
+                    Some(state) if state.tid == tid => {
                         let (a, b) = (self.id(i), self.id(state.writer));
-                        let (name, v) = (self.name(key), version(stamp));
+                        let (name, v) = (self.name(key), version(tid));
                         let text = format!("T{a} read a row {name} at version {v}, which is T{b}'s delete");
                         return Err(Violation::alone(Anomaly::AbortedRead, vec![a, b], text));
                     }
-                    _ if initial.live() && initial.stamp == stamp => first,
+                    _ if initial.live() && initial.tid == tid => first,
                     _ if at == 0 && !initial.live() && self.history.initial == Initial::Unknown => {
-                        self.states[first as usize] = State::new(key, stamp, NONE, true);
+                        self.states[first as usize] = State::new(key, tid, NONE, true);
                         first
                     }
                     _ => {
                         let (a, name) = (self.id(i), self.name(key));
-                        let v = version(stamp);
+                        let v = version(tid);
                         let text = format!("T{a} read {name} at version {v}, which no committed transaction wrote");
                         return Err(Violation::alone(Anomaly::AbortedRead, vec![a], text));
                     }
                 }
             }
-            Saw::AbsentAt(stamp) => {
-                let state = first + written.partition_point(|s| s.stamp <= stamp) as u32;
+            Saw::AbsentAt(tid) => {
+                let state = first + written.partition_point(|s| s.tid <= tid) as u32;
                 if self.states[state as usize].live() {
-                    return Err(self.not_deleted(i, stamp, state));
+                    return Err(self.not_deleted(i, tid, state));
                 }
                 if state == first && self.history.initial == Initial::Unknown {
-                    self.early.push((i, key, stamp));
+                    self.early.push((i, key, tid));
                 }
                 state
             }
@@ -322,7 +322,7 @@ impl<'h> Index<'h> {
             self.next(state).filter(|&next| writer != NONE && self.states[next as usize].writer == writer)
         {
             let (a, b) = (self.id(i), self.id(writer));
-            let (v, w) = (version(self.states[state as usize].stamp), version(self.states[next as usize].stamp));
+            let (v, w) = (version(self.states[state as usize].tid), version(self.states[next as usize].tid));
             let text = format!("T{a} read {} at version {v}, which T{b} itself replaced with {w}", self.name(key));
             return Err(Violation::alone(Anomaly::IntermediateRead, vec![a, b], text));
         }
@@ -331,7 +331,7 @@ impl<'h> Index<'h> {
             && let Some(own) = self.own(i, key).filter(|&own| own < state)
         {
             let a = self.id(i);
-            let (v, w) = (version(self.states[state as usize].stamp), version(self.states[own as usize].stamp));
+            let (v, w) = (version(self.states[state as usize].tid), version(self.states[own as usize].tid));
             let text = format!("T{a} read {} at version {v} and then wrote version {w}", self.name(key));
             return Err(Violation::alone(Anomaly::VersionOrder, vec![a], text));
         }
@@ -339,10 +339,10 @@ impl<'h> Index<'h> {
         Ok(())
     }
 
-    /// `i` found a key absent as of `stamp`, where a row was.
-    fn not_deleted(&self, i: u32, stamp: u64, state: u32) -> Violation {
+    /// `i` found a key absent as of `tid`, where a row was.
+    fn not_deleted(&self, i: u32, tid: u64, state: u32) -> Violation {
         let state = self.states[state as usize];
-        let (a, name, v, w) = (self.id(i), self.name(state.key()), version(stamp), version(state.stamp));
+        let (a, name, v, w) = (self.id(i), self.name(state.key()), version(tid), version(state.tid));
         let text =
             format!("T{a} found {name} deleted as of version {v}, but no committed transaction deleted version {w}");
         Violation::alone(Anomaly::AbortedRead, vec![a], text)

@@ -5,7 +5,7 @@
 //!
 //! How [`check`] decides, in the order of the modules:
 //!
-//! 1. `index`: keys become dense ids in key order; the stamps of a key's writes are its version order. Rejected here: a
+//! 1. `index`: keys become dense ids in key order; the TIDs of a key's writes are its version order. Rejected here: a
 //!    version written twice (or never: G1a), an intermediate version read (G1b), a version below the one its writer read.
 //! 2. `graph`: the direct serialization graph of Adya (PhD thesis, MIT 1999, §3.1 and §4.4): write, read and
 //!    anti-dependencies between neighbours in version order, session order, and real-time order through one node per point

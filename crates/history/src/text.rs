@@ -19,10 +19,10 @@
 //! ```
 //!
 //! Keys are plain words (letters, digits, `_`, `.`, `-`) or `0x` and hexadecimal digits. Versions are numbers or, where they
-//! are stamps of an epoch above 0, `epoch.counter`.
+//! are TIDs of an epoch above 0, `epoch.counter`.
 
 use crate::{History, Initial, InitialRow, Key, Read, Saw, Scan, Transaction, Write};
-use seriatim_base::{Epoch, Stamp, TableId};
+use seriatim_base::{Epoch, TableId, Tid};
 use std::fmt::{self, Write as _};
 use std::ops::Bound;
 
@@ -232,11 +232,11 @@ fn table(word: &str) -> Result<TableId, String> {
     number(word).map(TableId)
 }
 
-/// A version: `epoch.counter` if it is a stamp of an epoch above 0, else its number.
+/// A version: `epoch.counter` if it is a TID of an epoch above 0, else its number.
 pub(crate) fn version(version: u64) -> String {
-    let stamp = (version >> Stamp::BITS == 0).then(|| Stamp::from_bits(version));
-    match stamp {
-        Some(stamp) if stamp.epoch() != Epoch(0) => stamp.to_string(),
+    let tid = (version >> Tid::BITS == 0).then(|| Tid::from_bits(version));
+    match tid {
+        Some(tid) if tid.epoch() != Epoch(0) => tid.to_string(),
         _ => version.to_string(),
     }
 }
@@ -246,10 +246,10 @@ fn load_version(word: &str) -> Result<u64, String> {
         return number(word);
     };
     let (epoch, counter) = (number::<u64>(epoch)?, number::<u64>(counter)?);
-    if epoch >> (Stamp::BITS - Stamp::COUNTER_BITS) != 0 || counter >> Stamp::COUNTER_BITS != 0 {
-        return Err(format!("`{word}` is not a stamp: the epoch or the counter is too large"));
+    if epoch >> (Tid::BITS - Tid::COUNTER_BITS) != 0 || counter >> Tid::COUNTER_BITS != 0 {
+        return Err(format!("`{word}` is not a TID: the epoch or the counter is too large"));
     }
-    Ok(epoch << Stamp::COUNTER_BITS | counter)
+    Ok(epoch << Tid::COUNTER_BITS | counter)
 }
 
 fn saw(saw: Saw) -> String {

@@ -5,7 +5,7 @@ mod simulate;
 
 use seriatim_base::{Rng, rng};
 use seriatim_history::{History, Initial, Key, Promises, Read, Saw, TableId, Transaction, Write, check, text};
-use simulate::{Shape, inside, key, serial};
+use simulate::{Parameters, inside, key, serial};
 use std::collections::{BTreeMap, BTreeSet};
 
 type Place = (TableId, Key);
@@ -115,8 +115,8 @@ impl<'h> Brute<'h> {
                 },
                 Saw::Hidden => true,
                 Saw::Absent => !store.get(&place).is_some_and(|&(_, row)| row),
-                Saw::AbsentAt(stamp) => {
-                    let newest = self.states.get(&place).into_iter().flatten().filter(|s| s.0 <= stamp).max();
+                Saw::AbsentAt(tid) => {
+                    let newest = self.states.get(&place).into_iter().flatten().filter(|s| s.0 <= tid).max();
                     match newest {
                         None => !store.contains_key(&place),
                         Some(&(_, true, _)) => false,
@@ -225,7 +225,7 @@ fn mutate(rng: &mut Rng, history: &mut History, keys: u64) {
 fn judge(seed: u64) -> Result<(), String> {
     let mut rng = Rng::from_seed(seed);
     let keys = rng.range(1, 4);
-    let shape = Shape {
+    let parameters = Parameters {
         transactions: rng.range(1, 6),
         operations: rng.range(1, 4),
         tables: rng.range(1, 2),
@@ -237,7 +237,7 @@ fn judge(seed: u64) -> Result<(), String> {
         initial: [0, 50][rng.below(2) as usize],
         spread: [0, 8, 30][rng.below(3) as usize],
     };
-    let mut history = serial(&mut rng, shape);
+    let mut history = serial(&mut rng, parameters);
     let mutations = rng.below(4);
     (0..mutations).for_each(|_| mutate(&mut rng, &mut history, keys));
     let unknown = rng.percent(25);
@@ -316,7 +316,7 @@ fn serial_executions_are_accepted() {
     println!("seeds 0..100 and {random}..+50");
     for seed in (0..100).chain((0..50).map(|i| random.wrapping_add(i))) {
         let mut rng = Rng::from_seed(seed);
-        let shape = Shape {
+        let parameters = Parameters {
             transactions: 300,
             operations: 8,
             tables: 2,
@@ -328,7 +328,7 @@ fn serial_executions_are_accepted() {
             initial: 50,
             spread: [0, 15, 100, 900][rng.below(4) as usize],
         };
-        let mut history = serial(&mut rng, shape);
+        let mut history = serial(&mut rng, parameters);
         if rng.percent(30) {
             history.initial = Initial::Unknown;
         }
@@ -347,7 +347,7 @@ fn planted_anomalies_are_found() {
     println!("seeds {random}..+50");
     for seed in (0..50).map(|i| random.wrapping_add(i)) {
         let mut rng = Rng::from_seed(seed);
-        let shape = Shape {
+        let parameters = Parameters {
             transactions: 200,
             operations: 6,
             tables: 1,
@@ -359,7 +359,7 @@ fn planted_anomalies_are_found() {
             initial: 50,
             spread: 40,
         };
-        let clean = serial(&mut rng, shape);
+        let clean = serial(&mut rng, parameters);
         // Over fresh keys, concurrent with one another and with some of the others.
         let t = |id| Transaction::new(id).during(2000, 3000);
         let plants: [(&str, Vec<Transaction>); 7] = [

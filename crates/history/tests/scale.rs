@@ -12,7 +12,7 @@ use std::ops::Bound;
 fn history(seed: u64, transactions: u64, keys: u64) -> History {
     let mut rng = Rng::from_seed(seed);
     let (rows, queue) = (TableId(0), TableId(1));
-    let mut stamps = vec![1u64; keys as usize];
+    let mut tids = vec![1u64; keys as usize];
     let mut waiting: BTreeSet<u64> = BTreeSet::new();
     let mut enqueued: u64 = 0;
     let mut all = Vec::with_capacity(transactions as usize);
@@ -25,14 +25,14 @@ fn history(seed: u64, transactions: u64, keys: u64) -> History {
         for _ in 0..8 {
             let at = rng.below(keys);
             if own.len() < 4 && rng.percent(50) && !own.contains(&at) {
-                t.reads.push(Read { table: rows, key: Key::from(at), saw: Saw::Row(stamps[at as usize]) });
+                t.reads.push(Read { table: rows, key: Key::from(at), saw: Saw::Row(tids[at as usize]) });
                 own.push(at);
             } else if !own.contains(&at) {
-                t.reads.push(Read { table: rows, key: Key::from(at), saw: Saw::Row(stamps[at as usize]) });
+                t.reads.push(Read { table: rows, key: Key::from(at), saw: Saw::Row(tids[at as usize]) });
             }
         }
         for at in own {
-            stamps[at as usize] = version;
+            tids[at as usize] = version;
             t.writes.push(Write { table: rows, key: Key::from(at), version, deleted: false });
         }
         match waiting.first().copied() {

@@ -1,21 +1,21 @@
 //! The text format: what it can say comes back as it was said, what it cannot is refused with the line, and no text makes the
 //! loader or the checker panic.
 
-use seriatim_base::{Epoch, Rng, Stamp, TableId, rng};
+use seriatim_base::{Epoch, Rng, TableId, Tid, rng};
 use seriatim_history::{History, Initial, InitialRow, Key, Promises, Saw, Scan, Transaction, check, text};
 use std::ops::Bound;
 
 /// Every form there is.
 fn everything() -> History {
-    let stamp = Stamp::first_of(Epoch(3)).bits() + 7;
-    let mut scans = Transaction::new(4).scan(0, "a", "b", &[("a", 3), ("b", stamp)]).during(5, 9);
+    let tid = Tid::first_of(Epoch(3)).bits() + 7;
+    let mut scans = Transaction::new(4).scan(0, "a", "b", &[("a", 3), ("b", tid)]).during(5, 9);
     let long = Key::new(&[0xab; 40]);
-    let saw = vec![(Key::from("a"), Saw::Absent), (long.clone(), Saw::AbsentAt(stamp))];
+    let saw = vec![(Key::from("a"), Saw::Absent), (long.clone(), Saw::AbsentAt(tid))];
     scans.scans.push(Scan { table: TableId(7), low: Bound::Excluded(Key::new(b"")), high: Bound::Unbounded, saw });
     let (low, high) = (Bound::Unbounded, Bound::Excluded(Key::from("z")));
     scans.scans.push(Scan { table: TableId(0), low, high, saw: Vec::new() });
     let reads = Transaction::new(5).in_session(2).on_snapshot(0).read(0, "a", Saw::Row(3)).read(1, 8u64, Saw::Absent);
-    let writes = Transaction::new(6).write(0, long, u64::MAX).delete(1, "0xplain", stamp).during(1, 1);
+    let writes = Transaction::new(6).write(0, long, u64::MAX).delete(1, "0xplain", tid).during(1, 1);
     let row = InitialRow { table: TableId(0), key: Key::from("a"), version: 3 };
     let tables = vec!["account".into(), "order line".into()];
     History { tables, initial: Initial::Rows(vec![row]), transactions: vec![scans, reads, writes] }
@@ -29,7 +29,7 @@ fn everything_comes_back() {
         let dumped = text::dump(&history);
         assert_eq!(text::load(&dumped).expect("a dump can be loaded"), history, "{dumped}");
     }
-    assert!(text::dump(&history).contains("=absent@3.7"), "stamps are shown as such");
+    assert!(text::dump(&history).contains("=absent@3.7"), "TIDs are shown as such");
 }
 
 #[test]

@@ -24,22 +24,22 @@ pub trait Access {
 
 /// Why a body ends early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stop {
+pub enum BodyError {
     /// A lock bit was seen held: undo, wait, run again within the budget.
     Busy,
-    /// Undo and hand this code, below [`Stop::CODES`], to the caller; never run again.
+    /// Undo and hand this code, below [`BodyError::CODES`], to the caller; never run again.
     Refused(u8),
 }
 
-impl Stop {
-    /// Codes of [`Stop::Refused`] are below this; the ones above are the region's own.
+impl BodyError {
+    /// Codes of [`BodyError::Refused`] are below this; the ones above are the region's own.
     pub const CODES: u8 = 0xF0;
 }
 
 /// Why [`Agent::run`](crate::Agent::run) gave up: the body's code, or [`Refused::BUSY`]. Nothing of the body remains stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// The body's code, below [`Stop::CODES`], or that of [`Refused::BUSY`].
+    /// The body's code, below [`BodyError::CODES`], or that of [`Refused::BUSY`].
     pub code: u8,
 }
 
@@ -77,8 +77,8 @@ pub unsafe trait Body {
     /// direct mode the body undoes its own before returning `Err`.
     ///
     /// # Errors
-    /// [`Stop`] says what happens next.
-    fn run<A: Access>(&mut self, access: &mut A) -> Result<Self::Output, Stop>;
+    /// [`BodyError`] says what happens next.
+    fn run<A: Access>(&mut self, access: &mut A) -> Result<Self::Output, BodyError>;
 
     /// How many times a short body's work one run of this is. The [`Budget`](crate::Budget) is divided by it, so that what
     /// is lost before the fallback is about the same for all bodies. Asked outside regions, and only after an abort.

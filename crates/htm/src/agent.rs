@@ -2,7 +2,7 @@
 //!
 //! One retry loop serves the rtm and the emulated back end, so what tests find in the one holds for the other.
 
-use crate::access::{Access, Body, Direct, Refused, Stop};
+use crate::access::{Access, Body, BodyError, Direct, Refused};
 use crate::emulated::Emulated;
 use crate::htm::{Backend, Htm};
 use crate::locks::FallbackLocks;
@@ -66,11 +66,11 @@ pub(crate) enum Abort {
     Panicked,
 }
 
-impl From<Stop> for Abort {
-    fn from(stop: Stop) -> Abort {
-        match stop {
-            Stop::Busy => Abort::Busy,
-            Stop::Refused(code) => Abort::Refused(code),
+impl From<BodyError> for Abort {
+    fn from(error: BodyError) -> Abort {
+        match error {
+            BodyError::Busy => Abort::Busy,
+            BodyError::Refused(code) => Abort::Refused(code),
         }
     }
 }
@@ -135,7 +135,7 @@ impl Agent {
     /// [`Refused`] with the body's own code, or [`Refused::BUSY`]; nothing of the body remains stored.
     ///
     /// # Panics
-    /// As the body does, with `locks` given back. If the body refuses with a code that is not below [`Stop::CODES`].
+    /// As the body does, with `locks` given back. If the body refuses with a code that is not below [`BodyError::CODES`].
     #[inline]
     pub fn run<L: FallbackLocks + ?Sized, B: Body>(
         &mut self,
@@ -291,8 +291,8 @@ fn fall_back<A: Access, L: FallbackLocks + ?Sized, B: Body>(
     let _held = Held { locks, htm };
     match body.run(&mut access) {
         Ok(output) => Ok(output),
-        Err(Stop::Refused(code)) => Err(refused(code)),
-        Err(Stop::Busy) => wait_and_run(access, body),
+        Err(BodyError::Refused(code)) => Err(refused(code)),
+        Err(BodyError::Busy) => wait_and_run(access, body),
     }
 }
 
@@ -304,15 +304,15 @@ fn wait_and_run<A: Access, B: Body>(mut access: A, body: &mut B) -> Result<B::Ou
     while backoff.wait() {
         match body.run(&mut access) {
             Ok(output) => return Ok(output),
-            Err(Stop::Refused(code)) => return Err(refused(code)),
-            Err(Stop::Busy) => {}
+            Err(BodyError::Refused(code)) => return Err(refused(code)),
+            Err(BodyError::Busy) => {}
         }
     }
     Err(Refused::BUSY)
 }
 
 fn refused(code: u8) -> Refused {
-    assert!(code < Stop::CODES, "a body refused with {code:#x}, a code reserved for regions");
+    assert!(code < BodyError::CODES, "a body refused with {code:#x}, a code reserved for regions");
     Refused { code }
 }
 

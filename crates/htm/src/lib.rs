@@ -54,7 +54,7 @@ mod rtm;
 mod statistics;
 pub mod word;
 
-pub use access::{Access, Body, Refused, Stop};
+pub use access::{Access, Body, BodyError, Refused};
 pub use agent::{Agent, Budget};
 pub use htm::{Backend, Detection, Emulation, Htm, HtmMode, RtmKind, Unavailable, UnknownMode};
 pub use locks::{FallbackLocks, NoLocks, SpinLock};

@@ -1,4 +1,4 @@
-//! Who is inside a region, and the witness of those who are not.
+//! Which thread is inside a region, and the witness of those that are not.
 //!
 //! Allocators, locks and platform calls take `&mut Outside`. [`Agent::run`](crate::Agent::run) borrows the worker's witness for as long
 //! as its body runs, so a body has none to give them. [`assert_outside`] is the same rule for code without a witness.

@@ -6,13 +6,13 @@
 //! 31..24 code of xabort | 5 nested | 4 debug | 3 capacity | 2 conflict | 1 may retry | 0 explicit
 //! ```
 //! All ones: the region has begun. All zeros: a fault, an interrupt or an instruction that regions cannot hold.
-//! The codes below [`Stop::CODES`] are the body's; 0xFF: a fallback lock was held at subscription; 0xFE: the body was busy;
-//! 0xFD: the body panicked.
+//! The codes below [`BodyError::CODES`] are the body's; 0xFF: a fallback lock was held at subscription; 0xFE: the body
+//! was busy; 0xFD: the body panicked.
 //!
 //! An abort restores all registers and all memory of the thread and continues behind `xbegin`, so for the compiler the
 //! instruction ran once and answered with a status.
 
-use crate::access::{Access, Body, Direct, Stop};
+use crate::access::{Access, Body, BodyError, Direct};
 use crate::agent::{Abort, Regions};
 use crate::htm::{Cpuid, Detection};
 use crate::locks::FallbackLocks;
@@ -39,7 +39,7 @@ fn cause(status: u32) -> Abort {
             HELD => Abort::Held,
             BUSY => Abort::Busy,
             PANICKED => Abort::Panicked,
-            code if code < Stop::CODES => Abort::Refused(code),
+            code if code < BodyError::CODES => Abort::Refused(code),
             _ => Abort::System,
         }
     } else if status & CAPACITY != 0 {
@@ -71,8 +71,8 @@ impl Regions for Rtm {
         }
         let output = match body.run(&mut Region) {
             Ok(output) => output,
-            Err(Stop::Refused(code)) => instructions::abort_with(code),
-            Err(Stop::Busy) => instructions::abort::<BUSY>(),
+            Err(BodyError::Refused(code)) => instructions::abort_with(code),
+            Err(BodyError::Busy) => instructions::abort::<BUSY>(),
         };
         std::mem::forget(unwinding);
         // SAFETY: the region begun above is still open: an abort would have continued behind `begin`.
@@ -243,7 +243,7 @@ mod instructions {
         };
     }
 
-    /// The instruction holds its code as a constant: one function for each code below `Stop::CODES`.
+    /// The instruction holds its code as a constant: one function for each code below `BodyError::CODES`.
     static ABORTS: [[unsafe fn(); 16]; 15] = [
         row!(0),
         row!(1),

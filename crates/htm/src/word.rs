@@ -41,7 +41,7 @@ word!(AtomicU64);
 #[cfg(loom)]
 word!(loom::sync::atomic::AtomicU64);
 
-/// Before each access: where tests let another thread take its turn. Whoever is here may hold a latch.
+/// Before each access: where tests let another thread take its turn. The caller may hold a latch.
 #[inline(always)]
 fn step() {
     #[cfg(feature = "steps")]

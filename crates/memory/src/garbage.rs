@@ -66,7 +66,7 @@ pub(crate) struct Bag {
     deferred: Vec<Deferred>,
 }
 
-// SAFETY: rule 1 of `heap`: what lies in a bag is unlinked, and belongs to whoever holds the bag.
+// SAFETY: rule 1 of `heap`: what lies in a bag is unlinked, and belongs to the holder of the bag.
 unsafe impl Send for Bag {}
 
 impl Bag {
@@ -264,7 +264,7 @@ impl Garbage {
         for _ in 0..bags_max {
             let Some(bag) = self.kept.pop_front_if(|bag| bag.until <= durable) else { return };
             for version in &bag.versions {
-                // For the links that are written now, and for who allocates them next.
+                // For the links that are written now, and for the thread that allocates them next.
                 prefetch::lines(version.start.as_ptr(), version.bytes.min(FETCHED_MAX));
             }
             self.finish(bag, release);

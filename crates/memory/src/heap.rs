@@ -6,7 +6,7 @@
 //! use, two batches a class and worker, and the garbage in flight.
 //!
 //! Access rules:
-//! 1. A block on a free list, in a batch or in a span belongs to whoever holds that list, batch or span.
+//! 1. A block on a free list, in a batch or in a span belongs to the holder of that list, batch or span.
 //! 2. Maps live as long as the heap. What workers were given may be used until then.
 //!
 //! The limit counts what was taken: spans and large maps; and what transactions note (`counted`). Free blocks can be used again at the limit. There is no reserve below
@@ -90,7 +90,7 @@ impl Span {
 #[derive(Debug)]
 pub(crate) struct Heap {
     huge_pages: bool,
-    /// Bytes that may be taken. Read where memory is taken, set by whoever opens the memory.
+    /// Bytes that may be taken. Read where memory is taken, set when the memory is opened.
     limit: AtomicUsize,
     /// Whether the limit ever refused a request.
     scarce: AtomicBool,
@@ -316,7 +316,7 @@ impl Heap {
         map.bytes()
     }
 
-    /// Hands a batch of free blocks to whoever needs them.
+    /// Hands a batch of free blocks to the next thread that needs them.
     pub(crate) fn hand_over(&self, class: Class, batch: Batch) {
         if batch.head.is_some() {
             lock(&self.pools[class.index()]).push(batch);

@@ -1,4 +1,4 @@
-//! Builds with debug assertions overwrite blocks as they change hands, so that whoever uses one too early or too late reads
+//! Builds with debug assertions overwrite blocks as they change hands, so that a thread that uses one too early or too late reads
 //! nonsense every time, and recognise a block that is released twice. (Not under Miri, which sees both by itself, and minds
 //! that padding is read.)
 

@@ -9,7 +9,7 @@
 //! rest ([`Heap::wants_blocks`]).
 //!
 //! This walks over all free blocks between workers. It is nothing for the path of a transaction: a helper does it, when so much
-//! more is free than the time before that it is worth it. Who is about to be refused at the limit does it too ([`Heap::reclaim_at_limit`]).
+//! more is free than the time before that it is worth it. A thread about to be refused at the limit does it too ([`Heap::reclaim_at_limit`]).
 
 use crate::class::{CLASSES, Class};
 use crate::heap::{Batch, Heap, SPAN, Span, lock};
@@ -171,7 +171,7 @@ impl Heap {
         }
     }
 
-    /// Makes spans of whole windows, and gives them back; who calls it holds `reclaiming`.
+    /// Makes spans of whole windows, and gives them back; the caller holds `reclaiming`.
     fn reclaim(&self) -> usize {
         let bytes = self.reclaim_alone();
         self.left_free.store(self.pooled_bytes(), Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! The door to the operating system's memory: map, advise, touch, unmap.
+//! The platform interface to the operating system's memory: map, advise, touch, unmap.
 //!
 //! A map is aligned to a huge page when it holds one, so that the kernel can back it by huge pages from the first touch on.
 //! Nothing else of the system is called. Under Miri and outside Unix the standard allocator stands in.
@@ -54,7 +54,7 @@ impl Map {
 
 impl Drop for Map {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new` with these bytes and not unmapped since; whoever drops a map gave up what lies in it.
+        // SAFETY: mapped by `new` with these bytes and not unmapped since; the owner that drops a map gave up what lies in it.
         unsafe { unmap(self.start, self.bytes) };
     }
 }

@@ -58,7 +58,7 @@ struct Slicer<'f> {
 
 /// How much is known of the way to a step.
 #[derive(Clone, Copy)]
-struct Way {
+struct PathConditions {
     /// All conditions from the beginning of the slice.
     to_end: bool,
     /// All conditions from the innermost loop, which is in the slice.
@@ -75,7 +75,7 @@ pub(crate) fn slice<'t>(
     let Some(first) = steps.first() else { return Vec::new() };
     let region = first.id.index()..steps.iter().map(end).max().unwrap_or_default();
     let mut slicer = Slicer { wanted, variables: &procedure.variables, known: flow.settled(&region) };
-    let mut nodes = slicer.steps(steps, Way { to_end: true, to_loop: false });
+    let mut nodes = slicer.steps(steps, PathConditions { to_end: true, to_loop: false });
     prune(&mut nodes, &mut Known::new(), false);
     nodes
 }
@@ -100,15 +100,15 @@ impl Slicer<'_> {
         });
     }
 
-    fn steps<'t>(&mut self, steps: &'t [Step], way: Way) -> Vec<Node<'t>> {
+    fn steps<'t>(&mut self, steps: &'t [Step], path: PathConditions) -> Vec<Node<'t>> {
         let mut nodes = Vec::new();
         for step in steps {
-            self.step(step, way, &mut nodes);
+            self.step(step, path, &mut nodes);
         }
         nodes
     }
 
-    fn step<'t>(&mut self, step: &'t Step, way: Way, nodes: &mut Vec<Node<'t>>) {
+    fn step<'t>(&mut self, step: &'t Step, path: PathConditions, nodes: &mut Vec<Node<'t>>) {
         match &step.kind {
             StepKind::Let { pattern, value } => match self.knows(value) {
                 true => nodes.push(Node::Let(step, None)),
@@ -117,8 +117,8 @@ impl Slicer<'_> {
             StepKind::LetElse { pattern, value, otherwise } => {
                 let jump = otherwise.0.last().and_then(jump);
                 let follows = match jump {
-                    Some(Jump::End) => way.to_end,
-                    Some(_) => way.to_loop,
+                    Some(Jump::End) => path.to_end,
+                    Some(_) => path.to_loop,
                     None => false,
                 };
                 match self.knows(value) && follows {
@@ -129,7 +129,7 @@ impl Slicer<'_> {
             StepKind::Operation { operation, .. } => self.operation(operation, nodes),
             StepKind::If { condition, then, otherwise } => {
                 if self.knows(condition) {
-                    let (then, otherwise) = (self.steps(&then.0, way), self.steps(&otherwise.0, way));
+                    let (then, otherwise) = (self.steps(&then.0, path), self.steps(&otherwise.0, path));
                     nodes.push(Node::If(condition, then, otherwise));
                 } else {
                     self.perhaps(&then.0, nodes);
@@ -139,7 +139,7 @@ impl Slicer<'_> {
             StepKind::Match { value, arms } => {
                 if self.knows(value) && arms.iter().flat_map(|arm| &arm.guard).all(|guard| self.knows(guard)) {
                     let arms = arms.iter().map(|arm| {
-                        let inside = self.steps(&arm.body.0, way);
+                        let inside = self.steps(&arm.body.0, path);
                         (&arm.pattern, arm.guard.as_ref(), inside)
                     });
                     nodes.push(Node::Match(value, arms.collect()));
@@ -152,23 +152,24 @@ impl Slicer<'_> {
             }
             StepKind::For { pattern, over, body } => {
                 // A list that the loop takes for itself is not looked at before.
-                let takes = matches!(&*over.kind, ExpressionKind::Variable(list) if !self.variables[list.index()].lent);
+                let takes =
+                    matches!(&*over.kind, ExpressionKind::Variable(list) if !self.variables[list.index()].borrowed);
                 if self.knows(over) && !takes {
-                    let inside = self.steps(&body.0, Way { to_end: way.to_end, to_loop: true });
+                    let inside = self.steps(&body.0, PathConditions { to_end: path.to_end, to_loop: true });
                     nodes.push(Node::For(pattern, over, inside));
                 } else {
                     self.leaves_out(pattern);
                     self.perhaps(&body.0, nodes);
                 }
             }
-            StepKind::Scope((), inner) => nodes.push(Node::Scope(self.steps(&inner.0, way))),
+            StepKind::Scope((), inner) => nodes.push(Node::Scope(self.steps(&inner.0, path))),
             StepKind::ForEach { operation, body, .. } => {
                 self.operation(operation, nodes);
                 self.perhaps(&body.0, nodes);
             }
             StepKind::Return(_) | StepKind::Abort(_) | StepKind::Break | StepKind::Continue => match jump(step) {
-                Some(Jump::End) if way.to_end => nodes.push(Node::Jump(Jump::End)),
-                Some(inner) if way.to_loop && inner != Jump::End => nodes.push(Node::Jump(inner)),
+                Some(Jump::End) if path.to_end => nodes.push(Node::Jump(Jump::End)),
+                Some(inner) if path.to_loop && inner != Jump::End => nodes.push(Node::Jump(inner)),
                 _ => {}
             },
             StepKind::Declare(_) | StepKind::Assign { .. } | StepKind::Yield(_) => {}
@@ -176,7 +177,7 @@ impl Slicer<'_> {
     }
 
     fn perhaps<'t>(&mut self, steps: &'t [Step], nodes: &mut Vec<Node<'t>>) {
-        let inside = self.steps(steps, Way { to_end: false, to_loop: false });
+        let inside = self.steps(steps, PathConditions { to_end: false, to_loop: false });
         nodes.push(Node::Scope(inside));
     }
 

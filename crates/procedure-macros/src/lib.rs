@@ -6,14 +6,14 @@
 //! ```text
 //! lower     the user's function becomes a tree; what is not in the language is refused at its token
 //! known     what can be run ahead of its time: slices
-//! lent      which values later passes of scheduled code cannot have
+//! escape    which values later passes of scheduled code cannot have
 //! emit      from the tree: the intermediate representation, straight code with prefetching, scheduled code, the footprint
 //! ```
 
 mod data;
 mod emit;
+mod escape;
 mod known;
-mod lent;
 mod lower;
 mod options;
 mod pure;

@@ -80,27 +80,27 @@ pub(crate) struct Variable {
     /// Made by the macro.
     pub(crate) made: bool,
     /// Holds a reference: to take its value takes nothing away.
-    pub(crate) lent: bool,
+    pub(crate) borrowed: bool,
     /// Parts of the tuple that it is bound to, if it is one.
     pub(crate) parts: Option<usize>,
     /// As declared, of one without a value at first.
     pub(crate) ty: Option<Type>,
-    pub(crate) shape: Shape,
+    pub(crate) value_type: ValueType,
 }
 
 /// What is known of a value's type: where the rows are.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Shape {
+pub(crate) enum ValueType {
     /// No row, or a part of one.
     Value,
     /// A row of the table at this position.
     Row(usize),
     /// Perhaps one.
-    Option(Box<Shape>),
+    Option(Box<ValueType>),
     /// Many.
-    List(Box<Shape>),
+    List(Box<ValueType>),
     /// A tuple.
-    Tuple(Vec<Shape>),
+    Tuple(Vec<ValueType>),
 }
 
 /// The notation of a procedure as written.
@@ -142,7 +142,7 @@ impl Notation for Source {
 pub(crate) struct Mark {
     pub(crate) at: Span,
     /// Of an expression.
-    pub(crate) shape: Shape,
+    pub(crate) value_type: ValueType,
     /// The variable that is read or assigned, as it is named here.
     pub(crate) name: Option<Ident>,
     /// A list that is a `vec!`.
@@ -151,7 +151,7 @@ pub(crate) struct Mark {
 
 impl From<Span> for Mark {
     fn from(at: Span) -> Mark {
-        Mark { at, shape: Shape::Value, name: None, is_vec: false }
+        Mark { at, value_type: ValueType::Value, name: None, is_vec: false }
     }
 }
 
@@ -240,11 +240,11 @@ pub(crate) fn step(at: Span, kind: StepKind) -> Step {
 }
 
 pub(crate) fn expression(at: Span, kind: ExpressionKind) -> Expression {
-    shaped(at, Shape::Value, kind)
+    typed(at, ValueType::Value, kind)
 }
 
-pub(crate) fn shaped(at: Span, shape: Shape, kind: ExpressionKind) -> Expression {
-    Expression { span: Mark { shape, ..at.into() }, kind: Box::new(kind) }
+pub(crate) fn typed(at: Span, value_type: ValueType, kind: ExpressionKind) -> Expression {
+    Expression { span: Mark { value_type, ..at.into() }, kind: Box::new(kind) }
 }
 
 /// The method of `list.push(x);` and the like, which change their receiver, and its arguments without that.
@@ -264,38 +264,38 @@ pub(crate) fn expressions<'t>(block: &'t Block, visit: &mut dyn FnMut(&'t Expres
     });
 }
 
-impl Shape {
+impl ValueType {
     /// Whether a row is in it.
     pub(crate) fn has_row(&self) -> bool {
         match self {
-            Shape::Value => false,
-            Shape::Row(_) => true,
-            Shape::Option(inner) | Shape::List(inner) => inner.has_row(),
-            Shape::Tuple(parts) => parts.iter().any(Shape::has_row),
+            ValueType::Value => false,
+            ValueType::Row(_) => true,
+            ValueType::Option(inner) | ValueType::List(inner) => inner.has_row(),
+            ValueType::Tuple(parts) => parts.iter().any(ValueType::has_row),
         }
     }
 
     /// Of an element.
-    pub(crate) fn element(&self) -> Shape {
+    pub(crate) fn element(&self) -> ValueType {
         match self {
-            Shape::List(element) => (**element).clone(),
-            _ => Shape::Value,
+            ValueType::List(element) => (**element).clone(),
+            _ => ValueType::Value,
         }
     }
 
     /// Of the value in an `Option`.
-    pub(crate) fn inside(&self) -> Shape {
+    pub(crate) fn inside(&self) -> ValueType {
         match self {
-            Shape::Option(inner) => (**inner).clone(),
-            _ => Shape::Value,
+            ValueType::Option(inner) => (**inner).clone(),
+            _ => ValueType::Value,
         }
     }
 
     /// Of a tuple's field.
-    pub(crate) fn part(&self, at: usize) -> Shape {
+    pub(crate) fn part(&self, at: usize) -> ValueType {
         match self {
-            Shape::Tuple(parts) => parts.get(at).cloned().unwrap_or(Shape::Value),
-            _ => Shape::Value,
+            ValueType::Tuple(parts) => parts.get(at).cloned().unwrap_or(ValueType::Value),
+            _ => ValueType::Value,
         }
     }
 }

@@ -1,11 +1,11 @@
-//! Choppings of random sets of procedures against a judge of its own: it knows the sets as they were drawn, not the plans made of
-//! them, enumerates cycles of the graph of all instances, and shares no code with the analysis.
+//! Choppings of random sets of procedures against a checker of its own: it knows the sets as they were drawn, not the
+//! plans made of them, enumerates cycles of the graph of all instances, and shares no code with the analysis.
 
 mod brute;
 
 use std::collections::BTreeSet;
 
-use brute::judge::{self, Cut, Wrong};
+use brute::oracle::{self, Cut, Wrong};
 use brute::runs::{self, Taken};
 use brute::sets::{self, Act, Op, Procedure, Set};
 use proptest::prelude::*;
@@ -23,9 +23,9 @@ fn chopped(set: &Set, options: Options) -> Chopping {
 fn no_set_keeps_a_cycle_or_loses_its_order_or_its_safety() {
     sets::check(CASES, &(sets::any_set(4, 5), sets::any_options()), |(set, options)| {
         let chopping = chopped(&set, options);
-        prop_assert_eq!(judge::judge(&set, &Cut::of(&set, &chopping), options, 2), Ok(()));
-        prop_assert_eq!(judge::roles(&set, &chopping), Ok(()));
-        prop_assert_eq!(judge::deferrals(&set, &Cut::of(&set, &chopping).deferred, options), Ok(()));
+        prop_assert_eq!(oracle::check(&set, &Cut::of(&set, &chopping), options, 2), Ok(()));
+        prop_assert_eq!(oracle::roles(&set, &chopping), Ok(()));
+        prop_assert_eq!(oracle::deferrals(&set, &Cut::of(&set, &chopping).deferred, options), Ok(()));
         Ok(())
     });
 }
@@ -34,7 +34,7 @@ fn no_set_keeps_a_cycle_or_loses_its_order_or_its_safety() {
 fn three_instances_have_no_cycle_where_two_have_none() {
     sets::check(CASES / 3, &(sets::any_set(3, 3), sets::any_options()), |(set, options)| {
         let chopping = chopped(&set, options);
-        prop_assert_eq!(judge::judge(&set, &Cut::of(&set, &chopping), options, 3), Ok(()));
+        prop_assert_eq!(oracle::check(&set, &Cut::of(&set, &chopping), options, 3), Ok(()));
         Ok(())
     });
 }
@@ -54,7 +54,7 @@ fn no_piece_can_be_split() {
         let chopping = chopped(&set, options);
         let cut = Cut::of(&set, &chopping);
         for smaller in cut.splits() {
-            let verdict = judge::judge(&set, &smaller, options, 2);
+            let verdict = oracle::check(&set, &smaller, options, 2);
             prop_assert!(verdict.is_err(), "also safe: {:?}", smaller.pieces);
         }
         Ok(())
@@ -108,12 +108,12 @@ fn deferrals_contradict_no_order_and_none_is_missing() {
         let chopping = chopped(&set, Options::OPTIMIZED);
         let deferred: BTreeSet<(usize, usize)> =
             chopping.deferrals.iter().map(|found| (found.publisher.procedure, found.publisher.operation)).collect();
-        prop_assert_eq!(judge::deferrals(&set, &deferred, Options::OPTIMIZED), Ok(()));
-        for candidate in judge::deferrable(&set) {
+        prop_assert_eq!(oracle::deferrals(&set, &deferred, Options::OPTIMIZED), Ok(()));
+        for candidate in oracle::deferrable(&set) {
             let mut more = deferred.clone();
             if more.insert(candidate) {
                 prop_assert!(
-                    judge::deferrals(&set, &more, Options::OPTIMIZED).is_err(),
+                    oracle::deferrals(&set, &more, Options::OPTIMIZED).is_err(),
                     "{:?} could be deferred",
                     candidate
                 );
@@ -131,10 +131,10 @@ fn two_procedures_that_publish_to_each_other_are_not_deferred() {
     let two =
         Procedure { operations: vec![op(0, Act::Read(0)), op(1, Act::Add(0))], pure_failure: None, latest: false };
     let set = Set(vec![one, two]);
-    assert_eq!(judge::deferrable(&set), [(0, 1), (1, 1)]);
+    assert_eq!(oracle::deferrable(&set), [(0, 1), (1, 1)]);
     assert_eq!(chopped(&set, Options::OPTIMIZED).deferrals, []);
     let both = BTreeSet::from([(0, 1), (1, 1)]);
-    assert!(matches!(judge::deferrals(&set, &both, Options::OPTIMIZED), Err(Wrong::Deferral(_))));
+    assert!(matches!(oracle::deferrals(&set, &both, Options::OPTIMIZED), Err(Wrong::Deferral(_))));
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn canary_an_analysis_that_forgets_keys_is_caught() {
     assert!(caught(|set| {
         let plans: Vec<Plan> = set.plans().iter().map(forgetful).collect();
         let chopping = chop(&plans, Options::DEFAULT).expect("a set");
-        judge::judge(set, &Cut::of(set, &chopping), Options::DEFAULT, 2).err()
+        oracle::check(set, &Cut::of(set, &chopping), Options::DEFAULT, 2).err()
     }));
 }
 
@@ -195,7 +195,7 @@ fn canary_an_analysis_that_takes_every_write_for_an_addition_is_caught() {
     assert!(caught(|set| {
         let plans: Vec<Plan> = set.plans().iter().map(careless).collect();
         let chopping = chop(&plans, Options::DEFAULT).expect("a set");
-        judge::judge(set, &Cut::of(set, &chopping), Options::DEFAULT, 2).err()
+        oracle::check(set, &Cut::of(set, &chopping), Options::DEFAULT, 2).err()
     }));
 }
 
@@ -217,7 +217,7 @@ fn hopeful(set: &Set) -> Vec<Plan> {
 #[test]
 fn canary_an_analysis_that_takes_a_subtraction_for_an_addition_is_caught() {
     let chopped = |set: &Set| Cut::of(set, &chop(&hopeful(set), Options::DEFAULT).expect("a set"));
-    assert!(caught(|set| judge::judge(set, &chopped(set), Options::DEFAULT, 2).err()));
+    assert!(caught(|set| oracle::check(set, &chopped(set), Options::DEFAULT, 2).err()));
     assert!(caught(|set| {
         runs::goes_wrong(set, &chopped(set), Taken::Decisive, 7, 50).then_some(Wrong::Cycle(Vec::new()))
     }));
@@ -229,7 +229,7 @@ fn canary_a_procedure_that_wants_the_latest_state_and_is_left_out_is_caught() {
         let mut plans = set.plans();
         plans.iter_mut().for_each(|plan| plan.latest = false);
         let chopping = chop(&plans, Options::OPTIMIZED).expect("a set");
-        judge::judge(set, &Cut::of(set, &chopping), Options::OPTIMIZED, 2).err()
+        oracle::check(set, &Cut::of(set, &chopping), Options::OPTIMIZED, 2).err()
     }));
 }
 
@@ -251,7 +251,7 @@ fn canary_a_skipped_merge_is_caught() {
     assert!(caught(|set| {
         let chopping = chopped(set, Options::OPTIMIZED);
         let skipped = Cut::of(set, &chopping).splits().into_iter().next()?;
-        judge::judge(set, &skipped, Options::OPTIMIZED, 2).err()
+        oracle::check(set, &skipped, Options::OPTIMIZED, 2).err()
     }));
 }
 
@@ -268,7 +268,7 @@ fn canary_a_run_with_a_deferral_against_an_order_is_caught() {
     assert!(caught(|set| {
         let chopping = chopped(set, Options { defer: false, ..Options::OPTIMIZED });
         let mut cut = Cut::of(set, &chopping);
-        cut.deferred = judge::deferrable(set).into_iter().collect();
+        cut.deferred = oracle::deferrable(set).into_iter().collect();
         runs::goes_wrong(set, &cut, Taken::Decisive, 7, 50).then_some(Wrong::Cycle(Vec::new()))
     }));
 }
@@ -304,7 +304,7 @@ fn canary_a_forgotten_failure_is_caught() {
     assert!(caught(|set| {
         let plans: Vec<Plan> = set.plans().iter().map(hopeful).collect();
         let chopping = chop(&plans, Options::DEFAULT).expect("a set");
-        judge::judge(set, &Cut::of(set, &chopping), Options::DEFAULT, 2)
+        oracle::check(set, &Cut::of(set, &chopping), Options::DEFAULT, 2)
             .err()
             .filter(|wrong| matches!(wrong, Wrong::Rollback(_)))
     }));
@@ -313,7 +313,7 @@ fn canary_a_forgotten_failure_is_caught() {
 #[test]
 fn canary_a_deferral_against_an_order_is_caught() {
     assert!(caught(|set| {
-        let all: BTreeSet<(usize, usize)> = judge::deferrable(set).into_iter().collect();
-        judge::deferrals(set, &all, Options::OPTIMIZED).err()
+        let all: BTreeSet<(usize, usize)> = oracle::deferrable(set).into_iter().collect();
+        oracle::deferrals(set, &all, Options::OPTIMIZED).err()
     }));
 }

@@ -5,7 +5,7 @@ mod support;
 use expect_test::expect_file;
 use seriatim_procedure::analysis::{Partitioning, Schema, fragments, plan};
 use seriatim_procedure::ir::Procedure;
-use seriatim_procedure::plan::Shape;
+use seriatim_procedure::plan::TransactionClass;
 use seriatim_procedure::show;
 use support::build::{Build, procedure};
 use support::{table, tpcc};
@@ -16,9 +16,9 @@ fn schema() -> Schema {
     Schema::new([account, rate]).partitioned("rate", Partitioning::Replicated)
 }
 
-fn shape(body: impl FnOnce(&mut Build)) -> (Shape, String) {
+fn class(body: impl FnOnce(&mut Build)) -> (TransactionClass, String) {
     let found = fragments(&plan(&procedure("p", &["a", "b", "list"], body), &schema()).expect("accepted"), &schema());
-    (found.shape, found.reason)
+    (found.class, found.reason)
 }
 
 fn add(b: &mut Build, key: &str, value: &str) {
@@ -27,22 +27,22 @@ fn add(b: &mut Build, key: &str, value: &str) {
 
 #[test]
 fn one_known_partition_is_single() {
-    let (found, _) = shape(|b| {
+    let (found, _) = class(|b| {
         add(b, "a, 1", "1");
         b.require("row", "account", "a, 2");
         b.return_("row.sum");
     });
-    assert_eq!(found, Shape::Single);
+    assert_eq!(found, TransactionClass::Single);
 }
 
 #[test]
 fn two_known_partitions_that_do_not_need_each_other_are_simple() {
-    let (found, reason) = shape(|b| {
+    let (found, reason) = class(|b| {
         add(b, "a, 1", "1");
         add(b, "b, 1", "1");
         b.return_("1");
     });
-    assert_eq!((found, reason.as_str()), (Shape::Simple, "at a and b, none needs another"));
+    assert_eq!((found, reason.as_str()), (TransactionClass::Simple, "at a and b, none needs another"));
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn two_values_may_name_one_partition_and_what_may_share_a_row_there_keeps_its_or
         b.return_("left");
     });
     let found = fragments(&plan(&transfer, &schema()).expect("accepted"), &schema());
-    assert_eq!((found.shape, &found.fragments[0].meets[..]), (Shape::Simple, &[1][..]));
+    assert_eq!((found.class, &found.fragments[0].meets[..]), (TransactionClass::Simple, &[1][..]));
     let text = found.to_string();
     assert!(text.contains("round 0 at a: #0; where it is b too, one in order"), "{text}");
     assert!(text.contains("round 0 at b: #1; where it is a too, one in order"), "{text}");
@@ -136,37 +136,37 @@ fn undo_is_kept_where_something_may_be_written_when_it_fails() {
 
 #[test]
 fn a_partition_for_each_element_of_an_argument_is_simple() {
-    let (found, _) = shape(|b| {
+    let (found, _) = class(|b| {
         b.for_("x", "list", |b| add(b, "x, 1", "1"));
         b.return_("1");
     });
-    assert_eq!(found, Shape::Simple);
+    assert_eq!(found, TransactionClass::Simple);
 }
 
 #[test]
 fn a_result_that_goes_to_another_partition_takes_a_round() {
-    let (found, reason) = shape(|b| {
+    let (found, reason) = class(|b| {
         b.require("row", "account", "a, 1");
         add(b, "b, 1", "row.sum");
         b.return_("1");
     });
-    assert_eq!((found, reason.as_str()), (Shape::General { rounds: 2 }, "#1 at b needs #0 at a"));
+    assert_eq!((found, reason.as_str()), (TransactionClass::General { rounds: 2 }, "#1 at b needs #0 at a"));
 }
 
 #[test]
 fn a_partition_that_is_looked_up_takes_a_round() {
-    let (found, reason) = shape(|b| {
+    let (found, reason) = class(|b| {
         b.require("row", "account", "a, 1");
         add(b, "row.branch, 2", "1");
         b.return_("1");
     });
-    assert_eq!(found, Shape::Single, "the row's branch is the one of its key: {reason}");
-    let (found, _) = shape(|b| {
+    assert_eq!(found, TransactionClass::Single, "the row's branch is the one of its key: {reason}");
+    let (found, _) = class(|b| {
         b.require("row", "account", "a, 1");
         add(b, "row.sum, 1", "1");
         b.return_("1");
     });
-    assert_eq!(found, Shape::General { rounds: 2 });
+    assert_eq!(found, TransactionClass::General { rounds: 2 });
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn a_variable_that_is_bound_in_two_branches_is_no_symbol() {
 
 #[test]
 fn a_loop_that_goes_back_and_forth_has_no_bound() {
-    let (found, _) = shape(|b| {
+    let (found, _) = class(|b| {
         b.let_mut("n", "0");
         b.for_("x", "list", |b| {
             b.require("one", "account", "a, n");
@@ -196,12 +196,12 @@ fn a_loop_that_goes_back_and_forth_has_no_bound() {
         });
         b.return_("n");
     });
-    assert_eq!(found, Shape::General { rounds: 0 });
+    assert_eq!(found, TransactionClass::General { rounds: 0 });
 }
 
 #[test]
 fn a_sum_over_partitions_is_simple_and_one_that_each_uses_is_not() {
-    let (found, _) = shape(|b| {
+    let (found, _) = class(|b| {
         b.let_mut("n", "0");
         b.for_("x", "list", |b| {
             b.require("row", "account", "x, 1");
@@ -209,8 +209,8 @@ fn a_sum_over_partitions_is_simple_and_one_that_each_uses_is_not() {
         });
         b.return_("n");
     });
-    assert_eq!(found, Shape::Simple);
-    let (found, _) = shape(|b| {
+    assert_eq!(found, TransactionClass::Simple);
+    let (found, _) = class(|b| {
         b.let_mut("n", "0");
         b.for_("x", "list", |b| {
             b.update("sum", "account", "x, 1", "row", |b| {
@@ -221,18 +221,18 @@ fn a_sum_over_partitions_is_simple_and_one_that_each_uses_is_not() {
         });
         b.return_("n");
     });
-    assert_eq!(found, Shape::General { rounds: 0 });
+    assert_eq!(found, TransactionClass::General { rounds: 0 });
 }
 
 #[test]
 fn replicated_tables_are_read_where_they_are_needed() {
-    let (found, _) = shape(|b| {
+    let (found, _) = class(|b| {
         b.require("rate", "rate", "7");
         add(b, "a, 1", "rate.value");
         add(b, "b, 1", "rate.value");
         b.return_("1");
     });
-    assert_eq!(found, Shape::Simple);
+    assert_eq!(found, TransactionClass::Simple);
 }
 
 fn shown(procedure: &Procedure) -> String {

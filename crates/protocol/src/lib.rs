@@ -12,8 +12,8 @@ pub mod wait_die;
 
 pub use registry::PROTOCOLS;
 
-/// Before each access to the head of a record, reading, locking, validating and installing: where tests let another thread take
-/// its turn.
+/// Before each access to the header of a record, reading, locking, validating and installing: where tests let another
+/// thread take its turn.
 #[inline(always)]
 fn step() {
     #[cfg(feature = "steps")]

@@ -1,4 +1,4 @@
-//! The protocols: one line each. Whoever needs them all goes through [`for_each_protocol`].
+//! The protocols: one line each. [`for_each_protocol`] goes through all of them.
 
 /// Calls a macro with `name => module::Type` of every protocol.
 #[macro_export]
@@ -22,12 +22,12 @@ macro_rules! infos {
 }
 for_each_protocol!(infos);
 
-/// Bytes that each protocol adds to a record: its head, and what is before the row image inside. One that needs more words does not
-/// make the others' records larger.
+/// Bytes that each protocol adds to a record: its header, and what is before the row version inside. One that needs
+/// more words does not make the others' records larger.
 const _A_RECORD_HAS_NO_MORE_THAN_ITS_PROTOCOL_NEEDS: () = {
     use seriatim_txn::Protocol;
     const fn added<P: Protocol>() -> [usize; 2] {
-        [P::HEAD_BYTES, P::IMAGE_HEADER_BYTES]
+        [P::HEADER_BYTES, P::VERSION_HEADER_BYTES]
     }
     assert!(matches!(added::<crate::silo::Silo>(), [16, 0]));
     assert!(matches!(added::<crate::nowait::NoWait>(), [24, 0]));

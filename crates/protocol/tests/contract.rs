@@ -2,35 +2,37 @@
 
 mod common;
 
+#[path = "contract/gc.rs"]
+mod gc;
+#[path = "contract/held.rs"]
+mod held;
 #[path = "contract/prefetch.rs"]
 mod prefetch;
 #[path = "contract/redo.rs"]
 mod redo;
 #[path = "contract/savepoints.rs"]
 mod savepoints;
-#[path = "contract/stamps.rs"]
-mod stamps;
-#[path = "contract/sweep.rs"]
-mod sweep;
+#[path = "contract/tids.rs"]
+mod tids;
 #[path = "contract/waiting.rs"]
 mod waiting;
 
-use seriatim_base::Stamp;
+use seriatim_base::Tid;
 use seriatim_catalog::Key;
 use seriatim_protocol::for_each_protocol;
-use seriatim_txn::{Inserted, NoRedo, OnExists, Outcome, Protocol, Stop, Worker};
+use seriatim_txn::{Inserted, NoRedo, OnExists, OpError, Outcome, Protocol, Worker};
 
 use common::Bench;
 
-fn commit<W: Worker>(worker: &mut W) -> Result<Stamp, Stop> {
+fn commit<W: Worker>(worker: &mut W) -> Result<Tid, OpError> {
     match worker.commit(&mut NoRedo)? {
-        Outcome::Committed(stamp) => Ok(stamp),
+        Outcome::Committed(tid) => Ok(tid),
         Outcome::Repair(_) => unreachable!("no protocol here repairs"),
     }
 }
 
 /// Whether the steps and the commit succeeded; if not, the attempt is ended.
-fn commits<W: Worker, R>(worker: &mut W, steps: Result<R, Stop>) -> bool {
+fn commits<W: Worker, R>(worker: &mut W, steps: Result<R, OpError>) -> bool {
     let done = steps.and_then(|_| commit(worker)).is_ok();
     if !done {
         worker.abort();
@@ -38,7 +40,7 @@ fn commits<W: Worker, R>(worker: &mut W, steps: Result<R, Stop>) -> bool {
     done
 }
 
-fn insert<P: Protocol>(bench: &Bench<P>, worker: &mut P::Worker, id: u64, value: i64) -> Result<Inserted, Stop> {
+fn insert<P: Protocol>(bench: &Bench<P>, worker: &mut P::Worker, id: u64, value: i64) -> Result<Inserted, OpError> {
     let staged = worker.stage(&bench.cells)?;
     bench.set(staged.row, value);
     worker.insert(&bench.cells, Key::Word8(id), staged, OnExists::Refuse)
@@ -49,7 +51,47 @@ macro_rules! under_every_protocol {
         mod under {
             $(
                 mod $name {
-                    use crate::{prefetch, redo, savepoints, stamps, sweep, waiting};
+                    use crate::{held, prefetch, redo, savepoints, tids, gc, waiting};
+
+                    #[test]
+                    fn a_scan_and_an_insertion_into_its_range_both_commit() {
+                        held::a_scan_and_an_insertion_into_its_range_both_commit::<$protocol>();
+                    }
+
+                    #[test]
+                    fn an_absence_and_its_insertion_both_commit() {
+                        held::an_absence_and_its_insertion_both_commit::<$protocol>();
+                    }
+
+                    #[test]
+                    fn only_a_decision_moves_node_versions() {
+                        held::only_a_decision_moves_node_versions::<$protocol>();
+                    }
+
+                    #[test]
+                    fn of_two_that_insert_one_key_the_second_fails() {
+                        held::of_two_that_insert_one_key_the_second_fails::<$protocol>();
+                    }
+
+                    #[test]
+                    fn the_absence_that_was_rolled_back_stays_read() {
+                        held::the_absence_that_was_rolled_back_stays_read::<$protocol>();
+                    }
+
+                    #[test]
+                    fn answers_are_those_of_one_that_is_not_held() {
+                        held::answers_are_those_of_one_that_is_not_held::<$protocol>();
+                    }
+
+                    #[test]
+                    fn memory_of_what_was_given_up_comes_back() {
+                        held::memory_of_what_was_given_up_comes_back::<$protocol>();
+                    }
+
+                    #[test]
+                    fn the_last_record_of_a_held_leaf_is_unlinked_later() {
+                        gc::the_last_of_a_held_leaf::<$protocol>();
+                    }
 
                     #[test]
                     fn an_insert_told_to_wait_keeps_its_row() {
@@ -82,43 +124,43 @@ macro_rules! under_every_protocol {
                     }
 
                     #[test]
-                    fn what_a_rewound_update_saw_stays_read() {
-                        savepoints::rewound_update::<$protocol>();
+                    fn what_a_rolled_back_update_saw_stays_read() {
+                        savepoints::rolled_back_update::<$protocol>();
                     }
 
                     #[test]
-                    fn what_a_rewound_delete_saw_stays_read() {
-                        savepoints::rewound_delete::<$protocol>();
+                    fn what_a_rolled_back_delete_saw_stays_read() {
+                        savepoints::rolled_back_delete::<$protocol>();
                     }
 
                     #[test]
-                    fn the_absence_that_a_rewound_insert_saw_stays_read() {
-                        savepoints::rewound_insert::<$protocol>();
+                    fn the_absence_that_a_rolled_back_insert_saw_stays_read() {
+                        savepoints::rolled_back_insert::<$protocol>();
                     }
 
                     #[test]
                     fn a_scan_that_passes_by_an_unlinked_record_comes_after_its_delete() {
-                        stamps::scan_past_an_unlinked_record::<$protocol>();
+                        tids::scan_past_an_unlinked_record::<$protocol>();
                     }
 
                     #[test]
                     fn who_finds_a_key_absent_comes_after_its_delete() {
-                        stamps::reader_of_an_absence::<$protocol>();
+                        tids::reader_of_an_absence::<$protocol>();
                     }
 
                     #[test]
                     fn what_was_seen_has_a_bound() {
-                        stamps::bound_of_what_was_seen::<$protocol>();
+                        tids::bound_of_what_was_seen::<$protocol>();
                     }
 
                     #[test]
                     fn the_absence_before_an_insert_has_a_bound() {
-                        stamps::bound_of_an_absence_before_an_insert::<$protocol>();
+                        tids::bound_of_an_absence_before_an_insert::<$protocol>();
                     }
 
                     #[test]
                     fn the_bound_of_a_snapshot_is_not_newer_than_it() {
-                        stamps::bound_of_a_snapshot::<$protocol>();
+                        tids::bound_of_a_snapshot::<$protocol>();
                     }
 
                     #[test]
@@ -128,12 +170,12 @@ macro_rules! under_every_protocol {
 
                     #[test]
                     fn a_large_delete_is_cleared_away_in_bounded_amounts() {
-                        sweep::large_delete::<$protocol>();
+                        gc::large_delete::<$protocol>();
                     }
 
                     #[test]
                     fn a_transaction_clears_away_as_much_as_it_deletes() {
-                        sweep::own_deletes::<$protocol>();
+                        gc::own_deletes::<$protocol>();
                     }
 
                     #[test]

@@ -1,4 +1,4 @@
-//! `peek_committed`, under every protocol: whoever has no transaction sees committed versions with their own stamps, each newer
+//! `peek_committed`, under every protocol: a reader without a transaction sees committed versions with their own TIDs, each newer
 //! than the last, and nothing of an open transaction.
 
 #[expect(dead_code, reason = "the sketches use all of it")]
@@ -8,18 +8,18 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::Bench;
-use seriatim_base::{Rng, Stamp, rng, thread};
+use seriatim_base::{Rng, Tid, rng, thread};
 use seriatim_catalog::{ColumnSet, Key};
 use seriatim_htm::{Emulation, HtmMode};
 use seriatim_memory::Pinned;
 use seriatim_protocol::for_each_protocol;
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Core, Inserted, Mode, NoRedo, OnExists, Outcome, Peeked, Priority, Protocol, RowPtr, Stop, Table, Worker,
+    Core, Inserted, Mode, NoRedo, OnExists, OpError, Outcome, Peeked, Priority, Protocol, RowPtr, Table, Worker,
 };
 
-/// A version: the stamp, and the value if it is a row.
-type Version = (Stamp, Option<i64>);
+/// A version: the TID, and the value if it is a row.
+type Version = (Tid, Option<i64>);
 
 /// How a record is looked at.
 type Look<P> = fn(&P, &Table, RecordPtr, Pinned<'_>) -> Peeked;
@@ -29,14 +29,15 @@ fn peek<P: Protocol>(protocol: &P, table: &Table, record: RecordPtr, pin: Pinned
     unsafe { protocol.peek_committed(table, record, pin) }
 }
 
-/// Canary: without the second look at the header word, and blind to the lock bit.
+/// Canary: without the second look at the TID word, and blind to the lock bit.
 fn careless<P: Protocol>(_: &P, table: &Table, record: RecordPtr, _: Pinned<'_>) -> Peeked {
-    // SAFETY: the record is linked; the head of the protocol this is used with begins with header and image word.
-    let (header, image) = unsafe { (table.shape.head_word(record, 0), table.shape.head_word(record, 1)) };
-    let stamp = Stamp::from_bits(header.load(Ordering::Acquire) >> 4);
+    // SAFETY: the record is linked; the header of the protocol this is used with begins with header and version word.
+    let (header, row_version) =
+        unsafe { (table.record_layout.header_word(record, 0), table.record_layout.header_word(record, 1)) };
+    let tid = Tid::from_bits(header.load(Ordering::Acquire) >> 4);
     thread::yield_now();
-    let row = image.load(Ordering::Acquire) as usize + table.shape.image_header;
-    Peeked::Row(stamp, RowPtr::new(row as *mut u8).expect("rows are never deleted under the canary"))
+    let row = row_version.load(Ordering::Acquire) as usize + table.record_layout.version_header;
+    Peeked::Row(tid, RowPtr::new(row as *mut u8).expect("rows are never deleted under the canary"))
 }
 
 /// What a peek at a key finds; `None` if no record is linked.
@@ -49,20 +50,20 @@ fn at<P: Protocol>(bench: &Bench<P>, core: &Core, id: u64, look: Look<P>) -> Opt
 /// The version a peek found, if it found one.
 fn version<P: Protocol>(bench: &Bench<P>, peeked: Peeked) -> Option<Version> {
     match peeked {
-        Peeked::Row(stamp, row) => Some((stamp, Some(bench.get(row)))),
-        Peeked::Deleted(stamp) => Some((stamp, None)),
+        Peeked::Row(tid, row) => Some((tid, Some(bench.get(row)))),
+        Peeked::Deleted(tid) => Some((tid, None)),
         Peeked::NeverCommitted | Peeked::Busy => None,
     }
 }
 
-fn commit<W: Worker>(worker: &mut W) -> Result<Stamp, Stop> {
+fn commit<W: Worker>(worker: &mut W) -> Result<Tid, OpError> {
     match worker.commit(&mut NoRedo)? {
-        Outcome::Committed(stamp) => Ok(stamp),
+        Outcome::Committed(tid) => Ok(tid),
         Outcome::Repair(_) => unreachable!("no protocol here repairs"),
     }
 }
 
-fn insert<P: Protocol>(bench: &Bench<P>, worker: &mut P::Worker, id: u64, value: i64) -> Result<bool, Stop> {
+fn insert<P: Protocol>(bench: &Bench<P>, worker: &mut P::Worker, id: u64, value: i64) -> Result<bool, OpError> {
     let staged = worker.stage(&bench.cells)?;
     bench.set(staged.row, value);
     Ok(worker.insert(&bench.cells, Key::Word8(id), staged, OnExists::Refuse)? == Inserted::New)
@@ -89,17 +90,17 @@ fn newest_committed_version_only<P: Protocol>(mode: HtmMode) {
     assert_eq!(peeked(0).and_then(|(_, version)| version), Some(loaded), "not what is only about to be");
     assert_eq!(peeked(1).and_then(|(_, version)| version), Some((loaded.0, Some(11))));
     assert!(matches!(peeked(2), Some((Peeked::NeverCommitted, _))));
-    let stamp = commit(&mut worker).expect("alone");
-    assert!(stamp > loaded.0);
-    assert_eq!(peeked(0).and_then(|(_, version)| version), Some((stamp, Some(11))));
-    assert!(matches!(peeked(1), Some((Peeked::Deleted(deleted), _)) if deleted == stamp));
-    assert_eq!(peeked(2).and_then(|(_, version)| version), Some((stamp, Some(12))));
+    let tid = commit(&mut worker).expect("alone");
+    assert!(tid > loaded.0);
+    assert_eq!(peeked(0).and_then(|(_, version)| version), Some((tid, Some(11))));
+    assert!(matches!(peeked(1), Some((Peeked::Deleted(deleted), _)) if deleted == tid));
+    assert_eq!(peeked(2).and_then(|(_, version)| version), Some((tid, Some(12))));
 
     worker.begin(Mode::ReadWrite, Priority::NONE);
     assert_eq!(bench.change(&mut worker, 2, |value| value + 1), Ok(13));
     assert_eq!(insert(&bench, &mut worker, 3, 0), Ok(true));
     worker.abort();
-    assert_eq!(peeked(2).and_then(|(_, version)| version), Some((stamp, Some(12))));
+    assert_eq!(peeked(2).and_then(|(_, version)| version), Some((tid, Some(12))));
     assert!(matches!(peeked(3), None | Some((Peeked::NeverCommitted, _))));
 }
 
@@ -119,7 +120,7 @@ fn write<P: Protocol>(
 ) -> Vec<(u64, Version)> {
     let first = rng.below(KEYS);
     worker.begin(Mode::ReadWrite, Priority::NONE);
-    let mut one = |id: u64| -> Result<Option<Option<i64>>, Stop> {
+    let mut one = |id: u64| -> Result<Option<Option<i64>>, OpError> {
         if deletes && rng.below(3) == 0 {
             return Ok(worker.delete(&bench.cells, Key::Word8(id))?.map(|_| None));
         }
@@ -131,12 +132,12 @@ fn write<P: Protocol>(
     };
     let ids = [first, (first + 1) % KEYS];
     let written = one(ids[0]).and_then(|first| Ok([first, one(ids[1])?]));
-    let Ok((written, stamp)) = written.and_then(|written| Ok((written, commit(worker)?))) else {
+    let Ok((written, tid)) = written.and_then(|written| Ok((written, commit(worker)?))) else {
         worker.abort();
         return Vec::new();
     };
     let versions = ids.into_iter().zip(written);
-    versions.filter_map(|(id, written)| written.map(|value| (id, (stamp, value)))).collect()
+    versions.filter_map(|(id, written)| written.map(|value| (id, (tid, value)))).collect()
 }
 
 /// Writers beside one who peeks, until that one has seen enough; then what it was shown is held against what writers committed.
@@ -164,7 +165,7 @@ fn hammer<P: Protocol>(mode: HtmMode, seed: u64, deletes: bool, look: Look<P>) -
                         }
                         let value = (number << 32 | round) as i64;
                         written.extend(write(bench, &mut worker, &mut rng, value, deletes));
-                        worker.housekeep(usize::MAX);
+                        worker.collect_garbage(usize::MAX);
                         if round % 8 == 0 {
                             // On few cores the one who peeks gets its turn.
                             thread::yield_now();
@@ -199,21 +200,21 @@ fn hammer<P: Protocol>(mode: HtmMode, seed: u64, deletes: bool, look: Look<P>) -
         (written, seen)
     });
     committed.extend(written);
-    let mut versions: HashMap<(u64, Stamp), Option<i64>> = HashMap::new();
+    let mut versions: HashMap<(u64, Tid), Option<i64>> = HashMap::new();
     let mut newest: HashMap<u64, Version> = HashMap::new();
     for (id, version) in committed {
-        assert_eq!(versions.insert((id, version.0), version.1), None, "a stamp names one version of a key");
+        assert_eq!(versions.insert((id, version.0), version.1), None, "a TID names one version of a key");
         let newest = newest.entry(id).or_insert(version);
         *newest = (*newest).max(version);
     }
     let mut last = HashMap::new();
-    for &(id, (stamp, value)) in &seen {
-        if versions.get(&(id, stamp)) != Some(&value) {
-            return Err(format!("key {id} was shown as {value:?} with stamp {stamp}, which nobody committed"));
+    for &(id, (tid, value)) in &seen {
+        if versions.get(&(id, tid)) != Some(&value) {
+            return Err(format!("key {id} was shown as {value:?} with TID {tid}, which nobody committed"));
         }
-        let last = last.insert(id, stamp).unwrap_or_default();
-        if last > stamp {
-            return Err(format!("key {id} went back from stamp {last} to {stamp}"));
+        let last = last.insert(id, tid).unwrap_or_default();
+        if last > tid {
+            return Err(format!("key {id} went back from TID {last} to {tid}"));
         }
     }
     core.local.enter();

@@ -3,17 +3,17 @@
 
 use std::collections::BTreeMap;
 
-use seriatim_base::{Epoch, Rng, Stamp, TableId, rng, thread};
+use seriatim_base::{Epoch, Rng, TableId, Tid, rng, thread};
 use seriatim_catalog::{
-    ColumnDef, ColumnSet, ColumnType, Key, KeyCodec, Layout, Organization, RowRef, RowWriter, TableDef, TailStore,
+    ColumnDef, ColumnSet, ColumnType, Key, KeyCodec, Layout, Organization, OutOfLineStore, RowRef, RowWriter, TableDef,
 };
 use seriatim_htm::{Budget, Htm, HtmMode};
 use seriatim_memory::{Memory, Options, OutOfMemory};
 use seriatim_protocol::for_each_protocol;
-use seriatim_store::{Finger, Index};
+use seriatim_store::{Index, LeafHint};
 use seriatim_txn::{
-    Change, Core, Environment, Inserted, Mode, Near, NoRedo, OnExists, Outcome, Peeked, Priority, Protocol,
-    RecordShape, Recover, Restored, RowPtr, Staged, Stop, Table, Unlinked, Worker,
+    Change, Core, Environment, Inserted, Mode, Near, NoRedo, OnExists, OpError, Outcome, Peeked, Priority, Protocol,
+    RecordLayout, Recover, Restored, RowPtr, Staged, Table, Unlinked, Worker,
 };
 
 /// What a row holds: mutable number and text, immutable number and text.
@@ -48,8 +48,8 @@ struct Bench<P: Protocol> {
 }
 
 /// Nowhere in particular.
-fn near(finger: &mut Finger) -> Near<'_> {
-    Near { guess: None, finger }
+fn near(leaf_hint: &mut LeafHint) -> Near<'_> {
+    Near { guess: None, leaf_hint }
 }
 
 impl<P: Recover> Bench<P> {
@@ -69,14 +69,24 @@ impl<P: Recover> Bench<P> {
             .column(ColumnDef::new("story", ColumnType::LongText).immutable());
         let table = table.key(names.iter().copied()).finish().expect("a valid table");
         let (codec, layout) = (KeyCodec::for_table(&table), Layout::new(&table.columns));
-        let shape = RecordShape::new(codec.class(), &layout, P::HEAD_BYTES, P::IMAGE_HEADER_BYTES);
+        let record_layout = RecordLayout::new(codec.class(), &layout, P::HEADER_BYTES, P::VERSION_HEADER_BYTES);
         let mut core = environment.core().expect("a free slot");
         core.local.enter();
         let index = Index::new(organization, codec.class(), 16, &environment.htm, &mut core.store()).expect("memory");
         core.local.leave();
         let (id, name, class, unlinked) = (TableId(0), "things".to_owned(), codec.class(), Unlinked::default());
-        let table =
-            Box::new(Table { id, name, organization, class, codec, layout, shape, index, unlinked, wire: None });
+        let table = Box::new(Table {
+            id,
+            name,
+            organization,
+            class,
+            codec,
+            layout,
+            record_layout,
+            index,
+            unlinked,
+            wire: None,
+        });
         Bench { protocol: P::open(&seriatim_txn::Options::default(), &environment), environment, table, words }
     }
 
@@ -108,15 +118,15 @@ impl<P: Recover> Bench<P> {
         writer.set::<String>(place(3), &row.story)
     }
 
-    fn restore(&self, core: &mut Core, id: u64, stamp: Stamp, version: &Version) -> Restored {
+    fn restore(&self, core: &mut Core, id: u64, tid: Tid, version: &Version) -> Restored {
         let places = &self.table.layout.places[self.words..];
-        let finger = &mut Finger::default();
+        let leaf_hint = &mut LeafHint::default();
         core.local.enter();
         let restored = self.key(id, |key| match version {
             Version::Row(row) => {
                 let fill = &mut |writer: &mut RowWriter<'_>| self.fill(row, writer);
                 // SAFETY: keys are one thread's each and nobody reads; columns are set by the table's places.
-                unsafe { self.protocol.restore(core, &self.table, key, near(finger), stamp, Change::Row(fill)) }
+                unsafe { self.protocol.restore(core, &self.table, key, near(leaf_hint), tid, Change::Row(fill)) }
             }
             Version::Patch(sum, note) => {
                 let apply = &mut |writer: &mut RowWriter<'_>| {
@@ -131,11 +141,11 @@ impl<P: Recover> Bench<P> {
                     Ok(())
                 };
                 // SAFETY: as above.
-                unsafe { self.protocol.restore(core, &self.table, key, near(finger), stamp, Change::Patch(apply)) }
+                unsafe { self.protocol.restore(core, &self.table, key, near(leaf_hint), tid, Change::Patch(apply)) }
             }
             // SAFETY: as above.
             Version::Delete => unsafe {
-                self.protocol.restore(core, &self.table, key, near(finger), stamp, Change::Delete)
+                self.protocol.restore(core, &self.table, key, near(leaf_hint), tid, Change::Delete)
             },
         });
         core.local.leave();
@@ -143,19 +153,19 @@ impl<P: Recover> Bench<P> {
     }
 
     fn finish(&self, core: &mut Core) {
-        // SAFETY: whoever restored is done.
+        // SAFETY: restoring is done.
         unsafe { self.protocol.finish_restore(core, &self.table) }
     }
 
-    fn peek(&self, core: &mut Core, id: u64) -> Option<(Stamp, Option<Row>)> {
+    fn peek(&self, core: &mut Core, id: u64) -> Option<(Tid, Option<Row>)> {
         core.local.enter();
         let pin = core.local.pinned();
         let record = self.key(id, |key| self.table.index.get(key, pin));
         // SAFETY: found under the same pin.
         let peeked = record.ok().map(|record| unsafe { self.protocol.peek_committed(&self.table, record, pin) });
         let found = peeked.map(|peeked| match peeked {
-            Peeked::Row(stamp, row) => (stamp, Some(self.get(row))),
-            Peeked::Deleted(stamp) => (stamp, None),
+            Peeked::Row(tid, row) => (tid, Some(self.get(row))),
+            Peeked::Deleted(tid) => (tid, None),
             Peeked::NeverCommitted | Peeked::Busy => panic!("key {id} is {peeked:?}"),
         });
         core.local.leave();
@@ -166,7 +176,7 @@ impl<P: Recover> Bench<P> {
         self.protocol.worker(self.environment.core().expect("a free slot"))
     }
 
-    fn read(&self, worker: &mut P::Worker, id: u64) -> Result<Option<Row>, Stop> {
+    fn read(&self, worker: &mut P::Worker, id: u64) -> Result<Option<Row>, OpError> {
         let row = self.key(id, |key| worker.read(&self.table, key, ColumnSet::ALL))?;
         Ok(row.map(|row| self.get(row)))
     }
@@ -190,17 +200,17 @@ impl<P: Recover> Bench<P> {
 }
 
 /// Tails of a worker's rows.
-struct Tails<'w, W>(&'w mut W);
+struct OutOfLineValues<'w, W>(&'w mut W);
 
-impl<W: Worker> TailStore for Tails<'_, W> {
+impl<W: Worker> OutOfLineStore for OutOfLineValues<'_, W> {
     fn store(&mut self, bytes: &[u8]) -> Result<u64, seriatim_catalog::OutOfMemory> {
-        self.0.tail(bytes).map_err(|_| seriatim_catalog::OutOfMemory)
+        self.0.out_of_line(bytes).map_err(|_| seriatim_catalog::OutOfMemory)
     }
 }
 
-fn commit<W: Worker>(worker: &mut W) -> Stamp {
+fn commit<W: Worker>(worker: &mut W) -> Tid {
     match worker.commit(&mut NoRedo) {
-        Ok(Outcome::Committed(stamp)) => stamp,
+        Ok(Outcome::Committed(tid)) => tid,
         other => panic!("nobody is about: {other:?}"),
     }
 }
@@ -214,10 +224,10 @@ fn row(rng: &mut Rng) -> Row {
 }
 
 /// The versions of a key, oldest first.
-fn history(rng: &mut Rng, patches: bool) -> Vec<(Stamp, Version)> {
-    let mut stamp = Stamp::ZERO;
-    let mut version = |stamp: &mut Stamp| {
-        *stamp = stamp.next(Epoch(1 + rng.below(5)));
+fn history(rng: &mut Rng, patches: bool) -> Vec<(Tid, Version)> {
+    let mut tid = Tid::ZERO;
+    let mut version = |tid: &mut Tid| {
+        *tid = tid.next(Epoch(1 + rng.below(5)));
         let kinds = if patches { 6 } else { 3 };
         let version = match rng.below(kinds) {
             0 => Version::Delete,
@@ -226,20 +236,20 @@ fn history(rng: &mut Rng, patches: bool) -> Vec<(Stamp, Version)> {
             4 => Version::Patch(None, Some(text(rng))),
             _ => Version::Patch(Some(0), Some(text(rng))),
         };
-        (*stamp, version)
+        (*tid, version)
     };
-    (0..8).map(|_| version(&mut stamp)).collect()
+    (0..8).map(|_| version(&mut tid)).collect()
 }
 
-/// What a key is after its versions, as far as they have a row to change: newest stamp applied, and the row.
-fn after(versions: &[(Stamp, Version)]) -> Option<(Stamp, Option<Row>)> {
-    versions.iter().fold(None, |now: Option<(Stamp, Option<Row>)>, (stamp, version)| match (version, now) {
-        (Version::Row(row), _) => Some((*stamp, Some(row.clone()))),
-        (Version::Delete, _) => Some((*stamp, None)),
+/// What a key is after its versions, as far as they have a row to change: newest TID applied, and the row.
+fn after(versions: &[(Tid, Version)]) -> Option<(Tid, Option<Row>)> {
+    versions.iter().fold(None, |now: Option<(Tid, Option<Row>)>, (tid, version)| match (version, now) {
+        (Version::Row(row), _) => Some((*tid, Some(row.clone()))),
+        (Version::Delete, _) => Some((*tid, None)),
         (Version::Patch(sum, note), Some((_, Some(mut row)))) => {
             row.sum = sum.unwrap_or(row.sum);
             row.note = note.clone().unwrap_or(row.note);
-            Some((*stamp, Some(row)))
+            Some((*tid, Some(row)))
         }
         (Version::Patch(..), now) => now,
     })
@@ -248,7 +258,7 @@ fn after(versions: &[(Stamp, Version)]) -> Option<(Stamp, Option<Row>)> {
 const KEYS: u64 = 300;
 
 /// Restores the versions of keys `first`, `first + 2`, ... in a random order, some of them twice; what they then are.
-fn restore_half<P: Recover>(bench: &Bench<P>, rng: &mut Rng, first: u64) -> BTreeMap<u64, (Stamp, Option<Row>)> {
+fn restore_half<P: Recover>(bench: &Bench<P>, rng: &mut Rng, first: u64) -> BTreeMap<u64, (Tid, Option<Row>)> {
     let mut core = bench.environment.core().expect("a free slot");
     let mut expected = BTreeMap::new();
     for id in (first..KEYS).step_by(2) {
@@ -256,10 +266,10 @@ fn restore_half<P: Recover>(bench: &Bench<P>, rng: &mut Rng, first: u64) -> BTre
         let versions = history(rng, patches);
         let wanted = after(&versions);
         if patches {
-            let (mut stamp, mut is_row) = (Stamp::ZERO, false);
+            let (mut tid, mut is_row) = (Tid::ZERO, false);
             for (at, (new, version)) in versions.iter().enumerate() {
                 let (older, old) = &versions[rng.below(at as u64 + 1) as usize];
-                if *older <= stamp {
+                if *older <= tid {
                     assert_eq!(bench.restore(&mut core, id, *older, old), Restored::Older);
                 }
                 let has_base = is_row || !matches!(version, Version::Patch(..));
@@ -267,17 +277,17 @@ fn restore_half<P: Recover>(bench: &Bench<P>, rng: &mut Rng, first: u64) -> BTre
                 assert_eq!(restored, if has_base { Restored::Applied } else { Restored::NoBase });
                 assert_eq!(bench.peek(&mut core, id), after(&versions[..=at]), "{} key {id}", P::INFO.name);
                 if has_base {
-                    (stamp, is_row) = (*new, !matches!(version, Version::Delete));
+                    (tid, is_row) = (*new, !matches!(version, Version::Delete));
                 }
             }
         } else {
-            let (mut left, mut newest) = (versions.clone(), Stamp::ZERO);
+            let (mut left, mut newest) = (versions.clone(), Tid::ZERO);
             while !left.is_empty() {
-                let (stamp, version) = left.swap_remove(rng.below(left.len() as u64) as usize);
-                let restored = if stamp > newest { Restored::Applied } else { Restored::Older };
-                assert_eq!(bench.restore(&mut core, id, stamp, &version), restored);
-                assert_eq!(bench.restore(&mut core, id, stamp, &version), Restored::Older, "twice is as good as once");
-                newest = newest.max(stamp);
+                let (tid, version) = left.swap_remove(rng.below(left.len() as u64) as usize);
+                let restored = if tid > newest { Restored::Applied } else { Restored::Older };
+                assert_eq!(bench.restore(&mut core, id, tid, &version), restored);
+                assert_eq!(bench.restore(&mut core, id, tid, &version), Restored::Older, "twice is as good as once");
+                newest = newest.max(tid);
             }
         }
         assert_eq!(bench.peek(&mut core, id), wanted, "{} key {id}", P::INFO.name);
@@ -286,15 +296,15 @@ fn restore_half<P: Recover>(bench: &Bench<P>, rng: &mut Rng, first: u64) -> BTre
     expected
 }
 
-/// Transactions over what was restored: rows are there, change, go, come back, and are deleted in the end. Stamps only rise.
-fn go_on<P: Recover>(bench: &Bench<P>, expected: &BTreeMap<u64, (Stamp, Option<Row>)>, rng: &mut Rng) {
+/// Transactions over what was restored: rows are there, change, go, come back, and are deleted in the end. TIDs only rise.
+fn go_on<P: Recover>(bench: &Bench<P>, expected: &BTreeMap<u64, (Tid, Option<Row>)>, rng: &mut Rng) {
     let mut worker = bench.worker();
     for mode in [Mode::ReadOnly, Mode::ReadWrite] {
         for id in 0..KEYS {
             worker.begin(mode, Priority::NONE);
-            let (stamp, row) = expected.get(&id).cloned().unwrap_or_default();
+            let (tid, row) = expected.get(&id).cloned().unwrap_or_default();
             assert_eq!(bench.read(&mut worker, id), Ok(row), "{} key {id}", P::INFO.name);
-            assert!(worker.newest() >= stamp);
+            assert!(worker.newest() >= tid);
             commit(&mut worker);
         }
     }
@@ -311,25 +321,26 @@ fn go_on<P: Recover>(bench: &Bench<P>, expected: &BTreeMap<u64, (Stamp, Option<R
                 assert_eq!(updating.is_some(), step == 0 && was.is_some());
                 if let Some(updating) = updating {
                     let note = &bench.table.layout.places[bench.words + 1];
-                    let mut tails = Tails(&mut worker);
-                    // SAFETY: the private image of a row of this table.
-                    let mut writer = unsafe { RowWriter::for_update(updating.after.as_ptr(), &mut tails) };
+                    let mut out_of_line_values = OutOfLineValues(&mut worker);
+                    // SAFETY: the private row version of a row of this table.
+                    let mut writer = unsafe { RowWriter::for_update(updating.after.as_ptr(), &mut out_of_line_values) };
                     writer.set::<String>(note, &new.note).expect("memory");
                 } else {
                     let Staged { row, fixed, record } = worker.stage(&bench.table).expect("memory");
-                    let mut tails = Tails(&mut worker);
+                    let mut out_of_line_values = OutOfLineValues(&mut worker);
                     // SAFETY: a staged row of this table.
-                    let mut writer = unsafe { RowWriter::for_insert(row.as_ptr(), fixed.as_ptr(), &mut tails) };
+                    let mut writer =
+                        unsafe { RowWriter::for_insert(row.as_ptr(), fixed.as_ptr(), &mut out_of_line_values) };
                     bench.fill(&new, &mut writer).expect("memory");
                     let staged = Staged { row, fixed, record };
                     let insert = |key: Key<'_>| worker.insert(&bench.table, key, staged, OnExists::Refuse);
                     assert_eq!(bench.key(id, insert), Ok(Inserted::New));
                 }
             }
-            let stamp = commit(&mut worker);
-            assert!(stamp > last, "{} key {id}: {stamp} after {last}", P::INFO.name);
-            last = stamp;
-            worker.housekeep(usize::MAX);
+            let tid = commit(&mut worker);
+            assert!(tid > last, "{} key {id}: {tid} after {last}", P::INFO.name);
+            last = tid;
+            worker.collect_garbage(usize::MAX);
         }
         worker.begin(Mode::ReadWrite, Priority::NONE);
         assert!(bench.key(id, |key| worker.delete(&bench.table, key)).is_ok_and(|row| row.is_some()));
@@ -343,7 +354,7 @@ fn clear_away<W: Worker>(worker: &mut W) {
     // A round ends at the first key that was deleted again after it was queued.
     for _ in 0..KEYS {
         worker.core().local.collect();
-        worker.housekeep(usize::MAX);
+        worker.collect_garbage(usize::MAX);
     }
     worker.core().local.collect();
 }
@@ -376,7 +387,7 @@ fn newest_stands<P: Recover>() {
     }
 }
 
-/// Restoring over what transactions left: an image outside its record, and a tombstone that a worker still has to look at.
+/// Restoring over what transactions left: a row version outside its record, and a tombstone that a worker still has to look at.
 fn over_what_is_there<P: Recover>() {
     for kind in KINDS {
         let bench = Bench::<P>::open(kind);
@@ -385,21 +396,22 @@ fn over_what_is_there<P: Recover>() {
         let rows = [row(&mut rng), row(&mut rng), row(&mut rng)];
         for id in 0..3 {
             assert_eq!(
-                bench.restore(&mut core, id, Stamp::from_bits(5), &Version::Row(rows[0].clone())),
+                bench.restore(&mut core, id, Tid::from_bits(5), &Version::Row(rows[0].clone())),
                 Restored::Applied
             );
         }
         bench.finish(&mut core);
-        let mut last = Stamp::ZERO;
+        let mut last = Tid::ZERO;
         for id in 0..3 {
             worker.begin(Mode::ReadWrite, Priority::NONE);
             if id == 2 {
                 assert!(bench.key(id, |key| worker.delete(&bench.table, key)).is_ok_and(|row| row.is_some()));
             } else {
                 let Staged { row, fixed, record } = worker.stage(&bench.table).expect("memory");
-                let mut tails = Tails(&mut worker);
+                let mut out_of_line_values = OutOfLineValues(&mut worker);
                 // SAFETY: a staged row of this table.
-                let mut writer = unsafe { RowWriter::for_insert(row.as_ptr(), fixed.as_ptr(), &mut tails) };
+                let mut writer =
+                    unsafe { RowWriter::for_insert(row.as_ptr(), fixed.as_ptr(), &mut out_of_line_values) };
                 bench.fill(&rows[1], &mut writer).expect("memory");
                 let staged = Staged { row, fixed, record };
                 let replace = |key: Key<'_>| worker.insert(&bench.table, key, staged, OnExists::Replace);
@@ -407,19 +419,19 @@ fn over_what_is_there<P: Recover>() {
             }
             last = commit(&mut worker).max(last);
         }
-        let [older, stamp] = [Stamp::from_bits(6), last.next(Epoch(9))];
+        let [older, tid] = [Tid::from_bits(6), last.next(Epoch(9))];
         assert_eq!(bench.restore(&mut core, 0, older, &Version::Delete), Restored::Older);
-        assert_eq!(bench.restore(&mut core, 0, stamp, &Version::Row(rows[2].clone())), Restored::Applied);
+        assert_eq!(bench.restore(&mut core, 0, tid, &Version::Row(rows[2].clone())), Restored::Applied);
         let note = Some("changed".to_owned());
-        assert_eq!(bench.restore(&mut core, 1, stamp, &Version::Patch(None, note.clone())), Restored::Applied);
-        assert_eq!(bench.restore(&mut core, 2, stamp, &Version::Patch(None, note)), Restored::NoBase);
-        assert_eq!(bench.restore(&mut core, 2, stamp, &Version::Row(rows[2].clone())), Restored::Applied);
-        assert_eq!(bench.peek(&mut core, 0), Some((stamp, Some(rows[2].clone()))));
+        assert_eq!(bench.restore(&mut core, 1, tid, &Version::Patch(None, note.clone())), Restored::Applied);
+        assert_eq!(bench.restore(&mut core, 2, tid, &Version::Patch(None, note)), Restored::NoBase);
+        assert_eq!(bench.restore(&mut core, 2, tid, &Version::Row(rows[2].clone())), Restored::Applied);
+        assert_eq!(bench.peek(&mut core, 0), Some((tid, Some(rows[2].clone()))));
         let patched = Row { note: "changed".to_owned(), ..rows[1].clone() };
-        assert_eq!(bench.peek(&mut core, 1), Some((stamp, Some(patched))));
-        assert_eq!(bench.peek(&mut core, 2), Some((stamp, Some(rows[2].clone()))));
+        assert_eq!(bench.peek(&mut core, 1), Some((tid, Some(patched))));
+        assert_eq!(bench.peek(&mut core, 2), Some((tid, Some(rows[2].clone()))));
         for id in 0..3 {
-            assert_eq!(bench.restore(&mut core, id, stamp.next(Epoch(9)), &Version::Delete), Restored::Applied);
+            assert_eq!(bench.restore(&mut core, id, tid.next(Epoch(9)), &Version::Delete), Restored::Applied);
         }
         bench.finish(&mut core);
         // The tombstone of which a worker knows is that worker's to unlink.
@@ -436,19 +448,19 @@ fn refused<P: Recover>() {
         let bench = Bench::<P>::open(kind);
         let mut core = bench.environment.core().expect("a free slot");
         let note = bench.table.layout.places[bench.words + 1];
-        let refuse = |core: &mut Core, id: u64, stamp: u64, patch: bool| {
+        let refuse = |core: &mut Core, id: u64, tid: u64, patch: bool| {
             let set = &mut |writer: &mut RowWriter<'_>| {
                 writer.set::<String>(&note, "the last that there was room for")?;
                 Err(seriatim_catalog::OutOfMemory)
             };
             let change = if patch { Change::Patch(set) } else { Change::Row(set) };
             let (protocol, table) = (&bench.protocol, &bench.table);
-            let finger = &mut Finger::default();
-            let near = near(finger);
+            let leaf_hint = &mut LeafHint::default();
+            let near = near(leaf_hint);
             core.local.enter();
             // SAFETY: the only thread; columns are set by the table's places.
-            let restored = bench
-                .key(id, |key| unsafe { protocol.restore(core, table, key, near, Stamp::from_bits(stamp), change) });
+            let restored =
+                bench.key(id, |key| unsafe { protocol.restore(core, table, key, near, Tid::from_bits(tid), change) });
             core.local.leave();
             restored
         };
@@ -456,13 +468,13 @@ fn refused<P: Recover>() {
         assert_eq!(refuse(&mut core, 0, 1, false), Err(OutOfMemory));
         assert_eq!(bench.peek(&mut core, 0), None, "a new key is not linked");
         for (id, patch) in [(1, true), (2, false)] {
-            let restored = bench.restore(&mut core, id, Stamp::from_bits(1), &Version::Row(whole.clone()));
+            let restored = bench.restore(&mut core, id, Tid::from_bits(1), &Version::Row(whole.clone()));
             assert_eq!(restored, Restored::Applied);
             assert_eq!(refuse(&mut core, id, 2, patch), Err(OutOfMemory));
             let left = bench.peek(&mut core, id).expect("it is linked");
-            assert_eq!(left.0, Stamp::from_bits(1), "not what was refused");
+            assert_eq!(left.0, Tid::from_bits(1), "not what was refused");
             assert!(left.1.is_none_or(|row| row.story == whole.story && row.born == whole.born));
-            let restored = bench.restore(&mut core, id, Stamp::from_bits(3), &Version::Delete);
+            let restored = bench.restore(&mut core, id, Tid::from_bits(3), &Version::Delete);
             assert_eq!(restored, Restored::Applied);
         }
         bench.finish(&mut core);

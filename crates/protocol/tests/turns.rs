@@ -11,22 +11,22 @@ use std::sync::Mutex;
 
 use common::Bench;
 use seriatim_base::thread::{interrupt, take_turns};
-use seriatim_base::{Rng, Stamp};
+use seriatim_base::{Rng, Tid};
 use seriatim_catalog::{ColumnSet, Key};
 use seriatim_htm::HtmMode;
 use seriatim_protocol::for_each_protocol;
 use seriatim_store::Direction;
-use seriatim_txn::{Mode, NoRedo, OnExists, Outcome, Peeked, Priority, Protocol, Scan, Stop, Worker};
+use seriatim_txn::{Mode, NoRedo, OnExists, OpError, Outcome, Peeked, Priority, Protocol, Scan, Worker};
 
 fn begin<W: Worker>(worker: &mut W) {
     worker.begin(Mode::ReadWrite, Priority::NONE);
 }
 
-/// Runs a transaction once: its stamp and result, if it committed.
-fn attempt<W: Worker, R>(worker: &mut W, body: impl FnOnce(&mut W) -> Result<R, Stop>) -> Option<(Stamp, R)> {
+/// Runs a transaction once: its TID and result, if it committed.
+fn attempt<W: Worker, R>(worker: &mut W, body: impl FnOnce(&mut W) -> Result<R, OpError>) -> Option<(Tid, R)> {
     begin(worker);
     let result = body(worker).and_then(|result| match worker.commit(&mut NoRedo)? {
-        Outcome::Committed(stamp) => Ok((stamp, result)),
+        Outcome::Committed(tid) => Ok((tid, result)),
         Outcome::Repair(_) => unreachable!("no protocol here repairs"),
     });
     if result.is_err() {
@@ -36,21 +36,21 @@ fn attempt<W: Worker, R>(worker: &mut W, body: impl FnOnce(&mut W) -> Result<R, 
 }
 
 /// Until it commits.
-fn commit<W: Worker, R>(worker: &mut W, body: impl Fn(&mut W) -> Result<R, Stop>) -> (Stamp, R) {
+fn commit<W: Worker, R>(worker: &mut W, body: impl Fn(&mut W) -> Result<R, OpError>) -> (Tid, R) {
     (0..100).find_map(|_| attempt(worker, &body)).expect("nobody is in its way for ever")
 }
 
-fn put<P: Protocol>(bench: &Bench<P>, worker: &mut P::Worker, id: u64, value: i64) -> Result<(), Stop> {
+fn put<P: Protocol>(bench: &Bench<P>, worker: &mut P::Worker, id: u64, value: i64) -> Result<(), OpError> {
     let staged = worker.stage(&bench.cells)?;
     bench.set(staged.row, value);
     worker.insert(&bench.cells, Key::Word8(id), staged, OnExists::Replace).map(drop)
 }
 
-fn delete<P: Protocol>(bench: &Bench<P>, worker: &mut P::Worker, id: u64) -> Result<bool, Stop> {
+fn delete<P: Protocol>(bench: &Bench<P>, worker: &mut P::Worker, id: u64) -> Result<bool, OpError> {
     Ok(worker.delete(&bench.cells, Key::Word8(id))?.is_some())
 }
 
-fn sum<P: Protocol>(bench: &Bench<P>, worker: &mut P::Worker, low: u64, high: u64) -> Result<i64, Stop> {
+fn sum<P: Protocol>(bench: &Bench<P>, worker: &mut P::Worker, low: u64, high: u64) -> Result<i64, OpError> {
     let mut scan = Scan::default();
     let (low, high) = (Bound::Included(Key::Word8(low)), Bound::Included(Key::Word8(high)));
     bench.cells.index.scan(low, high, Direction::Forward, &mut scan.cursor).expect("an ordered table");
@@ -67,7 +67,7 @@ fn cleared<P: Protocol>(bench: &Bench<P>, workers: &mut [&mut P::Worker]) {
         for worker in workers.iter_mut() {
             attempt(*worker, |worker| bench.read(worker, 0));
             worker.core().local.collect();
-            worker.housekeep(100);
+            worker.collect_garbage(100);
         }
     }
     let mut reader = bench.worker();
@@ -84,7 +84,7 @@ fn every_step(case: impl Fn(usize) -> bool) {
     assert!(steps > 2, "{steps}");
 }
 
-/// A read sees a version as it was committed: its value with its stamp; and two reads that commit are of one state.
+/// A read sees a version as it was committed: its value with its TID; and two reads that commit are of one state.
 fn reads_across_a_commit<P: Protocol>() {
     for mode in [Mode::ReadWrite, Mode::ReadOnly] {
         every_step(|at| {
@@ -93,17 +93,17 @@ fn reads_across_a_commit<P: Protocol>() {
             let versions = RefCell::new(BTreeMap::new());
             let look = |worker: &mut P::Worker| {
                 let value = bench.read(worker, 0)?.expect("it is there");
-                Ok((worker.seen().stamp, value))
+                Ok((worker.seen().tid, value))
             };
-            let (_, (stamp, value)) = commit(&mut writer, look);
-            versions.borrow_mut().insert(stamp, value);
+            let (_, (tid, value)) = commit(&mut writer, look);
+            versions.borrow_mut().insert(tid, value);
             let other = || {
                 let change = |worker: &mut P::Worker| {
                     bench.change(worker, 0, |value| value + 1)?;
                     bench.change(worker, 1, |value| value - 1)
                 };
-                if let Some((stamp, _)) = attempt(&mut writer, change) {
-                    versions.borrow_mut().insert(stamp, 6);
+                if let Some((tid, _)) = attempt(&mut writer, change) {
+                    versions.borrow_mut().insert(tid, 6);
                 }
             };
             let ((), interrupted) = interrupt(at, other, || {
@@ -112,16 +112,16 @@ fn reads_across_a_commit<P: Protocol>() {
                     look(&mut reader).and_then(|first| Ok((first, bench.read(&mut reader, 1)?.expect("it is there"))));
                 let ended = match seen {
                     Ok(_) => reader.commit(&mut NoRedo).map(drop),
-                    Err(stop) => Err(stop),
+                    Err(error) => Err(error),
                 };
                 if ended.is_err() {
                     reader.abort();
                 }
-                if let Ok(((stamp, first), second)) = seen {
+                if let Ok(((tid, first), second)) = seen {
                     assert_eq!(
-                        versions.borrow().get(&stamp),
+                        versions.borrow().get(&tid),
                         Some(&first),
-                        "before step {at}: a value with another's stamp"
+                        "before step {at}: a value with another's TID"
                     );
                     assert!(
                         ended.is_err() || first + second == 0,
@@ -135,14 +135,14 @@ fn reads_across_a_commit<P: Protocol>() {
     }
 }
 
-/// Whoever looks while a commit installs sees what was before, or what came, or that it is busy.
+/// A reader that looks while a commit installs sees what was before, or what came, or that it is busy.
 fn looks_amid_a_commit<P: Protocol>() {
     every_step(|at| {
         let bench = Bench::<P>::open(HtmMode::Absent, &[5, -5]);
         let (mut writer, mut reader) = (bench.worker(), bench.worker());
         let before = commit(&mut reader, |worker| {
             bench.read(worker, 0)?;
-            Ok(worker.seen().stamp)
+            Ok(worker.seen().tid)
         });
         let seen = RefCell::new(Vec::new());
         let other = || {
@@ -152,19 +152,19 @@ fn looks_amid_a_commit<P: Protocol>() {
             let record = bench.cells.index.get(Key::Word8(0), local.pinned()).expect("it is linked");
             // SAFETY: online; the table's record.
             match unsafe { bench.protocol.peek_committed(&bench.cells, record, local.pinned()) } {
-                Peeked::Row(stamp, row) => seen.borrow_mut().push((stamp, bench.get(row))),
+                Peeked::Row(tid, row) => seen.borrow_mut().push((tid, bench.get(row))),
                 Peeked::Busy => {}
                 Peeked::Deleted(_) | Peeked::NeverCommitted => panic!("a row is there all the time"),
             }
             reader.core().local.leave();
             let read = attempt(&mut reader, |worker| {
                 let first = bench.read(worker, 0)?.expect("it is there");
-                let stamp = worker.seen().stamp;
-                Ok((stamp, first, bench.read(worker, 1)?.expect("it is there")))
+                let tid = worker.seen().tid;
+                Ok((tid, first, bench.read(worker, 1)?.expect("it is there")))
             });
-            if let Some((_, (stamp, first, second))) = read {
+            if let Some((_, (tid, first, second))) = read {
                 assert_eq!(first + second, 0, "before step {at}: half of a commit");
-                seen.borrow_mut().push((stamp, first));
+                seen.borrow_mut().push((tid, first));
             }
         };
         let (committed, interrupted) = interrupt(at, other, || {
@@ -173,16 +173,16 @@ fn looks_amid_a_commit<P: Protocol>() {
                 bench.change(worker, 1, |value| value - 1)
             })
         });
-        for (stamp, value) in seen.into_inner() {
-            let came = committed.is_some_and(|(stamp_of, _)| (stamp, value) == (stamp_of, 6));
-            assert!(came || (stamp, value) == (before.1, 5), "before step {at}: {value} with {stamp:?}");
+        for (tid, value) in seen.into_inner() {
+            let came = committed.is_some_and(|(tid_of, _)| (tid, value) == (tid_of, 6));
+            assert!(came || (tid, value) == (before.1, 5), "before step {at}: {value} with {tid:?}");
         }
         cleared(&bench, &mut [&mut reader, &mut writer]);
         interrupted
     });
 }
 
-/// No update is lost, and both are in the order of their stamps.
+/// No update is lost, and both are in the order of their TIDs.
 fn updates_of_one_row<P: Protocol>() {
     every_step(|at| {
         let bench = Bench::<P>::open(HtmMode::Absent, &[0, 0]);
@@ -197,9 +197,9 @@ fn updates_of_one_row<P: Protocol>() {
         let commits = i64::from(own.is_some()) + i64::from(other.get().is_some());
         assert_eq!(bench.state(&[0, 1]), [commits, commits], "before step {at}");
         if let (Some(own), Some(other)) = (own, other.get()) {
-            assert_eq!(own.0 > other.0, own.1 > other.1, "before step {at}: stamps against the order");
+            assert_eq!(own.0 > other.0, own.1 > other.1, "before step {at}: TIDs against the order");
         }
-        // Whoever aborted may try again: nothing is left locked.
+        // An aborted transaction may try again: nothing is left locked.
         commit(&mut one, bump);
         commit(&mut two, bump);
         cleared(&bench, &mut [&mut one, &mut two]);
@@ -210,8 +210,8 @@ fn updates_of_one_row<P: Protocol>() {
 /// Each of two writes its row only if it has not seen the other's: not both may.
 fn skew<P: Protocol>(
     values: &[i64],
-    own: impl Fn(&Bench<P>, &mut P::Worker) -> Result<bool, Stop>,
-    others: impl Fn(&Bench<P>, &mut P::Worker) -> Result<bool, Stop>,
+    own: impl Fn(&Bench<P>, &mut P::Worker) -> Result<bool, OpError>,
+    others: impl Fn(&Bench<P>, &mut P::Worker) -> Result<bool, OpError>,
     prepare: impl Fn(&Bench<P>, &mut P::Worker),
     clear: impl Fn(&mut P::Worker),
 ) {
@@ -287,7 +287,7 @@ fn rebirth_skew<P: Protocol>() {
     for clears in [false, true] {
         let clear = |worker: &mut P::Worker| {
             if clears {
-                worker.housekeep(10);
+                worker.collect_garbage(10);
             }
         };
         skew::<P>(&[3, 0, 0], own, others, prepare, clear);
@@ -319,7 +319,7 @@ fn deleted_anew<P: Protocol>() {
     reader.begin(Mode::ReadOnly, Priority::NONE);
     let gone = attempt(&mut writer, |worker| delete(&bench, worker, 1));
     assert_eq!(gone.map(|gone| gone.1), Some(true), "nobody has read it");
-    writer.housekeep(10);
+    writer.collect_garbage(10);
     let linked = || {
         let mut worker = bench.worker();
         worker.core().local.enter();
@@ -328,7 +328,7 @@ fn deleted_anew<P: Protocol>() {
         linked
     };
     assert!(linked(), "it was unlinked although one who is online may come to it");
-    if P::INFO.gives.snapshots == seriatim_txn::Freshness::Latest {
+    if P::INFO.capabilities.snapshots == seriatim_txn::Freshness::Latest {
         assert_eq!(bench.read(&mut reader, 1), Ok(Some(20)), "the snapshot was taken before the delete");
     }
     reader.abort();
@@ -343,7 +343,7 @@ fn looks_that_come_too_early<P: Protocol>() {
         let (mut one, mut two) = (bench.worker(), bench.worker());
         commit(&mut two, |worker| delete(&bench, worker, 1));
         two.core().local.collect();
-        let turn = || two.housekeep(10);
+        let turn = || two.collect_garbage(10);
         let (_, interrupted) = interrupt(at, turn, || {
             attempt(&mut one, |worker| {
                 sum(&bench, worker, 0, 30)?;
@@ -358,7 +358,7 @@ fn looks_that_come_too_early<P: Protocol>() {
     });
 }
 
-/// The commits of one worker have rising stamps, whatever rows they write.
+/// The commits of one worker have rising TIDs, whatever rows they write.
 fn own_order<P: Protocol>() {
     let bench = Bench::<P>::open(HtmMode::Absent, &[1, 2, 3]);
     let (mut one, mut two) = (bench.worker(), bench.worker());
@@ -417,7 +417,7 @@ fn turns_by_seeds<P: Protocol>(seeds: u64) {
                         .map(drop),
                     };
                     *committed.lock().expect("nobody panics with it") += i32::from(done.is_some());
-                    worker.housekeep(4);
+                    worker.collect_garbage(4);
                 }
             });
             body
@@ -477,7 +477,7 @@ macro_rules! under_every_protocol {
                 }
 
                 #[test]
-                fn the_stamps_of_a_worker_are_in_its_order() {
+                fn the_tids_of_a_worker_are_in_its_order() {
                     super::own_order::<Protocol>();
                 }
 

@@ -1,4 +1,4 @@
-//! Checkpoints: all rows with their stamps, so that the log before them can go.
+//! Checkpoints: all rows with their TIDs, so that the log before them can go.
 //!
 //! ```text
 //! DIR/checkpoint-<epoch>/part-<n>           n from 0, decimal, padded so that names sort; integers little-endian
@@ -7,16 +7,16 @@
 //! block     magic "BLCK" | crc32 of header bytes 8..32 u32 | crc32 of the payload u32 | payload bytes u32 | raw bytes u32 |
 //!           rows u32 | number u64, from 1 | payload: the rows, compressed by zstd
 //! footer    magic "DONE" | crc32 of footer bytes 8..40 u32 | blocks u64 | rows u64 | raw bytes u64 | bytes of the part u64
-//! row       stamp u64 | varint layout | key | row        as in entries of the log
+//! row       TID u64 | varint layout | key | row        as in entries of the log
 //! ```
 //! Invariant: a checkpoint counts when the manifest names it, and then it is complete and durable: it is written in
 //! `checkpoint-<epoch>.new`, its parts synced and then the directory, renamed, and the directory above synced, all before the manifest
 //! is replaced; nothing is deleted before that is durable. A power cut at any moment leaves the old checkpoint with its log, or the new
 //! one.
 //!
-//! It is fuzzy: rows are from `begin_epoch` to `end_epoch`, each with its own stamp, and only with the log from `begin_epoch` on do
-//! they make a state. It may leave out rows of `begin_epoch` and later if the log from there on has them as a whole. The order of a
-//! checkpoint, and who takes each step:
+//! It is fuzzy: rows are from `begin_epoch` to `end_epoch`, each with its own TID, and only with the log from
+//! `begin_epoch` on do they make a state. It may leave out rows of `begin_epoch` and later if the log from there on has
+//! them as a whole. The order of a checkpoint, and who takes each step:
 //! 1. The database reads the epoch B, and waits until all commits of earlier epochs are in memory. If rows are to be left out, it begins
 //!    B, after it has told commits to log first changes as whole rows; it tells them to stop after step 3.
 //! 2. It walks its tables into [`PartWriter`]s, and flushes them where nothing waits for it.

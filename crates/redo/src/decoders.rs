@@ -12,7 +12,7 @@ use crate::checkpoint::{self, CheckpointWriter};
 use crate::manifest::{Checkpoint, Manifest};
 use crate::replay::{Apply, Outcome, Replay, Version};
 use crate::segment::{self, Name};
-use crate::synthetic::{Accounts, DATABASE, Database, LAYOUT, Write, as_row, header, salt, stamp};
+use crate::synthetic::{Accounts, DATABASE, Database, LAYOUT, Write, as_row, header, salt, tid};
 use crate::{LogError, Tables, backup, entry};
 
 #[global_allocator]
@@ -86,7 +86,7 @@ fn sound(seed: u64) -> Database {
         for logger in 0..2 {
             let id = 10 * epoch as u32 + logger;
             let writes = vec![Write::Row(id, (1, 2)), Write::Update(id, (1, 2), (3, 2)), Write::Add(id, 4)];
-            database.batch((1, logger), epoch, epoch - 1, &[(stamp(epoch, 1), writes)]);
+            database.batch((1, logger), epoch, epoch - 1, &[(tid(epoch, 1), writes)]);
         }
         if epoch == 11 {
             database.roll(1, 0);
@@ -98,7 +98,7 @@ fn sound(seed: u64) -> Database {
     for id in [1, 2, 3] {
         let image = database.accounts.image(id, (5, 6));
         let key = seriatim_catalog::Key::Word8(id.into());
-        part.row(LAYOUT, &database.accounts.wire, key, stamp(10, 9), as_row(&image));
+        part.row(LAYOUT, &database.accounts.wire, key, tid(10, 9), as_row(&image));
     }
     let parts = vec![part.finish().unwrap()];
     database.manifest.checkpoint = Some(writer.finish(parts, Epoch(12)).unwrap());
@@ -193,7 +193,7 @@ fn entries_rows_and_keys_are_read_or_refused() {
     let (accounts, tables) = (Accounts::new(), Tables::new(&sound(1).manifest));
     let writes =
         vec![Write::Row(1, (1, -1)), Write::Update(1, (1, -1), (2, 5)), Write::Add(1, 1 << 40), Write::Delete(1)];
-    let (payload, _) = accounts.payload(&[(stamp(10, 1), writes.clone()), (stamp(11, 7), writes)]);
+    let (payload, _) = accounts.payload(&[(tid(10, 1), writes.clone()), (tid(11, 7), writes)]);
     each(20_000, |rng| {
         let bytes = damaged(&payload, rng);
         within(bytes.len(), || {

@@ -59,7 +59,7 @@ impl Durable {
         self.answer(&self.waiters(), epoch)
     }
 
-    /// Waits until commits of `epoch` survive. Not bounded by itself: the loggers, or whoever steps them, end it; see
+    /// Waits until commits of `epoch` survive. Not bounded by itself: the loggers, or the thread that steps them, end it; see
     /// [`Durable::wait_timeout`].
     ///
     /// # Errors

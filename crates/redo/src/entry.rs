@@ -1,17 +1,17 @@
 //! Redo entries: what a commit wrote, grouped by commit.
 //!
 //! ```text
-//! group    body bytes u32 | stamp u64 | body: entries            little-endian
+//! group    body bytes u32 | TID u64 | body: entries            little-endian
 //! entry    varint(layout << 2 | kind) | key | row (0), nothing (1, delete), patch (2), delta (3)
 //! ```
 //! Key, row, patch and delta are those of [`seriatim_catalog::wire`]. A commit that is larger than [`CUT_BYTES`] is several groups
-//! of one stamp; its epoch makes it atomic. Entries have no length of their own: who reads them knows the layouts.
+//! of one TID; its epoch makes it atomic. Entries have no length of their own: who reads them knows the layouts.
 //!
 //! Invariant: a group is never empty, and reading checks every byte before an entry is handed out.
 
 use std::fmt;
 
-use seriatim_base::{ColumnId, LayoutId, Stamp};
+use seriatim_base::{ColumnId, LayoutId, Tid};
 use seriatim_catalog::wire::{Malformed, RowWire, Updated, read_varint, write_varint};
 use seriatim_catalog::{Key, RowRef};
 
@@ -38,23 +38,23 @@ pub struct GroupWriter<'b> {
     out: &'b mut Vec<u8>,
     /// Where the open group begins.
     begin: usize,
-    stamp: Stamp,
+    tid: Tid,
     groups: u32,
 }
 
 impl<'b> GroupWriter<'b> {
     /// Begins a group behind what is in `out`.
-    pub fn begin(stamp: Stamp, out: &'b mut Vec<u8>) -> GroupWriter<'b> {
-        let mut writer = GroupWriter { begin: out.len(), out, stamp, groups: 0 };
+    pub fn begin(tid: Tid, out: &'b mut Vec<u8>) -> GroupWriter<'b> {
+        let mut writer = GroupWriter { begin: out.len(), out, tid, groups: 0 };
         writer.open();
         writer
     }
 
-    /// Entries from here on have this stamp.
-    pub fn stamp(&mut self, stamp: Stamp) {
-        if stamp != self.stamp {
+    /// Entries from here on have this TID.
+    pub fn tid(&mut self, tid: Tid) {
+        if tid != self.tid {
             self.close();
-            self.stamp = stamp;
+            self.tid = tid;
             self.open();
         }
     }
@@ -65,7 +65,7 @@ impl<'b> GroupWriter<'b> {
         wire.encode_row(row, self.out);
     }
 
-    /// The row of `key` became `after` from `before`, the version just below this stamp: a patch or a delta, the whole row where
+    /// The row of `key` became `after` from `before`, the version just below this TID: a patch or a delta, the whole row where
     /// neither can say it, nothing where they are equal.
     pub fn update(
         &mut self,
@@ -129,7 +129,7 @@ impl<'b> GroupWriter<'b> {
     fn open(&mut self) {
         self.begin = self.out.len();
         self.out.extend_from_slice(&[0; 4]);
-        self.out.extend_from_slice(&self.stamp.bits().to_le_bytes());
+        self.out.extend_from_slice(&self.tid.bits().to_le_bytes());
     }
 
     fn close(&mut self) {
@@ -144,11 +144,11 @@ impl<'b> GroupWriter<'b> {
     }
 }
 
-/// Bytes of entries and stamp bits of the group that begins here, if the bytes of its header are all there.
+/// Bytes of entries and TID bits of the group that begins here, if the bytes of its header are all there.
 pub(crate) fn group_header(bytes: &[u8]) -> Option<(usize, u64)> {
     let (length, rest) = bytes.split_first_chunk::<4>()?;
-    let stamp = rest.first_chunk::<8>()?;
-    Some((u32::from_le_bytes(*length) as usize, u64::from_le_bytes(*stamp)))
+    let tid = rest.first_chunk::<8>()?;
+    Some((u32::from_le_bytes(*length) as usize, u64::from_le_bytes(*tid)))
 }
 
 /// Which encoding a layout has.
@@ -172,8 +172,8 @@ pub struct Groups<'a> {
 /// A group, framed but not looked into.
 #[derive(Clone, Copy, Debug)]
 pub struct Group<'a> {
-    /// The stamp of its entries.
-    pub stamp: Stamp,
+    /// The TID of its entries.
+    pub tid: Tid,
     /// Bytes from the payload's start to its entries.
     pub offset: usize,
     /// Its entries.
@@ -184,17 +184,17 @@ impl<'a> Groups<'a> {
     fn read(&mut self) -> Result<Group<'a>, EntryError> {
         let wrong = |problem| EntryError { offset: self.at, problem };
         let rest = &self.payload[self.at..];
-        let (length, stamp) = group_header(rest).ok_or(wrong(Problem::GroupCutShort))?;
+        let (length, tid) = group_header(rest).ok_or(wrong(Problem::GroupCutShort))?;
         if length == 0 {
             return Err(wrong(Problem::EmptyGroup));
         }
-        if stamp == 0 || stamp >> Stamp::BITS != 0 {
-            return Err(wrong(Problem::Stamp));
+        if tid == 0 || tid >> Tid::BITS != 0 {
+            return Err(wrong(Problem::Tid));
         }
         let body = rest[GROUP_HEADER_BYTES..].get(..length).ok_or(wrong(Problem::GroupCutShort))?;
         let offset = self.at + GROUP_HEADER_BYTES;
         self.at = offset + length;
-        Ok(Group { stamp: Stamp::from_bits(stamp), offset, body })
+        Ok(Group { tid: Tid::from_bits(tid), offset, body })
     }
 }
 
@@ -320,8 +320,8 @@ pub enum Problem {
     GroupCutShort,
     /// The group has no entries.
     EmptyGroup,
-    /// The group's stamp is none.
-    Stamp,
+    /// The group's TID is none.
+    Tid,
     /// There is no such layout.
     Layout(u64),
     /// The entry's key or change is not of its layout.
@@ -333,7 +333,7 @@ impl fmt::Display for Problem {
         match self {
             Problem::GroupCutShort => f.write_str("the payload ends within a group"),
             Problem::EmptyGroup => f.write_str("a group has no entries"),
-            Problem::Stamp => f.write_str("a group's stamp is none"),
+            Problem::Tid => f.write_str("a group's TID is none"),
             Problem::Layout(layout) => write!(f, "an entry is of layout {layout}, which the manifest does not list"),
             Problem::Malformed(error) => write!(f, "an entry is not of its layout: {error}"),
         }

@@ -1,12 +1,12 @@
 //! What is acknowledged survives: the redo log, checkpoints and recovery.
 //!
-//! Invariant: this crate knows bytes, keys and stamps, and no protocol; the durable point never moves back. It reaches files
+//! Invariant: this crate knows bytes, keys and TIDs, and no protocol; the durable point never moves back. It reaches files
 //! through the platform interface `seriatim_base::disk` only, so a test that replaces it owns every power cut.
 //!
 //! ```text
 //! DIR/LOCK                                 held while a process has the database open
 //! DIR/MANIFEST                             format, incarnations, tables, newest checkpoint; replaced as a whole
-//! DIR/checkpoint-<epoch>/part-<n>          rows with their stamps, compressed
+//! DIR/checkpoint-<epoch>/part-<n>          rows with their TIDs, compressed
 //! DIR/log-<incarnation>-<logger>-<n>       segments of batches; perhaps in directories of their own
 //! ```
 //! The path of a commit, top to bottom: a worker encodes its writes ([`entry`]) and appends them to its own [`stream`] between

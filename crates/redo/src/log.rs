@@ -7,7 +7,7 @@
 //! is the smallest closed epoch, otherwise R; and while something was, loggers with nothing to write record what they have
 //! closed. So an idle database writes nothing, an idle logger holds nobody up, and D moves on in both.
 //!
-//! A failure is final unless it says that the disk is full: the log stops, D stays, who waits is told, commits are refused.
+//! A failure is final unless it says that the disk is full: the log stops, D stays, waiting callers are told, commits are refused.
 //! While the disk is full commits are refused and the batch that found no space is kept and tried again.
 
 use std::collections::VecDeque;
@@ -460,7 +460,7 @@ impl Shared {
         // ORDERING: pairs with the acquires here and in `recorded`: who sees an epoch closed sees what was logged in it.
         own.recorded.store(recorded.0, Ordering::Release);
         own.closed.store(closed.0, Ordering::Release);
-        if self.suffers_own_log_only() {
+        if self.injects_own_log_only() {
             self.durable.publish(closed);
             return;
         }
@@ -473,32 +473,32 @@ impl Shared {
     }
 
     #[cfg(any(test, feature = "canary"))]
-    fn suffers_own_log_only(&self) -> bool {
+    fn injects_own_log_only(&self) -> bool {
         self.options.fault == LogFault::FlushOwnLogOnly
     }
 
     #[cfg(not(any(test, feature = "canary")))]
-    const fn suffers_own_log_only(&self) -> bool {
+    const fn injects_own_log_only(&self) -> bool {
         false
     }
 
     #[cfg(any(test, feature = "canary"))]
-    pub(crate) fn suffers_acknowledging_early(&self) -> bool {
+    pub(crate) fn injects_acknowledging_early(&self) -> bool {
         self.options.fault == LogFault::AcknowledgeBeforeFlush
     }
 
     #[cfg(not(any(test, feature = "canary")))]
-    pub(crate) const fn suffers_acknowledging_early(&self) -> bool {
+    pub(crate) const fn injects_acknowledging_early(&self) -> bool {
         false
     }
 
     #[cfg(any(test, feature = "canary"))]
-    pub(crate) fn suffers_omitting_links(&self) -> bool {
+    pub(crate) fn injects_omitting_links(&self) -> bool {
         self.options.fault == LogFault::OmitLinks
     }
 
     #[cfg(not(any(test, feature = "canary")))]
-    pub(crate) const fn suffers_omitting_links(&self) -> bool {
+    pub(crate) const fn injects_omitting_links(&self) -> bool {
         false
     }
 }

@@ -12,7 +12,7 @@
 use std::sync::{Arc, PoisonError};
 
 use seriatim_base::clock::Instant;
-use seriatim_base::{Epoch, Rng, Stamp, thread};
+use seriatim_base::{Epoch, Rng, Tid, thread};
 
 use crate::LogError;
 use crate::batch::{self, HEADER_BYTES, padded};
@@ -173,9 +173,9 @@ impl Logger {
                 }
                 let at = self.batch.len();
                 stream.consumer.read(GROUP_HEADER_BYTES, &mut self.batch);
-                let (entries_bytes, stamp) = entry::group_header(&self.batch[at..]).expect("a group has a header");
+                let (entries_bytes, tid) = entry::group_header(&self.batch[at..]).expect("a group has a header");
                 stream.consumer.read(entries_bytes, &mut self.batch);
-                newest = newest.max(Stamp::from_bits(stamp).epoch());
+                newest = newest.max(Tid::from_bits(tid).epoch());
                 groups += 1;
             }
         }
@@ -211,7 +211,7 @@ impl Logger {
         // Only now is the segment known.
         self.batch[..HEADER_BYTES].copy_from_slice(&header.encode(self.segment.salt()));
         self.segment.write(&self.batch)?;
-        if self.shared.suffers_acknowledging_early() {
+        if self.shared.injects_acknowledging_early() {
             self.shared.advance(self.index, header.closed, header.closed);
         }
         let began = Instant::now();
@@ -298,7 +298,7 @@ impl Logger {
             Err(Failure::Full) if self.give_up_next() => make(self)?,
             made => made?,
         };
-        if !self.shared.suffers_omitting_links() {
+        if !self.shared.injects_omitting_links() {
             self.segment.link(number)?;
         }
         self.low = false;

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use seriatim_base::disk::{Disk, Opening};
-use seriatim_base::{Epoch, LayoutId, Stamp, TableId};
+use seriatim_base::{Epoch, LayoutId, TableId, Tid};
 use seriatim_catalog::TableDef;
 
 use crate::batch::PAGE;
@@ -53,7 +53,7 @@ pub const PARTS_MAX: u32 = 1 << 16;
 /// Ids of tables and indexes, and of layouts, are below this.
 pub const TABLE_IDS_MAX: u32 = 1 << 20;
 /// Epochs are below this.
-const EPOCH_END: u64 = 1 << (Stamp::BITS - Stamp::COUNTER_BITS);
+const EPOCH_END: u64 = 1 << (Tid::BITS - Tid::COUNTER_BITS);
 
 const ADVICE: &str = "restore a backup, or MANIFEST from a copy of this directory";
 
@@ -132,7 +132,7 @@ impl LogEnd {
     pub const FIRST: LogEnd = LogEnd { segment: 1, batches: 0, bytes: PAGE as u64 };
 }
 
-/// A checkpoint: all rows with their stamps.
+/// A checkpoint: all rows with their TIDs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
     /// Its directory, relative to the database directory.
@@ -382,7 +382,7 @@ impl Manifest {
     }
 }
 
-/// Epochs have as many bits as stamps have for them.
+/// Epochs have as many bits as TIDs have for them.
 pub(crate) fn check_epoch(epoch: Epoch) -> Result<(), String> {
     match epoch.0 < EPOCH_END {
         true => Ok(()),

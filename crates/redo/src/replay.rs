@@ -1,7 +1,7 @@
 //! Replay: the log of a directory, read for recovery.
 //!
 //! [`Replay::open`] walks the batches' headers and decides how far the log reaches; [`Replay::run`] reads the batches and hands every
-//! version that counts to an [`Apply`], the versions of a key by one thread and in the order of their stamps.
+//! version that counts to an [`Apply`], the versions of a key by one thread and in the order of their TIDs.
 //!
 //! **What counts.** An incarnation's durable epoch D is the smallest closed epoch that its loggers have recorded. Its entries with
 //! epochs up to D count: each logger has closed D, so they are all there, from all loggers, and epochs are consistent cuts. What is
@@ -10,11 +10,11 @@
 //!
 //! **Patches without a row.** Let a fuzzy checkpoint begin in epoch B and end in e. The pass began when all commits below B were in
 //! memory, so of each key it holds the newest version below B, or one from B to e, or no row where it saw none. Replay meets a patch
-//! of stamp s, from B on, in one of these states:
+//! of TID s, from B on, in one of these states:
 //! - *An older version*: the one that was patched. All versions of the key between the checkpoint's and s are replayed before s.
-//! - *A version of stamp s or above*, from the checkpoint: it says what the patch says, and more.
+//! - *A version of TID s or above*, from the checkpoint: it says what the patch says, and more.
 //! - *No row.* Something was there to be patched, so what was there has been deleted again when the pass came by, and that deletion is
-//!   of an epoch up to e. A checkpoint counts only if e is durable; so the deletion is replayed, with a stamp above s.
+//!   of an epoch up to e. A checkpoint counts only if e is durable; so the deletion is replayed, with a TID above s.
 //!
 //! A checkpoint that leaves out rows of B and later ([`crate::checkpoint`]) adds no state: their first entry from B on is a row or a
 //! deletion.
@@ -23,13 +23,15 @@
 //! left at the end is damage. Deltas likewise.
 //!
 //! **Patches and deltas need the version before theirs**: a patch for the columns that it does not name, a delta for the one that it
-//! does. A patch applied twice would be one; a delta would not. Each is applied once, and to the version just below its stamp:
-//! - Stamps rise from one version of a key to the next, in every log, incarnation and life of the key, so a stamp names a version.
-//! - A row in a checkpoint and its stamp were read together: it has all that was added up to that stamp, and nothing above it.
-//! - Versions of a key are handed on in the order of their stamps, all that count above the row's, none left out: an epoch is applied
-//!   when every log has told all of it. [`Apply`] passes over stamps that are not above the row's, so what came with the
+//! does. A patch applied twice would be one; a delta would not. Each is applied once, and to the version just below its TID:
+//! - TIDs rise from one version of a key to the next, in every log, incarnation and life of the key, so a TID names a version.
+//! - A row in a checkpoint and its TID were read together: it has all that was added up to that TID, and nothing above it.
+//! - Versions of a key are handed on in the order of their TIDs, all that count above the row's, none left out: an
+//!   epoch is applied
+//!   when every log has told all of it. [`Apply`] passes over TIDs that are not above the row's, so what came with the
 //!   checkpoint, or is replayed again, is not added again.
-//! - A batch counts once, by its number, and its groups are in no other. So entries of one key and stamp are different ones of one
+//! - A batch counts once, by its number, and its groups are in no other. So entries of one key and TID are different
+//!   ones of one
 //!   commit, made one version, and each is applied.
 //!
 //! Reading order: `log_scan` finds the log's end, `partitioned` divides the work, `apply` is what the caller implements.
@@ -44,7 +46,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use seriatim_base::disk::Disk;
-use seriatim_base::{Epoch, Stamp};
+use seriatim_base::{Epoch, Tid};
 
 use self::log_scan::{Batch, Incarnation, LogScan};
 use self::partitioned::{Counts, Round, Scatter, Source};
@@ -280,14 +282,14 @@ impl Source for Log<'_> {
         let durable = self.incarnation_of(task).durable;
         scan.read(self.disk, task, buffer)?;
         scan.each_group(task, buffer, |group| {
-            let epoch = group.stamp.epoch();
+            let epoch = group.tid.epoch();
             if epoch < *begin || epoch > durable {
                 return Ok(());
             }
             for entry in group.entries(tables) {
                 let entry = entry?;
                 let order = (task as u64) << 32 | entry.offset as u64;
-                scatter.put(group.stamp, order, &entry);
+                scatter.put(group.tid, order, &entry);
             }
             Ok(())
         })
@@ -299,9 +301,9 @@ impl Source for Log<'_> {
     }
 }
 
-/// The stamps of an epoch and those before it are below this.
+/// The TIDs of an epoch and those before it are below this.
 pub(crate) fn end_of(epoch: Epoch) -> u64 {
-    epoch.0.saturating_add(1).checked_shl(Stamp::COUNTER_BITS).filter(|_| epoch.0 < u64::MAX >> 30).unwrap_or(u64::MAX)
+    epoch.0.saturating_add(1).checked_shl(Tid::COUNTER_BITS).filter(|_| epoch.0 < u64::MAX >> 30).unwrap_or(u64::MAX)
 }
 
 /// Whether a change says what the row is, whatever was there.

@@ -8,12 +8,12 @@
 //!  first ──► … ──► tail ──► … ──► head
 //!  free chunks     the consumer's  the producer's
 //! ```
-//! Who may touch what:
+//! Which side may touch what:
 //! 1. A chunk's bytes below the published point are the consumer's to read, those above it the producer's to write.
 //! 2. A chunk's `next` is written by the producer, before it publishes anything beyond the chunk, and when it takes the chunk
 //!    from the front of the chain, which it does only with chunks before `tail`.
 //! 3. `tail` is moved by the consumer, after its last read of the chunk that it leaves.
-//! 4. `first` is the producer's; shared only so that whoever is last can free the chain.
+//! 4. `first` is the producer's; shared only so that the last of the two can free the chain.
 
 use crate::sync::{Arc, AtomicPtr, AtomicU64, Bytes, Ordering};
 use seriatim_base::CacheAligned;

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use seriatim_base::disk::{Disk, FaultyDisk, Opening};
-use seriatim_base::{ColumnId, Epoch, LayoutId, Stamp, TableId};
+use seriatim_base::{ColumnId, Epoch, LayoutId, TableId, Tid};
 use seriatim_catalog::wire::RowWire;
 use seriatim_catalog::{
-    ColumnDef, ColumnType, Key, Layout, OutOfMemory, RowRef, RowWriter, TableDef, TailStore, Value,
+    ColumnDef, ColumnType, Key, Layout, OutOfLineStore, OutOfMemory, RowRef, RowWriter, TableDef, Value,
 };
 
 use crate::LogError;
@@ -37,9 +37,9 @@ pub(crate) enum Write {
     Add(u32, i64),
 }
 
-struct NoTails;
+struct NoOutOfLine;
 
-impl TailStore for NoTails {
+impl OutOfLineStore for NoOutOfLine {
     fn store(&mut self, _: &[u8]) -> Result<u64, OutOfMemory> {
         Err(OutOfMemory)
     }
@@ -68,9 +68,9 @@ impl Accounts {
 
     pub(crate) fn writing<R>(image: &mut [u64], with: impl FnOnce(&mut RowWriter<'_>) -> R) -> R {
         let row: *mut u8 = image.as_mut_ptr().cast();
-        let mut tails = NoTails;
+        let mut out_of_line_values = NoOutOfLine;
         // SAFETY: zeros, or a row of this table; no column is immutable.
-        with(&mut unsafe { RowWriter::for_insert(row, row, &mut tails) })
+        with(&mut unsafe { RowWriter::for_insert(row, row, &mut out_of_line_values) })
     }
 
     pub(crate) fn image(&self, id: u32, (balance, count): Account) -> Vec<u64> {
@@ -93,11 +93,11 @@ impl Accounts {
         (value(1), value(2))
     }
 
-    /// The groups of commits, each with its stamp.
-    pub(crate) fn payload(&self, commits: &[(Stamp, Vec<Write>)]) -> (Vec<u8>, u32) {
+    /// The groups of commits, each with its TID.
+    pub(crate) fn payload(&self, commits: &[(Tid, Vec<Write>)]) -> (Vec<u8>, u32) {
         let (mut out, mut groups) = (Vec::new(), 0);
-        for (stamp, writes) in commits {
-            let mut group = GroupWriter::begin(*stamp, &mut out);
+        for (tid, writes) in commits {
+            let mut group = GroupWriter::begin(*tid, &mut out);
             for write in writes {
                 let key = |id: u32| Key::Word8(id.into());
                 match *write {
@@ -121,8 +121,8 @@ pub(crate) fn as_row(image: &[u64]) -> RowRef<'_> {
     unsafe { RowRef::from_raw(image.as_ptr().cast()) }
 }
 
-pub(crate) fn stamp(epoch: u64, counter: u64) -> Stamp {
-    Stamp::from_bits(Stamp::first_of(Epoch(epoch)).bits() + counter)
+pub(crate) fn tid(epoch: u64, counter: u64) -> Tid {
+    Tid::from_bits(Tid::first_of(Epoch(epoch)).bits() + counter)
 }
 
 /// The header of a segment of 64 pages.
@@ -224,7 +224,7 @@ impl Database {
         (incarnation, logger): (u64, u32),
         closed: u64,
         durable: u64,
-        commits: &[(Stamp, Vec<Write>)],
+        commits: &[(Tid, Vec<Write>)],
     ) -> (PathBuf, u64) {
         let (payload, groups) = self.accounts.payload(commits);
         let log = &self.logs[&(incarnation, logger)];
@@ -237,7 +237,7 @@ impl Database {
             incarnation,
             closed: Epoch(closed),
             durable: Epoch(durable),
-            newest: commits.iter().map(|(stamp, _)| stamp.epoch()).max().unwrap_or_default(),
+            newest: commits.iter().map(|(tid, _)| tid.epoch()).max().unwrap_or_default(),
             newest_before: log.newest,
             groups,
             payload_bytes: payload.len() as u32,
@@ -262,7 +262,7 @@ impl Database {
 pub(crate) struct Keeper {
     accounts: Accounts,
     /// Also what is deleted.
-    rows: Mutex<BTreeMap<u64, (Stamp, Option<Account>)>>,
+    rows: Mutex<BTreeMap<u64, (Tid, Option<Account>)>>,
     /// Which thread a key belongs to.
     threads: Mutex<BTreeMap<u64, usize>>,
 }
@@ -278,10 +278,10 @@ impl Keeper {
         rows.iter().filter_map(|(&id, (_, account))| Some((id as u32, (*account)?))).collect()
     }
 
-    /// The same with their stamps.
-    pub(crate) fn stamped(&self) -> Vec<(u32, Stamp, Account)> {
+    /// The same with their TIDs.
+    pub(crate) fn rows_with_tids(&self) -> Vec<(u32, Tid, Account)> {
         let rows = self.rows.lock().unwrap();
-        rows.iter().filter_map(|(&id, (stamp, account))| Some((id as u32, *stamp, (*account)?))).collect()
+        rows.iter().filter_map(|(&id, (tid, account))| Some((id as u32, *tid, (*account)?))).collect()
     }
 }
 
@@ -293,7 +293,7 @@ impl Apply for Keeper {
         assert_eq!(owner, thread, "a key belongs to one thread");
         let mut rows = self.rows.lock().unwrap();
         let before = rows.get(&id).copied();
-        if before.is_some_and(|(stamp, _)| stamp >= version.stamp) {
+        if before.is_some_and(|(tid, _)| tid >= version.tid) {
             return Ok(Outcome::Older);
         }
         let mut image = before.and_then(|(_, account)| Some(self.accounts.image(id as u32, account?)));
@@ -320,7 +320,7 @@ impl Apply for Keeper {
                 }
             }
         }
-        rows.insert(id, (version.stamp, image.map(|image| self.accounts.account(&image))));
+        rows.insert(id, (version.tid, image.map(|image| self.accounts.account(&image))));
         Ok(Outcome::Applied)
     }
 }

@@ -86,7 +86,7 @@ impl Slot {
     }
 }
 
-/// Appends what one worker commits. A worker slot's only writer; whoever leased the slot uses it.
+/// Appends what one worker commits. A worker slot's only writer; the slot's lessee uses it.
 #[derive(Debug)]
 pub struct Writer {
     shared: Arc<Shared>,

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use seriatim_base::disk::{self, Disk};
-use seriatim_engine::{Listener, Place, Settings};
+use seriatim_engine::{Listener, Place, QueueSettings, Settings};
 use seriatim_htm::{Budget, HtmMode};
 
-use crate::procedure::Shape;
+use crate::procedure::ExecutionMode;
 use crate::{Database, Durability, OpenError, RecoveryProgress, RetryPolicy};
 
 /// Options of a database; every one has a default.
@@ -169,18 +169,48 @@ impl Builder {
         self
     }
 
-    /// How registered procedures are run. Default [`Shape::Whole`].
+    /// Queues the decisions of read-write transactions: what has been executed waits for a batch, of `batch_max` at most, whose
+    /// transactions are decided one by one. A batch that is smaller waits for more for as long as `wait`; with a `wait` of zero batches
+    /// come from load only, and a lone caller does not wait. Default: each transaction is decided as soon as it has been executed.
+    ///
+    /// Until its decision an executed transaction is in nobody's way: of one that has looked for a row and one that inserts it, both
+    /// commit if the former is decided first. Opening fails under a protocol that does not hold transactions
+    /// ([`Capabilities::detach`](crate::Capabilities::detach)).
     ///
     /// ```
-    /// use seriatim::{Database, procedure::Shape};
+    /// use std::time::Duration;
+    /// use seriatim::Database;
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let db = Database::builder().shape(Shape::Pieces).check_plans(true).prefetch(false).open()?;
+    /// let db = Database::builder().protocol("silo").queue_decisions(16, Duration::ZERO).open()?;
+    /// db.session().transact(|_| Ok(()))?;
+    /// assert_eq!(db.statistics().queue.map(|queue| queue.decisions), Some(1));
+    /// assert!(Database::builder().protocol("nowait").queue_decisions(16, Duration::ZERO).open().is_err());
     /// # Ok(())
     /// # }
     /// ```
-    pub fn shape(mut self, shape: Shape) -> Builder {
-        self.settings.shape = shape;
+    pub fn queue_decisions(mut self, batch_max: usize, wait: Duration) -> Builder {
+        self.settings.queue = Some(QueueSettings { batch_max, wait, ..QueueSettings::default() });
         self
+    }
+
+    /// How registered procedures are run. Default [`ExecutionMode::Whole`].
+    ///
+    /// ```
+    /// use seriatim::{Database, procedure::ExecutionMode};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let db = Database::builder().execution_mode(ExecutionMode::Pieces).check_plans(true).prefetch(false).open()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn execution_mode(mut self, execution_mode: ExecutionMode) -> Builder {
+        self.settings.execution_mode = execution_mode;
+        self
+    }
+
+    /// The former name of [`Builder::execution_mode`].
+    #[doc(hidden)]
+    pub fn shape(self, execution_mode: ExecutionMode) -> Builder {
+        self.execution_mode(execution_mode)
     }
 
     /// Whether every access that a procedure makes is checked against its plan; one outside it panics. In pieces and repairs each

@@ -14,8 +14,8 @@ use crate::builder::Builder;
 use crate::handle::Handle;
 use crate::procedure::registry::Registry;
 use crate::{
-    Checkpoint, CloseError, DynHandle, OpenError, Receipt, Recovery, SchemaError, Session, Statistics, StorageError,
-    TableChecked, TransactError,
+    Checkpoint, CloseError, DynHandle, Executor, OpenError, Receipt, Recovery, SchemaError, Session, Statistics,
+    StorageError, TableChecked, TransactError,
 };
 
 /// A serializable in-memory database. Clones share it; it ends with the last clone, session and transaction.
@@ -37,7 +37,7 @@ pub struct Database {
 
 impl Database {
     /// The database of a directory, with default options: creates it if there is none, else recovers what was acknowledged. One
-    /// process at a time has it open. A result leaves when it is durable ([`Durability::Group`](crate::Durability::Group)).
+    /// process at a time has it open. A result is returned when it is durable ([`Durability::Group`](crate::Durability::Group)).
     ///
     /// ```
     /// use seriatim::{Database, Table};
@@ -152,6 +152,15 @@ impl Database {
     /// A session. Sessions are cheap; a thread that runs transactions has its own.
     pub fn session(&self) -> Session {
         Session::new(self.engine.runner(), Arc::clone(&self.procedures))
+    }
+
+    /// Threads that run transactions, for callers that do not wait for each. Each has a session, and needs one of the
+    /// [`workers`](crate::Builder::workers) while it runs a transaction.
+    ///
+    /// # Errors
+    /// No threads are asked for, or the operating system refuses one.
+    pub fn executor(&self, threads: usize) -> Result<Executor, OpenError> {
+        Executor::new(self, threads)
     }
 
     /// What opening the database found in its directory; `None` in memory and where the directory was new.

@@ -41,15 +41,16 @@ extern crate self as seriatim;
 
 mod builder;
 mod database;
+mod executor;
 mod handle;
 pub mod procedure;
 mod runtime;
 mod scan;
 mod session;
-mod transaction;
-#[cfg(feature = "trial")]
+#[cfg(feature = "test-support")]
 #[doc(hidden)]
-pub mod trial;
+pub mod test_support;
+mod transaction;
 mod tx;
 
 pub use seriatim_catalog as catalog;
@@ -59,21 +60,29 @@ pub use seriatim_htm as htm;
 pub use builder::Builder;
 pub use catalog::{Bytes, Decimal, Text, Timestamp};
 pub use database::Database;
+pub use executor::{Executor, Running};
 pub use handle::{Handle, IndexHandle};
 pub use procedure::Data;
 pub use scan::Scan;
-pub use seriatim_base::{Epoch, Rng, Stamp, clock, rng, thread};
+pub use seriatim_base::{Epoch, Rng, Tid, clock, rng, thread};
 pub use seriatim_engine::{
     Abort, Checkpoint, CloseError, Committed, Conflict, Durability, DynHandle, DynRow, DynScan, LogStatistics,
-    OpenError, Pending, Receipt, Recovery, RecoveryPhase, RecoveryProgress, RetryPolicy, Savepoint, SchemaError,
-    Statistics, StorageError, TableChecked, TableStatistics, TransactError, TransactionOptions, backup, protocols,
+    OpenError, Pending, QueueStatistics, Receipt, Recovery, RecoveryPhase, RecoveryProgress, RetryPolicy, Savepoint,
+    SchemaError, Statistics, StorageError, TableChecked, TableStatistics, TransactError, TransactionOptions, backup,
+    protocols,
 };
 pub use seriatim_macros::Table;
 pub use seriatim_procedure_macros::{Data, procedure, pure};
-pub use seriatim_txn::{Cause, Freshness, Gives, Knob, Needs, OptionError, Phase, ProtocolInfo, Reason};
+pub use seriatim_txn::{Capabilities, Cause, Freshness, Knob, OptionError, Phase, ProtocolInfo, Reason, Requirements};
 pub use session::Session;
 pub use transaction::{SnapshotTransaction, Transaction};
 pub use tx::{ReadTx, Tx};
+
+/// Former names, for programs written with them.
+#[doc(hidden)]
+pub use seriatim_base::Tid as Stamp;
+#[doc(hidden)]
+pub use seriatim_txn::{Capabilities as Gives, Requirements as Needs};
 
 #[doc(no_inline)]
 pub use catalog::Table;

@@ -18,8 +18,8 @@ pub struct Session {
     /// Of the database.
     pub(crate) procedures: Arc<RwLock<Registry>>,
     /// What was called, if it is to be told.
-    #[cfg(feature = "trial")]
-    pub(crate) told: Option<Vec<crate::trial::Call>>,
+    #[cfg(feature = "test-support")]
+    pub(crate) told: Option<Vec<crate::test_support::Call>>,
 }
 
 impl Session {
@@ -28,7 +28,7 @@ impl Session {
             runner,
             called: Called::default(),
             procedures,
-            #[cfg(feature = "trial")]
+            #[cfg(feature = "test-support")]
             told: None,
         }
     }

@@ -8,7 +8,9 @@ use seriatim_base::{Rng, WorkerId};
 use seriatim_catalog::{Key, KeyClass, Organization};
 use seriatim_htm::{Agent, Budget, Htm, HtmMode, Outside};
 use seriatim_memory::{Local, Memory, Options};
-use seriatim_store::{Cursor, Direction, Finger, Index, RecordPtr, StoreCx, Unobserved, key_bytes, tail_of, write_key};
+use seriatim_store::{
+    Cursor, Direction, Index, LeafHint, RecordPtr, StoreCx, Unobserved, key_bytes, out_of_line_bytes, write_key,
+};
 use std::hint::black_box;
 use std::ops::Bound;
 
@@ -28,15 +30,15 @@ impl Bench {
     }
 
     fn record(&mut self, key: Key<'_>) -> RecordPtr {
-        let tail = tail_of(key);
-        let tail =
-            (tail > 0).then(|| self.local.allocate(&mut self.outside, tail).expect("enough memory for a benchmark"));
+        let out_of_line = out_of_line_bytes(key);
+        let out_of_line = (out_of_line > 0)
+            .then(|| self.local.allocate(&mut self.outside, out_of_line).expect("enough memory for a benchmark"));
         let bytes = RECORD_BYTES.max(key_bytes(key.class()));
         let memory = self.local.allocate(&mut self.outside, bytes).expect("enough memory for a benchmark");
-        // SAFETY: just allocated, large enough and aligned to 8; the tail lives as long.
+        // SAFETY: just allocated, large enough and aligned to 8; the out-of-line value lives as long.
         unsafe {
             let record = RecordPtr::from_raw(memory);
-            write_key(record, key, tail);
+            write_key(record, key, out_of_line);
             record
         }
     }
@@ -102,11 +104,11 @@ fn run(bench: &mut Bench, class: KeyClass, records: u64) {
     let operations = records as usize;
     measure(&name("append, exclusive, finger"), operations, || {
         let index = new(bench);
-        let mut finger = Finger::default();
+        let mut leaf_hint = LeafHint::default();
         for i in 0..records {
             let inserted = with_key(class, key_of(i), |key| {
                 // SAFETY: the only thread.
-                unsafe { index.insert_exclusive(&mut bench.cx(), key, &mut finger, rows[i as usize]) }
+                unsafe { index.insert_exclusive(&mut bench.cx(), key, &mut leaf_hint, rows[i as usize]) }
             });
             let _ = black_box(inserted);
         }
@@ -115,10 +117,10 @@ fn run(bench: &mut Bench, class: KeyClass, records: u64) {
     });
     measure(&name("append, finger"), operations, || {
         let index = new(bench);
-        let mut finger = Finger::default();
+        let mut leaf_hint = LeafHint::default();
         for i in 0..records {
             let inserted = with_key(class, key_of(i), |key| {
-                index.insert_near(&mut bench.cx(), key, &mut finger, rows[i as usize], &mut Unobserved)
+                index.insert_near(&mut bench.cx(), key, &mut leaf_hint, rows[i as usize], &mut Unobserved)
             });
             let _ = black_box(inserted);
         }
@@ -174,9 +176,9 @@ fn run(bench: &mut Bench, class: KeyClass, records: u64) {
     });
     measure(&name("get, finger, ascending"), operations, || {
         let pin = bench.local.pinned();
-        let mut finger = Finger::default();
+        let mut leaf_hint = LeafHint::default();
         for i in 0..records {
-            let _ = with_key(class, key_of(i), |key| black_box(index.get_near(key, &mut finger, pin)));
+            let _ = with_key(class, key_of(i), |key| black_box(index.get_near(key, &mut leaf_hint, pin)));
         }
     });
     let mut cursor = Cursor::new();

@@ -1,8 +1,8 @@
 //! Where a scan is: reusable, so that a scan allocates nothing once its cursor is warm.
 
+use crate::node_version::NodeVersion;
 use crate::record::RecordPtr;
 use crate::tree::{Position, size};
-use crate::witness::Witness;
 use seriatim_catalog::Key;
 use seriatim_memory::Pinned;
 use std::ops::Bound;
@@ -24,7 +24,7 @@ pub enum Direction {
 #[derive(Debug, Default)]
 pub struct Cursor {
     pub(crate) records: Vec<RecordPtr>,
-    pub(crate) leaf: Option<(Witness, NonNull<AtomicU64>)>,
+    pub(crate) leaf: Option<(NodeVersion, NonNull<AtomicU64>)>,
     pub(crate) position: Position,
 }
 
@@ -66,8 +66,8 @@ impl Cursor {
     /// # Panics
     /// Before the first leaf.
     #[inline(always)]
-    pub fn witness(&self) -> Witness {
-        self.leaf.expect("a witness is of a leaf: call next_leaf first").0
+    pub fn node_version(&self) -> NodeVersion {
+        self.leaf.expect("a node version is of a leaf: call next_leaf first").0
     }
 
     /// The leaf's gap word.

@@ -2,12 +2,12 @@
 
 use crate::cursor::{Cursor, Direction};
 use crate::hash::{Hash, Hint};
+use crate::node_version::NodeVersion;
 use crate::observer::Observer;
 use crate::record::{Bytes, Kind, RecordPtr, Word8, Word16, read_key, wrong_class};
 use crate::statistics::IndexStatistics;
-use crate::tree::{Finger, Tree, size};
+use crate::tree::{LeafHint, Tree, size};
 use crate::walk::Walk;
-use crate::witness::Witness;
 use seriatim_catalog::{Key, KeyClass, Organization};
 use seriatim_htm::{Agent, Htm, Outside};
 use seriatim_memory::{Local, OutOfMemory, Pinned};
@@ -167,32 +167,34 @@ impl Index {
         on!(&self.0, _index, K => tree Organization::Ordered, hash Organization::Hash)
     }
 
-    /// The record of `key`, or the witness of its absence: the word that changes when `key` is linked. Waits for no one
-    /// but writers in the act.
+    /// The record of `key`, or the node version that proves its absence: the word that changes when `key` is linked.
+    /// Waits for no one but writers in the act.
     ///
     /// # Errors
-    /// The witness, when the key is absent.
+    /// The node version, when the key is absent.
     #[inline]
-    pub fn get(&self, key: Key<'_>, pin: Pinned<'_>) -> Result<RecordPtr, Witness> {
+    pub fn get(&self, key: Key<'_>, pin: Pinned<'_>) -> Result<RecordPtr, NodeVersion> {
         on!(&self.0, index, K => index.get(K::probe(key), pin))
     }
 
-    /// As [`Index::get`], beginning at the leaf that `finger` was last used for; a hash table ignores it.
+    /// As [`Index::get`], beginning at the leaf that `leaf_hint` was last used for; a hash table ignores it.
     ///
     /// # Errors
-    /// The witness, when the key is absent.
+    /// The node version, when the key is absent.
     // Not inlined: six searches, which would push their callers out of the instruction cache.
     #[inline(never)]
-    pub fn get_near(&self, key: Key<'_>, finger: &mut Finger, pin: Pinned<'_>) -> Result<RecordPtr, Witness> {
-        on!(&self.0, index, K => tree index.get_near(K::probe(key), finger, pin), hash index.get(K::probe(key), pin))
+    pub fn get_near(&self, key: Key<'_>, leaf_hint: &mut LeafHint, pin: Pinned<'_>) -> Result<RecordPtr, NodeVersion> {
+        on!(&self.0, index, K => tree index.get_near(K::probe(key), leaf_hint, pin), hash index.get(K::probe(key), pin))
     }
 
-    /// As [`Index::get`], for protocols that lock absences: where the key is absent, its witness with the gap word beside it.
+    /// As [`Index::get`], for protocols that lock absences: where the key is absent, its node version with the gap word
+    /// beside it.
     ///
     /// # Errors
-    /// The witness and the gap word of the leaf or bucket that would have the key. They stay allocated while the worker is online.
+    /// The node version and the gap word of the leaf or bucket that would have the key. They stay allocated while the
+    /// worker is online.
     #[inline]
-    pub fn get_or_gap<'p>(&'p self, key: Key<'_>, pin: Pinned<'p>) -> Result<RecordPtr, (Witness, &'p AtomicU64)> {
+    pub fn get_or_gap<'p>(&'p self, key: Key<'_>, pin: Pinned<'p>) -> Result<RecordPtr, (NodeVersion, &'p AtomicU64)> {
         on!(&self.0, index, K => index.get_or_gap(K::probe(key), pin))
     }
 
@@ -218,7 +220,7 @@ impl Index {
         on!(&self.0, index, K => index.insert(cx, K::probe(key), record, observer))
     }
 
-    /// As [`Index::insert`], beginning at the leaf that `finger` was last used for; a hash table ignores it.
+    /// As [`Index::insert`], beginning at the leaf that `leaf_hint` was last used for; a hash table ignores it.
     ///
     /// # Errors
     /// When memory is refused; nothing changed.
@@ -227,14 +229,14 @@ impl Index {
         &self,
         cx: &mut StoreCx<'_>,
         key: Key<'_>,
-        finger: &mut Finger,
+        leaf_hint: &mut LeafHint,
         record: RecordPtr,
         observer: &mut O,
     ) -> Result<Inserted, OutOfMemory> {
         on!(
             &self.0,
             index,
-            K => tree index.insert_near(cx, K::probe(key), finger, record, observer),
+            K => tree index.insert_near(cx, K::probe(key), leaf_hint, record, observer),
             hash index.insert(cx, K::probe(key), record, observer)
         )
     }
@@ -250,14 +252,14 @@ impl Index {
         &self,
         cx: &mut StoreCx<'_>,
         key: Key<'_>,
-        finger: &mut Finger,
+        leaf_hint: &mut LeafHint,
         record: RecordPtr,
     ) -> Result<Inserted, OutOfMemory> {
         on!(
             &self.0,
             index,
             // SAFETY: the caller's promise.
-            K => tree unsafe { index.insert_exclusive(cx, K::probe(key), finger, record) },
+            K => tree unsafe { index.insert_exclusive(cx, K::probe(key), leaf_hint, record) },
             hash index.insert(cx, K::probe(key), record, &mut crate::Unobserved)
         )
     }
@@ -296,9 +298,9 @@ impl Index {
         Ok(())
     }
 
-    /// Moves `cursor` to the next leaf of its scan: its records within the bounds, read at one time, with the leaf's witness
-    /// and gap word. Every leaf that could hold a key of the range is shown, so also leaves without a record. `false` when
-    /// there is none left; the cursor then still shows the last one.
+    /// Moves `cursor` to the next leaf of its scan: its records within the bounds, read at one time, with the leaf's
+    /// node version and gap word. Every leaf that could hold a key of the range is shown, so also leaves without a
+    /// record. `false` when there is none left; the cursor then still shows the last one.
     ///
     /// Keys that stay linked are shown exactly once, whatever splits and unlinks happen between calls.
     // Not inlined, for the reason of `get_near`.
@@ -403,7 +405,7 @@ impl Index {
     /// Gives the index's own memory back, not that of its records.
     ///
     /// # Safety
-    /// No witness, cursor or finger of the index is used any more by any thread (rule 5).
+    /// No node version, cursor or leaf hint of the index is used any more by any thread (rule 5).
     pub unsafe fn dispose(self, local: &mut Local) {
         // SAFETY: the caller's promise.
         on!(self.0, index, K => unsafe { index.dispose(local) });
@@ -413,7 +415,7 @@ impl Index {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::{Unobserved, key_bytes, tail_of, write_key};
+    use crate::{Unobserved, key_bytes, out_of_line_bytes, write_key};
     use seriatim_htm::{Budget, HtmMode};
     use seriatim_memory::{Memory, Options};
 
@@ -446,13 +448,14 @@ mod tests {
                 let mut records = Vec::new();
                 for n in 0..N {
                     let key = key(class, n, &mut text);
-                    let tail = tail_of(key);
-                    let tail = (tail > 0).then(|| cx.local.allocate(cx.outside, tail).expect("memory"));
+                    let out_of_line = out_of_line_bytes(key);
+                    let out_of_line =
+                        (out_of_line > 0).then(|| cx.local.allocate(cx.outside, out_of_line).expect("memory"));
                     let memory = cx.local.allocate(cx.outside, key_bytes(class)).expect("memory");
                     // SAFETY: just allocated, and never released.
                     let record = unsafe { RecordPtr::from_raw(memory) };
                     // SAFETY: as above.
-                    unsafe { write_key(record, key, tail) };
+                    unsafe { write_key(record, key, out_of_line) };
                     // SAFETY: as above.
                     assert_eq!(unsafe { read_key(record, class) }, key);
                     assert!(index.get(key, cx.local.pinned()).is_err());

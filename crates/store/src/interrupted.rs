@@ -1,14 +1,14 @@
 //! Whatever another thread does between two loads of a reader, the reader comes to an answer that was true at some time, and its
-//! witness holds only if the answer still is true. Every load is tried, with every kind of change.
+//! node version holds only if the answer still is true. Every load is tried, with every kind of change.
 //!
 //! Readers call [`step`](crate::step) before each load; a test makes one of these steps the other thread's turn. So a recheck that is missing
 //! is found at once, and by the same schedule each time, where threads must be lucky. (Insertions into trees, which read through
 //! their access, have the same in `tree::tests::between`.)
 
 use crate::hash::Hash;
+use crate::node_version::NodeVersion;
 use crate::record::{Kind, RecordPtr, Word8, key_bytes, write_key};
-use crate::tree::{Finger, Tree};
-use crate::witness::Witness;
+use crate::tree::{LeafHint, Tree};
 use crate::{Cursor, Direction, Inserted, StoreCx, Unobserved};
 use seriatim_base::thread::interrupt;
 use seriatim_catalog::{Key, KeyClass};
@@ -64,7 +64,7 @@ trait Subject: Sized {
     fn new(world: &World, worker: &mut Worker) -> Self;
     fn insert(&self, worker: &mut Worker, key: u64, record: RecordPtr) -> Inserted;
     fn remove(&self, worker: &mut Worker, key: u64, record: RecordPtr) -> bool;
-    fn get(&self, worker: &Worker, key: u64) -> Result<RecordPtr, Witness>;
+    fn get(&self, worker: &Worker, key: u64) -> Result<RecordPtr, NodeVersion>;
     fn sound(&self) -> Result<(), String>;
 }
 
@@ -87,7 +87,7 @@ macro_rules! subject {
                 self.remove(&mut worker.cx(), key, record, &mut Unobserved)
             }
 
-            fn get(&self, worker: &Worker, key: u64) -> Result<RecordPtr, Witness> {
+            fn get(&self, worker: &Worker, key: u64) -> Result<RecordPtr, NodeVersion> {
                 self.get(key, worker.local.pinned())
             }
 
@@ -171,10 +171,10 @@ fn filled<S: Subject>(world: &World, worker: &mut Worker, count: u64) -> (S, Mod
     (subject, model)
 }
 
-/// Whether a witness taken by a worker that has been online since still holds.
-fn holds(witness: Witness) -> bool {
+/// Whether a node version taken by a worker that has been online since still holds.
+fn holds(node_version: NodeVersion) -> bool {
     // SAFETY: both workers of a test are online all the time.
-    unsafe { witness.still_valid() }
+    unsafe { node_version.still_valid() }
 }
 
 /// One reader against each change before each of its loads. `read` is given the index and the key and judges what it finds by what
@@ -198,7 +198,7 @@ fn every_turn<S: Subject, P>(
                 let turn = || apply(&subject, &mut other, &mut after, &ops);
                 let (answer, interrupted) = interrupt(at, turn, || read(&subject, &mut worker, key, prepared));
                 let case = || format!("key {key} of {count}, change {number}, before load {at}");
-                answer.judge(&before, &after).unwrap_or_else(|wrong| panic!("{}: {wrong}", case()));
+                answer.check(&before, &after).unwrap_or_else(|wrong| panic!("{}: {wrong}", case()));
                 if let Answer::Wrote(ops) = &answer {
                     // What a writer did comes on top.
                     for &op in ops {
@@ -228,9 +228,9 @@ fn every_turn<S: Subject, P>(
 /// What a reader found.
 enum Answer {
     Found(u64, RecordPtr),
-    Absent(u64, Witness),
-    /// Records by their keys in the order shown, those of each leaf with its witness; within these bounds.
-    Shown(Vec<(Witness, Vec<(u64, RecordPtr)>)>, Direction, std::ops::RangeInclusive<u64>),
+    Absent(u64, NodeVersion),
+    /// Records by their keys in the order shown, those of each leaf with its node version; within these bounds.
+    Shown(Vec<(NodeVersion, Vec<(u64, RecordPtr)>)>, Direction, std::ops::RangeInclusive<u64>),
     /// Records visited by a walk.
     Visited(Vec<(u64, RecordPtr)>),
     /// A writer's changes.
@@ -238,7 +238,7 @@ enum Answer {
 }
 
 impl Answer {
-    fn judge(&self, before: &Model, after: &Model) -> Result<(), String> {
+    fn check(&self, before: &Model, after: &Model) -> Result<(), String> {
         let was_linked =
             |key: &u64, record: &RecordPtr| [before, after].iter().any(|model| model.get(key) == Some(record));
         match self {
@@ -249,8 +249,8 @@ impl Answer {
             {
                 Err("a key that stays was not found".into())
             }
-            Answer::Absent(key, witness) if holds(*witness) && after.contains_key(key) => {
-                Err("a witness holds although the key is linked".into())
+            Answer::Absent(key, node_version) if holds(*node_version) && after.contains_key(key) => {
+                Err("a node version holds although the key is linked".into())
             }
             Answer::Absent(..) => Ok(()),
             Answer::Shown(leaves, direction, range) => {
@@ -271,7 +271,9 @@ impl Answer {
                     now.reverse();
                 }
                 match leaves.iter().all(|leaf| holds(leaf.0)) && shown != now {
-                    true => Err(format!("all witnesses hold although what was shown is not there: {shown:?}, {now:?}")),
+                    true => {
+                        Err(format!("all node versions hold although what was shown is not there: {shown:?}, {now:?}"))
+                    }
                     false => Ok(()),
                 }
             }
@@ -301,8 +303,8 @@ fn some_keys(count: u64) -> Vec<u64> {
     (1..=count).flat_map(|n| [n * STEP, n * STEP + 5]).collect()
 }
 
-fn found(key: u64, answer: Result<RecordPtr, Witness>) -> Answer {
-    answer.map_or_else(|witness| Answer::Absent(key, witness), |record| Answer::Found(key, record))
+fn found(key: u64, answer: Result<RecordPtr, NodeVersion>) -> Answer {
+    answer.map_or_else(|node_version| Answer::Absent(key, node_version), |record| Answer::Found(key, record))
 }
 
 #[test]
@@ -318,15 +320,15 @@ fn a_lookup_in_a_tree() {
 }
 
 #[test]
-fn a_lookup_by_finger() {
+fn a_lookup_by_leaf_hint() {
     for count in [3, 9, 33] {
         let prepare = |tree: &Leaves, worker: &mut Worker, key| {
-            let mut finger = Finger::default();
-            let _ = tree.get_near(key, &mut finger, worker.local.pinned());
-            finger
+            let mut leaf_hint = LeafHint::default();
+            let _ = tree.get_near(key, &mut leaf_hint, worker.local.pinned());
+            leaf_hint
         };
-        every_turn::<Leaves, Finger>(count, some_keys, prepare, |tree, worker, key, mut finger| {
-            found(key, tree.get_near(key, &mut finger, worker.local.pinned()))
+        every_turn::<Leaves, LeafHint>(count, some_keys, prepare, |tree, worker, key, mut leaf_hint| {
+            found(key, tree.get_near(key, &mut leaf_hint, worker.local.pinned()))
         });
     }
 }
@@ -343,7 +345,7 @@ fn a_scan_of_a_tree() {
             while tree.next_leaf(&mut cursor, worker.local.pinned()) {
                 // SAFETY: found while online.
                 let keyed = |&record: &RecordPtr| (unsafe { Word8::of(record) }, record);
-                leaves.push((cursor.witness(), cursor.records().iter().map(keyed).collect()));
+                leaves.push((cursor.node_version(), cursor.records().iter().map(keyed).collect()));
             }
             Answer::Shown(leaves, direction, low..=high)
         };

@@ -1,15 +1,16 @@
-//! Maps keys to records: a B+-tree and a hash table whose membership can be witnessed (DBX §4).
+//! Maps keys to records: a B+-tree and a hash table whose membership has versions that can be validated (DBX §4).
 //!
-//! Invariant: every change of membership of a leaf or bucket changes its witness word, which can be validated ([`Witness`])
+//! Invariant: every change of membership of a leaf or bucket changes its node version, which can be validated ([`NodeVersion`])
 //! or locked (the gap word beside it); nothing here matches on a protocol.
 //!
 //! Rules that the `unsafe` of this crate relies on:
-//! 1. A record's key words (and the tail they name) do not change from before it is linked until its memory is reused.
-//! 2. Whoever unlinks a record or node retires it through `memory`; a thread that reads the structure is online
+//! 1. A record's key words (and the out-of-line value they name) do not change from before it is linked until its
+//!    memory is reused.
+//! 2. A thread that unlinks a record or node retires it through `memory`; a thread that reads the structure is online
 //!    ([`Pinned`](seriatim_memory::Pinned)), so everything it reached stays allocated.
 //! 3. A node's words are only ever accessed as atomics; a node is private to its creator until a latched node points to it.
 //! 4. A reader acts on what it read from a node only after the node's word proved unchanged; a writer holds the latch.
-//! 5. Whoever uses an index exclusively (loading, dropping, walking) has promised that no other thread uses it.
+//! 5. The caller of an exclusive use (loading, dropping, walking) has promised that no other thread uses the index.
 
 /// A size that shrinks in tests, so that rare paths are common there: in the crate's own, and in those of crates above, which ask for
 /// it by the feature `small` among their dev-dependencies.
@@ -22,6 +23,7 @@ mod hash;
 mod index;
 #[cfg(all(test, not(loom)))]
 mod interrupted;
+mod node_version;
 mod observer;
 mod rare;
 mod record;
@@ -29,22 +31,21 @@ mod statistics;
 mod sync;
 mod tree;
 mod walk;
-mod witness;
 
 use seriatim_base::size::Size;
 
 pub use cursor::{Cursor, Direction};
 pub use index::{HashHint, Index, Inserted, StoreCx, Unordered};
+pub use node_version::NodeVersion;
 pub use observer::{GAP_CLOSED, Observer, Tidy, Unobserved};
 pub use rare::RarePath;
 #[cfg(any(test, feature = "small"))]
 pub use rare::{all_taken, taken};
-pub use record::{RecordPtr, has_key, key_bytes, read_key, tail_of, write_key};
+pub use record::{RecordPtr, has_key, key_bytes, out_of_line_bytes, read_key, write_key};
 pub use seriatim_memory::OutOfMemory;
 pub use statistics::IndexStatistics;
-pub use tree::Finger;
+pub use tree::LeafHint;
 pub use walk::Walk;
-pub use witness::Witness;
 
 /// Before each load of a reader: where tests let another thread take its turn.
 #[inline(always)]

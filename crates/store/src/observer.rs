@@ -35,14 +35,14 @@ pub trait Observer {
     }
 
     /// This leaf's or bucket's word went from `before` to `after` by this operation and nothing else: a transaction that
-    /// witnessed `before` may go on with `after`. Not called for a leaf that was unlinked because it became empty: its
-    /// keys belong to another leaf now, and whoever witnessed it must fail.
+    /// noted `before` may go on with `after`. Not called for a leaf that was unlinked because it became empty: its
+    /// keys belong to another leaf now, and a transaction that noted it must fail.
     fn changed(&mut self, word: &AtomicU64, before: u64, after: u64) {
         let _ = (word, before, after);
     }
 
     /// A split moved part of the leaf or bucket `from`, whose word was `from_before`, to a new one, whose word is `value` and
-    /// whose gap word was set to what [`Observer::inherit`] said: a transaction that witnessed `from` must witness both.
+    /// whose gap word was set to what [`Observer::inherit`] said: a transaction that noted `from` must note both.
     /// [`Observer::changed`] is called for `from` too, before this.
     fn created(&mut self, from: &AtomicU64, from_before: u64, word: &AtomicU64, value: u64, gap: &AtomicU64) {
         let _ = (from, from_before, word, value, gap);

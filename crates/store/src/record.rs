@@ -3,11 +3,11 @@
 //! ```text
 //! KeyClass::Word8    +0 u64 key
 //! KeyClass::Word16   +0 u64 high half   +8 u64 low half                       compared as one u128
-//! KeyClass::Bytes    +0 u64 prefix      +8 u64 address of a tail block        compared by prefix, then by bytes
-//!                    tail block: [len: u64][bytes]; prefix: the first 8 bytes, big-endian, zero padded
+//! KeyClass::Bytes    +0 u64 prefix      +8 u64 address of an out-of-line block  compared by prefix, then by bytes
+//!                    out-of-line block: [len: u64][bytes]; prefix: the first 8 bytes, big-endian, zero padded
 //! ```
-//! Invariant: the key words and the tail are written before the record is linked and never after (rule 1 of the crate), so
-//! they are read without synchronization.
+//! Invariant: the key words and the out-of-line value are written before the record is linked and never after (rule 1
+//! of the crate), so they are read without synchronization.
 
 use seriatim_catalog::{Key, KeyClass};
 use std::cmp::Ordering;
@@ -77,20 +77,20 @@ pub const fn key_bytes(class: KeyClass) -> usize {
     }
 }
 
-/// Bytes of the tail block that a key of `len` bytes needs.
-pub(crate) const fn tail_bytes(len: usize) -> usize {
+/// Bytes of the out-of-line block that a key of `len` bytes needs.
+pub(crate) const fn out_of_line_block_bytes(len: usize) -> usize {
     8 + len
 }
 
-/// Writes `key` into the key words of `record`, and for byte keys into `tail`.
+/// Writes `key` into the key words of `record`, and for byte keys into `out_of_line`.
 ///
 /// # Safety
-/// Nobody else can reach `record`. It has room for the key words. For a byte key, `tail` is a block aligned to 8 of
-/// [`tail_of`]`(key)` bytes that lives as long as the record; for word keys it is ignored.
+/// Nobody else can reach `record`. It has room for the key words. For a byte key, `out_of_line` is a block aligned to 8 of
+/// [`out_of_line_bytes`]`(key)` bytes that lives as long as the record; for word keys it is ignored.
 ///
 /// # Panics
-/// If the key is a byte key and `tail` is `None`.
-pub unsafe fn write_key(record: RecordPtr, key: Key<'_>, tail: Option<NonNull<u8>>) {
+/// If the key is a byte key and `out_of_line` is `None`.
+pub unsafe fn write_key(record: RecordPtr, key: Key<'_>, out_of_line: Option<NonNull<u8>>) {
     let words = record.0.cast::<u64>();
     match key {
         // SAFETY: the caller's promise.
@@ -103,22 +103,22 @@ pub unsafe fn write_key(record: RecordPtr, key: Key<'_>, tail: Option<NonNull<u8
             }
         }
         Key::Bytes(bytes) => {
-            let tail = tail.expect("a byte key has a tail block");
+            let out_of_line = out_of_line.expect("a byte key has an out-of-line block");
             // SAFETY: the caller's promise.
             unsafe {
-                tail::write(tail, bytes);
+                out_of_line::write(out_of_line, bytes);
                 words.write(prefix(bytes));
-                words.add(1).write(tail.as_ptr().expose_provenance() as u64);
+                words.add(1).write(out_of_line.as_ptr().expose_provenance() as u64);
             }
         }
     }
 }
 
-/// Bytes of the tail block [`write_key`] wants for `key`: 0 if none.
-pub fn tail_of(key: Key<'_>) -> usize {
+/// Bytes of the out-of-line block [`write_key`] wants for `key`: 0 if none.
+pub fn out_of_line_bytes(key: Key<'_>) -> usize {
     match key {
         Key::Word8(_) | Key::Word16(_) => 0,
-        Key::Bytes(bytes) => tail_bytes(bytes.len()),
+        Key::Bytes(bytes) => out_of_line_block_bytes(bytes.len()),
     }
 }
 
@@ -171,8 +171,8 @@ pub(crate) fn prefix(bytes: &[u8]) -> u64 {
     }
 }
 
-/// Tail blocks: `[len: u64][bytes]`.
-pub(crate) mod tail {
+/// Out-of-line blocks: `[len: u64][bytes]`.
+pub(crate) mod out_of_line {
     use std::ptr::NonNull;
 
     /// # Safety
@@ -186,7 +186,7 @@ pub(crate) mod tail {
     }
 
     /// # Safety
-    /// `address` names a tail block that was written before it was published and stays allocated for `'t` (rules 1, 2).
+    /// `address` names an out-of-line block that was written before it was published and stays allocated for `'t` (rules 1, 2).
     #[inline]
     pub(crate) unsafe fn read<'t>(address: u64) -> &'t [u8] {
         let block = std::ptr::with_exposed_provenance::<u8>(address as usize);
@@ -326,7 +326,7 @@ impl Kind for Bytes {
     #[inline(always)]
     unsafe fn of<'t>(record: RecordPtr) -> Self::Probe<'t> {
         // SAFETY: the caller's promise.
-        unsafe { BytesProbe { prefix: record.key_word(0), bytes: tail::read(record.key_word(1)) } }
+        unsafe { BytesProbe { prefix: record.key_word(0), bytes: out_of_line::read(record.key_word(1)) } }
     }
 
     #[inline(always)]
@@ -338,6 +338,6 @@ impl Kind for Bytes {
     #[inline(always)]
     unsafe fn matches(record: RecordPtr, probe: BytesProbe<'_>) -> bool {
         // SAFETY: the caller's promise.
-        unsafe { record.key_word(0) == probe.prefix && tail::read(record.key_word(1)) == probe.bytes }
+        unsafe { record.key_word(0) == probe.prefix && out_of_line::read(record.key_word(1)) == probe.bytes }
     }
 }

@@ -33,7 +33,7 @@ impl Walk {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::Walk;
-    use crate::{Index, Inserted, RecordPtr, StoreCx, Unobserved, key_bytes, read_key, tail_of, write_key};
+    use crate::{Index, Inserted, RecordPtr, StoreCx, Unobserved, key_bytes, out_of_line_bytes, read_key, write_key};
     use seriatim_base::{Rng, rng, thread};
     use seriatim_catalog::{Key, KeyClass, Organization};
     use seriatim_htm::{Agent, Budget, Emulation, Htm, HtmMode, Outside};
@@ -70,13 +70,14 @@ mod tests {
 
         fn insert(&mut self, index: &Index, n: u64) -> RecordPtr {
             with_key(index.class(), n, |key| {
-                let tail = tail_of(key);
-                let tail = (tail > 0).then(|| self.local.allocate(&mut self.outside, tail).expect("memory"));
+                let out_of_line = out_of_line_bytes(key);
+                let out_of_line =
+                    (out_of_line > 0).then(|| self.local.allocate(&mut self.outside, out_of_line).expect("memory"));
                 let memory = self.local.allocate(&mut self.outside, key_bytes(index.class())).expect("memory");
                 // SAFETY: just allocated, and private.
                 let record = unsafe { RecordPtr::from_raw(memory) };
                 // SAFETY: as above.
-                unsafe { write_key(record, key, tail) };
+                unsafe { write_key(record, key, out_of_line) };
                 assert_eq!(index.insert(&mut self.cx(), key, record, &mut Unobserved), Ok(Inserted::Linked));
                 record
             })
@@ -91,7 +92,7 @@ mod tests {
             self.local.leave();
         }
 
-        /// Unlinks and retires a record; its key's tail is left to the memory.
+        /// Unlinks and retires a record; its key's out-of-line value is left to the memory.
         fn remove(&mut self, index: &Index, n: u64, record: RecordPtr) {
             with_key(index.class(), n, |key| assert!(index.remove(&mut self.cx(), key, record, &mut Unobserved)));
             let memory = NonNull::new(record.as_ptr()).expect("a record has an address");

@@ -3,14 +3,14 @@
 
 use std::collections::HashMap;
 
-use seriatim::Stamp;
+use seriatim::Tid;
 use seriatim::history::{History, Saw, Transaction};
 
 /// A key of a table.
 type Place = (u32, Vec<u8>);
 
 fn epoch(version: u64) -> u64 {
-    Stamp::from_bits(version).epoch().0
+    Tid::from_bits(version).epoch().0
 }
 
 /// Every version of every key, in the order of versions, with the place of its writer in the history.
@@ -24,7 +24,7 @@ fn versions(history: &History) -> Result<HashMap<Place, Vec<(u64, usize)>>, Stri
     for (place, written) in &mut versions {
         written.sort_unstable();
         if let Some(pair) = written.windows(2).find(|pair| pair[0].0 == pair[1].0 && pair[0].1 != pair[1].1) {
-            return Err(format!("{place:?}: two transactions wrote version {}", Stamp::from_bits(pair[0].0)));
+            return Err(format!("{place:?}: two transactions wrote version {}", Tid::from_bits(pair[0].0)));
         }
     }
     Ok(versions)
@@ -41,7 +41,7 @@ pub fn versions_rise(history: &History) -> Result<(), String> {
         for (version, at) in written {
             let Transaction { began, ended, .. } = history.transactions[at];
             if ended < latest_begin {
-                let version = Stamp::from_bits(version);
+                let version = Tid::from_bits(version);
                 return Err(format!("{place:?}: version {version} lies above one of a transaction that began later"));
             }
             latest_begin = latest_begin.max(began);
@@ -64,7 +64,7 @@ pub fn epochs_follow_dependencies(history: &History, orders_epochs: bool) -> Res
         if epoch(earlier) <= epoch(later) {
             return Ok(());
         }
-        let (earlier, later) = (Stamp::from_bits(earlier), Stamp::from_bits(later));
+        let (earlier, later) = (Tid::from_bits(earlier), Tid::from_bits(later));
         Err(format!("{place:?}: {what}, but {later} is of an earlier epoch than {earlier}"))
     };
     for (at, transaction) in history.transactions.iter().enumerate() {
@@ -91,8 +91,8 @@ pub fn epochs_follow_dependencies(history: &History, orders_epochs: bool) -> Res
 mod tests {
     use super::*;
 
-    fn stamp(epoch: u64, counter: u64) -> u64 {
-        epoch << Stamp::COUNTER_BITS | counter
+    fn tid(epoch: u64, counter: u64) -> u64 {
+        epoch << Tid::COUNTER_BITS | counter
     }
 
     fn history(transactions: impl Into<Vec<Transaction>>) -> History {
@@ -101,16 +101,16 @@ mod tests {
 
     #[test]
     fn an_epoch_read_at_begin_is_noticed() {
-        // The reader of the first version stamps itself with a later epoch than the one who overwrites it.
-        let first = Transaction::new(0).during(0, 1).write(0, "x", stamp(1, 1));
-        let reader = Transaction::new(1).during(2, 5).read(0, "x", Saw::Row(stamp(1, 1))).write(0, "y", stamp(3, 0));
-        let late = Transaction::new(2).during(2, 6).read(0, "x", Saw::Row(stamp(1, 1))).write(0, "x", stamp(2, 0));
-        let good = Transaction::new(2).during(2, 6).read(0, "x", Saw::Row(stamp(1, 1))).write(0, "x", stamp(3, 1));
+        // The reader of the first version takes a TID of a later epoch than the one who overwrites it.
+        let first = Transaction::new(0).during(0, 1).write(0, "x", tid(1, 1));
+        let reader = Transaction::new(1).during(2, 5).read(0, "x", Saw::Row(tid(1, 1))).write(0, "y", tid(3, 0));
+        let late = Transaction::new(2).during(2, 6).read(0, "x", Saw::Row(tid(1, 1))).write(0, "x", tid(2, 0));
+        let good = Transaction::new(2).during(2, 6).read(0, "x", Saw::Row(tid(1, 1))).write(0, "x", tid(3, 1));
         let wrong = history([first.clone(), reader.clone(), late]);
         assert!(epochs_follow_dependencies(&wrong, true).is_err_and(|fault| fault.contains("earlier epoch")));
         // Where epochs are not in the serial order that is allowed; not so to read what is of a later epoch.
         assert_eq!(epochs_follow_dependencies(&wrong, false), Ok(2));
-        let early = Transaction::new(3).during(6, 7).read(0, "y", Saw::Row(stamp(3, 0))).write(0, "z", stamp(2, 0));
+        let early = Transaction::new(3).during(6, 7).read(0, "y", Saw::Row(tid(3, 0))).write(0, "z", tid(2, 0));
         let worse = history([first.clone(), reader.clone(), early]);
         assert!(epochs_follow_dependencies(&worse, false).is_err_and(|fault| fault.contains("earlier epoch")));
         assert_eq!(epochs_follow_dependencies(&history([first, reader, good]), true), Ok(3));
@@ -118,11 +118,11 @@ mod tests {
 
     #[test]
     fn a_version_that_starts_again_is_noticed() {
-        let first = Transaction::new(0).during(0, 1).write(0, "x", stamp(2, 1));
-        let gone = Transaction::new(1).during(2, 3).delete(0, "x", stamp(2, 2));
-        let reset = Transaction::new(2).during(4, 5).write(0, "x", stamp(1, 0));
-        let risen = Transaction::new(2).during(4, 5).write(0, "x", stamp(3, 0));
-        let again = Transaction::new(2).during(4, 5).write(0, "x", stamp(2, 2));
+        let first = Transaction::new(0).during(0, 1).write(0, "x", tid(2, 1));
+        let gone = Transaction::new(1).during(2, 3).delete(0, "x", tid(2, 2));
+        let reset = Transaction::new(2).during(4, 5).write(0, "x", tid(1, 0));
+        let risen = Transaction::new(2).during(4, 5).write(0, "x", tid(3, 0));
+        let again = Transaction::new(2).during(4, 5).write(0, "x", tid(2, 2));
         assert!(versions_rise(&history([first.clone(), gone.clone(), reset])).is_err());
         assert!(versions_rise(&history([first.clone(), gone.clone(), again])).is_err());
         assert_eq!(versions_rise(&history([first, gone, risen])), Ok(()));

@@ -1,5 +1,6 @@
 //! Clients of a database that write down what they asked and what they were answered, and nothing else: the black box that
-//! [`judge`](crate::judge) looks at. The database's own recorder is off, but where the transactions are registered procedures.
+//! [`checker`](crate::checker) looks at. The database's own recorder is off, but where the transactions are registered
+//! procedures.
 //!
 //! Every attempt is an operation of its own, for an aborted attempt must leave nothing that another sees; the loop that tries
 //! again is here and not the session's. Values are unique in a history, so that a read tells who wrote what it saw. Invocations
@@ -10,7 +11,7 @@
 //! Some reads are made by a write that is taken back at once, in a savepoint: what it saw it has read.
 //!
 //! Source: Kingsbury and Alvaro, *Elle: Inferring Isolation Anomalies from Experimental Observations*, VLDB 2020, for
-//! list-append and register workloads; the rows of [`Shape::ListsInRows`] are ours, for phantoms.
+//! list-append and register workloads; the rows of [`DataModel::ListsInRows`] are ours, for phantoms.
 
 mod declared;
 
@@ -26,7 +27,7 @@ use seriatim::{
 };
 
 use crate::Setting;
-use crate::judge::{Promised, judge};
+use crate::checker::{Promised, check_history};
 
 /// A register: one value, overwritten blindly.
 #[derive(Table, Clone, Debug)]
@@ -55,7 +56,7 @@ struct Element {
 
 /// What a key names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
+pub enum DataModel {
     /// A value; writing replaces it. Hash table.
     Registers,
     /// A list; writing appends. A list is a row of a hash table.
@@ -64,9 +65,9 @@ pub enum Shape {
     ListsInRows,
 }
 
-impl Shape {
+impl DataModel {
     /// All of them.
-    pub const ALL: [Shape; 3] = [Shape::Registers, Shape::Lists, Shape::ListsInRows];
+    pub const ALL: [DataModel; 3] = [DataModel::Registers, DataModel::Lists, DataModel::ListsInRows];
 }
 
 /// One step of a transaction.
@@ -77,7 +78,7 @@ pub enum Step {
         /// The key.
         key: u32,
         /// Whether it is read by writing to it, which is then taken back.
-        by_rewound_write: bool,
+        by_rolled_back_write: bool,
         /// The list, or the value of the register if there is one. Means nothing in an attempt that failed.
         saw: Vec<u64>,
     },
@@ -129,12 +130,12 @@ const TRANSACTIONS_PER_LIST: u32 = 8;
 /// What is written to be taken back, and so nobody's value.
 const JUNK: u64 = u64::MAX;
 
-/// Runs the load in a setting and has the judge look at what the clients saw.
+/// Runs the load in a setting and has the checker look at what the clients saw.
 ///
 /// # Errors
 /// What does not hold, in words.
-pub fn interrogate(setting: &Setting, shape: Shape, load: &Load, seed: u64) -> Result<Seen, String> {
-    interrogate_with(setting, shape, load, seed, |builder| builder)
+pub fn interrogate(setting: &Setting, data_model: DataModel, load: &Load, seed: u64) -> Result<Seen, String> {
+    interrogate_with(setting, data_model, load, seed, |builder| builder)
 }
 
 /// As [`interrogate`], with further options.
@@ -143,12 +144,12 @@ pub fn interrogate(setting: &Setting, shape: Shape, load: &Load, seed: u64) -> R
 /// As [`interrogate`].
 pub fn interrogate_with(
     setting: &Setting,
-    shape: Shape,
+    data_model: DataModel,
     load: &Load,
     seed: u64,
     options: impl Fn(Builder) -> Builder,
 ) -> Result<Seen, String> {
-    interrogate_by(setting, (shape, None), load, seed, options)
+    interrogate_by(setting, (data_model, None), load, seed, options)
 }
 
 /// As [`interrogate_with`], of clients whose transactions are registered procedures. The database records them too, and its
@@ -158,22 +159,22 @@ pub fn interrogate_with(
 /// As [`interrogate`].
 pub fn interrogate_declared(
     setting: &Setting,
-    (shape, route): (Shape, Route),
+    (data_model, route): (DataModel, Route),
     load: &Load,
     seed: u64,
     options: impl Fn(Builder) -> Builder,
 ) -> Result<Seen, String> {
     let pieces = |builder: Builder| match route {
-        Route::InPieces => builder.shape(seriatim::procedure::Shape::Pieces),
+        Route::InPieces => builder.execution_mode(seriatim::procedure::ExecutionMode::Pieces),
         Route::Called | Route::Interpreted => builder,
     };
     let options = |builder: Builder| options(pieces(builder).record_history(true));
-    interrogate_by(setting, (shape, Some(route)), load, seed, options)
+    interrogate_by(setting, (data_model, Some(route)), load, seed, options)
 }
 
 fn interrogate_by(
     setting: &Setting,
-    (shape, route): (Shape, Option<Route>),
+    (data_model, route): (DataModel, Option<Route>),
     load: &Load,
     seed: u64,
     options: impl Fn(Builder) -> Builder,
@@ -181,9 +182,9 @@ fn interrogate_by(
     let builder = setting.builder().workers(load.clients + 1).retry(RetryPolicy::never()).seed(seed);
     let examine = || {
         let db = options(builder).open().map_err(|error| error.to_string())?;
-        let attempts = run(&db, (shape, route), load, seed)?;
-        let is_fresh = db.protocol().gives.snapshots != Freshness::Bounded;
-        judge(shape, &attempts, Promised { is_strict: setting.strict, is_fresh })?;
+        let attempts = run(&db, (data_model, route), load, seed)?;
+        let is_fresh = db.protocol().capabilities.snapshots != Freshness::Bounded;
+        check_history(data_model, &attempts, Promised { is_strict: setting.strict, is_fresh })?;
         if let Some(history) = db.take_history() {
             let promises = if setting.strict { Promises::STRICT } else { Promises::SERIALIZABLE };
             check(&history, &promises).map_err(|violation| violation.to_string())?;
@@ -195,7 +196,7 @@ fn interrogate_by(
         }
         Ok(seen)
     };
-    examine().map_err(|fault| format!("{setting}, {shape:?}, {route:?}, {load:?}, seed {seed}: {fault}"))
+    examine().map_err(|fault| format!("{setting}, {data_model:?}, {route:?}, {load:?}, seed {seed}: {fault}"))
 }
 
 /// What the clients' attempts came to.
@@ -235,11 +236,11 @@ enum Cells {
 }
 
 impl Cells {
-    fn create(db: &Database, shape: Shape) -> Result<Cells, seriatim::SchemaError> {
-        Ok(match shape {
-            Shape::Registers => Cells::Registers(db.create()?),
-            Shape::Lists => Cells::Lists(db.create()?),
-            Shape::ListsInRows => Cells::ListsInRows(db.create()?),
+    fn create(db: &Database, data_model: DataModel) -> Result<Cells, seriatim::SchemaError> {
+        Ok(match data_model {
+            DataModel::Registers => Cells::Registers(db.create()?),
+            DataModel::Lists => Cells::Lists(db.create()?),
+            DataModel::ListsInRows => Cells::ListsInRows(db.create()?),
         })
     }
 
@@ -258,7 +259,7 @@ impl Cells {
 
     /// As [`Cells::read`], by an update or insert whose write is taken back: what that saw is read all the same. A
     /// list in rows is read by a scan, and the write is one more row.
-    fn read_by_rewound_write(&self, tx: &Tx, key: u32) -> Result<Vec<u64>, Abort> {
+    fn read_by_rolled_back_write(&self, tx: &Tx, key: u32) -> Result<Vec<u64>, Abort> {
         let savepoint = tx.savepoint()?;
         let saw = match self {
             Cells::Registers(registers) => {
@@ -321,12 +322,17 @@ fn elements_of(text: &str) -> Result<Vec<u64>, std::num::ParseIntError> {
     text.split_whitespace().map(str::parse).collect()
 }
 
-fn run(db: &Database, (shape, route): (Shape, Option<Route>), load: &Load, seed: u64) -> Result<Vec<Attempt>, String> {
-    let cells = Cells::create(db, shape).map_err(|error| error.to_string())?;
+fn run(
+    db: &Database,
+    (data_model, route): (DataModel, Option<Route>),
+    load: &Load,
+    seed: u64,
+) -> Result<Vec<Attempt>, String> {
+    let cells = Cells::create(db, data_model).map_err(|error| error.to_string())?;
     if route.is_some() {
-        db.register(declared::procedures(shape)).map_err(|error| error.to_string())?;
+        db.register(declared::procedures(data_model)).map_err(|error| error.to_string())?;
     }
-    let declared = route.map(|route| (shape, route));
+    let declared = route.map(|route| (data_model, route));
     let tickets = AtomicU64::new(0);
     let answers = thread::scope(|scope| {
         let start = |process| {
@@ -352,7 +358,7 @@ struct Client<'r> {
     load: &'r Load,
     cells: &'r Cells,
     /// Its transactions are procedures, and run so.
-    declared: Option<(Shape, Route)>,
+    declared: Option<(DataModel, Route)>,
     tickets: &'r AtomicU64,
     session: Session,
     /// Says what to ask, and is drawn from for nothing else: the seed determines it.
@@ -367,7 +373,7 @@ impl Client<'_> {
         let mut attempts = Vec::new();
         for at in 0..self.load.transactions {
             let mut steps = self.draw(at);
-            let is_read_only = steps.iter().all(|step| matches!(step, Step::Read { by_rewound_write: false, .. }));
+            let is_read_only = steps.iter().all(|step| matches!(step, Step::Read { by_rolled_back_write: false, .. }));
             let rolls_back = !is_read_only && self.rng.percent(5);
             for again in 0..ATTEMPTS_MAX {
                 steps.iter_mut().for_each(|step| self.renew(step));
@@ -396,8 +402,8 @@ impl Client<'_> {
                 let key = first + self.rng.below(skewed) as u32;
                 match only_reads || self.rng.percent(50) {
                     true => {
-                        let by_rewound_write = !only_reads && self.rng.percent(30);
-                        Step::Read { key, by_rewound_write, saw: Vec::new() }
+                        let by_rolled_back_write = !only_reads && self.rng.percent(30);
+                        Step::Read { key, by_rolled_back_write, saw: Vec::new() }
                     }
                     false => Step::Write { key, value: 0 },
                 }
@@ -446,8 +452,8 @@ impl Client<'_> {
     /// Whether it committed.
     fn read_write(&mut self, steps: &mut [Step], rolls_back: bool) -> Result<bool, String> {
         let tx = self.session.begin().map_err(|error| error.to_string())?;
-        let read = |key, by_rewound_write| match by_rewound_write {
-            true => self.cells.read_by_rewound_write(&tx, key),
+        let read = |key, by_rolled_back_write| match by_rolled_back_write {
+            true => self.cells.read_by_rolled_back_write(&tx, key),
             false => self.cells.read(&tx, key),
         };
         match take(steps, read, |key, value| self.cells.write(&tx, key, value)) {
@@ -470,7 +476,7 @@ fn take(
 ) -> Result<bool, Abort> {
     for (at, step) in steps.iter_mut().enumerate() {
         match step {
-            Step::Read { key, by_rewound_write, saw } => *saw = read(*key, *by_rewound_write)?,
+            Step::Read { key, by_rolled_back_write, saw } => *saw = read(*key, *by_rolled_back_write)?,
             Step::Write { key, value } => {
                 if !write(*key, *value)? {
                     return Ok(false);

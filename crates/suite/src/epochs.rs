@@ -20,7 +20,7 @@ const WRITES: [Write; 6] = [
 ];
 
 fn epoch(receipt: Receipt) -> u64 {
-    receipt.stamp.epoch().0
+    receipt.tid.epoch().0
 }
 
 /// A stepped database of this setting, as `configure` wants it.
@@ -34,7 +34,7 @@ fn now(db: &Database, cells: &Handle<Cell>) -> u64 {
     epoch(db.session().transact(|tx| tx.put(cells, &Cell { id: 0, value: 0 })).expect("alone").receipt)
 }
 
-/// Whatever a transaction writes and whenever epochs pass meanwhile, its stamp is of the epoch in which it commits. The database,
+/// Whatever a transaction writes and whenever epochs pass meanwhile, its TID is of the epoch in which it commits. The database,
 /// with the history it recorded.
 ///
 /// # Errors
@@ -57,18 +57,18 @@ pub fn belong_to_their_commits(setting: &Setting, configure: impl Fn(Builder) ->
             (0..before).for_each(|_| db.step());
             write(&tx, &cells, &buckets).expect("alone");
             (0..between).for_each(|_| db.step());
-            // Even a stall across two epochs: nothing ends meanwhile that the stamp could be below.
+            // Even a stall across two epochs: nothing ends meanwhile that the TID could be below.
             let current = now(&db, &cells);
             assert_eq!(current, begun + before + between, "{setting}: a step is an epoch");
             if before + between == 0 {
-                // A rollback is no commit: it leaves no stamp.
+                // A rollback is no commit: it leaves no TID.
                 tx.rollback();
                 continue;
             }
-            let stamped = epoch(tx.commit().expect("alone"));
-            if stamped != current {
+            let assigned = epoch(tx.commit().expect("alone"));
+            if assigned != current {
                 return Err(format!(
-                    "write {at} was begun in epoch {begun}, committed in {current}, stamped in {stamped}"
+                    "write {at} was begun in epoch {begun}, committed in {current}, with a TID of {assigned}"
                 ));
             }
             let undo = |tx: &Tx| {

@@ -302,7 +302,7 @@ fn run<C: Cells>(builder: Builder, spec: &Spec, schedule: &[usize], strict: bool
         db.step();
     }
     drop(open);
-    judge::<C>(&db, &table, spec, &fates, &observed, strict)?;
+    check_outcome::<C>(&db, &table, spec, &fates, &observed, strict)?;
     Ok(spec.programs.iter().zip(&fates).all(|(program, fate)| program.rolls_back || *fate != Fate::Aborted))
 }
 
@@ -389,7 +389,7 @@ fn write<C: Cells>(
 }
 
 /// Demands a serial order of the committed programs that explains everything.
-fn judge<C: Cells>(
+fn check_outcome<C: Cells>(
     db: &seriatim::Database,
     table: &Handle<C>,
     spec: &Spec,

@@ -2,15 +2,15 @@
 //!
 //! Invariant: nothing here names a protocol; the registry does. A test says what must hold and runs for each [`Setting`] of
 //! [`matrix`]. Workload and auditor are different code: histories go to `seriatim-history`, small programs to a serial
-//! reference ([`model`]), what [`clients`] see to a [`judge`] that others wrote, and what a workload calls is made again in every
-//! other way to run a procedure ([`replay`]). What survives power cuts and kills is compared with oracles outside the engine
-//! ([`power`], [`kills`]).
+//! reference ([`model`]), what [`clients`] see to a [`checker`] that others wrote, and what a workload calls is made
+//! again in every other way to run a procedure ([`replay`]). What survives power cuts and kills is compared with
+//! oracles outside the engine ([`power`], [`kills`]).
 
 pub mod audit;
+pub mod checker;
 pub mod clients;
 pub mod epochs;
 pub mod explore;
-pub mod judge;
 pub mod kills;
 pub mod model;
 pub mod power;

@@ -6,8 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use seriatim::procedure::{Datum, Shape};
-use seriatim::trial::{Call, Disturbance, REPAIRING, in_words};
+use seriatim::procedure::{Datum, ExecutionMode};
+use seriatim::test_support::{Call, Disturbance, REPAIRING, in_words};
 use seriatim::{Builder, Committed, Database, Rng, Session, TransactError};
 use seriatim_workload::{Ending, Workload};
 
@@ -134,7 +134,7 @@ impl<'m> Recorded<'m> {
     pub fn in_pieces(&self) -> Result<BTreeMap<&str, u16>, String> {
         let mut apart = BTreeMap::new();
         for setting in matrix(self.seed) {
-            let builder = setting.builder().shape(Shape::Pieces).check_plans(true);
+            let builder = setting.builder().execution_mode(ExecutionMode::Pieces).check_plans(true);
             let run = |session: &mut Session, call: &Call| {
                 let passes = session.passes(call.procedure).map_err(|error| error.to_string())?;
                 if passes > 1 {
@@ -155,7 +155,12 @@ impl<'m> Recorded<'m> {
         matrix(self.seed).iter().try_for_each(|setting| {
             let run = |setting: &Setting| {
                 let workload = (self.make)();
-                let builder = setting.builder().shape(Shape::Pieces).check_plans(true).workers(8).seed(self.seed);
+                let builder = setting
+                    .builder()
+                    .execution_mode(ExecutionMode::Pieces)
+                    .check_plans(true)
+                    .workers(8)
+                    .seed(self.seed);
                 let db = load(builder, &*workload)?;
                 terminals::run(&db, &*workload, 3, transactions, self.seed)
             };

@@ -1,7 +1,9 @@
-//! The settings a test runs in: protocol × back end.
+//! The settings a test runs in: protocol × back end, and whether decisions are queued.
+
+use std::time::Duration;
 
 use seriatim::htm::{Detection, Emulation, HtmMode, detect};
-use seriatim::{Builder, Database, protocols, rng};
+use seriatim::{Builder, Database, ProtocolInfo, protocols, rng};
 
 /// One protocol on one back end.
 #[derive(Clone, Debug)]
@@ -12,42 +14,59 @@ pub struct Setting {
     pub htm: HtmMode,
     /// Whether the serial order must agree with real time.
     pub strict: bool,
+    /// Whether decisions are queued.
+    pub queued: bool,
 }
+
+/// Decisions of a batch, where they are queued.
+const BATCH_MAX: usize = 4;
 
 /// The option of protocols that wait.
 const WAIT_MAX: &str = "wait_max_us";
 
 impl Setting {
+    /// A protocol on a back end, as it is by default.
+    pub fn new(protocol: &ProtocolInfo, htm: HtmMode) -> Setting {
+        Setting { protocol: protocol.name, htm, strict: protocol.capabilities.strict, queued: false }
+    }
+
+    /// The same with queued decisions, if the protocol holds transactions.
+    pub fn queued(&self) -> Option<Setting> {
+        let holds = protocols().iter().any(|known| known.name == self.protocol && known.capabilities.detach);
+        holds.then(|| Setting { queued: true, ..self.clone() })
+    }
+
     /// Options for a database in this setting.
     pub fn builder(&self) -> Builder {
         let builder = Database::builder().protocol(self.protocol).htm(self.htm);
         // Where one thread has several transactions it would wait for itself.
         let waits = protocols().iter().find(|known| known.name == self.protocol);
         let waits = waits.is_some_and(|known| known.options.iter().any(|knob| knob.name == WAIT_MAX));
-        if waits { builder.protocol_option(WAIT_MAX, 1000) } else { builder }
+        let builder = if waits { builder.protocol_option(WAIT_MAX, 1000) } else { builder };
+        if self.queued { builder.queue_decisions(BATCH_MAX, Duration::ZERO) } else { builder }
     }
 }
 
 impl Setting {
     /// Whether the order of epochs must agree with the serial order.
     pub fn orders_epochs(&self) -> bool {
-        protocols().iter().any(|known| known.name == self.protocol && known.gives.epoch_order)
+        protocols().iter().any(|known| known.name == self.protocol && known.capabilities.epoch_order)
     }
 }
 
 impl std::fmt::Display for Setting {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} on {}", self.protocol, self.htm)
+        write!(f, "{} on {}{}", self.protocol, self.htm, if self.queued { ", queued" } else { "" })
     }
 }
 
 /// Every protocol of the registry on every back end: emulated with random aborts, absent, and rtm where it works; or on the one that
-/// [`given`] names.
+/// [`given`] names. On the first of them also with queued decisions, where the protocol holds transactions.
 pub fn matrix(seed: u64) -> Vec<Setting> {
-    let settings = |htm: HtmMode| {
-        protocols().iter().map(move |protocol| Setting { protocol: protocol.name, htm, strict: protocol.gives.strict })
-    };
-    backends(seed, given(), &detect()).into_iter().flat_map(settings).collect()
+    let backends = backends(seed, given(), &detect());
+    let of = |htm: HtmMode| protocols().iter().map(move |protocol| Setting::new(protocol, htm));
+    let queued = of(backends[0]).filter_map(|setting| setting.queued());
+    backends.iter().copied().flat_map(of).chain(queued).collect()
 }
 
 /// The back end of `SERIATIM_HTM`, if that is set: tests that run on all then run on this one, and those that run on one, too.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use seriatim::htm::HtmMode;
 use seriatim::{Database, Fault, Reason, clock, thread};
-use seriatim_suite::clients::{self, Route, Shape, interrogate_declared, interrogate_with};
+use seriatim_suite::clients::{self, DataModel, Route, interrogate_declared, interrogate_with};
 use seriatim_suite::explore::{Cell, Program, Spec, Tables, explore_with};
 use seriatim_suite::model::Observed;
 use seriatim_suite::model::Op::{self, Change, Get, If, Insert, Put, RollbackTo, Savepoint, Scan};
@@ -19,7 +19,7 @@ use seriatim_workload::twelve_key::{self, Rounds, TwelveKey};
 use seriatim_workload::{Loading, Workload};
 
 fn setting(protocol: &'static str) -> Setting {
-    Setting { protocol, htm: given().unwrap_or(HtmMode::Absent), strict: true }
+    Setting { protocol, htm: given().unwrap_or(HtmMode::Absent), strict: true, queued: false }
 }
 
 /// What looks at a broken protocol under load.
@@ -27,8 +27,8 @@ fn setting(protocol: &'static str) -> Setting {
 enum Alarm {
     /// The checker of recorded histories.
     Histories,
-    /// The judge of what clients saw.
-    Clients(Shape),
+    /// The checker of what clients saw.
+    Clients(DataModel),
     /// Both, of registered procedures.
     Procedures(Route),
 }
@@ -36,9 +36,9 @@ enum Alarm {
 impl Alarm {
     const ALL: [Alarm; 7] = [
         Alarm::Histories,
-        Alarm::Clients(Shape::Registers),
-        Alarm::Clients(Shape::Lists),
-        Alarm::Clients(Shape::ListsInRows),
+        Alarm::Clients(DataModel::Registers),
+        Alarm::Clients(DataModel::Lists),
+        Alarm::Clients(DataModel::ListsInRows),
         Alarm::Procedures(Route::Called),
         Alarm::Procedures(Route::InPieces),
         Alarm::Procedures(Route::Interpreted),
@@ -51,13 +51,13 @@ impl Alarm {
                 let load = Load { threads: 3, transactions: 300, keys: 6, operations: 5 };
                 stress_with(setting, &load, seed, |builder| builder.canary(fault)).map(drop)
             }
-            Alarm::Clients(shape) => {
+            Alarm::Clients(data_model) => {
                 let load = clients::Load { clients: 3, transactions: 300, keys: 5, steps: 5 };
-                interrogate_with(setting, shape, &load, seed, |builder| builder.canary(fault)).map(drop)
+                interrogate_with(setting, data_model, &load, seed, |builder| builder.canary(fault)).map(drop)
             }
             Alarm::Procedures(route) => {
                 let load = clients::Load { clients: 3, transactions: 300, keys: 5, steps: 5 };
-                let declared = (Shape::Registers, route);
+                let declared = (DataModel::Registers, route);
                 interrogate_declared(setting, declared, &load, seed, |builder| builder.canary(fault)).map(drop)
             }
         }
@@ -69,9 +69,9 @@ fn caught_by_histories(protocol: &'static str, fault: Fault) {
     caught_under_load(Alarm::Histories, protocol, fault);
 }
 
-/// Only a verdict convicts: a crash says nothing about the judge, so what crashes is loaded again.
-fn convicted_by_clients(shape: Shape, protocol: &'static str, fault: Fault) {
-    let mut said = (0..10).map(|_| caught_under_load(Alarm::Clients(shape), protocol, fault));
+/// Only a verdict convicts: a crash says nothing about the checker, so what crashes is loaded again.
+fn convicted_by_clients(data_model: DataModel, protocol: &'static str, fault: Fault) {
+    let mut said = (0..10).map(|_| caught_under_load(Alarm::Clients(data_model), protocol, fault));
     assert!(said.any(|said| said.contains("False of ")), "{protocol} with {fault:?} was never convicted");
 }
 
@@ -234,10 +234,10 @@ fn phantom() -> Spec {
 }
 
 /// Write skew through an update that is taken back.
-fn rewound_update() -> Spec {
-    let rewinds = [Savepoint, Change(1, |_, value| value + 10), RollbackTo(0), Put(2, |seen| -seen[1].value())];
+fn rolled_back_update() -> Spec {
+    let rollbacks = [Savepoint, Change(1, |_, value| value + 10), RollbackTo(0), Put(2, |seen| -seen[1].value())];
     let other = Program::new([Get(2), Change(1, |seen, _| seen[0].value() - 1)]);
-    Spec { initial: vec![(1, 1), (2, 1)], programs: vec![Program::new(rewinds), other], tables: Tables::Any }
+    Spec { initial: vec![(1, 1), (2, 1)], programs: vec![Program::new(rollbacks), other], tables: Tables::Any }
 }
 
 /// Write skew through an insert that meets a duplicate, which is ignored: that its own key was absent.
@@ -248,19 +248,19 @@ fn ignored_duplicate() -> Spec {
 }
 
 #[test]
-fn rewinds_that_forget_are_caught_by_schedules_and_histories() {
+fn rollbacks_that_forget_are_caught_by_schedules_and_histories() {
     for protocol in ["dbx", "silo"] {
-        caught_by_schedules(protocol, Fault::ForgetRewound, &rewound_update());
-        caught_by_schedules(protocol, Fault::ForgetRewound, &ignored_duplicate());
-        caught_by_histories(protocol, Fault::ForgetRewound);
+        caught_by_schedules(protocol, Fault::ForgetRolledBack, &rolled_back_update());
+        caught_by_schedules(protocol, Fault::ForgetRolledBack, &ignored_duplicate());
+        caught_by_histories(protocol, Fault::ForgetRolledBack);
     }
 }
 
 #[test]
-fn what_clients_see_of_rewinds_that_forget_convicts_them() {
+fn what_clients_see_of_rollbacks_that_forget_convicts_them() {
     for protocol in ["dbx", "silo"] {
-        for shape in [Shape::Registers, Shape::Lists] {
-            convicted_by_clients(shape, protocol, Fault::ForgetRewound);
+        for data_model in [DataModel::Registers, DataModel::Lists] {
+            convicted_by_clients(data_model, protocol, Fault::ForgetRolledBack);
         }
     }
 }
@@ -285,11 +285,11 @@ fn updates_lost_are_caught_by_the_checks_of_workloads() {
 }
 
 #[test]
-fn dropped_witnesses_are_caught_in_every_protocol() {
+fn dropped_node_versions_are_caught_in_every_protocol() {
     for protocol in seriatim::protocols() {
-        caught_by_schedules(protocol.name, Fault::DropWitness, &phantom());
+        caught_by_schedules(protocol.name, Fault::DropNodeVersion, &phantom());
     }
-    caught_by_histories("dbx", Fault::DropWitness);
+    caught_by_histories("dbx", Fault::DropNodeVersion);
 }
 
 #[test]
@@ -297,8 +297,8 @@ fn an_epoch_read_at_begin_is_caught_in_every_protocol() {
     for protocol in seriatim::protocols() {
         let setting = setting(protocol.name);
         let broken = |builder: seriatim::Builder| builder.canary(Fault::EpochAtBegin);
-        let stamped = seriatim_suite::epochs::belong_to_their_commits(&setting, broken).expect_err("the stamps tell");
-        eprintln!("{setting}: {stamped}");
+        let assigned = seriatim_suite::epochs::belong_to_their_commits(&setting, broken).expect_err("the TIDs tell");
+        eprintln!("{setting}: {assigned}");
         let audited = seriatim_suite::epochs::follow_what_was_read(&setting, broken).expect_err("the auditor notices");
         eprintln!("{setting}: {audited}");
     }
@@ -366,8 +366,8 @@ fn ended_in_a_call() {
 }
 
 #[test]
-fn reused_stamps_are_caught() {
-    caught_by_histories("dbx", Fault::ReuseStamp);
+fn reused_tids_are_caught() {
+    caught_by_histories("dbx", Fault::ReuseTid);
 }
 
 #[test]
@@ -388,34 +388,34 @@ fn early_publication_is_caught() {
 #[test]
 fn what_clients_see_of_skipped_validation_convicts_it() {
     for protocol in ["dbx", "silo"] {
-        for shape in Shape::ALL {
-            convicted_by_clients(shape, protocol, Fault::SkipValidation);
+        for data_model in DataModel::ALL {
+            convicted_by_clients(data_model, protocol, Fault::SkipValidation);
         }
     }
 }
 
 #[test]
-fn what_clients_see_of_dropped_witnesses_convicts_them_in_every_protocol() {
+fn what_clients_see_of_dropped_node_versions_convicts_them_in_every_protocol() {
     for protocol in seriatim::protocols() {
-        convicted_by_clients(Shape::ListsInRows, protocol.name, Fault::DropWitness);
+        convicted_by_clients(DataModel::ListsInRows, protocol.name, Fault::DropNodeVersion);
     }
 }
 
 #[test]
-fn what_clients_see_of_reused_stamps_convicts_them() {
-    convicted_by_clients(Shape::Registers, "dbx", Fault::ReuseStamp);
+fn what_clients_see_of_reused_tids_convicts_them() {
+    convicted_by_clients(DataModel::Registers, "dbx", Fault::ReuseTid);
 }
 
 #[test]
 fn what_clients_see_of_missing_and_late_subscription_convicts_it() {
     for fault in [Fault::NoSubscription, Fault::LateSubscription] {
-        convicted_by_clients(Shape::Registers, "dbx", fault);
+        convicted_by_clients(DataModel::Registers, "dbx", fault);
     }
 }
 
 #[test]
 fn what_clients_see_of_early_publication_convicts_it() {
-    convicted_by_clients(Shape::Registers, "dbx", Fault::PublishEarly);
+    convicted_by_clients(DataModel::Registers, "dbx", Fault::PublishEarly);
 }
 
 #[test]

@@ -14,8 +14,8 @@ const SLACK: usize = 128 << 10;
 /// holds back what all others delete, and indexes that grow around it stay as large; a leak shows in every stretch.
 const STRETCHES_MAX: usize = 3;
 
-/// A table of some shape.
-trait Shape: for<'t> Table<Key = u32> + Sized + Send + Sync + 'static {
+/// A table under test.
+trait TestTable: for<'t> Table<Key = u32> + Sized + Send + Sync + 'static {
     /// Ordered indexes over values that move about: their leaves take a while to become as sparse as they get, and split
     /// around entries that wait for their grace period.
     const SPARSE: usize = 0;
@@ -31,7 +31,7 @@ struct Hashed {
     name: Text<40>,
 }
 
-impl Shape for Hashed {
+impl TestTable for Hashed {
     fn new(id: u32, rng: &mut Rng) -> Hashed {
         Hashed { id, value: rng.next_u64(), name: Text::truncated("hashed") }
     }
@@ -49,7 +49,7 @@ struct Ordered {
     name: Text<40>,
 }
 
-impl Shape for Ordered {
+impl TestTable for Ordered {
     fn new(id: u32, rng: &mut Rng) -> Ordered {
         Ordered { id, value: rng.next_u64(), name: Text::truncated("ordered") }
     }
@@ -73,7 +73,7 @@ fn text(rng: &mut Rng) -> String {
     "x".repeat(rng.below(300) as usize)
 }
 
-impl Shape for Long {
+impl TestTable for Long {
     fn new(id: u32, rng: &mut Rng) -> Long {
         Long { id, title: text(rng), text: text(rng), note: text(rng) }
     }
@@ -102,7 +102,7 @@ fn name(id: u32, rng: &mut Rng) -> Text<24> {
     Text::truncated(&format!("{:04x}{id}", rng.below(1 << 16)))
 }
 
-impl Shape for Indexed {
+impl TestTable for Indexed {
     const SPARSE: usize = 3;
 
     fn new(id: u32, rng: &mut Rng) -> Indexed {
@@ -150,7 +150,7 @@ struct World<T> {
     rows: u32,
 }
 
-impl<T: Shape> World<T> {
+impl<T: TestTable> World<T> {
     /// One round of churn by one of several workers, each with keys of its own.
     fn round(&self, session: &mut Session, churn: Churn, round: u32, at: u32, rng: &mut Rng) {
         let base = at << 24;
@@ -233,7 +233,7 @@ impl Drop for Done<'_> {
     }
 }
 
-fn stays_bounded<T: Shape>(setting: &Setting, churn: Churn, threads: u32, seed: u64) {
+fn stays_bounded<T: TestTable>(setting: &Setting, churn: Churn, threads: u32, seed: u64) {
     let (warm_up, last) = match (T::SPARSE, setting.htm) {
         (0, _) => (2, 20),
         // Slow on purpose.
@@ -295,7 +295,7 @@ fn stays_bounded<T: Shape>(setting: &Setting, churn: Churn, threads: u32, seed: 
     eprintln!("{setting}, {name}, {churn:?}, {threads} threads: {after:?} bytes");
 }
 
-fn every_churn<T: Shape>(test: &str) {
+fn every_churn<T: TestTable>(test: &str) {
     let seed = seed(test);
     for setting in matrix(seed) {
         for churn in CHURNS {

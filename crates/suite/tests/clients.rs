@@ -1,61 +1,61 @@
-//! What clients see of random transactions, in every setting, passes a judge that is not ours.
+//! What clients see of random transactions, in every setting, passes a checker that is not ours.
 
-use seriatim_suite::clients::{Load, Route, Shape, interrogate, interrogate_declared};
+use seriatim_suite::clients::{DataModel, Load, Route, interrogate, interrogate_declared};
 use seriatim_suite::{matrix, seed};
 
-/// Histories of each shape in each setting.
+/// Histories of each data model in each setting.
 const ROUNDS: u64 = 3;
 
-fn every_setting(test: &str, shape: Shape, load: &Load) {
+fn every_setting(test: &str, data_model: DataModel, load: &Load) {
     let seed = seed(test);
     for setting in matrix(seed) {
         for round in 0..ROUNDS {
-            let seen = interrogate(&setting, shape, load, seed ^ round).unwrap_or_else(|fault| panic!("{fault}"));
-            eprintln!("{setting}, {shape:?}: {seen:?}");
-            assert!(seen.read_only > 0 && seen.informed_reads > 0, "{setting}, {shape:?}: {seen:?}");
+            let seen = interrogate(&setting, data_model, load, seed ^ round).unwrap_or_else(|fault| panic!("{fault}"));
+            eprintln!("{setting}, {data_model:?}: {seen:?}");
+            assert!(seen.read_only > 0 && seen.informed_reads > 0, "{setting}, {data_model:?}: {seen:?}");
         }
     }
 }
 
 #[test]
 fn registers_are_serializable_to_their_clients() {
-    every_setting("registers", Shape::Registers, &Load { clients: 3, transactions: 600, keys: 5, steps: 5 });
+    every_setting("registers", DataModel::Registers, &Load { clients: 3, transactions: 600, keys: 5, steps: 5 });
 }
 
 #[test]
 fn lists_are_serializable_to_their_clients() {
-    every_setting("lists", Shape::Lists, &Load { clients: 3, transactions: 1500, keys: 5, steps: 5 });
+    every_setting("lists", DataModel::Lists, &Load { clients: 3, transactions: 1500, keys: 5, steps: 5 });
 }
 
 #[test]
 fn lists_in_rows_are_serializable_to_their_clients() {
-    every_setting("lists in rows", Shape::ListsInRows, &Load { clients: 3, transactions: 1500, keys: 5, steps: 5 });
+    every_setting("lists in rows", DataModel::ListsInRows, &Load { clients: 3, transactions: 1500, keys: 5, steps: 5 });
 }
 
 /// Transactions that are registered procedures, and the recorded history of them.
-fn declared_in_every_setting(test: &str, shape: Shape) {
+fn declared_in_every_setting(test: &str, data_model: DataModel) {
     let (seed, load) = (seed(test), Load { clients: 3, transactions: 400, keys: 5, steps: 5 });
     for setting in matrix(seed) {
         for route in Route::ALL {
-            let seen = interrogate_declared(&setting, (shape, route), &load, seed, |builder| builder);
+            let seen = interrogate_declared(&setting, (data_model, route), &load, seed, |builder| builder);
             let seen = seen.unwrap_or_else(|fault| panic!("{fault}"));
-            eprintln!("{setting}, {shape:?}, {route:?}: {seen:?}");
-            assert!(seen.read_only > 0 && seen.informed_reads > 0, "{setting}, {shape:?}, {route:?}: {seen:?}");
+            eprintln!("{setting}, {data_model:?}, {route:?}: {seen:?}");
+            assert!(seen.read_only > 0 && seen.informed_reads > 0, "{setting}, {data_model:?}, {route:?}: {seen:?}");
         }
     }
 }
 
 #[test]
 fn procedures_on_registers_are_serializable_to_their_clients() {
-    declared_in_every_setting("procedures on registers", Shape::Registers);
+    declared_in_every_setting("procedures on registers", DataModel::Registers);
 }
 
 #[test]
 fn procedures_on_lists_are_serializable_to_their_clients() {
-    declared_in_every_setting("procedures on lists", Shape::Lists);
+    declared_in_every_setting("procedures on lists", DataModel::Lists);
 }
 
 #[test]
 fn procedures_on_lists_in_rows_are_serializable_to_their_clients() {
-    declared_in_every_setting("procedures on lists in rows", Shape::ListsInRows);
+    declared_in_every_setting("procedures on lists in rows", DataModel::ListsInRows);
 }

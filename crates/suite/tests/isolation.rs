@@ -16,8 +16,8 @@ mod lost_update;
 mod phantom;
 #[path = "isolation/read_only_anomaly.rs"]
 mod read_only_anomaly;
-#[path = "isolation/rewound_reads.rs"]
-mod rewound_reads;
+#[path = "isolation/rolled_back_reads.rs"]
+mod rolled_back_reads;
 #[path = "isolation/write_skew.rs"]
 mod write_skew;
 

@@ -10,7 +10,7 @@ use seriatim::{Abort, Database, Handle, ReadTx, Rng, SchemaError, Session, Table
 use seriatim_suite::{Setting, matrix, seed};
 
 /// Rows of this file's tables.
-trait Shape: Table<Key = u64> + Clone + PartialEq + std::fmt::Debug {
+trait TestTable: Table<Key = u64> + Clone + PartialEq + std::fmt::Debug {
     /// The row at `id`; `sizes` decides how long its text is.
     fn new(id: u64, sizes: u64) -> Self;
     fn number(&self) -> u64;
@@ -30,7 +30,7 @@ fn length(id: u64, sizes: u64) -> usize {
     if rng.percent(2) { rng.range(33_000, 70_000) as usize } else { rng.below(900) as usize }
 }
 
-macro_rules! shape {
+macro_rules! test_table {
     ($name:ident, $table:literal, $organization:ident) => {
         #[derive(Table, Clone, Debug, PartialEq)]
         #[table(name = $table, key(id), $organization)]
@@ -48,7 +48,7 @@ macro_rules! shape {
             text: String,
         }
 
-        impl Shape for $name {
+        impl TestTable for $name {
             fn new(id: u64, sizes: u64) -> Self {
                 let label = Text::truncated(&format!("the label {id:x}"));
                 let text = "x".repeat(length(id, sizes));
@@ -75,8 +75,8 @@ macro_rules! shape {
     };
 }
 
-shape!(Ordered, "ordered", ordered);
-shape!(Hashed, "hashed", hash);
+test_table!(Ordered, "ordered", ordered);
+test_table!(Hashed, "hashed", hash);
 
 /// How rows are deleted at the limit.
 #[derive(Clone, Copy, Debug)]
@@ -95,7 +95,7 @@ struct World<'s, T> {
     rows: BTreeMap<u64, u64>,
 }
 
-impl<T: Shape> World<'_, T> {
+impl<T: TestTable> World<'_, T> {
     /// Inserts rows, some at a time, until the limit refuses even one by one.
     fn fill(&mut self, session: &mut Session, rng: &mut Rng) {
         let (mut next, mut most, mut refused) = (0, 12, 0);
@@ -200,7 +200,7 @@ impl<T: Shape> World<'_, T> {
     }
 }
 
-fn goes_on<T: Shape>(setting: &Setting, rng: &mut Rng) {
+fn goes_on<T: TestTable>(setting: &Setting, rng: &mut Rng) {
     let limit = rng.range(3 << 20, 6 << 20) as usize;
     let helpers = rng.percent(50);
     eprintln!("{setting}, {}, limit {limit}, helpers {}", T::NAME, if helpers { "on time" } else { "stepped" });
@@ -261,7 +261,7 @@ fn a_hash_table_goes_on_at_the_limit() {
 }
 
 /// One fills, one deletes and one reads, all at the limit: only the first is ever refused.
-fn at_once<T: Shape>(setting: &Setting, seed: u64) {
+fn at_once<T: TestTable>(setting: &Setting, seed: u64) {
     let mut rng = Rng::from_seed(seed);
     let limit = rng.range(3 << 20, 4 << 20) as usize;
     eprintln!("{setting}, {}, limit {limit}", T::NAME);

@@ -164,7 +164,7 @@ fn canary_epochs_read_at_begin_are_caught() {
 
 #[test]
 fn canary_a_durable_epoch_that_is_not_kept_is_caught() {
-    for fault in [Fault::ForgetDurable, Fault::ForgetBuried] {
+    for fault in [Fault::ForgetDurable, Fault::ForgetUndurableDeletions] {
         caught(Plan::Faults, (fault, LogFault::None), &["the log stopped when", "in the durable epoch"]);
     }
 }

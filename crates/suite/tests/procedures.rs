@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use seriatim::Database;
 use seriatim::catalog::ColumnSet;
 use seriatim::procedure::plan::Kind;
-use seriatim::trial::{PLAIN, asked};
+use seriatim::test_support::{PLAIN, asked};
 use seriatim_suite::replay::{Make, Recorded};
 use seriatim_suite::seed;
 use seriatim_suite::terminals::load;

@@ -17,10 +17,7 @@ use seriatim_workload::ycsb::{self, Core, Distribution, Shares, Ycsb};
 fn settings(seed: u64) -> Vec<(Setting, Budget)> {
     let tiny = Budget { conflict: 1, capacity: 1, system: 1, explicit: 1 };
     let htm = HtmMode::Emulated(Emulation { seed, abort_one_in: 2, yields: false });
-    let hostile = protocols().iter().map(|protocol| {
-        let setting = Setting { protocol: protocol.name, htm, strict: protocol.gives.strict };
-        (setting, tiny)
-    });
+    let hostile = protocols().iter().map(|protocol| (Setting::new(protocol, htm), tiny));
     matrix(seed).into_iter().map(|setting| (setting, Budget::default())).chain(hostile).collect()
 }
 

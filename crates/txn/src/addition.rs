@@ -1,6 +1,6 @@
 //! Additions to a column that do not read it.
 
-use seriatim_catalog::{ColumnId, ColumnSet, ColumnType, OutOfMemory, RowWriter, TailStore};
+use seriatim_catalog::{ColumnId, ColumnSet, ColumnType, OutOfLineStore, OutOfMemory, RowWriter};
 
 use crate::{RowPtr, Table};
 
@@ -41,11 +41,11 @@ impl Addition {
     /// Adds it to a row.
     ///
     /// # Safety
-    /// `row` is a row image of the table, private to the caller.
+    /// `row` is a row version of the table, private to the caller.
     pub unsafe fn apply(self, table: &Table, row: RowPtr) -> Added {
-        let mut tails = NoTails;
+        let mut out_of_line_values = NoOutOfLine;
         // SAFETY: the caller's promise.
-        let writer = unsafe { RowWriter::for_update(row.as_ptr(), &mut tails) };
+        let writer = unsafe { RowWriter::for_update(row.as_ptr(), &mut out_of_line_values) };
         self.write(table, &mut writer.only(ColumnSet::of(self.column)))
     }
 
@@ -57,9 +57,9 @@ impl Addition {
 }
 
 /// Of numbers, which have none.
-struct NoTails;
+struct NoOutOfLine;
 
-impl TailStore for NoTails {
+impl OutOfLineStore for NoOutOfLine {
     fn store(&mut self, _: &[u8]) -> Result<u64, OutOfMemory> {
         Err(OutOfMemory)
     }

@@ -138,7 +138,7 @@ impl std::fmt::Display for Cause {
     }
 }
 
-/// What a transaction may wait for. It has changed nothing; whoever is told to wait makes the same call again, from time to time,
+/// What a transaction may wait for. It has changed nothing; the caller makes the same call again, from time to time,
 /// until the holder has ended, [`super::Worker::wait_max`] is over, or the transaction is too old; or aborts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum On {
@@ -151,23 +151,23 @@ pub enum On {
 /// Why an operation or a commit did not go through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Stop {
+pub enum OpError {
     /// Not yet: the same call may be made again.
     Wait(On),
     /// The attempt is over; [`super::Worker::abort`] follows.
     Abort(Cause),
 }
 
-impl Stop {
+impl OpError {
     /// An abort in the execute phase.
-    pub const fn execute(reason: Reason) -> Stop {
-        Stop::Abort(Cause { phase: Phase::Execute, reason })
+    pub const fn execute(reason: Reason) -> OpError {
+        OpError::Abort(Cause { phase: Phase::Execute, reason })
     }
 }
 
 /// Where an abort happened: for users who ask which key, and for counters by table.
 #[derive(Clone, Debug)]
-pub struct Incident {
+pub struct ConflictInfo {
     /// Phase and reason.
     pub cause: Cause,
     /// The table, where one is known.

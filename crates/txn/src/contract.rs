@@ -3,13 +3,13 @@
 //! Promises, each met at a place that repeats its letter:
 //! - (a) after [`Outcome::Committed`] the writes are visible together, and their redo entries are in the worker's buffer;
 //! - (b) after an abort nothing was visible to a committed transaction;
-//! - (c) `commit` alone decides: a value read may later be refuted, but no committed transaction used one;
+//! - (c) `commit` alone decides: a value read may later fail validation, but no committed transaction used one;
 //! - (d) nothing blocks without a bound it can name;
 //! - (e) removed memory goes through `memory`;
 //! - (f) every abort carries a cause;
 //! - (g) a user abort, a constraint failure or a panic is reported only after [`Worker::validate`] passes.
 //!
-//! Rules for rows: a [`RowPtr`] stays readable and unchanged until the transaction leaves, whatever is written after it, so
+//! Rules for rows: a [`RowPtr`] stays readable and unchanged until the transaction ends, whatever is written after it, so
 //! readers never copy. A protocol that updates in place hands out copies.
 //!
 //! Rules for columns: a call names the columns whose values the transaction uses, or sets in an update; an insertion or deletion
@@ -21,14 +21,14 @@
 use std::ptr::NonNull;
 use std::time::Duration;
 
-use seriatim_base::Stamp;
+use seriatim_base::Tid;
 use seriatim_catalog::{ColumnSet, Key};
 use seriatim_memory::{OutOfMemory, Pinned};
 use seriatim_store::{Cursor, RecordPtr};
 
-use crate::{Added, Addition, Core, Environment, Incident, Knob, Options, Priority, Redo, Stop, Table};
+use crate::{Added, Addition, ConflictInfo, Core, Environment, Knob, OpError, Options, Priority, Redo, Table};
 
-/// A row image: readable, unchanging, until the transaction that was given it leaves.
+/// A row version: readable, and unchanged until the transaction that got it has ended.
 pub type RowPtr = NonNull<u8>;
 
 /// How fresh a protocol's read-only snapshots are.
@@ -42,18 +42,18 @@ pub enum Freshness {
     Bounded,
 }
 
-/// What a protocol needs of its database.
+/// What a protocol requires of its database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Needs {
+pub struct Requirements {
     /// Only procedures with a plan: closures and explicit transactions are refused, but for snapshots.
     pub plan: bool,
     /// Regions, in hardware or emulated: opening fails without.
     pub regions: bool,
 }
 
-/// What a protocol gives.
+/// What a protocol offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gives {
+pub struct Capabilities {
     /// Transactions that are not declared beforehand.
     pub ad_hoc: bool,
     /// Read-only snapshots that never abort, and how fresh.
@@ -65,9 +65,9 @@ pub struct Gives {
     pub epoch_order: bool,
     /// Publishes piece by piece ([`Pieces`]).
     pub pieces: bool,
-    /// Splits commit into prepare and decide ([`Detach`]).
+    /// Holds executed transactions until they are decided ([`Detach`]).
     pub detach: bool,
-    /// May answer [`Outcome::Repair`] to whoever uses [`Repair`].
+    /// May answer [`Outcome::Repair`] to callers that use [`Repair`].
     pub repair: bool,
 }
 
@@ -80,11 +80,11 @@ pub struct ProtocolInfo {
     pub summary: &'static str,
     /// Where it comes from.
     pub source: &'static str,
-    /// What it needs.
-    pub needs: Needs,
-    /// What it gives.
-    pub gives: Gives,
-    /// Its knobs.
+    /// What it requires of its database.
+    pub requirements: Requirements,
+    /// What it offers.
+    pub capabilities: Capabilities,
+    /// Its options.
     pub options: &'static [Knob],
 }
 
@@ -92,10 +92,10 @@ pub struct ProtocolInfo {
 pub trait Protocol: Sized + Send + Sync + 'static {
     /// Its line in the registry.
     const INFO: ProtocolInfo;
-    /// Bytes of the head it keeps beside each record; a multiple of 8.
-    const HEAD_BYTES: usize;
-    /// Bytes it keeps before each row image; a multiple of 8.
-    const IMAGE_HEADER_BYTES: usize;
+    /// Bytes of the header it keeps beside each record; a multiple of 8.
+    const HEADER_BYTES: usize;
+    /// Bytes it keeps before each row version; a multiple of 8.
+    const VERSION_HEADER_BYTES: usize;
     /// Per-worker state.
     type Worker: Worker;
 
@@ -105,7 +105,7 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     /// A worker. Registered until dropped.
     fn worker(&self, core: Core) -> Self::Worker;
 
-    /// The newest committed version of a record, for whoever has no transaction, such as a checkpoint. It does not wait. Stamps
+    /// The newest committed version of a record, for readers without a transaction, such as a checkpoint. It does not wait. TIDs
     /// that one thread is shown of one record never go back; versions of several records need not belong together.
     ///
     /// The row is readable and does not change until the worker of `pin` goes offline.
@@ -125,13 +125,13 @@ pub enum Mode {
 }
 
 /// A new row being written, not yet linked: the caller fills row and fixed part, then inserts or discards it, once. (It is
-/// `Copy` so that a call that answered [`Stop::Wait`] can be made again.)
+/// `Copy` so that a call that answered [`OpError::Wait`] can be made again.)
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 pub struct Staged {
     /// The record that will hold it.
     pub record: RecordPtr,
-    /// Where the row image goes. Its first word already points to `fixed` where the table has a fixed part; all else is zero.
+    /// Where the row version goes. Its first word already points to `fixed` where the table has a fixed part; all else is zero.
     pub row: RowPtr,
     /// Where the fixed part goes; dangling where the table has none. Zeroed.
     pub fixed: NonNull<u8>,
@@ -163,7 +163,7 @@ pub enum Inserted {
 pub struct Updating {
     /// The row before this update.
     pub before: RowPtr,
-    /// A private image that starts as a copy of `before`; visible to the transaction itself, to others on commit.
+    /// A private row version that starts as a copy of `before`; visible to the transaction itself, to others on commit.
     pub after: RowPtr,
 }
 
@@ -172,8 +172,8 @@ pub struct Updating {
 pub struct Seen {
     /// The record, where there is one.
     pub record: Option<RecordPtr>,
-    /// Stamp of the committed version seen: zero where the key was never committed, or is not linked.
-    pub stamp: Stamp,
+    /// TID of the committed version seen: zero where the key was never committed, or is not linked.
+    pub tid: Tid,
     /// The version is a deletion, or the key is not there.
     pub absent: bool,
     /// The transaction saw its own write.
@@ -184,19 +184,19 @@ pub struct Seen {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Peeked {
-    /// This row, with the stamp of the transaction that wrote it.
-    Row(Stamp, RowPtr),
-    /// No row: the transaction with this stamp deleted it.
-    Deleted(Stamp),
+    /// This row, with the TID of the transaction that wrote it.
+    Row(Tid, RowPtr),
+    /// No row: the transaction with this TID deleted it.
+    Deleted(Tid),
     /// No transaction that wrote the key has committed.
     NeverCommitted,
     /// A commit is at work on the record: try again.
     Busy,
 }
 
-/// A position to rewind to.
+/// A position to roll back to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Mark(pub usize);
+pub struct Savepoint(pub usize);
 
 /// A scan in progress; reusable.
 #[derive(Default)]
@@ -213,18 +213,19 @@ pub struct Scan {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Outcome {
-    /// Committed; the stamp orders it after what it read or overwrote (of two transactions of which one overwrote what the other
-    /// read, only the epochs are ordered, and these where [`Gives::epoch_order`] says so). A transaction that wrote nothing gets what [`Worker::newest`] said.
-    Committed(Stamp),
+    /// Committed; the TID orders it after what it read or overwrote (of two transactions of which one overwrote what the other
+    /// read, only the epochs are ordered, and these where [`Capabilities::epoch_order`] says so). A transaction that
+    /// wrote nothing gets what [`Worker::newest`] said.
+    Committed(Tid),
     /// These operations (by their index in the plan) read stale values; re-run them and commit again.
     Repair(Vec<u16>),
 }
 
 /// One worker: the state an open transaction runs on. Methods are called in the order
-/// `begin (operation | read | stage insert | update | delete | scan_next | mark | rewind | validate)* (commit | abort)`; a commit
+/// `begin (operation | read | stage insert | update | delete | scan_next | savepoint | rollback_to | validate)* (commit | abort)`; a commit
 /// that answered [`Outcome::Repair`] is followed by [`Repair::forget`], further operations and another commit. What only some
-/// protocols give is behind an accessor ([`Worker::repair`], [`Worker::detach`], [`Worker::pieces`]).
-/// After a [`Stop::Abort`] only `abort` follows.
+/// protocols offer is behind an accessor ([`Worker::repair`], [`Worker::detach`], [`Worker::pieces`]).
+/// After an [`OpError::Abort`] only `abort` follows.
 pub trait Worker: Send {
     /// Opens an attempt of a transaction. `priority` is the same in all its attempts, for protocols that favour the older
     /// transaction.
@@ -241,35 +242,35 @@ pub trait Worker: Send {
     ///
     /// # Errors
     /// A conflict, or the lock to wait for.
-    fn read(&mut self, table: &Table, key: Key<'_>, columns: ColumnSet) -> Result<Option<RowPtr>, Stop>;
+    fn read(&mut self, table: &Table, key: Key<'_>, columns: ColumnSet) -> Result<Option<RowPtr>, OpError>;
 
     /// Memory for a new row.
     ///
     /// # Errors
     /// The memory limit.
-    fn stage(&mut self, table: &Table) -> Result<Staged, Stop>;
+    fn stage(&mut self, table: &Table) -> Result<Staged, OpError>;
 
     /// Gives a staged row back.
     fn discard(&mut self, table: &Table, staged: Staged);
 
-    /// A tail block for a long column, freed should the attempt abort. Zero for no bytes.
+    /// An out-of-line block for a long column, freed should the attempt abort. Zero for no bytes.
     ///
     /// # Errors
     /// The memory limit.
-    fn tail(&mut self, bytes: &[u8]) -> Result<u64, OutOfMemory>;
+    fn out_of_line(&mut self, bytes: &[u8]) -> Result<u64, OutOfMemory>;
 
     /// Inserts a staged row.
     ///
     /// # Errors
     /// A conflict: the staged row is gone. Or the lock to wait for: the caller still has the staged row, to insert it again or to
     /// discard it.
-    fn insert(&mut self, table: &Table, key: Key<'_>, staged: Staged, exists: OnExists) -> Result<Inserted, Stop>;
+    fn insert(&mut self, table: &Table, key: Key<'_>, staged: Staged, exists: OnExists) -> Result<Inserted, OpError>;
 
     /// Opens the row at `key` for update; `columns` are those that may be read or changed.
     ///
     /// # Errors
     /// A conflict, or the lock to wait for.
-    fn update(&mut self, table: &Table, key: Key<'_>, columns: ColumnSet) -> Result<Option<Updating>, Stop>;
+    fn update(&mut self, table: &Table, key: Key<'_>, columns: ColumnSet) -> Result<Option<Updating>, OpError>;
 
     /// Adds to one column of the row at `key`, blindly: the transaction learns whether there is a row and whether the sum fits, and uses
     /// neither the old value nor the new one. Unless a protocol does better it is an update of that column. An index that has the
@@ -277,9 +278,9 @@ pub trait Worker: Send {
     ///
     /// # Errors
     /// A conflict, or the lock to wait for.
-    fn add(&mut self, table: &Table, key: Key<'_>, addition: Addition) -> Result<Added, Stop> {
+    fn add(&mut self, table: &Table, key: Key<'_>, addition: Addition) -> Result<Added, OpError> {
         let Some(rows) = self.update(table, key, ColumnSet::of(addition.column()))? else { return Ok(Added::Missing) };
-        // SAFETY: a private image of the table's layout, until this returns.
+        // SAFETY: a private row version of the table's layout, until this returns.
         Ok(unsafe { addition.apply(table, rows.after) })
     }
 
@@ -287,53 +288,53 @@ pub trait Worker: Send {
     ///
     /// # Errors
     /// A conflict, or the lock to wait for.
-    fn delete(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, Stop>;
+    fn delete(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, OpError>;
 
     /// The next row, of which `columns` are read, of a scan begun with [`seriatim_store::Index::scan`].
     ///
     /// # Errors
     /// A conflict, or the lock to wait for.
-    fn scan_next(&mut self, table: &Table, scan: &mut Scan, columns: ColumnSet) -> Result<Option<RowPtr>, Stop>;
+    fn scan_next(&mut self, table: &Table, scan: &mut Scan, columns: ColumnSet) -> Result<Option<RowPtr>, OpError>;
 
     /// Which version the last operation saw.
     fn seen(&self) -> Seen;
 
-    /// No version that the open attempt has seen has a newer stamp, the deletions to which it owes the absences it saw included.
+    /// No version that the open attempt has seen has a newer TID, the deletions to which it owes the absences it saw included.
     /// (What it saw is durable when this is.) Of the last attempt, where none is open.
-    fn newest(&self) -> Stamp;
+    fn newest(&self) -> Tid;
 
     /// A savepoint.
-    fn mark(&mut self) -> Mark;
+    fn savepoint(&mut self) -> Savepoint;
 
-    /// Undoes the writes since the mark. What was read stays read: it is still validated.
-    fn rewind(&mut self, mark: Mark);
+    /// Undoes the writes since the savepoint. What was read stays read: it is still validated.
+    fn rollback_to(&mut self, savepoint: Savepoint);
 
     /// Whether everything read still holds, now (promise g).
     ///
     /// # Errors
     /// A conflict.
-    fn validate(&mut self) -> Result<(), Stop>;
+    fn validate(&mut self) -> Result<(), OpError>;
 
-    /// Decides. On [`Outcome::Committed`] the transaction has left; on [`Outcome::Repair`] it is still open.
+    /// Decides. On [`Outcome::Committed`] the transaction has ended; on [`Outcome::Repair`] it is still open.
     ///
     /// # Errors
     /// A conflict: `abort` follows. Or the order to wait for.
-    fn commit(&mut self, redo: &mut dyn Redo) -> Result<Outcome, Stop>;
+    fn commit(&mut self, redo: &mut dyn Redo) -> Result<Outcome, OpError>;
 
-    /// Ends the attempt; nothing of it was visible. The transaction has left.
+    /// Ends the attempt; nothing of it was visible. The transaction has ended.
     fn abort(&mut self);
 
-    /// Whether [`Worker::commit`] may report a write. Who says no needs no log.
+    /// Whether [`Worker::commit`] may report a write. If not, the transaction needs no log.
     fn writes(&self) -> bool {
         true
     }
 
     /// Where the last abort happened (promise f).
-    fn incident(&self) -> Option<&Incident>;
+    fn conflict_info(&self) -> Option<&ConflictInfo>;
 
     /// Unlinks deleted records whose grace period passed: about `most` of them, and more only as far as the last transaction
     /// deleted more itself. Called offline, after a transaction.
-    fn housekeep(&mut self, most: usize);
+    fn collect_garbage(&mut self, most: usize);
 
     /// Gives back what large transactions made its lists take. Called offline, of a worker that has had no transaction for a while.
     fn rest(&mut self) {}
@@ -341,22 +342,22 @@ pub trait Worker: Send {
     /// The worker's memory, regions and epoch.
     fn core(&mut self) -> &mut Core;
 
-    /// How long a call that answers [`Stop::Wait`] is to be made again at most (promise d).
+    /// How long a call that answers [`OpError::Wait`] is to be made again at most (promise d).
     fn wait_max(&self) -> Duration {
         Duration::from_secs(1)
     }
 
-    /// Repairs, where [`Gives::repair`] says so.
+    /// Repairs, where [`Capabilities::repair`] says so.
     fn repair(&mut self) -> Option<&mut dyn Repair> {
         None
     }
 
-    /// Commit in two halves, where [`Gives::detach`] says so.
+    /// Held transactions, where [`Capabilities::detach`] says so.
     fn detach(&mut self) -> Option<&mut dyn Detach> {
         None
     }
 
-    /// Pieces, where [`Gives::pieces`] says so.
+    /// Pieces, where [`Capabilities::pieces`] says so.
     fn pieces(&mut self) -> Option<&mut dyn Pieces> {
         None
     }
@@ -375,28 +376,32 @@ pub trait Repair {
     fn forget(&mut self, index: u16, again: bool);
 }
 
-/// What must be known of an executed transaction to order it among others of its batch.
+/// What must be known of an executed transaction to order it among others of its batch. Of two transactions of which one reads what
+/// the other writes, the reader can go first and both commit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Prepared {
-    /// Records read, by address, with the stamp of the version seen.
-    pub reads: Vec<(usize, Stamp)>,
+    /// Records read, by address, with the TID of the version seen; those that a write builds on among them.
+    pub reads: Vec<(usize, Tid)>,
     /// Records to be written, by address.
     pub writes: Vec<usize>,
+    /// Leaves and buckets in which absences or ranges were seen, by the address of their version.
+    pub nodes: Vec<usize>,
+    /// Leaves and buckets in which rows are to be linked, likewise. Splits move keys, so it may be others when they are.
+    pub inserts: Vec<usize>,
 }
 
-/// Splits commit in two, for validators that hold executed transactions, order them, then decide.
+/// Holds executed transactions until they are decided, by whoever orders them. Between [`Detach::prepare`] and the decision, which is
+/// [`Worker::commit`] or [`Worker::abort`], the worker does nothing; another thread may make the decision.
 pub trait Detach {
-    /// Ends execution; the transaction waits for a decision.
+    /// The transaction that has just begun will be held: until the decision no change of it moves the version of a leaf or bucket, so
+    /// that who read there can still commit before it.
+    fn hold(&mut self);
+
+    /// Ends execution; the transaction waits for its decision.
     ///
     /// # Errors
     /// A conflict that is already certain.
-    fn prepare(&mut self) -> Result<Prepared, Stop>;
-
-    /// Decides the prepared transaction at its place in the order.
-    ///
-    /// # Errors
-    /// As [`Worker::commit`].
-    fn decide(&mut self, redo: &mut dyn Redo) -> Result<Outcome, Stop>;
+    fn prepare(&mut self) -> Result<Prepared, OpError>;
 }
 
 /// What the analysis concluded of the procedure that a transaction runs, for protocols that publish piece by piece.
@@ -418,5 +423,5 @@ pub trait Pieces {
     ///
     /// # Errors
     /// A conflict of this piece only, which is gone without a trace: re-run it alone. No `abort` follows.
-    fn end_piece(&mut self, redo: &mut dyn Redo) -> Result<Stamp, Stop>;
+    fn end_piece(&mut self, redo: &mut dyn Redo) -> Result<Tid, OpError>;
 }

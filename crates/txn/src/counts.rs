@@ -1,6 +1,6 @@
 //! Rows and bytes of each table.
 //!
-//! Each worker counts for itself what its own commits change: plain additions to words that no other worker writes. Who asks adds
+//! Each worker counts for itself what its own commits change: plain additions to words that no other worker writes. The reader adds
 //! up. So the numbers are exact when no transaction is in the middle of its commit, and otherwise a moment old.
 
 use std::sync::atomic::{AtomicI64, Ordering};

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use seriatim_base::{DurablePoint, Epoch, Stamp};
+use seriatim_base::{DurablePoint, Epoch, Tid};
 use seriatim_catalog::Key;
 use seriatim_htm::{Agent, Budget, Htm, Outside};
 use seriatim_memory::{Local, Memory};
 use seriatim_store::{RecordPtr, StoreCx};
 
-use crate::{Buried, Census, Counts, Epochs, Fault, Table};
+use crate::{Census, Counts, Epochs, Fault, Table, UndurableDeletions};
 
 /// Shared by all workers of a database.
 #[derive(Clone)]
@@ -20,7 +20,7 @@ pub struct Environment {
     /// The epoch.
     pub epochs: Arc<Epochs>,
     /// Unlinked records whose deletion is not durable.
-    pub buried: Arc<Buried>,
+    pub undurable_deletions: Arc<UndurableDeletions>,
     /// Rows and bytes of each table.
     pub census: Arc<Census>,
     /// Retries of a region before its fallback.
@@ -42,12 +42,12 @@ pub struct Core {
     pub htm: Htm,
     /// The epoch.
     pub epochs: Arc<Epochs>,
-    /// The durable epoch that the next snapshots of this worker show; who sets it holds it
+    /// The durable epoch that the next snapshots of this worker show; the caller that sets it holds it
     /// ([`DurablePoint::hold`](seriatim_base::DurablePoint::hold)) until they have ended.
     pub held: Option<Epoch>,
     /// What this worker's commits change in rows and bytes of each table.
     pub counts: Counts,
-    buried: Arc<Buried>,
+    undurable_deletions: Arc<UndurableDeletions>,
     /// The newest deletion that this worker has noted there, if any.
     noted: Epoch,
     #[cfg(feature = "canary")]
@@ -58,10 +58,10 @@ pub struct Core {
 }
 
 impl Environment {
-    /// An environment in which the epoch has just begun, for whoever runs a protocol without a database.
+    /// An environment in which the epoch has just begun, for callers that run a protocol without a database.
     pub fn new(htm: Htm, memory: Memory, budget: Budget) -> Environment {
         Environment {
-            buried: Arc::new(Buried::new(&memory)),
+            undurable_deletions: Arc::new(UndurableDeletions::new(&memory)),
             htm,
             memory,
             epochs: Arc::default(),
@@ -83,7 +83,7 @@ impl Environment {
             htm: self.htm.clone(),
             epochs: Arc::clone(&self.epochs),
             counts: Counts::new(&self.census),
-            buried: Arc::clone(&self.buried),
+            undurable_deletions: Arc::clone(&self.undurable_deletions),
             held: None,
             noted: Epoch(0),
             #[cfg(feature = "canary")]
@@ -92,7 +92,7 @@ impl Environment {
             followed: None,
         };
         #[cfg(feature = "canary")]
-        if core.suffers(Fault::EpochAtBegin) {
+        if core.injects(Fault::EpochAtBegin) {
             let followed = Some(core.epochs);
             return Some(Core { epochs: Arc::default(), followed, ..core });
         }
@@ -113,7 +113,7 @@ impl Core {
 
     /// Whether this fault is deliberately built in. Always `false` without the feature `canary`.
     #[inline(always)]
-    pub fn suffers(&self, fault: Fault) -> bool {
+    pub fn injects(&self, fault: Fault) -> bool {
         #[cfg(feature = "canary")]
         return self.fault == fault;
         #[cfg(not(feature = "canary"))]
@@ -127,48 +127,48 @@ impl Core {
     /// a canary must show is the anomaly, not a double free. Always `false` without the feature `canary`.
     #[inline(always)]
     pub fn leaks(&self) -> bool {
-        !self.suffers(Fault::None) && cfg!(feature = "canary")
+        !self.injects(Fault::None) && cfg!(feature = "canary")
     }
 
-    /// The durable epoch that a snapshot is to show, where versions are kept for who reads it: the one at which the log stopped, or
-    /// the one that whoever opened the snapshot holds.
+    /// The durable epoch that a snapshot is to show, where versions are kept for its readers: the one at which the log stopped, or
+    /// the one that the opener of the snapshot holds.
     pub fn shown_epoch(&self) -> Option<Epoch> {
         self.held.or_else(|| self.local.kept_until()?.final_epoch())
     }
 
-    /// Unlinks a record whose row was deleted under `stamp`, by `unlink`, which says whether it could. Until the deletion is durable it
-    /// is [`Core::buried`].
-    pub fn bury(
+    /// Unlinks a record whose row was deleted under `tid`, by `unlink`, which says whether it could. Until the deletion
+    /// is durable it is [`Core::undurable_deletions`].
+    pub fn note_undurable_deletion(
         &mut self,
         table: &Table,
         record: RecordPtr,
-        stamp: Stamp,
+        tid: Tid,
         unlink: impl FnOnce(&mut Core) -> bool,
     ) -> bool {
         let worker = self.local.worker();
-        let durable = self.local.kept_until().map(DurablePoint::released).filter(|&durable| durable < stamp.epoch());
-        let durable = durable.filter(|_| !self.suffers(Fault::ForgetBuried));
+        let durable = self.local.kept_until().map(DurablePoint::released).filter(|&durable| durable < tid.epoch());
+        let durable = durable.filter(|_| !self.injects(Fault::ForgetUndurableDeletions));
         if let Some(durable) = durable {
-            self.buried.note(worker, table, record, stamp, durable);
-            self.noted = self.noted.max(stamp.epoch());
+            self.undurable_deletions.note(worker, table, record, tid, durable);
+            self.noted = self.noted.max(tid.epoch());
         }
         let unlinked = unlink(self);
         if durable.is_some() && !unlinked {
-            self.buried.forget_last(worker);
+            self.undurable_deletions.forget_last(worker);
         }
         unlinked
     }
 
-    /// Forgets what this worker has noted as buried, once all of it is durable.
+    /// Forgets what this worker has noted as undurable, once all of it is durable.
     #[inline]
-    pub fn forget_buried(&mut self) {
+    pub fn forget_undurable_deletions(&mut self) {
         if self.noted == Epoch(0) {
             return;
         }
         let durable = self.local.kept_until().map(DurablePoint::released);
         if let Some(durable) = durable.filter(|&durable| durable >= self.noted) {
-            self.buried.forget(self.local.worker(), durable);
-            self.buried.forget_keys();
+            self.undurable_deletions.forget(self.local.worker(), durable);
+            self.undurable_deletions.forget_keys();
             self.noted = Epoch(0);
         }
     }
@@ -176,13 +176,13 @@ impl Core {
     /// The records of a table whose rows were deleted after `durable`, the epoch at which the log stopped or that the caller holds: so
     /// their memory is not used again. Some may still be in the index, and several may have had the same key, of which at most one has a version of
     /// that epoch or before.
-    pub fn buried(&self, table: &Table, durable: Epoch) -> Vec<RecordPtr> {
-        self.buried.of(table, durable)
+    pub fn undurable_deletions(&self, table: &Table, durable: Epoch) -> Vec<RecordPtr> {
+        self.undurable_deletions.of(table, durable)
     }
 
-    /// As [`Core::buried`], those of one key.
-    pub fn buried_under(&self, table: &Table, key: Key<'_>, durable: Epoch) -> Vec<RecordPtr> {
-        self.buried.under(table, key, durable)
+    /// As [`Core::undurable_deletions`], those of one key.
+    pub fn undurable_deletions_of(&self, table: &Table, key: Key<'_>, durable: Epoch) -> Vec<RecordPtr> {
+        self.undurable_deletions.under(table, key, durable)
     }
 
     /// What the store needs to change an index.

@@ -15,7 +15,7 @@ pub struct Epochs {
 
 impl Default for Epochs {
     fn default() -> Epochs {
-        // Epoch 0 holds only stamp zero, "never committed".
+        // Epoch 0 holds only TID zero, "never committed".
         Epochs { current: CacheAligned(AtomicU64::new(1)) }
     }
 }
@@ -28,7 +28,7 @@ impl Epochs {
         Epoch(self.current.load(Ordering::Acquire))
     }
 
-    /// Begins the next epoch, which it answers. Who reads that epoch or a later one sees what was written before the call. Called by
+    /// Begins the next epoch, which it answers. A thread that reads that epoch or a later one sees what was written before the call. Called by
     /// the ticker, and by who will not wait for it.
     pub fn advance(&self) -> Epoch {
         Epoch(self.current.fetch_add(1, Ordering::AcqRel) + 1)

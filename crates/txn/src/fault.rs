@@ -1,5 +1,5 @@
 //! Deliberate faults for canaries: broken variants of the protocols, built only with the feature `canary`, that the suite must
-//! catch. Without the feature [`Core::suffers`](crate::Core::suffers) is the constant `false`.
+//! catch. Without the feature [`Core::injects`](crate::Core::injects) is the constant `false`.
 
 /// What is broken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,20 +13,20 @@ pub enum Fault {
     NoSubscription,
     /// Validates before it takes the locks of the write set.
     LateSubscription,
-    /// Forgets the leaves and buckets that witness ranges and absences (locking: the gaps).
-    DropWitness,
-    /// Gives a version the stamp of the one it replaces.
-    ReuseStamp,
+    /// Forgets the leaves and buckets that prove ranges and absences (locking: the gaps).
+    DropNodeVersion,
+    /// Gives a version the TID of the one it replaces.
+    ReuseTid,
     /// Makes writes visible before the read set is validated.
     PublishEarly,
     /// Commits in the epoch that it read at begin.
     EpochAtBegin,
-    /// Forgets what the writes that a rewind takes back had read.
-    ForgetRewound,
+    /// Forgets what the writes that a rollback to a savepoint takes back had read.
+    ForgetRolledBack,
     /// Keeps no version for the durable epoch.
     ForgetDurable,
-    /// Unlinks a record whose deletion is not durable without a note.
-    ForgetBuried,
+    /// Unlinks a record whose deletion is not durable without noting it.
+    ForgetUndurableDeletions,
     /// Panics in the middle of a commit, with the records to be written locked.
     PanicInCommit,
     /// Lets a younger transaction wait for an older one.
@@ -41,13 +41,13 @@ impl Fault {
         Fault::SkipValidation,
         Fault::NoSubscription,
         Fault::LateSubscription,
-        Fault::DropWitness,
-        Fault::ReuseStamp,
+        Fault::DropNodeVersion,
+        Fault::ReuseTid,
         Fault::PublishEarly,
         Fault::EpochAtBegin,
-        Fault::ForgetRewound,
+        Fault::ForgetRolledBack,
         Fault::ForgetDurable,
-        Fault::ForgetBuried,
+        Fault::ForgetUndurableDeletions,
         Fault::PanicInCommit,
         Fault::YoungerWaits,
         Fault::ReapInCall,

@@ -1,12 +1,11 @@
 //! The contract of a concurrency-control protocol, and what every protocol is given to meet it.
 //!
-//! Invariant: this crate defines the contract and implements no protocol. It knows tables, records, row images, stamps and
-//! causes; it never looks inside a record's head, which belongs to the protocol.
+//! Invariant: this crate defines the contract and implements no protocol. It knows tables, records, row versions, TIDs and
+//! causes; it never looks inside a record's header, which belongs to the protocol.
 //!
 //! Start at [`Protocol`] and [`Worker`]; the promises (a) to (g) stand there. Decision record 1 walks eight engines through it.
 
 mod addition;
-mod buried;
 mod cause;
 mod contract;
 mod counts;
@@ -18,13 +17,13 @@ mod priority;
 mod recover;
 mod redo;
 mod table;
+mod undurable_deletions;
 
 pub use addition::{Added, Addition};
-pub use buried::Buried;
-pub use cause::{Cause, Incident, On, Phase, Reason, Stop};
+pub use cause::{Cause, ConflictInfo, On, OpError, Phase, Reason};
 pub use contract::{
-    Chain, Detach, Freshness, Gives, Inserted, Mark, Mode, Needs, OnExists, Outcome, Peeked, Pieces, Prepared,
-    Protocol, ProtocolInfo, Repair, RowPtr, Scan, Seen, Staged, Updating, Worker,
+    Capabilities, Chain, Detach, Freshness, Inserted, Mode, OnExists, Outcome, Peeked, Pieces, Prepared, Protocol,
+    ProtocolInfo, Repair, Requirements, RowPtr, Savepoint, Scan, Seen, Staged, Updating, Worker,
 };
 pub use counts::{Census, Counts, TableCount};
 pub use environment::{Core, Environment};
@@ -34,4 +33,5 @@ pub use options::{Knob, OptionError, Options};
 pub use priority::Priority;
 pub use recover::{Change, Near, Recover, Restored, SetColumns};
 pub use redo::{Before, NoRedo, Redo};
-pub use table::{RecordShape, Table, Unlinked, Wire};
+pub use table::{RecordLayout, Table, Unlinked, Wire};
+pub use undurable_deletions::UndurableDeletions;

@@ -1,4 +1,4 @@
-//! Options of protocols: knobs with a name, which whoever opens a database may turn.
+//! Options of protocols: named settings, chosen when a database is opened.
 
 use std::fmt;
 
@@ -103,7 +103,7 @@ impl std::error::Error for OptionError {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Freshness, Gives, Needs};
+    use crate::{Capabilities, Freshness, Requirements};
 
     const SPINS: Knob =
         Knob { name: "spins", unit: "steps", default: 3, min: 1, max: 9, about: "for this test", source: "none" };
@@ -111,8 +111,8 @@ mod tests {
         name: "test",
         summary: "",
         source: "",
-        needs: Needs { plan: false, regions: false },
-        gives: Gives {
+        requirements: Requirements { plan: false, regions: false },
+        capabilities: Capabilities {
             ad_hoc: true,
             snapshots: Freshness::None,
             strict: true,

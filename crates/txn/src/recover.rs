@@ -1,13 +1,13 @@
 //! How recovery puts committed versions back, without transactions.
 //!
 //! Order of use, for each table: any number of [`Recover::restore`], by several threads; then [`Recover::finish_restore`]; then
-//! transactions. Rows and deletions of a key may come in any order of their stamps, and more than once: the newest stays. A patch
+//! transactions. Rows and deletions of a key may come in any order of their TIDs, and more than once: the newest stays. A patch
 //! says nothing of the columns that it does not set, so it must come after the version it changed, and before the next.
 
-use seriatim_base::Stamp;
+use seriatim_base::Tid;
 use seriatim_catalog::{Key, RowWriter};
 use seriatim_memory::OutOfMemory;
-use seriatim_store::{Finger, RecordPtr};
+use seriatim_store::{LeafHint, RecordPtr};
 
 use crate::{Core, Protocol, Table};
 
@@ -29,7 +29,7 @@ pub struct Near<'a> {
     /// Its record, tried before the index is asked.
     pub guess: Option<RecordPtr>,
     /// The leaf that the same thread last used in the table's index.
-    pub finger: &'a mut Finger,
+    pub leaf_hint: &'a mut LeafHint,
 }
 
 /// What became of a [`Change`].
@@ -38,7 +38,7 @@ pub struct Near<'a> {
 pub enum Restored {
     /// It is the newest version now.
     Applied,
-    /// The key has a version with this stamp or a newer one: nothing changed.
+    /// The key has a version with this TID or a newer one: nothing changed.
     Older,
     /// A patch found no row: nothing changed.
     NoBase,
@@ -46,8 +46,8 @@ pub enum Restored {
 
 /// A protocol whose tables can be recovered. Every registered one is.
 pub trait Recover: Protocol {
-    /// Makes a version of `key` the committed one, if its stamp, which is not zero, is above what is there. A deletion leaves a
-    /// tombstone with its stamp. `core` is online.
+    /// Makes a version of `key` the committed one, if its TID, which is not zero, is above what is there. A deletion leaves a
+    /// tombstone with its TID. `core` is online.
     ///
     /// # Safety
     /// No two threads restore the same key at a time. There is no transaction on the table, nor anybody else who reads its rows,
@@ -62,7 +62,7 @@ pub trait Recover: Protocol {
         table: &Table,
         key: Key<'_>,
         near: Near<'_>,
-        stamp: Stamp,
+        tid: Tid,
         change: Change<'_>,
     ) -> Result<Restored, OutOfMemory>;
 

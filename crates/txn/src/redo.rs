@@ -1,21 +1,21 @@
 //! Where a commit reports what it wrote: the log, and in tests the history recorder.
 
-use seriatim_base::Stamp;
+use seriatim_base::Tid;
 use seriatim_catalog::Key;
 
 use crate::{RowPtr, Table};
 
-/// Receives the writes of a commit, each with the stamp that orders it among all versions of its key. Called between the
+/// Receives the writes of a commit, each with the TID that orders it among all versions of its key. Called between the
 /// serialization point and the answer, once every write is installed, never inside a region.
 ///
 /// The records written may be unlocked before the calls come: dbx and silo unlock each as they install it, nowait and wait-die all of
 /// them after the last call. So others may have read a write, and have reported what they made of it, before it is reported itself.
-/// A log that groups by epoch must therefore count whoever has a commit in progress as one who may still report writes of the
+/// A log that groups by epoch must therefore count each worker with a commit in progress as one that may still report writes of the
 /// epoch in which that commit began.
 pub trait Redo {
-    /// The row of `key` became `after`, from `before`, the version just below `stamp`; `None`: no row. Not both are `None`. The rows
-    /// are readable during the call.
-    fn write(&mut self, table: &Table, key: Key<'_>, stamp: Stamp, before: Option<Before>, after: Option<RowPtr>);
+    /// The row of `key` became `after`, from `before`, the version just below `tid`; `None`: no row. Not both are
+    /// `None`. The rows are readable during the call.
+    fn write(&mut self, table: &Table, key: Key<'_>, tid: Tid, before: Option<Before>, after: Option<RowPtr>);
 
     /// Whether anybody listens; protocols skip the calls where not.
     fn listens(&self) -> bool {
@@ -27,7 +27,7 @@ pub trait Redo {
 #[derive(Clone, Copy, Debug)]
 pub struct Before {
     /// Of its version.
-    pub stamp: Stamp,
+    pub tid: Tid,
     /// The row.
     pub row: RowPtr,
 }
@@ -37,7 +37,7 @@ pub struct Before {
 pub struct NoRedo;
 
 impl Redo for NoRedo {
-    fn write(&mut self, _: &Table, _: Key<'_>, _: Stamp, _: Option<Before>, _: Option<RowPtr>) {}
+    fn write(&mut self, _: &Table, _: Key<'_>, _: Tid, _: Option<Before>, _: Option<RowPtr>) {}
 
     fn listens(&self) -> bool {
         false

@@ -1,28 +1,28 @@
-//! A table as protocols see it: an index from keys to records, and the shape of a record.
+//! A table as protocols see it: an index from keys to records, and the layout of a record.
 //!
 //! ```text
-//! record:  key words 8|16 | head | image header | row image | fixed part
+//! record:  key words 8|16 | header | version header | row version | fixed part
 //!          `- the store -'`----------- the protocol ---------------------'
 //! ```
-//! The first row image and the fixed part lie inside the record's own allocation; later images lie elsewhere and are reached
-//! through the head. A secondary index is a table too, whose rows are the primary keys (decision record 6).
+//! The first row version and the fixed part lie inside the record's own allocation; later row versions lie elsewhere
+//! and are reached through the header. A secondary index is a table too, whose rows are the primary keys (decision record 6).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use seriatim_base::{LayoutId, Stamp, TableId};
+use seriatim_base::{LayoutId, TableId, Tid};
 use seriatim_catalog::wire::RowWire;
 use seriatim_catalog::{KeyClass, KeyCodec, Layout, Organization};
 use seriatim_store::{Index, RecordPtr, key_bytes};
 
 /// Offsets and sizes of a record's parts, in bytes. All multiples of 8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RecordShape {
-    /// From the record to the protocol's head.
-    pub head: usize,
-    /// From the record to the header of the inline row image.
-    pub image: usize,
-    /// From the header of an image to its row.
-    pub image_header: usize,
+pub struct RecordLayout {
+    /// From the record to the protocol's record header.
+    pub header: usize,
+    /// From the record to the header of the inline row version.
+    pub row_version: usize,
+    /// From the header of a row version to its row.
+    pub version_header: usize,
     /// Bytes of the row, without header.
     pub row: usize,
     /// From the record to the inline fixed part.
@@ -33,34 +33,34 @@ pub struct RecordShape {
     pub record: usize,
 }
 
-impl RecordShape {
-    /// The shape of a table's records under a protocol with that head and image header.
-    pub fn new(class: KeyClass, layout: &Layout, head_bytes: usize, image_header: usize) -> RecordShape {
+impl RecordLayout {
+    /// The layout of a table's records under a protocol with that header and version header.
+    pub fn new(class: KeyClass, layout: &Layout, header_bytes: usize, version_header: usize) -> RecordLayout {
         let (row, fixed_bytes) = (layout.row_bytes as usize, layout.fixed_bytes as usize);
         assert!(
-            [head_bytes, image_header, row, fixed_bytes].iter().all(|bytes| bytes % 8 == 0),
+            [header_bytes, version_header, row, fixed_bytes].iter().all(|bytes| bytes % 8 == 0),
             "record parts are whole words"
         );
-        let head = key_bytes(class);
-        let image = head + head_bytes;
-        let fixed = image + image_header + row;
-        RecordShape { head, image, image_header, row, fixed, fixed_bytes, record: fixed + fixed_bytes }
+        let header = key_bytes(class);
+        let row_version = header + header_bytes;
+        let fixed = row_version + version_header + row;
+        RecordLayout { header, row_version, version_header, row, fixed, fixed_bytes, record: fixed + fixed_bytes }
     }
 
-    /// Bytes of an image with its header.
+    /// Bytes of a row version with its header.
     #[inline]
-    pub const fn image_bytes(&self) -> usize {
-        self.image_header + self.row
+    pub const fn row_version_bytes(&self) -> usize {
+        self.version_header + self.row
     }
 
-    /// The protocol's head of a record, as words.
+    /// The protocol's header of a record, as words.
     ///
     /// # Safety
-    /// `record` is a live record of a table of this shape; `word` lies within the head.
+    /// `record` is a live record of a table of this layout; `word` lies within the header.
     #[inline]
-    pub unsafe fn head_word<'t>(&self, record: RecordPtr, word: usize) -> &'t AtomicU64 {
-        // SAFETY: the caller vouches for the record; the head is made of aligned words that are only accessed atomically.
-        unsafe { &*record.as_ptr().wrapping_add(self.head + 8 * word).cast::<AtomicU64>() }
+    pub unsafe fn header_word<'t>(&self, record: RecordPtr, word: usize) -> &'t AtomicU64 {
+        // SAFETY: the caller vouches for the record; the header is made of aligned words that are only accessed atomically.
+        unsafe { &*record.as_ptr().wrapping_add(self.header + 8 * word).cast::<AtomicU64>() }
     }
 }
 
@@ -79,7 +79,7 @@ pub struct Table {
     /// Where its columns are.
     pub layout: Layout,
     /// Where a record's parts are.
-    pub shape: RecordShape,
+    pub record_layout: RecordLayout,
     /// Keys to records.
     pub index: Index,
     /// What has been unlinked from it.
@@ -97,8 +97,8 @@ pub struct Wire {
     pub rows: RowWire,
 }
 
-/// The newest stamp of the records ever unlinked from a table. A key that is nowhere to be found may have been deleted with any
-/// stamp up to this one, so who finds a key absent, or gives it its first record, takes part in an order above it: stamps of a
+/// The newest TID of the records ever unlinked from a table. A key that is nowhere to be found may have been deleted with any
+/// TID up to this one, so who finds a key absent, or gives it its first record, takes part in an order above it: TIDs of a
 /// key never go back although nothing is left of it.
 ///
 /// Written by who unlinks a deleted record, before it does, if it is the newest so far; read after the absence was seen. A worker
@@ -107,19 +107,19 @@ pub struct Wire {
 pub struct Unlinked(AtomicU64);
 
 impl Unlinked {
-    /// Announces that a record with this stamp is going to be unlinked.
+    /// Announces that a record with this TID is going to be unlinked.
     #[inline]
-    pub fn announce(&self, stamp: Stamp) {
-        if self.0.load(Ordering::Relaxed) < stamp.bits() {
-            // ORDERING: sequenced before the release that unlinks the record; who acquires that sees this.
-            self.0.fetch_max(stamp.bits(), Ordering::Relaxed);
+    pub fn announce(&self, tid: Tid) {
+        if self.0.load(Ordering::Relaxed) < tid.bits() {
+            // ORDERING: sequenced before the release that unlinks the record; a reader that acquires that sees this.
+            self.0.fetch_max(tid.bits(), Ordering::Relaxed);
         }
     }
 
-    /// No unlinked record that the caller could have met before has a newer stamp.
+    /// No unlinked record that the caller could have met before has a newer TID.
     #[inline]
-    pub fn newest(&self) -> Stamp {
-        Stamp::from_bits(self.0.load(Ordering::Relaxed))
+    pub fn newest(&self) -> Tid {
+        Tid::from_bits(self.0.load(Ordering::Relaxed))
     }
 }
 
@@ -127,13 +127,13 @@ impl Table {
     /// Whether rows carry a pointer to a fixed part (their first word).
     #[inline]
     pub const fn has_fixed(&self) -> bool {
-        self.shape.fixed_bytes > 0
+        self.record_layout.fixed_bytes > 0
     }
 
-    /// Whether rows or fixed parts carry pointers to tails.
+    /// Whether rows or fixed parts carry pointers to out-of-line values.
     #[inline]
-    pub fn has_tails(&self) -> bool {
-        !(self.layout.row_tails.is_empty() && self.layout.fixed_tails.is_empty())
+    pub fn has_out_of_line(&self) -> bool {
+        !(self.layout.row_out_of_line.is_empty() && self.layout.fixed_out_of_line.is_empty())
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a runner needs of a workload: load it, run its terminals, ask whether the data still makes sense.
 //!
-//! A terminal calls its procedures by a `Way`: `Now` waits for each result, `Later` leaves it outstanding until it is durable.
-//! The terminal's code is the same; only what is left outstanding is put on the heap.
+//! A terminal calls its procedures by a `CallMode`: `Now` waits for each result, `Later` leaves it outstanding until it
+//! is durable. The terminal's code is the same; only what is left outstanding is put on the heap.
 
 use std::fmt;
 
@@ -69,7 +69,7 @@ pub trait Terminal: Send {
 }
 
 /// How a terminal calls a procedure.
-pub(crate) trait Way {
+pub(crate) trait CallMode {
     /// What the terminal gives its runner.
     type Answer;
 
@@ -90,7 +90,7 @@ pub(crate) trait Way {
 /// Waits for the result.
 pub(crate) enum Now {}
 
-impl Way for Now {
+impl CallMode for Now {
     type Answer = Outcome;
 
     #[inline]
@@ -113,7 +113,7 @@ impl Way for Now {
 /// Leaves the result outstanding.
 pub(crate) enum Later {}
 
-impl Way for Later {
+impl CallMode for Later {
     type Answer = Submitted;
 
     #[inline]

@@ -10,7 +10,7 @@
 use std::hint::black_box;
 use std::sync::Arc;
 
-use crate::contract::{Later, Now, Way};
+use crate::contract::{CallMode, Later, Now};
 use crate::ledger::{Count, Ledgers};
 use crate::random::Zipfian;
 use crate::registry::{self, Entry, Knob, Misuse, Sizes};
@@ -295,7 +295,7 @@ impl FiveFiveTerminal {
         FiveFiveTerminal { inputs, ledger }
     }
 
-    fn one<W: Way>(&mut self, session: &mut Session) -> W::Answer {
+    fn one<W: CallMode>(&mut self, session: &mut Session) -> W::Answer {
         let input = self.inputs.read_write();
         W::call(session, 0, read_write, &input, &self.ledger, move |ledger, result| match result {
             Ok(sum) => {
@@ -371,7 +371,7 @@ mod tests {
     use expect_test::expect_file;
 
     use super::*;
-    use crate::trial::{self, Plans};
+    use crate::test_support::{self, Plans};
     use seriatim::procedure::plan;
     use seriatim::{TransactError, protocols};
 
@@ -384,7 +384,7 @@ mod tests {
     #[test]
     fn a_transaction_writes_five_objects_and_counts_by_what_it_read() {
         let workload = hot();
-        let db = trial::loaded("auto", &workload);
+        let db = test_support::loaded("auto", &workload);
         let (tables, mut session) = (Tables::open(&db).expect("loaded"), db.session());
         let first = ReadWriteInput { both: 7, reads: [0, 1, 2, 3], writes: [10, 11, 12, 13], value: 100 };
         let second = ReadWriteInput { both: 7, reads: [10, 11, 1, 2], writes: [3, 4, 5, 13], value: 1000 };
@@ -412,7 +412,7 @@ mod tests {
     #[test]
     fn an_object_that_is_not_there_fails_the_transaction_wherever_it_is_named() {
         let workload = hot();
-        let db = trial::loaded("auto", &workload);
+        let db = test_support::loaded("auto", &workload);
         let mut session = db.session();
         let good = ReadWriteInput { both: 7, reads: [0, 1, 2, 3], writes: [10, 11, 12, 13], value: 100 };
         for input in [
@@ -423,7 +423,7 @@ mod tests {
             let error = session.call(read_write, &input).expect_err("there is no object 50");
             assert!(matches!(&error, TransactError::MissingRow { table, .. } if table == "object"), "{error}");
         }
-        trial::assert_consistent(&db, &workload);
+        test_support::assert_consistent(&db, &workload);
     }
 
     #[test]
@@ -452,10 +452,10 @@ mod tests {
     fn every_protocol_keeps_counts_and_last_writes_under_contention() {
         for protocol in protocols() {
             let workload = hot();
-            let db = trial::loaded(protocol.name, &workload);
-            let tallies = trial::run(&db, &workload, 3, 400, SEED);
+            let db = test_support::loaded(protocol.name, &workload);
+            let tallies = test_support::run(&db, &workload, 3, 400, SEED);
             assert_eq!(tallies[0].committed, 1200);
-            trial::assert_consistent(&db, &workload);
+            test_support::assert_consistent(&db, &workload);
         }
     }
 
@@ -463,10 +463,10 @@ mod tests {
     fn the_check_notices_a_lost_update_a_lost_blind_write_and_a_lost_row() {
         let canary = |clauses: &[&str], corrupt: fn(&Tx, &Tables) -> Result<Option<()>, Abort>| {
             let workload = hot();
-            let db = trial::loaded("auto", &workload);
-            trial::run(&db, &workload, 1, 200, SEED);
+            let db = test_support::loaded("auto", &workload);
+            test_support::run(&db, &workload, 1, 200, SEED);
             let tables = Tables::open(&db).expect("loaded");
-            trial::canary(&db, &workload, clauses, |tx| corrupt(tx, &tables));
+            test_support::canary(&db, &workload, clauses, |tx| corrupt(tx, &tables));
         };
         canary(&["steps"], |tx, tables| tx.update(&tables.object, &0, |object| object.set_steps(object.steps() - 1)));
         // An older value of the same terminal, and as if never written.
@@ -477,11 +477,11 @@ mod tests {
 
     #[test]
     fn knobs_out_of_range_are_refused_with_what_would_be_right() {
-        assert_eq!(trial::open(&ENTRY, &[("objects", "9"), ("theta", "0")]), Ok(()));
+        assert_eq!(test_support::open(&ENTRY, &[("objects", "9"), ("theta", "0")]), Ok(()));
         for (knob, wants) in
             [(("objects", "8"), "from 9"), (("objects", "16777217"), "to 16777216"), (("theta", "1"), "0.999")]
         {
-            let misuse = trial::open(&ENTRY, &[knob]).expect_err("this cannot be");
+            let misuse = test_support::open(&ENTRY, &[knob]).expect_err("this cannot be");
             assert!(misuse.contains(wants), "{misuse}");
         }
     }
@@ -511,6 +511,6 @@ mod tests {
 
     #[test]
     fn executions_keep_to_the_plans() {
-        trial::assert_runs_as_planned(&FiveFive::new(Options { objects: 100, theta: 0.5 }));
+        test_support::assert_runs_as_planned(&FiveFive::new(Options { objects: 100, theta: 0.5 }));
     }
 }

@@ -18,9 +18,9 @@ pub mod report;
 pub mod roofline;
 pub mod smallbank;
 pub mod tatp;
-pub mod tpcc;
 #[cfg(test)]
-mod trial;
+mod test_support;
+pub mod tpcc;
 pub mod twelve_key;
 mod wrapping;
 pub mod ycsb;

@@ -7,7 +7,7 @@
 use std::hint::black_box;
 use std::sync::Arc;
 
-use crate::contract::{Later, Now, Way};
+use crate::contract::{CallMode, Later, Now};
 use crate::ledger::{Count, Ledgers};
 use crate::random::Zipfian;
 use crate::registry::{Entry, Knob, Misuse, Sizes, Values};
@@ -231,7 +231,7 @@ impl MultiKeyTerminal {
         MultiKeyTerminal { inputs, ledger }
     }
 
-    fn one<W: Way>(&mut self, session: &mut Session) -> W::Answer {
+    fn one<W: CallMode>(&mut self, session: &mut Session) -> W::Answer {
         let input = self.inputs.update();
         let amounts = input.amount.wrapping_mul(KEYS as u64);
         W::call(session, 0, update, &input, &self.ledger, move |ledger, result| match result {
@@ -296,7 +296,7 @@ mod tests {
     use expect_test::expect_file;
 
     use super::*;
-    use crate::trial::{self, Plans};
+    use crate::test_support::{self, Plans};
     use seriatim::procedure::plan;
     use seriatim::{TransactError, protocols};
 
@@ -309,7 +309,7 @@ mod tests {
     #[test]
     fn an_update_adds_to_each_of_its_records_and_to_no_other() {
         let workload = hot();
-        let db = trial::loaded("auto", &workload);
+        let db = test_support::loaded("auto", &workload);
         let (tables, mut session) = (Tables::open(&db).expect("loaded"), db.session());
         let keys = [0, 2, 4, 6, 8, 10, 12, 14, 16, 39];
         let mut sums = Vec::new();
@@ -333,12 +333,12 @@ mod tests {
     #[test]
     fn an_update_of_a_record_that_is_not_there_fails_and_leaves_nothing() {
         let workload = hot();
-        let db = trial::loaded("auto", &workload);
+        let db = test_support::loaded("auto", &workload);
         let mut session = db.session();
         let input = UpdateInput { keys: [0, 1, 2, 3, 4, 5, 6, 7, 8, 40], amount: 1 };
         let error = session.call(update, &input).expect_err("there is no record 40");
         assert!(matches!(&error, TransactError::MissingRow { table, .. } if table == "record"), "{error}");
-        trial::assert_consistent(&db, &workload);
+        test_support::assert_consistent(&db, &workload);
     }
 
     #[test]
@@ -362,10 +362,10 @@ mod tests {
     fn every_protocol_keeps_the_sums_under_contention() {
         for protocol in protocols() {
             let workload = hot();
-            let db = trial::loaded(protocol.name, &workload);
-            let tallies = trial::run(&db, &workload, 3, 400, SEED);
+            let db = test_support::loaded(protocol.name, &workload);
+            let tallies = test_support::run(&db, &workload, 3, 400, SEED);
             assert_eq!(tallies[0].committed, 1200);
-            trial::assert_consistent(&db, &workload);
+            test_support::assert_consistent(&db, &workload);
         }
     }
 
@@ -373,10 +373,10 @@ mod tests {
     fn the_check_notices_a_lost_update_a_torn_record_and_a_lost_row() {
         let canary = |clauses: &[&str], corrupt: fn(&Tx, &Tables) -> Result<Option<()>, Abort>| {
             let workload = hot();
-            let db = trial::loaded("auto", &workload);
-            trial::run(&db, &workload, 1, 50, SEED);
+            let db = test_support::loaded("auto", &workload);
+            test_support::run(&db, &workload, 1, 50, SEED);
             let tables = Tables::open(&db).expect("loaded");
-            trial::canary(&db, &workload, clauses, |tx| corrupt(tx, &tables));
+            test_support::canary(&db, &workload, clauses, |tx| corrupt(tx, &tables));
         };
         canary(&["updates"], |tx, tables| {
             tx.update(&tables.record, &0, |record| record.set_updates(record.updates() - 1))
@@ -387,11 +387,11 @@ mod tests {
 
     #[test]
     fn knobs_out_of_range_are_refused_with_what_would_be_right() {
-        assert_eq!(trial::open(&ENTRY, &[("records", "10"), ("theta", "0.8")]), Ok(()));
+        assert_eq!(test_support::open(&ENTRY, &[("records", "10"), ("theta", "0.8")]), Ok(()));
         for (knob, wants) in
             [(("records", "9"), "from 10"), (("theta", "1"), "from 0 to 0.999"), (("theta", "x"), "number")]
         {
-            let misuse = trial::open(&ENTRY, &[knob]).expect_err("this cannot be");
+            let misuse = test_support::open(&ENTRY, &[knob]).expect_err("this cannot be");
             assert!(misuse.contains(wants), "{misuse}");
         }
     }
@@ -421,6 +421,6 @@ mod tests {
 
     #[test]
     fn executions_keep_to_the_plans() {
-        trial::assert_runs_as_planned(&MultiKey::new(Options { records: 100, theta: 0.5 }));
+        test_support::assert_runs_as_planned(&MultiKey::new(Options { records: 100, theta: 0.5 }));
     }
 }

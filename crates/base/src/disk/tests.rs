@@ -1,4 +1,4 @@
-//! What holds of both sides of the door.
+//! What holds of both implementations of the platform interface.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use seriatim_base::clock::Instant;
 use seriatim_base::{CACHE_LINE, Rng, WorkerId, talk, thread};
 use seriatim_htm::{
-    Access, Body, Budget, FallbackLocks, Htm, HtmMode, NoLocks, Outside, RegionStatistics, SpinLock, Stop,
+    Access, Body, BodyError, Budget, FallbackLocks, Htm, HtmMode, NoLocks, Outside, RegionStatistics, SpinLock,
 };
 
 use super::{FATES, Setting, fates, percent, table};
@@ -29,7 +29,7 @@ struct Empty;
 unsafe impl Body for Empty {
     type Output = ();
 
-    fn run<A: Access>(&mut self, _access: &mut A) -> Result<(), Stop> {
+    fn run<A: Access>(&mut self, _access: &mut A) -> Result<(), BodyError> {
         Ok(())
     }
 }
@@ -41,7 +41,7 @@ struct Increment<'a>(&'a AtomicU64);
 unsafe impl Body for Increment<'_> {
     type Output = ();
 
-    fn run<A: Access>(&mut self, access: &mut A) -> Result<(), Stop> {
+    fn run<A: Access>(&mut self, access: &mut A) -> Result<(), BodyError> {
         let value = access.load(self.0);
         access.store(self.0, value + 1);
         Ok(())
@@ -59,7 +59,7 @@ struct Touch<'a> {
 unsafe impl Body for Touch<'_> {
     type Output = u64;
 
-    fn run<A: Access>(&mut self, access: &mut A) -> Result<u64, Stop> {
+    fn run<A: Access>(&mut self, access: &mut A) -> Result<u64, BodyError> {
         let mut sum = 0u64;
         for line in self.lines {
             let word = &self.words[line * WORDS];
@@ -80,7 +80,7 @@ struct Linger<'a>(&'a AtomicU64, u64);
 unsafe impl Body for Linger<'_> {
     type Output = u64;
 
-    fn run<A: Access>(&mut self, access: &mut A) -> Result<u64, Stop> {
+    fn run<A: Access>(&mut self, access: &mut A) -> Result<u64, BodyError> {
         Ok((0..self.1).fold(0, |sum, _| black_box(sum ^ access.load(self.0))))
     }
 }

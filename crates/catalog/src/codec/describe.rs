@@ -38,11 +38,11 @@ impl KeyCodec {
 
     /// The bytes that a key's columns take; `None` if it is of another class.
     fn bytes(&self, key: Key<'_>) -> Option<Vec<u8>> {
-        if key.class() != self.shape.class {
+        if key.class() != self.format.class {
             return None;
         }
         let all = key.to_bytes();
-        let unused = if matches!(key, Key::Bytes(_)) { 0 } else { all.len() - self.shape.bytes as usize };
+        let unused = if matches!(key, Key::Bytes(_)) { 0 } else { all.len() - self.format.bytes as usize };
         Some(all[unused..].to_vec())
     }
 

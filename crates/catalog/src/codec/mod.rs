@@ -12,7 +12,7 @@ use std::ops::Bound;
 
 use self::step::Step;
 use crate::{
-    ColumnDef, ColumnSet, IndexDef, Key, KeyBuf, KeyClass, KeyPart, KeyParts, KeyRange, KeyShape, KeyWriter, Layout,
+    ColumnDef, ColumnSet, IndexDef, Key, KeyBuf, KeyClass, KeyFormat, KeyPart, KeyParts, KeyRange, KeyWriter, Layout,
     RowRef, TableDef, TableKey, Value, ValueError,
 };
 
@@ -27,7 +27,7 @@ pub struct KeyCodec {
     always: usize,
     /// Bytes of a key of the first columns alone, where it is an integer.
     always_bytes: u32,
-    shape: KeyShape,
+    format: KeyFormat,
     columns: ColumnSet,
 }
 
@@ -68,9 +68,9 @@ impl KeyCodec {
             steps: parts.iter().map(step).collect(),
             parts: parts.iter().map(|part| (column(part).clone(), part.descending)).collect(),
             always,
-            always_bytes: KeyShape::new(bytes, varies).bytes,
+            always_bytes: KeyFormat::new(bytes, varies).bytes,
             // Where columns may follow, keys differ in length.
-            shape: KeyShape::new(bytes, varies || always < parts.len()),
+            format: KeyFormat::new(bytes, varies || always < parts.len()),
             columns: parts.iter().map(|part| part.column).collect(),
         }
     }
@@ -78,20 +78,20 @@ impl KeyCodec {
     /// How its keys are represented.
     #[inline]
     pub fn class(&self) -> KeyClass {
-        self.shape.class
+        self.format.class
     }
 
     /// How its keys are represented, and how many bytes of an integer are used.
     #[inline]
-    pub fn shape(&self) -> KeyShape {
-        self.shape
+    pub fn format(&self) -> KeyFormat {
+        self.format
     }
 
     /// The key of an entry from the key of the index's columns, of whatever class that is by itself. They differ in a unique index of
     /// distinct NULLs only: there a key with a NULL is no entry's.
     #[inline]
     pub fn entry_key<R>(&self, key: Key<'_>, with: impl FnOnce(Key<'_>) -> R) -> R {
-        if key.class() == self.shape.class {
+        if key.class() == self.format.class {
             return with(key);
         }
         let bytes = key.to_bytes();
@@ -108,7 +108,7 @@ impl KeyCodec {
     #[inline]
     pub fn encode_row<R>(&self, row: RowRef<'_>, with: impl FnOnce(Key<'_>) -> R) -> R {
         let mut bytes;
-        with(match self.shape.class {
+        with(match self.format.class {
             KeyClass::Word8 => {
                 let append = |bits: u64, step: &Step| bits.unbounded_shl(step.bits()) | step.load(row) as u64;
                 Key::Word8(self.steps.iter().fold(0, append))
@@ -140,7 +140,7 @@ impl KeyCodec {
         let mut key = KeyWriter::new();
         self.write_values(values, &mut key)?;
         let number = |bytes: &[u8]| bytes.iter().fold(0u128, |bits, &byte| bits << 8 | u128::from(byte));
-        Ok(match self.shape.class {
+        Ok(match self.format.class {
             KeyClass::Word8 => Key::Word8(number(key.as_slice()) as u64).to_buf(),
             KeyClass::Word16 => Key::Word16(number(key.as_slice())).to_buf(),
             KeyClass::Bytes => Key::Bytes(key.as_slice()).to_buf(),
@@ -157,7 +157,7 @@ impl KeyCodec {
         }
         let mut key = KeyWriter::new();
         self.write_values(values, &mut key)?;
-        Ok(KeyRange::of_prefix(key.as_slice(), self.shape))
+        Ok(KeyRange::of_prefix(key.as_slice(), self.format))
     }
 
     fn write_values(&self, values: &[Value], key: &mut KeyWriter) -> Result<(), ValueError> {
@@ -174,20 +174,20 @@ impl KeyCodec {
     /// The key of which these are all columns.
     #[inline]
     pub fn key_of<P: KeyParts>(&self, parts: &P) -> KeyBuf {
-        debug_assert!(P::COUNT == self.parts.len() && KeyShape::new(P::WIDTH.0, P::WIDTH.1) == self.shape);
+        debug_assert!(P::COUNT == self.parts.len() && KeyFormat::new(P::WIDTH.0, P::WIDTH.1) == self.format);
         parts.to_buf()
     }
 
     /// The range of keys that begin with this prefix, of the types of the codec's first columns.
     #[inline]
     pub fn range_of_prefix<P: KeyParts>(&self, prefix: &P) -> KeyRange {
-        KeyRange::of_parts(prefix, self.shape)
+        KeyRange::of_parts(prefix, self.format)
     }
 
     /// The range of keys between two bounds on their first columns: an included bound takes in every key that begins with
     /// it, an excluded one none.
     #[inline]
     pub fn range_between<P: KeyParts>(&self, low: Bound<&P>, high: Bound<&P>) -> KeyRange {
-        KeyRange::between(low, high, self.shape)
+        KeyRange::between(low, high, self.format)
     }
 }

@@ -62,6 +62,6 @@ fn prefixes_of_an_index_take_in_every_primary_key() {
 fn an_index_on_the_primary_key_does_not_repeat_it() {
     let table = table();
     let by_w = KeyCodec::for_index(&table.indexes[2], &table);
-    assert_eq!(by_w.shape(), KeyShape::new(2, false));
+    assert_eq!(by_w.format(), KeyFormat::new(2, false));
     assert!(by_w.columns().contains(crate::ColumnId(0)) && !by_w.columns().contains(crate::ColumnId(1)));
 }

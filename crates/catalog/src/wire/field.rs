@@ -3,7 +3,7 @@
 use super::varint::{read_varint, unzigzag, varint_bytes, write_varint, zigzag};
 use super::{DecodeError, Malformed};
 use crate::column::load_bytes;
-use crate::{Column, ColumnDef, ColumnType, OutOfMemory, Place, RowWriter, tail};
+use crate::{Column, ColumnDef, ColumnType, OutOfMemory, Place, RowWriter, out_of_line};
 
 #[derive(Clone, Debug)]
 pub(super) struct Field {
@@ -125,12 +125,12 @@ impl Field {
                 Kind::I64 => write_varint(out, zigzag(i64::load(block, place))),
                 Kind::F64 => out.extend_from_slice(&u64::load(block, place).to_le_bytes()),
                 Kind::Text(max) | Kind::Bytes(max) => put_bytes(load_bytes(block, place, max.into()), out),
-                Kind::LongText => put_bytes(tail(u64::load(block, place)), out),
+                Kind::LongText => put_bytes(out_of_line(u64::load(block, place)), out),
             }
         }
     }
 
-    /// Whether two values differ. The same tail address is the same text.
+    /// Whether two values differ. The same out-of-line address is the same text.
     ///
     /// # Safety
     /// As [`Field::put`], of both blocks.
@@ -145,7 +145,7 @@ impl Field {
                 // A NULL's bytes are zero, so one of the two has a value here.
                 self.kind != Kind::LongText
                     || place.is_null(before) != place.is_null(after)
-                    || tail(u64::load(before, place)) != tail(u64::load(after, place))
+                    || out_of_line(u64::load(before, place)) != out_of_line(u64::load(after, place))
             }
         }
     }

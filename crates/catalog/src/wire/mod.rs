@@ -4,7 +4,7 @@
 //! row      NULL bits of the nullable columns | values of the columns that are not NULL, in order of declaration
 //! patch    bits of the updatable columns: set if changed | NULL bits of those changed that are nullable | values, as above
 //! delta    varint column | varint zigzag amount: what came on top of the value before, which only the row before tells
-//! key      Word8, Word16: the bytes in use (`KeyShape::bytes`), big-endian     Bytes: varint length | bytes
+//! key      Word8, Word16: the bytes in use (`KeyFormat::bytes`), big-endian     Bytes: varint length | bytes
 //!
 //! value    1- and 2-byte numbers, f64: their bytes, little-endian     wider integers, decimals, timestamps: varint, zigzag if
 //!          signed     text, bytes: varint length | bytes
@@ -26,22 +26,22 @@ use seriatim_base::ColumnId;
 
 use self::field::{Added, Field, Taken, take};
 use self::varint::varint_bytes;
-use crate::{Key, KeyClass, KeyCodec, KeyShape, Layout, Part, RowRef, RowWriter, TableDef};
+use crate::{Key, KeyClass, KeyCodec, KeyFormat, Layout, Part, RowRef, RowWriter, TableDef};
 
 /// Encodes and decodes the rows, changes and keys of one table.
 #[derive(Clone, Debug)]
 pub struct RowWire {
     /// In order of declaration.
     fields: Box<[Field]>,
-    /// Those in the row image, by offset.
+    /// Those in the row version, by offset.
     row_fields: Box<[u16]>,
     /// Those that an update may change.
     updatable: Box<[u16]>,
-    /// Bytes of a row image.
+    /// Bytes of a row version.
     row_bytes: usize,
     /// Where its NULL bits are; they begin where its columns do, after the address of the fixed part.
     nulls: std::ops::Range<usize>,
-    shape: KeyShape,
+    format: KeyFormat,
 }
 
 /// What was appended of a row and the one before it.
@@ -83,15 +83,15 @@ impl RowWire {
             updatable: updatable.into(),
             row_bytes: layout.row_bytes as usize,
             nulls: nulls_at..nulls_at + nulls_of_row.div_ceil(8),
-            shape: KeyCodec::for_table(table).shape(),
+            format: KeyCodec::for_table(table).format(),
             fields: fields.into(),
         }
     }
 
     /// How the table's keys are represented.
     #[inline]
-    pub fn key_shape(&self) -> KeyShape {
-        self.shape
+    pub fn key_format(&self) -> KeyFormat {
+        self.format
     }
 
     fn numbered(&self, numbers: &[u16]) -> impl Iterator<Item = &Field> + Clone {
@@ -110,8 +110,8 @@ impl RowWire {
     /// If the key is not of the table's class.
     #[inline]
     pub fn encode_key(&self, key: Key<'_>, out: &mut Vec<u8>) {
-        assert!(key.class() == self.shape.class, "keys of one table have one class");
-        let used = self.shape.bytes as usize;
+        assert!(key.class() == self.format.class, "keys of one table have one class");
+        let used = self.format.bytes as usize;
         match key {
             Key::Word8(word) => out.extend_from_slice(&word.to_be_bytes()[8 - used..]),
             Key::Word16(words) => out.extend_from_slice(&words.to_be_bytes()[16 - used..]),
@@ -127,8 +127,8 @@ impl RowWire {
     /// # Errors
     /// If there is none. That the key is the row's is not checked.
     pub fn decode_key<'a>(&self, bytes: &mut &'a [u8]) -> Result<Key<'a>, Malformed> {
-        let used = self.shape.bytes as usize;
-        match self.shape.class {
+        let used = self.format.bytes as usize;
+        match self.format.class {
             KeyClass::Word8 => {
                 let word = take(bytes, used)?.iter().fold(0, |word, &byte| word << 8 | u64::from(byte));
                 Ok(Key::Word8(word))
@@ -206,7 +206,7 @@ impl RowWire {
         }
         let mut differing = Differing::Nowhere;
         let mut compare = |field: &'f Field| {
-            // SAFETY: the caller's promise; the places looked at are of the row image.
+            // SAFETY: the caller's promise; the places looked at are of the row version.
             match (unsafe { field.differs(old, new) }, field.updatable) {
                 (true, Some(number)) => {
                     bits[usize::from(number / 8)] |= 1 << (number % 8);
@@ -217,7 +217,7 @@ impl RowWire {
             }
             Ok(())
         };
-        // SAFETY: the caller's promise; an image has that many bytes, all initialized.
+        // SAFETY: the caller's promise; a row version has that many bytes, all initialized.
         let image = |row: *const u8| unsafe { std::slice::from_raw_parts(row, self.row_bytes) };
         let (old, new) = (image(old), image(new));
         let mut fields = self.numbered(&self.row_fields);

@@ -8,18 +8,18 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
 use seriatim_base::rng;
 use seriatim_catalog::{
-    ColumnDef, ColumnId, ColumnSet, ColumnType, Key, KeyCodec, Layout, OutOfMemory, RowRef, RowWriter, Table,
-    TailStore, Value, ValueError,
+    ColumnDef, ColumnId, ColumnSet, ColumnType, Key, KeyCodec, Layout, OutOfLineStore, OutOfMemory, RowRef, RowWriter,
+    Table, Value, ValueError,
 };
 
 /// Tails that live as long as the block.
 #[derive(Default)]
-pub(crate) struct Tails {
+pub(crate) struct OutOfLineValues {
     blocks: Vec<Box<[u64]>>,
     refuse: bool,
 }
 
-impl TailStore for Tails {
+impl OutOfLineStore for OutOfLineValues {
     fn store(&mut self, bytes: &[u8]) -> Result<u64, OutOfMemory> {
         if self.refuse {
             return Err(OutOfMemory);
@@ -37,12 +37,12 @@ impl TailStore for Tails {
     }
 }
 
-/// A row image, its fixed part and its tails.
+/// A row version, its fixed part and its out-of-line values.
 pub(crate) struct Block {
     row: Box<[u64]>,
     fixed: Box<[u64]>,
     layout: Layout,
-    tails: Tails,
+    out_of_line_values: OutOfLineValues,
 }
 
 impl Block {
@@ -52,16 +52,21 @@ impl Block {
         if layout.fixed_bytes > 0 {
             row[0] = fixed.as_mut_ptr().expose_provenance() as u64;
         }
-        Block { row, fixed, layout: layout.clone(), tails: Tails::default() }
+        Block { row, fixed, layout: layout.clone(), out_of_line_values: OutOfLineValues::default() }
     }
 
-    /// A copy to be updated: the same fixed part and tails, which have to outlive it.
+    /// A copy to be updated: the same fixed part and out-of-line values, which have to outlive it.
     pub(crate) fn copied(&self) -> Block {
-        Block { row: self.row.clone(), fixed: Box::default(), layout: self.layout.clone(), tails: Tails::default() }
+        Block {
+            row: self.row.clone(),
+            fixed: Box::default(),
+            layout: self.layout.clone(),
+            out_of_line_values: OutOfLineValues::default(),
+        }
     }
 
-    pub(crate) fn refuse_tails(&mut self) {
-        self.tails.refuse = true;
+    pub(crate) fn refuse_out_of_line(&mut self) {
+        self.out_of_line_values.refuse = true;
     }
 
     pub(crate) fn row(&self) -> RowRef<'_> {
@@ -75,12 +80,12 @@ impl Block {
             _ => std::ptr::with_exposed_provenance_mut(self.row[0] as usize),
         };
         // SAFETY: zeroed blocks of the layout, borrowed exclusively.
-        unsafe { RowWriter::for_insert(self.row.as_mut_ptr().cast(), fixed, &mut self.tails) }
+        unsafe { RowWriter::for_insert(self.row.as_mut_ptr().cast(), fixed, &mut self.out_of_line_values) }
     }
 
     pub(crate) fn updating(&mut self) -> RowWriter<'_> {
         // SAFETY: a row of the layout, borrowed exclusively.
-        unsafe { RowWriter::for_update(self.row.as_mut_ptr().cast(), &mut self.tails) }
+        unsafe { RowWriter::for_update(self.row.as_mut_ptr().cast(), &mut self.out_of_line_values) }
     }
 
     pub(crate) fn insert<T: Table>(&mut self, row: &T) {
@@ -129,13 +134,14 @@ impl Block {
         if self.layout.fixed_bytes > 0 {
             row[..8].fill(0);
         }
-        let tails = [(&mut row, &self.layout.row_tails), (&mut fixed, &self.layout.fixed_tails)];
-        for (block, offsets) in tails {
+        let out_of_line_values =
+            [(&mut row, &self.layout.row_out_of_line), (&mut fixed, &self.layout.fixed_out_of_line)];
+        for (block, offsets) in out_of_line_values {
             for &offset in offsets {
                 let word = &mut block[offset as usize..offset as usize + 8];
                 let address = u64::from_ne_bytes(word.try_into().expect("eight bytes"));
-                // SAFETY: a tail of this block, or 0.
-                let text = unsafe { seriatim_catalog::tail(address) };
+                // SAFETY: an out-of-line value of this block, or 0.
+                let text = unsafe { seriatim_catalog::out_of_line(address) };
                 texts.push(String::from_utf8(text.to_vec()).expect("whole texts"));
                 word.fill(0);
             }

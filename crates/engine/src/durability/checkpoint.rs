@@ -1,8 +1,9 @@
 //! Checkpoints of an open database: all rows, while transactions go on, so that the log before them can go.
 //!
-//! Fuzzy, for every protocol alike: each row with the stamp it happens to have when the walk comes by, but for those that have changed
-//! since the pass began: the log has them as a whole ([`WholeBefore`](super::log::WholeBefore)), so rows that are inserted ahead of
-//! the walk are not its work. `seriatim_redo::checkpoint` says why that and the log from the pass's first epoch on make a state.
+//! Fuzzy, for every protocol alike: each row with the TID it happens to have when the walk comes by, but for those that
+//! have changed since the pass began: the log has them as a whole ([`WholeBefore`](super::log::WholeBefore)), so rows
+//! that are inserted ahead of the walk are not its work. `seriatim_redo::checkpoint` says why that and the log from the
+//! pass's first epoch on make a state.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -150,8 +151,8 @@ fn write_rows(
             filling.wire = set.primary.wire.as_deref();
             while walker.chunk_in_pieces(rows, &mut filling)? {
                 filling.rest(Duration::ZERO)?;
-                #[cfg(feature = "trial")]
-                crate::trial::after_chunk();
+                #[cfg(feature = "test-support")]
+                crate::test_support::after_chunk();
             }
         }
         filling.part.finish()
@@ -189,13 +190,13 @@ impl Take for Filling<'_> {
 
     fn take(&mut self, found: &Found<'_>) -> Room {
         let Some(wire) = self.wire else { return Room::Left };
-        if found.stamp.epoch() >= self.begin {
+        if found.tid.epoch() >= self.begin {
             // The log has it as a whole: see `WholeBefore`.
             return Room::Left;
         }
         // SAFETY: a row of this table, readable during the call.
         let row = unsafe { RowRef::from_raw(found.row.as_ptr()) };
-        self.part.row(wire.layout, &wire.rows, found.key, found.stamp, row);
+        self.part.row(wire.layout, &wire.rows, found.key, found.tid, row);
         if self.part.is_full() { Room::None } else { Room::Left }
     }
 

@@ -1,7 +1,7 @@
 //! When checkpoints are taken, and how they went.
 //!
 //! A helper looks every so often whether the log has grown enough since the last one. It keeps the database alive no longer than its
-//! users do: they share an [`OpenHandle`], and whoever drops the last one waits for the helper first, which gives up what it is at.
+//! users do: they share an [`OpenHandle`], and the thread that drops the last one waits for the helper first, which gives up what it is at.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -152,7 +152,7 @@ impl OpenHandle {
 
 impl Drop for OpenHandle {
     fn drop(&mut self) {
-        // Before whoever drops this lets go of the database.
+        // Before the owner that drops this lets go of the database.
         self.end_checkpoints();
     }
 }

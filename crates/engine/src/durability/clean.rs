@@ -1,7 +1,7 @@
 //! Deleting what checkpoints made superfluous, and what is left of those that were given up.
 //!
 //! Space, not safety: what cannot be deleted fails no checkpoint. Statistics tell of it, and the next checkpoint tries again.
-//! Whoever calls holds the lock under which checkpoints are taken, so none is being written, and knows that the manifest in memory names
+//! The caller holds the lock under which checkpoints are taken, so none is being written, and knows that the manifest in memory names
 //! the checkpoint that the one on disk does: the log had not stopped when that lock was taken, and since then no change of its
 //! checkpoint may or may not have been made.
 

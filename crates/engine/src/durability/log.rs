@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use seriatim_base::{CacheAligned, Epoch, Stamp};
+use seriatim_base::{CacheAligned, Epoch, Tid};
 use seriatim_catalog::wire::Updated;
 use seriatim_catalog::{Key, RowRef};
 use seriatim_redo::entry::GroupWriter;
@@ -85,17 +85,17 @@ impl<'w> CommitLog<'w> {
         }
     }
 
-    /// The group for entries of this stamp.
+    /// The group for entries of this TID.
     #[inline]
-    fn group(&mut self, stamp: Stamp) -> &mut GroupWriter<'w> {
+    fn group(&mut self, tid: Tid) -> &mut GroupWriter<'w> {
         if let State::Empty(_) = self.state
             && let State::Empty(bytes) = std::mem::replace(&mut self.state, State::Between)
         {
-            self.state = State::Open(GroupWriter::begin(stamp, bytes));
+            self.state = State::Open(GroupWriter::begin(tid, bytes));
         }
         match &mut self.state {
             State::Open(group) => {
-                group.stamp(stamp);
+                group.tid(tid);
                 group
             }
             State::Empty(_) | State::Between => unreachable!("a group was just begun"),
@@ -104,22 +104,22 @@ impl<'w> CommitLog<'w> {
 }
 
 impl Redo for CommitLog<'_> {
-    fn write(&mut self, table: &Table, key: Key<'_>, stamp: Stamp, before: Option<Before>, after: Option<RowPtr>) {
+    fn write(&mut self, table: &Table, key: Key<'_>, tid: Tid, before: Option<Before>, after: Option<RowPtr>) {
         if let Some(history) = self.history {
-            history.borrow_mut().write(table, key, stamp, before, after);
+            history.borrow_mut().write(table, key, tid, before, after);
         }
         let Some(wire) = &table.wire else { return };
         // SAFETY: rows of this table, readable during the call (the contract of `Redo::write`).
         let row = |row: RowPtr| unsafe { RowRef::from_raw(row.as_ptr()) };
         // Only now, as the commit has its epoch.
         let whole_before = self.whole_before.epoch();
-        let group = self.group(stamp);
+        let group = self.group(tid);
         match (before, after) {
-            (Some(before), Some(after)) if before.stamp.epoch() < whole_before => {
+            (Some(before), Some(after)) if before.tid.epoch() < whole_before => {
                 group.row(wire.layout, &wire.rows, key, row(after));
             }
             (Some(before), Some(after)) => {
-                // Equal rows too: the stamp is told, so it must be there after a power cut, and is not given twice.
+                // Equal rows too: the TID is told, so it must be there after a power cut, and is not given twice.
                 if group.update(wire.layout, &wire.rows, key, row(before.row), row(after)) == Updated::Nothing {
                     group.row(wire.layout, &wire.rows, key, row(after));
                 }

@@ -1,13 +1,13 @@
 //! When the result of a transaction leaves: how it is told from a result that a power cut could take back.
 //!
-//! Invariant: a result leaves only when the epochs of everything it saw and wrote are durable ([`Durability::Group`],
+//! Invariant: a result is returned only when the epochs of everything it saw and wrote are durable ([`Durability::Group`],
 //! [`Durability::Sync`]; once the log has stopped, in every mode). Epochs are consistent cuts of the serial order (decision record 4), so what recovery keeps, every epoch up
 //! to the durable one, contains all that any such result was computed from.
 //!
 //! The path of a commit: [`persistence::Persistence`] lends the worker's slot its end of the log, [`log::CommitLog`] turns the writes
-//! that the protocol reports into entries, and [`pending::Pending`] seals the result until [`Durability`] says that it may leave.
+//! that the protocol reports into entries, and [`pending::Pending`] withholds the result until [`Durability`] says that
+//! it may be returned.
 
-mod ahead;
 mod checkpoint;
 mod checkpointer;
 mod clean;
@@ -20,6 +20,7 @@ mod progress;
 mod rebuild;
 mod recover;
 mod reserve;
+mod restore_prefetch;
 mod rows;
 #[cfg(test)]
 mod tests;
@@ -34,7 +35,7 @@ pub(crate) use log::CommitLog;
 pub(crate) use open::{Opened, lock_to_read, open};
 pub use pending::Pending;
 pub(crate) use pending::Shared;
-pub(crate) use persistence::{Persistence, Seal, is_at_limit, refused, stop_at_limit};
+pub(crate) use persistence::{CommitDependency, Persistence, is_at_limit, refused, stop_at_limit};
 pub use progress::{Listener, RecoveryPhase, RecoveryProgress};
 pub(crate) use rebuild::rebuild;
 pub use recover::Recovery;
@@ -53,7 +54,7 @@ pub enum Durability {
     /// At once. A power cut takes back the last transactions: those of about an epoch and a flush. What remains is a state that
     /// was there, without gaps.
     Async,
-    /// When its epoch is durable, together with all others of that time. Who waits is flushed as soon as the disk is free; what is
+    /// When its epoch is durable, together with all others of that time. Waiting callers are flushed as soon as the disk is free; what is
     /// submitted and not waited for, after about an epoch. The default for a database on disk.
     Group,
     /// As [`Durability::Group`], but what is submitted is flushed as soon as the disk is free, too, though nobody waits for it yet.

@@ -5,7 +5,7 @@
 //! opened. That manifest names the new incarnation, whose first segments are there by then, and says where the log of the one before
 //! ends, as if that had been closed in order. Then what no recovery needs of it is deleted, also what it left unused of its segments: so
 //! it does not matter how often a database is killed. The new incarnation begins above every epoch that the log mentions, also in what is
-//! void: stamps are never reused. So both stand in one manifest.
+//! void: TIDs are never reused. So both stand in one manifest.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -141,7 +141,7 @@ pub(crate) fn open(options: &Settings, place: &Place, foundation: &Foundation) -
         create_directory(disk.as_ref(), directory)?;
     }
     let (mut locks, _reading) = match inspect {
-        // Who looks on while somebody writes does without: `look` allows for that.
+        // A reader beside a writer does without: `look` allows for that.
         true => (None, lock_to_read(disk.as_ref(), directory).ok()),
         false => (Some(Locks::of(disk.as_ref(), directory, Locking::Exclusive)?), None),
     };
@@ -270,7 +270,7 @@ fn empty() -> Manifest {
 /// Creates the directory, durably, and those above it that are not there.
 ///
 /// Each is made durable before anything is put into it. So of those that are there only the last can be one whose maker was killed
-/// before its name was durable: it is synced all the same. Those above it are durable, or others made them, who answer for them.
+/// before its name was durable: it is synced all the same. Those above it are durable, or others made them and answer for them.
 /// If the sync fails for a new one it is removed: a second sync of the same name may lie.
 fn create_directory(disk: &dyn Disk, directory: &Path) -> Result<(), OpenError> {
     let create = || {

@@ -9,12 +9,12 @@ use std::time::Duration;
 use seriatim_redo::durable::Reached;
 
 use super::persistence::not_durable;
-use super::{OpenHandle, Seal};
+use super::{CommitDependency, OpenHandle};
 use crate::engine::Inner;
 use crate::{Committed, TransactError};
 
-/// The result of a transaction that has been decided but may not be durable yet. It is sealed until it is: what a power cut can
-/// still take back is not shown. One thread can have many of them outstanding.
+/// The result of a transaction that has been decided but may not be durable yet. It is withheld until it is: what a
+/// power cut can still take back is not shown. One thread can have many of them outstanding.
 ///
 /// Dropping it gives up the answer, not the transaction.
 ///
@@ -37,7 +37,7 @@ use crate::{Committed, TransactError};
 pub struct Pending<R> {
     result: Option<Result<Committed<R>, TransactError>>,
     /// What must be durable first; `None` if nothing must.
-    sealed: Option<(Seal, Arc<Shared>)>,
+    withheld: Option<(CommitDependency, Arc<Shared>)>,
     /// How long [`Pending::wait`] waits.
     limit: Option<Duration>,
     /// There once it was polled as a future.
@@ -63,12 +63,12 @@ impl<R> Unpin for Pending<R> {}
 impl<R> Pending<R> {
     pub(crate) fn new(
         result: Result<Committed<R>, TransactError>,
-        seal: Seal,
+        dependency: CommitDependency,
         limit: Option<Duration>,
         shared: &Arc<Shared>,
     ) -> Pending<R> {
-        let sealed = shared.inner.seals(seal).then(|| (seal, Arc::clone(shared)));
-        Pending { result: Some(result), sealed, limit, reached: None }
+        let withheld = shared.inner.must_wait(dependency).then(|| (dependency, Arc::clone(shared)));
+        Pending { result: Some(result), withheld, limit, reached: None }
     }
 
     /// Waits until the result may leave, at most for as long as the session waited when it was submitted
@@ -78,8 +78,8 @@ impl<R> Pending<R> {
     /// The transaction's own; [`TransactError::NotDurable`] if the log stopped before the result was durable,
     /// [`TransactError::NotDurableYet`] if that took too long.
     pub fn wait(mut self) -> Result<Committed<R>, TransactError> {
-        if let Some((seal, shared)) = &self.sealed {
-            shared.inner.unseal(*seal, self.limit)?;
+        if let Some((dependency, shared)) = &self.withheld {
+            shared.inner.wait_until_durable(*dependency, self.limit)?;
         }
         self.take()
     }
@@ -87,13 +87,13 @@ impl<R> Pending<R> {
     /// As [`Pending::wait`], for `most` at the longest: the result, or this again.
     ///
     /// # Errors
-    /// The same [`Pending`], still sealed.
+    /// The same [`Pending`], still withheld.
     // Where it lies: results can be large anyway.
     #[allow(clippy::result_large_err)]
     pub fn wait_timeout(mut self, most: Duration) -> Result<Result<Committed<R>, TransactError>, Pending<R>> {
-        let waited = match &self.sealed {
+        let waited = match &self.withheld {
             None => Ok(true),
-            Some((seal, shared)) => shared.inner.unseal_within(*seal, most),
+            Some((dependency, shared)) => shared.inner.wait_until_durable_within(*dependency, most),
         };
         match waited {
             Ok(true) => Ok(self.take()),
@@ -105,7 +105,7 @@ impl<R> Pending<R> {
     /// The result if it may leave already, or this again. Does not block.
     ///
     /// # Errors
-    /// The same [`Pending`], still sealed.
+    /// The same [`Pending`], still withheld.
     #[allow(clippy::result_large_err)]
     pub fn poll(self) -> Result<Result<Committed<R>, TransactError>, Pending<R>> {
         self.wait_timeout(Duration::ZERO)
@@ -113,13 +113,15 @@ impl<R> Pending<R> {
 
     /// Whether [`Pending::wait`] would return at once.
     pub fn is_ready(&self) -> bool {
-        match &self.sealed {
+        match &self.withheld {
             None => true,
-            Some((seal, shared)) => !matches!(shared.inner.unseal_within(*seal, Duration::ZERO), Ok(false)),
+            Some((dependency, shared)) => {
+                !matches!(shared.inner.wait_until_durable_within(*dependency, Duration::ZERO), Ok(false))
+            }
         }
     }
 
-    #[cfg(feature = "trial")]
+    #[cfg(feature = "test-support")]
     pub(crate) fn result(&self) -> Option<&Result<Committed<R>, TransactError>> {
         self.result.as_ref()
     }
@@ -137,10 +139,10 @@ impl<R> Future for Pending<R> {
     type Output = Result<Committed<R>, TransactError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Pending { sealed, reached, .. } = &mut *self;
-        if let Some((seal, shared)) = sealed {
+        let Pending { withheld, reached, .. } = &mut *self;
+        if let Some((dependency, shared)) = withheld {
             if reached.is_none() {
-                *reached = shared.inner.reached(*seal);
+                *reached = shared.inner.reached(*dependency);
             }
             if let Some(reached) = reached {
                 match Pin::new(reached).poll(context) {

@@ -1,14 +1,14 @@
 //! The log of an open database: its mode, and how long a result waits for it.
 //!
 //! Acknowledgement ends for good when the log stops: a sync failed, here or of the manifest, or a commit ended by a panic. From then
-//! on a result leaves only if all it depends on was durable before, in every mode.
+//! on a result is returned only if all it depends on was durable before, in every mode.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use seriatim_base::clock::Instant;
-use seriatim_base::{Epoch, Hold, Stamp, thread};
+use seriatim_base::{Epoch, Hold, Tid, thread};
 use seriatim_htm::Htm;
 use seriatim_redo::durable::Reached;
 use seriatim_redo::manifest::{Manifest, NotWritten};
@@ -24,29 +24,29 @@ use crate::settings::Settings;
 use crate::table::TableSet;
 use crate::{CloseError, LogStatistics, TransactError};
 
-/// What a result depends on: it leaves when this epoch is durable. Epoch zero: on nothing.
+/// What a result depends on: it is returned when this epoch is durable. Epoch zero: on nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Seal {
+pub(crate) struct CommitDependency {
     epoch: Epoch,
     /// Whether the transaction has written something.
     wrote: bool,
 }
 
-impl Seal {
-    /// The same, and on what has this stamp.
+impl CommitDependency {
+    /// The same, and on what has this TID.
     #[inline]
-    pub(crate) fn with(self, stamp: Stamp) -> Seal {
-        Seal { epoch: self.epoch.max(stamp.epoch()), ..self }
+    pub(crate) fn with(self, tid: Tid) -> CommitDependency {
+        CommitDependency { epoch: self.epoch.max(tid.epoch()), ..self }
     }
 
     /// The same, of a transaction that has written something.
     #[inline]
-    pub(crate) fn of_writer(self) -> Seal {
-        Seal { wrote: true, ..self }
+    pub(crate) fn of_writer(self) -> CommitDependency {
+        CommitDependency { wrote: true, ..self }
     }
 
-    fn until(epoch: Epoch) -> Seal {
-        Seal { epoch, wrote: false }
+    fn until(epoch: Epoch) -> CommitDependency {
+        CommitDependency { epoch, wrote: false }
     }
 }
 
@@ -98,16 +98,16 @@ pub(crate) struct Persistence {
     pub(super) checkpoints: Mutex<Checkpoints>,
     /// Nobody has the database open any more: a checkpoint under way is given up.
     closing: AtomicBool,
-    /// Whether there are versions for who reads the durable epoch.
+    /// Whether there are versions for readers of the durable epoch.
     keeps_versions: bool,
     pub(crate) behind: Arc<Behind>,
 }
 
-/// Who steps the loggers.
+/// Which thread steps the loggers.
 enum Loggers {
     /// Threads of their own.
     Threads(LogThreads),
-    /// The database's owner ([`Settings::step_helpers`](crate::Settings::step_helpers)), and whoever waits.
+    /// The database's owner ([`Settings::step_helpers`](crate::Settings::step_helpers)), and each waiting caller.
     Stepped(Vec<Logger>),
     /// Nobody any more; how that went.
     Closed(Result<(), CloseError>),
@@ -124,17 +124,18 @@ const LOOK: Duration = Duration::from_millis(5);
 /// [`Settings::checkpoint_bytes`].
 const INCARNATIONS_MAX: u64 = 32;
 
-/// Beyond this epoch the log stops: stamps have 34 bits for it, and whoever is in the middle of a commit must not run out of them.
-pub(super) const EPOCH_LIMIT: u64 = (1 << (Stamp::BITS - Stamp::COUNTER_BITS)) - (1 << 20);
+/// Beyond this epoch the log stops: TIDs have 34 bits for it, and a worker in the middle of a commit must not run out
+/// of them.
+pub(super) const EPOCH_LIMIT: u64 = (1 << (Tid::BITS - Tid::COUNTER_BITS)) - (1 << 20);
 
 impl Persistence {
     /// Whether a result has to wait.
     #[inline]
-    pub(crate) fn seals(&self, seal: Seal) -> bool {
+    pub(crate) fn must_wait(&self, dependency: CommitDependency) -> bool {
         let durable = self.log.durable();
         match self.mode {
-            Durability::Group | Durability::Sync => seal.epoch > durable.epoch(),
-            Durability::Async => durable.is_stopped() && seal.epoch > durable.epoch(),
+            Durability::Group | Durability::Sync => dependency.epoch > durable.epoch(),
+            Durability::Async => durable.is_stopped() && dependency.epoch > durable.epoch(),
             Durability::Off => false,
         }
     }
@@ -167,16 +168,16 @@ impl Persistence {
 
     /// Waits until what a snapshot saw is durable, or until it would better begin again and show the durable epoch: whether so.
     #[cold]
-    fn is_overtaken(&self, seal: Seal, limit: Option<Duration>) -> bool {
+    fn is_overtaken(&self, dependency: CommitDependency, limit: Option<Duration>) -> bool {
         if !self.keeps_versions {
             return false;
         }
         if self.stepped {
-            return matches!(self.step_until(seal), Ok(false)) && self.holds_up();
+            return matches!(self.step_until(dependency), Ok(false)) && self.holds_up();
         }
         let (began, limit) = (Instant::now(), limit.map_or(OVERTAKEN_WITHIN, |limit| limit.min(OVERTAKEN_WITHIN)));
-        self.log.request(seal.epoch);
-        while matches!(self.log.durable().wait_timeout(seal.epoch, LOOK), Ok(false)) {
+        self.log.request(dependency.epoch);
+        while matches!(self.log.durable().wait_timeout(dependency.epoch, LOOK), Ok(false)) {
             if self.holds_up() || began.elapsed() >= limit {
                 return self.holds_up();
             }
@@ -244,7 +245,7 @@ impl Persistence {
     /// As [`Persistence::wait_for`]: whether it is durable within the limit.
     fn wait_for_at_most(&self, epoch: Epoch, limit: Option<Duration>) -> Result<bool, LogError> {
         if self.stepped {
-            return self.wait(Seal::until(epoch), None);
+            return self.wait(CommitDependency::until(epoch), None);
         }
         let began = Instant::now();
         self.log.request(epoch);
@@ -271,18 +272,18 @@ impl Persistence {
         self.wait_for(self.current()).map(|()| end)
     }
 
-    /// Whether the seal is broken within the limit. While the disk is full that takes until there is space. Where the owner runs the
+    /// Whether it is durable within the limit. While the disk is full that takes until there is space. Where the owner runs the
     /// loggers it runs them, and fails if that does not help.
     #[cold]
-    fn wait(&self, seal: Seal, limit: Option<Duration>) -> Result<bool, LogError> {
+    fn wait(&self, dependency: CommitDependency, limit: Option<Duration>) -> Result<bool, LogError> {
         if !self.stepped {
-            self.log.request(seal.epoch);
+            self.log.request(dependency.epoch);
             return match limit {
-                None => self.log.durable().wait(seal.epoch).map(|()| true),
-                Some(limit) => self.log.durable().wait_timeout(seal.epoch, limit),
+                None => self.log.durable().wait(dependency.epoch).map(|()| true),
+                Some(limit) => self.log.durable().wait_timeout(dependency.epoch, limit),
             };
         }
-        match self.step_until(seal)? {
+        match self.step_until(dependency)? {
             true => Ok(true),
             false => Err(self
                 .log
@@ -291,28 +292,28 @@ impl Persistence {
         }
     }
 
-    /// Runs the loggers until the seal is broken; whether it is.
-    fn step_until(&self, seal: Seal) -> Result<bool, LogError> {
-        self.log.request(seal.epoch);
+    /// Runs the loggers until it is durable; whether it is.
+    fn step_until(&self, dependency: CommitDependency) -> Result<bool, LogError> {
+        self.log.request(dependency.epoch);
         for _ in 0..STEPS_MAX {
-            if self.reached_now(seal)? {
+            if self.reached_now(dependency)? {
                 return Ok(true);
             }
             self.step();
         }
-        self.reached_now(seal)
+        self.reached_now(dependency)
     }
 
-    fn wait_within(&self, seal: Seal, most: Duration) -> Result<bool, LogError> {
+    fn wait_within(&self, dependency: CommitDependency, most: Duration) -> Result<bool, LogError> {
         match (most.is_zero(), self.stepped) {
-            (true, _) => self.reached_now(seal),
-            (false, true) => self.step_until(seal),
-            (false, false) => self.wait(seal, Some(most)),
+            (true, _) => self.reached_now(dependency),
+            (false, true) => self.step_until(dependency),
+            (false, false) => self.wait(dependency, Some(most)),
         }
     }
 
-    fn reached_now(&self, seal: Seal) -> Result<bool, LogError> {
-        self.log.durable().poll(seal.epoch).map_or(Ok(false), |answer| answer.map(|()| true))
+    fn reached_now(&self, dependency: CommitDependency) -> Result<bool, LogError> {
+        self.log.durable().poll(dependency.epoch).map_or(Ok(false), |answer| answer.map(|()| true))
     }
 
     fn loggers(&self) -> MutexGuard<'_, Loggers> {
@@ -333,7 +334,7 @@ impl Persistence {
     }
 
     /// Steps one logger, if the owner runs them and there are so many.
-    #[cfg(feature = "trial")]
+    #[cfg(feature = "test-support")]
     pub(crate) fn step_logger(&self, logger: usize) {
         if let Loggers::Stepped(loggers) = &mut *self.loggers()
             && let Some(logger) = loggers.get_mut(logger)
@@ -378,7 +379,7 @@ impl Persistence {
         let mut changed = manifest.clone();
         change(&mut changed);
         if let Some(current) = changed.incarnations.last_mut() {
-            // Who finds less later finds damage.
+            // A reader that finds less later finds damage.
             current.ends = self.log.ends();
         }
         match changed.write(self.home.disk.as_ref(), &self.home.directory) {
@@ -418,7 +419,7 @@ impl Persistence {
                 Loggers::Threads(log.spawn(loggers, options.epoch_interval, end_requested)?)
             }
         };
-        let keeps_versions = protocol.info().gives.snapshots != Freshness::None;
+        let keeps_versions = protocol.info().capabilities.snapshots != Freshness::None;
         if keeps_versions {
             // For who reads the durable epoch should the log stop.
             environment.memory.keep_versions(Arc::clone(log.durable().point()));
@@ -505,7 +506,7 @@ impl Persistence {
 
 impl Drop for Persistence {
     fn drop(&mut self) {
-        // Whoever asked for durability was told, and who wanted to know now asked `Database::close`.
+        // Callers that asked for durability were told; to know now there is `Database::close`.
         let _ = self.close();
     }
 }
@@ -519,7 +520,7 @@ fn end_epoch(epochs: &Epochs, htm: &Htm, epoch: Epoch) -> Epoch {
 /// Refuses commits while there are still epochs for those under way.
 #[cold]
 pub(crate) fn stop_at_limit(log: &Log) {
-    log.stop("the epochs that stamps have bits for are used up: load the rows into a new database");
+    log.stop("the epochs that TIDs have bits for are used up: load the rows into a new database");
 }
 
 /// Whether so late an epoch ends a log.
@@ -527,59 +528,71 @@ pub(crate) fn is_at_limit(epoch: Epoch) -> bool {
     epoch.0 >= EPOCH_LIMIT
 }
 
-/// Sealing and unsealing, for databases with a log and without.
+/// Withholding results until they are durable, for databases with a log and without.
 impl Inner {
-    /// Waits until a result with this seal may leave.
+    /// Waits until a result with this dependency may be returned.
     ///
     /// # Errors
     /// [`TransactError::NotDurable`] if the log stopped before; [`TransactError::NotDurableYet`] beyond the limit.
     #[inline]
-    pub(crate) fn unseal(&self, seal: Seal, limit: Option<Duration>) -> Result<(), TransactError> {
+    pub(crate) fn wait_until_durable(
+        &self,
+        dependency: CommitDependency,
+        limit: Option<Duration>,
+    ) -> Result<(), TransactError> {
         match &self.persistence {
-            Some(persistence) if persistence.seals(seal) => match persistence.wait(seal, limit) {
+            Some(persistence) if persistence.must_wait(dependency) => match persistence.wait(dependency, limit) {
                 Ok(true) => Ok(()),
-                Ok(false) => Err(persistence.not_yet(seal.wrote, limit)),
+                Ok(false) => Err(persistence.not_yet(dependency.wrote, limit)),
                 Err(error) => Err(not_durable(error)),
             },
             _ => Ok(()),
         }
     }
 
-    /// Whether a snapshot with this seal is to begin again: what it saw is not durable, and waiting for the disk takes long.
+    /// Whether a snapshot with this dependency is to begin again: what it saw is not durable, and waiting for the disk
+    /// takes long.
     #[inline]
-    pub(crate) fn is_overtaken(&self, seal: Seal, limit: Option<Duration>) -> bool {
+    pub(crate) fn is_overtaken(&self, dependency: CommitDependency, limit: Option<Duration>) -> bool {
         let persistence = self.persistence.as_ref();
-        persistence.is_some_and(|persistence| persistence.seals(seal) && persistence.is_overtaken(seal, limit))
+        persistence
+            .is_some_and(|persistence| persistence.must_wait(dependency) && persistence.is_overtaken(dependency, limit))
     }
 
-    /// As [`Inner::unseal`], for `most` at the longest: whether it may leave.
-    pub(crate) fn unseal_within(&self, seal: Seal, most: Duration) -> Result<bool, TransactError> {
+    /// As [`Inner::wait_until_durable`], for `most` at the longest: whether it may be returned.
+    pub(crate) fn wait_until_durable_within(
+        &self,
+        dependency: CommitDependency,
+        most: Duration,
+    ) -> Result<bool, TransactError> {
         match &self.persistence {
-            Some(persistence) if persistence.seals(seal) => persistence.wait_within(seal, most).map_err(not_durable),
+            Some(persistence) if persistence.must_wait(dependency) => {
+                persistence.wait_within(dependency, most).map_err(not_durable)
+            }
             _ => Ok(true),
         }
     }
 
     /// Whether a submitted result has to wait. Under [`Durability::Sync`] it is flushed although nobody waits for it yet.
     #[inline]
-    pub(crate) fn seals(&self, seal: Seal) -> bool {
+    pub(crate) fn must_wait(&self, dependency: CommitDependency) -> bool {
         match &self.persistence {
             None => false,
             Some(persistence) => {
-                let sealed = persistence.seals(seal);
-                if sealed && persistence.mode == Durability::Sync {
-                    persistence.log.request(seal.epoch);
+                let withheld = persistence.must_wait(dependency);
+                if withheld && persistence.mode == Durability::Sync {
+                    persistence.log.request(dependency.epoch);
                 }
-                sealed
+                withheld
             }
         }
     }
 
-    /// Ready when a result with this seal may leave; `None` if it always may. Somebody waits for it.
-    pub(crate) fn reached(&self, seal: Seal) -> Option<Reached> {
+    /// Ready when a result with this dependency may be returned; `None` if it always may. Somebody waits for it.
+    pub(crate) fn reached(&self, dependency: CommitDependency) -> Option<Reached> {
         self.persistence.as_ref().map(|persistence| {
-            persistence.log.request(seal.epoch);
-            persistence.log.durable().reached(seal.epoch)
+            persistence.log.request(dependency.epoch);
+            persistence.log.durable().reached(dependency.epoch)
         })
     }
 

@@ -1,4 +1,4 @@
-//! How far a recovery is, for whoever waits for it.
+//! How far a recovery is, for the caller that waits for it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub struct RecoveryProgress {
     pub total: Option<u64>,
 }
 
-/// Who is told, if anybody.
+/// The listener, if there is one.
 #[derive(Clone, Default)]
 pub struct Listener(pub Option<Arc<dyn Fn(RecoveryProgress) + Send + Sync>>);
 

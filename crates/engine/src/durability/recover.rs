@@ -1,6 +1,6 @@
 //! Recovery: the checkpoint and the log back into tables.
 //!
-//! Rows go to where they will stay, by the protocol's own hand, in the order of their stamps; no transaction runs. What the log
+//! Rows go to where they will stay, by the protocol's own hand, in the order of their TIDs; no transaction runs. What the log
 //! says after the durable epoch is left out, so the tables come to the state that was there when that epoch ended.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,10 +15,10 @@ use seriatim_redo::LogFault;
 use seriatim_redo::manifest::{Incarnation, Manifest};
 use seriatim_redo::replay::{Apply, Outcome, Replay, Version};
 use seriatim_redo::{checkpoint, entry};
-use seriatim_store::{Finger, RecordPtr};
+use seriatim_store::{LeafHint, RecordPtr};
 use seriatim_txn::{Change, Core, Near, Restored, Table};
 
-use super::{NO_WORKER, RecoveryPhase, ahead};
+use super::{NO_WORKER, RecoveryPhase, restore_prefetch};
 use crate::engine::{Foundation, Tables};
 use crate::error::{OpenError, StorageError};
 use crate::protocol::OpenProtocol;
@@ -210,7 +210,7 @@ struct Applier<'f> {
 struct Hand {
     core: Core,
     /// By table id: where it last was.
-    fingers: Vec<Finger>,
+    leaf_hints: Vec<LeafHint>,
     /// By table id: whether it deleted a row.
     deleted: Vec<bool>,
 }
@@ -222,7 +222,7 @@ impl<'f> Applier<'f> {
             by_id[set.primary.id.index()] = Some(&set.primary);
         }
         let count = by_id.len();
-        let hand = |core| Hand { core, fingers: vec![Finger::default(); count], deleted: vec![false; count] };
+        let hand = |core| Hand { core, leaf_hints: vec![LeafHint::default(); count], deleted: vec![false; count] };
         let hands = cores.into_iter().map(hand).map(Mutex::new).collect();
         Applier {
             protocol: foundation.protocol.as_ref(),
@@ -260,7 +260,7 @@ impl<'f> Applier<'f> {
 
     /// Puts a version into its table; `guess` is as [`Near`] wants it. The hand is online.
     fn put(&self, hand: &mut Hand, guess: Option<RecordPtr>, version: &Version<'_>) -> Result<Outcome, StorageError> {
-        let Version { rows, key, stamp, changes, .. } = *version;
+        let Version { rows, key, tid, changes, .. } = *version;
         let table = self.table(version);
         let mut malformed = None;
         let mut set = |row: &mut RowWriter<'_>| {
@@ -292,10 +292,10 @@ impl<'f> Applier<'f> {
             Some(entry::Change::Patch(_) | entry::Change::Delta(_)) => Change::Patch(&mut set),
             None => return Ok(Outcome::Older),
         };
-        let near = Near { guess, finger: &mut hand.fingers[version.table.index()] };
+        let near = Near { guess, leaf_hint: &mut hand.leaf_hints[version.table.index()] };
         // SAFETY: all versions of a key come from one thread; nobody else uses the tables yet; the encoding is the table's; guesses are
         // records that its index named.
-        let restored = unsafe { self.protocol.restore(&mut hand.core, table, key, near, stamp, change) };
+        let restored = unsafe { self.protocol.restore(&mut hand.core, table, key, near, tid, change) };
         let restored = restored.map_err(|_| StorageError::OutOfMemory { table: table.name.clone() })?;
         if let Some(problem) = malformed {
             let key = table.codec.describe(key);
@@ -326,7 +326,7 @@ impl Apply for Applier<'_> {
         let hand = &mut *hand;
         hand.core.local.enter();
         let of_tables = versions.iter().map(|version| (self.table(version), version));
-        let guesses = ahead::fetch(hand.core.local.pinned(), &mut hand.fingers, of_tables);
+        let guesses = restore_prefetch::fetch(hand.core.local.pinned(), &mut hand.leaf_hints, of_tables);
         let put = |(version, guess)| self.put(hand, guess, version).map(|outcome| outcomes.push(outcome));
         let all = versions.iter().zip(guesses).try_for_each(put);
         hand.core.local.leave();

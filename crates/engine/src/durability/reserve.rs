@@ -4,7 +4,7 @@
 //! takes. Where there is no space for what has to be written the file is cut shorter, and where there is space again it is filled. It
 //! takes what nobody else wants: where there is not room for all of it, it is filled no further than it was when the database was opened.
 //!
-//! It helps where cutting a file gives space back to who asks next: not on file systems that give zeros no space, nor if another
+//! It helps where cutting a file gives space back to the next request: not on file systems that give zeros no space, nor if another
 //! process is faster.
 
 use std::io::ErrorKind;

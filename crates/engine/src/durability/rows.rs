@@ -1,11 +1,11 @@
 //! All committed rows of a table, while nobody or everybody uses it: for rebuilding indexes and for checkpoints.
 //!
-//! Several threads can share the work on one table: a chunk goes to whoever asks next.
+//! Several threads can share the work on one table: a chunk goes to the thread that asks next.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use seriatim_base::{Backoff, Stamp, thread};
+use seriatim_base::{Backoff, Tid, thread};
 use seriatim_catalog::{Key, KeyBuf};
 use seriatim_store::{RecordPtr, Walk, read_key};
 use seriatim_txn::{Core, Peeked, RowPtr, Table};
@@ -24,7 +24,7 @@ pub(crate) struct Rows<'t> {
 /// A row as a walk finds it: readable until the chunk ends.
 pub(crate) struct Found<'c> {
     pub(crate) key: Key<'c>,
-    pub(crate) stamp: Stamp,
+    pub(crate) tid: Tid,
     pub(crate) row: RowPtr,
 }
 
@@ -35,7 +35,7 @@ pub(crate) enum Room {
     None,
 }
 
-/// Who takes rows as a walk finds them.
+/// Receives rows as a walk finds them.
 pub(crate) trait Take {
     /// Why room could not be made.
     type Error: From<Stuck>;
@@ -64,7 +64,7 @@ impl<'e> Walker<'e> {
     }
 
     /// Shows the committed rows of the next chunk, some dozens, to `see`; `false` if there was none left. A row that is linked
-    /// from the first chunk to the last is seen at least once; perhaps twice, with different stamps.
+    /// from the first chunk to the last is seen at least once; perhaps twice, with different TIDs.
     ///
     /// # Errors
     /// What `see` reports; [`Stuck`].
@@ -152,10 +152,10 @@ impl<'e> Walker<'e> {
             loop {
                 // SAFETY: the walk, or a lookup, found the record after this worker came online.
                 match unsafe { self.protocol.peek_committed(table, record, self.core.local.pinned()) } {
-                    Peeked::Row(stamp, row) => {
+                    Peeked::Row(tid, row) => {
                         // SAFETY: a linked record's key never changes, and its memory stays while this worker is online.
                         let key = unsafe { read_key(record, table.class) };
-                        return Ok(Some(Found { key, stamp, row }));
+                        return Ok(Some(Found { key, tid, row }));
                     }
                     Peeked::Deleted(_) | Peeked::NeverCommitted => return Ok(None),
                     Peeked::Busy if backoff.wait() => {}

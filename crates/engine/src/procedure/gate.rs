@@ -5,9 +5,9 @@
 //! side too, since it changes the set. A procedure that runs in one pass is one transaction of the set: it passes by.
 //!
 //! The gate is *unarmed*, and costs a load, until a procedure is registered that runs in more than one pass. It is armed while no
-//! transaction is open, and stays so: who opened a worker before has ended, who opens one later sees it.
+//! transaction is open, and stays so: transactions opened before have ended, those opened later see it.
 //!
-//! Fair by phases. Whoever finds the other side open, or waiting, waits. When the last of a side leaves, all who then wait on
+//! Fair by phases. An arrival that finds the other side open, or waiting, waits. When the last of a side leaves, all who then wait on
 //! the other are let in at once. So each waits for at most two phases, the rest of the present one and one of the other side;
 //! a phase ends with its longest member, and nobody waits longer than a second.
 
@@ -28,7 +28,7 @@ pub struct Gate {
     changed: Condvar,
 }
 
-/// Who goes through.
+/// Which side goes through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
     Chains,
@@ -80,7 +80,7 @@ impl Drop for Other<'_> {
 }
 
 impl Gate {
-    /// Whether there can be chains at all. Whoever is about to run outside of them asks again once it has its worker.
+    /// Whether there can be chains at all. A transaction that is about to run outside of them asks again once it has its worker.
     #[inline]
     pub fn is_armed(&self) -> bool {
         // ORDERING: what makes a second look certain is the pool's: see `arm`.
@@ -90,7 +90,7 @@ impl Gate {
     /// From now on there may be chains. Called while no transaction is open and none can be opened
     /// ([`Pool::quietly`](crate::pool::Pool::quietly)).
     pub(crate) fn arm(&self) {
-        // ORDERING: the release that gives the workers back pairs with the acquire of whoever leases one later.
+        // ORDERING: the release that gives the workers back pairs with the acquire of whichever session leases one later.
         self.armed.store(true, Ordering::Relaxed);
     }
 
@@ -159,7 +159,7 @@ impl Gate {
         let mut state = self.state();
         state.open[side as usize] -= 1;
         if state.open[side as usize] == 0 {
-            // Who waits on this side came after somebody on the other.
+            // A waiter on this side came after somebody on the other.
             state.admit(side.opposite());
             self.changed.notify_all();
         }

@@ -295,7 +295,7 @@ impl Runner {
             result.map_err(|stopped| stopped.into_abort(tx))?;
             Err::<(), _>(tx.abort(RolledBack))
         });
-        self.tx.unseal()?;
+        self.tx.wait_until_durable()?;
         match run {
             Err(error) if error.user::<RolledBack>().is_some() => {}
             Err(error) => return Err(error),

@@ -31,7 +31,7 @@ pub struct Accessed {
     pub index: Option<String>,
     /// Its keys.
     pub keys: KeysSeen,
-    /// Addresses of the row images it gave out.
+    /// Addresses of the row versions it gave out.
     pub rows: Vec<usize>,
     /// Columns an update set.
     pub set: ColumnSet,

@@ -9,19 +9,19 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use seriatim_base::Stamp;
+use seriatim_base::Tid;
 use seriatim_catalog::{ColumnSet, Key};
 use seriatim_memory::{OutOfMemory, Pinned};
 use seriatim_procedure::ir::OperationId;
 use seriatim_procedure::plan::{Kind, Plan};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Added, Addition, Change, Core, Incident, Inserted, Mark, Mode, Near, OnExists, Outcome, Peeked, Priority,
-    ProtocolInfo, Redo, Repair, Restored, RowPtr, Scan, Seen, Staged, Stop, Table, Updating, Worker,
+    Added, Addition, Change, ConflictInfo, Core, Detach, Inserted, Mode, Near, OnExists, OpError, Outcome, Peeked,
+    Priority, ProtocolInfo, Redo, Repair, Restored, RowPtr, Savepoint, Scan, Seen, Staged, Table, Updating, Worker,
 };
 
 use super::OpenProtocol;
-use crate::procedure::shape::Repairs;
+use crate::procedure::execution::Repairs;
 
 /// The one that repairs, by name.
 pub const NAME: &str = "repairing";
@@ -34,24 +34,24 @@ pub(crate) const REGIONAL: &str = "regional";
 
 /// What the protocol of this name says of itself, if it is one of these.
 pub(crate) fn info(name: &str, default: &ProtocolInfo) -> Option<ProtocolInfo> {
-    let ProtocolInfo { mut needs, mut gives, .. } = *default;
+    let ProtocolInfo { mut requirements, mut capabilities, .. } = *default;
     let name = match name {
         NAME => {
-            gives.repair = true;
+            capabilities.repair = true;
             NAME
         }
         PLANNED => {
-            (needs.plan, gives.ad_hoc) = (true, false);
+            (requirements.plan, capabilities.ad_hoc) = (true, false);
             PLANNED
         }
         PLAIN => PLAIN,
         REGIONAL => {
-            needs.regions = true;
+            requirements.regions = true;
             REGIONAL
         }
         _ => return None,
     };
-    Some(ProtocolInfo { name, needs, gives, ..*default })
+    Some(ProtocolInfo { name, requirements, capabilities, ..*default })
 }
 
 thread_local! {
@@ -69,7 +69,7 @@ thread_local! {
 
 /// An operation and the columns that it was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(unreachable_pub, reason = "`trial` gives it out")]
+#[allow(unreachable_pub, reason = "`test_support` gives it out")]
 pub struct Asked {
     /// What it does: a scan is asked for each row.
     pub kind: Kind,
@@ -85,7 +85,7 @@ thread_local! {
 }
 
 /// What `work` asks the workers of this thread for, in order.
-#[allow(unreachable_pub, reason = "`trial` gives it out")]
+#[allow(unreachable_pub, reason = "`test_support` gives it out")]
 pub fn asked(work: impl FnOnce()) -> Vec<Asked> {
     ASKED.set(Some(Vec::new()));
     work();
@@ -109,19 +109,19 @@ pub(crate) struct Altered {
 impl OpenProtocol for Altered {
     fn worker(&self, core: Core) -> Box<dyn Worker> {
         let inner = self.inner.worker(core);
-        Box::new(Repairer { inner, gives: self.info.gives.repair, marks: Vec::new(), begun: None })
+        Box::new(Repairer { inner, repairs: self.info.capabilities.repair, savepoints: Vec::new(), begun: None })
     }
 
     fn info(&self) -> &'static ProtocolInfo {
         self.info
     }
 
-    fn head_bytes(&self) -> usize {
-        self.inner.head_bytes()
+    fn header_bytes(&self) -> usize {
+        self.inner.header_bytes()
     }
 
-    fn image_header_bytes(&self) -> usize {
-        self.inner.image_header_bytes()
+    fn version_header_bytes(&self) -> usize {
+        self.inner.version_header_bytes()
     }
 
     unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, pin: Pinned<'_>) -> Peeked {
@@ -135,11 +135,11 @@ impl OpenProtocol for Altered {
         table: &Table,
         key: Key<'_>,
         near: Near<'_>,
-        stamp: Stamp,
+        tid: Tid,
         change: Change<'_>,
     ) -> Result<Restored, OutOfMemory> {
         // SAFETY: the caller's promise.
-        unsafe { self.inner.restore(core, table, key, near, stamp, change) }
+        unsafe { self.inner.restore(core, table, key, near, tid, change) }
     }
 
     unsafe fn finish_restore(&self, core: &mut Core, table: &Table) {
@@ -177,31 +177,31 @@ pub fn closed(plan: &Plan, repairs: &Repairs, stale: Vec<usize>) -> Vec<u16> {
 struct Repairer {
     inner: Box<dyn Worker>,
     /// Whether it repairs.
-    gives: bool,
+    repairs: bool,
     /// Operations in the order they were named, and the savepoint before each.
-    marks: Vec<(u16, Mark)>,
+    savepoints: Vec<(u16, Savepoint)>,
     begun: Option<(Mode, Priority)>,
 }
 
 impl Repair for Repairer {
     fn operation(&mut self, index: u16, iteration: u32) {
         NAMED.with_borrow_mut(|named| named.push((index, iteration)));
-        let mark = self.inner.mark();
-        self.marks.push((index, mark));
+        let savepoint = self.inner.savepoint();
+        self.savepoints.push((index, savepoint));
     }
 
     fn forget(&mut self, index: u16, again: bool) {
         FORGOTTEN.with_borrow_mut(|forgotten| forgotten.push((index, again)));
-        if let Some(at) = self.marks.iter().position(|(operation, _)| *operation == index) {
-            self.inner.rewind(self.marks[at].1);
-            self.marks.truncate(at);
+        if let Some(at) = self.savepoints.iter().position(|(operation, _)| *operation == index) {
+            self.inner.rollback_to(self.savepoints[at].1);
+            self.savepoints.truncate(at);
         }
     }
 }
 
 impl Worker for Repairer {
     fn begin(&mut self, mode: Mode, priority: Priority) {
-        self.marks.clear();
+        self.savepoints.clear();
         BEGUN.with_borrow_mut(|begun| begun.push(priority));
         self.begun = Some((mode, priority));
         self.inner.begin(mode, priority);
@@ -212,11 +212,11 @@ impl Worker for Repairer {
     }
 
     fn repair(&mut self) -> Option<&mut dyn Repair> {
-        if self.gives { Some(self) } else { None }
+        if self.repairs { Some(self) } else { None }
     }
 
-    fn commit(&mut self, redo: &mut dyn Redo) -> Result<Outcome, Stop> {
-        match SCRIPT.with_borrow_mut(VecDeque::pop_front).filter(|_| self.gives) {
+    fn commit(&mut self, redo: &mut dyn Redo) -> Result<Outcome, OpError> {
+        match SCRIPT.with_borrow_mut(VecDeque::pop_front).filter(|_| self.repairs) {
             Some(operations) => {
                 let meanwhile = MEANWHILE.with_borrow_mut(VecDeque::pop_front);
                 if let (Some(meanwhile), Some((mode, priority))) = (meanwhile, self.begun) {
@@ -228,6 +228,10 @@ impl Worker for Repairer {
             }
             None => self.inner.commit(redo),
         }
+    }
+
+    fn detach(&mut self) -> Option<&mut dyn Detach> {
+        self.inner.detach()
     }
 
     fn wait_max(&self) -> Duration {
@@ -242,12 +246,12 @@ impl Worker for Repairer {
         self.inner.advance_prefetch();
     }
 
-    fn read(&mut self, table: &Table, key: Key<'_>, columns: ColumnSet) -> Result<Option<RowPtr>, Stop> {
+    fn read(&mut self, table: &Table, key: Key<'_>, columns: ColumnSet) -> Result<Option<RowPtr>, OpError> {
         note(Kind::Get, table, columns);
         self.inner.read(table, key, columns)
     }
 
-    fn stage(&mut self, table: &Table) -> Result<Staged, Stop> {
+    fn stage(&mut self, table: &Table) -> Result<Staged, OpError> {
         self.inner.stage(table)
     }
 
@@ -255,29 +259,29 @@ impl Worker for Repairer {
         self.inner.discard(table, staged);
     }
 
-    fn tail(&mut self, bytes: &[u8]) -> Result<u64, OutOfMemory> {
-        self.inner.tail(bytes)
+    fn out_of_line(&mut self, bytes: &[u8]) -> Result<u64, OutOfMemory> {
+        self.inner.out_of_line(bytes)
     }
 
-    fn insert(&mut self, table: &Table, key: Key<'_>, staged: Staged, exists: OnExists) -> Result<Inserted, Stop> {
+    fn insert(&mut self, table: &Table, key: Key<'_>, staged: Staged, exists: OnExists) -> Result<Inserted, OpError> {
         self.inner.insert(table, key, staged, exists)
     }
 
-    fn update(&mut self, table: &Table, key: Key<'_>, columns: ColumnSet) -> Result<Option<Updating>, Stop> {
+    fn update(&mut self, table: &Table, key: Key<'_>, columns: ColumnSet) -> Result<Option<Updating>, OpError> {
         note(Kind::Update, table, columns);
         self.inner.update(table, key, columns)
     }
 
-    fn add(&mut self, table: &Table, key: Key<'_>, addition: Addition) -> Result<Added, Stop> {
+    fn add(&mut self, table: &Table, key: Key<'_>, addition: Addition) -> Result<Added, OpError> {
         note(Kind::Update, table, ColumnSet::of(addition.column()));
         self.inner.add(table, key, addition)
     }
 
-    fn delete(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, Stop> {
+    fn delete(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, OpError> {
         self.inner.delete(table, key)
     }
 
-    fn scan_next(&mut self, table: &Table, scan: &mut Scan, columns: ColumnSet) -> Result<Option<RowPtr>, Stop> {
+    fn scan_next(&mut self, table: &Table, scan: &mut Scan, columns: ColumnSet) -> Result<Option<RowPtr>, OpError> {
         note(Kind::Scan, table, columns);
         self.inner.scan_next(table, scan, columns)
     }
@@ -286,19 +290,19 @@ impl Worker for Repairer {
         self.inner.seen()
     }
 
-    fn newest(&self) -> Stamp {
+    fn newest(&self) -> Tid {
         self.inner.newest()
     }
 
-    fn mark(&mut self) -> Mark {
-        self.inner.mark()
+    fn savepoint(&mut self) -> Savepoint {
+        self.inner.savepoint()
     }
 
-    fn rewind(&mut self, mark: Mark) {
-        self.inner.rewind(mark);
+    fn rollback_to(&mut self, savepoint: Savepoint) {
+        self.inner.rollback_to(savepoint);
     }
 
-    fn validate(&mut self) -> Result<(), Stop> {
+    fn validate(&mut self) -> Result<(), OpError> {
         self.inner.validate()
     }
 
@@ -306,12 +310,12 @@ impl Worker for Repairer {
         self.inner.abort();
     }
 
-    fn incident(&self) -> Option<&Incident> {
-        self.inner.incident()
+    fn conflict_info(&self) -> Option<&ConflictInfo> {
+        self.inner.conflict_info()
     }
 
-    fn housekeep(&mut self, most: usize) {
-        self.inner.housekeep(most);
+    fn collect_garbage(&mut self, most: usize) {
+        self.inner.collect_garbage(most);
     }
 
     fn core(&mut self) -> &mut Core {

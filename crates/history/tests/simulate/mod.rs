@@ -8,7 +8,7 @@ use std::ops::Bound;
 
 /// What to simulate.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Shape {
+pub(crate) struct Parameters {
     /// Transactions.
     pub(crate) transactions: u64,
     /// Operations of one, at most.
@@ -41,12 +41,12 @@ pub(crate) fn key(number: u64) -> Key {
 }
 
 /// A serializable history that keeps [`seriatim_history::Promises::STRICT`], with its transactions shuffled.
-pub(crate) fn serial(rng: &mut Rng, shape: Shape) -> History {
+pub(crate) fn serial(rng: &mut Rng, parameters: Parameters) -> History {
     let mut store = Store::new();
     let mut rows = Vec::new();
-    for table in 0..shape.tables {
-        for number in 0..shape.keys {
-            if rng.percent(shape.initial) {
+    for table in 0..parameters.tables {
+        for number in 0..parameters.keys {
+            if rng.percent(parameters.initial) {
                 let version = rng.range(1, 3);
                 store.insert((TableId(table as u32), key(number)), (version, true));
                 rows.push(InitialRow { table: TableId(table as u32), key: key(number), version });
@@ -57,35 +57,35 @@ pub(crate) fn serial(rng: &mut Rng, shape: Shape) -> History {
     let mut transactions = Vec::new();
     // The last few states, for snapshots: (point, state).
     let mut past: Vec<(u64, Store)> = vec![(0, store.clone())];
-    for i in 0..shape.transactions {
+    for i in 0..parameters.transactions {
         let point = 1000 + 10 * i;
-        let began = point - rng.below(shape.spread + 1);
-        let mut t = Transaction::new(i + 1).during(began, point + rng.below(shape.spread + 1));
-        if rng.percent(shape.snapshots) {
+        let began = point - rng.below(parameters.spread + 1);
+        let mut t = Transaction::new(i + 1).during(began, point + rng.below(parameters.spread + 1));
+        if rng.percent(parameters.snapshots) {
             // A state whose point precedes the end of this transaction, and an instant that promises no more than it has.
             let (from, state) = &past[rng.below(past.len() as u64) as usize];
             t.snapshot = Some((*from + 1).min(began));
-            for _ in 0..rng.below(shape.operations + 1) {
-                observe(rng, shape, state, &BTreeMap::new(), &mut t);
+            for _ in 0..rng.below(parameters.operations + 1) {
+                observe(rng, parameters, state, &BTreeMap::new(), &mut t);
             }
             transactions.push(t);
             continue;
         }
         let mut own: BTreeMap<Place, bool> = BTreeMap::new();
-        for _ in 0..rng.below(shape.operations + 1) {
+        for _ in 0..rng.below(parameters.operations + 1) {
             if rng.percent(50) {
-                observe(rng, shape, &store, &own, &mut t);
+                observe(rng, parameters, &store, &own, &mut t);
                 continue;
             }
-            let place = place(rng, shape);
+            let place = place(rng, parameters);
             let there = store.get(&place).is_some_and(|&(_, row)| row);
             if rng.percent(60) && !own.contains_key(&place) {
-                let saw = saw(rng, shape, &store, &place);
+                let saw = saw(rng, parameters, &store, &place);
                 t.reads.push(Read { table: place.0, key: place.1.clone(), saw });
             }
-            own.insert(place, !(there && rng.percent(shape.deletes)));
+            own.insert(place, !(there && rng.percent(parameters.deletes)));
         }
-        // Above every version read or overwritten, as a stamp is.
+        // Above every version read or overwritten, as a TID is.
         let floor = own.keys().filter_map(|place| store.get(place)).map(|&(version, _)| version).max().unwrap_or(3);
         let version = floor + rng.range(1, 2);
         for ((table, key), row) in own {
@@ -103,29 +103,29 @@ pub(crate) fn serial(rng: &mut Rng, shape: Shape) -> History {
     History { tables: Vec::new(), initial, transactions }
 }
 
-fn place(rng: &mut Rng, shape: Shape) -> Place {
-    (TableId(rng.below(shape.tables) as u32), key(rng.below(shape.keys)))
+fn place(rng: &mut Rng, parameters: Parameters) -> Place {
+    (TableId(rng.below(parameters.tables) as u32), key(rng.below(parameters.keys)))
 }
 
-fn saw(rng: &mut Rng, shape: Shape, store: &Store, place: &Place) -> Saw {
+fn saw(rng: &mut Rng, parameters: Parameters, store: &Store, place: &Place) -> Saw {
     match store.get(place) {
         Some(&(version, true)) => Saw::Row(version),
-        Some(&(version, false)) if rng.percent(shape.precise) => Saw::AbsentAt(version),
-        None if rng.percent(shape.precise) => Saw::AbsentAt(0),
+        Some(&(version, false)) if rng.percent(parameters.precise) => Saw::AbsentAt(version),
+        None if rng.percent(parameters.precise) => Saw::AbsentAt(0),
         _ => Saw::Absent,
     }
 }
 
 /// A point read or a scan, under the transaction's own writes.
-fn observe(rng: &mut Rng, shape: Shape, store: &Store, own: &BTreeMap<Place, bool>, t: &mut Transaction) {
-    if !rng.percent(shape.scans) {
-        let place = place(rng, shape);
-        let saw = saw(rng, shape, store, &place);
+fn observe(rng: &mut Rng, parameters: Parameters, store: &Store, own: &BTreeMap<Place, bool>, t: &mut Transaction) {
+    if !rng.percent(parameters.scans) {
+        let place = place(rng, parameters);
+        let saw = saw(rng, parameters, store, &place);
         t.reads.push(Read { table: place.0, key: place.1, saw });
         return;
     }
-    let table = TableId(rng.below(shape.tables) as u32);
-    let (mut low, mut high) = (rng.below(shape.keys), rng.below(shape.keys));
+    let table = TableId(rng.below(parameters.tables) as u32);
+    let (mut low, mut high) = (rng.below(parameters.keys), rng.below(parameters.keys));
     if low > high {
         (low, high) = (high, low);
     }
@@ -136,7 +136,7 @@ fn observe(rng: &mut Rng, shape: Shape, store: &Store, own: &BTreeMap<Place, boo
     };
     let (low, high) = (bound(rng, low), bound(rng, high));
     let mut scan = Scan { table, low, high, saw: Vec::new() };
-    for number in 0..shape.keys {
+    for number in 0..parameters.keys {
         let place = (table, key(number));
         if !inside(&scan, &place.1) {
             continue;
@@ -145,8 +145,8 @@ fn observe(rng: &mut Rng, shape: Shape, store: &Store, own: &BTreeMap<Place, boo
             // A scan may list what was under the transaction's own writes, or leave it out.
             Some(_) if own.contains_key(&place) && rng.percent(50) => {}
             Some(&(version, true)) => scan.saw.push((place.1, Saw::Row(version))),
-            Some(_) if rng.percent(shape.precise / 2) => {
-                let seen = saw(rng, shape, store, &place);
+            Some(_) if rng.percent(parameters.precise / 2) => {
+                let seen = saw(rng, parameters, store, &place);
                 scan.saw.push((place.1, seen));
             }
             _ => {}

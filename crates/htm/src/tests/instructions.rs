@@ -6,7 +6,7 @@
 //! what the next `xbegin`s answer.
 
 use super::{Words, Worker, skip};
-use crate::{Budget, FallbackLocks, Htm, NoLocks, Refused, RtmKind, SpinLock, Stop, detect, probe};
+use crate::{BodyError, Budget, FallbackLocks, Htm, NoLocks, Refused, RtmKind, SpinLock, detect, probe};
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -170,12 +170,15 @@ fn on_regions(script: &[u32], words: &[AtomicU64; 2], test: impl FnOnce(&mut Wor
     }
 }
 
-fn body<'a>(words: &'a [AtomicU64; 2], end: Result<u64, Stop>) -> impl FnMut(&mut dyn Words) -> Result<u64, Stop> + 'a {
+fn body<'a>(
+    words: &'a [AtomicU64; 2],
+    end: Result<u64, BodyError>,
+) -> impl FnMut(&mut dyn Words) -> Result<u64, BodyError> + 'a {
     move |access| {
         let value = access.load(&words[0]) + 1;
         access.store(&words[0], value);
         if !access.lock(&words[1], 0, 1) {
-            return Err(Stop::Busy);
+            return Err(BodyError::Busy);
         }
         access.store(&words[1], 0);
         if end.is_err() && !access.region() {
@@ -231,13 +234,13 @@ fn every_code_of_a_refusal_arrives() {
     let words = [const { AtomicU64::new(7) }; 2];
     words[1].store(0, Ordering::Relaxed);
     on_regions(&[], &words, |worker, played| {
-        for code in 0..Stop::CODES {
-            let refused = worker.run(&SpinLock::new(), body(&words, Err(Stop::Refused(code))));
+        for code in 0..BodyError::CODES {
+            let refused = worker.run(&SpinLock::new(), body(&words, Err(BodyError::Refused(code))));
             assert_eq!(refused, Err(Refused { code }));
             assert_eq!(words[0].load(Ordering::Relaxed), 7, "the region's store is undone");
         }
         let statistics = worker.statistics();
-        assert_eq!(statistics.aborted.explicit + statistics.fallback, u64::from(Stop::CODES), "{statistics:?}");
+        assert_eq!(statistics.aborted.explicit + statistics.fallback, u64::from(BodyError::CODES), "{statistics:?}");
         assert!(if played { statistics.fallback == 0 } else { statistics.aborted.explicit > 0 }, "{statistics:?}");
     });
 }
@@ -286,7 +289,7 @@ fn a_held_lock_bit_aborts_a_region_as_busy() {
     on_regions(&[], &words, |worker, played| {
         // The direct body cannot pass either, and has stored one more before it found out.
         let stays = |access: &mut dyn Words| {
-            if access.lock(&words[1], 0, 1) { Ok(()) } else { Err(Stop::Busy) }
+            if access.lock(&words[1], 0, 1) { Ok(()) } else { Err(BodyError::Busy) }
         };
         assert!(worker.run(&NoLocks, stays).expect_err("held").is_busy());
         let statistics = worker.statistics();

@@ -1,7 +1,7 @@
 //! The emulated back end: what a seed decides, what an abort leaves, and what a region can see.
 
 use super::{ONE, Words, Worker, all, emulated, increment};
-use crate::{Budget, FallbackLocks, NoLocks, Refused, RegionStatistics, SpinLock, Stop};
+use crate::{BodyError, Budget, FallbackLocks, NoLocks, Refused, RegionStatistics, SpinLock};
 use seriatim_base::thread;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -57,16 +57,16 @@ fn a_refusal_undoes_everything_and_is_not_repeated() {
     for htm in all() {
         let mut worker = Worker::new(&htm, 0, Budget::default());
         let (lock, word) = (SpinLock::new(), AtomicU64::new(5));
-        for code in 0..Stop::CODES {
+        for code in 0..BodyError::CODES {
             let mut ends = 0;
-            let body = |access: &mut dyn Words| -> Result<(), Stop> {
+            let body = |access: &mut dyn Words| -> Result<(), BodyError> {
                 let before = access.load(&word);
                 access.store(&word, 6);
                 if !access.region() {
                     access.store(&word, before);
                 }
                 ends += 1;
-                Err(Stop::Refused(code))
+                Err(BodyError::Refused(code))
             };
             assert_eq!(worker.run(&lock, body), Err(Refused { code }), "{htm:?}");
             assert_eq!(word.load(Ordering::Relaxed), 5, "{htm:?}");
@@ -80,7 +80,7 @@ fn a_refusal_undoes_everything_and_is_not_repeated() {
 fn codes_of_the_region_itself_are_not_for_bodies() {
     for htm in all() {
         let mut worker = Worker::new(&htm, 0, Budget::default());
-        let body = |_: &mut dyn Words| -> Result<(), Stop> { Err(Stop::Refused(Stop::CODES)) };
+        let body = |_: &mut dyn Words| -> Result<(), BodyError> { Err(BodyError::Refused(BodyError::CODES)) };
         assert!(catch_unwind(AssertUnwindSafe(|| worker.run(&NoLocks, body))).is_err(), "{htm:?}");
     }
 }
@@ -97,11 +97,11 @@ fn a_held_lock_bit_is_waited_for_within_bounds() {
             if runs == 20 {
                 word.store(0, Ordering::Release);
             }
-            if access.lock(&word, 0, 3) { Ok(()) } else { Err(Stop::Busy) }
+            if access.lock(&word, 0, 3) { Ok(()) } else { Err(BodyError::Busy) }
         };
         assert_eq!(worker.run(&NoLocks, passing), Ok(()), "{htm:?}");
         assert_eq!(word.load(Ordering::Relaxed), 3);
-        let staying = |access: &mut dyn Words| if access.lock(&word, 0, 1) { Ok(()) } else { Err(Stop::Busy) };
+        let staying = |access: &mut dyn Words| if access.lock(&word, 0, 1) { Ok(()) } else { Err(BodyError::Busy) };
         let refused = worker.run(&NoLocks, staying).expect_err("the lock bit stays held");
         assert!(refused.is_busy(), "{htm:?}");
         assert_eq!(word.load(Ordering::Relaxed), 3);
@@ -167,7 +167,7 @@ fn lock_bits_alone_keep_words_together() {
                             let (x, y) = (access.load(a), access.load(b));
                             let before = access.load(version);
                             if before & 1 == 1 || !access.lock(version, before, before + 1) {
-                                return Err(Stop::Busy);
+                                return Err(BodyError::Busy);
                             }
                             let (x, y) = if access.region() { (x, y) } else { (access.load(a), access.load(b)) };
                             assert_eq!((x, y), (before / 2, before / 2));
@@ -266,7 +266,7 @@ fn read_modify_writes_outside_exclude_regions() {
                 // Turns the word from one value to the next, as direct mode can only with a compare-and-swap.
                 let body = |access: &mut dyn Words| {
                     let value = access.load(&word);
-                    if access.lock(&word, value, value + 1) { Ok(()) } else { Err(Stop::Busy) }
+                    if access.lock(&word, value, value + 1) { Ok(()) } else { Err(BodyError::Busy) }
                 };
                 while worker.run(&NoLocks, body).is_err() {}
             }

@@ -7,7 +7,7 @@ mod modes;
 mod traps;
 
 use crate::{
-    Access, Agent, Body, Budget, Emulation, FallbackLocks, Htm, HtmMode, Outside, Refused, RegionStatistics, Stop,
+    Access, Agent, Body, BodyError, Budget, Emulation, FallbackLocks, Htm, HtmMode, Outside, Refused, RegionStatistics,
 };
 use seriatim_base::WorkerId;
 use std::sync::atomic::AtomicU64;
@@ -41,10 +41,10 @@ impl<A: Access> Words for A {
 struct Closure<F>(F);
 
 // SAFETY: rule 3: the tests' words are declared before the call to `run` and outlive it.
-unsafe impl<R, F: FnMut(&mut dyn Words) -> Result<R, Stop>> Body for Closure<F> {
+unsafe impl<R, F: FnMut(&mut dyn Words) -> Result<R, BodyError>> Body for Closure<F> {
     type Output = R;
 
-    fn run<A: Access>(&mut self, access: &mut A) -> Result<R, Stop> {
+    fn run<A: Access>(&mut self, access: &mut A) -> Result<R, BodyError> {
         (self.0)(access)
     }
 }
@@ -63,7 +63,7 @@ impl Worker {
     fn run<R, L: FallbackLocks + ?Sized>(
         &mut self,
         locks: &L,
-        body: impl FnMut(&mut dyn Words) -> Result<R, Stop>,
+        body: impl FnMut(&mut dyn Words) -> Result<R, BodyError>,
     ) -> Result<R, Refused> {
         self.agent.run(&mut self.outside, locks, &mut Closure(body))
     }
@@ -97,7 +97,7 @@ fn skip(why: impl std::fmt::Display) {
 /// Falls back at the first abort.
 const ONE: Budget = Budget { conflict: 1, capacity: 1, system: 1, explicit: 1 };
 
-fn increment(access: &mut dyn Words, word: &AtomicU64) -> Result<(), Stop> {
+fn increment(access: &mut dyn Words, word: &AtomicU64) -> Result<(), BodyError> {
     let value = access.load(word);
     access.store(word, value + 1);
     Ok(())

@@ -3,8 +3,8 @@
 use super::{Words, Worker, all};
 use crate::htm::Cpuid;
 use crate::{
-    Aborted, Agent, Backend, Budget, Detection, Emulation, Htm, HtmMode, Outside, RegionStatistics, SpinLock, Stop,
-    detect,
+    Aborted, Agent, Backend, BodyError, Budget, Detection, Emulation, Htm, HtmMode, Outside, RegionStatistics,
+    SpinLock, detect,
 };
 use seriatim_base::Rng;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -75,7 +75,7 @@ fn transfers(htm: &Htm, seed: u64) -> (Vec<u64>, u32) {
         let (from, to) = (&accounts[rng.below(8) as usize], &accounts[rng.below(8) as usize]);
         let amount = rng.below(40);
         let body = |access: &mut dyn Words| {
-            let rest = access.load(from).checked_sub(amount).ok_or(Stop::Refused(9))?;
+            let rest = access.load(from).checked_sub(amount).ok_or(BodyError::Refused(9))?;
             access.store(from, rest);
             let sum = access.load(to) + amount;
             access.store(to, sum);

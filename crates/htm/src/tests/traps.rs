@@ -1,7 +1,7 @@
 //! The traps of hardware transactions and their canaries: variants, built here only, whose damage must show.
 
 use super::{ONE, Words, Worker, all, emulated, increment, skip};
-use crate::{Access, Budget, FallbackLocks, Htm, HtmMode, NoLocks, Outside, SpinLock, Stop, assert_outside};
+use crate::{Access, BodyError, Budget, FallbackLocks, Htm, HtmMode, NoLocks, Outside, SpinLock, assert_outside};
 use seriatim_base::{Backoff, thread};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -95,8 +95,8 @@ fn trap_1_canary_without_subscription_loses_updates() {
 }
 
 /// Makes a body fall back.
-fn outside_regions(access: &mut dyn Words) -> Result<(), Stop> {
-    if access.region() { Err(Stop::Busy) } else { Ok(()) }
+fn outside_regions(access: &mut dyn Words) -> Result<(), BodyError> {
+    if access.region() { Err(BodyError::Busy) } else { Ok(()) }
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn torn(early: bool) -> bool {
                 return Ok(());
             }
             torn.set(torn.get() | (access.load(&a) != access.load(&b)));
-            if access.load(&lock.0) != 0 { Err(Stop::Busy) } else { Ok(()) }
+            if access.load(&lock.0) != 0 { Err(BodyError::Busy) } else { Ok(()) }
         };
         let result = if early { other.run(&HeldByOther(&lock), look) } else { other.run(&NoLocks, look) };
         result.expect("looking is not refused");
@@ -299,7 +299,7 @@ fn trap_5_a_panic_surfaces_from_every_back_end() {
     for htm in all() {
         let lock = SpinLock::new();
         let mut worker = Worker::new(&htm, 0, Budget::default());
-        let body = |_: &mut dyn Words| -> Result<(), Stop> { resume_unwind(Box::new("injected")) };
+        let body = |_: &mut dyn Words| -> Result<(), BodyError> { resume_unwind(Box::new("injected")) };
         let payload = catch_unwind(AssertUnwindSafe(|| worker.run(&lock, body))).expect_err("the panic surfaces");
         assert_eq!(payload.downcast_ref::<&str>(), Some(&"injected"), "{htm:?}");
         assert!(lock.wait_until_free(), "{htm:?}: the lock was given back");
@@ -325,7 +325,7 @@ fn trap_5_read_modify_writes_and_regions_do_not_nest() {
 /// Readers outside look at two words that are equal between bodies, guarded by a version word whose lowest bit is a lock.
 /// Whether one accepted values that differ.
 fn readers_torn(
-    writer: impl Fn(&mut dyn Words, &[AtomicU64; 3]) -> Result<(), Stop> + Sync,
+    writer: impl Fn(&mut dyn Words, &[AtomicU64; 3]) -> Result<(), BodyError> + Sync,
     abort_one_in: u32,
 ) -> bool {
     let regions = if cfg!(miri) { 20 } else { 3_000 };
@@ -354,10 +354,10 @@ fn readers_torn(
     })
 }
 
-fn lock_first(access: &mut dyn Words, [version, a, b]: &[AtomicU64; 3]) -> Result<(), Stop> {
+fn lock_first(access: &mut dyn Words, [version, a, b]: &[AtomicU64; 3]) -> Result<(), BodyError> {
     let before = access.load(version);
     if before & 1 == 1 || !access.lock(version, before, before + 1) {
-        return Err(Stop::Busy);
+        return Err(BodyError::Busy);
     }
     increment(access, a)?;
     increment(access, b)?;
@@ -365,7 +365,7 @@ fn lock_first(access: &mut dyn Words, [version, a, b]: &[AtomicU64; 3]) -> Resul
     Ok(())
 }
 
-fn bump_only(access: &mut dyn Words, [version, a, b]: &[AtomicU64; 3]) -> Result<(), Stop> {
+fn bump_only(access: &mut dyn Words, [version, a, b]: &[AtomicU64; 3]) -> Result<(), BodyError> {
     increment(access, a)?;
     increment(access, b)?;
     let before = access.load(version);

@@ -176,12 +176,12 @@ fn a_block_released_twice_is_noticed() {
 #[cfg(debug_assertions)]
 fn an_allocation_inside_an_emulated_region_panics() {
     use seriatim_base::WorkerId;
-    use seriatim_htm::{Access, Body, Budget, Emulation, Htm, HtmMode, NoLocks, Stop};
+    use seriatim_htm::{Access, Body, BodyError, Budget, Emulation, Htm, HtmMode, NoLocks};
     struct Allocates(Local);
     // SAFETY: it stores nothing; breaking the rule that it does not allocate is the point.
     unsafe impl Body for Allocates {
         type Output = ();
-        fn run<A: Access>(&mut self, _: &mut A) -> Result<(), Stop> {
+        fn run<A: Access>(&mut self, _: &mut A) -> Result<(), BodyError> {
             // Claiming a second witness here is what a body must not do; the assertion tells.
             let _ = self.0.allocate(&mut Outside::claim(), 16);
             Ok(())

@@ -1,4 +1,4 @@
-//! Versions are kept until what replaced them is durable, whoever retired them; nothing else waits for that.
+//! Versions are kept until what replaced them is durable, whichever worker retired them; nothing else waits for that.
 
 use super::*;
 use crate::garbage::BAG;

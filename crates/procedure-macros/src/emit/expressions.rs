@@ -15,7 +15,7 @@ use crate::tree::{Called, Expression, ExpressionKind, Field, Operator, Pattern, 
 pub(super) struct Code<'p> {
     pub(super) procedure: &'p Procedure,
     /// What stands around only looks ahead: it returns `Overflow` where the procedure would abort.
-    pub(super) looks_ahead: bool,
+    pub(super) in_slice: bool,
     /// Variables that are slots, which may have no value yet.
     pub(super) slots: Known,
     /// While what a `let` binds is emitted, in code with slots: the variables that hold its temporaries.
@@ -25,7 +25,7 @@ pub(super) struct Code<'p> {
 impl<'p> Code<'p> {
     /// Code of the steps themselves, whose variables all have values.
     pub(super) fn new(procedure: &'p Procedure) -> Code<'p> {
-        Code { procedure, looks_ahead: false, slots: Known::new(), temporaries: RefCell::default() }
+        Code { procedure, in_slice: false, slots: Known::new(), temporaries: RefCell::default() }
     }
 
     /// An expression as code, for a slot. What it refers to must last as long as the slot, as it does after `let`: so there
@@ -40,7 +40,7 @@ impl<'p> Code<'p> {
     /// The element of a list, as a place.
     pub(super) fn found(&self, list: &TokenStream, index: &TokenStream, get: TokenStream, at: Span) -> TokenStream {
         let (library, tx, found) = (library(), &self.procedure.tx, own("found"));
-        let missing = match self.looks_ahead {
+        let missing = match self.in_slice {
             true => quote!(#library::checked::Overflow),
             false => quote!(#library::support::out_of_bounds(#tx, #index, #list.len())),
         };
@@ -71,7 +71,7 @@ impl<'p> Code<'p> {
             let library = library();
             return quote!(#library::support::Taken(&#place).value());
         }
-        match self.looks_ahead && self.is_moved(expression) {
+        match self.in_slice && self.is_moved(expression) {
             true => quote!(::core::clone::Clone::clone(&#place)),
             false => place,
         }
@@ -80,7 +80,7 @@ impl<'p> Code<'p> {
     /// Whether taking the value may leave nothing behind: it is a variable's or a part of one, and not behind a reference.
     fn is_moved(&self, expression: &Expression) -> bool {
         match &*expression.kind {
-            ExpressionKind::Variable(variable) => !self.procedure.variables[variable.index()].lent,
+            ExpressionKind::Variable(variable) => !self.procedure.variables[variable.index()].borrowed,
             ExpressionKind::Field(base, Field::Member(_)) | ExpressionKind::Element(base, _) => self.is_moved(base),
             _ => false,
         }

@@ -4,8 +4,8 @@ use proc_macro2::TokenStream;
 use quote::quote;
 use seriatim_procedure::analysis::Flow;
 
-use super::ahead::{Ahead, Reach};
 use super::expressions::Code;
+use super::slice::{Reach, SliceEmitter};
 use super::{bind_arguments, index_field, library, own, table_field};
 use crate::known;
 use crate::tree::{KeyRange, Operation, OperationKind, Procedure, Source};
@@ -15,7 +15,8 @@ pub(super) fn function(procedure: &Procedure, flow: &Flow<Source>) -> TokenStrea
     let (library, handles, arguments, visit) = (library(), own("handles"), own("arguments"), own("visit"));
     let lets = bind_arguments(procedure);
     let nodes = known::slice(procedure, flow, &procedure.body.0, &|_| true);
-    let look = Ahead::closure(procedure, &nodes, Reach::Whole, &|code, operation| touch(procedure, code, operation));
+    let look =
+        SliceEmitter::closure(procedure, &nodes, Reach::Whole, &|code, operation| touch(procedure, code, operation));
     let lets = (!nodes.is_empty()).then_some(lets);
     quote! {
         #[allow(unused_variables)]

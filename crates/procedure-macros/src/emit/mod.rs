@@ -3,12 +3,12 @@
 //! Names that generated code makes for itself carry hygiene of their own, and it names everything of the library by its full
 //! path; the user's tokens keep their spans, so that what the compiler finds wrong is shown in the user's text.
 
-mod ahead;
 mod expressions;
 mod footprint;
 mod ir;
 mod prefetch;
 mod scheduled;
+mod slice;
 mod straight;
 
 use proc_macro2::{Ident, Span, TokenStream};

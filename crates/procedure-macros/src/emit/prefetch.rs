@@ -2,7 +2,7 @@
 //!
 //! A wave waits for what the one before it asked for, so waves pay when many keys share the wait, or other work lies between:
 //! - *Entry.* All keys that depend on the arguments alone, also those in loops over arguments: buckets at the procedure's
-//!   entry, records and images spread over the steps that come before the first loop over such keys, or before the last of
+//!   entry, records and row versions spread over the steps that come before the first loop over such keys, or before the last of
 //!   them. Left out is the operation that follows at once, unless that is in a loop; and all of them, if they are too few to
 //!   share a wait.
 //! - *Loops.* Of every loop, the keys that are known at its entry and not at the procedure's, for a batch of iterations at a time,
@@ -17,8 +17,8 @@ use proc_macro2::TokenStream;
 use quote::quote;
 use seriatim_procedure::analysis::Flow;
 
-use super::ahead::{Ahead, BATCH, Reach, iteration};
 use super::expressions::Code;
+use super::slice::{BATCH, Reach, SliceEmitter, iteration};
 use super::{own, table_field};
 use crate::known::{self, Node};
 use crate::tree::{Operation, OperationKind, Procedure, Source, Step, StepKind};
@@ -74,7 +74,7 @@ impl<'p> Plan<'p> {
         let tx = &self.procedure.tx;
         let waves = self.waves.iter().enumerate().filter(|(_, stands)| !self.fetched_nothing && **stands == position);
         let waves = waves.map(|(at, _)| match at {
-            0 => Ahead::closure(self.procedure, &self.slice_of_entry(), Reach::Near, &fetch),
+            0 => SliceEmitter::closure(self.procedure, &self.slice_of_entry(), Reach::Near, &fetch),
             _ => quote!(#tx.advance_prefetch();),
         });
         when_wanted(self.procedure, quote!(#(#waves)*))
@@ -93,7 +93,7 @@ impl<'p> Plan<'p> {
             return None;
         }
         self.fetched.borrow_mut().extend(&fetched);
-        let look = Ahead::closure(self.procedure, &nodes, Reach::Batch, &fetch);
+        let look = SliceEmitter::closure(self.procedure, &nodes, Reach::Batch, &fetch);
         let (tx, iteration) = (&self.procedure.tx, iteration());
         let fetch = when_wanted(self.procedure, quote!(#look #tx.advance_prefetch(); #tx.advance_prefetch();));
         Some(quote!(if #iteration.is_multiple_of(#BATCH) { #fetch }))

@@ -16,16 +16,16 @@ use seriatim_procedure::visit;
 use super::expressions::{Code, checked, typed};
 use super::straight::Emitter as Straight;
 use super::{bind_arguments, library, own, slot};
+use crate::escape;
 use crate::known::Known;
-use crate::lent;
 use crate::tree::{
     self, Block, Expression, ExpressionKind, Field, Mark, Operation, OperationKind, Operator, Place, Procedure,
-    Selector, Shape, Step, StepKind, Take, Written,
+    Selector, Step, StepKind, Take, ValueType, Written,
 };
 
 /// `Declared::SCHEDULES` and `Declared::scheduled`; nothing if the procedure runs whole only.
 pub(super) fn function(procedure: &Procedure) -> TokenStream {
-    if lent::update(procedure).is_some() {
+    if escape::update(procedure).is_some() {
         return TokenStream::new();
     }
     let (library, tx, handles, arguments) = (library(), &procedure.tx, own("handles"), own("arguments"));
@@ -138,7 +138,7 @@ impl Rows {
         });
         tree::expressions(&procedure.body, &mut |expression| {
             let ExpressionKind::Field(row, Field::Column(column)) = &*expression.kind else { return };
-            let Shape::Row(table) = row.span.shape else { return };
+            let ValueType::Row(table) = row.span.value_type else { return };
             if matches!(&*row.kind, ExpressionKind::Variable(row) if changed.contains(row)) {
                 return;
             }

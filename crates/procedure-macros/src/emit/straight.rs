@@ -4,9 +4,9 @@ use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 use seriatim_procedure::analysis::Flow;
 
-use super::ahead::iteration;
 use super::expressions::{Code, checked, typed};
 use super::prefetch::Plan;
+use super::slice::iteration;
 use super::{bind_arguments, index_field, library, own, table_field};
 use crate::options::Options;
 use crate::tree::{
@@ -196,7 +196,7 @@ impl<'p> Emitter<'p> {
                 }
                 None => self.code.expression(value),
             };
-            let lent = match &*value.kind {
+            let borrowed = match &*value.kind {
                 ExpressionKind::None => quote!(::core::option::Option::None),
                 _ => quote_spanned!(value.span.at=> #library::support::Lend::lend(&#new)),
             };
@@ -205,7 +205,7 @@ impl<'p> Emitter<'p> {
                 _ => quote!(let #new = #computed;),
             };
             return quote! {
-                { #binding #library::support::Stored::stored(#row.#setter(#lent), #tx)?; }
+                { #binding #library::support::Stored::stored(#row.#setter(#borrowed), #tx)?; }
             };
         }
         let value = self.code.expression(value);

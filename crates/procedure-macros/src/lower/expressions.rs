@@ -11,15 +11,15 @@ use super::patterns::last;
 use super::{Lowering, refuse};
 use crate::surface;
 use crate::tree::{
-    self, Called, Constant, Count, Expression, ExpressionKind, Field, Literal, Operator, Record, Shape, UnaryOperator,
-    VariableId, Written,
+    self, Called, Constant, Count, Expression, ExpressionKind, Field, Literal, Operator, Record, UnaryOperator,
+    ValueType, VariableId, Written,
 };
 
 impl Lowering {
     /// A pure expression without rows.
     pub(super) fn value(&mut self, expression: &Expr) -> Result<Expression> {
         let lowered = self.expression(expression)?;
-        if lowered.span.shape.has_row() {
+        if lowered.span.value_type.has_row() {
             return refuse(expression, "rows are used column by column: write `row.column`");
         }
         Ok(lowered)
@@ -53,12 +53,12 @@ impl Lowering {
                     return refuse(token, "nothing is lent to be changed: assign variables and their fields");
                 }
                 let inner = self.expression(&reference.expr)?;
-                Ok(tree::shaped(span, inner.span.shape.clone(), ExpressionKind::Reference((), inner)))
+                Ok(tree::typed(span, inner.span.value_type.clone(), ExpressionKind::Reference((), inner)))
             }
             Expr::Unary(unary) => match &unary.op {
                 UnOp::Deref(_) => {
                     let inner = self.expression(&unary.expr)?;
-                    Ok(tree::shaped(span, inner.span.shape.clone(), ExpressionKind::Dereference((), inner)))
+                    Ok(tree::typed(span, inner.span.value_type.clone(), ExpressionKind::Dereference((), inner)))
                 }
                 UnOp::Neg(_) => match &*unary.expr {
                     Expr::Lit(literal) => self.literal(&literal.lit, true),
@@ -84,15 +84,15 @@ impl Lowering {
                 }
                 let list = self.expression(&index.expr)?;
                 let at = self.value(&index.index)?;
-                Ok(tree::shaped(span, list.span.shape.element(), ExpressionKind::Element(list, at)))
+                Ok(tree::typed(span, list.span.value_type.element(), ExpressionKind::Element(list, at)))
             }
             Expr::Tuple(tuple) => {
                 let parts = tuple.elems.iter().map(|part| self.expression(part)).collect::<Result<Vec<_>>>()?;
-                let shape = match parts.iter().any(|part| part.span.shape.has_row()) {
-                    true => Shape::Tuple(parts.iter().map(|part| part.span.shape.clone()).collect()),
-                    false => Shape::Value,
+                let value_type = match parts.iter().any(|part| part.span.value_type.has_row()) {
+                    true => ValueType::Tuple(parts.iter().map(|part| part.span.value_type.clone()).collect()),
+                    false => ValueType::Value,
                 };
-                Ok(tree::shaped(span, shape, ExpressionKind::Tuple(parts)))
+                Ok(tree::typed(span, value_type, ExpressionKind::Tuple(parts)))
             }
             Expr::Array(array) => {
                 let elements = self.values(&array.elems)?;
@@ -219,7 +219,7 @@ impl Lowering {
 
     /// The value of a variable.
     pub(super) fn read(&self, variable: VariableId, ident: &proc_macro2::Ident) -> Expression {
-        let mut read = tree::shaped(ident.span(), self.shape(variable), ExpressionKind::Variable(variable));
+        let mut read = tree::typed(ident.span(), self.value_type(variable), ExpressionKind::Variable(variable));
         read.span.name = Some(ident.clone());
         read
     }
@@ -233,21 +233,21 @@ impl Lowering {
             },
             _ => self.expression(base)?,
         };
-        match (&base_expression.span.shape, name) {
-            (Shape::Row(_), Member::Named(column)) => {
+        match (&base_expression.span.value_type, name) {
+            (ValueType::Row(_), Member::Named(column)) => {
                 Ok(tree::expression(span, ExpressionKind::Field(base_expression, Field::Column(column.clone()))))
             }
-            (Shape::Row(_), Member::Unnamed(at)) => refuse(at, "columns are read by name"),
-            (Shape::Option(_), _) => refuse(
+            (ValueType::Row(_), Member::Unnamed(at)) => refuse(at, "columns are read by name"),
+            (ValueType::Option(_), _) => refuse(
                 name,
                 "the row may be missing: take it out with `let Some(row) = .. else { .. }` first, or use `require`",
             ),
-            (Shape::List(_), _) => {
+            (ValueType::List(_), _) => {
                 refuse(name, "these are many rows: go over them with `for`, or take one with an index")
             }
-            (Shape::Tuple(_), Member::Unnamed(at)) => {
-                let shape = base_expression.span.shape.part(at.index as usize);
-                Ok(tree::shaped(span, shape, ExpressionKind::Field(base_expression, Field::Member(name.clone()))))
+            (ValueType::Tuple(_), Member::Unnamed(at)) => {
+                let value_type = base_expression.span.value_type.part(at.index as usize);
+                Ok(tree::typed(span, value_type, ExpressionKind::Field(base_expression, Field::Member(name.clone()))))
             }
             _ => Ok(tree::expression(span, ExpressionKind::Field(base_expression, Field::Member(name.clone())))),
         }
@@ -268,12 +268,12 @@ impl Lowering {
         }
         if name == "Some" && call.args.len() == 1 {
             let inner = self.expression(&call.args[0])?;
-            let shape = if inner.span.shape.has_row() {
-                Shape::Option(Box::new(inner.span.shape.clone()))
+            let value_type = if inner.span.value_type.has_row() {
+                ValueType::Option(Box::new(inner.span.value_type.clone()))
             } else {
-                Shape::Value
+                ValueType::Value
             };
-            return Ok(tree::shaped(span, shape, ExpressionKind::Some(inner)));
+            return Ok(tree::typed(span, value_type, ExpressionKind::Some(inner)));
         }
         if let Some(ident) = path.get_ident()
             && let Some((_, _)) = self.find(ident)
@@ -336,21 +336,30 @@ impl Lowering {
         let given = given
             .map(|argument| if iterates { self.iterated(argument) } else { self.value(argument) })
             .collect::<Result<Vec<_>>>()?;
-        let rows = receiver.span.shape.has_row();
-        let shape = match (name.as_str(), &receiver.span.shape) {
-            (_, Shape::Row(_)) => return refuse(&call.receiver, "rows are used column by column: write `row.column`"),
-            ("is_some" | "is_none", Shape::Option(_)) | ("len" | "is_empty", Shape::List(_)) => Shape::Value,
-            ("iter" | "clone" | "to_owned", shape) => shape.clone(),
-            ("enumerate", shape) if rows => Shape::List(Box::new(Shape::Tuple(vec![Shape::Value, shape.element()]))),
-            ("zip", shape) if rows || given[0].span.shape.has_row() => {
-                Shape::List(Box::new(Shape::Tuple(vec![shape.element(), given[0].span.shape.element()])))
+        let rows = receiver.span.value_type.has_row();
+        let value_type = match (name.as_str(), &receiver.span.value_type) {
+            (_, ValueType::Row(_)) => {
+                return refuse(&call.receiver, "rows are used column by column: write `row.column`");
+            }
+            ("is_some" | "is_none", ValueType::Option(_)) | ("len" | "is_empty", ValueType::List(_)) => {
+                ValueType::Value
+            }
+            ("iter" | "clone" | "to_owned", value_type) => value_type.clone(),
+            ("enumerate", value_type) if rows => {
+                ValueType::List(Box::new(ValueType::Tuple(vec![ValueType::Value, value_type.element()])))
+            }
+            ("zip", value_type) if rows || given[0].span.value_type.has_row() => {
+                ValueType::List(Box::new(ValueType::Tuple(vec![
+                    value_type.element(),
+                    given[0].span.value_type.element(),
+                ])))
             }
             _ if rows => return refuse(&call.method, format!("`.{name}(..)` is not for rows: take their columns")),
-            _ => Shape::Value,
+            _ => ValueType::Value,
         };
         let function = Called::Method(call.method.clone(), crate::name_of(&call.method));
         let arguments = [receiver].into_iter().chain(given).collect();
-        Ok(tree::shaped(span, shape, ExpressionKind::Call(function, arguments)))
+        Ok(tree::typed(span, value_type, ExpressionKind::Call(function, arguments)))
     }
 
     fn branch(&mut self, branch: &syn::ExprIf) -> Result<Expression> {
@@ -361,18 +370,18 @@ impl Lowering {
         if let Expr::Let(condition) = &*branch.cond {
             let value = self.expression(&condition.expr)?;
             let (pattern, then) = self.scoped(|this| {
-                let pattern = this.pattern(&condition.pat, &value.span.shape)?;
+                let pattern = this.pattern(&condition.pat, &value.span.value_type)?;
                 Ok::<_, Error>((pattern, this.block_value(&branch.then_branch)?))
             })?;
             let otherwise = self.scoped(|this| this.expression(otherwise))?;
-            let shape = then.span.shape.clone();
+            let value_type = then.span.value_type.clone();
             let arms = vec![(pattern, None, then), (Written::any(), None, otherwise)];
-            return Ok(tree::shaped(span, shape, ExpressionKind::Match(value, arms)));
+            return Ok(tree::typed(span, value_type, ExpressionKind::Match(value, arms)));
         }
         let condition = self.condition(&branch.cond)?;
         let then = self.block_value(&branch.then_branch)?;
         let otherwise = self.scoped(|this| this.expression(otherwise))?;
-        Ok(tree::shaped(span, then.span.shape.clone(), ExpressionKind::If(condition, then, otherwise)))
+        Ok(tree::typed(span, then.span.value_type.clone(), ExpressionKind::If(condition, then, otherwise)))
     }
 
     /// The condition of an `if`.
@@ -388,14 +397,15 @@ impl Lowering {
         let mut arms = Vec::new();
         for arm in &matching.arms {
             arms.push(self.scoped(|this| {
-                let pattern = this.pattern(&arm.pat, &value.span.shape)?;
+                let pattern = this.pattern(&arm.pat, &value.span.value_type)?;
                 let guard = arm.guard.as_ref().map(|(_, guard)| this.condition(guard)).transpose()?;
                 Ok::<_, Error>((pattern, guard, this.expression(&arm.body)?))
             })?);
         }
-        let shape = arms.iter().map(|(_, _, value)| &value.span.shape).find(|shape| shape.has_row());
-        let shape = shape.cloned().unwrap_or(Shape::Value);
-        Ok(tree::shaped(matching.span(), shape, ExpressionKind::Match(value, arms)))
+        let value_type =
+            arms.iter().map(|(_, _, value)| &value.span.value_type).find(|value_type| value_type.has_row());
+        let value_type = value_type.cloned().unwrap_or(ValueType::Value);
+        Ok(tree::typed(matching.span(), value_type, ExpressionKind::Match(value, arms)))
     }
 
     /// `{ let ..; value }`.
@@ -414,7 +424,7 @@ impl Lowering {
                     return refuse(token, "write this `let .. else` before the expression it is in");
                 }
                 let value = this.expression(&init.expr)?;
-                let pattern = this.typed(&local.pat, &value.span.shape)?;
+                let pattern = this.typed(&local.pat, &value.span.value_type)?;
                 let value = typed_literal(value, pattern.ty.as_ref());
                 bindings.push((pattern, value));
             }
@@ -425,8 +435,8 @@ impl Lowering {
             if bindings.is_empty() {
                 return Ok(value);
             }
-            let shape = value.span.shape.clone();
-            Ok(tree::shaped(block.span(), shape, ExpressionKind::Block(bindings, value)))
+            let value_type = value.span.value_type.clone();
+            Ok(tree::typed(block.span(), value_type, ExpressionKind::Block(bindings, value)))
         })
     }
 
@@ -459,7 +469,7 @@ impl Lowering {
             })?;
             let value = self.expression(&value)?;
             let (pattern, guard) = self.scoped(|this| {
-                let pattern = this.pattern(&pattern, &value.span.shape)?;
+                let pattern = this.pattern(&pattern, &value.span.value_type)?;
                 Ok::<_, Error>((pattern, guard.map(|guard| this.value(&guard)).transpose()?))
             })?;
             let truth = |value: bool| {
@@ -478,10 +488,12 @@ impl Lowering {
     }
 
     /// A pattern with or without a type after it.
-    pub(super) fn typed(&mut self, pattern: &syn::Pat, shape: &Shape) -> Result<Written> {
+    pub(super) fn typed(&mut self, pattern: &syn::Pat, value_type: &ValueType) -> Result<Written> {
         match pattern {
-            syn::Pat::Type(typed) => Ok(Written { ty: Some((*typed.ty).clone()), ..self.pattern(&typed.pat, shape)? }),
-            other => self.pattern(other, shape),
+            syn::Pat::Type(typed) => {
+                Ok(Written { ty: Some((*typed.ty).clone()), ..self.pattern(&typed.pat, value_type)? })
+            }
+            other => self.pattern(other, value_type),
         }
     }
 }

@@ -13,7 +13,7 @@ use proc_macro2::{Ident, Span};
 use quote::ToTokens;
 use syn::{Attribute, Error, ItemFn, Path, Result};
 
-use crate::tree::{self, Index, Procedure, Shape, Variable, VariableId};
+use crate::tree::{self, Index, Procedure, ValueType, Variable, VariableId};
 
 /// The procedure that a function is.
 pub(crate) fn procedure(function: &ItemFn) -> Result<Procedure> {
@@ -117,16 +117,16 @@ impl Lowering {
     }
 
     /// A variable of the user's, visible from now on.
-    fn declare(&mut self, ident: &Ident, mutable: bool, shape: Shape) -> VariableId {
+    fn declare(&mut self, ident: &Ident, mutable: bool, value_type: ValueType) -> VariableId {
         let variable = self.variable(Variable {
             ident: ident.clone(),
             mutable,
             late: false,
             made: false,
-            lent: false,
+            borrowed: false,
             parts: None,
             ty: None,
-            shape,
+            value_type,
         });
         if let Some(scope) = self.scopes.last_mut() {
             scope.push((ident.to_string(), variable));
@@ -135,17 +135,17 @@ impl Lowering {
     }
 
     /// A variable of the macro's own, which no name reaches.
-    fn make(&mut self, what: &str, shape: Shape) -> VariableId {
+    fn make(&mut self, what: &str, value_type: ValueType) -> VariableId {
         let ident = Ident::new(&format!("__{what}_{}", self.variables.len()), Span::mixed_site());
         self.variable(Variable {
             ident,
             mutable: false,
             late: false,
             made: true,
-            lent: false,
+            borrowed: false,
             parts: None,
             ty: None,
-            shape,
+            value_type,
         })
     }
 
@@ -163,8 +163,8 @@ impl Lowering {
         })
     }
 
-    fn shape(&self, variable: VariableId) -> Shape {
-        self.variables[variable.index()].shape.clone()
+    fn value_type(&self, variable: VariableId) -> ValueType {
+        self.variables[variable.index()].value_type.clone()
     }
 
     /// The position of a table, by its path.

@@ -8,25 +8,25 @@ use syn::{Expr, Member, Result, ReturnType, Stmt};
 use super::{Lowering, Update, refuse};
 use crate::surface::{Call, Keys, Kind};
 use crate::tree::{
-    self, Block, Expression, ExpressionKind, Field, IndexAt, Key, KeyRange, Operation, OperationKind, Shape, StepKind,
-    Take, VariableId,
+    self, Block, Expression, ExpressionKind, Field, IndexAt, Key, KeyRange, Operation, OperationKind, StepKind, Take,
+    ValueType, VariableId,
 };
 
 impl Lowering {
-    /// The operation that a call is, and the shape of its result.
-    pub(super) fn operation(&mut self, call: &Call<'_>) -> Result<(Operation, Shape)> {
+    /// The operation that a call is, and the type of its result.
+    pub(super) fn operation(&mut self, call: &Call<'_>) -> Result<(Operation, ValueType)> {
         let table = self.table(&call.table);
         let index = call.index.as_ref().map(|constant| IndexAt(self.index(table, constant)));
-        let (kind, shape) = match &call.kind {
+        let (kind, value_type) = match &call.kind {
             Kind::Get { key, required } => {
-                let row = Shape::Row(table);
-                let shape = if *required { row } else { Shape::Option(Box::new(row)) };
-                (OperationKind::Get { key: self.key(key)?, required: *required }, shape)
+                let row = ValueType::Row(table);
+                let value_type = if *required { row } else { ValueType::Option(Box::new(row)) };
+                (OperationKind::Get { key: self.key(key)?, required: *required }, value_type)
             }
             Kind::Update { key, required, change } => {
                 let key = self.key(key)?;
                 let (row, body) = self.change(change, table)?;
-                (OperationKind::Update { key, required: *required, row, body }, Shape::Value)
+                (OperationKind::Update { key, required: *required, row, body }, ValueType::Value)
             }
             Kind::Insert { row } => {
                 if let Some(token) = &row.dot2_token {
@@ -36,10 +36,10 @@ impl Lowering {
                     Member::Named(column) => Ok((Field::Column(column.clone()), self.value(&field.expr)?)),
                     Member::Unnamed(at) => refuse(at, "columns are written by name"),
                 });
-                (OperationKind::Insert { columns: columns.collect::<Result<_>>()? }, Shape::Value)
+                (OperationKind::Insert { columns: columns.collect::<Result<_>>()? }, ValueType::Value)
             }
             Kind::Delete { key, required } => {
-                (OperationKind::Delete { key: self.key(key)?, required: *required }, Shape::Value)
+                (OperationKind::Delete { key: self.key(key)?, required: *required }, ValueType::Value)
             }
             Kind::Scan { keys, reverse, limit, take } => {
                 let range = match keys {
@@ -51,17 +51,17 @@ impl Lowering {
                     },
                 };
                 let limit = limit.map(|limit| self.value(limit)).transpose()?;
-                let row = Shape::Row(table);
-                let shape = match take {
+                let row = ValueType::Row(table);
+                let value_type = match take {
                     Take::Each => row,
-                    Take::First => Shape::Option(Box::new(row)),
-                    Take::All => Shape::List(Box::new(row)),
-                    Take::Count => Shape::Value,
+                    Take::First => ValueType::Option(Box::new(row)),
+                    Take::All => ValueType::List(Box::new(row)),
+                    Take::Count => ValueType::Value,
                 };
-                (OperationKind::Scan { range, reverse: *reverse, limit, take: *take }, shape)
+                (OperationKind::Scan { range, reverse: *reverse, limit, take: *take }, value_type)
             }
         };
-        Ok((Operation { id: OperationId(0), span: call.span.into(), table, index, kind }, shape))
+        Ok((Operation { id: OperationId(0), span: call.span.into(), table, index, kind }, value_type))
     }
 
     /// A key: without the `&` in front that the ad-hoc interface has.
@@ -103,7 +103,7 @@ impl Lowering {
         let depth = self.scopes.len();
         let loops = self.loops;
         self.scoped(|this| {
-            let row = this.declare(&row.ident, false, Shape::Row(table));
+            let row = this.declare(&row.ident, false, ValueType::Row(table));
             this.update = Some(Update { row, depth, loops });
             let body = this.change_body(&change.body);
             this.update = None;
@@ -153,7 +153,7 @@ impl Lowering {
 
     /// A value that steps compute, by way of a variable of the macro's own.
     fn through_variable(&mut self, value: &Expr, block: &mut Block) -> Result<Expression> {
-        let variable = self.make("value", Shape::Value);
+        let variable = self.make("value", ValueType::Value);
         self.variables[variable.index()].late = true;
         let span = value.span();
         block.0.push(tree::step(span, StepKind::Declare(variable)));

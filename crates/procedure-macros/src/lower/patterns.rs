@@ -5,19 +5,19 @@ use syn::spanned::Spanned;
 use syn::{Lit, Pat, Result};
 
 use super::{Lowering, refuse};
-use crate::tree::{Constant, Expression, ExpressionKind, Pattern, Shape, VariableId, Written};
+use crate::tree::{Constant, Expression, ExpressionKind, Pattern, ValueType, VariableId, Written};
 
 impl Lowering {
-    /// Reads a pattern for a value of this shape; what it binds becomes visible.
-    pub(super) fn pattern(&mut self, pattern: &Pat, shape: &Shape) -> Result<Written> {
-        Ok(Written { syntax: Some(pattern.clone()), ty: None, pattern: self.part(pattern, shape)? })
+    /// Reads a pattern for a value of this type; what it binds becomes visible.
+    pub(super) fn pattern(&mut self, pattern: &Pat, value_type: &ValueType) -> Result<Written> {
+        Ok(Written { syntax: Some(pattern.clone()), ty: None, pattern: self.part(pattern, value_type)? })
     }
 
     /// Makes visible what a pattern would bind, after a mistake.
     pub(super) fn bind_anyway(&mut self, pattern: &Pat) {
         match pattern {
             Pat::Ident(ident) => {
-                self.declare(&ident.ident, true, Shape::Value);
+                self.declare(&ident.ident, true, ValueType::Value);
             }
             Pat::Tuple(tuple) => tuple.elems.iter().for_each(|pattern| self.bind_anyway(pattern)),
             Pat::TupleStruct(tuple) => tuple.elems.iter().for_each(|pattern| self.bind_anyway(pattern)),
@@ -29,7 +29,7 @@ impl Lowering {
         }
     }
 
-    fn part(&mut self, pattern: &Pat, shape: &Shape) -> Result<Pattern> {
+    fn part(&mut self, pattern: &Pat, value_type: &ValueType) -> Result<Pattern> {
         match pattern {
             Pat::Wild(_) => Ok(Pattern::Any),
             Pat::Ident(ident) => {
@@ -50,7 +50,7 @@ impl Lowering {
                 if ident.ident == self.tx() {
                     return refuse(ident, "the transaction keeps its name: call this something else");
                 }
-                let variable = self.declare(&ident.ident, ident.mutability.is_some(), shape.clone());
+                let variable = self.declare(&ident.ident, ident.mutability.is_some(), value_type.clone());
                 Ok(Pattern::Bind(variable))
             }
             Pat::Lit(literal) => match &literal.lit {
@@ -68,13 +68,13 @@ impl Lowering {
                 Some(last) if last.ident == "None" => Ok(Pattern::None),
                 _ => Ok(Pattern::Literal(constant(&path.path))),
             },
-            Pat::TupleStruct(record) => self.called(record, shape),
+            Pat::TupleStruct(record) => self.called(record, value_type),
             Pat::Struct(record) => {
                 let fields = record
                     .fields
                     .iter()
                     .map(|field| {
-                        let inner = self.part(&field.pat, &Shape::Value)?;
+                        let inner = self.part(&field.pat, &ValueType::Value)?;
                         Ok((crate::member_name(&field.member).into(), inner))
                     })
                     .collect::<Result<_>>()?;
@@ -85,20 +85,20 @@ impl Lowering {
                     return refuse(rest, "name every part of the tuple, or write `_` for it");
                 }
                 let parts = tuple.elems.iter().enumerate();
-                let parts = parts.map(|(at, part)| self.part(part, &shape.part(at))).collect::<Result<_>>()?;
+                let parts = parts.map(|(at, part)| self.part(part, &value_type.part(at))).collect::<Result<_>>()?;
                 Ok(Pattern::Tuple(parts))
             }
             Pat::Or(or) => {
                 let mut cases = or.cases.iter();
-                let first = cases.next().map(|case| self.part(case, shape)).transpose()?;
+                let first = cases.next().map(|case| self.part(case, value_type)).transpose()?;
                 let mut alternatives: Vec<Pattern> = first.into_iter().collect();
                 for case in cases {
-                    alternatives.push(self.alternative(case, shape)?);
+                    alternatives.push(self.alternative(case, value_type)?);
                 }
                 Ok(Pattern::Either(alternatives))
             }
-            Pat::Paren(inner) => self.part(&inner.pat, shape),
-            Pat::Reference(inner) => self.part(&inner.pat, shape),
+            Pat::Paren(inner) => self.part(&inner.pat, value_type),
+            Pat::Reference(inner) => self.part(&inner.pat, value_type),
             Pat::Type(typed) => refuse(&typed.ty, "write types after the whole pattern of a `let`"),
             Pat::Slice(slice) => refuse(slice, "take elements with an index: lists have no patterns"),
             other => refuse(
@@ -109,11 +109,11 @@ impl Lowering {
     }
 
     /// A further alternative of `|`: it binds the variables that the first one did.
-    fn alternative(&mut self, case: &Pat, shape: &Shape) -> Result<Pattern> {
+    fn alternative(&mut self, case: &Pat, value_type: &ValueType) -> Result<Pattern> {
         let known = self.scopes.last().cloned().unwrap_or_default();
         self.scopes.push(Vec::new());
         let before = self.variables.len();
-        let pattern = self.part(case, shape);
+        let pattern = self.part(case, value_type);
         self.scopes.pop();
         let (mut pattern, made) = (pattern?, before..self.variables.len());
         // They share the first alternative's variables.
@@ -130,19 +130,19 @@ impl Lowering {
     }
 
     /// `Some(pattern)`, or a variant with fields in order.
-    fn called(&mut self, record: &syn::PatTupleStruct, shape: &Shape) -> Result<Pattern> {
+    fn called(&mut self, record: &syn::PatTupleStruct, value_type: &ValueType) -> Result<Pattern> {
         let name = last(&record.path);
         if let Some(rest) = record.elems.iter().find(|part| matches!(part, Pat::Rest(_))) {
             return refuse(rest, "name every field, or write `_` for it");
         }
         if let ("Some", Some(inner), 1) = (name.as_str(), record.elems.first(), record.elems.len()) {
-            return Ok(Pattern::Some(Box::new(self.part(inner, &shape.inside())?)));
+            return Ok(Pattern::Some(Box::new(self.part(inner, &value_type.inside())?)));
         }
         if name == "Ok" || name == "Err" {
             return refuse(&record.path, "operations end in `?`: there are no `Result`s to match");
         }
         let fields = record.elems.iter().enumerate();
-        let fields = fields.map(|(at, part)| Ok((at.to_string().into(), self.part(part, &Shape::Value)?)));
+        let fields = fields.map(|(at, part)| Ok((at.to_string().into(), self.part(part, &ValueType::Value)?)));
         Ok(Pattern::Record { name: name.into(), fields: fields.collect::<Result<_>>()? })
     }
 

@@ -3,7 +3,7 @@
 use syn::{Error, FnArg, GenericArgument, ItemFn, Pat, PathArguments, Result, ReturnType, Type};
 
 use super::{Lowering, refuse};
-use crate::tree::{Parameter, Passing, Shape};
+use crate::tree::{Parameter, Passing, ValueType};
 
 /// What the head says.
 pub(super) struct Signature {
@@ -82,8 +82,8 @@ fn parameter(input: &FnArg, lowering: &mut Lowering) -> Result<Parameter> {
         }
         other => Passing::Value(owned(other)?),
     };
-    let variable = lowering.declare(&pattern.ident, pattern.mutability.is_some(), Shape::Value);
-    lowering.variables[variable.index()].lent = !matches!(passing, Passing::Value(_));
+    let variable = lowering.declare(&pattern.ident, pattern.mutability.is_some(), ValueType::Value);
+    lowering.variables[variable.index()].borrowed = !matches!(passing, Passing::Value(_));
     Ok(Parameter { variable, passing })
 }
 

@@ -9,8 +9,8 @@ use super::expressions::{compound, needs_steps, refusal, typed_literal};
 use super::{Lowering, refuse};
 use crate::surface;
 use crate::tree::{
-    self, Arm, Block, Called, Expression, ExpressionKind, Field, Operator, Pattern, Place, Selector, Shape, Step,
-    StepKind, VariableId, Written,
+    self, Arm, Block, Called, Expression, ExpressionKind, Field, Operator, Pattern, Place, Selector, Step, StepKind,
+    ValueType, VariableId, Written,
 };
 
 /// How a procedure ends, for messages.
@@ -154,7 +154,7 @@ impl Lowering {
         };
         let Some(init) = &local.init else {
             let syn::Pat::Ident(ident) = pattern else { return refuse(local, "give the variables their values here") };
-            let variable = self.declare(&ident.ident, ident.mutability.is_some(), Shape::Value);
+            let variable = self.declare(&ident.ident, ident.mutability.is_some(), ValueType::Value);
             let known = &mut self.variables[variable.index()];
             (known.late, known.ty) = (true, ty);
             block.0.push(tree::step(span, StepKind::Declare(variable)));
@@ -169,29 +169,29 @@ impl Lowering {
                 let message = "leave the procedure or the loop here: `return`, `break` or `continue`";
                 return Err(Error::new(otherwise.block.brace_token.span.close(), message));
             }
-            let pattern = self.pattern(pattern, &value.span.shape)?;
+            let pattern = self.pattern(pattern, &value.span.value_type)?;
             block.0.push(tree::step(span, StepKind::LetElse { pattern, value, otherwise: otherwise_block }));
             return Ok(());
         }
         if let Some(call) = surface::operation(value, &tx, false) {
-            let (operation, shape) = self.operation_here(value, call?)?;
-            let pattern = Written { ty, ..self.pattern(pattern, &shape)? };
+            let (operation, value_type) = self.operation_here(value, call?)?;
+            let pattern = Written { ty, ..self.pattern(pattern, &value_type)? };
             let kind = StepKind::Operation { operation: Box::new(operation), bind: Some(pattern) };
             block.0.push(tree::step(span, kind));
             return Ok(());
         }
         if needs_steps(value, &tx) {
             let value = self.stepped(value, block)?;
-            let pattern = Written { ty, ..self.pattern(pattern, &value.span.shape)? };
+            let pattern = Written { ty, ..self.pattern(pattern, &value.span.value_type)? };
             block.0.push(tree::step(span, StepKind::Let { pattern, value }));
             return Ok(());
         }
         let value = typed_literal(self.expression(value)?, ty.as_ref());
-        let pattern = Written { ty, ..self.pattern(pattern, &value.span.shape)? };
+        let pattern = Written { ty, ..self.pattern(pattern, &value.span.value_type)? };
         if let Pattern::Bind(variable) = &pattern.pattern {
             let known = &mut self.variables[variable.index()];
             match &*value.kind {
-                ExpressionKind::Reference(..) => known.lent = true,
+                ExpressionKind::Reference(..) => known.borrowed = true,
                 ExpressionKind::Tuple(parts) => known.parts = Some(parts.len()),
                 _ => {}
             }
@@ -205,7 +205,7 @@ impl Lowering {
         &mut self,
         expression: &Expr,
         call: surface::Call<'_>,
-    ) -> Result<(crate::tree::Operation, Shape)> {
+    ) -> Result<(crate::tree::Operation, ValueType)> {
         if self.update.is_some() {
             return refuse(expression, "the change of an update only computes; do this before or after it");
         }
@@ -217,13 +217,13 @@ impl Lowering {
         let tx = self.tx();
         let span = value.span();
         let variable = if let Some(call) = surface::operation(value, &tx, false) {
-            let (operation, shape) = self.operation_here(value, call?)?;
-            let variable = self.make("result", shape);
+            let (operation, value_type) = self.operation_here(value, call?)?;
+            let variable = self.make("result", value_type);
             let bind = Some(Written::bind(variable));
             block.0.push(tree::step(span, StepKind::Operation { operation: Box::new(operation), bind }));
             variable
         } else if needs_steps(value, &tx) {
-            let variable = self.make("value", Shape::Value);
+            let variable = self.make("value", ValueType::Value);
             self.variables[variable.index()].late = true;
             block.0.push(tree::step(span, StepKind::Declare(variable)));
             self.assign_branches(value, variable, block)?;
@@ -275,8 +275,8 @@ impl Lowering {
             other => {
                 let value = self.stepped(other, block)?;
                 let known = &mut self.variables[variable.index()];
-                if value.span.shape.has_row() {
-                    known.shape = value.span.shape.clone();
+                if value.span.value_type.has_row() {
+                    known.value_type = value.span.value_type.clone();
                 }
                 let name = known.ident.clone();
                 let place = Place { variable, path: Vec::new() };
@@ -316,7 +316,7 @@ impl Lowering {
         if let Expr::Let(condition) = &*branch.cond {
             let value = self.stepped(&condition.expr, block)?;
             let (pattern, body) = self.scoped(|this| {
-                let pattern = this.pattern(&condition.pat, &value.span.shape)?;
+                let pattern = this.pattern(&condition.pat, &value.span.value_type)?;
                 let mut body = Block::default();
                 then(this, &branch.then_branch, &mut body)?;
                 Ok::<_, Error>((pattern, body))
@@ -348,7 +348,7 @@ impl Lowering {
         let mut arms = Vec::new();
         for arm in &matching.arms {
             arms.push(self.scoped(|this| {
-                let pattern = this.pattern(&arm.pat, &value.span.shape)?;
+                let pattern = this.pattern(&arm.pat, &value.span.value_type)?;
                 let guard = arm.guard.as_ref().map(|(_, guard)| this.condition(guard)).transpose()?;
                 let mut steps = Block::default();
                 body(this, &arm.body, &mut steps)?;
@@ -472,11 +472,11 @@ impl Lowering {
             if self.update.is_some() {
                 return refuse(&looping.expr, "the change of an update only computes; do this before or after it");
             }
-            let (operation, shape) = self.operation(&call?)?;
+            let (operation, value_type) = self.operation(&call?)?;
             let (row, body) = self.scoped(|this| {
                 let row = match &*looping.pat {
-                    syn::Pat::Ident(ident) if ident.subpat.is_none() => this.declare(&ident.ident, false, shape),
-                    syn::Pat::Wild(_) => this.make("row", shape),
+                    syn::Pat::Ident(ident) if ident.subpat.is_none() => this.declare(&ident.ident, false, value_type),
+                    syn::Pat::Wild(_) => this.make("row", value_type),
                     other => return refuse(other, "the row of a scan has one name"),
                 };
                 this.loops += 1;
@@ -488,7 +488,7 @@ impl Lowering {
             return Ok(());
         }
         let over = self.iterated(&looping.expr)?;
-        let element = over.span.shape.element();
+        let element = over.span.value_type.element();
         let (pattern, body) = self.scoped(|this| {
             let pattern = this.pattern(&looping.pat, &element)?;
             this.loops += 1;
@@ -513,11 +513,11 @@ impl Lowering {
             Some(_) => self.value(right)?,
             None => self.stepped(right, block)?,
         };
-        if value.span.shape.has_row() {
+        if value.span.value_type.has_row() {
             if !place.path.is_empty() {
                 return refuse(right, "rows are used column by column: write `row.column`");
             }
-            self.variables[place.variable.index()].shape = value.span.shape.clone();
+            self.variables[place.variable.index()].value_type = value.span.value_type.clone();
         }
         block.0.push(assignment(span, name, StepKind::Assign { place, operator, value }));
         Ok(())
@@ -565,8 +565,8 @@ impl Lowering {
                 }
                 let known = &self.variables[variable.index()];
                 if !known.mutable && !known.late && self.update.is_none_or(|update| update.row != variable) {
-                    return match known.shape {
-                        Shape::Row(_) => refuse(ident, "columns are assigned in the change of an `update`"),
+                    return match known.value_type {
+                        ValueType::Row(_) => refuse(ident, "columns are assigned in the change of an `update`"),
                         _ => refuse(ident, format!("`{ident}` is assigned: declare it with `let mut {ident}`")),
                     };
                 }

@@ -14,7 +14,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::plan::{Failure, FailureKind, Fragment, Fragments, Plan, Shape, Symbol};
+use crate::plan::{Failure, FailureKind, Fragment, Fragments, Plan, Symbol, TransactionClass};
 
 use super::{Partitioning, Schema, chop};
 
@@ -95,14 +95,14 @@ pub fn fragments(plan: &Plan, schema: &Schema) -> Fragments {
     let known = places.iter().all(|place| place.is_some_and(|symbol| from_arguments(plan, symbol)));
     let one = places.len() <= 1 && places.iter().flatten().all(|symbol| symbol.iteration().is_none());
     let last = placed.iter().map(|id| rounds[*id]).max().unwrap_or(0);
-    let shape = match (known, one, last, endless) {
-        (_, _, _, true) => Shape::General { rounds: 0 },
-        (true, true, 0, _) => Shape::Single,
-        (true, false, 0, _) => Shape::Simple,
+    let class = match (known, one, last, endless) {
+        (_, _, _, true) => TransactionClass::General { rounds: 0 },
+        (true, true, 0, _) => TransactionClass::Single,
+        (true, false, 0, _) => TransactionClass::Simple,
         // A partition that is looked up costs a round before the one that goes there; `needs` has counted it.
-        (_, _, last, _) => Shape::General { rounds: last + 1 },
+        (_, _, last, _) => TransactionClass::General { rounds: last + 1 },
     };
-    if shape == Shape::Simple {
+    if class == TransactionClass::Simple {
         let names: Vec<String> = places.iter().flatten().map(|symbol| symbol.to_string()).collect();
         say(format!("at {}, none needs another", names.join(" and ")));
     }
@@ -142,8 +142,8 @@ pub fn fragments(plan: &Plan, schema: &Schema) -> Fragments {
     };
     Fragments {
         procedure: plan.procedure.clone(),
-        shape,
-        reason: if shape == Shape::Single { String::new() } else { reason },
+        class,
+        reason: if class == TransactionClass::Single { String::new() } else { reason },
         fails: failures().next().is_some(),
         undo: failures().any(|failure| writes().any(|write| precedes(write, failure))),
         fragments,

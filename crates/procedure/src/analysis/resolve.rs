@@ -42,7 +42,7 @@ impl Resolved<'_> {
 
 pub(super) fn resolve<'p>(procedure: &'p Procedure, schema: &Schema) -> Result<Resolved<'p>, Refusals> {
     let mut collector = Collector::new(&procedure.name);
-    if let Err((span, problem)) = shape(procedure) {
+    if let Err((span, problem)) = check_structure(procedure) {
         collector.refuse(&span, format!("the intermediate representation is broken: {problem}"));
         let nothing = Resolved { procedure, tables: Vec::new(), operations: Vec::new(), blocks: Vec::new() };
         return collector.finish(nothing);
@@ -64,7 +64,8 @@ pub(super) fn resolve<'p>(procedure: &'p Procedure, schema: &Schema) -> Result<R
     visit::steps(&procedure.body, &mut |step| {
         if let Some(operation) = visit::operation(step) {
             let table = &resolved.tables[operation.table];
-            let index = judge(&mut collector, table, operation, matches!(step.kind, StepKind::ForEach { .. }));
+            let index =
+                check_operation(&mut collector, table, operation, matches!(step.kind, StepKind::ForEach { .. }));
             resolved.operations.push((operation, step, index));
         }
     });
@@ -85,8 +86,13 @@ fn nest(block: &Block, around: &mut Vec<(usize, usize)>, found: &mut Vec<Vec<(us
     }
 }
 
-/// Judges one operation and finds its index.
-fn judge(collector: &mut Collector, table: &TableDef, operation: &Operation, for_each: bool) -> Option<usize> {
+/// Checks one operation and finds its index.
+fn check_operation(
+    collector: &mut Collector,
+    table: &TableDef,
+    operation: &Operation,
+    for_each: bool,
+) -> Option<usize> {
     let span = &operation.span;
     let index = match &operation.index {
         None => None,
@@ -198,7 +204,7 @@ fn judge_update(collector: &mut Collector, table: &TableDef, row: VariableId, st
 }
 
 /// Whether ids are dense, in source order, and in range.
-fn shape(procedure: &Procedure) -> Result<(), (Span, String)> {
+fn check_structure(procedure: &Procedure) -> Result<(), (Span, String)> {
     let wrong = |span: &Span, problem: &str| Err((span.clone(), problem.to_owned()));
     if procedure.parameters > procedure.variables.len() {
         return wrong(&procedure.span, "more parameters than variables");

@@ -28,7 +28,7 @@ pub struct Options {
     pub defer: bool,
     /// The search in tables that nothing is added to or removed from may stay outside a region (§3.3).
     pub statics: bool,
-    /// Whoever takes a key out of a table that never gets it again has the rows of that key to itself.
+    /// A transaction that takes a key out of a table that never gets it again has the rows of that key to itself.
     pub claims: bool,
     /// Sums in columns that are only added to do not leave their range while a chopped transaction runs: the engine watches
     /// that they keep half of it free and runs the set unchopped when one does not. Without it, an addition is only checked

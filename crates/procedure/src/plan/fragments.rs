@@ -7,7 +7,7 @@ use super::Symbol;
 
 /// How a procedure spreads over partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Shape {
+pub enum TransactionClass {
     /// Everything is in the partition of one value known from the arguments.
     Single,
     /// Several partitions known from the arguments, and none needs a result of another: one fragment each, all sent at once.
@@ -41,8 +41,8 @@ pub struct Fragments {
     /// The procedure.
     pub procedure: Arc<str>,
     /// How it spreads.
-    pub shape: Shape,
-    /// Why it is not of a simpler shape; empty for [`Shape::Single`].
+    pub class: TransactionClass,
+    /// Why it is not of a simpler class; empty for [`TransactionClass::Single`].
     pub reason: String,
     /// Its fragments, by round and first operation.
     pub fragments: Vec<Fragment>,
@@ -56,11 +56,11 @@ pub struct Fragments {
 
 impl fmt::Display for Fragments {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.shape {
-            Shape::Single => write!(f, "single partition")?,
-            Shape::Simple => write!(f, "simple multi-partition: {}", self.reason)?,
-            Shape::General { rounds: 0 } => write!(f, "general: {}", self.reason)?,
-            Shape::General { rounds } => write!(f, "general, {rounds} rounds: {}", self.reason)?,
+        match self.class {
+            TransactionClass::Single => write!(f, "single partition")?,
+            TransactionClass::Simple => write!(f, "simple multi-partition: {}", self.reason)?,
+            TransactionClass::General { rounds: 0 } => write!(f, "general: {}", self.reason)?,
+            TransactionClass::General { rounds } => write!(f, "general, {rounds} rounds: {}", self.reason)?,
         }
         f.write_str(match (self.fails, self.undo) {
             (false, _) => "; cannot fail\n",

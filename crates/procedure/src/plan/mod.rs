@@ -1,6 +1,6 @@
 //! What the analysis of procedures found, as inert data.
 //!
-//! Invariant: no behaviour but checking and showing itself. [`analysis`](crate::analysis) makes it; the engine and the doors only
+//! Invariant: no behaviour but checking and showing itself. [`analysis`](crate::analysis) makes it; the engine and the apps only
 //! read it.
 //!
 //! A [`Plan`] is about one procedure; a [`Chopping`] about a set of them; [`Fragments`] about one procedure and a way to
@@ -19,7 +19,7 @@ pub use chopping::{
 };
 pub use columns::Columns;
 pub use footprint::{Footprint, Touch};
-pub use fragments::{Fragment, Fragments, Shape};
+pub use fragments::{Fragment, Fragments, TransactionClass};
 pub use operation::{Access, Existence, Failure, FailureKind, Kind, Known, Operation};
 pub use symbol::Symbol;
 

@@ -1,5 +1,5 @@
-//! Random sets of procedures, a judge of their choppings, and runs of them.
+//! Random sets of procedures, a checker of their choppings, and runs of them.
 
-pub(crate) mod judge;
+pub(crate) mod oracle;
 pub(crate) mod runs;
 pub(crate) mod sets;

@@ -17,7 +17,7 @@ use seriatim_base::Rng;
 
 use seriatim_procedure::plan::Options;
 
-use super::judge::{Cut, conflict, matters};
+use super::oracle::{Cut, conflict, matters};
 use super::sets::{Effect, Set};
 
 /// When an instance takes its epoch.

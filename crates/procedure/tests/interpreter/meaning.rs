@@ -6,14 +6,14 @@ use seriatim_procedure::ir::*;
 use seriatim_procedure::{Data, Datum, EvaluationError};
 
 use crate::build::*;
-use crate::support::toy::{Stop, Toy};
+use crate::support::toy::{Toy, ToyError};
 
 fn value(expression: Expression) -> Result<Datum, EvaluationError> {
     Frame::new(8).evaluate(&expression)
 }
 
 /// Runs steps over a table `t` of three rows (1, 10), (2, 20), (3, 30); variable 0 is a list of numbers.
-fn result(body: Vec<Step>) -> (Result<Datum, Stop>, Toy) {
+fn result(body: Vec<Step>) -> (Result<Datum, ToyError>, Toy) {
     let mut toy = Toy::default().with("t", 1, &["key", "value"]);
     for key in 1..=3u8 {
         toy = toy.row("t", vec![key.to_datum(), (10 * key).to_datum()]);
@@ -29,7 +29,7 @@ fn returned(body: Vec<Step>) -> Datum {
 
 fn refused(body: Vec<Step>) -> String {
     match result(body).0 {
-        Err(Stop::Evaluation(EvaluationError::Type(problem))) => problem,
+        Err(ToyError::Evaluation(EvaluationError::Type(problem))) => problem,
         other => panic!("{other:?}"),
     }
 }
@@ -69,9 +69,9 @@ fn parts_of_values_are_read_and_assigned() {
     let stop = |body| result(body).0.unwrap_err();
     assert_eq!(
         stop(body(vec![field("0"), field("y"), index(2)], None, int(9))),
-        Stop::Evaluation(EvaluationError::OutOfBounds { index: 2, length: 2 })
+        ToyError::Evaluation(EvaluationError::OutOfBounds { index: 2, length: 2 })
     );
-    assert_eq!(stop(body(vec![field("1")], None, int(256))), Stop::Evaluation(EvaluationError::Overflow));
+    assert_eq!(stop(body(vec![field("1")], None, int(256))), ToyError::Evaluation(EvaluationError::Overflow));
     assert_eq!(refused(body(vec![field("2")], None, int(9))), "test.rs:1:1: a tuple of 2 has no such field");
     assert_eq!(refused(body(vec![index(0)], None, int(9))), "test.rs:1:1: a tuple of 2 has no elements to assign");
     assert_eq!(refused(body(vec![field("0"), field("z")], None, int(9))), "test.rs:1:1: a `P` has no field `z`");
@@ -197,7 +197,7 @@ fn operations_give_what_they_promise() {
 
     let one = |kind| result(vec![run(Some(bind(1)), 0, kind), return_(var(1))]).0;
     let key = |key: u8| vec![literal(key)];
-    let missing = || Err(Stop::Missing("t (9u8,)".into()));
+    let missing = || Err(ToyError::Missing("t (9u8,)".into()));
     assert_eq!(one(OperationKind::Get { key: key(9), required: false }), Ok(Datum::NONE));
     assert_eq!(one(OperationKind::Get { key: key(9), required: true }), missing());
     assert_eq!(one(OperationKind::Delete { key: key(9), required: false }), Ok(false.to_datum()));
@@ -215,7 +215,7 @@ fn operations_give_what_they_promise() {
     let inserted =
         |key: u8| result(vec![insert(0, vec![("value", literal(1u8)), ("key", literal(key))]), return_(int(0))]).0;
     assert!(inserted(4).is_ok());
-    assert_eq!(inserted(3), Err(Stop::Duplicate("t [3]".into())));
+    assert_eq!(inserted(3), Err(ToyError::Duplicate("t [3]".into())));
     let kind = OperationKind::Get { key: vec![literal(20u8)], required: true };
     let mut by_value = operation(0, kind);
     by_value.index = Some("value".into());
@@ -237,7 +237,7 @@ fn an_update_reads_what_it_assigned_and_writes_all_or_nothing() {
     let (yielded, toy) = result(steps(var(2)));
     assert_eq!((yielded, values(&toy)), (Ok(21u8.to_datum()), vec![10, 42, 30]));
     let (stopped, toy) = result(steps(int(250)));
-    assert_eq!((stopped, values(&toy)), (Err(Stop::Evaluation(EvaluationError::Overflow)), vec![10, 20, 30]));
+    assert_eq!((stopped, values(&toy)), (Err(ToyError::Evaluation(EvaluationError::Overflow)), vec![10, 20, 30]));
     let nothing = returned(vec![update(Some(bind(3)), 0, vec![literal(2u8)], 1, vec![]), return_(var(3))]);
     assert_eq!(nothing, Datum::UNIT);
 }
@@ -279,8 +279,8 @@ fn a_row_that_was_read_is_a_copy() {
 #[test]
 fn the_first_abort_in_source_order_decides() {
     let missing = || require(bind(1), 0, vec![literal(9u8)]);
-    assert_eq!(result(vec![abort(int(1)), missing()]).0, Err(Stop::User(Datum::Integer(1, None))));
-    assert_eq!(result(vec![missing(), abort(int(1))]).0, Err(Stop::Missing("t (9u8,)".into())));
+    assert_eq!(result(vec![abort(int(1)), missing()]).0, Err(ToyError::User(Datum::Integer(1, None))));
+    assert_eq!(result(vec![missing(), abort(int(1))]).0, Err(ToyError::Missing("t (9u8,)".into())));
 }
 
 #[test]
@@ -312,7 +312,7 @@ fn what_no_front_end_makes_is_refused_with_its_place() {
     let procedure = procedure("two", 2, &["a", "b"], &[], vec![return_(var(0))]);
     let stop = interpret(&procedure, &1u8.to_datum(), &Toy::default()).unwrap_err();
     let problem = "procedure `two` takes a tuple of 2 arguments, found a u8";
-    assert_eq!(stop, Stop::Evaluation(EvaluationError::Type(problem.into())));
+    assert_eq!(stop, ToyError::Evaluation(EvaluationError::Type(problem.into())));
 }
 
 #[test]

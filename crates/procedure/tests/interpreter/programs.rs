@@ -5,7 +5,7 @@ use seriatim_procedure::ir::*;
 use seriatim_procedure::{Data, Datum, EvaluationError};
 
 use crate::build::*;
-use crate::support::toy::{Stop, Toy};
+use crate::support::toy::{Toy, ToyError};
 use seriatim_procedure::interpret::interpret;
 
 type Money = seriatim_catalog::Decimal<2>;
@@ -61,12 +61,12 @@ fn a_transfer_moves_money_or_aborts_for_its_reason() {
     const LOT: i64 = i64::MAX - 5;
     assert_eq!(run(1, 3, 400), (Ok(money(600).to_datum()), vec![600, LOT, 400]));
     assert_eq!(run(1, 1, 400), (Ok(money(600).to_datum()), vec![1000, LOT, 0]));
-    assert_eq!(run(1, 3, 0), (Err(Stop::User(Datum::record("NotPositive", []))), vec![1000, LOT, 0]));
+    assert_eq!(run(1, 3, 0), (Err(ToyError::User(Datum::record("NotPositive", []))), vec![1000, LOT, 0]));
     let overdrawn = Datum::record("Overdrawn", [("balance", money(-1).to_datum())]);
-    assert_eq!(run(1, 3, 1001).0, Err(Stop::User(overdrawn)));
-    assert_eq!(run(9, 3, 1).0, Err(Stop::Missing("account (9u32,)".into())));
+    assert_eq!(run(1, 3, 1001).0, Err(ToyError::User(overdrawn)));
+    assert_eq!(run(9, 3, 1).0, Err(ToyError::Missing("account (9u32,)".into())));
     // The first update is done, the second is not: rolling back is the caller's.
-    assert_eq!(run(1, 2, 6), (Err(Stop::Evaluation(EvaluationError::Overflow)), vec![994, LOT, 0]));
+    assert_eq!(run(1, 2, 6), (Err(ToyError::Evaluation(EvaluationError::Overflow)), vec![994, LOT, 0]));
 }
 
 #[test]
@@ -192,11 +192,11 @@ fn an_order_loops_over_its_lines() {
 fn an_order_of_an_unused_item_aborts_at_its_line() {
     let toy = shop();
     let stop = interpret(&order(), &(1u8, vec![(1u32, 4i16), (7, 1)]).to_datum(), &toy).unwrap_err();
-    assert_eq!(stop, Stop::User(Datum::record("UnusedItem", [("0", 7u32.to_datum())])));
+    assert_eq!(stop, ToyError::User(Datum::record("UnusedItem", [("0", 7u32.to_datum())])));
     assert_eq!(toy.rows("line").len(), 1);
     // The second order of one item overflows the column that counts them.
     let stop = interpret(&order(), &(1u8, vec![(2u32, 1i16), (2, 1)]).to_datum(), &shop()).unwrap_err();
-    assert_eq!(stop, Stop::Evaluation(EvaluationError::Overflow));
+    assert_eq!(stop, ToyError::Evaluation(EvaluationError::Overflow));
 }
 
 #[test]

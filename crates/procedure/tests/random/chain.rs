@@ -10,7 +10,7 @@ use seriatim_procedure::ir::{Block, KeyRange, Operation, OperationKind, Procedur
 use seriatim_procedure::{Data, Datum};
 
 use crate::program::TABLES;
-use crate::support::toy::{Stop, Toy};
+use crate::support::toy::{Toy, ToyError};
 
 pub(crate) fn number(value: i128) -> Datum {
     Datum::Integer(value, None)
@@ -65,7 +65,7 @@ impl<'p> Chain<'p> {
     }
 
     /// Runs the next pass on a database; if it fails nothing is changed there, and the chain is at its end.
-    pub(crate) fn run(&mut self, toy: &Toy) -> Result<(), Stop> {
+    pub(crate) fn run(&mut self, toy: &Toy) -> Result<(), ToyError> {
         let before = toy.tables.borrow().clone();
         self.kept.iter_mut().for_each(|(_, met)| *met = 0);
         self.output = None;
@@ -81,7 +81,7 @@ impl<'p> Chain<'p> {
         Ok(())
     }
 
-    fn block(&mut self, block: &'p Block, frame: &mut Frame, toy: &Toy) -> Result<Flow, Stop> {
+    fn block(&mut self, block: &'p Block, frame: &mut Frame, toy: &Toy) -> Result<Flow, ToyError> {
         for step in &block.0 {
             let flow = self.step(step, frame, toy)?;
             if flow != Flow::Next {
@@ -91,7 +91,7 @@ impl<'p> Chain<'p> {
         Ok(Flow::Next)
     }
 
-    fn step(&mut self, step: &'p Step, frame: &mut Frame, toy: &Toy) -> Result<Flow, Stop> {
+    fn step(&mut self, step: &'p Step, frame: &mut Frame, toy: &Toy) -> Result<Flow, ToyError> {
         self.steps = self.steps.checked_sub(1).unwrap_or_else(|| panic!("it does not end:\n{}", self.procedure));
         let (due, runs) = (self.passes[step.id.index()] <= self.pass, self.passes[step.id.index()] == self.pass);
         match &step.kind {
@@ -106,7 +106,7 @@ impl<'p> Chain<'p> {
                 return Ok(Flow::Ended);
             }
             StepKind::Abort(error) => {
-                return if due { Err(Stop::User(frame.evaluate(error)?)) } else { Ok(Flow::Ended) };
+                return if due { Err(ToyError::User(frame.evaluate(error)?)) } else { Ok(Flow::Ended) };
             }
             _ if !due => {}
             StepKind::Let { pattern, value } => {
@@ -191,7 +191,7 @@ impl<'p> Chain<'p> {
         kept.get(*met - 1).cloned().unwrap_or_else(|| panic!("operation {operation} gave nothing that often"))
     }
 
-    fn operate(&mut self, operation: &'p Operation, frame: &mut Frame, toy: &Toy) -> Result<Datum, Stop> {
+    fn operate(&mut self, operation: &'p Operation, frame: &mut Frame, toy: &Toy) -> Result<Datum, ToyError> {
         let table: &Arc<str> = &self.procedure.tables[operation.table].table;
         match &operation.kind {
             OperationKind::Get { key, required } => {
@@ -241,7 +241,7 @@ impl<'p> Chain<'p> {
             }
             OperationKind::Insert { columns } => {
                 let columns = columns.iter().map(|(name, value)| Ok((name.clone(), frame.evaluate(value)?)));
-                toy.insert(operation, table, columns.collect::<Result<_, Stop>>()?)?;
+                toy.insert(operation, table, columns.collect::<Result<_, ToyError>>()?)?;
                 Ok(Datum::UNIT)
             }
             OperationKind::Scan { range: KeyRange::Prefix(prefix), take, reverse, .. } => {

@@ -1,5 +1,5 @@
-//! Random procedures against what they mean: the interpreter, run whole, is the judge of plans, pieces and choppings. `SERIATIM_SEED`
-//! and `SERIATIM_CASES` repeat and extend a run; the seed of a case that fails is told.
+//! Random procedures against what they mean: the interpreter, run whole, is the oracle for plans, pieces and choppings.
+//! `SERIATIM_SEED` and `SERIATIM_CASES` repeat and extend a run; the seed of a case that fails is told.
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -20,7 +20,7 @@ use seriatim_procedure::ir::Procedure;
 use seriatim_procedure::plan::{Chopped, Chopping, Failure, FailureKind, Options, Piece, Plan, Role};
 
 use chain::{Chain, number, rows};
-use support::toy::{Stop, Tables, Toy};
+use support::toy::{Tables, Toy, ToyError};
 
 /// What execution in pieces assumes.
 const PIECES: Options = Options { headroom: false, memory: false, ..Options::DEFAULT };
@@ -80,7 +80,7 @@ fn passes_unless(procedure: &Procedure, chopped: &Chopped, matters: impl Fn(&Lat
     }
 }
 
-fn whole(procedure: &Procedure, arguments: &Datum, toy: &Toy) -> Result<Datum, Stop> {
+fn whole(procedure: &Procedure, arguments: &Datum, toy: &Toy) -> Result<Datum, ToyError> {
     let before = toy.tables.borrow().clone();
     let result = interpret(procedure, arguments, toy);
     if let Err(stop) = &result {
@@ -91,7 +91,7 @@ fn whole(procedure: &Procedure, arguments: &Datum, toy: &Toy) -> Result<Datum, S
 }
 
 /// What it answers in passes, when nobody is about.
-fn alone(procedure: &Procedure, arguments: &Datum, passes: &[u16], toy: &Toy) -> Result<Datum, Stop> {
+fn alone(procedure: &Procedure, arguments: &Datum, passes: &[u16], toy: &Toy) -> Result<Datum, ToyError> {
     let mut chain = Chain::new(procedure, arguments, passes);
     while !chain.is_done() {
         let pass = chain.pass;
@@ -173,7 +173,7 @@ impl Cut {
         let toy = start.clone();
         let mut chains: Vec<Chain<'_>> =
             calls.iter().map(|(at, given)| Chain::new(&self.procedures[*at], given, &self.passes[*at])).collect();
-        let mut answers: Vec<Option<Result<Datum, Stop>>> = vec![None; instances];
+        let mut answers: Vec<Option<Result<Datum, ToyError>>> = vec![None; instances];
         let mut order = Vec::new();
         loop {
             let open: Vec<usize> = (0..instances).filter(|at| answers[*at].is_none()).collect();
@@ -191,7 +191,7 @@ impl Cut {
                 Ok(()) => {}
             }
         }
-        let answers: Vec<Result<Datum, Stop>> = answers.into_iter().flatten().collect();
+        let answers: Vec<Result<Datum, ToyError>> = answers.into_iter().flatten().collect();
         let after = toy.tables.into_inner();
         match self.serial(&calls, &start, &answers, &after, &mut Vec::new()) {
             true => Ok(()),
@@ -205,7 +205,7 @@ impl Cut {
         &self,
         calls: &[(usize, Datum)],
         toy: &Toy,
-        answers: &[Result<Datum, Stop>],
+        answers: &[Result<Datum, ToyError>],
         after: &Tables,
         done: &mut Vec<usize>,
     ) -> bool {

@@ -14,7 +14,7 @@ use seriatim_procedure::plan::{FailureKind, Plan};
 
 use super::arguments;
 use super::chain::{number, rows};
-use super::support::toy::{Stop, Toy};
+use super::support::toy::{Toy, ToyError};
 
 /// What an operation was given: its key, and the columns it set.
 type Given = (Vec<Datum>, Changes);
@@ -61,9 +61,9 @@ impl Script<'_> {
 }
 
 impl Operate for Script<'_> {
-    type Error = Stop;
+    type Error = ToyError;
 
-    fn get(&self, operation: &Operation, table: &str, key: Vec<Datum>) -> Result<Option<Datum>, Stop> {
+    fn get(&self, operation: &Operation, table: &str, key: Vec<Datum>) -> Result<Option<Datum>, ToyError> {
         let real = || self.toy.get(operation, table, key.clone()).ok().flatten().into_iter().collect();
         Ok(self.rows(operation, &key, real).into_iter().next())
     }
@@ -73,8 +73,8 @@ impl Operate for Script<'_> {
         operation: &Operation,
         table: &str,
         key: Vec<Datum>,
-        body: &mut dyn FnMut(Datum) -> Result<Changes, Stop>,
-    ) -> Result<bool, Stop> {
+        body: &mut dyn FnMut(Datum) -> Result<Changes, ToyError>,
+    ) -> Result<bool, ToyError> {
         let id = operation.id.index();
         let real = || self.toy.get(operation, table, key.clone()).ok().flatten().into_iter().collect();
         let found = self.rows(operation, &key, real).into_iter().next();
@@ -88,11 +88,11 @@ impl Operate for Script<'_> {
         Ok(true)
     }
 
-    fn insert(&self, _: &Operation, _: &str, _: Changes) -> Result<(), Stop> {
+    fn insert(&self, _: &Operation, _: &str, _: Changes) -> Result<(), ToyError> {
         unreachable!("none is written")
     }
 
-    fn delete(&self, operation: &Operation, table: &str, key: Vec<Datum>) -> Result<bool, Stop> {
+    fn delete(&self, operation: &Operation, table: &str, key: Vec<Datum>) -> Result<bool, ToyError> {
         let gone = || self.toy.delete(operation, table, key.clone()).unwrap_or(false);
         Ok(!self.rows(operation, &key, || if gone() { vec![Datum::UNIT] } else { Vec::new() }).is_empty())
     }
@@ -103,8 +103,8 @@ impl Operate for Script<'_> {
         table: &str,
         keys: Keys,
         reverse: bool,
-        visit: &mut dyn FnMut(Datum) -> Result<ControlFlow<()>, Stop>,
-    ) -> Result<(), Stop> {
+        visit: &mut dyn FnMut(Datum) -> Result<ControlFlow<()>, ToyError>,
+    ) -> Result<(), ToyError> {
         let mut rows = Vec::new();
         self.toy.scan(operation, table, keys, reverse, &mut |row| {
             rows.push(row);
@@ -118,12 +118,12 @@ impl Operate for Script<'_> {
         Ok(())
     }
 
-    fn missing(&self, operation: &Operation, table: &str, key: &[Datum]) -> Stop {
+    fn missing(&self, operation: &Operation, table: &str, key: &[Datum]) -> ToyError {
         self.toy.missing(operation, table, key)
     }
 
-    fn abort(&self, error: Datum) -> Stop {
-        Stop::User(error)
+    fn abort(&self, error: Datum) -> ToyError {
+        ToyError::User(error)
     }
 }
 
@@ -150,7 +150,7 @@ pub(crate) fn check(procedure: &Procedure, plan: &Plan, rng: &mut Rng) {
         let second = interpret(procedure, &arguments, &replay);
         let again = replay.events.into_inner();
         let told = |what: String| format!("{what} with #{changed} changed: {arguments} on {toy:?}\n{procedure}{plan}");
-        if let (Err(Stop::User(Datum::Integer(step, _))), true) = (&second, first != second) {
+        if let (Err(ToyError::User(Datum::Integer(step, _))), true) = (&second, first != second) {
             let decides = |by: &BTreeSet<usize>| by.iter().any(|by| plan.descendants(changed).contains(by));
             let mut failures = plan.failures.iter().filter(|failure| {
                 failure.kind == FailureKind::UserAbort && failure.step == usize::try_from(*step).unwrap_or(usize::MAX)

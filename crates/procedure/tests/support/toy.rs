@@ -12,23 +12,23 @@ use seriatim_procedure::{Datum, EvaluationError};
 type Key = Vec<i128>;
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Stop {
+pub(crate) enum ToyError {
     Evaluation(EvaluationError),
     Missing(String),
     Duplicate(String),
     User(Datum),
 }
 
-impl From<EvaluationError> for Stop {
-    fn from(error: EvaluationError) -> Stop {
-        Stop::Evaluation(error)
+impl From<EvaluationError> for ToyError {
+    fn from(error: EvaluationError) -> ToyError {
+        ToyError::Evaluation(error)
     }
 }
 
-impl Stop {
+impl ToyError {
     /// The test's own mistake, or that of an analysis: a variable without a value.
     pub(crate) fn is_mistake(&self) -> bool {
-        matches!(self, Stop::Evaluation(EvaluationError::Type(_)))
+        matches!(self, ToyError::Evaluation(EvaluationError::Type(_)))
     }
 }
 
@@ -51,11 +51,11 @@ pub(crate) struct Toy {
     pub(crate) log: RefCell<Vec<String>>,
 }
 
-fn problem(text: String) -> Stop {
-    Stop::Evaluation(EvaluationError::Type(text))
+fn problem(text: String) -> ToyError {
+    ToyError::Evaluation(EvaluationError::Type(text))
 }
 
-fn integers(key: &[Datum]) -> Result<Key, Stop> {
+fn integers(key: &[Datum]) -> Result<Key, ToyError> {
     let integer = |datum: &Datum| match datum {
         Datum::Integer(number, _) => Ok(*number),
         other => Err(problem(format!("{other} is no key"))),
@@ -64,7 +64,7 @@ fn integers(key: &[Datum]) -> Result<Key, Stop> {
 }
 
 impl Table {
-    fn check(&self, values: &Changes) -> Result<(), Stop> {
+    fn check(&self, values: &Changes) -> Result<(), ToyError> {
         let is_wrong = |(column, value): &(_, Datum)| {
             let column: &std::sync::Arc<str> = column;
             **column == *self.unsigned && matches!(value, Datum::Integer(..=-1, _))
@@ -99,7 +99,7 @@ impl Toy {
         self.tables.borrow()[table].rows.values().cloned().collect()
     }
 
-    fn add(&self, name: &str, mut columns: Changes) -> Result<(), Stop> {
+    fn add(&self, name: &str, mut columns: Changes) -> Result<(), ToyError> {
         let mut tables = self.tables.borrow_mut();
         let table = tables.get_mut(name).ok_or_else(|| problem(format!("no table {name}")))?;
         let place = |column: &str| table.columns.iter().position(|known| *known == column);
@@ -110,7 +110,7 @@ impl Toy {
         let key: Vec<Datum> = columns.iter().take(table.key).map(|(_, value)| value.clone()).collect();
         let key = integers(&key)?;
         if table.rows.contains_key(&key) {
-            return Err(Stop::Duplicate(format!("{name} {key:?}")));
+            return Err(ToyError::Duplicate(format!("{name} {key:?}")));
         }
         table.check(&columns)?;
         table.rows.insert(key, Datum::Record { name: name.into(), fields: columns });
@@ -121,7 +121,7 @@ impl Toy {
         self.log.borrow_mut().push(format!("{verb} {table} {key:?}"));
     }
 
-    fn find(&self, name: &str, key: &Key) -> Result<Option<Datum>, Stop> {
+    fn find(&self, name: &str, key: &Key) -> Result<Option<Datum>, ToyError> {
         let tables = self.tables.borrow();
         let table = tables.get(name).ok_or_else(|| problem(format!("no table {name}")))?;
         if key.len() != table.key {
@@ -132,9 +132,9 @@ impl Toy {
 }
 
 impl Operate for Toy {
-    type Error = Stop;
+    type Error = ToyError;
 
-    fn get(&self, operation: &Operation, table: &str, key: Vec<Datum>) -> Result<Option<Datum>, Stop> {
+    fn get(&self, operation: &Operation, table: &str, key: Vec<Datum>) -> Result<Option<Datum>, ToyError> {
         if let Some(index) = &operation.index {
             // An index is called by the one column it is on.
             return Ok(self.rows(table).into_iter().find(|row| row.field(index).ok() == key.first()));
@@ -149,8 +149,8 @@ impl Operate for Toy {
         _: &Operation,
         table: &str,
         key: Vec<Datum>,
-        body: &mut dyn FnMut(Datum) -> Result<Changes, Stop>,
-    ) -> Result<bool, Stop> {
+        body: &mut dyn FnMut(Datum) -> Result<Changes, ToyError>,
+    ) -> Result<bool, ToyError> {
         let key = integers(&key)?;
         self.note("update", table, &key);
         let Some(row) = self.find(table, &key)? else { return Ok(false) };
@@ -167,11 +167,11 @@ impl Operate for Toy {
         Ok(true)
     }
 
-    fn insert(&self, _: &Operation, table: &str, columns: Changes) -> Result<(), Stop> {
+    fn insert(&self, _: &Operation, table: &str, columns: Changes) -> Result<(), ToyError> {
         self.add(table, columns)
     }
 
-    fn delete(&self, _: &Operation, table: &str, key: Vec<Datum>) -> Result<bool, Stop> {
+    fn delete(&self, _: &Operation, table: &str, key: Vec<Datum>) -> Result<bool, ToyError> {
         let key = integers(&key)?;
         self.note("delete", table, &key);
         self.find(table, &key)?;
@@ -184,8 +184,8 @@ impl Operate for Toy {
         table: &str,
         keys: Keys,
         reverse: bool,
-        visit: &mut dyn FnMut(Datum) -> Result<ControlFlow<()>, Stop>,
-    ) -> Result<(), Stop> {
+        visit: &mut dyn FnMut(Datum) -> Result<ControlFlow<()>, ToyError>,
+    ) -> Result<(), ToyError> {
         let covered: Box<dyn Fn(&Key) -> bool> = match &keys {
             Keys::Prefix(prefix) => {
                 let prefix = integers(prefix)?;
@@ -215,11 +215,11 @@ impl Operate for Toy {
         Ok(())
     }
 
-    fn missing(&self, _: &Operation, table: &str, key: &[Datum]) -> Stop {
-        Stop::Missing(format!("{table} {}", Datum::Tuple(key.to_vec())))
+    fn missing(&self, _: &Operation, table: &str, key: &[Datum]) -> ToyError {
+        ToyError::Missing(format!("{table} {}", Datum::Tuple(key.to_vec())))
     }
 
-    fn abort(&self, error: Datum) -> Stop {
-        Stop::User(error)
+    fn abort(&self, error: Datum) -> ToyError {
+        ToyError::User(error)
     }
 }

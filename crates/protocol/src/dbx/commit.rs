@@ -1,31 +1,31 @@
 //! Commit (Algorithm 1): one body for the region and for the software path.
 //!
 //! Steps, numbered as the README argues them:
-//! 1. lock every record to be written, from exactly the header word its write builds on (lines 9–14 of the paper, and the
+//! 1. lock every record to be written, from exactly the TID word its write builds on (lines 9–14 of the paper, and the
 //!    early subscription to the fallback's locks);
 //! 2. read the epoch E and the snapshot number S, once, together;
-//! 3. validate the read set and the witnesses (lines 3–8);
-//! 4. install image and header word of every record written (lines 16–27).
+//! 3. validate the read set and the node versions (lines 3–8);
+//! 4. install row version and TID word of every record written (lines 16–27).
 //!
 //! The serialization point is the end of step 2: all records written are locked (or the region is one instant), and whatever
 //! was read is found unchanged afterwards. Image headers are filled with guesses of E and S before the region begins, so that
-//! the region usually touches heads only; after a wrong guess it fills them again, which is private memory.
+//! the region usually touches record headers only; after a wrong guess it fills them again, which is private memory.
 
 use std::hint::cold_path;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use seriatim_base::{Epoch, Stamp, abort_on_unwind};
-use seriatim_htm::{Access, Body, NoLocks, Refused, Stop as RegionStop};
+use seriatim_base::{Epoch, Tid, abort_on_unwind};
+use seriatim_htm::{Access, Body, BodyError, NoLocks, Refused};
 use seriatim_memory::CountedVec;
-use seriatim_txn::{Cause, Core, Fault, Outcome, Phase, Reason, Redo, Stop};
+use seriatim_txn::{Cause, Core, Fault, OpError, Outcome, Phase, Reason, Redo};
 
 use super::SnapshotNumber;
-use super::snapshot::{ImageHeader, deletion};
+use super::snapshot::{VersionHeader, deletion};
 use crate::shared::attempt::Attempt;
-use crate::shared::head::{self, HeaderWord};
-use crate::shared::optimistic::{LockBit, Optimistic, Read, Refuted, Witnessed};
+use crate::shared::optimistic::{LockBit, NodeSetEntry, Optimistic, Read, ValidationFailure};
 use crate::shared::record;
-use crate::shared::writes::WriteSet;
+use crate::shared::record_header::{self, TidWord};
+use crate::shared::writes::{Link, WriteSet};
 
 /// A write set entry's record changed.
 const WRITE_CHANGED: u8 = 1;
@@ -35,11 +35,11 @@ const READ_CHANGED: u8 = 2;
 /// What is installed for one write: found out before the region.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Install {
-    /// The image to publish; zero for none: a deletion.
-    image: usize,
-    /// What the image word holds; zero for nothing.
+    /// The row version to publish; zero for none: a deletion.
+    row_version: usize,
+    /// What the version word holds; zero for nothing.
     was: usize,
-    /// Where a row is inserted over a tombstone: the deletion as a version of its own, for who reads older snapshots; else zero.
+    /// Where a row is inserted over a tombstone: the deletion as a version of its own, for readers of older snapshots; else zero.
     marker: usize,
     /// The version before the one replaced.
     previous: usize,
@@ -69,95 +69,89 @@ pub(super) fn commit(
     installs: &mut CountedVec<Install>,
     snapshot: &SnapshotNumber,
     redo: &mut dyn Redo,
-) -> Result<Outcome, Stop> {
+) -> Result<Outcome, OpError> {
     if attempt.base.writes.is_empty() {
         return attempt.commit_read_only();
     }
     match prepare(attempt, installs).and_then(|()| decide(attempt, installs, snapshot)) {
-        Ok(stamp) => {
-            attempt.base.report(stamp, redo, |entry| installs[entry].was);
+        Ok(tid) => {
+            attempt.base.report(tid, redo, |entry| installs[entry].was);
             // Snapshot readers that began before us may read what was replaced for a grace period more.
-            attempt.base.settle(stamp, &LockBit, |entry| installs[entry].replaced());
+            attempt.base.settle(tid, &LockBit, |entry| installs[entry].replaced());
             attempt.base.finish(&LockBit);
-            Ok(Outcome::Committed(stamp))
+            Ok(Outcome::Committed(tid))
         }
-        Err(stop) => {
+        Err(error) => {
             for install in installs.iter() {
-                record::release(&mut attempt.base.core, install.marker, ImageHeader::BYTES);
+                record::release(&mut attempt.base.core, install.marker, VersionHeader::BYTES);
             }
-            Err(stop)
+            Err(error)
         }
     }
 }
 
-fn decide(attempt: &mut Optimistic, installs: &[Install], number: &SnapshotNumber) -> Result<Stamp, Stop> {
+fn decide(attempt: &mut Optimistic, installs: &[Install], number: &SnapshotNumber) -> Result<Tid, OpError> {
     let guess = Guess { epoch: attempt.base.core.epochs.current().0, snapshot: number.load(Ordering::Acquire) };
-    let Optimistic { base, reads, witnesses } = attempt;
+    let Optimistic { base, reads, node_set } = attempt;
     let Attempt { core, writes, newest, .. } = base;
     let faults = Faults::of(core);
-    let keeps_epochs = core.local.kept_until().is_some() && !core.suffers(Fault::ForgetDurable);
+    let keeps_epochs = core.local.kept_until().is_some() && !core.injects(Fault::ForgetDurable);
     let Core { agent, outside, epochs, .. } = core;
     let (newest, epoch) = (*newest, epochs.word());
-    let mut body = Commit {
-        reads,
-        witnesses,
-        writes,
-        installs,
-        newest,
-        epoch,
-        number,
-        guess,
-        refuted: None,
-        keeps_epochs,
-        faults,
-    };
+    let mut body =
+        Commit { reads, node_set, writes, installs, newest, epoch, number, guess, failure: None, keeps_epochs, faults };
     body.fill(guess);
     // In direct mode a panic would leave records locked, for which snapshot readers wait without a bound.
     let decided = abort_on_unwind("a commit", || agent.run(outside, &NoLocks, &mut body));
-    let refuted = body.refuted;
-    decided.map_err(|refused| why(attempt, refused, refuted))
+    let failure = body.failure;
+    decided.map_err(|refused| why(attempt, refused, failure))
 }
 
 /// The cause of a refusal. A region that was rolled back took its findings with it: look again, outside.
 #[cold]
-fn why(attempt: &mut Optimistic, refused: Refused, refuted: Option<Refuted>) -> Stop {
-    match (refused, refuted) {
-        (refused, _) if refused.is_busy() => attempt.base.blame_lock(),
-        (Refused { code: WRITE_CHANGED }, Some(refuted)) => attempt.blame(Phase::Lock, refuted),
-        (_, Some(refuted)) => attempt.blame(Phase::Validate, refuted),
+fn why(attempt: &mut Optimistic, refused: Refused, failure: Option<ValidationFailure>) -> OpError {
+    match (refused, failure) {
+        (refused, _) if refused.is_busy() => attempt.base.record_lock_conflict(),
+        (Refused { code: WRITE_CHANGED }, Some(failure)) => attempt.record_conflict(Phase::Lock, failure),
+        (_, Some(failure)) => attempt.record_conflict(Phase::Validate, failure),
         (_, None) => match attempt.validate() {
-            Err(stop) => stop,
-            Ok(()) => Stop::Abort(Cause { phase: Phase::Validate, reason: Reason::RecordChanged }),
+            Err(error) => error,
+            Ok(()) => OpError::Abort(Cause { phase: Phase::Validate, reason: Reason::RecordChanged }),
         },
     }
 }
 
 /// Finds out what each write replaces, and makes versions of the deletions that rows are inserted over. Outside the region:
 /// allocates and touches memory. A transaction that only deletes allocates nothing.
-fn prepare(attempt: &mut Optimistic, installs: &mut CountedVec<Install>) -> Result<(), Stop> {
+fn prepare(attempt: &mut Optimistic, installs: &mut CountedVec<Install>) -> Result<(), OpError> {
     let Attempt { core, writes, .. } = &mut attempt.base;
     for write in writes.entries() {
-        let shape = &write.table().shape;
-        // Stable as long as the header word is `expected`, which step 1 checks.
-        let was = if write.linked { 0 } else { head::image(shape, write.record).load(Ordering::Acquire) as usize };
-        let mut install = Install { image: write.image, was, marker: 0, previous: 0, made: Guess::default() };
-        if write.is_nothing() || write.expected == HeaderWord::PLACEHOLDER {
+        let record_layout = &write.table().record_layout;
+        // Stable as long as the TID word is `expected`, which step 1 checks.
+        let was = if write.link != Link::There {
+            0
+        } else {
+            record_header::row_version(record_layout, write.record).load(Ordering::Acquire) as usize
+        };
+        let mut install =
+            Install { row_version: write.row_version, was, marker: 0, previous: 0, made: Guess::default() };
+        if write.is_nothing() || write.expected == TidWord::PLACEHOLDER {
             // There is no version before, or it stays.
         } else if write.expected.is_absent() {
             cold_path();
-            let marker = core.local.allocate(&mut core.outside, ImageHeader::BYTES).map_err(record::full)?;
+            let marker = core.local.allocate(&mut core.outside, VersionHeader::BYTES).map_err(record::full)?;
             install.marker = marker.as_ptr() as usize;
-            // What a tombstone's image word names may be gone: it is handed on, not looked at.
+            // What a tombstone's version word names may be gone: it is handed on, not looked at.
             install.previous = was;
-            let (stamp, snapshot) = (write.expected.stamp(), deletion(shape, write.record).load(Ordering::Relaxed));
-            install.made = Guess { epoch: stamp.epoch().0, snapshot };
-            let version = ImageHeader::new(stamp, snapshot, true, was);
+            let (tid, snapshot) = (write.expected.tid(), deletion(record_layout, write.record).load(Ordering::Relaxed));
+            install.made = Guess { epoch: tid.epoch().0, snapshot };
+            let version = VersionHeader::new(tid, snapshot, true, was);
             // SAFETY: allocated just now.
             unsafe { version.write(install.marker) };
         } else {
             // SAFETY: not zero, as the row was there; and the record's, or a tombstone's, while we are online: readable until we leave.
-            let version = unsafe { ImageHeader::of(was) };
-            install.made = Guess { epoch: version.stamp.epoch().0, snapshot: version.kept.snapshot() };
+            let version = unsafe { VersionHeader::of(was) };
+            install.made = Guess { epoch: version.tid.epoch().0, snapshot: version.kept.snapshot() };
             install.previous = version.previous;
         }
         installs.push(install);
@@ -173,14 +167,14 @@ struct Guess {
 
 struct Commit<'a> {
     reads: &'a [Read],
-    witnesses: &'a [Witnessed],
+    node_set: &'a [NodeSetEntry],
     writes: &'a WriteSet,
     installs: &'a [Install],
-    newest: Stamp,
+    newest: Tid,
     epoch: &'a AtomicU64,
     number: &'a AtomicU64,
     guess: Guess,
-    refuted: Option<Refuted>,
+    failure: Option<ValidationFailure>,
     /// Whether chains keep the last version of every epoch: for snapshots of the durable one.
     keeps_epochs: bool,
     faults: Faults,
@@ -193,56 +187,56 @@ struct Faults {
     no_subscription: bool,
     late_subscription: bool,
     publish_early: bool,
-    reuse_stamp: bool,
+    reuse_tid: bool,
     panic: bool,
 }
 
 impl Faults {
     fn of(core: &Core) -> Faults {
         Faults {
-            skip_validation: core.suffers(Fault::SkipValidation),
-            no_subscription: core.suffers(Fault::NoSubscription),
-            late_subscription: core.suffers(Fault::LateSubscription),
-            publish_early: core.suffers(Fault::PublishEarly),
-            reuse_stamp: core.suffers(Fault::ReuseStamp),
-            panic: core.suffers(Fault::PanicInCommit),
+            skip_validation: core.injects(Fault::SkipValidation),
+            no_subscription: core.injects(Fault::NoSubscription),
+            late_subscription: core.injects(Fault::LateSubscription),
+            publish_early: core.injects(Fault::PublishEarly),
+            reuse_tid: core.injects(Fault::ReuseTid),
+            panic: core.injects(Fault::PanicInCommit),
         }
     }
 }
 
 impl Commit<'_> {
-    fn stamp(&self, guess: Guess) -> Stamp {
-        if self.faults.reuse_stamp { self.newest } else { self.newest.next(Epoch(guess.epoch)) }
+    fn tid(&self, guess: Guess) -> Tid {
+        if self.faults.reuse_tid { self.newest } else { self.newest.next(Epoch(guess.epoch)) }
     }
 
-    /// Writes the headers of the private images.
+    /// Writes the headers of the private row versions.
     fn fill(&mut self, guess: Guess) {
-        let stamp = self.stamp(guess);
+        let tid = self.tid(guess);
         for (install, write) in self.installs.iter().zip(self.writes.entries()) {
-            if write.image == 0 {
+            if write.row_version == 0 {
                 continue;
             }
-            let header = ImageHeader::new(stamp, guess.snapshot, false, install.older(guess, self.keeps_epochs));
+            let header = VersionHeader::new(tid, guess.snapshot, false, install.older(guess, self.keeps_epochs));
             // SAFETY: not published yet.
-            unsafe { header.write(install.image) };
+            unsafe { header.write(install.row_version) };
         }
         self.guess = guess;
     }
 
     /// Step 1. On failure nothing stays locked.
     #[inline]
-    fn lock<A: Access>(&mut self, access: &mut A) -> Result<(), RegionStop> {
+    fn lock<A: Access>(&mut self, access: &mut A) -> Result<(), BodyError> {
         for (i, write) in self.writes.entries().iter().enumerate() {
-            let word = head::header(&write.table().shape, write.record);
+            let word = record_header::tid_word(&write.table().record_layout, write.record);
             if !access.lock(word, write.expected.0, write.expected.locked().0) {
-                let now = HeaderWord(access.load(word));
+                let now = TidWord(access.load(word));
                 self.unlock(access, i);
                 // Locked, or let go of unchanged a moment ago.
                 if now.unlocked() == write.expected {
-                    return Err(RegionStop::Busy);
+                    return Err(BodyError::Busy);
                 }
-                self.refuted = Some(Refuted::Write(i));
-                return Err(RegionStop::Refused(WRITE_CHANGED));
+                self.failure = Some(ValidationFailure::Write(i));
+                return Err(BodyError::Refused(WRITE_CHANGED));
             }
         }
         Ok(())
@@ -250,26 +244,28 @@ impl Commit<'_> {
 
     /// Step 3. On failure the first `locked` locks are given back.
     #[inline]
-    fn validate<A: Access>(&mut self, access: &mut A, locked: usize) -> Result<(), RegionStop> {
-        let Some(refuted) = Optimistic::refuted(access, self.reads, self.witnesses, self.writes) else { return Ok(()) };
+    fn validate<A: Access>(&mut self, access: &mut A, locked: usize) -> Result<(), BodyError> {
+        let Some(failure) = Optimistic::validation_failure(access, self.reads, self.node_set, self.writes) else {
+            return Ok(());
+        };
         self.unlock(access, locked);
-        self.refuted = Some(refuted);
-        Err(RegionStop::Refused(READ_CHANGED))
+        self.failure = Some(failure);
+        Err(BodyError::Refused(READ_CHANGED))
     }
 
     /// Step 4. Word by word in an order that readers outside can bear: the lock bit is set until the last.
     #[inline]
-    fn install<A: Access>(&self, access: &mut A, stamp: Stamp) {
+    fn install<A: Access>(&self, access: &mut A, tid: Tid) {
         for (write, install) in self.writes.entries().iter().zip(self.installs) {
-            let shape = &write.table().shape;
-            if write.image != 0 {
-                access.store(head::image(shape, write.record), install.image as u64);
+            let record_layout = &write.table().record_layout;
+            if write.row_version != 0 {
+                access.store(record_header::row_version(record_layout, write.record), install.row_version as u64);
             } else if !write.is_nothing() {
-                // The image word stays: it is where readers of older snapshots go on.
-                access.store(deletion(shape, write.record), self.guess.snapshot);
+                // The version word stays: it is where readers of older snapshots go on.
+                access.store(deletion(record_layout, write.record), self.guess.snapshot);
             }
-            let after = Attempt::after(write, stamp);
-            access.store(head::header(shape, write.record), after.0);
+            let after = Attempt::after(write, tid);
+            access.store(record_header::tid_word(record_layout, write.record), after.0);
         }
     }
 
@@ -278,22 +274,25 @@ impl Commit<'_> {
         if !A::REGION {
             for (write, install) in self.writes.entries()[..locked].iter().zip(self.installs) {
                 if self.faults.publish_early {
-                    access.store(head::image(&write.table().shape, write.record), install.was as u64);
+                    access.store(
+                        record_header::row_version(&write.table().record_layout, write.record),
+                        install.was as u64,
+                    );
                 }
-                access.store(head::header(&write.table().shape, write.record), write.expected.0);
+                access.store(record_header::tid_word(&write.table().record_layout, write.record), write.expected.0);
             }
         }
     }
 }
 
-// SAFETY: header and image words belong to records noted while the worker was online, which it is until the commit returns; E
+// SAFETY: header and version words belong to records noted while the worker was online, which it is until the commit returns; E
 // and S live as long as the database.
 unsafe impl Body for Commit<'_> {
-    type Output = Stamp;
+    type Output = Tid;
 
     #[inline]
-    fn run<A: Access>(&mut self, access: &mut A) -> Result<Stamp, RegionStop> {
-        self.refuted = None;
+    fn run<A: Access>(&mut self, access: &mut A) -> Result<Tid, BodyError> {
+        self.failure = None;
         if self.faults.late_subscription {
             self.validate(access, 0)?;
             seriatim_base::thread::yield_now();
@@ -312,9 +311,9 @@ unsafe impl Body for Commit<'_> {
         if now != self.guess {
             self.fill(now);
         }
-        let stamp = self.stamp(now);
+        let tid = self.tid(now);
         if self.faults.publish_early {
-            self.install(access, stamp);
+            self.install(access, tid);
             seriatim_base::thread::yield_now();
         }
         // Step 3.
@@ -323,7 +322,7 @@ unsafe impl Body for Commit<'_> {
         }
         assert!(!self.faults.panic, "a deliberate panic with locks held");
         // Step 4.
-        self.install(access, stamp);
-        Ok(stamp)
+        self.install(access, tid);
+        Ok(tid)
     }
 }

@@ -8,22 +8,22 @@ mod snapshot;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use seriatim_base::{CacheAligned, Stamp};
+use seriatim_base::{CacheAligned, Tid};
 use seriatim_catalog::Key;
 use seriatim_htm::Budget;
 use seriatim_memory::{CountedVec, OutOfMemory, Pinned};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Change, Core, Environment, Freshness, Gives, Knob, Mode, Near, Needs, Options, Outcome, Peeked, Protocol,
-    ProtocolInfo, Recover, Redo, Restored, RowPtr, Scan, Stop, Table,
+    Capabilities, Change, Core, Environment, Freshness, Knob, Mode, Near, OpError, Options, Outcome, Peeked, Protocol,
+    ProtocolInfo, Recover, Redo, Requirements, Restored, RowPtr, Scan, Table,
 };
 
-use crate::shared::head;
 use crate::shared::optimistic::{LockBit, Optimistic};
+use crate::shared::record_header;
 use crate::shared::restore::{self, Versions};
 use crate::shared::versions::read;
 use crate::shared::worker::{Variant, Worker};
-use snapshot::{ImageHeader, View};
+use snapshot::{VersionHeader, View};
 
 /// The global snapshot number S (§5.4): advanced by each read-only transaction, read once by each commit.
 pub(crate) type SnapshotNumber = Arc<CacheAligned<AtomicU64>>;
@@ -74,22 +74,22 @@ impl Protocol for Dbx {
         name: "dbx",
         summary: "optimistic; validates and installs in one hardware region, or under record locks without one",
         source: "Wang et al., Using Restricted Transactional Memory to Build a Scalable In-Memory Database, EuroSys 2014",
-        needs: Needs { plan: false, regions: false },
-        gives: Gives {
+        requirements: Requirements { plan: false, regions: false },
+        capabilities: Capabilities {
             ad_hoc: true,
             snapshots: Freshness::Latest,
             strict: true,
             epoch_order: true,
             pieces: false,
-            detach: false,
+            detach: true,
             repair: false,
         },
         options: &[CONFLICT_MAX, CAPACITY_MAX, SYSTEM_MAX, HELD_MAX],
     };
-    /// Header word, image word, the snapshot number of the deletion (`snapshot::deletion`).
-    const HEAD_BYTES: usize = head::bytes(1);
-    /// Local snapshot number and previous version (§5.1; beside the image instead of the record, see README).
-    const IMAGE_HEADER_BYTES: usize = ImageHeader::BYTES;
+    /// TID word, version word, the snapshot number of the deletion (`snapshot::deletion`).
+    const HEADER_BYTES: usize = record_header::bytes(1);
+    /// Local snapshot number and previous version (§5.1; beside the row version instead of the record, see README).
+    const VERSION_HEADER_BYTES: usize = VersionHeader::BYTES;
     type Worker = Worker<State>;
 
     fn open(options: &Options, environment: &Environment) -> Dbx {
@@ -112,7 +112,7 @@ impl Protocol for Dbx {
     }
 
     unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, _: Pinned<'_>) -> Peeked {
-        head::peek(table, record)
+        record_header::peek(table, record)
     }
 }
 
@@ -123,11 +123,11 @@ impl Recover for Dbx {
         table: &Table,
         key: Key<'_>,
         near: Near<'_>,
-        stamp: Stamp,
+        tid: Tid,
         change: Change<'_>,
     ) -> Result<Restored, OutOfMemory> {
         // SAFETY: the caller's promise.
-        unsafe { restore::restore(self, core, table, key, near, stamp, change) }
+        unsafe { restore::restore(self, core, table, key, near, tid, change) }
     }
 
     unsafe fn finish_restore(&self, core: &mut Core, table: &Table) {
@@ -137,10 +137,10 @@ impl Recover for Dbx {
 }
 
 impl Versions for Dbx {
-    fn describe(&self, image: usize, stamp: Stamp) {
-        let header = ImageHeader::new(stamp, self.snapshot.load(Ordering::Acquire), false, 0);
+    fn describe(&self, row_version: usize, tid: Tid) {
+        let header = VersionHeader::new(tid, self.snapshot.load(Ordering::Acquire), false, 0);
         // SAFETY: a row that is being restored is nobody else's.
-        unsafe { header.write(image) };
+        unsafe { header.write(row_version) };
     }
 }
 
@@ -167,7 +167,7 @@ impl Variant for State {
     }
 
     #[inline]
-    fn read(&mut self, attempt: &mut Optimistic, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, Stop> {
+    fn read(&mut self, attempt: &mut Optimistic, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, OpError> {
         match self.reading {
             None => attempt.read(table, key),
             Some(view) => read::read(attempt, table, key, view),
@@ -175,7 +175,12 @@ impl Variant for State {
     }
 
     #[inline]
-    fn scan_next(&mut self, attempt: &mut Optimistic, table: &Table, scan: &mut Scan) -> Result<Option<RowPtr>, Stop> {
+    fn scan_next(
+        &mut self,
+        attempt: &mut Optimistic,
+        table: &Table,
+        scan: &mut Scan,
+    ) -> Result<Option<RowPtr>, OpError> {
         match self.reading {
             None => attempt.scan_next(table, scan),
             Some(view) => read::scan_next(attempt, table, scan, view),
@@ -183,7 +188,7 @@ impl Variant for State {
     }
 
     #[inline]
-    fn commit(&mut self, attempt: &mut Optimistic, redo: &mut dyn Redo) -> Result<Outcome, Stop> {
+    fn commit(&mut self, attempt: &mut Optimistic, redo: &mut dyn Redo) -> Result<Outcome, OpError> {
         commit::commit(attempt, &mut self.installs, &self.snapshot, redo)
     }
 

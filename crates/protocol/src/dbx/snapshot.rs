@@ -1,31 +1,33 @@
 //! Read-only transactions (§5.4): each takes and advances S, reads the versions with a number not above its own, never
 //! validates and never aborts. `shared/versions` has the chains and the reading.
 //!
-//! With a version dbx keeps its local snapshot number, with a deletion mark in bit 0; that never changes. The previous image is kept
-//! for readers that began before the image was installed; it is retired then, so it lives until they have left. A reader that begins
-//! later has a number at least as high as the image's and does not follow the pointer, unless it shows the durable epoch: then it goes
-//! on to the versions of that epoch, which live until the image's own epoch is durable and no reader holds an earlier one (README, "Durability").
+//! With a version dbx keeps its local snapshot number, with a deletion mark in bit 0; that never changes. The previous
+//! row version is kept for readers that began before the row version was installed; it is retired then, so it lives
+//! until they have left. A reader that begins later has a number at least as high as the row version's and does not
+//! follow the pointer, unless it shows the durable epoch: then it goes on to the versions of that epoch, which live
+//! until the row version's own epoch is durable and no reader holds an earlier one (README, "Durability").
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use seriatim_base::{Epoch, Stamp};
+use seriatim_base::{Epoch, Tid};
 use seriatim_store::RecordPtr;
-use seriatim_txn::{Core, RecordShape};
+use seriatim_txn::{Core, RecordLayout};
 
 use super::SnapshotNumber;
-use crate::shared::head;
+use crate::shared::record_header;
 use crate::shared::versions::{self, Version};
 
-/// The snapshot number under which a tombstone's row was deleted: the third word of a head. It means something while the header
-/// word is ABSENT with a stamp; the image word then still names the row that was deleted, for readers of older snapshots. So a
-/// delete needs no image, and no memory. Written as the image word is: under the lock bit, or in the region of the commit.
+/// The snapshot number under which a tombstone's row was deleted: the third word of a header. It means something while
+/// the TID word is ABSENT with a TID; the version word then still names the row that was deleted, for readers of
+/// older snapshots. So a delete needs no row version, and no memory. Written as the version word is: under the lock
+/// bit, or in the region of the commit.
 #[inline]
-pub(super) fn deletion<'t>(shape: &RecordShape, record: RecordPtr) -> &'t AtomicU64 {
-    head::own::<0>(shape, record)
+pub(super) fn deletion<'t>(record_layout: &RecordLayout, record: RecordPtr) -> &'t AtomicU64 {
+    record_header::own::<0>(record_layout, record)
 }
 
-/// The header of an image of dbx's.
-pub(super) type ImageHeader = Version<Number>;
+/// The header of a row version of dbx's.
+pub(super) type VersionHeader = Version<Number>;
 
 /// A snapshot number, with the mark of a deletion in bit 0.
 #[derive(Clone, Copy, Debug)]
@@ -47,8 +49,8 @@ impl Number {
 }
 
 impl Version<Number> {
-    pub(super) const fn new(stamp: Stamp, snapshot: u64, deleted: bool, previous: usize) -> ImageHeader {
-        Version { stamp, kept: Number::new(snapshot, deleted), previous }
+    pub(super) const fn new(tid: Tid, snapshot: u64, deleted: bool, previous: usize) -> VersionHeader {
+        Version { tid, kept: Number::new(snapshot, deleted), previous }
     }
 }
 
@@ -73,8 +75,8 @@ impl View {
     }
 
     #[inline]
-    fn shows(self, snapshot: u64, stamp: Stamp) -> bool {
-        snapshot <= self.snapshot && self.durable.is_none_or(|durable| stamp.epoch() <= durable)
+    fn shows(self, snapshot: u64, tid: Tid) -> bool {
+        snapshot <= self.snapshot && self.durable.is_none_or(|durable| tid.epoch() <= durable)
     }
 }
 
@@ -82,20 +84,20 @@ impl versions::View for View {
     type Kept = Number;
 
     #[inline]
-    fn shows(self, version: &ImageHeader) -> bool {
-        View::shows(self, version.kept.snapshot(), version.stamp)
+    fn shows(self, version: &VersionHeader) -> bool {
+        View::shows(self, version.kept.snapshot(), version.tid)
     }
 
     #[inline]
-    fn is_deletion(version: &ImageHeader) -> bool {
+    fn is_deletion(version: &VersionHeader) -> bool {
         version.kept.is_deleted()
     }
 
     #[inline]
-    fn shows_deletion(self, shape: &RecordShape, record: RecordPtr, stamp: Stamp) -> bool {
+    fn shows_deletion(self, record_layout: &RecordLayout, record: RecordPtr, tid: Tid) -> bool {
         // Whatever was committed since the caller looked has a number above ours. So this number is that of the deletion it saw, or
-        // too high for us; then the image word, loaded later, begins with what followed that deletion.
-        View::shows(self, deletion(shape, record).load(Ordering::Acquire), stamp)
+        // too high for us; then the version word, loaded later, begins with what followed that deletion.
+        View::shows(self, deletion(record_layout, record).load(Ordering::Acquire), tid)
     }
 
     fn epoch(self) -> Option<Epoch> {

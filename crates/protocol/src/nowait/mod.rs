@@ -6,17 +6,17 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use seriatim_base::Stamp;
+use seriatim_base::Tid;
 use seriatim_catalog::Key;
 use seriatim_memory::{OutOfMemory, Pinned};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Change, Core, Environment, Freshness, Gives, Knob, Near, Needs, Options, Peeked, Protocol, ProtocolInfo, Recover,
-    Restored, Table,
+    Capabilities, Change, Core, Environment, Freshness, Knob, Near, Options, Peeked, Protocol, ProtocolInfo, Recover,
+    Requirements, Restored, Table,
 };
 
-use crate::shared::head;
 use crate::shared::locking::{self, GapClaim, Worker, lock_of};
+use crate::shared::record_header;
 use crate::shared::restore::{self, Versions};
 
 /// No-wait two-phase locking.
@@ -41,8 +41,8 @@ impl Protocol for NoWait {
         name: "nowait",
         summary: "strict two-phase locking; aborts instead of waiting; locks the gaps of what it scans",
         source: "Bernstein, Hadzilacos, Goodman 1987, ch. 3; Yu et al., Staring into the Abyss, VLDB 2014",
-        needs: Needs { plan: false, regions: false },
-        gives: Gives {
+        requirements: Requirements { plan: false, regions: false },
+        capabilities: Capabilities {
             ad_hoc: true,
             snapshots: Freshness::None,
             strict: true,
@@ -53,9 +53,9 @@ impl Protocol for NoWait {
         },
         options: &[LOCK_STEPS],
     };
-    /// Header word, image word, lock word.
-    const HEAD_BYTES: usize = head::bytes(locking::OWN_WORDS);
-    const IMAGE_HEADER_BYTES: usize = 0;
+    /// TID word, version word, lock word.
+    const HEADER_BYTES: usize = record_header::bytes(locking::OWN_WORDS);
+    const VERSION_HEADER_BYTES: usize = 0;
     type Worker = Worker<false>;
 
     fn open(options: &Options, _: &Environment) -> NoWait {
@@ -67,7 +67,7 @@ impl Protocol for NoWait {
     }
 
     unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, _: Pinned<'_>) -> Peeked {
-        head::peek(table, record)
+        record_header::peek(table, record)
     }
 }
 
@@ -78,11 +78,11 @@ impl Recover for NoWait {
         table: &Table,
         key: Key<'_>,
         near: Near<'_>,
-        stamp: Stamp,
+        tid: Tid,
         change: Change<'_>,
     ) -> Result<Restored, OutOfMemory> {
         // SAFETY: the caller's promise.
-        unsafe { restore::restore(self, core, table, key, near, stamp, change) }
+        unsafe { restore::restore(self, core, table, key, near, tid, change) }
     }
 
     unsafe fn finish_restore(&self, core: &mut Core, table: &Table) {

@@ -2,33 +2,33 @@
 
 use std::sync::atomic::Ordering;
 
-use seriatim_base::Stamp;
+use seriatim_base::Tid;
 use seriatim_catalog::{Key, KeyBuf};
 use seriatim_memory::OutOfMemory;
-use seriatim_store::{Finger, RecordPtr, Witness, read_key};
-use seriatim_txn::{Cause, Core, Incident, Phase, Reason, Redo, Seen, Stop, Table};
+use seriatim_store::{LeafHint, NodeVersion, RecordPtr, read_key};
+use seriatim_txn::{Cause, ConflictInfo, Core, OpError, Phase, Reason, Redo, Seen, Table};
 
-use super::head::{self, HeaderWord};
+use super::gc::{self, Claim};
 use super::origin::Origin;
 use super::prefetch::Prefetched;
 use super::record;
-use super::sweep::{self, Claim};
-use super::writes::{Part, Write, WriteSet};
+use super::record_header::{self, TidWord};
+use super::writes::{Deferred, Link, Part, Write, WriteSet};
 
 /// The leaf last used of each ordered table: the node buffer of DBX §6.2.
 #[derive(Debug, Default)]
-pub(crate) struct Fingers {
-    by_table: Vec<Finger>,
+pub(crate) struct LeafHints {
+    by_table: Vec<LeafHint>,
 }
 
-impl Fingers {
+impl LeafHints {
     #[cold]
     fn add(&mut self, at: usize) {
-        self.by_table.resize_with(at + 1, Finger::default);
+        self.by_table.resize_with(at + 1, LeafHint::default);
     }
 
     #[inline]
-    pub(crate) fn of(&mut self, table: &Table) -> &mut Finger {
+    pub(crate) fn of(&mut self, table: &Table) -> &mut LeafHint {
         let at = table.id.index();
         if at >= self.by_table.len() {
             self.add(at);
@@ -40,43 +40,57 @@ impl Fingers {
 /// State of one attempt, whatever its protocol.
 pub(crate) struct Attempt<O = ()> {
     pub(crate) core: Core,
-    pub(crate) fingers: Fingers,
+    pub(crate) leaf_hints: LeafHints,
     prefetched: Prefetched,
     pub(crate) writes: WriteSet<O>,
+    /// Nothing is linked before the decision.
+    pub(crate) defers: bool,
     /// What is noted from now on belongs to it.
     pub(crate) by: O,
-    /// The newest stamp read or to be overwritten; of absences, the newest that may have caused one.
-    pub(crate) newest: Stamp,
+    /// The newest TID read or to be overwritten; of absences, the newest that may have caused one.
+    pub(crate) newest: Tid,
     pub(crate) seen: Seen,
-    pub(crate) incident: Option<Incident>,
+    pub(crate) conflict_info: Option<ConflictInfo>,
     /// Deleted records that this attempt queued.
     queued: usize,
 }
 
 impl<O: Origin> Attempt<O> {
     pub(crate) fn new(core: Core) -> Attempt<O> {
-        let (writes, newest, seen) = (WriteSet::new(&core.local), Stamp::ZERO, Seen::default());
-        let (fingers, prefetched) = (Fingers::default(), Prefetched::default());
-        Attempt { core, fingers, prefetched, writes, by: O::default(), newest, seen, incident: None, queued: 0 }
+        let (writes, newest, seen) = (WriteSet::new(&core.local), Tid::ZERO, Seen::default());
+        let (leaf_hints, prefetched) = (LeafHints::default(), Prefetched::default());
+        Attempt {
+            core,
+            leaf_hints,
+            prefetched,
+            writes,
+            defers: false,
+            by: O::default(),
+            newest,
+            seen,
+            conflict_info: None,
+            queued: 0,
+        }
     }
 
     #[inline]
     pub(crate) fn begin(&mut self) {
         self.core.enter();
         self.prefetched.clear();
+        self.defers = false;
         self.by = O::default();
-        self.newest = Stamp::ZERO;
-        self.incident = None;
+        self.newest = Tid::ZERO;
+        self.conflict_info = None;
         self.queued = 0;
     }
 
-    /// A version was seen: the attempt comes after it. Stamp zero is that of a placeholder: what its key had before is unlinked.
+    /// A version was seen: the attempt comes after it. TID zero is that of a placeholder: what its key had before is unlinked.
     #[inline]
-    pub(crate) fn note_stamp(&mut self, table: &Table, stamp: Stamp) {
-        if stamp == Stamp::ZERO {
+    pub(crate) fn note_tid(&mut self, table: &Table, tid: Tid) {
+        if tid == Tid::ZERO {
             self.note_unlinked(table);
         }
-        self.newest = self.newest.max(stamp);
+        self.newest = self.newest.max(tid);
     }
 
     /// A key of the table was found absent, or is given its first record: the attempt comes after whatever deleted it.
@@ -87,32 +101,35 @@ impl<O: Origin> Attempt<O> {
 
     /// Notes where the attempt stopped (promise f).
     #[cold]
-    pub(crate) fn stop_at(&mut self, cause: Cause, table: &Table, record: RecordPtr) -> Stop {
+    pub(crate) fn conflict_at(&mut self, cause: Cause, table: &Table, record: RecordPtr) -> OpError {
         // SAFETY: key words of a linked record never change; we are online.
         let key = unsafe { read_key(record, table.class) };
-        self.incident = Some(Incident { cause, table: Some(table.id), key: Some(KeyBuf::from(key)) });
-        Stop::Abort(cause)
+        self.conflict_info = Some(ConflictInfo { cause, table: Some(table.id), key: Some(KeyBuf::from(key)) });
+        OpError::Abort(cause)
     }
 
     #[inline]
     pub(crate) fn note_own(&mut self, write: &Write<O>) {
         self.seen =
-            Seen { record: Some(write.record), stamp: write.expected.stamp(), absent: write.image == 0, own: true };
+            Seen { record: Some(write.record), tid: write.expected.tid(), absent: write.row_version == 0, own: true };
     }
 
-    pub(crate) fn tail(&mut self, bytes: &[u8]) -> Result<u64, OutOfMemory> {
-        let tail = record::tail(&mut self.core, bytes)?;
-        if tail != 0 {
-            self.writes.parts.push(Part { address: tail as usize, bytes: record::tail_bytes(tail as usize) });
+    pub(crate) fn out_of_line(&mut self, bytes: &[u8]) -> Result<u64, OutOfMemory> {
+        let out_of_line = record::out_of_line(&mut self.core, bytes)?;
+        if out_of_line != 0 {
+            self.writes.parts.push(Part {
+                address: out_of_line as usize,
+                bytes: record::out_of_line_bytes_at(out_of_line as usize),
+            });
         }
-        Ok(tail)
+        Ok(out_of_line)
     }
 
     /// Begins to fetch the row at `key`.
     #[inline]
     pub(crate) fn prefetch(&mut self, table: &Table, key: Key<'_>) {
-        let Attempt { core, fingers, prefetched, .. } = self;
-        prefetched.begin(table, key, fingers, core.local.pinned());
+        let Attempt { core, leaf_hints, prefetched, .. } = self;
+        prefetched.begin(table, key, leaf_hints, core.local.pinned());
     }
 
     /// The next wave of what was prefetched.
@@ -121,41 +138,50 @@ impl<O: Origin> Attempt<O> {
         self.prefetched.advance(self.core.local.pinned());
     }
 
-    /// The linked record at `key`, or the witness of its absence.
+    /// The linked record at `key`, or the node version that proves its absence.
     #[inline(always)]
-    pub(crate) fn find(&mut self, table: &Table, key: Key<'_>) -> Result<RecordPtr, Witness> {
-        let Attempt { core, fingers, prefetched, .. } = self;
+    pub(crate) fn find(&mut self, table: &Table, key: Key<'_>) -> Result<RecordPtr, NodeVersion> {
+        let Attempt { core, leaf_hints, prefetched, .. } = self;
         let pin = core.local.pinned();
         let expected = prefetched.find(table, key, pin).filter(|&record| {
             // Unlinked since: its key may live in another record.
-            !HeaderWord(head::header(&table.shape, record).load(Ordering::Relaxed)).is_removed()
+            !TidWord(record_header::tid_word(&table.record_layout, record).load(Ordering::Relaxed)).is_removed()
         });
         match expected {
             Some(record) => Ok(record),
-            None => table.index.get_near(key, fingers.of(table), pin),
+            None => table.index.get_near(key, leaf_hints.of(table), pin),
         }
+    }
+
+    /// The write of a row to be linked at the decision whose key another has linked since.
+    #[inline]
+    pub(crate) fn taken(&self) -> Option<usize> {
+        let pin = self.core.local.pinned();
+        let taken = |deferred: &&Deferred| deferred.table().index.get(deferred.key(), pin).is_ok();
+        self.writes.deferred.iter().find(taken).and_then(|deferred| self.writes.find(deferred.record))
     }
 
     /// The stop of an attempt that met a lock for longer than the bound.
     #[cold]
-    pub(crate) fn blame_lock(&mut self) -> Stop {
+    pub(crate) fn record_lock_conflict(&mut self) -> OpError {
         let cause = Cause { phase: Phase::Lock, reason: Reason::RecordLocked };
         let locked = |write: &&Write<O>| {
-            HeaderWord(head::header(&write.table().shape, write.record).load(Ordering::Acquire)).is_locked()
+            TidWord(record_header::tid_word(&write.table().record_layout, write.record).load(Ordering::Acquire))
+                .is_locked()
         };
         let entries = self.writes.entries();
         match entries.iter().find(locked).or(entries.first()).copied() {
-            Some(write) => self.stop_at(cause, write.table(), write.record),
-            None => Stop::Abort(cause),
+            Some(write) => self.conflict_at(cause, write.table(), write.record),
+            None => OpError::Abort(cause),
         }
     }
 
     /// Promise (a): redo entries are in the buffer before the answer. `before` as in [`Attempt::settle`], before it or after it:
-    /// images that were replaced stay readable until the worker leaves.
+    /// row versions that were replaced stay readable until the worker leaves.
     #[inline]
-    pub(crate) fn report(&self, stamp: Stamp, redo: &mut dyn Redo, before: impl Fn(usize) -> usize) {
+    pub(crate) fn report(&self, tid: Tid, redo: &mut dyn Redo, before: impl Fn(usize) -> usize) {
         if redo.listens() {
-            self.writes.report(stamp, redo, before);
+            self.writes.report(tid, redo, before);
         }
     }
 
@@ -171,9 +197,7 @@ impl<O: Origin> Attempt<O> {
         record::free_private(&mut self.core, &mut self.writes, false);
         for entry in 0..self.writes.entries().len() {
             let write = self.writes.entries()[entry];
-            if write.linked {
-                self.unlink_placeholder(&write, claim);
-            }
+            self.take_back(&write, claim);
         }
         self.unlink_orphans(claim);
         self.leave();
@@ -182,52 +206,55 @@ impl<O: Origin> Attempt<O> {
     fn unlink_orphans(&mut self, claim: &impl Claim) {
         for entry in 0..self.writes.undone.len() {
             let write = self.writes.undone[entry];
-            if write.linked {
-                self.unlink_placeholder(&write, claim);
-            }
+            self.take_back(&write, claim);
         }
     }
 
-    /// Takes the look that this attempt owes a record it linked.
-    pub(crate) fn unlink_placeholder(&mut self, write: &Write<O>, claim: &impl Claim) {
-        unlink_placeholder(&mut self.core, write, claim);
+    /// Of a write that came to nothing: takes the record back that this attempt made for it.
+    pub(crate) fn take_back(&mut self, write: &Write<O>, claim: &impl Claim) {
+        take_back(&mut self.core, write, claim);
     }
 
-    /// The header word after a commit of `write`. Whoever linked the record and fills it owes it nothing any more; a deleted one
+    /// The TID word after a commit of `write`. The attempt that linked the record and fills it owes it nothing any more; a deleted one
     /// is owed a look, by us unless somebody owes it already.
     #[inline]
-    pub(crate) fn after(write: &Write<O>, stamp: Stamp) -> HeaderWord {
-        let deleted = write.image == 0;
-        let owed = !write.linked && (deleted || write.expected.is_queued());
-        if write.is_nothing() { write.expected } else { HeaderWord::committed(stamp, deleted, owed) }
+    pub(crate) fn after(write: &Write<O>, tid: Tid) -> TidWord {
+        let deleted = write.row_version == 0;
+        let owed = write.link == Link::There && (deleted || write.expected.is_queued());
+        if write.is_nothing() { write.expected } else { TidWord::committed(tid, deleted, owed) }
     }
 
     /// After a commit, when nothing is locked any more: retires what the writes replaced, queues what they deleted, unlinks what came to nothing.
-    /// `before` names the image that the write of this index replaced; zero for none.
+    /// `before` names the row version that the write of this index replaced; zero for none.
     #[inline]
-    pub(crate) fn settle(&mut self, stamp: Stamp, claim: &impl Claim, before: impl Fn(usize) -> usize) {
+    pub(crate) fn settle(&mut self, tid: Tid, claim: &impl Claim, before: impl Fn(usize) -> usize) {
         let Attempt { core, writes, queued, .. } = self;
         for (entry, write) in writes.entries().iter().enumerate() {
             if write.is_nothing() {
-                if write.linked {
-                    unlink_placeholder(core, write, claim);
-                }
+                take_back(core, write, claim);
                 continue;
             }
             let before = before(entry);
             record::count(core, write, if write.expected.is_absent() { 0 } else { before });
             match before {
                 0 => {}
-                // A deletion as a version: an image header without a row.
+                // A deletion as a version: a version header without a row.
                 marker if write.expected.is_absent() => {
-                    record::retire(core, marker, write.table().shape.image_header, stamp.epoch());
+                    record::retire(core, marker, write.table().record_layout.version_header, tid.epoch());
                 }
-                image => {
-                    record::retire_version(core, write.table(), write.record, image, write.image, stamp.epoch());
+                row_version => {
+                    record::retire_version(
+                        core,
+                        write.table(),
+                        write.record,
+                        row_version,
+                        write.row_version,
+                        tid.epoch(),
+                    );
                 }
             }
-            if write.image == 0 {
-                *queued += queue_deleted(core, write, stamp);
+            if write.row_version == 0 {
+                *queued += queue_deleted(core, write, tid);
             }
         }
     }
@@ -245,18 +272,27 @@ impl<O: Origin> Attempt<O> {
     }
 }
 
-/// See [`Attempt::unlink_placeholder`].
+/// See [`Attempt::take_back`].
+#[inline]
+fn take_back<O: Origin>(core: &mut Core, write: &Write<O>, claim: &impl Claim) {
+    match write.link {
+        Link::There => {}
+        Link::Own => unlink_placeholder(core, write, claim),
+        Link::Deferred => record::release_unlinked(core, write.table(), write.record),
+    }
+}
+
 #[inline(never)]
 fn unlink_placeholder<O: Origin>(core: &mut Core, write: &Write<O>, claim: &impl Claim) {
-    sweep::look(core, write.table(), write.record, HeaderWord::PLACEHOLDER, claim);
+    gc::look(core, write.table(), write.record, TidWord::PLACEHOLDER, claim);
 }
 
 /// Queues a record that `write` deleted, unless somebody owes it a look already; how many are queued.
 #[inline(never)]
-fn queue_deleted<O: Origin>(core: &mut Core, write: &Write<O>, stamp: Stamp) -> usize {
+fn queue_deleted<O: Origin>(core: &mut Core, write: &Write<O>, tid: Tid) -> usize {
     if write.expected.is_queued() {
         return 0;
     }
-    sweep::later(core, write.table(), write.record, Attempt::after(write, stamp));
+    gc::later(core, write.table(), write.record, Attempt::after(write, tid));
     1
 }

@@ -1,7 +1,7 @@
-//! The read phase that optimistic protocols share: reads are noted with the header word seen, absences and ranges with the
-//! witness word of their bucket or leaf, writes are private until commit.
+//! The read phase that optimistic protocols share: reads are noted with the TID word seen, absences and ranges with the
+//! node version of their bucket or leaf, writes are private until commit.
 //!
-//! A read needs no region: header word, image word and header word again, unchanged, are one version (Algorithm 2 takes a region
+//! A read needs no region: TID word, version word and TID word again, unchanged, are one version (Algorithm 2 takes a region
 //! for that). Whether it still is the newest at commit, validation decides (promise c).
 
 use std::ptr::NonNull;
@@ -11,30 +11,30 @@ use seriatim_base::{TableId, abort_on_unwind};
 use seriatim_catalog::{Key, KeyBuf, KeyClass};
 use seriatim_htm::Access;
 use seriatim_memory::CountedVec;
-use seriatim_store::{Inserted as Linked, Observer, RecordPtr, Witness, read_key};
+use seriatim_store::{Inserted as Linked, NodeVersion, Observer, RecordPtr, read_key};
 use seriatim_txn::{
-    Cause, Core, Fault, Incident, Inserted, Mark, OnExists, Outcome, Phase, Reason, RowPtr, Scan, Seen, Staged, Stop,
-    Table, Updating,
+    Cause, ConflictInfo, Core, Fault, Inserted, OnExists, OpError, Outcome, Phase, Prepared, Reason, RowPtr, Savepoint,
+    Scan, Seen, Staged, Table, Updating,
 };
 
 use super::attempt::Attempt;
-use super::head::{self, HeaderWord};
+use super::gc::Claim;
 use super::origin::Origin;
 use super::record;
-use super::sweep::Claim;
-use super::writes::{Write, WriteSet};
+use super::record_header::{self, TidWord};
+use super::writes::{Deferred, Link, Write, WriteSet};
 
-/// A record read: its address with the table's id and key class above, and the header word seen.
+/// A record read: its address with the table's id and key class above, and the TID word seen.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Read<O = ()> {
     record: u64,
     header: u64,
-    seen: HeaderWord,
+    seen: TidWord,
     by: O,
 }
 
 // What does not repair pays nothing.
-const _ORIGINS_TAKE_NO_ROOM: () = assert!(size_of::<Read>() == 24 && size_of::<Witnessed>() == 24);
+const _ORIGINS_TAKE_NO_ROOM: () = assert!(size_of::<Read>() == 24 && size_of::<NodeSetEntry>() == 24);
 
 const ADDRESS_BITS: u32 = 48;
 const CLASS_SHIFT: u32 = 62;
@@ -43,10 +43,10 @@ const TABLES_MAX: u32 = 1 << (CLASS_SHIFT - ADDRESS_BITS);
 
 impl<O: Origin> Read<O> {
     #[inline]
-    fn new(table: &Table, record: RecordPtr, seen: HeaderWord, by: O) -> Read<O> {
+    fn new(table: &Table, record: RecordPtr, seen: TidWord, by: O) -> Read<O> {
         let address = record.addr() as u64;
         debug_assert!(address >> ADDRESS_BITS == 0, "user addresses have 48 bits");
-        let header = head::header(&table.shape, record) as *const AtomicU64 as u64;
+        let header = record_header::tid_word(&table.record_layout, record) as *const AtomicU64 as u64;
         debug_assert!(table.id.0 < TABLES_MAX, "a database has fewer tables");
         let class = table.class as u64;
         Read { record: address | u64::from(table.id.0) << ADDRESS_BITS | class << CLASS_SHIFT, header, seen, by }
@@ -79,19 +79,19 @@ impl<O: Origin> Read<O> {
     }
 }
 
-/// An absence or a range, witnessed by a word of the store.
+/// An absence or a range, covered by a word of the store.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Witnessed<O = ()> {
-    witness: Witness,
+pub(crate) struct NodeSetEntry<O = ()> {
+    node_version: NodeVersion,
     table: TableId,
     by: O,
 }
 
-/// What refuted a read set.
+/// Which entry of a read, node or write set failed validation.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Refuted {
+pub(crate) enum ValidationFailure {
     Read(usize),
-    Witness(usize),
+    Node(usize),
     Write(usize),
 }
 
@@ -99,90 +99,101 @@ pub(crate) enum Refuted {
 pub(crate) struct Optimistic<O = ()> {
     pub(crate) base: Attempt<O>,
     pub(crate) reads: CountedVec<Read<O>>,
-    pub(crate) witnesses: CountedVec<Witnessed<O>>,
+    pub(crate) node_set: CountedVec<NodeSetEntry<O>>,
 }
 
 impl<O: Origin> Optimistic<O> {
     pub(crate) fn new(core: Core) -> Optimistic<O> {
-        let (reads, witnesses) = (core.local.counted(256), core.local.counted(64));
-        Optimistic { base: Attempt::new(core), reads, witnesses }
+        let (reads, node_set) = (core.local.counted(256), core.local.counted(64));
+        Optimistic { base: Attempt::new(core), reads, node_set }
     }
 
     #[inline]
     pub(crate) fn begin(&mut self) {
         self.base.begin();
         self.reads.clear();
-        self.witnesses.clear();
+        self.node_set.clear();
     }
 
     /// Gives back what a large transaction made it take: the worker rests.
     pub(crate) fn rest(&mut self) {
         self.reads.rest();
-        self.witnesses.rest();
+        self.node_set.rest();
         self.base.writes.rest();
     }
 
     #[cold]
-    fn locked(&mut self, table: &Table, record: RecordPtr) -> Stop {
-        self.base.stop_at(Cause { phase: Phase::Execute, reason: Reason::RecordLocked }, table, record)
+    fn locked(&mut self, table: &Table, record: RecordPtr) -> OpError {
+        self.base.conflict_at(Cause { phase: Phase::Execute, reason: Reason::RecordLocked }, table, record)
     }
 
     #[inline]
-    fn note_witness(&mut self, table: &Table, witness: Witness) -> Result<(), Stop> {
+    fn note_node_version(&mut self, table: &Table, node_version: NodeVersion) -> Result<(), OpError> {
         self.base.note_unlinked(table);
-        if self.base.core.suffers(Fault::DropWitness) {
+        if self.base.core.injects(Fault::DropNodeVersion) {
             return Ok(());
         }
         let by = self.base.by;
         // A scan that moves on within one leaf, or repeated misses of one bucket, need one entry.
-        if self.witnesses.last().is_none_or(|last| last.witness != witness || last.by != by) {
-            self.witnesses.try_push(Witnessed { witness, table: table.id, by }).map_err(record::full)?;
+        if self.node_set.last().is_none_or(|last| last.node_version != node_version || last.by != by) {
+            self.node_set.try_push(NodeSetEntry { node_version, table: table.id, by }).map_err(record::full)?;
         }
         Ok(())
     }
 
-    /// Notes a record with the header word seen.
+    /// Notes a record with the TID word seen.
     #[inline(always)]
-    fn note_read(&mut self, table: &Table, record: RecordPtr, word: HeaderWord) -> Result<(), Stop> {
+    fn note_read(&mut self, table: &Table, record: RecordPtr, word: TidWord) -> Result<(), OpError> {
         self.reads.try_push(Read::new(table, record, word, self.base.by)).map_err(record::full)
     }
 
-    /// The linked record at `key`; `None` after noting its absence.
+    /// The record at `key`; `None` after noting its absence.
     #[inline(always)]
-    fn find(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RecordPtr>, Stop> {
+    fn find(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RecordPtr>, OpError> {
         match self.base.find(table, key) {
             Ok(record) => Ok(Some(record)),
-            Err(witness) => self.note_absence(table, witness).map(|()| None),
+            Err(node_version) => self.miss(table, key, node_version),
         }
     }
 
+    /// None is linked at `key`: the record of a row that this attempt has inserted there and not linked; `None` after noting the
+    /// absence.
     #[inline(never)]
-    fn note_absence(&mut self, table: &Table, witness: Witness) -> Result<(), Stop> {
+    fn miss(&mut self, table: &Table, key: Key<'_>, node_version: NodeVersion) -> Result<Option<RecordPtr>, OpError> {
+        if !self.base.writes.deferred.is_empty()
+            && let Some(own) = self.base.writes.find_deferred(table, key)
+        {
+            return Ok(Some(own));
+        }
+        self.note_absence(table, node_version).map(|()| None)
+    }
+
+    fn note_absence(&mut self, table: &Table, node_version: NodeVersion) -> Result<(), OpError> {
         self.base.seen = Seen { absent: true, ..Seen::default() };
-        self.note_witness(table, witness)
+        self.note_node_version(table, node_version)
     }
 
     #[cold]
-    fn removed(&mut self, table: &Table, record: RecordPtr) -> Stop {
-        self.base.stop_at(Cause { phase: Phase::Execute, reason: Reason::RecordRemoved }, table, record)
+    fn removed(&mut self, table: &Table, record: RecordPtr) -> OpError {
+        self.base.conflict_at(Cause { phase: Phase::Execute, reason: Reason::RecordRemoved }, table, record)
     }
 
-    /// The settled header word of a record with its image, noted as the version seen.
+    /// The settled TID word of a record with its row version, noted as the version seen.
     #[inline(always)]
-    fn look(&mut self, table: &Table, record: RecordPtr) -> Result<(HeaderWord, usize), Stop> {
-        let Some((word, image)) = head::settled_image(table, record) else {
+    fn look(&mut self, table: &Table, record: RecordPtr) -> Result<(TidWord, usize), OpError> {
+        let Some((word, row_version)) = record_header::settled_version(table, record) else {
             return Err(self.locked(table, record));
         };
         if word.is_removed() {
             return Err(self.removed(table, record));
         }
-        self.base.note_stamp(table, word.stamp());
-        self.base.seen = Seen { record: Some(record), stamp: word.stamp(), absent: word.is_absent(), own: false };
-        Ok((word, image))
+        self.base.note_tid(table, word.tid());
+        self.base.seen = Seen { record: Some(record), tid: word.tid(), absent: word.is_absent(), own: false };
+        Ok((word, row_version))
     }
 
     #[inline]
-    pub(crate) fn read(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, Stop> {
+    pub(crate) fn read(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, OpError> {
         match self.find(table, key)? {
             Some(record) => self.read_record(table, record),
             None => Ok(None),
@@ -190,15 +201,15 @@ impl<O: Origin> Optimistic<O> {
     }
 
     #[inline]
-    fn read_record(&mut self, table: &Table, record: RecordPtr) -> Result<Option<RowPtr>, Stop> {
+    fn read_record(&mut self, table: &Table, record: RecordPtr) -> Result<Option<RowPtr>, OpError> {
         if let Some(own) = self.base.writes.find(record) {
             let write = self.base.writes.entries()[own];
             self.base.note_own(&write);
-            return Ok((write.image != 0).then(|| record::row_of(table, write.image)));
+            return Ok((write.row_version != 0).then(|| record::row_of(table, write.row_version)));
         }
-        let (word, image) = self.look(table, record)?;
+        let (word, row_version) = self.look(table, record)?;
         self.note_read(table, record, word)?;
-        Ok((!word.is_absent()).then(|| record::row_of(table, image)))
+        Ok((!word.is_absent()).then(|| record::row_of(table, row_version)))
     }
 
     pub(crate) fn insert(
@@ -207,44 +218,92 @@ impl<O: Origin> Optimistic<O> {
         key: Key<'_>,
         staged: Staged,
         exists: OnExists,
-    ) -> Result<Inserted, Stop> {
+    ) -> Result<Inserted, OpError> {
         let room = self.base.writes.reserve().map_err(record::full);
-        if let Err(stop) = room.and_then(|()| record::seal(&mut self.base.core, table, staged.record, key)) {
+        if let Err(error) = room.and_then(|()| record::set_key(&mut self.base.core, table, staged.record, key)) {
             record::discard(&mut self.base.core, table, staged);
-            return Err(stop);
+            return Err(error);
         }
-        let Optimistic { base: Attempt { core, fingers, .. }, witnesses, .. } = self;
-        let mut own = OwnChanges { witnesses, table: table.id, witnessed: std::ptr::null() };
-        let (finger, record) = (fingers.of(table), staged.record);
+        let linked =
+            if self.base.defers { self.defer(table, key, staged) } else { self.link(table, key, staged.record) };
+        let link = if self.base.defers { Link::Deferred } else { Link::Own };
+        match linked {
+            Ok(None) => {
+                let (record, by) = (staged.record, self.base.by);
+                let (expected, row_version) = (TidWord::PLACEHOLDER, record::row_version_of(table, staged.row));
+                self.base.seen = Seen { record: Some(record), absent: true, ..Seen::default() };
+                self.base.note_unlinked(table);
+                self.base.writes.push(Write { record, table: table.into(), expected, row_version, link, by });
+                Ok(Inserted::New)
+            }
+            Ok(Some(record)) => {
+                record::clear_key(&mut self.base.core, table, staged.record);
+                self.overwrite(table, record, staged, exists)
+            }
+            Err(error) => {
+                record::clear_key(&mut self.base.core, table, staged.record);
+                record::discard(&mut self.base.core, table, staged);
+                Err(error)
+            }
+        }
+    }
+
+    /// Links a record whose key is set. The record that the key has already, if it has one.
+    #[inline]
+    fn link(&mut self, table: &Table, key: Key<'_>, record: RecordPtr) -> Result<Option<RecordPtr>, OpError> {
+        let Optimistic { base: Attempt { core, leaf_hints, .. }, node_set, .. } = self;
+        let mut own = OwnChanges { node_set, table: table.id, last_changed: std::ptr::null() };
+        let leaf_hint = leaf_hints.of(table);
         // A panic could leave nodes latched.
         let insert = |core: &mut Core| {
             let cx = &mut core.store();
-            abort_on_unwind("an insert", || table.index.insert_near(cx, key, finger, record, &mut own))
+            abort_on_unwind("an insert", || table.index.insert_near(cx, key, leaf_hint, record, &mut own))
         };
-        let linked = record::counting(core, table, insert);
-        let record = match linked {
-            Ok(Linked::Linked) => {
-                let image = record::image_of(table, staged.row);
-                let expected = HeaderWord::PLACEHOLDER;
-                let (record, by) = (staged.record, self.base.by);
-                let write = Write { record, table: table.into(), expected, image, linked: true, by };
-                self.base.seen = Seen { record: Some(staged.record), absent: true, ..Seen::default() };
-                self.base.note_unlinked(table);
-                self.base.writes.push(write);
-                return Ok(Inserted::New);
+        match record::counting(core, table, insert) {
+            Ok(Linked::Linked) => Ok(None),
+            Ok(Linked::Exists(record)) => Ok(Some(record)),
+            Ok(Linked::Refused) => Err(OpError::execute(Reason::GapLocked)),
+            Err(error) => Err(record::full(error)),
+        }
+    }
+
+    /// Notes a record whose key is set, to be linked at the decision. The record that the key has already, if it has one. That it has none
+    /// needs no node version: linking finds out.
+    #[cold]
+    fn defer(&mut self, table: &Table, key: Key<'_>, staged: Staged) -> Result<Option<RecordPtr>, OpError> {
+        let linked = self.base.find(table, key).ok();
+        if let Some(record) = linked.or_else(|| self.base.writes.find_deferred(table, key)) {
+            return Ok(Some(record));
+        }
+        self.base.writes.reserve_deferred().map_err(record::full)?;
+        self.base.writes.defer(table, staged.record);
+        Ok(None)
+    }
+
+    /// Links what was deferred: the decision begins. Unless something is refuted already, for then no node version is to move.
+    ///
+    /// # Errors
+    /// A conflict; `abort` unlinks again.
+    #[cold]
+    pub(crate) fn link_deferred(&mut self) -> Result<(), OpError> {
+        self.validate()?;
+        for at in 0..self.base.writes.deferred.len() {
+            let Deferred { record, .. } = self.base.writes.deferred[at];
+            let Some(entry) = self.base.writes.find(record) else { continue };
+            let write = self.base.writes.entries()[entry];
+            if write.is_nothing() {
+                continue;
             }
-            Ok(Linked::Exists(record)) => record,
-            refused => {
-                record::unseal(&mut self.base.core, table, staged.record);
-                record::discard(&mut self.base.core, table, staged);
-                return Err(match refused {
-                    Err(error) => record::full(error),
-                    _ => Stop::execute(Reason::GapLocked),
-                });
+            let (table, key) = (write.table(), self.base.writes.deferred[at].key());
+            match self.link(table, key, record)? {
+                // Of an earlier row of the key nothing need be known but what the insertion noted: its record would not have been
+                // unlinked while we are online.
+                None => self.base.writes.linked(entry),
+                Some(_) => return Err(self.record_conflict(Phase::Lock, ValidationFailure::Write(entry))),
             }
-        };
-        record::unseal(&mut self.base.core, table, staged.record);
-        self.overwrite(table, record, staged, exists)
+        }
+        self.base.writes.deferred.clear();
+        Ok(())
     }
 
     /// An insert that met a linked record: live, deleted, or a placeholder.
@@ -254,23 +313,23 @@ impl<O: Origin> Optimistic<O> {
         record: RecordPtr,
         staged: Staged,
         exists: OnExists,
-    ) -> Result<Inserted, Stop> {
+    ) -> Result<Inserted, OpError> {
         let own = self.base.writes.find(record);
         let (word, row) = match own {
             Some(own) => {
                 let write = self.base.writes.entries()[own];
                 self.base.note_own(&write);
-                (write.expected, (write.image != 0).then(|| record::row_of(table, write.image)))
+                (write.expected, (write.row_version != 0).then(|| record::row_of(table, write.row_version)))
             }
             None => {
-                let (word, image) = match self.look(table, record) {
+                let (word, row_version) = match self.look(table, record) {
                     Ok(seen) => seen,
-                    Err(stop) => {
+                    Err(error) => {
                         record::discard(&mut self.base.core, table, staged);
-                        return Err(stop);
+                        return Err(error);
                     }
                 };
-                (word, (!word.is_absent()).then(|| record::row_of(table, image)))
+                (word, (!word.is_absent()).then(|| record::row_of(table, row_version)))
             }
         };
         if let (Some(row), OnExists::Refuse) = (row, exists) {
@@ -280,30 +339,37 @@ impl<O: Origin> Optimistic<O> {
             }
             return Ok(Inserted::Exists(row));
         }
-        let image = record::detach(&mut self.base.core, table, staged, &mut self.base.writes.parts)?;
+        let row_version = record::detach(&mut self.base.core, table, staged, &mut self.base.writes.parts)?;
         let by = self.base.by;
         match own {
-            Some(own) => self.base.writes.replace(own, image, by),
+            Some(own) => self.base.writes.replace(own, row_version, by),
             None => {
-                self.base.writes.push(Write { record, table: table.into(), expected: word, image, linked: false, by });
+                self.base.writes.push(Write {
+                    record,
+                    table: table.into(),
+                    expected: word,
+                    row_version,
+                    link: Link::There,
+                    by,
+                });
             }
         }
         Ok(row.map_or(Inserted::New, Inserted::Replaced))
     }
 
     #[inline]
-    pub(crate) fn update(&mut self, table: &Table, key: Key<'_>) -> Result<Option<Updating>, Stop> {
+    pub(crate) fn update(&mut self, table: &Table, key: Key<'_>) -> Result<Option<Updating>, OpError> {
         let Some(record) = self.find(table, key)? else { return Ok(None) };
         if let Some(own) = self.base.writes.find(record) {
             let write = self.base.writes.entries()[own];
             self.base.note_own(&write);
-            if write.image == 0 {
+            if write.row_version == 0 {
                 return Ok(None);
             }
-            let before = record::row_of(table, write.image);
-            let image = record::copy_row(&mut self.base.core, table, before)?;
-            self.base.writes.replace(own, image, self.base.by);
-            return Ok(Some(Updating { before, after: record::row_of(table, image) }));
+            let before = record::row_of(table, write.row_version);
+            let row_version = record::copy_row(&mut self.base.core, table, before)?;
+            self.base.writes.replace(own, row_version, self.base.by);
+            return Ok(Some(Updating { before, after: record::row_of(table, row_version) }));
         }
         let (word, seen) = self.look(table, record)?;
         if word.is_absent() {
@@ -311,22 +377,29 @@ impl<O: Origin> Optimistic<O> {
         }
         self.base.writes.reserve().map_err(record::full)?;
         let before = record::row_of(table, seen);
-        let image = record::copy_row(&mut self.base.core, table, before)?;
+        let row_version = record::copy_row(&mut self.base.core, table, before)?;
         let by = self.base.by;
-        self.base.writes.push(Write { record, table: table.into(), expected: word, image, linked: false, by });
-        Ok(Some(Updating { before, after: record::row_of(table, image) }))
+        self.base.writes.push(Write {
+            record,
+            table: table.into(),
+            expected: word,
+            row_version,
+            link: Link::There,
+            by,
+        });
+        Ok(Some(Updating { before, after: record::row_of(table, row_version) }))
     }
 
-    pub(crate) fn delete(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, Stop> {
+    pub(crate) fn delete(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, OpError> {
         let Some(record) = self.find(table, key)? else { return Ok(None) };
         if let Some(own) = self.base.writes.find(record) {
             let write = self.base.writes.entries()[own];
             self.base.note_own(&write);
-            if write.image == 0 {
+            if write.row_version == 0 {
                 return Ok(None);
             }
             self.base.writes.replace(own, 0, self.base.by);
-            return Ok(Some(record::row_of(table, write.image)));
+            return Ok(Some(record::row_of(table, write.row_version)));
         }
         let (word, seen) = self.look(table, record)?;
         if word.is_absent() {
@@ -334,12 +407,19 @@ impl<O: Origin> Optimistic<O> {
         }
         self.base.writes.reserve().map_err(record::full)?;
         let by = self.base.by;
-        self.base.writes.push(Write { record, table: table.into(), expected: word, image: 0, linked: false, by });
+        self.base.writes.push(Write {
+            record,
+            table: table.into(),
+            expected: word,
+            row_version: 0,
+            link: Link::There,
+            by,
+        });
         Ok(Some(record::row_of(table, seen)))
     }
 
     #[inline]
-    pub(crate) fn scan_next(&mut self, table: &Table, scan: &mut Scan) -> Result<Option<RowPtr>, Stop> {
+    pub(crate) fn scan_next(&mut self, table: &Table, scan: &mut Scan) -> Result<Option<RowPtr>, OpError> {
         loop {
             while let Some(&record) = scan.cursor.records().get(scan.next) {
                 scan.next += 1;
@@ -351,34 +431,59 @@ impl<O: Origin> Optimistic<O> {
                 return Ok(None);
             }
             scan.next = 0;
-            scan.done = !table.index.next_leaf(&mut scan.cursor, self.base.core.local.pinned());
+            scan.done = !self.next_leaf(table, scan);
             if scan.done {
                 return Ok(None);
             }
-            self.note_witness(table, scan.cursor.witness())?;
+            self.note_node_version(table, scan.cursor.node_version())?;
         }
     }
 
-    /// Takes back everything written since the mark. What was seen on the way stays seen: the words that the writes would have
-    /// built on are noted as read, unless an earlier write of the same record builds on them still.
-    pub(crate) fn rewind(&mut self, mark: Mark) {
+    #[inline]
+    fn next_leaf(&mut self, table: &Table, scan: &mut Scan) -> bool {
+        let Attempt { core, writes, .. } = &mut self.base;
+        let pin = core.local.pinned();
+        if writes.deferred.is_empty() {
+            return table.index.next_leaf(&mut scan.cursor, pin);
+        }
+        // SAFETY: the keys of deferred records of the table are set, and the records are this attempt's until it ends.
+        unsafe { table.index.next_leaf_with(&mut scan.cursor, pin, || writes.deferred_of(table)) }
+    }
+
+    /// Takes back everything written since the savepoint. What was seen on the way stays seen: the words that the
+    /// writes would have built on are noted as read, unless an earlier write of the same record builds on them still.
+    pub(crate) fn rollback_to(&mut self, savepoint: Savepoint) {
         let writes = &mut self.base.writes;
         let undone = writes.undone.len();
-        writes.rewind(mark);
-        if self.base.core.suffers(Fault::ForgetRewound) {
+        writes.rollback_to(savepoint);
+        if self.base.core.injects(Fault::ForgetRolledBack) {
             return;
         }
-        for write in &writes.undone[undone..] {
-            if writes.find(write.record).is_none() {
+        for at in undone..writes.undone.len() {
+            let write = self.base.writes.undone[at];
+            if write.link == Link::Deferred {
+                self.note_undone(&write);
+            } else if self.base.writes.find(write.record).is_none() {
                 self.reads.push(Read::new(write.table(), write.record, write.expected, write.by));
             }
+        }
+    }
+
+    /// Notes the absence that the insertion told of: as a placeholder that another has linked there, or as the node's.
+    #[cold]
+    fn note_undone(&mut self, write: &Write<O>) {
+        let (table, by) = (write.table(), write.by);
+        let key = Deferred { table: write.table, record: write.record }.key();
+        match self.base.find(table, key) {
+            Ok(record) => self.reads.push(Read::new(table, record, TidWord::PLACEHOLDER, by)),
+            Err(node_version) => self.node_set.push(NodeSetEntry { node_version, table: table.id, by }),
         }
     }
 
     /// Drops what an operation read and wrote. What it found absent stays linked by its own insertions until the attempt ends.
     pub(crate) fn forget(&mut self, operation: u16) {
         self.reads.retain(|read| !read.by.is_of(operation));
-        self.witnesses.retain(|witnessed| !witnessed.by.is_of(operation));
+        self.node_set.retain(|entry| !entry.by.is_of(operation));
         self.base.writes.forget(|by| by.is_of(operation));
     }
 
@@ -386,65 +491,82 @@ impl<O: Origin> Optimistic<O> {
     /// (promise c). Elsewhere it is an answer about the moment the check began: a word that is unchanged when it is checked was
     /// unchanged then, so all held together.
     #[inline]
-    pub(crate) fn refuted<A: Access>(
+    pub(crate) fn validation_failure<A: Access>(
         access: &mut A,
         reads: &[Read<O>],
-        witnesses: &[Witnessed<O>],
+        node_set: &[NodeSetEntry<O>],
         writes: &WriteSet<O>,
-    ) -> Option<Refuted> {
+    ) -> Option<ValidationFailure> {
         for (i, read) in reads.iter().enumerate() {
-            let now = HeaderWord(access.load(read.word()));
+            let now = TidWord(access.load(read.word()));
             if now != read.seen && (now != read.seen.locked() || writes.find(read.record()).is_none()) {
-                return Some(Refuted::Read(i));
+                return Some(ValidationFailure::Read(i));
             }
         }
-        for (i, witnessed) in witnesses.iter().enumerate() {
-            // SAFETY: the worker has been online since it took the witness.
-            let word = unsafe { &*witnessed.witness.address() };
-            if access.load(word) != witnessed.witness.value() {
-                return Some(Refuted::Witness(i));
+        for (i, entry) in node_set.iter().enumerate() {
+            // SAFETY: the worker has been online since it took the node version.
+            let word = unsafe { &*entry.node_version.address() };
+            if access.load(word) != entry.node_version.value() {
+                return Some(ValidationFailure::Node(i));
             }
         }
         None
     }
 
     /// Promise (g): validates without committing.
-    pub(crate) fn validate(&mut self) -> Result<(), Stop> {
+    pub(crate) fn validate(&mut self) -> Result<(), OpError> {
         // ORDERING: every word was loaded before, in an order all processors agree on, so that "unchanged since" is about one
         // instant.
         fence(Ordering::SeqCst);
-        match self.refuted_now() {
+        match self.validation_failure_now() {
             None => Ok(()),
-            Some(refuted) => Err(self.blame(Phase::Validate, refuted)),
+            Some(failure) => Err(self.record_conflict(Phase::Validate, failure)),
         }
     }
 
     /// What no longer holds of what was read, or of what writes build on.
-    pub(crate) fn refuted_now(&self) -> Option<Refuted> {
+    pub(crate) fn validation_failure_now(&self) -> Option<ValidationFailure> {
         let mut plain = Plain;
-        Self::refuted(&mut plain, &self.reads, &self.witnesses, &self.base.writes).or_else(|| {
+        Self::validation_failure(&mut plain, &self.reads, &self.node_set, &self.base.writes).or_else(|| {
             let mut stale = |write: &Write<O>| {
-                HeaderWord(plain.load(head::header(&write.table().shape, write.record))) != write.expected
+                TidWord(plain.load(record_header::tid_word(&write.table().record_layout, write.record)))
+                    != write.expected
             };
-            self.base.writes.entries().iter().position(&mut stale).map(Refuted::Write)
+            let stale = self.base.writes.entries().iter().position(&mut stale);
+            stale.or_else(|| self.base.taken()).map(ValidationFailure::Write)
         })
     }
 
-    /// What noted that which was refuted.
+    /// Which operation noted the entry that failed validation.
     #[cfg_attr(not(test), expect(dead_code, reason = "no protocol here repairs yet"))]
-    pub(crate) fn origin(&self, refuted: Refuted) -> O {
-        match refuted {
-            Refuted::Read(i) => self.reads[i].by,
-            Refuted::Witness(i) => self.witnesses[i].by,
-            Refuted::Write(i) => self.base.writes.first(i).by,
+    pub(crate) fn origin(&self, failure: ValidationFailure) -> O {
+        match failure {
+            ValidationFailure::Read(i) => self.reads[i].by,
+            ValidationFailure::Node(i) => self.node_set[i].by,
+            ValidationFailure::Write(i) => self.base.writes.first(i).by,
+        }
+    }
+
+    /// What it has read and is going to write, for who orders the decisions of several.
+    pub(crate) fn prepared(&self) -> Prepared {
+        let Optimistic { base: Attempt { core, writes, .. }, reads, node_set } = self;
+        let there = || writes.entries().iter().filter(|write| write.link == Link::There);
+        let seen = |write: &Write<O>| (write.record.addr(), write.expected.tid());
+        let place = |deferred: &Deferred| deferred.table().index.get(deferred.key(), core.local.pinned()).err();
+        let address = |node_version: &NodeVersion| node_version.address() as usize;
+        Prepared {
+            reads: reads.iter().map(|read| (read.record().addr(), read.seen.tid())).chain(there().map(seen)).collect(),
+            writes: there().map(|write| write.record.addr()).collect(),
+            nodes: node_set.iter().map(|entry| address(&entry.node_version)).collect(),
+            inserts: writes.deferred.iter().filter_map(place).map(|node_version| address(&node_version)).collect(),
         }
     }
 
     /// Commits an attempt that wrote nothing: its place is the start of validation, when every word noted was unchanged. One
     /// word alone needs no validation.
     #[inline]
-    pub(crate) fn commit_read_only(&mut self) -> Result<Outcome, Stop> {
-        if self.reads.len() + self.witnesses.len() > 1 {
+    pub(crate) fn commit_read_only(&mut self) -> Result<Outcome, OpError> {
+        if self.reads.len() + self.node_set.len() > 1 {
             self.validate()?;
         }
         let newest = self.base.newest;
@@ -452,26 +574,26 @@ impl<O: Origin> Optimistic<O> {
         Ok(Outcome::Committed(newest))
     }
 
-    /// The stop for what was refuted.
+    /// The error for an entry that failed validation.
     #[cold]
-    pub(crate) fn blame(&mut self, phase: Phase, refuted: Refuted) -> Stop {
+    pub(crate) fn record_conflict(&mut self, phase: Phase, failure: ValidationFailure) -> OpError {
         let changed = Cause { phase, reason: Reason::RecordChanged };
-        match refuted {
-            Refuted::Witness(i) => {
+        match failure {
+            ValidationFailure::Node(i) => {
                 let cause = Cause { phase, reason: Reason::MembershipChanged };
-                self.base.incident = Some(Incident { cause, table: Some(self.witnesses[i].table), key: None });
-                Stop::Abort(cause)
+                self.base.conflict_info = Some(ConflictInfo { cause, table: Some(self.node_set[i].table), key: None });
+                OpError::Abort(cause)
             }
-            Refuted::Write(i) => {
+            ValidationFailure::Write(i) => {
                 let Write { record, .. } = self.base.writes.entries()[i];
                 let table = self.base.writes.entries()[i].table();
-                self.base.stop_at(changed, table, record)
+                self.base.conflict_at(changed, table, record)
             }
-            Refuted::Read(i) => {
+            ValidationFailure::Read(i) => {
                 let read = self.reads[i];
-                self.base.incident =
-                    Some(Incident { cause: changed, table: Some(read.table()), key: Some(read.key()) });
-                Stop::Abort(changed)
+                self.base.conflict_info =
+                    Some(ConflictInfo { cause: changed, table: Some(read.table()), key: Some(read.key()) });
+                OpError::Abort(changed)
             }
         }
     }
@@ -498,12 +620,12 @@ impl Access for Plain {
     }
 }
 
-/// Keeps the witness set true under the attempt's own inserts: a leaf it witnessed may change through itself.
+/// Keeps the node set true under the attempt's own inserts: a leaf in it may change through itself.
 struct OwnChanges<'a, O> {
-    witnesses: &'a mut CountedVec<Witnessed<O>>,
+    node_set: &'a mut CountedVec<NodeSetEntry<O>>,
     table: TableId,
-    /// The last word that `changed` found witnessed.
-    witnessed: *const AtomicU64,
+    /// The last word that `changed` found in the node set.
+    last_changed: *const AtomicU64,
 }
 
 impl<O: Origin> Observer for OwnChanges<'_, O> {
@@ -511,39 +633,39 @@ impl<O: Origin> Observer for OwnChanges<'_, O> {
 
     #[inline]
     fn changed(&mut self, word: &AtomicU64, before: u64, after: u64) {
-        for witnessed in self.witnesses.iter_mut() {
-            if std::ptr::eq(witnessed.witness.address(), word) && witnessed.witness.value() == before {
-                witnessed.witness = Witness::new(word, after);
-                self.witnessed = word;
+        for entry in self.node_set.iter_mut() {
+            if std::ptr::eq(entry.node_version.address(), word) && entry.node_version.value() == before {
+                entry.node_version = NodeVersion::new(word, after);
+                self.last_changed = word;
             }
         }
     }
 
     fn created(&mut self, from: &AtomicU64, _: u64, word: &AtomicU64, value: u64, _: &AtomicU64) {
-        if std::ptr::eq(self.witnessed, from) {
-            let (witness, table) = (Witness::new(word, value), self.table);
+        if std::ptr::eq(self.last_changed, from) {
+            let (node_version, table) = (NodeVersion::new(word, value), self.table);
             if !O::CARRIED {
-                self.witnesses.push(Witnessed { witness, table, by: O::default() });
+                self.node_set.push(NodeSetEntry { node_version, table, by: O::default() });
                 return;
             }
             // Every operation that saw the old node owes the new one.
-            for at in 0..self.witnesses.len() {
-                let Witnessed { witness: seen, by, .. } = self.witnesses[at];
+            for at in 0..self.node_set.len() {
+                let NodeSetEntry { node_version: seen, by, .. } = self.node_set[at];
                 if std::ptr::eq(seen.address(), from) {
-                    self.witnesses.push(Witnessed { witness, table, by });
+                    self.node_set.push(NodeSetEntry { node_version, table, by });
                 }
             }
         }
     }
 }
 
-/// Unlinking under the lock bit of the header word.
+/// Unlinking under the lock bit of the TID word.
 pub(crate) struct LockBit;
 
 impl Claim for LockBit {
-    fn take(&self, core: &Core, table: &Table, record: RecordPtr) -> Option<HeaderWord> {
-        let word = head::header(&table.shape, record);
-        let seen = HeaderWord(word.load(Ordering::Relaxed));
+    fn take(&self, core: &Core, table: &Table, record: RecordPtr) -> Option<TidWord> {
+        let word = record_header::tid_word(&table.record_layout, record);
+        let seen = TidWord(word.load(Ordering::Relaxed));
         if seen.is_locked() {
             return None;
         }
@@ -551,8 +673,8 @@ impl Claim for LockBit {
         core.htm.outside(exchange).is_ok().then_some(seen)
     }
 
-    fn give(&self, core: &Core, table: &Table, record: RecordPtr, word: HeaderWord) {
-        // ORDERING: pairs with the acquire of whoever finds the record in a leaf it copied before.
-        core.htm.outside(|| head::header(&table.shape, record).store(word.0, Ordering::Release));
+    fn give(&self, core: &Core, table: &Table, record: RecordPtr, word: TidWord) {
+        // ORDERING: pairs with the acquire of a reader that finds the record in a leaf it copied before.
+        core.htm.outside(|| record_header::tid_word(&table.record_layout, record).store(word.0, Ordering::Release));
     }
 }

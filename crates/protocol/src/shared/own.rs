@@ -37,7 +37,7 @@ impl OwnIndex {
     }
 
     #[inline]
-    fn head(&self, slot: usize) -> u32 {
+    fn record_header(&self, slot: usize) -> u32 {
         let value = self.slots[slot];
         if (value >> 32) as u32 == self.generation { value as u32 } else { NONE }
     }
@@ -48,7 +48,7 @@ impl OwnIndex {
         if self.next.is_empty() {
             return None;
         }
-        let mut at = self.head(self.slot(address));
+        let mut at = self.record_header(self.slot(address));
         while at != NONE {
             if address_of(at as usize) == address {
                 return Some(at as usize);
@@ -72,7 +72,7 @@ impl OwnIndex {
         let slot = self.slot(address);
         let entry = self.next.len() as u32;
         assert!(entry < NONE, "a transaction has fewer than 2^32 writes");
-        self.next.push(self.head(slot));
+        self.next.push(self.record_header(slot));
         self.slots[slot] = u64::from(self.generation) << 32 | u64::from(entry);
     }
 
@@ -110,7 +110,7 @@ impl OwnIndex {
     /// Whatever names the entry `from` in the chain of `address` names `to` instead.
     fn redirect(&mut self, address: usize, from: u32, to: u32) {
         let slot = self.slot(address);
-        let mut at = self.head(slot);
+        let mut at = self.record_header(slot);
         if at == from {
             self.slots[slot] = u64::from(self.generation) << 32 | u64::from(to);
             return;
@@ -178,7 +178,7 @@ mod tests {
                         model.swap_remove(at);
                     }
                     6 if !model.is_empty() => {
-                        // As a rewind does: what was pushed last leaves, newest first.
+                        // As a rollback to a savepoint does: what was pushed last leaves, newest first.
                         for address in (0..rng.below(4)).map(|n| 0x9_0000 + n as usize * 16).collect::<Vec<_>>() {
                             own.push(address, |e| model[e]);
                             model.push(address);

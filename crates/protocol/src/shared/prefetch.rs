@@ -3,8 +3,8 @@
 //! | wave | of a hash table | of an ordered one |
 //! |---|---|---|
 //! | begin | the bucket | looks the record up, then the record (interior nodes and leaves tend to be cached) |
-//! | 1st advance | the record, by the tag in the bucket | the newest image, if it lies outside the record |
-//! | 2nd advance | the newest image | |
+//! | 1st advance | the record, by the tag in the bucket | the newest row version, if it lies outside the record |
+//! | 2nd advance | the newest row version | |
 //!
 //! Records found this way wait in the order they were asked for, and the next lookup of their table tries the next of them, and
 //! the one after it, first: keys are compared, so a wrong guess costs a comparison and a right one saves hashing and probing. A
@@ -19,10 +19,10 @@ use seriatim_memory::Pinned;
 use seriatim_store::{HashHint, RecordPtr, has_key};
 use seriatim_txn::Table;
 
-use super::attempt::Fingers;
-use super::{head, record};
+use super::attempt::LeafHints;
+use super::{record, record_header};
 
-/// Most bytes of a record or image that a prefetch asks for: beyond, the processor's own prefetcher has caught on.
+/// Most bytes of a record or row version that a prefetch asks for: beyond, the processor's own prefetcher has caught on.
 const BYTES_MAX: usize = 384;
 /// Most rows that wait for a wave; more are not fetched. Their lines must not drive each other out of the cache.
 const ROWS_MAX: usize = 512;
@@ -47,8 +47,8 @@ enum Stage {
     Bucket(HashHint),
     /// Its record was.
     Record(RecordPtr),
-    /// The newest image was, a wave early: the index itself was asked, not a bucket.
-    Image(RecordPtr),
+    /// The newest row version was, a wave early: the index itself was asked, not a bucket.
+    RowVersion(RecordPtr),
     /// Nothing to be had.
     Nothing,
 }
@@ -92,13 +92,13 @@ impl Prefetched {
 
     /// The first wave for one row.
     #[inline]
-    pub(crate) fn begin(&mut self, table: &Table, key: Key<'_>, fingers: &mut Fingers, pin: Pinned<'_>) {
+    pub(crate) fn begin(&mut self, table: &Table, key: Key<'_>, leaf_hints: &mut LeafHints, pin: Pinned<'_>) {
         if self.entries.len() >= ROWS_MAX && !self.make_room() {
             return;
         }
         let stage = match table.index.prefetch_bucket(key) {
             Some(hint) => Stage::Bucket(hint),
-            None => match table.index.get_near(key, fingers.of(table), pin) {
+            None => match table.index.get_near(key, leaf_hints.of(table), pin) {
                 Ok(found) => {
                     fetch_record(table, found);
                     Stage::Record(found)
@@ -140,7 +140,7 @@ impl Prefetched {
         for entry in &self.entries[self.complete..self.advanced] {
             if let Stage::Record(found) = entry.stage {
                 // SAFETY: tables live as long as the database.
-                fetch_image(unsafe { entry.table.as_ref() }, found);
+                fetch_version(unsafe { entry.table.as_ref() }, found);
             }
         }
         self.complete = self.advanced;
@@ -157,10 +157,10 @@ impl Prefetched {
                     }
                 }
                 Stage::Record(found) => {
-                    fetch_image(table, found);
-                    entry.stage = Stage::Image(found);
+                    fetch_version(table, found);
+                    entry.stage = Stage::RowVersion(found);
                 }
-                Stage::Image(_) | Stage::Nothing => {}
+                Stage::RowVersion(_) | Stage::Nothing => {}
             }
         }
         self.advanced = self.entries.len();
@@ -193,15 +193,15 @@ impl Prefetched {
                 Stage::Nothing if others == 0 => queue.next = entry.next,
                 Stage::Nothing => {}
                 // SAFETY: found in the index since the worker came online.
-                Stage::Record(found) | Stage::Image(found) if unsafe { has_key(found, key) } => {
+                Stage::Record(found) | Stage::RowVersion(found) if unsafe { has_key(found, key) } => {
                     queue.next = entry.next;
                     return Some(found);
                 }
-                Stage::Record(_) | Stage::Image(_) if others == 1 => {
+                Stage::Record(_) | Stage::RowVersion(_) if others == 1 => {
                     queue.next = self.entries[queue.next as usize].next;
                     return None;
                 }
-                Stage::Record(_) | Stage::Image(_) => others += 1,
+                Stage::Record(_) | Stage::RowVersion(_) => others += 1,
             }
             at = entry.next;
         }
@@ -211,16 +211,16 @@ impl Prefetched {
 
 #[inline]
 fn fetch_record(table: &Table, found: RecordPtr) {
-    prefetch::lines(found.as_ptr(), table.shape.record.min(BYTES_MAX));
+    prefetch::lines(found.as_ptr(), table.record_layout.record.min(BYTES_MAX));
 }
 
 #[inline]
-fn fetch_image(table: &Table, found: RecordPtr) {
+fn fetch_version(table: &Table, found: RecordPtr) {
     #[cfg(test)]
-    tests::image_asked_for();
-    let image = head::image(&table.shape, found).load(Ordering::Relaxed) as usize;
-    if image != 0 && !record::is_inline(table, found, image) {
-        prefetch::lines(image as *const u8, table.shape.image_bytes().min(BYTES_MAX));
+    tests::version_asked_for();
+    let row_version = record_header::row_version(&table.record_layout, found).load(Ordering::Relaxed) as usize;
+    if row_version != 0 && !record::is_inline(table, found, row_version) {
+        prefetch::lines(row_version as *const u8, table.record_layout.row_version_bytes().min(BYTES_MAX));
     }
 }
 
@@ -234,24 +234,24 @@ mod tests {
     use seriatim_memory::{Memory, Options};
     use seriatim_store::Index;
     use seriatim_txn::{
-        Environment, Inserted, Mode, NoRedo, OnExists, Outcome, Priority, Protocol, RecordShape, Worker,
+        Environment, Inserted, Mode, NoRedo, OnExists, Outcome, Priority, Protocol, RecordLayout, Worker,
     };
 
     use super::*;
     use crate::silo::Silo;
 
     thread_local! {
-        static IMAGES: Cell<u32> = const { Cell::new(0) };
+        static ROW_VERSIONS: Cell<u32> = const { Cell::new(0) };
     }
 
-    pub(super) fn image_asked_for() {
-        IMAGES.set(IMAGES.get() + 1);
+    pub(super) fn version_asked_for() {
+        ROW_VERSIONS.set(ROW_VERSIONS.get() + 1);
     }
 
     const ROWS: u64 = 5;
 
-    /// How many images each of three advances asks for, with [`ROWS`] rows of a table on their way.
-    fn images_of_advances(organization: Organization) -> [u32; 3] {
+    /// How many row versions each of three advances asks for, with [`ROWS`] rows of a table on their way.
+    fn versions_of_advances(organization: Organization) -> [u32; 3] {
         let memory = Memory::new(Options { workers_max: 2, ..Options::default() }).expect("memory");
         let htm = Htm::new(HtmMode::Absent).expect("it is always available");
         let environment = Environment::new(htm, memory, Budget::default());
@@ -264,10 +264,20 @@ mod tests {
         core.local.enter();
         let index = Index::new(organization, class, 64, &environment.htm, &mut core.store()).expect("memory");
         core.local.leave();
-        let shape = RecordShape::new(class, &layout, Silo::HEAD_BYTES, Silo::IMAGE_HEADER_BYTES);
+        let record_layout = RecordLayout::new(class, &layout, Silo::HEADER_BYTES, Silo::VERSION_HEADER_BYTES);
         let (id, name, unlinked) = (TableId(0), "cell".to_owned(), seriatim_txn::Unlinked::default());
-        let table =
-            Box::new(Table { id, name, organization, class, codec, layout, shape, index, unlinked, wire: None });
+        let table = Box::new(Table {
+            id,
+            name,
+            organization,
+            class,
+            codec,
+            layout,
+            record_layout,
+            index,
+            unlinked,
+            wire: None,
+        });
         let mut worker = Silo::open(&Default::default(), &environment).worker(core);
         worker.begin(Mode::ReadWrite, Priority::NONE);
         for key in 0..ROWS {
@@ -277,18 +287,18 @@ mod tests {
         assert!(matches!(worker.commit(&mut NoRedo), Ok(Outcome::Committed(_))));
         worker.begin(Mode::ReadWrite, Priority::NONE);
         (0..ROWS).for_each(|key| worker.prefetch(&table, Key::Word8(key)));
-        let images = [(); 3].map(|()| {
-            IMAGES.set(0);
+        let row_versions = [(); 3].map(|()| {
+            ROW_VERSIONS.set(0);
             worker.advance_prefetch();
-            IMAGES.get()
+            ROW_VERSIONS.get()
         });
         assert!(matches!(worker.commit(&mut NoRedo), Ok(Outcome::Committed(_))));
-        images
+        row_versions
     }
 
     #[test]
-    fn each_image_is_asked_for_once() {
-        assert_eq!(images_of_advances(Organization::Hash), [0, ROWS as u32, 0]);
-        assert_eq!(images_of_advances(Organization::Ordered), [ROWS as u32, 0, 0]);
+    fn each_version_is_asked_for_once() {
+        assert_eq!(versions_of_advances(Organization::Hash), [0, ROWS as u32, 0]);
+        assert_eq!(versions_of_advances(Organization::Ordered), [ROWS as u32, 0, 0]);
     }
 }

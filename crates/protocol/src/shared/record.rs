@@ -1,64 +1,64 @@
 //! Making, copying and freeing records and their parts.
 //!
-//! Ownership: a record owns its inline image and fixed part. Any other image, fixed part or tail is owned by the version that
-//! points to it, and passes to the next version where an update left it as it was.
+//! Ownership: a record owns its inline row version and fixed part. Any other row version, fixed part or out-of-line
+//! value is owned by the version that points to it, and passes to the next version where an update left it as it was.
 
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
-use seriatim_base::{Epoch, Stamp};
+use seriatim_base::{Epoch, Tid};
 use seriatim_catalog::{Key, KeyClass};
 use seriatim_memory::{CountedVec, OutOfMemory, allocated_bytes};
-use seriatim_store::{RecordPtr, tail_of, write_key};
-use seriatim_txn::{Core, Reason, RowPtr, Staged, Stop, Table};
+use seriatim_store::{RecordPtr, out_of_line_bytes, write_key};
+use seriatim_txn::{Core, OpError, Reason, RowPtr, Staged, Table};
 
-use super::head::{self, HeaderWord};
 use super::origin::Origin;
+use super::record_header::{self, TidWord};
 use super::writes::{Part, Write, WriteSet};
 
-/// Bytes before a tail's text: its length.
-const TAIL_HEADER: usize = 8;
+/// Bytes before an out-of-line value's text: its length.
+const OUT_OF_LINE_HEADER: usize = 8;
 
-/// The memory limit as a stop.
-pub(crate) fn full(_: OutOfMemory) -> Stop {
-    Stop::execute(Reason::OutOfMemory)
+/// The memory limit as an error.
+pub(crate) fn full(_: OutOfMemory) -> OpError {
+    OpError::execute(Reason::OutOfMemory)
 }
 
-/// The row of an image.
+/// The row of a row version.
 #[inline]
-pub(crate) fn row_of(table: &Table, image: usize) -> RowPtr {
-    let row = (image + table.shape.image_header) as *mut u8;
-    // SAFETY: an image address is never zero where a row is asked for; callers checked.
+pub(crate) fn row_of(table: &Table, row_version: usize) -> RowPtr {
+    let row = (row_version + table.record_layout.version_header) as *mut u8;
+    // SAFETY: a row version address is never zero where a row is asked for; callers checked.
     unsafe { NonNull::new_unchecked(row) }
 }
 
-/// The image of a row.
+/// The row version of a row.
 #[inline]
-pub(crate) fn image_of(table: &Table, row: RowPtr) -> usize {
-    row.as_ptr() as usize - table.shape.image_header
+pub(crate) fn row_version_of(table: &Table, row: RowPtr) -> usize {
+    row.as_ptr() as usize - table.record_layout.version_header
 }
 
 #[inline]
-fn inline_image(table: &Table, record: RecordPtr) -> usize {
-    record.addr() + table.shape.image
+fn inline_version(table: &Table, record: RecordPtr) -> usize {
+    record.addr() + table.record_layout.row_version
 }
 
 /// The address of a row's fixed part; zero where the table has none.
 #[inline]
-fn fixed_of(table: &Table, image: usize) -> usize {
+fn fixed_of(table: &Table, row_version: usize) -> usize {
     if table.has_fixed() {
         // SAFETY: the first word of a row with a fixed part is that part's address (rule of catalog's layout).
-        unsafe { row_of(table, image).cast::<u64>().read() as usize }
+        unsafe { row_of(table, row_version).cast::<u64>().read() as usize }
     } else {
         0
     }
 }
 
 /// A record for a new row, not linked anywhere.
-pub(crate) fn stage(core: &mut Core, table: &Table) -> Result<Staged, Stop> {
-    let shape = &table.shape;
-    let memory = core.local.allocate(&mut core.outside, shape.record).map_err(full)?;
-    // SAFETY: the allocation is `shape.record` bytes; nobody else has it.
+pub(crate) fn stage(core: &mut Core, table: &Table) -> Result<Staged, OpError> {
+    let record_layout = &table.record_layout;
+    let memory = core.local.allocate(&mut core.outside, record_layout.record).map_err(full)?;
+    // SAFETY: the allocation is `record_layout.record` bytes; nobody else has it.
     Ok(unsafe { restage(table, RecordPtr::from_raw(memory)) })
 }
 
@@ -67,13 +67,13 @@ pub(crate) fn stage(core: &mut Core, table: &Table) -> Result<Staged, Stop> {
 /// # Safety
 /// Nobody else uses them.
 pub(crate) unsafe fn restage(table: &Table, record: RecordPtr) -> Staged {
-    let shape = &table.shape;
-    // SAFETY: a record is `shape.record` bytes, which contain row and fixed part.
+    let record_layout = &table.record_layout;
+    // SAFETY: a record is `record_layout.record` bytes, which contain row and fixed part.
     unsafe {
         let memory = NonNull::new_unchecked(record.as_ptr());
-        let row = memory.add(shape.image + shape.image_header);
-        let fixed = memory.add(shape.fixed);
-        row.write_bytes(0, shape.row + shape.fixed_bytes);
+        let row = memory.add(record_layout.row_version + record_layout.version_header);
+        let fixed = memory.add(record_layout.fixed);
+        row.write_bytes(0, record_layout.row + record_layout.fixed_bytes);
         if table.has_fixed() {
             row.cast::<u64>().write(fixed.as_ptr() as u64);
         }
@@ -81,9 +81,9 @@ pub(crate) unsafe fn restage(table: &Table, record: RecordPtr) -> Staged {
     }
 }
 
-/// Gives a staged record back. Its tails are parts of the attempt and freed with it.
+/// Gives a staged record back. Its out-of-line values are parts of the attempt and freed with it.
 pub(crate) fn discard(core: &mut Core, table: &Table, staged: Staged) {
-    release(core, staged.record.addr(), table.shape.record);
+    release(core, staged.record.addr(), table.record_layout.record);
 }
 
 /// Frees memory nobody else can reach.
@@ -102,89 +102,89 @@ pub(crate) fn retire(core: &mut Core, address: usize, bytes: usize, epoch: Epoch
     }
 }
 
-/// Writes key words and head of a staged record, so that it can be linked. Further head words are the protocol's.
+/// Writes key words and header of a staged record, so that it can be linked. Further head words are the protocol's.
 #[inline]
-pub(crate) fn seal(core: &mut Core, table: &Table, record: RecordPtr, key: Key<'_>) -> Result<(), Stop> {
-    let tail = match tail_of(key) {
+pub(crate) fn set_key(core: &mut Core, table: &Table, record: RecordPtr, key: Key<'_>) -> Result<(), OpError> {
+    let out_of_line = match out_of_line_bytes(key) {
         0 => None,
         bytes => Some(core.local.allocate(&mut core.outside, bytes).map_err(full)?),
     };
-    // SAFETY: the record is staged: large enough and nobody else's; so is the tail.
-    unsafe { write_key(record, key, tail) };
+    // SAFETY: the record is staged: large enough and nobody else's; so is the out-of-line value.
+    unsafe { write_key(record, key, out_of_line) };
     // ORDERING: linking publishes the record with release.
-    head::header(&table.shape, record).store(HeaderWord::PLACEHOLDER.0, Ordering::Relaxed);
-    head::image(&table.shape, record).store(0, Ordering::Relaxed);
+    record_header::tid_word(&table.record_layout, record).store(TidWord::PLACEHOLDER.0, Ordering::Relaxed);
+    record_header::row_version(&table.record_layout, record).store(0, Ordering::Relaxed);
     Ok(())
 }
 
-/// The address and size of the tail block that holds the record's key; zeros for keys of fixed width.
-fn key_tail(table: &Table, record: RecordPtr) -> (usize, usize) {
+/// The address and size of the out-of-line block that holds the record's key; zeros for keys of fixed width.
+fn out_of_line_key(table: &Table, record: RecordPtr) -> (usize, usize) {
     if table.class != KeyClass::Bytes {
         return (0, 0);
     }
-    // SAFETY: key words of a sealed record never change; the second of a Bytes key is its tail.
-    let tail = unsafe { record.as_ptr().add(8).cast::<u64>().read() as usize };
-    (tail, tail_bytes(tail))
+    // SAFETY: key words of a record whose key is set never change; the second of a Bytes key is its out-of-line value.
+    let out_of_line = unsafe { record.as_ptr().add(8).cast::<u64>().read() as usize };
+    (out_of_line, out_of_line_bytes_at(out_of_line))
 }
 
-/// A tail block for `bytes`; zero for none.
-pub(crate) fn tail(core: &mut Core, bytes: &[u8]) -> Result<u64, OutOfMemory> {
+/// An out-of-line block for `bytes`; zero for none.
+pub(crate) fn out_of_line(core: &mut Core, bytes: &[u8]) -> Result<u64, OutOfMemory> {
     if bytes.is_empty() {
         return Ok(0);
     }
-    let memory = core.local.allocate(&mut core.outside, TAIL_HEADER + bytes.len())?;
+    let memory = core.local.allocate(&mut core.outside, OUT_OF_LINE_HEADER + bytes.len())?;
     // SAFETY: the allocation holds the length and the bytes.
     unsafe {
         memory.cast::<u64>().write(bytes.len() as u64);
-        memory.add(TAIL_HEADER).copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len());
+        memory.add(OUT_OF_LINE_HEADER).copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len());
     }
     Ok(memory.as_ptr() as u64)
 }
 
-/// Bytes of a tail block; zero for none.
-pub(crate) fn tail_bytes(tail: usize) -> usize {
-    if tail == 0 {
+/// Bytes of an out-of-line block; zero for none.
+pub(crate) fn out_of_line_bytes_at(out_of_line: usize) -> usize {
+    if out_of_line == 0 {
         return 0;
     }
-    // SAFETY: a tail's first word is its length.
-    TAIL_HEADER + unsafe { (tail as *const u64).read() as usize }
+    // SAFETY: an out-of-line value's first word is its length.
+    OUT_OF_LINE_HEADER + unsafe { (out_of_line as *const u64).read() as usize }
 }
 
-/// A private copy of a row, in an image of its own.
+/// A private copy of a row, in a row version of its own.
 #[inline]
-pub(crate) fn copy_row(core: &mut Core, table: &Table, row: RowPtr) -> Result<usize, Stop> {
-    let shape = &table.shape;
-    let image = core.local.allocate(&mut core.outside, shape.image_bytes()).map_err(full)?;
-    // SAFETY: both are `shape.row` bytes; the source is a row, immutable while we are online.
-    unsafe { image.add(shape.image_header).copy_from_nonoverlapping(row, shape.row) };
-    Ok(image.as_ptr() as usize)
+pub(crate) fn copy_row(core: &mut Core, table: &Table, row: RowPtr) -> Result<usize, OpError> {
+    let record_layout = &table.record_layout;
+    let row_version = core.local.allocate(&mut core.outside, record_layout.row_version_bytes()).map_err(full)?;
+    // SAFETY: both are `record_layout.row` bytes; the source is a row, immutable while we are online.
+    unsafe { row_version.add(record_layout.version_header).copy_from_nonoverlapping(row, record_layout.row) };
+    Ok(row_version.as_ptr() as usize)
 }
 
-/// Moves a staged row out of its record, into an image and fixed part of their own, and gives the record back.
+/// Moves a staged row out of its record, into a row version and fixed part of their own, and gives the record back.
 pub(crate) fn detach(
     core: &mut Core,
     table: &Table,
     staged: Staged,
     parts: &mut CountedVec<Part>,
-) -> Result<usize, Stop> {
-    let copied = copy_row(core, table, staged.row).and_then(|image| {
+) -> Result<usize, OpError> {
+    let copied = copy_row(core, table, staged.row).and_then(|row_version| {
         if table.has_fixed() {
-            let bytes = table.shape.fixed_bytes;
+            let bytes = table.record_layout.fixed_bytes;
             let fixed = match core.local.allocate(&mut core.outside, bytes) {
                 Ok(fixed) => fixed,
                 Err(error) => {
-                    release(core, image, table.shape.image_bytes());
+                    release(core, row_version, table.record_layout.row_version_bytes());
                     return Err(full(error));
                 }
             };
             // SAFETY: both are `bytes` long; the first word of the row is the fixed part's address.
             unsafe {
                 fixed.copy_from_nonoverlapping(staged.fixed, bytes);
-                row_of(table, image).cast::<u64>().write(fixed.as_ptr() as u64);
+                row_of(table, row_version).cast::<u64>().write(fixed.as_ptr() as u64);
             }
             parts.push(Part { address: fixed.as_ptr() as usize, bytes });
         }
-        Ok(image)
+        Ok(row_version)
     });
     discard(core, table, staged);
     copied
@@ -192,33 +192,42 @@ pub(crate) fn detach(
 
 /// Bytes that a record takes with its key, as memory counts them; versions apart.
 pub(crate) fn record_bytes(table: &Table, record: RecordPtr) -> i64 {
-    let tail = match key_tail(table, record) {
+    let out_of_line = match out_of_line_key(table, record) {
         (0, _) => 0,
         (_, bytes) => allocated_bytes(bytes),
     };
-    (allocated_bytes(table.shape.record) + tail) as i64
+    (allocated_bytes(table.record_layout.record) + out_of_line) as i64
 }
 
-/// Bytes that the version `image` (a row) takes beside the record, as memory counts them.
+/// Bytes that the version `row_version` (a row) takes beside the record, as memory counts them.
 #[inline]
-fn version_bytes(table: &Table, record: RecordPtr, image: usize) -> i64 {
-    let own = if is_inline(table, record, image) { 0 } else { allocated_bytes(table.shape.image_bytes()) as i64 };
-    if table.has_tails() || table.has_fixed() { own + parts_bytes(table, record, image) } else { own }
+fn version_bytes(table: &Table, record: RecordPtr, row_version: usize) -> i64 {
+    let own = if is_inline(table, record, row_version) {
+        0
+    } else {
+        allocated_bytes(table.record_layout.row_version_bytes()) as i64
+    };
+    if table.has_out_of_line() || table.has_fixed() { own + parts_bytes(table, record, row_version) } else { own }
 }
 
-/// As [`version_bytes`], of what lies outside the image.
+/// As [`version_bytes`], of what lies outside the row version.
 #[inline(never)]
-fn parts_bytes(table: &Table, record: RecordPtr, image: usize) -> i64 {
-    let texts: usize =
-        if table.has_tails() { tails(table, image).map(|tail| allocated_bytes(tail_bytes(tail))).sum() } else { 0 };
-    let has_own_fixed = table.has_fixed() && fixed_of(table, image) != record.addr() + table.shape.fixed;
-    (texts + if has_own_fixed { allocated_bytes(table.shape.fixed_bytes) } else { 0 }) as i64
+fn parts_bytes(table: &Table, record: RecordPtr, row_version: usize) -> i64 {
+    let texts: usize = if table.has_out_of_line() {
+        out_of_line_values(table, row_version)
+            .map(|out_of_line| allocated_bytes(out_of_line_bytes_at(out_of_line)))
+            .sum()
+    } else {
+        0
+    };
+    let has_own_fixed = table.has_fixed() && fixed_of(table, row_version) != record.addr() + table.record_layout.fixed;
+    (texts + if has_own_fixed { allocated_bytes(table.record_layout.fixed_bytes) } else { 0 }) as i64
 }
 
 /// Counts what a commit of `write` changes in its table, before anything is retired. `before`: the row it replaced; zero for none.
 #[inline]
 pub(crate) fn count<O: Origin>(core: &mut Core, write: &Write<O>, before: usize) {
-    let (table, record, after) = (write.table(), write.record, write.image);
+    let (table, record, after) = (write.table(), write.record, write.row_version);
     let mut bytes = 0;
     if after != 0 {
         bytes += version_bytes(table, record, after);
@@ -226,7 +235,7 @@ pub(crate) fn count<O: Origin>(core: &mut Core, write: &Write<O>, before: usize)
     if before != 0 {
         bytes -= version_bytes(table, record, before);
     }
-    if write.expected.stamp() == Stamp::ZERO {
+    if write.expected.tid() == Tid::ZERO {
         bytes += record_bytes(table, record);
     }
     let rows = i64::from(after != 0) - i64::from(before != 0);
@@ -247,99 +256,102 @@ pub(crate) fn counting<R>(core: &mut Core, table: &Table, change: impl FnOnce(&m
     result
 }
 
-/// Whether `image` is the one inside the record.
+/// Whether `row_version` is the one inside the record.
 #[inline]
-pub(crate) fn is_inline(table: &Table, record: RecordPtr, image: usize) -> bool {
-    image == inline_image(table, record)
+pub(crate) fn is_inline(table: &Table, record: RecordPtr, row_version: usize) -> bool {
+    row_version == inline_version(table, record)
 }
 
-/// Tail addresses that the row and its fixed part hold.
-fn tails(table: &Table, image: usize) -> impl Iterator<Item = usize> {
-    let row = row_of(table, image).as_ptr() as usize;
-    tails_in(row, &table.layout.row_tails).chain(tails_in(fixed_of(table, image), &table.layout.fixed_tails))
+/// Out-of-line addresses that the row and its fixed part hold.
+fn out_of_line_values(table: &Table, row_version: usize) -> impl Iterator<Item = usize> {
+    let row = row_of(table, row_version).as_ptr() as usize;
+    out_of_line_in(row, &table.layout.row_out_of_line)
+        .chain(out_of_line_in(fixed_of(table, row_version), &table.layout.fixed_out_of_line))
 }
 
-/// Tail addresses at these offsets of the row or fixed part at `base`.
-fn tails_in(base: usize, offsets: &[u32]) -> impl Iterator<Item = usize> {
-    // SAFETY: layout offsets name words of the part that hold tail addresses.
-    let tail = move |&at: &u32| unsafe { ((base + at as usize) as *const u64).read_unaligned() as usize };
-    offsets.iter().map(tail).filter(|&tail| tail != 0)
+/// Out-of-line addresses at these offsets of the row or fixed part at `base`.
+fn out_of_line_in(base: usize, offsets: &[u32]) -> impl Iterator<Item = usize> {
+    // SAFETY: layout offsets name words of the part that hold out-of-line addresses.
+    let out_of_line = move |&at: &u32| unsafe { ((base + at as usize) as *const u64).read_unaligned() as usize };
+    offsets.iter().map(out_of_line).filter(|&out_of_line| out_of_line != 0)
 }
 
 /// Retires what the version `old` (a row) owned and its successor `new` (zero: none), of `epoch`, does not.
 #[inline]
 pub(crate) fn retire_version(core: &mut Core, table: &Table, record: RecordPtr, old: usize, new: usize, epoch: Epoch) {
-    if table.has_tails() || table.has_fixed() {
+    if table.has_out_of_line() || table.has_fixed() {
         retire_parts(core, table, record, old, new, epoch);
     }
     if !is_inline(table, record, old) {
-        retire(core, old, table.shape.image_bytes(), epoch);
+        retire(core, old, table.record_layout.row_version_bytes(), epoch);
     }
 }
 
-/// As [`retire_version`], what lies outside the image.
+/// As [`retire_version`], what lies outside the row version.
 #[inline(never)]
 fn retire_parts(core: &mut Core, table: &Table, record: RecordPtr, old: usize, new: usize, epoch: Epoch) {
     let old_fixed = fixed_of(table, old);
-    if table.has_tails() {
-        let kept = |tail: usize| new != 0 && tails(table, new).any(|kept| kept == tail);
-        for tail in tails(table, old).filter(|&tail| !kept(tail)) {
-            retire(core, tail, tail_bytes(tail), epoch);
+    if table.has_out_of_line() {
+        let kept = |out_of_line: usize| new != 0 && out_of_line_values(table, new).any(|kept| kept == out_of_line);
+        for out_of_line in out_of_line_values(table, old).filter(|&out_of_line| !kept(out_of_line)) {
+            retire(core, out_of_line, out_of_line_bytes_at(out_of_line), epoch);
         }
     }
-    if table.has_fixed() && old_fixed != record.addr() + table.shape.fixed {
+    if table.has_fixed() && old_fixed != record.addr() + table.record_layout.fixed {
         let new_fixed = if new == 0 { 0 } else { fixed_of(table, new) };
         if old_fixed != new_fixed {
-            retire(core, old_fixed, table.shape.fixed_bytes, epoch);
+            retire(core, old_fixed, table.record_layout.fixed_bytes, epoch);
         }
     }
 }
 
-/// Frees at once what the version `image` (a row) owns beside the record, for who has the record alone.
-pub(crate) fn release_version(core: &mut Core, table: &Table, record: RecordPtr, image: usize) {
-    if table.has_tails() {
-        for tail in tails(table, image) {
-            release(core, tail, tail_bytes(tail));
+/// Frees at once what the version `row_version` (a row) owns beside the record, for an owner that has the record alone.
+pub(crate) fn release_version(core: &mut Core, table: &Table, record: RecordPtr, row_version: usize) {
+    if table.has_out_of_line() {
+        for out_of_line in out_of_line_values(table, row_version) {
+            release(core, out_of_line, out_of_line_bytes_at(out_of_line));
         }
     }
-    if table.has_fixed() && fixed_of(table, image) != record.addr() + table.shape.fixed {
-        release(core, fixed_of(table, image), table.shape.fixed_bytes);
+    if table.has_fixed() && fixed_of(table, row_version) != record.addr() + table.record_layout.fixed {
+        release(core, fixed_of(table, row_version), table.record_layout.fixed_bytes);
     }
-    if !is_inline(table, record, image) {
-        release(core, image, table.shape.image_bytes());
+    if !is_inline(table, record, row_version) {
+        release(core, row_version, table.record_layout.row_version_bytes());
     }
 }
 
-/// The tails that an image's row refers to.
-pub(crate) fn tails_of(table: &Table, image: usize) -> Vec<usize> {
-    if table.has_tails() { tails(table, image).collect() } else { Vec::new() }
+/// The out-of-line values that a row version's row refers to.
+pub(crate) fn out_of_line_of(table: &Table, row_version: usize) -> Vec<usize> {
+    if table.has_out_of_line() { out_of_line_values(table, row_version).collect() } else { Vec::new() }
 }
 
-/// Frees those of `candidates` that the row of `image`, if there is one, does not refer to, for who has them alone.
-pub(crate) fn release_tails(core: &mut Core, table: &Table, candidates: &[usize], image: Option<usize>) {
-    for &tail in candidates {
-        if !image.is_some_and(|image| tails(table, image).any(|kept| kept == tail)) {
-            release(core, tail, tail_bytes(tail));
+/// Frees those of `candidates` that the row of `row_version`, if there is one, does not refer to, for an owner that has them alone.
+pub(crate) fn release_out_of_line(core: &mut Core, table: &Table, candidates: &[usize], row_version: Option<usize>) {
+    for &out_of_line in candidates {
+        if !row_version
+            .is_some_and(|row_version| out_of_line_values(table, row_version).any(|kept| kept == out_of_line))
+        {
+            release(core, out_of_line, out_of_line_bytes_at(out_of_line));
         }
     }
 }
 
-/// Frees the private images of an attempt that are not installed, and the parts no installed image refers to.
-/// `installed`: the transaction committed and the images of `writes.entries()` belong to their records now.
+/// Frees the private row versions of an attempt that are not installed, and the parts no installed row version refers to.
+/// `installed`: the transaction committed and the row versions of `writes.entries()` belong to their records now.
 pub(crate) fn free_private<O: Origin>(core: &mut Core, writes: &mut WriteSet<O>, installed: bool) {
     let free = |core: &mut Core, write: Write<O>| {
         let table = write.table();
-        if write.image != 0 && !is_inline(table, write.record, write.image) {
-            release(core, write.image, table.shape.image_bytes());
+        if write.row_version != 0 && !is_inline(table, write.record, write.row_version) {
+            release(core, write.row_version, table.record_layout.row_version_bytes());
         }
     };
     if !writes.parts.is_empty() {
         let WriteSet { entries, parts, kept, .. } = writes;
         if installed {
-            for write in entries.iter().filter(|write| write.image != 0) {
-                kept.push(fixed_of(write.table(), write.image));
-                if write.table().has_tails() {
-                    tails(write.table(), write.image).for_each(|tail| kept.push(tail));
+            for write in entries.iter().filter(|write| write.row_version != 0) {
+                kept.push(fixed_of(write.table(), write.row_version));
+                if write.table().has_out_of_line() {
+                    out_of_line_values(write.table(), write.row_version).for_each(|out_of_line| kept.push(out_of_line));
                 }
             }
             kept.sort_unstable();
@@ -361,17 +373,23 @@ pub(crate) fn free_private<O: Origin>(core: &mut Core, writes: &mut WriteSet<O>,
     }
 }
 
-/// Retires a record that was unlinked, with its key tail. `epoch` deleted its row.
-pub(crate) fn retire_record(core: &mut Core, table: &Table, record: RecordPtr, epoch: Epoch) {
-    let (tail, bytes) = key_tail(table, record);
-    retire(core, tail, bytes, epoch);
-    retire(core, record.addr(), table.shape.record, epoch);
+/// Gives back a record that was never linked, with its key. What its row owns beside it are parts of the attempt.
+pub(crate) fn release_unlinked(core: &mut Core, table: &Table, record: RecordPtr) {
+    clear_key(core, table, record);
+    release(core, record.addr(), table.record_layout.record);
 }
 
-/// Frees a sealed record that was never linked.
-pub(crate) fn unseal(core: &mut Core, table: &Table, record: RecordPtr) {
-    let (tail, bytes) = key_tail(table, record);
-    if tail != 0 {
-        release(core, tail, bytes);
+/// Retires a record that was unlinked, with its out-of-line key. `epoch` deleted its row.
+pub(crate) fn retire_record(core: &mut Core, table: &Table, record: RecordPtr, epoch: Epoch) {
+    let (out_of_line, bytes) = out_of_line_key(table, record);
+    retire(core, out_of_line, bytes, epoch);
+    retire(core, record.addr(), table.record_layout.record, epoch);
+}
+
+/// Frees a record whose key is set that was never linked.
+pub(crate) fn clear_key(core: &mut Core, table: &Table, record: RecordPtr) {
+    let (out_of_line, bytes) = out_of_line_key(table, record);
+    if out_of_line != 0 {
+        release(core, out_of_line, bytes);
     }
 }

@@ -3,17 +3,17 @@
 //! A protocol supplies its [`Variant`]: commit with its scratch, and how read-only transactions read where it has snapshots. The
 //! worker is generic over it, so each protocol has one of its own once compiled.
 
-use seriatim_base::Stamp;
+use seriatim_base::Tid;
 use seriatim_catalog::{ColumnSet, Key};
 use seriatim_memory::OutOfMemory;
 use seriatim_txn::{
-    Core, Incident, Inserted, Mark, Mode, OnExists, Outcome, Priority, Redo, Repair, RowPtr, Scan, Seen, Staged, Stop,
-    Table, Updating,
+    ConflictInfo, Core, Detach, Inserted, Mode, OnExists, OpError, Outcome, Prepared, Priority, Redo, Repair, RowPtr,
+    Savepoint, Scan, Seen, Staged, Table, Updating,
 };
 
 use super::optimistic::{LockBit, Optimistic};
 use super::origin::Origin;
-use super::{record, sweep};
+use super::{gc, record};
 
 /// What an optimistic protocol does in its own way.
 pub(crate) trait Variant: Send {
@@ -36,7 +36,7 @@ pub(crate) trait Variant: Send {
         attempt: &mut Optimistic<Self::By>,
         table: &Table,
         key: Key<'_>,
-    ) -> Result<Option<RowPtr>, Stop> {
+    ) -> Result<Option<RowPtr>, OpError> {
         attempt.read(table, key)
     }
 
@@ -47,12 +47,12 @@ pub(crate) trait Variant: Send {
         attempt: &mut Optimistic<Self::By>,
         table: &Table,
         scan: &mut Scan,
-    ) -> Result<Option<RowPtr>, Stop> {
+    ) -> Result<Option<RowPtr>, OpError> {
         attempt.scan_next(table, scan)
     }
 
     /// As [`seriatim_txn::Worker::commit`].
-    fn commit(&mut self, attempt: &mut Optimistic<Self::By>, redo: &mut dyn Redo) -> Result<Outcome, Stop>;
+    fn commit(&mut self, attempt: &mut Optimistic<Self::By>, redo: &mut dyn Redo) -> Result<Outcome, OpError>;
 
     /// Gives back what a large transaction made its scratch take.
     fn rest(&mut self);
@@ -89,11 +89,11 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
     }
 
     #[inline]
-    fn read(&mut self, table: &Table, key: Key<'_>, _: ColumnSet) -> Result<Option<RowPtr>, Stop> {
+    fn read(&mut self, table: &Table, key: Key<'_>, _: ColumnSet) -> Result<Option<RowPtr>, OpError> {
         self.variant.read(&mut self.attempt, table, key)
     }
 
-    fn stage(&mut self, table: &Table) -> Result<Staged, Stop> {
+    fn stage(&mut self, table: &Table) -> Result<Staged, OpError> {
         record::stage(&mut self.attempt.base.core, table)
     }
 
@@ -101,28 +101,28 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
         record::discard(&mut self.attempt.base.core, table, staged);
     }
 
-    fn tail(&mut self, bytes: &[u8]) -> Result<u64, OutOfMemory> {
-        self.attempt.base.tail(bytes)
+    fn out_of_line(&mut self, bytes: &[u8]) -> Result<u64, OutOfMemory> {
+        self.attempt.base.out_of_line(bytes)
     }
 
-    fn insert(&mut self, table: &Table, key: Key<'_>, staged: Staged, exists: OnExists) -> Result<Inserted, Stop> {
+    fn insert(&mut self, table: &Table, key: Key<'_>, staged: Staged, exists: OnExists) -> Result<Inserted, OpError> {
         debug_assert!(self.variant.may_write());
         self.attempt.insert(table, key, staged, exists)
     }
 
     #[inline]
-    fn update(&mut self, table: &Table, key: Key<'_>, _: ColumnSet) -> Result<Option<Updating>, Stop> {
+    fn update(&mut self, table: &Table, key: Key<'_>, _: ColumnSet) -> Result<Option<Updating>, OpError> {
         debug_assert!(self.variant.may_write());
         self.attempt.update(table, key)
     }
 
-    fn delete(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, Stop> {
+    fn delete(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, OpError> {
         debug_assert!(self.variant.may_write());
         self.attempt.delete(table, key)
     }
 
     #[inline]
-    fn scan_next(&mut self, table: &Table, scan: &mut Scan, _: ColumnSet) -> Result<Option<RowPtr>, Stop> {
+    fn scan_next(&mut self, table: &Table, scan: &mut Scan, _: ColumnSet) -> Result<Option<RowPtr>, OpError> {
         self.variant.scan_next(&mut self.attempt, table, scan)
     }
 
@@ -130,7 +130,7 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
         self.attempt.base.seen
     }
 
-    fn newest(&self) -> Stamp {
+    fn newest(&self) -> Tid {
         self.attempt.base.newest
     }
 
@@ -139,21 +139,24 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
         !self.attempt.base.writes.is_empty()
     }
 
-    fn mark(&mut self) -> Mark {
-        self.attempt.base.writes.mark()
+    fn savepoint(&mut self) -> Savepoint {
+        self.attempt.base.writes.savepoint()
     }
 
-    fn rewind(&mut self, mark: Mark) {
-        self.attempt.rewind(mark);
+    fn rollback_to(&mut self, savepoint: Savepoint) {
+        self.attempt.rollback_to(savepoint);
     }
 
-    fn validate(&mut self) -> Result<(), Stop> {
+    fn validate(&mut self) -> Result<(), OpError> {
         // A snapshot always holds: nothing was noted.
         self.attempt.validate()
     }
 
     #[inline]
-    fn commit(&mut self, redo: &mut dyn Redo) -> Result<Outcome, Stop> {
+    fn commit(&mut self, redo: &mut dyn Redo) -> Result<Outcome, OpError> {
+        if !self.attempt.base.writes.deferred.is_empty() {
+            self.attempt.link_deferred()?;
+        }
         self.variant.commit(&mut self.attempt, redo)
     }
 
@@ -161,13 +164,13 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
         self.attempt.base.abandon(&LockBit);
     }
 
-    fn incident(&self) -> Option<&Incident> {
-        self.attempt.base.incident.as_ref()
+    fn conflict_info(&self) -> Option<&ConflictInfo> {
+        self.attempt.base.conflict_info.as_ref()
     }
 
-    fn housekeep(&mut self, most: usize) {
+    fn collect_garbage(&mut self, most: usize) {
         let due = self.attempt.base.due(most);
-        sweep::sweep(&mut self.attempt.base.core, &LockBit, due);
+        gc::collect(&mut self.attempt.base.core, &LockBit, due);
     }
 
     fn rest(&mut self) {
@@ -179,8 +182,23 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
         &mut self.attempt.base.core
     }
 
+    fn detach(&mut self) -> Option<&mut dyn Detach> {
+        Some(self)
+    }
+
     fn repair(&mut self) -> Option<&mut dyn Repair> {
         if V::By::CARRIED { Some(self) } else { None }
+    }
+}
+
+impl<V: Variant> Detach for Worker<V> {
+    fn hold(&mut self) {
+        self.attempt.base.defers = true;
+    }
+
+    fn prepare(&mut self) -> Result<Prepared, OpError> {
+        self.attempt.validate()?;
+        Ok(self.attempt.prepared())
     }
 }
 

@@ -1,33 +1,46 @@
-//! The write set: private row images until commit, with savepoints.
+//! The write set: private row versions until commit, with savepoints.
 //!
-//! An entry's image is never changed in place once handed out: every further update of the same row works on a new copy, so
-//! rows a transaction holds stay as they were read, and a savepoint is a position in the list of replaced entries. Where a protocol
-//! repairs, each image knows the run of an operation that made it, and those of an operation can be taken back.
+//! An entry's row version is never changed in place once handed out: every further update of the same row works on a
+//! new copy, so rows a transaction holds stay as they were read, and a savepoint is a position in the list of replaced
+//! entries. Where a protocol repairs, each row version knows the run of an operation that made it, and those of an
+//! operation can be taken back.
 
 use std::ptr::NonNull;
 
-use seriatim_base::Stamp;
+use seriatim_base::Tid;
+use seriatim_catalog::Key;
 use seriatim_memory::{CountedVec, Local, OutOfMemory};
 use seriatim_store::{RecordPtr, read_key};
-use seriatim_txn::{Before, Mark, Redo, Table};
+use seriatim_txn::{Before, Redo, Savepoint, Table};
 
-use super::head::HeaderWord;
 use super::origin::Origin;
 use super::own::OwnIndex;
 use super::record;
+use super::record_header::TidWord;
+
+/// How the record of a write came into its index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Link {
+    /// It was there, or another entry answers for it.
+    There,
+    /// This attempt linked it, and unlinks it unless it fills it.
+    Own,
+    /// It is in no index: it is linked when the transaction is decided.
+    Deferred,
+}
 
 /// One record this attempt writes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Write<O = ()> {
     pub(crate) record: RecordPtr,
     pub(crate) table: NonNull<Table>,
-    /// The header word the write builds on; commit fails if it changed.
-    pub(crate) expected: HeaderWord,
-    /// Address of the private image with its header; zero: the row is to be absent.
-    pub(crate) image: usize,
-    /// This attempt linked the record.
-    pub(crate) linked: bool,
-    /// What made the image.
+    /// The TID word the write builds on; commit fails if it changed.
+    pub(crate) expected: TidWord,
+    /// Address of the private row version with its header; zero: the row is to be absent.
+    pub(crate) row_version: usize,
+    /// How the record came into its index.
+    pub(crate) link: Link,
+    /// What made the row version.
     pub(crate) by: O,
 }
 
@@ -47,7 +60,35 @@ impl<O: Origin> Write<O> {
     /// Neither before nor after this transaction is there a row: nothing to install.
     #[inline]
     pub(crate) fn is_nothing(&self) -> bool {
-        self.image == 0 && self.expected.is_absent()
+        self.row_version == 0 && self.expected.is_absent()
+    }
+}
+
+/// A row that was inserted and is not linked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Deferred {
+    pub(crate) table: NonNull<Table>,
+    /// Its key is set.
+    pub(crate) record: RecordPtr,
+}
+
+// SAFETY: as of `Write`.
+unsafe impl Send for Deferred {}
+
+impl Deferred {
+    pub(crate) fn table<'t>(&self) -> &'t Table {
+        // SAFETY: as in `Write::table`.
+        unsafe { self.table.as_ref() }
+    }
+
+    pub(crate) fn key<'t>(&self) -> Key<'t> {
+        // SAFETY: the key of a deferred record is set, and does not change until the attempt ends.
+        unsafe { read_key(self.record, self.table().class) }
+    }
+
+    /// How it compares with a place in the order of tables and keys.
+    fn compare(&self, table: &Table, key: Key<'_>) -> std::cmp::Ordering {
+        self.table().id.cmp(&table.id).then_with(|| self.key().cmp(&key))
     }
 }
 
@@ -57,7 +98,7 @@ struct Replaced<O> {
     before: Write<O>,
 }
 
-/// Memory that belongs to an image of this attempt but lies outside it: tails and fixed parts.
+/// Memory that belongs to a row version of this attempt but lies outside it: out-of-line values and fixed parts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part {
     pub(crate) address: usize,
@@ -70,12 +111,15 @@ pub(crate) struct WriteSet<O = ()> {
     own: OwnIndex,
     replaced: CountedVec<Replaced<O>>,
     /// (entries, replaced) at each savepoint.
-    marks: CountedVec<(usize, usize)>,
-    /// Entries taken back by a rewind or a repair: their images are freed and their records unlinked at the end.
+    savepoints: CountedVec<(usize, usize)>,
+    /// Entries taken back by a rollback to a savepoint or a repair: their row versions are freed and their records
+    /// unlinked at the end.
     pub(crate) undone: CountedVec<Write<O>>,
+    /// Rows inserted whose records are to be linked at the decision, by table and key.
+    pub(crate) deferred: CountedVec<Deferred>,
     /// Tails and fixed parts made by this attempt.
     pub(crate) parts: CountedVec<Part>,
-    /// Of use while `record::free_private` runs: the parts that committed images refer to.
+    /// Of use while `record::free_private` runs: the parts that committed row versions refer to.
     pub(super) kept: CountedVec<usize>,
 }
 
@@ -85,8 +129,9 @@ impl<O: Origin> WriteSet<O> {
             entries: local.counted(64),
             own: OwnIndex::new(local),
             replaced: local.counted(0),
-            marks: local.counted(0),
+            savepoints: local.counted(0),
             undone: local.counted(0),
+            deferred: local.counted(0),
             parts: local.counted(0),
             kept: local.counted(0),
         }
@@ -120,11 +165,47 @@ impl<O: Origin> WriteSet<O> {
         self.entries.push(write);
     }
 
-    /// Gives an entry a new image; the old one stays readable until the end.
+    /// The record of a row that this attempt has inserted at `key` and not linked.
+    pub(crate) fn find_deferred(&self, table: &Table, key: Key<'_>) -> Option<RecordPtr> {
+        let found = self.deferred.binary_search_by(|deferred| deferred.compare(table, key));
+        found.ok().map(|at| self.deferred[at].record)
+    }
+
+    /// Makes room for one deferred record more: then [`WriteSet::defer`] cannot fail.
+    pub(crate) fn reserve_deferred(&mut self) -> Result<(), OutOfMemory> {
+        self.deferred.reserve_one()
+    }
+
+    /// Notes a record that is to be linked at the decision. Its key is set; no deferred record has the same.
+    pub(crate) fn defer(&mut self, table: &Table, record: RecordPtr) {
+        let deferred = Deferred { table: table.into(), record };
+        let at = self.deferred.partition_point(|other| other.compare(table, deferred.key()).is_lt());
+        self.deferred.push(deferred);
+        self.deferred[at..].rotate_right(1);
+    }
+
+    /// Of the records that are not linked, those of a table, by key.
+    pub(crate) fn deferred_of(&self, table: &Table) -> Vec<RecordPtr> {
+        let of_table = |deferred: &&Deferred| deferred.table().id == table.id;
+        self.deferred.iter().filter(of_table).map(|deferred| deferred.record).collect()
+    }
+
+    /// Entries were taken back: what they inserted will not be linked.
+    fn forget_deferred(&mut self) {
+        let WriteSet { deferred, own, entries, .. } = self;
+        deferred.retain(|deferred| own.find(deferred.record.addr(), |e| entries[e].record.addr()).is_some());
+    }
+
+    /// The record of this entry has been linked.
+    pub(crate) fn linked(&mut self, entry: usize) {
+        self.entries[entry].link = Link::Own;
+    }
+
+    /// Gives an entry a new row version; the old one stays readable until the end.
     #[inline]
-    pub(crate) fn replace(&mut self, entry: usize, image: usize, by: O) {
+    pub(crate) fn replace(&mut self, entry: usize, row_version: usize, by: O) {
         self.replaced.push(Replaced { entry: entry as u32, before: self.entries[entry] });
-        self.entries[entry].image = image;
+        self.entries[entry].row_version = row_version;
         self.entries[entry].by = by;
     }
 
@@ -134,20 +215,20 @@ impl<O: Origin> WriteSet<O> {
         earliest.map_or(self.entries[entry], |replaced| replaced.before)
     }
 
-    pub(crate) fn mark(&mut self) -> Mark {
-        self.marks.push((self.entries.len(), self.replaced.len()));
-        Mark(self.marks.len() - 1)
+    pub(crate) fn savepoint(&mut self) -> Savepoint {
+        self.savepoints.push((self.entries.len(), self.replaced.len()));
+        Savepoint(self.savepoints.len() - 1)
     }
 
-    /// Takes back everything since the mark, which stays valid; later marks do not.
-    pub(crate) fn rewind(&mut self, mark: Mark) {
-        let (entries, replaced) = self.marks[mark.0];
-        self.marks.truncate(mark.0 + 1);
+    /// Takes back everything since the savepoint, which stays valid; later savepoints do not.
+    pub(crate) fn rollback_to(&mut self, savepoint: Savepoint) {
+        let (entries, replaced) = self.savepoints[savepoint.0];
+        self.savepoints.truncate(savepoint.0 + 1);
         while self.replaced.len() > replaced {
             if let Some(Replaced { entry, before }) = self.replaced.pop() {
                 let undone = std::mem::replace(&mut self.entries[entry as usize], before);
                 // The record stays linked through the entry that remains, or through that entry's own undoing.
-                self.undone.push(Write { linked: false, ..undone });
+                self.undone.push(Write { link: Link::There, ..undone });
             }
         }
         while self.entries.len() > entries {
@@ -156,18 +237,19 @@ impl<O: Origin> WriteSet<O> {
                 self.undone.push(undone);
             }
         }
+        self.forget_deferred();
     }
 
     /// Takes back what these runs of operations wrote; what others wrote to the same records stays. Savepoints taken before are not
     /// valid any more.
     pub(crate) fn forget(&mut self, of: impl Fn(O) -> bool) {
-        self.marks.clear();
+        self.savepoints.clear();
         let WriteSet { replaced, undone, .. } = self;
         replaced.retain(|Replaced { before, .. }| {
             let stays = !of(before.by);
             if !stays {
                 // The record stays linked through its entry.
-                undone.push(Write { linked: false, ..*before });
+                undone.push(Write { link: Link::There, ..*before });
             }
             stays
         });
@@ -179,7 +261,7 @@ impl<O: Origin> WriteSet<O> {
             match self.replaced.iter().rposition(|replaced| replaced.entry as usize == at) {
                 Some(latest) => {
                     self.entries[at] = self.replaced[latest].before;
-                    self.undone.push(Write { linked: false, ..write });
+                    self.undone.push(Write { link: Link::There, ..write });
                     let mut position = 0..;
                     self.replaced.retain(|_| position.next() != Some(latest));
                 }
@@ -189,6 +271,7 @@ impl<O: Origin> WriteSet<O> {
                 }
             }
         }
+        self.forget_deferred();
     }
 
     /// Takes an entry out; the last one takes its place.
@@ -206,18 +289,18 @@ impl<O: Origin> WriteSet<O> {
         self.replaced.iter().map(|r| r.before).chain(self.undone.iter().copied())
     }
 
-    /// Promise (a): every write with its stamp. `before` names the image that the entry of this index replaced.
+    /// Promise (a): every write with its TID. `before` names the row version that the entry of this index replaced.
     #[inline(never)]
-    pub(crate) fn report(&self, stamp: Stamp, redo: &mut dyn Redo, before: impl Fn(usize) -> usize) {
+    pub(crate) fn report(&self, tid: Tid, redo: &mut dyn Redo, before: impl Fn(usize) -> usize) {
         for (entry, write) in self.entries.iter().enumerate().filter(|(_, write)| !write.is_nothing()) {
             let table = write.table();
             // SAFETY: key words of a linked record never change; we are online.
             let key = unsafe { read_key(write.record, table.class) };
             // What an absent record names is not its row any more.
             let before = (!write.expected.is_absent())
-                .then(|| Before { stamp: write.expected.stamp(), row: record::row_of(table, before(entry)) });
-            let after = (write.image != 0).then(|| record::row_of(table, write.image));
-            redo.write(table, key, stamp, before, after);
+                .then(|| Before { tid: write.expected.tid(), row: record::row_of(table, before(entry)) });
+            let after = (write.row_version != 0).then(|| record::row_of(table, write.row_version));
+            redo.write(table, key, tid, before, after);
         }
     }
 
@@ -225,8 +308,9 @@ impl<O: Origin> WriteSet<O> {
         self.entries.clear();
         self.own.clear();
         self.replaced.clear();
-        self.marks.clear();
+        self.savepoints.clear();
         self.undone.clear();
+        self.deferred.clear();
         self.parts.clear();
         self.kept.clear();
     }
@@ -236,8 +320,9 @@ impl<O: Origin> WriteSet<O> {
         self.entries.rest();
         self.own.rest();
         self.replaced.rest();
-        self.marks.rest();
+        self.savepoints.rest();
         self.undone.rest();
+        self.deferred.rest();
         self.parts.rest();
         self.kept.rest();
     }
@@ -259,27 +344,32 @@ mod tests {
         unsafe { RecordPtr::from_raw(NonNull::new(address).expect("not null")) }
     }
 
-    /// Every image of a record, oldest first, with the operation that made it.
+    /// Every row version of a record, oldest first, with the operation that made it.
     type Model = BTreeMap<u64, Vec<(u16, usize)>>;
 
     fn check(writes: &WriteSet<Run>, model: &Model, linked: &[u64], made: usize, seed: u64) {
         assert_eq!(writes.entries().len(), model.len(), "seed {seed}");
-        for (number, images) in model {
+        for (number, row_versions) in model {
             let at = writes.find(record(*number)).expect("an entry");
             let write = writes.entries()[at];
-            let (by, image) = *images.last().expect("an image");
-            assert_eq!((write.image, write.record, write.by.is_of(by)), (image, record(*number), true), "seed {seed}");
+            let (by, row_version) = *row_versions.last().expect("a row version");
+            assert_eq!(
+                (write.row_version, write.record, write.by.is_of(by)),
+                (row_version, record(*number), true),
+                "seed {seed}"
+            );
             let before = writes.replaced.iter().filter(|replaced| replaced.entry as usize == at);
-            let before: Vec<usize> = before.map(|replaced| replaced.before.image).collect();
-            let wanted: Vec<usize> = images[..images.len() - 1].iter().map(|(_, image)| *image).collect();
+            let before: Vec<usize> = before.map(|replaced| replaced.before.row_version).collect();
+            let wanted: Vec<usize> =
+                row_versions[..row_versions.len() - 1].iter().map(|(_, row_version)| *row_version).collect();
             assert_eq!(before, wanted, "seed {seed}");
         }
-        // No image is lost, and each record that was linked is owed one look.
-        let mut images: Vec<usize> =
-            writes.entries().iter().copied().chain(writes.superseded()).map(|write| write.image).collect();
-        images.sort_unstable();
-        assert_eq!(images, (1..=made).collect::<Vec<_>>(), "seed {seed}");
-        let owed = writes.entries().iter().chain(writes.undone.iter()).filter(|write| write.linked);
+        // No row version is lost, and each record that was linked is owed one look.
+        let mut row_versions: Vec<usize> =
+            writes.entries().iter().copied().chain(writes.superseded()).map(|write| write.row_version).collect();
+        row_versions.sort_unstable();
+        assert_eq!(row_versions, (1..=made).collect::<Vec<_>>(), "seed {seed}");
+        let owed = writes.entries().iter().chain(writes.undone.iter()).filter(|write| write.link == Link::Own);
         let mut owed: Vec<usize> = owed.map(|write| write.record.addr()).collect();
         owed.sort_unstable();
         let mut wanted: Vec<usize> = linked.iter().map(|number| record(*number).addr()).collect();
@@ -309,9 +399,9 @@ mod tests {
                             writes.push(Write {
                                 record: record(number),
                                 table: NonNull::dangling(),
-                                expected: HeaderWord::PLACEHOLDER,
-                                image: made,
-                                linked: links,
+                                expected: TidWord::PLACEHOLDER,
+                                row_version: made,
+                                link: if links { Link::Own } else { Link::There },
                                 by: run,
                             });
                         }
@@ -319,8 +409,8 @@ mod tests {
                     model.entry(number).or_default().push((by, made));
                 } else {
                     writes.forget(|run| run.is_of(by));
-                    model.values_mut().for_each(|images| images.retain(|(of, _)| *of != by));
-                    model.retain(|_, images| !images.is_empty());
+                    model.values_mut().for_each(|row_versions| row_versions.retain(|(of, _)| *of != by));
+                    model.retain(|_, row_versions| !row_versions.is_empty());
                 }
                 check(&writes, &model, &linked, made, seed);
             }
@@ -333,11 +423,11 @@ mod tests {
         let mut writes = WriteSet::<Run>::new(&memory.register().expect("a free slot"));
         for iteration in 0..3 {
             let (record, table) = (record(u64::from(iteration)), NonNull::dangling());
-            let (expected, image, by) = (HeaderWord::PLACEHOLDER, 1 + iteration as usize, Run::of(4, iteration));
-            writes.push(Write { record, table, expected, image, linked: false, by });
+            let (expected, row_version, by) = (TidWord::PLACEHOLDER, 1 + iteration as usize, Run::of(4, iteration));
+            writes.push(Write { record, table, expected, row_version, link: Link::There, by });
         }
         writes.forget(|run| run.is_of(4) && run.iteration == 1);
-        let left: Vec<usize> = writes.entries().iter().map(|write| write.image).collect();
+        let left: Vec<usize> = writes.entries().iter().map(|write| write.row_version).collect();
         assert_eq!(left, [1, 3]);
         assert!(writes.find(record(1)).is_none() && writes.find(record(2)) == Some(1));
     }

@@ -1,21 +1,21 @@
-//! Silo: optimistic execution, commit under sorted record locks, epoch stamps, witnesses of leaves and buckets.
+//! Silo: optimistic execution, commit under sorted record locks, epoch TIDs, node versions of leaves and buckets.
 //!
 //! Source: Tu et al., Speedy Transactions in Multicore In-Memory Databases, SOSP 2013, §4; `README.md` beside this file gives
 //! the algorithm, the departures and the argument. Software only.
 
 mod commit;
 
-use seriatim_base::{Backoff, Stamp};
+use seriatim_base::{Backoff, Tid};
 use seriatim_catalog::Key;
 use seriatim_memory::{CountedVec, OutOfMemory, Pinned};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Change, Core, Environment, Freshness, Gives, Knob, Mode, Near, Needs, Options, Outcome, Peeked, Protocol,
-    ProtocolInfo, Recover, Redo, Restored, Stop, Table,
+    Capabilities, Change, Core, Environment, Freshness, Knob, Mode, Near, OpError, Options, Outcome, Peeked, Protocol,
+    ProtocolInfo, Recover, Redo, Requirements, Restored, Table,
 };
 
-use crate::shared::head;
 use crate::shared::optimistic::{LockBit, Optimistic};
+use crate::shared::record_header;
 use crate::shared::restore::{self, Versions};
 use crate::shared::worker::{Variant, Worker};
 
@@ -39,23 +39,23 @@ const LOCK_STEPS: Knob = Knob {
 impl Protocol for Silo {
     const INFO: ProtocolInfo = ProtocolInfo {
         name: "silo",
-        summary: "optimistic; locks its write set in address order, validates, stamps within the epoch, installs",
+        summary: "optimistic; locks its write set in address order, validates, assigns TIDs within the epoch, installs",
         source: "Tu et al., Speedy Transactions in Multicore In-Memory Databases, SOSP 2013",
-        needs: Needs { plan: false, regions: false },
-        gives: Gives {
+        requirements: Requirements { plan: false, regions: false },
+        capabilities: Capabilities {
             ad_hoc: true,
             snapshots: Freshness::None,
             strict: true,
             epoch_order: true,
             pieces: false,
-            detach: false,
+            detach: true,
             repair: false,
         },
         options: &[LOCK_STEPS],
     };
-    /// Header word (the paper's TID word), image word.
-    const HEAD_BYTES: usize = head::bytes(0);
-    const IMAGE_HEADER_BYTES: usize = 0;
+    /// TID word (the paper's TID word), version word.
+    const HEADER_BYTES: usize = record_header::bytes(0);
+    const VERSION_HEADER_BYTES: usize = 0;
     type Worker = Worker<State>;
 
     fn open(options: &Options, _: &Environment) -> Silo {
@@ -68,7 +68,7 @@ impl Protocol for Silo {
     }
 
     unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, _: Pinned<'_>) -> Peeked {
-        head::peek(table, record)
+        record_header::peek(table, record)
     }
 }
 
@@ -79,11 +79,11 @@ impl Recover for Silo {
         table: &Table,
         key: Key<'_>,
         near: Near<'_>,
-        stamp: Stamp,
+        tid: Tid,
         change: Change<'_>,
     ) -> Result<Restored, OutOfMemory> {
         // SAFETY: the caller's promise.
-        unsafe { restore::restore(self, core, table, key, near, stamp, change) }
+        unsafe { restore::restore(self, core, table, key, near, tid, change) }
     }
 
     unsafe fn finish_restore(&self, core: &mut Core, table: &Table) {
@@ -98,8 +98,8 @@ impl Versions for Silo {}
 #[derive(Debug)]
 pub struct State {
     lock_steps: u32,
-    /// The worker's newest stamp: its own commits are ordered (§4.2).
-    last: Stamp,
+    /// The worker's newest TID: its own commits are ordered (§4.2).
+    last: Tid,
     /// Scratch of a commit: entries in locking order.
     order: CountedVec<u32>,
     /// Scratch of a commit: what each entry replaced.
@@ -109,7 +109,7 @@ pub struct State {
 impl State {
     fn new(silo: &Silo, core: &Core) -> State {
         let (order, replaced) = (core.local.counted(64), core.local.counted(64));
-        State { lock_steps: silo.lock_steps, last: Stamp::ZERO, order, replaced }
+        State { lock_steps: silo.lock_steps, last: Tid::ZERO, order, replaced }
     }
 }
 
@@ -122,7 +122,7 @@ impl Variant for State {
         self.replaced.clear();
     }
 
-    fn commit(&mut self, attempt: &mut Optimistic, redo: &mut dyn Redo) -> Result<Outcome, Stop> {
+    fn commit(&mut self, attempt: &mut Optimistic, redo: &mut dyn Redo) -> Result<Outcome, OpError> {
         commit::commit(attempt, self, redo)
     }
 
@@ -144,17 +144,23 @@ mod tests {
     use seriatim_store::Direction;
     use seriatim_txn::{Inserted, NoRedo, OnExists, Priority, Scan, Worker as _};
 
+    use std::sync::atomic::Ordering;
+
     use super::common::Bench;
     use super::*;
+    use crate::shared::gc::Claim;
     use crate::shared::origin::Run;
+    use crate::shared::record_header::TidWord;
 
     struct Repairing(Silo);
 
     impl Protocol for Repairing {
-        const INFO: ProtocolInfo =
-            ProtocolInfo { gives: Gives { repair: true, ..Silo::INFO.gives }, ..<Silo as Protocol>::INFO };
-        const HEAD_BYTES: usize = Silo::HEAD_BYTES;
-        const IMAGE_HEADER_BYTES: usize = Silo::IMAGE_HEADER_BYTES;
+        const INFO: ProtocolInfo = ProtocolInfo {
+            capabilities: Capabilities { repair: true, ..Silo::INFO.capabilities },
+            ..<Silo as Protocol>::INFO
+        };
+        const HEADER_BYTES: usize = Silo::HEADER_BYTES;
+        const VERSION_HEADER_BYTES: usize = Silo::VERSION_HEADER_BYTES;
         type Worker = Worker<Repairs>;
 
         fn open(options: &Options, environment: &Environment) -> Repairing {
@@ -167,7 +173,7 @@ mod tests {
         }
 
         unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, _: Pinned<'_>) -> Peeked {
-            head::peek(table, record)
+            record_header::peek(table, record)
         }
     }
 
@@ -180,8 +186,8 @@ mod tests {
             self.0.begin(core, mode);
         }
 
-        fn commit(&mut self, attempt: &mut Optimistic<Run>, redo: &mut dyn Redo) -> Result<Outcome, Stop> {
-            match attempt.refuted_now().and_then(|refuted| attempt.origin(refuted).operation) {
+        fn commit(&mut self, attempt: &mut Optimistic<Run>, redo: &mut dyn Redo) -> Result<Outcome, OpError> {
+            match attempt.validation_failure_now().and_then(|failure| attempt.origin(failure).operation) {
                 Some(operation) => Ok(Outcome::Repair(vec![operation])),
                 None => commit::commit(attempt, &mut self.0, redo),
             }
@@ -194,7 +200,7 @@ mod tests {
 
     type Repairer = Worker<Repairs>;
 
-    fn insert(bench: &Bench<Repairing>, worker: &mut Repairer, id: u64, value: i64) -> Result<Inserted, Stop> {
+    fn insert(bench: &Bench<Repairing>, worker: &mut Repairer, id: u64, value: i64) -> Result<Inserted, OpError> {
         let staged = worker.stage(&bench.cells)?;
         bench.set(staged.row, value);
         worker.insert(&bench.cells, Key::Word8(id), staged, OnExists::Refuse)
@@ -277,5 +283,23 @@ mod tests {
         after.begin(Mode::ReadWrite, Priority::NONE);
         assert_eq!(bench.read(&mut after, LOG), Ok(None), "what was inserted first was taken back");
         after.abort();
+    }
+
+    /// What unlinks leaves a record alone that a commit has locked: to give it back later would undo what that did meanwhile.
+    #[test]
+    fn a_locked_record_is_not_claimed() {
+        let bench = Bench::<Silo>::open(HtmMode::Absent, &[1]);
+        let mut worker = bench.worker();
+        worker.begin(Mode::ReadWrite, Priority::NONE);
+        assert_eq!(bench.read(&mut worker, 0), Ok(Some(1)));
+        let record = worker.seen().record.expect("a row is of a record");
+        let header = record_header::tid_word(&bench.cells.record_layout, record);
+        let free = TidWord(header.load(Ordering::Relaxed));
+        header.store(free.locked().0, Ordering::Relaxed);
+        assert_eq!(LockBit.take(worker.core(), &bench.cells, record), None);
+        header.store(free.0, Ordering::Relaxed);
+        assert_eq!(LockBit.take(worker.core(), &bench.cells, record), Some(free));
+        LockBit.give(worker.core(), &bench.cells, record, free);
+        worker.abort();
     }
 }

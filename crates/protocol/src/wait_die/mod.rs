@@ -7,17 +7,17 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use seriatim_base::Stamp;
+use seriatim_base::Tid;
 use seriatim_catalog::Key;
 use seriatim_memory::{OutOfMemory, Pinned};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Change, Core, Environment, Freshness, Gives, Knob, Near, Needs, Options, Peeked, Protocol, ProtocolInfo, Recover,
-    Restored, Table,
+    Capabilities, Change, Core, Environment, Freshness, Knob, Near, Options, Peeked, Protocol, ProtocolInfo, Recover,
+    Requirements, Restored, Table,
 };
 
-use crate::shared::head;
 use crate::shared::locking::{self, GapClaim, Worker, lock_of};
+use crate::shared::record_header;
 use crate::shared::restore::{self, Versions};
 
 /// Wait-die two-phase locking.
@@ -42,8 +42,8 @@ impl Protocol for WaitDie {
         name: "wait-die",
         summary: "strict two-phase locking; older transactions wait for younger ones, younger ones abort; locks gaps",
         source: "Rosenkrantz, Stearns, Lewis, System Level Concurrency Control, TODS 1978",
-        needs: Needs { plan: false, regions: false },
-        gives: Gives {
+        requirements: Requirements { plan: false, regions: false },
+        capabilities: Capabilities {
             ad_hoc: true,
             snapshots: Freshness::None,
             strict: true,
@@ -54,9 +54,9 @@ impl Protocol for WaitDie {
         },
         options: &[WAIT_MAX],
     };
-    /// Header word, image word, lock word.
-    const HEAD_BYTES: usize = head::bytes(locking::OWN_WORDS);
-    const IMAGE_HEADER_BYTES: usize = 0;
+    /// TID word, version word, lock word.
+    const HEADER_BYTES: usize = record_header::bytes(locking::OWN_WORDS);
+    const VERSION_HEADER_BYTES: usize = 0;
     type Worker = Worker<true>;
 
     fn open(options: &Options, _: &Environment) -> WaitDie {
@@ -68,7 +68,7 @@ impl Protocol for WaitDie {
     }
 
     unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, _: Pinned<'_>) -> Peeked {
-        head::peek(table, record)
+        record_header::peek(table, record)
     }
 }
 
@@ -79,11 +79,11 @@ impl Recover for WaitDie {
         table: &Table,
         key: Key<'_>,
         near: Near<'_>,
-        stamp: Stamp,
+        tid: Tid,
         change: Change<'_>,
     ) -> Result<Restored, OutOfMemory> {
         // SAFETY: the caller's promise.
-        unsafe { restore::restore(self, core, table, key, near, stamp, change) }
+        unsafe { restore::restore(self, core, table, key, near, tid, change) }
     }
 
     unsafe fn finish_restore(&self, core: &mut Core, table: &Table) {

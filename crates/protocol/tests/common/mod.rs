@@ -6,7 +6,7 @@ use seriatim_htm::{Budget, Emulation, Htm, HtmMode};
 use seriatim_memory::{Memory, Options};
 use seriatim_store::Index;
 use seriatim_txn::{
-    Environment, Inserted, Mode, NoRedo, OnExists, Outcome, Priority, Protocol, RecordShape, RowPtr, Stop, Table,
+    Environment, Inserted, Mode, NoRedo, OnExists, OpError, Outcome, Priority, Protocol, RecordLayout, RowPtr, Table,
     Worker,
 };
 
@@ -32,7 +32,7 @@ impl<P: Protocol> Bench<P> {
         let cells = cells.key(["id"]).finish().expect("a valid table");
         let (codec, layout) = (KeyCodec::for_table(&cells), Layout::new(&cells.columns));
         let (class, organization, value) = (codec.class(), cells.organization, layout.places[1]);
-        let shape = RecordShape::new(class, &layout, P::HEAD_BYTES, P::IMAGE_HEADER_BYTES);
+        let record_layout = RecordLayout::new(class, &layout, P::HEADER_BYTES, P::VERSION_HEADER_BYTES);
         core.local.enter();
         let index = Index::new(organization, class, 64, &environment.htm, &mut core.store()).expect("memory");
         core.local.leave();
@@ -45,7 +45,7 @@ impl<P: Protocol> Bench<P> {
             class,
             codec,
             layout,
-            shape,
+            record_layout,
             index,
             unlinked,
             wire: None,
@@ -81,13 +81,13 @@ impl<P: Protocol> Bench<P> {
     }
 
     /// Reads a cell in the worker's transaction.
-    pub(crate) fn read(&self, worker: &mut P::Worker, id: u64) -> Result<Option<i64>, Stop> {
+    pub(crate) fn read(&self, worker: &mut P::Worker, id: u64) -> Result<Option<i64>, OpError> {
         let row = worker.read(&self.cells, Key::Word8(id), ColumnSet::ALL)?;
         Ok(row.map(|row| self.get(row)))
     }
 
     /// Changes a cell in the worker's transaction; what it becomes.
-    pub(crate) fn change(&self, worker: &mut P::Worker, id: u64, f: impl Fn(i64) -> i64) -> Result<i64, Stop> {
+    pub(crate) fn change(&self, worker: &mut P::Worker, id: u64, f: impl Fn(i64) -> i64) -> Result<i64, OpError> {
         let updating = worker.update(&self.cells, Key::Word8(id), ColumnSet::ALL)?;
         let updating = updating.expect("the cell exists");
         let value = f(self.get(updating.before));

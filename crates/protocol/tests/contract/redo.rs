@@ -1,19 +1,19 @@
-//! What a commit reports: each write once, with its stamp, its row and the row of the version just below. So the reports on a
-//! key, in the order of their stamps, form one chain without a gap, whoever made them.
+//! What a commit reports: each write once, with its TID, its row and the row of the version just below. So the reports on a
+//! key, in the order of their TIDs, form one chain without a gap, whichever worker made them.
 
 use std::collections::BTreeMap;
 
-use seriatim_base::{Rng, Stamp, rng, thread};
+use seriatim_base::{Rng, Tid, rng, thread};
 use seriatim_catalog::{ColumnSet, Key};
-use seriatim_txn::{Before, Mode, OnExists, Outcome, Priority, Protocol, Redo, RowPtr, Stop, Table, Worker};
+use seriatim_txn::{Before, Mode, OnExists, OpError, Outcome, Priority, Protocol, Redo, RowPtr, Table, Worker};
 
 use crate::common::{Bench, modes};
 
 const KEYS: u64 = 6;
 const TRANSACTIONS: u64 = 1500;
 
-/// A reported write: stamp, row before with its stamp, row after.
-type Reported = (Stamp, Option<(Stamp, i64)>, Option<i64>);
+/// A reported write: TID, row before with its TID, row after.
+type Reported = (Tid, Option<(Tid, i64)>, Option<i64>);
 
 /// Keeps what is reported.
 struct Log<'b, P: Protocol> {
@@ -22,17 +22,17 @@ struct Log<'b, P: Protocol> {
 }
 
 impl<P: Protocol> Redo for Log<'_, P> {
-    fn write(&mut self, table: &Table, key: Key<'_>, stamp: Stamp, before: Option<Before>, after: Option<RowPtr>) {
+    fn write(&mut self, table: &Table, key: Key<'_>, tid: Tid, before: Option<Before>, after: Option<RowPtr>) {
         assert_eq!(table.id, self.bench.cells.id);
         let Key::Word8(id) = key else { panic!("a key of another class: {key:?}") };
         let value = |row: RowPtr| self.bench.get(row);
-        let before = before.map(|before| (before.stamp, value(before.row)));
-        self.writes.push((id, (stamp, before, after.map(value))));
+        let before = before.map(|before| (before.tid, value(before.row)));
+        self.writes.push((id, (tid, before, after.map(value))));
     }
 }
 
 /// One random change of a key.
-fn change<P: Protocol>(bench: &Bench<P>, worker: &mut P::Worker, rng: &mut Rng, value: i64) -> Result<(), Stop> {
+fn change<P: Protocol>(bench: &Bench<P>, worker: &mut P::Worker, rng: &mut Rng, value: i64) -> Result<(), OpError> {
     let key = Key::Word8(rng.below(KEYS));
     match rng.below(4) {
         0 => drop(worker.delete(&bench.cells, key)?),
@@ -58,10 +58,10 @@ fn run<P: Protocol>(bench: &Bench<P>, rng: &mut Rng, number: i64, log: &mut Log<
         worker.begin(Mode::ReadWrite, Priority::NONE);
         let mut steps = || {
             for step in 0..1 + rng.below(4) as i64 {
-                let mark = worker.mark();
+                let savepoint = worker.savepoint();
                 change(bench, &mut worker, rng, (round as i64 * 8 + step) * 2 + number)?;
                 if rng.below(4) == 0 {
-                    worker.rewind(mark);
+                    worker.rollback_to(savepoint);
                 }
             }
             worker.commit(log)
@@ -73,7 +73,7 @@ fn run<P: Protocol>(bench: &Bench<P>, rng: &mut Rng, number: i64, log: &mut Log<
             }
             Err(_) => worker.abort(),
         }
-        worker.housekeep(usize::MAX);
+        worker.collect_garbage(usize::MAX);
         if round % 64 == 0 {
             bench.environment.htm.outside(|| bench.environment.epochs.advance());
             thread::yield_now();
@@ -108,16 +108,16 @@ pub(crate) fn chains<P: Protocol>(name: &str) {
         for (id, mut reported) in keys {
             reported.sort_unstable();
             let mut now = [-1, -2].get(id as usize).copied();
-            let mut last = Stamp::ZERO;
-            for (stamp, before, after) in reported {
-                assert!(stamp > last, "{name} on {mode}: key {id}: {stamp} names two versions");
+            let mut last = Tid::ZERO;
+            for (tid, before, after) in reported {
+                assert!(tid > last, "{name} on {mode}: key {id}: {tid} names two versions");
                 let expected = now.map(|value| (last, value));
                 assert!(
-                    before == expected || last == Stamp::ZERO && before.map(|(_, value)| value) == now,
-                    "{name} on {mode}: key {id}: {stamp} replaced {before:?}, not {expected:?}"
+                    before == expected || last == Tid::ZERO && before.map(|(_, value)| value) == now,
+                    "{name} on {mode}: key {id}: {tid} replaced {before:?}, not {expected:?}"
                 );
-                assert!(before.is_some() || after.is_some(), "{name} on {mode}: key {id}: {stamp} changed nothing");
-                (now, last) = (after, stamp);
+                assert!(before.is_some() || after.is_some(), "{name} on {mode}: key {id}: {tid} changed nothing");
+                (now, last) = (after, tid);
             }
             let mut worker = bench.worker();
             worker.begin(Mode::ReadWrite, Priority::NONE);

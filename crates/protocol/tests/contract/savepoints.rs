@@ -1,8 +1,8 @@
-//! `rewind` undoes writes and no reads. The schedules are write skew: one transaction's only look at a cell is a write that it
-//! takes back, the other reads what the first writes and then writes that cell. At most one of them may commit.
+//! `rollback_to` undoes writes and no reads. The schedules are write skew: one transaction's only look at a cell is a
+//! write that it takes back, the other reads what the first writes and then writes that cell. At most one of them may commit.
 
 use seriatim_catalog::Key;
-use seriatim_txn::{Inserted, Mode, Priority, Protocol, Stop, Worker};
+use seriatim_txn::{Inserted, Mode, OpError, Priority, Protocol, Worker};
 
 use crate::common::{Bench, modes};
 use crate::{commits, insert};
@@ -11,11 +11,11 @@ use crate::{commits, insert};
 const VALUES: [i64; 2] = [1, 1];
 const ABSENT: u64 = 9;
 
-/// Runs the schedule: `look` is rewound, `refute` changes what it saw. They are told apart from transactions that would not
+/// Runs the schedule: `look` is rolled back, `refute` changes what it saw. They are told apart from transactions that would not
 /// have committed anyway by running each alone.
 fn skew<P: Protocol>(
-    look: impl Fn(&Bench<P>, &mut P::Worker) -> Result<(), Stop>,
-    refute: impl Fn(&Bench<P>, &mut P::Worker) -> Result<(), Stop>,
+    look: impl Fn(&Bench<P>, &mut P::Worker) -> Result<(), OpError>,
+    refute: impl Fn(&Bench<P>, &mut P::Worker) -> Result<(), OpError>,
 ) {
     for mode in modes() {
         for (with_first, with_second) in [(true, false), (false, true), (true, true)] {
@@ -24,10 +24,10 @@ fn skew<P: Protocol>(
             let (mut looked, mut committed) = (Ok(()), [false; 2]);
             if with_first {
                 first.begin(Mode::ReadWrite, Priority::NONE);
-                let mark = first.mark();
+                let savepoint = first.savepoint();
                 looked = look(&bench, &mut first);
                 if looked.is_ok() {
-                    first.rewind(mark);
+                    first.rollback_to(savepoint);
                 }
             }
             if with_second {
@@ -49,21 +49,21 @@ fn skew<P: Protocol>(
     }
 }
 
-pub(crate) fn rewound_update<P: Protocol>() {
+pub(crate) fn rolled_back_update<P: Protocol>() {
     skew::<P>(
         |bench, worker| bench.change(worker, 0, |value| value + 10).map(drop),
         |bench, worker| bench.change(worker, 0, |_| 0).map(drop),
     );
 }
 
-pub(crate) fn rewound_delete<P: Protocol>() {
+pub(crate) fn rolled_back_delete<P: Protocol>() {
     skew::<P>(
         |bench, worker| worker.delete(&bench.cells, Key::Word8(0)).map(drop),
         |bench, worker| worker.delete(&bench.cells, Key::Word8(0)).map(drop),
     );
 }
 
-pub(crate) fn rewound_insert<P: Protocol>() {
+pub(crate) fn rolled_back_insert<P: Protocol>() {
     let inserted = |bench: &Bench<P>, worker: &mut P::Worker| {
         insert(bench, worker, ABSENT, 5).map(|inserted| assert_eq!(inserted, Inserted::New))
     };

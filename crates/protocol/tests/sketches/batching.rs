@@ -7,44 +7,44 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use seriatim_base::Stamp;
+use seriatim_base::Tid;
 use seriatim_catalog::{ColumnSet, Key};
 use seriatim_memory::{OutOfMemory, Pinned};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Core, Detach, Environment, Freshness, Gives, Incident, Inserted, Mark, Mode, Needs, NoRedo, OnExists, Options,
-    Outcome, Peeked, Phase, Prepared, Priority, Protocol, ProtocolInfo, Reason, Redo, RowPtr, Scan, Seen, Staged, Stop,
-    Table, Updating, Worker as _,
+    Capabilities, ConflictInfo, Core, Detach, Environment, Freshness, Inserted, Mode, NoRedo, OnExists, OpError,
+    Options, Outcome, Peeked, Phase, Prepared, Priority, Protocol, ProtocolInfo, Reason, Redo, Requirements, RowPtr,
+    Savepoint, Scan, Seen, Staged, Table, Updating, Worker as _,
 };
 
 use crate::common::{Bench, modes};
 use crate::stand_in::{
-    Ground, LOCKED, Read, Write, conflict, look_once, peeked, replaced, report, row_of, stamp_of, versioned,
+    Ground, LOCKED, Read, Write, conflict, look_once, peeked, replaced, report, row_of, tid_of, versioned,
 };
 
 /// The validator's versions and the writes that storage has not applied yet.
 #[derive(Default)]
 struct Shared {
     /// Newest validated version of each object, by its record's address.
-    versions: BTreeMap<usize, Stamp>,
-    sent: Vec<(Stamp, Write)>,
+    versions: BTreeMap<usize, Tid>,
+    sent: Vec<(Tid, Write)>,
 }
 
 impl Shared {
-    fn version(&self, object: usize) -> Stamp {
-        self.versions.get(&object).copied().unwrap_or(Stamp::ZERO)
+    fn version(&self, object: usize) -> Tid {
+        self.versions.get(&object).copied().unwrap_or(Tid::ZERO)
     }
 
     /// Storage batching: of the writes sent for an object the one with the highest version is applied; the others, and any
     /// that is older than what is stored, are ignored. Then the reads run.
     fn apply(&mut self, object: usize) {
         let sent = self.sent.iter().filter(|(_, write)| write.record.addr() == object);
-        if let Some((stamp, write)) = sent.max_by_key(|(stamp, _)| *stamp)
-            && stamp_of(write.version().load(Ordering::Acquire)) < *stamp
+        if let Some((tid, write)) = sent.max_by_key(|(tid, _)| *tid)
+            && tid_of(write.version().load(Ordering::Acquire)) < *tid
         {
             write.version().store(write.seen | LOCKED, Ordering::Relaxed);
-            write.newest().store(write.image as u64, Ordering::Release);
-            write.version().store(versioned(*stamp, 0), Ordering::Release);
+            write.newest().store(write.row_version as u64, Ordering::Release);
+            write.version().store(versioned(*tid, 0), Ordering::Release);
         }
         self.sent.retain(|(_, write)| write.record.addr() != object);
     }
@@ -59,8 +59,8 @@ impl Protocol for Validating {
         name: "sketch-batching",
         summary: "optimistic; a validator orders what was executed before it decides",
         source: "Ding, Kot, Gehrke, VLDB 2018",
-        needs: Needs { plan: false, regions: false },
-        gives: Gives {
+        requirements: Requirements { plan: false, regions: false },
+        capabilities: Capabilities {
             ad_hoc: true,
             snapshots: Freshness::None,
             strict: true,
@@ -71,8 +71,8 @@ impl Protocol for Validating {
         },
         options: &[],
     };
-    const HEAD_BYTES: usize = 16;
-    const IMAGE_HEADER_BYTES: usize = 0;
+    const HEADER_BYTES: usize = 16;
+    const VERSION_HEADER_BYTES: usize = 0;
     type Worker = Worker;
 
     fn open(_: &Options, _: &Environment) -> Validating {
@@ -87,7 +87,7 @@ impl Protocol for Validating {
         // What was validated is committed, applied or not.
         self.shared.lock().unwrap_or_else(PoisonError::into_inner).apply(record.addr());
         let found = look_once(table, record);
-        found.map_or(Peeked::Busy, |(word, image)| peeked(word, row_of(table, image)))
+        found.map_or(Peeked::Busy, |(word, row_version)| peeked(word, row_of(table, row_version)))
     }
 }
 
@@ -105,7 +105,7 @@ impl Worker {
         self.ground.find(table, key)
     }
 
-    fn read_record(&mut self, table: &Table, record: RecordPtr) -> Result<Option<RowPtr>, Stop> {
+    fn read_record(&mut self, table: &Table, record: RecordPtr) -> Result<Option<RowPtr>, OpError> {
         self.shared().apply(record.addr());
         self.ground.read_record(table, record)
     }
@@ -118,11 +118,11 @@ impl seriatim_txn::Worker for Worker {
         self.ground.enter();
     }
 
-    fn insert(&mut self, table: &Table, key: Key<'_>, staged: Staged, exists: OnExists) -> Result<Inserted, Stop> {
+    fn insert(&mut self, table: &Table, key: Key<'_>, staged: Staged, exists: OnExists) -> Result<Inserted, OpError> {
         self.ground.insert(table, key, staged, exists)
     }
 
-    fn update(&mut self, table: &Table, key: Key<'_>, _: ColumnSet) -> Result<Option<Updating>, Stop> {
+    fn update(&mut self, table: &Table, key: Key<'_>, _: ColumnSet) -> Result<Option<Updating>, OpError> {
         let Some(record) = self.find(table, key) else { return Ok(None) };
         let Some(before) = self.read_record(table, record)? else { return Ok(None) };
         let seen = self.ground.own(record).map(|own| own.seen);
@@ -130,30 +130,29 @@ impl seriatim_txn::Worker for Worker {
         self.ground.update_record(table, record, seen, before).map(Some)
     }
 
-    fn delete(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, Stop> {
+    fn delete(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, OpError> {
         let Some(updating) = self.update(table, key, ColumnSet::ALL)? else { return Ok(None) };
-        self.ground.writes.last_mut().expect("an update writes").image = 0;
+        self.ground.writes.last_mut().expect("an update writes").row_version = 0;
         Ok(Some(updating.before))
     }
 
-    fn mark(&mut self) -> Mark {
-        Mark(self.ground.writes.len())
+    fn savepoint(&mut self) -> Savepoint {
+        Savepoint(self.ground.writes.len())
     }
 
-    fn rewind(&mut self, mark: Mark) {
-        self.ground.rewind(mark);
+    fn rollback_to(&mut self, savepoint: Savepoint) {
+        self.ground.rollback_to(savepoint);
     }
 
     /// Pre-validation (§4.3) is the same question, asked earlier: what already conflicts with committed transactions leaves.
-    fn validate(&mut self) -> Result<(), Stop> {
+    fn validate(&mut self) -> Result<(), OpError> {
         let shared = self.shared();
-        let stale = self.ground.reads.iter().any(|read| shared.version(read.record.addr()) != stamp_of(read.seen));
+        let stale = self.ground.reads.iter().any(|read| shared.version(read.record.addr()) != tid_of(read.seen));
         drop(shared);
-        if stale { Err(self.ground.stop(Phase::Validate, Reason::RecordChanged)) } else { Ok(()) }
+        if stale { Err(self.ground.fail(Phase::Validate, Reason::RecordChanged)) } else { Ok(()) }
     }
 
-    fn commit(&mut self, redo: &mut dyn Redo) -> Result<Outcome, Stop> {
-        self.prepare()?;
+    fn commit(&mut self, redo: &mut dyn Redo) -> Result<Outcome, OpError> {
         self.decide(redo)
     }
 
@@ -168,42 +167,46 @@ impl seriatim_txn::Worker for Worker {
 }
 
 impl Detach for Worker {
-    fn prepare(&mut self) -> Result<Prepared, Stop> {
-        self.validate()?;
-        let reads = self.ground.reads.iter().map(|read| (read.record.addr(), stamp_of(read.seen))).collect();
-        let writes = self.ground.effective().iter().map(|write| write.record.addr()).collect();
-        Ok(Prepared { reads, writes })
-    }
+    fn hold(&mut self) {}
 
+    fn prepare(&mut self) -> Result<Prepared, OpError> {
+        self.validate()?;
+        let reads = self.ground.reads.iter().map(|read| (read.record.addr(), tid_of(read.seen))).collect();
+        let writes = self.ground.effective().iter().map(|write| write.record.addr()).collect();
+        Ok(Prepared { reads, writes, ..Prepared::default() })
+    }
+}
+
+impl Worker {
     /// Classic validation at this place of the order: the validator is a critical section, the serialization point.
-    fn decide(&mut self, redo: &mut dyn Redo) -> Result<Outcome, Stop> {
+    fn decide(&mut self, redo: &mut dyn Redo) -> Result<Outcome, OpError> {
         let writes = self.ground.effective();
         let epoch = self.ground.core.epochs.current();
-        // SAFETY: online since the witnesses were taken.
-        let absent = self.ground.absences.iter().all(|witness| unsafe { witness.still_valid() });
+        // SAFETY: online since the node versions were taken.
+        let absent = self.ground.absences.iter().all(|node_version| unsafe { node_version.still_valid() });
         let mut shared = self.shared();
-        let stale = |read: &Read| shared.version(read.record.addr()) != stamp_of(read.seen);
+        let stale = |read: &Read| shared.version(read.record.addr()) != tid_of(read.seen);
         if !absent || self.ground.reads.iter().any(stale) {
             drop(shared);
-            let stop = conflict(Phase::Validate, Reason::RecordChanged);
-            let _ = self.ground.stop(Phase::Validate, Reason::RecordChanged);
-            return Err(stop);
+            let error = conflict(Phase::Validate, Reason::RecordChanged);
+            let _ = self.ground.fail(Phase::Validate, Reason::RecordChanged);
+            return Err(error);
         }
         let overwritten = writes.iter().map(|write| shared.version(write.record.addr())).max();
-        let stamp = self.ground.newest.max(overwritten.unwrap_or_default());
-        let stamp = if writes.is_empty() { stamp } else { stamp.next(epoch) };
+        let tid = self.ground.newest.max(overwritten.unwrap_or_default());
+        let tid = if writes.is_empty() { tid } else { tid.next(epoch) };
         if redo.listens() {
             writes.iter().for_each(|write| shared.apply(write.record.addr()));
         }
         let before = replaced(&writes);
         for &write in &writes {
-            shared.versions.insert(write.record.addr(), stamp);
-            shared.sent.push((stamp, write));
+            shared.versions.insert(write.record.addr(), tid);
+            shared.sent.push((tid, write));
         }
         drop(shared);
-        report(&writes, &before, stamp, redo, row_of);
+        report(&writes, &before, tid, redo, row_of);
         self.ground.leave();
-        Ok(Outcome::Committed(stamp))
+        Ok(Outcome::Committed(tid))
     }
 }
 
@@ -244,7 +247,7 @@ fn settle(workers: &mut [Worker], order: &[usize], dropped: &[usize]) -> Vec<usi
     dropped.iter().for_each(|&t| workers[t].abort());
     let mut aborted = dropped.to_vec();
     for &t in order {
-        match workers[t].detach().expect("it detaches").decide(&mut NoRedo) {
+        match workers[t].commit(&mut NoRedo) {
             Ok(outcome) => assert!(matches!(outcome, Outcome::Committed(_))),
             Err(_) => {
                 workers[t].abort();
@@ -301,12 +304,12 @@ fn storage_applies_the_highest_version_once_whatever_the_order_sent() {
     }
     worker.begin(Mode::ReadWrite, Priority::NONE);
     let mut shared = worker.shared();
-    let (stamp, write) = *shared.sent.last().expect("the last write was sent, and nobody has read since");
+    let (tid, write) = *shared.sent.last().expect("the last write was sent, and nobody has read since");
     // A stale write that arrives late.
     shared.apply(write.record.addr());
-    shared.sent.push((Stamp::ZERO, write));
+    shared.sent.push((Tid::ZERO, write));
     shared.apply(write.record.addr());
-    assert_eq!(stamp_of(write.version().load(Ordering::Acquire)), stamp);
+    assert_eq!(tid_of(write.version().load(Ordering::Acquire)), tid);
     drop(shared);
     assert_eq!(bench.read(&mut worker, 0), Ok(Some(7)));
     worker.abort();

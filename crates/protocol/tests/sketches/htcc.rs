@@ -3,20 +3,20 @@
 
 use std::sync::atomic::Ordering;
 
-use seriatim_base::{Backoff, Stamp};
+use seriatim_base::{Backoff, Tid};
 use seriatim_catalog::{ColumnSet, Key, KeyBuf};
 use seriatim_htm::HtmMode;
 use seriatim_memory::{OutOfMemory, Pinned};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Core, Environment, Freshness, Gives, Incident, Inserted, Mark, Mode, Needs, NoRedo, OnExists, Options, Outcome,
-    Peeked, Phase, Priority, Protocol, ProtocolInfo, Reason, Redo, Repair, RowPtr, Scan, Seen, Staged, Stop, Table,
-    Updating, Worker as _,
+    Capabilities, ConflictInfo, Core, Environment, Freshness, Inserted, Mode, NoRedo, OnExists, OpError, Options,
+    Outcome, Peeked, Phase, Priority, Protocol, ProtocolInfo, Reason, Redo, Repair, Requirements, RowPtr, Savepoint,
+    Scan, Seen, Staged, Table, Updating, Worker as _,
 };
 
 use crate::common::{Bench, modes};
 use crate::stand_in::{
-    Ground, HOT, LOCKED, Read, Write, look_once, newest, peeked, replaced, report, row_of, stamp_of, version, versioned,
+    Ground, HOT, LOCKED, Read, Write, look_once, newest, peeked, replaced, report, row_of, tid_of, version, versioned,
 };
 
 /// Repairs of one attempt; beyond, it aborts.
@@ -29,8 +29,8 @@ impl Protocol for Htcc {
         name: "sketch-htcc",
         summary: "locks hot records, validates cold ones in a region, repairs what went stale",
         source: "Wu, Tan, USENIX ATC 2016",
-        needs: Needs { plan: true, regions: false },
-        gives: Gives {
+        requirements: Requirements { plan: true, regions: false },
+        capabilities: Capabilities {
             ad_hoc: false,
             snapshots: Freshness::None,
             strict: true,
@@ -41,8 +41,8 @@ impl Protocol for Htcc {
         },
         options: &[],
     };
-    const HEAD_BYTES: usize = 16;
-    const IMAGE_HEADER_BYTES: usize = 0;
+    const HEADER_BYTES: usize = 16;
+    const VERSION_HEADER_BYTES: usize = 0;
     type Worker = Worker;
 
     fn open(_: &Options, _: &Environment) -> Htcc {
@@ -56,7 +56,7 @@ impl Protocol for Htcc {
     unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, _: Pinned<'_>) -> Peeked {
         // A hot record is locked from its access on: a checkpoint meets those at their end.
         let found = look_once(table, record);
-        found.map_or(Peeked::Busy, |(word, image)| peeked(word, row_of(table, image)))
+        found.map_or(Peeked::Busy, |(word, row_version)| peeked(word, row_of(table, row_version)))
     }
 }
 
@@ -87,19 +87,19 @@ impl Worker {
     }
 
     /// AccessRecord of Figure 4. The hot bit is part of the word that is validated, so a flip is a conflict.
-    fn access(&mut self, table: &Table, record: RecordPtr) -> Result<(u64, Option<RowPtr>), Stop> {
+    fn access(&mut self, table: &Table, record: RecordPtr) -> Result<(u64, Option<RowPtr>), OpError> {
         if let Some(held) = self.hot.iter().find(|held| held.record == record) {
             return Ok((held.seen, row_of(table, newest(table, record).load(Ordering::Acquire) as usize)));
         }
         let mut backoff = Backoff::new();
         loop {
-            let Some((word, image)) = self.ground.look(table, record) else {
-                return Err(self.ground.stop(Phase::Execute, Reason::RecordLocked));
+            let Some((word, row_version)) = self.ground.look(table, record) else {
+                return Err(self.ground.fail(Phase::Execute, Reason::RecordLocked));
             };
             let read = Read { table: table.into(), record, seen: word, part: self.ground.part };
             if word & HOT == 0 {
                 self.ground.reads.push(read);
-                return Ok((word, row_of(table, image)));
+                return Ok((word, row_of(table, row_version)));
             }
             // No-wait with a bounded spin (§3.2): a lock that is not had in time ends the attempt.
             let lock = || {
@@ -109,26 +109,26 @@ impl Worker {
             };
             if self.ground.core.htm.outside(lock) {
                 self.hot.push(read);
-                return Ok((word, row_of(table, image)));
+                return Ok((word, row_of(table, row_version)));
             }
             if !backoff.wait() {
-                return Err(self.ground.stop(Phase::Execute, Reason::RecordLocked));
+                return Err(self.ground.fail(Phase::Execute, Reason::RecordLocked));
             }
         }
     }
 
-    fn read_record(&mut self, table: &Table, record: RecordPtr) -> Result<Option<RowPtr>, Stop> {
+    fn read_record(&mut self, table: &Table, record: RecordPtr) -> Result<Option<RowPtr>, OpError> {
         match self.ground.own(record) {
-            Some(own) => Ok(row_of(table, own.image)),
+            Some(own) => Ok(row_of(table, own.row_version)),
             None => self.access(table, record).map(|(_, row)| row),
         }
     }
 
     /// The word a write builds on, and the row before it.
-    fn open(&mut self, table: &Table, key: Key<'_>) -> Result<Option<(RecordPtr, u64, RowPtr)>, Stop> {
+    fn open(&mut self, table: &Table, key: Key<'_>) -> Result<Option<(RecordPtr, u64, RowPtr)>, OpError> {
         let Some(record) = self.find(table, key) else { return Ok(None) };
         let (seen, row) = match self.ground.own(record) {
-            Some(own) => (own.seen, row_of(table, own.image)),
+            Some(own) => (own.seen, row_of(table, own.row_version)),
             None => self.access(table, record)?,
         };
         Ok(row.map(|row| (record, seen, row)))
@@ -189,63 +189,63 @@ impl seriatim_txn::Worker for Worker {
         (self.repairs, self.lookups) = (0, 0);
     }
 
-    fn insert(&mut self, table: &Table, key: Key<'_>, staged: Staged, exists: OnExists) -> Result<Inserted, Stop> {
+    fn insert(&mut self, table: &Table, key: Key<'_>, staged: Staged, exists: OnExists) -> Result<Inserted, OpError> {
         // The placeholder is the paper's private record: it has no row until the commit.
         self.ground.insert(table, key, staged, exists)
     }
 
-    fn update(&mut self, table: &Table, key: Key<'_>, _: ColumnSet) -> Result<Option<Updating>, Stop> {
+    fn update(&mut self, table: &Table, key: Key<'_>, _: ColumnSet) -> Result<Option<Updating>, OpError> {
         // Hot writes are buffered too and installed under their lock.
         let Some((record, seen, before)) = self.open(table, key)? else { return Ok(None) };
         self.ground.update_record(table, record, seen, before).map(Some)
     }
 
-    fn delete(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, Stop> {
+    fn delete(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, OpError> {
         let Some((record, seen, before)) = self.open(table, key)? else { return Ok(None) };
-        self.ground.writes.push(Write { table: table.into(), record, seen, image: 0, part: self.ground.part });
+        self.ground.writes.push(Write { table: table.into(), record, seen, row_version: 0, part: self.ground.part });
         Ok(Some(before))
     }
 
-    fn mark(&mut self) -> Mark {
-        Mark(self.ground.writes.len())
+    fn savepoint(&mut self) -> Savepoint {
+        Savepoint(self.ground.writes.len())
     }
 
-    fn rewind(&mut self, mark: Mark) {
-        self.ground.rewind(mark);
+    fn rollback_to(&mut self, savepoint: Savepoint) {
+        self.ground.rollback_to(savepoint);
     }
 
-    fn validate(&mut self) -> Result<(), Stop> {
+    fn validate(&mut self) -> Result<(), OpError> {
         self.ground.validate()
     }
 
     /// Figure 4: validate and install the cold in one region, then install the hot, then unlock.
-    fn commit(&mut self, redo: &mut dyn Redo) -> Result<Outcome, Stop> {
+    fn commit(&mut self, redo: &mut dyn Redo) -> Result<Outcome, OpError> {
         // Hot records that slow restoration left behind stay locked to the end: more locks than needed are no harm.
         let effective = self.ground.effective();
         let (hot, cold): (Vec<Write>, Vec<Write>) = effective.iter().partition(|write| self.is_hot(write));
         let before = replaced(&effective);
-        let stamp = match self.ground.decide(&cold, None) {
-            Some(stamp) => stamp,
+        let tid = match self.ground.decide(&cold, None) {
+            Some(tid) => tid,
             None => {
                 self.repairs += 1;
                 let operations = self.invalid();
-                // A witness has no operation in this sketch; nor has a lock that was given back meanwhile.
+                // A node version has no operation in this sketch; nor has a lock that was given back meanwhile.
                 if operations.is_empty() || self.repairs > REPAIRS_MAX {
-                    return Err(self.ground.stop(Phase::Validate, Reason::RecordChanged));
+                    return Err(self.ground.fail(Phase::Validate, Reason::RecordChanged));
                 }
                 // The region stored nothing; hot locks stay. The attempt is still open.
                 return Ok(Outcome::Repair(operations));
             }
         };
         for write in &hot {
-            write.newest().store(write.image as u64, Ordering::Release);
-            write.version().store(versioned(stamp, HOT), Ordering::Release);
+            write.newest().store(write.row_version as u64, Ordering::Release);
+            write.version().store(versioned(tid, HOT), Ordering::Release);
         }
-        report(&effective, &before, stamp, redo, row_of);
+        report(&effective, &before, tid, redo, row_of);
         self.hot.retain(|held| !hot.iter().any(|write| write.record == held.record));
         self.unlock(|_| false);
         self.ground.leave();
-        Ok(Outcome::Committed(stamp))
+        Ok(Outcome::Committed(tid))
     }
 
     fn abort(&mut self) {
@@ -277,7 +277,7 @@ struct Frame {
 }
 
 impl Frame {
-    fn run(&mut self, bench: &Bench<Htcc>, worker: &mut Worker, operations: &[u16]) -> Result<(), Stop> {
+    fn run(&mut self, bench: &Bench<Htcc>, worker: &mut Worker, operations: &[u16]) -> Result<(), OpError> {
         for &operation in operations {
             let repair = worker.repair().expect("it repairs");
             repair.forget(operation, true);
@@ -328,7 +328,7 @@ fn a_repair_re_runs_the_stale_operation_and_its_descendants_and_keeps_hot_locks(
         assert_eq!(repair, Outcome::Repair(vec![0]));
         // The hot lock is held across the repair.
         other.begin(Mode::ReadWrite, Priority::NONE);
-        assert_eq!(bench.read(&mut other, COUNTER), Err(Stop::execute(Reason::RecordLocked)));
+        assert_eq!(bench.read(&mut other, COUNTER), Err(OpError::execute(Reason::RecordLocked)));
         other.abort();
         assert_eq!(frame.run(&bench, &mut worker, &Frame::affected(&[0])), Ok(()));
         assert!(matches!(worker.commit(&mut NoRedo), Ok(Outcome::Committed(_))));
@@ -368,8 +368,8 @@ fn an_operation_that_no_longer_runs_leaves_nothing_behind() {
         worker.forget(1, false);
         worker.forget(2, false);
         commit_other(&bench, &mut other, COUNTER, 5);
-        let before = stamp_of(0);
-        assert!(matches!(worker.commit(&mut NoRedo), Ok(Outcome::Committed(stamp)) if stamp > before));
+        let before = tid_of(0);
+        assert!(matches!(worker.commit(&mut NoRedo), Ok(Outcome::Committed(tid)) if tid > before));
         assert_eq!(bench.state(&[1, 2, COUNTER]), [100, 200, 5]);
     }
 }

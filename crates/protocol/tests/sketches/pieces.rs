@@ -2,25 +2,25 @@
 //! conflicting piece draws the chain's snapshot number in its region (§4.3); later pieces publish under that number, and
 //! commutative ones are redone on every newer snapshot (§4.4). Readers take a snapshot below every number in use.
 //!
-//! What it reads of the plan is told by `follow` after begin. After a stop of `end_piece` the piece alone is gone and can be run
-//! again, without `abort`.
+//! What it reads of the plan is told by `follow` after begin. After an error of `end_piece` the piece alone is gone and
+//! can be run again, without `abort`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use seriatim_base::Stamp;
+use seriatim_base::Tid;
 use seriatim_catalog::{ColumnSet, Key};
 use seriatim_memory::{OutOfMemory, Pinned};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Chain, Core, Environment, Freshness, Gives, Incident, Inserted, Mark, Mode, Needs, NoRedo, OnExists, Options,
-    Outcome, Peeked, Phase, Pieces, Priority, Protocol, ProtocolInfo, Reason, Redo, RowPtr, Scan, Seen, Staged, Stop,
-    Table, Updating, Worker as _,
+    Capabilities, Chain, ConflictInfo, Core, Environment, Freshness, Inserted, Mode, NoRedo, OnExists, OpError,
+    Options, Outcome, Peeked, Phase, Pieces, Priority, Protocol, ProtocolInfo, Reason, Redo, Requirements, RowPtr,
+    Savepoint, Scan, Seen, Staged, Table, Updating, Worker as _,
 };
 
 use crate::common::{Bench, modes};
 use crate::stand_in::{
-    Ground, LOCKED, Read, Write, look_once, newest, peeked, replaced, report, row_of, stamp_of, version,
+    Ground, LOCKED, Read, Write, look_once, newest, peeked, replaced, report, row_of, tid_of, version,
 };
 
 const DELETED: u64 = 1 << 63;
@@ -42,8 +42,8 @@ impl Protocol for DbxTc {
         name: "sketch-dbx-tc",
         summary: "commits piece by piece; eventual snapshots",
         source: "HTM with transaction chopping and eventual snapshots",
-        needs: Needs { plan: true, regions: false },
-        gives: Gives {
+        requirements: Requirements { plan: true, regions: false },
+        capabilities: Capabilities {
             ad_hoc: false,
             snapshots: Freshness::Bounded,
             strict: true,
@@ -54,9 +54,9 @@ impl Protocol for DbxTc {
         },
         options: &[],
     };
-    const HEAD_BYTES: usize = 16;
+    const HEADER_BYTES: usize = 16;
     /// Snapshot number with a deletion mark, previous version.
-    const IMAGE_HEADER_BYTES: usize = 16;
+    const VERSION_HEADER_BYTES: usize = 16;
     type Worker = Worker;
 
     fn open(_: &Options, _: &Environment) -> DbxTc {
@@ -78,9 +78,9 @@ impl Protocol for DbxTc {
     }
 
     unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, _: Pinned<'_>) -> Peeked {
-        // The newest version, of whichever snapshot: as fresh as the stamp says.
+        // The newest version, of whichever snapshot: as fresh as the TID says.
         let found = look_once(table, record);
-        found.map_or(Peeked::Busy, |(word, image)| peeked(word, live(table, image)))
+        found.map_or(Peeked::Busy, |(word, row_version)| peeked(word, live(table, row_version)))
     }
 }
 
@@ -94,30 +94,30 @@ pub(crate) struct Worker {
     number: Option<u64>,
     /// The snapshot of a read-only transaction.
     reading: Option<u64>,
-    /// Commutative updates of the piece: the private image, and the row it started from.
+    /// Commutative updates of the piece: the private row version, and the row it started from.
     commutative: Vec<(Write, RowPtr)>,
 }
 
 // SAFETY: rows are followed while the worker is online; the worker moves as a whole.
 unsafe impl Send for Worker {}
 
-/// An image's header: snapshot number (with [`DELETED`]) and previous version.
-fn header(image: usize) -> [u64; 2] {
-    // SAFETY: images of this sketch begin with two words, written before the image was published.
-    unsafe { (image as *const [u64; 2]).read() }
+/// A row version's header: snapshot number (with [`DELETED`]) and previous version.
+fn header(row_version: usize) -> [u64; 2] {
+    // SAFETY: row versions of this sketch begin with two words, written before the row version was published.
+    unsafe { (row_version as *const [u64; 2]).read() }
 }
 
-fn number_of(image: usize) -> u64 {
-    header(image)[0] & !DELETED
+fn number_of(row_version: usize) -> u64 {
+    header(row_version)[0] & !DELETED
 }
 
-fn set_header(image: usize, header: [u64; 2]) {
-    // SAFETY: the image is private.
-    unsafe { (image as *mut [u64; 2]).write(header) };
+fn set_header(row_version: usize, header: [u64; 2]) {
+    // SAFETY: the row version is private.
+    unsafe { (row_version as *mut [u64; 2]).write(header) };
 }
 
-fn live(table: &Table, image: usize) -> Option<RowPtr> {
-    row_of(table, image).filter(|_| header(image)[0] & DELETED == 0)
+fn live(table: &Table, row_version: usize) -> Option<RowPtr> {
+    row_of(table, row_version).filter(|_| header(row_version)[0] & DELETED == 0)
 }
 
 /// The commutative column: the last one of the table.
@@ -135,26 +135,26 @@ impl Worker {
         self.ground.find(table, key)
     }
 
-    fn read_record(&mut self, table: &Table, record: RecordPtr) -> Result<Option<RowPtr>, Stop> {
+    fn read_record(&mut self, table: &Table, record: RecordPtr) -> Result<Option<RowPtr>, OpError> {
         if let Some(snapshot) = self.reading {
             // Versions below every number in use never change any more.
-            let mut image = newest(table, record).load(Ordering::Acquire) as usize;
-            while image != 0 && number_of(image) > snapshot {
-                image = header(image)[1] as usize;
+            let mut row_version = newest(table, record).load(Ordering::Acquire) as usize;
+            while row_version != 0 && number_of(row_version) > snapshot {
+                row_version = header(row_version)[1] as usize;
             }
-            // Images have no stamps of their own here; no version of the record has a newer one than it has itself.
+            // Images have no TIDs of their own here; no version of the record has a newer one than it has itself.
             let word = version(table, record).load(Ordering::Acquire);
-            self.ground.newest = self.ground.newest.max(stamp_of(word));
-            return Ok(live(table, image));
+            self.ground.newest = self.ground.newest.max(tid_of(word));
+            return Ok(live(table, row_version));
         }
         if let Some(own) = self.ground.own(record) {
-            return Ok(live(table, own.image));
+            return Ok(live(table, own.row_version));
         }
-        let Some((word, image)) = self.ground.look(table, record) else {
-            return Err(self.ground.stop(Phase::Execute, Reason::RecordLocked));
+        let Some((word, row_version)) = self.ground.look(table, record) else {
+            return Err(self.ground.fail(Phase::Execute, Reason::RecordLocked));
         };
         self.ground.reads.push(Read { table: table.into(), record, seen: word, part: self.ground.part });
-        Ok(live(table, image))
+        Ok(live(table, row_version))
     }
 
     fn is_commutative(&self) -> bool {
@@ -174,25 +174,25 @@ impl Worker {
                     older as u64
                 }
             };
-            set_header(write.image, [number | header(write.image)[0] & DELETED, previous]);
+            set_header(write.row_version, [number | header(write.row_version)[0] & DELETED, previous]);
         }
     }
 
-    /// Algorithm 1 of the paper: the update on the version of the chain's number and on every newer one. Built as new images, for
-    /// a version handed to a reader does not change.
-    fn redo_commutative(&mut self, write: Write, before: RowPtr, number: u64) -> Result<Write, Stop> {
+    /// Algorithm 1 of the paper: the update on the version of the chain's number and on every newer one. Built as new
+    /// row versions, for a version handed to a reader does not change.
+    fn redo_commutative(&mut self, write: Write, before: RowPtr, number: u64) -> Result<Write, OpError> {
         let table = write.table();
-        let after = row_of(table, write.image).expect("an update has a row");
+        let after = row_of(table, write.row_version).expect("an update has a row");
         // SAFETY: both rows are this table's; `after` is private.
         let delta = unsafe { operand(table, after).read_unaligned() - operand(table, before).read_unaligned() };
         let Some((seen, mut old)) = self.ground.look(table, write.record) else {
-            return Err(self.ground.stop(Phase::Lock, Reason::RecordLocked));
+            return Err(self.ground.fail(Phase::Lock, Reason::RecordLocked));
         };
         let (mut first, mut last) = (0, 0);
         loop {
-            let row = live(table, old).ok_or(Stop::execute(Reason::RecordChanged))?;
+            let row = live(table, old).ok_or(OpError::execute(Reason::RecordChanged))?;
             let new = self.ground.copy(table, row)?;
-            let row = row_of(table, new).expect("an image has a row");
+            let row = row_of(table, new).expect("a row version has a row");
             // SAFETY: private.
             unsafe { operand(table, row).write_unaligned(operand(table, row).read_unaligned() + delta) };
             if last == 0 {
@@ -208,12 +208,12 @@ impl Worker {
             }
             let previous = if number_of(old) == number { header(old)[1] } else { old as u64 };
             set_header(new, [number, previous]);
-            return Ok(Write { seen, image: first, ..write });
+            return Ok(Write { seen, row_version: first, ..write });
         }
     }
 
     /// Commits what ran and was buffered, in one region; draws the number if the chain has none.
-    fn publish(&mut self, redo: &mut dyn Redo) -> Result<Stamp, Stop> {
+    fn publish(&mut self, redo: &mut dyn Redo) -> Result<Tid, OpError> {
         loop {
             let number = self.number.unwrap_or_else(|| self.numbers.global.load(Ordering::Acquire));
             let mut writes = self.ground.effective();
@@ -226,17 +226,17 @@ impl Worker {
             // The number is read in the region of the conflicting piece: its place in the order is its snapshot's (§4.3).
             let drawn = self.number.is_none().then_some((&numbers.global, number));
             let before = replaced(&writes);
-            if let Some(stamp) = self.ground.decide(&writes, drawn) {
+            if let Some(tid) = self.ground.decide(&writes, drawn) {
                 self.number = Some(number);
                 self.local().store(number, Ordering::SeqCst);
-                report(&writes, &before, stamp, redo, live);
-                return Ok(stamp);
+                report(&writes, &before, tid, redo, live);
+                return Ok(tid);
             }
             let moved = drawn.is_some() && numbers.global.load(Ordering::Acquire) != number;
             let built_on = |write: &Write| write.version().load(Ordering::Acquire) & !LOCKED == write.seen;
             // Commutative updates conflict with nobody: they are built again on what is there now.
             if !moved && (self.commutative.is_empty() || !self.ground.effective().iter().all(built_on)) {
-                return Err(self.ground.stop(Phase::Validate, Reason::RecordChanged));
+                return Err(self.ground.fail(Phase::Validate, Reason::RecordChanged));
             }
             self.ground.validate()?;
         }
@@ -262,26 +262,26 @@ impl Pieces for Worker {
         (self.conflicting, self.commuting) = (chain.conflicting, chain.commutative.to_vec());
     }
 
-    fn end_piece(&mut self, redo: &mut dyn Redo) -> Result<Stamp, Stop> {
-        let stamp = if self.number.is_none() && self.ground.part < self.conflicting {
+    fn end_piece(&mut self, redo: &mut dyn Redo) -> Result<Tid, OpError> {
+        let tid = if self.number.is_none() && self.ground.part < self.conflicting {
             // Before the conflicting piece nothing is published: its writes stay in the buffer.
             assert!(self.commutative.is_empty(), "commutative pieces follow the conflicting one here");
-            Stamp::ZERO
+            Tid::ZERO
         } else {
             match self.publish(redo) {
-                Ok(stamp) => {
+                Ok(tid) => {
                     self.ground.forget_all();
                     self.commutative.clear();
-                    stamp
+                    tid
                 }
-                Err(stop) => {
+                Err(error) => {
                     self.drop_piece();
-                    return Err(stop);
+                    return Err(error);
                 }
             }
         };
         self.ground.part += 1;
-        Ok(stamp)
+        Ok(tid)
     }
 }
 
@@ -302,22 +302,22 @@ impl seriatim_txn::Worker for Worker {
         }
     }
 
-    fn insert(&mut self, table: &Table, key: Key<'_>, staged: Staged, exists: OnExists) -> Result<Inserted, Stop> {
+    fn insert(&mut self, table: &Table, key: Key<'_>, staged: Staged, exists: OnExists) -> Result<Inserted, OpError> {
         self.ground.insert(table, key, staged, exists)
     }
 
-    fn update(&mut self, table: &Table, key: Key<'_>, _: ColumnSet) -> Result<Option<Updating>, Stop> {
+    fn update(&mut self, table: &Table, key: Key<'_>, _: ColumnSet) -> Result<Option<Updating>, OpError> {
         let Some(record) = self.find(table, key) else { return Ok(None) };
         if self.is_commutative() {
-            let Some((seen, image)) = self.ground.look(table, record) else {
-                return Err(self.ground.stop(Phase::Execute, Reason::RecordLocked));
+            let Some((seen, row_version)) = self.ground.look(table, record) else {
+                return Err(self.ground.fail(Phase::Execute, Reason::RecordLocked));
             };
             // No read is noted: the update commutes with whatever comes between.
-            let Some(before) = live(table, image) else { return Ok(None) };
-            let image = self.ground.copy(table, before)?;
-            let write = Write { table: table.into(), record, seen, image, part: self.ground.part };
+            let Some(before) = live(table, row_version) else { return Ok(None) };
+            let row_version = self.ground.copy(table, before)?;
+            let write = Write { table: table.into(), record, seen, row_version, part: self.ground.part };
             self.commutative.push((write, before));
-            return Ok(row_of(table, image).map(|after| Updating { before, after }));
+            return Ok(row_of(table, row_version).map(|after| Updating { before, after }));
         }
         let Some(before) = self.read_record(table, record)? else { return Ok(None) };
         let seen = self.ground.own(record).map(|own| own.seen);
@@ -325,24 +325,24 @@ impl seriatim_txn::Worker for Worker {
         self.ground.update_record(table, record, seen, before).map(Some)
     }
 
-    fn delete(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, Stop> {
+    fn delete(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, OpError> {
         let Some(updating) = self.update(table, key, ColumnSet::ALL)? else { return Ok(None) };
         // A deletion is a version too, for the snapshots before it.
         let write = self.ground.writes.last().expect("deletes are not commutative");
-        set_header(write.image, [DELETED, 0]);
+        set_header(write.row_version, [DELETED, 0]);
         Ok(Some(updating.before))
     }
 
-    fn mark(&mut self) -> Mark {
-        Mark(self.ground.writes.len())
+    fn savepoint(&mut self) -> Savepoint {
+        Savepoint(self.ground.writes.len())
     }
 
-    fn rewind(&mut self, mark: Mark) {
-        // Within the piece; earlier pieces lie below every mark taken in it.
-        self.ground.rewind(mark);
+    fn rollback_to(&mut self, savepoint: Savepoint) {
+        // Within the piece; earlier pieces lie below every savepoint taken in it.
+        self.ground.rollback_to(savepoint);
     }
 
-    fn validate(&mut self) -> Result<(), Stop> {
+    fn validate(&mut self) -> Result<(), OpError> {
         self.ground.validate()
     }
 
@@ -351,16 +351,16 @@ impl seriatim_txn::Worker for Worker {
     }
 
     /// The last piece; then the chain is finished.
-    fn commit(&mut self, redo: &mut dyn Redo) -> Result<Outcome, Stop> {
+    fn commit(&mut self, redo: &mut dyn Redo) -> Result<Outcome, OpError> {
         let nothing = self.ground.writes.is_empty() && self.commutative.is_empty();
-        let stamp = if self.reading.is_some() || nothing {
+        let tid = if self.reading.is_some() || nothing {
             self.ground.validate()?;
             self.ground.newest
         } else {
             self.publish(redo)?
         };
         self.finish();
-        Ok(Outcome::Committed(stamp))
+        Ok(Outcome::Committed(tid))
     }
 
     fn abort(&mut self) {
@@ -396,16 +396,16 @@ fn a_chain_buffers_then_publishes_piece_by_piece_and_a_conflict_re_runs_one_piec
         let bench = Bench::<DbxTc>::open(mode, &[1, 10, 100]);
         let mut chain = begin(&bench, Chain { conflicting: 1, commutative: &[] });
         assert_eq!(bench.change(&mut chain, 0, |a| a + 1), Ok(2));
-        assert_eq!(chain.end_piece(&mut NoRedo), Ok(Stamp::ZERO), "buffered");
+        assert_eq!(chain.end_piece(&mut NoRedo), Ok(Tid::ZERO), "buffered");
         assert_eq!(bench.state(&[0, 1, 2]), [1, 10, 100]);
         assert_eq!(bench.change(&mut chain, 1, |b| b + 1), Ok(11));
         let mut other = begin(&bench, Chain { conflicting: 0, commutative: &[] });
         assert_eq!(bench.change(&mut other, 1, |b| b + 100), Ok(110));
         assert!(matches!(other.commit(&mut NoRedo), Ok(Outcome::Committed(_))));
-        assert!(matches!(chain.end_piece(&mut NoRedo), Err(Stop::Abort(_))));
+        assert!(matches!(chain.end_piece(&mut NoRedo), Err(OpError::Abort(_))));
         assert_eq!(bench.read(&mut chain, 0), Ok(Some(2)), "the buffered piece did not go");
         assert_eq!(bench.change(&mut chain, 1, |b| b + 1), Ok(111));
-        assert!(chain.end_piece(&mut NoRedo).is_ok_and(|stamp| stamp > Stamp::ZERO));
+        assert!(chain.end_piece(&mut NoRedo).is_ok_and(|tid| tid > Tid::ZERO));
         assert_eq!(bench.state(&[0, 1, 2]), [2, 111, 100], "visible before the chain has finished");
         assert_eq!(bench.change(&mut chain, 2, |c| c + 1), Ok(101));
         assert!(matches!(chain.commit(&mut NoRedo), Ok(Outcome::Committed(_))));
@@ -421,7 +421,7 @@ fn every_update_of_a_chain_is_on_one_snapshot_and_commutative_ones_are_redone_on
         let (before, both) = ([Some(1), Some(10), Some(100)], [2, 11, 111]);
         let mut first = begin(&bench, Chain { conflicting: 1, commutative: &[2] });
         assert_eq!(bench.change(&mut first, 0, |a| a + 1), Ok(2));
-        assert_eq!(first.end_piece(&mut NoRedo), Ok(Stamp::ZERO));
+        assert_eq!(first.end_piece(&mut NoRedo), Ok(Tid::ZERO));
         assert_eq!(bench.change(&mut first, 1, |b| b + 1), Ok(11));
         assert!(first.end_piece(&mut NoRedo).is_ok());
         // A chain of the next snapshot overtakes the first on the commutative cell.
@@ -455,7 +455,7 @@ fn before_its_first_visible_effect_a_chain_aborts_without_a_trace() {
     let bench = Bench::<DbxTc>::open(modes()[0], &[1, 10]);
     let mut chain = begin(&bench, Chain { conflicting: 1, commutative: &[] });
     assert_eq!(bench.change(&mut chain, 0, |a| a + 1), Ok(2));
-    assert_eq!(chain.end_piece(&mut NoRedo), Ok(Stamp::ZERO));
+    assert_eq!(chain.end_piece(&mut NoRedo), Ok(Tid::ZERO));
     chain.abort();
     assert_eq!(bench.state(&[0, 1]), [1, 10]);
 }

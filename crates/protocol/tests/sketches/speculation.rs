@@ -8,20 +8,20 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use seriatim_base::Stamp;
+use seriatim_base::Tid;
 use seriatim_catalog::{ColumnSet, Key};
 use seriatim_memory::{OutOfMemory, Pinned};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Core, Detach, Environment, Freshness, Gives, Incident, Inserted, Mark, Mode, Needs, NoRedo, On, OnExists, Options,
-    Outcome, Peeked, Phase, Prepared, Priority, Protocol, ProtocolInfo, Reason, Redo, RowPtr, Scan, Seen, Staged, Stop,
-    Table, Updating, Worker as _,
+    Capabilities, ConflictInfo, Core, Detach, Environment, Freshness, Inserted, Mode, NoRedo, On, OnExists, OpError,
+    Options, Outcome, Peeked, Phase, Prepared, Priority, Protocol, ProtocolInfo, Reason, Redo, Requirements, RowPtr,
+    Savepoint, Scan, Seen, Staged, Table, Updating, Worker as _,
 };
 
 use crate::common::{Bench, modes};
 use crate::stand_in::{Ground, Write, newest, peeked, report, row_of, version, versioned};
 
-/// An undo: the image that a write replaced.
+/// An undo: the row version that a write replaced.
 struct Undo {
     write: Write,
     before: u64,
@@ -38,7 +38,7 @@ struct Entry {
 struct Queue {
     uncommitted: VecDeque<Entry>,
     next: u64,
-    last: Stamp,
+    last: Tid,
 }
 
 impl Queue {
@@ -70,8 +70,8 @@ impl Protocol for Speculation {
         name: "sketch-speculation",
         summary: "a partition's thread runs ahead of undecided transactions and undoes what was wrong",
         source: "Jones, Abadi, Madden, SIGMOD 2010",
-        needs: Needs { plan: false, regions: false },
-        gives: Gives {
+        requirements: Requirements { plan: false, regions: false },
+        capabilities: Capabilities {
             ad_hoc: true,
             snapshots: Freshness::None,
             strict: true,
@@ -82,8 +82,8 @@ impl Protocol for Speculation {
         },
         options: &[],
     };
-    const HEAD_BYTES: usize = 16;
-    const IMAGE_HEADER_BYTES: usize = 0;
+    const HEADER_BYTES: usize = 16;
+    const VERSION_HEADER_BYTES: usize = 0;
     type Worker = Worker;
 
     fn open(_: &Options, _: &Environment) -> Speculation {
@@ -99,8 +99,8 @@ impl Protocol for Speculation {
         let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         let mut undo = queue.uncommitted.iter().flat_map(|entry| &entry.undo);
         let before = undo.find(|undo| undo.write.record == record).map(|undo| undo.before);
-        let image = before.unwrap_or_else(|| newest(table, record).load(Ordering::Acquire));
-        peeked(version(table, record).load(Ordering::Acquire), row_of(table, image as usize))
+        let row_version = before.unwrap_or_else(|| newest(table, record).load(Ordering::Acquire));
+        peeked(version(table, record).load(Ordering::Acquire), row_of(table, row_version as usize))
     }
 }
 
@@ -116,8 +116,8 @@ impl Worker {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn cascaded(&mut self) -> Stop {
-        self.ground.stop(Phase::Execute, Reason::RecordChanged)
+    fn cascaded(&mut self) -> OpError {
+        self.ground.fail(Phase::Execute, Reason::RecordChanged)
     }
 
     /// Whether the attempt was undone together with one before it.
@@ -129,17 +129,17 @@ impl Worker {
         self.ground.find(table, key)
     }
 
-    /// The newest image, committed or not: what precedes in the queue precedes in the order.
-    fn read_record(&mut self, table: &Table, record: RecordPtr) -> Result<Option<RowPtr>, Stop> {
+    /// The newest row version, committed or not: what precedes in the queue precedes in the order.
+    fn read_record(&mut self, table: &Table, record: RecordPtr) -> Result<Option<RowPtr>, OpError> {
         if self.is_undone() {
             return Err(self.cascaded());
         }
-        Ok(self.ground.look(table, record).and_then(|(_, image)| row_of(table, image)))
+        Ok(self.ground.look(table, record).and_then(|(_, row_version)| row_of(table, row_version)))
     }
 
-    /// Installs at once; the undo buffer is the image replaced.
+    /// Installs at once; the undo buffer is the row version replaced.
     fn install(&mut self, write: Write) {
-        let before = write.newest().swap(write.image as u64, Ordering::AcqRel);
+        let before = write.newest().swap(write.row_version as u64, Ordering::AcqRel);
         let position = self.position;
         if let Some(entry) = self.queue().entry(position) {
             entry.undo.push(Undo { write, before });
@@ -160,7 +160,7 @@ impl seriatim_txn::Worker for Worker {
         self.position = position;
     }
 
-    fn insert(&mut self, table: &Table, key: Key<'_>, staged: Staged, exists: OnExists) -> Result<Inserted, Stop> {
+    fn insert(&mut self, table: &Table, key: Key<'_>, staged: Staged, exists: OnExists) -> Result<Inserted, OpError> {
         let inserted = self.ground.insert(table, key, staged, exists)?;
         if !matches!(inserted, Inserted::Exists(_)) {
             let write = *self.ground.writes.last().expect("an insert writes");
@@ -169,7 +169,7 @@ impl seriatim_txn::Worker for Worker {
         Ok(inserted)
     }
 
-    fn update(&mut self, table: &Table, key: Key<'_>, _: ColumnSet) -> Result<Option<Updating>, Stop> {
+    fn update(&mut self, table: &Table, key: Key<'_>, _: ColumnSet) -> Result<Option<Updating>, OpError> {
         let Some(record) = self.find(table, key) else { return Ok(None) };
         let Some(before) = self.read_record(table, record)? else { return Ok(None) };
         let updating = self.ground.update_record(table, record, 0, before)?;
@@ -178,43 +178,42 @@ impl seriatim_txn::Worker for Worker {
         Ok(Some(updating))
     }
 
-    fn delete(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, Stop> {
+    fn delete(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, OpError> {
         let Some(record) = self.find(table, key) else { return Ok(None) };
         let Some(before) = self.read_record(table, record)? else { return Ok(None) };
-        let write = Write { table: table.into(), record, seen: 0, image: 0, part: 0 };
+        let write = Write { table: table.into(), record, seen: 0, row_version: 0, part: 0 };
         self.ground.writes.push(write);
         self.install(write);
         Ok(Some(before))
     }
 
-    fn mark(&mut self) -> Mark {
-        Mark(self.ground.writes.len())
+    fn savepoint(&mut self) -> Savepoint {
+        Savepoint(self.ground.writes.len())
     }
 
-    fn rewind(&mut self, mark: Mark) {
+    fn rollback_to(&mut self, savepoint: Savepoint) {
         let position = self.position;
         if let Some(entry) = self.queue().entry(position) {
-            entry.undo.drain(mark.0..).rev().for_each(|undo| undo.undo());
+            entry.undo.drain(savepoint.0..).rev().for_each(|undo| undo.undo());
         }
-        self.ground.rewind(mark);
+        self.ground.rollback_to(savepoint);
     }
 
     /// Within the queue all that was read holds. A user's abort may be reported only when everything before has committed.
-    fn validate(&mut self) -> Result<(), Stop> {
+    fn validate(&mut self) -> Result<(), OpError> {
         if self.is_undone() {
             return Err(self.cascaded());
         }
         let queue = self.queue();
         let (head, last) = (queue.uncommitted.front().map(|entry| entry.position), queue.last);
         drop(queue);
-        // What it read of others has its stamps by now.
+        // What it read of others has its TIDs by now.
         self.ground.newest = self.ground.newest.max(last);
-        if head == Some(self.position) { Ok(()) } else { Err(Stop::Wait(On::Order)) }
+        if head == Some(self.position) { Ok(()) } else { Err(OpError::Wait(On::Order)) }
     }
 
     /// A single-partition transaction decides for itself, when its turn comes.
-    fn commit(&mut self, redo: &mut dyn Redo) -> Result<Outcome, Stop> {
-        self.prepare()?;
+    fn commit(&mut self, redo: &mut dyn Redo) -> Result<Outcome, OpError> {
         self.decide(redo)
     }
 
@@ -233,13 +232,17 @@ impl seriatim_txn::Worker for Worker {
 }
 
 impl Detach for Worker {
+    fn hold(&mut self) {}
+
     /// The last fragment has run; the thread goes on with the next transaction on another worker. The queue is the order already.
-    fn prepare(&mut self) -> Result<Prepared, Stop> {
+    fn prepare(&mut self) -> Result<Prepared, OpError> {
         if self.is_undone() { Err(self.cascaded()) } else { Ok(Prepared::default()) }
     }
+}
 
+impl Worker {
     /// The coordinator says commit, or it is a speculative transaction's turn. Results leave here and not before.
-    fn decide(&mut self, redo: &mut dyn Redo) -> Result<Outcome, Stop> {
+    fn decide(&mut self, redo: &mut dyn Redo) -> Result<Outcome, OpError> {
         if self.is_undone() {
             return Err(self.cascaded());
         }
@@ -247,20 +250,20 @@ impl Detach for Worker {
         let mut queue = self.queue();
         if queue.uncommitted.front().is_none_or(|head| head.position != self.position) {
             drop(queue);
-            return Err(Stop::Wait(On::Order));
+            return Err(OpError::Wait(On::Order));
         }
-        let stamp = queue.last.next(epoch);
-        queue.last = stamp;
+        let tid = queue.last.next(epoch);
+        queue.last = tid;
         let undo = queue.uncommitted.pop_front().map_or(Vec::new(), |entry| entry.undo);
         drop(queue);
         let effective = self.ground.effective();
         let first = |write: &Write| undo.iter().find(|undo| undo.write.record == write.record);
         let before: Vec<_> =
             effective.iter().map(|write| first(write).map_or(0, |undo| undo.before as usize)).collect();
-        effective.iter().for_each(|write| write.version().store(versioned(stamp, 0), Ordering::Release));
-        report(&effective, &before, stamp, redo, row_of);
+        effective.iter().for_each(|write| write.version().store(versioned(tid, 0), Ordering::Release));
+        report(&effective, &before, tid, redo, row_of);
         self.ground.leave();
-        Ok(Outcome::Committed(stamp))
+        Ok(Outcome::Committed(tid))
     }
 }
 
@@ -275,8 +278,8 @@ fn chain(bench: &Bench<Speculation>, workers: &mut [Worker], first: u64) {
     (first..).zip(workers).for_each(run);
 }
 
-fn decide(worker: &mut Worker) -> Result<Outcome, Stop> {
-    worker.detach().expect("it detaches").decide(&mut NoRedo)
+fn decide(worker: &mut Worker) -> Result<Outcome, OpError> {
+    worker.commit(&mut NoRedo)
 }
 
 #[test]
@@ -285,14 +288,14 @@ fn the_head_commits_and_what_speculated_on_it_follows_in_order() {
         let bench = Bench::<Speculation>::open(mode, &[1, 10, 100]);
         let mut workers: Vec<Worker> = (0..2).map(|_| bench.worker()).collect();
         chain(&bench, &mut workers, 0);
-        assert_eq!(decide(&mut workers[1]), Err(Stop::Wait(On::Order)), "not before the head");
+        assert_eq!(decide(&mut workers[1]), Err(OpError::Wait(On::Order)), "not before the head");
         assert_eq!(
             workers[1].validate(),
-            Err(Stop::Wait(On::Order)),
+            Err(OpError::Wait(On::Order)),
             "no error of it is reported before the head's fate"
         );
-        let stamps: Vec<Outcome> = (0..2).map(|i| decide(&mut workers[i]).expect("its turn")).collect();
-        assert!(matches!(stamps[..], [Outcome::Committed(head), Outcome::Committed(next)] if head < next));
+        let tids: Vec<Outcome> = (0..2).map(|i| decide(&mut workers[i]).expect("its turn")).collect();
+        assert!(matches!(tids[..], [Outcome::Committed(head), Outcome::Committed(next)] if head < next));
         assert_eq!(bench.state(&[0, 1, 2]), [1, 11, 111]);
     }
 }
@@ -305,9 +308,9 @@ fn aborting_the_head_undoes_a_chain_of_one_to_eight_and_it_runs_again() {
         chain(&bench, &mut workers, 0);
         workers[0].abort();
         for worker in &mut workers[1..] {
-            let stop = decide(worker);
-            assert!(matches!(stop, Err(Stop::Abort(_))), "it read what was undone");
-            assert!(worker.incident().is_some());
+            let error = decide(worker);
+            assert!(matches!(error, Err(OpError::Abort(_))), "it read what was undone");
+            assert!(worker.conflict_info().is_some());
             worker.abort();
         }
         assert_eq!(bench.state(&[0, 1, 2, 3, 4, 5, 6, 7, 8]), [1; 9]);
@@ -328,10 +331,10 @@ fn a_savepoint_undoes_part_of_an_uncommitted_transaction() {
     let mut worker = bench.worker();
     worker.begin(Mode::ReadWrite, Priority::NONE);
     assert_eq!(bench.change(&mut worker, 0, |value| value + 1), Ok(2));
-    let mark = worker.mark();
+    let savepoint = worker.savepoint();
     assert_eq!(bench.change(&mut worker, 0, |value| value + 5), Ok(7));
     assert_eq!(bench.change(&mut worker, 1, |value| value + 5), Ok(15));
-    worker.rewind(mark);
+    worker.rollback_to(savepoint);
     assert_eq!(bench.read(&mut worker, 0), Ok(Some(2)));
     assert!(matches!(worker.commit(&mut NoRedo), Ok(Outcome::Committed(_))));
     assert_eq!(bench.state(&[0, 1]), [2, 10]);

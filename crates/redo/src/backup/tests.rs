@@ -9,7 +9,7 @@ use seriatim_base::disk::{Around, DiskFile, FaultyDisk};
 
 use super::*;
 use crate::replay::Replay;
-use crate::synthetic::{Account, Database, Keeper, Write, stamp};
+use crate::synthetic::{Account, Database, Keeper, Write, tid};
 
 /// A disk on which something else happens while a file is opened: as of a database that is in use.
 struct Meddling<'m> {
@@ -48,7 +48,7 @@ fn recovered(disk: &dyn Disk, directory: &Path) -> (BTreeMap<u32, Account>, Epoc
 
 /// One more epoch of two loggers: each inserts the epoch's row, and both know that the one before is durable.
 fn write_epoch(database: &mut Database, epoch: u64, logger: u32) {
-    let commits = [(stamp(epoch, 1), vec![Write::Row(2 * epoch as u32 + logger, (1, 1))])];
+    let commits = [(tid(epoch, 1), vec![Write::Row(2 * epoch as u32 + logger, (1, 1))])];
     database.batch((1, logger), epoch, epoch - 1, &commits);
 }
 

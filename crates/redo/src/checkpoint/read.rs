@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use seriatim_base::disk::{Disk, DiskFile, Opening};
-use seriatim_base::{LayoutId, Stamp};
+use seriatim_base::{LayoutId, Tid};
 use seriatim_catalog::wire::read_varint;
 use zstd::bulk::Decompressor;
 
@@ -183,14 +183,14 @@ impl Decompressing {
         Ok(Decompressing { decompressor, payload: Vec::new(), raw: Vec::new() })
     }
 
-    /// Hands on the rows of a block, each with its stamp and offset.
+    /// Hands on the rows of a block, each with its TID and offset.
     fn rows(
         &mut self,
         parts: &Parts,
         disk: &dyn Disk,
         block: &Block,
         tables: &Tables,
-        mut each: impl FnMut(Stamp, usize, &Entry<'_>),
+        mut each: impl FnMut(Tid, usize, &Entry<'_>),
     ) -> Result<(), LogError> {
         let path = &parts.files[block.file as usize];
         let corrupt = |problem: String| LogError::corrupt(path, block.offset, problem, ADVICE);
@@ -219,9 +219,9 @@ impl Decompressing {
         let mut rows = 0;
         while !rest.is_empty() {
             let offset = raw_bytes - rest.len();
-            let (stamp, entry) = row(&mut rest, offset, tables)
+            let (tid, entry) = row(&mut rest, offset, tables)
                 .map_err(|problem| corrupt(format!("row {rows} of block {}: {problem}", header.number)))?;
-            each(stamp, offset, &entry);
+            each(tid, offset, &entry);
             rows += 1;
         }
         if rows != header.rows {
@@ -232,11 +232,11 @@ impl Decompressing {
 }
 
 /// Takes a row off the front.
-fn row<'a>(rest: &mut &'a [u8], offset: usize, tables: &Tables) -> Result<(Stamp, Entry<'a>), String> {
-    let (stamp, behind) = rest.split_first_chunk::<8>().ok_or("it is cut short")?;
-    let stamp = u64::from_le_bytes(*stamp);
-    if stamp == 0 || stamp >> Stamp::BITS != 0 {
-        return Err("its stamp is none".to_owned());
+fn row<'a>(rest: &mut &'a [u8], offset: usize, tables: &Tables) -> Result<(Tid, Entry<'a>), String> {
+    let (tid, behind) = rest.split_first_chunk::<8>().ok_or("it is cut short")?;
+    let tid = u64::from_le_bytes(*tid);
+    if tid == 0 || tid >> Tid::BITS != 0 {
+        return Err("its TID is none".to_owned());
     }
     *rest = behind;
     let layout = read_varint(rest).map_err(|error| error.to_string())?;
@@ -244,7 +244,7 @@ fn row<'a>(rest: &mut &'a [u8], offset: usize, tables: &Tables) -> Result<(Stamp
     let (layout, rows) = rows.ok_or_else(|| format!("it is of layout {layout}, which the manifest does not list"))?;
     let key = rows.decode_key(rest).map_err(|error| error.to_string())?;
     let change = Change::Row(rows.skip_row(rest).map_err(|error| error.to_string())?);
-    Ok((Stamp::from_bits(stamp), Entry { layout, key, change, offset }))
+    Ok((Tid::from_bits(tid), Entry { layout, key, change, offset }))
 }
 
 /// A checkpoint as a source of versions.
@@ -273,8 +273,8 @@ impl Source for Rows<'_> {
     fn decode(&self, task: usize, _: &mut Vec<u8>, scatter: &mut Scatter<'_>) -> Result<(), LogError> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let mut idle = idle.map_or_else(Decompressing::new, Ok)?;
-        idle.rows(self.parts, self.disk, &self.parts.blocks[task], self.tables, |stamp, offset, entry| {
-            scatter.put(stamp, (task as u64) << 32 | offset as u64, entry);
+        idle.rows(self.parts, self.disk, &self.parts.blocks[task], self.tables, |tid, offset, entry| {
+            scatter.put(tid, (task as u64) << 32 | offset as u64, entry);
         })?;
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(idle);
         Ok(())

@@ -14,7 +14,7 @@ use super::*;
 use crate::LogError;
 use crate::manifest::{Checkpoint, Manifest};
 use crate::replay::Replay;
-use crate::synthetic::{Account, DATABASE, Database, Keeper, LAYOUT, Write, as_row, stamp};
+use crate::synthetic::{Account, DATABASE, Database, Keeper, LAYOUT, Write, as_row, tid};
 
 /// A checkpoint of these rows in three parts.
 pub(crate) fn write(database: &Database, begin: u64, end: u64, rows: &[(u32, u64, Account)]) -> Checkpoint {
@@ -25,7 +25,7 @@ pub(crate) fn write(database: &Database, begin: u64, end: u64, rows: &[(u32, u64
         for &(id, epoch, account) in rows.iter().filter(|(id, ..)| id % 3 == number) {
             let image = database.accounts.image(id, account);
             let (wire, key) = (&database.accounts.wire, Key::Word8(id.into()));
-            part.row(LAYOUT, wire, key, stamp(epoch, 1), as_row(&image));
+            part.row(LAYOUT, wire, key, tid(epoch, 1), as_row(&image));
             if part.is_full() {
                 assert_eq!(part.flush().unwrap(), Duration::ZERO, "there is no rate");
             }
@@ -59,14 +59,14 @@ fn part(database: &Database, number: u32) -> PathBuf {
 }
 
 #[test]
-fn rows_come_back_with_their_stamps_and_survive_a_power_cut() {
+fn rows_come_back_with_their_tids_and_survive_a_power_cut() {
     let database = written();
     database.disk.crash();
     for threads in [1, 2] {
         let (keeper, loaded) = loaded(&database, threads).unwrap();
         assert_eq!(loaded.rows, 300);
-        let expected: Vec<_> = many().into_iter().map(|(id, epoch, row)| (id, stamp(epoch, 1), row)).collect();
-        assert_eq!(keeper.stamped(), expected);
+        let expected: Vec<_> = many().into_iter().map(|(id, epoch, row)| (id, tid(epoch, 1), row)).collect();
+        assert_eq!(keeper.rows_with_tids(), expected);
     }
 }
 
@@ -79,7 +79,7 @@ fn a_part_is_synced_as_it_grows() {
     database.disk.fail(Operation::Sync, 1, Times::Once, ErrorKind::Other);
     let failed = (0..10_000).find_map(|id: u32| {
         let image = database.accounts.image(id, (i64::from(id), 7));
-        part.row(LAYOUT, &database.accounts.wire, Key::Word8(id.into()), stamp(10, 1), as_row(&image));
+        part.row(LAYOUT, &database.accounts.wire, Key::Word8(id.into()), tid(10, 1), as_row(&image));
         if part.is_full() { part.flush().err() } else { None }
     });
     assert!(matches!(failed, Some(LogError::Io { .. })), "{failed:?}");
@@ -141,7 +141,7 @@ fn what_was_added_counts_once_whichever_version_a_checkpoint_has() {
             };
             // The versions of the key are in the logs by turns.
             let logger = (epoch % 2) as u32;
-            database.batch((1, logger), epoch, 9, &[(stamp(epoch, 1), vec![write])]);
+            database.batch((1, logger), epoch, 9, &[(tid(epoch, 1), vec![write])]);
             database.batch((1, 1 - logger), epoch, 9, &[]);
         }
         database.manifest.checkpoint = Some(write(&database, begin, newest, &[(1, seen, at(seen))]));
@@ -152,7 +152,7 @@ fn what_was_added_counts_once_whichever_version_a_checkpoint_has() {
                 let replayed = replay.run(&database.disk, threads, &keeper, &|_| {}).unwrap();
                 let older = if twice { newest + 1 - begin } else { seen + 1 - begin };
                 assert_eq!((replayed.versions, replayed.older), (newest + 1 - begin, older));
-                assert_eq!(keeper.stamped(), [(1, stamp(newest, 1), at(newest))], "begun in {begin}, of {seen}");
+                assert_eq!(keeper.rows_with_tids(), [(1, tid(newest, 1), at(newest))], "begun in {begin}, of {seen}");
             }
         }
     }
@@ -162,23 +162,20 @@ fn what_was_added_counts_once_whichever_version_a_checkpoint_has() {
 fn a_fuzzy_checkpoint_and_the_log_from_its_begin_make_the_state() {
     let mut database = Database::new(2, 2);
     let begun = [
-        (
-            stamp(10, 1),
-            vec![Write::Row(1, (1, 0)), Write::Row(2, (2, 0)), Write::Row(3, (3, 0)), Write::Row(5, (5, 0))],
-        ),
-        (stamp(11, 1), vec![Write::Add(1, 10)]),
-        (stamp(12, 3), vec![Write::Row(6, (6, 0))]),
+        (tid(10, 1), vec![Write::Row(1, (1, 0)), Write::Row(2, (2, 0)), Write::Row(3, (3, 0)), Write::Row(5, (5, 0))]),
+        (tid(11, 1), vec![Write::Add(1, 10)]),
+        (tid(12, 3), vec![Write::Row(6, (6, 0))]),
     ];
     database.batch((1, 0), 11, 9, &begun);
     // Replay does not read this batch: row 5 of the one before must not come back.
-    database.batch((1, 1), 11, 9, &[(stamp(11, 2), vec![Write::Delete(5)])]);
+    database.batch((1, 1), 11, 9, &[(tid(11, 2), vec![Write::Delete(5)])]);
     // While the pass is under way: row 2 is changed and seen so, row 3 is changed and deleted before it is seen.
     let during = [
-        (stamp(12, 1), vec![Write::Update(2, (2, 0), (20, 0)), Write::Update(3, (3, 0), (30, 0))]),
-        (stamp(12, 2), vec![Write::Delete(3), Write::Add(1, 100)]),
+        (tid(12, 1), vec![Write::Update(2, (2, 0), (20, 0)), Write::Update(3, (3, 0), (30, 0))]),
+        (tid(12, 2), vec![Write::Delete(3), Write::Add(1, 100)]),
     ];
     database.batch((1, 1), 12, 9, &during);
-    database.batch((1, 0), 13, 9, &[(stamp(13, 1), vec![Write::Row(4, (4, 0)), Write::Add(2, 1)])]);
+    database.batch((1, 0), 13, 9, &[(tid(13, 1), vec![Write::Row(4, (4, 0)), Write::Add(2, 1)])]);
     database.batch((1, 1), 13, 9, &[]);
     database.manifest.checkpoint = Some(write(&database, 12, 13, &[(1, 11, (11, 0)), (2, 12, (20, 0))]));
     for threads in [1, 2] {
@@ -202,7 +199,7 @@ fn a_checkpoint_that_is_not_durable_by_the_log_is_missed() {
 #[test]
 fn what_the_manifest_does_not_need_is_deleted_and_nothing_else() {
     let mut database = Database::new(3, 1);
-    database.batch((1, 0), 12, 9, &[(stamp(10, 1), vec![Write::Row(1, (1, 1))])]);
+    database.batch((1, 0), 12, 9, &[(tid(10, 1), vec![Write::Row(1, (1, 1))])]);
     let old = write(&database, 11, 12, &many());
     let unfinished = database.directory.join("checkpoint-0000000012.new");
     database.disk.create_dir_all(&unfinished).unwrap();
@@ -237,7 +234,7 @@ fn who_writes_is_told_how_far_ahead_of_the_rate_all_parts_are() {
         let mut part = writer.part(number).unwrap();
         for id in 0..40_u32 {
             let image = database.accounts.image(id, (1, 1));
-            part.row(LAYOUT, &database.accounts.wire, Key::Word8(id.into()), stamp(10, 1), as_row(&image));
+            part.row(LAYOUT, &database.accounts.wire, Key::Word8(id.into()), tid(10, 1), as_row(&image));
         }
         waits.push(part.flush().unwrap());
         part.finish().unwrap();
@@ -330,7 +327,7 @@ fn rows_from_anywhere_are_taken_or_refused() {
     let seed = rng::entropy();
     eprintln!("seed {seed}");
     let mut rng = Rng::from_seed(seed);
-    let mut sound = stamp(11, 1).bits().to_le_bytes().to_vec();
+    let mut sound = tid(11, 1).bits().to_le_bytes().to_vec();
     sound.extend_from_slice(&[40, 0, 0, 0, 9, 9, 8, 6]);
     let (keeper, _) = load_part(&part_of(&sound, 1), 1).unwrap();
     assert_eq!(keeper.rows(), BTreeMap::from([(9, (4, 3))]));

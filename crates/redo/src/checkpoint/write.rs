@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use seriatim_base::clock::Instant;
 use seriatim_base::disk::{Disk, DiskFile, Opening};
-use seriatim_base::{Epoch, LayoutId, Stamp};
+use seriatim_base::{Epoch, LayoutId, Tid};
 use seriatim_catalog::wire::{RowWire, write_varint};
 use seriatim_catalog::{Key, RowRef};
 use zstd::bulk::Compressor;
@@ -145,8 +145,8 @@ pub struct PartWriter {
 
 impl PartWriter {
     /// Takes a row; touches no file. The caller flushes when there are rows for a block.
-    pub fn row(&mut self, layout: LayoutId, wire: &RowWire, key: Key<'_>, stamp: Stamp, row: RowRef<'_>) {
-        self.raw.extend_from_slice(&stamp.bits().to_le_bytes());
+    pub fn row(&mut self, layout: LayoutId, wire: &RowWire, key: Key<'_>, tid: Tid, row: RowRef<'_>) {
+        self.raw.extend_from_slice(&tid.bits().to_le_bytes());
         write_varint(&mut self.raw, layout.0.into());
         wire.encode_key(key, &mut self.raw);
         wire.encode_row(row, &mut self.raw);

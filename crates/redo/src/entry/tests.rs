@@ -3,13 +3,13 @@
 use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 use seriatim_base::{Epoch, rng};
-use seriatim_catalog::{ColumnDef, ColumnType, Layout, OutOfMemory, RowWriter, TableDef, TailStore, Value};
+use seriatim_catalog::{ColumnDef, ColumnType, Layout, OutOfLineStore, OutOfMemory, RowWriter, TableDef, Value};
 
 use super::*;
 
-struct NoTails;
+struct NoOutOfLine;
 
-impl TailStore for NoTails {
+impl OutOfLineStore for NoOutOfLine {
     fn store(&mut self, _: &[u8]) -> Result<u64, OutOfMemory> {
         Err(OutOfMemory)
     }
@@ -46,9 +46,9 @@ impl Accounts {
 
     fn writing<R>(&self, image: &mut [u64], with: impl FnOnce(&mut RowWriter<'_>) -> R) -> R {
         let row: *mut u8 = image.as_mut_ptr().cast();
-        let mut tails = NoTails;
+        let mut out_of_line_values = NoOutOfLine;
         // SAFETY: zeros, or a row of this table; no column is immutable.
-        with(&mut unsafe { RowWriter::for_insert(row, row, &mut tails) })
+        with(&mut unsafe { RowWriter::for_insert(row, row, &mut out_of_line_values) })
     }
 
     fn row(&self, id: u32, balance: i64, name: Option<&str>) -> Vec<u64> {
@@ -68,14 +68,14 @@ impl Accounts {
     }
 
     /// Keys and what became of their rows, of a payload's entries.
-    fn read<'a>(&self, payload: &'a [u8]) -> Result<Vec<(Stamp, u64, Change<'a>)>, EntryError> {
+    fn read<'a>(&self, payload: &'a [u8]) -> Result<Vec<(Tid, u64, Change<'a>)>, EntryError> {
         let mut read = Vec::new();
         for group in groups(payload) {
             let group = group?;
             for entry in group.entries(self) {
                 let entry = entry?;
                 let Key::Word8(key) = entry.key else { panic!("keys of one word") };
-                read.push((group.stamp, key, entry.change));
+                read.push((group.tid, key, entry.change));
             }
         }
         Ok(read)
@@ -87,8 +87,8 @@ fn as_row(image: &[u64]) -> RowRef<'_> {
     unsafe { RowRef::from_raw(image.as_ptr().cast()) }
 }
 
-fn stamp(epoch: u64) -> Stamp {
-    Stamp::first_of(Epoch(epoch))
+fn tid(epoch: u64) -> Tid {
+    Tid::first_of(Epoch(epoch))
 }
 
 /// Two commits of several entries each.
@@ -97,14 +97,14 @@ fn payload(accounts: &Accounts) -> Vec<u8> {
     let mut out = vec![];
     let (ann, richer) = (accounts.row(1, 5, Some("ann")), accounts.row(1, 500, Some("ann")));
     let other = accounts.row(2, 5, None);
-    let mut group = GroupWriter::begin(stamp(3), &mut out);
+    let mut group = GroupWriter::begin(tid(3), &mut out);
     group.row(LAYOUT, wire, Key::Word8(1), as_row(&ann));
     assert_eq!(group.update(LAYOUT, wire, Key::Word8(1), as_row(&ann), as_row(&richer)), Updated::Patch);
     assert_eq!(group.update(LAYOUT, wire, Key::Word8(1), as_row(&ann), as_row(&ann)), Updated::Nothing);
     assert_eq!(group.finish(), 1);
-    let mut group = GroupWriter::begin(stamp(4), &mut out);
+    let mut group = GroupWriter::begin(tid(4), &mut out);
     group.delta(LAYOUT, wire, Key::Word8(1), ColumnId(1), -7);
-    group.stamp(stamp(5));
+    group.tid(tid(5));
     group.delete(LAYOUT, wire, Key::Word8(9));
     // As if the key had changed: no patch says that.
     assert_eq!(group.update(LAYOUT, wire, Key::Word8(2), as_row(&ann), as_row(&other)), Updated::NotByUpdate);
@@ -117,8 +117,8 @@ fn commits_come_back_entry_by_entry() {
     let accounts = Accounts::new();
     let bytes = payload(&accounts);
     let read = accounts.read(&bytes).expect("as written");
-    let stamps: Vec<_> = read.iter().map(|(stamp, key, _)| (stamp.epoch().0, *key)).collect();
-    assert_eq!(stamps, [(3, 1), (3, 1), (4, 1), (5, 9), (5, 2)]);
+    let tids: Vec<_> = read.iter().map(|(tid, key, _)| (tid.epoch().0, *key)).collect();
+    assert_eq!(tids, [(3, 1), (3, 1), (4, 1), (5, 9), (5, 2)]);
     let mut image = accounts.row(0, 0, None);
     let mut balances = vec![];
     for (_, _, change) in &read {
@@ -140,13 +140,13 @@ fn the_format_is_these_bytes() {
     let bytes = payload(&Accounts::new());
     let row = [160, 1, 0, 0, 0, 1, 0, 1, 10, 3, b'a', b'n', b'n'];
     let patch = [162, 1, 0, 0, 0, 1, 0b01, 0xE8, 0x07];
-    let first = [&[22, 0, 0, 0], &stamp(3).bits().to_le_bytes()[..], &row, &patch].concat();
+    let first = [&[22, 0, 0, 0], &tid(3).bits().to_le_bytes()[..], &row, &patch].concat();
     assert_eq!(bytes[..first.len()], first);
     let delta = [163, 1, 0, 0, 0, 1, 1, 13];
-    let second = [&[8, 0, 0, 0], &stamp(4).bits().to_le_bytes()[..], &delta].concat();
+    let second = [&[8, 0, 0, 0], &tid(4).bits().to_le_bytes()[..], &delta].concat();
     assert_eq!(bytes[first.len()..][..second.len()], second);
     let (delete, row) = ([161, 1, 0, 0, 0, 9], [160, 1, 0, 0, 0, 2, 1, 2, 10]);
-    let third = [&[15, 0, 0, 0], &stamp(5).bits().to_le_bytes()[..], &delete, &row].concat();
+    let third = [&[15, 0, 0, 0], &tid(5).bits().to_le_bytes()[..], &delete, &row].concat();
     assert_eq!(bytes[first.len() + second.len()..], third);
 }
 
@@ -166,7 +166,7 @@ fn an_update_that_adds_to_one_column_is_a_delta_where_that_is_shorter() {
     ];
     for layout in [LAYOUT, LayoutId(u32::MAX)] {
         let mut out = vec![];
-        let mut group = GroupWriter::begin(stamp(3), &mut out);
+        let mut group = GroupWriter::begin(tid(3), &mut out);
         for (before, after, form) in &updates {
             let updated = group.update(layout, wire, Key::Word8(1), as_row(before), as_row(after));
             assert_eq!(updated, *form);
@@ -204,22 +204,22 @@ fn the_document_has_the_kinds() {
 #[test]
 fn a_commit_without_entries_is_no_group() {
     let mut out = vec![7];
-    assert_eq!(GroupWriter::begin(stamp(1), &mut out).finish(), 0);
+    assert_eq!(GroupWriter::begin(tid(1), &mut out).finish(), 0);
     assert_eq!(out, [7]);
 }
 
 #[test]
-fn a_large_commit_is_cut_into_groups_of_its_stamp() {
+fn a_large_commit_is_cut_into_groups_of_its_tid() {
     let accounts = Accounts::new();
     let (mut out, row) = (vec![], accounts.row(1, 1, Some("twenty letters, no l")));
-    let mut writer = GroupWriter::begin(stamp(8), &mut out);
+    let mut writer = GroupWriter::begin(tid(8), &mut out);
     for _ in 0..1000 {
         writer.row(LAYOUT, &accounts.wire, Key::Word8(1), as_row(&row));
     }
     let written = writer.finish();
     let read: Vec<_> = groups(&out).map(|group| group.expect("as written")).collect();
     assert!(written > 10 && read.len() == written as usize);
-    assert!(read.iter().all(|group| group.stamp == stamp(8) && group.body.len() < 2 * CUT_BYTES));
+    assert!(read.iter().all(|group| group.tid == tid(8) && group.body.len() < 2 * CUT_BYTES));
     assert_eq!(accounts.read(&out).map(|entries| entries.len()), Ok(1000));
 }
 
@@ -237,8 +237,8 @@ fn what_is_wrong_is_said_with_its_offset() {
     assert_eq!(error(&|bytes| bytes.truncate(60)), (54, Problem::GroupCutShort));
     assert_eq!(error(&|bytes| bytes[34] = 200), (34, Problem::GroupCutShort));
     assert_eq!(error(&|bytes| bytes[34] = 0), (34, Problem::EmptyGroup));
-    assert_eq!(error(&|bytes| bytes[11] = 0xFF), (0, Problem::Stamp));
-    assert_eq!(error(&|bytes| bytes[4..12].fill(0)), (0, Problem::Stamp));
+    assert_eq!(error(&|bytes| bytes[11] = 0xFF), (0, Problem::Tid));
+    assert_eq!(error(&|bytes| bytes[4..12].fill(0)), (0, Problem::Tid));
     assert_eq!(error(&|bytes| bytes[13] = 2), (12, Problem::Layout(72)));
     assert_eq!(error(&|bytes| bytes[0] = 21), (25, Problem::Malformed(Malformed::CutShort)));
     assert_eq!(error(&|bytes| bytes[31] = 0), (25, Problem::Malformed(Malformed::Empty)));

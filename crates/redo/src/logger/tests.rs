@@ -17,8 +17,8 @@ use crate::{Log, LogOptions, LogStart, Writer};
 const FIRST: Epoch = Epoch(10);
 const START: LogStart = LogStart { database: 77, incarnation: 3, first_epoch: FIRST, durable: Epoch(8), nonce_seed: 5 };
 
-/// One group as it was committed: its stamp, and its writer and entries, which are different for all.
-type Committed = (Stamp, Vec<u8>);
+/// One group as it was committed: its TID, and its writer and entries, which are different for all.
+type Committed = (Tid, Vec<u8>);
 
 /// A log whose writers, epochs and loggers are stepped.
 struct Stepped {
@@ -28,7 +28,7 @@ struct Stepped {
     writers: Vec<Writer>,
     loggers: Vec<Logger>,
     epoch: Epoch,
-    newest: Stamp,
+    newest: Tid,
     committed: Vec<Committed>,
 }
 
@@ -58,9 +58,9 @@ fn disk(seed: u64, loggers: usize) -> FaultyDisk {
 }
 
 /// A group of these bytes, which the log does not look into.
-fn group(out: &mut Vec<u8>, stamp: Stamp, entries: &[u8]) {
+fn group(out: &mut Vec<u8>, tid: Tid, entries: &[u8]) {
     out.extend_from_slice(&(entries.len() as u32).to_le_bytes());
-    out.extend_from_slice(&stamp.bits().to_le_bytes());
+    out.extend_from_slice(&tid.bits().to_le_bytes());
     out.extend_from_slice(entries);
 }
 
@@ -68,7 +68,7 @@ impl Stepped {
     fn open(disk: &FaultyDisk, options: LogOptions, writers: usize) -> Result<Stepped, LogError> {
         let (log, writers, loggers) = Log::open(Arc::new(disk.mount()), options, START, writers)?;
         let (disk, directories, committed) = (disk.clone(), loggers.len(), Vec::new());
-        Ok(Stepped { disk, directories, log, writers, loggers, epoch: FIRST, newest: Stamp::ZERO, committed })
+        Ok(Stepped { disk, directories, log, writers, loggers, epoch: FIRST, newest: Tid::ZERO, committed })
     }
 
     fn new(loggers: usize, writers: usize) -> Stepped {
@@ -107,9 +107,9 @@ impl Stepped {
     }
 
     /// What is wrong with what is on the disk now, if anything.
-    fn judge(&self) -> Result<(), String> {
+    fn check(&self) -> Result<(), String> {
         let found = read(&self.disk, self.directories);
-        let kept: BTreeSet<_> = found.groups.iter().filter(|(stamp, _)| stamp.epoch() <= found.recorded).collect();
+        let kept: BTreeSet<_> = found.groups.iter().filter(|(tid, _)| tid.epoch() <= found.recorded).collect();
         let durable = self.durable();
         if found.known > found.recorded {
             return Err(format!("a batch knew {:?}, {:?} was found", found.known, found.recorded));
@@ -164,7 +164,7 @@ fn read(disk: &FaultyDisk, loggers: usize) -> Found {
                 found.batches += 1;
                 let groups = entry::groups(payload).map(|group| group.expect("a group"));
                 let before = found.groups.len();
-                found.groups.extend(groups.map(|group| (group.stamp, group.body.to_vec())));
+                found.groups.extend(groups.map(|group| (group.tid, group.body.to_vec())));
                 let newest = found.groups[before..].iter().map(|group| group.0.epoch()).max();
                 assert_eq!(
                     (header.newest, header.groups as usize),
@@ -252,7 +252,7 @@ fn run(seed: u64, fault: LogFault, crash_at: Option<u64>, steps: usize) -> Resul
     }
     let operations = disk.operations() - before;
     disk.crash();
-    run.judge()?;
+    run.check()?;
     let durable = run.committed.iter().filter(|committed| committed.0.epoch() <= run.durable()).count();
     Ok((operations, durable))
 }
@@ -300,7 +300,7 @@ fn a_commit_is_durable_when_its_epoch_is_over_and_every_logger_has_recorded_that
     assert!(run.loggers[1].step(run.epoch), "with nothing to write it records");
     assert_eq!(run.durable(), FIRST);
     run.disk.crash();
-    run.judge().expect("it is there");
+    run.check().expect("it is there");
 }
 
 #[test]
@@ -322,7 +322,7 @@ fn an_idle_database_writes_nothing_and_its_durable_point_moves() {
     run.commit(2, 10);
     run.step_all();
     run.disk.crash();
-    run.judge().expect("nothing that was known is missed");
+    run.check().expect("nothing that was known is missed");
 }
 
 #[test]
@@ -358,7 +358,7 @@ fn a_commit_under_way_holds_the_durable_point_just_below_its_epoch() {
     run.step_all();
     run.step_all();
     assert_eq!(run.durable().0, run.epoch.0 - 1);
-    run.judge().expect("all is there");
+    run.check().expect("all is there");
 }
 
 #[test]
@@ -411,7 +411,7 @@ fn a_full_disk_refuses_commits_and_loses_nothing() {
     run.step_all();
     assert_eq!(run.durable().0, run.epoch.0 - 1);
     run.disk.crash();
-    run.judge().expect("nothing is lost");
+    run.check().expect("nothing is lost");
 }
 
 #[test]
@@ -442,7 +442,7 @@ fn a_power_cut_while_the_disk_is_full_loses_nothing_that_was_durable() {
             assert_eq!(run.durable().0, run.epoch.0 - 1, "seed {seed}: it goes on");
         }
         run.disk.crash();
-        run.judge().unwrap_or_else(|problem| panic!("seed {seed}: {problem}"));
+        run.check().unwrap_or_else(|problem| panic!("seed {seed}: {problem}"));
     }
 }
 
@@ -475,7 +475,7 @@ fn where_space_is_short_a_log_opens_and_goes_on_in_small_segments() {
     fill(&mut run);
     assert!(sizes(&disk)[3..].contains(&usual), "there is space again: {:?}", sizes(&disk));
     disk.crash();
-    run.judge().expect("nothing is lost");
+    run.check().expect("nothing is lost");
 }
 
 #[test]
@@ -509,7 +509,7 @@ fn a_batch_that_is_too_large_is_cut_and_only_the_last_part_closes() {
     let statistics = run.log.statistics();
     assert_eq!((statistics.batches, statistics.groups, statistics.backlog_bytes), (found.batches, 40, 0));
     assert_eq!(statistics.payload_bytes, 40 * (500 + GROUP_HEADER_BYTES as u64));
-    run.judge().expect("all is there");
+    run.check().expect("all is there");
 }
 
 #[test]
@@ -517,7 +517,7 @@ fn what_a_large_commit_needed_is_given_back_when_it_is_flushed() {
     let mut run = Stepped::new(1, 1);
     let appending = &mut run.writers[0];
     appending.begin(FIRST).expect("nothing is in the way");
-    group(appending.groups(), Stamp::ZERO.next(FIRST), &[7; 100_000]);
+    group(appending.groups(), Tid::ZERO.next(FIRST), &[7; 100_000]);
     assert!(appending.groups().capacity() > 100_000);
     appending.append();
     // One that is encoded, and not appended.
@@ -581,7 +581,7 @@ fn who_waits_for_the_disk_waits_before_the_commit_and_not_for_ever() {
     let (log, mut writers, mut loggers) = Log::open(Arc::new(disk.mount()), limits, START, 1).expect("a log");
     let mut writer = writers.remove(0);
     writer.begin(FIRST).expect("nothing is in the way");
-    group(writer.groups(), Stamp::ZERO.next(FIRST), &[0; 2000]);
+    group(writer.groups(), Tid::ZERO.next(FIRST), &[0; 2000]);
     writer.append();
     writer.end();
     assert!(matches!(writer.begin(FIRST), Err(LogError::Backlogged { .. })), "a commit does not wait");
@@ -592,7 +592,7 @@ fn who_waits_for_the_disk_waits_before_the_commit_and_not_for_ever() {
         waiting.join().expect("the backlog is gone");
     });
     writer.begin(Epoch(FIRST.0 + 1)).expect("the backlog is gone");
-    group(writer.groups(), Stamp::ZERO.next(Epoch(FIRST.0 + 1)), &[0; 2000]);
+    group(writer.groups(), Tid::ZERO.next(Epoch(FIRST.0 + 1)), &[0; 2000]);
     writer.append();
     writer.end();
     log.stop("a test wants it");
@@ -623,7 +623,7 @@ fn closing_makes_everything_durable_and_refuses_what_comes_after() {
     let occupied = directories(2).into_iter().flat_map(|dir| segment::list(&run.disk, &dir).expect("a directory"));
     assert_eq!(occupied.map(|segment| segment.bytes).sum::<u64>(), run.log.statistics().bytes + 2 * PAGE as u64);
     run.disk.crash();
-    run.judge().expect("what was cut off held nothing");
+    run.check().expect("what was cut off held nothing");
 }
 
 #[test]
@@ -660,7 +660,7 @@ fn threads_make_commits_durable_and_close_in_order() {
                     writer.wait_for_disk();
                     writer.begin(now()).expect("commits are taken");
                     let read = now();
-                    group(writer.groups(), Stamp::ZERO.next(read), &[0; 300]);
+                    group(writer.groups(), Tid::ZERO.next(read), &[0; 300]);
                     writer.append();
                     writer.end();
                     if i % 5 == 0 {
@@ -702,7 +702,7 @@ fn a_logger_that_logged_has_the_others_record_it_at_once() {
         })
         .expect("threads");
     writers[0].begin(now()).expect("nothing is in the way");
-    group(writers[0].groups(), Stamp::ZERO.next(FIRST), &[0; 100]);
+    group(writers[0].groups(), Tid::ZERO.next(FIRST), &[0; 100]);
     writers[0].append();
     writers[0].end();
     epoch.fetch_add(1, Ordering::SeqCst);

@@ -1,5 +1,5 @@
-//! The manifest as JSON has it: the same fields by other names, so that neither the catalog nor the manifest's types depend on
-//! how they are written down. A field that is not known, or is missing, is an error: whoever adds one raises the format,
+//! The manifest as JSON has it: the same fields, some by other names, so that the manifest's types do not depend on how they are
+//! written down. Columns and their types are the catalog's own. A field that is not known, or is missing, is an error: a new field raises the format,
 //! unless what it says when it is left out is what was meant before.
 
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use seriatim_base::{ColumnId, Epoch, LayoutId, TableId};
-use seriatim_catalog as catalog;
+use seriatim_catalog::{self as catalog, ColumnDef, Organization};
 
 use super::DatabaseId;
 
@@ -73,48 +73,11 @@ struct Checkpoint {
 struct Table {
     id: u32,
     name: String,
-    columns: Vec<Column>,
+    columns: Vec<ColumnDef>,
     key: Vec<KeyPart>,
     organization: Organization,
     indexes: Vec<Index>,
     capacity: u64,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Column {
-    name: String,
-    #[serde(rename = "type")]
-    ty: Type,
-    nullable: bool,
-    immutable: bool,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-enum Type {
-    Bool,
-    I8,
-    I16,
-    I32,
-    I64,
-    U8,
-    U16,
-    U32,
-    U64,
-    F64,
-    Decimal { scale: u8 },
-    Timestamp,
-    Text { max: u16 },
-    LongText,
-    Bytes { max: u16 },
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Organization {
-    Ordered,
-    Hash,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -144,34 +107,6 @@ struct KeyPart {
 struct Layout {
     id: u32,
     table: u32,
-}
-
-/// Data types with the same variants on both sides.
-macro_rules! same {
-    ($mirror:ident = $catalog:ident { $($variant:ident $({ $field:ident })?),+ $(,)? }) => {
-        impl From<catalog::$catalog> for $mirror {
-            fn from(from: catalog::$catalog) -> $mirror {
-                match from {
-                    $(catalog::$catalog::$variant $({ $field })? => $mirror::$variant $({ $field })?,)+
-                }
-            }
-        }
-
-        impl From<$mirror> for catalog::$catalog {
-            fn from(from: $mirror) -> catalog::$catalog {
-                match from {
-                    $($mirror::$variant $({ $field })? => catalog::$catalog::$variant $({ $field })?,)+
-                }
-            }
-        }
-    };
-}
-
-same! { Organization = Organization { Ordered, Hash } }
-same! {
-    Type = ColumnType {
-        Bool, I8, I16, I32, I64, U8, U16, U32, U64, F64, Decimal { scale }, Timestamp, Text { max }, LongText, Bytes { max },
-    }
 }
 
 /// A path as text; [`super::Manifest::check`] has seen that it is text.
@@ -284,14 +219,14 @@ impl From<&super::TableEntry> for Table {
             key: index.parts.iter().map(KeyPart::from).collect(),
             unique: index.unique,
             nulls_distinct: definition.has_distinct_nulls(index),
-            organization: index.organization.into(),
+            organization: index.organization,
         };
         Table {
             id: from.id.0,
             name: definition.name.to_string(),
-            columns: definition.columns.iter().map(Column::from).collect(),
+            columns: definition.columns.clone(),
             key: definition.key.iter().map(KeyPart::from).collect(),
-            organization: definition.organization.into(),
+            organization: definition.organization,
             indexes: definition.indexes.iter().zip(&from.indexes).map(index).collect(),
             capacity: definition.capacity as u64,
         }
@@ -308,32 +243,18 @@ impl From<Table> for super::TableEntry {
             name: index.name.into(),
             parts: index.key.into_iter().map(KeyPart::into).collect(),
             unique: index.unique,
-            organization: index.organization.into(),
+            organization: index.organization,
         };
         let definition = catalog::TableDef {
             name: from.name.into(),
-            columns: from.columns.into_iter().map(Column::into).collect(),
+            columns: from.columns,
             key: from.key.into_iter().map(KeyPart::into).collect(),
-            organization: from.organization.into(),
+            organization: from.organization,
             indexes: from.indexes.into_iter().map(index).collect(),
             // A hint; what does not fit this machine is more than it has room for.
             capacity: usize::try_from(from.capacity).unwrap_or(usize::MAX),
         };
         super::TableEntry { id: TableId(from.id), definition, indexes: ids }
-    }
-}
-
-impl From<&catalog::ColumnDef> for Column {
-    fn from(from: &catalog::ColumnDef) -> Column {
-        let catalog::ColumnDef { name, ty, nullable, immutable } = from;
-        Column { name: name.to_string(), ty: (*ty).into(), nullable: *nullable, immutable: *immutable }
-    }
-}
-
-impl From<Column> for catalog::ColumnDef {
-    fn from(from: Column) -> catalog::ColumnDef {
-        let Column { name, ty, nullable, immutable } = from;
-        catalog::ColumnDef { name: name.into(), ty: ty.into(), nullable, immutable }
     }
 }
 

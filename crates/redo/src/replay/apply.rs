@@ -1,6 +1,6 @@
-//! What recovery hands to whoever keeps the rows.
+//! What recovery hands to the keeper of the rows.
 
-use seriatim_base::{LayoutId, Stamp, TableId};
+use seriatim_base::{LayoutId, TableId, Tid};
 use seriatim_catalog::Key;
 use seriatim_catalog::wire::RowWire;
 
@@ -9,7 +9,7 @@ use crate::entry::Change;
 
 /// Takes versions of rows, from several threads. All versions of a key come from one thread.
 pub trait Apply: Sync {
-    /// Makes a version the newest of its key, if its stamp is above the stamp of the one that is there, which is then the one just
+    /// Makes a version the newest of its key, if its TID is above the TID of the one that is there, which is then the one just
     /// below it; otherwise applies nothing of it, as no amount may be added twice. `thread` is below the number of threads and names
     /// the one that calls.
     ///
@@ -41,11 +41,11 @@ pub struct Version<'a> {
     pub rows: &'a RowWire,
     /// The row's key.
     pub key: Key<'a>,
-    /// The stamp of the commit.
-    pub stamp: Stamp,
-    /// What the commit did to the row, in its order, all under the one stamp: one [`Change::Delete`]; or a [`Change::Row`], any number
-    /// of patches and deltas behind it; or patches and deltas alone, which need a row that is there. All of them are one version: who
-    /// applied them one by one would take the second for a repetition of the first.
+    /// The TID of the commit.
+    pub tid: Tid,
+    /// What the commit did to the row, in its order, all under the one TID: one [`Change::Delete`]; or a
+    /// [`Change::Row`], any number of patches and deltas behind it; or patches and deltas alone, which need a row that
+    /// is there. All of them are one version: who applied them one by one would take the second for a repetition of the first.
     pub changes: &'a [Change<'a>],
 }
 
@@ -55,7 +55,7 @@ pub struct Version<'a> {
 pub enum Outcome {
     /// It is the newest now.
     Applied,
-    /// There is one with this stamp or a newer one: nothing changed.
+    /// There is one with this TID or a newer one: nothing changed.
     Older,
     /// Patches or deltas found no row, or a deleted one: nothing changed.
     NoBase,

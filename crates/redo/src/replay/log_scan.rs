@@ -310,7 +310,7 @@ impl LogScan {
         for group in entry::groups(payload) {
             let group = group.map_err(wrong)?;
             groups += 1;
-            newest = newest.max(group.stamp.epoch());
+            newest = newest.max(group.tid.epoch());
             each(group).map_err(wrong)?;
         }
         let header = &batch.header;

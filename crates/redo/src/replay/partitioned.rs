@@ -1,13 +1,13 @@
-//! Versions from many blocks, spread over threads: all versions of a key to one thread, in the order of their stamps.
+//! Versions from many blocks, spread over threads: all versions of a key to one thread, in the order of their TIDs.
 //!
 //! Threads work in rounds of three steps with a barrier behind each: one plans the round; all decode its blocks, whoever is free the
-//! next, and copy each entry into the part of the thread that its key's hash names; each sorts its part by stamp and applies what the
-//! round completed, some dozens of versions at a time. What it did not complete stays for the next round. There is no allocation per
-//! entry, and memory is bounded by a round and what is not complete. One thread runs the same steps without a barrier to wait at, and
-//! nothing is spawned.
+//! next, and copy each entry into the part of the thread that its key's hash names; each sorts its part by TID and
+//! applies what the round completed, some dozens of versions at a time. What it did not complete stays for the next
+//! round. There is no allocation per entry, and memory is bounded by a round and what is not complete. One thread runs
+//! the same steps without a barrier to wait at, and nothing is spawned.
 //!
-//! Invariant: a part is touched by one thread in the last step, and entries of one stamp and key are applied together, in the order in
-//! which they were written.
+//! Invariant: a part is touched by one thread in the last step, and entries of one TID and key are applied together, in
+//! the order in which they were written.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use seriatim_base::{Epoch, LayoutId, Stamp, TableId, prefetch, thread};
+use seriatim_base::{Epoch, LayoutId, TableId, Tid, prefetch, thread};
 use seriatim_catalog::wire::RowWire;
 use seriatim_catalog::{Key, KeyBuf};
 
@@ -62,7 +62,7 @@ pub(crate) struct Counts {
 /// An entry in a chunk.
 #[derive(Clone, Copy, Debug)]
 struct Item {
-    stamp: Stamp,
+    tid: Tid,
     hash: u64,
     /// Where it was read: rises with the order in which one commit's entries were written.
     order: u64,
@@ -96,7 +96,7 @@ pub(crate) struct Scatter<'t> {
 
 impl Scatter<'_> {
     /// Takes an entry, whose layout is known.
-    pub(crate) fn put(&mut self, stamp: Stamp, order: u64, entry: &Entry<'_>) {
+    pub(crate) fn put(&mut self, tid: Tid, order: u64, entry: &Entry<'_>) {
         let Some((table, rows)) = self.tables.get(entry.layout) else { return };
         let hash = hash(table, entry.key);
         let part = ((u128::from(hash) * self.chunks.len() as u128) >> 64) as usize;
@@ -111,7 +111,7 @@ impl Scatter<'_> {
         };
         chunk.bytes.extend_from_slice(change);
         let bytes = (chunk.bytes.len() - at) as u32;
-        chunk.items.push(Item { stamp, hash, order, at, bytes, chunk: 0, layout: entry.layout, kind });
+        chunk.items.push(Item { tid, hash, order, at, bytes, chunk: 0, layout: entry.layout, kind });
     }
 }
 
@@ -173,7 +173,7 @@ struct Part {
     items: Vec<Item>,
     chunks: Vec<Chunk>,
     /// Keys with a patch that found no row, and where the first of these is.
-    baseless: HashMap<(TableId, KeyBuf), (Stamp, u64), Mixed>,
+    baseless: HashMap<(TableId, KeyBuf), (Tid, u64), Mixed>,
     counts: Counts,
 }
 
@@ -198,7 +198,7 @@ struct Head<'c> {
     key: Key<'c>,
     layout: LayoutId,
     rows: &'c RowWire,
-    stamp: Stamp,
+    tid: Tid,
     /// Of its first entry.
     order: u64,
     changes: Range<usize>,
@@ -304,10 +304,10 @@ impl<S: Source> Shared<'_, S> {
         }
         // Everybody has left the rounds; a failure from here on stops nobody.
         let first = part.baseless.iter().min_by_key(|(_, (_, order))| *order);
-        if let Some(((table, key), (stamp, order))) = first.filter(|_| !self.has_failed()) {
+        if let Some(((table, key), (tid, order))) = first.filter(|_| !self.has_failed()) {
             let (file, offset) = self.source.place(*order);
             let problem = format!(
-                "the change {stamp} of row {:?} of table {table} has no row that it changes, nor does one follow",
+                "the change {tid} of row {:?} of table {table} has no row that it changes, nor does one follow",
                 key.as_key()
             );
             self.fail(Failure::Error(LogError::corrupt(&file, offset, problem, super::ADVICE)));
@@ -357,13 +357,13 @@ impl<S: Source> Shared<'_, S> {
             part.items.extend(chunk.items.drain(..).map(|item| Item { chunk: index, ..item }));
             part.chunks.push(chunk);
         }
-        // Blocks are in the order of their stamps, of which a stable sort makes use; the entries of a commit are few.
-        part.items.sort_by_key(|item| item.stamp);
-        for commit in part.items.chunk_by_mut(|a, b| a.stamp == b.stamp) {
+        // Blocks are in the order of their TIDs, of which a stable sort makes use; the entries of a commit are few.
+        part.items.sort_by_key(|item| item.tid);
+        for commit in part.items.chunk_by_mut(|a, b| a.tid == b.tid) {
             commit.sort_unstable_by_key(|item| (item.hash, item.order));
         }
         let until = round.until.map_or(u64::MAX, end_of);
-        let complete = part.items.partition_point(|item| item.stamp.bits() < until);
+        let complete = part.items.partition_point(|item| item.tid.bits() < until);
         let Part { items, chunks, baseless, counts } = part;
         let mut run = Run::default();
         let mut left = &mut items[..complete];
@@ -371,7 +371,7 @@ impl<S: Source> Shared<'_, S> {
             if let Some(later) = left.get(2 * RUN_VERSIONS) {
                 prefetch::line(&raw const chunks[later.chunk as usize].bytes[later.at]);
             }
-            let of_first = |item: &&Item| (item.stamp, item.hash) == (first.stamp, first.hash);
+            let of_first = |item: &&Item| (item.tid, item.hash) == (first.tid, first.hash);
             let count = left.iter().take_while(of_first).count();
             let (same, behind) = left.split_at_mut(count);
             self.gather(same, chunks, &mut run)?;
@@ -398,7 +398,7 @@ impl<S: Source> Shared<'_, S> {
         Ok(())
     }
 
-    /// Makes versions of entries of one stamp, nearly always of one key.
+    /// Makes versions of entries of one TID, nearly always of one key.
     fn gather<'c>(&'c self, mut same: &mut [Item], chunks: &'c [Chunk], run: &mut Run<'c>) -> Result<(), LogError> {
         while let Some(&first) = same.first() {
             let (table, rows, key, change) = self.entry(&first, chunks)?;
@@ -421,8 +421,8 @@ impl<S: Source> Shared<'_, S> {
                 run.changes.push(change);
             }
             let changes = begin..run.changes.len();
-            let Item { layout, stamp, order, .. } = first;
-            run.heads.push(Head { table, key, layout, rows, stamp, order, changes });
+            let Item { layout, tid, order, .. } = first;
+            run.heads.push(Head { table, key, layout, rows, tid, order, changes });
             same = rest;
         }
         Ok(())
@@ -433,23 +433,23 @@ impl<S: Source> Shared<'_, S> {
         &self,
         number: usize,
         run: &mut Run<'_>,
-        baseless: &mut HashMap<(TableId, KeyBuf), (Stamp, u64), Mixed>,
+        baseless: &mut HashMap<(TableId, KeyBuf), (Tid, u64), Mixed>,
         counts: &mut Counts,
     ) -> Result<(), LogError> {
         let Run { heads, changes, outcomes } = run;
         let versions = heads.iter().map(|head| {
-            let &Head { table, key, layout, rows, stamp, .. } = head;
-            Version { table, layout, rows, key, stamp, changes: &changes[head.changes.clone()] }
+            let &Head { table, key, layout, rows, tid, .. } = head;
+            Version { table, layout, rows, key, tid, changes: &changes[head.changes.clone()] }
         });
         let versions: Vec<Version<'_>> = versions.collect();
         self.apply.apply_all(number, &versions, outcomes)?;
         for ((head, version), outcome) in heads.iter().zip(&versions).zip(outcomes.drain(..)) {
-            let &Head { table, key, stamp, order, .. } = head;
+            let &Head { table, key, tid, order, .. } = head;
             let is_whole = is_whole(&version.changes[0]);
             counts.versions += 1;
             match outcome {
                 Outcome::NoBase if !is_whole => {
-                    baseless.entry((table, key.to_buf())).or_insert((stamp, order));
+                    baseless.entry((table, key.to_buf())).or_insert((tid, order));
                 }
                 outcome => {
                     counts.older += u64::from(outcome == Outcome::Older);

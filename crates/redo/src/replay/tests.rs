@@ -11,7 +11,7 @@ use super::*;
 use crate::batch::{self, HEADER_BYTES, PAGE, Salt};
 use crate::manifest::{Checkpoint, LogEnd};
 use crate::segment::{self, Name};
-use crate::synthetic::{Account, Database, Keeper, Write, header, salt, stamp};
+use crate::synthetic::{Account, Database, Keeper, Write, header, salt, tid};
 
 fn open(database: &Database) -> Result<Replay, LogError> {
     Replay::open(&database.disk, &database.directory, &database.manifest)
@@ -50,8 +50,8 @@ fn two_loggers() -> (Database, Vec<(PathBuf, u64)>) {
             database.roll(1, 0);
         }
         let commits = [
-            (stamp(epoch, 1), vec![row(10 * epoch as u32 + logger, 1)]),
-            (stamp(epoch + 1, 1), vec![row(10 * epoch as u32 + logger, 2)]),
+            (tid(epoch, 1), vec![row(10 * epoch as u32 + logger, 1)]),
+            (tid(epoch + 1, 1), vec![row(10 * epoch as u32 + logger, 2)]),
         ];
         places.push(database.batch((1, logger), epoch + 1, epoch - 1, &commits));
     }
@@ -68,7 +68,7 @@ fn a_random_history_comes_back_up_to_the_smallest_closed_epoch() {
         let mut database = Database::new(seed, loggers as usize);
         let mut now: BTreeMap<u32, Account> = BTreeMap::new();
         let mut at_end_of: BTreeMap<u64, BTreeMap<u32, Account>> = BTreeMap::new();
-        let mut waiting: Vec<Vec<(Stamp, Vec<Write>)>> = vec![Vec::new(); loggers as usize];
+        let mut waiting: Vec<Vec<(Tid, Vec<Write>)>> = vec![Vec::new(); loggers as usize];
         let mut closed = vec![9; loggers as usize];
         at_end_of.insert(9, now.clone());
         let last = 10 + rng.range(3, 40);
@@ -92,7 +92,7 @@ fn a_random_history_comes_back_up_to_the_smallest_closed_epoch() {
                 }
                 // The entries of one commit may be cut into groups.
                 let logger = rng.below(loggers.into()) as usize;
-                waiting[logger].push((stamp(epoch, counter), writes));
+                waiting[logger].push((tid(epoch, counter), writes));
             }
             at_end_of.insert(epoch, now.clone());
             for logger in 0..loggers as usize {
@@ -129,8 +129,8 @@ fn threads_that_the_system_refuses_are_done_without() {
 #[test]
 fn what_the_slowest_logger_has_not_closed_is_void_also_in_later_recoveries() {
     let mut database = Database::new(2, 2);
-    database.batch((1, 0), 11, 9, &[(stamp(10, 1), vec![row(1, 1)]), (stamp(11, 1), vec![row(2, 2)])]);
-    database.batch((1, 1), 10, 9, &[(stamp(14, 1), vec![row(3, 3)])]);
+    database.batch((1, 0), 11, 9, &[(tid(10, 1), vec![row(1, 1)]), (tid(11, 1), vec![row(2, 2)])]);
+    database.batch((1, 1), 10, 9, &[(tid(14, 1), vec![row(3, 3)])]);
     let expected = BTreeMap::from([(1, (1, 0))]);
     assert_eq!(recovered(&database, 2).unwrap(), (expected.clone(), Epoch(10)));
     assert_eq!(open(&database).unwrap().newest(), Epoch(14), "void epochs are not used again");
@@ -138,7 +138,7 @@ fn what_the_slowest_logger_has_not_closed_is_void_also_in_later_recoveries() {
     database.manifest.incarnations[0].durable_epoch = Some(Epoch(10));
     database.incarnation(2, 15, 1);
     assert_eq!(recovered(&database, 1).unwrap(), (expected, Epoch(10)), "nothing was written since");
-    database.batch((2, 0), 15, 14, &[(stamp(15, 1), vec![row(4, 4)])]);
+    database.batch((2, 0), 15, 14, &[(tid(15, 1), vec![row(4, 4)])]);
     let expected = BTreeMap::from([(1, (1, 0)), (4, (4, 0))]);
     assert_eq!(recovered(&database, 1).unwrap(), (expected, Epoch(15)));
 }
@@ -152,7 +152,7 @@ fn a_log_without_batches_makes_nothing_durable() {
 #[test]
 fn a_batch_that_was_torn_at_any_sector_is_ignored_and_said_so() {
     let (mut whole, _) = two_loggers();
-    let commits: Vec<_> = (1..700).map(|n| (stamp(13, n), vec![row(n as u32, 5)])).collect();
+    let commits: Vec<_> = (1..700).map(|n| (tid(13, n), vec![row(n as u32, 5)])).collect();
     let (path, offset) = whole.batch((1, 1), 14, 11, &commits);
     let bytes = HEADER_BYTES + whole.accounts.payload(&commits).0.len();
     assert!(bytes > 3 * PAGE);
@@ -249,7 +249,7 @@ fn a_missing_segment_that_the_checkpoint_makes_superfluous_is_not_missed() {
     for (begin, needed) in [(11, true), (13, true), (14, false)] {
         let (mut database, _) = two_loggers();
         database.roll(1, 0);
-        database.batch((1, 0), 14, 12, &[(stamp(14, 1), vec![row(1, 1)])]);
+        database.batch((1, 0), 14, 12, &[(tid(14, 1), vec![row(1, 1)])]);
         database.batch((1, 1), 14, 12, &[]);
         database.manifest.checkpoint = Some(Checkpoint {
             directory: PathBuf::from("checkpoint-1"),
@@ -445,11 +445,11 @@ fn segments_of_another_database_or_a_newer_format_are_refused() {
 #[test]
 fn all_amounts_that_one_commit_adds_count_and_none_twice() {
     let mut database = Database::new(4, 2);
-    database.batch((1, 0), 10, 9, &[(stamp(10, 1), vec![row(1, 100), Write::Add(1, 1)])]);
-    database.batch((1, 1), 10, 9, &[(stamp(10, 2), vec![Write::Add(1, 10), Write::Add(1, 20)])]);
+    database.batch((1, 0), 10, 9, &[(tid(10, 1), vec![row(1, 100), Write::Add(1, 1)])]);
+    database.batch((1, 1), 10, 9, &[(tid(10, 2), vec![Write::Add(1, 10), Write::Add(1, 20)])]);
     // A commit cut in two by the end of a batch.
-    database.batch((1, 0), 10, 9, &[(stamp(11, 5), vec![Write::Add(1, 1000)])]);
-    database.batch((1, 0), 11, 9, &[(stamp(11, 5), vec![Write::Add(1, 2000)])]);
+    database.batch((1, 0), 10, 9, &[(tid(11, 5), vec![Write::Add(1, 1000)])]);
+    database.batch((1, 0), 11, 9, &[(tid(11, 5), vec![Write::Add(1, 2000)])]);
     database.batch((1, 1), 11, 9, &[]);
     for threads in [1, 2] {
         assert_eq!(recovered(&database, threads).unwrap().0, BTreeMap::from([(1, (3131, 0))]));
@@ -462,8 +462,8 @@ fn a_patch_or_delta_without_a_row_needs_a_row_or_deletion_behind_it() {
     let changes = [Write::Update(1, (1, 1), (2, 2)), Write::Add(1, 1)];
     for (resolved, change) in resolved.into_iter().flat_map(|resolved| changes.map(|change| (resolved, change))) {
         let mut database = Database::new(5, 1);
-        let (path, offset) = database.batch((1, 0), 10, 9, &[(stamp(10, 1), vec![change])]);
-        let commits = Vec::from_iter(resolved.map(|write| (stamp(11, 1), vec![write])));
+        let (path, offset) = database.batch((1, 0), 10, 9, &[(tid(10, 1), vec![change])]);
+        let commits = Vec::from_iter(resolved.map(|write| (tid(11, 1), vec![write])));
         database.batch((1, 0), 11, 9, &commits);
         let result = open(&database).unwrap().run(&database.disk, 2, &Keeper::new(), &|_| {});
         match resolved {

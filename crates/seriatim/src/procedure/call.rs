@@ -6,13 +6,13 @@
 use std::any::TypeId;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use seriatim_engine::procedure::execution::Steps;
 use seriatim_engine::procedure::in_procedure;
-use seriatim_engine::procedure::shape::Steps;
 use seriatim_engine::{Committed, Origin, Pending, Runner, with_value};
 
-use super::check::{self, Judge};
-use super::registry::{Entry, Registry, Way};
-use super::schedule::run_judged;
+use super::check::{self, PlanChecker};
+use super::registry::{CallStrategy, Entry, Registry};
+use super::schedule::run_with_checker;
 use super::{Data, Datum, Declared, EvaluationError, Schedule};
 use crate::{Abort, Session, TransactError, Tx};
 
@@ -94,17 +94,17 @@ impl Session {
         let Session { runner, called, procedures, .. } = self;
         let entry = called.entry(at);
         let handles = entry.handles::<P>();
-        let mut result = match entry.way {
-            Way::Straight => {
+        let mut result = match entry.strategy {
+            CallStrategy::Straight => {
                 runner.run(entry.mode(), Origin::Procedure, |core| P::straight(Tx::of(core), handles, arguments))
             }
-            Way::Checked => check::run_checked::<P>(runner, entry, arguments),
-            Way::Repaired | Way::Pieces => run_scheduled::<P>(runner, procedures, entry, arguments),
+            CallStrategy::Checked => check::run_checked::<P>(runner, entry, arguments),
+            CallStrategy::Repaired | CallStrategy::Pieces => run_scheduled::<P>(runner, procedures, entry, arguments),
         };
         if let Err(error) = &mut result {
             in_procedure(error, P::NAME);
         }
-        #[cfg(feature = "trial")]
+        #[cfg(feature = "test-support")]
         self.tell::<P>(arguments, &result);
         result
     }
@@ -198,9 +198,9 @@ fn run_scheduled<P: Declared>(
     arguments: &P::Arguments,
 ) -> Result<Committed<P::Output>, TransactError> {
     let handles = entry.handles::<P>();
-    let judge = entry.checked.then(|| Judge::of::<P>(entry, arguments));
+    let checker = entry.checked.then(|| PlanChecker::of::<P>(entry, arguments));
     let mut value = None;
-    let committed = follow_schedule(runner, procedures, entry, judge.as_ref(), &mut |tx, schedule| {
+    let committed = follow_schedule(runner, procedures, entry, checker.as_ref(), &mut |tx, schedule| {
         value = Some(P::scheduled(tx, handles, arguments, schedule)?);
         Ok(())
     })?;
@@ -211,11 +211,11 @@ fn follow_schedule(
     runner: &mut Runner,
     procedures: &RwLock<Registry>,
     entry: &Entry,
-    judge: Option<&Judge<'_>>,
+    checker: Option<&PlanChecker<'_>>,
     body: &mut dyn FnMut(&mut Tx, &mut Schedule<'_>) -> Result<(), Abort>,
 ) -> Result<Committed<()>, TransactError> {
-    if entry.way == Way::Repaired {
-        return run_judged(runner, Steps::Whole(Some(&entry.repairs)), judge, body);
+    if entry.strategy == CallStrategy::Repaired {
+        return run_with_checker(runner, Steps::Whole(Some(&entry.repairs)), checker, body);
     }
     let gate = runner.tx.gate();
     let passes = || {
@@ -230,7 +230,7 @@ fn follow_schedule(
     // Registering cannot change the pieces before the end of the chain; but it may have, before its beginning.
     let passes = chain.as_ref().and_then(|_| passes());
     let steps = passes.as_deref().map_or(Steps::Whole(None), Steps::Pieces);
-    run_judged(runner, steps, judge, body)
+    run_with_checker(runner, steps, checker, body)
 }
 
 /// Calls a procedure on dynamic values.

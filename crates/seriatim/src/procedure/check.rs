@@ -1,12 +1,12 @@
 //! Whether an execution did what its plan says: every access, its table, index, keys and columns (a plan is sound).
 //!
-//! The judge knows which operations exist, not which one an access came from: an access is fine if some operation of its kind,
-//! table and index allows it. Keys are compared where every such operation is known to take its keys from the arguments alone:
-//! with what the footprint of generated code tells, and with the keys that the plan's own symbols give these operations. Columns read are known in builds with debug
-//! assertions only ([`seriatim_catalog::watch`]).
+//! The checker knows which operations exist, not which one an access came from: an access is fine if some operation of
+//! its kind, table and index allows it. Keys are compared where every such operation is known to take its keys from the
+//! arguments alone: with what the footprint of generated code tells, and with the keys that the plan's own symbols give
+//! these operations. Columns read are known in builds with debug assertions only ([`seriatim_catalog::watch`]).
 //!
-//! Of an execution in passes each is judged alone, by the operations that run in it; a row that a pass kept for a later one is a
-//! copy, and what that reads of it is not known.
+//! Of an execution in passes each is checked alone, by the operations that run in it; a row that a pass kept for a
+//! later one is a copy, and what that reads of it is not known.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -32,9 +32,9 @@ pub(crate) fn run_checked<P: Declared>(
     arguments: &P::Arguments,
 ) -> Result<Committed<P::Output>, TransactError> {
     let handles = entry.handles::<P>();
-    let judge = Judge::of::<P>(entry, arguments);
+    let checker = PlanChecker::of::<P>(entry, arguments);
     let mut value = None;
-    let committed = judge.run(runner, entry, &mut |tx| {
+    let committed = checker.run(runner, entry, &mut |tx| {
         value = Some(P::straight(tx, handles, arguments)?);
         Ok(())
     })?;
@@ -66,8 +66,8 @@ fn seen(keys: Keys<'_>) -> KeysSeen {
     }
 }
 
-/// Judges executions of one procedure with the same arguments.
-pub(crate) struct Judge<'j> {
+/// Checks executions of one procedure with the same arguments.
+pub(crate) struct PlanChecker<'j> {
     plan: &'j Plan,
     /// What the footprint told, if it could.
     told: Option<Vec<Told>>,
@@ -75,18 +75,18 @@ pub(crate) struct Judge<'j> {
     arguments: Datum,
 }
 
-impl<'j> Judge<'j> {
-    pub(crate) fn of<P: Declared>(entry: &'j Entry, arguments: &P::Arguments) -> Judge<'j> {
+impl<'j> PlanChecker<'j> {
+    pub(crate) fn of<P: Declared>(entry: &'j Entry, arguments: &P::Arguments) -> PlanChecker<'j> {
         let handles = entry.handles::<P>();
-        Judge::new(entry, arguments.to_datum(), &|visit| P::footprint(handles, arguments, visit))
+        PlanChecker::new(entry, arguments.to_datum(), &|visit| P::footprint(handles, arguments, visit))
     }
 
-    fn new(entry: &'j Entry, arguments: Datum, footprint: &Footprint<'_>) -> Judge<'j> {
+    fn new(entry: &'j Entry, arguments: Datum, footprint: &Footprint<'_>) -> PlanChecker<'j> {
         let mut told = Vec::new();
         let tell = AssertUnwindSafe(|| footprint(&mut |touch| told.push(Told::from(touch))));
         // A key that panics when it is looked at ahead is judged by what the execution does.
         let told = catch_unwind(tell).is_ok().then_some(told);
-        Judge { plan: &entry.plan, told, declaration: &entry.declaration, arguments }
+        PlanChecker { plan: &entry.plan, told, declaration: &entry.declaration, arguments }
     }
 
     /// Runs `body` as a transaction of its own.
@@ -112,7 +112,7 @@ impl<'j> Judge<'j> {
         let result = body();
         let touched = watch::stop();
         let accessed = tx.stop_watching();
-        let pass = Pass { judge: self, runs };
+        let pass = Pass { checker: self, runs };
         if let Err(violation) = pass.all(tx, &accessed, &touched) {
             let Plan { procedure, .. } = self.plan;
             panic!("procedure {procedure} leaves its plan: {violation}\n{}", self.plan);
@@ -123,14 +123,14 @@ impl<'j> Judge<'j> {
 
 /// What runs of an execution at a time.
 struct Pass<'p> {
-    judge: &'p Judge<'p>,
+    checker: &'p PlanChecker<'p>,
     runs: &'p dyn Fn(StepId) -> bool,
 }
 
 impl<'p> std::ops::Deref for Pass<'p> {
-    type Target = Judge<'p>;
-    fn deref(&self) -> &Judge<'p> {
-        self.judge
+    type Target = PlanChecker<'p>;
+    fn deref(&self) -> &PlanChecker<'p> {
+        self.checker
     }
 }
 

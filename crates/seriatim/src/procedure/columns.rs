@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use seriatim_catalog::{ColumnId, ColumnSet, TableColumns};
 use seriatim_procedure::plan::Kind;
 
-use crate::procedure::registry::Way;
+use crate::procedure::registry::CallStrategy;
 use crate::{Abort, Database, Handle, Session, Tx};
 use seriatim_engine::protocol::repairing::{Asked, NAME, PLAIN, asked};
 
@@ -126,9 +126,9 @@ fn procedures_ask_for_the_columns_of_their_plan() {
     ];
     let arguments = (1, 12, 1);
     let mut results = Vec::new();
-    for (protocol, way) in [(PLAIN, Way::Straight), (NAME, Way::Repaired)] {
+    for (protocol, strategy) in [(PLAIN, CallStrategy::Straight), (NAME, CallStrategy::Repaired)] {
         let (db, _, mut session) = open(protocol);
-        assert_eq!(db.procedures().read().expect("nobody panicked").entries[0].way, way);
+        assert_eq!(db.procedures().read().expect("nobody panicked").entries[0].strategy, strategy);
         let called = asked(|| results.push(session.call(look, &arguments).expect("nobody is about").value));
         assert_eq!(rows(called), wanted, "{protocol}");
     }

@@ -58,7 +58,9 @@ pub mod support;
 mod touch;
 mod values;
 
-pub use seriatim_engine::procedure::{Aborted, Shape};
+#[doc(hidden)]
+pub use seriatim_engine::procedure::ExecutionMode as Shape;
+pub use seriatim_engine::procedure::{Aborted, ExecutionMode};
 pub use seriatim_procedure::analysis::{ChopError, Refusal, Refusals};
 pub use seriatim_procedure::{Data, Datum, EvaluationError, IntegerType, Pure, checked, ir, methods, plan, show};
 

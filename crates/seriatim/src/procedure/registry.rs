@@ -8,15 +8,15 @@ use std::fmt;
 use std::sync::{Arc, PoisonError};
 
 use seriatim_catalog::ColumnSet;
+use seriatim_engine::procedure::execution::{Passes, Repairs};
 use seriatim_engine::procedure::gate::Gate;
-use seriatim_engine::procedure::shape::{Passes, Repairs};
 use seriatim_procedure::analysis::{self, ChopError, Refusals, Schema, Steps};
 use seriatim_procedure::ir::{self, Span};
 use seriatim_procedure::plan::{Chopping, Fragments, Operation, Options, Plan};
 use seriatim_txn::{Freshness, Mode};
 
 use super::support::{CallByName, Erased};
-use super::{Declared, Procedures, Shape};
+use super::{Declared, ExecutionMode, Procedures};
 use crate::{Database, SchemaError};
 
 /// A registered procedure.
@@ -27,7 +27,7 @@ pub(crate) struct Entry {
     pub(crate) handles: Box<dyn Any + Send + Sync>,
     /// Runs on a snapshot.
     pub(crate) snapshot: bool,
-    pub(crate) way: Way,
+    pub(crate) strategy: CallStrategy,
     /// Every access is compared with the plan.
     pub(crate) checked: bool,
     /// What depends on what, for protocols that repair.
@@ -77,7 +77,7 @@ impl Entry {
 
 /// How a procedure is run in this database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum CallStrategy {
     /// Top to bottom.
     Straight,
     /// The protocol may ask for some operations again.
@@ -113,11 +113,11 @@ const PIECES: Options = Options {
 
 /// Whether procedures that only read run on snapshots. A chain is serializable with whole transactions that see the present; a
 /// snapshot of bounded age may lie between pieces of chains whose end its caller has seen.
-fn takes_snapshots(shape: Shape, freshness: Freshness) -> bool {
-    match (shape, freshness) {
-        (Shape::Pieces, Freshness::Bounded) => false,
+fn takes_snapshots(execution_mode: ExecutionMode, freshness: Freshness) -> bool {
+    match (execution_mode, freshness) {
+        (ExecutionMode::Pieces, Freshness::Bounded) => false,
         // Without snapshots it is a transaction that is validated.
-        (Shape::Pieces, Freshness::Latest | Freshness::None) | (Shape::Whole, _) => true,
+        (ExecutionMode::Pieces, Freshness::Latest | Freshness::None) | (ExecutionMode::Whole, _) => true,
     }
 }
 
@@ -150,8 +150,8 @@ pub struct Registration {
     pub whole: Vec<String>,
     /// Procedures registered before whose pieces are others now.
     pub changed: Vec<Repieced>,
-    /// Of all procedures that run in pieces ([`Shape::Pieces`]), those whose chopping has pieces after the decisive one and that
-    /// run whole nevertheless.
+    /// Of all procedures that run in pieces ([`ExecutionMode::Pieces`]), those whose chopping has pieces after the
+    /// decisive one and that run whole nevertheless.
     pub uncut: Vec<Uncut>,
 }
 
@@ -299,7 +299,7 @@ impl Database {
         for entry in &entries {
             let (cut, reason) = entry.cut(&chopping);
             passes.push(Arc::new(Passes::new(cut.into())));
-            if let Some(reason) = reason.filter(|_| entry.way == Way::Pieces) {
+            if let Some(reason) = reason.filter(|_| entry.strategy == CallStrategy::Pieces) {
                 registration.uncut.push(Uncut { procedure: entry.name.to_owned(), reason });
             }
         }
@@ -312,7 +312,7 @@ impl Database {
     }
 
     /// The registered set cut into pieces, under these assumptions: what is printed and reviewed. How procedures are run in
-    /// pieces ([`Shape::Pieces`]) does not follow from it.
+    /// pieces ([`ExecutionMode::Pieces`]) does not follow from it.
     ///
     /// ```
     /// # use seriatim::procedure::plan::Options;
@@ -408,15 +408,15 @@ impl Database {
             span: declaration.span.clone(),
             error,
         })?;
-        let shape = self.engine().settings().shape;
-        let snapshot = plan.takes_snapshot() && takes_snapshots(shape, self.protocol().gives.snapshots);
+        let execution_mode = self.engine().settings().execution_mode;
+        let snapshot = plan.takes_snapshot() && takes_snapshots(execution_mode, self.protocol().capabilities.snapshots);
         let checked = self.engine().settings().check_plans;
         let scheduled = !snapshot && procedure.schedules;
-        let way = match shape {
-            Shape::Pieces if scheduled => Way::Pieces,
-            _ if scheduled && self.protocol().gives.repair => Way::Repaired,
-            _ if checked => Way::Checked,
-            _ => Way::Straight,
+        let strategy = match execution_mode {
+            ExecutionMode::Pieces if scheduled => CallStrategy::Pieces,
+            _ if scheduled && self.protocol().capabilities.repair => CallStrategy::Repaired,
+            _ if checked => CallStrategy::Checked,
+            _ => CallStrategy::Straight,
         };
         let repairs = Repairs::new((0..declaration.operations).map(|operation| steps.repair(&plan, operation)));
         let Erased { name, id, call_by_name, interpret_by_name, .. } = *procedure;
@@ -426,7 +426,7 @@ impl Database {
             id,
             handles,
             snapshot,
-            way,
+            strategy,
             checked,
             repairs,
             declaration,
@@ -474,7 +474,7 @@ mod tests {
 
     #[test]
     fn a_chopping_that_would_fail_after_its_first_piece_is_not_executed() {
-        let db = Database::builder().shape(Shape::Pieces).open().expect("a valid setting");
+        let db = Database::builder().execution_mode(ExecutionMode::Pieces).open().expect("a valid setting");
         db.create::<Counter>().expect("a valid table");
         db.create::<Label>().expect("a valid table");
         let registered = db.register(crate::procedures![count_until]).expect("a sound set");
@@ -495,8 +495,8 @@ mod tests {
 
     #[test]
     fn beside_chains_only_snapshots_of_the_present_are_taken() {
-        assert!(takes_snapshots(Shape::Pieces, Freshness::Latest));
-        assert!(!takes_snapshots(Shape::Pieces, Freshness::Bounded));
-        assert!(takes_snapshots(Shape::Whole, Freshness::Bounded));
+        assert!(takes_snapshots(ExecutionMode::Pieces, Freshness::Latest));
+        assert!(!takes_snapshots(ExecutionMode::Pieces, Freshness::Bounded));
+        assert!(takes_snapshots(ExecutionMode::Whole, Freshness::Bounded));
     }
 }

@@ -23,7 +23,7 @@
 //! }
 //! ```
 //!
-//! The shapes: *whole* is one pass of all steps, then commit; *repair* follows a commit that answered
+//! The modes: *whole* is one pass of all steps, then commit; *repair* follows a commit that answered
 //! [`Outcome::Repair`] and runs the steps that depend on what went stale, then commits again (HTCC §4.2); *pieces* is a pass and a
 //! commit for each piece of the chopping (DBX-TC §3). Once the first piece is visible the chain does not begin again: a piece that
 //! met a conflict is run again, up to [`REPEATS_MAX`] times, and registration has proved that the procedure itself cannot end it.
@@ -35,13 +35,13 @@
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use seriatim_base::{Rng, Stamp};
-use seriatim_engine::procedure::shape::{Passes, Repairs, Steps};
+use seriatim_base::{Rng, Tid};
+use seriatim_engine::procedure::execution::{Passes, Repairs, Steps};
 use seriatim_engine::{Committed, Failure, Origin, Receipt, Runner, TxCore, pause};
 use seriatim_procedure::ir::{OperationId, StepId};
 use seriatim_txn::{Cause, Mode, Outcome, Phase, Reason};
 
-use super::check::Judge;
+use super::check::PlanChecker;
 use crate::{Abort, RetryPolicy, TransactError, Tx};
 
 /// What follows a pass.
@@ -58,17 +58,17 @@ pub enum Next {
 
 /// The steps to run, pass by pass.
 pub struct Schedule<'p> {
-    shape: Shape<'p>,
+    state: ScheduleState<'p>,
     /// The protocol wants to know which operation a call belongs to; how often each was named in this pass.
     named: Option<Box<[Cell<u32>]>>,
-    committed: Option<Stamp>,
+    committed: Option<Tid>,
     /// Passes that had no effect.
     repeated: u32,
     /// Compares what each pass accesses with the plan.
-    judge: Option<&'p Judge<'p>>,
+    checker: Option<&'p PlanChecker<'p>>,
 }
 
-enum Shape<'p> {
+enum ScheduleState<'p> {
     /// All steps; after a repair was asked for, some.
     Whole { repairs: Option<&'p Repairs>, steps: Option<Box<[bool]>>, operations: Vec<OperationId>, done: u32 },
     /// Those of the current piece.
@@ -88,36 +88,36 @@ const REPAIRS_MAX: u32 = 16;
 impl<'p> Schedule<'p> {
     pub(crate) fn new(
         steps: Steps<'p>,
-        judge: Option<&'p Judge<'p>>,
+        checker: Option<&'p PlanChecker<'p>>,
         retry: RetryPolicy,
         rng: &'p mut Rng,
     ) -> Schedule<'p> {
-        let (shape, named) = match steps {
+        let (state, named) = match steps {
             Steps::Whole(repairs) => {
                 let named = repairs.map(|repairs| vec![Cell::new(0); repairs.operations()].into());
-                (Shape::Whole { repairs, steps: None, operations: Vec::new(), done: 0 }, named)
+                (ScheduleState::Whole { repairs, steps: None, operations: Vec::new(), done: 0 }, named)
             }
-            Steps::Pieces(passes) => (Shape::Pieces { passes, current: 0, retry, rng }, None),
+            Steps::Pieces(passes) => (ScheduleState::Pieces { passes, current: 0, retry, rng }, None),
         };
-        Schedule { shape, named, committed: None, repeated: 0, judge }
+        Schedule { state, named, committed: None, repeated: 0, checker }
     }
 
     /// Whether this step runs in this pass.
     #[inline]
     pub fn runs(&self, step: StepId) -> bool {
-        match &self.shape {
-            Shape::Whole { steps: None, .. } => true,
-            Shape::Whole { steps: Some(steps), .. } => steps[step.index()],
-            Shape::Pieces { passes, current, .. } => passes.of(step) == *current,
+        match &self.state {
+            ScheduleState::Whole { steps: None, .. } => true,
+            ScheduleState::Whole { steps: Some(steps), .. } => steps[step.index()],
+            ScheduleState::Pieces { passes, current, .. } => passes.of(step) == *current,
         }
     }
 
     /// Whether this step's turn has come: it runs in this pass or ran in an earlier one.
     #[inline]
     pub fn due(&self, step: StepId) -> bool {
-        match &self.shape {
-            Shape::Whole { .. } => true,
-            Shape::Pieces { passes, current, .. } => passes.of(step) <= *current,
+        match &self.state {
+            ScheduleState::Whole { .. } => true,
+            ScheduleState::Pieces { passes, current, .. } => passes.of(step) <= *current,
         }
     }
 
@@ -140,7 +140,7 @@ impl<'p> Schedule<'p> {
         }
     }
 
-    /// Makes a pass, then commits or rolls back as the shape of the execution asks.
+    /// Makes a pass, then commits or rolls back as the mode of the execution asks.
     ///
     /// # Errors
     /// What ends the attempt: the body's own abort, or a conflict after which all of it is run again.
@@ -157,29 +157,29 @@ impl<'p> Schedule<'p> {
         tx: &mut Tx,
         body: &mut dyn FnMut(&Tx, &Schedule<'_>) -> Result<(), Abort>,
     ) -> Result<Next, Abort> {
-        let mut body = |tx: &Tx, schedule: &Schedule<'_>| match schedule.judge {
+        let mut body = |tx: &Tx, schedule: &Schedule<'_>| match schedule.checker {
             None => body(tx, schedule),
-            Some(judge) => judge.watch(&tx.core, &|step| schedule.runs(step), &mut || body(tx, schedule)),
+            Some(checker) => checker.watch(&tx.core, &|step| schedule.runs(step), &mut || body(tx, schedule)),
         };
-        match self.shape {
-            Shape::Whole { .. } => {
+        match self.state {
+            ScheduleState::Whole { .. } => {
                 body(tx, self)?;
                 self.commit_or_repair(tx.core_mut())
             }
-            Shape::Pieces { .. } => self.piece(tx, body),
+            ScheduleState::Pieces { .. } => self.piece(tx, body),
         }
     }
 
     fn commit_or_repair(&mut self, tx: &mut TxCore) -> Result<Next, Abort> {
-        let Shape::Whole { repairs, steps, operations, done } = &mut self.shape else { return Ok(Next::Done) };
+        let ScheduleState::Whole { repairs, steps, operations, done } = &mut self.state else { return Ok(Next::Done) };
         if let Some(named) = &self.named {
             // Those that were to run again and did not: a branch went the other way.
             let idle = operations.iter().filter(|operation| named[operation.index()].get() == 0);
             idle.for_each(|operation| tx.forget_operation(operation.0, false));
         }
         match tx.commit_or_repair().map_err(|cause| tx.stop(cause))? {
-            Outcome::Committed(stamp) => {
-                self.committed = Some(stamp);
+            Outcome::Committed(tid) => {
+                self.committed = Some(tid);
                 Ok(Next::Done)
             }
             Outcome::Repair(stale) => {
@@ -205,12 +205,12 @@ impl<'p> Schedule<'p> {
     ) -> Result<Next, Abort> {
         let result = catch_unwind(AssertUnwindSafe(|| body(tx, self)));
         let tx = tx.core_mut();
-        let Shape::Pieces { passes, current, retry, rng } = &mut self.shape else { return Ok(Next::Done) };
+        let ScheduleState::Pieces { passes, current, retry, rng } = &mut self.state else { return Ok(Next::Done) };
         let is_first = *current == 0;
         let cause = match result {
             Ok(Ok(())) => match tx.commit() {
-                Ok(stamp) => {
-                    self.committed = Some(stamp);
+                Ok(tid) => {
+                    self.committed = Some(tid);
                     *current += 1;
                     if *current == passes.count() {
                         return Ok(Next::Done);
@@ -249,7 +249,7 @@ impl<'p> Schedule<'p> {
     }
 
     /// Where the last commit took its place in the order.
-    pub(crate) fn committed(&self) -> Option<Stamp> {
+    pub(crate) fn committed(&self) -> Option<Tid> {
         self.committed
     }
 
@@ -281,7 +281,7 @@ fn open(tx: &mut TxCore, attempt: u32) -> Result<(), Abort> {
     }
 }
 
-/// As [`run_judged`], without a judge.
+/// As [`run_with_checker`], without a checker.
 #[cfg(test)]
 pub(crate) fn run_scheduled<R>(
     runner: &mut Runner,
@@ -293,26 +293,26 @@ pub(crate) fn run_scheduled<R>(
         value = Some(body(tx, schedule)?);
         Ok(())
     };
-    Ok(seriatim_engine::with_value(run_judged(runner, steps, None, body)?, value))
+    Ok(seriatim_engine::with_value(run_with_checker(runner, steps, None, body)?, value))
 }
 
-/// As [`Runner::run_dyn`], where the schedule decides when to commit, and a judge, if there is one, looks at each pass.
-pub(crate) fn run_judged(
+/// As [`Runner::run_dyn`], where the schedule decides when to commit, and a checker, if there is one, looks at each pass.
+pub(crate) fn run_with_checker(
     runner: &mut Runner,
     steps: Steps<'_>,
-    judge: Option<&Judge<'_>>,
+    checker: Option<&PlanChecker<'_>>,
     body: &mut dyn FnMut(&mut Tx, &mut Schedule<'_>) -> Result<(), Abort>,
 ) -> Result<Committed<()>, TransactError> {
     let mut attempts = 1;
     runner.tx.renew();
     loop {
         runner.tx.open(Mode::ReadWrite, attempts, Origin::Procedure)?;
-        let mut schedule = Schedule::new(steps, judge, runner.tx.settings().retry, &mut runner.rng);
+        let mut schedule = Schedule::new(steps, checker, runner.tx.settings().retry, &mut runner.rng);
         let result = catch_unwind(AssertUnwindSafe(|| body(Tx::of_mut(&mut runner.tx), &mut schedule)));
         let (committed, repeated) = (schedule.committed(), schedule.repeated());
         let failure = match (result, committed) {
-            (Ok(Ok(value)), Some(stamp)) if !runner.tx.is_open() => {
-                return Ok(Committed { value, receipt: Receipt { stamp }, attempts: attempts + repeated });
+            (Ok(Ok(value)), Some(tid)) if !runner.tx.is_open() => {
+                return Ok(Committed { value, receipt: Receipt { tid }, attempts: attempts + repeated });
             }
             (Ok(Ok(())), _) => panic!("a scheduled procedure ended before its schedule"),
             (Ok(Err(abort)), None) => Failure::Abort(abort),
@@ -327,7 +327,7 @@ pub(crate) fn run_judged(
             // Something of it is committed: it must not begin again.
             (Err(panic), _) => {
                 runner.tx.roll_back_user();
-                runner.tx.unseal()?;
+                runner.tx.wait_until_durable()?;
                 resume_unwind(panic)
             }
         };

@@ -1,18 +1,22 @@
 //! The settings every test runs in, and the table most of them use.
 
+use std::time::Duration;
+
 use seriatim::htm::{Emulation, HtmMode};
 use seriatim::{Builder, Database, Decimal, Handle, ProtocolInfo, Session, Table, Text, Timestamp, rng};
 
-/// A protocol on a back end.
+/// A protocol on a back end, with queued decisions or without.
 pub(crate) struct Setting {
     pub(crate) protocol: &'static ProtocolInfo,
     htm: HtmMode,
+    queued: bool,
 }
 
 impl Setting {
     /// Options for a database in this setting.
     pub(crate) fn builder(&self) -> Builder {
-        Database::builder().protocol(self.protocol.name).htm(self.htm).workers(4)
+        let builder = Database::builder().protocol(self.protocol.name).htm(self.htm).workers(4);
+        if self.queued { builder.queue_decisions(4, Duration::ZERO) } else { builder }
     }
 
     /// A database in this setting.
@@ -29,13 +33,14 @@ impl Setting {
     }
 }
 
-/// Runs a test under every protocol, on the default back end and on emulated regions that abort now and then.
+/// Runs a test under every protocol, on the default back end and on emulated regions that abort now and then; and with queued
+/// decisions where the protocol holds transactions.
 pub(crate) fn each(test: impl Fn(&Setting)) {
     let emulation = Emulation { seed: 7, abort_one_in: 16, yields: false };
-    for htm in [HtmMode::Auto, HtmMode::Emulated(emulation)] {
-        for protocol in seriatim::protocols() {
-            let setting = Setting { protocol, htm };
-            eprintln!("under {} on {htm}", protocol.name);
+    for (htm, queued) in [(HtmMode::Auto, false), (HtmMode::Emulated(emulation), false), (HtmMode::Auto, true)] {
+        for protocol in seriatim::protocols().iter().filter(|protocol| protocol.capabilities.detach || !queued) {
+            let setting = Setting { protocol, htm, queued };
+            eprintln!("under {} on {htm}{}", protocol.name, if queued { ", queued" } else { "" });
             test(&setting);
         }
     }

@@ -6,6 +6,7 @@
 mod common;
 mod doom;
 mod dynamic;
+mod executor;
 mod failures;
 mod indexes;
 mod memory;

@@ -125,7 +125,7 @@ fn an_explicit_transaction_commits_when_told_and_rolls_back_otherwise() {
         }
         assert_eq!(other.transact(|tx| numbers(tx)).expect("no conflict").value, [1]);
         let later = other.transact(|tx| tx.update(&people, &(1, Reverse(1)), |row| row.set_note("x").is_ok()));
-        assert!(later.expect("no conflict").receipt.stamp > receipt.stamp, "a later write of a row has a later stamp");
+        assert!(later.expect("no conflict").receipt.tid > receipt.tid, "a later write of a row has a later TID");
 
         let reading = session.begin_snapshot().expect("a worker");
         assert_eq!(numbers(&reading).expect("no conflict"), [1]);

@@ -8,7 +8,7 @@ use seriatim::{Database, Durability, Handle, LogStatistics, OpenError, protocols
 use seriatim_base::Rng;
 use seriatim_base::disk::{Disk, FaultyDisk, Operation, Times};
 
-use crate::life::{Account, account, rows, small};
+use crate::accounts::{Account, account, rows, small};
 
 fn log(db: &Database) -> LogStatistics {
     db.statistics().log.expect("it is on disk")

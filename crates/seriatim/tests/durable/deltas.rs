@@ -13,7 +13,7 @@ use seriatim_base::thread;
 use seriatim_redo::manifest::Manifest;
 use seriatim_redo::replay::{Apply, Outcome, Replay, Version};
 
-use crate::life::{Account, account, rows, small};
+use crate::accounts::{Account, account, rows, small};
 
 /// How many entries of each kind there are.
 type Kinds = BTreeMap<&'static str, u64>;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use seriatim::{Builder, Database, Durability, Handle, SchemaError, Session, TransactError, protocols};
 use seriatim_base::disk::{Disk, FaultyDisk, Operation, Times};
 
-use crate::life::{Account, account, rows, small};
+use crate::accounts::{Account, account, rows, small};
 
 const MODES: [Durability; 3] = [Durability::Async, Durability::Group, Durability::Sync];
 

@@ -12,7 +12,7 @@ use seriatim_base::disk::{Around, Disk, DiskFile, FaultyDisk, Opening};
 use seriatim_redo::backup;
 use seriatim_redo::batch::{Header, PAGE, Salt};
 
-use crate::life::{Account, account, rows, small};
+use crate::accounts::{Account, account, rows, small};
 
 /// A directory that the last version of format 1 wrote, as lines: of each file its name and length; of the manifest its text; of others
 /// every 32 bytes that are not all zeros, in hexadecimal digits, behind their offset. Two loggers, three openings: the first was closed, the
@@ -287,7 +287,7 @@ enum End {
 }
 
 /// Opens a database of two loggers, has `live` use it, and ends the process. Answers the bytes that opening read.
-fn one_life(disk: &FaultyDisk, end: End, live: impl FnOnce(&Database)) -> u64 {
+fn one_incarnation(disk: &FaultyDisk, end: End, live: impl FnOnce(&Database)) -> u64 {
     let read = Arc::new(AtomicU64::new(0));
     let counting = Counting { disk: disk.mount(), read: Arc::clone(&read) };
     let builder = small("auto", disk).segment_bytes(SEGMENT).log_directories([".", "second"]);
@@ -306,11 +306,11 @@ fn one_life(disk: &FaultyDisk, end: End, live: impl FnOnce(&Database)) -> u64 {
 #[test]
 fn processes_that_end_without_a_commit_leave_nothing_behind_them() {
     let disk = FaultyDisk::new(rng::entropy());
-    one_life(&disk, End::Closed, |db| drop(db.create::<Account>().expect("the table is created")));
+    one_incarnation(&disk, End::Closed, |db| drop(db.create::<Account>().expect("the table is created")));
     let opening_bytes: BTreeSet<u64> = (0..100)
         .map(|life| {
             let end = [End::Killed, End::CutOff, End::Closed][life % 3];
-            let read = one_life(&disk, end, |db| {
+            let read = one_incarnation(&disk, end, |db| {
                 // Those of this opening.
                 assert_eq!(segments(&disk).len(), 2, "{life}");
                 // And the one before, which is forgotten by the next.
@@ -330,10 +330,10 @@ fn processes_that_end_without_a_commit_leave_nothing_behind_them() {
 #[test]
 fn processes_that_end_after_a_commit_leave_what_they_committed_and_no_more() {
     let disk = FaultyDisk::new(rng::entropy());
-    one_life(&disk, End::Closed, |db| drop(db.create::<Account>().expect("the table is created")));
+    one_incarnation(&disk, End::Closed, |db| drop(db.create::<Account>().expect("the table is created")));
     for life in 0..100_u64 {
         let end = [End::Killed, End::CutOff, End::Closed][life as usize % 3];
-        let read = one_life(&disk, end, |db| {
+        let read = one_incarnation(&disk, end, |db| {
             assert_eq!(rows(db).len() as u64, life);
             let accounts = db.table::<Account>().expect("it is there");
             db.session().transact(|tx| tx.insert(&accounts, &account(life))).expect("inserted");
@@ -346,10 +346,10 @@ fn processes_that_end_after_a_commit_leave_what_they_committed_and_no_more() {
         assert!(bytes <= committed + 10 * SEGMENT, "{life}: {bytes} bytes");
     }
     // A checkpoint makes all of them superfluous.
-    one_life(&disk, End::Closed, |db| {
+    one_incarnation(&disk, End::Closed, |db| {
         db.checkpoint().expect("the disk works").expect("it is on disk");
     });
-    one_life(&disk, End::Killed, |db| {
+    one_incarnation(&disk, End::Killed, |db| {
         assert_eq!(rows(db).len(), 100);
         assert!(segments(&disk).len() <= 4, "{:?}", segments(&disk));
     });
@@ -404,9 +404,9 @@ fn a_real_process_that_is_ended_by_a_signal_leaves_one_segment() {
 #[test]
 fn logs_of_many_short_lives_are_due_for_a_checkpoint_however_short_they_are() {
     let disk = FaultyDisk::new(rng::entropy());
-    one_life(&disk, End::Closed, |db| drop(db.create::<Account>().expect("the table is created")));
+    one_incarnation(&disk, End::Closed, |db| drop(db.create::<Account>().expect("the table is created")));
     for life in 0..40_u64 {
-        one_life(&disk, End::Closed, |db| {
+        one_incarnation(&disk, End::Closed, |db| {
             let accounts = db.table::<Account>().expect("it is there");
             db.session().transact(|tx| tx.insert(&accounts, &account(life))).expect("inserted");
         });

@@ -8,7 +8,7 @@ use seriatim::{Builder, Database, Durability, Handle, RecoveryPhase};
 use seriatim_base::disk::FaultyDisk;
 use seriatim_base::thread;
 
-use crate::life::{Account, account, rows, small};
+use crate::accounts::{Account, account, rows, small};
 
 /// As many helpers as a machine with eight processors has.
 fn eight(disk: &FaultyDisk) -> Builder {

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use seriatim::{Database, Handle, Session, TransactError, protocols};
 use seriatim_base::disk::{FaultyDisk, Operation, Times};
 
-use crate::life::{Account, account, small};
+use crate::accounts::{Account, account, small};
 
 fn memory(db: &Database) -> usize {
     (0..4).for_each(|_| db.step());

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use seriatim::{Database, OpenError, backup};
 use seriatim_base::disk::{Around, Disk, DiskFile, DiskLock, FaultyDisk, Locking, Opening};
 
-use crate::life::{Account, account, rows, small};
+use crate::accounts::{Account, account, rows, small};
 
 fn locked(opened: Result<Database, OpenError>) -> PathBuf {
     match opened {

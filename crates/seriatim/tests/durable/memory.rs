@@ -4,7 +4,7 @@ use seriatim::{Database, Durability, Handle, Session, Table, TransactError, prot
 use seriatim_base::disk::FaultyDisk;
 use seriatim_catalog::Text;
 
-use crate::life::small;
+use crate::accounts::small;
 
 const LIMIT: usize = 2 << 20;
 

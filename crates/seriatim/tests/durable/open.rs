@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use seriatim::{Database, RecoveryPhase, SchemaError, StorageError, Table, backup};
 
-use super::life::Account;
+use super::accounts::Account;
 
 /// Another definition of the same table.
 #[derive(Table)]

@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use seriatim::procedure::Shape;
+use seriatim::procedure::ExecutionMode;
 use seriatim::{Abort, Database, Handle, RetryPolicy, Table, TransactError, Tx, procedure, procedures, protocols};
 use seriatim_base::Rng;
 use seriatim_base::disk::{Around, Disk, DiskFile, FaultyDisk, Opening, Operation, Times};
 
-use crate::life::{Account, small};
+use crate::accounts::{Account, small};
 
 fn account(id: u64) -> Account {
     Account { id, owner: id as u32 % 7, branch: 0, balance: 100, note: String::new() }
@@ -71,7 +71,7 @@ fn a_log_whose_disk_is_not_mounted_is_not_an_empty_log() {
 }
 
 #[test]
-fn stamps_of_commits_that_logged_nothing_are_not_used_again() {
+fn tids_of_commits_that_logged_nothing_are_not_used_again() {
     for protocol in protocols() {
         let disk = FaultyDisk::new(7);
         let db = small(protocol.name, &disk).open().expect("a new database opens");
@@ -88,11 +88,11 @@ fn stamps_of_commits_that_logged_nothing_are_not_used_again() {
         let accounts = db.table::<Account>().expect("the table is there");
         let next = db.session().transact(|tx| tx.update(&accounts, &1, |row| row.set_balance(7))).expect("updated");
         assert!(
-            next.receipt.stamp > same.receipt.stamp,
+            next.receipt.tid > same.receipt.tid,
             "{}: {} after {}",
             protocol.name,
-            next.receipt.stamp,
-            same.receipt.stamp
+            next.receipt.tid,
+            same.receipt.tid
         );
     }
 }
@@ -280,7 +280,11 @@ fn count_and_label(tx: &Tx, id: u32) -> Result<Option<u32>, Abort> {
 #[test]
 fn a_piece_that_only_reads_does_not_need_the_log() {
     let disk = FaultyDisk::new(7);
-    let db = small("auto", &disk).shape(Shape::Pieces).log_backlog_bytes(8).open().expect("a new database opens");
+    let db = small("auto", &disk)
+        .execution_mode(ExecutionMode::Pieces)
+        .log_backlog_bytes(8)
+        .open()
+        .expect("a new database opens");
     let counters = db.create::<Counter>().expect("the table is created");
     let labels = db.create::<Label>().expect("the table is created");
     db.register(procedures![count_and_label]).expect("a sound set");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use seriatim::{Abort, Database, Durability, Tx, history, procedure, procedures, protocols};
 use seriatim_base::disk::{Disk, FaultyDisk};
 
-use crate::life::{Account, account, rows, small};
+use crate::accounts::{Account, account, rows, small};
 
 #[procedure]
 fn deposit(tx: &Tx, id: u64, amount: i64) -> Result<i64, Abort> {

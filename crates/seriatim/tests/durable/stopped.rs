@@ -7,13 +7,16 @@ use seriatim::{Abort, Database, Durability, Freshness, Handle, Scan, Session, Ta
 use seriatim_base::disk::{FaultyDisk, Operation, Times};
 use seriatim_base::{Rng, rng, thread};
 
-use crate::life::{Account, account, rows, small};
+use crate::accounts::{Account, account, rows, small};
 
 const MODES: [Durability; 3] = [Durability::Async, Durability::Group, Durability::Sync];
 
 /// The protocols that have snapshots.
 fn with_snapshots() -> impl Iterator<Item = &'static str> {
-    protocols().iter().filter(|protocol| protocol.gives.snapshots != Freshness::None).map(|protocol| protocol.name)
+    protocols()
+        .iter()
+        .filter(|protocol| protocol.capabilities.snapshots != Freshness::None)
+        .map(|protocol| protocol.name)
 }
 
 /// A queue, so that rows at its head are deleted and born again.

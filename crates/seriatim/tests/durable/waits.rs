@@ -9,7 +9,7 @@ use seriatim::{
 };
 use seriatim_base::disk::{FaultyDisk, Operation, Times};
 
-use crate::life::{Account, account, rows, small};
+use crate::accounts::{Account, account, rows, small};
 
 /// A wait that is not worth waiting for.
 const SHORT: Duration = Duration::from_millis(50);
@@ -36,7 +36,7 @@ fn insert(session: &mut Session, accounts: &Handle<Account>, id: u64) -> Result<
 }
 
 fn has_snapshots(protocol: &str) -> bool {
-    protocols().iter().any(|info| info.name == protocol && info.gives.snapshots != Freshness::None)
+    protocols().iter().any(|info| info.name == protocol && info.capabilities.snapshots != Freshness::None)
 }
 
 #[test]

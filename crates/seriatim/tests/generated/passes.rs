@@ -1,7 +1,7 @@
 //! Procedures for schedules: keys, branches and ranges that rows decide, loops whose operations may run in different passes,
 //! names bound again, exits of every kind, references between variables.
 
-use seriatim::procedure::Shape;
+use seriatim::procedure::ExecutionMode;
 use seriatim::{
     Abort, Builder, Data, Database, Rng, Session, Table, Text, TransactError, Tx, procedure, procedures, pure,
 };
@@ -486,8 +486,8 @@ fn random_calls_mean_what_the_code_does() {
 
 #[test]
 fn what_may_refer_to_variables_runs_whole_and_registration_says_so() {
-    for shape in [Shape::Whole, Shape::Pieces] {
-        let (db, mut session) = open(Database::builder().shape(shape));
+    for execution_mode in [ExecutionMode::Whole, ExecutionMode::Pieces] {
+        let (db, mut session) = open(Database::builder().execution_mode(execution_mode));
         let registration = db.register(procedures![lends]).expect("a sound procedure");
         assert_eq!(
             (&registration.added[..], &registration.whole[..]),

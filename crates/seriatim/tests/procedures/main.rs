@@ -1,12 +1,12 @@
-//! Procedures: registered, called, interpreted and run in every shape, under every protocol of the registry.
+//! Procedures: registered, called, interpreted and run in every mode, under every protocol of the registry.
 //!
-//! [`bank`] is a procedure written by hand as the attribute macro would write it, with code for every shape.
+//! [`bank`] is a procedure written by hand as the attribute macro would write it, with code for every mode.
 
 mod bank;
 mod calls;
 mod common;
+mod execution_modes;
 mod pieces;
-mod shapes;
 mod shop;
 mod soundness;
 mod total;

@@ -1,6 +1,6 @@
 //! Who may run beside procedures in pieces.
 
-use seriatim::procedure::{RegisterError, Shape};
+use seriatim::procedure::{ExecutionMode, RegisterError};
 use seriatim::{Abort, Database, Handle, Session, Table, TransactError, Tx, procedure, procedures};
 
 #[derive(Table, Clone, Debug, PartialEq)]
@@ -68,7 +68,7 @@ fn an_abort_that_a_break_decides_leaves_nothing_behind() {
 }
 
 fn open() -> (Database, Handle<Counter>, Session) {
-    let db = Database::builder().shape(Shape::Pieces).workers(4).open().expect("a valid setting");
+    let db = Database::builder().execution_mode(ExecutionMode::Pieces).workers(4).open().expect("a valid setting");
     let counters = db.create::<Counter>().expect("a valid table");
     let labels = db.create::<Label>().expect("a valid table");
     let mut session = db.session();

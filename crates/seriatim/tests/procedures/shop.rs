@@ -2,7 +2,7 @@
 //! running generated code under the eye of the plan, the other the interpreter, and a third running generated code in the pieces
 //! of the set. Results and all rows must agree after each.
 
-use seriatim::procedure::{Declared, Shape};
+use seriatim::procedure::{Declared, ExecutionMode};
 use seriatim::{
     Abort, Builder, Data, Database, Decimal, Rng, Session, Table, Text, Timestamp, TransactError, Tx, procedure,
     procedures, pure,
@@ -293,7 +293,7 @@ fn generated_code_and_the_interpreter_agree_on_results_and_rows() {
         let mut trio = Trio {
             compiled: open(setting.builder().check_plans(true)),
             interpreted: open(setting.builder()),
-            pieces: open(setting.builder().shape(Shape::Pieces)),
+            pieces: open(setting.builder().execution_mode(ExecutionMode::Pieces)),
             rng: Rng::from_seed(!seed),
         };
         for time in 0..150 {

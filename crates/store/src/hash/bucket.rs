@@ -14,8 +14,8 @@
 //! (d) A miss needs validation by the word: the record may have moved from behind the reader's back to before it.
 
 use super::hasher::HashValue;
+use crate::node_version::{self, State};
 use crate::record::RecordPtr;
-use crate::witness::{self, State};
 use seriatim_base::{Backoff, CACHE_LINE};
 use seriatim_htm::word;
 use std::hint::select_unpredictable;
@@ -30,14 +30,14 @@ pub(super) const OVERFLOW_SLOTS: usize = 7;
 pub(super) const LINE_BYTES: usize = CACHE_LINE;
 
 const _: () = assert!(size_of::<Bucket>() == LINE_BYTES && size_of::<Overflow>() == LINE_BYTES);
-// Protocols find the gap word behind the word of a witness, in leaves and buckets alike.
+// Protocols find the gap word behind the word of a node version, in leaves and buckets alike.
 const _: () = assert!(std::mem::offset_of!(Bucket, gap) == std::mem::offset_of!(Bucket, word) + 8);
 
 /// The home of keys.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct Bucket {
-    /// Witness and latch of the whole chain.
+    /// Node version and latch of the whole chain.
     pub(super) word: AtomicU64,
     /// The protocol's. Splits only look whether it is 0.
     pub(super) gap: AtomicU64,
@@ -154,7 +154,7 @@ pub(super) fn load(slot: &AtomicU64) -> Slot {
     Slot(word::load(slot))
 }
 
-/// Fills a private line. Whoever publishes it releases these stores.
+/// Fills a private line. Publishing it releases these stores.
 fn fill(places: &[AtomicU64], link: &AtomicU64, slots: &[Slot], next: u64) {
     assert!(slots.len() <= places.len(), "a line is not filled beyond its slots");
     let slots = slots.iter().copied().chain(std::iter::repeat(Slot::EMPTY));
@@ -235,7 +235,7 @@ impl Bucket {
     #[inline(always)]
     pub(super) fn is_still(&self, seen: State) -> bool {
         crate::step();
-        witness::is_still(&self.word, seen.0)
+        node_version::is_still(&self.word, seen.0)
     }
 
     /// The first record in the chain whose key has `hash` and for which `matches` holds.
@@ -318,7 +318,7 @@ impl<'a> Iterator for Lines<'a> {
 #[derive(Debug)]
 pub(super) struct Spare(NonNull<u8>);
 
-// SAFETY: a private line; whoever holds it owns it.
+// SAFETY: a private line; its holder owns it.
 unsafe impl Send for Spare {}
 
 impl Spare {

@@ -3,12 +3,12 @@
 //! A plan is made by optimistic reading, outside. Latching at exactly the value read validates it: nothing of the chain has
 //! changed, and no split has moved keys. So a body is a few stores long, whether it runs in a region or latches directly, and
 //! allocates nothing; a plan that came too late costs a second look. Latching and unlatching are stores in regions too: an
-//! emulated region, and whoever reads beside a fallback, shows one word at a time.
+//! emulated region, or a reader beside a fallback, sees one word at a time.
 
 use super::bucket::Bucket;
+use crate::node_version::State;
 use crate::observer::Observer;
-use crate::witness::State;
-use seriatim_htm::{Access, Body, Htm, Stop, word};
+use seriatim_htm::{Access, Body, BodyError, Htm, word};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// The plan came too late: make another.
@@ -65,7 +65,7 @@ impl Gate for Unheld {
     #[inline]
     fn opens<A: Access>(&mut self, access: &mut A, bucket: &Bucket) -> bool {
         if !A::REGION {
-            // ORDERING: we latched the word, then look at the gap; who holds a gap turned it (sequentially consistent), then
+            // ORDERING: we latched the word, then look at the gap; a holder of a gap turned it (sequentially consistent), then
             // looks at the word. At least one of the two sees the other.
             fence(Ordering::SeqCst);
         }
@@ -90,15 +90,15 @@ unsafe impl<G: Gate> Body for Change<'_, G> {
     type Output = ();
 
     #[inline(always)]
-    fn run<A: Access>(&mut self, access: &mut A) -> Result<(), Stop> {
+    fn run<A: Access>(&mut self, access: &mut A) -> Result<(), BodyError> {
         debug_assert!(!(A::REGION && G::DIRECT));
         let word = &self.bucket.word;
         if !access.lock(word, self.seen.0, self.seen.latched().0) {
-            return Err(Stop::Refused(LATE));
+            return Err(BodyError::Refused(LATE));
         }
         if !self.gate.opens(access, self.bucket) {
             access.store(word, self.seen.0);
-            return Err(Stop::Refused(SHUT));
+            return Err(BodyError::Refused(SHUT));
         }
         for &(word, value) in self.stores {
             access.store(word, value);

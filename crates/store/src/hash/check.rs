@@ -1,12 +1,12 @@
-//! Walks over a whole table, for who has it alone (rule 5): statistics, records, structural invariants.
+//! Walks over a whole table, for a caller that has it alone (rule 5): statistics, records, structural invariants.
 
 use super::Hash;
 use super::bucket::{LINE_BYTES, Slot, load};
 use super::directory::Extent;
 use super::hasher::{HashValue, Hashed};
+use crate::node_version::State;
 use crate::record::RecordPtr;
 use crate::statistics::IndexStatistics;
-use crate::witness::State;
 use std::cmp::Ordering as Order;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;

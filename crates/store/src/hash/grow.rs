@@ -3,7 +3,8 @@
 //!
 //! Invariants:
 //! (a) One thread grows a table at a time; the others go on without waiting. Latches are held for the stores of one split.
-//! (b) Splitting bucket `s` into `s` and a new bucket `n` changes the word of `s`, so every witness of a key that now belongs
+//! (b) Splitting bucket `s` into `s` and a new bucket `n` changes the word of `s`, so every node version of a key that
+//!     now belongs
 //!     to `n` fails (or is told, through the observer). `n` begins with a fresh word before anyone can reach it.
 //! (c) `n` is complete before `s` is latched. Under the latch the moved records vanish from `s` first, then the extent reaches
 //!     `n`: at no time can a record be removed from one of them and found in the other. A reader that finds neither saw `s`
@@ -17,10 +18,10 @@ use super::change::{Change, LATE, Unheld};
 use super::directory::{Blocks, Extent};
 use super::hasher::{HashValue, Hashed};
 use crate::index::StoreCx;
+use crate::node_version::State;
 use crate::observer::Observer;
 use crate::rare::{RarePath, note};
 use crate::record::RecordPtr;
-use crate::witness::State;
 use seriatim_memory::OutOfMemory;
 use std::sync::TryLockError;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -11,8 +11,8 @@
 //! | `check` | walks of who has the table alone: statistics and structural invariants |
 //!
 //! A reader never writes and takes no latch. A hit is final as it stands. A miss is final if the bucket's word did not change
-//! and the key's home is that bucket, by an extent read after the word; word and value are then the witness of absence: linking
-//! the key, in whatever bucket it will belong to, changes that word first.
+//! and the key's home is that bucket, by an extent read after the word; word and value are then the node version that
+//! proves absence: linking the key, in whatever bucket it will belong to, changes that word first.
 //!
 //! Departures from the paper: overflow by chained lines of seven slots instead of chained records, so that a chain costs a
 //! line per seven; lookups take no region, since optimistic reading needs none; growth splits bucket by bucket instead of under
@@ -33,17 +33,17 @@ use hasher::HashValue;
 pub(crate) use hasher::Hashed;
 
 use crate::index::{Inserted, StoreCx};
+use crate::node_version::{NodeVersion, State};
 use crate::observer::Observer;
 use crate::rare::{RarePath, note};
 use crate::record::RecordPtr;
-use crate::witness::{State, Witness};
 use bucket::{Bucket, Slot, Spare, load};
 use change::{Admitted, Change, Gate, LATE, Latching, Open};
 use directory::Directory;
 use grow::{Growth, LOAD};
 use seriatim_base::CacheAligned;
 use seriatim_base::prefetch;
-use seriatim_htm::{Agent, Backend, Body, Htm, NoLocks, Outside, SpinLock, Stop};
+use seriatim_htm::{Agent, Backend, Body, BodyError, Htm, NoLocks, Outside, SpinLock};
 use seriatim_memory::{Local, OutOfMemory, Pinned};
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -89,23 +89,24 @@ impl<K: Hashed> Hash<K> {
         })
     }
 
-    /// The record with this key, or the witness that there is none.
+    /// The record with this key, or the node version that proves that there is none.
     #[inline]
-    pub(crate) fn get(&self, key: K::Probe<'_>, _pin: Pinned<'_>) -> Result<RecordPtr, Witness> {
+    pub(crate) fn get(&self, key: K::Probe<'_>, _pin: Pinned<'_>) -> Result<RecordPtr, NodeVersion> {
         // SAFETY: pinned.
-        unsafe { self.search(K::hash(key), key) }.map_err(|vacancy| Witness::new(&vacancy.bucket.word, vacancy.seen.0))
+        unsafe { self.search(K::hash(key), key) }
+            .map_err(|vacancy| NodeVersion::new(&vacancy.bucket.word, vacancy.seen.0))
     }
 
-    /// The record with this key, or the witness that there is none and the gap word of its bucket.
+    /// The record with this key, or the node version that proves that there is none and the gap word of its bucket.
     #[inline]
     pub(crate) fn get_or_gap<'p>(
         &'p self,
         key: K::Probe<'_>,
         _pin: Pinned<'p>,
-    ) -> Result<RecordPtr, (Witness, &'p AtomicU64)> {
+    ) -> Result<RecordPtr, (NodeVersion, &'p AtomicU64)> {
         // SAFETY: pinned.
         unsafe { self.search(K::hash(key), key) }
-            .map_err(|Vacancy { bucket, seen }| (Witness::new(&bucket.word, seen.0), &bucket.gap))
+            .map_err(|Vacancy { bucket, seen }| (NodeVersion::new(&bucket.word, seen.0), &bucket.gap))
     }
 
     /// Starts to fetch the line of the key's bucket.
@@ -239,7 +240,7 @@ impl<K: Hashed> Hash<K> {
     /// Gives the table's memory back; the records stay.
     ///
     /// # Safety
-    /// Nobody uses the table any more, nor a witness it gave (rule 5).
+    /// Nobody uses the table any more, nor a node version it gave (rule 5).
     pub(crate) unsafe fn dispose(self, local: &mut Local) {
         let mut chain = Vec::new();
         for index in 0..self.directory.extent().buckets() {
@@ -304,9 +305,9 @@ impl<K: Hashed> Hash<K> {
             return agent.run(outside, &NoLocks, change).map_err(|refused| refused.code);
         }
         if G::DIRECT {
-            return change.run(&mut Latching(&self.htm)).map_err(|stop| match stop {
-                Stop::Busy => LATE,
-                Stop::Refused(code) => code,
+            return change.run(&mut Latching(&self.htm)).map_err(|error| match error {
+                BodyError::Busy => LATE,
+                BodyError::Refused(code) => code,
             });
         }
         agent.run(outside, &self.lock, change).map_err(|refused| if refused.is_busy() { LATE } else { refused.code })

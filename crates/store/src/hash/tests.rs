@@ -4,9 +4,9 @@ use super::bucket::{Bucket, Slot, load};
 use super::hasher::{HashValue, Hashed};
 use super::{Hash, LOAD};
 use crate::index::{Inserted, StoreCx};
+use crate::node_version::NodeVersion;
 use crate::observer::{Observer, Unobserved};
 use crate::record::{Bytes, Kind, RecordPtr, Word8, Word16, write_key};
-use crate::witness::Witness;
 use seriatim_base::{Rng, rng, thread};
 use seriatim_catalog::{Key, KeyClass};
 use seriatim_htm::{Agent, Budget, Emulation, Htm, HtmMode, Outside};
@@ -66,17 +66,17 @@ impl Worker {
         table.remove(&mut self.cx(), K::probe(key.key()), record, &mut Unobserved)
     }
 
-    fn get<K: Hashed>(&self, table: &Hash<K>, key: &Owned) -> Result<RecordPtr, Witness> {
+    fn get<K: Hashed>(&self, table: &Hash<K>, key: &Owned) -> Result<RecordPtr, NodeVersion> {
         table.get(K::probe(key.key()), self.local.pinned())
     }
 
-    fn absent<K: Hashed>(&self, table: &Hash<K>, key: &Owned) -> Witness {
+    fn absent<K: Hashed>(&self, table: &Hash<K>, key: &Owned) -> NodeVersion {
         self.get(table, key).expect_err("the key is absent")
     }
 
     /// A record with this key.
     fn record(&mut self, key: &Owned) -> RecordPtr {
-        let tail = match key {
+        let out_of_line = match key {
             Owned::Bytes(bytes) => Some(self.local.allocate(&mut self.outside, 8 + bytes.len()).expect("memory")),
             _ => None,
         };
@@ -84,7 +84,7 @@ impl Worker {
         // SAFETY: private memory with room for the key words.
         unsafe {
             let record = RecordPtr::from_raw(memory);
-            write_key(record, key.key(), tail);
+            write_key(record, key.key(), out_of_line);
             record
         }
     }
@@ -145,9 +145,9 @@ fn modes_alone(seed: u64) -> [HtmMode; 3] {
     })
 }
 
-fn still_valid(witness: &Witness) -> bool {
+fn still_valid(node_version: &NodeVersion) -> bool {
     // SAFETY: words of buckets live as long as their table.
-    unsafe { witness.still_valid() }
+    unsafe { node_version.still_valid() }
 }
 
 fn agrees_with_a_map<K: Hashed>(mode: HtmMode, seed: u64, operations: u64) {
@@ -157,17 +157,17 @@ fn agrees_with_a_map<K: Hashed>(mode: HtmMode, seed: u64, operations: u64) {
     worker.local.enter();
     let table = worker.table::<K>(&world, rng.below(100) as usize);
     let mut model: HashMap<Owned, RecordPtr> = HashMap::new();
-    let mut witnesses: HashMap<Owned, Witness> = HashMap::new();
+    let mut node_versions: HashMap<Owned, NodeVersion> = HashMap::new();
     // Keys first grow in number, then shrink.
     for operation in 0..operations {
         let key = Owned::new(K::CLASS, rng.below(600));
         let growing = if operation < operations / 2 { 70 } else { 30 };
         match worker.get(&table, &key) {
             Ok(found) => assert_eq!(model.get(&key), Some(&found)),
-            Err(witness) => {
+            Err(node_version) => {
                 assert!(!model.contains_key(&key), "{key:?} is lost");
-                assert!(still_valid(&witness));
-                witnesses.insert(key.clone(), witness);
+                assert!(still_valid(&node_version));
+                node_versions.insert(key.clone(), node_version);
             }
         }
         if rng.percent(growing) {
@@ -186,10 +186,10 @@ fn agrees_with_a_map<K: Hashed>(mode: HtmMode, seed: u64, operations: u64) {
         }
         if operation % 64 == 0 {
             table.check().expect("the table is sound");
-            // A valid witness is one that a new look would give, wherever the key's bucket is now.
-            witnesses.retain(|_, witness| still_valid(witness));
-            for (key, witness) in &witnesses {
-                assert_eq!(worker.absent(&table, key), *witness);
+            // A valid node version is one that a new look would give, wherever the key's bucket is now.
+            node_versions.retain(|_, node_version| still_valid(node_version));
+            for (key, node_version) in &node_versions {
+                assert_eq!(worker.absent(&table, key), *node_version);
             }
         }
     }
@@ -213,7 +213,7 @@ fn agrees_with_a_map_of_the_standard_library() {
 }
 
 #[test]
-fn every_change_of_membership_changes_the_witness() {
+fn every_change_of_membership_changes_the_node_version() {
     for mode in modes_alone(seed()) {
         let world = World::new(mode);
         let mut worker = world.worker();
@@ -229,7 +229,7 @@ fn every_change_of_membership_changes_the_witness() {
             let after = worker.absent(&table, &key);
             assert_eq!(before.address(), after.address());
             assert_ne!(before.value(), after.value(), "insert and remove leave no trace");
-            // What changes nothing changes no witness.
+            // What changes nothing changes no node version.
             assert!(!worker.remove(&table, &key, record));
             assert!(still_valid(&after));
             worker.retire(record);
@@ -238,7 +238,7 @@ fn every_change_of_membership_changes_the_witness() {
 }
 
 #[test]
-fn a_split_changes_the_witness_of_every_key_that_moves() {
+fn a_split_changes_the_node_version_of_every_key_that_moves() {
     let seed = seed();
     for mode in modes_alone(seed) {
         let world = World::new(mode);
@@ -247,20 +247,20 @@ fn a_split_changes_the_witness_of_every_key_that_moves() {
         let table = worker.table::<Word8>(&world, 0);
         let ghosts: Vec<Owned> = (0..500).map(|n| Owned::Word8(1 << 40 | n)).collect();
         let (mut moved, mut stayed) = (0, 0);
-        let mut witnesses: Vec<Witness> = ghosts.iter().map(|key| worker.absent(&table, key)).collect();
+        let mut node_versions: Vec<NodeVersion> = ghosts.iter().map(|key| worker.absent(&table, key)).collect();
         for n in 0..500 {
             let key = Owned::Word8(n);
             let record = worker.record(&key);
             assert_eq!(worker.insert(&table, &key, record), Inserted::Linked);
-            for (key, witness) in ghosts.iter().zip(&mut witnesses) {
+            for (key, node_version) in ghosts.iter().zip(&mut node_versions) {
                 let now = worker.absent(&table, key);
-                if now.address() == witness.address() {
-                    stayed += u32::from(still_valid(witness));
+                if now.address() == node_version.address() {
+                    stayed += u32::from(still_valid(node_version));
                 } else {
-                    assert!(!still_valid(witness), "{key:?} moved, and its witness still holds");
+                    assert!(!still_valid(node_version), "{key:?} moved, and its node version still holds");
                     moved += 1;
                 }
-                *witness = now;
+                *node_version = now;
             }
         }
         assert!(moved > 500 && stayed > 500, "{moved} {stayed}");
@@ -275,9 +275,9 @@ struct NodeSet {
 }
 
 impl NodeSet {
-    fn add(&mut self, witness: &Witness) {
-        let value = *self.nodes.entry(witness.address().addr()).or_insert(witness.value());
-        assert_eq!(value, witness.value());
+    fn add(&mut self, node_version: &NodeVersion) {
+        let value = *self.nodes.entry(node_version.address().addr()).or_insert(node_version.value());
+        assert_eq!(value, node_version.value());
     }
 }
 
@@ -320,8 +320,8 @@ fn a_transaction_can_follow_its_own_splits() {
     }
     assert!(nodes.splits > 100, "{}", nodes.splits);
     for key in &ghosts {
-        let witness = worker.absent(&table, key);
-        assert_eq!(nodes.nodes.get(&witness.address().addr()), Some(&witness.value()));
+        let node_version = worker.absent(&table, key);
+        assert_eq!(nodes.nodes.get(&node_version.address().addr()), Some(&node_version.value()));
     }
 }
 
@@ -350,14 +350,14 @@ fn a_refused_insert_changes_nothing() {
         for n in 0..100 {
             let key = Owned::Word8(n);
             let record = worker.record(&key);
-            let witness = worker.absent(&table, &key);
+            let node_version = worker.absent(&table, &key);
             let mut doorman = Doorman { admits: false, asked: 0 };
             assert_eq!(worker.insert_seen(&table, &key, record, &mut doorman), Inserted::Refused);
             assert_eq!(doorman.asked, 1);
-            assert!(still_valid(&witness));
+            assert!(still_valid(&node_version));
             doorman.admits = true;
             assert_eq!(worker.insert_seen(&table, &key, record, &mut doorman), Inserted::Linked);
-            assert!(!still_valid(&witness));
+            assert!(!still_valid(&node_version));
         }
         table.check().expect("the table is sound");
     }
@@ -549,7 +549,7 @@ fn canary_a_reader_that_does_not_validate_its_misses_loses_keys() {
 }
 
 #[test]
-fn a_valid_witness_saw_every_finished_change() {
+fn a_valid_node_version_saw_every_finished_change() {
     for mode in modes(seed()) {
         let rounds = if mode == HtmMode::Absent { 500 } else { 60 };
         let world = World::new(mode);
@@ -586,17 +586,17 @@ fn a_valid_witness_saw_every_finished_change() {
                     idle.store(round, Ordering::SeqCst);
                 }
             });
-            // A reader whose witness is older than each insert.
+            // A reader whose node version is older than each insert.
             scope.spawn(|| {
                 let mut worker = world.worker();
                 for round in 1..=rounds {
                     wait_for(&idle, round - 1);
                     worker.local.enter();
-                    let witness = worker.absent(&table, &key);
-                    assert!(still_valid(&witness));
+                    let node_version = worker.absent(&table, &key);
+                    assert!(still_valid(&node_version));
                     asked.store(round, Ordering::SeqCst);
                     wait_for(&finished, round);
-                    assert!(!still_valid(&witness), "round {round}");
+                    assert!(!still_valid(&node_version), "round {round}");
                     worker.local.leave();
                 }
             });
@@ -605,11 +605,11 @@ fn a_valid_witness_saw_every_finished_change() {
                 let mut worker = world.worker();
                 while idle.load(Ordering::SeqCst) < rounds {
                     worker.local.enter();
-                    if let Err(witness) = worker.get(&table, &key) {
+                    if let Err(node_version) = worker.get(&table, &key) {
                         let first = started.load(Ordering::SeqCst);
                         thread::yield_now();
                         let last = finished.load(Ordering::SeqCst);
-                        assert!(last <= first || !still_valid(&witness), "{first} {last}");
+                        assert!(last <= first || !still_valid(&node_version), "{first} {last}");
                     }
                     worker.local.leave();
                 }
@@ -727,10 +727,10 @@ fn out_of_memory_changes_nothing() {
     for words in &records {
         // SAFETY: key words of class Word8.
         let record = unsafe { RecordPtr::from_raw(std::ptr::NonNull::from(words).cast()) };
-        let witness = worker.absent(&table, &Owned::Word8(words[0]));
+        let node_version = worker.absent(&table, &Owned::Word8(words[0]));
         if table.insert(&mut worker.cx(), words[0], record, &mut Unobserved).is_err() {
             failed += 1;
-            assert!(still_valid(&witness));
+            assert!(still_valid(&node_version));
         }
     }
     assert!(failed > 0);

@@ -95,13 +95,13 @@ impl Cell for Pair {
     }
 }
 
-/// The place of a separator's tail address in an interior node: a word, or nothing where keys are integers.
-pub(crate) trait TailCell: Send + Sync + 'static {
+/// The place of a separator's out-of-line address in an interior node: a word, or nothing where keys are integers.
+pub(crate) trait OutOfLineCell: Send + Sync + 'static {
     fn follow<L: Load>(&self, load: &mut L) -> u64;
     fn store<A: Access>(&self, access: &mut A, value: u64);
 }
 
-impl TailCell for () {
+impl OutOfLineCell for () {
     #[inline(always)]
     fn follow<L: Load>(&self, _load: &mut L) -> u64 {
         0
@@ -109,11 +109,11 @@ impl TailCell for () {
 
     #[inline(always)]
     fn store<A: Access>(&self, _access: &mut A, value: u64) {
-        debug_assert_eq!(value, 0, "integer separators have no tails");
+        debug_assert_eq!(value, 0, "integer separators have no out-of-line values");
     }
 }
 
-impl TailCell for AtomicU64 {
+impl OutOfLineCell for AtomicU64 {
     #[inline(always)]
     fn follow<L: Load>(&self, load: &mut L) -> u64 {
         load.follow(self)

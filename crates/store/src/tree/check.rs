@@ -4,11 +4,11 @@ use super::cell::Cell;
 use super::descend::Bounds;
 use super::kind::{NodeKind, Separator};
 use super::load::{Load, Optimistic};
-use super::node::{Interior, Leaf, tail_block_bytes};
+use super::node::{Interior, Leaf, out_of_line_bytes_at};
 use super::{Root, Tree};
-use crate::record::{RecordPtr, tail};
+use crate::node_version::State;
+use crate::record::{RecordPtr, out_of_line};
 use crate::statistics::IndexStatistics;
-use crate::witness::State;
 use seriatim_base::Rng;
 use seriatim_memory::{Local, Pinned};
 use std::ptr::NonNull;
@@ -93,9 +93,11 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
                     Node::Interior(node, count) => {
                         statistics.interiors += 1;
                         statistics.bytes += Interior::<K, FAN>::BYTES;
-                        let tails = (0..count).map(|i| node.separator(&mut Optimistic, i).tail);
-                        statistics.bytes +=
-                            tails.filter(|&tail| tail != 0).map(|tail| tail_block_bytes(tail)).sum::<usize>();
+                        let out_of_line_values = (0..count).map(|i| node.separator(&mut Optimistic, i).out_of_line);
+                        statistics.bytes += out_of_line_values
+                            .filter(|&out_of_line| out_of_line != 0)
+                            .map(|out_of_line| out_of_line_bytes_at(out_of_line))
+                            .sum::<usize>();
                     }
                 }
                 Ok(())
@@ -184,7 +186,7 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
     /// Gives all nodes back.
     ///
     /// # Safety
-    /// No thread uses the tree, nor any witness, cursor or finger of it, any more (rule 5).
+    /// No thread uses the tree, nor any node version, cursor or leaf hint of it, any more (rule 5).
     pub(crate) unsafe fn dispose(self, local: &mut Local) {
         let mut blocks: Vec<(usize, usize)> = Vec::new();
         // SAFETY: the caller's promise.
@@ -194,8 +196,10 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
                     Node::Leaf(leaf) => blocks.push((leaf.address(), Leaf::<K, LEAF>::BYTES)),
                     Node::Interior(node, count) => {
                         blocks.push((node.address(), Interior::<K, FAN>::BYTES));
-                        let tails = (0..count).map(|i| node.separator(&mut Optimistic, i).tail);
-                        blocks.extend(tails.filter(|&t| t != 0).map(|t| (t as usize, tail_block_bytes(t))));
+                        let out_of_line_values = (0..count).map(|i| node.separator(&mut Optimistic, i).out_of_line);
+                        blocks.extend(
+                            out_of_line_values.filter(|&t| t != 0).map(|t| (t as usize, out_of_line_bytes_at(t))),
+                        );
                     }
                 }
                 Ok(())
@@ -217,23 +221,23 @@ fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), String>
 /// Whether separator `a` is below separator `b`.
 ///
 /// # Safety
-/// Their tails are allocated (rule 2).
+/// Their out-of-line values are allocated (rule 2).
 unsafe fn below<K: NodeKind>(a: Separator<K>, b: Separator<K>) -> bool {
-    // A separator without a tail is the least of its short form.
+    // A separator without an out-of-line value is the least of its short form.
     a.short < b.short
         || a.short == b.short
-            && match (a.tail, b.tail) {
+            && match (a.out_of_line, b.out_of_line) {
                 (_, 0) => false,
                 (0, _) => true,
                 // SAFETY: the caller's promise.
-                (a, b) => unsafe { tail::read(a) < tail::read(b) },
+                (a, b) => unsafe { out_of_line::read(a) < out_of_line::read(b) },
             }
 }
 
 /// Whether a key lies at or above the low bound and below the high one.
 ///
 /// # Safety
-/// The bounds' tails are allocated (rule 2).
+/// The bounds' out-of-line values are allocated (rule 2).
 unsafe fn within<K: NodeKind>(bounds: &Bounds<K>, key: K::Probe<'_>) -> bool {
     // SAFETY: the caller's promise.
     let compare = |separator: Separator<K>| unsafe { separator.compare(key) };

@@ -8,7 +8,7 @@ use super::kind::{NodeKind, Separator};
 use super::load::Load;
 use super::node::{Interior, Leaf};
 use super::{HEIGHT_MAX, Root, Tree};
-use crate::witness::State;
+use crate::node_version::State;
 use seriatim_base::prefetch;
 
 /// Which leaf is wanted.

@@ -15,18 +15,18 @@ use super::kind::{NodeKind, Separator, Short};
 use super::load::{Exclusive, Latching, Load, Optimistic, Patience, Through};
 use super::node::{Interior, Leaf, Meta, Range};
 use super::spare::{Need, Spare};
-use super::{Finger, Tree};
+use super::{LeafHint, Tree};
 use crate::index::{Inserted, StoreCx};
+use crate::node_version::State;
 use crate::observer::{Observer, Unobserved};
 use crate::rare::{RarePath, note};
-use crate::record::{RecordPtr, tail, tail_bytes};
-use crate::witness::State;
-use seriatim_htm::{Access, Body, NoLocks, Stop};
+use crate::record::{RecordPtr, out_of_line, out_of_line_block_bytes};
+use seriatim_htm::{Access, Body, BodyError, NoLocks};
 use seriatim_memory::OutOfMemory;
 
-impl From<Disturbed> for Stop {
-    fn from(_: Disturbed) -> Stop {
-        Stop::Busy
+impl From<Disturbed> for BodyError {
+    fn from(_: Disturbed) -> BodyError {
+        BodyError::Busy
     }
 }
 
@@ -40,30 +40,30 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
         record: RecordPtr,
         observer: &mut O,
     ) -> Result<Inserted, OutOfMemory> {
-        self.insert_near(cx, probe, &mut Finger::default(), record, observer)
+        self.insert_near(cx, probe, &mut LeafHint::default(), record, observer)
     }
 
-    /// As [`Tree::insert`], beginning with the finger's leaf.
+    /// As [`Tree::insert`], beginning with the hinted leaf.
     #[inline]
     pub(crate) fn insert_near<O: Observer>(
         &self,
         cx: &mut StoreCx<'_>,
         probe: K::Probe<'_>,
-        finger: &mut Finger,
+        leaf_hint: &mut LeafHint,
         record: RecordPtr,
         observer: &mut O,
     ) -> Result<Inserted, OutOfMemory> {
         // As `insert_with` does, for both.
         let _ = cx.local.pinned();
         if !O::ADMITS
-            && let Some(leaf) = self.touched(finger)
+            && let Some(leaf) = self.touched(leaf_hint)
             && leaf.takes(&mut Optimistic, probe).is_some()
             && let Ok(Some(before)) = cx.agent.run(cx.outside, &NoLocks, &mut Place { leaf, probe, record })
         {
             observer.changed(&leaf.word, before.0, before.changed().0);
             return Ok(Inserted::Linked);
         }
-        self.insert_anywhere(cx, probe, finger, record, observer)
+        self.insert_anywhere(cx, probe, leaf_hint, record, observer)
     }
 
     /// As [`Tree::insert_near`], whatever it takes.
@@ -72,11 +72,11 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
         &self,
         cx: &mut StoreCx<'_>,
         probe: K::Probe<'_>,
-        finger: &mut Finger,
+        leaf_hint: &mut LeafHint,
         record: RecordPtr,
         observer: &mut O,
     ) -> Result<Inserted, OutOfMemory> {
-        self.insert_with(cx, probe, finger, record, observer, |cx, body| match O::ADMITS {
+        self.insert_with(cx, probe, leaf_hint, record, observer, |cx, body| match O::ADMITS {
             true => body.run(&mut Latching::new(&self.htm)).ok(),
             false => cx.agent.run(cx.outside, &NoLocks, body).ok(),
         })
@@ -90,10 +90,10 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
         &self,
         cx: &mut StoreCx<'_>,
         probe: K::Probe<'_>,
-        finger: &mut Finger,
+        leaf_hint: &mut LeafHint,
         record: RecordPtr,
     ) -> Result<Inserted, OutOfMemory> {
-        self.insert_with(cx, probe, finger, record, &mut Unobserved, |_, body| body.run(&mut Exclusive).ok())
+        self.insert_with(cx, probe, leaf_hint, record, &mut Unobserved, |_, body| body.run(&mut Exclusive).ok())
     }
 
     /// As [`Tree::insert`] in a way of the test's choice.
@@ -105,8 +105,8 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
         record: RecordPtr,
         access: &mut A,
     ) -> Result<Inserted, OutOfMemory> {
-        let finger = &mut Finger::default();
-        self.insert_with(cx, probe, finger, record, &mut Unobserved, |_, body| body.run(access).ok())
+        let leaf_hint = &mut LeafHint::default();
+        self.insert_with(cx, probe, leaf_hint, record, &mut Unobserved, |_, body| body.run(access).ok())
     }
 
     #[inline(always)]
@@ -114,20 +114,20 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
         &'a self,
         cx: &mut StoreCx<'_>,
         probe: K::Probe<'k>,
-        finger: &mut Finger,
+        leaf_hint: &mut LeafHint,
         record: RecordPtr,
         observer: &mut O,
         mut run: impl FnMut(&mut StoreCx<'_>, &mut Insert<'_, 'a, 'k, K, O, LEAF, FAN>) -> Option<()>,
     ) -> Result<Inserted, OutOfMemory> {
         // The memory that bodies reach stays allocated while the worker is online (rule 2); this asserts that it is.
         let _ = cx.local.pinned();
-        let start = self.touched(finger);
+        let start = self.touched(leaf_hint);
         let unlinked = self.unlinked();
         let mut spare = Spare::default();
         let mut patience = Patience::default();
         if start.is_some_and(|leaf| leaf.meta(&mut Optimistic).count == LEAF) {
             // Most likely it will be split. If memory is refused, the body will ask again, should it need any.
-            let _ = spare.provide(cx, Need { node: Leaf::<K, LEAF>::BYTES, root: 0, tail: 0 });
+            let _ = spare.provide(cx, Need { node: Leaf::<K, LEAF>::BYTES, root: 0, out_of_line: 0 });
         }
         let (leaf, inserted) = loop {
             let mut body =
@@ -164,13 +164,13 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
             }
         };
         spare.give_back(cx);
-        *finger = Finger { tree: self.id, unlinked, leaf: leaf.address() };
+        *leaf_hint = LeafHint { tree: self.id, unlinked, leaf: leaf.address() };
         Ok(inserted)
     }
 }
 
-/// The usual insertion: into the leaf the finger is on, which has room, of a key without a record. Whatever else it finds, it
-/// changes nothing and leaves to [`Insert`].
+/// The usual insertion: into the hinted leaf, which has room, of a key without a record. Whatever else it
+/// finds, it changes nothing and leaves to [`Insert`].
 struct Place<'a, 'k, K: NodeKind, const LEAF: usize> {
     leaf: &'a Leaf<K, LEAF>,
     probe: K::Probe<'k>,
@@ -183,7 +183,7 @@ unsafe impl<K: NodeKind, const LEAF: usize> Body for Place<'_, '_, K, LEAF> {
     type Output = Option<State>;
 
     #[inline(always)]
-    fn run<A: Access>(&mut self, access: &mut A) -> Result<Option<State>, Stop> {
+    fn run<A: Access>(&mut self, access: &mut A) -> Result<Option<State>, BodyError> {
         let Place { leaf, probe, record } = *self;
         let load = &mut Through(&mut *access);
         let Some((state, meta)) = leaf.takes(load, probe) else { return Ok(None) };
@@ -232,7 +232,7 @@ unsafe impl<'a, K: NodeKind, O: Observer, const LEAF: usize, const FAN: usize> B
     type Output = ();
 
     #[inline(always)]
-    fn run<A: Access>(&mut self, access: &mut A) -> Result<(), Stop> {
+    fn run<A: Access>(&mut self, access: &mut A) -> Result<(), BodyError> {
         self.step = Some(self.go(access)?);
         Ok(())
     }
@@ -245,7 +245,7 @@ unsafe impl<'a, K: NodeKind, O: Observer, const LEAF: usize, const FAN: usize> B
 
 impl<'a, K: NodeKind, O: Observer, const LEAF: usize, const FAN: usize> Insert<'_, 'a, '_, K, O, LEAF, FAN> {
     #[inline(always)]
-    fn go<A: Access>(&mut self, access: &mut A) -> Result<Step<'a, K, LEAF>, Stop> {
+    fn go<A: Access>(&mut self, access: &mut A) -> Result<Step<'a, K, LEAF>, BodyError> {
         if let Some(leaf) = self.start {
             let load = &mut Through(access);
             let state = State(load.follow(&leaf.word));
@@ -273,20 +273,20 @@ impl<'a, K: NodeKind, O: Observer, const LEAF: usize, const FAN: usize> Insert<'
         leaf: &'a Leaf<K, LEAF>,
         state: State,
         range: Option<Range<Short<K>>>,
-    ) -> Result<Option<Step<'a, K, LEAF>>, Stop> {
+    ) -> Result<Option<Step<'a, K, LEAF>>, BodyError> {
         let load = &mut Through(&mut *access);
         let meta = leaf.meta(load);
         let count = meta.count;
         let (place, found) = leaf.find_to_insert(load, meta, self.probe);
         if let Some(record) = found {
             let sure = load.unchanged(&leaf.word, state.0);
-            return if sure { Ok(Some(Step::Exists { leaf, record })) } else { Err(Stop::Busy) };
+            return if sure { Ok(Some(Step::Exists { leaf, record })) } else { Err(BodyError::Busy) };
         }
         if count == LEAF {
             return Ok(None);
         }
         if !access.lock(&leaf.word, state.0, state.latched().0) {
-            return Err(Stop::Busy);
+            return Err(BodyError::Busy);
         }
         if O::ADMITS && !self.observer.admit(&leaf.gap, &leaf.word) {
             access.store(&leaf.word, state.0);
@@ -306,14 +306,14 @@ impl<'a, K: NodeKind, O: Observer, const LEAF: usize, const FAN: usize> Insert<'
     /// Splits the full leaf, or what must be split before it.
     #[cold]
     #[inline(never)]
-    fn split<A: Access>(&mut self, access: &mut A) -> Result<Step<'a, K, LEAF>, Stop> {
+    fn split<A: Access>(&mut self, access: &mut A) -> Result<Step<'a, K, LEAF>, BodyError> {
         let mut path = Path::new();
         let load = &mut Through(&mut *access);
         let (leaf, state) = self.tree.descend(load, &Aim::Key(self.probe), &mut path)?;
         let meta = leaf.meta(load);
         let (place, found) = leaf.find_to_insert(load, meta, self.probe);
         if found.is_some() || meta.count < LEAF || !load.unchanged(&leaf.word, state.0) {
-            return Err(Stop::Busy);
+            return Err(BodyError::Busy);
         }
         let full = (0..path.len()).rev().take_while(|&i| path.step(i).count == Interior::<K, FAN>::FULL).count();
         match full {
@@ -331,7 +331,7 @@ impl<'a, K: NodeKind, O: Observer, const LEAF: usize, const FAN: usize> Insert<'
         state: State,
         meta: Meta,
         place: usize,
-    ) -> Result<Step<'a, K, LEAF>, Stop> {
+    ) -> Result<Step<'a, K, LEAF>, BodyError> {
         // The leaf's keys and the new one, in order: 0..=LEAF. The first `at` of them stay.
         let at = split_point(meta, place);
         let (short, new) = (K::short(self.probe), self.record);
@@ -346,9 +346,9 @@ impl<'a, K: NodeKind, O: Observer, const LEAF: usize, const FAN: usize> Insert<'
         let (below, above) = (entry(access, at - 1), entry(access, at));
         // Without a region another insertion may have moved the keys meanwhile, and one been seen twice.
         if !Through(&mut *access).unchanged(&leaf.word, state.0) {
-            return Err(Stop::Busy);
+            return Err(BodyError::Busy);
         }
-        let tail: &[u8] = if below.0 == above.0 {
+        let out_of_line: &[u8] = if below.0 == above.0 {
             // SAFETY: rule 2: both are linked, or the caller's to link.
             unsafe { shortest_between(K::bytes(K::of(below.1)), K::bytes(K::of(above.1))) }
         } else {
@@ -358,20 +358,20 @@ impl<'a, K: NodeKind, O: Observer, const LEAF: usize, const FAN: usize> Insert<'
         let need = Need {
             node: Leaf::<K, LEAF>::BYTES,
             root: if parent.is_none() { Interior::<K, FAN>::BYTES } else { 0 },
-            tail: if tail.is_empty() { 0 } else { tail_bytes(tail.len()) },
+            out_of_line: if out_of_line.is_empty() { 0 } else { out_of_line_block_bytes(out_of_line.len()) },
         };
         let Some(taken) = self.spare.take(need) else { return Ok(Step::Lacks(need)) };
-        let mut separator = Separator::<K> { short: above.0, tail: 0 };
-        if !tail.is_empty() {
+        let mut separator = Separator::<K> { short: above.0, out_of_line: 0 };
+        if !out_of_line.is_empty() {
             // SAFETY: the block is private and of the size asked for.
-            unsafe { tail::write(taken.tail, tail) };
-            separator.tail = taken.tail.as_ptr().expose_provenance() as u64;
+            unsafe { out_of_line::write(taken.out_of_line, out_of_line) };
+            separator.out_of_line = taken.out_of_line.as_ptr().expose_provenance() as u64;
         }
 
         if let Some(parent) = parent
             && !access.lock(&parent.node.word, parent.state.0, parent.state.latched().0)
         {
-            return Err(Stop::Busy);
+            return Err(BodyError::Busy);
         }
         let latched = access.lock(&leaf.word, state.0, state.latched().0);
         let admitted = latched && (!O::ADMITS || self.observer.admit(&leaf.gap, &leaf.word));
@@ -382,7 +382,7 @@ impl<'a, K: NodeKind, O: Observer, const LEAF: usize, const FAN: usize> Insert<'
             if let Some(parent) = parent {
                 access.store(&parent.node.word, parent.state.0);
             }
-            return if latched { Ok(Step::Refused { leaf }) } else { Err(Stop::Busy) };
+            return if latched { Ok(Step::Refused { leaf }) } else { Err(BodyError::Busy) };
         }
 
         // SAFETY: the block is private and of the size asked for, a multiple of the line size, hence aligned.
@@ -425,22 +425,22 @@ impl<'a, K: NodeKind, O: Observer, const LEAF: usize, const FAN: usize> Insert<'
         access: &mut A,
         path: &Path<'a, K, FAN>,
         index: usize,
-    ) -> Result<Step<'a, K, LEAF>, Stop> {
+    ) -> Result<Step<'a, K, LEAF>, BodyError> {
         let step = path.step(index);
         let parent = index.checked_sub(1).map(|above| path.step(above));
         let bytes = Interior::<K, FAN>::BYTES;
-        let need = Need { node: bytes, root: if parent.is_none() { bytes } else { 0 }, tail: 0 };
+        let need = Need { node: bytes, root: if parent.is_none() { bytes } else { 0 }, out_of_line: 0 };
         let Some(taken) = self.spare.take(need) else { return Ok(Step::Lacks(need)) };
         if let Some(parent) = parent
             && !access.lock(&parent.node.word, parent.state.0, parent.state.latched().0)
         {
-            return Err(Stop::Busy);
+            return Err(BodyError::Busy);
         }
         if !access.lock(&step.node.word, step.state.0, step.state.latched().0) {
             if let Some(parent) = parent {
                 access.store(&parent.node.word, parent.state.0);
             }
-            return Err(Stop::Busy);
+            return Err(BodyError::Busy);
         }
         // At the right edge all but the last child stay.
         let last = if step.index == step.count { step.count - 1 } else { step.count / 2 };
@@ -483,12 +483,12 @@ impl<'a, K: NodeKind, O: Observer, const LEAF: usize, const FAN: usize> Insert<'
 }
 
 impl<K: NodeKind> Bounds<K> {
-    /// The short forms that surely lie within: a separator with a tail leaves its own on neither side.
+    /// The short forms that surely lie within: a separator with an out-of-line value leaves its own on neither side.
     #[inline(always)]
     fn range(&self) -> Range<Short<K>> {
         let low = match self.low {
             None => Some(K::Cell::MIN),
-            Some(Separator { short, tail: 0 }) => Some(short),
+            Some(Separator { short, out_of_line: 0 }) => Some(short),
             Some(Separator { short, .. }) => K::Cell::after(short),
         };
         let last = match self.high {
@@ -522,7 +522,7 @@ fn shortest_between<'t>(below: &[u8], above: &'t [u8]) -> &'t [u8] {
     &above[..=common]
 }
 
-/// Sees to it that whoever changes the gap word of a latched leaf from now on sees the latch: a read-modify-write that changes
+/// Sees to it that a thread that changes the gap word of a latched leaf from now on sees the latch: a read-modify-write that changes
 /// nothing comes before or after theirs.
 fn settle<K: NodeKind, A: Access, const LEAF: usize>(access: &mut A, leaf: &Leaf<K, LEAF>) {
     loop {

@@ -3,14 +3,15 @@
 //! A node holds a key's *short form*, an integer ordered as the keys are, up to ties. Integers are their own short form, and
 //! never tie. A byte string's is its first 16 bytes, big-endian and zero padded; on a tie the whole strings decide.
 //!
-//! A *separator* `(short, tail)` divides the keys below it from those at or above it. With tail 0 the short form alone decides:
-//! it is the least key with that short form, which as a byte string is the 16 bytes without trailing zeros. Otherwise the tail
-//! is the separator's full byte string, in a block that the interior node owns. A split needs a tail only between two
-//! keys that tie, and cuts it after the first byte that tells them apart (suffix truncation, Bayer and Unterauer 1977).
+//! A *separator* `(short, out_of_line)` divides the keys below it from those at or above it. With out-of-line value 0
+//! the short form alone decides: it is the least key with that short form, which as a byte string is the 16 bytes
+//! without trailing zeros. Otherwise the out-of-line value is the separator's full byte string, in a block that the
+//! interior node owns. A split needs an out-of-line value only between two keys that tie, and cuts it after the first
+//! byte that tells them apart (suffix truncation, Bayer and Unterauer 1977).
 
-use super::cell::{Cell, Pair, TailCell};
+use super::cell::{Cell, OutOfLineCell, Pair};
 use super::position::Limit;
-use crate::record::{Bytes, BytesProbe, Kind, Word8, Word16, tail};
+use crate::record::{Bytes, BytesProbe, Kind, Word8, Word16, out_of_line};
 use std::cmp::Ordering;
 use std::sync::atomic::AtomicU64;
 
@@ -18,8 +19,8 @@ use std::sync::atomic::AtomicU64;
 pub(crate) trait NodeKind: Kind {
     /// Where nodes keep short forms.
     type Cell: Cell;
-    /// Where interior nodes keep addresses of separators' tails.
-    type Tail: TailCell;
+    /// Where interior nodes keep addresses of separators' out-of-line values.
+    type OutOfLine: OutOfLineCell;
     /// Whether short forms never tie.
     const EXACT: bool;
 
@@ -29,16 +30,16 @@ pub(crate) trait NodeKind: Kind {
     /// The bytes of a key whose short form may tie.
     fn bytes<'k>(probe: Self::Probe<'k>) -> &'k [u8];
 
-    /// Compares the separator `(short(probe), tail)` with `probe`.
+    /// Compares the separator `(short(probe), out_of_line)` with `probe`.
     ///
     /// # Safety
-    /// `tail` is 0 or names a block that is allocated during the call (rule 2).
-    unsafe fn compare_tail(tail: u64, probe: Self::Probe<'_>) -> Ordering;
+    /// `out_of_line` is 0 or names a block that is allocated during the call (rule 2).
+    unsafe fn compare_out_of_line(out_of_line: u64, probe: Self::Probe<'_>) -> Ordering;
 
     /// Keeps a separator in a cursor, as the least key at or above it.
     ///
     /// # Safety
-    /// As [`NodeKind::compare_tail`].
+    /// As [`NodeKind::compare_out_of_line`].
     unsafe fn save_separator(separator: Separator<Self>, limit: &mut Limit);
 
     /// The key kept.
@@ -52,19 +53,19 @@ pub(crate) type Short<K> = <<K as NodeKind>::Cell as Cell>::Value;
 #[derive(Debug)]
 pub(crate) struct Separator<K: NodeKind + ?Sized> {
     pub(crate) short: Short<K>,
-    pub(crate) tail: u64,
+    pub(crate) out_of_line: u64,
 }
 
 impl<K: NodeKind> Separator<K> {
     /// Compares with a key.
     ///
     /// # Safety
-    /// The tail is 0 or names a block that is allocated during the call (rule 2).
+    /// The out-of-line value is 0 or names a block that is allocated during the call (rule 2).
     #[inline(always)]
     pub(crate) unsafe fn compare(self, probe: K::Probe<'_>) -> Ordering {
         let order = self.short.cmp(&K::short(probe));
         // SAFETY: the caller's promise.
-        if K::EXACT { order } else { order.then_with(|| unsafe { K::compare_tail(self.tail, probe) }) }
+        if K::EXACT { order } else { order.then_with(|| unsafe { K::compare_out_of_line(self.out_of_line, probe) }) }
     }
 }
 
@@ -78,7 +79,7 @@ impl<K: NodeKind + ?Sized> Copy for Separator<K> {}
 
 impl NodeKind for Word8 {
     type Cell = AtomicU64;
-    type Tail = ();
+    type OutOfLine = ();
     const EXACT: bool = true;
 
     #[inline(always)]
@@ -91,7 +92,7 @@ impl NodeKind for Word8 {
     }
 
     #[inline(always)]
-    unsafe fn compare_tail(_tail: u64, _probe: u64) -> Ordering {
+    unsafe fn compare_out_of_line(_out_of_line: u64, _probe: u64) -> Ordering {
         Ordering::Equal
     }
 
@@ -108,7 +109,7 @@ impl NodeKind for Word8 {
 
 impl NodeKind for Word16 {
     type Cell = Pair;
-    type Tail = ();
+    type OutOfLine = ();
     const EXACT: bool = true;
 
     #[inline(always)]
@@ -121,7 +122,7 @@ impl NodeKind for Word16 {
     }
 
     #[inline(always)]
-    unsafe fn compare_tail(_tail: u64, _probe: u128) -> Ordering {
+    unsafe fn compare_out_of_line(_out_of_line: u64, _probe: u128) -> Ordering {
         Ordering::Equal
     }
 
@@ -138,7 +139,7 @@ impl NodeKind for Word16 {
 
 impl NodeKind for Bytes {
     type Cell = Pair;
-    type Tail = AtomicU64;
+    type OutOfLine = AtomicU64;
     const EXACT: bool = false;
 
     #[inline]
@@ -151,24 +152,24 @@ impl NodeKind for Bytes {
         probe.bytes
     }
 
-    unsafe fn compare_tail(tail: u64, probe: BytesProbe<'_>) -> Ordering {
-        match tail {
+    unsafe fn compare_out_of_line(out_of_line: u64, probe: BytesProbe<'_>) -> Ordering {
+        match out_of_line {
             // The least key with this short form: `probe`, which has it too, is that key or above.
             0 => least_len(Self::short(probe)).cmp(&probe.bytes.len()),
             // SAFETY: the caller's promise.
-            tail => unsafe { tail::read(tail) }.cmp(probe.bytes),
+            out_of_line => unsafe { out_of_line::read(out_of_line) }.cmp(probe.bytes),
         }
     }
 
     unsafe fn save_separator(separator: Separator<Self>, limit: &mut Limit) {
         limit.bytes.clear();
-        match separator.tail {
+        match separator.out_of_line {
             0 => {
                 let least = separator.short.to_be_bytes();
                 limit.bytes.extend_from_slice(&least[..least_len(separator.short)]);
             }
             // SAFETY: the caller's promise.
-            tail => limit.bytes.extend_from_slice(unsafe { tail::read(tail) }),
+            out_of_line => limit.bytes.extend_from_slice(unsafe { out_of_line::read(out_of_line) }),
         }
     }
 

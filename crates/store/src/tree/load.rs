@@ -115,7 +115,7 @@ impl Access for Exclusive {
     }
 }
 
-/// Waits for writers in the act, who finish without waiting for anyone: pauses first, then lets them run.
+/// Waits for writers in the act, which finish without waiting for anyone: pauses first, then lets them run.
 #[derive(Debug, Default)]
 pub(crate) struct Patience(Backoff);
 

@@ -4,7 +4,7 @@
 //! (a) Every key is in the one leaf that a descent for it reaches; leaves hold their keys in ascending order, without repeats.
 //! (b) Every change of a leaf's records, and its unlinking, changes the leaf's word; a leaf loses keys of its range in no
 //!     other way. So a word that has not changed proves what the leaf held and that it is still the leaf to look in.
-//! (c) Whoever waits for a latch holds none, and whoever holds one waits for nothing: no deadlock, and waits end.
+//! (c) A thread that waits for a latch holds none, and one that holds a latch waits for nothing: no deadlock, and waits end.
 //! (d) Nodes have no siblings: scans go from leaf to leaf by descending for the bound that ended the last one. So a split or
 //!     unlink touches the node, its parent and nothing else.
 //! (e) A leaf that becomes empty is unlinked with every ancestor that has no other child, unless something is held in its gap
@@ -13,9 +13,9 @@
 mod cell;
 mod check;
 mod descend;
-mod finger;
 mod insert;
 mod kind;
+mod leaf_hint;
 pub(crate) mod load;
 mod node;
 mod position;
@@ -28,12 +28,12 @@ mod spare;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-pub use finger::Finger;
+pub use leaf_hint::LeafHint;
 pub(crate) use position::Position;
 
 use crate::index::StoreCx;
+use crate::node_version::{NodeVersion, State};
 use crate::record::RecordPtr;
-use crate::witness::{State, Witness};
 use descend::Aim;
 use kind::NodeKind;
 use load::{Exclusive, Load, Optimistic, Patience};
@@ -54,7 +54,7 @@ const _: () = assert!(HEIGHT_MAX < CACHE_LINE);
 pub(crate) struct Tree<K: NodeKind, const LEAF: usize, const FAN: usize> {
     /// [`Root`], alone on its line (DBX §4).
     root: CacheAligned<AtomicU64>,
-    /// Leaves unlinked so far; see [`Finger`].
+    /// Leaves unlinked so far; see [`LeafHint`].
     unlinked: CacheAligned<AtomicU64>,
     id: u64,
     htm: Htm,
@@ -102,29 +102,29 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
         })
     }
 
-    /// The record of `probe`, or the witness of its absence.
-    pub(crate) fn get(&self, probe: K::Probe<'_>, _pin: Pinned<'_>) -> Result<RecordPtr, Witness> {
+    /// The record of `probe`, or the node version that proves its absence.
+    pub(crate) fn get(&self, probe: K::Probe<'_>, _pin: Pinned<'_>) -> Result<RecordPtr, NodeVersion> {
         self.get_by_descent(probe).0
     }
 
-    /// As [`Tree::get`]; the gap word of the leaf comes with the witness.
+    /// As [`Tree::get`]; the gap word of the leaf comes with the node version.
     pub(crate) fn get_or_gap<'p>(
         &'p self,
         probe: K::Probe<'_>,
         _pin: Pinned<'p>,
-    ) -> Result<RecordPtr, (Witness, &'p AtomicU64)> {
+    ) -> Result<RecordPtr, (NodeVersion, &'p AtomicU64)> {
         let (answer, leaf) = self.get_by_descent(probe);
-        answer.map_err(|witness| (witness, &leaf.gap))
+        answer.map_err(|node_version| (node_version, &leaf.gap))
     }
 
-    /// As [`Tree::get`], beginning with the finger's leaf.
+    /// As [`Tree::get`], beginning with the hinted leaf.
     pub(crate) fn get_near(
         &self,
         probe: K::Probe<'_>,
-        finger: &mut Finger,
+        leaf_hint: &mut LeafHint,
         _pin: Pinned<'_>,
-    ) -> Result<RecordPtr, Witness> {
-        if let Some(leaf) = self.touched(finger) {
+    ) -> Result<RecordPtr, NodeVersion> {
+        if let Some(leaf) = self.touched(leaf_hint) {
             let load = &mut Optimistic;
             let state = State(load.follow(&leaf.word));
             let range = leaf.range(load);
@@ -137,12 +137,12 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
         }
         let unlinked = self.unlinked();
         let (answer, leaf) = self.get_by_descent(probe);
-        *finger = Finger { tree: self.id, unlinked, leaf: leaf.address() };
+        *leaf_hint = LeafHint { tree: self.id, unlinked, leaf: leaf.address() };
         answer
     }
 
     #[inline(always)]
-    fn get_by_descent(&self, probe: K::Probe<'_>) -> (Result<RecordPtr, Witness>, &Leaf<K, LEAF>) {
+    fn get_by_descent(&self, probe: K::Probe<'_>) -> (Result<RecordPtr, NodeVersion>, &Leaf<K, LEAF>) {
         let mut patience = Patience::default();
         loop {
             if let Ok((leaf, state)) = self.descend(&mut Optimistic, &Aim::Key(probe), &mut ())
@@ -160,29 +160,29 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
         Root::unpack(self.root.load(Ordering::Relaxed)).level as u32 + 1
     }
 
-    /// The count of leaves unlinked, to be read before a finger's leaf is reached.
+    /// The count of leaves unlinked, to be read before a hinted leaf is reached.
     #[inline(always)]
     fn unlinked(&self) -> u64 {
         // ORDERING: pairs with the release in `retire_leaf`: a thread that comes online after that leaf's grace period sees it counted.
         self.unlinked.load(Ordering::Acquire)
     }
 
-    /// The leaf a finger is on, if it is still there.
+    /// The leaf a leaf hint is on, if it is still there.
     #[inline(always)]
-    fn touched(&self, finger: &Finger) -> Option<&Leaf<K, LEAF>> {
-        let kept = finger.tree == self.id && finger.unlinked == self.unlinked();
-        // SAFETY: rule 2: no leaf of this tree was retired since the finger was set, or only after this thread came online.
-        kept.then(|| unsafe { Leaf::at(finger.leaf) })
+    fn touched(&self, leaf_hint: &LeafHint) -> Option<&Leaf<K, LEAF>> {
+        let kept = leaf_hint.tree == self.id && leaf_hint.unlinked == self.unlinked();
+        // SAFETY: rule 2: no leaf of this tree was retired since the leaf hint was set, or only after this thread came online.
+        kept.then(|| unsafe { Leaf::at(leaf_hint.leaf) })
     }
 }
 
 impl<K: NodeKind, const LEAF: usize> Leaf<K, LEAF> {
     /// The answer for `probe`, which belongs to this leaf if the word is still `state`; `None` if it is not.
     #[inline(always)]
-    fn get(&self, state: State, probe: K::Probe<'_>) -> Option<Result<RecordPtr, Witness>> {
+    fn get(&self, state: State, probe: K::Probe<'_>) -> Option<Result<RecordPtr, NodeVersion>> {
         let load = &mut Optimistic;
         let count = self.meta(load).count;
         let (_, found) = self.find(load, count, probe);
-        load.unchanged(&self.word, state.0).then(|| found.ok_or_else(|| Witness::new(&self.word, state.0)))
+        load.unchanged(&self.word, state.0).then(|| found.ok_or_else(|| NodeVersion::new(&self.word, state.0)))
     }
 }

@@ -2,26 +2,26 @@
 //!
 //! ```text
 //! leaf      word | gap | count, last insertion | low, last | keys[LEAF] | records[LEAF]
-//! interior  word | count, level | keys[FAN] | tails[FAN] | children[FAN]     (keys and tails: the last place is unused)
+//! interior  word | count, level | keys[FAN] | out_of_line[FAN] | children[FAN]     (keys and out-of-line values: the last place is unused)
 //! ```
 //! With the sizes of `size`, a leaf of one-word keys takes 512 bytes and of two-word keys 768; an interior node takes 512 for
 //! one-word keys, 768 for two-word keys, 1024 for byte strings.
 //!
-//! Who may touch what (rule 3: always as atomics):
+//! Which thread may touch what (rule 3: always as atomics):
 //! 1. All fields but `word` and `gap` change only while the word is latched; `level` never changes.
 //! 2. Within a latched time, places are filled before `count` says they are in use. A reader that follows `count` so finds
-//!    each place below it holding a record, child or tail that was linked when it read the node's word, or later: safe to
+//!    each place below it holding a record, child or out-of-line value that was linked when it read the node's word, or later: safe to
 //!    look at, though only of use once the word proves unchanged.
 //! 3. `low..=last` are short forms that belong to the leaf. They may be fewer than those that do: neighbours unlinked
 //!    leave their keys to the leaf without touching it. A leaf never loses keys without its word changing.
 //! 4. `gap` belongs to the protocol; see [`Observer`](crate::Observer).
 
-use super::cell::{Cell, TailCell};
+use super::cell::{Cell, OutOfLineCell};
 use super::kind::{NodeKind, Separator, Short};
 use super::load::{Load, Through};
 use super::search::partition;
-use crate::record::{RecordPtr, tail};
-use crate::witness::State;
+use crate::node_version::State;
+use crate::record::{RecordPtr, out_of_line};
 use seriatim_htm::Access;
 use std::cmp::Ordering;
 use std::ptr::NonNull;
@@ -47,7 +47,7 @@ pub(crate) struct Interior<K: NodeKind, const FAN: usize> {
     pub(crate) word: AtomicU64,
     meta: AtomicU64,
     keys: [K::Cell; FAN],
-    tails: [K::Tail; FAN],
+    out_of_line_values: [K::OutOfLine; FAN],
     children: [AtomicU64; FAN],
 }
 
@@ -348,8 +348,8 @@ impl<K: NodeKind, const FAN: usize> Interior<K, FAN> {
     #[inline(always)]
     pub(crate) fn separator<L: Load>(&self, load: &mut L, index: usize) -> Separator<K> {
         // SAFETY: in bounds, for counts are.
-        let (short, tail) = unsafe { (item(&self.keys, index), item(&self.tails, index)) };
-        Separator { short: short.load(load), tail: tail.follow(load) }
+        let (short, out_of_line) = unsafe { (item(&self.keys, index), item(&self.out_of_line_values, index)) };
+        Separator { short: short.load(load), out_of_line: out_of_line.follow(load) }
     }
 
     /// The short form of the separator at `index`, below a count that was followed.
@@ -390,13 +390,13 @@ impl<K: NodeKind, const FAN: usize> Interior<K, FAN> {
             return first;
         }
         let tied = if K::EXACT { 1 } else { partition(count - first, |i| self.key(load, first + i) <= short) };
-        // SAFETY: rule 2: tails are linked or were when this thread read the node's word.
+        // SAFETY: rule 2: out-of-line values are linked or were when this thread read the node's word.
         first + partition(tied, |i| passed(unsafe { self.separator(load, first + i).compare(probe) }))
     }
 
     fn set_separator<A: Access>(&self, access: &mut A, index: usize, separator: Separator<K>) {
         self.keys[index].store(access, separator.short);
-        self.tails[index].store(access, separator.tail);
+        self.out_of_line_values[index].store(access, separator.out_of_line);
     }
 
     /// Puts `separator` and the child at or above it behind the child at `index`; the node is latched and not full.
@@ -421,11 +421,11 @@ impl<K: NodeKind, const FAN: usize> Interior<K, FAN> {
     }
 
     /// Takes the child at `index` out, and the separator on its left, or on its right if it is the first. Gives the
-    /// separator's tail; the node is latched and has another child.
+    /// separator's out-of-line value; the node is latched and has another child.
     pub(crate) fn remove<A: Access>(&self, access: &mut A, count: usize, index: usize) -> u64 {
         debug_assert!(index <= count && count > 0);
         let separator = index.saturating_sub(1);
-        let tail = self.separator(&mut Through(access), separator).tail;
+        let out_of_line = self.separator(&mut Through(access), separator).out_of_line;
         for i in separator + 1..count {
             let moved = self.separator(&mut Through(access), i);
             self.set_separator(access, i - 1, moved);
@@ -435,7 +435,7 @@ impl<K: NodeKind, const FAN: usize> Interior<K, FAN> {
             access.store(&self.children[i - 1], moved as u64);
         }
         self.set_count(access, count - 1);
-        tail
+        out_of_line
     }
 
     /// Moves the children behind that at `last` to a new node made of `memory`. Gives it with the separator between the two;
@@ -468,11 +468,11 @@ impl<K: NodeKind, const FAN: usize> Interior<K, FAN> {
     }
 }
 
-/// Bytes of the tail block at `address`.
+/// Bytes of the out-of-line block at `address`.
 ///
 /// # Safety
 /// The block is allocated (rule 2).
-pub(crate) unsafe fn tail_block_bytes(address: u64) -> usize {
+pub(crate) unsafe fn out_of_line_bytes_at(address: u64) -> usize {
     // SAFETY: the caller's promise.
-    crate::record::tail_bytes(unsafe { tail::read(address) }.len())
+    crate::record::out_of_line_block_bytes(unsafe { out_of_line::read(address) }.len())
 }

@@ -2,20 +2,20 @@
 //!
 //! The last record of a leaf goes with the leaf, and with every ancestor that has no other child: all of them are latched from the
 //! lowest ancestor that keeps another child downwards, that ancestor forgets the branch, and the branch is marked dead. The
-//! keys of the leaf fall to a neighbour whose word does not change: it has lost nothing, and whoever looked for a key of
+//! keys of the leaf fall to a neighbour whose word does not change: it has lost nothing, and a reader that looked for a key of
 //! the dead leaf holds the dead leaf's word.
 
 use super::Tree;
 use super::descend::{Aim, Path};
 use super::kind::NodeKind;
 use super::load::{Load, Patience, Through};
-use super::node::{Interior, Leaf, tail_block_bytes};
+use super::node::{Interior, Leaf, out_of_line_bytes_at};
 use crate::index::StoreCx;
+use crate::node_version::State;
 use crate::observer::{GAP_CLOSED, Observer};
 use crate::rare::{RarePath, note};
 use crate::record::RecordPtr;
-use crate::witness::State;
-use seriatim_htm::{Access, Body, NoLocks, Stop};
+use seriatim_htm::{Access, Body, BodyError, NoLocks};
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
@@ -64,9 +64,9 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
                     observer.changed(&leaf.word, before.0, before.changed().0);
                     return true;
                 }
-                Some(Step::Unlinked { leaf, branch, tail }) => {
+                Some(Step::Unlinked { leaf, branch, out_of_line }) => {
                     let path = body.branch.take().expect("an unlinking body leaves its path");
-                    self.retire(cx, leaf, &path, branch, tail);
+                    self.retire(cx, leaf, &path, branch, out_of_line);
                     return true;
                 }
                 None => patience.wait(),
@@ -74,9 +74,17 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
         }
     }
 
-    /// Retires a dead leaf, the dead steps of `path` from `branch` on, and the tail of the separator that went with them.
+    /// Retires a dead leaf, the dead steps of `path` from `branch` on, and the out-of-line value of the separator that
+    /// went with them.
     #[cold]
-    fn retire(&self, cx: &mut StoreCx<'_>, leaf: &Leaf<K, LEAF>, path: &Path<'_, K, FAN>, branch: usize, tail: u64) {
+    fn retire(
+        &self,
+        cx: &mut StoreCx<'_>,
+        leaf: &Leaf<K, LEAF>,
+        path: &Path<'_, K, FAN>,
+        branch: usize,
+        out_of_line: u64,
+    ) {
         note(RarePath::RecordUnlinked);
         note(RarePath::LeafUnlinked);
         // ORDERING: before the retirement, and pairs with the acquire in `unlinked`.
@@ -90,9 +98,9 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
         for step in branch..path.len() {
             retire(path.step(step).node.address(), Interior::<K, FAN>::BYTES);
         }
-        if tail != 0 {
+        if out_of_line != 0 {
             // SAFETY: not retired yet.
-            retire(tail as usize, unsafe { tail_block_bytes(tail) });
+            retire(out_of_line as usize, unsafe { out_of_line_bytes_at(out_of_line) });
         }
     }
 }
@@ -106,7 +114,7 @@ enum Step<'a, K: NodeKind, const LEAF: usize> {
     /// Unlinked, and the leaf's word was `before`.
     Removed { leaf: &'a Leaf<K, LEAF>, before: State },
     /// Unlinked with its leaf and the steps of [`Remove::branch`] from `branch` on.
-    Unlinked { leaf: &'a Leaf<K, LEAF>, branch: usize, tail: u64 },
+    Unlinked { leaf: &'a Leaf<K, LEAF>, branch: usize, out_of_line: u64 },
 }
 
 struct Remove<'a, 'k, K: NodeKind, const LEAF: usize, const FAN: usize> {
@@ -122,19 +130,19 @@ unsafe impl<'a, K: NodeKind, const LEAF: usize, const FAN: usize> Body for Remov
     type Output = Step<'a, K, LEAF>;
 
     #[inline(always)]
-    fn run<A: Access>(&mut self, access: &mut A) -> Result<Step<'a, K, LEAF>, Stop> {
+    fn run<A: Access>(&mut self, access: &mut A) -> Result<Step<'a, K, LEAF>, BodyError> {
         let load = &mut Through(&mut *access);
         let (leaf, state) = self.tree.descend(load, &Aim::Key(self.probe), &mut ())?;
         let count = leaf.meta(load).count;
         let (place, found) = leaf.find(load, count, self.probe);
         if found != Some(self.record) {
-            return if load.unchanged(&leaf.word, state.0) { Ok(Step::Absent) } else { Err(Stop::Busy) };
+            return if load.unchanged(&leaf.word, state.0) { Ok(Step::Absent) } else { Err(BodyError::Busy) };
         }
         if count == 1 {
             return self.empty(access);
         }
         if !access.lock(&leaf.word, state.0, state.latched().0) {
-            return Err(Stop::Busy);
+            return Err(BodyError::Busy);
         }
         leaf.remove(access, count, place);
         access.store(&leaf.word, state.changed().0);
@@ -150,14 +158,14 @@ impl<'a, K: NodeKind, const LEAF: usize, const FAN: usize> Remove<'a, '_, K, LEA
     /// Takes the only record out of its leaf.
     #[cold]
     #[inline(never)]
-    fn empty<A: Access>(&mut self, access: &mut A) -> Result<Step<'a, K, LEAF>, Stop> {
+    fn empty<A: Access>(&mut self, access: &mut A) -> Result<Step<'a, K, LEAF>, BodyError> {
         let mut path = Path::new();
         let load = &mut Through(&mut *access);
         let (leaf, state) = self.tree.descend(load, &Aim::Key(self.probe), &mut path)?;
         let count = leaf.meta(load).count;
         let (_, found) = leaf.find(load, count, self.probe);
         if count != 1 || found != Some(self.record) {
-            return Err(Stop::Busy);
+            return Err(BodyError::Busy);
         }
         let fork = (0..path.len()).rev().find(|&i| path.step(i).count > 0);
         // Without a fork this is the last leaf of the tree, which stays.
@@ -166,12 +174,12 @@ impl<'a, K: NodeKind, const LEAF: usize, const FAN: usize> Remove<'a, '_, K, LEA
             let step = path.step(i);
             if !access.lock(&step.node.word, step.state.0, step.state.latched().0) {
                 unlatch(access, &path, first..i);
-                return Err(Stop::Busy);
+                return Err(BodyError::Busy);
             }
         }
         if !access.lock(&leaf.word, state.0, state.latched().0) {
             unlatch(access, &path, first..path.len());
-            return Err(Stop::Busy);
+            return Err(BodyError::Busy);
         }
         let is_last = fork.is_none();
         let Some(fork) = fork.filter(|_| access.lock(&leaf.gap, 0, GAP_CLOSED)) else {
@@ -186,14 +194,14 @@ impl<'a, K: NodeKind, const LEAF: usize, const FAN: usize> Remove<'a, '_, K, LEA
             return Ok(Step::Removed { leaf, before: state });
         };
         let step = path.step(fork);
-        let tail = step.node.remove(access, step.count, step.index);
+        let out_of_line = step.node.remove(access, step.count, step.index);
         for i in fork + 1..path.len() {
             access.store(&path.step(i).node.word, path.step(i).state.dead().0);
         }
         access.store(&leaf.word, state.dead().0);
         access.store(&step.node.word, step.state.changed().0);
         self.branch = Some(path);
-        Ok(Step::Unlinked { leaf, branch: fork + 1, tail })
+        Ok(Step::Unlinked { leaf, branch: fork + 1, out_of_line })
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The bounds of a leaf come from the separators on the way down. When its word was read, the leaf held all keys between them,
 //! perhaps more, if a neighbour was just unlinked. So a scan goes on at its bound, or behind the last record it showed if that
-//! is further: what lies between is witnessed by the leaf's word.
+//! is further: what lies between is covered by the leaf's word.
 
 use super::Tree;
 use super::descend::{Aim, Bounds};
@@ -11,8 +11,8 @@ use super::load::{Load, Optimistic, Patience};
 use super::node::Leaf;
 use super::position::{Limit, Side};
 use crate::cursor::{Cursor, Direction};
+use crate::node_version::NodeVersion;
 use crate::record::{RecordPtr, read_key};
-use crate::witness::Witness;
 use seriatim_base::prefetch;
 use seriatim_memory::Pinned;
 use std::cmp::Ordering;
@@ -63,7 +63,7 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
         if !forward {
             records.reverse();
         }
-        *shown = Some((Witness::new(&leaf.word, state.0), NonNull::from(&leaf.gap)));
+        *shown = Some((NodeVersion::new(&leaf.word, state.0), NonNull::from(&leaf.gap)));
 
         // SAFETY: rule 2: the separators were linked when they were read.
         unsafe {

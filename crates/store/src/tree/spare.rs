@@ -12,8 +12,8 @@ pub(crate) struct Need {
     pub(crate) node: usize,
     /// An interior node above the root.
     pub(crate) root: usize,
-    /// The tail of a separator.
-    pub(crate) tail: usize,
+    /// The out-of-line value of a separator.
+    pub(crate) out_of_line: usize,
 }
 
 /// A block with its size.
@@ -24,7 +24,7 @@ type Block = Option<(NonNull<u8>, usize)>;
 pub(crate) struct Spare {
     node: Block,
     root: Block,
-    tail: Block,
+    out_of_line: Block,
 }
 
 impl Spare {
@@ -37,13 +37,15 @@ impl Spare {
         Some(Taken {
             node: fits(self.node, need.node)?,
             root: fits(self.root, need.root)?,
-            tail: fits(self.tail, need.tail)?,
+            out_of_line: fits(self.out_of_line, need.out_of_line)?,
         })
     }
 
     /// Holds exactly what is needed from now on.
     pub(crate) fn provide(&mut self, cx: &mut StoreCx<'_>, need: Need) -> Result<(), OutOfMemory> {
-        for (block, bytes) in [(&mut self.node, need.node), (&mut self.root, need.root), (&mut self.tail, need.tail)] {
+        for (block, bytes) in
+            [(&mut self.node, need.node), (&mut self.root, need.root), (&mut self.out_of_line, need.out_of_line)]
+        {
             if block.map_or(0, |block| block.1) != bytes {
                 give_back(cx, block);
                 if bytes > 0 {
@@ -57,7 +59,7 @@ impl Spare {
     /// Whether it holds nothing.
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
-        self.node.is_none() && self.root.is_none() && self.tail.is_none()
+        self.node.is_none() && self.root.is_none() && self.out_of_line.is_none()
     }
 
     /// The blocks are linked now.
@@ -75,7 +77,7 @@ impl Spare {
 
     #[cold]
     fn give_back_some(&mut self, cx: &mut StoreCx<'_>) {
-        for block in [&mut self.node, &mut self.root, &mut self.tail] {
+        for block in [&mut self.node, &mut self.root, &mut self.out_of_line] {
             give_back(cx, block);
         }
     }
@@ -93,5 +95,5 @@ fn give_back(cx: &mut StoreCx<'_>, block: &mut Block) {
 pub(crate) struct Taken {
     pub(crate) node: NonNull<u8>,
     pub(crate) root: NonNull<u8>,
-    pub(crate) tail: NonNull<u8>,
+    pub(crate) out_of_line: NonNull<u8>,
 }

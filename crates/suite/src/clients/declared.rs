@@ -1,12 +1,12 @@
 //! The clients' transactions as registered procedures: the same steps, once as code that takes all of them and once as code that
-//! only reads, for each shape.
+//! only reads, for each data model.
 
 use std::fmt;
 
 use seriatim::procedure::{Declared, Procedures};
 use seriatim::{Abort, Data, Session, TransactError, Tx, procedure, procedures, pure};
 
-use super::{Element, List, Register, Shape, Step};
+use super::{DataModel, Element, List, Register, Step};
 
 /// How procedures are run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +100,7 @@ fn longer(elements: &str, value: u64) -> String {
 
 #[pure]
 fn elements_of(text: &str) -> Vec<u64> {
-    // What is no number was never written: it is in the answer, and the judge sees it.
+    // What is no number was never written: it is in the answer, and the checker sees it.
     text.split_whitespace().map(|word| word.parse().unwrap_or(u64::MAX)).collect()
 }
 
@@ -186,12 +186,12 @@ fn read_lists_in_rows(tx: &Tx, input: &StepsInput) -> Result<Vec<Vec<u64>>, Abor
     Ok(all)
 }
 
-/// The procedures of a shape, to be registered.
-pub(super) fn procedures(shape: Shape) -> Procedures {
-    match shape {
-        Shape::Registers => procedures![step_registers, read_registers],
-        Shape::Lists => procedures![step_lists, read_lists],
-        Shape::ListsInRows => procedures![step_lists_in_rows, read_lists_in_rows],
+/// The procedures of a data model, to be registered.
+pub(super) fn procedures(data_model: DataModel) -> Procedures {
+    match data_model {
+        DataModel::Registers => procedures![step_registers, read_registers],
+        DataModel::Lists => procedures![step_lists, read_lists],
+        DataModel::ListsInRows => procedures![step_lists_in_rows, read_lists_in_rows],
     }
 }
 
@@ -201,7 +201,7 @@ pub(super) fn procedures(shape: Shape) -> Procedures {
 /// An error that is neither a conflict, nor a place that another took, nor the rollback asked for.
 pub(super) fn run(
     session: &mut Session,
-    (shape, route): (Shape, Route),
+    (data_model, route): (DataModel, Route),
     steps: &mut [Step],
     is_read_only: bool,
     rolls_back: bool,
@@ -211,13 +211,13 @@ pub(super) fn run(
         Step::Write { key, value } => StepInput { key, writes: true, value },
     };
     let input = StepsInput { steps: steps.iter().map(of).collect(), rolls_back };
-    let ended = match (shape, is_read_only) {
-        (Shape::Registers, false) => once(session, step_registers, &input, route),
-        (Shape::Registers, true) => once(session, read_registers, &input, route),
-        (Shape::Lists, false) => once(session, step_lists, &input, route),
-        (Shape::Lists, true) => once(session, read_lists, &input, route),
-        (Shape::ListsInRows, false) => once(session, step_lists_in_rows, &input, route),
-        (Shape::ListsInRows, true) => once(session, read_lists_in_rows, &input, route),
+    let ended = match (data_model, is_read_only) {
+        (DataModel::Registers, false) => once(session, step_registers, &input, route),
+        (DataModel::Registers, true) => once(session, read_registers, &input, route),
+        (DataModel::Lists, false) => once(session, step_lists, &input, route),
+        (DataModel::Lists, true) => once(session, read_lists, &input, route),
+        (DataModel::ListsInRows, false) => once(session, step_lists_in_rows, &input, route),
+        (DataModel::ListsInRows, true) => once(session, read_lists_in_rows, &input, route),
     };
     match ended {
         Ok(all) => {

@@ -7,7 +7,7 @@ use seriatim::htm::{Emulation, HtmMode};
 use seriatim::{Builder, Database, Durability, Fault, LogFault, OpenError, RetryPolicy, Rng, protocols};
 use seriatim_base::disk::FaultyDisk;
 
-use super::life::{self, Life};
+use super::crash_run::{self, CrashRun};
 use super::logged;
 use super::model::Model;
 use super::script::Domain;
@@ -135,14 +135,14 @@ fn plan_end(disk: &FaultyDisk, rng: &mut Rng, most: u64) {
     if rng.percent(75) { disk.crash_at(n) } else { disk.kill_at(n) }
 }
 
-/// Every protocol on regions that are absent and on emulated ones.
+/// Every protocol on regions that are absent and on emulated ones, and with queued decisions where it holds transactions.
 pub fn settings(seed: u64) -> Vec<Setting> {
     let emulation = Emulation { seed, abort_one_in: 16, yields: false };
     let backends = [HtmMode::Absent, HtmMode::Emulated(emulation)];
-    let of = |htm: HtmMode| {
-        protocols().iter().map(move |protocol| Setting { protocol: protocol.name, htm, strict: protocol.gives.strict })
-    };
-    backends.into_iter().flat_map(of).collect()
+    let of = |htm: HtmMode| protocols().iter().map(move |protocol| Setting::new(protocol, htm));
+    let direct: Vec<Setting> = backends.into_iter().flat_map(of).collect();
+    let queued: Vec<Setting> = direct.iter().filter_map(Setting::queued).collect();
+    [direct, queued].concat()
 }
 
 /// Most attempts to open that are cut short.
@@ -163,7 +163,13 @@ impl Case {
     /// The case of a seed, which also picks the setting.
     pub fn of(seed: u64, plan: Plan) -> Case {
         let mut settings = settings(seed);
-        let setting = settings.swap_remove((seed % settings.len() as u64) as usize);
+        // Those that are not queued have the places that they had before there was a queue: seeds were kept.
+        let direct = settings.iter().filter(|setting| !setting.queued).count() as u64;
+        let setting = settings.swap_remove((seed % direct) as usize);
+        let setting = Some(setting.clone())
+            .filter(|_| seed / direct % 6 == 1)
+            .and_then(|setting| setting.queued())
+            .unwrap_or(setting);
         Case { seed, setting, plan, canary: (Fault::None, LogFault::None) }
     }
 
@@ -223,7 +229,7 @@ impl<'c> Stage<'c> {
         let Some((db, process)) = settings.open(mode, disk, rng, tally)? else { return Ok(()) };
         verify::recovered(&db, model, known, tally)?;
         let (rng, plan) = (rng.fork(), settings.case.plan);
-        Life { db, disk, process, rng, mode, plan, model, known, tally }.run()
+        CrashRun { db, disk, process, rng, mode, plan, model, known, tally }.run()
     }
 
     /// Opens the database on a disk that lets it, and checks what is there.
@@ -289,7 +295,7 @@ impl Settings<'_> {
             if self.case.plan == Plan::Faults && attempt < CUT_OPENINGS_MAX && rng.percent(25) {
                 match rng.percent(30) {
                     true => disk.set_capacity(disk.used_bytes() + rng.below(40_000)),
-                    false => life::plan_failure(disk, rng, 8),
+                    false => crash_run::plan_failure(disk, rng, 8),
                 }
             }
             let process = disk.mount();
@@ -308,7 +314,7 @@ impl Settings<'_> {
                 // It ended at the very end.
                 Ok(_) => tally.ended_opening(disk),
                 Err(_) if !process.is_alive() => tally.ended_opening(disk),
-                Err(OpenError::Storage(error)) if self.case.plan == Plan::Faults && life::is_explained(&error) => {
+                Err(OpenError::Storage(error)) if self.case.plan == Plan::Faults && crash_run::is_explained(&error) => {
                     tally.faults += 1;
                 }
                 Err(error) => return Err(format!("it does not open: {error}")),

@@ -14,8 +14,8 @@
 
 mod campaign;
 mod case;
+mod crash_run;
 pub mod directory;
-mod life;
 mod logged;
 mod model;
 mod schema;

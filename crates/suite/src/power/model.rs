@@ -78,7 +78,7 @@ impl Model {
         let mut run = Run { model: self, undo: Vec::new(), savepoints: Vec::new(), seen: Vec::new(), saw: 0 };
         let verdict = run.all(program);
         if verdict != Verdict::Commits {
-            run.rewind(0);
+            run.rollback_to(0);
         }
         let Run { undo, seen, mut saw, .. } = run;
         if let Some(number) = self.note(undo, epoch) {
@@ -91,7 +91,7 @@ impl Model {
     pub(crate) fn try_out(&mut self, program: &[Op]) -> Ran {
         let mut run = Run { model: self, undo: Vec::new(), savepoints: Vec::new(), seen: Vec::new(), saw: 0 };
         let verdict = run.all(program);
-        run.rewind(0);
+        run.rollback_to(0);
         let Run { seen, saw, .. } = run;
         Ran { verdict, seen, saw }
     }
@@ -263,7 +263,7 @@ impl Run<'_> {
                 Seen::Done(true)
             }
             Op::RollbackTo(number) => {
-                self.rewind(self.savepoints[*number]);
+                self.rollback_to(self.savepoints[*number]);
                 self.savepoints.truncate(number + 1);
                 Seen::Done(true)
             }
@@ -292,7 +292,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn rewind(&mut self, to: usize) {
+    fn rollback_to(&mut self, to: usize) {
         while self.undo.len() > to {
             let (table, key, before) = self.undo.pop().expect("longer than that");
             self.model.set(table, key, before);

@@ -4,14 +4,14 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use seriatim::{Abort, Receipt, Rng, Stamp, Tx, thread};
+use seriatim::{Abort, Receipt, Rng, Tid, Tx, thread};
 use seriatim_suite::explore::{BucketCell, Cell};
 use seriatim_suite::{audit, epochs, matrix, seed};
 
 use crate::{assert_serializable, committed};
 
 fn epoch(receipt: Receipt) -> u64 {
-    receipt.stamp.epoch().0
+    receipt.tid.epoch().0
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn epochs_up_to_any_one_are_a_prefix() {
                     for _ in 0..300 {
                         let tx = session.begin().expect("a worker");
                         let (read, written) = (rng.below(8) as u32, rng.below(8) as u32);
-                        // Whether it wrote: the stamp of one that did not is that of what it read.
+                        // Whether it wrote: the TID of one that did not is that of what it read.
                         let done: Result<bool, Abort> = match rng.below(4) {
                             0 => tx
                                 .get(cells, &read)
@@ -82,9 +82,9 @@ fn epochs_up_to_any_one_are_a_prefix() {
                         let begins = floor.load(Ordering::SeqCst);
                         let Some(receipt) = committed(tx.commit()) else { continue };
                         if wrote {
-                            let stamped = epoch(receipt);
-                            assert!(stamped >= begins, "{setting}: epoch {stamped}, but {begins} had come before");
-                            floor.fetch_max(stamped, Ordering::SeqCst);
+                            let assigned = epoch(receipt);
+                            assert!(assigned >= begins, "{setting}: epoch {assigned}, but {begins} had come before");
+                            floor.fetch_max(assigned, Ordering::SeqCst);
                         }
                     }
                 });
@@ -98,7 +98,7 @@ fn epochs_up_to_any_one_are_a_prefix() {
             .transactions
             .iter()
             .flat_map(|t| &t.writes)
-            .map(|write| Stamp::from_bits(write.version).epoch().0)
+            .map(|write| Tid::from_bits(write.version).epoch().0)
             .collect();
         assert!(checked > 200 && reached.len() > 3, "{setting}: {checked} dependencies, {} epochs", reached.len());
     }

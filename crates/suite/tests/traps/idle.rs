@@ -118,7 +118,7 @@ fn a_parked_transaction_holds_memory_only_while_it_is_open() {
             }
             world.rest(&mut session);
             let after = world.rest(&mut session);
-            // 20 rounds of 40 rows, each with an image, a long text and now and then a record and a marker.
+            // 20 rounds of 40 rows, each with a row version, a long text and now and then a record and a marker.
             let retired = 20 * ROWS as usize * 1024;
             assert!(peak <= before + retired, "{setting}: {before} bytes grew to {peak} beside a parked transaction");
             assert!(

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use seriatim::history::{History, Saw};
-use seriatim::{Database, Rng, Stamp, Table, Tx, thread};
+use seriatim::{Database, Rng, Table, Tid, Tx, thread};
 use seriatim_suite::explore::{BucketCell, Cell, Cells};
 use seriatim_suite::{Setting, audit, matrix, seed};
 
@@ -20,7 +20,7 @@ fn versions_rise<C: Cells>(setting: &Setting, rng: &mut Rng) {
     let db = stepped(setting);
     let cells = db.create::<C>().expect("a table");
     let mut sessions = [db.session(), db.session(), db.session()];
-    let (mut newest, mut there) = ([Stamp::ZERO; 3], [false; 3]);
+    let (mut newest, mut there) = ([Tid::ZERO; 3], [false; 3]);
     for _ in 0..300 {
         let session = &mut sessions[rng.below(3) as usize];
         let at = rng.below(3) as usize;
@@ -38,9 +38,9 @@ fn versions_rise<C: Cells>(setting: &Setting, rng: &mut Rng) {
         assert_eq!(*done, [there[at], !there[at], true, there[at]][what as usize], "{setting}");
         there[at] = if *done { what != 0 } else { there[at] };
         if *done {
-            let stamp = done.receipt.stamp;
-            assert!(stamp > newest[at], "{setting}: key {id} went from version {} to {stamp}", newest[at]);
-            newest[at] = stamp;
+            let tid = done.receipt.tid;
+            assert!(tid > newest[at], "{setting}: key {id} went from version {} to {tid}", newest[at]);
+            newest[at] = tid;
         }
         (0..rng.below(4)).for_each(|_| db.step());
     }
@@ -225,7 +225,7 @@ fn a_rolled_back_insert_leaves_no_trace_in_versions() {
         let db: Database = stepped(&setting);
         let notes = db.create::<Note>().expect("a table");
         let note = |text: &str| Note { id: 1, text: text.to_owned() };
-        let mut newest = Stamp::ZERO;
+        let mut newest = Tid::ZERO;
         for round in 0..20 {
             {
                 let mut session = db.session();
@@ -240,8 +240,8 @@ fn a_rolled_back_insert_leaves_no_trace_in_versions() {
             assert!(*db.session().transact(|tx| Ok(tx.get(&notes, &1)?.is_none())).expect("alone"), "{setting}");
             let put = db.session().transact(|tx| tx.insert(&notes, &note("there"))).expect("alone");
             let gone = db.session().transact(|tx| tx.delete(&notes, &1)).expect("alone");
-            assert!(newest < put.receipt.stamp && put.receipt.stamp < gone.receipt.stamp, "{setting}, round {round}");
-            newest = gone.receipt.stamp;
+            assert!(newest < put.receipt.tid && put.receipt.tid < gone.receipt.tid, "{setting}, round {round}");
+            newest = gone.receipt.tid;
             (0..round % 4).for_each(|_| db.step());
         }
         assert_serializable(&setting, &db);

@@ -1,7 +1,7 @@
 //! Fallback locks, forced back ends, and what regions that abort all the time may change: nothing but the speed.
 
 use seriatim::htm::{Backend, Budget, Emulation, HtmMode, detect};
-use seriatim::{Abort, Database, OpenError, Rng, Stamp, Table, Tx, protocols, thread};
+use seriatim::{Abort, Database, OpenError, Rng, Table, Tid, Tx, protocols, thread};
 use seriatim_suite::explore::{BucketCell, Cell};
 use seriatim_suite::stress::{Load, stress_with};
 use seriatim_suite::{Setting, matrix, seed};
@@ -13,7 +13,7 @@ fn emulated(seed: u64, abort_one_in: u32) -> HtmMode {
 }
 
 fn settings(htm: HtmMode) -> impl Iterator<Item = Setting> {
-    protocols().iter().map(move |protocol| Setting { protocol: protocol.name, htm, strict: protocol.gives.strict })
+    protocols().iter().map(move |protocol| Setting::new(protocol, htm))
 }
 
 /// From regions that all abort to some that do, with budgets from none to the default.
@@ -89,11 +89,11 @@ struct Thing {
     text: String,
 }
 
-/// What one thread's program saw, with the stamps of its commits.
+/// What one thread's program saw, with the TIDs of its commits.
 #[derive(Debug, PartialEq)]
 struct Outcome {
     seen: Vec<Option<u64>>,
-    stamps: Vec<Stamp>,
+    tids: Vec<Tid>,
     rows: Vec<Thing>,
 }
 
@@ -101,7 +101,7 @@ fn program(db: &Database, seed: u64) -> Outcome {
     let things = db.create::<Thing>().expect("a table");
     let (by_color, by_name) = (things.index(Thing::BY_COLOR), things.index(Thing::BY_NAME));
     let mut rng = Rng::from_seed(seed);
-    let (mut seen, mut stamps) = (Vec::new(), Vec::new());
+    let (mut seen, mut tids) = (Vec::new(), Vec::new());
     let mut session = db.session();
     for round in 0..150u64 {
         let draws = rng.next_u64();
@@ -132,7 +132,7 @@ fn program(db: &Database, seed: u64) -> Outcome {
             Ok(seen)
         };
         let done = session.transact(body).expect("alone");
-        stamps.push(done.receipt.stamp);
+        tids.push(done.receipt.tid);
         seen.extend(done.into_value());
         if rng.below(3) == 0 {
             db.step();
@@ -148,10 +148,10 @@ fn program(db: &Database, seed: u64) -> Outcome {
         tx.scan(&things, ..).map(|row| row.map(own)).collect()
     });
     db.check_structure().expect("sound");
-    Outcome { seen, stamps, rows: rows.expect("alone").into_value() }
+    Outcome { seen, tids, rows: rows.expect("alone").into_value() }
 }
 
-/// Whatever back end was forced, the same program has the same outcome, to the last stamp.
+/// Whatever back end was forced, the same program has the same outcome, to the last TID.
 #[test]
 fn forced_modes_give_the_same_results() {
     let seed = seed("forced modes");
@@ -169,7 +169,7 @@ fn forced_modes_give_the_same_results() {
             }
             let same = outcomes.iter().find(|(other, _)| other.protocol == setting.protocol);
             if let Some((first, expected)) = same {
-                assert_eq!(expected.stamps, outcome.stamps, "{first} and {setting} stamped differently");
+                assert_eq!(expected.tids, outcome.tids, "{first} and {setting} got different TIDs");
             }
             outcomes.push((setting.clone(), outcome));
         }

@@ -46,8 +46,8 @@ impl Pair {
 fn a_snapshot_sees_all_of_a_transaction_or_nothing_of_it() {
     for setting in matrix(seed("snapshot around a commit")) {
         let snapshots = protocols().iter().find(|protocol| protocol.name == setting.protocol);
-        let never_aborts = snapshots.is_some_and(|protocol| protocol.gives.snapshots != Freshness::None);
-        // Steps of the writer: put 1, put 2, delete 3, insert 4, commit, housekeeping, another such transaction.
+        let never_aborts = snapshots.is_some_and(|protocol| protocol.capabilities.snapshots != Freshness::None);
+        // Steps of the writer: put 1, put 2, delete 3, insert 4, commit, garbage collection, another such transaction.
         const STEPS: usize = 8;
         for begin in 0..=STEPS {
             for first in begin..=STEPS {
@@ -126,7 +126,7 @@ fn with_fallbacks(seed: u64) -> impl Iterator<Item = (Setting, Budget)> {
     let tiny = Budget { conflict: 1, capacity: 1, system: 1, explicit: 1 };
     let fallbacks = protocols().iter().map(move |protocol| {
         let htm = HtmMode::Emulated(Emulation { seed, abort_one_in: 2, yields: true });
-        (Setting { protocol: protocol.name, htm, strict: protocol.gives.strict }, tiny)
+        (Setting::new(protocol, htm), tiny)
     });
     matrix(seed).into_iter().map(|setting| (setting, Budget::default())).chain(fallbacks)
 }
@@ -137,7 +137,7 @@ fn snapshots_amid_installs_see_pairs_and_what_was_acknowledged() {
     let seed = seed("pairs under snapshots");
     for (setting, budget) in with_fallbacks(seed) {
         let db = setting.builder().region_budget(budget).record_history(true).workers(5).open().expect("a database");
-        let latest = db.protocol().gives.snapshots == Freshness::Latest;
+        let latest = db.protocol().capabilities.snapshots == Freshness::Latest;
         let pair = Pair::new(&db);
         // Values only rise; the newest that a writer was told is committed.
         let acknowledged: [AtomicI64; KEYS as usize] = Default::default();

@@ -1,6 +1,6 @@
 //! A write changes the version even where it does not change the value.
 
-use seriatim::{Abort, Handle, Stamp, Tx};
+use seriatim::{Abort, Handle, Tid, Tx};
 use seriatim_suite::explore::{BucketCell, Cell, Cells};
 use seriatim_suite::{Setting, matrix, seed};
 
@@ -43,7 +43,7 @@ fn between<C: Cells>(setting: &Setting, how: Same, steps: u32) {
     assert!(reader.is_none() || second.is_none(), "{setting}, {how:?}: a write of the same value went unnoticed");
     assert!(reader.is_some() || second.is_some(), "{setting}, {how:?}: nobody got through");
     if let Some(second) = second {
-        assert!(Stamp::ZERO < first.stamp && first.stamp < second.stamp, "{setting}, {how:?}: the version stood still");
+        assert!(Tid::ZERO < first.tid && first.tid < second.tid, "{setting}, {how:?}: the version stood still");
     }
     assert_serializable(setting, &db);
 }

@@ -50,11 +50,11 @@ pub fn open(values: &Values) -> Result<Box<dyn Workload>, Misuse> {
 #[cfg(test)]
 mod tests {
     use crate::articles::ENTRY;
-    use crate::trial;
+    use crate::test_support;
 
     #[test]
     fn values_that_cannot_be_are_refused_with_what_would_be_right() {
-        let open = |name: &str, value: &str| trial::open(&ENTRY, &[(name, value)]);
+        let open = |name: &str, value: &str| test_support::open(&ENTRY, &[(name, value)]);
         assert_eq!(open("mix", "add-comment"), Ok(()));
         assert_eq!(open("comments", "0"), Ok(()));
         for (name, value, wants) in [

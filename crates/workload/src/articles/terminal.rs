@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::input::Inputs;
 use super::transactions::{add_comment, get_article, get_articles, update_user_info};
 use super::{KINDS, Ledger};
-use crate::contract::{Later, Now, Way};
+use crate::contract::{CallMode, Later, Now};
 use crate::random::Deck;
 use crate::{Ending, Outcome, Submitted, Terminal};
 use seriatim::{Session, TransactError};
@@ -23,7 +23,7 @@ impl ArticlesTerminal {
         ArticlesTerminal { inputs, deck: Deck::new(&mix), ledger }
     }
 
-    fn one<W: Way>(&mut self, session: &mut Session) -> W::Answer {
+    fn one<W: CallMode>(&mut self, session: &mut Session) -> W::Answer {
         let kind = self.deck.draw(self.inputs.rng());
         let (inputs, ledger) = (&mut self.inputs, &self.ledger);
         match kind {

@@ -1,14 +1,14 @@
 //! Every transaction does what the benchmark says; counts agree under every protocol; every rule of the check rings.
 
 use super::*;
-use crate::trial::{self, assert_consistent};
+use crate::test_support::{self, assert_consistent};
 use seriatim::{Abort, Text, TransactError, Tx, protocols};
 
 const SEED: u64 = 20_131_105;
 
 fn loaded(protocol: &str, options: Options) -> (Database, Articles, Tables) {
     let workload = Articles::new(options);
-    let db = trial::loaded(protocol, &workload);
+    let db = test_support::loaded(protocol, &workload);
     let tables = Tables::open(&db).expect("loading made the tables");
     (db, workload, tables)
 }
@@ -85,11 +85,11 @@ fn unknown_articles_and_users_fail_without_a_trace() {
 fn counts_agree_under_every_protocol() {
     for protocol in protocols() {
         let (db, workload, _) = loaded(protocol.name, small());
-        let tallies = trial::run(&db, &workload, 3, 600, SEED);
-        let committed = |committed| trial::Tally { committed, rolled_back: 0 };
+        let tallies = test_support::run(&db, &workload, 3, 600, SEED);
+        let committed = |committed| test_support::Tally { committed, rolled_back: 0 };
         assert_eq!(tallies, [720, 360, 540, 180].map(committed), "six full decks a terminal");
         assert_consistent(&db, &workload);
-        trial::run(&db, &workload, 2, 300, SEED + 1);
+        test_support::run(&db, &workload, 2, 300, SEED + 1);
         assert_consistent(&db, &workload);
     }
 }
@@ -98,8 +98,8 @@ fn counts_agree_under_every_protocol() {
 #[track_caller]
 fn canary(clauses: &[&str], corrupt: impl Fn(&Tx, &Tables) -> Result<Option<()>, Abort>) {
     let (db, workload, tables) = loaded("auto", small());
-    trial::run(&db, &workload, 1, 200, SEED);
-    trial::canary(&db, &workload, clauses, |tx| corrupt(tx, &tables));
+    test_support::run(&db, &workload, 1, 200, SEED);
+    test_support::canary(&db, &workload, clauses, |tx| corrupt(tx, &tables));
 }
 
 fn comment(c_a_id: u32, c_id: u32, c_u_id: u32) -> Comment {

@@ -91,11 +91,11 @@ pub fn open(values: &Values) -> Result<Box<dyn Workload>, Misuse> {
 #[cfg(test)]
 mod tests {
     use crate::smallbank::ENTRY;
-    use crate::trial;
+    use crate::test_support;
 
     #[test]
     fn knobs_that_contradict_each_other_are_refused_with_the_reason() {
-        let open = |knobs: &[(&str, &str)]| trial::open(&ENTRY, knobs);
+        let open = |knobs: &[(&str, &str)]| test_support::open(&ENTRY, knobs);
         assert_eq!(open(&[("hotspot", "10"), ("hotspot-percent", "90"), ("mix", "uniform")]), Ok(()));
         assert_eq!(open(&[("theta", "0.9"), ("mix", "write-check")]), Ok(()));
         for (knobs, wants) in [

@@ -3,7 +3,7 @@
 use expect_test::expect_file;
 
 use super::{Options, SmallBank};
-use crate::trial::{self, Plans};
+use crate::test_support::{self, Plans};
 use seriatim::procedure::plan;
 
 fn plans() -> Plans {
@@ -64,5 +64,5 @@ fn the_optimized_graph() {
 
 #[test]
 fn executions_keep_to_the_plans() {
-    trial::assert_runs_as_planned(&SmallBank::new(Options::new(40, 1)));
+    test_support::assert_runs_as_planned(&SmallBank::new(Options::new(40, 1)));
 }

@@ -9,7 +9,7 @@ use super::transactions::{
     InsufficientFunds, amalgamate, balance, deposit_checking, send_payment, transact_savings, write_check,
 };
 use super::{KINDS, Ledger};
-use crate::contract::{Later, Now, Way};
+use crate::contract::{CallMode, Later, Now};
 use crate::random::Deck;
 use crate::{Ending, Outcome, Submitted, Terminal};
 use seriatim::{Session, TransactError};
@@ -26,7 +26,7 @@ impl SmallBankTerminal {
         SmallBankTerminal { inputs, deck: Deck::new(&mix), ledger }
     }
 
-    fn one<W: Way>(&mut self, session: &mut Session) -> W::Answer {
+    fn one<W: CallMode>(&mut self, session: &mut Session) -> W::Answer {
         let kind = self.deck.draw(self.inputs.rng());
         let (inputs, ledger) = (&mut self.inputs, &self.ledger);
         match kind {

@@ -2,14 +2,14 @@
 
 use super::*;
 use crate::Ending;
-use crate::trial::{self, assert_consistent};
+use crate::test_support::{self, assert_consistent};
 use seriatim::{Abort, TransactError, Tx, protocols};
 
 const SEED: u64 = 20_080_407;
 
 fn loaded(protocol: &str, options: Options) -> (Database, SmallBank, Tables) {
     let workload = SmallBank::new(options);
-    let db = trial::loaded(protocol, &workload);
+    let db = test_support::loaded(protocol, &workload);
     let tables = Tables::open(&db).expect("loading made the tables");
     (db, workload, tables)
 }
@@ -127,7 +127,7 @@ fn money_is_kept_under_every_protocol_and_distribution() {
     for keys in [Keys::Uniform, hotspot, Keys::Zipfian { theta: 0.9 }] {
         for protocol in protocols() {
             let (db, workload, _) = loaded(protocol.name, Options { keys, ..Options::new(40, SEED) });
-            let tallies = trial::run(&db, &workload, 3, 800, SEED);
+            let tallies = test_support::run(&db, &workload, 3, 800, SEED);
             let kinds: Vec<u32> = tallies.iter().map(|kind| kind.all()).collect();
             assert_eq!(kinds, [360, 360, 360, 360, 360, 600], "eight full decks a terminal");
             let may_refuse = |kind: usize| matches!(KINDS[kind], "transact_savings" | "send_payment");
@@ -143,8 +143,8 @@ fn money_is_kept_under_every_protocol_and_distribution() {
 #[track_caller]
 fn canary(clauses: &[&str], corrupt: impl Fn(&Tx, &Tables) -> Result<Option<()>, Abort>) {
     let (db, workload, tables) = loaded("auto", Options::new(30, SEED));
-    trial::run(&db, &workload, 1, 200, SEED);
-    trial::canary(&db, &workload, clauses, |tx| corrupt(tx, &tables));
+    test_support::run(&db, &workload, 1, 200, SEED);
+    test_support::canary(&db, &workload, clauses, |tx| corrupt(tx, &tables));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use expect_test::expect_file;
 
 use super::{KINDS, Options, Tatp};
-use crate::trial::{self, Plans};
+use crate::test_support::{self, Plans};
 use seriatim::procedure::plan;
 
 fn plans() -> Plans {
@@ -71,5 +71,5 @@ fn the_optimized_graph() {
 #[test]
 fn executions_keep_to_the_plans() {
     let mix = [1; KINDS.len()];
-    trial::assert_runs_as_planned(&Tatp::new(Options { mix, ..Options::new(40, 1) }));
+    test_support::assert_runs_as_planned(&Tatp::new(Options { mix, ..Options::new(40, 1) }));
 }

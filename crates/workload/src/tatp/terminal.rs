@@ -9,7 +9,7 @@ use super::transactions::{
     insert_call_forwarding, update_location, update_subscriber_data,
 };
 use super::{KINDS, Ledger};
-use crate::contract::{Later, Now, Way};
+use crate::contract::{CallMode, Later, Now};
 use crate::random::Deck;
 use crate::{Ending, Outcome, Submitted, Terminal};
 use seriatim::{Session, TransactError};
@@ -26,7 +26,7 @@ impl TatpTerminal {
         TatpTerminal { inputs, deck: Deck::new(&mix), ledger }
     }
 
-    fn one<W: Way>(&mut self, session: &mut Session) -> W::Answer {
+    fn one<W: CallMode>(&mut self, session: &mut Session) -> W::Answer {
         let kind = self.deck.draw(self.inputs.rng());
         let (inputs, ledger) = (&mut self.inputs, &self.ledger);
         match kind {

@@ -1,14 +1,14 @@
 //! The population and the failures are those of the description; every transaction does what it says; every rule rings.
 
 use super::*;
-use crate::trial::{self, assert_consistent};
+use crate::test_support::{self, assert_consistent};
 use seriatim::{Abort, Text, TransactError, Tx, protocols};
 
 const SEED: u64 = 20_090_303;
 
 fn loaded(protocol: &str, subscribers: u32) -> (Database, Tatp, Tables) {
     let workload = Tatp::new(Options::new(subscribers, SEED));
-    let db = trial::loaded(protocol, &workload);
+    let db = test_support::loaded(protocol, &workload);
     let tables = Tables::open(&db).expect("loading made the tables");
     (db, workload, tables)
 }
@@ -195,8 +195,8 @@ fn destination_probability() -> f64 {
 #[test]
 fn the_mix_and_its_failures_follow_from_the_description() {
     let workload = Tatp::new(Options { keys: Keys::Uniform, ..Options::new(3000, SEED) });
-    let db = trial::loaded("auto", &workload);
-    let tallies = trial::run(&db, &workload, 2, 20_000, SEED);
+    let db = test_support::loaded("auto", &workload);
+    let tallies = test_support::run(&db, &workload, 2, 20_000, SEED);
     let kinds: Vec<u32> = tallies.iter().map(|kind| kind.all()).collect();
     assert_eq!(kinds, [14_000, 4000, 14_000, 800, 5600, 800, 800], "two hundred full decks a terminal");
     let destination = 100.0 * destination_probability();
@@ -217,8 +217,8 @@ fn tables_stay_whole_under_every_protocol() {
     for protocol in protocols() {
         for mix in [Options::STANDARD, write] {
             let workload = Tatp::new(Options { mix, ..Options::new(20, SEED) });
-            let db = trial::loaded(protocol.name, &workload);
-            trial::run(&db, &workload, 3, 800, SEED);
+            let db = test_support::loaded(protocol.name, &workload);
+            test_support::run(&db, &workload, 3, 800, SEED);
             assert_consistent(&db, &workload);
         }
     }
@@ -228,8 +228,8 @@ fn tables_stay_whole_under_every_protocol() {
 #[track_caller]
 fn canary(clauses: &[&str], corrupt: impl Fn(&Tx, &Tables) -> Result<Option<()>, Abort>) {
     let (db, workload, tables) = loaded("auto", 30);
-    trial::run(&db, &workload, 1, 200, SEED);
-    trial::canary(&db, &workload, clauses, |tx| corrupt(tx, &tables));
+    test_support::run(&db, &workload, 1, 200, SEED);
+    test_support::canary(&db, &workload, clauses, |tx| corrupt(tx, &tables));
 }
 
 /// The first special facility of a subscriber.

@@ -7,7 +7,7 @@ use super::input::Inputs;
 use super::options::Mix;
 use super::schema::{History, Tables};
 use super::{UnusedItem, delivery, history_keys, new_order, order_status, payment, stock_level};
-use crate::contract::{Later, Now, Way};
+use crate::contract::{CallMode, Later, Now};
 use crate::random::Deck;
 use crate::{Ending, Outcome, Submitted, Terminal};
 use seriatim::{Session, TransactError};
@@ -53,7 +53,7 @@ impl TpccTerminal {
         Ok(())
     }
 
-    fn one<W: Way>(&mut self, session: &mut Session) -> W::Answer {
+    fn one<W: CallMode>(&mut self, session: &mut Session) -> W::Answer {
         let kind = self.deck.draw(self.inputs.rng());
         if self.resume == Resume::Pending
             && let Err(error) = self.resume(session)

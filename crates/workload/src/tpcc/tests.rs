@@ -4,7 +4,7 @@
 use super::*;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::{Missing, trial};
+use crate::{Missing, test_support};
 use seriatim::procedure::Declared;
 use seriatim::{Abort, Freshness, ReadTx, Session, TransactError, Tx, protocols, thread};
 
@@ -16,7 +16,7 @@ fn loaded(warehouses: u16) -> (Database, Tpcc, Tables) {
 
 fn loaded_under(protocol: &str, options: Options) -> (Database, Tpcc, Tables) {
     let workload = Tpcc::new(options);
-    let db = trial::loaded(protocol, &workload);
+    let db = test_support::loaded(protocol, &workload);
     let tables = Tables::open(&db).expect("loading made the tables");
     (db, workload, tables)
 }
@@ -278,7 +278,7 @@ fn conditions_hold_after_a_concurrent_run_and_a_second_one_over_the_same_data() 
     for protocol in protocols() {
         let (db, workload, tables) = loaded_under(protocol.name, Options::new(Scale::small(2), SEED));
         for round in 0..2 {
-            let tallies = trial::run(&db, &workload, 4, 1000, SEED + round);
+            let tallies = test_support::run(&db, &workload, 4, 1000, SEED + round);
             let kinds: Vec<u32> = tallies.iter().map(|kind| kind.all()).collect();
             assert_eq!(kinds, [1800, 1720, 160, 160, 160], "ten full decks a terminal");
             let only_new_order = tallies[1..].iter().all(|kind| kind.rolled_back == 0);
@@ -295,7 +295,7 @@ fn conditions_hold_when_everything_is_remote() {
     for protocol in protocols() {
         let options = Options { remote, ..Options::new(Scale::small(3), SEED) };
         let (db, workload, tables) = loaded_under(protocol.name, options);
-        trial::run(&db, &workload, 3, 500, SEED);
+        test_support::run(&db, &workload, 3, 500, SEED);
         assert_consistent(&db, &workload, &tables);
     }
 }
@@ -308,7 +308,7 @@ fn no_transaction_leaves_its_plan() {
         let db = Database::builder().protocol(protocol.name).check_plans(true).open().expect("a database opens");
         let workload = Tpcc::new(Options::new(Scale::small(2), SEED));
         workload.load(&db, &Loading::default()).expect("loading succeeds");
-        let tallies = trial::run(&db, &workload, 2, 200, SEED);
+        let tallies = test_support::run(&db, &workload, 2, 200, SEED);
         assert!(tallies.iter().all(|kind| kind.committed > 0));
         assert_consistent(&db, &workload, &Tables::open(&db).expect("loading made the tables"));
     }
@@ -317,12 +317,12 @@ fn no_transaction_leaves_its_plan() {
 #[test]
 fn snapshots_are_consistent_beside_writers() {
     println!("seed {SEED}");
-    for protocol in protocols().iter().filter(|protocol| protocol.gives.snapshots != Freshness::None) {
+    for protocol in protocols().iter().filter(|protocol| protocol.capabilities.snapshots != Freshness::None) {
         let (db, workload, tables) = loaded_under(protocol.name, Options::new(Scale::small(2), SEED));
         let running = AtomicBool::new(true);
         thread::scope(|scope| {
             let writers = scope.spawn(|| {
-                trial::run(&db, &workload, 2, 2000, SEED);
+                test_support::run(&db, &workload, 2, 2000, SEED);
                 running.store(false, Ordering::Relaxed);
             });
             let (mut session, mut checks) = (db.session(), 0);
@@ -341,7 +341,7 @@ fn snapshots_are_consistent_beside_writers() {
 #[track_caller]
 fn canary(clauses: &[&str], corrupt: impl Fn(&Tx, &Tables) -> Result<Option<()>, Abort>) {
     let (db, workload, tables) = loaded(1);
-    trial::canary(&db, &workload, clauses, |tx| corrupt(tx, &tables));
+    test_support::canary(&db, &workload, clauses, |tx| corrupt(tx, &tables));
 }
 
 const CENT: Money = Money::from_units(1);

@@ -3,7 +3,7 @@
 use expect_test::expect_file;
 
 use super::{Options, Rounds, TwelveKey};
-use crate::trial::{self, Plans};
+use crate::test_support::{self, Plans};
 use seriatim::procedure::plan;
 
 fn plans() -> Plans {
@@ -40,6 +40,6 @@ fn the_optimized_graph() {
 fn executions_keep_to_the_plans() {
     for rounds in [Rounds::One, Rounds::Two] {
         let options = Options { clients: 4, multi: 50, conflict: 50, abort: 10, rounds, ..Options::default() };
-        trial::assert_runs_as_planned(&TwelveKey::new(options));
+        test_support::assert_runs_as_planned(&TwelveKey::new(options));
     }
 }

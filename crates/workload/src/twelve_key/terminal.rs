@@ -7,7 +7,7 @@ use super::Ledger;
 use super::input::{Inputs, KEYS};
 use super::options::{Options, Rounds};
 use super::transactions::{GivenUp, one_round, two_rounds};
-use crate::contract::{Later, Now, Way};
+use crate::contract::{CallMode, Later, Now};
 use crate::{Ending, Outcome, Submitted, Terminal};
 use seriatim::{Session, TransactError};
 
@@ -23,7 +23,7 @@ impl TwelveKeyTerminal {
         TwelveKeyTerminal { inputs, rounds: options.rounds, ledger }
     }
 
-    fn one<W: Way>(&mut self, session: &mut Session) -> W::Answer {
+    fn one<W: CallMode>(&mut self, session: &mut Session) -> W::Answer {
         let input = self.inputs.keys();
         let kind = usize::from(input.is_multi());
         let hot = input.keys.iter().filter(|key| key.is_hot()).count();

@@ -2,7 +2,7 @@
 //! the counts; the check notices a lost update of a client's key and of a hot one, and a lost row.
 
 use super::*;
-use crate::trial;
+use crate::test_support;
 use seriatim::{Abort, Handle, Session, TransactError, Tx, protocols};
 
 const SEED: u64 = 121_212;
@@ -103,7 +103,7 @@ fn cell(session: &mut Session, table: &Handle<Cell>, at: (u16, u16, u8)) -> (u64
 fn a_transaction_counts_each_of_its_keys_once_and_answers_what_they_held() {
     for (run, sum) in BOTH.into_iter().zip([0, 12 + 7]) {
         let workload = TwelveKey::new(SMALL);
-        let db = trial::loaded("auto", &workload);
+        let db = test_support::loaded("auto", &workload);
         let (tables, mut session) = (Tables::open(&db).expect("loaded"), db.session());
         session.transact(|tx| tx.update(&tables.cell, &(1, 3, 5), |cell| cell.set_value(7))).expect("it commits");
         let input = both_partitions(3);
@@ -129,7 +129,7 @@ fn a_transaction_counts_each_of_its_keys_once_and_answers_what_they_held() {
 fn an_abort_at_either_partition_leaves_nothing_at_both() {
     for run in BOTH {
         let workload = TwelveKey::new(SMALL);
-        let db = trial::loaded("auto", &workload);
+        let db = test_support::loaded("auto", &workload);
         let mut session = db.session();
         for partition in 0..2 {
             let input = KeysInput { aborts_at: Some(partition), ..both_partitions(3) };
@@ -139,7 +139,7 @@ fn an_abort_at_either_partition_leaves_nothing_at_both() {
         let missing = KeysInput { keys: both_partitions(4).keys, aborts_at: None };
         let error = run(&mut session, &missing).expect_err("there is no client 4");
         assert!(error.to_string().contains("cell"), "{error}");
-        trial::assert_consistent(&db, &workload);
+        test_support::assert_consistent(&db, &workload);
     }
 }
 
@@ -150,8 +150,8 @@ fn every_protocol_keeps_the_counts_with_and_without_conflicts_in_one_round_and_t
             for options in [HOT, Options { conflict: 0, ..HOT }] {
                 let workload = TwelveKey::new(Options { rounds, ..options });
                 // As many terminals as clients and one more, which shares the keys of the first.
-                let db = trial::loaded(protocol.name, &workload);
-                let tallies = trial::run(&db, &workload, 5, 200, SEED);
+                let db = test_support::loaded(protocol.name, &workload);
+                let tallies = test_support::run(&db, &workload, 5, 200, SEED);
                 let (committed, rolled_back) =
                     tallies.iter().fold((0, 0), |sum, kind| (sum.0 + kind.committed, sum.1 + kind.rolled_back));
                 assert_eq!(committed + rolled_back, 1000);
@@ -159,7 +159,7 @@ fn every_protocol_keeps_the_counts_with_and_without_conflicts_in_one_round_and_t
                     (50..200).contains(&rolled_back) && tallies.iter().all(|kind| kind.committed > 200),
                     "{tallies:?}"
                 );
-                trial::assert_consistent(&db, &workload);
+                test_support::assert_consistent(&db, &workload);
             }
         }
     }
@@ -169,10 +169,10 @@ fn every_protocol_keeps_the_counts_with_and_without_conflicts_in_one_round_and_t
 fn the_check_notices_a_lost_update_of_a_clients_key_and_of_a_hot_one_and_a_lost_row() {
     let canary = |transactions, clauses: &[&str], corrupt: fn(&Tx, &Tables) -> Result<Option<()>, Abort>| {
         let workload = TwelveKey::new(HOT);
-        let db = trial::loaded("auto", &workload);
-        trial::run(&db, &workload, 4, transactions, SEED);
+        let db = test_support::loaded("auto", &workload);
+        test_support::run(&db, &workload, 4, transactions, SEED);
         let tables = Tables::open(&db).expect("loaded");
-        trial::canary(&db, &workload, clauses, |tx| corrupt(tx, &tables));
+        test_support::canary(&db, &workload, clauses, |tx| corrupt(tx, &tables));
     };
     fn lose(tx: &Tx, tables: &Tables, at: (u16, u16, u8)) -> Result<Option<()>, Abort> {
         tx.update(&tables.cell, &at, |cell| cell.set_value(cell.value() - 1))
@@ -186,7 +186,7 @@ fn the_check_notices_a_lost_update_of_a_clients_key_and_of_a_hot_one_and_a_lost_
 
 #[test]
 fn knobs_that_contradict_each_other_are_refused_with_the_reason() {
-    let open = |knobs: &[(&str, &str)]| trial::open(&ENTRY, knobs);
+    let open = |knobs: &[(&str, &str)]| test_support::open(&ENTRY, knobs);
     assert_eq!(open(&[("multi", "100"), ("conflict", "100"), ("abort", "100"), ("rounds", "2")]), Ok(()));
     assert_eq!(open(&[("partitions", "1"), ("clients", "1")]), Ok(()));
     for (knobs, wants) in [

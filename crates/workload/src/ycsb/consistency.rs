@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use super::Shared;
 use super::options::Options;
-use super::table::Shape;
+use super::table::UserTable;
 use crate::{LoadError, Report, Rule};
 use seriatim::{Abort, Database, Handle, ReadTx};
 
@@ -30,7 +30,11 @@ struct Found {
 ///
 /// # Errors
 /// When the table is missing or a reading transaction fails.
-pub(super) fn check<T: Shape>(db: &Database, options: &Options, shared: Option<&Shared>) -> Result<Report, LoadError> {
+pub(super) fn check<T: UserTable>(
+    db: &Database,
+    options: &Options,
+    shared: Option<&Shared>,
+) -> Result<Report, LoadError> {
     let (table, mut session) = (db.table::<T>()?, db.session());
     let end = match shared {
         Some(shared) => shared.next_key.load(Ordering::Relaxed),
@@ -58,7 +62,7 @@ pub(super) fn check<T: Shape>(db: &Database, options: &Options, shared: Option<&
     Ok(report)
 }
 
-fn collect<T: Shape>(
+fn collect<T: UserTable>(
     tx: &ReadTx,
     table: &Handle<T>,
     options: &Options,

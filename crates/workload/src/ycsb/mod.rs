@@ -20,8 +20,10 @@ use std::sync::atomic::AtomicU64;
 
 pub use chooser::{Chooser, Distribution};
 pub use input::{INSERT, Inputs, Operation, OperationsInput, READ, READ_MODIFY_WRITE, SCAN, UPDATE};
-pub use options::{Core, Options, Shares, ValueShape, open};
-pub use table::{FIELD_BYTES, HashOne, HashTen, NoSuchOperation, OrderedOne, OrderedTen, Shape, Tables, ends, filled};
+pub use options::{Core, Options, Shares, ValueLayout, open};
+pub use table::{
+    FIELD_BYTES, HashOne, HashTen, NoSuchOperation, OrderedOne, OrderedTen, Tables, UserTable, ends, filled,
+};
 pub use terminal::YcsbTerminal;
 
 use crate::ledger::{Count, Ledgers};
@@ -29,7 +31,7 @@ use crate::parallel;
 use crate::registry::{Entry, Knob, Sizes};
 use crate::{LoadError, Loading, Report, Terminal, Workload};
 use seriatim::{Database, Rng, SchemaError};
-use table::with_shape;
+use table::with_table_type;
 
 /// The line of the registry.
 pub const ENTRY: Entry = Entry {
@@ -73,7 +75,7 @@ pub const ENTRY: Entry = Entry {
 
 /// The workload of a database that holds its tables, as large as they are.
 fn recognize(db: &Database, rows: &Sizes<'_>) -> Option<Box<dyn Workload>> {
-    fn of<T: Shape>(db: &Database, is_ordered: bool, records: u64) -> Option<Box<dyn Workload>> {
+    fn of<T: UserTable>(db: &Database, is_ordered: bool, records: u64) -> Option<Box<dyn Workload>> {
         let table = db.table::<T>().ok()?;
         // All rows have values of one length.
         let length = db.session().snapshot(|tx| Ok(tx.get(&table, &0)?.map(|row| T::field(&row, 0).len()))).ok()?;
@@ -123,20 +125,20 @@ impl Ycsb {
         Inputs::new(self.options, Rng::from_seed(seed), Arc::clone(&self.shared))
     }
 
-    fn declare_shape<T: Shape>(db: &Database) -> Result<(), LoadError> {
+    fn declare_table<T: UserTable>(db: &Database) -> Result<(), LoadError> {
         db.create_or_open::<T>()?;
         db.register(T::procedures())?;
         Ok(())
     }
 
-    fn load_shape<T: Shape>(&self, db: &Database, loading: &Loading<'_>) -> Result<(), LoadError> {
+    fn load_table<T: UserTable>(&self, db: &Database, loading: &Loading<'_>) -> Result<(), LoadError> {
         let Options { records, value_bytes, seed, .. } = self.options;
         let table = db.table::<T>()?;
         let make = |rng: &mut Rng, key| T::new(key, rng.below(26) as u8, value_bytes);
         parallel::populate(db, loading, (records, records), seed, make, |tx, row| tx.insert(&table, row).map(|()| 1))
     }
 
-    fn terminal_shape<T: Shape>(&self, db: &Database, seed: u64) -> Result<Box<dyn Terminal>, SchemaError> {
+    fn terminal_of_table<T: UserTable>(&self, db: &Database, seed: u64) -> Result<Box<dyn Terminal>, SchemaError> {
         Tables::<T>::open(db)?;
         Ok(Box::new(YcsbTerminal::<T>::new(self.inputs(seed), self.shared.ledgers.open(|_| Ledger::default()))))
     }
@@ -152,24 +154,24 @@ impl Workload for Ycsb {
     }
 
     fn declare(&self, db: &Database) -> Result<(), LoadError> {
-        with_shape!(self.options, T => Ycsb::declare_shape::<T>(db))
+        with_table_type!(self.options, T => Ycsb::declare_table::<T>(db))
     }
 
     fn load(&self, db: &Database, loading: &Loading<'_>) -> Result<(), LoadError> {
         self.declare(db)?;
-        with_shape!(self.options, T => self.load_shape::<T>(db, loading))
+        with_table_type!(self.options, T => self.load_table::<T>(db, loading))
     }
 
     fn consistency(&self, db: &Database) -> Result<Report, LoadError> {
-        with_shape!(self.options, T => consistency::check::<T>(db, &self.options, Some(&self.shared)))
+        with_table_type!(self.options, T => consistency::check::<T>(db, &self.options, Some(&self.shared)))
     }
 
     fn audit(&self, db: &Database) -> Result<Report, LoadError> {
-        Ok(with_shape!(self.options, T => consistency::check::<T>(db, &self.options, None))?.asked())
+        Ok(with_table_type!(self.options, T => consistency::check::<T>(db, &self.options, None))?.asked())
     }
 
     fn terminal(&self, db: &Database, index: u16, seed: u64) -> Result<Box<dyn Terminal>, LoadError> {
         let seed = seed ^ u64::from(index) << 48;
-        Ok(with_shape!(self.options, T => self.terminal_shape::<T>(db, seed))?)
+        Ok(with_table_type!(self.options, T => self.terminal_of_table::<T>(db, seed))?)
     }
 }

@@ -21,7 +21,7 @@ pub struct Shares {
 
 /// How a row holds its values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ValueShape {
+pub enum ValueLayout {
     /// In one column.
     One,
     /// In ten columns; an update writes one of them.
@@ -105,8 +105,8 @@ impl Options {
     }
 
     /// How rows hold values of this size.
-    pub fn value_shape(&self) -> ValueShape {
-        if self.value_bytes <= FIELD_BYTES { ValueShape::One } else { ValueShape::Ten }
+    pub fn value_layout(&self) -> ValueLayout {
+        if self.value_bytes <= FIELD_BYTES { ValueLayout::One } else { ValueLayout::Ten }
     }
 }
 

@@ -3,7 +3,7 @@
 use expect_test::expect_file;
 
 use super::{Core, Options, Ycsb};
-use crate::trial::{self, Plans};
+use crate::test_support::{self, Plans};
 use seriatim::procedure::plan;
 
 fn plans(is_ordered: bool) -> Plans {
@@ -50,6 +50,6 @@ fn the_optimized_graph() {
 #[test]
 fn executions_keep_to_the_plans() {
     for core in [Core::A, Core::D, Core::E, Core::F] {
-        trial::assert_runs_as_planned(&Ycsb::new(Options { ops: 3, ..Options::core(core, 100, 1) }));
+        test_support::assert_runs_as_planned(&Ycsb::new(Options { ops: 3, ..Options::core(core, 100, 1) }));
     }
 }

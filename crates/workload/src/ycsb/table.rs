@@ -1,5 +1,5 @@
-//! The table in its four shapes, hashed or ordered, one value of up to 100 bytes or ten fields of as many; and the transaction,
-//! a procedure whose text is the same for each, but that a hashed table has no scans.
+//! The table in its four variants, hashed or ordered, one value of up to 100 bytes or ten fields of as many; and the
+//! transaction, a procedure whose text is the same for each, but that a hashed table has no scans.
 
 use std::error::Error;
 use std::fmt;
@@ -11,8 +11,8 @@ use seriatim::{Data, Database, Handle, SchemaError, Table, Text, pure};
 /// Bytes that a field has room for.
 pub const FIELD_BYTES: usize = 100;
 
-/// What YCSB needs of its table, whatever the shape.
-pub trait Shape: Table<Key = u64> + Send + Sync + 'static {
+/// What YCSB needs of its table, whatever the variant.
+pub trait UserTable: Table<Key = u64> + Send + Sync + 'static {
     /// Fields of a row.
     const FIELDS: usize;
 
@@ -25,7 +25,7 @@ pub trait Shape: Table<Key = u64> + Send + Sync + 'static {
     /// A field's value.
     fn field<'t>(row: &Self::Row<'t>, field: usize) -> &'t str;
 
-    /// See [`Shape::OPERATIONS`].
+    /// See [`UserTable::OPERATIONS`].
     type Operations: Declared<Arguments = OperationsInput, Output = u64>;
 
     /// Runs the operations in order. What the reads saw comes back as a sum, so that none can be optimized away. Aborts with
@@ -58,12 +58,12 @@ impl fmt::Display for NoSuchOperation {
 impl Error for NoSuchOperation {}
 
 /// The tables.
-pub struct Tables<T: Shape> {
+pub struct Tables<T: UserTable> {
     /// The one there is.
     pub usertable: Handle<T>,
 }
 
-impl<T: Shape> Tables<T> {
+impl<T: UserTable> Tables<T> {
     /// Finds the tables.
     ///
     /// # Errors
@@ -94,14 +94,14 @@ pub fn ends(field: &str) -> u64 {
     u64::from(bytes.first().copied().unwrap_or(0)) + u64::from(bytes.last().copied().unwrap_or(0))
 }
 
-macro_rules! shape {
+macro_rules! user_table {
     (
         $module:ident $Row:ident $organization:ident $(scan($($scanned:ident)+))?,
         $count:literal: $($number:literal $field:ident),+
     ) => {
         #[allow(clippy::wrong_self_convention, reason = "derived rows are Copy and have `to_owned`")]
         mod $module {
-            use super::{NoSuchOperation, Shape, ends, filled, value};
+            use super::{NoSuchOperation, UserTable, ends, filled, value};
             use crate::wrapping::wrapping_sum;
             #[allow(unused_imports, reason = "a hashed table has no scans")]
             use crate::ycsb::input::{INSERT, OperationsInput, READ, READ_MODIFY_WRITE, SCAN, UPDATE};
@@ -120,7 +120,7 @@ macro_rules! shape {
                 $(pub $field: Text<100>,)+
             }
 
-            impl Shape for $Row {
+            impl UserTable for $Row {
                 const FIELDS: usize = FIELDS;
 
                 fn new(key: u64, letter: u8, value_bytes: usize) -> $Row {
@@ -144,7 +144,7 @@ macro_rules! shape {
                 const OPERATIONS: operations = operations;
             }
 
-            /// See [`Shape::OPERATIONS`].
+            /// See [`UserTable::OPERATIONS`].
             #[procedure]
             pub fn operations(tx: &Tx, input: &OperationsInput) -> Result<u64, Abort> {
                 let mut sum = 0u64;
@@ -200,34 +200,34 @@ macro_rules! shape {
     };
 }
 
-shape!(hash_one HashOne hash, 1: 0 field0);
-shape!(ordered_one OrderedOne ordered scan(field0), 1: 0 field0);
-shape!(hash_ten HashTen hash, 10: 0 field0, 1 field1, 2 field2, 3 field3, 4 field4, 5 field5, 6 field6, 7 field7, 8 field8, 9 field9);
-shape!(ordered_ten OrderedTen ordered scan(field0 field1 field2 field3 field4 field5 field6 field7 field8 field9), 10: 0 field0, 1 field1, 2 field2, 3 field3, 4 field4, 5 field5, 6 field6, 7 field7, 8 field8, 9 field9);
+user_table!(hash_one HashOne hash, 1: 0 field0);
+user_table!(ordered_one OrderedOne ordered scan(field0), 1: 0 field0);
+user_table!(hash_ten HashTen hash, 10: 0 field0, 1 field1, 2 field2, 3 field3, 4 field4, 5 field5, 6 field6, 7 field7, 8 field8, 9 field9);
+user_table!(ordered_ten OrderedTen ordered scan(field0 field1 field2 field3 field4 field5 field6 field7 field8 field9), 10: 0 field0, 1 field1, 2 field2, 3 field3, 4 field4, 5 field5, 6 field6, 7 field7, 8 field8, 9 field9);
 
-/// Evaluates an expression with `$T` as the shape that the options ask for.
-macro_rules! with_shape {
+/// Evaluates an expression with `$T` as the table type that the options ask for.
+macro_rules! with_table_type {
     ($options:expr, $T:ident => $body:expr) => {{
-        use crate::ycsb::options::ValueShape;
+        use crate::ycsb::options::ValueLayout;
         use crate::ycsb::table::{HashOne, HashTen, OrderedOne, OrderedTen};
-        match ($options.is_ordered, $options.value_shape()) {
-            (false, ValueShape::One) => {
+        match ($options.is_ordered, $options.value_layout()) {
+            (false, ValueLayout::One) => {
                 type $T = HashOne;
                 $body
             }
-            (true, ValueShape::One) => {
+            (true, ValueLayout::One) => {
                 type $T = OrderedOne;
                 $body
             }
-            (false, ValueShape::Ten) => {
+            (false, ValueLayout::Ten) => {
                 type $T = HashTen;
                 $body
             }
-            (true, ValueShape::Ten) => {
+            (true, ValueLayout::Ten) => {
                 type $T = OrderedTen;
                 $body
             }
         }
     }};
 }
-pub(super) use with_shape;
+pub(super) use with_table_type;

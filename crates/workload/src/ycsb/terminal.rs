@@ -6,24 +6,24 @@ use std::sync::Arc;
 
 use super::Ledger;
 use super::input::{INSERT, Inputs, Operation};
-use super::table::Shape;
-use crate::contract::{Later, Now, Way};
+use super::table::UserTable;
+use crate::contract::{CallMode, Later, Now};
 use crate::{Ending, Outcome, Submitted, Terminal};
 use seriatim::Session;
 
 /// One terminal.
-pub struct YcsbTerminal<T: Shape> {
-    shape: PhantomData<T>,
+pub struct YcsbTerminal<T: UserTable> {
+    table: PhantomData<T>,
     inputs: Inputs,
     ledger: Arc<Ledger>,
 }
 
-impl<T: Shape> YcsbTerminal<T> {
+impl<T: UserTable> YcsbTerminal<T> {
     pub(super) fn new(inputs: Inputs, ledger: Arc<Ledger>) -> YcsbTerminal<T> {
-        YcsbTerminal { shape: PhantomData, inputs, ledger }
+        YcsbTerminal { table: PhantomData, inputs, ledger }
     }
 
-    fn one<W: Way>(&mut self, session: &mut Session) -> W::Answer {
+    fn one<W: CallMode>(&mut self, session: &mut Session) -> W::Answer {
         let input = self.inputs.operations(T::FIELDS);
         let count =
             |is: fn(&Operation) -> bool| input.operations.iter().filter(|operation| is(operation)).count() as u64;
@@ -44,7 +44,7 @@ impl<T: Shape> YcsbTerminal<T> {
     }
 }
 
-impl<T: Shape> Terminal for YcsbTerminal<T> {
+impl<T: UserTable> Terminal for YcsbTerminal<T> {
     fn run_one(&mut self, session: &mut Session) -> Outcome {
         self.one::<Now>(session)
     }

@@ -3,7 +3,7 @@
 use super::chooser::Distribution;
 use super::table::{HashOne, OrderedOne, OrderedTen};
 use super::*;
-use crate::trial::{self, assert_consistent};
+use crate::test_support::{self, assert_consistent};
 use seriatim::{Abort, Handle, Text, Tx, protocols};
 
 const SEED: u64 = 31_337;
@@ -14,8 +14,8 @@ fn small(options: Options) -> Options {
 
 fn run(protocol: &str, options: Options, terminals: u16, transactions: u32) -> (Database, Ycsb, Vec<u32>) {
     let workload = Ycsb::new(options);
-    let db = trial::loaded(protocol, &workload);
-    let tallies = trial::run(&db, &workload, terminals, transactions, SEED);
+    let db = test_support::loaded(protocol, &workload);
+    let tallies = test_support::run(&db, &workload, terminals, transactions, SEED);
     assert!(tallies.iter().all(|kind| kind.rolled_back == 0));
     (db, workload, tallies.iter().map(|kind| kind.committed).collect())
 }
@@ -91,7 +91,7 @@ fn the_papers_mixes_are_knobs_away() {
 fn operations_run_in_order_and_do_what_they_say() {
     let options = Options { value_bytes: 1000, is_ordered: true, ..small(Options::core(Core::A, 300, SEED)) };
     let workload = Ycsb::new(options);
-    let db = trial::loaded("auto", &workload);
+    let db = test_support::loaded("auto", &workload);
     let (tables, mut session) = (Tables::<OrderedTen>::open(&db).expect("loaded"), db.session());
     let operation = |kind, key, field, letter, rows| Operation { kind, key, field, letter, rows };
     let input =
@@ -129,7 +129,7 @@ fn operations_run_in_order_and_do_what_they_say() {
 fn operations_that_a_table_does_not_have_abort() {
     let run = |is_ordered, kind| {
         let options = Options { value_bytes: 100, is_ordered, ..small(Options::core(Core::A, 300, SEED)) };
-        let db = trial::loaded("auto", &Ycsb::new(options));
+        let db = test_support::loaded("auto", &Ycsb::new(options));
         let operations = vec![Operation { kind, key: 7, field: 0, letter: 0, rows: 2 }];
         let input = OperationsInput { operations, records: 300, value_bytes: 100 };
         let result = match is_ordered {
@@ -149,7 +149,7 @@ fn the_check_notices_a_lost_write_a_lost_row_and_a_torn_value() {
     let canary = |options, clause, corrupt: fn(&Tx, &Handle<HashOne>) -> Result<Option<()>, Abort>| {
         let (db, workload, _) = run("auto", options, 1, 50);
         let table = db.table::<HashOne>().expect("the table is there");
-        trial::canary(&db, &workload, &[clause], |tx| corrupt(tx, &table));
+        test_support::canary(&db, &workload, &[clause], |tx| corrupt(tx, &table));
     };
     canary(options, "writes", |tx, table| tx.update(table, &17, |row| row.set_writes(row.writes() + 1)));
     canary(options, "values", |tx, table| {
@@ -162,7 +162,7 @@ fn the_check_notices_a_lost_write_a_lost_row_and_a_torn_value() {
 
 #[test]
 fn knobs_that_contradict_each_other_are_refused_with_the_reason() {
-    let open = |knobs: &[(&str, &str)]| trial::open(&ENTRY, knobs);
+    let open = |knobs: &[(&str, &str)]| test_support::open(&ENTRY, knobs);
     assert_eq!(open(&[("core", "e")]), Ok(()));
     assert_eq!(open(&[("reads", "80"), ("rmw", "20"), ("theta", "0"), ("keys", "zipfian")]), Ok(()));
     for (knobs, wants) in [

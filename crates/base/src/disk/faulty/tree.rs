@@ -316,7 +316,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Closes every file: whoever had them open is gone.
+    /// Closes every file: their owners are gone.
     pub(super) fn close_all(&mut self) {
         for node in self.nodes.values_mut() {
             if let Node::File(file) = node {

@@ -3,12 +3,12 @@
 
 use seriatim::{Abort, Handle, Tx};
 use seriatim_workload::ycsb::{
-    HashOne, INSERT, NoSuchOperation, Operation, OperationsInput, OrderedOne, READ, READ_MODIFY_WRITE, Shape, UPDATE,
-    ends, filled,
+    HashOne, INSERT, NoSuchOperation, Operation, OperationsInput, OrderedOne, READ, READ_MODIFY_WRITE, UPDATE,
+    UserTable, ends, filled,
 };
 
 /// A table whose rows have one value.
-pub(crate) trait OneField: Shape {
+pub(crate) trait OneField: UserTable {
     /// Does to a row what an operation that writes does.
     fn write(row: &mut Self::Update<'_>, operation: &Operation, value_bytes: u16);
 }

@@ -5,7 +5,7 @@ mod closures;
 use std::error::Error;
 
 use seriatim::{Database, Handle, Session};
-use seriatim_workload::ycsb::{NoSuchOperation, Shape, Ycsb};
+use seriatim_workload::ycsb::{NoSuchOperation, UserTable, Ycsb};
 
 pub(super) use closures::OneField;
 
@@ -14,7 +14,7 @@ use crate::measure::{Length, rate};
 use crate::setting::{Setting, Skew};
 
 /// A loaded database.
-pub(super) struct Bench<T: Shape> {
+pub(super) struct Bench<T: UserTable> {
     db: Database,
     table: Handle<T>,
 }

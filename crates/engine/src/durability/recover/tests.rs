@@ -1,6 +1,6 @@
 //! Several threads restore at once, through guesses fetched ahead, while the tables they restore into grow.
 
-use seriatim_base::{Rng, Stamp, TableId, rng};
+use seriatim_base::{Rng, TableId, Tid, rng};
 use seriatim_catalog::wire::Updated;
 use seriatim_catalog::{ColumnSet, KeyBuf, RowRef, Table, TableKey};
 use seriatim_store::{RarePath, taken};
@@ -71,7 +71,7 @@ struct Made {
     table: TableId,
     thread: usize,
     key: KeyBuf,
-    stamp: Stamp,
+    tid: Tid,
     change: Encoded,
 }
 
@@ -87,7 +87,7 @@ fn change<T: Table>(
     tx: &TxCore,
     table: &Handle<T>,
     (id, key, row): (u64, &T::Key, &T),
-    stamp: Stamp,
+    tid: Tid,
     rng: &mut Rng,
 ) -> Result<Option<Made>, Abort> {
     let primary = &table.set.primary;
@@ -120,7 +120,7 @@ fn change<T: Table>(
             }
         }
     };
-    Ok(Some(Made { table: primary.id, thread: id as usize % THREADS, key: buf, stamp, change }))
+    Ok(Some(Made { table: primary.id, thread: id as usize % THREADS, key: buf, tid, change }))
 }
 
 /// The tables, their rows by id, and how many there are.
@@ -152,20 +152,20 @@ impl Three {
         read.expect("nobody is about").into_value()
     }
 
-    /// Changes rows at random, and tells how in order of the stamps.
+    /// Changes rows at random, and tells how in order of the TIDs.
     fn change(&self, db: &Engine, rng: &mut Rng) -> Vec<Made> {
         let mut all = Vec::new();
         for pass in 0..PASSES {
             for (commit, first) in (THREADS as u64..KEYS).step_by(KEYS_A_TRANSACTION as usize).enumerate() {
-                let stamp = Stamp::from_bits(Stamp::first_of(Epoch(10 + pass)).bits() + commit as u64);
+                let tid = Tid::from_bits(Tid::first_of(Epoch(10 + pass)).bits() + commit as u64);
                 let count = 1 + pass * KEYS + first;
                 let seed = rng.next_u64();
                 let made = db.runner().transact(|tx| {
                     let (rng, mut made) = (&mut Rng::from_seed(seed), Vec::new());
                     for id in (0..THREADS as u64).chain(first..(first + KEYS_A_TRANSACTION).min(KEYS)) {
-                        made.extend(change(tx, &self.named, (id, &name(id), &named(id, count)), stamp, rng)?);
-                        made.extend(change(tx, &self.numbered, (id, &id, &numbered(id, count)), stamp, rng)?);
-                        made.extend(change(tx, &self.sorted, (id, &name(id), &sorted(id, count)), stamp, rng)?);
+                        made.extend(change(tx, &self.named, (id, &name(id), &named(id, count)), tid, rng)?);
+                        made.extend(change(tx, &self.numbered, (id, &id, &numbered(id, count)), tid, rng)?);
+                        made.extend(change(tx, &self.sorted, (id, &name(id), &sorted(id, count)), tid, rng)?);
                     }
                     Ok(made)
                 });
@@ -183,7 +183,7 @@ fn wrong_guesses(applier: &Applier<'_>, thread: usize, versions: &[Version<'_>],
     let hand = &mut *hand;
     hand.core.local.enter();
     let of_tables = versions.iter().map(|version| (applier.table(version), version));
-    let guesses = ahead::fetch(hand.core.local.pinned(), &mut hand.fingers, of_tables);
+    let guesses = restore_prefetch::fetch(hand.core.local.pinned(), &mut hand.leaf_hints, of_tables);
     for version in versions {
         let others = versions.iter().zip(&guesses).filter(|(other, _)| other.table == version.table);
         let guess = others.filter(|(other, _)| other.key != version.key).find_map(|(_, guess)| *guess);
@@ -215,8 +215,8 @@ fn restore(applier: &Applier<'_>, sets: &[Arc<TableSet>], all: &[Made]) -> (Vec<
                 .map(|(made, changes)| {
                     let set = sets.iter().find(|set| set.primary.id == made.table).expect("one of the tables");
                     let wire = set.primary.wire.as_ref().expect("tables have an encoding");
-                    let (key, stamp) = (made.key.as_key(), made.stamp);
-                    Version { table: made.table, layout: wire.layout, rows: &wire.rows, key, stamp, changes }
+                    let (key, tid) = (made.key.as_key(), made.tid);
+                    Version { table: made.table, layout: wire.layout, rows: &wire.rows, key, tid, changes }
                 })
                 .collect();
             let mut some = Vec::new();

@@ -10,8 +10,8 @@ use seriatim_store::{Observer, RecordPtr};
 use seriatim_txn::{Core, Table};
 
 use super::lock::{self, Locks};
-use crate::shared::head::{self, HeaderWord};
-use crate::shared::sweep::Claim;
+use crate::shared::gc::Claim;
+use crate::shared::record_header::{self, TidWord};
 
 /// Watches the inserts of an attempt that holds `locks`.
 pub(super) struct Gaps<'a, const WAITS: bool> {
@@ -54,13 +54,13 @@ impl<const WAITS: bool> Observer for Gaps<'_, WAITS> {
 pub(crate) struct GapClaim;
 
 impl Claim for GapClaim {
-    fn take(&self, _: &Core, table: &Table, record: RecordPtr) -> Option<HeaderWord> {
+    fn take(&self, _: &Core, table: &Table, record: RecordPtr) -> Option<TidWord> {
         let taken = lock::claim(lock::of(table, record));
-        taken.then(|| HeaderWord(head::header(&table.shape, record).load(Ordering::Acquire)))
+        taken.then(|| TidWord(record_header::tid_word(&table.record_layout, record).load(Ordering::Acquire)))
     }
 
-    fn give(&self, _: &Core, table: &Table, record: RecordPtr, word: HeaderWord) {
-        head::header(&table.shape, record).store(word.0, Ordering::Release);
+    fn give(&self, _: &Core, table: &Table, record: RecordPtr, word: TidWord) {
+        record_header::tid_word(&table.record_layout, record).store(word.0, Ordering::Release);
         lock::give(lock::of(table, record));
     }
 }

@@ -11,7 +11,7 @@
 //! `WAITED`; else it dies. So there is one waiter, the oldest that asked: an older one takes its place, and it dies when it looks
 //! again. A lock that is let go while it is waited for is reserved: no younger request gets it, nor joins its readers.
 //!
-//! Why no cycle of waits forms. A waiter is older than whoever held the lock when it began to wait, and whoever gets the lock later
+//! Why no cycle of waits forms. A waiter is older than the holder of the lock when it began to wait, and every later holder of the lock
 //! is older than the waiter, who dies. So in a cycle of waits all would be as old as each other, rounded. The last of them that
 //! began to wait found a lock held by another of them, and was not older: it died. (A reader that waits to become the only one
 //! looks for its own `age`; that is why a request as old as `age` does not join readers.)
@@ -22,17 +22,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use seriatim_htm::Htm;
 use seriatim_memory::{CountedVec, Local, OutOfMemory};
 use seriatim_store::{GAP_CLOSED, RecordPtr};
-use seriatim_txn::{Priority, RecordShape, Table};
+use seriatim_txn::{Priority, RecordLayout, Table};
 
-use crate::shared::head;
 use crate::shared::own::OwnIndex;
+use crate::shared::record_header;
 
 const WRITER: u64 = 1 << 63;
 const WAITED: u64 = 1 << 62;
 const READER: u64 = 1 << 48;
 const READERS: u64 = WAITED - READER;
 const AGE: u64 = READER - 1;
-/// Who unlinks records is younger than every transaction.
+/// The garbage collector is younger than every transaction.
 const YOUNGEST: u64 = AGE;
 
 /// What a request for a lock came to.
@@ -47,7 +47,7 @@ pub(crate) enum Request {
 
 use Request::{Refused, Taken, Wait};
 
-/// Who asks, of a word: its age, and whether it is the one that waits there as far as it knows.
+/// A transaction that asks for a lock: its age, and whether it is the one that waits there as far as it knows.
 #[derive(Clone, Copy, Debug)]
 struct Asker {
     age: u64,
@@ -144,19 +144,19 @@ fn turn(word: &AtomicU64, step: impl Fn(u64) -> (u64, Request)) -> Request {
     }
 }
 
-/// Words of a record's head that belong to protocols that lock: the lock word.
+/// Words of a record's header that belong to protocols that lock: the lock word.
 pub(crate) const OWN_WORDS: usize = 1;
 
 /// The lock word of a record.
 #[inline]
-pub(super) fn lock_word<'t>(shape: &RecordShape, record: RecordPtr) -> &'t AtomicU64 {
-    head::own::<0>(shape, record)
+pub(super) fn lock_word<'t>(record_layout: &RecordLayout, record: RecordPtr) -> &'t AtomicU64 {
+    record_header::own::<0>(record_layout, record)
 }
 
 /// The lock word of a record of `table`.
 #[inline]
 pub(crate) fn of<'t>(table: &Table, record: RecordPtr) -> &'t AtomicU64 {
-    lock_word(&table.shape, record)
+    lock_word(&table.record_layout, record)
 }
 
 /// Takes a record that nobody holds and nobody waits for, to unlink it.
@@ -200,7 +200,7 @@ pub(super) struct Locks<const WAITS: bool> {
     age: u64,
     /// Where it waits, or did when it was last told to.
     waiting: *const AtomicU64,
-    /// Canary: whoever conflicts is told to wait, however young.
+    /// Canary: every transaction that conflicts is told to wait, however young.
     all_wait: bool,
 }
 

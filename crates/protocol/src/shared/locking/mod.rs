@@ -10,19 +10,19 @@ mod lock;
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
-use seriatim_base::{Backoff, Stamp, abort_on_unwind};
+use seriatim_base::{Backoff, Tid, abort_on_unwind};
 use seriatim_catalog::{ColumnSet, Key};
 use seriatim_memory::{CountedVec, OutOfMemory};
-use seriatim_store::{Cursor, Inserted as Linked, RecordPtr, Witness};
+use seriatim_store::{Cursor, Inserted as Linked, NodeVersion, RecordPtr};
 use seriatim_txn::{
-    Cause, Core, Fault, Incident, Inserted, Mark, Mode, On, OnExists, Outcome, Phase, Priority, Reason, Redo, RowPtr,
-    Scan, Seen, Staged, Stop, Table, Updating,
+    Cause, ConflictInfo, Core, Fault, Inserted, Mode, On, OnExists, OpError, Outcome, Phase, Priority, Reason, Redo,
+    RowPtr, Savepoint, Scan, Seen, Staged, Table, Updating,
 };
 
 use super::attempt::Attempt;
-use super::head::{self, HeaderWord};
-use super::writes::Write;
-use super::{record, sweep};
+use super::record_header::{self, TidWord};
+use super::writes::{Link, Write};
+use super::{gc, record};
 pub(crate) use gap::GapClaim;
 use gap::Gaps;
 use lock::{Locks, Request};
@@ -46,32 +46,32 @@ pub struct Worker<const WAITS: bool> {
 
 /// A record under at least a shared lock, or the proof that there is none.
 enum Found {
-    Record(RecordPtr, HeaderWord),
+    Record(RecordPtr, TidWord),
     /// Its gap is locked.
     Absent,
 }
 
 impl<const WAITS: bool> Worker<WAITS> {
     pub(crate) fn new(core: Core, steps: u32, wait_max: Duration) -> Worker<WAITS> {
-        let locks = Locks::new(core.htm.clone(), &core.local, core.suffers(Fault::YoungerWaits));
+        let locks = Locks::new(core.htm.clone(), &core.local, core.injects(Fault::YoungerWaits));
         let replaced = core.local.counted(64);
         Worker { base: Attempt::new(core), locks, replaced, steps, wait_max, drawn: Priority::NONE }
     }
 
     #[cold]
-    fn refuse(&mut self, table: &Table, record: RecordPtr) -> Stop {
-        self.base.stop_at(Cause { phase: Phase::Execute, reason: Reason::RecordLocked }, table, record)
+    fn refuse(&mut self, table: &Table, record: RecordPtr) -> OpError {
+        self.base.conflict_at(Cause { phase: Phase::Execute, reason: Reason::RecordLocked }, table, record)
     }
 
     #[cold]
-    fn refuse_gap(&mut self, table: &Table, reason: Reason) -> Stop {
+    fn refuse_gap(&mut self, table: &Table, reason: Reason) -> OpError {
         let cause = Cause { phase: Phase::Execute, reason };
-        self.base.incident = Some(Incident { cause, table: Some(table.id), key: None });
-        Stop::Abort(cause)
+        self.base.conflict_info = Some(ConflictInfo { cause, table: Some(table.id), key: None });
+        OpError::Abort(cause)
     }
 
     /// Takes the record in the wanted mode. `None`: it was unlinked before we had it.
-    fn take(&mut self, table: &Table, record: RecordPtr, exclusive: bool) -> Result<Option<HeaderWord>, Stop> {
+    fn take(&mut self, table: &Table, record: RecordPtr, exclusive: bool) -> Result<Option<TidWord>, OpError> {
         self.locks.reserve().map_err(record::full)?;
         let word = lock::of(table, record);
         let mut backoff = Backoff::bounded(self.steps);
@@ -83,21 +83,21 @@ impl<const WAITS: bool> Worker<WAITS> {
                 Request::Wait => {
                     // Should the wait be given up, this is where.
                     let _ = self.refuse(table, record);
-                    return Err(Stop::Wait(On::Lock));
+                    return Err(OpError::Wait(On::Lock));
                 }
             }
         }
-        let header = HeaderWord(head::header(&table.shape, record).load(Ordering::Acquire));
-        self.base.note_stamp(table, header.stamp());
+        let header = TidWord(record_header::tid_word(&table.record_layout, record).load(Ordering::Acquire));
+        self.base.note_tid(table, header.tid());
         if header.is_removed() {
             return Ok(None);
         }
-        self.base.seen = Seen { record: Some(record), stamp: header.stamp(), absent: header.is_absent(), own: false };
+        self.base.seen = Seen { record: Some(record), tid: header.tid(), absent: header.is_absent(), own: false };
         Ok(Some(header))
     }
 
     /// The record at `key`, locked; an absence is locked too.
-    fn find(&mut self, table: &Table, key: Key<'_>, exclusive: bool) -> Result<Found, Stop> {
+    fn find(&mut self, table: &Table, key: Key<'_>, exclusive: bool) -> Result<Found, OpError> {
         for _ in 0..LOOKUPS_MAX {
             match self.base.find(table, key) {
                 Ok(record) => {
@@ -117,26 +117,26 @@ impl<const WAITS: bool> Worker<WAITS> {
     }
 
     /// Locks the gap of the leaf or bucket where `key` would be. `false`: it appeared meanwhile, look again.
-    fn lock_gap(&mut self, table: &Table, key: Key<'_>) -> Result<bool, Stop> {
+    fn lock_gap(&mut self, table: &Table, key: Key<'_>) -> Result<bool, OpError> {
         let found = table.index.get_or_gap(key, self.base.core.local.pinned());
-        let Err((witness, gap)) = found else { return Ok(false) };
+        let Err((node_version, gap)) = found else { return Ok(false) };
         self.locks.reserve().map_err(record::full)?;
-        let taken = self.base.core.suffers(Fault::DropWitness) || self.locks.shared(gap) == Request::Taken;
-        self.note_gap(table, witness, taken).map(|()| true)
+        let taken = self.base.core.injects(Fault::DropNodeVersion) || self.locks.shared(gap) == Request::Taken;
+        self.note_gap(table, node_version, taken).map(|()| true)
     }
 
     /// Locks the gap of the leaf a cursor stands on.
-    fn note_leaf(&mut self, table: &Table, cursor: &Cursor) -> Result<(), Stop> {
+    fn note_leaf(&mut self, table: &Table, cursor: &Cursor) -> Result<(), OpError> {
         self.locks.reserve().map_err(record::full)?;
         // SAFETY: online since the cursor moved.
         let gap = unsafe { cursor.gap(self.base.core.local.pinned()) };
-        let taken = self.base.core.suffers(Fault::DropWitness) || self.locks.shared(gap) == Request::Taken;
-        self.note_gap(table, cursor.witness(), taken)
+        let taken = self.base.core.injects(Fault::DropNodeVersion) || self.locks.shared(gap) == Request::Taken;
+        self.note_gap(table, cursor.node_version(), taken)
     }
 
     /// Makes sure that what was read of a leaf or bucket is what the lock on its gap protects, if that was `taken`.
-    fn note_gap(&mut self, table: &Table, witness: Witness, taken: bool) -> Result<(), Stop> {
-        if self.base.core.suffers(Fault::DropWitness) {
+    fn note_gap(&mut self, table: &Table, node_version: NodeVersion, taken: bool) -> Result<(), OpError> {
+        if self.base.core.injects(Fault::DropNodeVersion) {
             return Ok(());
         }
         if !taken {
@@ -145,7 +145,7 @@ impl<const WAITS: bool> Worker<WAITS> {
         // ORDERING: partner of the fence in `Gaps::admit`: an insert that has latched the leaf sees our lock, or we its latch.
         fence(Ordering::SeqCst);
         // SAFETY: online since it was taken.
-        if unsafe { witness.still_valid() } {
+        if unsafe { node_version.still_valid() } {
             self.base.note_unlinked(table);
             Ok(())
         } else {
@@ -154,23 +154,23 @@ impl<const WAITS: bool> Worker<WAITS> {
     }
 
     /// Links a staged record, exclusively locked. The record that is there already, if one is; the caller then owns `staged`.
-    fn link(&mut self, table: &Table, key: Key<'_>, staged: &Staged) -> Result<Option<RecordPtr>, Stop> {
+    fn link(&mut self, table: &Table, key: Key<'_>, staged: &Staged) -> Result<Option<RecordPtr>, OpError> {
         let record = staged.record;
         let room = self.locks.reserve().and_then(|()| self.base.writes.reserve()).map_err(record::full);
-        if let Err(stop) = room.and_then(|()| record::seal(&mut self.base.core, table, record, key)) {
-            record::release(&mut self.base.core, record.addr(), table.shape.record);
-            return Err(stop);
+        if let Err(error) = room.and_then(|()| record::set_key(&mut self.base.core, table, record, key)) {
+            record::release(&mut self.base.core, record.addr(), table.record_layout.record);
+            return Err(error);
         }
         let word = lock::of(table, record);
         // ORDERING: linking publishes the record with release.
         word.store(self.locks.written(), Ordering::Relaxed);
         let Worker { base, locks, .. } = self;
-        let finger = base.fingers.of(table);
+        let leaf_hint = base.leaf_hints.of(table);
         // A panic could leave nodes latched.
         let mut gaps = Gaps::new(locks);
         let insert = |core: &mut Core| {
             let cx = &mut core.store();
-            abort_on_unwind("an insert", || table.index.insert_near(cx, key, finger, record, &mut gaps))
+            abort_on_unwind("an insert", || table.index.insert_near(cx, key, leaf_hint, record, &mut gaps))
         };
         let linked = record::counting(&mut base.core, table, insert);
         let kept_out = gaps.kept_out;
@@ -184,19 +184,19 @@ impl<const WAITS: bool> Worker<WAITS> {
                 Ok(None)
             }
             Ok(Linked::Exists(other)) => {
-                record::unseal(&mut self.base.core, table, record);
+                record::clear_key(&mut self.base.core, table, record);
                 Ok(Some(other))
             }
             Ok(Linked::Refused) | Err(_) => {
-                record::unseal(&mut self.base.core, table, record);
+                record::clear_key(&mut self.base.core, table, record);
                 // SAFETY: of a leaf or bucket that this attempt met; it is online.
                 let gap = kept_out.filter(|_| linked.is_ok()).map(|gap| unsafe { &*gap });
                 let request = gap.map_or(Request::Refused, |gap| self.locks.kept_out(gap));
                 let refused = self.refuse_gap(table, Reason::GapLocked);
                 if request == Request::Wait {
-                    return Err(Stop::Wait(On::Lock));
+                    return Err(OpError::Wait(On::Lock));
                 }
-                record::release(&mut self.base.core, record.addr(), table.shape.record);
+                record::release(&mut self.base.core, record.addr(), table.record_layout.record);
                 Err(linked.map_or_else(record::full, |_| refused))
             }
         }
@@ -209,13 +209,13 @@ impl<const WAITS: bool> Worker<WAITS> {
         Some((at, write))
     }
 
-    fn row(&mut self, table: &Table, record: RecordPtr, header: HeaderWord) -> Option<RowPtr> {
+    fn row(&mut self, table: &Table, record: RecordPtr, header: TidWord) -> Option<RowPtr> {
         if let Some((_, write)) = self.own(record) {
-            return (write.image != 0).then(|| record::row_of(table, write.image));
+            return (write.row_version != 0).then(|| record::row_of(table, write.row_version));
         }
         // Stable: we hold its lock.
-        let image = head::image(&table.shape, record).load(Ordering::Acquire) as usize;
-        (!header.is_absent()).then(|| record::row_of(table, image))
+        let row_version = record_header::row_version(&table.record_layout, record).load(Ordering::Acquire) as usize;
+        (!header.is_absent()).then(|| record::row_of(table, row_version))
     }
 }
 
@@ -236,7 +236,7 @@ impl<const WAITS: bool> seriatim_txn::Worker for Worker<WAITS> {
         self.wait_max
     }
 
-    fn read(&mut self, table: &Table, key: Key<'_>, _: ColumnSet) -> Result<Option<RowPtr>, Stop> {
+    fn read(&mut self, table: &Table, key: Key<'_>, _: ColumnSet) -> Result<Option<RowPtr>, OpError> {
         match self.find(table, key, false)? {
             Found::Record(record, header) => Ok(self.row(table, record, header)),
             Found::Absent => Ok(None),
@@ -253,7 +253,7 @@ impl<const WAITS: bool> seriatim_txn::Worker for Worker<WAITS> {
         self.base.advance_prefetch();
     }
 
-    fn stage(&mut self, table: &Table) -> Result<Staged, Stop> {
+    fn stage(&mut self, table: &Table) -> Result<Staged, OpError> {
         record::stage(&mut self.base.core, table)
     }
 
@@ -261,17 +261,24 @@ impl<const WAITS: bool> seriatim_txn::Worker for Worker<WAITS> {
         record::discard(&mut self.base.core, table, staged);
     }
 
-    fn tail(&mut self, bytes: &[u8]) -> Result<u64, OutOfMemory> {
-        self.base.tail(bytes)
+    fn out_of_line(&mut self, bytes: &[u8]) -> Result<u64, OutOfMemory> {
+        self.base.out_of_line(bytes)
     }
 
-    fn insert(&mut self, table: &Table, key: Key<'_>, staged: Staged, exists: OnExists) -> Result<Inserted, Stop> {
+    fn insert(&mut self, table: &Table, key: Key<'_>, staged: Staged, exists: OnExists) -> Result<Inserted, OpError> {
         for _ in 0..LOOKUPS_MAX {
             let Some(other) = self.link(table, key, &staged)? else {
-                let image = record::image_of(table, staged.row);
-                let (record, expected) = (staged.record, HeaderWord::PLACEHOLDER);
+                let row_version = record::row_version_of(table, staged.row);
+                let (record, expected) = (staged.record, TidWord::PLACEHOLDER);
                 self.base.seen = Seen { record: Some(record), absent: true, ..Seen::default() };
-                self.base.writes.push(Write { record, table: table.into(), expected, image, linked: true, by: () });
+                self.base.writes.push(Write {
+                    record,
+                    table: table.into(),
+                    expected,
+                    row_version,
+                    link: Link::Own,
+                    by: (),
+                });
                 return Ok(Inserted::New);
             };
             let taken = self.take(table, other, false).and_then(|header| match header {
@@ -282,10 +289,10 @@ impl<const WAITS: bool> seriatim_txn::Worker for Worker<WAITS> {
                 Ok(Some(header)) => header,
                 // Unlinked meanwhile: link again.
                 Ok(None) => continue,
-                Err(stop @ Stop::Wait(_)) => return Err(stop),
-                Err(stop) => {
+                Err(error @ OpError::Wait(_)) => return Err(error),
+                Err(error) => {
                     record::discard(&mut self.base.core, table, staged);
-                    return Err(stop);
+                    return Err(error);
                 }
             };
             let row = self.row(table, other, header);
@@ -294,15 +301,15 @@ impl<const WAITS: bool> seriatim_txn::Worker for Worker<WAITS> {
                 return Ok(Inserted::Exists(row));
             }
             // Our own delete of a live row has the lock already; so has every other path that gets here.
-            let image = record::detach(&mut self.base.core, table, staged, &mut self.base.writes.parts)?;
+            let row_version = record::detach(&mut self.base.core, table, staged, &mut self.base.writes.parts)?;
             match self.base.writes.find(other) {
-                Some(own) => self.base.writes.replace(own, image, ()),
+                Some(own) => self.base.writes.replace(own, row_version, ()),
                 None => self.base.writes.push(Write {
                     record: other,
                     table: table.into(),
                     expected: header,
-                    image,
-                    linked: false,
+                    row_version,
+                    link: Link::There,
                     by: (),
                 }),
             }
@@ -312,28 +319,28 @@ impl<const WAITS: bool> seriatim_txn::Worker for Worker<WAITS> {
         Err(self.refuse_gap(table, Reason::MembershipChanged))
     }
 
-    fn update(&mut self, table: &Table, key: Key<'_>, _: ColumnSet) -> Result<Option<Updating>, Stop> {
+    fn update(&mut self, table: &Table, key: Key<'_>, _: ColumnSet) -> Result<Option<Updating>, OpError> {
         let Found::Record(record, header) = self.find(table, key, true)? else { return Ok(None) };
         let Some(before) = self.row(table, record, header) else { return Ok(None) };
         self.base.writes.reserve().map_err(record::full)?;
-        let image = record::copy_row(&mut self.base.core, table, before)?;
+        let row_version = record::copy_row(&mut self.base.core, table, before)?;
         match self.base.writes.find(record) {
-            Some(own) => self.base.writes.replace(own, image, ()),
+            Some(own) => self.base.writes.replace(own, row_version, ()),
             None => {
                 self.base.writes.push(Write {
                     record,
                     table: table.into(),
                     expected: header,
-                    image,
-                    linked: false,
+                    row_version,
+                    link: Link::There,
                     by: (),
                 });
             }
         }
-        Ok(Some(Updating { before, after: record::row_of(table, image) }))
+        Ok(Some(Updating { before, after: record::row_of(table, row_version) }))
     }
 
-    fn delete(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, Stop> {
+    fn delete(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, OpError> {
         let Found::Record(record, header) = self.find(table, key, true)? else { return Ok(None) };
         let Some(before) = self.row(table, record, header) else { return Ok(None) };
         self.base.writes.reserve().map_err(record::full)?;
@@ -344,8 +351,8 @@ impl<const WAITS: bool> seriatim_txn::Worker for Worker<WAITS> {
                     record,
                     table: table.into(),
                     expected: header,
-                    image: 0,
-                    linked: false,
+                    row_version: 0,
+                    link: Link::There,
                     by: (),
                 });
             }
@@ -353,14 +360,14 @@ impl<const WAITS: bool> seriatim_txn::Worker for Worker<WAITS> {
         Ok(Some(before))
     }
 
-    fn scan_next(&mut self, table: &Table, scan: &mut Scan, _: ColumnSet) -> Result<Option<RowPtr>, Stop> {
+    fn scan_next(&mut self, table: &Table, scan: &mut Scan, _: ColumnSet) -> Result<Option<RowPtr>, OpError> {
         loop {
             while let Some(&record) = scan.cursor.records().get(scan.next) {
                 scan.next += 1;
                 // A record that was removed before we locked it left the leaf, whose gap we hold: it was a tombstone.
-                let taken = self.take(table, record, false).inspect_err(|stop| {
+                let taken = self.take(table, record, false).inspect_err(|error| {
                     // It is looked at again.
-                    scan.next -= usize::from(matches!(stop, Stop::Wait(_)));
+                    scan.next -= usize::from(matches!(error, OpError::Wait(_)));
                 });
                 let Some(header) = taken? else { continue };
                 if let Some(row) = self.row(table, record, header) {
@@ -383,7 +390,7 @@ impl<const WAITS: bool> seriatim_txn::Worker for Worker<WAITS> {
         self.base.seen
     }
 
-    fn newest(&self) -> Stamp {
+    fn newest(&self) -> Tid {
         self.base.newest
     }
 
@@ -392,22 +399,22 @@ impl<const WAITS: bool> seriatim_txn::Worker for Worker<WAITS> {
         !self.base.writes.entries().iter().all(Write::is_nothing)
     }
 
-    fn mark(&mut self) -> Mark {
-        self.base.writes.mark()
+    fn savepoint(&mut self) -> Savepoint {
+        self.base.writes.savepoint()
     }
 
-    fn rewind(&mut self, mark: Mark) {
+    fn rollback_to(&mut self, savepoint: Savepoint) {
         // Locks are kept: what was read stays read.
-        self.base.writes.rewind(mark);
+        self.base.writes.rollback_to(savepoint);
     }
 
-    fn validate(&mut self) -> Result<(), Stop> {
+    fn validate(&mut self) -> Result<(), OpError> {
         // Everything read is locked.
         Ok(())
     }
 
     /// The serialization point is the read of the epoch: every lock is held, none was released.
-    fn commit(&mut self, redo: &mut dyn Redo) -> Result<Outcome, Stop> {
+    fn commit(&mut self, redo: &mut dyn Redo) -> Result<Outcome, OpError> {
         let newest = self.base.newest;
         if self.base.writes.entries().iter().all(Write::is_nothing) {
             self.locks.release_all();
@@ -416,11 +423,11 @@ impl<const WAITS: bool> seriatim_txn::Worker for Worker<WAITS> {
             return Ok(Outcome::Committed(newest));
         }
         // A panic would leave records locked, and some of the writes visible.
-        let stamp = abort_on_unwind("a commit", || self.install(redo));
+        let tid = abort_on_unwind("a commit", || self.install(redo));
         let Worker { base, replaced, .. } = self;
-        base.settle(stamp, &GapClaim, |entry| replaced[entry]);
+        base.settle(tid, &GapClaim, |entry| replaced[entry]);
         self.base.finish(&GapClaim);
-        Ok(Outcome::Committed(stamp))
+        Ok(Outcome::Committed(tid))
     }
 
     fn abort(&mut self) {
@@ -428,13 +435,13 @@ impl<const WAITS: bool> seriatim_txn::Worker for Worker<WAITS> {
         self.base.abandon(&GapClaim);
     }
 
-    fn incident(&self) -> Option<&Incident> {
-        self.base.incident.as_ref()
+    fn conflict_info(&self) -> Option<&ConflictInfo> {
+        self.base.conflict_info.as_ref()
     }
 
-    fn housekeep(&mut self, most: usize) {
+    fn collect_garbage(&mut self, most: usize) {
         let due = self.base.due(most);
-        sweep::sweep(&mut self.base.core, &GapClaim, due);
+        gc::collect(&mut self.base.core, &GapClaim, due);
     }
 
     fn rest(&mut self) {
@@ -451,38 +458,39 @@ impl<const WAITS: bool> seriatim_txn::Worker for Worker<WAITS> {
 impl<const WAITS: bool> Worker<WAITS> {
     /// Makes the writes visible, has them logged and lets go of every lock.
     #[inline(always)]
-    fn install(&mut self, redo: &mut dyn Redo) -> Stamp {
-        let stamp = self.base.newest.next(self.base.core.epochs.current());
+    fn install(&mut self, redo: &mut dyn Redo) -> Tid {
+        let tid = self.base.newest.next(self.base.core.epochs.current());
         for write in self.base.writes.entries() {
             let table = write.table();
-            let image = head::image(&table.shape, write.record);
-            self.replaced.push(image.load(Ordering::Relaxed) as usize);
+            let row_version = record_header::row_version(&table.record_layout, write.record);
+            self.replaced.push(row_version.load(Ordering::Relaxed) as usize);
             if write.is_nothing() {
                 continue;
             }
-            let header = head::header(&table.shape, write.record);
-            assert!(!self.base.core.suffers(Fault::PanicInCommit), "a deliberate panic with locks held");
-            // For those who hold no lock. ORDERING: whoever sees the image in `head::peek` sees this, or what followed.
+            let header = record_header::tid_word(&table.record_layout, write.record);
+            assert!(!self.base.core.injects(Fault::PanicInCommit), "a deliberate panic with locks held");
+            // For readers without a lock. ORDERING: a reader that sees the row version in `record_header::peek` sees this, or
+            // what followed.
             header.store(write.expected.locked().0, Ordering::Relaxed);
-            // ORDERING: pairs with the acquire of the header word by the next holder of the lock, and with that of the peek.
+            // ORDERING: pairs with the acquire of the TID word by the next holder of the lock, and with that of the peek.
             crate::step();
-            image.store(write.image as u64, Ordering::Release);
+            row_version.store(write.row_version as u64, Ordering::Release);
             crate::step();
-            let after = Attempt::after(write, stamp);
+            let after = Attempt::after(write, tid);
             header.store(after.0, Ordering::Release);
         }
         let Worker { base, locks, replaced, .. } = self;
-        base.report(stamp, redo, |entry| replaced[entry]);
+        base.report(tid, redo, |entry| replaced[entry]);
         locks.release_all();
-        stamp
+        tid
     }
 
     /// After a commit: unlinks the placeholders that stand for nothing.
     fn drop_placeholders(&mut self) {
         for at in 0..self.base.writes.entries().len() {
             let write = self.base.writes.entries()[at];
-            if write.linked && write.is_nothing() {
-                self.base.unlink_placeholder(&write, &GapClaim);
+            if write.link == Link::Own && write.is_nothing() {
+                self.base.take_back(&write, &GapClaim);
             }
         }
     }

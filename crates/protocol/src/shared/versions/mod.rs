@@ -1,26 +1,27 @@
-//! Chains of versions: each row image begins with a header that names its stamp, what the protocol keeps with a version, and the
-//! image before it. The image word of a record (`shared::head`) names the newest.
+//! Chains of versions: each row version begins with a header that names its TID, what the protocol keeps with a
+//! version, and the row version before it. The version word of a record (`shared::record_header`) names the newest.
 //!
 //! Access rules:
-//! 1. A header is written while its image is private. Once that is published the stamp and the previous image never change; what the
+//! 1. A header is written while its row version is private. Once that is published the TID and the previous row version
+//!    never change; what the
 //!    protocol keeps does not either, or is made of atomic words.
-//! 2. A version is followed as long as its protocol says that it is reachable for who is online; it is retired, not freed.
+//! 2. A version is followed as long as its protocol says that it is reachable for online workers; it is retired, not freed.
 //!
 //! A protocol chooses what it keeps ([`Version`]'s parameter) and what a reader is shown ([`View`]). `read.rs` reads what a view shows.
 
 pub(crate) mod read;
 
-use seriatim_base::{Epoch, Stamp};
+use seriatim_base::{Epoch, Tid};
 use seriatim_store::RecordPtr;
-use seriatim_txn::RecordShape;
+use seriatim_txn::RecordLayout;
 
-/// The header of an image: `K` is what the protocol keeps with it.
+/// The header of a row version: `K` is what the protocol keeps with it.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct Version<K> {
-    pub(crate) stamp: Stamp,
+    pub(crate) tid: Tid,
     pub(crate) kept: K,
-    /// The image before it; zero for none.
+    /// The row version before it; zero for none.
     pub(crate) previous: usize,
 }
 
@@ -32,38 +33,38 @@ impl<K> Version<K> {
     };
 
     /// # Safety
-    /// `image` is an image this worker may read, for `'v`.
+    /// `row_version` is a row version this worker may read, for `'v`.
     #[inline]
-    pub(crate) unsafe fn of<'v>(image: usize) -> &'v Version<K> {
-        // SAFETY: rule 1; the header of a private image is only ours.
-        unsafe { &*(image as *const Version<K>) }
+    pub(crate) unsafe fn of<'v>(row_version: usize) -> &'v Version<K> {
+        // SAFETY: rule 1; the header of a private row version is only ours.
+        unsafe { &*(row_version as *const Version<K>) }
     }
 
     /// # Safety
-    /// `image` is private to this worker.
+    /// `row_version` is private to this worker.
     #[inline]
-    pub(crate) unsafe fn write(self, image: usize) {
+    pub(crate) unsafe fn write(self, row_version: usize) {
         // SAFETY: the caller says that nobody else can reach it.
-        unsafe { (image as *mut Version<K>).write(self) }
+        unsafe { (row_version as *mut Version<K>).write(self) }
     }
 }
 
-/// The newest image from `image` on whose header `fits`.
+/// The newest row version from `row_version` on whose header `fits`.
 ///
 /// # Safety
-/// This worker may read `image`, and those before it up to the first that fits.
+/// This worker may read `row_version`, and those before it up to the first that fits.
 #[inline]
 pub(crate) unsafe fn find<'v, K: 'v>(
-    mut image: usize,
+    mut row_version: usize,
     mut fits: impl FnMut(&Version<K>) -> bool,
 ) -> Option<(usize, &'v Version<K>)> {
-    while image != 0 {
+    while row_version != 0 {
         // SAFETY: the caller's promise.
-        let version = unsafe { Version::of(image) };
+        let version = unsafe { Version::of(row_version) };
         if fits(version) {
-            return Some((image, version));
+            return Some((row_version, version));
         }
-        image = version.previous;
+        row_version = version.previous;
     }
     None
 }
@@ -79,10 +80,11 @@ pub(crate) trait View: Copy {
     /// Whether this version is a deletion.
     fn is_deletion(version: &Version<Self::Kept>) -> bool;
 
-    /// Whether it is shown the deletion that the header word of a record speaks of, with this stamp.
-    fn shows_deletion(self, shape: &RecordShape, record: RecordPtr, stamp: Stamp) -> bool;
+    /// Whether it is shown the deletion that the TID word of a record speaks of, with this TID.
+    fn shows_deletion(self, record_layout: &RecordLayout, record: RecordPtr, tid: Tid) -> bool;
 
-    /// The epoch whose end it is shown, if that is not the present: what was deleted later is looked for where it is buried.
+    /// The epoch whose end it is shown, if that is not the present: what was deleted later is looked for among the
+    /// undurable deletions.
     fn epoch(self) -> Option<Epoch>;
 }
 
@@ -92,18 +94,18 @@ mod tests {
 
     #[test]
     fn a_chain_is_followed_to_the_first_that_fits() {
-        let stamp = |epoch| Stamp::first_of(Epoch(epoch));
-        let mut images: Vec<Version<u64>> = Vec::with_capacity(5);
+        let tid = |epoch| Tid::first_of(Epoch(epoch));
+        let mut row_versions: Vec<Version<u64>> = Vec::with_capacity(5);
         for at in 0..5u64 {
-            let previous = images.last().map_or(0, |last| (&raw const *last).expose_provenance());
-            images.push(Version { stamp: stamp(at + 1), kept: 10 * at, previous });
+            let previous = row_versions.last().map_or(0, |last| (&raw const *last).expose_provenance());
+            row_versions.push(Version { tid: tid(at + 1), kept: 10 * at, previous });
         }
-        let newest = (&raw const images[4]).expose_provenance();
-        // SAFETY: the images live to the end of the test.
+        let newest = (&raw const row_versions[4]).expose_provenance();
+        // SAFETY: the row versions live to the end of the test.
         let found = |fits: &dyn Fn(&Version<u64>) -> bool| unsafe { find(newest, fits) }.map(|(_, found)| found.kept);
         assert_eq!(found(&|_| true), Some(40));
         assert_eq!(found(&|version| version.kept <= 25), Some(20));
-        assert_eq!(found(&|version| version.stamp <= stamp(1)), Some(0));
+        assert_eq!(found(&|version| version.tid <= tid(1)), Some(0));
         assert_eq!(found(&|_| false), None);
         assert_eq!((Version::<u64>::BYTES, Version::<[u64; 3]>::BYTES), (24, 40));
     }

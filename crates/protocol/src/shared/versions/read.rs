@@ -1,20 +1,20 @@
 //! Read-only transactions that read what their view shows: they never validate and never abort.
 //!
-//! What such a transaction saw has a bound ([`seriatim_txn::Worker::newest`]) that is no newer than its view: the stamps of the
-//! versions seen, and for a key it does not find the newest stamp unlinked from the table. A deleted record is unlinked when all
+//! What such a transaction saw has a bound ([`seriatim_txn::Worker::newest`]) that is no newer than its view: the TIDs of the
+//! versions seen, and for a key it does not find the newest TID unlinked from the table. A deleted record is unlinked when all
 //! who were online at the delete have left, so who meets its absence began after the delete and is shown it.
 
 use std::sync::atomic::Ordering;
 
-use seriatim_base::{Epoch, Stamp};
+use seriatim_base::{Epoch, Tid};
 use seriatim_catalog::Key;
 use seriatim_store::RecordPtr;
-use seriatim_txn::{RowPtr, Scan, Seen, Stop, Table};
+use seriatim_txn::{OpError, RowPtr, Scan, Seen, Table};
 
 use super::{View, find};
-use crate::shared::head;
 use crate::shared::optimistic::Optimistic;
 use crate::shared::record;
+use crate::shared::record_header;
 
 /// What a view shows of a record.
 enum Shown {
@@ -30,7 +30,7 @@ pub(crate) fn read<V: View>(
     table: &Table,
     key: Key<'_>,
     view: V,
-) -> Result<Option<RowPtr>, Stop> {
+) -> Result<Option<RowPtr>, OpError> {
     match attempt.base.find(table, key) {
         Ok(record) => match shown(attempt, table, record, view) {
             Shown::Row(row) => return Ok(Some(row)),
@@ -40,7 +40,7 @@ pub(crate) fn read<V: View>(
         Err(_) => attempt.base.seen = Seen { absent: true, ..Seen::default() },
     }
     if let Some(epoch) = view.epoch() {
-        return Ok(read_buried(attempt, table, key, view, epoch));
+        return Ok(read_undurable_deletions(attempt, table, key, view, epoch));
     }
     // Not linked: deleted before every reader that is still here began, or never committed by one they may see.
     attempt.base.note_unlinked(table);
@@ -49,14 +49,14 @@ pub(crate) fn read<V: View>(
 
 /// The row that a key had when the log stopped, if its record was unlinked since.
 #[cold]
-fn read_buried<V: View>(
+fn read_undurable_deletions<V: View>(
     attempt: &mut Optimistic,
     table: &Table,
     key: Key<'_>,
     view: V,
     epoch: Epoch,
 ) -> Option<RowPtr> {
-    let records = attempt.base.core.buried_under(table, key, epoch);
+    let records = attempt.base.core.undurable_deletions_of(table, key, epoch);
     records.into_iter().find_map(|record| match shown(attempt, table, record, view) {
         Shown::Row(row) => Some(row),
         Shown::Deleted | Shown::Before => None,
@@ -68,7 +68,7 @@ pub(crate) fn scan_next<V: View>(
     table: &Table,
     scan: &mut Scan,
     view: V,
-) -> Result<Option<RowPtr>, Stop> {
+) -> Result<Option<RowPtr>, OpError> {
     loop {
         while let Some(&record) = scan.cursor.records().get(scan.next) {
             scan.next += 1;
@@ -90,9 +90,9 @@ pub(crate) fn scan_next<V: View>(
 fn next_leaf<V: View>(attempt: &mut Optimistic, table: &Table, scan: &mut Scan, view: V) -> bool {
     let core = &attempt.base.core;
     if let Some(epoch) = view.epoch() {
-        // SAFETY: what is buried is kept, as it was deleted after the durable epoch; its key is of the table's class.
+        // SAFETY: undurable deletions are kept, as it was deleted after the durable epoch; its key is of the table's class.
         return unsafe {
-            table.index.next_leaf_with(&mut scan.cursor, core.local.pinned(), || core.buried(table, epoch))
+            table.index.next_leaf_with(&mut scan.cursor, core.local.pinned(), || core.undurable_deletions(table, epoch))
         };
     }
     let more = table.index.next_leaf(&mut scan.cursor, core.local.pinned());
@@ -108,23 +108,23 @@ fn shown<V: View>(attempt: &mut Optimistic, table: &Table, record: RecordPtr, vi
     // A locked record may be about to get a version of our snapshot: wait for it. The holder is between
     // its last lock and its installs and waits for nobody, so this ends when it does; only a descheduled holder makes it long.
     let word = loop {
-        if let Some(word) = head::settled(table, record) {
+        if let Some(word) = record_header::settled(table, record) {
             break word;
         }
     };
-    if word.is_absent() && word.stamp() != Stamp::ZERO && view.shows_deletion(&table.shape, record, word.stamp()) {
-        attempt.base.newest = attempt.base.newest.max(word.stamp());
-        attempt.base.seen = Seen { record: Some(record), stamp: word.stamp(), absent: true, own: false };
+    if word.is_absent() && word.tid() != Tid::ZERO && view.shows_deletion(&table.record_layout, record, word.tid()) {
+        attempt.base.newest = attempt.base.newest.max(word.tid());
+        attempt.base.seen = Seen { record: Some(record), tid: word.tid(), absent: true, own: false };
         return Shown::Deleted;
     }
-    let newest = head::image(&table.shape, record).load(Ordering::Acquire) as usize;
-    // SAFETY: reachable from the record while we are online; what comes before it is so for who is shown it (rule 2).
+    let newest = record_header::row_version(&table.record_layout, record).load(Ordering::Acquire) as usize;
+    // SAFETY: reachable from the record while we are online; what comes before it is so for the reader that is shown it (rule 2).
     let found = unsafe { find(newest, |version| view.shows(version)) };
-    if let Some((image, version)) = found {
-        attempt.base.newest = attempt.base.newest.max(version.stamp);
+    if let Some((row_version, version)) = found {
+        attempt.base.newest = attempt.base.newest.max(version.tid);
         let absent = V::is_deletion(version);
-        attempt.base.seen = Seen { record: Some(record), stamp: version.stamp, absent, own: false };
-        return if absent { Shown::Deleted } else { Shown::Row(record::row_of(table, image)) };
+        attempt.base.seen = Seen { record: Some(record), tid: version.tid, absent, own: false };
+        return if absent { Shown::Deleted } else { Shown::Row(record::row_of(table, row_version)) };
     }
     attempt.base.seen = Seen { record: Some(record), absent: true, ..Seen::default() };
     Shown::Before

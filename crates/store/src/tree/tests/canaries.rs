@@ -39,11 +39,11 @@ fn a_word_that_does_not_change_is_noticed() {
     let world = World::new(HtmMode::Absent);
     let mut worker = world.worker();
     let tree = Small::new(&world.htm, &mut worker.cx()).expect("memory");
-    let (witness, records) = tree.leaves(&worker, Direction::Forward).remove(0);
+    let (node_version, records) = tree.leaves(&worker, Direction::Forward).remove(0);
     let record = worker.record(Word8::key(1).as_key());
     assert_eq!(tree.insert_through(&mut worker.cx(), 1, record, &mut Forgetful), Ok(Inserted::Linked));
     let now = tree.leaves(&worker, Direction::Forward).remove(0);
-    assert!(holds(witness) && now.0 == witness && now.1 != records, "what `witnesses` forbids");
+    assert!(holds(node_version) && now.0 == node_version && now.1 != records, "what `node_versions` forbids");
 }
 
 /// Latches nothing and lets others run between stores.

@@ -1,10 +1,10 @@
 //! Workers, records and keys for the tests.
 
 use crate::index::StoreCx;
-use crate::record::{Bytes, Kind, RecordPtr, Word8, Word16, key_bytes, read_key, tail_of, write_key};
+use crate::node_version::NodeVersion;
+use crate::record::{Bytes, Kind, RecordPtr, Word8, Word16, key_bytes, out_of_line_bytes, read_key, write_key};
 use crate::tree::Tree;
 use crate::tree::kind::NodeKind;
-use crate::witness::Witness;
 use crate::{Cursor, Direction};
 use seriatim_base::Rng;
 use seriatim_catalog::{Key, KeyBuf};
@@ -63,13 +63,14 @@ impl Worker {
     }
 
     pub(super) fn record(&mut self, key: Key<'_>) -> RecordPtr {
-        let tail = tail_of(key);
-        let tail = (tail > 0).then(|| self.local.allocate(&mut self.outside, tail).expect("memory"));
+        let out_of_line = out_of_line_bytes(key);
+        let out_of_line =
+            (out_of_line > 0).then(|| self.local.allocate(&mut self.outside, out_of_line).expect("memory"));
         let memory = self.local.allocate(&mut self.outside, key_bytes(key.class())).expect("memory");
-        // SAFETY: just allocated with the bytes asked for; the tail is released with the record.
+        // SAFETY: just allocated with the bytes asked for; the out-of-line value is released with the record.
         unsafe {
             let record = RecordPtr::from_raw(memory);
-            write_key(record, key, tail);
+            write_key(record, key, out_of_line);
             record
         }
     }
@@ -82,11 +83,11 @@ impl Worker {
         // SAFETY: the caller's promise; the sizes are those of `record`.
         unsafe {
             let key = read_key(record, K::CLASS);
-            let (tail, bytes) = (tail_of(key), key_bytes(K::CLASS));
-            if tail > 0 {
+            let (out_of_line, bytes) = (out_of_line_bytes(key), key_bytes(K::CLASS));
+            if out_of_line > 0 {
                 let address = record.as_ptr().cast::<u64>().add(1).read();
                 let block = std::ptr::with_exposed_provenance_mut(address as usize);
-                self.local.retire(std::ptr::NonNull::new(block).expect("a tail"), tail);
+                self.local.retire(std::ptr::NonNull::new(block).expect("an out-of-line value"), out_of_line);
             }
             self.local.retire(std::ptr::NonNull::new(record.as_ptr()).expect("a record"), bytes);
         }
@@ -153,19 +154,19 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
     }
 
     /// All leaves as a scan of everything shows them.
-    pub(super) fn leaves(&self, worker: &Worker, direction: Direction) -> Vec<(Witness, Vec<RecordPtr>)> {
+    pub(super) fn leaves(&self, worker: &Worker, direction: Direction) -> Vec<(NodeVersion, Vec<RecordPtr>)> {
         let mut cursor = Cursor::new();
         let mut leaves = Vec::new();
         cursor.begin(Bound::Unbounded, Bound::Unbounded, direction);
         while self.next_leaf(&mut cursor, worker.local.pinned()) {
-            leaves.push((cursor.witness(), cursor.records().to_vec()));
+            leaves.push((cursor.node_version(), cursor.records().to_vec()));
         }
         leaves
     }
 }
 
-/// Whether a witness taken by this worker, online ever since, still holds.
-pub(super) fn holds(witness: Witness) -> bool {
+/// Whether a node version taken by this worker, online ever since, still holds.
+pub(super) fn holds(node_version: NodeVersion) -> bool {
     // SAFETY: tests ask only while the worker that took it is online.
-    unsafe { witness.still_valid() }
+    unsafe { node_version.still_valid() }
 }

@@ -4,7 +4,7 @@
 use super::fixture::{TestKind, Worker, World, bytes_of, key_of, modes, seeded};
 use crate::record::{Bytes, RecordPtr, Word8, Word16};
 use crate::tree::Tree;
-use crate::{Cursor, Direction, Finger, Inserted, Observer, Unobserved};
+use crate::{Cursor, Direction, Inserted, LeafHint, Observer, Unobserved};
 use seriatim_base::{Rng, thread};
 use seriatim_htm::HtmMode;
 use std::collections::HashMap;
@@ -103,7 +103,7 @@ fn churn<K: TestKind, const LEAF: usize, const FAN: usize>(
     mut rng: Rng,
 ) -> HashMap<u64, RecordPtr> {
     let mut own = HashMap::new();
-    let mut finger = Finger::default();
+    let mut leaf_hint = LeafHint::default();
     let mut cursor = Cursor::new();
     for operation in 0..operations {
         let n = rng.below(universe / 5) * 5 + id + 1;
@@ -117,7 +117,7 @@ fn churn<K: TestKind, const LEAF: usize, const FAN: usize>(
                 let inserted = match rng.below(3) {
                     0 => tree.insert(&mut worker.cx(), probe, record, &mut Latched),
                     1 => tree.insert(&mut worker.cx(), probe, record, &mut Unobserved),
-                    _ => tree.insert_near(&mut worker.cx(), probe, &mut finger, record, &mut Unobserved),
+                    _ => tree.insert_near(&mut worker.cx(), probe, &mut leaf_hint, record, &mut Unobserved),
                 };
                 assert_eq!(inserted, Ok(Inserted::Linked));
                 own.insert(n, record);
@@ -131,7 +131,7 @@ fn churn<K: TestKind, const LEAF: usize, const FAN: usize>(
             (0..=6, expected) => {
                 let pin = worker.local.pinned();
                 assert_eq!(tree.get(probe, pin).ok(), expected);
-                assert_eq!(tree.get_near(probe, &mut finger, pin).ok(), expected);
+                assert_eq!(tree.get_near(probe, &mut leaf_hint, pin).ok(), expected);
             }
             _ if rng.below(8) == 0 => {
                 let direction = [Direction::Forward, Direction::Backward][rng.below(2) as usize];

@@ -9,6 +9,6 @@ mod canaries;
 mod fixture;
 mod hammer;
 mod model;
-mod shape;
+mod node_versions;
+mod structure;
 mod transactions;
-mod witnesses;

@@ -3,7 +3,7 @@
 use super::fixture::{TestKind, Worker, World, bytes_of, key_of, modes, seeded};
 use crate::record::{Bytes, RecordPtr, Word8, Word16};
 use crate::tree::Tree;
-use crate::{Cursor, Direction, Finger, Inserted, Unobserved};
+use crate::{Cursor, Direction, Inserted, LeafHint, Unobserved};
 use seriatim_base::Rng;
 use seriatim_catalog::{Key, KeyBuf};
 use seriatim_htm::HtmMode;
@@ -60,7 +60,7 @@ fn run<K: TestKind, const LEAF: usize, const FAN: usize>(test: &str, operations:
         let before = world.memory.in_use_bytes();
         let tree = Tree::<K, LEAF, FAN>::new(&world.htm, &mut worker.cx()).expect("memory");
         let mut model = Model::new();
-        let (mut finger, mut other) = (Finger::default(), Finger::default());
+        let (mut leaf_hint, mut other) = (LeafHint::default(), LeafHint::default());
         let mut next = 0;
         for operation in 0..operations {
             // Phases of growth and of decline, so that leaves fill and empty.
@@ -74,7 +74,7 @@ fn run<K: TestKind, const LEAF: usize, const FAN: usize>(test: &str, operations:
             };
             let key = K::key(n);
             match rng.below(10) {
-                0..=3 if growing => insert(&tree, &mut worker, &mut model, &key, &mut finger, &mut rng),
+                0..=3 if growing => insert(&tree, &mut worker, &mut model, &key, &mut leaf_hint, &mut rng),
                 0..=5 => remove(&tree, &mut worker, &mut model, &key),
                 6..=7 => look_up(&tree, &worker, &model, &key, &mut other),
                 8 => scan(&tree, &worker, &model, universe, &mut rng),
@@ -112,16 +112,16 @@ fn insert<K: TestKind, const LEAF: usize, const FAN: usize>(
     worker: &mut Worker,
     model: &mut Model,
     key: &KeyBuf,
-    finger: &mut Finger,
+    leaf_hint: &mut LeafHint,
     rng: &mut Rng,
 ) {
     let record = worker.record(key.as_key());
     let probe = K::probe(key.as_key());
     let inserted = match rng.below(3) {
         0 => tree.insert(&mut worker.cx(), probe, record, &mut Unobserved),
-        1 => tree.insert_near(&mut worker.cx(), probe, finger, record, &mut Unobserved),
+        1 => tree.insert_near(&mut worker.cx(), probe, leaf_hint, record, &mut Unobserved),
         // SAFETY: the only thread.
-        _ => unsafe { tree.insert_exclusive(&mut worker.cx(), probe, finger, record) },
+        _ => unsafe { tree.insert_exclusive(&mut worker.cx(), probe, leaf_hint, record) },
     };
     let expected = model.get(&bytes_of(key.as_key())).copied();
     assert_eq!(inserted, Ok(expected.map_or(Inserted::Linked, Inserted::Exists)));
@@ -170,14 +170,14 @@ fn look_up<K: TestKind, const LEAF: usize, const FAN: usize>(
     worker: &Worker,
     model: &Model,
     key: &KeyBuf,
-    finger: &mut Finger,
+    leaf_hint: &mut LeafHint,
 ) {
     let probe = K::probe(key.as_key());
     let expected = model.get(&bytes_of(key.as_key())).copied();
     let pin = worker.local.pinned();
     assert_eq!(tree.get(probe, pin).ok(), expected);
-    assert_eq!(tree.get_near(probe, finger, pin).ok(), expected);
-    assert_eq!(tree.get_near(probe, finger, pin).ok(), expected);
+    assert_eq!(tree.get_near(probe, leaf_hint, pin).ok(), expected);
+    assert_eq!(tree.get_near(probe, leaf_hint, pin).ok(), expected);
 }
 
 fn scan<K: TestKind, const LEAF: usize, const FAN: usize>(

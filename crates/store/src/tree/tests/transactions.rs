@@ -1,16 +1,16 @@
-//! A transaction that witnesses leaves and tells its witnesses of its own changes is not
+//! A transaction that notes node versions of leaves and tells its node set of its own changes is not
 //! stopped by its own splits, at any fill level, and is stopped by any insertion of another into what it saw.
 
 use super::fixture::{TestKind, Worker, World, holds, modes, seeded};
+use crate::node_version::NodeVersion;
 use crate::record::{Bytes, Word8, Word16};
 use crate::tree::Tree;
-use crate::witness::Witness;
 use crate::{Direction, Inserted, Observer, Unobserved};
 use std::sync::atomic::AtomicU64;
 
 /// What a transaction saw, as protocols keep it.
 #[derive(Default)]
-struct NodeSet(Vec<Witness>);
+struct NodeSet(Vec<NodeVersion>);
 
 impl NodeSet {
     fn see<K: TestKind, const LEAF: usize, const FAN: usize>(&mut self, tree: &Tree<K, LEAF, FAN>, worker: &Worker) {
@@ -18,7 +18,7 @@ impl NodeSet {
     }
 
     fn validates(&self) -> bool {
-        self.0.iter().all(|&witness| holds(witness))
+        self.0.iter().all(|&node_version| holds(node_version))
     }
 
     fn covers<K: TestKind, const LEAF: usize, const FAN: usize>(
@@ -34,14 +34,14 @@ impl Observer for NodeSet {
     const ADMITS: bool = false;
 
     fn changed(&mut self, word: &AtomicU64, before: u64, after: u64) {
-        let own = Witness::new(word, before);
-        self.0.iter_mut().filter(|seen| **seen == own).for_each(|seen| *seen = Witness::new(word, after));
+        let own = NodeVersion::new(word, before);
+        self.0.iter_mut().filter(|seen| **seen == own).for_each(|seen| *seen = NodeVersion::new(word, after));
     }
 
     fn created(&mut self, from: &AtomicU64, from_before: u64, word: &AtomicU64, value: u64, _gap: &AtomicU64) {
-        // `changed` came first: the leaf split from is known by its later value, if it was witnessed at all.
+        // `changed` came first: the leaf split from is known by its later value, if it was in the node set at all.
         if self.0.iter().any(|seen| seen.address() == std::ptr::from_ref(from) && seen.value() > from_before) {
-            self.0.push(Witness::new(word, value));
+            self.0.push(NodeVersion::new(word, value));
         }
     }
 }

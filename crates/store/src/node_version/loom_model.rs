@@ -30,7 +30,7 @@ enum Broken {
     NoCoupling,
 }
 
-/// Who reads.
+/// The reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reader {
     /// Relaxed loads, and a fence before the word is looked at again.

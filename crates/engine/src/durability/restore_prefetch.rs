@@ -6,29 +6,29 @@
 //! | 2nd | the record, by the tag in the bucket | |
 //!
 //! A row is nearly always new, so an ordered table is not asked for it: that would be a search in vain. Nothing is unlinked while
-//! tables are restored, so what was found stays good until then; that it has the key, who uses it checks.
+//! tables are restored, so what was found stays good until then; that it has the key, the caller checks.
 
 use seriatim_base::prefetch;
 use seriatim_memory::Pinned;
 use seriatim_redo::entry;
 use seriatim_redo::replay::Version;
-use seriatim_store::{Finger, HashHint, RecordPtr};
+use seriatim_store::{HashHint, LeafHint, RecordPtr};
 use seriatim_txn::Table;
 
 /// Most bytes of a record that are asked for: beyond, the processor's own prefetcher has caught on.
 const BYTES_MAX: usize = 384;
 
-/// Fetches the record that each version is probably of, and tells it where one was found. Fingers are by table id.
+/// Fetches the record that each version is probably of, and tells it where one was found. Leaf hints are by table id.
 pub(super) fn fetch<'v>(
     pin: Pinned<'_>,
-    fingers: &mut [Finger],
+    leaf_hints: &mut [LeafHint],
     versions: impl Iterator<Item = (&'v Table, &'v Version<'v>)> + Clone,
 ) -> Vec<Option<RecordPtr>> {
     let first = |(table, version): (&'v Table, &'v Version<'v>)| match table.index.prefetch_bucket(version.key) {
         Some(bucket) => Wave::Bucket(bucket),
         None if matches!(version.changes.first(), Some(entry::Change::Row(_))) => Wave::Done(None),
         None => {
-            let found = table.index.get_near(version.key, &mut fingers[table.id.index()], pin);
+            let found = table.index.get_near(version.key, &mut leaf_hints[table.id.index()], pin);
             Wave::Done(found.ok().inspect(|&found| fetch_record(table, found)))
         }
     };
@@ -48,5 +48,5 @@ enum Wave {
 }
 
 fn fetch_record(table: &Table, record: RecordPtr) {
-    prefetch::lines(record.as_ptr(), table.shape.record.min(BYTES_MAX));
+    prefetch::lines(record.as_ptr(), table.record_layout.record.min(BYTES_MAX));
 }

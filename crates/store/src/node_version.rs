@@ -8,7 +8,7 @@
 //!                                 `----unlatch_dead-------> dead, count + 1, for ever
 //! ```
 //! Invariant: no value is repeated in the life of a node, and a latched value is never handed out; so an equal word means
-//! that nothing was linked or unlinked since. A node's memory is reused only after every thread that may hold a witness of
+//! that nothing was linked or unlinked since. A node's memory is reused only after every thread that may hold a node version of
 //! it went offline (rule 2 of the crate).
 
 use seriatim_htm::word::{self, Word};
@@ -20,28 +20,28 @@ use std::sync::atomic::AtomicU64;
 ///
 /// Good while the worker that took it stays online.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Witness {
+pub struct NodeVersion {
     word: NonNull<AtomicU64>,
     value: u64,
 }
 
 // SAFETY: following the word is `unsafe` and names rule 2; the rest is two numbers.
-unsafe impl Send for Witness {}
+unsafe impl Send for NodeVersion {}
 // SAFETY: as above.
-unsafe impl Sync for Witness {}
+unsafe impl Sync for NodeVersion {}
 
-impl Witness {
-    /// The witness that `word` had `value`, an unlatched value.
+impl NodeVersion {
+    /// The node version that `word` had `value`, an unlatched value.
     #[inline(always)]
-    pub fn new(word: &AtomicU64, value: u64) -> Witness {
-        debug_assert!(State(value).is_free(), "a latched value witnesses nothing");
-        Witness { word: NonNull::from(word), value }
+    pub fn new(word: &AtomicU64, value: u64) -> NodeVersion {
+        debug_assert!(State(value).is_free(), "a latched value proves nothing");
+        NodeVersion { word: NonNull::from(word), value }
     }
 
     /// The word, for regions that load it through their `Access` and protocols that compare addresses.
     ///
     /// # Safety
-    /// The worker that took this witness has been online ever since, and is for `'p` (rule 2).
+    /// The worker that took this node version has been online ever since, and is for `'p` (rule 2).
     #[inline(always)]
     pub unsafe fn word<'p>(&self, _pin: Pinned<'p>) -> &'p AtomicU64 {
         // SAFETY: the caller's promise.
@@ -63,7 +63,7 @@ impl Witness {
     /// Whether nothing was linked or unlinked since, and nobody is about to.
     ///
     /// # Safety
-    /// The worker that took this witness has been online ever since (rule 2).
+    /// The worker that took this node version has been online ever since (rule 2).
     #[inline(always)]
     pub unsafe fn still_valid(&self) -> bool {
         // SAFETY: the caller's promise.
@@ -144,11 +144,11 @@ mod tests {
         assert!(state.changed().is_usable() && state.changed().0 > state.latched().0);
         assert!(state.dead().is_free() && !state.dead().is_usable() && state.dead().0 > state.changed().0);
         let word = AtomicU64::new(state.0);
-        let witness = Witness::new(&word, state.0);
+        let node_version = NodeVersion::new(&word, state.0);
         for after in [state.latched(), state.changed(), state.dead()] {
             word.store(after.0, Ordering::Relaxed);
             // SAFETY: the word is on this stack.
-            assert!(!unsafe { witness.still_valid() });
+            assert!(!unsafe { node_version.still_valid() });
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! What an operation reads is kept column by column, owned, to the end of the execution; references into it, and into
 //! arguments, are no matter. The value of an update's closure is kept as it is; if it may hold a reference to a variable, the
-//! procedure runs whole only. Columns of the row that an update changes are never lent beyond it.
+//! procedure runs whole only. Columns of the row that an update changes never escape it.
 //!
 //! Types are not known here, so this errs on the side of a reference.
 
@@ -16,13 +16,13 @@ use crate::tree::{
 
 /// The first update whose value may not be kept: its number.
 pub(crate) fn update(procedure: &Procedure) -> Option<usize> {
-    let lent = Lent::of(procedure);
+    let analysis = EscapeAnalysis::of(procedure);
     let mut found = None;
     visit::steps(&procedure.body, &mut |step| {
         let StepKind::Operation { operation, bind: Some(_) } = &step.kind else { return };
         let OperationKind::Update { body, .. } = &operation.kind else { return };
         if let Some(StepKind::Yield(value)) = body.0.last().map(|last| &last.kind)
-            && lent.level(value) > Level::Owned
+            && analysis.level(value) > Level::Owned
         {
             found.get_or_insert(operation.id.index());
         }
@@ -54,7 +54,7 @@ impl Level {
 }
 
 #[derive(Default)]
-struct Lent {
+struct EscapeAnalysis {
     /// Variables that are not owned.
     variables: BTreeMap<VariableId, Level>,
     /// Parameters that are references.
@@ -62,38 +62,39 @@ struct Lent {
     grown: bool,
 }
 
-impl Lent {
-    fn of(procedure: &Procedure) -> Lent {
+impl EscapeAnalysis {
+    fn of(procedure: &Procedure) -> EscapeAnalysis {
         let by_reference = procedure.parameters.iter().filter(|at| !matches!(at.passing, Passing::Value(_)));
-        let mut lent = Lent { arguments: by_reference.map(|at| at.variable).collect(), ..Lent::default() };
+        let mut analysis =
+            EscapeAnalysis { arguments: by_reference.map(|at| at.variable).collect(), ..EscapeAnalysis::default() };
         loop {
-            lent.grown = false;
+            analysis.grown = false;
             visit::steps(&procedure.body, &mut |step| match &step.kind {
                 StepKind::Let { pattern, value, .. } | StepKind::LetElse { pattern, value, .. } => {
-                    lent.bind(&pattern.pattern, lent.level(value));
+                    analysis.bind(&pattern.pattern, analysis.level(value));
                 }
-                StepKind::For { pattern, over, .. } => lent.iterate(&pattern.pattern, over),
+                StepKind::For { pattern, over, .. } => analysis.iterate(&pattern.pattern, over),
                 StepKind::Match { value, arms } => {
-                    let level = lent.level(value);
-                    arms.iter().for_each(|arm| lent.bind(&arm.pattern.pattern, level));
+                    let level = analysis.level(value);
+                    arms.iter().for_each(|arm| analysis.bind(&arm.pattern.pattern, level));
                 }
                 StepKind::Assign { place, operator, value } => {
                     let level = match tree::change(*operator, value) {
-                        Some((_, arguments)) => lent.most(arguments).around(),
-                        None if place.path.is_empty() => lent.level(value),
-                        None => lent.level(value).around(),
+                        Some((_, arguments)) => analysis.most(arguments).around(),
+                        None if place.path.is_empty() => analysis.level(value),
+                        None => analysis.level(value).around(),
                     };
-                    lent.raise(place.variable, level);
+                    analysis.raise(place.variable, level);
                 }
                 _ => {}
             });
             tree::expressions(&procedure.body, &mut |expression| {
                 for (pattern, value) in visit::bindings(expression) {
-                    lent.bind(pattern, lent.level(value));
+                    analysis.bind(pattern, analysis.level(value));
                 }
             });
-            if !lent.grown {
-                return lent;
+            if !analysis.grown {
+                return analysis;
             }
         }
     }
@@ -138,7 +139,7 @@ impl Lent {
             | ExpressionKind::Element(inner, _)
             | ExpressionKind::Dereference(_, inner) => self.level(inner).inside(),
             ExpressionKind::Some(inner) | ExpressionKind::Repeat(inner, _) => self.level(inner).around(),
-            // A `#[pure]` function may give back what it was lent.
+            // A `#[pure]` function may give back what it was analysis.
             ExpressionKind::Call(Called::Pure(_), values)
             | ExpressionKind::Tuple(values)
             | ExpressionKind::List(values) => self.most(values).around(),

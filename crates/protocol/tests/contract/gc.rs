@@ -39,7 +39,7 @@ pub(crate) fn large_delete<P: Protocol>() {
         bench.read(&mut worker, 0).expect("alone");
         commit(&mut worker).expect("alone");
         worker.core().local.collect();
-        worker.housekeep(MOST);
+        worker.collect_garbage(MOST);
         let now = linked(&bench, &mut looking);
         assert!(left - now <= MOST, "{}: {} records after one read", P::INFO.name, left - now);
         left = now;
@@ -59,8 +59,28 @@ pub(crate) fn own_deletes<P: Protocol>() {
         commit(&mut worker).expect("alone");
         delete(&bench, &mut worker, first..first + 100);
         worker.core().local.collect();
-        worker.housekeep(1);
+        worker.collect_garbage(1);
         let left = linked(&bench, &mut looking);
         assert!(left <= 200, "{}: {left} deleted records are linked after {first}", P::INFO.name);
     }
+}
+
+/// A deleted record that cannot be unlinked since a transaction holds the gap of its leaf is unlinked when that has ended.
+pub(crate) fn the_last_of_a_held_leaf<P: Protocol>() {
+    let bench = Bench::<P>::open(HtmMode::Absent, &[1; ROWS as usize]);
+    let (mut worker, mut holder, mut looking) = (bench.worker(), bench.worker(), bench.worker());
+    delete(&bench, &mut worker, 1..ROWS);
+    worker.core().local.collect();
+    holder.begin(Mode::ReadWrite, Priority::NONE);
+    assert_eq!(bench.read(&mut holder, ROWS + 1), Ok(None));
+    worker.collect_garbage(usize::MAX);
+    let held = linked(&bench, &mut looking);
+    // Of one leaf, if its gap is held.
+    assert!(held <= 1, "{}: {held} records stay", P::INFO.name);
+    holder.abort();
+    for _ in 0..3 {
+        worker.core().local.collect();
+        worker.collect_garbage(usize::MAX);
+    }
+    assert_eq!(linked(&bench, &mut looking), 0, "{}: {held} stayed before", P::INFO.name);
 }

@@ -8,9 +8,9 @@ use std::sync::PoisonError;
 use seriatim_base::Rng;
 use seriatim_engine::protocol::repairing::{self, MEANWHILE, SCRIPT, closed};
 pub use seriatim_engine::protocol::repairing::{Asked, asked};
-pub use seriatim_engine::trial::{Between, between_chunks};
+pub use seriatim_engine::test_support::{Between, between_chunks};
 
-use crate::procedure::registry::Way;
+use crate::procedure::registry::CallStrategy;
 use crate::procedure::{Data, Datum, Declared, EvaluationError};
 use crate::{Committed, Database, Session, TransactError};
 
@@ -107,7 +107,7 @@ impl Session {
             }
         };
         let entry = self.called.entry(at);
-        if entry.way != Way::Repaired {
+        if entry.strategy != CallStrategy::Repaired {
             return Ok(Repaired { result: self.call_by_name(procedure, arguments), repairs: 0, disturbed: false });
         }
         let operations = &entry.plan.operations;
@@ -143,7 +143,7 @@ impl Session {
     pub fn passes(&mut self, procedure: &str) -> Result<u16, TransactError> {
         let at = self.find_by_name(procedure)?;
         let entry = self.called.entry(at);
-        if entry.way != Way::Pieces {
+        if entry.strategy != CallStrategy::Pieces {
             return Ok(1);
         }
         let registry = self.procedures.read().unwrap_or_else(PoisonError::into_inner);

@@ -6,7 +6,7 @@ use seriatim_suite::model::Observed;
 use seriatim_suite::model::Op::{Change, Delete, Get, If, Insert, Put, RollbackTo, Savepoint};
 
 #[test]
-fn rewound_update() {
+fn rolled_back_update() {
     let spec = Spec {
         initial: vec![(1, 1), (2, 1)],
         programs: vec![
@@ -15,11 +15,11 @@ fn rewound_update() {
         ],
         tables: Tables::Any,
     };
-    super::forbid("rewound update", &spec);
+    super::forbid("rolled back update", &spec);
 }
 
 #[test]
-fn rewound_insert() {
+fn rolled_back_insert() {
     let spec = Spec {
         initial: vec![(2, 5)],
         programs: vec![
@@ -28,11 +28,11 @@ fn rewound_insert() {
         ],
         tables: Tables::Any,
     };
-    super::forbid("rewound insert", &spec);
+    super::forbid("rolled back insert", &spec);
 }
 
 #[test]
-fn rewound_delete() {
+fn rolled_back_delete() {
     const UNTOUCHED: fn(&[Observed]) -> bool = |seen| seen[0].value() == 5;
     let spec = Spec {
         initial: vec![(1, 1), (2, 5)],
@@ -42,11 +42,11 @@ fn rewound_delete() {
         ],
         tables: Tables::Any,
     };
-    super::forbid("rewound delete", &spec);
+    super::forbid("rolled back delete", &spec);
 }
 
 #[test]
-fn rewound_twice() {
+fn rolled_back_twice() {
     let spec = Spec {
         initial: vec![(1, 1), (2, 5)],
         programs: vec![
@@ -63,11 +63,11 @@ fn rewound_twice() {
         ],
         tables: Tables::Any,
     };
-    super::forbid("rewound twice", &spec);
+    super::forbid("rolled back twice", &spec);
 }
 
 #[test]
-fn a_rewound_write_is_made_again() {
+fn a_rolled_back_write_is_made_again() {
     let spec = Spec {
         initial: vec![(1, 1)],
         programs: vec![
@@ -83,7 +83,7 @@ fn a_rewound_write_is_made_again() {
         ],
         tables: Tables::Any,
     };
-    super::forbid("rewound write made again", &spec);
+    super::forbid("rolled back write made again", &spec);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Shapes of execution, and what a plan says about each.
+//! Execution modes, and what a plan says about each.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use seriatim_procedure::ir::{OperationId, StepId};
 
 /// How registered procedures are run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Shape {
+pub enum ExecutionMode {
     /// Each as one transaction of the protocol. Default.
     #[default]
     Whole,

@@ -104,7 +104,7 @@ fn what_was_acknowledged_is_there_again() {
 }
 
 #[test]
-fn a_result_is_sealed_until_it_is_durable() {
+fn a_result_is_withheld_until_it_is_durable() {
     let disk = FaultyDisk::new(7);
     let db = small("auto", &disk).open().expect("a new database opens");
     let accounts = db.create::<Account>().expect("the table is created");
@@ -175,7 +175,7 @@ fn a_recovery_does_not_count_the_epochs_of_an_incarnation_that_wrote_nothing() {
     let accounts = db.create::<Account>().expect("the table is created");
     let mut session = db.session();
     session.transact(|tx| tx.insert(&accounts, &account(1))).expect("inserted");
-    let durable = session.transact(|tx| tx.insert(&accounts, &account(2))).expect("inserted").receipt.stamp.epoch().0;
+    let durable = session.transact(|tx| tx.insert(&accounts, &account(2))).expect("inserted").receipt.tid.epoch().0;
     disk.crash();
     drop((session, accounts, db));
     for _ in 0..3 {

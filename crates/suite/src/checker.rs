@@ -1,8 +1,8 @@
-//! A second judge of histories: `adya`, an independent checker in the manner of Elle, which looks at what clients saw.
+//! A second checker of histories: `adya`, an independent checker in the manner of Elle, which looks at what clients saw.
 //!
-//! [`seriatim_history`] sees versions by their stamps, as the database tells them; this judge is told nothing but invocations
+//! [`seriatim_history`] sees versions by their TIDs, as the database tells them; this checker is told nothing but invocations
 //! and answers, and infers the order of versions from unique values. So it also notices a database that records one thing and
-//! answers another. Registers show little of their order, so it may assume what the promise on trial implies: a value that a
+//! answers another. Registers show little of their order, so it may assume what the promise under test implies: a value that a
 //! transaction read is older than the one it then wrote and, where the order is strict, values follow each other as the
 //! transactions that knew them do in real time.
 //!
@@ -13,9 +13,9 @@
 use adya::history::{Id, Interner, Mop, Op, OpType, ReadValue, Scalar};
 use adya::{History, Opts, Valid, Workload, check};
 
-use crate::clients::{Attempt, Shape, Step};
+use crate::clients::{Attempt, DataModel, Step};
 
-/// What the database on trial promised beyond serializability.
+/// What the database under test promised beyond serializability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promised {
     /// The serial order agrees with real time.
@@ -24,27 +24,27 @@ pub struct Promised {
     pub is_fresh: bool,
 }
 
-/// Histories that cannot be analyzed. The judge would pass them in silence, so each is named as something to refuse.
+/// Histories that cannot be analyzed. The checker would pass them in silence, so each is named as something to refuse.
 const MALFORMED: [&str; 3] = ["duplicate-appends", "duplicate-writes", "unexpected-txn-micro-op-types"];
 
 /// Looks for anomalies that the promise excludes.
 ///
 /// # Errors
-/// The first anomaly of each kind with the judge's proof, or why there is no verdict: nothing could be inferred.
-pub fn judge(shape: Shape, attempts: &[Attempt], promised: Promised) -> Result<(), String> {
+/// The first anomaly of each kind with the checker's proof, or why there is no verdict: nothing could be inferred.
+pub fn check_history(data_model: DataModel, attempts: &[Attempt], promised: Promised) -> Result<(), String> {
     let all: Vec<&Attempt> = attempts.iter().collect();
     if !promised.is_strict || promised.is_fresh {
-        return ask(shape, &all, promised.is_strict);
+        return ask(data_model, &all, promised.is_strict);
     }
-    ask(shape, &all, false)?;
+    ask(data_model, &all, false)?;
     let current: Vec<&Attempt> = attempts.iter().filter(|attempt| !attempt.is_read_only).collect();
-    ask(shape, &current, true)
+    ask(data_model, &current, true)
 }
 
-fn ask(shape: Shape, attempts: &[&Attempt], is_strict: bool) -> Result<(), String> {
-    let workload = match shape {
-        Shape::Registers => Workload::RwRegister,
-        Shape::Lists | Shape::ListsInRows => Workload::ListAppend,
+fn ask(data_model: DataModel, attempts: &[&Attempt], is_strict: bool) -> Result<(), String> {
+    let workload = match data_model {
+        DataModel::Registers => Workload::RwRegister,
+        DataModel::Lists | DataModel::ListsInRows => Workload::ListAppend,
     };
     let options = Opts {
         models: vec![if is_strict { "strict-serializable" } else { "serializable" }.to_owned()],
@@ -53,11 +53,11 @@ fn ask(shape: Shape, attempts: &[&Attempt], is_strict: bool) -> Result<(), Strin
         linearizable_keys: is_strict,
         ..Opts::default()
     };
-    let report = check(&history(shape, attempts), workload, &options);
+    let report = check(&history(data_model, attempts), workload, &options);
     if report.valid == Valid::True {
         return Ok(());
     }
-    let mut words = format!("{:?} of {} by the second judge", report.valid, options.models[0]);
+    let mut words = format!("{:?} of {} by the second checker", report.valid, options.models[0]);
     for (kind, anomalies) in &report.anomalies {
         let first = anomalies.first().map_or("", |anomaly| &anomaly.explanation);
         words.push_str(&format!("\n{kind}: {first}"));
@@ -65,8 +65,8 @@ fn ask(shape: Shape, attempts: &[&Attempt], is_strict: bool) -> Result<(), Strin
     Err(words)
 }
 
-/// The history in the judge's words: two operations an attempt, in the order of their tickets.
-fn history(shape: Shape, attempts: &[&Attempt]) -> History {
+/// The history in the checker's words: two operations an attempt, in the order of their tickets.
+fn history(data_model: DataModel, attempts: &[&Attempt]) -> History {
     let mut interner = Interner::default();
     let mut tickets: Vec<(u64, OpType, &Attempt)> = Vec::with_capacity(2 * attempts.len());
     for attempt in attempts {
@@ -78,22 +78,22 @@ fn history(shape: Shape, attempts: &[&Attempt]) -> History {
         index: index as u64,
         kind,
         process: Some(attempt.process as i64),
-        value: attempt.steps.iter().map(|step| micro_op(&mut interner, shape, kind, step)).collect(),
+        value: attempt.steps.iter().map(|step| micro_op(&mut interner, data_model, kind, step)).collect(),
         time: None,
     };
     let ops = tickets.into_iter().enumerate().map(in_words).collect();
     History::from_ops(ops, interner)
 }
 
-fn micro_op(interner: &mut Interner, shape: Shape, kind: OpType, step: &Step) -> Mop {
+fn micro_op(interner: &mut Interner, data_model: DataModel, kind: OpType, step: &Step) -> Mop {
     let mut id = |number: u64| -> Id { interner.intern(Scalar::Int(number as i64)) };
-    match (step, shape) {
-        (Step::Write { key, value }, Shape::Registers) => Mop::Write { key: id((*key).into()), value: id(*value) },
+    match (step, data_model) {
+        (Step::Write { key, value }, DataModel::Registers) => Mop::Write { key: id((*key).into()), value: id(*value) },
         (Step::Write { key, value }, _) => Mop::Append { key: id((*key).into()), value: id(*value) },
         (Step::Read { key, .. }, _) if kind != OpType::Ok => {
             Mop::Read { key: id((*key).into()), value: ReadValue::Nil }
         }
-        (Step::Read { key, saw, .. }, Shape::Registers) => {
+        (Step::Read { key, saw, .. }, DataModel::Registers) => {
             let value = saw.first().map_or(ReadValue::Nil, |value| ReadValue::Scalar(id(*value)));
             Mop::Read { key: id((*key).into()), value }
         }
@@ -113,7 +113,7 @@ mod tests {
     const ANY_ORDER: Promised = Promised { is_strict: false, is_fresh: true };
 
     fn read<const N: usize>(key: u32, saw: [u64; N]) -> Step {
-        Step::Read { key, by_rewound_write: false, saw: saw.to_vec() }
+        Step::Read { key, by_rolled_back_write: false, saw: saw.to_vec() }
     }
 
     fn write(key: u32, value: u64) -> Step {
@@ -132,14 +132,14 @@ mod tests {
     }
 
     #[track_caller]
-    fn convicted(shape: Shape, attempts: &[Attempt], promised: Promised, of: &str) {
-        let words = judge(shape, attempts, promised).expect_err("a broken history passed");
+    fn convicted(data_model: DataModel, attempts: &[Attempt], promised: Promised, of: &str) {
+        let words = check_history(data_model, attempts, promised).expect_err("a broken history passed");
         assert!(words.lines().any(|line| line.starts_with(&format!("{of}:"))), "not convicted of {of}: {words}");
     }
 
     #[track_caller]
-    fn acquitted(shape: Shape, attempts: &[Attempt], promised: Promised) {
-        judge(shape, attempts, promised).unwrap_or_else(|words| panic!("{words}"));
+    fn acquitted(data_model: DataModel, attempts: &[Attempt], promised: Promised) {
+        check_history(data_model, attempts, promised).unwrap_or_else(|words| panic!("{words}"));
     }
 
     const EACH: [Promised; 3] = [STRICT, STALE, ANY_ORDER];
@@ -159,8 +159,8 @@ mod tests {
             attempt(5, 8, [read(2, [13]), read(1, [12])]),
         ];
         for promised in EACH {
-            acquitted(Shape::Lists, &lists, promised);
-            acquitted(Shape::Registers, &registers, promised);
+            acquitted(DataModel::Lists, &lists, promised);
+            acquitted(DataModel::Registers, &registers, promised);
         }
     }
 
@@ -168,9 +168,9 @@ mod tests {
     fn circular_information_flow_is_g1c() {
         let lists = [attempt(0, 2, [write(1, 10), read(2, [11])]), attempt(1, 3, [write(2, 11), read(1, [10])])];
         for promised in EACH {
-            convicted(Shape::Lists, &lists, promised, "G1c");
-            convicted(Shape::ListsInRows, &lists, promised, "G1c");
-            convicted(Shape::Registers, &lists, promised, "G1c");
+            convicted(DataModel::Lists, &lists, promised, "G1c");
+            convicted(DataModel::ListsInRows, &lists, promised, "G1c");
+            convicted(DataModel::Registers, &lists, promised, "G1c");
         }
     }
 
@@ -178,8 +178,8 @@ mod tests {
     fn read_skew_is_g_single() {
         let attempts = [attempt(0, 2, [write(1, 10), write(2, 11)]), attempt(1, 3, [read(1, []), read(2, [11])])];
         for promised in EACH {
-            convicted(Shape::Lists, &attempts, promised, "G-single-item");
-            convicted(Shape::Registers, &attempts, promised, "G-single-item");
+            convicted(DataModel::Lists, &attempts, promised, "G-single-item");
+            convicted(DataModel::Registers, &attempts, promised, "G-single-item");
         }
     }
 
@@ -188,8 +188,8 @@ mod tests {
         let skewed = |key, value| [read(1, []), read(2, []), write(key, value)];
         let attempts = [attempt(0, 2, skewed(1, 10)), attempt(1, 3, skewed(2, 11))];
         for promised in EACH {
-            convicted(Shape::Lists, &attempts, promised, "G2-item");
-            convicted(Shape::Registers, &attempts, promised, "G2-item");
+            convicted(DataModel::Lists, &attempts, promised, "G2-item");
+            convicted(DataModel::Registers, &attempts, promised, "G2-item");
         }
     }
 
@@ -201,8 +201,8 @@ mod tests {
             attempt(4, 5, [read(1, [11])]),
         ];
         for promised in EACH {
-            convicted(Shape::Lists, &lists, promised, "lost-update");
-            convicted(Shape::Registers, &lists, promised, "lost-update");
+            convicted(DataModel::Lists, &lists, promised, "lost-update");
+            convicted(DataModel::Registers, &lists, promised, "lost-update");
         }
     }
 
@@ -210,8 +210,8 @@ mod tests {
     fn effects_of_a_failed_attempt_are_g1a() {
         let attempts = [failed(attempt(0, 1, [write(1, 10)])), attempt(2, 3, [read(1, [10])])];
         for promised in EACH {
-            convicted(Shape::Lists, &attempts, promised, "G1a");
-            convicted(Shape::Registers, &attempts, promised, "G1a");
+            convicted(DataModel::Lists, &attempts, promised, "G1a");
+            convicted(DataModel::Registers, &attempts, promised, "G1a");
         }
     }
 
@@ -221,28 +221,28 @@ mod tests {
         let late = attempt(2, 3, [read(1, []), write(2, 11)]);
         let glimpse = attempt(4, 5, [read(1, [10]), read(2, [11])]);
         let attempts = [writes.clone(), late, glimpse.clone()];
-        for shape in [Shape::Lists, Shape::Registers] {
+        for data_model in [DataModel::Lists, DataModel::Registers] {
             for promised in [STRICT, STALE] {
-                assert!(judge(shape, &attempts, promised).is_err(), "{shape:?}, {promised:?}");
+                assert!(check_history(data_model, &attempts, promised).is_err(), "{data_model:?}, {promised:?}");
             }
-            acquitted(shape, &attempts, ANY_ORDER);
+            acquitted(data_model, &attempts, ANY_ORDER);
         }
         // A stale snapshot.
         let attempts = [writes, attempt(2, 3, [read(1, [])]), attempt(4, 5, [read(1, [10]), write(2, 11)])];
-        for shape in [Shape::Lists, Shape::Registers] {
-            assert!(judge(shape, &attempts, STRICT).is_err(), "{shape:?}");
-            acquitted(shape, &attempts, STALE);
-            acquitted(shape, &attempts, ANY_ORDER);
+        for data_model in [DataModel::Lists, DataModel::Registers] {
+            assert!(check_history(data_model, &attempts, STRICT).is_err(), "{data_model:?}");
+            acquitted(data_model, &attempts, STALE);
+            acquitted(data_model, &attempts, ANY_ORDER);
         }
     }
 
     #[test]
     fn what_cannot_be_judged_is_refused() {
-        for shape in Shape::ALL {
+        for data_model in DataModel::ALL {
             let twice = [attempt(0, 1, [write(1, 10)]), attempt(2, 3, [write(1, 10)]), attempt(4, 5, [read(1, [10])])];
-            assert!(judge(shape, &twice, ANY_ORDER).is_err(), "{shape:?}: a value written twice");
+            assert!(check_history(data_model, &twice, ANY_ORDER).is_err(), "{data_model:?}: a value written twice");
             let nothing = [attempt(0, 1, [read(1, [])])];
-            assert!(judge(shape, &nothing, ANY_ORDER).is_err(), "{shape:?}: no dependency at all");
+            assert!(check_history(data_model, &nothing, ANY_ORDER).is_err(), "{data_model:?}: no dependency at all");
         }
     }
 }

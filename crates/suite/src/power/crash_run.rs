@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use seriatim::trial;
+use seriatim::test_support;
 use seriatim::{
     Committed, Database, Durability, DynHandle, Freshness, Pending, Rng, Savepoint, SchemaError, Session, StorageError,
     TransactError, Transaction,
@@ -20,7 +20,7 @@ use super::script::{Author, Op, Runner, Seen};
 use super::verify::{self, Declared, Known};
 
 /// A life.
-pub(super) struct Life<'c> {
+pub(super) struct CrashRun<'c> {
     pub(super) db: Database,
     pub(super) disk: &'c FaultyDisk,
     /// The disk as this life's process sees it.
@@ -96,7 +96,7 @@ const EXPLICIT: usize = 5;
 /// Those that are open at a time, at most.
 const PARKED_MAX: usize = 3;
 
-impl Life<'_> {
+impl CrashRun<'_> {
     /// Lives it.
     pub(super) fn run(mut self) -> Result<(), String> {
         let db = self.db.clone();
@@ -135,7 +135,7 @@ impl Life<'_> {
             self.poll(&mut work)?;
         }
         let faulted = work.faulted;
-        let Life { known, model, tally, db: last, .. } = self;
+        let CrashRun { known, model, tally, db: last, .. } = self;
         drop(work);
         drop((sessions, for_explicit, db, last));
         if !process.is_alive() {
@@ -460,7 +460,7 @@ impl Life<'_> {
     }
 
     fn gives_snapshots(&self) -> bool {
-        self.db.protocol().gives.snapshots != Freshness::None
+        self.db.protocol().capabilities.snapshots != Freshness::None
     }
 
     /// The epoch that is durable for ever, if the log has stopped.
@@ -528,7 +528,7 @@ impl Life<'_> {
         let submitted: Rc<RefCell<Vec<Submitted>>> = Rc::default();
         let mut programs: Vec<Vec<Op>> = (0..self.rng.below(6)).map(|_| self.program(work)).collect();
         let mut rng = self.rng.fork();
-        let between: trial::Between = {
+        let between: test_support::Between = {
             let (db, mut session, tables) = (self.db.clone(), self.db.session(), work.tables.clone());
             let submitted = Rc::clone(&submitted);
             Box::new(move || {
@@ -542,7 +542,7 @@ impl Life<'_> {
                 }
             })
         };
-        let taken = trial::between_chunks(between, || self.db.checkpoint());
+        let taken = test_support::between_chunks(between, || self.db.checkpoint());
         let submitted = std::mem::take(&mut *submitted.borrow_mut());
         for submitted in submitted {
             self.take(work, submitted)?;

@@ -1,10 +1,10 @@
-//! Execution shapes show in nothing but their speed.
+//! Execution modes show in nothing but their speed.
 
 use std::collections::BTreeSet;
 
 use seriatim::procedure::ir::Procedure;
 use seriatim::procedure::plan::{Chopped, Piece, Plan, Role};
-use seriatim::procedure::{Declared, Shape};
+use seriatim::procedure::{Declared, ExecutionMode};
 use seriatim::{Abort, Rng, Table, Tx, procedure, thread};
 use seriatim_procedure::analysis::{Schema, Steps, plan};
 
@@ -15,7 +15,7 @@ use crate::common::{each, seed};
 fn in_pieces_a_set_stays_serializable_and_loses_nothing() {
     each(|setting| {
         let seed = seed("in_pieces_a_set_stays_serializable_and_loses_nothing");
-        let (db, _) = bank::open(setting.builder().shape(Shape::Pieces), &[1000; 4]);
+        let (db, _) = bank::open(setting.builder().execution_mode(ExecutionMode::Pieces), &[1000; 4]);
         let work = |seed: u64| {
             let (mut session, mut rng) = (db.session(), Rng::from_seed(seed));
             for _ in 0..50 {

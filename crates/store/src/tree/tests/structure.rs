@@ -4,7 +4,7 @@ use super::fixture::{TestKind, World, seeded};
 use crate::record::{Bytes, Word8, Word16};
 use crate::tree::Tree;
 use crate::tree::node::{Interior, Leaf};
-use crate::{Finger, Inserted, Unobserved};
+use crate::{Inserted, LeafHint, Unobserved};
 use seriatim_htm::HtmMode;
 use std::collections::VecDeque;
 
@@ -68,12 +68,12 @@ fn a_queue_does_not_grow() {
     let tree = Tree::<Word8, 4, 4>::new(&world.htm, &mut worker.cx()).expect("memory");
     let mut queue = VecDeque::new();
     let mut next = 0;
-    let mut finger = Finger::default();
+    let mut leaf_hint = LeafHint::default();
     let (mut leaves_max, mut bytes_max) = (0, [0, 0]);
     for round in 0..2_000 {
         while queue.len() < 50 || rng.below(3) == 0 {
             let record = worker.record(Word8::key(next).as_key());
-            let inserted = tree.insert_near(&mut worker.cx(), next, &mut finger, record, &mut Unobserved);
+            let inserted = tree.insert_near(&mut worker.cx(), next, &mut leaf_hint, record, &mut Unobserved);
             assert_eq!(inserted, Ok(Inserted::Linked));
             queue.push_back((next, record));
             next += 1;

@@ -1,45 +1,45 @@
 //! Unlinks records whose key is gone: placeholders of aborted inserts at once, tombstones a grace period after the delete.
 //!
-//! Order: lock the record; unlink it, which changes the witness word of its leaf or bucket; mark it REMOVED,
-//! which changes the word that readers of the tombstone validate; retire it. Its stamp is announced to the table first
-//! ([`seriatim_txn::Unlinked`]), so that the first stamp of a reborn key lies above. Waiting for the next epoch would do that
+//! Order: lock the record; unlink it, which changes the node version of its leaf or bucket; mark it REMOVED,
+//! which changes the word that readers of the tombstone validate; retire it. Its TID is announced to the table first
+//! ([`seriatim_txn::Unlinked`]), so that the first TID of a reborn key lies above. Waiting for the next epoch would do that
 //! too, but a queue that is drained at 80 deletes an epoch would have every scan of its head walk over them.
 
 use std::ptr::NonNull;
 
-use seriatim_base::{Stamp, abort_on_unwind};
+use seriatim_base::{Tid, abort_on_unwind};
 use seriatim_store::{RecordPtr, Tidy};
 use seriatim_txn::{Core, Table};
 
-use super::head::HeaderWord;
 use super::record;
+use super::record_header::TidWord;
 
 /// How a protocol makes sure that nobody else changes the record while it is looked at.
 pub(crate) trait Claim {
-    /// Takes the record, whatever its state: its header word. `None`: another holds it.
-    fn take(&self, core: &Core, table: &Table, record: RecordPtr) -> Option<HeaderWord>;
-    /// Gives it back with its new header word.
-    fn give(&self, core: &Core, table: &Table, record: RecordPtr, word: HeaderWord);
+    /// Takes the record, whatever its state: its TID word. `None`: another holds it.
+    fn take(&self, core: &Core, table: &Table, record: RecordPtr) -> Option<TidWord>;
+    /// Gives it back with its new TID word.
+    fn give(&self, core: &Core, table: &Table, record: RecordPtr, word: TidWord);
 }
 
 /// Puts a record that carries the QUEUED mark on this worker's list, to be looked at after a grace period.
-pub(crate) fn later(core: &mut Core, table: &Table, record: RecordPtr, word: HeaderWord) {
+pub(crate) fn later(core: &mut Core, table: &Table, record: RecordPtr, word: TidWord) {
     debug_assert!(word.is_queued());
     core.local.defer([std::ptr::from_ref(table) as u64, record.addr() as u64, word.0]);
 }
 
 /// Looks at `most` of what has waited long enough. The worker is offline before and after; while it works it is online.
-pub(crate) fn sweep(core: &mut Core, claim: &impl Claim, most: usize) {
-    core.forget_buried();
+pub(crate) fn collect(core: &mut Core, claim: &impl Claim, most: usize) {
+    core.forget_undurable_deletions();
     // Until one cannot be decided yet: those behind it are younger, and with one worker a grace period is over at once.
     for _ in 0..most {
         let Some([table, address, word]) = core.local.ready() else { return };
         // SAFETY: `later` put them there. Tables outlive workers; the record is not retired, because only the party that QUEUED
-        // stands for unlinks it, and that is this entry (rule 5 of `head`).
+        // stands for unlinks it, and that is this entry (rule 5 of `record_header`).
         let (table, record) =
             unsafe { (&*(table as *const Table), RecordPtr::from_raw(NonNull::new_unchecked(address as *mut u8))) };
         core.local.enter();
-        let decided = look(core, table, record, HeaderWord(word), claim);
+        let decided = look(core, table, record, TidWord(word), claim);
         core.local.leave();
         if !decided {
             return;
@@ -50,13 +50,7 @@ pub(crate) fn sweep(core: &mut Core, claim: &impl Claim, most: usize) {
 /// Takes the look that the caller owes a record: unlinks it if its key is gone in the state `expected`; takes the mark off if
 /// the key lives; and puts it on the list (again) if it cannot be decided yet, since the record or its leaf is held, or its key
 /// was deleted anew: `false`.
-pub(crate) fn look(
-    core: &mut Core,
-    table: &Table,
-    target: RecordPtr,
-    expected: HeaderWord,
-    claim: &impl Claim,
-) -> bool {
+pub(crate) fn look(core: &mut Core, table: &Table, target: RecordPtr, expected: TidWord, claim: &impl Claim) -> bool {
     let Some(word) = claim.take(core, table, target) else {
         later(core, table, target, expected);
         return false;
@@ -70,7 +64,7 @@ fn look_at(
     core: &mut Core,
     table: &Table,
     target: RecordPtr,
-    (expected, word): (HeaderWord, HeaderWord),
+    (expected, word): (TidWord, TidWord),
     claim: &impl Claim,
 ) -> bool {
     debug_assert!(word.is_queued() && !word.is_removed());
@@ -83,11 +77,13 @@ fn look_at(
         later(core, table, target, word);
         return false;
     }
-    table.unlinked.announce(word.stamp());
+    table.unlinked.announce(word.tid());
     // SAFETY: key words of a linked record never change.
     let key = unsafe { seriatim_store::read_key(target, table.class) };
     let unlinked = record::counting(core, table, |core| {
-        core.bury(table, target, word.stamp(), |core| table.index.remove(&mut core.store(), key, target, &mut Tidy))
+        core.note_undurable_deletion(table, target, word.tid(), |core| {
+            table.index.remove(&mut core.store(), key, target, &mut Tidy)
+        })
     });
     if !unlinked {
         // The last record of a leaf whose gap a transaction holds: unlinked now, it would leave the leaf behind for ever.
@@ -98,11 +94,11 @@ fn look_at(
         return false;
     }
     // A placeholder was never counted.
-    if word.stamp() != Stamp::ZERO {
+    if word.tid() != Tid::ZERO {
         core.counts.add(table.id, 0, -record::record_bytes(table, target));
     }
-    // Whatever the image word still names was retired by who deleted the row.
+    // Whatever the version word still names was retired by who deleted the row.
     claim.give(core, table, target, word.removed());
-    record::retire_record(core, table, target, word.stamp().epoch());
+    record::retire_record(core, table, target, word.tid().epoch());
     true
 }

@@ -1,4 +1,4 @@
-//! Judges choppings by enumeration.
+//! Checks choppings by enumeration.
 //!
 //! The graph has a vertex for every piece of every instance. Two pieces of an instance are joined by an S-edge whatever lies
 //! between them, two pieces of different instances by a C-edge if any of their operations conflict. A depth-first search lists
@@ -105,7 +105,7 @@ fn follows(set: &Set, procedure: usize, earlier: usize, later: usize, options: O
 }
 
 /// Whether the C- and S-edges of a cut have no cycle, its pieces an order, and failures their place.
-pub(crate) fn judge(set: &Set, cut: &Cut, options: Options, instances: usize) -> Result<(), Wrong> {
+pub(crate) fn check(set: &Set, cut: &Cut, options: Options, instances: usize) -> Result<(), Wrong> {
     for procedure in 0..set.0.len() {
         if cut.pieces[procedure].is_empty() {
             if !(options.snapshots && set.0[procedure].is_read_only() && !set.0[procedure].latest) {

@@ -1,28 +1,28 @@
-//! Every change of a leaf's membership changes its word: a witness that still holds proves that the leaf has the same records,
-//! and that absent keys are still absent. And an operation disturbs no more leaves than it must.
+//! Every change of a leaf's membership changes its word: a node version that still holds proves that the leaf has the
+//! same records, and that absent keys are still absent. And an operation disturbs no more leaves than it must.
 
 use super::fixture::{TestKind, World, bytes_of, holds, modes, seeded};
+use crate::node_version::NodeVersion;
 use crate::observer::GAP_CLOSED;
 use crate::record::{Bytes, RecordPtr, Word8, Word16};
 use crate::tree::Tree;
-use crate::witness::Witness;
 use crate::{Direction, Inserted, Observer, Tidy, Unobserved};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 #[test]
 fn word8() {
-    run::<Word8, 4, 4>("witnesses::word8", 200);
+    run::<Word8, 4, 4>("node_versions::word8", 200);
 }
 
 #[test]
 fn word16() {
-    run::<Word16, 4, 4>("witnesses::word16", 200);
+    run::<Word16, 4, 4>("node_versions::word16", 200);
 }
 
 #[test]
 fn bytes() {
-    run::<Bytes, 4, 4>("witnesses::bytes", 200);
+    run::<Bytes, 4, 4>("node_versions::bytes", 200);
 }
 
 fn run<K: TestKind, const LEAF: usize, const FAN: usize>(test: &str, universe: u64) {
@@ -32,7 +32,7 @@ fn run<K: TestKind, const LEAF: usize, const FAN: usize>(test: &str, universe: u
         let mut worker = world.worker();
         let tree = Tree::<K, LEAF, FAN>::new(&world.htm, &mut worker.cx()).expect("memory");
         let mut model: BTreeMap<Vec<u8>, RecordPtr> = BTreeMap::new();
-        let mut earlier: Vec<(Witness, Vec<RecordPtr>)> = Vec::new();
+        let mut earlier: Vec<(NodeVersion, Vec<RecordPtr>)> = Vec::new();
         for operation in 0..1_500 {
             let growing = operation / 300 % 2 == 0;
             let key = K::key(rng.below(universe));
@@ -63,13 +63,14 @@ fn run<K: TestKind, const LEAF: usize, const FAN: usize>(test: &str, universe: u
                 None => false,
             };
             if let Some(absent) = absent {
-                assert_eq!(holds(absent), !change, "a witness of absence ends when the key is linked, not before");
+                assert_eq!(holds(absent), !change, "a node version of absence ends when the key is linked, not before");
             }
             let disturbed = leaves.iter().filter(|leaf| !holds(leaf.0)).count();
             assert_eq!(disturbed, usize::from(change), "exactly the leaf of the key changes");
             let now = tree.leaves(&worker, Direction::Backward);
-            for (witness, records) in earlier.iter().filter(|leaf| holds(leaf.0)) {
-                let same = now.iter().find(|leaf| leaf.0 == *witness).expect("a leaf whose word holds is in the tree");
+            for (node_version, records) in earlier.iter().filter(|leaf| holds(leaf.0)) {
+                let same =
+                    now.iter().find(|leaf| leaf.0 == *node_version).expect("a leaf whose word holds is in the tree");
                 assert!(records.iter().eq(same.1.iter().rev()), "a leaf whose word holds has the same records");
             }
             earlier.retain(|leaf| holds(leaf.0));

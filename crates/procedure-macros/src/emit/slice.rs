@@ -19,7 +19,7 @@ use crate::known::{self, Jump, Node};
 use crate::tree::{Called, ExpressionKind, Operation, Procedure, StepKind};
 
 /// Emits slices; `touch` says what to do with an operation.
-pub(super) struct Ahead<'p> {
+pub(super) struct SliceEmitter<'p> {
     code: Code<'p>,
     touch: &'p dyn Fn(&Code<'p>, &Operation) -> TokenStream,
     reach: Reach,
@@ -49,7 +49,7 @@ pub(super) fn iteration() -> syn::Ident {
     own("iteration")
 }
 
-impl<'p> Ahead<'p> {
+impl<'p> SliceEmitter<'p> {
     /// The slice as a closure that is called.
     pub(super) fn closure(
         procedure: &'p Procedure,
@@ -61,8 +61,8 @@ impl<'p> Ahead<'p> {
             return TokenStream::new();
         }
         let depth = Cell::new(0);
-        let ahead = Ahead { code: Code { looks_ahead: true, ..Code::new(procedure) }, touch, reach, depth };
-        let (library, look, nodes) = (library(), own("look"), ahead.nodes(nodes));
+        let emitter = SliceEmitter { code: Code { in_slice: true, ..Code::new(procedure) }, touch, reach, depth };
+        let (library, look, nodes) = (library(), own("look"), emitter.nodes(nodes));
         quote! {
             {
                 #[allow(unused_variables, unreachable_code)]

@@ -1,18 +1,18 @@
-//! A commit's stamp lies above that of every delete whose effect it saw, also where nothing is left of the deleted record; and
+//! A commit's TID lies above that of every delete whose effect it saw, also where nothing is left of the deleted record; and
 //! of what an attempt saw, rows and absences, `newest` is a bound before it commits.
 
 use std::ops::Bound;
 
-use seriatim_base::Stamp;
+use seriatim_base::Tid;
 use seriatim_catalog::{ColumnSet, Key};
 use seriatim_store::Direction;
-use seriatim_txn::{Freshness, Inserted, Mode, Priority, Protocol, Scan, Stop, Worker};
+use seriatim_txn::{Freshness, Inserted, Mode, OpError, Priority, Protocol, Scan, Worker};
 
 use crate::common::{Bench, modes};
 use crate::{commit, insert};
 
-/// Deletes cell 1 after a few changes of it, whose stamps nobody else has: the stamp of the delete. Its record can be unlinked.
-fn delete<P: Protocol>(bench: &Bench<P>, worker: &mut P::Worker) -> Stamp {
+/// Deletes cell 1 after a few changes of it, whose TIDs nobody else has: the TID of the delete. Its record can be unlinked.
+fn delete<P: Protocol>(bench: &Bench<P>, worker: &mut P::Worker) -> Tid {
     for _ in 0..10 {
         worker.begin(Mode::ReadWrite, Priority::NONE);
         bench.change(worker, 1, |value| value + 1).expect("alone");
@@ -34,19 +34,19 @@ pub(crate) fn scan_past_an_unlinked_record<P: Protocol>() {
         let mut scan = Scan::default();
         let (low, high) = (Bound::Unbounded, Bound::Unbounded);
         bench.cells.index.scan(low, high, Direction::Forward, &mut scan.cursor).expect("an ordered table");
-        let mut steps = || -> Result<Stamp, Stop> {
+        let mut steps = || -> Result<Tid, OpError> {
             let first = scanning.scan_next(&bench.cells, &mut scan, ColumnSet::ALL)?;
             assert!(first.is_some(), "cell 0 is there");
             // The scan holds the leaf as it was, with the record.
-            deleting.housekeep(usize::MAX);
+            deleting.collect_garbage(usize::MAX);
             let next = scanning.scan_next(&bench.cells, &mut scan, ColumnSet::ALL)?;
             assert!(next.is_none(), "cell 1 is deleted");
             bench.change(&mut scanning, 0, |value| value + 1)?;
             commit(&mut scanning)
         };
         match steps() {
-            Ok(stamp) => {
-                assert!(stamp > deleted, "{} on {mode}: {stamp}, and the delete {deleted}", P::INFO.name);
+            Ok(tid) => {
+                assert!(tid > deleted, "{} on {mode}: {tid}, and the delete {deleted}", P::INFO.name);
             }
             Err(_) => scanning.abort(),
         }
@@ -58,7 +58,7 @@ pub(crate) fn reader_of_an_absence<P: Protocol>() {
         let bench = Bench::<P>::open(mode, &[1, 1]);
         let (mut deleting, mut reading) = (bench.worker(), bench.worker());
         let deleted = delete(&bench, &mut deleting);
-        deleting.housekeep(usize::MAX);
+        deleting.collect_garbage(usize::MAX);
         reading.begin(Mode::ReadOnly, Priority::NONE);
         let pin = reading.core().local.pinned();
         assert!(bench.cells.index.get(Key::Word8(1), pin).is_err(), "nothing is left of it");
@@ -82,7 +82,7 @@ enum Left {
 }
 
 /// Whether anything is found in cell 1, by lookup or by scan of all cells.
-fn look<P: Protocol>(bench: &Bench<P>, worker: &mut P::Worker, scans: bool) -> Result<bool, Stop> {
+fn look<P: Protocol>(bench: &Bench<P>, worker: &mut P::Worker, scans: bool) -> Result<bool, OpError> {
     if !scans {
         return Ok(bench.read(worker, 1)?.is_some());
     }
@@ -102,7 +102,7 @@ pub(crate) fn bound_of_what_was_seen<P: Protocol>() {
             for (scans, reads_only) in [(false, false), (false, true), (true, false), (true, true)] {
                 let bench = Bench::<P>::open(mode, &[1, 1]);
                 let (mut writing, mut reading) = (bench.worker(), bench.worker());
-                let mut written = Stamp::ZERO;
+                let mut written = Tid::ZERO;
                 if left == Left::Row {
                     for _ in 0..10 {
                         writing.begin(Mode::ReadWrite, Priority::NONE);
@@ -113,12 +113,12 @@ pub(crate) fn bound_of_what_was_seen<P: Protocol>() {
                     written = delete(&bench, &mut writing);
                 }
                 if left == Left::Nothing {
-                    writing.housekeep(usize::MAX);
+                    writing.collect_garbage(usize::MAX);
                 }
                 reading.begin(if reads_only { Mode::ReadOnly } else { Mode::ReadWrite }, Priority::NONE);
                 let pin = reading.core().local.pinned();
                 assert_eq!(bench.cells.index.get(Key::Word8(1), pin).is_ok(), left != Left::Nothing);
-                assert_eq!(reading.newest(), Stamp::ZERO, "nothing was seen");
+                assert_eq!(reading.newest(), Tid::ZERO, "nothing was seen");
                 assert_eq!(look(&bench, &mut reading, scans), Ok(left == Left::Row));
                 let case = format!("{} on {mode}: {left:?}, scans {scans}, only {reads_only}", P::INFO.name);
                 let newest = reading.newest();
@@ -135,7 +135,7 @@ pub(crate) fn bound_of_an_absence_before_an_insert<P: Protocol>() {
             let bench = Bench::<P>::open(mode, &[1, 1]);
             let (mut writing, mut reading) = (bench.worker(), bench.worker());
             let deleted = delete(&bench, &mut writing);
-            writing.housekeep(usize::MAX);
+            writing.collect_garbage(usize::MAX);
             reading.begin(Mode::ReadOnly, Priority::NONE);
             // The key has a record again that the snapshot, where there is one, does not see.
             writing.begin(Mode::ReadWrite, Priority::NONE);
@@ -144,7 +144,7 @@ pub(crate) fn bound_of_an_absence_before_an_insert<P: Protocol>() {
             match look(&bench, &mut reading, scans) {
                 Ok(true) => assert!(inserted.is_some_and(|inserted| reading.newest() >= inserted)),
                 Ok(false) => assert!(reading.newest() >= deleted, "{} on {mode}: {commits}", P::INFO.name),
-                Err(_) => assert_eq!(P::INFO.gives.snapshots, Freshness::None),
+                Err(_) => assert_eq!(P::INFO.capabilities.snapshots, Freshness::None),
             }
             reading.abort();
             if !commits {
@@ -155,7 +155,7 @@ pub(crate) fn bound_of_an_absence_before_an_insert<P: Protocol>() {
 }
 
 pub(crate) fn bound_of_a_snapshot<P: Protocol>() {
-    if P::INFO.gives.snapshots != Freshness::Latest {
+    if P::INFO.capabilities.snapshots != Freshness::Latest {
         return;
     }
     for mode in modes() {
@@ -164,7 +164,7 @@ pub(crate) fn bound_of_a_snapshot<P: Protocol>() {
             let (mut writing, mut reading) = (bench.worker(), bench.worker());
             reading.begin(Mode::ReadOnly, Priority::NONE);
             let deleted = delete(&bench, &mut writing);
-            writing.housekeep(usize::MAX);
+            writing.collect_garbage(usize::MAX);
             assert_eq!(look(&bench, &mut reading, scans), Ok(true));
             assert!(reading.newest() < deleted, "{} on {mode}: {deleted}, scans {scans}", P::INFO.name);
             assert_eq!(commit(&mut reading), Ok(reading.newest()));

@@ -1,4 +1,4 @@
-//! Results that leave when they are durable, and not before, however a transaction ends.
+//! Results are returned when they are durable, and not before, however a transaction ends.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,13 +8,13 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::Duration;
 
-use seriatim::procedure::{Data, Shape};
+use seriatim::procedure::{Data, ExecutionMode};
 use seriatim::{
     Abort, Database, Durability, Handle, Pending, Table, TransactError, Tx, procedure, procedures, protocols,
 };
 use seriatim_base::disk::{FaultyDisk, Operation, Times};
 
-use crate::life::{Account, account, small};
+use crate::accounts::{Account, account, small};
 
 /// Wakes the thread that waits.
 struct Unpark(Thread);
@@ -65,13 +65,13 @@ fn committed(protocol: &str, disk: &FaultyDisk) -> (Database, Handle<Account>) {
     (db, accounts)
 }
 
-/// Whether a result was sealed; breaks the seal.
-fn was_sealed<R: std::fmt::Debug>(db: &Database, pending: Pending<R>) -> (bool, Result<R, TransactError>) {
-    let sealed = !pending.is_ready();
+/// Whether a result was withheld; waits until it is durable.
+fn was_withheld<R: std::fmt::Debug>(db: &Database, pending: Pending<R>) -> (bool, Result<R, TransactError>) {
+    let withheld = !pending.is_ready();
     db.step();
     db.step();
     assert!(pending.is_ready());
-    (sealed, pending.wait().map(|committed| committed.value))
+    (withheld, pending.wait().map(|committed| committed.value))
 }
 
 #[test]
@@ -85,37 +85,37 @@ fn every_end_of_a_transaction_that_saw_something_waits_for_it() {
         };
         let name = protocol.name;
         on(&|db, accounts| {
-            let (sealed, read) = was_sealed(db, db.session().submit(|tx| Ok(tx.get(accounts, &1)?.is_some())));
-            assert!(sealed && read.expect("it is there"), "{name}: a read");
+            let (withheld, read) = was_withheld(db, db.session().submit(|tx| Ok(tx.get(accounts, &1)?.is_some())));
+            assert!(withheld && read.expect("it is there"), "{name}: a read");
         });
         on(&|db, accounts| {
             let aborted = db.session().submit(|tx| {
                 tx.get(accounts, &1)?;
                 Err::<(), _>(tx.abort(Refused))
             });
-            let (sealed, result) = was_sealed(db, aborted);
-            assert!(sealed && result.is_err_and(|error| error.user::<Refused>().is_some()), "{name}: an abort");
+            let (withheld, result) = was_withheld(db, aborted);
+            assert!(withheld && result.is_err_and(|error| error.user::<Refused>().is_some()), "{name}: an abort");
         });
         on(&|db, accounts| {
-            let (sealed, result) = was_sealed(db, db.session().submit(|tx| tx.insert(accounts, &account(1))));
-            assert!(sealed && matches!(result, Err(TransactError::Duplicate { .. })), "{name}: a duplicate");
+            let (withheld, result) = was_withheld(db, db.session().submit(|tx| tx.insert(accounts, &account(1))));
+            assert!(withheld && matches!(result, Err(TransactError::Duplicate { .. })), "{name}: a duplicate");
         });
         on(&|db, accounts| {
             db.session().submit(|tx| tx.delete(accounts, &1)).is_ready();
-            let (sealed, result) = was_sealed(db, db.session().submit(|tx| Ok(tx.require(accounts, &1)?.id())));
-            assert!(sealed && matches!(result, Err(TransactError::MissingRow { .. })), "{name}: a missing row");
+            let (withheld, result) = was_withheld(db, db.session().submit(|tx| Ok(tx.require(accounts, &1)?.id())));
+            assert!(withheld && matches!(result, Err(TransactError::MissingRow { .. })), "{name}: a missing row");
         });
         on(&|db, _| {
-            let (sealed, result) = was_sealed(db, db.session().submit_call(take, &(1, i64::MIN)));
-            assert!(sealed && matches!(result, Err(TransactError::Overflow { .. })), "{name}: overflow");
+            let (withheld, result) = was_withheld(db, db.session().submit_call(take, &(1, i64::MIN)));
+            assert!(withheld && matches!(result, Err(TransactError::Overflow { .. })), "{name}: overflow");
         });
         on(&|db, _| {
-            let (sealed, result) = was_sealed(db, db.session().submit_call(take, &(1, 30)));
-            assert!(sealed && result.expect("it is called") == 70, "{name}: a call");
+            let (withheld, result) = was_withheld(db, db.session().submit_call(take, &(1, 30)));
+            assert!(withheld && result.expect("it is called") == 70, "{name}: a call");
         });
         on(&|db, _| {
-            let (sealed, result) = was_sealed(db, db.session().submit_by_name("take", &(1u64, 30i64).to_datum()));
-            assert!(sealed && result.expect("it is called") == 70i64.to_datum(), "{name}: a call by name");
+            let (withheld, result) = was_withheld(db, db.session().submit_by_name("take", &(1u64, 30i64).to_datum()));
+            assert!(withheld && result.expect("it is called") == 70i64.to_datum(), "{name}: a call by name");
         });
         on(&|db, _| {
             let before = db.durable_epoch();
@@ -127,8 +127,8 @@ fn every_end_of_a_transaction_that_saw_something_waits_for_it() {
             let mut session = db.session();
             let tx = session.begin().expect("a worker is free");
             tx.insert(accounts, &account(2)).expect("it is new");
-            let (sealed, result) = was_sealed(db, tx.submit());
-            assert!(sealed && result.is_ok(), "{name}: an explicit transaction");
+            let (withheld, result) = was_withheld(db, tx.submit());
+            assert!(withheld && result.is_ok(), "{name}: an explicit transaction");
         });
         on(&|db, accounts| {
             db.step();
@@ -136,8 +136,8 @@ fn every_end_of_a_transaction_that_saw_something_waits_for_it() {
             let mut session = db.session();
             let tx = session.begin_snapshot().expect("a worker is free");
             let seen = tx.get(accounts, &3).expect("no conflict").is_some();
-            let (sealed, result) = was_sealed(db, tx.submit());
-            assert!(sealed >= seen && result.is_ok(), "{name}: a snapshot");
+            let (withheld, result) = was_withheld(db, tx.submit());
+            assert!(withheld >= seen && result.is_ok(), "{name}: a snapshot");
         });
         on(&|db, accounts| {
             let mut session = db.session();
@@ -199,7 +199,7 @@ fn take_and_label(tx: &Tx, id: u64) -> Result<Option<u32>, Abort> {
 fn a_chain_of_pieces_waits_for_all_of_them_and_survives() {
     for protocol in protocols() {
         let disk = FaultyDisk::new(23);
-        let open = || small(protocol.name, &disk).shape(Shape::Pieces).open().expect("it opens");
+        let open = || small(protocol.name, &disk).execution_mode(ExecutionMode::Pieces).open().expect("it opens");
         let db = open();
         let accounts = db.create::<Account>().expect("the table is created");
         let labels = db.create::<Label>().expect("the table is created");

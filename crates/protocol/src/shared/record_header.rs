@@ -1,0 +1,198 @@
+//! The TID word of a record and its named transitions.
+//!
+//! ```text
+//! 63                                   4  3       2        1       0
+//! |  TID of the newest committed version  | QUEUED | REMOVED | ABSENT | LOCKED |
+//! ```
+//! A record's life. Each step is one change of the TID word by a committer or a garbage collector that holds it LOCKED,
+//! or by a region:
+//!
+//! ```text
+//!   insert links it            commit                    delete commits
+//! ───────────────▶ PLACEHOLDER ──────▶ LIVE ───────────────────────────▶ TOMBSTONE
+//!                  ABSENT|QUEUED       (QUEUED until the look, ◀──────── ABSENT|QUEUED
+//!                        │             if it is reborn)        insert commits  │
+//!             abort      │                                                     │ the look, a grace period later
+//!             unlinks it ▼                                                     ▼ unlinks it
+//!                     REMOVED: unlinked; its memory is reused a grace period later
+//! ```
+//! Words of a protocol's own follow the TID word and the version word ([`bytes`], [`own`]); decision record 4 says why
+//! they are not in the TID word.
+//!
+//! Access rules for the two words every header begins with:
+//! 1. The TID word and the version word change only while LOCKED is set by the changer, or inside a region that found LOCKED
+//!    clear. Readers are optimistic: an Acquire load of an unlocked TID word, then the version word.
+//! 2. A row version is immutable once its address is stored; it is retired, never reused, while a reader may hold it.
+//! 3. ABSENT: the newest committed state of the key is "no row" (a placeholder never committed has TID zero). The version word
+//!    is then zero, or, where a protocol has snapshots, its own: a row version that may be retired already.
+//!    (A protocol that locks elsewhere, as `nowait` does in a third word, holds that lock besides, and sets LOCKED only while it
+//!    installs, for [`peek`].)
+//! 4. REMOVED is final: the record left its index. Its TID word never changes again, so validation of ABSENT fails.
+//! 5. QUEUED: exactly one party, the attempt that linked the record or an entry of a garbage list, owes it a look, and
+//!    holds its address until then. Only that party unlinks it, so the address stays good. A transaction that revives or
+//!    deletes the record meanwhile leaves the mark and does not queue it again.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use seriatim_base::{Backoff, Tid};
+use seriatim_store::RecordPtr;
+use seriatim_txn::{Peeked, RecordLayout, Table};
+
+use super::record;
+
+const LOCKED: u64 = 1;
+const ABSENT: u64 = 2;
+const REMOVED: u64 = 4;
+const QUEUED: u64 = 8;
+const FLAG_BITS: u32 = 4;
+const _TID_AND_FLAGS_FILL_A_WORD: () = assert!(Tid::BITS + FLAG_BITS == u64::BITS);
+
+/// A value of a TID word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) struct TidWord(pub(crate) u64);
+
+impl TidWord {
+    /// A placeholder: linked, never committed; the attempt that linked it owes it a look.
+    pub(crate) const PLACEHOLDER: TidWord = TidWord(ABSENT | QUEUED);
+
+    /// The state after a commit with `tid`.
+    pub(crate) const fn committed(tid: Tid, absent: bool, queued: bool) -> TidWord {
+        let flags = if absent { ABSENT } else { 0 } | if queued { QUEUED } else { 0 };
+        TidWord((tid.bits() << FLAG_BITS) | flags)
+    }
+
+    /// Whether somebody owes the record a look (rule 5).
+    pub(crate) const fn is_queued(self) -> bool {
+        self.0 & QUEUED != 0
+    }
+
+    /// The state once the look was taken and the record stays.
+    pub(crate) const fn looked_at(self) -> TidWord {
+        TidWord(self.0 & !QUEUED)
+    }
+
+    pub(crate) const fn tid(self) -> Tid {
+        Tid::from_bits(self.0 >> FLAG_BITS)
+    }
+
+    pub(crate) const fn is_locked(self) -> bool {
+        self.0 & LOCKED != 0
+    }
+
+    pub(crate) const fn is_absent(self) -> bool {
+        self.0 & ABSENT != 0
+    }
+
+    pub(crate) const fn is_removed(self) -> bool {
+        self.0 & REMOVED != 0
+    }
+
+    pub(crate) const fn locked(self) -> TidWord {
+        TidWord(self.0 | LOCKED)
+    }
+
+    pub(crate) const fn unlocked(self) -> TidWord {
+        TidWord(self.0 & !LOCKED)
+    }
+
+    /// The final state of an unlinked record.
+    pub(crate) const fn removed(self) -> TidWord {
+        debug_assert!(self.is_absent());
+        TidWord((self.0 | REMOVED) & !LOCKED)
+    }
+}
+
+/// Bytes of a header with this many words of the protocol's own behind the two that all have.
+pub(crate) const fn bytes(own: usize) -> usize {
+    8 * (COMMON_WORDS + own)
+}
+
+/// The TID word and the version word.
+const COMMON_WORDS: usize = 2;
+
+/// The `AT`-th word of a protocol's own in the header of a record of one of its tables.
+#[inline]
+pub(crate) fn own<'t, const AT: usize>(record_layout: &RecordLayout, record: RecordPtr) -> &'t AtomicU64 {
+    crate::step();
+    debug_assert!(
+        record_layout.header + bytes(AT + 1) <= record_layout.row_version,
+        "a protocol has the words that its header has room for"
+    );
+    // SAFETY: as in `tid_word`; the header has this word, as just asserted.
+    unsafe { record_layout.header_word(record, COMMON_WORDS + AT) }
+}
+
+/// The TID word of a record of `table`.
+#[inline]
+pub(crate) fn tid_word<'t>(record_layout: &RecordLayout, record: RecordPtr) -> &'t AtomicU64 {
+    crate::step();
+    // SAFETY: a record found in an index or made by this attempt lives while the worker is online (promise e), and every
+    // protocol's record header begins with the TID word.
+    unsafe { record_layout.header_word(record, 0) }
+}
+
+/// The version word of a record: the address of the newest committed row version, header included; zero where there is
+/// none (but see rule 3).
+#[inline]
+pub(crate) fn row_version<'t>(record_layout: &RecordLayout, record: RecordPtr) -> &'t AtomicU64 {
+    crate::step();
+    // SAFETY: as in `tid_word`; the version word is the second.
+    unsafe { record_layout.header_word(record, 1) }
+}
+
+/// The settled TID word of a record and the row version it speaks of. `None`: still locked.
+///
+/// The second look at the header is what keeps the two together: a row version stored after the first look was stored under the
+/// lock, so the second sees the lock or what followed. Without it a row could be sought in a row version of before its
+/// deletion.
+#[inline]
+pub(crate) fn settled_version(table: &Table, record: RecordPtr) -> Option<(TidWord, usize)> {
+    loop {
+        let word = settled(table, record)?;
+        // ORDERING: pairs with the release store of the version word at install; orders the second look after it.
+        let row_version = row_version(&table.record_layout, record).load(Ordering::Acquire) as usize;
+        if tid_word(&table.record_layout, record).load(Ordering::Relaxed) == word.0 {
+            return Some((word, row_version));
+        }
+    }
+}
+
+/// The newest committed version of a record, for readers without a transaction: [`settled_version`] without its waits.
+pub(crate) fn peek(table: &Table, record: RecordPtr) -> Peeked {
+    let header = tid_word(&table.record_layout, record);
+    // ORDERING: as in `settled` and `settled_version`.
+    let word = TidWord(header.load(Ordering::Acquire));
+    let row_version = row_version(&table.record_layout, record).load(Ordering::Acquire) as usize;
+    crate::step();
+    if word.is_locked() || header.load(Ordering::Relaxed) != word.0 {
+        return Peeked::Busy;
+    }
+    match (word.tid(), word.is_absent()) {
+        (Tid::ZERO, _) => Peeked::NeverCommitted,
+        (tid, true) => Peeked::Deleted(tid),
+        (tid, false) => Peeked::Row(tid, record::row_of(table, row_version)),
+    }
+}
+
+/// Waits, within [`Backoff`]'s bound (promise d), until the record is not locked. `None`: still locked.
+#[inline]
+pub(crate) fn settled(table: &Table, record: RecordPtr) -> Option<TidWord> {
+    let word = tid_word(&table.record_layout, record);
+    // ORDERING: pairs with the release store of the TID word at install.
+    let seen = TidWord(word.load(Ordering::Acquire));
+    if seen.is_locked() { wait_until_settled(word) } else { Some(seen) }
+}
+
+#[cold]
+#[inline(never)]
+fn wait_until_settled(word: &AtomicU64) -> Option<TidWord> {
+    let mut backoff = Backoff::new();
+    while backoff.wait() {
+        let seen = TidWord(word.load(Ordering::Acquire));
+        if !seen.is_locked() {
+            return Some(seen);
+        }
+    }
+    None
+}
