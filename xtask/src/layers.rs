@@ -15,10 +15,10 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
     ("languages", &["sql"]),
     ("engine", &["seriatim", "engine"]),
     ("placement", &["partition", "replica", "transport"]),
-    ("procedures", &["procedure", "procedure-macros"]),
+    ("procedures", &["procedure-macros", "procedure"]),
     ("transactions", &["batch", "protocol", "txn"]),
     ("storage", &["store", "redo", "catalog", "macros"]),
-    ("runtime", &["plan", "history", "memory", "htm", "base"]),
+    ("runtime", &["history", "memory", "htm", "base"]),
 ];
 
 /// Crates that may import only these, although more lies below them: their invariant is an absence.

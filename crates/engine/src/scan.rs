@@ -4,7 +4,7 @@ use std::ops::Bound;
 
 use seriatim_catalog::{ColumnSet, KeyBuf, KeyRange, Organization, Value, ValueError};
 use seriatim_history::Saw;
-use seriatim_plan::Kind;
+use seriatim_procedure::plan::Kind;
 use seriatim_store::{Direction, read_key};
 use seriatim_txn::{Reason, RowPtr, Worker};
 

@@ -35,7 +35,7 @@ use seriatim_base::clock::{CoarseClock, Instant};
 use seriatim_base::{Backoff, Hold, Tid, thread};
 use seriatim_catalog::{ColumnSet, KeptRow, Key, OutOfLineStore, RowRef, RowWriter, TableKey};
 use seriatim_memory::{Charge, OutOfMemory};
-use seriatim_plan::Kind;
+use seriatim_procedure::plan::Kind;
 use seriatim_redo::Writer;
 use seriatim_txn::{
     Added, Addition, Cause, ConflictInfo, Fault, Freshness, Inserted, Mode, NoRedo, OnExists, OpError, Outcome, Phase,

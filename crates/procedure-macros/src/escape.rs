@@ -8,23 +8,23 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::lists;
+use seriatim_procedure::{methods, visit};
+
 use crate::tree::{
-    Expression, ExpressionKind, OperationKind, Passing, Pattern, PatternKind, Procedure, StepKind, VariableId,
+    self, Called, Expression, ExpressionKind, Field, OperationKind, Passing, Pattern, Procedure, StepKind, VariableId,
 };
-use crate::walk;
 
 /// The first update whose value may not be kept: its number.
 pub(crate) fn update(procedure: &Procedure) -> Option<usize> {
     let analysis = EscapeAnalysis::of(procedure);
     let mut found = None;
-    walk::steps(&procedure.body, &mut |step| {
+    visit::steps(&procedure.body, &mut |step| {
         let StepKind::Operation { operation, bind: Some(_) } = &step.kind else { return };
         let OperationKind::Update { body, .. } = &operation.kind else { return };
         if let Some(StepKind::Yield(value)) = body.0.last().map(|last| &last.kind)
             && analysis.level(value) > Level::Owned
         {
-            found.get_or_insert(operation.id);
+            found.get_or_insert(operation.id.index());
         }
     });
     found
@@ -69,33 +69,29 @@ impl EscapeAnalysis {
             EscapeAnalysis { arguments: by_reference.map(|at| at.variable).collect(), ..EscapeAnalysis::default() };
         loop {
             analysis.grown = false;
-            walk::steps(&procedure.body, &mut |step| match &step.kind {
+            visit::steps(&procedure.body, &mut |step| match &step.kind {
                 StepKind::Let { pattern, value, .. } | StepKind::LetElse { pattern, value, .. } => {
-                    analysis.bind(pattern, analysis.level(value));
+                    analysis.bind(&pattern.pattern, analysis.level(value));
                 }
-                StepKind::For { pattern, over, .. } => analysis.iterate(pattern, over),
+                StepKind::For { pattern, over, .. } => analysis.iterate(&pattern.pattern, over),
                 StepKind::Match { value, arms } => {
                     let level = analysis.level(value);
-                    arms.iter().for_each(|arm| analysis.bind(&arm.pattern, level));
+                    arms.iter().for_each(|arm| analysis.bind(&arm.pattern.pattern, level));
                 }
-                StepKind::Assign { place, value, .. } => {
-                    let level = analysis.level(value);
-                    analysis.raise(place.variable, if place.path.is_empty() { level } else { level.around() });
-                }
-                StepKind::Change { place, arguments, .. } => {
-                    analysis.raise(place.variable, analysis.most(arguments).around());
+                StepKind::Assign { place, operator, value } => {
+                    let level = match tree::change(*operator, value) {
+                        Some((_, arguments)) => analysis.most(arguments).around(),
+                        None if place.path.is_empty() => analysis.level(value),
+                        None => analysis.level(value).around(),
+                    };
+                    analysis.raise(place.variable, level);
                 }
                 _ => {}
             });
-            walk::all_expressions(&procedure.body, &mut |expression| match &*expression.kind {
-                ExpressionKind::Match(value, arms) => {
-                    let level = analysis.level(value);
-                    arms.iter().for_each(|(pattern, ..)| analysis.bind(pattern, level));
+            tree::expressions(&procedure.body, &mut |expression| {
+                for (pattern, value) in visit::bindings(expression) {
+                    analysis.bind(pattern, analysis.level(value));
                 }
-                ExpressionKind::Block(bindings, _) => {
-                    bindings.iter().for_each(|(pattern, _, value)| analysis.bind(pattern, analysis.level(value)));
-                }
-                _ => {}
             });
             if !analysis.grown {
                 return analysis;
@@ -111,18 +107,17 @@ impl EscapeAnalysis {
     }
 
     fn bind(&mut self, pattern: &Pattern, level: Level) {
-        pattern.binds(&mut |variable| self.raise(variable, level));
+        visit::bound(pattern).into_iter().for_each(|variable| self.raise(variable, level));
     }
 
     /// Binds what a loop goes over.
     fn iterate(&mut self, pattern: &Pattern, over: &Expression) {
-        if let (ExpressionKind::Method { receiver, method, arguments }, PatternKind::Tuple(parts)) =
-            (&*over.kind, &pattern.kind)
+        if let (ExpressionKind::Call(Called::Method(_, name), values), Pattern::Tuple(parts)) = (&*over.kind, pattern)
             && let [first, second] = &parts[..]
         {
-            match (crate::name_of(method).as_str(), &arguments[..]) {
-                ("enumerate", _) => return self.iterate(second, receiver),
-                ("zip", [other]) => {
+            match (name.as_str(), &values[..]) {
+                ("enumerate", [receiver, ..]) => return self.iterate(second, receiver),
+                ("zip", [receiver, other]) => {
                     self.iterate(first, receiver);
                     return self.iterate(second, other);
                 }
@@ -138,39 +133,37 @@ impl EscapeAnalysis {
 
     fn level(&self, value: &Expression) -> Level {
         match &*value.kind {
-            ExpressionKind::Variable(variable, _) => self.variables.get(variable).copied().unwrap_or(Level::Owned),
-            ExpressionKind::Reference(inner) => self.lend(inner),
-            ExpressionKind::Field(inner, _)
+            ExpressionKind::Variable(variable) => self.variables.get(variable).copied().unwrap_or(Level::Owned),
+            ExpressionKind::Reference(_, inner) => self.lend(inner),
+            ExpressionKind::Field(inner, Field::Member(_))
             | ExpressionKind::Element(inner, _)
-            | ExpressionKind::Dereference(inner) => self.level(inner).inside(),
-            ExpressionKind::Some(inner) | ExpressionKind::Repeat { element: inner, .. } => self.level(inner).around(),
-            // A `#[pure]` function may give back what it was lent.
-            ExpressionKind::Pure(_, values)
+            | ExpressionKind::Dereference(_, inner) => self.level(inner).inside(),
+            ExpressionKind::Some(inner) | ExpressionKind::Repeat(inner, _) => self.level(inner).around(),
+            // A `#[pure]` function may give back what it was analysis.
+            ExpressionKind::Call(Called::Pure(_), values)
             | ExpressionKind::Tuple(values)
-            | ExpressionKind::List { elements: values, .. } => self.most(values).around(),
-            ExpressionKind::Record { fields, .. } => self.most(fields.iter().map(|(_, value)| value)).around(),
-            ExpressionKind::Method { receiver, method, arguments } => match crate::name_of(method).as_str() {
+            | ExpressionKind::List(values) => self.most(values).around(),
+            ExpressionKind::Record(_, fields) => self.most(fields.iter().map(|(_, value)| value)).around(),
+            ExpressionKind::Call(Called::Method(_, name), values) => match name.as_str() {
                 "is_some" | "is_none" | "is_empty" | "len" | "contains" | "starts_with" | "units" | "abs" => {
                     Level::Owned
                 }
-                "clone" | "to_owned" | "into" => self.level(receiver).inside(),
-                name if lists::method(name).is_some_and(|method| method.lends) => {
-                    self.lend(receiver).max(self.most(arguments))
+                "clone" | "to_owned" | "into" => self.level(&values[0]).inside(),
+                name if methods::method(name).is_some_and(|method| method.lends) => {
+                    self.lend(&values[0]).max(self.most(&values[1..]))
                 }
-                _ => self.level(receiver).max(self.most(arguments)),
+                _ => self.most(values),
             },
             ExpressionKind::If(_, then, otherwise) => self.level(then).max(self.level(otherwise)),
             ExpressionKind::Match(_, arms) => self.most(arms.iter().map(|(.., value)| value)),
             ExpressionKind::Block(_, value) => self.level(value),
-            ExpressionKind::Literal { .. }
-            | ExpressionKind::Constant(_)
+            ExpressionKind::Literal(_)
             | ExpressionKind::None
-            | ExpressionKind::Column(..)
-            | ExpressionKind::Not(_)
-            | ExpressionKind::Negate(_)
+            | ExpressionKind::Field(_, Field::Column(_))
+            | ExpressionKind::Unary(..)
             | ExpressionKind::Binary(..)
             | ExpressionKind::Range { .. }
-            | ExpressionKind::Associated { .. } => Level::Owned,
+            | ExpressionKind::Call(Called::Associated(_), _) => Level::Owned,
         }
     }
 
@@ -187,11 +180,11 @@ impl EscapeAnalysis {
     /// Whether this is a part of an argument, which outlives all passes.
     fn is_of_argument(&self, place: &Expression) -> bool {
         match &*place.kind {
-            ExpressionKind::Variable(variable, _) => self.arguments.contains(variable),
-            ExpressionKind::Field(base, _) | ExpressionKind::Element(base, _) | ExpressionKind::Dereference(base) => {
-                self.is_of_argument(base)
-            }
-            ExpressionKind::Method { receiver, .. } => self.is_of_argument(receiver),
+            ExpressionKind::Variable(variable) => self.arguments.contains(variable),
+            ExpressionKind::Field(base, Field::Member(_))
+            | ExpressionKind::Element(base, _)
+            | ExpressionKind::Dereference(_, base) => self.is_of_argument(base),
+            ExpressionKind::Call(Called::Method(..), values) => self.is_of_argument(&values[0]),
             _ => false,
         }
     }
@@ -223,7 +216,7 @@ mod tests {
 
     #[test]
     fn values_of_updates_that_may_refer_to_variables_are_not_kept() {
-        for analysis in [
+        for lent in [
             "let x = tx.update::<T>(1, |row| &m)?;",
             "let lent = &m; let x = tx.update::<T>(1, |row| (row.n, lent))?;",
             "for line in &m { let x = tx.update::<T>(1, |row| line)?; }",
@@ -233,7 +226,7 @@ mod tests {
             "let text = f(1); let x = tx.update::<T>(1, |row| g(&text))?;",
             "let text = f(1); let x = tx.update::<T>(1, |row| match 1 { 1 => Some(&text), _ => None })?;",
         ] {
-            assert_eq!(refused(analysis), Some(0), "{analysis}");
+            assert_eq!(refused(lent), Some(0), "{lent}");
         }
     }
 }

@@ -1,19 +1,20 @@
-//! What is known where: which operations' keys can be computed ahead of their time.
+//! Slices: what of a procedure can be run ahead of its time.
 //!
-//! A *slice* of steps is what can be run of them, given the values of some variables, without touching the database: bindings
-//! whose values are known, branches and loops over what is known, and the operations whose keys are. What depends on more is
-//! left out; of a branch whose condition is not known, both sides are taken, since either may come. So a slice visits at least
-//! the operations that will be run with known keys, and evaluates each key as its operation will.
-//!
-//! A variable that the steps assign is not known: its value at the operation is not the one it has now.
+//! A *slice* of steps is what can be run of them without touching the database: bindings whose values are known, branches and
+//! loops over what is known, and the operations whose keys are. Flow analysis says what is settled when the steps begin
+//! ([`Flow::settled`]): a variable that the steps assign is not, since its value at the operation is not the one it has now. What
+//! depends on more is left out; of a branch whose condition is not known, both sides are taken, since either may come. So a slice
+//! visits at least the operations that will be run with known keys, and evaluates each key as its operation will.
 
 use std::collections::BTreeSet;
 
+use seriatim_procedure::analysis::Flow;
+use seriatim_procedure::visit;
+
 use crate::tree::{
-    Block, Expression, ExpressionKind, KeyRange, Operation, OperationKind, Pattern, Step, StepKind, Variable,
-    VariableId,
+    Expression, ExpressionKind, Operation, OperationKind, Procedure, Source, Step, StepKind, Variable, VariableId,
+    Written,
 };
-use crate::walk;
 
 /// Variables.
 pub(crate) type Known = BTreeSet<VariableId>;
@@ -25,8 +26,8 @@ pub(crate) enum Node<'t> {
     /// An operation whose keys are known.
     Touch(&'t Operation),
     If(&'t Expression, Vec<Node<'t>>, Vec<Node<'t>>),
-    Match(&'t Expression, Vec<(&'t Pattern, Option<&'t Expression>, Vec<Node<'t>>)>),
-    For(&'t Pattern, &'t Expression, Vec<Node<'t>>),
+    Match(&'t Expression, Vec<(&'t Written, Option<&'t Expression>, Vec<Node<'t>>)>),
+    For(&'t Written, &'t Expression, Vec<Node<'t>>),
     /// What has names of its own: may be it is run, may be not.
     Scope(Vec<Node<'t>>),
     Jump(Jump),
@@ -41,13 +42,18 @@ pub(crate) enum Jump {
     Continue,
 }
 
-/// Makes slices.
-pub(crate) struct Slicer<'f> {
+/// The flow of a procedure, by which slices of it are made.
+pub(crate) fn flow(procedure: &Procedure) -> Flow<Source> {
+    Flow::of(&procedure.body, procedure.variables.len(), procedure.parameters.len())
+}
+
+/// Makes a slice.
+struct Slicer<'f> {
     /// Whether an operation is wanted.
-    pub(crate) wanted: &'f dyn Fn(&Operation) -> bool,
+    wanted: &'f dyn Fn(&Operation) -> bool,
     variables: &'f [Variable],
-    /// Variables that the steps assign.
-    assigned: Known,
+    /// What is settled, without what the slice cannot bind.
+    known: Known,
 }
 
 /// How much is known of the way to a step.
@@ -59,51 +65,55 @@ struct PathConditions {
     to_loop: bool,
 }
 
-impl<'f> Slicer<'f> {
-    /// The slice of these steps, given the values of `known`.
-    pub(crate) fn slice<'t>(
-        variables: &'f [Variable],
-        steps: &'t [Step],
-        known: &Known,
-        wanted: &'f dyn Fn(&Operation) -> bool,
-    ) -> Vec<Node<'t>> {
-        let mut assigned = Known::new();
-        steps.iter().for_each(|step| assigned_by(step, &mut assigned));
-        let slicer = Slicer { wanted, variables, assigned };
-        let known = known.difference(&slicer.assigned).copied().collect();
-        let mut nodes = slicer.steps(steps, &known, PathConditions { to_end: true, to_loop: false });
-        prune(&mut nodes, &mut Known::new(), false);
-        nodes
+/// The slice of these steps of a procedure, for the operations that are wanted.
+pub(crate) fn slice<'t>(
+    procedure: &Procedure,
+    flow: &Flow<Source>,
+    steps: &'t [Step],
+    wanted: &dyn Fn(&Operation) -> bool,
+) -> Vec<Node<'t>> {
+    let Some(first) = steps.first() else { return Vec::new() };
+    let region = first.id.index()..steps.iter().map(end).max().unwrap_or_default();
+    let mut slicer = Slicer { wanted, variables: &procedure.variables, known: flow.settled(&region) };
+    let mut nodes = slicer.steps(steps, PathConditions { to_end: true, to_loop: false });
+    prune(&mut nodes, &mut Known::new(), false);
+    nodes
+}
+
+/// The number after a step's and all in it.
+fn end(step: &Step) -> usize {
+    let inner = visit::blocks(step).into_iter().flat_map(|block| &block.0).map(end);
+    inner.fold(step.id.index() + 1, usize::max)
+}
+
+impl Slicer<'_> {
+    fn knows(&self, expression: &Expression) -> bool {
+        let mut used = Known::new();
+        uses(expression, &mut used);
+        used.is_subset(&self.known)
     }
 
-    /// What is known inside of a pattern's scope.
-    fn with(&self, known: &Known, pattern: &Pattern) -> Known {
-        let mut inside = known.clone();
-        pattern.binds(&mut |variable| {
-            if !self.assigned.contains(&variable) {
-                inside.insert(variable);
-            }
+    /// The slice does not bind what this pattern does.
+    fn leaves_out(&mut self, pattern: &Written) {
+        pattern.binds().iter().for_each(|variable| {
+            self.known.remove(variable);
         });
-        inside
     }
 
-    fn steps<'t>(&self, steps: &'t [Step], known: &Known, path: PathConditions) -> Vec<Node<'t>> {
-        let mut known = known.clone();
+    fn steps<'t>(&mut self, steps: &'t [Step], path: PathConditions) -> Vec<Node<'t>> {
         let mut nodes = Vec::new();
         for step in steps {
-            self.step(step, &mut known, path, &mut nodes);
+            self.step(step, path, &mut nodes);
         }
         nodes
     }
 
-    fn step<'t>(&self, step: &'t Step, known: &mut Known, path: PathConditions, nodes: &mut Vec<Node<'t>>) {
+    fn step<'t>(&mut self, step: &'t Step, path: PathConditions, nodes: &mut Vec<Node<'t>>) {
         match &step.kind {
-            StepKind::Let { pattern, value, .. } => {
-                if is_known(value, known) {
-                    nodes.push(Node::Let(step, None));
-                    *known = self.with(known, pattern);
-                }
-            }
+            StepKind::Let { pattern, value } => match self.knows(value) {
+                true => nodes.push(Node::Let(step, None)),
+                false => self.leaves_out(pattern),
+            },
             StepKind::LetElse { pattern, value, otherwise } => {
                 let jump = otherwise.0.last().and_then(jump);
                 let follows = match jump {
@@ -111,71 +121,68 @@ impl<'f> Slicer<'f> {
                     Some(_) => path.to_loop,
                     None => false,
                 };
-                if is_known(value, known) && follows {
-                    nodes.push(Node::Let(step, jump));
-                    *known = self.with(known, pattern);
+                match self.knows(value) && follows {
+                    true => nodes.push(Node::Let(step, jump)),
+                    false => self.leaves_out(pattern),
                 }
             }
-            StepKind::Operation { operation, .. } => self.operation(operation, known, nodes),
+            StepKind::Operation { operation, .. } => self.operation(operation, nodes),
             StepKind::If { condition, then, otherwise } => {
-                if is_known(condition, known) {
-                    let (then, otherwise) = (self.steps(&then.0, known, path), self.steps(&otherwise.0, known, path));
+                if self.knows(condition) {
+                    let (then, otherwise) = (self.steps(&then.0, path), self.steps(&otherwise.0, path));
                     nodes.push(Node::If(condition, then, otherwise));
                 } else {
-                    self.perhaps(&then.0, known, nodes);
-                    self.perhaps(&otherwise.0, known, nodes);
+                    self.perhaps(&then.0, nodes);
+                    self.perhaps(&otherwise.0, nodes);
                 }
             }
             StepKind::Match { value, arms } => {
-                let guards_known = || {
-                    arms.iter().all(|arm| {
-                        let guard = arm.guard.as_ref();
-                        guard.is_none_or(|guard| is_known(guard, &self.with(known, &arm.pattern)))
-                    })
-                };
-                if is_known(value, known) && guards_known() {
+                if self.knows(value) && arms.iter().flat_map(|arm| &arm.guard).all(|guard| self.knows(guard)) {
                     let arms = arms.iter().map(|arm| {
-                        let inside = self.steps(&arm.body.0, &self.with(known, &arm.pattern), path);
+                        let inside = self.steps(&arm.body.0, path);
                         (&arm.pattern, arm.guard.as_ref(), inside)
                     });
                     nodes.push(Node::Match(value, arms.collect()));
                 } else {
-                    arms.iter().for_each(|arm| self.perhaps(&arm.body.0, known, nodes));
+                    for arm in arms {
+                        self.leaves_out(&arm.pattern);
+                        self.perhaps(&arm.body.0, nodes);
+                    }
                 }
             }
             StepKind::For { pattern, over, body } => {
                 // A list that the loop takes for itself is not looked at before.
                 let takes =
-                    matches!(&*over.kind, ExpressionKind::Variable(list, _) if !self.variables[list.0].borrowed);
-                if is_known(over, known) && !takes {
-                    let inside = PathConditions { to_end: path.to_end, to_loop: true };
-                    let inside = self.steps(&body.0, &self.with(known, pattern), inside);
+                    matches!(&*over.kind, ExpressionKind::Variable(list) if !self.variables[list.index()].borrowed);
+                if self.knows(over) && !takes {
+                    let inside = self.steps(&body.0, PathConditions { to_end: path.to_end, to_loop: true });
                     nodes.push(Node::For(pattern, over, inside));
                 } else {
-                    self.perhaps(&body.0, known, nodes);
+                    self.leaves_out(pattern);
+                    self.perhaps(&body.0, nodes);
                 }
             }
-            StepKind::Scope(inner) => nodes.push(Node::Scope(self.steps(&inner.0, known, path))),
+            StepKind::Scope((), inner) => nodes.push(Node::Scope(self.steps(&inner.0, path))),
             StepKind::ForEach { operation, body, .. } => {
-                self.operation(operation, known, nodes);
-                self.perhaps(&body.0, known, nodes);
+                self.operation(operation, nodes);
+                self.perhaps(&body.0, nodes);
             }
             StepKind::Return(_) | StepKind::Abort(_) | StepKind::Break | StepKind::Continue => match jump(step) {
                 Some(Jump::End) if path.to_end => nodes.push(Node::Jump(Jump::End)),
                 Some(inner) if path.to_loop && inner != Jump::End => nodes.push(Node::Jump(inner)),
                 _ => {}
             },
-            StepKind::Declare(..) | StepKind::Assign { .. } | StepKind::Change { .. } | StepKind::Yield(_) => {}
+            StepKind::Declare(_) | StepKind::Assign { .. } | StepKind::Yield(_) => {}
         }
     }
 
-    fn perhaps<'t>(&self, steps: &'t [Step], known: &Known, nodes: &mut Vec<Node<'t>>) {
-        let inside = self.steps(steps, known, PathConditions { to_end: false, to_loop: false });
+    fn perhaps<'t>(&mut self, steps: &'t [Step], nodes: &mut Vec<Node<'t>>) {
+        let inside = self.steps(steps, PathConditions { to_end: false, to_loop: false });
         nodes.push(Node::Scope(inside));
     }
 
-    fn operation<'t>(&self, operation: &'t Operation, known: &Known, nodes: &mut Vec<Node<'t>>) {
-        if (self.wanted)(operation) && keys(operation).is_some_and(|keys| keys.iter().all(|key| is_known(key, known))) {
+    fn operation<'t>(&self, operation: &'t Operation, nodes: &mut Vec<Node<'t>>) {
+        if (self.wanted)(operation) && keys(operation).into_iter().all(|key| self.knows(key)) {
             nodes.push(Node::Touch(operation));
         }
     }
@@ -191,124 +198,27 @@ fn jump(step: &Step) -> Option<Jump> {
 }
 
 /// The expressions that say where an operation goes. Of an insert all columns, since only the table knows which are its key.
-fn keys(operation: &Operation) -> Option<Vec<&Expression>> {
-    Some(match &operation.kind {
-        OperationKind::Get { key, .. } | OperationKind::Update { key, .. } | OperationKind::Delete { key, .. } => {
-            vec![key]
-        }
-        OperationKind::Insert { columns } => columns.iter().map(|(_, value)| value).collect(),
-        OperationKind::Scan { range, .. } => match range {
-            KeyRange::Prefix(prefix) => vec![prefix],
-            KeyRange::Between { low, high, .. } => low.iter().chain(high).collect(),
-        },
-    })
+fn keys(operation: &Operation) -> Vec<&Expression> {
+    match operation.kind {
+        OperationKind::Insert { .. } => visit::values(operation),
+        _ => visit::key(operation),
+    }
 }
 
-/// Whether every variable of an expression is known, or its own.
-fn is_known(expression: &Expression, known: &Known) -> bool {
-    let mut used = Known::new();
-    uses(expression, &mut used);
-    used.is_subset(known)
-}
-
-/// The variables an expression reads, without its own.
-pub(crate) fn uses(expression: &Expression, used: &mut Known) {
-    let all = |expressions: &[Expression], used: &mut Known| expressions.iter().for_each(|inner| uses(inner, used));
-    match &*expression.kind {
-        ExpressionKind::Literal { .. } | ExpressionKind::Constant(_) | ExpressionKind::None => {}
-        ExpressionKind::Variable(variable, _) => {
+/// The variables of an expression, also its own: those are settled, and needed, as what they are bound to is.
+fn uses(expression: &Expression, used: &mut Known) {
+    visit::expressions(expression, &mut |part| {
+        if let ExpressionKind::Variable(variable) = &*part.kind {
             used.insert(*variable);
         }
-        ExpressionKind::Field(inner, _)
-        | ExpressionKind::Column(inner, _)
-        | ExpressionKind::Not(inner)
-        | ExpressionKind::Negate(inner)
-        | ExpressionKind::Reference(inner)
-        | ExpressionKind::Dereference(inner)
-        | ExpressionKind::Some(inner)
-        | ExpressionKind::Repeat { element: inner, .. } => uses(inner, used),
-        ExpressionKind::Element(left, right)
-        | ExpressionKind::Binary(_, left, right)
-        | ExpressionKind::Range { low: left, high: right, .. } => {
-            uses(left, used);
-            uses(right, used);
-        }
-        ExpressionKind::Pure(_, inner)
-        | ExpressionKind::Associated { arguments: inner, .. }
-        | ExpressionKind::Tuple(inner)
-        | ExpressionKind::List { elements: inner, .. } => all(inner, used),
-        ExpressionKind::Method { receiver, arguments, .. } => {
-            uses(receiver, used);
-            all(arguments, used);
-        }
-        ExpressionKind::Record { fields, .. } => fields.iter().for_each(|(_, value)| uses(value, used)),
-        ExpressionKind::If(condition, then, otherwise) => {
-            uses(condition, used);
-            uses(then, used);
-            uses(otherwise, used);
-        }
-        ExpressionKind::Match(value, arms) => {
-            uses(value, used);
-            for (pattern, guard, value) in arms {
-                let mut inside = Known::new();
-                guard.iter().for_each(|guard| uses(guard, &mut inside));
-                uses(value, &mut inside);
-                pattern.binds(&mut |variable| {
-                    inside.remove(&variable);
-                });
-                used.extend(inside);
-            }
-        }
-        ExpressionKind::Block(bindings, value) => {
-            let mut inside = Known::new();
-            uses(value, &mut inside);
-            for (pattern, _, value) in bindings.iter().rev() {
-                pattern.binds(&mut |variable| {
-                    inside.remove(&variable);
-                });
-                uses(value, &mut inside);
-            }
-            used.extend(inside);
-        }
-    }
-}
-
-/// The variables a step assigns, with those in it.
-pub(crate) fn assigned_by(step: &Step, assigned: &mut Known) {
-    let mut block = |block: &Block| block.0.iter().for_each(|step| assigned_by(step, assigned));
-    match &step.kind {
-        StepKind::Assign { place, .. } | StepKind::Change { place, .. } => {
-            assigned.insert(place.variable);
-        }
-        StepKind::Declare(variable, _) => {
-            assigned.insert(*variable);
-        }
-        StepKind::LetElse { otherwise, .. } => block(otherwise),
-        StepKind::If { then, otherwise, .. } => {
-            block(then);
-            block(otherwise);
-        }
-        StepKind::Match { arms, .. } => arms.iter().for_each(|arm| block(&arm.body)),
-        StepKind::For { body, .. } | StepKind::ForEach { body, .. } | StepKind::Scope(body) => block(body),
-        StepKind::Operation { operation, .. } => {
-            if let OperationKind::Update { body, .. } = &operation.kind {
-                block(body);
-            }
-        }
-        StepKind::Let { .. }
-        | StepKind::Break
-        | StepKind::Continue
-        | StepKind::Return(_)
-        | StepKind::Abort(_)
-        | StepKind::Yield(_) => {}
-    }
+    });
 }
 
 /// The expressions of a node itself, without those of the nodes in it.
 pub(crate) fn own<'t>(node: &Node<'t>) -> Vec<&'t Expression> {
     match node {
-        Node::Let(step, _) => walk::own(step),
-        Node::Touch(operation) => keys(operation).unwrap_or_default(),
+        Node::Let(step, _) => visit::all_own(step),
+        Node::Touch(operation) => keys(operation),
         Node::If(condition, ..) => vec![condition],
         Node::Match(value, arms) => {
             [*value].into_iter().chain(arms.iter().filter_map(|(_, guard, _)| *guard)).collect()
@@ -324,7 +234,7 @@ fn prune(nodes: &mut Vec<Node<'_>>, needed: &mut Known, mut follows: bool) {
     while let Some(mut node) = nodes.pop() {
         let keep = match &mut node {
             Node::Touch(operation) => {
-                keys(operation).iter().flatten().for_each(|key| uses(key, needed));
+                keys(operation).into_iter().for_each(|key| uses(key, needed));
                 true
             }
             Node::Let(step, jump) => {
@@ -333,7 +243,7 @@ fn prune(nodes: &mut Vec<Node<'_>>, needed: &mut Known, mut follows: bool) {
                     continue;
                 };
                 let mut is_needed = jump.is_some() && follows;
-                pattern.binds(&mut |variable| is_needed |= needed.remove(&variable));
+                pattern.binds().iter().for_each(|variable| is_needed |= needed.remove(variable));
                 if is_needed {
                     uses(value, needed);
                 }
@@ -418,15 +328,14 @@ mod tests {
         let text = format!("fn p(tx: &Tx, a: u32, list: &[Line], mut m: u32) -> Result<u32, Abort> {{ {body} }}");
         let function = syn::parse_str(&text).expect("a function");
         let procedure = crate::lower::procedure(&function).expect("a procedure");
-        let known = procedure.parameters.iter().map(|parameter| parameter.variable).collect();
-        shown(&Slicer::slice(&procedure.variables, &procedure.body.0, &known, &|_| true))
+        shown(&slice(&procedure, &flow(&procedure), &procedure.body.0, &|_| true))
     }
 
     fn shown(nodes: &[Node<'_>]) -> String {
         let each = nodes.iter().map(|node| match node {
             Node::Let(_, None) => "let".to_owned(),
             Node::Let(_, Some(jump)) => format!("let-else-{jump:?}"),
-            Node::Touch(operation) => operation.id.to_string(),
+            Node::Touch(operation) => operation.id.0.to_string(),
             Node::If(_, then, otherwise) => format!("if{{{}|{}}}", shown(then), shown(otherwise)),
             Node::Match(_, arms) => {
                 let arms: Vec<_> = arms.iter().map(|(_, _, inside)| shown(inside)).collect();

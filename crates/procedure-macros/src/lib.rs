@@ -1,10 +1,11 @@
 //! The attribute macros that make procedures of functions.
 //!
-//! Invariant: they only lower tokens. Everything that needs types, the schema or the whole set is decided at registration.
+//! Invariant: they only lower tokens, to the tree of `seriatim_procedure`, whose flow analysis they ask what is known when.
+//! Everything that needs types, the schema or the whole set is decided at registration.
 //!
 //! ```text
 //! lower     the user's function becomes a tree; what is not in the language is refused at its token
-//! known     which keys can be computed ahead of their operations
+//! known     what can be run ahead of its time: slices
 //! escape    which values later passes of scheduled code cannot have
 //! emit      from the tree: the intermediate representation, straight code with prefetching, scheduled code, the footprint
 //! ```
@@ -13,13 +14,11 @@ mod data;
 mod emit;
 mod escape;
 mod known;
-mod lists;
 mod lower;
 mod options;
 mod pure;
 mod surface;
 mod tree;
-mod walk;
 
 use proc_macro::TokenStream;
 use quote::{ToTokens, quote};

@@ -1,10 +1,28 @@
-//! A procedure as the macro understands it: the intermediate representation's shape, with the user's tokens kept.
+//! A procedure as the macro understands it: the intermediate representation's tree with the user's tokens as its leaves.
 //!
 //! Invariant: everything generated (the representation, straight code, footprints, prefetching, scheduled code) is made from
 //! this one tree, so it means the same. Steps and operations are numbered in source order, an outer step before those in it.
 
 use proc_macro2::{Ident, Span, TokenStream};
+use quote::ToTokens;
+use seriatim_procedure::ir::{self, Callee, Notation, OperationId, StepId};
+use seriatim_procedure::visit;
 use syn::{Attribute, Member, Pat, Path, Type, Visibility};
+
+pub(crate) use seriatim_procedure::ir::{BinaryOperator as Operator, Take, UnaryOperator, VariableId};
+
+pub(crate) type Block = ir::Block<Source>;
+pub(crate) type Step = ir::Step<Source>;
+pub(crate) type StepKind = ir::StepKind<Source>;
+pub(crate) type Arm = ir::Arm<Source>;
+pub(crate) type Pattern = ir::Pattern<Source>;
+pub(crate) type Place = ir::Place<Source>;
+pub(crate) type Selector = ir::Selector<Source>;
+pub(crate) type Operation = ir::Operation<Source>;
+pub(crate) type OperationKind = ir::OperationKind<Source>;
+pub(crate) type KeyRange = ir::KeyRange<Source>;
+pub(crate) type Expression = ir::Expression<Source>;
+pub(crate) type ExpressionKind = ir::ExpressionKind<Source>;
 
 /// A procedure.
 pub(crate) struct Procedure {
@@ -51,10 +69,6 @@ pub(crate) struct Index {
     pub(crate) constant: Path,
 }
 
-/// A variable's position in [`Procedure::variables`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct VariableId(pub(crate) usize);
-
 /// A variable.
 pub(crate) struct Variable {
     /// With hygiene of its own if the macro made it.
@@ -69,6 +83,8 @@ pub(crate) struct Variable {
     pub(crate) borrowed: bool,
     /// Parts of the tuple that it is bound to, if it is one.
     pub(crate) parts: Option<usize>,
+    /// As declared, of one without a value at first.
+    pub(crate) ty: Option<Type>,
     pub(crate) value_type: ValueType,
 }
 
@@ -87,226 +103,130 @@ pub(crate) enum ValueType {
     Tuple(Vec<ValueType>),
 }
 
-/// Steps in order.
-#[derive(Default)]
-pub(crate) struct Block(pub(crate) Vec<Step>);
+/// The notation of a procedure as written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Source;
 
-/// A step.
-pub(crate) struct Step {
-    /// Its number, given when the tree is complete.
-    pub(crate) id: usize,
-    pub(crate) span: Span,
-    pub(crate) kind: StepKind,
+impl Notation for Source {
+    type Mark = Mark;
+    type Field = Field;
+    type Constant = Constant;
+    type Count = Count;
+    type Path = Record;
+    type Function = Called;
+    type Index = IndexAt;
+    type Key = Key;
+    type Pattern = Written;
+    type Kept = ();
+
+    fn key(key: &Key) -> &[Expression] {
+        std::slice::from_ref(&key.value)
+    }
+
+    fn pattern(pattern: &Written) -> &Pattern {
+        &pattern.pattern
+    }
+
+    fn callee(function: &Called) -> Callee<'_> {
+        match function {
+            // Only the compiler knows whether it is total.
+            Called::Pure(_) => Callee::Pure { panics: true },
+            Called::Method(_, name) => Callee::Method(name),
+            Called::Associated(_) => Callee::Associated,
+        }
+    }
 }
 
-/// What a step does; see the intermediate representation.
-pub(crate) enum StepKind {
-    Declare(VariableId, Option<Type>),
-    Let {
-        pattern: Pattern,
-        ty: Option<Type>,
-        value: Expression,
-    },
-    LetElse {
-        pattern: Pattern,
-        value: Expression,
-        otherwise: Block,
-    },
-    Assign {
-        place: Place,
-        operator: Option<Operator>,
-        value: Expression,
-    },
-    /// `list.push(x);` and other methods that change their receiver.
-    Change {
-        place: Place,
-        method: Ident,
-        arguments: Vec<Expression>,
-    },
-    Operation {
-        operation: Box<Operation>,
-        bind: Option<(Pattern, Option<Type>)>,
-    },
-    If {
-        condition: Expression,
-        then: Block,
-        otherwise: Block,
-    },
-    Match {
-        value: Expression,
-        arms: Vec<Arm>,
-    },
-    For {
-        pattern: Pattern,
-        over: Expression,
-        body: Block,
-    },
-    ForEach {
-        row: VariableId,
-        operation: Box<Operation>,
-        body: Block,
-    },
-    /// Steps whose names end with them. Not a step of the representation: its steps stand in its place.
-    Scope(Block),
-    Break,
-    Continue,
-    Return(Expression),
-    Abort(Expression),
-    Yield(Expression),
-}
-
-/// An arm of a match of steps.
-pub(crate) struct Arm {
-    pub(crate) pattern: Pattern,
-    pub(crate) guard: Option<Expression>,
-    pub(crate) body: Block,
-}
-
-/// A pattern, and how it was written.
-pub(crate) struct Pattern {
-    /// `None`: what the macro made of `kind`, which then is `Any`, `Bind` or `Some`.
-    pub(crate) syntax: Option<Pat>,
-    pub(crate) kind: PatternKind,
-}
-
-/// See the intermediate representation.
-pub(crate) enum PatternKind {
-    Any,
-    Bind(VariableId),
-    /// A literal or constant, as an expression.
-    Literal(Expression),
-    Range {
-        low: Expression,
-        high: Expression,
-        inclusive: bool,
-    },
-    None,
-    Some(Box<Pattern>),
-    Tuple(Vec<Pattern>),
-    Record {
-        name: String,
-        fields: Vec<(String, Pattern)>,
-    },
-    Either(Vec<Pattern>),
-}
-
-/// What is assigned.
-pub(crate) struct Place {
-    pub(crate) variable: VariableId,
-    pub(crate) ident: Ident,
-    pub(crate) path: Vec<Selector>,
-}
-
-/// A step from a value to a part of it.
-pub(crate) enum Selector {
-    Field(Member),
-    /// Of the row of an update.
-    Column(Ident),
-    Index(Expression),
-}
-
-/// An operation.
-pub(crate) struct Operation {
-    /// Its number, given when the tree is complete.
-    pub(crate) id: usize,
-    pub(crate) span: Span,
-    pub(crate) table: usize,
-    /// Position in [`Procedure::indexes`].
-    pub(crate) index: Option<usize>,
-    pub(crate) kind: OperationKind,
-}
-
-/// See the intermediate representation.
-pub(crate) enum OperationKind {
-    Get { key: Expression, required: bool },
-    Update { key: Expression, required: bool, row: VariableId, body: Block },
-    Insert { columns: Vec<(Ident, Expression)> },
-    Delete { key: Expression, required: bool },
-    Scan { range: KeyRange, reverse: bool, limit: Option<Expression>, take: Take },
-}
-
-/// The keys of a scan.
-pub(crate) enum KeyRange {
-    Prefix(Expression),
-    Between { low: Option<Expression>, high: Option<Expression>, inclusive: bool },
-}
-
-/// What a scan does with its rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Take {
-    Each,
-    First,
-    All,
-    Count,
-}
-
-/// A pure expression.
-pub(crate) struct Expression {
-    pub(crate) span: Span,
+/// Where a step, operation or expression stands, and what else was written there.
+#[derive(Clone, Debug)]
+pub(crate) struct Mark {
+    pub(crate) at: Span,
+    /// Of an expression.
     pub(crate) value_type: ValueType,
-    pub(crate) kind: Box<ExpressionKind>,
+    /// The variable that is read or assigned, as it is named here.
+    pub(crate) name: Option<Ident>,
+    /// A list that is a `vec!`.
+    pub(crate) is_vec: bool,
 }
 
-/// See the intermediate representation; the parts that it does not have are kept for straight code.
-pub(crate) enum ExpressionKind {
-    /// As written, with its sign.
-    Literal {
-        tokens: TokenStream,
-        datum: Literal,
-    },
-    /// A constant or a variant without fields.
-    Constant(TokenStream),
-    Variable(VariableId, Ident),
-    Field(Expression, Member),
-    Column(Expression, Ident),
-    Element(Expression, Expression),
-    Not(Expression),
-    Negate(Expression),
-    Binary(Operator, Expression, Expression),
-    /// `&x`: nothing to the intermediate representation.
-    Reference(Expression),
-    /// `*x`: likewise.
-    Dereference(Expression),
-    Pure(Path, Vec<Expression>),
-    Method {
-        receiver: Expression,
-        method: Ident,
-        arguments: Vec<Expression>,
-    },
-    Associated {
-        path: Path,
-        arguments: Vec<Expression>,
-    },
-    Tuple(Vec<Expression>),
-    /// An array, or a `vec!`.
-    List {
-        elements: Vec<Expression>,
-        is_vec: bool,
-    },
-    Repeat {
-        element: Expression,
-        count: TokenStream,
-        is_vec: bool,
-    },
-    /// A struct or variant with named fields, or, without names, one called like a function.
-    Record {
-        path: Path,
-        fields: Vec<(Member, Expression)>,
-        is_call: bool,
-    },
-    None,
-    Some(Expression),
-    If(Expression, Expression, Expression),
-    Match(Expression, Vec<(Pattern, Option<Expression>, Expression)>),
-    Block(Vec<(Pattern, Option<Type>, Expression)>, Expression),
-    Range {
-        low: Expression,
-        high: Expression,
-        inclusive: bool,
-    },
+impl From<Span> for Mark {
+    fn from(at: Span) -> Mark {
+        Mark { at, value_type: ValueType::Value, name: None, is_vec: false }
+    }
+}
+
+/// What stands behind a dot.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Field {
+    Member(Member),
+    /// Of a row.
+    Column(Ident),
+}
+
+impl ToTokens for Field {
+    fn to_tokens(&self, tokens: &mut TokenStream) {
+        match self {
+            Field::Member(member) => member.to_tokens(tokens),
+            Field::Column(column) => column.to_tokens(tokens),
+        }
+    }
+}
+
+/// A literal as written, with its sign, or a constant or a variant without fields.
+#[derive(Clone, Debug)]
+pub(crate) struct Constant {
+    pub(crate) tokens: TokenStream,
+    pub(crate) at: Span,
+    pub(crate) literal: Option<Literal>,
+}
+
+/// How many elements a list has that repeats one.
+#[derive(Clone, Debug)]
+pub(crate) struct Count {
+    pub(crate) tokens: TokenStream,
+    pub(crate) at: Span,
+}
+
+/// A struct or variant with named fields, or, without names, one called like a function.
+#[derive(Clone, Debug)]
+pub(crate) struct Record {
+    pub(crate) path: Path,
+    pub(crate) is_call: bool,
+}
+
+/// A function that is called.
+#[derive(Clone, Debug)]
+pub(crate) enum Called {
+    Pure(Path),
+    /// With its name as text.
+    Method(Ident, String),
+    Associated(Path),
+}
+
+/// Position in [`Procedure::indexes`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct IndexAt(pub(crate) usize);
+
+/// A key as written.
+#[derive(Clone, Debug)]
+pub(crate) struct Key {
+    pub(crate) value: Expression,
+    /// Its columns, if it is a variable that holds them.
+    pub(crate) parts: Option<usize>,
+}
+
+/// A whole pattern, and how it was written.
+#[derive(Clone, Debug)]
+pub(crate) struct Written {
+    /// `None`: what the macro made of `pattern`, which then is `Any` or `Bind`.
+    pub(crate) syntax: Option<Pat>,
+    /// The type after it.
+    pub(crate) ty: Option<Type>,
+    pub(crate) pattern: Pattern,
 }
 
 /// A literal's value.
+#[derive(Clone, Debug)]
 pub(crate) enum Literal {
     Bool(bool),
     Integer { negative: bool, digits: String, suffix: String },
@@ -314,32 +234,34 @@ pub(crate) enum Literal {
     Text(String),
 }
 
-/// An infix operator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Operator {
-    Add,
-    Subtract,
-    Multiply,
-    Divide,
-    Remainder,
-    Equal,
-    NotEqual,
-    Less,
-    LessOrEqual,
-    Greater,
-    GreaterOrEqual,
-    And,
-    Or,
+/// A step, which gets its number when the tree is complete.
+pub(crate) fn step(at: Span, kind: StepKind) -> Step {
+    Step { id: StepId(0), span: at.into(), kind }
 }
 
-impl Expression {
-    pub(crate) fn new(span: Span, kind: ExpressionKind) -> Expression {
-        Expression { span, value_type: ValueType::Value, kind: Box::new(kind) }
-    }
+pub(crate) fn expression(at: Span, kind: ExpressionKind) -> Expression {
+    typed(at, ValueType::Value, kind)
+}
 
-    pub(crate) fn typed(span: Span, value_type: ValueType, kind: ExpressionKind) -> Expression {
-        Expression { span, value_type, kind: Box::new(kind) }
+pub(crate) fn typed(at: Span, value_type: ValueType, kind: ExpressionKind) -> Expression {
+    Expression { span: Mark { value_type, ..at.into() }, kind: Box::new(kind) }
+}
+
+/// The method of `list.push(x);` and the like, which change their receiver, and its arguments without that.
+pub(crate) fn change(operator: Option<Operator>, value: &Expression) -> Option<(&Ident, &[Expression])> {
+    match &*value.kind {
+        ExpressionKind::Call(Called::Method(method, _), parts) if operator.is_none() => {
+            visit::changed(value).map(|_| (method, &parts[1..]))
+        }
+        _ => None,
     }
+}
+
+/// Every expression of a block.
+pub(crate) fn expressions<'t>(block: &'t Block, visit: &mut dyn FnMut(&'t Expression)) {
+    visit::steps(block, &mut |step| {
+        visit::all_own(step).into_iter().for_each(|own| visit::expressions(own, visit));
+    });
 }
 
 impl ValueType {
@@ -378,45 +300,35 @@ impl ValueType {
     }
 }
 
-impl Pattern {
+impl Written {
     /// Binds one variable.
-    pub(crate) fn bind(variable: VariableId) -> Pattern {
-        Pattern { syntax: None, kind: PatternKind::Bind(variable) }
+    pub(crate) fn bind(variable: VariableId) -> Written {
+        Written { syntax: None, ty: None, pattern: Pattern::Bind(variable) }
     }
 
     /// Matches anything.
-    pub(crate) fn any() -> Pattern {
-        Pattern { syntax: None, kind: PatternKind::Any }
+    pub(crate) fn any() -> Written {
+        Written { syntax: None, ty: None, pattern: Pattern::Any }
     }
 
-    /// Calls `visit` for each variable it binds.
-    pub(crate) fn binds(&self, visit: &mut impl FnMut(VariableId)) {
-        match &self.kind {
-            PatternKind::Bind(variable) => visit(*variable),
-            PatternKind::Some(inner) => inner.binds(visit),
-            PatternKind::Tuple(parts) => parts.iter().for_each(|part| part.binds(visit)),
-            PatternKind::Record { fields, .. } => fields.iter().for_each(|(_, part)| part.binds(visit)),
-            // All alternatives bind the same.
-            PatternKind::Either(alternatives) => alternatives.iter().take(1).for_each(|part| part.binds(visit)),
-            PatternKind::Any | PatternKind::Literal(_) | PatternKind::Range { .. } | PatternKind::None => {}
-        }
+    /// The variables it binds.
+    pub(crate) fn binds(&self) -> Vec<VariableId> {
+        visit::bound(&self.pattern)
     }
 }
 
-impl Block {
-    /// Whether control never runs off its end, as far as one can see.
-    pub(crate) fn diverges(&self) -> bool {
-        self.0.last().is_some_and(|step| match &step.kind {
-            StepKind::Return(_) | StepKind::Abort(_) | StepKind::Break | StepKind::Continue => true,
-            StepKind::If { then, otherwise, .. } => then.diverges() && otherwise.diverges(),
-            StepKind::Scope(inner) => inner.diverges(),
-            StepKind::Match { arms, .. } => arms.iter().all(|arm| arm.body.diverges()),
-            _ => false,
-        })
-    }
+/// Whether control never runs off the end of a block, as far as one can see.
+pub(crate) fn diverges(block: &Block) -> bool {
+    block.0.last().is_some_and(|step| match &step.kind {
+        StepKind::Return(_) | StepKind::Abort(_) | StepKind::Break | StepKind::Continue => true,
+        StepKind::If { then, otherwise, .. } => diverges(then) && diverges(otherwise),
+        StepKind::Scope(_, inner) => diverges(inner),
+        StepKind::Match { arms, .. } => arms.iter().all(|arm| diverges(&arm.body)),
+        _ => false,
+    })
 }
 
-/// Numbers steps and operations.
+/// Numbers steps and operations; how many there are.
 pub(crate) fn number(body: &mut Block) -> (usize, usize) {
     let mut numbers = (0, 0);
     number_block(body, &mut numbers);
@@ -425,11 +337,11 @@ pub(crate) fn number(body: &mut Block) -> (usize, usize) {
 
 fn number_block(block: &mut Block, numbers: &mut (usize, usize)) {
     for step in &mut block.0 {
-        if let StepKind::Scope(inner) = &mut step.kind {
+        if let StepKind::Scope(_, inner) = &mut step.kind {
             number_block(inner, numbers);
             continue;
         }
-        step.id = numbers.0;
+        step.id = StepId(numbers.0 as u16);
         numbers.0 += 1;
         match &mut step.kind {
             StepKind::LetElse { otherwise, .. } => number_block(otherwise, numbers),
@@ -450,7 +362,7 @@ fn number_block(block: &mut Block, numbers: &mut (usize, usize)) {
 }
 
 fn number_operation(operation: &mut Operation, numbers: &mut (usize, usize)) {
-    operation.id = numbers.1;
+    operation.id = OperationId(numbers.1 as u16);
     numbers.1 += 1;
     if let OperationKind::Update { body, .. } = &mut operation.kind {
         number_block(body, numbers);

@@ -1,4 +1,4 @@
-//! The representation as a constant: what `#[procedure]` writes, and registration reads.
+//! The representation as a constant: what `#[procedure]` writes by [`Encode`], and registration reads.
 //!
 //! A text holds the tree in pre-order, each struct as its fields and each enum as its variant's name and fields, in the order in
 //! which they are listed here. Words end with a space. Truth values are `true` and `false`, options a truth value and perhaps a
@@ -8,15 +8,16 @@
 //! Invariant: the macro that writes and the code that reads are of one version; what cannot be read is a mistake in them, and
 //! panics.
 
+use std::fmt::Display;
 use std::str::FromStr;
 use std::sync::Arc;
 
 use seriatim_catalog::{IndexId, TableDef};
 
 use crate::ir::{
-    Arm, BinaryOperator, Block, Expression, ExpressionKind, Function, KeyRange, Operation, OperationId, OperationKind,
-    Pattern, Place, Procedure, Selector, Span, Step, StepId, StepKind, TableUse, Take, UnaryOperator, Variable,
-    VariableId,
+    Arm, BinaryOperator, Block, Expression, ExpressionKind, Function, KeyRange, Notation, Operation, OperationId,
+    OperationKind, Pattern, Place, Procedure, Selector, Span, Step, StepId, StepKind, TableUse, Take, UnaryOperator,
+    Variable, VariableId,
 };
 use crate::{Datum, IntegerType};
 
@@ -100,18 +101,137 @@ trait Decode: Sized {
     fn decode(from: &mut Decoder<'_>) -> Self;
 }
 
-macro_rules! words {
-    ($($ty:ident)*) => {
-        $(impl Decode for $ty {
-            fn decode(from: &mut Decoder<'_>) -> $ty {
-                parse(from.word())
+/// Writes the text. `C` is how a front end says what only the compiler knows.
+#[derive(Debug)]
+pub struct Encoder<C> {
+    /// The text so far.
+    pub text: String,
+    /// For [`Encoded::constants`].
+    pub constants: Vec<C>,
+    /// For [`Encoded::functions`].
+    pub functions: Vec<C>,
+}
+
+impl<C> Default for Encoder<C> {
+    fn default() -> Encoder<C> {
+        Encoder { text: String::new(), constants: Vec::new(), functions: Vec::new() }
+    }
+}
+
+impl<C> Encoder<C> {
+    /// The name of a variant, a number, or a truth value.
+    pub fn word(&mut self, word: impl Display) {
+        self.text.push_str(&format!("{word} "));
+    }
+
+    /// A name, or any text.
+    pub fn name(&mut self, name: &str) {
+        self.word(format_args!("{}:{name}", name.len()));
+    }
+
+    /// A value that the compiler knows.
+    pub fn constant(&mut self, constant: C) {
+        self.word(format_args!("#{}", self.constants.len()));
+        self.constants.push(constant);
+    }
+
+    /// A function that the compiler knows.
+    pub fn function(&mut self, function: C) {
+        self.word(format_args!("#{}", self.functions.len()));
+        self.functions.push(function);
+    }
+}
+
+/// What a text has of a node. The leaves of a notation say it themselves.
+pub trait Encode<C> {
+    /// Appends it.
+    fn encode(&self, to: &mut Encoder<C>);
+}
+
+/// Encodes a node of any notation whose leaves are encoded.
+macro_rules! encodes {
+    ($ty:ident, |$node:ident, $to:ident| $body:expr) => {
+        impl<C, N: Notation> Encode<C> for $ty<N>
+        where
+            N::Mark: Encode<C>,
+            N::Field: Encode<C>,
+            N::Constant: Encode<C>,
+            N::Count: Encode<C>,
+            N::Path: Encode<C>,
+            N::Function: Encode<C>,
+            N::Index: Encode<C>,
+            N::Key: Encode<C>,
+            N::Pattern: Encode<C>,
+        {
+            fn encode(&self, $to: &mut Encoder<C>) {
+                let $node = self;
+                $body
             }
-        })*
+        }
     };
 }
 
-macro_rules! structs {
-    ($($ty:ident { $($field:tt),* })*) => {
+macro_rules! words {
+    ($($ty:ident)*) => {
+        $(
+            impl Decode for $ty {
+                fn decode(from: &mut Decoder<'_>) -> $ty {
+                    parse(from.word())
+                }
+            }
+
+            impl<C> Encode<C> for $ty {
+                fn encode(&self, to: &mut Encoder<C>) {
+                    to.word(self);
+                }
+            }
+        )*
+    };
+}
+
+macro_rules! ids {
+    ($($ty:ident)*) => {
+        $(
+            impl Decode for $ty {
+                fn decode(from: &mut Decoder<'_>) -> $ty {
+                    $ty(from.get())
+                }
+            }
+
+            impl<C> Encode<C> for $ty {
+                fn encode(&self, to: &mut Encoder<C>) {
+                    to.word(self.0);
+                }
+            }
+        )*
+    };
+}
+
+macro_rules! units {
+    ($($ty:ident { $($variant:ident)* })*) => {
+        $(
+            impl Decode for $ty {
+                fn decode(from: &mut Decoder<'_>) -> $ty {
+                    match from.word() {
+                        $(stringify!($variant) => $ty::$variant,)*
+                        word => panic!("{word:?} is no {}", stringify!($ty)),
+                    }
+                }
+            }
+
+            impl<C> Encode<C> for $ty {
+                fn encode(&self, to: &mut Encoder<C>) {
+                    to.word(match self {
+                        $($ty::$variant => stringify!($variant),)*
+                    });
+                }
+            }
+        )*
+    };
+}
+
+macro_rules! heads {
+    ($($ty:ident { $($field:ident),* })*) => {
         $(impl Decode for $ty {
             fn decode(from: &mut Decoder<'_>) -> $ty {
                 $ty { $($field: from.get()),* }
@@ -120,95 +240,206 @@ macro_rules! structs {
     };
 }
 
+macro_rules! structs {
+    ($($ty:ident { $($field:ident),* })*) => {
+        heads! { $($ty { $($field),* })* }
+        $(encodes! { $ty, |node, to| { $(node.$field.encode(to);)* } })*
+    };
+}
+
 macro_rules! enums {
-    ($($ty:ident { $($variant:ident { $($field:tt),* })* })*) => {
-        $(impl Decode for $ty {
-            fn decode(from: &mut Decoder<'_>) -> $ty {
-                match from.word() {
-                    $(stringify!($variant) => $ty::$variant { $($field: from.get()),* },)*
-                    word => panic!("{word:?} is no {}", stringify!($ty)),
+    ($($ty:ident { $($variant:ident { $($field:tt: $name:ident),* })* })*) => {
+        $(
+            impl Decode for $ty {
+                fn decode(from: &mut Decoder<'_>) -> $ty {
+                    match from.word() {
+                        $(stringify!($variant) => $ty::$variant { $($field: from.get()),* },)*
+                        word => panic!("{word:?} is no {}", stringify!($ty)),
+                    }
                 }
             }
-        })*
+
+            encodes! { $ty, |node, to| match node {
+                $($ty::$variant { $($field: $name),* } => {
+                    to.word(stringify!($variant));
+                    $($name.encode(to);)*
+                })*
+                // What only the source has: its steps and expressions stand in its place.
+                #[allow(unreachable_patterns)]
+                _ => {}
+            } }
+        )*
     };
 }
 
 words! { bool u16 u32 }
 
-structs! {
+ids! { StepId OperationId VariableId }
+
+units! {
+    Take { Each First All Count }
+    UnaryOperator { Not Negate }
+    BinaryOperator {
+        Add Subtract Multiply Divide Remainder Equal NotEqual Less LessOrEqual Greater GreaterOrEqual And Or
+    }
+}
+
+heads! {
     Procedure { name, span, latest, parameters, variables, tables, body, steps, operations }
     Variable { name, mutable, span }
-    Block { 0 }
+    Expression { span, kind }
+}
+
+structs! {
     Step { id, span, kind }
-    StepId { 0 }
-    OperationId { 0 }
-    VariableId { 0 }
     Arm { pattern, guard, body }
     Place { variable, path }
-    Expression { span, kind }
 }
 
 enums! {
     StepKind {
-        Declare { 0 }
-        Let { pattern, value }
-        LetElse { pattern, value, otherwise }
-        Assign { place, operator, value }
-        Operation { operation, bind }
-        If { condition, then, otherwise }
-        Match { value, arms }
-        For { pattern, over, body }
-        ForEach { row, operation, body }
+        Declare { 0: variable }
+        Let { pattern: pattern, value: value }
+        LetElse { pattern: pattern, value: value, otherwise: otherwise }
+        Assign { place: place, operator: operator, value: value }
+        Operation { operation: operation, bind: bind }
+        If { condition: condition, then: then, otherwise: otherwise }
+        Match { value: value, arms: arms }
+        For { pattern: pattern, over: over, body: body }
+        ForEach { row: row, operation: operation, body: body }
         Break {}
         Continue {}
-        Return { 0 }
-        Abort { 0 }
-        Yield { 0 }
+        Return { 0: value }
+        Abort { 0: value }
+        Yield { 0: value }
     }
     Pattern {
         Any {}
-        Bind { 0 }
-        Literal { 0 }
-        Range { low, high, inclusive }
+        Bind { 0: variable }
+        Literal { 0: value }
+        Range { low: low, high: high, inclusive: inclusive }
         None {}
-        Some { 0 }
-        Tuple { 0 }
-        Record { name, fields }
-        Either { 0 }
+        Some { 0: inner }
+        Tuple { 0: parts }
+        Record { name: name, fields: fields }
+        Either { 0: alternatives }
     }
-    Selector { Field { 0 } Index { 0 } }
+    Selector { Field { 0: field } Index { 0: index } }
     OperationKind {
-        Get { key, required }
-        Update { key, required, row, body }
-        Insert { columns }
-        Delete { key, required }
-        Scan { range, reverse, limit, take }
+        Get { key: key, required: required }
+        Update { key: key, required: required, row: row, body: body }
+        Insert { columns: columns }
+        Delete { key: key, required: required }
+        Scan { range: range, reverse: reverse, limit: limit, take: take }
     }
-    KeyRange { Prefix { 0 } Between { low, high, inclusive } }
-    Take { Each {} First {} All {} Count {} }
+    KeyRange { Prefix { 0: prefix } Between { low: low, high: high, inclusive: inclusive } }
     ExpressionKind {
-        Literal { 0 }
-        Variable { 0 }
-        Field { 0, 1 }
-        Element { 0, 1 }
-        Unary { 0, 1 }
-        Binary { 0, 1, 2 }
-        Call { 0, 1 }
-        Tuple { 0 }
-        List { 0 }
-        Repeat { 0, 1 }
-        Record { 0, 1 }
+        Literal { 0: value }
+        Variable { 0: variable }
+        Field { 0: base, 1: field }
+        Element { 0: list, 1: index }
+        Unary { 0: operator, 1: inner }
+        Binary { 0: operator, 1: left, 2: right }
+        Call { 0: function, 1: arguments }
+        Tuple { 0: parts }
+        List { 0: elements }
+        Repeat { 0: element, 1: count }
+        Record { 0: path, 1: fields }
         None {}
-        Some { 0 }
-        If { 0, 1, 2 }
-        Match { 0, 1 }
-        Block { 0, 1 }
-        Range { low, high, inclusive }
+        Some { 0: inner }
+        If { 0: condition, 1: then, 2: otherwise }
+        Match { 0: value, 1: arms }
+        Block { 0: bindings, 1: value }
+        Range { low: low, high: high, inclusive: inclusive }
     }
-    UnaryOperator { Not {} Negate {} }
-    BinaryOperator {
-        Add {} Subtract {} Multiply {} Divide {} Remainder {} Equal {} NotEqual {} Less {} LessOrEqual {} Greater {}
-        GreaterOrEqual {} And {} Or {}
+}
+
+impl Decode for Block {
+    fn decode(from: &mut Decoder<'_>) -> Block {
+        Block(from.get())
+    }
+}
+
+encodes! { Block, |block, to| {
+    fn flat<'b, N: Notation>(block: &'b Block<N>, steps: &mut Vec<&'b Step<N>>) {
+        for step in &block.0 {
+            match &step.kind {
+                StepKind::Scope(_, inner) => flat(inner, steps),
+                _ => steps.push(step),
+            }
+        }
+    }
+    let mut steps = Vec::new();
+    flat(block, &mut steps);
+    steps.encode(to);
+} }
+
+encodes! { Expression, |expression, to| match &*expression.kind {
+    ExpressionKind::Reference(_, inner) | ExpressionKind::Dereference(_, inner) => inner.encode(to),
+    kind => {
+        expression.span.encode(to);
+        kind.encode(to);
+    }
+} }
+
+encodes! { Operation, |operation, to| {
+    operation.id.encode(to);
+    operation.span.encode(to);
+    operation.table.encode(to);
+    operation.index.encode(to);
+    operation.kind.encode(to);
+} }
+
+impl<C> Encode<C> for usize {
+    fn encode(&self, to: &mut Encoder<C>) {
+        to.word(self);
+    }
+}
+
+impl<C> Encode<C> for Arc<str> {
+    fn encode(&self, to: &mut Encoder<C>) {
+        to.name(self);
+    }
+}
+
+impl<C, T: Encode<C>> Encode<C> for Box<T> {
+    fn encode(&self, to: &mut Encoder<C>) {
+        (**self).encode(to);
+    }
+}
+
+impl<C, T: Encode<C>> Encode<C> for &T {
+    fn encode(&self, to: &mut Encoder<C>) {
+        (**self).encode(to);
+    }
+}
+
+impl<C, T: Encode<C>> Encode<C> for Option<T> {
+    fn encode(&self, to: &mut Encoder<C>) {
+        to.word(self.is_some());
+        self.iter().for_each(|value| value.encode(to));
+    }
+}
+
+impl<C, T: Encode<C>> Encode<C> for Vec<T> {
+    fn encode(&self, to: &mut Encoder<C>) {
+        to.word(self.len());
+        self.iter().for_each(|element| element.encode(to));
+    }
+}
+
+impl<C, X: Encode<C>, Y: Encode<C>> Encode<C> for (X, Y) {
+    fn encode(&self, to: &mut Encoder<C>) {
+        self.0.encode(to);
+        self.1.encode(to);
+    }
+}
+
+impl<C, X: Encode<C>, Y: Encode<C>, Z: Encode<C>> Encode<C> for (X, Y, Z) {
+    fn encode(&self, to: &mut Encoder<C>) {
+        self.0.encode(to);
+        self.1.encode(to);
+        self.2.encode(to);
     }
 }
 

@@ -100,6 +100,7 @@ impl Frame {
 
     fn evaluate_kind(&mut self, kind: &ExpressionKind) -> Result<Datum, EvaluationError> {
         match kind {
+            ExpressionKind::Reference(never, _) | ExpressionKind::Dereference(never, _) => match *never {},
             ExpressionKind::Literal(value) => Ok(value.clone()),
             ExpressionKind::Variable(variable) => self.value(*variable).cloned(),
             ExpressionKind::Field(of, name) => self.evaluate(of)?.field(name).cloned(),

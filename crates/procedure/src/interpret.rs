@@ -202,6 +202,7 @@ impl<O: Operate> Interpreter<'_, O> {
     fn step(&self, step: &Step, frame: &mut Frame, updating: Option<&mut Updating>) -> Result<Flow, O::Error> {
         let here = &step.span;
         match &step.kind {
+            StepKind::Scope(never, _) => match *never {},
             StepKind::Declare(variable) => at(here, frame.unbind(*variable))?,
             StepKind::Let { pattern, value } => {
                 let value = at(&value.span, frame.evaluate(value))?;

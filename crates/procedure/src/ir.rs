@@ -2,12 +2,14 @@
 //!
 //! Invariant: it is closed. What is not representable here cannot be analysed, so front ends (the attribute macro, SQL) refuse
 //! it at its place in the source. Every [`Step`] and [`Operation`] has an id, dense and in source order, by which generated
-//! code, interpreter and analysis mean the same thing. Names are not resolved: that needs the schema and happens at registration.
+//! code, interpreter and analysis mean the same thing. The tree is generic over what its leaves are ([`Notation`]), so that the macro
+//! that emits code has the same one. Names are not resolved: that needs the schema and happens at registration.
 
+use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
 
-pub use crate::encoded::Encoded;
+pub use crate::encoded::{Encode, Encoded, Encoder};
 use crate::{Datum, EvaluationError, Pure};
 
 /// A place in a source text.
@@ -89,82 +91,169 @@ pub struct TableUse {
     pub span: Span,
 }
 
+/// What the leaves of a tree are. The language is one, its trees are two: [`Decoded`], which is analysed and interpreted, and the
+/// one that the attribute macro emits code from, which keeps what was written.
+pub trait Notation: Copy + fmt::Debug + 'static {
+    /// Where a step, operation or expression stands.
+    type Mark: Clone + fmt::Debug;
+    /// A field of a record (of a tuple: "0", "1", …), or a column of a row.
+    type Field: Clone + fmt::Debug + PartialEq;
+    /// A literal or constant.
+    type Constant: Clone + fmt::Debug;
+    /// So many elements.
+    type Count: Clone + fmt::Debug;
+    /// A struct, or a variant of an enum with fields: of a decoded one, the last segment of its path.
+    type Path: Clone + fmt::Debug;
+    /// A function that depends on its arguments alone.
+    type Function: Clone + fmt::Debug;
+    /// An index of a table.
+    type Index: Clone + fmt::Debug;
+    /// Values of columns of a key, in order.
+    type Key: Clone + fmt::Debug;
+    /// A whole pattern.
+    type Pattern: Clone + fmt::Debug;
+    /// Of what only the source has: there is none of it in a decoded tree.
+    type Kept: Copy + fmt::Debug;
+
+    /// The expressions in a key.
+    fn key(key: &Self::Key) -> &[Expression<Self>];
+
+    /// What a pattern matches.
+    fn pattern(pattern: &Self::Pattern) -> &Pattern<Self>;
+
+    /// Which function is called.
+    fn callee(function: &Self::Function) -> Callee<'_>;
+}
+
+/// A function, as far as flow analysis cares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Callee<'f> {
+    /// Declared with `#[pure]`; whether it may panic, as far as one can see.
+    Pure {
+        /// It may.
+        panics: bool,
+    },
+    /// Of the closed list of methods.
+    Method(&'f str),
+    /// Of the closed list of conversions and constructors.
+    Associated,
+}
+
+/// The notation of a procedure as data.
+#[derive(Clone, Copy, Debug)]
+pub struct Decoded;
+
+impl Notation for Decoded {
+    type Mark = Span;
+    type Field = Arc<str>;
+    type Constant = Datum;
+    type Count = usize;
+    type Path = Arc<str>;
+    type Function = Function;
+    type Index = Arc<str>;
+    type Key = Vec<Expression>;
+    type Pattern = Pattern;
+    type Kept = Infallible;
+
+    fn key(key: &Vec<Expression>) -> &[Expression] {
+        key
+    }
+
+    fn pattern(pattern: &Pattern) -> &Pattern {
+        pattern
+    }
+
+    fn callee(function: &Function) -> Callee<'_> {
+        match function {
+            Function::Pure { total, .. } => Callee::Pure { panics: !total },
+            Function::Method(name) => Callee::Method(name),
+            Function::Associated(..) => Callee::Associated,
+        }
+    }
+}
+
 /// Steps in order.
-#[derive(Clone, Debug, Default)]
-pub struct Block(pub Vec<Step>);
+#[derive(Clone, Debug)]
+pub struct Block<N: Notation = Decoded>(pub Vec<Step<N>>);
+
+impl<N: Notation> Default for Block<N> {
+    fn default() -> Block<N> {
+        Block(Vec::new())
+    }
+}
 
 /// A step: what an execution does at once or descends into.
 #[derive(Clone, Debug)]
-pub struct Step {
+pub struct Step<N: Notation = Decoded> {
     /// Its id.
     pub id: StepId,
     /// Where it stands.
-    pub span: Span,
+    pub span: N::Mark,
     /// What it does.
-    pub kind: StepKind,
+    pub kind: StepKind<N>,
 }
 
 /// What a step does.
 #[derive(Clone, Debug)]
-pub enum StepKind {
+pub enum StepKind<N: Notation = Decoded> {
     /// Declares a variable that later steps assign before they read it.
     Declare(VariableId),
     /// Binds a value.
     Let {
         /// Matches every value that `value` can have.
-        pattern: Pattern,
+        pattern: N::Pattern,
         /// The value.
-        value: Expression,
+        value: Expression<N>,
     },
     /// Binds a value if it matches; else runs a block that does not come back.
     LetElse {
         /// What to match.
-        pattern: Pattern,
+        pattern: N::Pattern,
         /// The value.
-        value: Expression,
+        value: Expression<N>,
         /// Ends in return, abort, break or continue.
-        otherwise: Block,
+        otherwise: Block<N>,
     },
     /// Assigns a variable, or a part of it, or (in the body of an update) a column.
     Assign {
         /// What is assigned.
-        place: Place,
+        place: Place<N>,
         /// `Some(op)` for `place op= value`.
         operator: Option<BinaryOperator>,
         /// The value.
-        value: Expression,
+        value: Expression<N>,
     },
     /// Accesses the database.
     Operation {
         /// What is done.
-        operation: Box<Operation>,
+        operation: Box<Operation<N>>,
         /// Binds the result (see [`OperationKind`]).
-        bind: Option<Pattern>,
+        bind: Option<N::Pattern>,
     },
     /// Runs one of two blocks.
     If {
         /// A truth value.
-        condition: Expression,
+        condition: Expression<N>,
         /// If it is true.
-        then: Block,
+        then: Block<N>,
         /// If it is not.
-        otherwise: Block,
+        otherwise: Block<N>,
     },
     /// Runs the block of the first arm that matches. The last arm matches always.
     Match {
         /// The value.
-        value: Expression,
+        value: Expression<N>,
         /// The arms in order.
-        arms: Vec<Arm>,
+        arms: Vec<Arm<N>>,
     },
     /// Runs a block for each element of a list or range.
     For {
         /// Binds the element.
-        pattern: Pattern,
+        pattern: N::Pattern,
         /// The elements: a list, or [`ExpressionKind::Range`].
-        over: Expression,
+        over: Expression<N>,
         /// Run for each.
-        body: Block,
+        body: Block<N>,
     },
     /// Runs a block for each row of a scan, in order, as the scan goes; `break` ends the scan early. The operation is a
     /// [`OperationKind::Scan`] with [`Take::Each`].
@@ -172,143 +261,145 @@ pub enum StepKind {
         /// Binds the row.
         row: VariableId,
         /// The scan.
-        operation: Box<Operation>,
+        operation: Box<Operation<N>>,
         /// Run for each.
-        body: Block,
+        body: Block<N>,
     },
     /// Leaves the innermost loop.
     Break,
     /// Goes on with the next element of the innermost loop.
     Continue,
     /// Ends the procedure, which is then committed, with a result.
-    Return(Expression),
+    Return(Expression<N>),
     /// Ends the procedure, which is then rolled back, with the caller's own error.
-    Abort(Expression),
+    Abort(Expression<N>),
     /// In the body of an update: its value.
-    Yield(Expression),
+    Yield(Expression<N>),
+    /// Steps whose names end with them, where the source is kept. It has no id of its own.
+    Scope(N::Kept, Block<N>),
 }
 
 /// An arm of a match.
 #[derive(Clone, Debug)]
-pub struct Arm {
+pub struct Arm<N: Notation = Decoded> {
     /// What to match.
-    pub pattern: Pattern,
+    pub pattern: N::Pattern,
     /// And what must also be true.
-    pub guard: Option<Expression>,
+    pub guard: Option<Expression<N>>,
     /// Run if it does.
-    pub body: Block,
+    pub body: Block<N>,
 }
 
 /// A pattern.
 #[derive(Clone, Debug)]
-pub enum Pattern {
+pub enum Pattern<N: Notation = Decoded> {
     /// Matches anything.
     Any,
     /// Matches anything and binds it.
     Bind(VariableId),
     /// A value that compares equal.
-    Literal(Datum),
+    Literal(N::Constant),
     /// `low..=high` or `low..high` of literals.
     Range {
         /// Smallest.
-        low: Datum,
+        low: N::Constant,
         /// Largest, or the first too large.
-        high: Datum,
+        high: N::Constant,
         /// Whether `high` matches.
         inclusive: bool,
     },
     /// `None`.
     None,
     /// `Some(pattern)`.
-    Some(Box<Pattern>),
+    Some(Box<Pattern<N>>),
     /// A tuple.
-    Tuple(Vec<Pattern>),
+    Tuple(Vec<Pattern<N>>),
     /// A struct, or a variant of an enum, by its last path segment, with named or (names "0", "1", …) positional fields.
     /// Fields left out match anything.
     Record {
         /// Last segment of the path.
         name: Arc<str>,
         /// Fields.
-        fields: Vec<(Arc<str>, Pattern)>,
+        fields: Vec<(Arc<str>, Pattern<N>)>,
     },
     /// Any of these; they bind the same variables.
-    Either(Vec<Pattern>),
+    Either(Vec<Pattern<N>>),
 }
 
 /// What is assigned.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct Place<N: Notation = Decoded> {
     /// A mutable variable; in the body of an update it may be the row.
     pub variable: VariableId,
     /// Leads to a part of it. Of the row of an update: one [`Selector::Field`], a column.
-    pub path: Vec<Selector>,
+    pub path: Vec<Selector<N>>,
 }
 
 /// A step from a value to a part of it.
 #[derive(Clone, Debug)]
-pub enum Selector {
+pub enum Selector<N: Notation = Decoded> {
     /// A field of a record (of a tuple: "0", "1", …), or a column of a row.
-    Field(Arc<str>),
+    Field(N::Field),
     /// An element of a list.
-    Index(Expression),
+    Index(Expression<N>),
 }
 
 /// An access to the database.
 #[derive(Clone, Debug)]
-pub struct Operation {
+pub struct Operation<N: Notation = Decoded> {
     /// Its id.
     pub id: OperationId,
     /// Where it stands.
-    pub span: Span,
+    pub span: N::Mark,
     /// Index into [`Procedure::tables`].
     pub table: usize,
     /// The index used instead of the primary key, by its name; [`OperationKind::Get`] and [`OperationKind::Scan`] only.
-    pub index: Option<Arc<str>>,
+    pub index: Option<N::Index>,
     /// What it does.
-    pub kind: OperationKind,
+    pub kind: OperationKind<N>,
 }
 
 /// What an operation does, and what its result is.
 #[derive(Clone, Debug)]
-pub enum OperationKind {
+pub enum OperationKind<N: Notation = Decoded> {
     /// Reads one row. Result: `Option` of a row, or, if required, the row, and an abort if there is none.
     Get {
         /// Values of all columns of the key.
-        key: Vec<Expression>,
+        key: N::Key,
         /// Whether a missing row aborts.
         required: bool,
     },
     /// Changes columns of one row. Result: what the body yields (unit if nothing), in an `Option` unless required.
     Update {
         /// Values of all columns of the key.
-        key: Vec<Expression>,
+        key: N::Key,
         /// Whether a missing row aborts.
         required: bool,
         /// The row in `body`.
         row: VariableId,
         /// Pure steps and assignments of columns; may end in [`StepKind::Yield`].
-        body: Block,
+        body: Block<N>,
     },
     /// Adds a row. Result: unit. A row with its key, or with its key in a unique index, aborts.
     Insert {
         /// A value for each column, by name.
-        columns: Vec<(Arc<str>, Expression)>,
+        columns: Vec<(N::Field, Expression<N>)>,
     },
     /// Removes one row. Result: whether it was there; if required: unit, and an abort if it was not.
     Delete {
         /// Values of all columns of the key.
-        key: Vec<Expression>,
+        key: N::Key,
         /// Whether a missing row aborts.
         required: bool,
     },
     /// Reads rows in key order.
     Scan {
         /// Which.
-        range: KeyRange,
+        range: KeyRange<N>,
         /// Whether in descending order.
         reverse: bool,
         /// At most so many.
-        limit: Option<Expression>,
+        limit: Option<Expression<N>>,
         /// What is done with them.
         take: Take,
     },
@@ -316,15 +407,15 @@ pub enum OperationKind {
 
 /// The keys that a scan covers.
 #[derive(Clone, Debug)]
-pub enum KeyRange {
+pub enum KeyRange<N: Notation = Decoded> {
     /// Keys that begin with these values; all keys if there are none.
-    Prefix(Vec<Expression>),
+    Prefix(N::Key),
     /// Keys between two bounds, each all columns of the key.
     Between {
         /// Where it begins; `None` for the first key.
-        low: Option<Vec<Expression>>,
+        low: Option<N::Key>,
         /// Where it ends; `None` for the last key.
-        high: Option<Vec<Expression>>,
+        high: Option<N::Key>,
         /// Whether `high` itself is in it.
         inclusive: bool,
     },
@@ -345,54 +436,61 @@ pub enum Take {
 
 /// A pure expression.
 #[derive(Clone, Debug)]
-pub struct Expression {
+pub struct Expression<N: Notation = Decoded> {
     /// Where it stands.
-    pub span: Span,
+    pub span: N::Mark,
     /// What it is.
-    pub kind: Box<ExpressionKind>,
+    pub kind: Box<ExpressionKind<N>>,
 }
+
+/// An arm of a match of values: what to match, what must also be true, and the value then.
+pub type ValueArm<N> = (<N as Notation>::Pattern, Option<Expression<N>>, Expression<N>);
 
 /// What an expression is.
 #[derive(Clone, Debug)]
-pub enum ExpressionKind {
+pub enum ExpressionKind<N: Notation = Decoded> {
     /// A constant. Integers without a suffix take the type of their surroundings.
-    Literal(Datum),
+    Literal(N::Constant),
     /// A variable.
     Variable(VariableId),
     /// A field of a record or tuple, or a column of a row.
-    Field(Expression, Arc<str>),
+    Field(Expression<N>, N::Field),
     /// An element of a list.
-    Element(Expression, Expression),
+    Element(Expression<N>, Expression<N>),
     /// `!x` or `-x`.
-    Unary(UnaryOperator, Expression),
+    Unary(UnaryOperator, Expression<N>),
     /// Arithmetic is checked: overflow and division by zero abort. Comparisons give truth values; `&&` and `||` are lazy.
-    Binary(BinaryOperator, Expression, Expression),
+    Binary(BinaryOperator, Expression<N>, Expression<N>),
     /// A call of a pure function, or of a method or conversion of the closed list (see [`Function`]).
-    Call(Function, Vec<Expression>),
+    Call(N::Function, Vec<Expression<N>>),
     /// A tuple; the empty one is unit.
-    Tuple(Vec<Expression>),
+    Tuple(Vec<Expression<N>>),
     /// A list.
-    List(Vec<Expression>),
+    List(Vec<Expression<N>>),
     /// `[value; count]`.
-    Repeat(Expression, usize),
+    Repeat(Expression<N>, N::Count),
     /// A struct, or a variant of an enum with fields; names as in [`Pattern::Record`].
-    Record(Arc<str>, Vec<(Arc<str>, Expression)>),
+    Record(N::Path, Vec<(N::Field, Expression<N>)>),
     /// `None`.
     None,
     /// `Some(x)`.
-    Some(Expression),
+    Some(Expression<N>),
+    /// `&x`, where the source is kept: the value of `x`.
+    Reference(N::Kept, Expression<N>),
+    /// `*x`, likewise.
+    Dereference(N::Kept, Expression<N>),
     /// One of two values.
-    If(Expression, Expression, Expression),
+    If(Expression<N>, Expression<N>, Expression<N>),
     /// Values by pattern; guards allowed. The last arm matches always.
-    Match(Expression, Vec<(Pattern, Option<Expression>, Expression)>),
+    Match(Expression<N>, Vec<ValueArm<N>>),
     /// `{ let …; value }`: bindings, then a value.
-    Block(Vec<(Pattern, Expression)>, Expression),
+    Block(Vec<(N::Pattern, Expression<N>)>, Expression<N>),
     /// `low..high` or `low..=high` of integers: a list.
     Range {
         /// First.
-        low: Expression,
+        low: Expression<N>,
         /// Last, or the first too large.
-        high: Expression,
+        high: Expression<N>,
         /// Whether `high` is in it.
         inclusive: bool,
     },

@@ -15,9 +15,11 @@ pub mod interpret;
 pub mod ir;
 pub mod methods;
 mod names;
+pub mod plan;
 mod pure;
 pub mod show;
 mod value;
+pub mod visit;
 
 pub use datum::{Data, Datum, EvaluationError, IntegerType};
 pub use pure::Pure;

@@ -1,8 +1,7 @@
 //! The closed lists of methods and associated functions that procedures may call besides `#[pure]` functions.
 //!
-//! Invariant: these lists are the language. A front end refuses every other name. This file is a module of two crates, of this one
-//! and, by its path, of `seriatim_procedure_macros`, which depends on nothing of ours; so it uses nothing either. What the names do
-//! to data is in [`methods`](crate::methods).
+//! Invariant: these lists are the language. A front end refuses every other name. What the names do to data is in
+//! [`methods`](crate::methods).
 
 /// Where a method may be called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

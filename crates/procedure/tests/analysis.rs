@@ -4,9 +4,9 @@ mod support;
 
 use std::collections::BTreeSet;
 
-use seriatim_plan::{FailureKind, Known, Operation, Plan};
 use seriatim_procedure::analysis::{Schema, plan};
 use seriatim_procedure::ir::{KeyRange, OperationKind, Procedure, StepKind};
+use seriatim_procedure::plan::{FailureKind, Known, Operation, Plan};
 use support::build::{Build, procedure};
 use support::table;
 

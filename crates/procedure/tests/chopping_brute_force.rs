@@ -9,8 +9,8 @@ use brute::oracle::{self, Cut, Wrong};
 use brute::runs::{self, Taken};
 use brute::sets::{self, Act, Op, Procedure, Set};
 use proptest::prelude::*;
-use seriatim_plan::{Chopping, Existence, MergeReason, Options, Plan};
 use seriatim_procedure::analysis::chop;
+use seriatim_procedure::plan::{Chopping, Existence, MergeReason, Options, Plan};
 
 /// Sets drawn for each property.
 const CASES: u32 = 3000;

@@ -4,9 +4,9 @@ mod support;
 
 use std::collections::BTreeSet;
 
-use seriatim_plan::{Chopping, Columns, MergeReason, Options, Plan, Role};
 use seriatim_procedure::analysis::{ChopError, Schema, chop, plan};
 use seriatim_procedure::ir::Procedure;
+use seriatim_procedure::plan::{Chopping, Columns, MergeReason, Options, Plan, Role};
 use support::build::{Build, procedure};
 use support::table;
 

@@ -6,9 +6,9 @@
 mod support;
 
 use expect_test::expect_file;
-use seriatim_plan::{Chopping, Options, Plan};
 use seriatim_procedure::analysis::{chop, plan};
 use seriatim_procedure::ir::Procedure;
+use seriatim_procedure::plan::{Chopping, Options, Plan};
 use seriatim_procedure::show;
 use support::tpcc;
 

@@ -4,9 +4,9 @@ mod support;
 
 use std::collections::BTreeSet;
 
-use seriatim_plan::{Chopping, Options};
 use seriatim_procedure::analysis::{Schema, chop, plan};
 use seriatim_procedure::ir::Procedure;
+use seriatim_procedure::plan::{Chopping, Options};
 use support::build::{Build, procedure};
 use support::table;
 

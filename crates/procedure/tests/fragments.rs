@@ -3,9 +3,9 @@
 mod support;
 
 use expect_test::expect_file;
-use seriatim_plan::TransactionClass;
 use seriatim_procedure::analysis::{Partitioning, Schema, fragments, plan};
 use seriatim_procedure::ir::Procedure;
+use seriatim_procedure::plan::TransactionClass;
 use seriatim_procedure::show;
 use support::build::{Build, procedure};
 use support::{table, tpcc};

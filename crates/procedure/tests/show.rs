@@ -3,8 +3,8 @@
 mod support;
 
 use expect_test::expect_file;
-use seriatim_plan::{Chopping, Options};
 use seriatim_procedure::analysis::{Schema, chop, plan};
+use seriatim_procedure::plan::{Chopping, Options};
 use seriatim_procedure::show;
 use support::build::procedure;
 use support::{table, tpcc};

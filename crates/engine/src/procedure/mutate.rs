@@ -10,9 +10,9 @@ use std::cell::RefCell;
 use std::ops::ControlFlow;
 
 use seriatim_base::Rng;
-use seriatim_plan::Plan;
 use seriatim_procedure::interpret::{Changes, Keys, Operate, interpret};
 use seriatim_procedure::ir::{Operation, Procedure};
+use seriatim_procedure::plan::Plan;
 use seriatim_procedure::{Datum, EvaluationError, IntegerType};
 use seriatim_txn::Mode;
 

@@ -4,7 +4,7 @@ use std::hint::cold_path;
 use std::ops::Bound;
 
 use seriatim_catalog::{ColumnSet, Key, KeyBuf};
-use seriatim_plan::Kind;
+use seriatim_procedure::plan::Kind;
 use seriatim_txn::Worker;
 
 use crate::scan::Target;

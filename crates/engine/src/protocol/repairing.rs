@@ -12,8 +12,8 @@ use std::time::Duration;
 use seriatim_base::Tid;
 use seriatim_catalog::{ColumnSet, Key};
 use seriatim_memory::{OutOfMemory, Pinned};
-use seriatim_plan::{Kind, Plan};
 use seriatim_procedure::ir::OperationId;
+use seriatim_procedure::plan::{Kind, Plan};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
     Added, Addition, Change, ConflictInfo, Core, Detach, Inserted, Mode, Near, OnExists, OpError, Outcome, Peeked,

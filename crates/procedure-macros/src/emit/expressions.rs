@@ -5,11 +5,11 @@ use std::cell::RefCell;
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{quote, quote_spanned};
+use seriatim_procedure::{methods, visit};
 
 use super::{library, own, slot};
 use crate::known::Known;
-use crate::lists;
-use crate::tree::{Expression, ExpressionKind, Operator, Pattern, PatternKind, Procedure, VariableId};
+use crate::tree::{Called, Expression, ExpressionKind, Field, Operator, Pattern, Procedure, UnaryOperator, Written};
 
 /// Emits expressions for one kind of code.
 pub(super) struct Code<'p> {
@@ -53,11 +53,11 @@ impl<'p> Code<'p> {
     }
 
     /// A pattern as written, or as the macro made it.
-    pub(super) fn pattern(&self, pattern: &Pattern) -> TokenStream {
-        match (&pattern.syntax, &pattern.kind) {
+    pub(super) fn pattern(&self, pattern: &Written) -> TokenStream {
+        match (&pattern.syntax, &pattern.pattern) {
             (Some(syntax), _) => quote!(#syntax),
-            (None, PatternKind::Bind(variable)) => {
-                let ident = &self.procedure.variables[variable.0].ident;
+            (None, Pattern::Bind(variable)) => {
+                let ident = &self.procedure.variables[variable.index()].ident;
                 quote!(#ident)
             }
             (None, _) => quote!(_),
@@ -67,7 +67,7 @@ impl<'p> Code<'p> {
     /// An expression as code, where its value is taken. Code that looks ahead takes a copy: the steps themselves come after it.
     pub(super) fn expression(&self, expression: &Expression) -> TokenStream {
         let place = self.place(expression);
-        if root(expression).is_some_and(|variable| self.slots.contains(&variable)) && self.is_moved(expression) {
+        if visit::root(expression).is_some_and(|variable| self.slots.contains(&variable)) && self.is_moved(expression) {
             let library = library();
             return quote!(#library::support::Taken(&#place).value());
         }
@@ -80,8 +80,8 @@ impl<'p> Code<'p> {
     /// Whether taking the value may leave nothing behind: it is a variable's or a part of one, and not behind a reference.
     fn is_moved(&self, expression: &Expression) -> bool {
         match &*expression.kind {
-            ExpressionKind::Variable(variable, _) => !self.procedure.variables[variable.0].borrowed,
-            ExpressionKind::Field(base, _) | ExpressionKind::Element(base, _) => self.is_moved(base),
+            ExpressionKind::Variable(variable) => !self.procedure.variables[variable.index()].borrowed,
+            ExpressionKind::Field(base, Field::Member(_)) | ExpressionKind::Element(base, _) => self.is_moved(base),
             _ => false,
         }
     }
@@ -89,20 +89,22 @@ impl<'p> Code<'p> {
     /// An expression as code, where it is only looked at.
     fn place(&self, expression: &Expression) -> TokenStream {
         let library = library();
-        let at = expression.span;
+        let at = expression.span.at;
         match &*expression.kind {
-            ExpressionKind::Literal { tokens, .. } => tokens.clone(),
-            ExpressionKind::Constant(path) => path.clone(),
-            ExpressionKind::Variable(variable, _) if self.slots.contains(variable) => {
+            ExpressionKind::Literal(constant) => constant.tokens.clone(),
+            ExpressionKind::Variable(variable) if self.slots.contains(variable) => {
                 let slot = slot(*variable);
                 quote!((*#slot.get()))
             }
-            ExpressionKind::Variable(_, ident) => quote!(#ident),
-            ExpressionKind::Field(base, member) => {
+            ExpressionKind::Variable(_) => {
+                let name = &expression.span.name;
+                quote!(#name)
+            }
+            ExpressionKind::Field(base, Field::Member(member)) => {
                 let base = self.place(base);
                 quote!(#base.#member)
             }
-            ExpressionKind::Column(row, column) => {
+            ExpressionKind::Field(row, Field::Column(column)) => {
                 let row = self.place(row);
                 quote!(#row.#column())
             }
@@ -110,11 +112,11 @@ impl<'p> Code<'p> {
                 let (list, index) = (self.place(list), self.expression(index));
                 self.found(&list, &index, quote!(get), at)
             }
-            ExpressionKind::Not(inner) => {
+            ExpressionKind::Unary(UnaryOperator::Not, inner) => {
                 let inner = self.expression(inner);
                 quote!((!#inner))
             }
-            ExpressionKind::Negate(inner) => {
+            ExpressionKind::Unary(UnaryOperator::Negate, inner) => {
                 let inner = self.expression(inner);
                 quote_spanned!(at=> #library::checked::negate(#inner)?)
             }
@@ -130,11 +132,11 @@ impl<'p> Code<'p> {
                     quote!((#left #operator #right))
                 }
             },
-            ExpressionKind::Reference(inner) => {
-                let is_temporary = root(inner).is_none() && !matches!(&*inner.kind, ExpressionKind::Dereference(_));
+            ExpressionKind::Reference((), inner) => {
+                let is_place = visit::root(inner).is_some() || matches!(&*inner.kind, ExpressionKind::Dereference(..));
                 let inner = self.place(inner);
                 match &mut *self.temporaries.borrow_mut() {
-                    Some(temporaries) if is_temporary => {
+                    Some(temporaries) if !is_place => {
                         let temporary = own(&format!("temporary_{}", temporaries.len()));
                         temporaries.push(temporary.clone());
                         quote!({ #temporary = #inner; &#temporary })
@@ -142,16 +144,17 @@ impl<'p> Code<'p> {
                     _ => quote!((&#inner)),
                 }
             }
-            ExpressionKind::Dereference(inner) => {
+            ExpressionKind::Dereference((), inner) => {
                 let inner = self.place(inner);
                 quote!((*#inner))
             }
-            ExpressionKind::Pure(path, arguments) => {
+            ExpressionKind::Call(Called::Pure(path) | Called::Associated(path), arguments) => {
                 let arguments = arguments.iter().map(|value| self.expression(value));
                 quote!(#path(#(#arguments),*))
             }
-            ExpressionKind::Method { receiver, method, arguments } => {
-                let lends = lists::method(&crate::name_of(method)).is_some_and(|method| method.lends);
+            ExpressionKind::Call(Called::Method(method, name), values) => {
+                let lends = methods::method(name).is_some_and(|method| method.lends);
+                let (receiver, arguments) = (&values[0], &values[1..]);
                 let receiver = if lends { self.place(receiver) } else { self.expression(receiver) };
                 if method == "abs" {
                     return quote_spanned!(at=> #library::checked::absolute(#receiver)?);
@@ -159,36 +162,33 @@ impl<'p> Code<'p> {
                 let arguments = arguments.iter().map(|value| self.expression(value));
                 quote!(#receiver.#method(#(#arguments),*))
             }
-            ExpressionKind::Associated { path, arguments } => {
-                let arguments = arguments.iter().map(|value| self.expression(value));
-                quote!(#path(#(#arguments),*))
-            }
             ExpressionKind::Tuple(parts) => {
                 let parts = parts.iter().map(|value| self.expression(value));
                 quote!((#(#parts,)*))
             }
-            ExpressionKind::List { elements, is_vec } => {
+            ExpressionKind::List(elements) => {
                 let elements = elements.iter().map(|value| self.expression(value));
-                match is_vec {
+                match expression.span.is_vec {
                     true => quote!(::std::vec![#(#elements),*]),
                     false => quote!([#(#elements),*]),
                 }
             }
-            ExpressionKind::Repeat { element, count, is_vec } => {
-                let element = self.expression(element);
-                match is_vec {
+            ExpressionKind::Repeat(element, count) => {
+                let (element, count) = (self.expression(element), &count.tokens);
+                match expression.span.is_vec {
                     true => quote!(::std::vec![#element; #count]),
                     false => quote!([#element; #count]),
                 }
             }
-            ExpressionKind::Record { path, fields, is_call: true } => {
-                let values = fields.iter().map(|(_, value)| self.expression(value));
+            ExpressionKind::Record(record, fields) if record.is_call => {
+                let (path, values) = (&record.path, fields.iter().map(|(_, value)| self.expression(value)));
                 quote!(#path(#(#values),*))
             }
-            ExpressionKind::Record { path, fields, is_call: false } => {
-                let fields = fields.iter().map(|(member, value)| {
+            ExpressionKind::Record(record, fields) => {
+                let path = &record.path;
+                let fields = fields.iter().map(|(field, value)| {
                     let value = self.expression(value);
-                    quote!(#member: #value)
+                    quote!(#field: #value)
                 });
                 // In parentheses: it may stand in the head of a `match`.
                 quote!((#path { #(#fields),* }))
@@ -216,9 +216,8 @@ impl<'p> Code<'p> {
                 quote!((match #value { #(#arms)* }))
             }
             ExpressionKind::Block(bindings, value) => {
-                let bindings = bindings.iter().map(|(pattern, ty, value)| {
-                    let (pattern, value) = (unnamed(pattern), self.expression(value));
-                    let ty = ty.as_ref().map(|ty| quote!(: #ty));
+                let bindings = bindings.iter().map(|(pattern, value)| {
+                    let (pattern, ty, value) = (unnamed(pattern), typed(pattern), self.expression(value));
                     quote!(let #pattern #ty = #value;)
                 });
                 let value = self.expression(value);
@@ -235,17 +234,13 @@ impl<'p> Code<'p> {
     }
 }
 
-/// The variable that an expression is a part of.
-fn root(expression: &Expression) -> Option<VariableId> {
-    match &*expression.kind {
-        ExpressionKind::Variable(variable, _) => Some(*variable),
-        ExpressionKind::Field(base, _) | ExpressionKind::Element(base, _) => root(base),
-        _ => None,
-    }
+/// The type after a pattern.
+pub(super) fn typed(pattern: &Written) -> Option<TokenStream> {
+    pattern.ty.as_ref().map(|ty| quote!(: #ty))
 }
 
 /// A pattern of the user's as written.
-fn unnamed(pattern: &Pattern) -> TokenStream {
+fn unnamed(pattern: &Written) -> TokenStream {
     match &pattern.syntax {
         Some(syntax) => quote!(#syntax),
         None => quote!(_),

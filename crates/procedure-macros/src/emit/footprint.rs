@@ -2,19 +2,19 @@
 
 use proc_macro2::TokenStream;
 use quote::quote;
+use seriatim_procedure::analysis::Flow;
 
 use super::expressions::Code;
 use super::slice::{Reach, SliceEmitter};
 use super::{bind_arguments, index_field, library, own, table_field};
-use crate::known::{Known, Slicer};
-use crate::tree::{KeyRange, Operation, OperationKind, Procedure};
+use crate::known;
+use crate::tree::{KeyRange, Operation, OperationKind, Procedure, Source};
 
 /// The function.
-pub(super) fn function(procedure: &Procedure) -> TokenStream {
+pub(super) fn function(procedure: &Procedure, flow: &Flow<Source>) -> TokenStream {
     let (library, handles, arguments, visit) = (library(), own("handles"), own("arguments"), own("visit"));
     let lets = bind_arguments(procedure);
-    let known: Known = procedure.parameters.iter().map(|parameter| parameter.variable).collect();
-    let nodes = Slicer::slice(&procedure.variables, &procedure.body.0, &known, &|_| true);
+    let nodes = known::slice(procedure, flow, &procedure.body.0, &|_| true);
     let look =
         SliceEmitter::closure(procedure, &nodes, Reach::Whole, &|code, operation| touch(procedure, code, operation));
     let lets = (!nodes.is_empty()).then_some(lets);
@@ -34,10 +34,10 @@ pub(super) fn function(procedure: &Procedure) -> TokenStream {
 fn touch(procedure: &Procedure, code: &Code<'_>, operation: &Operation) -> TokenStream {
     let (library, handles, visit) = (library(), own("handles"), own("visit"));
     let (table, row) = (table_field(operation.table), &procedure.tables[operation.table]);
-    let id = operation.id as u16;
+    let id = operation.id.0;
     let (id, table) = (quote!(#library::ir::OperationId(#id)), quote!(&#handles.#table));
     let index = operation.index.map(|index| {
-        let index = index_field(index);
+        let index = index_field(index.0);
         quote!(&#handles.#index)
     });
     let (read, write) = (quote!(#library::Access::Read), quote!(#library::Access::Write));
@@ -47,9 +47,9 @@ fn touch(procedure: &Procedure, code: &Code<'_>, operation: &Operation) -> Token
         Some(index) => quote!(#touch::index_key(#id, #access, #index, &#key, &mut *#visit);),
     };
     match &operation.kind {
-        OperationKind::Get { key: of, .. } => key(read, code.expression(of)),
+        OperationKind::Get { key: of, .. } => key(read, code.expression(&of.value)),
         OperationKind::Update { key: of, .. } | OperationKind::Delete { key: of, .. } => {
-            key(write, code.expression(of))
+            key(write, code.expression(&of.value))
         }
         OperationKind::Insert { columns } => {
             let columns = columns.iter().map(|(column, value)| {
@@ -59,15 +59,17 @@ fn touch(procedure: &Procedure, code: &Code<'_>, operation: &Operation) -> Token
             key(write, quote!(::seriatim::catalog::Table::key(&#row { #(#columns),* })))
         }
         OperationKind::Scan { range: KeyRange::Prefix(prefix), .. } => {
-            let prefix = code.expression(prefix);
+            let prefix = code.expression(&prefix.value);
             match &index {
                 None => quote!(#touch::prefix(#id, #table, &#prefix, &mut *#visit);),
                 Some(index) => quote!(#touch::index_prefix(#id, #index, &#prefix, &mut *#visit);),
             }
         }
         OperationKind::Scan { range: KeyRange::Between { low, high, inclusive }, .. } => {
-            let (low, high) =
-                (low.as_ref().map(|key| code.expression(key)), high.as_ref().map(|key| code.expression(key)));
+            let (low, high) = (
+                low.as_ref().map(|key| code.expression(&key.value)),
+                high.as_ref().map(|key| code.expression(&key.value)),
+            );
             let dots = if *inclusive { quote!(..=) } else { quote!(..) };
             match &index {
                 None => quote!(#touch::range(#id, #table, #low #dots #high, &mut *#visit);),

@@ -5,7 +5,7 @@
 
 mod expressions;
 mod footprint;
-pub(crate) mod ir;
+mod ir;
 mod prefetch;
 mod scheduled;
 mod slice;
@@ -16,6 +16,7 @@ use quote::{format_ident, quote};
 use syn::Path;
 use syn::spanned::Spanned;
 
+use crate::known;
 use crate::options::Options;
 use crate::tree::{Passing, Procedure, VariableId};
 
@@ -79,8 +80,9 @@ pub(crate) fn procedure(procedure: &Procedure, options: &Options) -> TokenStream
     let (arguments, output) = (arguments_type(procedure), &procedure.output);
     let (handles, handles_of) = handles(procedure);
     let declaration = ir::declaration(procedure, options.latest);
-    let footprint = footprint::function(procedure);
-    let straight = straight::function(procedure, options);
+    let flow = known::flow(procedure);
+    let footprint = footprint::function(procedure, &flow);
+    let straight = straight::function(procedure, &flow, options);
     let scheduled = scheduled::function(procedure);
     quote! {
         #(#attributes)*
@@ -133,7 +135,7 @@ fn arguments_type(procedure: &Procedure) -> TokenStream {
 fn bind_arguments(procedure: &Procedure) -> TokenStream {
     let arguments = own("arguments");
     let lets = procedure.parameters.iter().enumerate().map(|(at, parameter)| {
-        let variable = &procedure.variables[parameter.variable.0];
+        let variable = &procedure.variables[parameter.variable.index()];
         let (ident, mutable) = (&variable.ident, variable.mutable.then(|| quote!(mut)));
         let place = match procedure.parameters.len() {
             1 => quote!(#arguments),

@@ -15,23 +15,25 @@ use std::collections::BTreeSet;
 
 use proc_macro2::TokenStream;
 use quote::quote;
+use seriatim_procedure::analysis::Flow;
 
 use super::expressions::Code;
 use super::slice::{BATCH, Reach, SliceEmitter, iteration};
 use super::{own, table_field};
-use crate::known::{self, Known, Node, Slicer};
-use crate::tree::{Operation, OperationKind, Procedure, Step, StepKind};
+use crate::known::{self, Node};
+use crate::tree::{Operation, OperationKind, Procedure, Source, Step, StepKind};
 
 /// What is fetched where.
 pub(super) struct Plan<'p> {
     procedure: &'p Procedure,
+    /// `None`: nothing is fetched.
+    flow: Option<&'p Flow<Source>>,
     /// Operations fetched further out.
     fetched: RefCell<BTreeSet<usize>>,
     /// Steps of the body after which (0: before which) a wave of the entry stands, in order.
     waves: [usize; 3],
     /// No key is decided by the arguments: there are no waves at the entry.
     fetched_nothing: bool,
-    is_on: bool,
 }
 
 /// Operations by the primary key, of rows that are there before.
@@ -44,16 +46,13 @@ fn is_by_key(operation: &Operation) -> bool {
 }
 
 impl<'p> Plan<'p> {
-    /// The plan of a procedure.
-    pub(super) fn new(procedure: &'p Procedure, is_on: bool) -> Plan<'p> {
-        let plan = Plan { procedure, fetched: RefCell::default(), waves: [0; 3], fetched_nothing: true, is_on };
-        if !is_on {
-            return plan;
-        }
+    /// The plan of a procedure; without its flow, of one that fetches nothing.
+    pub(super) fn new(procedure: &'p Procedure, flow: Option<&'p Flow<Source>>) -> Plan<'p> {
+        let plan = Plan { procedure, flow, fetched: RefCell::default(), waves: [0; 3], fetched_nothing: true };
         let slice = plan.slice_of_entry();
         let mut fetched = BTreeSet::new();
         known::operations(&slice, &mut |operation| {
-            fetched.insert(operation.id);
+            fetched.insert(operation.id.index());
         });
         if fetched.len() < SHARED_MIN && !has_loop(&slice) {
             return plan;
@@ -66,17 +65,12 @@ impl<'p> Plan<'p> {
     fn slice_of_entry(&self) -> Vec<Node<'p>> {
         let steps = &self.procedure.body.0;
         let first = steps.iter().find(|step| has_operation(step)).and_then(only_operation);
-        let known: Known = self.procedure.parameters.iter().map(|parameter| parameter.variable).collect();
-        Slicer::slice(&self.procedure.variables, steps, &known, &|operation| {
-            is_by_key(operation) && Some(operation.id) != first
-        })
+        let wanted = |operation: &Operation| is_by_key(operation) && Some(operation.id.index()) != first;
+        self.flow.map(|flow| known::slice(self.procedure, flow, steps, &wanted)).unwrap_or_default()
     }
 
     /// What stands before the step of the body at this position.
     pub(super) fn before(&self, position: usize) -> TokenStream {
-        if !self.is_on {
-            return TokenStream::new();
-        }
         let tx = &self.procedure.tx;
         let waves = self.waves.iter().enumerate().filter(|(_, stands)| !self.fetched_nothing && **stands == position);
         let waves = waves.map(|(at, _)| match at {
@@ -86,18 +80,15 @@ impl<'p> Plan<'p> {
         when_wanted(self.procedure, quote!(#(#waves)*))
     }
 
-    /// What fetches a batch of a loop's iterations, from the [`iteration`] that it is in; `None` if there is nothing to fetch. The
-    /// variables of `known` have values at the loop's entry.
-    pub(super) fn in_loop(&self, step: &'p Step, known: &Known) -> Option<TokenStream> {
-        if !self.is_on {
-            return None;
-        }
-        let wanted = |operation: &Operation| is_by_key(operation) && !self.fetched.borrow().contains(&operation.id);
-        let nodes = Slicer::slice(&self.procedure.variables, std::slice::from_ref(step), known, &wanted);
+    /// What fetches a batch of a loop's iterations, from the [`iteration`] that it is in; `None` if there is nothing to fetch.
+    pub(super) fn in_loop(&self, step: &'p Step) -> Option<TokenStream> {
+        let wanted =
+            |operation: &Operation| is_by_key(operation) && !self.fetched.borrow().contains(&operation.id.index());
+        let nodes = known::slice(self.procedure, self.flow?, std::slice::from_ref(step), &wanted);
         // Only what is fetched for many iterations is worth it.
         let nodes: Vec<_> = nodes.into_iter().filter(|node| matches!(node, Node::For(..))).collect();
         let mut fetched = Vec::new();
-        known::operations(&nodes, &mut |operation| fetched.push(operation.id));
+        known::operations(&nodes, &mut |operation| fetched.push(operation.id.index()));
         if fetched.is_empty() {
             return None;
         }
@@ -124,7 +115,7 @@ fn fetch(code: &Code<'_>, operation: &Operation) -> TokenStream {
         return TokenStream::new();
     };
     let (tx, handles, table, key) =
-        (&code.procedure.tx, own("handles"), table_field(operation.table), code.expression(key));
+        (&code.procedure.tx, own("handles"), table_field(operation.table), code.expression(&key.value));
     quote!(#tx.begin_prefetch(&#handles.#table, [#key]);)
 }
 
@@ -174,11 +165,11 @@ fn has_operation(step: &Step) -> bool {
 fn first_operation(step: &Step) -> Option<usize> {
     let in_block = |steps: &[Step]| steps.iter().find_map(first_operation);
     match &step.kind {
-        StepKind::Operation { operation, .. } | StepKind::ForEach { operation, .. } => Some(operation.id),
+        StepKind::Operation { operation, .. } | StepKind::ForEach { operation, .. } => Some(operation.id.index()),
         StepKind::LetElse { otherwise, .. } => in_block(&otherwise.0),
         StepKind::If { then, otherwise, .. } => in_block(&then.0).or_else(|| in_block(&otherwise.0)),
         StepKind::Match { arms, .. } => arms.iter().find_map(|arm| in_block(&arm.body.0)),
-        StepKind::For { body, .. } | StepKind::Scope(body) => in_block(&body.0),
+        StepKind::For { body, .. } | StepKind::Scope((), body) => in_block(&body.0),
         _ => None,
     }
 }
@@ -186,7 +177,7 @@ fn first_operation(step: &Step) -> Option<usize> {
 /// The operation that a step is.
 fn only_operation(step: &Step) -> Option<usize> {
     match &step.kind {
-        StepKind::Operation { operation, .. } => Some(operation.id),
+        StepKind::Operation { operation, .. } => Some(operation.id.index()),
         _ => None,
     }
 }
@@ -200,25 +191,9 @@ mod tests {
         crate::lower::procedure(&syn::parse_str(&text).expect("a function")).expect("a procedure")
     }
 
-    /// The variables that have values before the step of the body at this position.
-    fn known_before(procedure: &Procedure, position: usize) -> Known {
-        let mut known: Known = procedure.parameters.iter().map(|parameter| parameter.variable).collect();
-        for step in &procedure.body.0[..position] {
-            let pattern = match &step.kind {
-                StepKind::Let { pattern, .. } | StepKind::LetElse { pattern, .. } => pattern,
-                StepKind::Operation { bind: Some((pattern, _)), .. } => pattern,
-                _ => continue,
-            };
-            pattern.binds(&mut |variable| {
-                known.insert(variable);
-            });
-        }
-        known
-    }
-
     fn operations(nodes: &[Node<'_>]) -> Vec<usize> {
         let mut all = Vec::new();
-        known::operations(nodes, &mut |operation| all.push(operation.id));
+        known::operations(nodes, &mut |operation| all.push(operation.id.index()));
         all
     }
 
@@ -230,19 +205,21 @@ mod tests {
              tx.insert(O { a, n })?; tx.insert(N { a, n })?; let c = tx.require::<C>((a, 1))?;
              for line in list { tx.get::<I>(line.i)?; tx.update::<S>((line.w, line.i), |row| row.q -= 1)?; } Ok(n)",
         );
-        let plan = Plan::new(&procedure, true);
+        let flow = known::flow(&procedure);
+        let plan = Plan::new(&procedure, Some(&flow));
         assert_eq!(plan.waves, [0, 2, 4]);
         assert_eq!(operations(&plan.slice_of_entry()), [1, 4, 5, 6], "all but what follows at once");
         let Some(looping) = procedure.body.0.iter().find(|step| matches!(step.kind, StepKind::For { .. })) else {
             panic!("there is a loop")
         };
-        assert!(plan.in_loop(looping, &known_before(&procedure, 5)).is_none(), "all of it is fetched further out");
+        assert!(plan.in_loop(looping).is_none(), "all of it is fetched further out");
     }
 
     #[test]
     fn waves_stand_before_the_first_loop_that_needs_them() {
         let procedure = procedure("for line in list { tx.get::<I>(line.i)?; } tx.get::<I>(a)?; Ok(a)");
-        let plan = Plan::new(&procedure, true);
+        let flow = known::flow(&procedure);
+        let plan = Plan::new(&procedure, Some(&flow));
         assert_eq!(plan.waves, [0, 0, 0]);
         assert_eq!(operations(&plan.slice_of_entry()), [0, 1]);
     }
@@ -253,7 +230,8 @@ mod tests {
         let few = "let w = tx.require::<W>(a)?; tx.require::<D>((a, 1))?;";
         let plan_of = |rest: &str| {
             let procedure = procedure(&format!("{few} {rest} Ok(w.n)"));
-            let plan = Plan::new(&procedure, true);
+            let flow = known::flow(&procedure);
+            let plan = Plan::new(&procedure, Some(&flow));
             let fetched: Vec<_> = plan.fetched.borrow().iter().copied().collect();
             assert_eq!(plan.before(0).is_empty(), fetched.is_empty());
             fetched
@@ -271,10 +249,11 @@ mod tests {
              for line in list { let row = tx.require::<O>((a, line.i))?; due.push((row.c, row.n)); }
              for (c, n) in &due { for at in 0..*n { tx.get::<L>((*c, at))?; } tx.get::<C>(*c)?; } Ok(a)",
         );
-        let plan = Plan::new(&procedure, true);
+        let flow = known::flow(&procedure);
+        let plan = Plan::new(&procedure, Some(&flow));
         assert_eq!(operations(&plan.slice_of_entry()), [0]);
-        assert!(plan.in_loop(&procedure.body.0[2], &known_before(&procedure, 2)).is_some());
+        assert!(plan.in_loop(&procedure.body.0[2]).is_some());
         assert_eq!(plan.fetched.borrow().iter().copied().collect::<Vec<_>>(), [0, 1, 2]);
-        assert!(Plan::new(&procedure, false).before(0).is_empty(), "off is off");
+        assert!(Plan::new(&procedure, None).before(0).is_empty(), "off is off");
     }
 }

@@ -10,17 +10,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
+use seriatim_procedure::ir::{OperationId, StepId};
+use seriatim_procedure::visit;
 
-use super::expressions::{Code, checked};
+use super::expressions::{Code, checked, typed};
 use super::straight::Emitter as Straight;
 use super::{bind_arguments, library, own, slot};
 use crate::escape;
 use crate::known::Known;
 use crate::tree::{
-    Block, Expression, ExpressionKind, Operation, OperationKind, Operator, Pattern, Place, Procedure, Selector, Step,
-    StepKind, Take, ValueType,
+    self, Block, Expression, ExpressionKind, Field, Mark, Operation, OperationKind, Operator, Place, Procedure,
+    Selector, Step, StepKind, Take, ValueType, Written,
 };
-use crate::walk;
 
 /// `Declared::SCHEDULES` and `Declared::scheduled`; nothing if the procedure runs whole only.
 pub(super) fn function(procedure: &Procedure) -> TokenStream {
@@ -80,22 +81,20 @@ pub(super) fn function(procedure: &Procedure) -> TokenStream {
 fn slots_of(block: &Block, slots: &mut Known) {
     for step in &block.0 {
         match &step.kind {
-            StepKind::Declare(variable, _) => {
+            StepKind::Declare(variable) => {
                 slots.insert(*variable);
             }
             StepKind::Let { pattern, .. }
             | StepKind::LetElse { pattern, .. }
-            | StepKind::Operation { bind: Some((pattern, _)), .. } => pattern.binds(&mut |variable| {
-                slots.insert(variable);
-            }),
+            | StepKind::Operation { bind: Some(pattern), .. } => slots.extend(pattern.binds()),
             _ => {}
         }
-        walk::blocks(step).into_iter().for_each(|inner| slots_of(inner, slots));
+        visit::nested(step).into_iter().for_each(|inner| slots_of(inner, slots));
     }
 }
 
 /// The operations whose results are kept: their steps and numbers.
-fn kept_by(block: &Block, kept: &mut Vec<(usize, usize)>) {
+fn kept_by(block: &Block, kept: &mut Vec<(StepId, OperationId)>) {
     for step in &block.0 {
         match &step.kind {
             StepKind::Operation { operation, bind: Some(_) } | StepKind::ForEach { operation, .. } => {
@@ -103,13 +102,13 @@ fn kept_by(block: &Block, kept: &mut Vec<(usize, usize)>) {
             }
             _ => {}
         }
-        walk::blocks(step).into_iter().for_each(|inner| kept_by(inner, kept));
+        visit::nested(step).into_iter().for_each(|inner| kept_by(inner, kept));
     }
 }
 
 /// What holds an operation's results.
-fn results(operation: usize) -> Ident {
-    own(&format!("results_{operation}"))
+fn results(operation: OperationId) -> Ident {
+    own(&format!("results_{}", operation.0))
 }
 
 /// The type of rows of a table that are kept.
@@ -117,8 +116,8 @@ fn row_type(table: usize) -> Ident {
     own(&format!("Kept_{table}"))
 }
 
-fn step_id(step: usize) -> TokenStream {
-    let (library, step) = (library(), step as u16);
+fn step_id(step: StepId) -> TokenStream {
+    let (library, step) = (library(), step.0);
     quote!(#library::ir::StepId(#step))
 }
 
@@ -129,18 +128,18 @@ impl Rows {
     fn of(procedure: &Procedure) -> Rows {
         let mut changed = BTreeSet::new();
         let mut rows: BTreeMap<usize, Vec<Ident>> = BTreeMap::new();
-        walk::steps(&procedure.body, &mut |step| {
-            if let Some(operation) = walk::operation(step) {
+        visit::steps(&procedure.body, &mut |step| {
+            if let Some(operation) = visit::operation(step) {
                 rows.entry(operation.table).or_default();
                 if let OperationKind::Update { row, .. } = &operation.kind {
                     changed.insert(*row);
                 }
             }
         });
-        walk::all_expressions(&procedure.body, &mut |expression| {
-            let ExpressionKind::Column(row, column) = &*expression.kind else { return };
-            let ValueType::Row(table) = row.value_type else { return };
-            if matches!(&*row.kind, ExpressionKind::Variable(row, _) if changed.contains(row)) {
+        tree::expressions(&procedure.body, &mut |expression| {
+            let ExpressionKind::Field(row, Field::Column(column)) = &*expression.kind else { return };
+            let ValueType::Row(table) = row.span.value_type else { return };
+            if matches!(&*row.kind, ExpressionKind::Variable(row) if changed.contains(row)) {
                 return;
             }
             let columns = rows.entry(table).or_default();
@@ -199,7 +198,7 @@ impl<'p> Emitter<'p> {
         self.straight.code.expression(expression)
     }
 
-    fn pattern(&self, pattern: &Pattern) -> TokenStream {
+    fn pattern(&self, pattern: &Written) -> TokenStream {
         self.straight.code.pattern(pattern)
     }
 
@@ -210,27 +209,28 @@ impl<'p> Emitter<'p> {
     }
 
     /// Empty slots for what a pattern binds, and the steps that fill them.
-    fn slots(&self, pattern: &Pattern) -> (TokenStream, TokenStream) {
+    fn slots(&self, pattern: &Written) -> (TokenStream, TokenStream) {
         let (library, mut empty, mut fill) = (library(), TokenStream::new(), TokenStream::new());
-        pattern.binds(&mut |variable| {
-            let (slot, ident) = (slot(variable), &self.procedure.variables[variable.0].ident);
+        for variable in pattern.binds() {
+            let (slot, ident) = (slot(variable), &self.procedure.variables[variable.index()].ident);
             empty.extend(quote!(let mut #slot = #library::support::Slot::new();));
             fill.extend(quote!(#slot.set(#ident);));
-        });
+        }
         (empty, fill)
     }
 
     fn step(&self, step: &'p Step) -> TokenStream {
         let library = library();
         match &step.kind {
-            StepKind::Declare(variable, ty) => {
+            StepKind::Declare(variable) => {
+                let ty = &self.procedure.variables[variable.index()].ty;
                 let (slot, ty) = (slot(*variable), ty.as_ref().map(|ty| quote!(::<#ty>)));
                 quote!(let mut #slot = #library::support::Slot #ty::new();)
             }
-            StepKind::Let { pattern, ty, value } => {
+            StepKind::Let { pattern, value } => {
                 let (temporaries, value) = self.straight.code.lasting(value);
                 let (empty, fill) = self.slots(pattern);
-                let (pattern, ty) = (self.pattern(pattern), ty.as_ref().map(|ty| quote!(: #ty)));
+                let (pattern, ty) = (self.pattern(pattern), typed(pattern));
                 let inner = self.due(step, quote!(let #pattern #ty = #value; #fill));
                 quote!(#temporaries #empty #inner)
             }
@@ -243,24 +243,24 @@ impl<'p> Emitter<'p> {
                 let inner = self.due(step, quote!(let #pattern = #value else { #otherwise #end }; #fill));
                 quote!(#temporaries #empty #inner)
             }
-            StepKind::Assign { place, operator, value } => {
-                self.due(step, self.assign(place, *operator, value, step.span))
-            }
-            StepKind::Change { place, method, arguments } => {
-                let names: Vec<Ident> = (0..arguments.len()).map(|at| own(&format!("argument_{at}"))).collect();
-                let values = arguments.iter().map(|value| self.expression(value));
-                let (indexes, place) = self.place(place);
-                self.due(step, quote!(#(let #names = #values;)* #indexes #place.#method(#(#names),*);))
-            }
+            StepKind::Assign { place, operator, value } => match tree::change(*operator, value) {
+                Some((method, arguments)) => {
+                    let names: Vec<Ident> = (0..arguments.len()).map(|at| own(&format!("argument_{at}"))).collect();
+                    let values = arguments.iter().map(|value| self.expression(value));
+                    let (indexes, place) = self.place(&step.span, place);
+                    self.due(step, quote!(#(let #names = #values;)* #indexes #place.#method(#(#names),*);))
+                }
+                None => self.due(step, self.assign(&step.span, place, *operator, value)),
+            },
             StepKind::Operation { operation, bind } => {
-                let Some((pattern, ty)) = bind else {
+                let Some(pattern) = bind else {
                     let run = self.run(operation);
                     let call = self.straight.operation(operation);
                     let (schedule, id) = (own("schedule"), step_id(step.id));
                     return quote!(if #schedule.runs(#id) { #run let _ = #call; });
                 };
                 let (value, (empty, fill)) = (self.result(step, operation), self.slots(pattern));
-                let (pattern, ty) = (self.pattern(pattern), ty.as_ref().map(|ty| quote!(: #ty)));
+                let (pattern, ty) = (self.pattern(pattern), typed(pattern));
                 let inner = self.due(step, quote!(let #pattern #ty = #value; #fill));
                 quote!(#empty #inner)
             }
@@ -290,7 +290,7 @@ impl<'p> Emitter<'p> {
             }
             StepKind::ForEach { row, operation, body } => {
                 let (ident, scan, results) =
-                    (&self.procedure.variables[row.0].ident, own("scan"), results(operation.id));
+                    (&self.procedure.variables[row.index()].ident, own("scan"), results(operation.id));
                 let (run, over, keep) =
                     (self.run(operation), self.straight.operation(operation), self.rows.keep(operation.table));
                 let (schedule, id, body) = (own("schedule"), step_id(step.id), self.block(body));
@@ -313,7 +313,7 @@ impl<'p> Emitter<'p> {
                 };
                 self.due(step, inner)
             }
-            StepKind::Scope(inner) => {
+            StepKind::Scope((), inner) => {
                 let inner = self.block(inner);
                 quote!({ #inner })
             }
@@ -326,7 +326,7 @@ impl<'p> Emitter<'p> {
             }
             StepKind::Abort(value) => {
                 let (tx, value) = (&self.procedure.tx, self.expression(value));
-                let abort = quote_spanned!(step.span=> return ::core::result::Result::Err(#tx.abort(#value)););
+                let abort = quote_spanned!(step.span.at=> return ::core::result::Result::Err(#tx.abort(#value)););
                 let abort = self.due(step, abort);
                 quote!(#abort return ::core::result::Result::Ok(());)
             }
@@ -342,7 +342,7 @@ impl<'p> Emitter<'p> {
 
     /// Tells the schedule, by this method, which operation the calls that follow belong to.
     fn named(&self, operation: &Operation, method: &str) -> TokenStream {
-        let (library, schedule, tx, id) = (library(), own("schedule"), &self.procedure.tx, operation.id as u16);
+        let (library, schedule, tx, id) = (library(), own("schedule"), &self.procedure.tx, operation.id.0);
         let method = format_ident!("{}", method, span = Span::mixed_site());
         quote!(#schedule.#method(#tx, #library::ir::OperationId(#id));)
     }
@@ -384,12 +384,12 @@ impl<'p> Emitter<'p> {
         }
     }
 
-    fn assign(&self, place: &Place, operator: Option<Operator>, value: &Expression, at: Span) -> TokenStream {
+    fn assign(&self, mark: &Mark, place: &Place, operator: Option<Operator>, value: &Expression) -> TokenStream {
         let is_slot = self.straight.code.slots.contains(&place.variable);
         if place.path.is_empty() && !is_slot {
-            return self.straight.assign(place, operator, value, at);
+            return self.straight.assign(mark, place, operator, value);
         }
-        let (library, new, part) = (library(), own("new"), own("part"));
+        let (library, new, part, at) = (library(), own("new"), own("part"), mark.at);
         let function = operator.and_then(checked).map(|name| Ident::new(name, at));
         let value = self.expression(value);
         if place.path.is_empty() {
@@ -402,7 +402,7 @@ impl<'p> Emitter<'p> {
                 None => quote!(#slot.set(#value);),
             };
         }
-        let (indexes, place) = self.place(place);
+        let (indexes, place) = self.place(mark, place);
         match function {
             Some(function) => quote_spanned! {at=>
                 let #new = #value;
@@ -415,25 +415,25 @@ impl<'p> Emitter<'p> {
     }
 
     /// Where something is changed, after what computes its indexes.
-    fn place(&self, place: &Place) -> (TokenStream, TokenStream) {
+    fn place(&self, mark: &Mark, place: &Place) -> (TokenStream, TokenStream) {
         let base = match self.straight.code.slots.contains(&place.variable) {
             true => {
                 let slot = slot(place.variable);
                 quote!((*#slot.get_mut()))
             }
             false => {
-                let ident = &place.ident;
-                quote!(#ident)
+                let name = &mark.name;
+                quote!(#name)
             }
         };
         let mut indexes = TokenStream::new();
         let place = place.path.iter().enumerate().fold(base, |base, (at, selector)| match selector {
-            Selector::Field(member) => quote!(#base.#member),
-            Selector::Column(column) => quote!(#base.#column()),
+            Selector::Field(Field::Member(member)) => quote!(#base.#member),
+            Selector::Field(Field::Column(column)) => quote!(#base.#column()),
             Selector::Index(index) => {
                 let (name, value) = (own(&format!("index_{at}")), self.expression(index));
                 indexes.extend(quote!(let #name = #value;));
-                self.straight.code.found(&base, &quote!(#name), quote!(get_mut), index.span)
+                self.straight.code.found(&base, &quote!(#name), quote!(get_mut), index.span.at)
             }
         });
         (indexes, place)

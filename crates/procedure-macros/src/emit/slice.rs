@@ -11,12 +11,12 @@ use std::cell::Cell;
 
 use proc_macro2::TokenStream;
 use quote::quote;
+use seriatim_procedure::visit;
 
-use super::expressions::Code;
+use super::expressions::{Code, typed};
 use super::{library, own};
 use crate::known::{self, Jump, Node};
-use crate::tree::{ExpressionKind, Operation, Procedure, StepKind};
-use crate::walk;
+use crate::tree::{Called, ExpressionKind, Operation, Procedure, StepKind};
 
 /// Emits slices; `touch` says what to do with an operation.
 pub(super) struct SliceEmitter<'p> {
@@ -90,8 +90,8 @@ impl<'p> SliceEmitter<'p> {
     fn guard(&self, node: &Node<'_>) -> TokenStream {
         let mut called: Vec<&syn::Path> = Vec::new();
         for expression in known::own(node) {
-            walk::expressions(expression, &mut |inner| {
-                if let ExpressionKind::Pure(path, _) = &*inner.kind
+            visit::expressions(expression, &mut |inner| {
+                if let ExpressionKind::Call(Called::Pure(path), _) = &*inner.kind
                     && !called.contains(&path)
                 {
                     called.push(path);
@@ -114,9 +114,9 @@ impl<'p> SliceEmitter<'p> {
     fn unguarded(&self, node: &Node<'_>) -> TokenStream {
         match node {
             Node::Let(step, jump) => match &step.kind {
-                StepKind::Let { pattern, ty, value } => {
-                    let (pattern, value) = (self.code.pattern(pattern), self.code.expression(value));
-                    let ty = ty.as_ref().map(|ty| quote!(: #ty));
+                StepKind::Let { pattern, value } => {
+                    let (pattern, ty) = (self.code.pattern(pattern), typed(pattern));
+                    let value = self.code.expression(value);
                     quote!(let #pattern #ty = #value;)
                 }
                 StepKind::LetElse { pattern, value, .. } => {

@@ -1,32 +1,26 @@
 //! Straight code: the body from top to bottom, as one would write it against the ad-hoc interface.
 
-use std::cell::RefCell;
-
-use proc_macro2::{Ident, Span, TokenStream};
+use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
+use seriatim_procedure::analysis::Flow;
 
-use super::expressions::{Code, checked};
+use super::expressions::{Code, checked, typed};
 use super::prefetch::Plan;
 use super::slice::iteration;
 use super::{bind_arguments, index_field, library, own, table_field};
-use crate::known::Known;
 use crate::options::Options;
 use crate::tree::{
-    Block, Expression, ExpressionKind, KeyRange, Operation, OperationKind, Operator, Place, Procedure, Selector, Step,
-    StepKind, Take,
+    Block, Expression, ExpressionKind, Field, KeyRange, Mark, Operation, OperationKind, Operator, Place, Procedure,
+    Selector, Source, Step, StepKind, Take, Written, change,
 };
 
 /// `Declared::straight`.
-pub(super) fn function(procedure: &Procedure, options: &Options) -> TokenStream {
+pub(super) fn function(procedure: &Procedure, flow: &Flow<Source>, options: &Options) -> TokenStream {
     let (tx, handles, arguments) = (&procedure.tx, own("handles"), own("arguments"));
     let (tx_type, result) = (&procedure.tx_type, &procedure.result);
     let lets = bind_arguments(procedure);
-    let emitter = Emitter {
-        procedure,
-        code: Code::new(procedure),
-        plan: Plan::new(procedure, options.prefetch),
-        known: RefCell::new(procedure.parameters.iter().map(|parameter| parameter.variable).collect()),
-    };
+    let emitter =
+        Emitter { procedure, code: Code::new(procedure), plan: Plan::new(procedure, options.prefetch.then_some(flow)) };
     let body = emitter.body();
     quote! {
         fn straight(
@@ -45,14 +39,12 @@ pub(super) struct Emitter<'p> {
     procedure: &'p Procedure,
     pub(super) code: Code<'p>,
     plan: Plan<'p>,
-    /// Variables that have values where code is emitted.
-    known: RefCell<Known>,
 }
 
 impl<'p> Emitter<'p> {
     /// Emits with this code and without prefetching: parts of other code that are as here.
     pub(super) fn plain(procedure: &'p Procedure, code: Code<'p>) -> Emitter<'p> {
-        Emitter { procedure, code, plan: Plan::new(procedure, false), known: RefCell::default() }
+        Emitter { procedure, code, plan: Plan::new(procedure, None) }
     }
 
     fn body(&self) -> TokenStream {
@@ -64,60 +56,40 @@ impl<'p> Emitter<'p> {
     }
 
     fn block(&self, block: &'p Block) -> TokenStream {
-        let outside = self.known.borrow().clone();
-        let steps: Vec<_> = block.0.iter().map(|step| self.step(step)).collect();
-        self.known.replace(outside);
+        let steps = block.0.iter().map(|step| self.step(step));
         quote!(#(#steps)*)
-    }
-
-    /// The variables of a pattern have values from now on.
-    fn bound(&self, pattern: &crate::tree::Pattern) {
-        pattern.binds(&mut |variable| {
-            self.known.borrow_mut().insert(variable);
-        });
-    }
-
-    /// A block in the scope of a pattern.
-    fn block_with(&self, pattern: &crate::tree::Pattern, block: &'p Block) -> TokenStream {
-        let outside = self.known.borrow().clone();
-        self.bound(pattern);
-        let emitted = self.block(block);
-        self.known.replace(outside);
-        emitted
     }
 
     fn step(&self, step: &'p Step) -> TokenStream {
         match &step.kind {
-            StepKind::Declare(variable, ty) => {
-                let variable = &self.procedure.variables[variable.0];
+            StepKind::Declare(variable) => {
+                let variable = &self.procedure.variables[variable.index()];
                 let (ident, mutable) = (&variable.ident, variable.mutable.then(|| quote!(mut)));
-                let ty = ty.as_ref().map(|ty| quote!(: #ty));
+                let ty = variable.ty.as_ref().map(|ty| quote!(: #ty));
                 quote!(let #mutable #ident #ty;)
             }
-            StepKind::Let { pattern, ty, value } => {
-                self.bound(pattern);
-                let (pattern, value) = (self.pattern(pattern), self.code.expression(value));
-                let ty = ty.as_ref().map(|ty| quote!(: #ty));
+            StepKind::Let { pattern, value } => {
+                let (pattern, ty, value) = (self.pattern(pattern), typed(pattern), self.code.expression(value));
                 quote!(let #pattern #ty = #value;)
             }
             StepKind::LetElse { pattern, value, otherwise } => {
                 let otherwise = self.block(otherwise);
-                self.bound(pattern);
                 let (pattern, value) = (self.pattern(pattern), self.code.expression(value));
                 quote!(let #pattern = #value else { #otherwise };)
             }
-            StepKind::Assign { place, operator, value } => self.assign(place, *operator, value, step.span),
-            StepKind::Change { place, method, arguments } => {
-                let (place, arguments) = (self.place(place), arguments.iter().map(|value| self.code.expression(value)));
-                quote!(#place.#method(#(#arguments),*);)
-            }
+            StepKind::Assign { place, operator, value } => match change(*operator, value) {
+                Some((method, arguments)) => {
+                    let place = self.place(&step.span, place);
+                    let arguments = arguments.iter().map(|value| self.code.expression(value));
+                    quote!(#place.#method(#(#arguments),*);)
+                }
+                None => self.assign(&step.span, place, *operator, value),
+            },
             StepKind::Operation { operation, bind } => {
                 let call = self.operation(operation);
                 match bind {
-                    Some((pattern, ty)) => {
-                        self.bound(pattern);
-                        let pattern = self.pattern(pattern);
-                        let ty = ty.as_ref().map(|ty| quote!(: #ty));
+                    Some(pattern) => {
+                        let (pattern, ty) = (self.pattern(pattern), typed(pattern));
                         quote!(let #pattern #ty = #call;)
                     }
                     None => quote!(let _ = #call;),
@@ -134,7 +106,7 @@ impl<'p> Emitter<'p> {
             StepKind::Match { value, arms } => {
                 let value = self.code.expression(value);
                 let arms = arms.iter().map(|arm| {
-                    let (pattern, body) = (self.pattern(&arm.pattern), self.block_with(&arm.pattern, &arm.body));
+                    let (pattern, body) = (self.pattern(&arm.pattern), self.block(&arm.body));
                     let guard = arm.guard.as_ref().map(|guard| {
                         let guard = self.code.expression(guard);
                         quote!(if #guard)
@@ -144,8 +116,8 @@ impl<'p> Emitter<'p> {
                 quote!(match #value { #(#arms)* })
             }
             StepKind::For { pattern, over, body } => {
-                let fetch = self.plan.in_loop(step, &self.known.borrow());
-                let body = self.block_with(pattern, body);
+                let fetch = self.plan.in_loop(step);
+                let body = self.block(body);
                 let (pattern, over) = (self.pattern(pattern), self.code.expression(over));
                 let Some(fetch) = fetch else { return quote!(for #pattern in #over { #body }) };
                 // What is fetched is looked up where the names of the loop's pattern do not hide others yet.
@@ -162,12 +134,11 @@ impl<'p> Emitter<'p> {
                 })
             }
             StepKind::ForEach { row, operation, body } => {
-                let (ident, next) = (&self.procedure.variables[row.0].ident, own("next"));
-                let bind = crate::tree::Pattern::bind(*row);
-                let (scan, body) = (self.operation(operation), self.block_with(&bind, body));
+                let (ident, next) = (&self.procedure.variables[row.index()].ident, own("next"));
+                let (scan, body) = (self.operation(operation), self.block(body));
                 quote!(for #next in #scan { let #ident = #next?; #body })
             }
-            StepKind::Scope(inner) => {
+            StepKind::Scope((), inner) => {
                 let inner = self.block(inner);
                 quote!({ #inner })
             }
@@ -175,11 +146,11 @@ impl<'p> Emitter<'p> {
             StepKind::Continue => quote!(continue;),
             StepKind::Return(value) => {
                 let value = self.code.expression(value);
-                quote_spanned!(step.span=> return ::core::result::Result::Ok(#value);)
+                quote_spanned!(step.span.at=> return ::core::result::Result::Ok(#value);)
             }
             StepKind::Abort(value) => {
                 let (tx, value) = (&self.procedure.tx, self.code.expression(value));
-                quote_spanned!(step.span=> return ::core::result::Result::Err(#tx.abort(#value));)
+                quote_spanned!(step.span.at=> return ::core::result::Result::Err(#tx.abort(#value));)
             }
             // Only in the body of an update, a closure, and last there.
             StepKind::Yield(value) => {
@@ -189,17 +160,17 @@ impl<'p> Emitter<'p> {
         }
     }
 
-    fn pattern(&self, pattern: &crate::tree::Pattern) -> TokenStream {
+    fn pattern(&self, pattern: &Written) -> TokenStream {
         self.code.pattern(pattern)
     }
 
-    fn place(&self, place: &Place) -> TokenStream {
-        let ident = &place.ident;
-        place.path.iter().fold(quote!(#ident), |base, selector| match selector {
-            Selector::Field(member) => quote!(#base.#member),
-            Selector::Column(column) => quote!(#base.#column()),
+    fn place(&self, mark: &Mark, place: &Place) -> TokenStream {
+        let name = &mark.name;
+        place.path.iter().fold(quote!(#name), |base, selector| match selector {
+            Selector::Field(Field::Member(member)) => quote!(#base.#member),
+            Selector::Field(Field::Column(column)) => quote!(#base.#column()),
             Selector::Index(index) => {
-                let (at, index) = (index.span, self.code.expression(index));
+                let (at, index) = (index.span.at, self.code.expression(index));
                 self.code.found(&base, &index, quote!(get_mut), at)
             }
         })
@@ -207,15 +178,15 @@ impl<'p> Emitter<'p> {
 
     pub(super) fn assign(
         &self,
+        mark: &Mark,
         place: &Place,
         operator: Option<Operator>,
         value: &Expression,
-        at: Span,
     ) -> TokenStream {
-        let library = library();
+        let (library, at, name) = (library(), mark.at, &mark.name);
         let function = operator.and_then(checked).map(|name| syn::Ident::new(name, at));
-        if let [Selector::Column(column)] = &place.path[..] {
-            let (row, tx) = (&place.ident, &self.procedure.tx);
+        if let [Selector::Field(Field::Column(column))] = &place.path[..] {
+            let (row, tx) = (name, &self.procedure.tx);
             let setter = format_ident!("set_{}", crate::name_of(column), span = column.span());
             let new = own("new");
             let computed = match &function {
@@ -227,7 +198,7 @@ impl<'p> Emitter<'p> {
             };
             let borrowed = match &*value.kind {
                 ExpressionKind::None => quote!(::core::option::Option::None),
-                _ => quote_spanned!(value.span=> #library::support::Lend::lend(&#new)),
+                _ => quote_spanned!(value.span.at=> #library::support::Lend::lend(&#new)),
             };
             let binding = match &*value.kind {
                 ExpressionKind::None => TokenStream::new(),
@@ -241,11 +212,10 @@ impl<'p> Emitter<'p> {
         match function {
             // A variable alone may be read and assigned; the way to a part of one is gone once.
             Some(function) if place.path.is_empty() => {
-                let ident = &place.ident;
-                quote_spanned!(at=> #ident = #library::checked::#function(#ident, #value)?;)
+                quote_spanned!(at=> #name = #library::checked::#function(#name, #value)?;)
             }
             Some(function) => {
-                let (part, new, place) = (own("part"), own("new"), self.place(place));
+                let (part, new, place) = (own("part"), own("new"), self.place(mark, place));
                 quote_spanned! {at=>
                     {
                         let #new = #value;
@@ -255,7 +225,7 @@ impl<'p> Emitter<'p> {
                 }
             }
             None => {
-                let place = self.place(place);
+                let place = self.place(mark, place);
                 quote!(#place = #value;)
             }
         }
@@ -263,17 +233,17 @@ impl<'p> Emitter<'p> {
 
     /// The call, with `?`; of a scan whose rows are gone through one by one: the scan.
     pub(super) fn operation(&self, operation: &'p Operation) -> TokenStream {
-        let (library, tx, handles, at) = (library(), &self.procedure.tx, own("handles"), operation.span);
+        let (library, tx, handles, at) = (library(), &self.procedure.tx, own("handles"), operation.span.at);
         let (table, row) = (table_field(operation.table), &self.procedure.tables[operation.table]);
-        let (table, columns, id) = (quote!(&#handles.#table), own("columns"), operation.id);
+        let (table, columns, id) = (quote!(&#handles.#table), own("columns"), operation.id.index());
         let columns = quote!(#handles.#columns[#id]);
         let index = operation.index.map(|index| {
-            let index = index_field(index);
+            let index = index_field(index.0);
             quote!(&#handles.#index)
         });
         match &operation.kind {
             OperationKind::Get { key, required } => {
-                let key = self.code.expression(key);
+                let key = self.code.expression(&key.value);
                 let name = match (required, &index) {
                     (false, None) => "get",
                     (true, None) => "require",
@@ -285,8 +255,11 @@ impl<'p> Emitter<'p> {
             }
             OperationKind::Update { key, required, row, body } => {
                 let (key_name, value) = (own("key"), own("result"));
-                let (key, row, change) =
-                    (self.code.expression(key), &self.procedure.variables[row.0].ident, self.change(body, &value));
+                let (key, row, change) = (
+                    self.code.expression(&key.value),
+                    &self.procedure.variables[row.index()].ident,
+                    self.change(body, &value),
+                );
                 let given = match required {
                     true => quote! {
                         match #value {
@@ -318,7 +291,7 @@ impl<'p> Emitter<'p> {
                 quote_spanned!(at=> #tx.insert(#table, &#row { #(#columns),* })?)
             }
             OperationKind::Delete { key, required } => {
-                let key = self.code.expression(key);
+                let key = self.code.expression(&key.value);
                 match required {
                     true => quote_spanned!(at=> #library::support::delete(#tx, #table, &#key)?),
                     false => quote_spanned!(at=> #tx.delete(#table, &#key)?),
@@ -336,14 +309,14 @@ impl<'p> Emitter<'p> {
                 };
                 let scan = match range {
                     KeyRange::Prefix(prefix) => {
-                        let (name, prefix) = (name("find_by"), self.code.expression(prefix));
+                        let (name, prefix) = (name("find_by"), self.code.expression(&prefix.value));
                         quote_spanned!(at=> #tx.#name(#over, &#prefix))
                     }
                     KeyRange::Between { low, high, inclusive } => {
                         let name = name("scan_by");
                         let (low, high) = (
-                            low.as_ref().map(|key| self.code.expression(key)),
-                            high.as_ref().map(|key| self.code.expression(key)),
+                            low.as_ref().map(|key| self.code.expression(&key.value)),
+                            high.as_ref().map(|key| self.code.expression(&key.value)),
                         );
                         let dots = if *inclusive { quote!(..=) } else { quote!(..) };
                         quote_spanned!(at=> #tx.#name(#over, #low #dots #high))

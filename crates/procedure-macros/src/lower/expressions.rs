@@ -2,21 +2,24 @@
 
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
+use seriatim_procedure::methods::{self, ASSOCIATED, INTEGERS, METHODS, Position};
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
 use syn::{BinOp, Error, Expr, Lit, Member, Path, Result, Stmt, Token, UnOp};
 
 use super::patterns::last;
 use super::{Lowering, refuse};
-use crate::lists;
 use crate::surface;
-use crate::tree::{Expression, ExpressionKind, Literal, Operator, Pattern, ValueType, VariableId};
+use crate::tree::{
+    self, Called, Constant, Count, Expression, ExpressionKind, Field, Literal, Operator, Record, UnaryOperator,
+    ValueType, VariableId, Written,
+};
 
 impl Lowering {
     /// A pure expression without rows.
     pub(super) fn value(&mut self, expression: &Expr) -> Result<Expression> {
         let lowered = self.expression(expression)?;
-        if lowered.value_type.has_row() {
+        if lowered.span.value_type.has_row() {
             return refuse(expression, "rows are used column by column: write `row.column`");
         }
         Ok(lowered)
@@ -34,7 +37,7 @@ impl Lowering {
                 _ => refuse(expression, "bind its result with `let` first: an operation stands alone"),
             };
         }
-        let make = |kind| Ok(Expression::new(span, kind));
+        let make = |kind| Ok(tree::expression(span, kind));
         match expression {
             Expr::Lit(literal) => self.literal(&literal.lit, false),
             Expr::Paren(inner) => self.expression(&inner.expr),
@@ -50,18 +53,18 @@ impl Lowering {
                     return refuse(token, "nothing is lent to be changed: assign variables and their fields");
                 }
                 let inner = self.expression(&reference.expr)?;
-                Ok(Expression::typed(span, inner.value_type.clone(), ExpressionKind::Reference(inner)))
+                Ok(tree::typed(span, inner.span.value_type.clone(), ExpressionKind::Reference((), inner)))
             }
             Expr::Unary(unary) => match &unary.op {
                 UnOp::Deref(_) => {
                     let inner = self.expression(&unary.expr)?;
-                    Ok(Expression::typed(span, inner.value_type.clone(), ExpressionKind::Dereference(inner)))
+                    Ok(tree::typed(span, inner.span.value_type.clone(), ExpressionKind::Dereference((), inner)))
                 }
                 UnOp::Neg(_) => match &*unary.expr {
                     Expr::Lit(literal) => self.literal(&literal.lit, true),
-                    other => make(ExpressionKind::Negate(self.value(other)?)),
+                    other => make(ExpressionKind::Unary(UnaryOperator::Negate, self.value(other)?)),
                 },
-                UnOp::Not(_) => make(ExpressionKind::Not(self.value(&unary.expr)?)),
+                UnOp::Not(_) => make(ExpressionKind::Unary(UnaryOperator::Not, self.value(&unary.expr)?)),
                 other => refuse(other, "operators are `!`, `-` and `*`"),
             },
             Expr::Binary(binary) => {
@@ -81,31 +84,34 @@ impl Lowering {
                 }
                 let list = self.expression(&index.expr)?;
                 let at = self.value(&index.index)?;
-                Ok(Expression::typed(span, list.value_type.element(), ExpressionKind::Element(list, at)))
+                Ok(tree::typed(span, list.span.value_type.element(), ExpressionKind::Element(list, at)))
             }
             Expr::Tuple(tuple) => {
                 let parts = tuple.elems.iter().map(|part| self.expression(part)).collect::<Result<Vec<_>>>()?;
-                let value_type = match parts.iter().any(|part| part.value_type.has_row()) {
-                    true => ValueType::Tuple(parts.iter().map(|part| part.value_type.clone()).collect()),
+                let value_type = match parts.iter().any(|part| part.span.value_type.has_row()) {
+                    true => ValueType::Tuple(parts.iter().map(|part| part.span.value_type.clone()).collect()),
                     false => ValueType::Value,
                 };
-                Ok(Expression::typed(span, value_type, ExpressionKind::Tuple(parts)))
+                Ok(tree::typed(span, value_type, ExpressionKind::Tuple(parts)))
             }
             Expr::Array(array) => {
                 let elements = self.values(&array.elems)?;
-                make(ExpressionKind::List { elements, is_vec: false })
+                make(ExpressionKind::List(elements))
             }
             Expr::Repeat(repeat) => {
                 let element = self.value(&repeat.expr)?;
-                make(ExpressionKind::Repeat { element, count: count(&repeat.len)?, is_vec: false })
+                make(ExpressionKind::Repeat(element, count(&repeat.len, span)?))
             }
             Expr::Struct(record) => {
                 if let Some(token) = &record.dot2_token {
                     return refuse(token, "write every field: there is no `..base`");
                 }
-                let fields = record.fields.iter().map(|field| Ok((field.member.clone(), self.value(&field.expr)?)));
+                let fields = record
+                    .fields
+                    .iter()
+                    .map(|field| Ok((Field::Member(field.member.clone()), self.value(&field.expr)?)));
                 let fields = fields.collect::<Result<_>>()?;
-                make(ExpressionKind::Record { path: record.path.clone(), fields, is_call: false })
+                make(ExpressionKind::Record(Record { path: record.path.clone(), is_call: false }, fields))
             }
             Expr::Call(call) => self.call(call),
             Expr::MethodCall(call) => self.method(call, false),
@@ -135,7 +141,7 @@ impl Lowering {
                 };
                 let inclusive = matches!(range.limits, syn::RangeLimits::Closed(_));
                 let (low, high) = (self.value(low)?, self.value(high)?);
-                Ok(Expression::new(range.span(), ExpressionKind::Range { low, high, inclusive }))
+                Ok(tree::expression(range.span(), ExpressionKind::Range { low, high, inclusive }))
             }
             Expr::Paren(inner) => self.iterated(&inner.expr),
             Expr::MethodCall(call) if !surface::is_call(expression, &self.tx()) => self.method(call, true),
@@ -158,8 +164,8 @@ impl Lowering {
                 Literal::Float { negative, digits }
             }
             Lit::Int(number) => {
-                if !number.suffix().is_empty() && !lists::INTEGERS.contains(&number.suffix()) {
-                    let message = format!("integers are {}", lists::INTEGERS.join(", "));
+                if !number.suffix().is_empty() && !INTEGERS.contains(&number.suffix()) {
+                    let message = format!("integers are {}", INTEGERS.join(", "));
                     return refuse(literal, message);
                 }
                 let (negative, digits) = split(number.base10_digits());
@@ -172,7 +178,8 @@ impl Lowering {
             Lit::Float(_) => return refuse(literal, "floats are f64"),
             _ => return refuse(literal, "literals are integers, floats, truth values and text"),
         };
-        Ok(Expression::new(span, ExpressionKind::Literal { tokens: quote!(#sign #literal), datum }))
+        let tokens = quote!(#sign #literal);
+        Ok(tree::expression(span, ExpressionKind::Literal(Constant { tokens, at: span, literal: Some(datum) })))
     }
 
     fn path(&mut self, path: &Path) -> Result<Expression> {
@@ -183,8 +190,8 @@ impl Lowering {
                 return refuse(path, "paths name constants and variants of enums; call functions with their arguments");
             }
             return Ok(match name.as_str() {
-                "None" => Expression::new(span, ExpressionKind::None),
-                _ => Expression::new(span, ExpressionKind::Constant(path.to_token_stream())),
+                "None" => tree::expression(span, ExpressionKind::None),
+                _ => tree::expression(span, constant(path.to_token_stream(), span)),
             });
         };
         if *ident == self.tx() {
@@ -197,10 +204,10 @@ impl Lowering {
             return Ok(self.read(variable, ident));
         }
         if ident == "None" {
-            return Ok(Expression::new(span, ExpressionKind::None));
+            return Ok(tree::expression(span, ExpressionKind::None));
         }
         if ident.to_string().starts_with(char::is_uppercase) {
-            return Ok(Expression::new(span, ExpressionKind::Constant(ident.to_token_stream())));
+            return Ok(tree::expression(span, constant(ident.to_token_stream(), span)));
         }
         refuse(
             ident,
@@ -212,7 +219,9 @@ impl Lowering {
 
     /// The value of a variable.
     pub(super) fn read(&self, variable: VariableId, ident: &proc_macro2::Ident) -> Expression {
-        Expression::typed(ident.span(), self.value_type(variable), ExpressionKind::Variable(variable, ident.clone()))
+        let mut read = tree::typed(ident.span(), self.value_type(variable), ExpressionKind::Variable(variable));
+        read.span.name = Some(ident.clone());
+        read
     }
 
     fn field(&mut self, base: &Expr, name: &Member, span: Span) -> Result<Expression> {
@@ -224,9 +233,9 @@ impl Lowering {
             },
             _ => self.expression(base)?,
         };
-        match (&base_expression.value_type, name) {
+        match (&base_expression.span.value_type, name) {
             (ValueType::Row(_), Member::Named(column)) => {
-                Ok(Expression::new(span, ExpressionKind::Column(base_expression, column.clone())))
+                Ok(tree::expression(span, ExpressionKind::Field(base_expression, Field::Column(column.clone()))))
             }
             (ValueType::Row(_), Member::Unnamed(at)) => refuse(at, "columns are read by name"),
             (ValueType::Option(_), _) => refuse(
@@ -237,10 +246,10 @@ impl Lowering {
                 refuse(name, "these are many rows: go over them with `for`, or take one with an index")
             }
             (ValueType::Tuple(_), Member::Unnamed(at)) => {
-                let value_type = base_expression.value_type.part(at.index as usize);
-                Ok(Expression::typed(span, value_type, ExpressionKind::Field(base_expression, name.clone())))
+                let value_type = base_expression.span.value_type.part(at.index as usize);
+                Ok(tree::typed(span, value_type, ExpressionKind::Field(base_expression, Field::Member(name.clone()))))
             }
-            _ => Ok(Expression::new(span, ExpressionKind::Field(base_expression, name.clone()))),
+            _ => Ok(tree::expression(span, ExpressionKind::Field(base_expression, Field::Member(name.clone())))),
         }
     }
 
@@ -259,12 +268,12 @@ impl Lowering {
         }
         if name == "Some" && call.args.len() == 1 {
             let inner = self.expression(&call.args[0])?;
-            let value_type = if inner.value_type.has_row() {
-                ValueType::Option(Box::new(inner.value_type.clone()))
+            let value_type = if inner.span.value_type.has_row() {
+                ValueType::Option(Box::new(inner.span.value_type.clone()))
             } else {
                 ValueType::Value
             };
-            return Ok(Expression::typed(span, value_type, ExpressionKind::Some(inner)));
+            return Ok(tree::typed(span, value_type, ExpressionKind::Some(inner)));
         }
         if let Some(ident) = path.get_ident()
             && let Some((_, _)) = self.find(ident)
@@ -273,20 +282,24 @@ impl Lowering {
         }
         let arguments = self.values(&call.args)?;
         if name.starts_with(char::is_uppercase) {
-            let fields = arguments.into_iter().enumerate().map(|(at, value)| (Member::from(at), value)).collect();
-            return Ok(Expression::new(span, ExpressionKind::Record { path: path.clone(), fields, is_call: true }));
+            let fields = arguments.into_iter().enumerate();
+            let fields = fields.map(|(at, value)| (Field::Member(Member::from(at)), value)).collect();
+            return Ok(tree::expression(
+                span,
+                ExpressionKind::Record(Record { path: path.clone(), is_call: true }, fields),
+            ));
         }
         let owner = path.segments.len().checked_sub(2).map(|at| path.segments[at].ident.to_string());
         match owner.filter(|owner| owner.starts_with(char::is_uppercase) || is_scalar(owner)) {
             Some(owner) => {
                 check_associated(path, &owner, &name, arguments.len())?;
-                Ok(Expression::new(span, ExpressionKind::Associated { path: path.clone(), arguments }))
+                Ok(tree::expression(span, ExpressionKind::Call(Called::Associated(path.clone()), arguments)))
             }
             None => {
                 if let Some(segment) = path.segments.iter().find(|segment| !segment.arguments.is_empty()) {
                     return refuse(&segment.arguments, "a `#[pure]` function has no parameters of types");
                 }
-                Ok(Expression::new(span, ExpressionKind::Pure(path.clone(), arguments)))
+                Ok(tree::expression(span, ExpressionKind::Call(Called::Pure(path.clone()), arguments)))
             }
         }
     }
@@ -294,20 +307,20 @@ impl Lowering {
     fn method(&mut self, call: &syn::ExprMethodCall, iterated: bool) -> Result<Expression> {
         let span = call.span();
         let name = call.method.to_string();
-        let Some(method) = lists::method(&name) else {
+        let Some(method) = methods::method(&name) else {
             let message = format!(
                 "no method `{name}` in procedures; write a `#[pure]` function, or one of {}",
-                lists::method_names()
+                METHODS.iter().map(|method| method.name).collect::<Vec<_>>().join(", ")
             );
             return refuse(&call.method, message);
         };
-        if method.position == lists::Position::Statement {
+        if method.position == Position::Statement {
             return refuse(
                 &call.method,
                 format!("`.{name}(..)` changes a variable: write it as a statement of its own"),
             );
         }
-        let iterates = method.position == lists::Position::Header;
+        let iterates = method.position == Position::Header;
         if iterates && !iterated {
             return refuse(&call.method, format!("`.{name}(..)` stands in the head of a `for` only"));
         }
@@ -323,8 +336,8 @@ impl Lowering {
         let given = given
             .map(|argument| if iterates { self.iterated(argument) } else { self.value(argument) })
             .collect::<Result<Vec<_>>>()?;
-        let rows = receiver.value_type.has_row();
-        let value_type = match (name.as_str(), &receiver.value_type) {
+        let rows = receiver.span.value_type.has_row();
+        let value_type = match (name.as_str(), &receiver.span.value_type) {
             (_, ValueType::Row(_)) => {
                 return refuse(&call.receiver, "rows are used column by column: write `row.column`");
             }
@@ -335,14 +348,18 @@ impl Lowering {
             ("enumerate", value_type) if rows => {
                 ValueType::List(Box::new(ValueType::Tuple(vec![ValueType::Value, value_type.element()])))
             }
-            ("zip", value_type) if rows || given[0].value_type.has_row() => {
-                ValueType::List(Box::new(ValueType::Tuple(vec![value_type.element(), given[0].value_type.element()])))
+            ("zip", value_type) if rows || given[0].span.value_type.has_row() => {
+                ValueType::List(Box::new(ValueType::Tuple(vec![
+                    value_type.element(),
+                    given[0].span.value_type.element(),
+                ])))
             }
             _ if rows => return refuse(&call.method, format!("`.{name}(..)` is not for rows: take their columns")),
             _ => ValueType::Value,
         };
-        let kind = ExpressionKind::Method { receiver, method: call.method.clone(), arguments: given };
-        Ok(Expression::typed(span, value_type, kind))
+        let function = Called::Method(call.method.clone(), crate::name_of(&call.method));
+        let arguments = [receiver].into_iter().chain(given).collect();
+        Ok(tree::typed(span, value_type, ExpressionKind::Call(function, arguments)))
     }
 
     fn branch(&mut self, branch: &syn::ExprIf) -> Result<Expression> {
@@ -353,18 +370,18 @@ impl Lowering {
         if let Expr::Let(condition) = &*branch.cond {
             let value = self.expression(&condition.expr)?;
             let (pattern, then) = self.scoped(|this| {
-                let pattern = this.pattern(&condition.pat, &value.value_type)?;
+                let pattern = this.pattern(&condition.pat, &value.span.value_type)?;
                 Ok::<_, Error>((pattern, this.block_value(&branch.then_branch)?))
             })?;
             let otherwise = self.scoped(|this| this.expression(otherwise))?;
-            let value_type = then.value_type.clone();
-            let arms = vec![(pattern, None, then), (Pattern::any(), None, otherwise)];
-            return Ok(Expression::typed(span, value_type, ExpressionKind::Match(value, arms)));
+            let value_type = then.span.value_type.clone();
+            let arms = vec![(pattern, None, then), (Written::any(), None, otherwise)];
+            return Ok(tree::typed(span, value_type, ExpressionKind::Match(value, arms)));
         }
         let condition = self.condition(&branch.cond)?;
         let then = self.block_value(&branch.then_branch)?;
         let otherwise = self.scoped(|this| this.expression(otherwise))?;
-        Ok(Expression::typed(span, then.value_type.clone(), ExpressionKind::If(condition, then, otherwise)))
+        Ok(tree::typed(span, then.span.value_type.clone(), ExpressionKind::If(condition, then, otherwise)))
     }
 
     /// The condition of an `if`.
@@ -380,14 +397,15 @@ impl Lowering {
         let mut arms = Vec::new();
         for arm in &matching.arms {
             arms.push(self.scoped(|this| {
-                let pattern = this.pattern(&arm.pat, &value.value_type)?;
+                let pattern = this.pattern(&arm.pat, &value.span.value_type)?;
                 let guard = arm.guard.as_ref().map(|(_, guard)| this.condition(guard)).transpose()?;
                 Ok::<_, Error>((pattern, guard, this.expression(&arm.body)?))
             })?);
         }
-        let value_type = arms.iter().map(|(_, _, value)| &value.value_type).find(|value_type| value_type.has_row());
+        let value_type =
+            arms.iter().map(|(_, _, value)| &value.span.value_type).find(|value_type| value_type.has_row());
         let value_type = value_type.cloned().unwrap_or(ValueType::Value);
-        Ok(Expression::typed(matching.span(), value_type, ExpressionKind::Match(value, arms)))
+        Ok(tree::typed(matching.span(), value_type, ExpressionKind::Match(value, arms)))
     }
 
     /// `{ let ..; value }`.
@@ -406,8 +424,9 @@ impl Lowering {
                     return refuse(token, "write this `let .. else` before the expression it is in");
                 }
                 let value = this.expression(&init.expr)?;
-                let (pattern, ty) = this.typed(&local.pat, &value.value_type)?;
-                bindings.push((pattern, ty, value));
+                let pattern = this.typed(&local.pat, &value.span.value_type)?;
+                let value = typed_literal(value, pattern.ty.as_ref());
+                bindings.push((pattern, value));
             }
             let Stmt::Expr(value, None) = value else {
                 return refuse(value, "a block that gives a value ends in one, without `;`");
@@ -416,8 +435,8 @@ impl Lowering {
             if bindings.is_empty() {
                 return Ok(value);
             }
-            let value_type = value.value_type.clone();
-            Ok(Expression::typed(block.span(), value_type, ExpressionKind::Block(bindings, value)))
+            let value_type = value.span.value_type.clone();
+            Ok(tree::typed(block.span(), value_type, ExpressionKind::Block(bindings, value)))
         })
     }
 
@@ -429,12 +448,12 @@ impl Lowering {
                 quote!([#tokens])
             }) {
                 let element = self.value(&repeat.expr)?;
-                let count = count(&repeat.len)?;
-                return Ok(Expression::new(span, ExpressionKind::Repeat { element, count, is_vec: true }));
+                let count = count(&repeat.len, span)?;
+                return Ok(vec(tree::expression(span, ExpressionKind::Repeat(element, count))));
             }
             let elements = call.parse_body_with(Punctuated::<Expr, Token![,]>::parse_terminated)?;
             let elements = self.values(&elements)?;
-            return Ok(Expression::new(span, ExpressionKind::List { elements, is_vec: true }));
+            return Ok(vec(tree::expression(span, ExpressionKind::List(elements))));
         }
         if call.path.is_ident("matches") {
             let (value, pattern, guard) = call.parse_body_with(|input: syn::parse::ParseStream<'_>| {
@@ -450,15 +469,16 @@ impl Lowering {
             })?;
             let value = self.expression(&value)?;
             let (pattern, guard) = self.scoped(|this| {
-                let pattern = this.pattern(&pattern, &value.value_type)?;
+                let pattern = this.pattern(&pattern, &value.span.value_type)?;
                 Ok::<_, Error>((pattern, guard.map(|guard| this.value(&guard)).transpose()?))
             })?;
             let truth = |value: bool| {
                 let tokens = value.to_token_stream();
-                Expression::new(span, ExpressionKind::Literal { tokens, datum: Literal::Bool(value) })
+                let literal = Some(Literal::Bool(value));
+                tree::expression(span, ExpressionKind::Literal(Constant { tokens, at: span, literal }))
             };
-            let arms = vec![(pattern, guard, truth(true)), (Pattern::any(), None, truth(false))];
-            return Ok(Expression::new(span, ExpressionKind::Match(value, arms)));
+            let arms = vec![(pattern, guard, truth(true)), (Written::any(), None, truth(false))];
+            return Ok(tree::expression(span, ExpressionKind::Match(value, arms)));
         }
         let name = last(&call.path);
         refuse(
@@ -468,12 +488,36 @@ impl Lowering {
     }
 
     /// A pattern with or without a type after it.
-    pub(super) fn typed(&mut self, pattern: &syn::Pat, value_type: &ValueType) -> Result<(Pattern, Option<syn::Type>)> {
+    pub(super) fn typed(&mut self, pattern: &syn::Pat, value_type: &ValueType) -> Result<Written> {
         match pattern {
-            syn::Pat::Type(typed) => Ok((self.pattern(&typed.pat, value_type)?, Some((*typed.ty).clone()))),
-            other => Ok((self.pattern(other, value_type)?, None)),
+            syn::Pat::Type(typed) => {
+                Ok(Written { ty: Some((*typed.ty).clone()), ..self.pattern(&typed.pat, value_type)? })
+            }
+            other => self.pattern(other, value_type),
         }
     }
+}
+
+/// A value that is bound with a type: a literal takes it.
+pub(super) fn typed_literal(mut value: Expression, ty: Option<&syn::Type>) -> Expression {
+    if let ExpressionKind::Literal(Constant { literal: Some(Literal::Integer { suffix, .. }), .. }) = &mut *value.kind
+        && let Some(name) = ty.map(crate::text).filter(|name| INTEGERS.contains(&name.as_str()))
+        && suffix.is_empty()
+    {
+        *suffix = name;
+    }
+    value
+}
+
+/// A constant, or a variant without fields.
+fn constant(tokens: TokenStream, at: Span) -> ExpressionKind {
+    ExpressionKind::Literal(Constant { tokens, at, literal: None })
+}
+
+/// A list that is a `vec!`.
+fn vec(mut list: Expression) -> Expression {
+    list.span.is_vec = true;
+    list
 }
 
 /// Whether an expression needs steps of its own: it holds operations, assignments or jumps, in branches.
@@ -511,10 +555,12 @@ pub(super) fn needs_steps(expression: &Expr, tx: &proc_macro2::Ident) -> bool {
 }
 
 /// How many elements a list has that repeats one.
-fn count(expression: &Expr) -> Result<TokenStream> {
+fn count(expression: &Expr, at: Span) -> Result<Count> {
     match expression {
-        Expr::Lit(literal) if matches!(literal.lit, Lit::Int(_)) => Ok(literal.to_token_stream()),
-        Expr::Path(path) if last(&path.path).starts_with(char::is_uppercase) => Ok(path.to_token_stream()),
+        Expr::Lit(literal) if matches!(literal.lit, Lit::Int(_)) => Ok(Count { tokens: literal.to_token_stream(), at }),
+        Expr::Path(path) if last(&path.path).starts_with(char::is_uppercase) => {
+            Ok(Count { tokens: path.to_token_stream(), at })
+        }
         other => refuse(other, "so many elements are a literal or a constant; for others, `push` in a `for`"),
     }
 }
@@ -537,13 +583,12 @@ fn arguments(count: usize) -> &'static str {
 }
 
 fn is_scalar(name: &str) -> bool {
-    lists::INTEGERS.contains(&name)
-        || matches!(name, "f64" | "bool" | "str" | "f32" | "i128" | "u128" | "isize" | "char")
+    INTEGERS.contains(&name) || matches!(name, "f64" | "bool" | "str" | "f32" | "i128" | "u128" | "isize" | "char")
 }
 
 fn check_associated(path: &Path, owner: &str, name: &str, given: usize) -> Result<()> {
-    let is_integer = lists::INTEGERS.contains(&owner);
-    let known = lists::ASSOCIATED.iter().find(|function| {
+    let is_integer = INTEGERS.contains(&owner);
+    let known = ASSOCIATED.iter().find(|function| {
         function.name == name
             && match function.ty {
                 "{integer}" => is_integer,

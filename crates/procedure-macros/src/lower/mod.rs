@@ -125,6 +125,7 @@ impl Lowering {
             made: false,
             borrowed: false,
             parts: None,
+            ty: None,
             value_type,
         });
         if let Some(scope) = self.scopes.last_mut() {
@@ -143,13 +144,15 @@ impl Lowering {
             made: true,
             borrowed: false,
             parts: None,
+            ty: None,
             value_type,
         })
     }
 
     fn variable(&mut self, variable: Variable) -> VariableId {
         self.variables.push(variable);
-        VariableId(self.variables.len() - 1)
+        // Too many are refused when all are known.
+        VariableId((self.variables.len() - 1) as u16)
     }
 
     /// The variable that a name means here, and how many scopes lie outside of its own.
@@ -161,7 +164,7 @@ impl Lowering {
     }
 
     fn value_type(&self, variable: VariableId) -> ValueType {
-        self.variables[variable.0].value_type.clone()
+        self.variables[variable.index()].value_type.clone()
     }
 
     /// The position of a table, by its path.

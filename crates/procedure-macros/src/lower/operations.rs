@@ -1,20 +1,22 @@
 //! Operations: their keys, columns and changes.
 
 use proc_macro2::Span;
+use seriatim_procedure::ir::OperationId;
 use syn::spanned::Spanned;
 use syn::{Expr, Member, Result, ReturnType, Stmt};
 
 use super::{Lowering, Update, refuse};
 use crate::surface::{Call, Keys, Kind};
 use crate::tree::{
-    Block, Expression, ExpressionKind, KeyRange, Operation, OperationKind, Step, StepKind, Take, ValueType,
+    self, Block, Expression, ExpressionKind, Field, IndexAt, Key, KeyRange, Operation, OperationKind, StepKind, Take,
+    ValueType, VariableId,
 };
 
 impl Lowering {
     /// The operation that a call is, and the type of its result.
     pub(super) fn operation(&mut self, call: &Call<'_>) -> Result<(Operation, ValueType)> {
         let table = self.table(&call.table);
-        let index = call.index.as_ref().map(|constant| self.index(table, constant));
+        let index = call.index.as_ref().map(|constant| IndexAt(self.index(table, constant)));
         let (kind, value_type) = match &call.kind {
             Kind::Get { key, required } => {
                 let row = ValueType::Row(table);
@@ -31,7 +33,7 @@ impl Lowering {
                     return refuse(token, "write every column: there is no `..base`");
                 }
                 let columns = row.fields.iter().map(|field| match &field.member {
-                    Member::Named(column) => Ok((column.clone(), self.value(&field.expr)?)),
+                    Member::Named(column) => Ok((Field::Column(column.clone()), self.value(&field.expr)?)),
                     Member::Unnamed(at) => refuse(at, "columns are written by name"),
                 });
                 (OperationKind::Insert { columns: columns.collect::<Result<_>>()? }, ValueType::Value)
@@ -59,20 +61,27 @@ impl Lowering {
                 (OperationKind::Scan { range, reverse: *reverse, limit, take: *take }, value_type)
             }
         };
-        Ok((Operation { id: 0, span: call.span, table, index, kind }, value_type))
+        Ok((Operation { id: OperationId(0), span: call.span.into(), table, index, kind }, value_type))
     }
 
     /// A key: without the `&` in front that the ad-hoc interface has.
-    fn key(&mut self, key: &Expr) -> Result<Expression> {
+    fn key(&mut self, key: &Expr) -> Result<Key> {
         match key {
             Expr::Reference(reference) if reference.mutability.is_none() => self.key(&reference.expr),
             Expr::Paren(inner) => self.key(&inner.expr),
-            other => self.value(other),
+            other => {
+                let value = self.value(other)?;
+                let parts = match &*value.kind {
+                    ExpressionKind::Variable(variable) => self.variables[variable.index()].parts,
+                    _ => None,
+                };
+                Ok(Key { value, parts })
+            }
         }
     }
 
     /// The closure of an update.
-    fn change(&mut self, change: &syn::ExprClosure, table: usize) -> Result<(crate::tree::VariableId, Block)> {
+    fn change(&mut self, change: &syn::ExprClosure, table: usize) -> Result<(VariableId, Block)> {
         for (present, span) in [
             (change.asyncness.is_some(), change.asyncness.span()),
             (change.capture.is_some(), change.capture.span()),
@@ -138,19 +147,21 @@ impl Lowering {
             true => self.through_variable(value, block)?,
             false => self.value(value)?,
         };
-        block.0.push(Step { id: 0, span, kind: StepKind::Yield(value) });
+        block.0.push(tree::step(span, StepKind::Yield(value)));
         Ok(())
     }
 
     /// A value that steps compute, by way of a variable of the macro's own.
     fn through_variable(&mut self, value: &Expr, block: &mut Block) -> Result<Expression> {
         let variable = self.make("value", ValueType::Value);
-        self.variables[variable.0].late = true;
+        self.variables[variable.index()].late = true;
         let span = value.span();
-        block.0.push(Step { id: 0, span, kind: StepKind::Declare(variable, None) });
+        block.0.push(tree::step(span, StepKind::Declare(variable)));
         self.assign_branches(value, variable, block)?;
-        let ident = self.variables[variable.0].ident.clone();
-        Ok(Expression::new(Span::call_site(), ExpressionKind::Variable(variable, ident)))
+        let name = Some(self.variables[variable.index()].ident.clone());
+        let mut read = tree::expression(Span::call_site(), ExpressionKind::Variable(variable));
+        read.span.name = name;
+        Ok(read)
     }
 }
 

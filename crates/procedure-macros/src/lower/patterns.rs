@@ -5,13 +5,12 @@ use syn::spanned::Spanned;
 use syn::{Lit, Pat, Result};
 
 use super::{Lowering, refuse};
-use crate::tree::{Expression, ExpressionKind, Pattern, PatternKind, ValueType};
+use crate::tree::{Constant, Expression, ExpressionKind, Pattern, ValueType, VariableId, Written};
 
 impl Lowering {
     /// Reads a pattern for a value of this type; what it binds becomes visible.
-    pub(super) fn pattern(&mut self, pattern: &Pat, value_type: &ValueType) -> Result<Pattern> {
-        let kind = self.pattern_kind(pattern, value_type)?;
-        Ok(Pattern { syntax: Some(pattern.clone()), kind })
+    pub(super) fn pattern(&mut self, pattern: &Pat, value_type: &ValueType) -> Result<Written> {
+        Ok(Written { syntax: Some(pattern.clone()), ty: None, pattern: self.part(pattern, value_type)? })
     }
 
     /// Makes visible what a pattern would bind, after a mistake.
@@ -30,9 +29,9 @@ impl Lowering {
         }
     }
 
-    fn pattern_kind(&mut self, pattern: &Pat, value_type: &ValueType) -> Result<PatternKind> {
+    fn part(&mut self, pattern: &Pat, value_type: &ValueType) -> Result<Pattern> {
         match pattern {
-            Pat::Wild(_) => Ok(PatternKind::Any),
+            Pat::Wild(_) => Ok(Pattern::Any),
             Pat::Ident(ident) => {
                 if let Some((at, _)) = &ident.subpat {
                     return refuse(at, "bind the value with `let` and match it then, instead of `@`");
@@ -42,20 +41,20 @@ impl Lowering {
                 }
                 let name = ident.ident.to_string();
                 if name == "None" {
-                    return Ok(PatternKind::None);
+                    return Ok(Pattern::None);
                 }
                 if name.starts_with(char::is_uppercase) {
                     // A constant, or a struct without fields: a value of its type either way.
-                    return Ok(PatternKind::Literal(constant(&ident.ident)));
+                    return Ok(Pattern::Literal(constant(&ident.ident)));
                 }
                 if ident.ident == self.tx() {
                     return refuse(ident, "the transaction keeps its name: call this something else");
                 }
                 let variable = self.declare(&ident.ident, ident.mutability.is_some(), value_type.clone());
-                Ok(PatternKind::Bind(variable))
+                Ok(Pattern::Bind(variable))
             }
             Pat::Lit(literal) => match &literal.lit {
-                Lit::Int(_) | Lit::Bool(_) | Lit::Str(_) => Ok(PatternKind::Literal(self.literal_datum(literal)?)),
+                Lit::Int(_) | Lit::Bool(_) | Lit::Str(_) => Ok(Pattern::Literal(self.literal_datum(literal)?)),
                 other => refuse(other, "patterns have integers, truth values and text"),
             },
             Pat::Range(range) => {
@@ -63,15 +62,11 @@ impl Lowering {
                     return refuse(range, "write both ends of the range");
                 };
                 let inclusive = matches!(range.limits, syn::RangeLimits::Closed(_));
-                Ok(PatternKind::Range {
-                    low: self.literal_datum(&**low)?,
-                    high: self.literal_datum(&**high)?,
-                    inclusive,
-                })
+                Ok(Pattern::Range { low: self.literal_datum(&**low)?, high: self.literal_datum(&**high)?, inclusive })
             }
             Pat::Path(path) => match path.path.segments.last() {
-                Some(last) if last.ident == "None" => Ok(PatternKind::None),
-                _ => Ok(PatternKind::Literal(constant(&path.path))),
+                Some(last) if last.ident == "None" => Ok(Pattern::None),
+                _ => Ok(Pattern::Literal(constant(&path.path))),
             },
             Pat::TupleStruct(record) => self.called(record, value_type),
             Pat::Struct(record) => {
@@ -79,31 +74,31 @@ impl Lowering {
                     .fields
                     .iter()
                     .map(|field| {
-                        let inner = self.pattern(&field.pat, &ValueType::Value)?;
-                        Ok((crate::member_name(&field.member), inner))
+                        let inner = self.part(&field.pat, &ValueType::Value)?;
+                        Ok((crate::member_name(&field.member).into(), inner))
                     })
                     .collect::<Result<_>>()?;
-                Ok(PatternKind::Record { name: last(&record.path), fields })
+                Ok(Pattern::Record { name: last(&record.path).into(), fields })
             }
             Pat::Tuple(tuple) => {
                 if let Some(rest) = tuple.elems.iter().find(|part| matches!(part, Pat::Rest(_))) {
                     return refuse(rest, "name every part of the tuple, or write `_` for it");
                 }
                 let parts = tuple.elems.iter().enumerate();
-                let parts = parts.map(|(at, part)| self.pattern(part, &value_type.part(at))).collect::<Result<_>>()?;
-                Ok(PatternKind::Tuple(parts))
+                let parts = parts.map(|(at, part)| self.part(part, &value_type.part(at))).collect::<Result<_>>()?;
+                Ok(Pattern::Tuple(parts))
             }
             Pat::Or(or) => {
                 let mut cases = or.cases.iter();
-                let first = cases.next().map(|case| self.pattern(case, value_type)).transpose()?;
+                let first = cases.next().map(|case| self.part(case, value_type)).transpose()?;
                 let mut alternatives: Vec<Pattern> = first.into_iter().collect();
                 for case in cases {
                     alternatives.push(self.alternative(case, value_type)?);
                 }
-                Ok(PatternKind::Either(alternatives))
+                Ok(Pattern::Either(alternatives))
             }
-            Pat::Paren(inner) => self.pattern_kind(&inner.pat, value_type),
-            Pat::Reference(inner) => self.pattern_kind(&inner.pat, value_type),
+            Pat::Paren(inner) => self.part(&inner.pat, value_type),
+            Pat::Reference(inner) => self.part(&inner.pat, value_type),
             Pat::Type(typed) => refuse(&typed.ty, "write types after the whole pattern of a `let`"),
             Pat::Slice(slice) => refuse(slice, "take elements with an index: lists have no patterns"),
             other => refuse(
@@ -118,14 +113,14 @@ impl Lowering {
         let known = self.scopes.last().cloned().unwrap_or_default();
         self.scopes.push(Vec::new());
         let before = self.variables.len();
-        let pattern = self.pattern(case, value_type);
+        let pattern = self.part(case, value_type);
         self.scopes.pop();
         let (mut pattern, made) = (pattern?, before..self.variables.len());
         // They share the first alternative's variables.
         let same: Vec<_> = self.variables.drain(made.clone()).map(|variable| variable.ident).collect();
         let mut result = Ok(());
         rename(&mut pattern, &mut |variable| {
-            let ident = &same[variable.0 - made.start];
+            let ident = &same[variable.index() - made.start];
             match known.iter().rev().find(|(name, _)| *ident == name) {
                 Some((_, first)) => *variable = *first,
                 None => result = refuse(ident, "all alternatives bind the same names"),
@@ -135,47 +130,50 @@ impl Lowering {
     }
 
     /// `Some(pattern)`, or a variant with fields in order.
-    fn called(&mut self, record: &syn::PatTupleStruct, value_type: &ValueType) -> Result<PatternKind> {
+    fn called(&mut self, record: &syn::PatTupleStruct, value_type: &ValueType) -> Result<Pattern> {
         let name = last(&record.path);
         if let Some(rest) = record.elems.iter().find(|part| matches!(part, Pat::Rest(_))) {
             return refuse(rest, "name every field, or write `_` for it");
         }
         if let ("Some", Some(inner), 1) = (name.as_str(), record.elems.first(), record.elems.len()) {
-            return Ok(PatternKind::Some(Box::new(self.pattern(inner, &value_type.inside())?)));
+            return Ok(Pattern::Some(Box::new(self.part(inner, &value_type.inside())?)));
         }
         if name == "Ok" || name == "Err" {
             return refuse(&record.path, "operations end in `?`: there are no `Result`s to match");
         }
         let fields = record.elems.iter().enumerate();
-        let fields = fields.map(|(at, part)| Ok((at.to_string(), self.pattern(part, &ValueType::Value)?)));
-        Ok(PatternKind::Record { name, fields: fields.collect::<Result<_>>()? })
+        let fields = fields.map(|(at, part)| Ok((at.to_string().into(), self.part(part, &ValueType::Value)?)));
+        Ok(Pattern::Record { name: name.into(), fields: fields.collect::<Result<_>>()? })
     }
 
     /// A literal or constant in a pattern.
-    fn literal_datum(&mut self, expression: &(impl ToTokens + Spanned)) -> Result<Expression> {
+    fn literal_datum(&mut self, expression: &(impl ToTokens + Spanned)) -> Result<Constant> {
         let expression: syn::Expr = syn::parse2(expression.to_token_stream())?;
         let lowered = self.expression(&expression)?;
-        match crate::emit::ir::is_datum(&lowered) {
-            true => Ok(lowered),
-            false => Err(syn::Error::new(expression.span(), "patterns have literals and constants")),
-        }
+        datum(lowered).ok_or_else(|| syn::Error::new(expression.span(), "patterns have literals and constants"))
     }
 }
 
-fn rename(pattern: &mut Pattern, change: &mut impl FnMut(&mut crate::tree::VariableId)) {
-    match &mut pattern.kind {
-        PatternKind::Bind(variable) => change(variable),
-        PatternKind::Some(inner) => rename(inner, change),
-        PatternKind::Tuple(parts) | PatternKind::Either(parts) => {
-            parts.iter_mut().for_each(|part| rename(part, change))
-        }
-        PatternKind::Record { fields, .. } => fields.iter_mut().for_each(|(_, part)| rename(part, change)),
-        PatternKind::Any | PatternKind::Literal(_) | PatternKind::Range { .. } | PatternKind::None => {}
+fn datum(expression: Expression) -> Option<Constant> {
+    match *expression.kind {
+        ExpressionKind::Literal(constant) => Some(constant),
+        ExpressionKind::Reference((), inner) | ExpressionKind::Dereference((), inner) => datum(inner),
+        _ => None,
     }
 }
 
-fn constant(path: &(impl ToTokens + Spanned)) -> Expression {
-    Expression::new(path.span(), ExpressionKind::Constant(path.to_token_stream()))
+fn rename(pattern: &mut Pattern, change: &mut impl FnMut(&mut VariableId)) {
+    match pattern {
+        Pattern::Bind(variable) => change(variable),
+        Pattern::Some(inner) => rename(inner, change),
+        Pattern::Tuple(parts) | Pattern::Either(parts) => parts.iter_mut().for_each(|part| rename(part, change)),
+        Pattern::Record { fields, .. } => fields.iter_mut().for_each(|(_, part)| rename(part, change)),
+        Pattern::Any | Pattern::Literal(_) | Pattern::Range { .. } | Pattern::None => {}
+    }
+}
+
+fn constant(path: &(impl ToTokens + Spanned)) -> Constant {
+    Constant { tokens: path.to_token_stream(), at: path.span(), literal: None }
 }
 
 /// The last segment of a path.

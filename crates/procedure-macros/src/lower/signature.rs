@@ -83,7 +83,7 @@ fn parameter(input: &FnArg, lowering: &mut Lowering) -> Result<Parameter> {
         other => Passing::Value(owned(other)?),
     };
     let variable = lowering.declare(&pattern.ident, pattern.mutability.is_some(), ValueType::Value);
-    lowering.variables[variable.0].borrowed = !matches!(passing, Passing::Value(_));
+    lowering.variables[variable.index()].borrowed = !matches!(passing, Passing::Value(_));
     Ok(Parameter { variable, passing })
 }
 

@@ -1,16 +1,16 @@
 //! Statements: steps.
 
-use proc_macro2::Span;
+use proc_macro2::{Ident, Span};
+use seriatim_procedure::methods;
 use syn::spanned::Spanned;
 use syn::{Error, Expr, Local, Result, Stmt};
 
-use super::expressions::{compound, needs_steps, refusal};
+use super::expressions::{compound, needs_steps, refusal, typed_literal};
 use super::{Lowering, refuse};
-use crate::lists;
 use crate::surface;
 use crate::tree::{
-    Arm, Block, Expression, ExpressionKind, Operator, Pattern, PatternKind, Place, Selector, Step, StepKind, ValueType,
-    VariableId,
+    self, Arm, Block, Called, Expression, ExpressionKind, Field, Operator, Pattern, Place, Selector, Step, StepKind,
+    ValueType, VariableId, Written,
 };
 
 /// How a procedure ends, for messages.
@@ -29,7 +29,7 @@ impl Lowering {
             }
             _ => {
                 body.stmts.iter().for_each(|statement| this.statement(statement, &mut block));
-                if !block.diverges() && this.mistakes.is_none() {
+                if !tree::diverges(&block) && this.mistakes.is_none() {
                     this.mistake(Error::new(body.brace_token.span.close(), ENDS));
                 }
             }
@@ -68,7 +68,7 @@ impl Lowering {
             }
             other => {
                 let kind = self.outcome(other)?;
-                block.0.push(Step { id: 0, span, kind });
+                block.0.push(tree::step(span, kind));
                 Ok(())
             }
         }
@@ -83,7 +83,7 @@ impl Lowering {
                 }
                 _ => {
                     inner.stmts.iter().for_each(|statement| this.statement(statement, block));
-                    if !block.diverges() && this.mistakes.is_none() {
+                    if !tree::diverges(block) && this.mistakes.is_none() {
                         return Err(Error::new(inner.brace_token.span.close(), ENDS));
                     }
                 }
@@ -155,8 +155,9 @@ impl Lowering {
         let Some(init) = &local.init else {
             let syn::Pat::Ident(ident) = pattern else { return refuse(local, "give the variables their values here") };
             let variable = self.declare(&ident.ident, ident.mutability.is_some(), ValueType::Value);
-            self.variables[variable.0].late = true;
-            block.0.push(Step { id: 0, span, kind: StepKind::Declare(variable, ty) });
+            let known = &mut self.variables[variable.index()];
+            (known.late, known.ty) = (true, ty);
+            block.0.push(tree::step(span, StepKind::Declare(variable)));
             return Ok(());
         };
         let (value, tx) = (&*init.expr, self.tx());
@@ -164,38 +165,38 @@ impl Lowering {
             let Expr::Block(otherwise) = &**otherwise else { return refuse(local, "write a block after `else`") };
             let value = self.stepped(value, block)?;
             let otherwise_block = self.steps(&otherwise.block);
-            if !otherwise_block.diverges() && self.mistakes.is_none() {
+            if !tree::diverges(&otherwise_block) && self.mistakes.is_none() {
                 let message = "leave the procedure or the loop here: `return`, `break` or `continue`";
                 return Err(Error::new(otherwise.block.brace_token.span.close(), message));
             }
-            let pattern = self.pattern(pattern, &value.value_type)?;
-            block.0.push(Step { id: 0, span, kind: StepKind::LetElse { pattern, value, otherwise: otherwise_block } });
+            let pattern = self.pattern(pattern, &value.span.value_type)?;
+            block.0.push(tree::step(span, StepKind::LetElse { pattern, value, otherwise: otherwise_block }));
             return Ok(());
         }
         if let Some(call) = surface::operation(value, &tx, false) {
             let (operation, value_type) = self.operation_here(value, call?)?;
-            let pattern = self.pattern(pattern, &value_type)?;
-            let kind = StepKind::Operation { operation: Box::new(operation), bind: Some((pattern, ty)) };
-            block.0.push(Step { id: 0, span, kind });
+            let pattern = Written { ty, ..self.pattern(pattern, &value_type)? };
+            let kind = StepKind::Operation { operation: Box::new(operation), bind: Some(pattern) };
+            block.0.push(tree::step(span, kind));
             return Ok(());
         }
         if needs_steps(value, &tx) {
             let value = self.stepped(value, block)?;
-            let pattern = self.pattern(pattern, &value.value_type)?;
-            block.0.push(Step { id: 0, span, kind: StepKind::Let { pattern, ty, value } });
+            let pattern = Written { ty, ..self.pattern(pattern, &value.span.value_type)? };
+            block.0.push(tree::step(span, StepKind::Let { pattern, value }));
             return Ok(());
         }
-        let value = self.expression(value)?;
-        let pattern = self.pattern(pattern, &value.value_type)?;
-        if let PatternKind::Bind(variable) = &pattern.kind {
-            let known = &mut self.variables[variable.0];
+        let value = typed_literal(self.expression(value)?, ty.as_ref());
+        let pattern = Written { ty, ..self.pattern(pattern, &value.span.value_type)? };
+        if let Pattern::Bind(variable) = &pattern.pattern {
+            let known = &mut self.variables[variable.index()];
             match &*value.kind {
-                ExpressionKind::Reference(_) => known.borrowed = true,
+                ExpressionKind::Reference(..) => known.borrowed = true,
                 ExpressionKind::Tuple(parts) => known.parts = Some(parts.len()),
                 _ => {}
             }
         }
-        block.0.push(Step { id: 0, span, kind: StepKind::Let { pattern, ty, value } });
+        block.0.push(tree::step(span, StepKind::Let { pattern, value }));
         Ok(())
     }
 
@@ -218,21 +219,21 @@ impl Lowering {
         let variable = if let Some(call) = surface::operation(value, &tx, false) {
             let (operation, value_type) = self.operation_here(value, call?)?;
             let variable = self.make("result", value_type);
-            let bind = Some((Pattern::bind(variable), None));
-            block.0.push(Step { id: 0, span, kind: StepKind::Operation { operation: Box::new(operation), bind } });
+            let bind = Some(Written::bind(variable));
+            block.0.push(tree::step(span, StepKind::Operation { operation: Box::new(operation), bind }));
             variable
         } else if needs_steps(value, &tx) {
             let variable = self.make("value", ValueType::Value);
-            self.variables[variable.0].late = true;
-            block.0.push(Step { id: 0, span, kind: StepKind::Declare(variable, None) });
+            self.variables[variable.index()].late = true;
+            block.0.push(tree::step(span, StepKind::Declare(variable)));
             self.assign_branches(value, variable, block)?;
             variable
         } else {
             return self.expression(value);
         };
-        let ident = self.variables[variable.0].ident.clone();
+        let ident = self.variables[variable.index()].ident.clone();
         let mut read = self.read(variable, &ident);
-        read.span = span;
+        read.span.at = span;
         Ok(read)
     }
 
@@ -258,7 +259,7 @@ impl Lowering {
             Expr::Block(inner) if inner.label.is_none() => {
                 let mut scope = Block::default();
                 self.block_into(&inner.block, variable, &mut scope)?;
-                block.0.push(Step { id: 0, span, kind: StepKind::Scope(scope) });
+                block.0.push(tree::step(span, StepKind::Scope((), scope)));
                 Ok(())
             }
             Expr::Paren(inner) => self.assign_branches(&inner.expr, variable, block),
@@ -273,12 +274,13 @@ impl Lowering {
             }
             other => {
                 let value = self.stepped(other, block)?;
-                let known = &mut self.variables[variable.0];
-                if value.value_type.has_row() {
-                    known.value_type = value.value_type.clone();
+                let known = &mut self.variables[variable.index()];
+                if value.span.value_type.has_row() {
+                    known.value_type = value.span.value_type.clone();
                 }
-                let place = Place { variable, ident: known.ident.clone(), path: Vec::new() };
-                block.0.push(Step { id: 0, span, kind: StepKind::Assign { place, operator: None, value } });
+                let name = known.ident.clone();
+                let place = Place { variable, path: Vec::new() };
+                block.0.push(assignment(span, name, StepKind::Assign { place, operator: None, value }));
                 Ok(())
             }
         }
@@ -292,7 +294,7 @@ impl Lowering {
             }
             _ => {
                 inner.stmts.iter().for_each(|statement| this.statement(statement, block));
-                match block.diverges() || this.mistakes.is_some() {
+                match tree::diverges(block) || this.mistakes.is_some() {
                     true => Ok(()),
                     false => {
                         Err(Error::new(inner.brace_token.span.close(), "the branch ends in its value, without `;`"))
@@ -314,7 +316,7 @@ impl Lowering {
         if let Expr::Let(condition) = &*branch.cond {
             let value = self.stepped(&condition.expr, block)?;
             let (pattern, body) = self.scoped(|this| {
-                let pattern = this.pattern(&condition.pat, &value.value_type)?;
+                let pattern = this.pattern(&condition.pat, &value.span.value_type)?;
                 let mut body = Block::default();
                 then(this, &branch.then_branch, &mut body)?;
                 Ok::<_, Error>((pattern, body))
@@ -322,15 +324,15 @@ impl Lowering {
             let mut rest = Block::default();
             otherwise(self, &mut rest)?;
             let arms =
-                vec![Arm { pattern, guard: None, body }, Arm { pattern: Pattern::any(), guard: None, body: rest }];
-            block.0.push(Step { id: 0, span, kind: StepKind::Match { value, arms } });
+                vec![Arm { pattern, guard: None, body }, Arm { pattern: Written::any(), guard: None, body: rest }];
+            block.0.push(tree::step(span, StepKind::Match { value, arms }));
             return Ok(());
         }
         let condition = self.condition(&branch.cond)?;
         let (mut yes, mut no) = (Block::default(), Block::default());
         then(self, &branch.then_branch, &mut yes)?;
         otherwise(self, &mut no)?;
-        block.0.push(Step { id: 0, span, kind: StepKind::If { condition, then: yes, otherwise: no } });
+        block.0.push(tree::step(span, StepKind::If { condition, then: yes, otherwise: no }));
         Ok(())
     }
 
@@ -346,14 +348,14 @@ impl Lowering {
         let mut arms = Vec::new();
         for arm in &matching.arms {
             arms.push(self.scoped(|this| {
-                let pattern = this.pattern(&arm.pat, &value.value_type)?;
+                let pattern = this.pattern(&arm.pat, &value.span.value_type)?;
                 let guard = arm.guard.as_ref().map(|(_, guard)| this.condition(guard)).transpose()?;
                 let mut steps = Block::default();
                 body(this, &arm.body, &mut steps)?;
                 Ok::<_, Error>(Arm { pattern, guard, body: steps })
             })?);
         }
-        block.0.push(Step { id: 0, span, kind: StepKind::Match { value, arms } });
+        block.0.push(tree::step(span, StepKind::Match { value, arms }));
         Ok(())
     }
 
@@ -364,7 +366,7 @@ impl Lowering {
         if let Some(call) = surface::operation(expression, &tx, false) {
             let (operation, _) = self.operation_here(expression, call?)?;
             let kind = StepKind::Operation { operation: Box::new(operation), bind: None };
-            block.0.push(Step { id: 0, span, kind });
+            block.0.push(tree::step(span, kind));
             return Ok(());
         }
         match expression {
@@ -457,7 +459,7 @@ impl Lowering {
             }
             other => return Err(refusal(other)),
         };
-        Ok(Step { id: 0, span, kind })
+        Ok(tree::step(span, kind))
     }
 
     fn for_loop(&mut self, looping: &syn::ExprForLoop, block: &mut Block) -> Result<()> {
@@ -482,11 +484,11 @@ impl Lowering {
                 this.loops -= 1;
                 Ok((row, body))
             })?;
-            block.0.push(Step { id: 0, span, kind: StepKind::ForEach { row, operation: Box::new(operation), body } });
+            block.0.push(tree::step(span, StepKind::ForEach { row, operation: Box::new(operation), body }));
             return Ok(());
         }
         let over = self.iterated(&looping.expr)?;
-        let element = over.value_type.element();
+        let element = over.span.value_type.element();
         let (pattern, body) = self.scoped(|this| {
             let pattern = this.pattern(&looping.pat, &element)?;
             this.loops += 1;
@@ -494,7 +496,7 @@ impl Lowering {
             this.loops -= 1;
             Ok::<_, Error>((pattern, body))
         })?;
-        block.0.push(Step { id: 0, span, kind: StepKind::For { pattern, over, body } });
+        block.0.push(tree::step(span, StepKind::For { pattern, over, body }));
         Ok(())
     }
 
@@ -506,25 +508,26 @@ impl Lowering {
         span: Span,
         block: &mut Block,
     ) -> Result<()> {
-        let place = self.place(place)?;
+        let (name, place) = self.place(place)?;
         let value = match operator {
             Some(_) => self.value(right)?,
             None => self.stepped(right, block)?,
         };
-        if value.value_type.has_row() {
+        if value.span.value_type.has_row() {
             if !place.path.is_empty() {
                 return refuse(right, "rows are used column by column: write `row.column`");
             }
-            self.variables[place.variable.0].value_type = value.value_type.clone();
+            self.variables[place.variable.index()].value_type = value.span.value_type.clone();
         }
-        block.0.push(Step { id: 0, span, kind: StepKind::Assign { place, operator, value } });
+        block.0.push(assignment(span, name, StepKind::Assign { place, operator, value }));
         Ok(())
     }
 
     /// `list.push(x);` and the like.
     fn change_statement(&mut self, call: &syn::ExprMethodCall, block: &mut Block) -> Result<()> {
         let name = call.method.to_string();
-        let Some(method) = lists::method(&name).filter(|method| method.position == lists::Position::Statement) else {
+        let Some(method) = methods::method(&name).filter(|method| method.position == methods::Position::Statement)
+        else {
             // Says what is wrong with the method, if anything.
             self.expression(&Expr::MethodCall(call.clone()))?;
             return refuse(&call.method, "this value is not used: bind it with `let`");
@@ -532,15 +535,17 @@ impl Lowering {
         if call.args.len() != method.arity - 1 {
             return refuse(&call.method, format!("`.{name}(..)` takes {} argument here", method.arity - 1));
         }
-        let place = self.place(&call.receiver)?;
-        let arguments = call.args.iter().map(|argument| self.value(argument)).collect::<Result<_>>()?;
-        let kind = StepKind::Change { place, method: call.method.clone(), arguments };
-        block.0.push(Step { id: 0, span: call.span(), kind });
+        let (variable, place) = self.place(&call.receiver)?;
+        let mut parts = vec![part(call.span(), &place, &place.path)];
+        parts.extend(call.args.iter().map(|argument| self.value(argument)).collect::<Result<Vec<_>>>()?);
+        let function = Called::Method(call.method.clone(), crate::name_of(&call.method));
+        let value = tree::expression(call.span(), ExpressionKind::Call(function, parts));
+        block.0.push(assignment(call.span(), variable, StepKind::Assign { place, operator: None, value }));
         Ok(())
     }
 
-    /// What is assigned.
-    fn place(&mut self, place: &Expr) -> Result<Place> {
+    /// What is assigned, and the name of its variable here.
+    fn place(&mut self, place: &Expr) -> Result<(Ident, Place)> {
         match place {
             Expr::Path(path) => {
                 let Some(ident) = path.path.get_ident() else {
@@ -558,36 +563,36 @@ impl Lowering {
                     );
                     return refuse(ident, message);
                 }
-                let known = &self.variables[variable.0];
+                let known = &self.variables[variable.index()];
                 if !known.mutable && !known.late && self.update.is_none_or(|update| update.row != variable) {
                     return match known.value_type {
                         ValueType::Row(_) => refuse(ident, "columns are assigned in the change of an `update`"),
                         _ => refuse(ident, format!("`{ident}` is assigned: declare it with `let mut {ident}`")),
                     };
                 }
-                Ok(Place { variable, ident: ident.clone(), path: Vec::new() })
+                Ok((ident.clone(), Place { variable, path: Vec::new() }))
             }
             Expr::Field(field) => {
-                let mut base = self.place(&field.base)?;
+                let (name, mut base) = self.place(&field.base)?;
                 let is_row = self.update.is_some_and(|update| update.row == base.variable);
                 match (&field.member, is_row) {
                     (syn::Member::Named(column), true) if base.path.is_empty() => {
-                        base.path.push(Selector::Column(column.clone()));
+                        base.path.push(Selector::Field(Field::Column(column.clone())));
                     }
                     (member, true) => {
                         return refuse(member, "a column is assigned as a whole: write `row.column = value`");
                     }
-                    (member, false) => base.path.push(Selector::Field(member.clone())),
+                    (member, false) => base.path.push(Selector::Field(Field::Member(member.clone()))),
                 }
-                Ok(base)
+                Ok((name, base))
             }
             Expr::Index(index) => {
-                let mut base = self.place(&index.expr)?;
+                let (name, mut base) = self.place(&index.expr)?;
                 if self.update.is_some_and(|update| update.row == base.variable) {
                     return refuse(&index.index, "a column is assigned as a whole: write `row.column = value`");
                 }
                 base.path.push(Selector::Index(self.value(&index.index)?));
-                Ok(base)
+                Ok((name, base))
             }
             Expr::Unary(unary) if matches!(unary.op, syn::UnOp::Deref(_)) => {
                 refuse(unary, "nothing is lent to be changed: assign variables, their fields and elements")
@@ -596,4 +601,21 @@ impl Lowering {
             other => refuse(other, "variables, their fields and elements, and columns are assigned"),
         }
     }
+}
+
+/// An assignment to a variable that has this name here.
+fn assignment(at: Span, name: Ident, kind: StepKind) -> Step {
+    let mut step = tree::step(at, kind);
+    step.span.name = Some(name);
+    step
+}
+
+/// The part of a place that a path leads to, as an expression.
+fn part(at: Span, place: &Place, path: &[Selector]) -> Expression {
+    let kind = match path.split_last() {
+        None => ExpressionKind::Variable(place.variable),
+        Some((Selector::Field(field), before)) => ExpressionKind::Field(part(at, place, before), field.clone()),
+        Some((Selector::Index(index), before)) => ExpressionKind::Element(part(at, place, before), index.clone()),
+    };
+    tree::expression(at, kind)
 }

@@ -1,4 +1,14 @@
-//! Where values come from: which operations' results reach which expression.
+//! Where values come from: which operations' results reach which expression. No other analysis follows data or control. It needs
+//! no schema, and takes a tree of any notation. Who asks what:
+//!
+//! - *Plans*: what reaches each operation's key, values and control, what loops run over, where it can fail and who decides. The schema
+//!   adds which of an insert's values are its key.
+//! - *Passes and repairs* ([`steps`](super::steps)): of each step, also those between operations, what it uses and assigns, and the
+//!   operations whose results reach that.
+//! - *What runs ahead* (the macro's slices, of which prefetching and footprints are made): which variables are [settled](Flow::settled)
+//!   when some steps begin.
+//!
+//! `late` alone asks nothing: it is the check of this file.
 //!
 //! The unit is the variable. A definition (let, assignment, result of an operation, element of a loop) gives a variable what the
 //! expressions at its place use; a use gets what the definitions give that can reach it. No definition hides an earlier one, so
@@ -14,14 +24,14 @@
 //! A failing operation is no exit: whoever runs on after it never becomes visible.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
-use super::resolve::{Resolved, is_refutable};
-use super::visit;
 use crate::ir::{
-    BinaryOperator, Block, Expression, ExpressionKind, Function, Operation, OperationKind, Pattern, Span, Step,
-    StepKind, UnaryOperator, VariableId,
+    BinaryOperator, Block, Callee, Decoded, Expression, ExpressionKind, Notation, Operation, OperationKind, Pattern,
+    Step, StepKind, UnaryOperator, VariableId,
 };
-use seriatim_plan::FailureKind;
+use crate::plan::FailureKind;
+use crate::visit;
 
 /// A set of operations.
 pub(super) type Set = BTreeSet<usize>;
@@ -43,6 +53,8 @@ type UseId = usize;
 struct Definition {
     variable: VariableId,
     step: usize,
+    /// It was declared before.
+    assigns: bool,
     loops: Vec<usize>,
     from: Vec<UseId>,
 }
@@ -72,9 +84,9 @@ struct LoopUses {
 }
 
 #[derive(Debug)]
-struct SiteUses {
+struct SiteUses<N: Notation> {
     kind: FailureKind,
-    span: Span,
+    span: N::Mark,
     step: usize,
     loops: Vec<usize>,
     operation: Option<usize>,
@@ -84,8 +96,12 @@ struct SiteUses {
 /// What flows into an operation.
 #[derive(Debug)]
 pub(super) struct OperationFlow {
+    /// Its key; empty of an insert, whose key is among its values.
     pub(super) key: Set,
-    pub(super) value: Set,
+    /// Each of its values: of an insert, by column as written.
+    pub(super) values: Vec<Set>,
+    /// Whether its values use its own result by a variable from outside of its body, which an earlier iteration has assigned.
+    pub(super) carries: bool,
     pub(super) control: Set,
     pub(super) loops: Vec<usize>,
     pub(super) conditional: bool,
@@ -102,9 +118,9 @@ pub(super) struct LoopFlow {
 
 /// A place in expressions that can fail.
 #[derive(Debug)]
-pub(super) struct Site {
+pub(super) struct Site<N: Notation = Decoded> {
     pub(super) kind: FailureKind,
-    pub(super) span: Span,
+    pub(super) span: N::Mark,
     /// Its step, and the loops around that.
     pub(super) step: usize,
     pub(super) loops: Vec<usize>,
@@ -114,44 +130,96 @@ pub(super) struct Site {
     pub(super) decided_by: Set,
 }
 
-/// Everything that flows.
+/// A step that is not in the body of an update, which is part of its operation.
 #[derive(Debug)]
-pub(super) struct Flow {
-    pub(super) operations: Vec<OperationFlow>,
-    pub(super) loops: Vec<LoopFlow>,
-    pub(super) sites: Vec<Site>,
+pub(super) struct Place {
+    /// Its id.
+    pub(super) step: usize,
+    pub(super) operation: Option<usize>,
+    /// Variables that it uses itself: also those it assigns after their declaration.
+    pub(super) reads: BTreeSet<VariableId>,
+    /// Variables that it declares, binds or assigns.
+    pub(super) assigns: BTreeSet<VariableId>,
+    /// Operations whose results reach what it uses itself; of a loop over a scan and of an operation whose result is bound, its own.
+    pub(super) needs: Set,
+    /// Steps around it, outermost first.
+    pub(super) around: Vec<usize>,
+    /// Loops among them.
+    pub(super) loops: Vec<usize>,
+    pub(super) kind: PlaceKind,
+    /// Variables of the body of an update.
+    local: BTreeSet<VariableId>,
 }
 
-pub(super) fn flow(resolved: &Resolved<'_>) -> Flow {
-    let variables = resolved.procedure.variables.len();
-    let mut walk = Walk { declared: vec![None; variables], ..Walk::default() };
-    for parameter in 0..resolved.procedure.parameters {
-        walk.declared[parameter] = Some(Vec::new());
+/// What matters of a step beside what it uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PlaceKind {
+    ScanLoop,
+    LetElse,
+    /// Leaves an iteration or a loop.
+    LoopExit,
+    /// Leaves the procedure.
+    Exit,
+    Other,
+}
+
+/// What flows where in a tree.
+#[derive(Debug)]
+pub struct Flow<N: Notation = Decoded> {
+    pub(super) operations: Vec<OperationFlow>,
+    pub(super) loops: Vec<LoopFlow>,
+    pub(super) sites: Vec<Site<N>>,
+    /// In source order, which is that of ids.
+    pub(super) places: Vec<Place>,
+    uses: Vec<Use>,
+    definitions: Vec<Definition>,
+    parameters: usize,
+}
+
+impl<N: Notation> Flow<N> {
+    /// The flow of a tree with so many variables, the first of which are parameters.
+    pub fn of(body: &Block<N>, variables: usize, parameters: usize) -> Flow<N> {
+        flow(body, variables, parameters)
     }
-    walk.block(&resolved.procedure.body);
-    let Reached { uses: given, definitions: reached } = walk.solve();
-    let all = |uses: &[UseId]| -> Set { uses.iter().flat_map(|id| &given[*id]).copied().collect() };
-    let operations = walk.operations.iter().enumerate().map(|(id, uses)| {
-        let control = all(&uses.control);
-        let (mut key, mut value) = (uses.key.clone(), uses.value.clone());
-        if let OperationKind::Insert { columns } = &resolved.operations[id].0.kind {
-            // An insert's key is among its columns.
-            let table = resolved.table(id);
-            let is_key = |name: &str| table.key.iter().any(|part| table.columns[part.column.index()].name == name);
-            let split = |keys: bool| {
-                let chosen = columns.iter().zip(&uses.value).filter(move |((name, _), _)| is_key(name) == keys);
-                chosen.map(|(_, id)| *id).collect::<Vec<_>>()
+
+    /// The variables whose values are there when these steps begin, or follow from those, whatever the operations among the steps
+    /// find. One that is assigned among them is none: it has several values.
+    pub fn settled(&self, steps: &Range<usize>) -> BTreeSet<VariableId> {
+        let inside = |found: &&Definition| steps.contains(&found.step);
+        let bound = self.definitions.iter().filter(|found| found.step < steps.start && !found.assigns || inside(found));
+        let mut settled: BTreeSet<VariableId> = bound.map(|found| found.variable).collect();
+        settled.extend((0..self.parameters).map(|at| VariableId(at as u16)));
+        loop {
+            let follows = |id: &UseId| {
+                let used = &self.uses[*id];
+                used.operations.is_empty() && used.variables.is_subset(&settled)
             };
-            (key, value) = (split(true), split(false));
+            let lost = self.definitions.iter().filter(inside).filter(|found| settled.contains(&found.variable));
+            let lost = lost.filter(|found| found.assigns || !found.from.iter().all(follows));
+            let lost: Vec<VariableId> = lost.map(|found| found.variable).collect();
+            if lost.is_empty() {
+                return settled;
+            }
+            lost.iter().for_each(|variable| {
+                settled.remove(variable);
+            });
         }
-        let (key, mut value) = (all(&key), all(&value));
-        // The body of an update uses its own row, which is no need of another run of it; a variable that an earlier iteration
-        // has assigned is.
-        if !uses.value.iter().any(|used| walk.carries(*used, id, &reached)) {
-            value.remove(&id);
-        }
-        let conditional = uses.branches || uses.loops.iter().any(|at| walk.loops[*at].left);
-        OperationFlow { key, value, control, loops: uses.loops.clone(), conditional }
+    }
+}
+
+fn flow<N: Notation>(body: &Block<N>, variables: usize, parameters: usize) -> Flow<N> {
+    let mut walk = Walk::new(variables, parameters);
+    walk.block(body);
+    let Reached { uses: given, definitions: reached } = walk.solve();
+    let places = walk.places(&given);
+    let all = |uses: &[UseId]| -> Set { uses.iter().flat_map(|id| &given[*id]).copied().collect() };
+    let operations = walk.operations.iter().enumerate().map(|(id, uses)| OperationFlow {
+        key: all(&uses.key),
+        values: uses.value.iter().map(|used| given[*used].clone()).collect(),
+        carries: uses.value.iter().any(|used| walk.carries(*used, id, &reached)),
+        control: all(&uses.control),
+        loops: uses.loops.clone(),
+        conditional: uses.branches || uses.loops.iter().any(|at| walk.loops[*at].left),
     });
     let loops = walk.loops.iter().map(|found| LoopFlow {
         step: found.step,
@@ -167,18 +235,22 @@ pub(super) fn flow(resolved: &Resolved<'_>) -> Flow {
         operation: site.operation,
         decided_by: all(&site.uses),
     });
-    Flow { operations: operations.collect(), loops: loops.collect(), sites: sites.collect() }
+    let (operations, loops, sites) = (operations.collect(), loops.collect(), sites.collect());
+    Flow { operations, loops, sites, places, uses: walk.uses, definitions: walk.definitions, parameters }
 }
 
-#[derive(Debug, Default)]
-struct Walk {
+#[derive(Debug)]
+struct Walk<N: Notation> {
     uses: Vec<Use>,
     definitions: Vec<Definition>,
     /// By variable: the loops its declaration is in.
     declared: Vec<Option<Vec<usize>>>,
     operations: Vec<OperationUses>,
     loops: Vec<LoopUses>,
-    sites: Vec<SiteUses>,
+    sites: Vec<SiteUses<N>>,
+    places: Vec<Place>,
+    /// The steps around the current one.
+    nested: Vec<usize>,
     /// The loops around the current step.
     around: Vec<usize>,
     /// Conditions and headers around the current step, each with the number of loops around it.
@@ -199,25 +271,101 @@ struct Walk {
     outside: usize,
 }
 
-impl Walk {
-    fn block(&mut self, block: &Block) {
+impl<N: Notation> Walk<N> {
+    fn new(variables: usize, parameters: usize) -> Walk<N> {
+        let declared = (0..variables).map(|variable| (variable < parameters).then(Vec::new)).collect();
+        Walk {
+            uses: Vec::new(),
+            definitions: Vec::new(),
+            declared,
+            operations: Vec::new(),
+            loops: Vec::new(),
+            sites: Vec::new(),
+            places: Vec::new(),
+            nested: Vec::new(),
+            around: Vec::new(),
+            control: Vec::new(),
+            branches: 0,
+            after: Vec::new(),
+            skipped: Vec::new(),
+            returned: false,
+            inside: None,
+            row: None,
+            outside: 0,
+        }
+    }
+
+    fn block(&mut self, block: &Block<N>) {
         for step in &block.0 {
             self.step(step);
         }
     }
 
-    fn step(&mut self, step: &Step) {
+    fn step(&mut self, step: &Step<N>) {
+        if let StepKind::Scope(_, inner) = &step.kind {
+            return self.block(inner);
+        }
+        if self.inside.is_none() {
+            self.places.push(self.place(step));
+        }
+        self.nested.push(step.id.index());
+        self.descend(step);
+        self.nested.pop();
+    }
+
+    fn place(&self, step: &Step<N>) -> Place {
+        let mut local = BTreeSet::new();
+        if let Some((row, body)) = visit::change(step) {
+            local.insert(row);
+            visit::steps(body, &mut |inner| local.extend(visit::defined(inner)));
+        }
+        Place {
+            step: step.id.index(),
+            operation: visit::operation(step).map(|operation| operation.id.index()),
+            reads: BTreeSet::new(),
+            assigns: visit::defined(step).into_iter().collect(),
+            needs: Set::new(),
+            around: self.nested.clone(),
+            loops: self.around.iter().map(|id| self.loops[*id].step).collect(),
+            kind: match step.kind {
+                StepKind::ForEach { .. } => PlaceKind::ScanLoop,
+                StepKind::LetElse { .. } => PlaceKind::LetElse,
+                StepKind::Break | StepKind::Continue => PlaceKind::LoopExit,
+                StepKind::Return(_) | StepKind::Abort(_) => PlaceKind::Exit,
+                _ => PlaceKind::Other,
+            },
+            local,
+        }
+    }
+
+    /// The steps, with what they use.
+    fn places(&mut self, given: &[Set]) -> Vec<Place> {
+        let mut places = std::mem::take(&mut self.places);
+        let exits: BTreeSet<UseId> = self.loops.iter().map(|found| found.exits).collect();
+        for (id, used) in self.uses.iter().enumerate().filter(|(id, _)| !exits.contains(id)) {
+            // Steps in the body of an update come after its own.
+            let at = places.partition_point(|place| place.step <= used.step) - 1;
+            places[at].reads.extend(&used.variables);
+            places[at].needs.extend(&given[id]);
+        }
+        for place in &mut places {
+            place.reads.retain(|variable| !place.local.contains(variable));
+        }
+        places
+    }
+
+    fn descend(&mut self, step: &Step<N>) {
         let at = step.id.index();
         match &step.kind {
             StepKind::Declare(variable) => self.declare(*variable),
             StepKind::Let { pattern, value } => {
                 let from = self.expression(at, value);
-                self.bind(at, pattern, vec![from]);
+                self.bind(at, N::pattern(pattern), vec![from]);
             }
             StepKind::LetElse { pattern, value, otherwise } => {
                 let from = self.expression(at, value);
                 self.branch(from, |walk| walk.block(otherwise));
-                self.bind(at, pattern, vec![from]);
+                self.bind(at, N::pattern(pattern), vec![from]);
             }
             StepKind::Assign { place, value, .. } if Some(place.variable) == self.row => {
                 // Failures of columns that are only added to are for `rows` to judge.
@@ -227,6 +375,10 @@ impl Walk {
                 self.define(at, place.variable, from);
             }
             StepKind::Assign { place, operator, value } => {
+                if self.inside.is_none() {
+                    // The step uses what it had; whoever reads it has that from its other definitions.
+                    self.add_use(at, BTreeSet::from([place.variable]), Set::new());
+                }
                 let mut from = Vec::new();
                 for selector in visit::selectors(place) {
                     let index = self.expression(at, selector);
@@ -248,7 +400,7 @@ impl Walk {
                 self.operation(at, operation);
                 if let Some(pattern) = bind {
                     let result = self.result(at, operation.id.index());
-                    self.bind_result(at, pattern, result);
+                    self.bind_result(at, N::pattern(pattern), result);
                 }
             }
             StepKind::If { condition, then, otherwise } => {
@@ -259,11 +411,11 @@ impl Walk {
             StepKind::Match { value, arms } => {
                 let value = self.expression(at, value);
                 let depth = (self.control.len(), self.branches);
-                if arms.iter().any(|arm| arm.guard.is_some() || is_refutable(&arm.pattern)) {
+                if arms.iter().any(|arm| arm.guard.is_some() || visit::is_refutable(N::pattern(&arm.pattern))) {
                     self.push_branch(value);
                 }
                 for arm in arms {
-                    self.bind(at, &arm.pattern, vec![value]);
+                    self.bind(at, N::pattern(&arm.pattern), vec![value]);
                     if let Some(guard) = &arm.guard {
                         let guard = self.expression(at, guard);
                         self.push_branch(guard);
@@ -276,7 +428,7 @@ impl Walk {
             StepKind::For { pattern, over, body } => {
                 let over = self.expression(at, over);
                 self.iterate(at, None, over, |walk| {
-                    walk.bind(at, pattern, vec![over]);
+                    walk.bind(at, N::pattern(pattern), vec![over]);
                     walk.block(body);
                 });
             }
@@ -286,8 +438,7 @@ impl Walk {
                 let over = self.result(at, scan);
                 let id = self.loops.len();
                 self.iterate(at, Some(scan), over, |walk| {
-                    walk.declare(*row);
-                    walk.define(at, *row, vec![over]);
+                    walk.give(at, *row, vec![over]);
                     walk.block(body);
                 });
                 // How far the scan reads is decided by who leaves the loop.
@@ -329,10 +480,11 @@ impl Walk {
             StepKind::Yield(value) => {
                 self.expression(at, value);
             }
+            StepKind::Scope(..) => {}
         }
     }
 
-    fn operation(&mut self, at: usize, operation: &Operation) {
+    fn operation(&mut self, at: usize, operation: &Operation<N>) {
         let id = operation.id.index();
         let around = self.inside.replace(id);
         let mut uses = OperationUses {
@@ -346,9 +498,8 @@ impl Walk {
         uses.key = visit::key(operation).into_iter().map(|key| self.expression(at, key)).collect();
         uses.value = visit::values(operation).into_iter().map(|value| self.expression(at, value)).collect();
         if let OperationKind::Update { row, body, .. } = &operation.kind {
-            self.declare(*row);
             let result = self.result(at, id);
-            self.define(at, *row, vec![result]);
+            self.give(at, *row, vec![result]);
             let first = self.uses.len();
             (self.row, self.outside) = (Some(*row), self.control.len());
             self.block(body);
@@ -360,7 +511,7 @@ impl Walk {
         self.inside = around;
     }
 
-    fn iterate(&mut self, at: usize, scan: Option<usize>, over: UseId, body: impl FnOnce(&mut Walk)) {
+    fn iterate(&mut self, at: usize, scan: Option<usize>, over: UseId, body: impl FnOnce(&mut Walk<N>)) {
         let id = self.loops.len();
         let exits = self.add_use(at, BTreeSet::new(), Set::new());
         self.loops.push(LoopUses { step: at, parent: self.around.last().copied(), scan, over, exits, left: false });
@@ -373,7 +524,7 @@ impl Walk {
         self.around.pop();
     }
 
-    fn branch(&mut self, condition: UseId, body: impl FnOnce(&mut Walk)) {
+    fn branch(&mut self, condition: UseId, body: impl FnOnce(&mut Walk<N>)) {
         self.push_branch(condition);
         body(self);
         self.control.pop();
@@ -423,23 +574,32 @@ impl Walk {
         self.declared[variable.index()] = Some(self.around.clone());
     }
 
+    /// Assigns a variable, or binds one that was not declared before.
     fn define(&mut self, at: usize, variable: VariableId, from: Vec<UseId>) {
-        if self.declared[variable.index()].is_none() {
-            self.declare(variable);
+        match self.declared[variable.index()] {
+            Some(_) => {
+                let loops = self.around.clone();
+                self.definitions.push(Definition { variable, step: at, assigns: true, loops, from });
+            }
+            None => self.give(at, variable, from),
         }
-        self.definitions.push(Definition { variable, step: at, loops: self.around.clone(), from });
+    }
+
+    /// Binds a new variable.
+    fn give(&mut self, at: usize, variable: VariableId, from: Vec<UseId>) {
+        self.declare(variable);
+        self.definitions.push(Definition { variable, step: at, assigns: false, loops: self.around.clone(), from });
     }
 
     /// Binds new variables.
-    fn bind(&mut self, at: usize, pattern: &Pattern, from: Vec<UseId>) {
+    fn bind(&mut self, at: usize, pattern: &Pattern<N>, from: Vec<UseId>) {
         for variable in visit::bound(pattern) {
-            self.declare(variable);
-            self.define(at, variable, from.clone());
+            self.give(at, variable, from.clone());
         }
     }
 
     /// Binds the result of an operation to variables, which may have been declared before: those are assigned.
-    fn bind_result(&mut self, at: usize, pattern: &Pattern, result: UseId) {
+    fn bind_result(&mut self, at: usize, pattern: &Pattern<N>, result: UseId) {
         for variable in visit::bound(pattern) {
             let mut from = vec![result];
             if self.declared[variable.index()].is_some() {
@@ -460,7 +620,7 @@ impl Walk {
     }
 
     /// Notes what an expression uses, what it changes, and how it can fail.
-    fn expression(&mut self, at: usize, expression: &Expression) -> UseId {
+    fn expression(&mut self, at: usize, expression: &Expression<N>) -> UseId {
         let (mut variables, mut changed, mut inner) = (BTreeSet::new(), Vec::new(), Vec::new());
         let mut failures = Vec::new();
         visit::expressions(expression, &mut |part| {
@@ -487,7 +647,7 @@ impl Walk {
     }
 
     /// Code that can fail: an operation's, or pure code that uses these variables.
-    fn fails(&mut self, kind: FailureKind, span: &Span, at: usize, variables: BTreeSet<VariableId>) {
+    fn fails(&mut self, kind: FailureKind, span: &N::Mark, at: usize, variables: BTreeSet<VariableId>) {
         let mut uses = Vec::new();
         if self.inside.is_none() {
             uses = self.control_now();
@@ -496,7 +656,7 @@ impl Walk {
         self.site(kind, span, at, uses);
     }
 
-    fn site(&mut self, kind: FailureKind, span: &Span, step: usize, uses: Vec<UseId>) {
+    fn site(&mut self, kind: FailureKind, span: &N::Mark, step: usize, uses: Vec<UseId>) {
         let (span, loops) = (span.clone(), self.around.clone());
         self.sites.push(SiteUses { kind, span, step, loops, operation: self.inside, uses });
     }
@@ -568,17 +728,18 @@ struct Reached {
 }
 
 /// How an expression, apart from those in it, can fail.
-fn failure(expression: &Expression) -> Option<FailureKind> {
+fn failure<N: Notation>(expression: &Expression<N>) -> Option<FailureKind> {
     use BinaryOperator::{Add, Divide, Multiply, Remainder, Subtract};
     match &*expression.kind {
         ExpressionKind::Binary(Add | Subtract | Multiply | Divide | Remainder, ..) => Some(FailureKind::Overflow),
         ExpressionKind::Unary(UnaryOperator::Negate, inner) => {
             (!matches!(&*inner.kind, ExpressionKind::Literal(_))).then_some(FailureKind::Overflow)
         }
-        ExpressionKind::Call(Function::Method(name), _) if matches!(&**name, "abs" | "sum") => {
-            Some(FailureKind::Overflow)
-        }
-        ExpressionKind::Call(Function::Pure { total: false, .. }, _) => Some(FailureKind::Panic),
+        ExpressionKind::Call(function, _) => match N::callee(function) {
+            Callee::Method("abs" | "sum") => Some(FailureKind::Overflow),
+            Callee::Pure { panics: true } => Some(FailureKind::Panic),
+            _ => None,
+        },
         ExpressionKind::Element(..) => Some(FailureKind::OutOfBounds),
         _ => None,
     }

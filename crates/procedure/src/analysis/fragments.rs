@@ -14,7 +14,7 @@
 
 use std::collections::BTreeSet;
 
-use seriatim_plan::{Failure, FailureKind, Fragment, Fragments, Plan, Symbol, TransactionClass};
+use crate::plan::{Failure, FailureKind, Fragment, Fragments, Plan, Symbol, TransactionClass};
 
 use super::{Partitioning, Schema, chop};
 

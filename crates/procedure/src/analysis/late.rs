@@ -15,11 +15,11 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::visit;
 use crate::ir::{
     BinaryOperator, Block, Expression, ExpressionKind, Function, Operation, OperationKind, Procedure, Selector, Span,
     Step, StepId, StepKind, UnaryOperator, VariableId,
 };
+use crate::visit;
 
 /// A place where an execution could fail after its first transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -143,8 +143,7 @@ impl Check<'_> {
                 self.skipped = skipped;
             }
             // The body of an update is a part of its operation.
-            StepKind::Operation { .. } => {}
-            _ => visit::blocks(step).into_iter().for_each(|block| self.block(block, late)),
+            _ => visit::nested(step).into_iter().for_each(|block| self.block(block, late)),
         }
     }
 
@@ -251,6 +250,7 @@ fn has_a_value(kind: &ExpressionKind) -> Result<(), &'static str> {
         | ExpressionKind::Match(..)
         | ExpressionKind::Block(..)
         | ExpressionKind::Range { .. } => Ok(()),
+        ExpressionKind::Reference(never, _) | ExpressionKind::Dereference(never, _) => match *never {},
         ExpressionKind::Unary(UnaryOperator::Negate, inner) => match &*inner.kind {
             ExpressionKind::Literal(_) => Ok(()),
             _ => Err("arithmetic"),

@@ -26,12 +26,12 @@ mod rows;
 mod schema;
 mod steps;
 mod symbols;
-mod visit;
 
 pub use chop::{ChopError, chop};
+pub use flow::Flow;
 pub use fragments::fragments;
 pub use late::{LateFailure, late_failures};
-pub use plan::plan;
+pub use plan::{analyse, plan};
 pub use refusal::{Refusal, Refusals};
 pub use schema::{Partitioning, Schema};
 pub use steps::Steps;

@@ -3,27 +3,37 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use seriatim_catalog::{ColumnId, IndexDef, TableDef};
-use seriatim_plan::{
+use crate::plan::{
     Access, Columns, Existence, Failure, FailureKind, Iteration, Kind, Known, Operation, Plan, Symbol, Table,
 };
+use seriatim_catalog::{ColumnId, IndexDef, TableDef};
 
-use super::flow::{self, Flow, Set};
+use super::flow::{Flow, OperationFlow, Set};
 use super::refusal::Refusals;
-use super::resolve::{Resolved, is_refutable, resolve};
+use super::resolve::{Resolved, resolve};
 use super::rows::{RowColumns, rows};
+use super::steps::Steps;
 use super::symbols::{KeySymbols, symbols};
-use super::{Partitioning, Schema, chop, visit};
+use super::{Partitioning, Schema, chop};
 use crate::ir::{Expression, ExpressionKind, Function, OperationKind, Procedure, Step, StepKind};
+use crate::visit;
 
 /// Analyses a procedure against a schema.
 ///
 /// # Errors
 /// What the schema does not allow, each with its place.
 pub fn plan(procedure: &Procedure, schema: &Schema) -> Result<Plan, Refusals> {
+    Ok(analyse(procedure, schema)?.0)
+}
+
+/// The plan of a procedure, and what it means for its steps.
+///
+/// # Errors
+/// As of [`plan`].
+pub fn analyse(procedure: &Procedure, schema: &Schema) -> Result<(Plan, Steps), Refusals> {
     let resolved = resolve(procedure, schema)?;
     let columns = rows(&resolved)?;
-    let flow = flow::flow(&resolved);
+    let flow = Flow::of(&procedure.body, procedure.variables.len(), procedure.parameters);
     let symbols = symbols(&resolved);
     let operations: Vec<Operation> = (0..resolved.operations.len())
         .map(|id| operation(&resolved, schema, &flow, &columns[id], &symbols[id], id))
@@ -67,7 +77,7 @@ pub fn plan(procedure: &Procedure, schema: &Schema) -> Result<Plan, Refusals> {
         plan.operations[later].table_from.insert(earlier);
     }
     debug_assert_eq!(plan.check(), Ok(()));
-    Ok(plan)
+    Ok((plan, Steps::new(flow, procedure.steps)))
 }
 
 fn describe(table: &TableDef) -> Table {
@@ -89,6 +99,7 @@ fn operation(
 ) -> Operation {
     let (found, step, index) = resolved.operations[id];
     let flows = &flow.operations[id];
+    let (key_from, value_from) = data(resolved, flows, id);
     let (kind, required) = match &found.kind {
         OperationKind::Get { required, .. } => (Kind::Get, *required),
         OperationKind::Update { required, .. } => (Kind::Update, *required),
@@ -105,15 +116,15 @@ fn operation(
         index,
         key: symbols.key.clone(),
         accesses: accesses(resolved.table(id), found.table, kind, index, columns),
-        key_from: flows.key.clone(),
-        value_from: flows.value.clone(),
+        known: known(flow, id, &key_from),
+        key_from,
+        value_from,
         control_from: flows.control.clone(),
         table_from: Set::new(),
         blocks: resolved.blocks[id].clone(),
         loops: flows.loops.clone(),
         used: is_used(resolved.procedure, step),
         conditional: flows.conditional,
-        known: known(flow, id),
         partition: partition(resolved, schema, symbols, id),
     }
 }
@@ -121,19 +132,14 @@ fn operation(
 /// Whether the result of a step's operation is used anywhere.
 fn is_used(procedure: &Procedure, step: &Step) -> bool {
     let bound = match &step.kind {
-        StepKind::Operation { bind: Some(pattern), .. } if is_refutable(pattern) => return true,
+        StepKind::Operation { bind: Some(pattern), .. } if visit::is_refutable(pattern) => return true,
         StepKind::Operation { bind: Some(pattern), .. } => visit::bound(pattern),
         StepKind::ForEach { .. } => return true,
         _ => return false,
     };
     let mut used = false;
     visit::steps(&procedure.body, &mut |step| {
-        let mut roots = visit::own(step);
-        if let Some(operation) = visit::operation(step) {
-            roots.extend(visit::key(operation));
-            roots.extend(visit::values(operation));
-        }
-        for root in roots {
+        for root in visit::all_own(step) {
             visit::expressions(root, &mut |part| {
                 used |= matches!(&*part.kind, ExpressionKind::Variable(variable) if bound.contains(variable));
             });
@@ -172,18 +178,38 @@ fn accesses(table: &TableDef, number: usize, kind: Kind, index: Option<usize>, c
     all
 }
 
-/// From when on the key of an operation is known.
-fn known(flow: &Flow, id: usize) -> Known {
+/// What reaches the key of an operation, and what its values.
+fn data(resolved: &Resolved<'_>, flows: &OperationFlow, id: usize) -> (Set, Set) {
+    let (mut key, mut value) = (flows.key.clone(), Set::new());
+    match &resolved.operations[id].0.kind {
+        OperationKind::Insert { columns } => {
+            let table = resolved.table(id);
+            let is_key = |name: &str| table.key.iter().any(|part| table.columns[part.column.index()].name == name);
+            for ((name, _), from) in columns.iter().zip(&flows.values) {
+                if is_key(name) { &mut key } else { &mut value }.extend(from);
+            }
+        }
+        _ => value.extend(flows.values.iter().flatten()),
+    }
+    // The body of an update uses its own row, which is no need of another run of it.
+    if !flows.carries {
+        value.remove(&id);
+    }
+    (key, value)
+}
+
+/// From when on the key of an operation, which these results reach, is known.
+fn known(flow: &Flow, id: usize, key: &Set) -> Known {
     let found = &flow.operations[id];
-    if found.key.is_empty() {
+    if key.is_empty() {
         return Known::Entry;
     }
     // The innermost loop around both the operation and one that its key needs: in each iteration, the key is known only then.
     let inside = found.loops.iter().rposition(|at| {
-        found.key.iter().any(|other| flow.operations[*other].loops.contains(at) || flow.loops[*at].scan == Some(*other))
+        key.iter().any(|other| flow.operations[*other].loops.contains(at) || flow.loops[*at].scan == Some(*other))
     });
     let next = inside.map_or(0, |inside| inside + 1);
-    Known::After(found.key.clone(), found.loops.get(next).copied())
+    Known::After(key.clone(), found.loops.get(next).copied())
 }
 
 /// The value that says which partition the rows of an operation are in.

@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use seriatim_catalog::{IndexDef, KeyPart, Organization, TableDef};
 
+use super::Schema;
 use super::refusal::{Collector, Refusals};
-use super::{Schema, visit};
 use crate::ir::{
-    Block, Expression, ExpressionKind, KeyRange, Operation, OperationKind, Pattern, Place, Procedure, Selector, Span,
-    Step, StepKind, Take, VariableId,
+    Block, Expression, ExpressionKind, KeyRange, Operation, OperationKind, Place, Procedure, Selector, Span, Step,
+    StepKind, Take, VariableId,
 };
+use crate::visit;
 
 /// A procedure whose names are known to mean something.
 #[derive(Debug)]
@@ -285,13 +286,4 @@ fn variables(step: &Step) -> Vec<VariableId> {
         });
     }
     found
-}
-
-/// Whether a pattern matches some values only.
-pub(super) fn is_refutable(pattern: &Pattern) -> bool {
-    match pattern {
-        Pattern::Any | Pattern::Bind(_) => false,
-        Pattern::Tuple(parts) => parts.iter().any(is_refutable),
-        _ => true,
-    }
 }

@@ -12,16 +12,16 @@
 
 use std::collections::BTreeSet;
 
+use crate::plan::{Columns, FailureKind};
 use seriatim_catalog::{ColumnId, ColumnType, TableDef};
-use seriatim_plan::{Columns, FailureKind};
 
 use super::refusal::{Collector, Refusals};
 use super::resolve::Resolved;
-use super::visit::{self, Delta};
 use crate::ir::{
     Block, Expression, ExpressionKind, Function, OperationKind, Pattern, Selector, Span, Step, StepKind, Take,
     VariableId,
 };
+use crate::visit::{self, Delta};
 
 /// What one operation does to columns.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -1,7 +1,8 @@
 //! What a plan means for steps: in which pass each runs when a procedure is executed piece by piece, and which run again when
 //! results went stale.
 //!
-//! An operation's piece, or its being stale, is the plan's matter. The steps around operations follow from what they use:
+//! An operation's piece, or its being stale, is the plan's matter. The steps around operations follow from what they use, which
+//! flow analysis knows:
 //!
 //! - **Passes.** A step runs in the first pass after which all results it uses are there. Passes must not show: steps that assign
 //!   a variable keep their order with those that read or assign it, and in a loop around which the variable lives they share
@@ -12,47 +13,18 @@
 
 use std::collections::BTreeSet;
 
-use seriatim_plan::{Chopped, Plan};
+use crate::plan::{Chopped, Plan};
 
-use super::visit;
-use crate::ir::{Block, OperationKind, Procedure, Step, StepKind, VariableId};
+use super::flow::{Flow, Place, PlaceKind};
+use crate::ir::{Procedure, VariableId};
 
 type Variables = BTreeSet<VariableId>;
-
-/// One step, as far as this module cares.
-#[derive(Debug)]
-struct Place {
-    /// Its id.
-    step: usize,
-    operation: Option<usize>,
-    reads: Variables,
-    assigns: Variables,
-    /// Steps around it, outermost first.
-    around: Vec<usize>,
-    /// Loops among them.
-    loops: Vec<usize>,
-    exit: Option<Exit>,
-    is_scan_loop: bool,
-    is_let_else: bool,
-}
-
-/// What an exit leaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Exit {
-    /// An iteration of the innermost loop, or that loop.
-    Loop,
-    /// The procedure, or a pass: what the else of a `let` decides by further branches is not known in each pass, and then the
-    /// pass ends there.
-    Procedure,
-}
 
 /// What a procedure's steps use.
 #[derive(Debug)]
 pub struct Steps {
-    /// In source order, which is that of ids; those in bodies of updates are part of the update.
+    /// With the control of each step in what it reads and needs.
     places: Vec<Place>,
-    /// Operations that each place needs the results of.
-    needs: Vec<BTreeSet<usize>>,
     /// Variables that are assigned in more than one place.
     mutable: Variables,
     steps: usize,
@@ -61,48 +33,17 @@ pub struct Steps {
 impl Steps {
     /// The steps of a procedure.
     pub fn of(procedure: &Procedure) -> Steps {
-        let mut places = Vec::new();
-        collect(&procedure.body, &mut Vec::new(), &mut Vec::new(), &mut places);
-        let needs = control(&mut places);
-        let mut steps = Steps { needs, mutable: Variables::new(), places, steps: procedure.steps };
-        steps.mutable = steps.assigned_twice();
-        steps.solve();
-        steps
+        let flow = Flow::of(&procedure.body, procedure.variables.len(), procedure.parameters);
+        Steps::new(flow, procedure.steps)
     }
 
-    fn assigned_twice(&self) -> Variables {
-        let (mut once, mut twice) = (Variables::new(), Variables::new());
-        for variable in self.places.iter().flat_map(|place| &place.assigns) {
-            if !once.insert(*variable) {
-                twice.insert(*variable);
-            }
-        }
-        twice
-    }
-
-    /// What reaches each place: the results of operations, through variables.
-    fn solve(&mut self) {
-        let mut of_variable = std::collections::BTreeMap::<VariableId, BTreeSet<usize>>::new();
-        loop {
-            let mut grown = false;
-            for (at, place) in self.places.iter().enumerate() {
-                for variable in &place.reads {
-                    let from = of_variable.get(variable).cloned().unwrap_or_default();
-                    grown |= !from.is_subset(&self.needs[at]);
-                    self.needs[at].extend(from);
-                }
-                for variable in &place.assigns {
-                    let known = of_variable.entry(*variable).or_default();
-                    let gives = self.needs[at].iter().copied().chain(place.operation);
-                    for operation in gives {
-                        grown |= known.insert(operation);
-                    }
-                }
-            }
-            if !grown {
-                return;
-            }
-        }
+    /// So many steps between which this flows.
+    pub(super) fn new(flow: Flow, steps: usize) -> Steps {
+        let mut places = flow.places;
+        control(&mut places);
+        let (mut once, mut mutable) = (Variables::new(), Variables::new());
+        mutable.extend(places.iter().flat_map(|place| &place.assigns).filter(|variable| !once.insert(**variable)));
+        Steps { places, mutable, steps }
     }
 
     /// The pass of each step, by id, when the procedure is executed in these pieces. All that may fail is in the first; all
@@ -113,12 +54,11 @@ impl Steps {
             let piece = chopped.piece_of(operation).unwrap_or(0);
             u16::try_from(piece.saturating_sub(first)).unwrap_or(u16::MAX)
         };
-        let passes: Vec<u16> = (self.places.iter().zip(&self.needs))
-            .map(|(place, needs)| match place.operation {
-                Some(operation) => of_operation(operation),
-                None => needs.iter().map(|operation| of_operation(*operation)).max().unwrap_or(0),
-            })
-            .collect();
+        let passes = self.places.iter().map(|place| match place.operation {
+            Some(operation) => of_operation(operation),
+            None => place.needs.iter().map(|operation| of_operation(*operation)).max().unwrap_or(0),
+        });
+        let passes: Vec<u16> = passes.collect();
         let mut of_step = vec![0; self.steps];
         if self.keeps_order(&passes, of_operation) {
             for (place, pass) in self.places.iter().zip(&passes) {
@@ -130,13 +70,13 @@ impl Steps {
 
     /// Whether an execution in these passes cannot be told from one in source order.
     fn keeps_order(&self, passes: &[u16], of_operation: impl Fn(usize) -> u16) -> bool {
-        let results_are_there = (self.places.iter().enumerate())
-            .all(|(at, _)| self.needs[at].iter().all(|operation| of_operation(*operation) <= passes[at]));
-        let scans_are_whole =
-            (self.places.iter().zip(passes)).filter(|(place, _)| place.is_scan_loop).all(|(scan, pass)| {
-                let inside = self.places.iter().zip(passes).filter(|(place, _)| place.around.contains(&scan.step));
-                inside.into_iter().all(|(_, inner)| inner == pass)
-            });
+        let places = || self.places.iter().zip(passes);
+        let results_are_there =
+            places().all(|(place, pass)| place.needs.iter().all(|operation| of_operation(*operation) <= *pass));
+        let scans_are_whole = places().filter(|(place, _)| place.kind == PlaceKind::ScanLoop).all(|(scan, pass)| {
+            let mut inside = places().filter(|(place, _)| place.around.contains(&scan.step));
+            inside.all(|(_, inner)| inner == pass)
+        });
         results_are_there && scans_are_whole && self.mutable.iter().all(|variable| self.in_order(*variable, passes))
     }
 
@@ -190,7 +130,7 @@ impl Steps {
     fn run_again(&self, operations: &BTreeSet<usize>) -> (Vec<bool>, BTreeSet<usize>) {
         let uses = |at: usize| {
             let own = self.places[at].operation.is_some_and(|operation| operations.contains(&operation));
-            own || self.places[at].operation.is_none() && !self.needs[at].is_disjoint(operations)
+            own || self.places[at].operation.is_none() && !self.places[at].needs.is_disjoint(operations)
         };
         let mut chosen: BTreeSet<usize> = (0..self.places.len()).filter(|at| uses(*at)).collect();
         loop {
@@ -210,140 +150,41 @@ impl Steps {
     }
 }
 
-/// Steps in source order.
-fn collect(block: &Block, around: &mut Vec<usize>, loops: &mut Vec<usize>, places: &mut Vec<Place>) {
-    for step in &block.0 {
-        let is_scan_loop = matches!(step.kind, StepKind::ForEach { .. });
-        let is_loop = is_scan_loop || matches!(step.kind, StepKind::For { .. });
-        let (reads, assigns) = used(step);
-        places.push(Place {
-            step: step.id.index(),
-            operation: visit::operation(step).map(|operation| operation.id.index()),
-            reads,
-            assigns,
-            around: around.clone(),
-            loops: loops.clone(),
-            exit: match step.kind {
-                StepKind::Return(_) | StepKind::Abort(_) => Some(Exit::Procedure),
-                StepKind::Break | StepKind::Continue => Some(leaves(around, loops, places)),
-                _ => None,
-            },
-            is_scan_loop,
-            is_let_else: matches!(step.kind, StepKind::LetElse { .. }),
-        });
-        around.push(step.id.index());
-        if is_loop {
-            loops.push(step.id.index());
-        }
-        for inner in nested(step) {
-            collect(inner, around, loops, places);
-        }
-        around.pop();
-        if is_loop {
-            loops.pop();
-        }
-    }
+/// Whether a `break` or `continue` leaves its loop, or an iteration, in each pass. What the else of a `let` decides by further
+/// branches is not known in each pass, and then the pass ends there.
+fn leaves_loop(exit: &Place, places: &[Place]) -> bool {
+    let Some((_, branches)) = exit.around.split_last() else { return true };
+    let inside = branches.iter().filter(|step| exit.loops.last().is_none_or(|innermost| *step > innermost));
+    !inside.into_iter().any(|step| places.iter().any(|place| place.step == *step && place.kind == PlaceKind::LetElse))
 }
 
-/// What a `break` or `continue` leaves that has these steps and loops around it.
-fn leaves(around: &[usize], loops: &[usize], places: &[Place]) -> Exit {
-    let Some((_, branches)) = around.split_last() else { return Exit::Loop };
-    let inside = branches.iter().filter(|step| loops.last().is_none_or(|innermost| *step > innermost));
-    match inside.into_iter().any(|step| places.iter().any(|place| place.step == *step && place.is_let_else)) {
-        true => Exit::Procedure,
-        false => Exit::Loop,
-    }
-}
-
-/// The blocks of a step without the body of an update, which is part of its operation.
-fn nested(step: &Step) -> Vec<&Block> {
-    let mut blocks = visit::blocks(step);
-    if updated(step).is_some() {
-        blocks.pop();
-    }
-    blocks
-}
-
-/// The row and the body of an update.
-fn updated(step: &Step) -> Option<(VariableId, &Block)> {
-    match visit::operation(step)?.kind {
-        OperationKind::Update { row, ref body, .. } => Some((row, body)),
+/// Control is a use: of the steps around a step, since who is passed over is so with its blocks, and of those around the exits
+/// before it or in a loop with it; of those that leave a loop only, in that loop.
+fn control(places: &mut [Place]) {
+    let around = |place: &Place| {
+        let around = || places.iter().filter(|other| place.around.contains(&other.step));
+        let reads: Variables = around().flat_map(|other| other.reads.clone()).collect();
+        let needs: BTreeSet<usize> = around().flat_map(|other| other.needs.clone()).collect();
+        (reads, needs)
+    };
+    let exit = |place: &Place| match place.kind {
+        PlaceKind::LoopExit if leaves_loop(place, places) => Some(PlaceKind::LoopExit),
+        PlaceKind::LoopExit | PlaceKind::Exit => Some(PlaceKind::Exit),
         _ => None,
-    }
-}
-
-/// Variables a step reads and assigns itself. What it changes in part it also reads.
-fn used(step: &Step) -> (Variables, Variables) {
-    let (mut reads, mut assigns) = (Variables::new(), Variables::new());
-    own(step, &mut reads, &mut assigns);
-    if let Some((row, body)) = updated(step) {
-        let mut local = Variables::new();
-        visit::steps(body, &mut |inner| own(inner, &mut reads, &mut local));
-        local.insert(row);
-        reads.retain(|variable| !local.contains(variable));
-    }
-    (reads, assigns)
-}
-
-fn own(step: &Step, reads: &mut Variables, assigns: &mut Variables) {
-    let mut expressions = visit::own(step);
-    if let Some(operation) = visit::operation(step) {
-        expressions.extend(visit::key(operation));
-        expressions.extend(visit::values(operation));
-    }
-    for expression in expressions {
-        visit::expressions(expression, &mut |inner| {
-            if let Some(variable) = visit::root(inner) {
-                reads.insert(variable);
-            }
-        });
-    }
-    match &step.kind {
-        StepKind::Declare(variable) => {
-            assigns.insert(*variable);
-        }
-        StepKind::Let { pattern, .. } | StepKind::LetElse { pattern, .. } | StepKind::For { pattern, .. } => {
-            assigns.extend(visit::bound(pattern));
-        }
-        StepKind::Operation { bind: Some(pattern), .. } => assigns.extend(visit::bound(pattern)),
-        StepKind::Match { arms, .. } => assigns.extend(arms.iter().flat_map(|arm| visit::bound(&arm.pattern))),
-        StepKind::ForEach { row, .. } => {
-            assigns.insert(*row);
-        }
-        StepKind::Assign { place, .. } => {
-            reads.insert(place.variable);
-            assigns.insert(place.variable);
-        }
-        _ => {}
-    }
-}
-
-/// Control is a use: of the steps around a step, and of those around the exits before it or in a loop with it; of those that leave
-/// a loop only, in that loop. Variables join what a place reads; scans, whose rows say how often the body of their loop runs, are
-/// what it gives back.
-fn control(places: &mut [Place]) -> Vec<BTreeSet<usize>> {
-    let controls: Vec<(Variables, BTreeSet<usize>)> = places
-        .iter()
-        .map(|place| {
-            let around = || places.iter().filter(|other| place.around.contains(&other.step));
-            let scans = around().filter(|other| other.is_scan_loop).filter_map(|scan| scan.operation);
-            (around().flat_map(|other| other.reads.clone()).collect(), scans.collect())
-        })
-        .collect();
-    let mut needs = vec![BTreeSet::new(); places.len()];
-    for at in 0..places.len() {
-        let exits = (0..places.len()).filter(|exit| {
-            let (loops, around) = (&places[*exit].loops, &places[at].loops);
-            match places[*exit].exit {
+    };
+    let controls: Vec<_> = places.iter().map(|place| (around(place), exit(place), place.loops.clone())).collect();
+    for (at, place) in places.iter_mut().enumerate() {
+        for (other, ((reads, needs), exit, loops)) in controls.iter().enumerate() {
+            let decides = match exit {
+                _ if other == at => true,
                 None => false,
-                Some(Exit::Loop) => loops.last().is_none_or(|innermost| around.contains(innermost)),
-                Some(Exit::Procedure) => *exit < at || loops.iter().any(|step| around.contains(step)),
+                Some(PlaceKind::LoopExit) => loops.last().is_none_or(|innermost| place.loops.contains(innermost)),
+                Some(_) => other < at || loops.iter().any(|step| place.loops.contains(step)),
+            };
+            if decides {
+                place.reads.extend(reads);
+                place.needs.extend(needs);
             }
-        });
-        for which in exits.chain([at]).collect::<Vec<_>>() {
-            places[at].reads.extend(&controls[which].0);
-            needs[at].extend(&controls[which].1);
         }
     }
-    needs
 }

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use seriatim_plan::Symbol;
+use crate::plan::Symbol;
 
 use super::resolve::Resolved;
-use super::visit;
 use crate::Datum;
 use crate::ir::{
     Block, Expression, ExpressionKind, Function, KeyRange, OperationKind, Pattern, Procedure, Step, StepKind,
 };
+use crate::visit;
 
 /// What an operation's key is, symbolically.
 #[derive(Clone, Debug, Default)]

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use seriatim_plan::{Chopping, Role};
+use crate::plan::{Chopping, Role};
 
 use super::graph::{Node, graph};
 

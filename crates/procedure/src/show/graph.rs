@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use seriatim_plan::{Chopped, Chopping, End, Ground, MergeReason, Role};
+use crate::plan::{Chopped, Chopping, End, Ground, MergeReason, Role};
 
 /// One instance of a procedure. The two of a procedure follow each other.
 #[derive(Debug)]
@@ -89,7 +89,7 @@ fn instance(chopping: &Chopping, at: usize, number: usize) -> Instance {
         let end = End { procedure: at, operation: *id };
         Operation { id: *id, label: chopped.labels[*id].clone(), grounds: grounds(chopping, end) }
     };
-    let group = |piece: &seriatim_plan::Piece| Group {
+    let group = |piece: &crate::plan::Piece| Group {
         operations: piece.operations.iter().map(operation).collect(),
         role: piece.role,
         conflicting: piece.conflicting,

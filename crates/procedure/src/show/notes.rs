@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use seriatim_plan::{Chopping, End};
+use crate::plan::{Chopping, End};
 
 use super::graph::in_short;
 

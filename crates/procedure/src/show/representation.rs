@@ -147,6 +147,7 @@ impl<'p> Names<'p> {
             }
             ExpressionKind::None => ("None".to_owned(), TIGHTEST),
             ExpressionKind::Some(value) => (format!("Some({})", self.expression(value, LOOSEST)), TIGHTEST),
+            ExpressionKind::Reference(never, _) | ExpressionKind::Dereference(never, _) => match *never {},
             ExpressionKind::If(condition, then, otherwise) => {
                 let part = |part| self.expression(part, LOOSEST);
                 let text = format!("if {} {{ {} }} else {{ {} }}", part(condition), part(then), part(otherwise));
@@ -348,6 +349,7 @@ impl Printer<'_> {
                 self.block(body, depth + 1);
                 self.line(None, None, depth, "}");
             }
+            StepKind::Scope(never, _) => match *never {},
             StepKind::Break => self.line(id, None, depth, "break"),
             StepKind::Continue => self.line(id, None, depth, "continue"),
             StepKind::Return(value) => {

@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 use std::fmt::{Result, Write};
 
-use seriatim_plan::{Chopping, Role};
+use crate::plan::{Chopping, Role};
 
 use super::graph::{Edge, Graph, Node, graph};
 use super::notes::notes;

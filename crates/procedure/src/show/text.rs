@@ -1,6 +1,6 @@
 //! Plans and choppings as text.
 
-use seriatim_plan::{Chopping, Fragments, Plan};
+use crate::plan::{Chopping, Fragments, Plan};
 
 /// A procedure's plan, its division by partition, and what is known of its keys before it runs.
 pub fn procedure(plan: &Plan, fragments: &Fragments) -> String {

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use seriatim_plan::{Chopping, Options, Role};
+use seriatim_procedure::plan::{Chopping, Options, Role};
 
 use super::sets::{Act, Effect, Op, Set};
 

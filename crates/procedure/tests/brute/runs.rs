@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 
 use seriatim_base::Rng;
 
-use seriatim_plan::Options;
+use seriatim_procedure::plan::Options;
 
 use super::oracle::{Cut, conflict, matters};
 use super::sets::{Effect, Set};

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
 use seriatim_base::{ColumnId, rng};
-use seriatim_plan::{
+use seriatim_procedure::plan::{
     Access, Columns, Existence, Failure, FailureKind, Iteration, Kind, Known, Operation, Options, Plan, Table,
 };
 

@@ -95,6 +95,7 @@ impl<'p> Chain<'p> {
         self.steps = self.steps.checked_sub(1).unwrap_or_else(|| panic!("it does not end:\n{}", self.procedure));
         let (due, runs) = (self.passes[step.id.index()] <= self.pass, self.passes[step.id.index()] == self.pass);
         match &step.kind {
+            StepKind::Scope(never, _) => match *never {},
             StepKind::Break => return Ok(Flow::Break),
             StepKind::Continue => return Ok(Flow::Continue),
             StepKind::Declare(variable) => frame.unbind(*variable)?,

@@ -13,11 +13,11 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use seriatim_base::{Rng, rng};
-use seriatim_plan::{Chopped, Chopping, Failure, FailureKind, Options, Piece, Plan, Role};
 use seriatim_procedure::Datum;
 use seriatim_procedure::analysis::{LateFailure, Steps, chop, late_failures, plan};
 use seriatim_procedure::interpret::interpret;
 use seriatim_procedure::ir::Procedure;
+use seriatim_procedure::plan::{Chopped, Chopping, Failure, FailureKind, Options, Piece, Plan, Role};
 
 use chain::{Chain, number, rows};
 use support::toy::{Tables, Toy, ToyError};

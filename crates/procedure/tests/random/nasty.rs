@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 
 use seriatim_base::Rng;
-use seriatim_plan::{FailureKind, Known, Plan};
 use seriatim_procedure::analysis::late_failures;
 use seriatim_procedure::ir::Procedure;
+use seriatim_procedure::plan::{FailureKind, Known, Plan};
 
 use super::support::build::{Build, procedure};
 use super::{does_the_same, passes, pieces, planned, replay};

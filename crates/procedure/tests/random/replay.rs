@@ -7,10 +7,10 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use seriatim_base::Rng;
-use seriatim_plan::{FailureKind, Plan};
 use seriatim_procedure::Datum;
 use seriatim_procedure::interpret::{Changes, Keys, Operate, interpret};
 use seriatim_procedure::ir::{Operation, Procedure};
+use seriatim_procedure::plan::{FailureKind, Plan};
 
 use super::arguments;
 use super::chain::{number, rows};

@@ -17,8 +17,8 @@ use seriatim_catalog::watch::{self, Touched};
 use seriatim_catalog::{ColumnSet, KeyBuf, KeyCodec, Value};
 use seriatim_engine::procedure::watch::{Accessed, KeysSeen};
 use seriatim_engine::{Committed, Origin, Runner, TxCore, with_value};
-use seriatim_plan::{Kind, Operation, Plan, Symbol};
 use seriatim_procedure::ir::{Procedure, StepId};
+use seriatim_procedure::plan::{Kind, Operation, Plan, Symbol};
 
 use super::registry::Entry;
 use super::{Access, Data, Datum, Declared, IntegerType, Keys, Touch};

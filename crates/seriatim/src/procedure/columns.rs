@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use seriatim_catalog::{ColumnId, ColumnSet, TableColumns};
-use seriatim_plan::Kind;
+use seriatim_procedure::plan::Kind;
 
 use crate::procedure::registry::CallStrategy;
 use crate::{Abort, Database, Handle, Session, Tx};

@@ -61,9 +61,8 @@ mod values;
 #[doc(hidden)]
 pub use seriatim_engine::procedure::ExecutionMode as Shape;
 pub use seriatim_engine::procedure::{Aborted, ExecutionMode};
-pub use seriatim_plan as plan;
 pub use seriatim_procedure::analysis::{ChopError, Refusal, Refusals};
-pub use seriatim_procedure::{Data, Datum, EvaluationError, IntegerType, Pure, checked, ir, methods, show};
+pub use seriatim_procedure::{Data, Datum, EvaluationError, IntegerType, Pure, checked, ir, methods, plan, show};
 
 pub use seriatim_procedure_macros::{procedure, pure};
 

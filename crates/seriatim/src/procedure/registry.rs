@@ -10,9 +10,9 @@ use std::sync::{Arc, PoisonError};
 use seriatim_catalog::ColumnSet;
 use seriatim_engine::procedure::execution::{Passes, Repairs};
 use seriatim_engine::procedure::gate::Gate;
-use seriatim_plan::{Chopping, Fragments, Operation, Options, Plan};
 use seriatim_procedure::analysis::{self, ChopError, Refusals, Schema, Steps};
 use seriatim_procedure::ir::{self, Span};
+use seriatim_procedure::plan::{Chopping, Fragments, Operation, Options, Plan};
 use seriatim_txn::{Freshness, Mode};
 
 use super::support::{CallByName, Erased};
@@ -401,7 +401,7 @@ impl Database {
 
     fn resolve(&self, procedure: &Erased, schema: &Schema) -> Result<Entry, RegisterError> {
         let declaration = (procedure.declaration)();
-        let plan = analysis::plan(&declaration, schema).map_err(RegisterError::Refused)?;
+        let (plan, steps) = analysis::analyse(&declaration, schema).map_err(RegisterError::Refused)?;
         let columns: Box<[ColumnSet]> = plan.operations.iter().map(columns).collect();
         let handles = (procedure.handles)(self, &columns).map_err(|error| RegisterError::Schema {
             procedure: procedure.name.to_owned(),
@@ -418,7 +418,6 @@ impl Database {
             _ if checked => CallStrategy::Checked,
             _ => CallStrategy::Straight,
         };
-        let steps = Steps::of(&declaration);
         let repairs = Repairs::new((0..declaration.operations).map(|operation| steps.repair(&plan, operation)));
         let Erased { name, id, call_by_name, interpret_by_name, .. } = *procedure;
         let plan = Arc::new(plan);

@@ -28,7 +28,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use seriatim_plan::{Claim, Conflict, End, Kind, Operation, Plan};
+use crate::plan::{Claim, Conflict, End, Kind, Operation, Plan};
 
 /// Finds claimed operations, removes their edges, and orders them after the deletes that claim.
 pub(super) fn claims(

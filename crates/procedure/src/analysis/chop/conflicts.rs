@@ -4,7 +4,7 @@
 //! a scan too), or if one changes a column that the other uses or changes. Two additions to a column commute. Keys are not
 //! compared: which rows an operation meets is not known before it runs.
 
-use seriatim_plan::{Access, Columns, Conflict, End, Existence, Ground, Plan};
+use crate::plan::{Access, Columns, Conflict, End, Existence, Ground, Plan};
 
 /// What two operations conflict on; nothing if they may run in any order.
 pub(super) fn grounds(left: (&Plan, usize), right: (&Plan, usize), commute: bool) -> Vec<Ground> {

@@ -21,7 +21,7 @@
 
 use std::collections::BTreeSet;
 
-use seriatim_plan::{Conflict, Deferral, End, Existence, Failure, Options, Plan, Refused};
+use crate::plan::{Conflict, Deferral, End, Existence, Failure, Options, Plan, Refused};
 
 use super::{order, tolerated};
 

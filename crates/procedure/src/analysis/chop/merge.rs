@@ -15,7 +15,7 @@
 
 use std::collections::BTreeSet;
 
-use seriatim_plan::{
+use crate::plan::{
     Chopped, Claim, Conflict, End, Failure, FailureKind, Merge, MergeReason, Options, Piece, Plan, Role,
 };
 

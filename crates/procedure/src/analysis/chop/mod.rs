@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use seriatim_plan::{Chopping, End, Existence, FailureKind, Options, Plan};
+use crate::plan::{Chopping, End, Existence, FailureKind, Options, Plan};
 
 use merge::Cut;
 pub(super) use order::own_order;

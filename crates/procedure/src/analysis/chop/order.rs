@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use seriatim_plan::{MergeReason, Plan};
+use crate::plan::{MergeReason, Plan};
 
 use super::conflicts;
 

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::rc::Rc;
 
-use seriatim_plan::{Chopped, Piece, Plan, Role};
 use seriatim_procedure::analysis::Steps as Places;
+use seriatim_procedure::plan::{Chopped, Piece, Plan, Role};
 
 use self::run::{Run, agree, contents, seed};
 use super::*;

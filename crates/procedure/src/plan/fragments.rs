@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::Symbol;
+use super::Symbol;
 
 /// How a procedure spreads over partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

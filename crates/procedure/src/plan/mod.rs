@@ -1,10 +1,31 @@
-//! A procedure's plan.
+//! What the analysis of procedures found, as inert data.
+//!
+//! Invariant: no behaviour but checking and showing itself. [`analysis`](crate::analysis) makes it; the engine and the apps only
+//! read it.
+//!
+//! A [`Plan`] is about one procedure; a [`Chopping`] about a set of them; [`Fragments`] about one procedure and a way to
+//! partition tables. Operations, steps, loops and tables are named by their dense indexes, which for operations and steps are
+//! the ids of the intermediate representation. The same procedures and schema give the same bytes in every run.
+
+mod chopping;
+mod columns;
+mod footprint;
+mod fragments;
+mod operation;
+mod symbol;
+
+pub use chopping::{
+    Chopped, Chopping, Claim, Conflict, Deferral, End, Ground, Merge, MergeReason, Options, Piece, Refused, Role,
+};
+pub use columns::Columns;
+pub use footprint::{Footprint, Touch};
+pub use fragments::{Fragment, Fragments, TransactionClass};
+pub use operation::{Access, Existence, Failure, FailureKind, Kind, Known, Operation};
+pub use symbol::Symbol;
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
-
-use crate::{Access, Existence, Failure, Footprint, Kind, Known, Operation, Symbol, Touch};
 
 /// A table that a procedure uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -165,7 +186,7 @@ impl Plan {
 }
 
 /// Numbers in braces, for people.
-pub(crate) fn numbers(set: &BTreeSet<usize>) -> String {
+fn numbers(set: &BTreeSet<usize>) -> String {
     set.iter().map(|number| format!("#{number}")).collect::<Vec<_>>().join(" ")
 }
 

@@ -1,15 +1,16 @@
-//! Walking the intermediate representation: the parts of steps, operations, patterns and expressions, each in source order.
+//! Walking a tree of the language, whatever its leaves: the parts of steps, operations, patterns and expressions, each in source
+//! order.
 
 use crate::ir::{
-    BinaryOperator, Block, Expression, ExpressionKind, Function, KeyRange, Operation, OperationKind, Pattern, Place,
-    Selector, Step, StepKind, VariableId,
+    BinaryOperator, Block, Callee, Decoded, Expression, ExpressionKind, KeyRange, Notation, Operation, OperationKind,
+    Pattern, Place, Selector, Step, StepKind, VariableId,
 };
 
 /// Methods that change their receiver.
-pub(super) const CHANGING: &[&str] = &["push", "sort", "dedup"];
+pub const CHANGING: &[&str] = &["push", "sort", "dedup"];
 
 /// The operation of a step.
-pub(super) fn operation(step: &Step) -> Option<&Operation> {
+pub fn operation<N: Notation>(step: &Step<N>) -> Option<&Operation<N>> {
     match &step.kind {
         StepKind::Operation { operation, .. } | StepKind::ForEach { operation, .. } => Some(operation),
         _ => None,
@@ -17,22 +18,31 @@ pub(super) fn operation(step: &Step) -> Option<&Operation> {
 }
 
 /// The blocks of a step, the body of an update last.
-pub(super) fn blocks(step: &Step) -> Vec<&Block> {
-    let mut blocks: Vec<&Block> = match &step.kind {
+pub fn blocks<N: Notation>(step: &Step<N>) -> Vec<&Block<N>> {
+    nested(step).into_iter().chain(change(step).map(|(_, body)| body)).collect()
+}
+
+/// The blocks of a step, without the body of an update, which is a part of its operation.
+pub fn nested<N: Notation>(step: &Step<N>) -> Vec<&Block<N>> {
+    match &step.kind {
         StepKind::LetElse { otherwise, .. } => vec![otherwise],
         StepKind::If { then, otherwise, .. } => vec![then, otherwise],
         StepKind::Match { arms, .. } => arms.iter().map(|arm| &arm.body).collect(),
-        StepKind::For { body, .. } | StepKind::ForEach { body, .. } => vec![body],
+        StepKind::For { body, .. } | StepKind::ForEach { body, .. } | StepKind::Scope(_, body) => vec![body],
         _ => Vec::new(),
-    };
-    if let Some(Operation { kind: OperationKind::Update { body, .. }, .. }) = operation(step) {
-        blocks.push(body);
     }
-    blocks
+}
+
+/// The row and the body of an update that a step is.
+pub fn change<N: Notation>(step: &Step<N>) -> Option<(VariableId, &Block<N>)> {
+    match &operation(step)?.kind {
+        OperationKind::Update { row, body, .. } => Some((*row, body)),
+        _ => None,
+    }
 }
 
 /// Every step of a block, outer before inner.
-pub(super) fn steps<'a>(block: &'a Block, visit: &mut dyn FnMut(&'a Step)) {
+pub fn steps<'a, N: Notation>(block: &'a Block<N>, visit: &mut dyn FnMut(&'a Step<N>)) {
     for step in &block.0 {
         visit(step);
         for inner in blocks(step) {
@@ -42,18 +52,18 @@ pub(super) fn steps<'a>(block: &'a Block, visit: &mut dyn FnMut(&'a Step)) {
 }
 
 /// The expressions of a key range.
-pub(super) fn range(range: &KeyRange) -> Vec<&Expression> {
+pub fn range<N: Notation>(range: &KeyRange<N>) -> Vec<&Expression<N>> {
     match range {
-        KeyRange::Prefix(prefix) => prefix.iter().collect(),
-        KeyRange::Between { low, high, .. } => low.iter().chain(high).flatten().collect(),
+        KeyRange::Prefix(prefix) => N::key(prefix).iter().collect(),
+        KeyRange::Between { low, high, .. } => low.iter().chain(high).flat_map(N::key).collect(),
     }
 }
 
 /// The expressions in the key of an operation. An insert's are among its columns.
-pub(super) fn key(operation: &Operation) -> Vec<&Expression> {
+pub fn key<N: Notation>(operation: &Operation<N>) -> Vec<&Expression<N>> {
     match &operation.kind {
         OperationKind::Get { key, .. } | OperationKind::Update { key, .. } | OperationKind::Delete { key, .. } => {
-            key.iter().collect()
+            N::key(key).iter().collect()
         }
         OperationKind::Insert { .. } => Vec::new(),
         OperationKind::Scan { range: keys, .. } => range(keys),
@@ -61,7 +71,7 @@ pub(super) fn key(operation: &Operation) -> Vec<&Expression> {
 }
 
 /// The expressions of an operation that are neither in its key nor in an update's body.
-pub(super) fn values(operation: &Operation) -> Vec<&Expression> {
+pub fn values<N: Notation>(operation: &Operation<N>) -> Vec<&Expression<N>> {
     match &operation.kind {
         OperationKind::Insert { columns } => columns.iter().map(|(_, value)| value).collect(),
         OperationKind::Scan { limit, .. } => limit.iter().collect(),
@@ -70,7 +80,7 @@ pub(super) fn values(operation: &Operation) -> Vec<&Expression> {
 }
 
 /// The expressions of a step itself, not those of its blocks or its operation.
-pub(super) fn own(step: &Step) -> Vec<&Expression> {
+pub fn own<N: Notation>(step: &Step<N>) -> Vec<&Expression<N>> {
     match &step.kind {
         StepKind::Let { value, .. } | StepKind::LetElse { value, .. } | StepKind::Return(value) => vec![value],
         StepKind::Assign { place, value, .. } => selectors(place).into_iter().chain([value]).collect(),
@@ -81,13 +91,20 @@ pub(super) fn own(step: &Step) -> Vec<&Expression> {
         }
         StepKind::For { over, .. } => vec![over],
         StepKind::Declare(_) | StepKind::Operation { .. } | StepKind::ForEach { .. } => Vec::new(),
-        StepKind::Break | StepKind::Continue => Vec::new(),
+        StepKind::Break | StepKind::Continue | StepKind::Scope(..) => Vec::new(),
     }
 }
 
+/// The expressions of a step and of its operation, not those of its blocks.
+pub fn all_own<N: Notation>(step: &Step<N>) -> Vec<&Expression<N>> {
+    let operation =
+        operation(step).into_iter().flat_map(|operation| key(operation).into_iter().chain(values(operation)));
+    own(step).into_iter().chain(operation).collect()
+}
+
 /// The expressions in a place.
-pub(super) fn selectors<'p>(place: &'p Place) -> Vec<&'p Expression> {
-    let index = |selector: &'p Selector| match selector {
+pub fn selectors<'p, N: Notation>(place: &'p Place<N>) -> Vec<&'p Expression<N>> {
+    let index = |selector: &'p Selector<N>| match selector {
         Selector::Index(index) => Some(index),
         Selector::Field(_) => None,
     };
@@ -95,7 +112,7 @@ pub(super) fn selectors<'p>(place: &'p Place) -> Vec<&'p Expression> {
 }
 
 /// The variables that a pattern binds.
-pub(super) fn bound(pattern: &Pattern) -> Vec<VariableId> {
+pub fn bound<N: Notation>(pattern: &Pattern<N>) -> Vec<VariableId> {
     match pattern {
         Pattern::Bind(variable) => vec![*variable],
         Pattern::Some(inner) => bound(inner),
@@ -111,26 +128,36 @@ pub(super) fn bound(pattern: &Pattern) -> Vec<VariableId> {
     }
 }
 
+/// Whether there are values that a pattern does not match.
+pub fn is_refutable<N: Notation>(pattern: &Pattern<N>) -> bool {
+    match pattern {
+        Pattern::Any | Pattern::Bind(_) => false,
+        Pattern::Tuple(parts) => parts.iter().any(is_refutable),
+        _ => true,
+    }
+}
+
 /// The variables that a step itself declares, binds or assigns, with repetition; not those bound inside its expressions.
-pub(super) fn defined(step: &Step) -> Vec<VariableId> {
+pub fn defined<N: Notation>(step: &Step<N>) -> Vec<VariableId> {
     match &step.kind {
         StepKind::Declare(variable) | StepKind::ForEach { row: variable, .. } => vec![*variable],
         StepKind::Let { pattern, .. } | StepKind::LetElse { pattern, .. } | StepKind::For { pattern, .. } => {
-            bound(pattern)
+            bound(N::pattern(pattern))
         }
-        StepKind::Operation { bind, .. } => bind.as_ref().map(bound).unwrap_or_default(),
-        StepKind::Match { arms, .. } => arms.iter().flat_map(|arm| bound(&arm.pattern)).collect(),
+        StepKind::Operation { bind, .. } => bind.iter().flat_map(|pattern| bound(N::pattern(pattern))).collect(),
+        StepKind::Match { arms, .. } => arms.iter().flat_map(|arm| bound(N::pattern(&arm.pattern))).collect(),
         StepKind::Assign { place, .. } => vec![place.variable],
         _ => Vec::new(),
     }
 }
 
 /// The expressions directly in an expression.
-pub(super) fn children(expression: &Expression) -> Vec<&Expression> {
+pub fn children<N: Notation>(expression: &Expression<N>) -> Vec<&Expression<N>> {
     match &*expression.kind {
         ExpressionKind::Literal(_) | ExpressionKind::Variable(_) | ExpressionKind::None => Vec::new(),
         ExpressionKind::Field(base, _) => vec![base],
         ExpressionKind::Unary(_, inner) | ExpressionKind::Some(inner) | ExpressionKind::Repeat(inner, _) => vec![inner],
+        ExpressionKind::Reference(_, inner) | ExpressionKind::Dereference(_, inner) => vec![inner],
         ExpressionKind::Element(left, right) | ExpressionKind::Binary(_, left, right) => vec![left, right],
         ExpressionKind::Call(_, parts) | ExpressionKind::Tuple(parts) | ExpressionKind::List(parts) => {
             parts.iter().collect()
@@ -147,16 +174,18 @@ pub(super) fn children(expression: &Expression) -> Vec<&Expression> {
 }
 
 /// Patterns in an expression with what they are matched with.
-pub(super) fn bindings(expression: &Expression) -> Vec<(&Pattern, &Expression)> {
+pub fn bindings<N: Notation>(expression: &Expression<N>) -> Vec<(&Pattern<N>, &Expression<N>)> {
     match &*expression.kind {
-        ExpressionKind::Match(value, arms) => arms.iter().map(|(pattern, ..)| (pattern, value)).collect(),
-        ExpressionKind::Block(bindings, _) => bindings.iter().map(|(pattern, value)| (pattern, value)).collect(),
+        ExpressionKind::Match(value, arms) => arms.iter().map(|(pattern, ..)| (N::pattern(pattern), value)).collect(),
+        ExpressionKind::Block(bindings, _) => {
+            bindings.iter().map(|(pattern, value)| (N::pattern(pattern), value)).collect()
+        }
         _ => Vec::new(),
     }
 }
 
 /// Every expression in an expression, itself first.
-pub(super) fn expressions<'a>(expression: &'a Expression, visit: &mut dyn FnMut(&'a Expression)) {
+pub fn expressions<'a, N: Notation>(expression: &'a Expression<N>, visit: &mut dyn FnMut(&'a Expression<N>)) {
     visit(expression);
     for child in children(expression) {
         expressions(child, visit);
@@ -164,15 +193,18 @@ pub(super) fn expressions<'a>(expression: &'a Expression, visit: &mut dyn FnMut(
 }
 
 /// The variable that a method changes.
-pub(super) fn changed(expression: &Expression) -> Option<VariableId> {
+pub fn changed<N: Notation>(expression: &Expression<N>) -> Option<VariableId> {
     match &*expression.kind {
-        ExpressionKind::Call(Function::Method(name), parts) if CHANGING.contains(&&**name) => root(parts.first()?),
+        ExpressionKind::Call(function, parts) => match N::callee(function) {
+            Callee::Method(name) if CHANGING.contains(&name) => root(parts.first()?),
+            _ => None,
+        },
         _ => None,
     }
 }
 
 /// The variable that an expression is a part of.
-pub(super) fn root(expression: &Expression) -> Option<VariableId> {
+pub fn root<N: Notation>(expression: &Expression<N>) -> Option<VariableId> {
     match &*expression.kind {
         ExpressionKind::Variable(variable) => Some(*variable),
         ExpressionKind::Field(base, _) | ExpressionKind::Element(base, _) => root(base),
@@ -182,18 +214,18 @@ pub(super) fn root(expression: &Expression) -> Option<VariableId> {
 
 /// `row.column += by`, `row.column -= by`, or the same written out.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Delta<'a> {
+pub struct Delta<'a, N: Notation = Decoded> {
     /// What is added.
-    pub(super) by: &'a Expression,
+    pub by: &'a Expression<N>,
     /// Whether it is subtracted.
-    pub(super) negative: bool,
+    pub negative: bool,
 }
 
 /// The addition that an assignment of a column is. `column = column + by` is one if `by` does not use the column.
-pub(super) fn delta<'a>(place: &Place, step: &'a Step) -> Option<Delta<'a>> {
+pub fn delta<'a, N: Notation>(place: &Place<N>, step: &'a Step<N>) -> Option<Delta<'a, N>> {
     let StepKind::Assign { operator, value, .. } = &step.kind else { return None };
     let [Selector::Field(column)] = &place.path[..] else { return None };
-    let own = |part: &Expression| match &*part.kind {
+    let own = |part: &Expression<N>| match &*part.kind {
         ExpressionKind::Field(base, name) => {
             name == column && matches!(&*base.kind, ExpressionKind::Variable(variable) if *variable == place.variable)
         }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::Symbol;
+use super::Symbol;
 
 /// What one operation touches.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use crate::{Columns, Symbol};
+use super::{Columns, Symbol};
 
 /// What an operation does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -40,9 +40,9 @@ pub enum Existence {
 /// What an operation does to a table, or to one of its indexes, which counts as a table of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// Index into [`crate::Plan::tables`].
+    /// Index into [`super::Plan::tables`].
     pub table: usize,
-    /// Position of the index in [`crate::Table::indexes`]; `None` for the table.
+    /// Position of the index in [`super::Table::indexes`]; `None` for the table.
     pub index: Option<usize>,
     /// Keys.
     pub existence: Existence,
@@ -83,9 +83,9 @@ pub struct Operation {
     pub kind: Kind,
     /// Whether a missing row aborts.
     pub required: bool,
-    /// Index into [`crate::Plan::tables`].
+    /// Index into [`super::Plan::tables`].
     pub table: usize,
-    /// The index by which it finds rows, if not by primary key: position in [`crate::Table::indexes`].
+    /// The index by which it finds rows, if not by primary key: position in [`super::Table::indexes`].
     pub index: Option<usize>,
     /// Values of the key's columns, as far as they are fixed: all of a key, those of a prefix, the equal ones of two bounds.
     pub key: Vec<Symbol>,
@@ -102,7 +102,7 @@ pub struct Operation {
     pub table_from: BTreeSet<usize>,
     /// The blocks it is in, outermost first: the step that has the block, and which of that step's blocks it is.
     pub blocks: Vec<(usize, usize)>,
-    /// The loops it is in, outermost first: indexes into [`crate::Plan::loops`].
+    /// The loops it is in, outermost first: indexes into [`super::Plan::loops`].
     pub loops: Vec<usize>,
     /// Whether its result is used: by other operations, by what is returned, or by conditions.
     pub used: bool,
@@ -194,7 +194,7 @@ pub struct Failure {
     pub place: String,
     /// The step that fails.
     pub step: usize,
-    /// The loops it is in, outermost first: indexes into [`crate::Plan::loops`].
+    /// The loops it is in, outermost first: indexes into [`super::Plan::loops`].
     pub loops: Vec<usize>,
     /// The operation that fails; `None` for pure code.
     pub operation: Option<usize>,
