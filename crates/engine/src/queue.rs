@@ -286,6 +286,7 @@ mod tests {
         let queue = Queue::new(settings(3, Duration::ZERO));
         // Not atomic: the queue keeps them apart.
         struct Shared(UnsafeCell<u64>);
+        // SAFETY: what is in it is used in decisions only, of which there is one at a time.
         unsafe impl Sync for Shared {}
         let sum = Shared(UnsafeCell::new(0));
         let add = |n: u64| {
