@@ -329,6 +329,29 @@ fn keys_values_and_control_are_told_apart() {
 }
 
 #[test]
+fn what_is_assigned_in_a_branch_depends_on_its_condition() {
+    let found = analysed(|b| {
+        b.require("one", "account", "a");
+        b.let_mut("key", "1");
+        b.if_("one.flag", |b| b.assign("key", "=", "2"), |_| {});
+        b.require("two", "account", "key");
+        b.return_("two.sum");
+    });
+    assert_eq!((&found.operations[1].key_from, &found.operations[1].control_from), (&set(&[0]), &set(&[])));
+}
+
+#[test]
+fn an_abort_is_decided_by_what_decides_whether_it_is_come_to() {
+    let found = analysed(|b| {
+        b.require("one", "account", "a");
+        b.if_("one.flag", |b| b.abort("1"), |_| {});
+        b.return_("1");
+    });
+    let abort = found.failures.iter().find(|failure| failure.kind == FailureKind::UserAbort).expect("it may abort");
+    assert_eq!(abort.decided_by, set(&[0]));
+}
+
+#[test]
 fn what_follows_in_a_table_is_run_again() {
     let found = analysed(|b| {
         b.update("", "account", "a", "row", |b| b.assign("row.sum", "=", "1"));
@@ -403,6 +426,8 @@ fn early_exits_control_what_comes_after_them() {
         b.return_("three.sum");
     });
     assert_eq!(found.operations[0].control_from, set(&[1]), "a break ends the iterations to come");
+    let conditional: Vec<bool> = found.operations.iter().map(|operation| operation.conditional).collect();
+    assert_eq!(conditional, [true, true, false], "what is in a loop that may be left may not run in each pass");
     assert_eq!(found.operations[2].control_from, set(&[]), "but not what follows the loop");
     let found = analysed(|b| {
         b.for_("x", "list", |b| {

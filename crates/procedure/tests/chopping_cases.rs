@@ -338,6 +338,17 @@ fn what_cannot_wait_is_not_deferred() {
 }
 
 #[test]
+fn what_also_conflicts_on_whether_there_is_a_row_is_not_deferred() {
+    let publisher = of("publisher", |b| {
+        write(b, "a");
+        add(b, "b");
+    });
+    let found = chopped(&[publisher, of("remover", |b| b.delete_if("_", "b", "x"))], OPTIMIZED);
+    assert_eq!(found.deferrals, []);
+    assert!(found.refused[0].reason.contains("it also conflicts on"), "{:?}", found.refused);
+}
+
+#[test]
 fn a_procedure_added_later_changes_the_pieces_of_those_it_meets() {
     let set = [
         of("far", |b| {

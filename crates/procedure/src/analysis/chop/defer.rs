@@ -153,10 +153,7 @@ fn illegal(procedures: usize, conflicts: &[Conflict], deferred: &BTreeSet<End>) 
         before[*subscriber][*publisher] = true;
     }
     order::close(&mut before);
-    arcs.iter()
-        .filter(|(_, subscriber, publisher)| subscriber == publisher || before[*publisher][*subscriber])
-        .map(|(end, ..)| *end)
-        .max()
+    arcs.iter().filter(|(_, subscriber, publisher)| before[*publisher][*subscriber]).map(|(end, ..)| *end).max()
 }
 
 /// Why a deferral is not legal, in words.
