@@ -170,7 +170,10 @@ impl<'a> Scratch<'a> {
             }
         }
         for stale in walked(&self.folder()).into_iter().filter(|path| !self.tree.has(path)) {
-            let _ = fs::remove_file(self.folder().join(stale));
+            let stale = self.folder().join(stale);
+            let _ = fs::remove_file(&stale);
+            // With the folders that are empty then: cargo would take one for a crate.
+            stale.ancestors().skip(1).take_while(|folder| fs::remove_dir(folder).is_ok()).for_each(drop);
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use seriatim_base::{TableId, abort_on_unwind};
 use seriatim_catalog::{Key, KeyBuf, KeyClass};
 use seriatim_htm::Access;
-use seriatim_memory::CountedVec;
+use seriatim_memory::{CountedVec, OutOfMemory};
 use seriatim_store::{Inserted as Linked, NodeVersion, Observer, RecordPtr, read_key};
 use seriatim_txn::{
     Cause, ConflictInfo, Core, Fault, Inserted, OnExists, OpError, Outcome, Phase, Prepared, Reason, RowPtr, Savepoint,
@@ -224,33 +224,36 @@ impl<O: Origin> Optimistic<O> {
             record::discard(&mut self.base.core, table, staged);
             return Err(error);
         }
-        let linked =
-            if self.base.defers { self.defer(table, key, staged) } else { self.link(table, key, staged.record) };
-        let link = if self.base.defers { Link::Deferred } else { Link::Own };
-        match linked {
-            Ok(None) => {
+        let (link, linked) = match self.base.defers {
+            false => (Link::Own, self.link(table, key, staged.record)),
+            true => (Link::Deferred, self.defer(table, key, staged.record)),
+        };
+        let record = match linked {
+            Ok(Linked::Linked) => {
                 let (record, by) = (staged.record, self.base.by);
                 let (expected, row_version) = (TidWord::PLACEHOLDER, record::row_version_of(table, staged.row));
                 self.base.seen = Seen { record: Some(record), absent: true, ..Seen::default() };
                 self.base.note_unlinked(table);
                 self.base.writes.push(Write { record, table: table.into(), expected, row_version, link, by });
-                Ok(Inserted::New)
+                return Ok(Inserted::New);
             }
-            Ok(Some(record)) => {
-                record::clear_key(&mut self.base.core, table, staged.record);
-                self.overwrite(table, record, staged, exists)
-            }
-            Err(error) => {
+            Ok(Linked::Exists(record)) => record,
+            refused => {
                 record::clear_key(&mut self.base.core, table, staged.record);
                 record::discard(&mut self.base.core, table, staged);
-                Err(error)
+                return Err(match refused {
+                    Err(error) => record::full(error),
+                    _ => OpError::execute(Reason::GapLocked),
+                });
             }
-        }
+        };
+        record::clear_key(&mut self.base.core, table, staged.record);
+        self.overwrite(table, record, staged, exists)
     }
 
-    /// Links a record whose key is set. The record that the key has already, if it has one.
-    #[inline]
-    fn link(&mut self, table: &Table, key: Key<'_>, record: RecordPtr) -> Result<Option<RecordPtr>, OpError> {
+    /// Links a record whose key is set.
+    #[inline(always)]
+    fn link(&mut self, table: &Table, key: Key<'_>, record: RecordPtr) -> Result<Linked, OutOfMemory> {
         let Optimistic { base: Attempt { core, leaf_hints, .. }, node_set, .. } = self;
         let mut own = OwnChanges { node_set, table: table.id, last_changed: std::ptr::null() };
         let leaf_hint = leaf_hints.of(table);
@@ -259,25 +262,20 @@ impl<O: Origin> Optimistic<O> {
             let cx = &mut core.store();
             abort_on_unwind("an insert", || table.index.insert_near(cx, key, leaf_hint, record, &mut own))
         };
-        match record::counting(core, table, insert) {
-            Ok(Linked::Linked) => Ok(None),
-            Ok(Linked::Exists(record)) => Ok(Some(record)),
-            Ok(Linked::Refused) => Err(OpError::execute(Reason::GapLocked)),
-            Err(error) => Err(record::full(error)),
-        }
+        record::counting(core, table, insert)
     }
 
-    /// Notes a record whose key is set, to be linked at the decision. The record that the key has already, if it has one. That it has none
-    /// needs no node version: linking finds out.
+    /// As [`Optimistic::link`], where the record is to be linked at the decision. That its key has no record needs no node version:
+    /// linking finds out.
     #[cold]
-    fn defer(&mut self, table: &Table, key: Key<'_>, staged: Staged) -> Result<Option<RecordPtr>, OpError> {
+    fn defer(&mut self, table: &Table, key: Key<'_>, record: RecordPtr) -> Result<Linked, OutOfMemory> {
         let linked = self.base.find(table, key).ok();
         if let Some(record) = linked.or_else(|| self.base.writes.find_deferred(table, key)) {
-            return Ok(Some(record));
+            return Ok(Linked::Exists(record));
         }
-        self.base.writes.reserve_deferred().map_err(record::full)?;
-        self.base.writes.defer(table, staged.record);
-        Ok(None)
+        self.base.writes.reserve_deferred()?;
+        self.base.writes.defer(table, record);
+        Ok(Linked::Linked)
     }
 
     /// Links what was deferred: the decision begins. Unless something is refuted already, for then no node version is to move.
@@ -295,11 +293,13 @@ impl<O: Origin> Optimistic<O> {
                 continue;
             }
             let (table, key) = (write.table(), self.base.writes.deferred[at].key());
-            match self.link(table, key, record)? {
+            match self.link(table, key, record).map_err(record::full)? {
                 // Of an earlier row of the key nothing need be known but what the insertion noted: its record would not have been
                 // unlinked while we are online.
-                None => self.base.writes.linked(entry),
-                Some(_) => return Err(self.record_conflict(Phase::Lock, ValidationFailure::Write(entry))),
+                Linked::Linked => self.base.writes.linked(entry),
+                Linked::Exists(_) | Linked::Refused => {
+                    return Err(self.record_conflict(Phase::Lock, ValidationFailure::Write(entry)));
+                }
             }
         }
         self.base.writes.deferred.clear();

@@ -310,7 +310,9 @@ impl<O: Origin> WriteSet<O> {
         self.replaced.clear();
         self.savepoints.clear();
         self.undone.clear();
-        self.deferred.clear();
+        if !self.deferred.is_empty() {
+            self.deferred.clear();
+        }
         self.parts.clear();
         self.kept.clear();
     }
