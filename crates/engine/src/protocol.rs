@@ -4,6 +4,8 @@
 //! call per operation (decision record 2; `docs/performance.md` has the measurement).
 
 #[cfg(any(test, feature = "test-support"))]
+pub mod copying;
+#[cfg(any(test, feature = "test-support"))]
 pub mod repairing;
 
 use seriatim_base::Tid;
@@ -13,7 +15,8 @@ use seriatim_memory::{OutOfMemory, Pinned};
 use seriatim_protocol::{PROTOCOLS, for_each_protocol};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Change, Core, Environment, Near, Options, Peeked, Protocol, ProtocolInfo, Recover, Restored, Table, Worker,
+    Change, Core, Environment, Near, Options, Peeked, Protocol, ProtocolInfo, Recover, Restored, RowBuffer, Table,
+    Worker,
 };
 
 use crate::OpenError;
@@ -35,7 +38,13 @@ pub(crate) trait OpenProtocol: Send + Sync {
     ///
     /// # Safety
     /// As there.
-    unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, pin: Pinned<'_>) -> Peeked;
+    unsafe fn peek_committed(
+        &self,
+        table: &Table,
+        record: RecordPtr,
+        pin: Pinned<'_>,
+        buffer: &mut RowBuffer,
+    ) -> Peeked;
 
     /// As [`Recover::restore`].
     ///
@@ -78,9 +87,15 @@ impl<P: Recover> OpenProtocol for P {
         P::VERSION_HEADER_BYTES
     }
 
-    unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, pin: Pinned<'_>) -> Peeked {
+    unsafe fn peek_committed(
+        &self,
+        table: &Table,
+        record: RecordPtr,
+        pin: Pinned<'_>,
+        buffer: &mut RowBuffer,
+    ) -> Peeked {
         // SAFETY: the caller's promise.
-        unsafe { Protocol::peek_committed(self, table, record, pin) }
+        unsafe { Protocol::peek_committed(self, table, record, pin, buffer) }
     }
 
     unsafe fn restore(
@@ -130,7 +145,8 @@ macro_rules! selector {
                 let default = |info: &&ProtocolInfo| info.name == DEFAULT;
                 if let Some(info) = protocols().iter().find(default).and_then(|info| repairing::info(name, info)) {
                     meet(&info, environment)?;
-                    return Ok(Box::new(repairing::Altered { inner: inner()?, info: Box::leak(Box::new(info)) }));
+                    let (info, memory) = (Box::leak(Box::new(info)), environment.memory.clone());
+                    return Ok(Box::new(repairing::Altered { inner: inner()?, info, memory }));
                 }
             }
             let wanted = if name == "auto" { DEFAULT } else { name };
@@ -165,6 +181,7 @@ mod tests {
             repairing::NAME,
             repairing::PLANNED,
             repairing::PLAIN,
+            copying::NAME,
         ]) {
             let htm = Htm::new(HtmMode::Absent).expect("always there");
             let memory = Memory::new(seriatim_memory::Options { workers_max: 1, ..Default::default() });
@@ -206,7 +223,7 @@ mod tests {
 
     #[test]
     fn every_engine_restores_and_shows_what_it_restored() {
-        for name in protocols().iter().map(|protocol| protocol.name).chain([repairing::NAME]) {
+        for name in protocols().iter().map(|protocol| protocol.name).chain([repairing::NAME, copying::NAME]) {
             let htm = Htm::new(HtmMode::Absent).expect("always there");
             let memory =
                 Memory::new(seriatim_memory::Options { workers_max: 4, ..Default::default() }).expect("memory");
@@ -250,9 +267,10 @@ mod tests {
             let peek = |core: &mut Core| {
                 core.local.enter();
                 let pin = core.local.pinned();
-                let record = table.index.get(key, pin).ok();
+                let (record, mut buffer) = (table.index.get(key, pin).ok(), RowBuffer::default());
                 // SAFETY: found under this pin.
-                let peeked = record.map(|record| unsafe { engine.peek_committed(&table, record, pin) });
+                let mut peek = |record| unsafe { engine.peek_committed(&table, record, pin, &mut buffer) };
+                let peeked = record.map(&mut peek);
                 core.local.leave();
                 peeked
             };

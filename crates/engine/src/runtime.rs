@@ -1,5 +1,6 @@
 //! Tables declared at run time, read and written by values whose types are checked then.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use seriatim_catalog::{ColumnSet, KeyBuf, RowRef, RowWriter, TableDef, Value, ValueError};
@@ -43,7 +44,7 @@ pub struct DynRow<'t> {
 
 impl<'t> DynRow<'t> {
     pub(crate) fn new(set: &'t TableSet, row: RowPtr) -> DynRow<'t> {
-        // SAFETY: a row of this table, readable while the `TxCore` is borrowed, which the caller ties to `'t`.
+        // SAFETY: a row of this table, readable for `'t`, which the caller ties to the borrow of the `TxCore` or to one step of a scan.
         DynRow { set, row: unsafe { RowRef::from_raw(row.as_ptr()) } }
     }
 
@@ -85,6 +86,18 @@ impl DynScan<'_> {
     /// A conflict.
     pub fn try_count(self) -> Result<usize, Abort> {
         self.raw.count()
+    }
+
+    /// Shows each row that is left to `visit`, until it breaks; what it broke with. The row lives for that call only.
+    ///
+    /// # Errors
+    /// A conflict; those of `visit`.
+    pub fn try_for_each_row<B>(
+        self,
+        mut visit: impl FnMut(DynRow<'_>) -> Result<ControlFlow<B>, Abort>,
+    ) -> Result<ControlFlow<B>, Abort> {
+        let set = self.raw.set();
+        self.raw.try_for_each(|row| visit(DynRow::new(set, row)))
     }
 }
 

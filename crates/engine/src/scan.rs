@@ -1,6 +1,6 @@
 //! Scans: row versions in key or index order.
 
-use std::ops::Bound;
+use std::ops::{Bound, ControlFlow};
 
 use seriatim_catalog::{ColumnSet, KeyBuf, KeyRange, Organization, Value, ValueError};
 use seriatim_history::Saw;
@@ -183,6 +183,8 @@ impl<'t, W: Worker + ?Sized> RawScan<'t, W> {
         }
         let mut state = self.tx.scans.borrow_mut().pop().unwrap_or_default();
         (state.next, state.done) = (0, false);
+        // An entry is followed at once, and the rows of an explicit transaction are kept by itself.
+        state.transient = matches!(self.target, Target::Index(_)) || self.tx.keeps_rows();
         let bounds = (low.as_ref().map(KeyBuf::as_key), high.as_ref().map(KeyBuf::as_key));
         if table.index.scan(bounds.0, bounds.1, self.direction, &mut state.cursor).is_err() {
             return Err(Abort::stopped(Reason::Unordered));
@@ -199,6 +201,36 @@ impl<'t, W: Worker + ?Sized> RawScan<'t, W> {
             self.stepped = columns;
         }
         self
+    }
+
+    /// The scan, of whose rows the caller uses each only until the next step, which may overwrite it.
+    #[inline]
+    pub fn transient(mut self) -> RawScan<'t, W> {
+        // In a watched execution rows are told apart by their addresses.
+        if self.watched.is_none()
+            && let Some(state) = &mut self.state
+        {
+            state.transient = true;
+        }
+        self
+    }
+
+    /// Shows each row that is left to `visit`, until it breaks; its row lives for that call only.
+    ///
+    /// # Errors
+    /// A conflict; those of `visit`.
+    #[inline]
+    pub fn try_for_each<B>(
+        self,
+        mut visit: impl FnMut(RowPtr) -> Result<ControlFlow<B>, Abort>,
+    ) -> Result<ControlFlow<B>, Abort> {
+        let (mut scan, mut shown) = (self.transient(), None);
+        while let Some(row) = scan.next_as(|tx, set, row| tx.show(set, row, &mut shown)) {
+            if let ControlFlow::Break(value) = visit(row?)? {
+                return Ok(ControlFlow::Break(value));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
     }
 
     /// Columns that are read of its rows.
@@ -229,7 +261,7 @@ impl<'t, W: Worker + ?Sized> RawScan<'t, W> {
     /// A conflict.
     pub fn count(self) -> Result<usize, Abort> {
         // An index has an entry for each row, so rows need not be read.
-        let mut scan = self.with_columns(ColumnSet::EMPTY).begun()?;
+        let mut scan = self.with_columns(ColumnSet::EMPTY).transient().begun()?;
         let _call = scan.tx.call()?;
         let mut count = usize::from(scan.found.take().is_some());
         while let Some(row) = scan.step() {
@@ -243,13 +275,22 @@ impl<'t, W: Worker + ?Sized> RawScan<'t, W> {
     #[inline]
     #[allow(clippy::should_implement_trait, reason = "iterators over rows, with their types, are made of it")]
     pub fn next(&mut self) -> Option<Result<RowPtr, Abort>> {
+        self.next_as(|tx, set, row| tx.lend(set, row))
+    }
+
+    /// The next row of the table, as it is given to the caller.
+    #[inline(always)]
+    fn next_as(
+        &mut self,
+        give: impl FnOnce(&TxCore<W>, &TableSet, RowPtr) -> Result<RowPtr, Abort>,
+    ) -> Option<Result<RowPtr, Abort>> {
         let call = match self.tx.call() {
             Ok(call) => call,
             Err(abort) => return self.refused(abort),
         };
         let next = match self.advance() {
             Some(Err(abort)) => Some(Err(self.tx.end_with(abort))),
-            Some(Ok(row)) => Some(self.tx.lend(self.set, row)),
+            Some(Ok(row)) => Some(give(self.tx, self.set, row)),
             None => None,
         };
         drop(call);
@@ -310,7 +351,7 @@ impl<'t, W: Worker + ?Sized> RawScan<'t, W> {
 
     fn follow(&self, entry: RowPtr) -> Result<Option<RowPtr>, Abort> {
         let primary = &self.set.primary;
-        // SAFETY: an entry of an index of this table, readable until the transaction ends.
+        // SAFETY: an entry of an index of this table, readable until the next step.
         let key = unsafe { read_primary(entry, primary.class) };
         self.tx.read_at(primary, key, self.columns)
     }

@@ -437,11 +437,31 @@ impl<W: Worker + ?Sized> TxCore<W> {
         if self.explicit.get() { self.keep(set, row) } else { Ok(row) }
     }
 
+    /// A row for the caller, who has it until `shown`, where a copy may lie, is used again.
+    #[inline]
+    pub(crate) fn show(&self, set: &TableSet, row: RowPtr, shown: &mut Option<KeptRow>) -> Result<RowPtr, Abort> {
+        if !self.explicit.get() {
+            return Ok(row);
+        }
+        cold_path();
+        let copy = shown.insert(Self::copy(set, row)).as_ptr();
+        RowPtr::new(copy.cast_mut()).ok_or_else(|| self.out_of_memory())
+    }
+
+    /// Whether [`TxCore::lend`] and [`TxCore::show`] copy.
+    #[inline]
+    pub(crate) fn keeps_rows(&self) -> bool {
+        self.explicit.get()
+    }
+
+    fn copy(set: &TableSet, row: RowPtr) -> KeptRow {
+        // SAFETY: a row of this table, readable while we are in the call that read it.
+        unsafe { KeptRow::new(RowRef::from_raw(row.as_ptr()), &set.primary.layout) }
+    }
+
     #[cold]
     fn keep(&self, set: &TableSet, row: RowPtr) -> Result<RowPtr, Abort> {
-        // SAFETY: a row of this table, readable while we are in the call that read it.
-        let kept = unsafe { KeptRow::new(RowRef::from_raw(row.as_ptr()), &set.primary.layout) };
-        let copy = self.kept.borrow_mut().push(kept);
+        let copy = self.kept.borrow_mut().push(Self::copy(set, row));
         copy.ok().and_then(|copy| RowPtr::new(copy.cast_mut())).ok_or_else(|| self.out_of_memory())
     }
 

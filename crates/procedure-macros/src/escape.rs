@@ -4,6 +4,8 @@
 //! arguments, are no matter. The value of an update's closure is kept as it is; if it may hold a reference to a variable, the
 //! procedure runs whole only. Columns of the row that an update changes never escape it.
 //!
+//! Likewise, whether what a loop reads of a row outlives the pass through the loop for which the row lives.
+//!
 //! Types are not known here, so this errs on the side of a reference.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use seriatim_procedure::{methods, visit};
 
 use crate::tree::{
-    self, Called, Expression, ExpressionKind, Field, OperationKind, Passing, Pattern, Procedure, StepKind, VariableId,
+    self, Block, Called, Expression, ExpressionKind, Field, Operation, OperationKind, Passing, Pattern, Procedure,
+    Selector, StepKind, VariableId,
 };
 
 /// The first update whose value may not be kept: its number.
@@ -20,14 +23,49 @@ pub(crate) fn update(procedure: &Procedure) -> Option<usize> {
     let mut found = None;
     visit::steps(&procedure.body, &mut |step| {
         let StepKind::Operation { operation, bind: Some(_) } = &step.kind else { return };
-        let OperationKind::Update { body, .. } = &operation.kind else { return };
-        if let Some(StepKind::Yield(value)) = body.0.last().map(|last| &last.kind)
-            && analysis.level(value) > Level::Owned
-        {
+        if yielded(operation).is_some_and(|value| analysis.level(value) > Level::Owned) {
             found.get_or_insert(operation.id.index());
         }
     });
     found
+}
+
+/// The value of an update's closure.
+fn yielded(operation: &Operation) -> Option<&Expression> {
+    let OperationKind::Update { body, .. } = &operation.kind else { return None };
+    match &body.0.last()?.kind {
+        StepKind::Yield(value) => Some(value),
+        _ => None,
+    }
+}
+
+/// Whether a column of the scan's row that this loop binds may be in a variable when the pass ends: one that is declared outside of
+/// the loop and is assigned, or changed by, what may refer to the row. What is added is a number.
+pub(crate) fn outlives_pass(row: VariableId, body: &Block) -> bool {
+    let analysis = EscapeAnalysis { row: Some(row), ..EscapeAnalysis::default() }.grow(body);
+    let (mut inside, mut outlives) = (BTreeSet::new(), false);
+    visit::steps(body, &mut |step| match &step.kind {
+        StepKind::Let { pattern, .. }
+        | StepKind::LetElse { pattern, .. }
+        | StepKind::For { pattern, .. }
+        | StepKind::Operation { bind: Some(pattern), .. } => inside.extend(pattern.binds()),
+        StepKind::Match { arms, .. } => arms.iter().for_each(|arm| inside.extend(arm.pattern.binds())),
+        StepKind::Declare(variable) => {
+            inside.insert(*variable);
+        }
+        StepKind::Assign { place, operator, value } => {
+            let level = match tree::change(*operator, value) {
+                Some((_, arguments)) => analysis.most(arguments),
+                None if operator.is_none() => analysis.level(value),
+                None => Level::Owned,
+            };
+            // A column of an update is copied into its row.
+            let is_column = matches!(place.path[..], [Selector::Field(Field::Column(_))]);
+            outlives |= !is_column && !inside.contains(&place.variable) && level > Level::Owned;
+        }
+        _ => {}
+    });
+    outlives
 }
 
 /// What a value holds.
@@ -59,17 +97,24 @@ struct EscapeAnalysis {
     variables: BTreeMap<VariableId, Level>,
     /// Parameters that are references.
     arguments: BTreeSet<VariableId>,
+    /// A row that does not outlive what is looked at: a column of it may be a reference into it, however it is copied.
+    row: Option<VariableId>,
     grown: bool,
 }
 
 impl EscapeAnalysis {
     fn of(procedure: &Procedure) -> EscapeAnalysis {
         let by_reference = procedure.parameters.iter().filter(|at| !matches!(at.passing, Passing::Value(_)));
-        let mut analysis =
-            EscapeAnalysis { arguments: by_reference.map(|at| at.variable).collect(), ..EscapeAnalysis::default() };
+        EscapeAnalysis { arguments: by_reference.map(|at| at.variable).collect(), ..EscapeAnalysis::default() }
+            .grow(&procedure.body)
+    }
+
+    /// With what the variables of this block hold.
+    fn grow(self, body: &Block) -> EscapeAnalysis {
+        let mut analysis = self;
         loop {
             analysis.grown = false;
-            visit::steps(&procedure.body, &mut |step| match &step.kind {
+            visit::steps(body, &mut |step| match &step.kind {
                 StepKind::Let { pattern, value, .. } | StepKind::LetElse { pattern, value, .. } => {
                     analysis.bind(&pattern.pattern, analysis.level(value));
                 }
@@ -86,9 +131,14 @@ impl EscapeAnalysis {
                     };
                     analysis.raise(place.variable, level);
                 }
+                StepKind::Operation { operation, bind: Some(pattern) } => {
+                    if let Some(value) = yielded(operation) {
+                        analysis.bind(&pattern.pattern, analysis.level(value));
+                    }
+                }
                 _ => {}
             });
-            tree::expressions(&procedure.body, &mut |expression| {
+            tree::expressions(body, &mut |expression| {
                 for (pattern, value) in visit::bindings(expression) {
                     analysis.bind(pattern, analysis.level(value));
                 }
@@ -154,12 +204,15 @@ impl EscapeAnalysis {
                 }
                 _ => self.most(values),
             },
+            ExpressionKind::Field(row, Field::Column(_)) => match (&*row.kind, self.row) {
+                (ExpressionKind::Variable(variable), Some(row)) if *variable == row => Level::Holds,
+                _ => Level::Owned,
+            },
             ExpressionKind::If(_, then, otherwise) => self.level(then).max(self.level(otherwise)),
             ExpressionKind::Match(_, arms) => self.most(arms.iter().map(|(.., value)| value)),
             ExpressionKind::Block(_, value) => self.level(value),
             ExpressionKind::Literal(_)
             | ExpressionKind::None
-            | ExpressionKind::Field(_, Field::Column(_))
             | ExpressionKind::Unary(..)
             | ExpressionKind::Binary(..)
             | ExpressionKind::Range { .. }
@@ -193,6 +246,53 @@ impl EscapeAnalysis {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Whether the row of the loop in this body, `row`, may outlive a pass.
+    fn outlives(body: &str) -> bool {
+        let text = format!("fn p(tx: &Tx, a: &A, b: u32) -> Result<u32, Abort> {{ {body} Ok(1) }}");
+        let procedure =
+            crate::lower::procedure(&syn::parse_str(&text).expect("a function")).expect("a procedure of the language");
+        let mut found = None;
+        visit::steps(&procedure.body, &mut |step| {
+            if let StepKind::ForEach { row, body, .. } = &step.kind
+                && procedure.variables[row.index()].ident == "row"
+            {
+                found = Some(outlives_pass(*row, body));
+            }
+        });
+        found.expect("a loop over a scan")
+    }
+
+    #[test]
+    fn rows_whose_columns_are_used_up_within_a_pass_do_not_outlive_it() {
+        for used_up in [
+            "let mut n = 0; for row in tx.scan::<T>(0..b)? { n += row.n; }",
+            "let mut n = 0; for row in tx.scan::<T>(0..b)? { let x = row.name; n = n + x.len(); }",
+            "let mut n = false; for row in tx.scan::<T>(0..b)? { let mut x = a.name; x = row.name; n = x == row.other; }",
+            "for row in tx.scan::<T>(0..b)? { tx.update::<T>(row.n, |other| { other.name = row.name; })?; }",
+            "for row in tx.scan::<T>(0..b)? { tx.insert(T { id: row.n, name: row.name })?; }",
+            "let mut n = 0; for row in tx.scan::<T>(0..b)? { for other in tx.scan::<T>(0..row.n)? { n += other.n; } }",
+            "for row in tx.scan::<T>(0..b)? { if row.n > 3 { return Ok(row.n); } }",
+        ] {
+            assert!(!outlives(used_up), "{used_up}");
+        }
+    }
+
+    #[test]
+    fn rows_whose_columns_may_be_kept_outlive_a_pass() {
+        for kept in [
+            "let mut n = a.name; for row in tx.scan::<T>(0..b)? { n = row.name; }",
+            "let mut n = None; for row in tx.scan::<T>(0..b)? { if row.n > 2 { n = Some(row.name); } }",
+            "let mut n = Vec::new(); for row in tx.scan::<T>(0..b)? { n.push(row.name); }",
+            "let mut n = a.name; for row in tx.scan::<T>(0..b)? { let x = (1, row.name); let y = x.1; n = y; }",
+            "let mut n = a.name; for row in tx.scan::<T>(0..b)? { n = f(row.name.clone()); }",
+            "let mut n = a.name; for row in tx.scan::<T>(0..b)? { n = match row.n { 1 => row.name, _ => a.name }; }",
+            "let mut n = a.name; for row in tx.scan::<T>(0..b)? { let x = tx.update::<T>(1, |other| { row.name })?; n = x; }",
+            "let mut n = a.name; for row in tx.scan::<T>(0..b)? { for other in tx.scan::<T>(0..1)? { n = row.name; } }",
+        ] {
+            assert!(outlives(kept), "{kept}");
+        }
+    }
 
     fn refused(body: &str) -> Option<usize> {
         let text = format!("fn p(tx: &Tx, a: &A, list: &[Line], m: Vec<u32>) -> Result<u32, Abort> {{ {body} Ok(1) }}");

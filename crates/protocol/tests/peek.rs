@@ -15,22 +15,29 @@ use seriatim_memory::Pinned;
 use seriatim_protocol::for_each_protocol;
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Core, Inserted, Mode, NoRedo, OnExists, OpError, Outcome, Peeked, Priority, Protocol, RowPtr, Table, Worker,
+    Core, Inserted, Mode, NoRedo, OnExists, OpError, Outcome, Peeked, Priority, Protocol, RowBuffer, RowPtr, Table,
+    Worker,
 };
 
 /// A version: the TID, and the value if it is a row.
 type Version = (Tid, Option<i64>);
 
 /// How a record is looked at.
-type Look<P> = fn(&P, &Table, RecordPtr, Pinned<'_>) -> Peeked;
+type Look<P> = fn(&P, &Table, RecordPtr, Pinned<'_>, &mut RowBuffer) -> Peeked;
 
-fn peek<P: Protocol>(protocol: &P, table: &Table, record: RecordPtr, pin: Pinned<'_>) -> Peeked {
+fn peek<P: Protocol>(
+    protocol: &P,
+    table: &Table,
+    record: RecordPtr,
+    pin: Pinned<'_>,
+    buffer: &mut RowBuffer,
+) -> Peeked {
     // SAFETY: callers find the record under the same pin.
-    unsafe { protocol.peek_committed(table, record, pin) }
+    unsafe { protocol.peek_committed(table, record, pin, buffer) }
 }
 
 /// Canary: without the second look at the TID word, and blind to the lock bit.
-fn careless<P: Protocol>(_: &P, table: &Table, record: RecordPtr, _: Pinned<'_>) -> Peeked {
+fn careless<P: Protocol>(_: &P, table: &Table, record: RecordPtr, _: Pinned<'_>, _: &mut RowBuffer) -> Peeked {
     // SAFETY: the record is linked; the header of the protocol this is used with begins with header and version word.
     let (header, row_version) =
         unsafe { (table.record_layout.header_word(record, 0), table.record_layout.header_word(record, 1)) };
@@ -40,11 +47,11 @@ fn careless<P: Protocol>(_: &P, table: &Table, record: RecordPtr, _: Pinned<'_>)
     Peeked::Row(tid, RowPtr::new(row as *mut u8).expect("rows are never deleted under the canary"))
 }
 
-/// What a peek at a key finds; `None` if no record is linked.
-fn at<P: Protocol>(bench: &Bench<P>, core: &Core, id: u64, look: Look<P>) -> Option<Peeked> {
+/// What a peek at a key finds; `None` if no record is linked. The row may lie in `buffer`.
+fn at<P: Protocol>(bench: &Bench<P>, core: &Core, id: u64, look: Look<P>, buffer: &mut RowBuffer) -> Option<Peeked> {
     let pin = core.local.pinned();
     let record = bench.cells.index.get(Key::Word8(id), pin).ok()?;
-    Some(look(&bench.protocol, &bench.cells, record, pin))
+    Some(look(&bench.protocol, &bench.cells, record, pin, buffer))
 }
 
 /// The version a peek found, if it found one.
@@ -72,10 +79,10 @@ fn insert<P: Protocol>(bench: &Bench<P>, worker: &mut P::Worker, id: u64, value:
 fn newest_committed_version_only<P: Protocol>(mode: HtmMode) {
     let bench = Bench::<P>::open(mode, &[10, 11]);
     let mut core = bench.environment.core().expect("a free slot");
-    let mut worker = bench.worker();
+    let (mut worker, mut buffer) = (bench.worker(), RowBuffer::default());
     let mut peeked = |id| {
         core.local.enter();
-        let peeked = at(&bench, &core, id, peek);
+        let peeked = at(&bench, &core, id, peek, &mut buffer);
         let found = peeked.map(|peeked| (peeked, version(&bench, peeked)));
         core.local.leave();
         found
@@ -149,8 +156,12 @@ fn hammer<P: Protocol>(mode: HtmMode, seed: u64, deletes: bool, look: Look<P>) -
     let enough = AtomicBool::new(false);
     let mut core = bench.environment.core().expect("a free slot");
     core.local.enter();
-    let loaded = |id| (id, at(&bench, &core, id, peek).and_then(|peeked| version(&bench, peeked)).expect("a row"));
-    let mut committed: Vec<(u64, Version)> = (0..KEYS).map(loaded).collect();
+    let mut buffers: [RowBuffer; KEYS as usize] = Default::default();
+    let mut loaded = |id| {
+        let peeked = at(&bench, &core, id, peek, &mut buffers[0]);
+        (id, peeked.and_then(|peeked| version(&bench, peeked)).expect("a row"))
+    };
+    let mut committed: Vec<(u64, Version)> = (0..KEYS).map(&mut loaded).collect();
     core.local.leave();
     let (written, seen) = thread::scope(|scope| {
         let writers: Vec<_> = (0..2)
@@ -182,7 +193,7 @@ fn hammer<P: Protocol>(mode: HtmMode, seed: u64, deletes: bool, look: Look<P>) -
         let mut now = HashMap::new();
         while seen.len() < CHANGES {
             core.local.enter();
-            let shown = [0, 1, 2, 3].map(|id| at(&bench, &core, id, look));
+            let shown = [0, 1, 2, 3].map(|id| at(&bench, &core, id, look, &mut buffers[id as usize]));
             let found = shown.map(|shown| shown.and_then(|peeked| version(&bench, peeked)));
             let again = shown.map(|shown| shown.and_then(|peeked| version(&bench, peeked)));
             assert_eq!(again, found, "rows do not change while they are read");
@@ -219,7 +230,7 @@ fn hammer<P: Protocol>(mode: HtmMode, seed: u64, deletes: bool, look: Look<P>) -
     }
     core.local.enter();
     for (id, newest) in newest {
-        match at(&bench, &core, id, peek) {
+        match at(&bench, &core, id, peek, &mut buffers[0]) {
             Some(peeked) => assert_eq!(version(&bench, peeked), Some(newest), "nobody is about: key {id}"),
             None => assert_eq!(newest.1, None, "only what is deleted is unlinked: key {id}"),
         }

@@ -13,7 +13,7 @@ use seriatim_protocol::for_each_protocol;
 use seriatim_store::{Index, LeafHint};
 use seriatim_txn::{
     Change, Core, Environment, Inserted, Mode, Near, NoRedo, OnExists, OpError, Outcome, Peeked, Priority, Protocol,
-    RecordLayout, Recover, Restored, RowPtr, Staged, Table, Unlinked, Worker,
+    RecordLayout, Recover, Restored, RowBuffer, RowPtr, Staged, Table, Unlinked, Worker,
 };
 
 /// What a row holds: mutable number and text, immutable number and text.
@@ -160,9 +160,12 @@ impl<P: Recover> Bench<P> {
     fn peek(&self, core: &mut Core, id: u64) -> Option<(Tid, Option<Row>)> {
         core.local.enter();
         let pin = core.local.pinned();
-        let record = self.key(id, |key| self.table.index.get(key, pin));
-        // SAFETY: found under the same pin.
-        let peeked = record.ok().map(|record| unsafe { self.protocol.peek_committed(&self.table, record, pin) });
+        let (record, mut buffer) = (self.key(id, |key| self.table.index.get(key, pin)), RowBuffer::default());
+        let mut peek = |record| {
+            // SAFETY: found under the same pin.
+            unsafe { self.protocol.peek_committed(&self.table, record, pin, &mut buffer) }
+        };
+        let peeked = record.ok().map(&mut peek);
         let found = peeked.map(|peeked| match peeked {
             Peeked::Row(tid, row) => (tid, Some(self.get(row))),
             Peeked::Deleted(tid) => (tid, None),

@@ -16,7 +16,7 @@ use seriatim_catalog::{ColumnSet, Key};
 use seriatim_htm::HtmMode;
 use seriatim_protocol::for_each_protocol;
 use seriatim_store::Direction;
-use seriatim_txn::{Mode, NoRedo, OnExists, OpError, Outcome, Peeked, Priority, Protocol, Scan, Worker};
+use seriatim_txn::{Mode, NoRedo, OnExists, OpError, Outcome, Peeked, Priority, Protocol, RowBuffer, Scan, Worker};
 
 fn begin<W: Worker>(worker: &mut W) {
     worker.begin(Mode::ReadWrite, Priority::NONE);
@@ -150,8 +150,9 @@ fn looks_amid_a_commit<P: Protocol>() {
             let local = &mut reader.core().local;
             local.enter();
             let record = bench.cells.index.get(Key::Word8(0), local.pinned()).expect("it is linked");
+            let mut buffer = RowBuffer::default();
             // SAFETY: online; the table's record.
-            match unsafe { bench.protocol.peek_committed(&bench.cells, record, local.pinned()) } {
+            match unsafe { bench.protocol.peek_committed(&bench.cells, record, local.pinned(), &mut buffer) } {
                 Peeked::Row(tid, row) => seen.borrow_mut().push((tid, bench.get(row))),
                 Peeked::Busy => {}
                 Peeked::Deleted(_) | Peeked::NeverCommitted => panic!("a row is there all the time"),

@@ -1,7 +1,7 @@
-//! Scans: iterators over rows in key or index order.
+//! Scans: iterators over rows in key or index order. Decision record 12 says how long their rows live, and why.
 
 use std::marker::PhantomData;
-use std::ops::Bound;
+use std::ops::{Bound, ControlFlow};
 
 use seriatim_catalog::{ColumnSet, KeyBuf, KeyRange, RowRef, Table, TableColumns};
 use seriatim_engine::{Direction, RawScan, TableSet, Target, TxCore};
@@ -10,6 +10,9 @@ use crate::Abort;
 
 /// Rows of a scan, in order. Each step may report an abort, after which the transaction cannot commit, whether it was looked at or not.
 /// So [`Iterator::count`] may count one; [`Scan::try_count`] does not.
+///
+/// The rows that the iterator yields can be kept as long as the transaction is open; under a protocol that hands out copies each takes
+/// memory for as long. [`Scan::for_each_row`] shows rows one at a time, and then none is kept.
 #[must_use = "a scan reads nothing until it is iterated"]
 pub struct Scan<'t, T> {
     raw: RawScan<'t>,
@@ -83,8 +86,155 @@ impl<'t, T: Table> Scan<'t, T> {
         self.raw.count()
     }
 
+    /// Shows each row that is left to `visit`. The row lives for that call only, so that however many there are, a transaction that
+    /// keeps copies of what it gives out, as explicit ones do, needs room for one. (A protocol that hands out copies needs room for
+    /// each row that an index finds, and for one of a table.)
+    ///
+    /// ```
+    /// # use seriatim::{Database, Table};
+    /// # #[derive(Table)] #[table(name = "stock", key(id))] struct Stock { id: u32, quantity: u32 }
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let db = Database::in_memory()?;
+    /// # let stock = db.create::<Stock>()?;
+    /// # let mut session = db.session();
+    /// # session.transact(|tx| (0..9).try_for_each(|id| tx.insert(&stock, &Stock { id, quantity: 2 })))?;
+    /// let all = session.transact(|tx| {
+    ///     let mut sum = 0;
+    ///     tx.scan(&stock, ..).for_each_row(|row| {
+    ///         sum += row.quantity();
+    ///         Ok(())
+    ///     })?;
+    ///     Ok(sum)
+    /// })?;
+    /// assert_eq!(*all, 18);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// The row does not outlive the call:
+    ///
+    /// ```compile_fail,E0521
+    /// # use seriatim::{Database, Table};
+    /// # #[derive(Table)] #[table(name = "stock", key(id))] struct Stock { id: u32, quantity: u32 }
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let db = Database::in_memory()?;
+    /// # let stock = db.create::<Stock>()?;
+    /// # let mut session = db.session();
+    /// session.transact(|tx| {
+    ///     let mut last = None;
+    ///     tx.scan(&stock, ..).for_each_row(|row| {
+    ///         last = Some(row);
+    ///         Ok(())
+    ///     })?;
+    ///     Ok(last.map(|row| row.quantity()))
+    /// })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// A conflict; those of `visit`, after which it is not called again.
+    #[inline]
+    pub fn for_each_row(self, mut visit: impl FnMut(T::Row<'_>) -> Result<(), Abort>) -> Result<(), Abort> {
+        let visited = self.try_for_each_row(|row| visit(row).map(|()| ControlFlow::<()>::Continue(())))?;
+        debug_assert!(visited.is_continue());
+        Ok(())
+    }
+
+    /// As [`Scan::for_each_row`], until `visit` breaks; what it broke with, or that it did not.
+    ///
+    /// ```
+    /// # use std::ops::ControlFlow;
+    /// # use seriatim::{Database, Table};
+    /// # #[derive(Table)] #[table(name = "stock", key(id))] struct Stock { id: u32, quantity: u32 }
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let db = Database::in_memory()?;
+    /// # let stock = db.create::<Stock>()?;
+    /// # let mut session = db.session();
+    /// # session.transact(|tx| (0..9).try_for_each(|id| tx.insert(&stock, &Stock { id, quantity: 2 * id })))?;
+    /// let first = session.transact(|tx| {
+    ///     tx.scan(&stock, ..).try_for_each_row(|row| match row.quantity() > 5 {
+    ///         true => Ok(ControlFlow::Break(row.id())),
+    ///         false => Ok(ControlFlow::Continue(())),
+    ///     })
+    /// })?;
+    /// assert_eq!(*first, ControlFlow::Break(3));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub fn try_for_each_row<B>(
+        self,
+        mut visit: impl FnMut(T::Row<'_>) -> Result<ControlFlow<B>, Abort>,
+    ) -> Result<ControlFlow<B>, Abort> {
+        let columns = self.raw.columns();
+        // SAFETY: a row of this table, readable until `visit` returns, which cannot keep it.
+        self.raw.try_for_each(|row| visit(T::row(unsafe { RowRef::from_raw(row.as_ptr()) }.only(columns))))
+    }
+
     pub(crate) fn of_key(tx: &'t TxCore, set: &'t TableSet, index: usize, key: Option<KeyBuf>) -> Scan<'t, T> {
         Scan { raw: RawScan::of_key(tx, set, index, key), rows: PhantomData }
+    }
+}
+
+/// A scan in generated code, of whose rows each lives until the next step.
+#[must_use = "a scan reads nothing until it is stepped"]
+pub struct Steps<'t, T, L> {
+    raw: RawScan<'t>,
+    limit: L,
+    rows: PhantomData<fn() -> T>,
+}
+
+/// How many rows a scan steps to.
+pub trait Limit {
+    /// Whether there is one row more.
+    fn admits(&mut self) -> bool;
+}
+
+/// All.
+impl Limit for () {
+    #[inline(always)]
+    fn admits(&mut self) -> bool {
+        true
+    }
+}
+
+/// So many.
+impl Limit for usize {
+    #[inline(always)]
+    fn admits(&mut self) -> bool {
+        match self.checked_sub(1) {
+            Some(left) => {
+                *self = left;
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+impl<'t, T: Table, L: Limit> Steps<'t, T, L> {
+    #[inline]
+    pub(crate) fn new(scan: Scan<'t, T>, columns: ColumnSet, limit: L) -> Steps<'t, T, L> {
+        Steps { raw: scan.raw.with_columns(columns).transient(), limit, rows: PhantomData }
+    }
+
+    /// The next row, for as long as the scan is not stepped again.
+    ///
+    /// # Errors
+    /// A conflict.
+    #[inline]
+    #[allow(clippy::should_implement_trait, reason = "an iterator's items outlive the next step")]
+    pub fn next(&mut self) -> Result<Option<T::Row<'_>>, Abort> {
+        if !self.limit.admits() {
+            return Ok(None);
+        }
+        let Some(row) = self.raw.next().transpose()? else { return Ok(None) };
+        // SAFETY: a row of this table, readable until the next step, for which the scan must not be borrowed.
+        Ok(Some(T::row(unsafe { RowRef::from_raw(row.as_ptr()) }.only(self.raw.columns()))))
     }
 }
 

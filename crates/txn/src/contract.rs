@@ -10,7 +10,12 @@
 //! - (g) a user abort, a constraint failure or a panic is reported only after [`Worker::validate`] passes.
 //!
 //! Rules for rows: a [`RowPtr`] stays readable and unchanged until the transaction ends, whatever is written after it, so
-//! readers never copy. A protocol that updates in place hands out copies.
+//! callers never copy. The exception is a step of a [`Scan`] that is [`Scan::transient`]: its row may be gone with the next step of
+//! that scan. A protocol that updates in place hands out copies of rows, or of their hot columns. Those of transient steps lie in
+//! [`Scan::buffer`], all others in memory of the attempt, which counts against the memory limit and is given back when the transaction
+//! leaves. A row's fixed part and its out-of-line values never change, and are not copied. What a caller has without a transaction
+//! may lie in a buffer of the caller ([`Protocol::peek_committed`]) or in one that is gone after the call ([`Redo::write`]).
+//! Decision record 12 has the alternatives.
 //!
 //! Rules for columns: a call names the columns whose values the transaction uses, or sets in an update; an insertion or deletion
 //! is of all. A protocol may leave changes of other columns out of its validation, and their places in the row may hold any
@@ -26,9 +31,11 @@ use seriatim_catalog::{ColumnSet, Key};
 use seriatim_memory::{OutOfMemory, Pinned};
 use seriatim_store::{Cursor, RecordPtr};
 
-use crate::{Added, Addition, ConflictInfo, Core, Environment, Knob, OpError, Options, Priority, Redo, Table};
+use crate::{
+    Added, Addition, ConflictInfo, Core, Environment, Knob, OpError, Options, Priority, Redo, RowBuffer, Table,
+};
 
-/// A row version: readable, and unchanged until the transaction that got it has ended.
+/// A row version: readable, unchanging, until the transaction that was given it leaves, or as the rules for rows say.
 pub type RowPtr = NonNull<u8>;
 
 /// How fresh a protocol's read-only snapshots are.
@@ -108,11 +115,18 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     /// The newest committed version of a record, for readers without a transaction, such as a checkpoint. It does not wait. TIDs
     /// that one thread is shown of one record never go back; versions of several records need not belong together.
     ///
-    /// The row is readable and does not change until the worker of `pin` goes offline.
+    /// The row is readable and does not change until the worker of `pin` goes offline or `buffer`, into which it may be copied, is
+    /// used again or dropped.
     ///
     /// # Safety
     /// `record` was found in the index of `table` after the worker of `pin` came online.
-    unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, pin: Pinned<'_>) -> Peeked;
+    unsafe fn peek_committed(
+        &self,
+        table: &Table,
+        record: RecordPtr,
+        pin: Pinned<'_>,
+        buffer: &mut RowBuffer,
+    ) -> Peeked;
 }
 
 /// What a transaction is going to do.
@@ -207,6 +221,12 @@ pub struct Scan {
     pub next: usize,
     /// The range is exhausted.
     pub done: bool,
+    /// The caller uses the row of each step only until the next step of this scan, which may overwrite it. May be set and cleared
+    /// between steps: it holds for the rows of steps made while it is set.
+    pub transient: bool,
+    /// Where such rows are copied to, by a protocol that copies. Room for one row; like the cursor it is kept for reuse and does not
+    /// count against the memory limit.
+    pub buffer: RowBuffer,
 }
 
 /// What commit decided.
@@ -290,7 +310,8 @@ pub trait Worker: Send {
     /// A conflict, or the lock to wait for.
     fn delete(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, OpError>;
 
-    /// The next row, of which `columns` are read, of a scan begun with [`seriatim_store::Index::scan`].
+    /// The next row, of which `columns` are read, of a scan begun with [`seriatim_store::Index::scan`]. How long the row lives,
+    /// [`Scan::transient`] says.
     ///
     /// # Errors
     /// A conflict, or the lock to wait for.

@@ -16,6 +16,7 @@ mod options;
 mod priority;
 mod recover;
 mod redo;
+mod row_buffer;
 mod table;
 mod undurable_deletions;
 
@@ -33,5 +34,6 @@ pub use options::{Knob, OptionError, Options};
 pub use priority::Priority;
 pub use recover::{Change, Near, Recover, Restored, SetColumns};
 pub use redo::{Before, NoRedo, Redo};
+pub use row_buffer::RowBuffer;
 pub use table::{RecordLayout, Table, Unlinked, Wire};
 pub use undurable_deletions::UndurableDeletions;

@@ -14,7 +14,7 @@ use crate::{RowPtr, Table};
 /// epoch in which that commit began.
 pub trait Redo {
     /// The row of `key` became `after`, from `before`, the version just below `tid`; `None`: no row. Not both are
-    /// `None`. The rows are readable during the call.
+    /// `None`. The rows are readable during the call; they may be copies that are gone when it returns.
     fn write(&mut self, table: &Table, key: Key<'_>, tid: Tid, before: Option<Before>, after: Option<RowPtr>);
 
     /// Whether anybody listens; protocols skip the calls where not.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use seriatim_base::{Backoff, Tid, thread};
 use seriatim_catalog::{Key, KeyBuf};
 use seriatim_store::{RecordPtr, Walk, read_key};
-use seriatim_txn::{Core, Peeked, RowPtr, Table};
+use seriatim_txn::{Core, Peeked, RowBuffer, RowPtr, Table};
 
 use crate::protocol::OpenProtocol;
 
@@ -21,7 +21,7 @@ pub(crate) struct Rows<'t> {
     walk: Mutex<Walk>,
 }
 
-/// A row as a walk finds it: readable until the chunk ends.
+/// A row as a walk finds it: readable until the chunk ends, or until [`Take::take`] returns. It may lie in a buffer of the walker.
 pub(crate) struct Found<'c> {
     pub(crate) key: Key<'c>,
     pub(crate) tid: Tid,
@@ -56,11 +56,13 @@ pub(crate) struct Walker<'e> {
     pub(crate) protocol: &'e dyn OpenProtocol,
     pub(crate) core: Core,
     records: Vec<RecordPtr>,
+    /// Where rows are copied to, by a protocol that copies: one for each row that is shown at a time.
+    buffers: Vec<RowBuffer>,
 }
 
 impl<'e> Walker<'e> {
     pub(crate) fn new(protocol: &'e dyn OpenProtocol, core: Core) -> Walker<'e> {
-        Walker { protocol, core, records: Vec::new() }
+        Walker { protocol, core, records: Vec::new(), buffers: vec![RowBuffer::default()] }
     }
 
     /// Shows the committed rows of the next chunk, some dozens, to `see`; `false` if there was none left. A row that is linked
@@ -74,8 +76,11 @@ impl<'e> Walker<'e> {
         see: impl FnOnce(&[Found<'_>]) -> Result<(), E>,
     ) -> Result<bool, E> {
         let more = self.enter_next(rows);
+        let shown = self.buffers.len().max(self.records.len());
+        self.buffers.resize_with(shown, RowBuffer::default);
+        let peek = |(&record, buffer)| peek(self.protocol, &self.core, rows.table, record, buffer).transpose();
         let found: Result<Vec<Found<'_>>, Stuck> =
-            self.records.iter().filter_map(|&record| self.peek(rows.table, record).transpose()).collect();
+            self.records.iter().zip(&mut self.buffers).filter_map(peek).collect();
         let seen = found.map_err(E::from).and_then(|found| see(&found));
         self.core.local.leave();
         seen.map(|()| more)
@@ -98,7 +103,8 @@ impl<'e> Walker<'e> {
     pub(crate) fn chunk_in_pieces<T: Take>(&mut self, rows: &Rows<'_>, taker: &mut T) -> Result<bool, T::Error> {
         let more = self.enter_next(rows);
         let mut left = Vec::new();
-        let taken = self.records.iter().try_fold(Room::Left, |room, &record| match room {
+        let records = std::mem::take(&mut self.records);
+        let taken = records.iter().try_fold(Room::Left, |room, &record| match room {
             Room::Left => self.show(rows.table, record, taker),
             Room::None => {
                 // SAFETY: as in `peek`.
@@ -107,6 +113,7 @@ impl<'e> Walker<'e> {
             }
         });
         self.core.local.leave();
+        self.records = records;
         let mut room = taken?;
         let mut left = left.into_iter();
         loop {
@@ -125,7 +132,7 @@ impl<'e> Walker<'e> {
 
     /// Shows the rows with these keys as long as there is room.
     fn show_again<T: Take>(
-        &self,
+        &mut self,
         table: &Table,
         keys: &mut impl Iterator<Item = KeyBuf>,
         taker: &mut T,
@@ -141,32 +148,39 @@ impl<'e> Walker<'e> {
     }
 
     /// Shows the committed row of a record, if it has one.
-    fn show<T: Take>(&self, table: &Table, record: RecordPtr, taker: &mut T) -> Result<Room, Stuck> {
-        Ok(self.peek(table, record)?.map_or(Room::Left, |found| taker.take(&found)))
+    fn show<T: Take>(&mut self, table: &Table, record: RecordPtr, taker: &mut T) -> Result<Room, Stuck> {
+        let found = peek(self.protocol, &self.core, table, record, &mut self.buffers[0])?;
+        Ok(found.map_or(Room::Left, |found| taker.take(&found)))
     }
+}
 
-    /// The newest committed row of a record, if it has one.
-    fn peek(&self, table: &Table, record: RecordPtr) -> Result<Option<Found<'_>>, Stuck> {
-        for _ in 0..BUSY_MAX {
-            let mut backoff = Backoff::new();
-            loop {
-                // SAFETY: the walk, or a lookup, found the record after this worker came online.
-                match unsafe { self.protocol.peek_committed(table, record, self.core.local.pinned()) } {
-                    Peeked::Row(tid, row) => {
-                        // SAFETY: a linked record's key never changes, and its memory stays while this worker is online.
-                        let key = unsafe { read_key(record, table.class) };
-                        return Ok(Some(Found { key, tid, row }));
-                    }
-                    Peeked::Deleted(_) | Peeked::NeverCommitted => return Ok(None),
-                    Peeked::Busy if backoff.wait() => {}
-                    Peeked::Busy => break,
+/// The newest committed row of a record that the walk, or a lookup, found after the worker of `core` came online; if it has one.
+fn peek<'c>(
+    protocol: &dyn OpenProtocol,
+    core: &'c Core,
+    table: &Table,
+    record: RecordPtr,
+    buffer: &'c mut RowBuffer,
+) -> Result<Option<Found<'c>>, Stuck> {
+    for _ in 0..BUSY_MAX {
+        let mut backoff = Backoff::new();
+        loop {
+            // SAFETY: the callers find the record as they must.
+            match unsafe { protocol.peek_committed(table, record, core.local.pinned(), buffer) } {
+                Peeked::Row(tid, row) => {
+                    // SAFETY: a linked record's key never changes, and its memory stays while this worker is online.
+                    let key = unsafe { read_key(record, table.class) };
+                    return Ok(Some(Found { key, tid, row }));
                 }
+                Peeked::Deleted(_) | Peeked::NeverCommitted => return Ok(None),
+                Peeked::Busy if backoff.wait() => {}
+                Peeked::Busy => break,
             }
-            // The thread that commits does not run.
-            thread::sleep(Duration::from_millis(1));
         }
-        Err(Stuck)
+        // The thread that commits does not run.
+        thread::sleep(Duration::from_millis(1));
     }
+    Err(Stuck)
 }
 
 impl<'t> Rows<'t> {

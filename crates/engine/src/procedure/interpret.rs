@@ -96,7 +96,7 @@ impl Interpreted {
     }
 
     fn read(&self, row: RowPtr, wanted: ColumnSet) -> Result<Datum, EvaluationError> {
-        // SAFETY: a row of this table, readable until the transaction ends, and read before this returns.
+        // SAFETY: a row of this table, readable until the next step of its scan at least, and read before this returns.
         self.row(unsafe { RowRef::from_raw(row.as_ptr()) }.only(wanted), wanted)
     }
 
@@ -264,7 +264,8 @@ impl Operate for Reference<'_> {
                 RawScan::new(self.tx, &table.set, target, low, high, direction)
             }
         };
-        let mut scan = scan.with_columns(wanted);
+        // A row is read whole before the next step.
+        let mut scan = scan.with_columns(wanted).transient();
         while let Some(row) = scan.next() {
             if visit(table.read(row?, wanted)?)?.is_break() {
                 break;

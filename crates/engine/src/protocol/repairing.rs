@@ -1,5 +1,5 @@
 //! Protocols for tests: the default one, with workers that ask for repairs as a script says, that note which columns they are asked
-//! for, or with needs that it does not have.
+//! for, that copy rows ([`copying`]), or with needs that it does not have.
 //!
 //! The one that repairs can drop the newest operations only: an operation is dropped by going back to the savepoint taken when it was named. What
 //! they read stays read. So where others are to change what was read, it drops everything: then all operations that change
@@ -11,16 +11,17 @@ use std::time::Duration;
 
 use seriatim_base::Tid;
 use seriatim_catalog::{ColumnSet, Key};
-use seriatim_memory::{OutOfMemory, Pinned};
+use seriatim_memory::{Memory, OutOfMemory, Pinned};
 use seriatim_procedure::ir::OperationId;
 use seriatim_procedure::plan::{Kind, Plan};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
     Added, Addition, Change, ConflictInfo, Core, Detach, Inserted, Mode, Near, OnExists, OpError, Outcome, Peeked,
-    Priority, ProtocolInfo, Redo, Repair, Restored, RowPtr, Savepoint, Scan, Seen, Staged, Table, Updating, Worker,
+    Priority, ProtocolInfo, Redo, Repair, Restored, RowBuffer, RowPtr, Savepoint, Scan, Seen, Staged, Table, Updating,
+    Worker,
 };
 
-use super::OpenProtocol;
+use super::{OpenProtocol, copying};
 use crate::procedure::execution::Repairs;
 
 /// The one that repairs, by name.
@@ -45,6 +46,7 @@ pub(crate) fn info(name: &str, default: &ProtocolInfo) -> Option<ProtocolInfo> {
             PLANNED
         }
         PLAIN => PLAIN,
+        copying::NAME => copying::NAME,
         REGIONAL => {
             requirements.regions = true;
             REGIONAL
@@ -104,11 +106,21 @@ fn note(kind: Kind, table: &Table, columns: ColumnSet) {
 pub(crate) struct Altered {
     pub(crate) inner: Box<dyn OpenProtocol>,
     pub(crate) info: &'static ProtocolInfo,
+    pub(crate) memory: Memory,
+}
+
+impl Altered {
+    fn copies(&self) -> bool {
+        self.info.name == copying::NAME
+    }
 }
 
 impl OpenProtocol for Altered {
     fn worker(&self, core: Core) -> Box<dyn Worker> {
         let inner = self.inner.worker(core);
+        if self.copies() {
+            return Box::new(copying::Copier::new(inner, &self.memory));
+        }
         Box::new(Repairer { inner, repairs: self.info.capabilities.repair, savepoints: Vec::new(), begun: None })
     }
 
@@ -124,9 +136,16 @@ impl OpenProtocol for Altered {
         self.inner.version_header_bytes()
     }
 
-    unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, pin: Pinned<'_>) -> Peeked {
+    unsafe fn peek_committed(
+        &self,
+        table: &Table,
+        record: RecordPtr,
+        pin: Pinned<'_>,
+        buffer: &mut RowBuffer,
+    ) -> Peeked {
         // SAFETY: the caller's promise.
-        unsafe { self.inner.peek_committed(table, record, pin) }
+        let peeked = unsafe { self.inner.peek_committed(table, record, pin, buffer) };
+        if self.copies() { copying::peeked(table, peeked, buffer) } else { peeked }
     }
 
     unsafe fn restore(

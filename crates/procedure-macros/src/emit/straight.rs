@@ -8,6 +8,7 @@ use super::expressions::{Code, checked, typed};
 use super::prefetch::Plan;
 use super::slice::iteration;
 use super::{bind_arguments, index_field, library, own, table_field};
+use crate::escape;
 use crate::options::Options;
 use crate::tree::{
     Block, Expression, ExpressionKind, Field, KeyRange, Mark, Operation, OperationKind, Operator, Place, Procedure,
@@ -135,8 +136,16 @@ impl<'p> Emitter<'p> {
             }
             StepKind::ForEach { row, operation, body } => {
                 let (ident, next) = (&self.procedure.variables[row.index()].ident, own("next"));
-                let (scan, body) = (self.operation(operation), self.block(body));
-                quote!(for #next in #scan { let #ident = #next?; #body })
+                let emitted = self.block(body);
+                if escape::outlives_pass(*row, body) {
+                    let scan = self.rows(operation);
+                    return quote!(for #next in #scan { let #ident = #next?; #emitted });
+                }
+                let (steps, scan) = (own("steps"), self.operation(operation));
+                quote!({
+                    let mut #steps = #scan;
+                    while let ::core::option::Option::Some(#ident) = #steps.next()? { #emitted }
+                })
             }
             StepKind::Scope((), inner) => {
                 let inner = self.block(inner);
@@ -231,16 +240,12 @@ impl<'p> Emitter<'p> {
         }
     }
 
-    /// The call, with `?`; of a scan whose rows are gone through one by one: the scan.
+    /// The call, with `?`; of a scan whose rows are gone through one by one: the scan, each of whose rows lives for a pass.
     pub(super) fn operation(&self, operation: &'p Operation) -> TokenStream {
         let (library, tx, handles, at) = (library(), &self.procedure.tx, own("handles"), operation.span.at);
         let (table, row) = (table_field(operation.table), &self.procedure.tables[operation.table]);
-        let (table, columns, id) = (quote!(&#handles.#table), own("columns"), operation.id.index());
-        let columns = quote!(#handles.#columns[#id]);
-        let index = operation.index.map(|index| {
-            let index = index_field(index.0);
-            quote!(&#handles.#index)
-        });
+        let table = quote!(&#handles.#table);
+        let (columns, index) = (self.columns(operation), self.index(operation));
         match &operation.kind {
             OperationKind::Get { key, required } => {
                 let key = self.code.expression(&key.value);
@@ -297,47 +302,88 @@ impl<'p> Emitter<'p> {
                     false => quote_spanned!(at=> #tx.delete(#table, &#key)?),
                 }
             }
-            OperationKind::Scan { range, reverse, limit, take } => {
-                let over = index.as_ref().unwrap_or(&table);
-                let name = |stem: &str| {
-                    let stem = if index.is_some() { stem } else { stem.trim_end_matches("_by") };
-                    let stem = if index.is_none() && stem == "find" { "prefix" } else { stem };
-                    match reverse {
-                        true => format_ident!("{}_rev", stem, span = at),
-                        false => format_ident!("{}", stem, span = at),
-                    }
-                };
-                let scan = match range {
-                    KeyRange::Prefix(prefix) => {
-                        let (name, prefix) = (name("find_by"), self.code.expression(&prefix.value));
-                        quote_spanned!(at=> #tx.#name(#over, &#prefix))
-                    }
-                    KeyRange::Between { low, high, inclusive } => {
-                        let name = name("scan_by");
-                        let (low, high) = (
-                            low.as_ref().map(|key| self.code.expression(&key.value)),
-                            high.as_ref().map(|key| self.code.expression(&key.value)),
-                        );
-                        let dots = if *inclusive { quote!(..=) } else { quote!(..) };
-                        quote_spanned!(at=> #tx.#name(#over, #low #dots #high))
-                    }
-                };
-                let scan = quote_spanned!(at=> #library::support::scan(#scan, #columns));
-                let limited = match limit {
-                    Some(limit) => {
-                        let limit = self.code.expression(limit);
-                        quote_spanned!(at=> #scan.take(#library::support::limit(#limit)))
-                    }
-                    None => scan,
-                };
-                match take {
-                    Take::Each => limited,
-                    Take::First => quote_spanned!(at=> #library::support::first(#limited)?),
-                    Take::All => quote_spanned!(at=> #library::support::all(#limited)?),
-                    Take::Count => quote_spanned!(at=> #library::support::count(#limited)?),
-                }
+            OperationKind::Scan { take: Take::First, .. } => {
+                let rows = self.rows(operation);
+                quote_spanned!(at=> #library::support::first(#rows)?)
+            }
+            OperationKind::Scan { take: Take::All, .. } => {
+                let rows = self.rows(operation);
+                quote_spanned!(at=> #library::support::all(#rows)?)
+            }
+            OperationKind::Scan { take: Take::Each, .. } => self.steps(operation),
+            OperationKind::Scan { take: Take::Count, .. } => {
+                let steps = self.steps(operation);
+                quote_spanned!(at=> #library::support::count(#steps)?)
             }
         }
+    }
+
+    fn columns(&self, operation: &Operation) -> TokenStream {
+        let (handles, columns, id) = (own("handles"), own("columns"), operation.id.index());
+        quote!(#handles.#columns[#id])
+    }
+
+    fn index(&self, operation: &Operation) -> Option<TokenStream> {
+        let (handles, index) = (own("handles"), index_field(operation.index?.0));
+        Some(quote!(&#handles.#index))
+    }
+
+    /// The rows of a scan, up to its limit, that live as long as the transaction.
+    fn rows(&self, operation: &'p Operation) -> TokenStream {
+        let (library, at) = (library(), operation.span.at);
+        let (columns, (scan, limit)) = (self.columns(operation), self.scan(operation));
+        let scan = quote_spanned!(at=> #library::support::scan(#scan, #columns));
+        match limit {
+            Some(limit) => quote_spanned!(at=> #scan.take(#limit)),
+            None => scan,
+        }
+    }
+
+    /// The rows of a scan, up to its limit, that live for a step each.
+    fn steps(&self, operation: &'p Operation) -> TokenStream {
+        let (library, at) = (library(), operation.span.at);
+        let (columns, (scan, limit)) = (self.columns(operation), self.scan(operation));
+        let limit = limit.unwrap_or_else(|| quote!(()));
+        quote_spanned!(at=> #library::support::steps(#scan, #columns, #limit))
+    }
+
+    /// The call of a scan, and its limit.
+    fn scan(&self, operation: &'p Operation) -> (TokenStream, Option<TokenStream>) {
+        let (library, tx, handles, at) = (library(), &self.procedure.tx, own("handles"), operation.span.at);
+        let OperationKind::Scan { range, reverse, limit, .. } = &operation.kind else {
+            unreachable!("the callers match scans");
+        };
+        let (table, index) = (table_field(operation.table), self.index(operation));
+        let stem_of = |stem: &'static str| match (index.is_some(), stem) {
+            (true, stem) => stem,
+            (false, "find_by") => "prefix",
+            (false, stem) => stem.trim_end_matches("_by"),
+        };
+        let name = |stem| match reverse {
+            true => format_ident!("{}_rev", stem_of(stem), span = at),
+            false => format_ident!("{}", stem_of(stem), span = at),
+        };
+        let over = index.clone().unwrap_or_else(|| quote!(&#handles.#table));
+        let scan = match range {
+            KeyRange::Prefix(prefix) => {
+                let (name, prefix) = (name("find_by"), self.code.expression(&prefix.value));
+                quote_spanned!(at=> #tx.#name(#over, &#prefix))
+            }
+            KeyRange::Between { low, high, inclusive } => {
+                let name = name("scan_by");
+                let (low, high) = (
+                    low.as_ref().map(|key| self.code.expression(&key.value)),
+                    high.as_ref().map(|key| self.code.expression(&key.value)),
+                );
+                let dots = if *inclusive { quote!(..=) } else { quote!(..) };
+                quote_spanned!(at=> #tx.#name(#over, #low #dots #high))
+            }
+        };
+        let limit = limit.as_ref().map(|limit| {
+            let limit = self.code.expression(limit);
+            quote_spanned!(at=> #library::support::limit(#limit))
+        });
+        (scan, limit)
     }
 
     /// The body of an update's closure, which leaves its value in a variable.

@@ -15,7 +15,7 @@ use seriatim_memory::{CountedVec, OutOfMemory, Pinned};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
     Capabilities, Change, Core, Environment, Freshness, Knob, Mode, Near, OpError, Options, Outcome, Peeked, Protocol,
-    ProtocolInfo, Recover, Redo, Requirements, Restored, RowPtr, Scan, Table,
+    ProtocolInfo, Recover, Redo, Requirements, Restored, RowBuffer, RowPtr, Scan, Table,
 };
 
 use crate::shared::optimistic::{LockBit, Optimistic};
@@ -111,7 +111,7 @@ impl Protocol for Dbx {
         Worker::new(core, state)
     }
 
-    unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, _: Pinned<'_>) -> Peeked {
+    unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, _: Pinned<'_>, _: &mut RowBuffer) -> Peeked {
         record_header::peek(table, record)
     }
 }

@@ -12,7 +12,7 @@ use seriatim_memory::{OutOfMemory, Pinned};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
     Capabilities, Change, Core, Environment, Freshness, Knob, Near, Options, Peeked, Protocol, ProtocolInfo, Recover,
-    Requirements, Restored, Table,
+    Requirements, Restored, RowBuffer, Table,
 };
 
 use crate::shared::locking::{self, GapClaim, Worker, lock_of};
@@ -66,7 +66,7 @@ impl Protocol for NoWait {
         Worker::new(core, self.lock_steps, Duration::ZERO)
     }
 
-    unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, _: Pinned<'_>) -> Peeked {
+    unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, _: Pinned<'_>, _: &mut RowBuffer) -> Peeked {
         record_header::peek(table, record)
     }
 }

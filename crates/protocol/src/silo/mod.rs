@@ -11,7 +11,7 @@ use seriatim_memory::{CountedVec, OutOfMemory, Pinned};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
     Capabilities, Change, Core, Environment, Freshness, Knob, Mode, Near, OpError, Options, Outcome, Peeked, Protocol,
-    ProtocolInfo, Recover, Redo, Requirements, Restored, Table,
+    ProtocolInfo, Recover, Redo, Requirements, Restored, RowBuffer, Table,
 };
 
 use crate::shared::optimistic::{LockBit, Optimistic};
@@ -67,7 +67,7 @@ impl Protocol for Silo {
         Worker::new(core, state)
     }
 
-    unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, _: Pinned<'_>) -> Peeked {
+    unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, _: Pinned<'_>, _: &mut RowBuffer) -> Peeked {
         record_header::peek(table, record)
     }
 }
@@ -168,7 +168,7 @@ mod tests {
             Worker::new(core, Repairs(state))
         }
 
-        unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, _: Pinned<'_>) -> Peeked {
+        unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, _: Pinned<'_>, _: &mut RowBuffer) -> Peeked {
             record_header::peek(table, record)
         }
     }

@@ -13,7 +13,7 @@ use seriatim_memory::{OutOfMemory, Pinned};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
     Capabilities, Change, Core, Environment, Freshness, Knob, Near, Options, Peeked, Protocol, ProtocolInfo, Recover,
-    Requirements, Restored, Table,
+    Requirements, Restored, RowBuffer, Table,
 };
 
 use crate::shared::locking::{self, GapClaim, Worker, lock_of};
@@ -67,7 +67,7 @@ impl Protocol for WaitDie {
         Worker::new(core, 0, self.wait_max)
     }
 
-    unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, _: Pinned<'_>) -> Peeked {
+    unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, _: Pinned<'_>, _: &mut RowBuffer) -> Peeked {
         record_header::peek(table, record)
     }
 }

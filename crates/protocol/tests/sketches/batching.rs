@@ -13,8 +13,8 @@ use seriatim_memory::{OutOfMemory, Pinned};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
     Capabilities, ConflictInfo, Core, Detach, Environment, Freshness, Inserted, Mode, NoRedo, OnExists, OpError,
-    Options, Outcome, Peeked, Phase, Prepared, Priority, Protocol, ProtocolInfo, Reason, Redo, Requirements, RowPtr,
-    Savepoint, Scan, Seen, Staged, Table, Updating, Worker as _,
+    Options, Outcome, Peeked, Phase, Prepared, Priority, Protocol, ProtocolInfo, Reason, Redo, Requirements, RowBuffer,
+    RowPtr, Savepoint, Scan, Seen, Staged, Table, Updating, Worker as _,
 };
 
 use crate::common::{Bench, modes};
@@ -83,7 +83,7 @@ impl Protocol for Validating {
         Worker { ground: Ground::new(core), shared: Arc::clone(&self.shared) }
     }
 
-    unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, _: Pinned<'_>) -> Peeked {
+    unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, _: Pinned<'_>, _: &mut RowBuffer) -> Peeked {
         // What was validated is committed, applied or not.
         self.shared.lock().unwrap_or_else(PoisonError::into_inner).apply(record.addr());
         let found = look_once(table, record);

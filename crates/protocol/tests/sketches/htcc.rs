@@ -10,8 +10,8 @@ use seriatim_memory::{OutOfMemory, Pinned};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
     Capabilities, ConflictInfo, Core, Environment, Freshness, Inserted, Mode, NoRedo, OnExists, OpError, Options,
-    Outcome, Peeked, Phase, Priority, Protocol, ProtocolInfo, Reason, Redo, Repair, Requirements, RowPtr, Savepoint,
-    Scan, Seen, Staged, Table, Updating, Worker as _,
+    Outcome, Peeked, Phase, Priority, Protocol, ProtocolInfo, Reason, Redo, Repair, Requirements, RowBuffer, RowPtr,
+    Savepoint, Scan, Seen, Staged, Table, Updating, Worker as _,
 };
 
 use crate::common::{Bench, modes};
@@ -53,7 +53,7 @@ impl Protocol for Htcc {
         Worker { ground: Ground::new(core), hot: Vec::new(), workset: Vec::new(), repairs: 0, lookups: 0 }
     }
 
-    unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, _: Pinned<'_>) -> Peeked {
+    unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, _: Pinned<'_>, _: &mut RowBuffer) -> Peeked {
         // A hot record is locked from its access on: a checkpoint meets those at their end.
         let found = look_once(table, record);
         found.map_or(Peeked::Busy, |(word, row_version)| peeked(word, row_of(table, row_version)))

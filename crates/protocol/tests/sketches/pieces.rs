@@ -14,8 +14,8 @@ use seriatim_memory::{OutOfMemory, Pinned};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
     Capabilities, Chain, ConflictInfo, Core, Environment, Freshness, Inserted, Mode, NoRedo, OnExists, OpError,
-    Options, Outcome, Peeked, Phase, Pieces, Priority, Protocol, ProtocolInfo, Reason, Redo, Requirements, RowPtr,
-    Savepoint, Scan, Seen, Staged, Table, Updating, Worker as _,
+    Options, Outcome, Peeked, Phase, Pieces, Priority, Protocol, ProtocolInfo, Reason, Redo, Requirements, RowBuffer,
+    RowPtr, Savepoint, Scan, Seen, Staged, Table, Updating, Worker as _,
 };
 
 use crate::common::{Bench, modes};
@@ -77,7 +77,7 @@ impl Protocol for DbxTc {
         }
     }
 
-    unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, _: Pinned<'_>) -> Peeked {
+    unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, _: Pinned<'_>, _: &mut RowBuffer) -> Peeked {
         // The newest version, of whichever snapshot: as fresh as the TID says.
         let found = look_once(table, record);
         found.map_or(Peeked::Busy, |(word, row_version)| peeked(word, live(table, row_version)))

@@ -14,8 +14,8 @@ use seriatim_memory::{OutOfMemory, Pinned};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
     Capabilities, ConflictInfo, Core, Detach, Environment, Freshness, Inserted, Mode, NoRedo, On, OnExists, OpError,
-    Options, Outcome, Peeked, Phase, Prepared, Priority, Protocol, ProtocolInfo, Reason, Redo, Requirements, RowPtr,
-    Savepoint, Scan, Seen, Staged, Table, Updating, Worker as _,
+    Options, Outcome, Peeked, Phase, Prepared, Priority, Protocol, ProtocolInfo, Reason, Redo, Requirements, RowBuffer,
+    RowPtr, Savepoint, Scan, Seen, Staged, Table, Updating, Worker as _,
 };
 
 use crate::common::{Bench, modes};
@@ -94,7 +94,7 @@ impl Protocol for Speculation {
         Worker { ground: Ground::new(core), queue: Arc::clone(&self.queue), position: 0 }
     }
 
-    unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, _: Pinned<'_>) -> Peeked {
+    unsafe fn peek_committed(&self, table: &Table, record: RecordPtr, _: Pinned<'_>, _: &mut RowBuffer) -> Peeked {
         // The owner's thread asks, as it does everything else. What the oldest of the queue replaced is what has committed.
         let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         let mut undo = queue.uncommitted.iter().flat_map(|entry| &entry.undo);

@@ -10,7 +10,10 @@
 
 use std::cell::{Cell, OnceCell};
 
+use seriatim_catalog::Table;
+
 use crate::Abort;
+use crate::scan::{Limit, Steps};
 
 /// Results that the first chunk holds; each next one holds twice as many.
 const FIRST: usize = 4;
@@ -77,17 +80,25 @@ impl<T> Results<T> {
 /// # Errors
 /// A conflict.
 #[inline]
-pub fn following<'r, I, R, K>(
-    scan: &mut Option<I>,
+pub fn following<'r, T: Table, L: Limit, K>(
+    scan: &mut Option<Steps<'_, T, L>>,
     results: &'r Results<Option<K>>,
-    keep: impl FnOnce(R) -> K,
-) -> Result<Option<&'r K>, Abort>
-where
-    I: Iterator<Item = Result<R, Abort>>,
-{
-    let Some(scan) = scan else { return Ok(results.again().as_ref()) };
-    let row = scan.next().transpose()?.map(keep);
-    Ok(results.keep(row).as_ref())
+    keep: impl FnOnce(T::Row<'_>) -> K,
+) -> Result<Option<&'r K>, Abort> {
+    let step = scan.as_mut().map(|scan| || Ok(scan.next()?.map(keep)));
+    step_or_again(step, results)
+}
+
+/// The result of a step, to be kept; without one, the next that was.
+#[inline(always)]
+fn step_or_again<K>(
+    step: Option<impl FnOnce() -> Result<Option<K>, Abort>>,
+    results: &Results<Option<K>>,
+) -> Result<Option<&K>, Abort> {
+    Ok(match step {
+        Some(step) => results.keep(step()?).as_ref(),
+        None => results.again().as_ref(),
+    })
 }
 
 /// A variable, with or without a value yet.
@@ -198,20 +209,19 @@ mod tests {
     #[test]
     fn a_scan_that_was_left_early_continues_with_the_next_one() {
         let results = Results::new();
-        let scan = |end| (0..end).map(Ok::<u32, Abort>);
-        let mut first = Some(scan(9));
+        let mut first = 0..9u32;
         for at in 0..3 {
-            assert_eq!(following(&mut first, &results, |row| row).expect("no conflict"), Some(&at));
+            assert_eq!(step_or_again(Some(|| Ok(first.next())), &results).expect("no conflict"), Some(&at));
         }
-        let mut second = Some(scan(1));
+        let mut second = 10..11;
         let mut rows = Vec::new();
-        while let Some(row) = following(&mut second, &results, |row| row + 10).expect("no conflict") {
+        while let Some(row) = step_or_again(Some(|| Ok(second.next())), &results).expect("no conflict") {
             rows.push(*row);
         }
         assert_eq!(rows, [10]);
         results.begin(false);
-        let mut none = None::<std::vec::IntoIter<Result<u32, Abort>>>;
-        let again: Vec<_> = (0..5).map(|_| following(&mut none, &results, |row| row).expect("kept").copied()).collect();
+        let none = None::<fn() -> Result<Option<u32>, Abort>>;
+        let again: Vec<_> = (0..5).map(|_| step_or_again(none, &results).expect("kept").copied()).collect();
         assert_eq!(again, [Some(0), Some(1), Some(2), Some(10), None]);
     }
 }

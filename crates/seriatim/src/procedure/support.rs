@@ -10,6 +10,7 @@ pub use super::kept::*;
 pub use super::slots::*;
 pub use super::values::*;
 use super::{Datum, Declared, call, interpret};
+pub use crate::scan::{Limit, Steps};
 use crate::{Abort, Committed, Database, Handle, IndexHandle, ReadTx, Scan, SchemaError, Session, TransactError, Tx};
 pub use seriatim_catalog::watch::unwatched;
 
@@ -123,6 +124,12 @@ pub fn require_by<'t, T: Table, K: TableKey, I: kind::Unique>(
 #[inline]
 pub fn scan<T: Table>(scan: Scan<'_, T>, columns: ColumnSet) -> Scan<'_, T> {
     scan.named(columns)
+}
+
+/// A scan, of these columns, whose rows live for one step each; `()` for no limit.
+#[inline]
+pub fn steps<T: Table, L: Limit>(scan: Scan<'_, T>, columns: ColumnSet, limit: L) -> Steps<'_, T, L> {
+    Steps::new(scan, columns, limit)
 }
 
 /// Deletes a row that must exist.

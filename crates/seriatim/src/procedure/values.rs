@@ -1,8 +1,9 @@
 //! What generated code does with values: rows of scans, elements of lists, values lent to setters.
 
-use seriatim_catalog::{Bytes, Decimal, Text, Timestamp};
+use seriatim_catalog::{Bytes, Decimal, Table, Text, Timestamp};
 use seriatim_procedure::EvaluationError;
 
+use crate::scan::{Limit, Steps};
 use crate::{Abort, ReadTx};
 
 /// The first row.
@@ -108,8 +109,12 @@ impl<R: Copy> Iterator for IntoRows<R> {
 /// # Errors
 /// A conflict.
 #[inline]
-pub fn count<R>(mut rows: impl Iterator<Item = Result<R, Abort>>) -> Result<u64, Abort> {
-    rows.try_fold(0, |count, row| row.map(|_| count + 1))
+pub fn count<T: Table, L: Limit>(mut steps: Steps<'_, T, L>) -> Result<u64, Abort> {
+    let mut count = 0;
+    while steps.next()?.is_some() {
+        count += 1;
+    }
+    Ok(count)
 }
 
 /// A limit of rows. One below zero lets none through.

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use seriatim::htm::{Emulation, HtmMode};
 use seriatim::{Builder, Database, Decimal, Handle, ProtocolInfo, Session, Table, Text, Timestamp, rng};
+pub(crate) use seriatim_engine::protocol::copying::NAME as COPYING;
 
 /// A protocol on a back end, with queued decisions or without.
 pub(crate) struct Setting {
-    pub(crate) protocol: &'static ProtocolInfo,
+    pub(crate) protocol: ProtocolInfo,
     htm: HtmMode,
     queued: bool,
 }
@@ -33,12 +34,19 @@ impl Setting {
     }
 }
 
+/// Every protocol, and one that hands out copies of rows and poisons each as soon as it may.
+pub(crate) fn protocols() -> Vec<ProtocolInfo> {
+    let all = seriatim::protocols();
+    let default = all.iter().find(|protocol| protocol.name == "dbx").expect("it is registered");
+    all.iter().copied().chain([ProtocolInfo { name: COPYING, ..*default }]).collect()
+}
+
 /// Runs a test under every protocol, on the default back end and on emulated regions that abort now and then; and with queued
 /// decisions where the protocol holds transactions.
 pub(crate) fn each(test: impl Fn(&Setting)) {
     let emulation = Emulation { seed: 7, abort_one_in: 16, yields: false };
     for (htm, queued) in [(HtmMode::Auto, false), (HtmMode::Emulated(emulation), false), (HtmMode::Auto, true)] {
-        for protocol in seriatim::protocols().iter().filter(|protocol| protocol.capabilities.detach || !queued) {
+        for protocol in protocols().into_iter().filter(|protocol| protocol.capabilities.detach || !queued) {
             let setting = Setting { protocol, htm, queued };
             eprintln!("under {} on {htm}{}", protocol.name, if queued { ", queued" } else { "" });
             test(&setting);

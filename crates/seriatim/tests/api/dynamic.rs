@@ -1,5 +1,7 @@
 //! Tables declared at run time, and derived tables seen through the same methods.
 
+use std::ops::ControlFlow;
+
 use seriatim::catalog::{ColumnDef, ColumnType, Organization, Reverse, TableDef, Value, ValueError, desc};
 use seriatim::{Abort, Database, Decimal, DynHandle, DynScan, Table, TransactError};
 
@@ -88,6 +90,15 @@ fn a_declared_table_is_written_and_read_by_values() {
             assert_eq!(codes(tx.scan_dyn(&items, &[Value::UInt(2)])?)?, ["", "axle"]);
             assert_eq!(codes(tx.scan_dyn(&items, &key(1, "nut"))?)?, ["nut"]);
             assert_eq!(codes(tx.find_dyn(&items, "by_price", &[])?)?, ["axle", "bolt", "nut", ""]);
+            let mut shown = Vec::new();
+            let stopped = tx.scan_dyn(&items, &[])?.try_for_each_row(|row| {
+                shown.push(row.get("code").expect("a column").to_string());
+                Ok(if shown.len() == 3 { ControlFlow::Break(row.value(0)) } else { ControlFlow::Continue(()) })
+            })?;
+            assert_eq!(
+                (shown, stopped),
+                (["bolt", "nut", ""].map(String::from).to_vec(), ControlFlow::Break(Value::UInt(2)))
+            );
             assert_eq!(codes(tx.find_dyn(&items, "by_price", &[money(120)])?)?, ["nut", ""]);
             assert_eq!(codes(tx.find_dyn(&items, "by_digest", &[Value::Bytes(b"axle".to_vec())])?)?, ["axle"]);
             assert_eq!(codes(tx.find_dyn(&items, "by_digest", &[Value::Bytes(vec![])])?)?, [""]);

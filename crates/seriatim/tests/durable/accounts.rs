@@ -26,6 +26,11 @@ pub(crate) fn account(id: u64) -> Account {
     Account { id, owner: id as u32 % 7, branch: id as u16 % 3, balance: 100, note: format!("account {id}") }
 }
 
+/// Every protocol, and one that hands out copies of rows and poisons each as soon as it may.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    protocols().iter().map(|protocol| protocol.name).chain([seriatim_engine::protocol::copying::NAME])
+}
+
 /// Options for a small database on `disk`, stepped by its owner.
 pub(crate) fn small(protocol: &str, disk: &FaultyDisk) -> Builder {
     let builder = Database::builder().protocol(protocol).workers(4).step_helpers(true);
@@ -58,10 +63,10 @@ pub(crate) fn rows(db: &Database) -> Vec<Account> {
 
 #[test]
 fn what_was_acknowledged_is_there_again() {
-    for protocol in protocols() {
+    for protocol in names() {
         for checkpointed in [false, true] {
             let disk = FaultyDisk::new(7);
-            let db = small(protocol.name, &disk).open().expect("a new database opens");
+            let db = small(protocol, &disk).open().expect("a new database opens");
             let accounts = db.create::<Account>().expect("the table is created");
             let mut session = db.session();
             for id in 0..100 {
@@ -87,17 +92,17 @@ fn what_was_acknowledged_is_there_again() {
             assert_eq!(before.len(), 90);
             disk.crash();
             drop((session, accounts, db));
-            let db = small(protocol.name, &disk).open().expect("it recovers");
+            let db = small(protocol, &disk).open().expect("it recovers");
             let recovery = db.recovery().expect("there was a database");
             assert_eq!(recovery.checkpoint_rows, if checkpointed { 100 } else { 0 });
-            assert_eq!(rows(&db), before, "{}", protocol.name);
+            assert_eq!(rows(&db), before, "{protocol}");
             db.check_structure().expect("indexes are sound");
             // And goes on.
             let accounts = db.table::<Account>().expect("the table is there");
             db.session().transact(|tx| tx.insert(&accounts, &account(1000))).expect("inserted");
             disk.crash();
             drop((accounts, db));
-            let db = small(protocol.name, &disk).open().expect("it recovers");
+            let db = small(protocol, &disk).open().expect("it recovers");
             assert_eq!(rows(&db).len(), 91);
         }
     }
@@ -207,9 +212,9 @@ mod strict {
 
 #[test]
 fn what_null_equals_is_kept_with_the_table() {
-    for protocol in protocols() {
+    for protocol in names() {
         let disk = FaultyDisk::new(1);
-        let open = || small(protocol.name, &disk).durability(Durability::Async).open().expect("a database");
+        let open = || small(protocol, &disk).durability(Durability::Async).open().expect("a database");
         let db = open();
         let contacts = db.create::<loose::Contact>().expect("a new table");
         let insert =
@@ -232,7 +237,7 @@ fn what_null_equals_is_kept_with_the_table() {
 
         // A manifest without a word about it is one from before the choice.
         let disk = FaultyDisk::new(1);
-        let open = || small(protocol.name, &disk).durability(Durability::Async).open().expect("a database");
+        let open = || small(protocol, &disk).durability(Durability::Async).open().expect("a database");
         drop(open().create::<strict::Contact>().expect("a new table"));
         let db = open();
         let error = db.table::<loose::Contact>().expect_err("another meaning").to_string();

@@ -4,11 +4,11 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use seriatim::{Database, Durability, Handle, LogStatistics, OpenError, protocols};
+use seriatim::{Database, Durability, Handle, LogStatistics, OpenError};
 use seriatim_base::Rng;
 use seriatim_base::disk::{Disk, FaultyDisk, Operation, Times};
 
-use crate::accounts::{Account, account, rows, small};
+use crate::accounts::{Account, account, names, rows, small};
 
 fn log(db: &Database) -> LogStatistics {
     db.statistics().log.expect("it is on disk")
@@ -30,9 +30,9 @@ fn segments(disk: &FaultyDisk) -> usize {
 
 #[test]
 fn a_checkpoint_is_taken_after_so_much_log_and_the_log_before_it_goes() {
-    for protocol in protocols() {
+    for protocol in names() {
         let disk = FaultyDisk::new(31);
-        let options = || small(protocol.name, &disk).checkpoint_bytes(Some(300_000));
+        let options = || small(protocol, &disk).checkpoint_bytes(Some(300_000));
         let db = options().open().expect("a new database opens");
         let accounts = db.create::<Account>().expect("the table is created");
         let mut taken = 0;
@@ -40,19 +40,19 @@ fn a_checkpoint_is_taken_after_so_much_log_and_the_log_before_it_goes() {
             write_some(&db, &accounts, round..round + 10);
             db.step();
             let now = log(&db).checkpoints;
-            assert!(now <= taken + 1, "{}", protocol.name);
+            assert!(now <= taken + 1, "{protocol}");
             taken = now;
         }
-        assert!(taken >= 3, "{}: {taken} of {} bytes", protocol.name, log(&db).bytes);
+        assert!(taken >= 3, "{}: {taken} of {} bytes", protocol, log(&db).bytes);
         assert_eq!((log(&db).checkpoints_failed, log(&db).checkpoint_error), (0, None));
         // 64 KiB each: what is left is what was written since the last began.
-        assert!(segments(&disk) <= 8, "{}: {} segments", protocol.name, segments(&disk));
+        assert!(segments(&disk) <= 8, "{}: {} segments", protocol, segments(&disk));
         let before = rows(&db);
         disk.crash();
         drop((accounts, db));
         let db = options().open().expect("it recovers");
         assert!(db.recovery().is_some_and(|recovery| recovery.checkpoint_rows > 0));
-        assert_eq!(rows(&db), before, "{}", protocol.name);
+        assert_eq!(rows(&db), before, "{protocol}");
     }
 }
 

@@ -7,13 +7,13 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use seriatim::{Database, Durability, Handle, Session, StorageError, TransactError, Tx, protocols};
+use seriatim::{Database, Durability, Handle, Session, StorageError, TransactError, Tx};
 use seriatim_base::disk::FaultyDisk;
 use seriatim_base::thread;
 use seriatim_redo::manifest::Manifest;
 use seriatim_redo::replay::{Apply, Outcome, Replay, Version};
 
-use crate::accounts::{Account, account, rows, small};
+use crate::accounts::{Account, account, names, rows, small};
 
 /// How many entries of each kind there are.
 type Kinds = BTreeMap<&'static str, u64>;
@@ -55,9 +55,9 @@ fn add(session: &mut Session, accounts: &Handle<Account>, id: u64, amount: i64) 
 
 #[test]
 fn what_was_added_to_a_number_is_logged_and_comes_back() {
-    for protocol in protocols() {
+    for protocol in names() {
         let disk = FaultyDisk::new(61);
-        let db = small(protocol.name, &disk).open().expect("a new database opens");
+        let db = small(protocol, &disk).open().expect("a new database opens");
         let accounts = db.create::<Account>().expect("the table is created");
         let mut session = db.session();
         for id in 0..4 {
@@ -108,13 +108,13 @@ fn what_was_added_to_a_number_is_logged_and_comes_back() {
 
         let before = rows(&db);
         for _ in 0..2 {
-            assert_eq!(logged(&disk), expected, "{}", protocol.name);
+            assert_eq!(logged(&disk), expected, "{protocol}");
             disk.crash();
         }
         drop((session, accounts, db));
         for _ in 0..2 {
-            let db = small(protocol.name, &disk).open().expect("it recovers");
-            assert_eq!(rows(&db), before, "{}", protocol.name);
+            let db = small(protocol, &disk).open().expect("it recovers");
+            assert_eq!(rows(&db), before, "{protocol}");
             assert_eq!(before.iter().map(|row| row.balance).collect::<Vec<_>>(), [71, 151, 77, i64::MIN + 1, 101]);
             disk.crash();
         }
@@ -123,9 +123,9 @@ fn what_was_added_to_a_number_is_logged_and_comes_back() {
 
 #[test]
 fn what_was_added_before_and_after_a_checkpoint_counts_once() {
-    for protocol in protocols() {
+    for protocol in names() {
         let disk = FaultyDisk::new(62);
-        let options = || small(protocol.name, &disk).log_directories([".", "."]).durability(Durability::Async);
+        let options = || small(protocol, &disk).log_directories([".", "."]).durability(Durability::Async);
         let db = options().open().expect("a new database opens");
         let accounts = db.create::<Account>().expect("the table is created");
         let mut sessions = [db.session(), db.session()];
@@ -155,8 +155,8 @@ fn what_was_added_before_and_after_a_checkpoint_counts_once() {
             let recovery = db.recovery().expect("there was a database");
             assert_eq!(recovery.checkpoint_rows, 10);
             // Those of before are in the checkpoint, in one of its rows each.
-            assert_eq!((deltas, recovery.entries), (30, 30), "{}: {recovery:?}", protocol.name);
-            assert_eq!(rows(&db), before, "{}", protocol.name);
+            assert_eq!((deltas, recovery.entries), (30, 30), "{}: {recovery:?}", protocol);
+            assert_eq!(rows(&db), before, "{protocol}");
             disk.crash();
         }
     }
@@ -166,10 +166,10 @@ fn what_was_added_before_and_after_a_checkpoint_counts_once() {
 fn what_threads_add_while_checkpoints_are_taken_counts_once() {
     const THREADS: u64 = 3;
     const CHECKPOINTS: usize = 5;
-    for protocol in protocols() {
+    for protocol in names() {
         let disk = FaultyDisk::new(63);
         let options = || {
-            let options = small(protocol.name, &disk).log_directories([".", "."]).durability(Durability::Async);
+            let options = small(protocol, &disk).log_directories([".", "."]).durability(Durability::Async);
             options.workers(THREADS as usize + 2).step_helpers(false).epoch_interval(Duration::from_millis(1))
         };
         let db = options().open().expect("a new database opens");
@@ -206,8 +206,8 @@ fn what_threads_add_while_checkpoints_are_taken_counts_once() {
         assert_eq!(before.iter().map(|row| row.balance).sum::<i64>(), 801 + added);
         disk.crash();
         drop((accounts, db));
-        assert!(logged(&disk).contains_key("delta"), "{}", protocol.name);
+        assert!(logged(&disk).contains_key("delta"), "{protocol}");
         let db = options().open().expect("it recovers");
-        assert_eq!(rows(&db), before, "{}", protocol.name);
+        assert_eq!(rows(&db), before, "{protocol}");
     }
 }

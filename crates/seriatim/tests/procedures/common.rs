@@ -5,7 +5,7 @@ use seriatim::{Builder, Database, ProtocolInfo, rng};
 
 /// A protocol on a back end.
 pub(crate) struct Setting {
-    pub(crate) protocol: &'static ProtocolInfo,
+    pub(crate) protocol: ProtocolInfo,
     htm: HtmMode,
 }
 
@@ -16,11 +16,14 @@ impl Setting {
     }
 }
 
-/// Runs a test under every protocol, on the default back end and on emulated regions that abort now and then.
+/// Runs a test under every protocol and one that hands out copies of rows, on the default back end and on emulated regions that abort now and then.
 pub(crate) fn each(test: impl Fn(&Setting)) {
     let emulation = Emulation { seed: 7, abort_one_in: 16, yields: false };
     for htm in [HtmMode::Auto, HtmMode::Emulated(emulation)] {
-        for protocol in seriatim::protocols() {
+        let copying = seriatim::protocols().iter().find(|protocol| protocol.name == "dbx");
+        let copying =
+            copying.map(|default| ProtocolInfo { name: seriatim_engine::protocol::copying::NAME, ..*default });
+        for protocol in seriatim::protocols().iter().copied().chain(copying) {
             let setting = Setting { protocol, htm };
             eprintln!("under {} on {htm}", protocol.name);
             test(&setting);

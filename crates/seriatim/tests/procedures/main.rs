@@ -6,6 +6,7 @@ mod bank;
 mod calls;
 mod common;
 mod execution_modes;
+mod loops;
 mod pieces;
 mod shop;
 mod soundness;
