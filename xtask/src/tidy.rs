@@ -35,6 +35,7 @@ type Rule = fn(&Tree) -> Vec<Finding>;
 const RULES: &[Rule] = &[
     layers::check,
     layers::features,
+    layers::lines,
     protocols::check,
     sources::opening,
     sources::platform_interfaces,
