@@ -74,11 +74,14 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
 /// Features of tests: faults, listeners, and sizes so small that rare paths are common.
 const FOR_TESTS: [&str; 3] = ["canary", "small", "test-support"];
 
-/// What is shipped has no feature of tests: crates ask for them among their dev-dependencies, the suite, which is nothing but tests,
+/// Crates that are nothing but tests.
+const ALL_TESTS: [&str; 2] = ["crates/suite/Cargo.toml", "crates/fuzz/Cargo.toml"];
+
+/// What is shipped has no feature of tests: crates ask for them among their dev-dependencies, those that are nothing but tests
 /// anywhere; and what is built by default is the program alone, which has nothing to do with the suite.
 pub(crate) fn features(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for (path, text) in tree.ending("Cargo.toml").filter(|(path, _)| *path != "crates/suite/Cargo.toml") {
+    for (path, text) in tree.ending("Cargo.toml").filter(|(path, _)| !ALL_TESTS.contains(path)) {
         let mut section = "";
         for (i, line) in text.lines().enumerate() {
             let line = line.split('#').next().unwrap_or_default().trim();
@@ -253,7 +256,7 @@ mod tests {
         let small = "seriatim-store = { workspace = true, features = [\"small\"] }\n";
         let shipped = format!("[dependencies]\n{small}");
         assert_one(&manifest("crates/bench/Cargo.toml", &shipped), &["bench/Cargo.toml:2", "`small` is for tests"]);
-        assert_eq!(manifest("crates/suite/Cargo.toml", &shipped), []);
+        ALL_TESTS.iter().for_each(|path| assert_eq!(manifest(path, &shipped), []));
         let table = "[dependencies.seriatim]\nfeatures = [\"test-support\"]\n";
         assert_one(&manifest("crates/cli/Cargo.toml", table), &["cli/Cargo.toml:2", "`test-support`"]);
         let tests = format!("[dependencies]\nseriatim-base.workspace = true\n[dev-dependencies]\n{small}");
