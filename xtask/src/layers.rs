@@ -32,6 +32,28 @@ const ONLY: &[(&str, &[&str], &str)] = &[
 const UPWARD_FOR_TESTS: &[(&str, &str, &str)] =
     &[("engine", "seriatim", "examples of types that the public crate shows are written as its users write them")];
 
+/// Folders whose Rust stays within so many lines: (folder, lines, why).
+const LINES_MAX: &[(&str, usize, &str)] = &[(
+    "crates/seriatim/src",
+    6_000,
+    "the public crate is what types add; what needs no row type belongs to engine, which compiles once and not once a user",
+)];
+
+/// Folders that outgrow [`LINES_MAX`].
+pub(crate) fn lines(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for &(folder, most, why) in LINES_MAX {
+        let within = |path: &str| path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'));
+        let lines: usize =
+            tree.ending(".rs").filter(|(path, _)| within(path)).map(|(_, text)| text.lines().count()).sum();
+        if lines > most {
+            let message = format!("{lines} lines of Rust, at most {most} (LINES_MAX in xtask/src/layers.rs): {why}");
+            findings.push(Finding::new(folder, 0, message));
+        }
+    }
+    findings
+}
+
 /// Folders of `crates/` and their dependencies against [`LAYERS`].
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -52,11 +74,14 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
 /// Features of tests: faults, listeners, and sizes so small that rare paths are common.
 const FOR_TESTS: [&str; 3] = ["canary", "small", "test-support"];
 
-/// What is shipped has no feature of tests: crates ask for them among their dev-dependencies, the suite, which is nothing but tests,
+/// Crates that are nothing but tests.
+const ALL_TESTS: [&str; 2] = ["crates/suite/Cargo.toml", "crates/fuzz/Cargo.toml"];
+
+/// What is shipped has no feature of tests: crates ask for them among their dev-dependencies, those that are nothing but tests
 /// anywhere; and what is built by default is the program alone, which has nothing to do with the suite.
 pub(crate) fn features(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for (path, text) in tree.ending("Cargo.toml").filter(|(path, _)| *path != "crates/suite/Cargo.toml") {
+    for (path, text) in tree.ending("Cargo.toml").filter(|(path, _)| !ALL_TESTS.contains(path)) {
         let mut section = "";
         for (i, line) in text.lines().enumerate() {
             let line = line.split('#').next().unwrap_or_default().trim();
@@ -231,7 +256,7 @@ mod tests {
         let small = "seriatim-store = { workspace = true, features = [\"small\"] }\n";
         let shipped = format!("[dependencies]\n{small}");
         assert_one(&manifest("crates/bench/Cargo.toml", &shipped), &["bench/Cargo.toml:2", "`small` is for tests"]);
-        assert_eq!(manifest("crates/suite/Cargo.toml", &shipped), []);
+        ALL_TESTS.iter().for_each(|path| assert_eq!(manifest(path, &shipped), []));
         let table = "[dependencies.seriatim]\nfeatures = [\"test-support\"]\n";
         assert_one(&manifest("crates/cli/Cargo.toml", table), &["cli/Cargo.toml:2", "`test-support`"]);
         let tests = format!("[dependencies]\nseriatim-base.workspace = true\n[dev-dependencies]\n{small}");
@@ -242,6 +267,16 @@ mod tests {
         assert_one(&manifest("crates/store/Cargo.toml", default), &["store/Cargo.toml:2", "`small`"]);
         let members = "[workspace]\ndefault-members = [\"crates/*\"]\n";
         assert_one(&manifest("Cargo.toml", members), &["Cargo.toml:2", "crates/cli"]);
+    }
+
+    #[test]
+    fn canary_a_folder_with_too_many_lines_is_found() {
+        let (folder, most, _) = LINES_MAX[0];
+        let (code, others) = (format!("{folder}/tx.rs"), format!("{folder}x/tx.rs"));
+        let (full, line) = ("let x = 1;\n".repeat(most), "let x = 1;\n");
+        assert_eq!(lines(&Tree::of(&[(&code, &full), (&others, &full), (&format!("{folder}/README.md"), &full)])), []);
+        let over = Tree::of(&[(&code, &full), (&format!("{folder}/scan/mod.rs"), line)]);
+        assert_one(&lines(&over), &["crates/seriatim/src: 6001 lines", "at most 6000", "belongs to engine"]);
     }
 
     #[test]

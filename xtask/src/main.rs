@@ -4,6 +4,7 @@
 //! Invariant: a rule that somebody wrote down is a check here, with a message that says what to do and a canary in its tests.
 
 mod ci;
+mod contributing;
 mod documents;
 mod files;
 mod fuzz;
@@ -30,6 +31,7 @@ const USAGE: &str = "usage: cargo xtask ci [STEP...]   every check, or the named
        cargo xtask pgo            the program, compiled with a profile of itself; prints where it is
        cargo xtask rtm [--backend rtm|emulated|absent] [--small] [--to FILE]
                                   all that needs hardware regions, where they work; writes docs/rtm.md
+       cargo xtask contributing   the examples of CONTRIBUTING.md, applied to a copy of the repository and run
        cargo xtask soak [--cuts N] [--kills N] [--minutes M] [--seed S] | --case SEED
                                   simulated power cuts and real kills, for hours
        cargo xtask sanitize [miri] [thread] [address]
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
         Some("pgo") if arguments.len() == 1 => pgo::run(&root),
         Some("rtm") => rtm::run(&root, &arguments[1..]),
         Some("soak") => soak::run(&root, &arguments[1..]),
+        Some("contributing") if arguments.len() == 1 => contributing::run(&root),
         Some("tidy") if arguments.len() == 1 => tidy::run(&root),
         _ => {
             eprintln!("{USAGE}\nsteps: {}", ci::names().join(" "));

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::files::Tree;
-use crate::{documents, layers, mutants, protocols, sources};
+use crate::{contributing, documents, layers, mutants, protocols, sources};
 
 /// Where a rule is broken, and what to do about it.
 #[derive(Debug, PartialEq, Eq)]
@@ -35,6 +35,7 @@ type Rule = fn(&Tree) -> Vec<Finding>;
 const RULES: &[Rule] = &[
     layers::check,
     layers::features,
+    layers::lines,
     protocols::check,
     sources::opening,
     sources::platform_interfaces,
@@ -48,6 +49,7 @@ const RULES: &[Rule] = &[
     documents::changelog,
     documents::machine_paths,
     documents::codes,
+    contributing::check,
     mutants::list::check,
 ];
 

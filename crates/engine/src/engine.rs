@@ -9,7 +9,7 @@ use seriatim_base::clock::{CoarseClock, Instant};
 use seriatim_base::thread::Periodic;
 use seriatim_base::{Epoch, TableId};
 use seriatim_catalog::TableDef;
-use seriatim_history::{History, Recording};
+use seriatim_history::{Columns, History, Recording};
 use seriatim_procedure::analysis::Schema;
 use seriatim_txn::{Environment, Knob, Options, ProtocolInfo};
 
@@ -422,8 +422,16 @@ impl Engine {
     pub fn take_history(&self) -> Option<History> {
         let transactions = self.inner.recording.as_ref()?.take();
         let tables = self.inner.tables.read().unwrap_or_else(PoisonError::into_inner);
-        let names = tables.sets.iter().flat_map(|set| set.physical()).map(|table| table.name.clone()).collect();
-        Some(History { tables: names, transactions, ..History::default() })
+        let tables = || tables.sets.iter().flat_map(|set| set.physical());
+        let names = tables().map(|table| table.name.clone()).collect();
+        let groups =
+            |table| self.inner.protocol.column_groups(table).into_iter().map(|set| Columns(set.bits())).collect();
+        let groups = match self.inner.protocol.info().capabilities.column_groups {
+            // Entries of indexes are inserted and deleted, and have no columns of their own.
+            true => tables().map(|table| if table.wire.is_some() { groups(table) } else { Vec::new() }).collect(),
+            false => Vec::new(),
+        };
+        Some(History { tables: names, groups, transactions, ..History::default() })
     }
 
     /// Checks the structure of every table and index against itself. New transactions wait meanwhile.

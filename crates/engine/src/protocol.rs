@@ -9,7 +9,7 @@ pub mod copying;
 pub mod repairing;
 
 use seriatim_base::Tid;
-use seriatim_catalog::Key;
+use seriatim_catalog::{ColumnSet, Key};
 use seriatim_htm::Backend;
 use seriatim_memory::{OutOfMemory, Pinned};
 use seriatim_protocol::{PROTOCOLS, for_each_protocol};
@@ -33,6 +33,7 @@ pub(crate) trait OpenProtocol: Send + Sync {
     fn info(&self) -> &'static ProtocolInfo;
     fn header_bytes(&self) -> usize;
     fn version_header_bytes(&self) -> usize;
+    fn column_groups(&self, table: &Table) -> Vec<ColumnSet>;
 
     /// As [`Protocol::peek_committed`].
     ///
@@ -85,6 +86,10 @@ impl<P: Recover> OpenProtocol for P {
 
     fn version_header_bytes(&self) -> usize {
         P::VERSION_HEADER_BYTES
+    }
+
+    fn column_groups(&self, table: &Table) -> Vec<ColumnSet> {
+        Protocol::column_groups(self, table)
     }
 
     unsafe fn peek_committed(
@@ -182,6 +187,7 @@ mod tests {
             repairing::PLANNED,
             repairing::PLAIN,
             copying::NAME,
+            repairing::GROUPED,
         ]) {
             let htm = Htm::new(HtmMode::Absent).expect("always there");
             let memory = Memory::new(seriatim_memory::Options { workers_max: 1, ..Default::default() });

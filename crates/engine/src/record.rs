@@ -1,14 +1,14 @@
 //! Records histories for the checker: what committed transactions read and wrote, by version.
 //!
 //! Hooks sit where every protocol passes: reads are noted as the contract's `seen` reports them, writes as the redo buffer gets
-//! them. So a protocol cannot forget to record, and an unrecorded version is a finding.
+//! them, with the columns in which the row differs from the one before. So a protocol cannot forget to record, and an unrecorded version is a finding.
 
 use std::collections::BTreeSet;
 use std::ops::{Bound, RangeBounds};
 
 use seriatim_base::{TableId, Tid, clock};
-use seriatim_catalog::Key;
-use seriatim_history::{Recorder, Saw};
+use seriatim_catalog::{ColumnSet, Key, RowRef};
+use seriatim_history::{Columns, Recorder, Saw};
 use seriatim_txn::{Before, Redo, RowPtr, Seen, Table};
 
 /// The recorder of one session.
@@ -28,6 +28,8 @@ pub(crate) struct Scanned {
     pub(crate) low: Bound<Vec<u8>>,
     pub(crate) high: Bound<Vec<u8>>,
     pub(crate) rows: Vec<(Vec<u8>, Saw)>,
+    /// What is used of each.
+    pub(crate) columns: ColumnSet,
     /// [`Log::scan_begins`] when it began.
     pub(crate) began: usize,
 }
@@ -64,9 +66,9 @@ impl Log {
         }
     }
 
-    pub(crate) fn read(&mut self, table: TableId, key: Key<'_>, seen: Seen) {
+    pub(crate) fn read(&mut self, table: TableId, key: Key<'_>, columns: ColumnSet, seen: Seen) {
         if !seen.own {
-            self.recorder.read(table, &key.to_bytes(), saw(seen));
+            self.recorder.read(table, &key.to_bytes(), Columns(columns.bits()), saw(seen));
         }
     }
 
@@ -93,9 +95,9 @@ impl Log {
     /// Notes a scan. Where a write of the transaction lay while it went on, it says nothing: the write may stay, or be taken back
     /// and then is not in the history.
     pub(crate) fn scan(&mut self, table: TableId, scanned: Scanned) {
-        let Scanned { low, high, rows, began } = scanned;
+        let Scanned { low, high, rows, columns, began } = scanned;
         let range = (borrowed(&low), borrowed(&high));
-        self.recorder.scan(table, range.0, range.1);
+        self.recorder.scan(table, range.0, range.1, Columns(columns.bits()));
         let seen: BTreeSet<&[u8]> = rows.iter().map(|(key, _)| &**key).collect();
         for (key, saw) in &rows {
             self.recorder.scan_saw(key, *saw);
@@ -114,7 +116,14 @@ impl Log {
 }
 
 impl Redo for Log {
-    fn write(&mut self, table: &Table, key: Key<'_>, tid: Tid, _: Option<Before>, after: Option<RowPtr>) {
-        self.recorder.write(table.id, &key.to_bytes(), tid.bits(), after.is_none());
+    fn write(&mut self, table: &Table, key: Key<'_>, tid: Tid, before: Option<Before>, after: Option<RowPtr>) {
+        let update = table.wire.as_ref().zip(before.zip(after));
+        let columns = update.map(|(wire, (before, after))| {
+            // SAFETY: rows of the table, readable during the call (the contract of `Redo`).
+            let [before, after] = [before.row, after].map(|row| unsafe { RowRef::from_raw(row.as_ptr()) });
+            // SAFETY: as above; read by the table's own declaration.
+            Columns(unsafe { wire.rows.differing(before, after) }.bits())
+        });
+        self.recorder.write(table.id, &key.to_bytes(), tid.bits(), after.is_none(), columns);
     }
 }

@@ -410,7 +410,8 @@ impl<W: Worker + ?Sized> Drop for RawScan<'_, W> {
                 // Never moved.
                 (false, None, _) => return,
             }
-            log.borrow_mut().scan(self.table().id, Scanned { low, high, rows, began });
+            let scanned = Scanned { low, high, rows, columns: self.stepped, began };
+            log.borrow_mut().scan(self.table().id, scanned);
         }
     }
 }

@@ -480,15 +480,15 @@ impl<W: Worker + ?Sized> TxCore<W> {
     }
 
     #[inline(always)]
-    fn note(&self, table: &seriatim_txn::Table, key: Key<'_>) {
+    fn note(&self, table: &seriatim_txn::Table, key: Key<'_>, columns: ColumnSet) {
         if let Some(log) = &self.log {
-            self.record(log, table, &key);
+            self.record(log, table, &key, columns);
         }
     }
 
     #[cold]
-    fn record(&self, log: &RefCell<Log>, table: &seriatim_txn::Table, key: &Key<'_>) {
-        log.borrow_mut().read(table.id, *key, self.worker().seen());
+    fn record(&self, log: &RefCell<Log>, table: &seriatim_txn::Table, key: &Key<'_>, columns: ColumnSet) {
+        log.borrow_mut().read(table.id, *key, columns, self.worker().seen());
     }
 
     /// The row at an encoded key, of which these columns are read, for the body.
@@ -516,7 +516,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         columns: ColumnSet,
     ) -> Result<Option<RowPtr>, Abort> {
         let row = self.operate(|worker| worker.read(table, key, columns))?;
-        self.note(table, key);
+        self.note(table, key, columns);
         Ok(row)
     }
 
@@ -851,7 +851,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
     fn insert_parts(&self, set: &TableSet, key: Key<'_>, staged: Staged, exists: OnExists) -> Result<bool, Abort> {
         let table = &set.primary;
         let inserted = self.insert_staged(table, key, staged, exists)?;
-        self.note(table, key);
+        self.note(table, key, ColumnSet::EMPTY);
         let before = match inserted {
             Inserted::Exists(_) => return Ok(false),
             Inserted::New => None,
@@ -900,7 +900,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         let table = &set.primary;
         let columns = set.with_indexed(columns);
         let updating = self.operate(|worker| worker.update(table, key, columns))?;
-        self.note(table, key);
+        self.note(table, key, columns);
         let Some(rows) = updating else { return Ok(None) };
         self.wrote(table, key);
         self.updating.set(Some(Update { rows, position, left: self.left.replace(0) }));
@@ -1010,7 +1010,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         let table = &self.own(set)?.primary;
         self.writable()?;
         let added = self.operate(|worker| worker.add(table, key, addition))?;
-        self.note(table, key);
+        self.note(table, key, columns);
         if added != Added::Missing {
             self.wrote(table, key);
         }
@@ -1027,7 +1027,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         self.writable()?;
         let table = &set.primary;
         let before = self.operate(|worker| worker.delete(table, key))?;
-        self.note(table, key);
+        self.note(table, key, ColumnSet::EMPTY);
         self.watch(Kind::Delete, set, Target::Rows, || watch::one(key));
         if before.is_some() {
             self.wrote(table, key);
@@ -1044,7 +1044,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
     /// Deletes an index entry that must be there.
     pub(crate) fn unlink_entry(&self, table: &seriatim_txn::Table, key: Key<'_>) -> Result<(), Abort> {
         self.operate(|worker| worker.delete(table, key))?;
-        self.note(table, key);
+        self.note(table, key, ColumnSet::ALL);
         self.wrote(table, key);
         Ok(())
     }
@@ -1058,7 +1058,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
             return Err(self.out_of_memory());
         }
         let inserted = self.insert_staged(table, key, staged, OnExists::Refuse)?;
-        self.note(table, key);
+        self.note(table, key, ColumnSet::ALL);
         if inserted != Inserted::New {
             return Err(self.duplicate(table, key));
         }

@@ -4,6 +4,7 @@ use crate::absence::{self, Contradiction};
 use crate::explain;
 use crate::graph::{Edges, Graph};
 use crate::index::Index;
+use crate::items;
 use crate::order::Order;
 use crate::{History, Violation};
 use std::fmt;
@@ -31,7 +32,7 @@ impl Promises {
 pub struct Summary {
     /// Transactions in the history.
     pub transactions: u64,
-    /// Keys read or written.
+    /// Keys read or written; where column groups are judged apart, those of each count too, here and below.
     pub keys: u64,
     /// Versions written.
     pub versions: u64,
@@ -78,7 +79,9 @@ pub fn check(history: &History, promises: &Promises) -> Result<Summary, Violatio
 }
 
 fn check_within(history: &History, promises: &Promises, work_max: u64) -> Result<Summary, Violation> {
-    let index = Index::build(history)?;
+    let by_groups = history.groups.iter().any(|groups| !groups.is_empty());
+    let items = by_groups.then(|| items::split(history)).transpose()?;
+    let index = Index::build(items.as_ref().unwrap_or(history))?;
     let edges = Edges::new(&index, promises);
     let mut graph = Graph::new(edges.nodes(), |visit| edges.each(|from, to, _| visit(from, to)));
     let successors_first = match graph.successors_first() {

@@ -10,20 +10,72 @@
 //! (c) An insert that must not find a row, and an update or delete that must, depends on what was there: record that read.
 //! (d) A write's version is the TID the commit gave it: above every earlier version of its key, for ever.
 //! (e) `began` is read before the first operation, `ended` after the commit was visible, all from one clock.
+//!
+//! Where a protocol keeps column groups apart ([`History::groups`]), facts name columns, and these rules change:
+//!
+//! (f) A read names the columns it used, a write those it changed; insertions and deletions change all, and whether there is a row
+//!     is used by every read and update, of no columns too. Where the columns have versions of their own, there is a fact for each.
+//! (g) The version of a read is one of the row: in each group, what was seen is the newest version at or below it. So a protocol with
+//!     one TID a row names that, and one with a TID a group names each group's.
+//! (h) An update's version is above every earlier one of the columns it changed and of the row's insertion; an insertion's or
+//!     deletion's above all of its key.
 
 use crate::Key;
 use seriatim_base::TableId;
-use std::ops::Bound;
+use std::ops::{Bound, RangeBounds};
 
 /// Committed transactions and the state they started from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
     /// Names of tables for explanations, by [`TableId`]. A table without a name is shown as `t` and its number.
     pub tables: Vec<String>,
+    /// By [`TableId`], column groups that are judged apart, because the protocol keeps them apart; columns of none of them are one
+    /// more. A table without any is judged by whole rows, whatever columns its facts name.
+    pub groups: Vec<Vec<Columns>>,
     /// What was there before the first recorded transaction.
     pub initial: Initial,
     /// The transactions, in any order.
     pub transactions: Vec<Transaction>,
+}
+
+/// Columns of a table, by position: bit `min(column, 63)`, so that columns from the 64th on share one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Columns(pub u64);
+
+impl Columns {
+    /// Every column.
+    pub const ALL: Columns = Columns(u64::MAX);
+    /// No column.
+    pub const NONE: Columns = Columns(0);
+
+    /// The set of these columns.
+    pub const fn of(columns: &[u32]) -> Columns {
+        let (mut bits, mut i) = (0, 0);
+        while i < columns.len() {
+            bits |= 1 << if columns[i] < 63 { columns[i] } else { 63 };
+            i += 1;
+        }
+        Columns(bits)
+    }
+
+    /// Whether the sets share a column.
+    pub const fn intersects(self, other: Columns) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    pub(crate) const fn union(self, other: Columns) -> Columns {
+        Columns(self.0 | other.0)
+    }
+
+    pub(crate) const fn others(self) -> Columns {
+        Columns(!self.0)
+    }
+}
+
+impl Default for Columns {
+    fn default() -> Columns {
+        Columns::ALL
+    }
 }
 
 /// The state before the first recorded transaction.
@@ -79,6 +131,8 @@ pub struct Read {
     pub table: TableId,
     /// The key.
     pub key: Key,
+    /// The columns used.
+    pub columns: Columns,
     /// What was there.
     pub saw: Saw,
 }
@@ -106,6 +160,8 @@ pub struct Scan {
     pub low: Bound<Key>,
     /// The upper end.
     pub high: Bound<Key>,
+    /// The columns used of each row. Rows of which others were used are read besides.
+    pub columns: Columns,
     /// What was found, in any order: rows, and absences of which more is known.
     pub saw: Vec<(Key, Saw)>,
 }
@@ -121,6 +177,27 @@ pub struct Write {
     pub version: u64,
     /// Whether this version is the row's absence.
     pub deleted: bool,
+    /// The columns changed of a row that was there; `None`: the whole row, by an insertion or a deletion.
+    pub columns: Option<Columns>,
+}
+
+impl Write {
+    /// Whether it is an insertion or a deletion.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.deleted || self.columns.is_none()
+    }
+
+    /// The columns changed.
+    pub(crate) fn changed(&self) -> Columns {
+        self.columns.filter(|_| !self.deleted).unwrap_or(Columns::ALL)
+    }
+}
+
+impl Scan {
+    /// Whether a key lies in the range.
+    pub(crate) fn contains(&self, key: &Key) -> bool {
+        (self.low.as_ref(), self.high.as_ref()).contains(key)
+    }
 }
 
 impl History {
@@ -156,8 +233,13 @@ impl Transaction {
     }
 
     /// It saw this at a key of table `table`.
-    pub fn read(mut self, table: u32, key: impl Into<Key>, saw: Saw) -> Transaction {
-        self.reads.push(Read { table: TableId(table), key: key.into(), saw });
+    pub fn read(self, table: u32, key: impl Into<Key>, saw: Saw) -> Transaction {
+        self.read_columns(table, key, Columns::ALL, saw)
+    }
+
+    /// It used these columns of a row of table `table`, or found none.
+    pub fn read_columns(mut self, table: u32, key: impl Into<Key>, columns: Columns, saw: Saw) -> Transaction {
+        self.reads.push(Read { table: TableId(table), key: key.into(), columns, saw });
         self
     }
 
@@ -165,19 +247,26 @@ impl Transaction {
     pub fn scan(mut self, table: u32, low: &str, high: &str, rows: &[(&str, u64)]) -> Transaction {
         let saw = rows.iter().map(|&(key, version)| (Key::from(key), Saw::Row(version))).collect();
         let (low, high) = (Bound::Included(low.into()), Bound::Included(high.into()));
-        self.scans.push(Scan { table: TableId(table), low, high, saw });
+        self.scans.push(Scan { table: TableId(table), low, high, columns: Columns::ALL, saw });
         self
     }
 
     /// It wrote a row.
     pub fn write(mut self, table: u32, key: impl Into<Key>, version: u64) -> Transaction {
-        self.writes.push(Write { table: TableId(table), key: key.into(), version, deleted: false });
+        self.writes.push(Write { table: TableId(table), key: key.into(), version, deleted: false, columns: None });
+        self
+    }
+
+    /// It updated these columns of a row.
+    pub fn update(mut self, table: u32, key: impl Into<Key>, columns: Columns, version: u64) -> Transaction {
+        let columns = Some(columns);
+        self.writes.push(Write { table: TableId(table), key: key.into(), version, deleted: false, columns });
         self
     }
 
     /// It deleted a row.
     pub fn delete(mut self, table: u32, key: impl Into<Key>, version: u64) -> Transaction {
-        self.writes.push(Write { table: TableId(table), key: key.into(), version, deleted: true });
+        self.writes.push(Write { table: TableId(table), key: key.into(), version, deleted: true, columns: None });
         self
     }
 }

@@ -18,6 +18,11 @@
 //!    an error too, under a name of its own: a history without a verdict does not pass.
 //! 5. `explain`: the shortest cycle of the worst class (Adya's G0, G1c, G-single, G2), in words.
 //!
+//! **Column groups.** A protocol may let transactions at different columns of one row pass each other. Its histories are judged by
+//! groups: [`History::groups`] has, for each table, sets of columns that partition it (those of no set are one more; without any
+//! set the row is one group), and `items` makes each group of a row an item of its own before the steps above, and whether there is a
+//! row another. A history without groups is judged by whole rows, as strictly and at the same cost as if there were no such thing.
+//!
 //! Size: all steps are `O(n log n)` in the number of operations for histories whose absences need no search.
 
 mod absence;
@@ -29,6 +34,7 @@ mod graph;
 mod history;
 mod index;
 mod intern;
+mod items;
 mod key;
 mod order;
 mod recorder;
@@ -36,7 +42,7 @@ pub mod text;
 
 pub use anomaly::{Anomaly, Dependency, Step, Violation};
 pub use check::{Promises, Summary, check};
-pub use history::{History, Initial, InitialRow, Read, Saw, Scan, Transaction, Write};
+pub use history::{Columns, History, Initial, InitialRow, Read, Saw, Scan, Transaction, Write};
 pub use key::Key;
 pub use recorder::{Recorder, Recording};
 pub use seriatim_base::TableId;

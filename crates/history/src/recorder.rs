@@ -3,7 +3,7 @@
 //! A [`Recorder`] belongs to one worker and shares nothing with others while a transaction runs; a commit appends to a log
 //! whose lock only [`Recording::take`] ever contends for. It reads no clock: the engine passes the instants.
 
-use crate::{Key, Read, Saw, Scan, Transaction, Write};
+use crate::{Columns, Key, Read, Saw, Scan, Transaction, Write};
 use seriatim_base::TableId;
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -64,15 +64,15 @@ impl Recorder {
         self.open.snapshot = Some(instant);
     }
 
-    /// Notes a point read.
-    pub fn read(&mut self, table: TableId, key: &[u8], saw: Saw) {
-        self.open.reads.push(Read { table, key: Key::new(key), saw });
+    /// Notes a point read that used these columns.
+    pub fn read(&mut self, table: TableId, key: &[u8], columns: Columns, saw: Saw) {
+        self.open.reads.push(Read { table, key: Key::new(key), columns, saw });
     }
 
-    /// Notes a range read; [`Recorder::scan_saw`] then lists what it found, and [`Recorder::scan_ended`] shortens it.
-    pub fn scan(&mut self, table: TableId, low: Bound<&[u8]>, high: Bound<&[u8]>) {
+    /// Notes a range read that used these columns of each row; [`Recorder::scan_saw`] then lists what it found, and [`Recorder::scan_ended`] shortens it.
+    pub fn scan(&mut self, table: TableId, low: Bound<&[u8]>, high: Bound<&[u8]>, columns: Columns) {
         let (low, high) = (low.map(Key::new), high.map(Key::new));
-        self.open.scans.push(Scan { table, low, high, saw: Vec::new() });
+        self.open.scans.push(Scan { table, low, high, columns, saw: Vec::new() });
     }
 
     /// The latest range read found this.
@@ -100,9 +100,9 @@ impl Recorder {
         self.open.scans.last_mut().expect("a scan was noted before it ended").low = low.map(Key::new);
     }
 
-    /// Notes a version the commit installed.
-    pub fn write(&mut self, table: TableId, key: &[u8], version: u64, deleted: bool) {
-        self.open.writes.push(Write { table, key: Key::new(key), version, deleted });
+    /// Notes a version the commit installed; as [`Write::columns`] for `columns`.
+    pub fn write(&mut self, table: TableId, key: &[u8], version: u64, deleted: bool, columns: Option<Columns>) {
+        self.open.writes.push(Write { table, key: Key::new(key), version, deleted, columns });
     }
 
     /// The transaction has committed; `ended` is an instant after its writes were visible. Returns its id in the history.
@@ -142,13 +142,13 @@ mod tests {
                 scope.spawn(move || {
                     for i in 0..10u64 {
                         recorder.begin(worker, i);
-                        recorder.write(TableId(9), b"aborted", 1, false);
+                        recorder.write(TableId(9), b"aborted", 1, false, None);
                         recorder.begin(worker, i);
-                        recorder.read(TableId(0), b"k", Saw::Absent);
-                        recorder.scan(TableId(0), Bound::Unbounded, Bound::Unbounded);
+                        recorder.read(TableId(0), b"k", Columns::ALL, Saw::Absent);
+                        recorder.scan(TableId(0), Bound::Unbounded, Bound::Unbounded, Columns::ALL);
                         recorder.scan_saw(b"m", Saw::Row(3));
                         recorder.scan_ended(Bound::Included(b"m"));
-                        recorder.write(TableId(0), &i.to_be_bytes(), i + 1, i % 2 == 0);
+                        recorder.write(TableId(0), &i.to_be_bytes(), i + 1, i % 2 == 0, None);
                         recorder.commit(i + 1);
                     }
                 });

@@ -4,6 +4,7 @@
 //! # a comment
 //! history 1                              the format's version; must come first
 //! table 0 account                        a name for table 0
+//! group 0 columns 2,3                    columns of table 0 that are judged apart from the others
 //! initial empty                          or: initial unknown, or any number of
 //! initial 0 alice 3                      a row that was there: table, key, version
 //! transaction 12 session 1 from 100 to 250      its id, its session and when it ran
@@ -16,12 +17,15 @@
 //! scan 0 * *                             found the table empty,
 //! write 0 alice 8                        wrote a row version,
 //! delete 0 bob 9                         deleted a row
+//! read 0 alice 3 columns 1,2             used only these columns (`none`: only that there is a row),
+//! scan 0 * * columns 1 alice=3           likewise, of each row,
+//! write 0 alice 8 columns 2              changed only these of a row that was there
 //! ```
 //!
 //! Keys are plain words (letters, digits, `_`, `.`, `-`) or `0x` and hexadecimal digits. Versions are numbers or, where they
 //! are TIDs of an epoch above 0, `epoch.counter`.
 
-use crate::{History, Initial, InitialRow, Key, Read, Saw, Scan, Transaction, Write};
+use crate::{Columns, History, Initial, InitialRow, Key, Read, Saw, Scan, Transaction, Write};
 use seriatim_base::{Epoch, TableId, Tid};
 use std::fmt::{self, Write as _};
 use std::ops::Bound;
@@ -56,6 +60,11 @@ fn dump_to(w: &mut String, history: &History) -> fmt::Result {
     for (i, name) in history.tables.iter().enumerate() {
         writeln!(w, "table {i} {name}")?;
     }
+    for (i, group) in
+        history.groups.iter().enumerate().flat_map(|(i, groups)| groups.iter().map(move |group| (i, group)))
+    {
+        writeln!(w, "group {i} columns {group}")?;
+    }
     match &history.initial {
         Initial::Empty => writeln!(w, "initial empty")?,
         Initial::Rows(rows) if rows.is_empty() => writeln!(w, "initial empty")?,
@@ -78,7 +87,7 @@ fn dump_to(w: &mut String, history: &History) -> fmt::Result {
             None => w.push('\n'),
         }
         for read in &t.reads {
-            writeln!(w, "read {} {} {}", read.table, read.key, saw(read.saw))?;
+            writeln!(w, "read {} {} {}{}", read.table, read.key, saw(read.saw), used(read.columns))?;
         }
         for scan in &t.scans {
             write!(w, "scan {} ", scan.table)?;
@@ -92,6 +101,7 @@ fn dump_to(w: &mut String, history: &History) -> fmt::Result {
                 Bound::Excluded(key) => write!(w, " {key})")?,
                 Bound::Unbounded => w.push_str(" *"),
             }
+            w.push_str(&used(scan.columns));
             for (key, seen) in &scan.saw {
                 write!(w, " {key}={}", saw(*seen))?;
             }
@@ -99,7 +109,11 @@ fn dump_to(w: &mut String, history: &History) -> fmt::Result {
         }
         for write in &t.writes {
             let verb = if write.deleted { "delete" } else { "write" };
-            writeln!(w, "{verb} {} {} {}", write.table, write.key, version(write.version))?;
+            write!(w, "{verb} {} {} {}", write.table, write.key, version(write.version))?;
+            match write.columns {
+                Some(columns) => writeln!(w, " columns {columns}")?,
+                None => w.push('\n'),
+            }
         }
     }
     Ok(())
@@ -150,6 +164,16 @@ fn load_line(history: &mut History, line: &str) -> Result<(), String> {
             }
             history.tables[number] = name.join(" ");
         }
+        ("group", [of, "columns", columns]) => {
+            let number = table(of)?.index();
+            if number >= 1 << 16 {
+                return Err(format!("table {number}: groups are for tables below 65536"));
+            }
+            if history.groups.len() <= number {
+                history.groups.resize_with(number + 1, Vec::new);
+            }
+            history.groups[number].push(load_columns(columns)?);
+        }
         ("initial", ["empty"]) => history.initial = Initial::Empty,
         ("initial", ["unknown"]) => history.initial = Initial::Unknown,
         ("initial", [of, key, at]) => {
@@ -180,7 +204,7 @@ fn load_line(history: &mut History, line: &str) -> Result<(), String> {
         }
         (verb, _) => {
             return Err(format!(
-                "`{verb}`: expected `table NUMBER NAME`, `initial empty|unknown|TABLE KEY VERSION`, `transaction ID session \
+                "`{verb}`: expected `table NUMBER NAME`, `group TABLE columns COLUMNS`, `initial empty|unknown|TABLE KEY VERSION`, `transaction ID session \
                  NUMBER from INSTANT to INSTANT [snapshot INSTANT]`, `read`, `scan`, `write` or `delete`"
             ));
         }
@@ -190,14 +214,19 @@ fn load_line(history: &mut History, line: &str) -> Result<(), String> {
 
 fn load_fact(t: &mut Transaction, verb: &str, rest: &[&str]) -> Result<(), String> {
     match (verb, rest) {
-        ("read", [of, key, seen]) => {
-            t.reads.push(Read { table: table(of)?, key: key.parse()?, saw: load_saw(seen)? });
+        ("read", [of, key, seen, rest @ ..]) => {
+            let columns = load_used(rest)?.unwrap_or(Columns::ALL);
+            t.reads.push(Read { table: table(of)?, key: key.parse()?, columns, saw: load_saw(seen)? });
         }
-        ("write" | "delete", [of, key, at]) => {
-            let (version, deleted) = (load_version(at)?, verb == "delete");
-            t.writes.push(Write { table: table(of)?, key: key.parse()?, version, deleted });
+        ("write" | "delete", [of, key, at, rest @ ..]) => {
+            let (version, deleted, columns) = (load_version(at)?, verb == "delete", load_used(rest)?);
+            t.writes.push(Write { table: table(of)?, key: key.parse()?, version, deleted, columns });
         }
-        ("scan", [of, low, high, seen @ ..]) => {
+        ("scan", [of, low, high, rest @ ..]) => {
+            let (columns, seen) = match rest {
+                ["columns", columns, seen @ ..] => (load_columns(columns)?, seen),
+                seen => (Columns::ALL, seen),
+            };
             let low = match low.split_at_checked(1) {
                 Some(("*", "")) => Bound::Unbounded,
                 Some(("[", key)) => Bound::Included(key.parse()?),
@@ -217,7 +246,7 @@ fn load_fact(t: &mut Transaction, verb: &str, rest: &[&str]) -> Result<(), Strin
                     Ok((key.parse()?, load_saw(seen)?))
                 })
                 .collect();
-            t.scans.push(Scan { table: table(of)?, low, high, saw: saw? });
+            t.scans.push(Scan { table: table(of)?, low, high, columns, saw: saw? });
         }
         _ => return Err(format!("`{verb} {}`: write `{verb} TABLE KEY VERSION`", rest.join(" "))),
     }
@@ -250,6 +279,41 @@ fn load_version(word: &str) -> Result<u64, String> {
         return Err(format!("`{word}` is not a TID: the epoch or the counter is too large"));
     }
     Ok(epoch << Tid::COUNTER_BITS | counter)
+}
+
+/// The columns of a read; nothing for all.
+fn used(columns: Columns) -> String {
+    if columns == Columns::ALL { String::new() } else { format!(" columns {columns}") }
+}
+
+/// What may follow a read or a write.
+fn load_used(rest: &[&str]) -> Result<Option<Columns>, String> {
+    match rest {
+        [] => Ok(None),
+        ["columns", columns] => load_columns(columns).map(Some),
+        _ => Err(format!("`{}`: only `columns COLUMNS` can follow", rest.join(" "))),
+    }
+}
+
+impl fmt::Display for Columns {
+    /// As in the text format: positions with commas between, or `all`, or `none`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Columns::ALL => return f.write_str("all"),
+            Columns::NONE => return f.write_str("none"),
+            Columns(_) => {}
+        }
+        let columns = (0..64).filter(|column| self.0 >> column & 1 != 0);
+        columns.enumerate().try_for_each(|(i, column)| write!(f, "{}{column}", if i == 0 { "" } else { "," }))
+    }
+}
+
+fn load_columns(word: &str) -> Result<Columns, String> {
+    match word {
+        "all" => Ok(Columns::ALL),
+        "none" => Ok(Columns::NONE),
+        _ => word.split(',').map(number::<u32>).collect::<Result<Vec<u32>, String>>().map(|list| Columns::of(&list)),
+    }
 }
 
 fn saw(saw: Saw) -> String {

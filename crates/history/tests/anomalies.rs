@@ -542,3 +542,241 @@ fn the_order_that_is_found_explains_the_history() {
 fn saw_values_are_plain() {
     assert_ne!(Saw::Absent, Saw::AbsentAt(0));
 }
+
+/// Rows of two columns beside the key, each a group.
+const GROUPS: &str = "group 0 columns 1\ngroup 0 columns 2\n";
+
+/// Refused by rows and accepted by groups.
+#[track_caller]
+fn accepted_by_groups_only(history: &str) {
+    judge(&Promises::SERIALIZABLE, history).expect_err("a violation by rows");
+    accepted(&format!("{GROUPS}{history}"));
+}
+
+/// Refused by groups as well as by rows.
+#[track_caller]
+fn refused_by_groups(anomaly: Anomaly, words: &[&str], history: &str) {
+    refused(anomaly, words, &format!("{GROUPS}{history}"));
+    judge(&Promises::SERIALIZABLE, history).expect_err("what groups refuse, rows refuse");
+}
+
+#[test]
+fn disjoint_columns_of_a_row_do_not_conflict() {
+    let writers = "initial 0 x 1
+                   transaction 1 session 0 from 0 to ?
+                   read 0 x 1 columns 1
+                   write 0 x 2 columns 1
+                   transaction 2 session 0 from 0 to ?
+                   read 0 x 1 columns 2
+                   write 0 x 3 columns 2";
+    accepted_by_groups_only(writers);
+    // Each with a reader that saw it and not the other: no order of rows has both.
+    accepted_by_groups_only(
+        "initial 0 x 1
+         transaction 1 session 0 from 0 to ?
+         write 0 x 2 columns 1
+         transaction 2 session 0 from 0 to ?
+         write 0 x 3 columns 2
+         transaction 3 session 0 from 0 to ?
+         read 0 x 3 columns 2
+         read 0 x 1 columns 1
+         transaction 4 session 0 from 0 to ?
+         read 0 x 2 columns 1",
+    );
+    // One reader that saw the first and not the second, and another the other way round.
+    let fork = "initial 0 x 1
+                transaction 1 session 0 from 0 to ?
+                write 0 x 2 columns 1
+                transaction 2 session 0 from 0 to ?
+                write 0 x 3 columns 2
+                transaction 3 session 0 from 0 to ?
+                read 0 x 1 columns 1
+                read 0 x 3 columns 2
+                transaction 4 session 0 from 0 to ?
+                read 0 x 2 columns 1
+                read 0 x 1 columns 2";
+    refused_by_groups(Anomaly::ReadOnlyAnomaly, &["account[1]/x", "account[2]/x"], fork);
+    // A column of no group is of one with the other such columns.
+    refused_by_groups(
+        Anomaly::LostUpdate,
+        &["account[others]/x"],
+        &writers.replace("columns 1", "columns 0").replace("columns 2", "columns 7"),
+    );
+    // One TID for the row: what was seen of a column is its newest version at or below.
+    accepted(&format!(
+        "{GROUPS}initial 0 x 1
+         transaction 1 session 0 from 0 to ?
+         write 0 x 2 columns 1
+         transaction 2 session 0 from 0 to ?
+         write 0 x 3 columns 2
+         transaction 3 session 0 from 0 to ?
+         read 0 x 3 columns 1,2"
+    ));
+}
+
+#[test]
+fn anomalies_within_a_group_are_refused_by_groups() {
+    refused_by_groups(
+        Anomaly::LostUpdate,
+        &["T2 read account[1]/x at version 1, which T1 overwrote at version 2"],
+        "initial 0 x 1
+         transaction 1 session 0 from 0 to ?
+         read 0 x 1 columns 1
+         write 0 x 2 columns 1
+         transaction 2 session 0 from 0 to ?
+         read 0 x 1 columns 1
+         write 0 x 3 columns 1",
+    );
+    // Canary: anti-dependencies between groups of one row.
+    refused_by_groups(
+        Anomaly::WriteSkew,
+        &["T1 read account[1]/x at version 1, which T2 overwrote", "T2 read account[2]/x at version 1, which T1"],
+        "initial 0 x 1
+         transaction 1 session 0 from 0 to ?
+         read 0 x 1 columns 1
+         write 0 x 2 columns 2
+         transaction 2 session 0 from 0 to ?
+         read 0 x 1 columns 2
+         write 0 x 3 columns 1",
+    );
+    // Canary: version order in a group.
+    refused_by_groups(
+        Anomaly::DirtyWrite,
+        &["account[1]/x", "account[2]/y"],
+        "initial 0 x 1
+         initial 0 y 1
+         transaction 1 session 0 from 0 to ?
+         write 0 x 2 columns 1
+         write 0 y 3 columns 2
+         transaction 2 session 0 from 0 to ?
+         write 0 x 3 columns 1
+         write 0 y 2 columns 2",
+    );
+    // Canary: reads-from in a group.
+    refused_by_groups(
+        Anomaly::CircularInformationFlow,
+        &["T1 wrote account[1]/x at version 2, which T2 read", "T2 wrote account[2]/y at version 2, which T1 read"],
+        "initial 0 x 1
+         initial 0 y 1
+         transaction 1 session 0 from 0 to ?
+         write 0 x 2 columns 1
+         read 0 y 2 columns 2
+         transaction 2 session 0 from 0 to ?
+         write 0 y 2 columns 2
+         read 0 x 2 columns 1",
+    );
+    refused_by_groups(
+        Anomaly::AbortedRead,
+        &["T1 read account/x at version 4, which no committed"],
+        "initial 0 x 1
+         transaction 1 session 0 from 0 to ?
+         read 0 x 4 columns 1",
+    );
+    // A scan uses columns of each row: a reader that sees one update and not the one before it.
+    refused_by_groups(
+        Anomaly::ReadSkew,
+        &["account[2]/x", "account[2]/y"],
+        "initial 0 x 1
+         initial 0 y 1
+         transaction 1 session 0 from 0 to ?
+         write 0 x 2 columns 2
+         write 0 y 2 columns 2
+         transaction 2 session 0 from 0 to ?
+         scan 0 * * columns 2 x=1 y=2",
+    );
+}
+
+#[test]
+fn every_group_sees_insertions_and_deletions() {
+    // Canary: a read of a column, or of none, is of a row that was not yet deleted.
+    for columns in ["1", "none"] {
+        refused_by_groups(
+            Anomaly::WriteSkew,
+            &["T1 read account/x at version 1, which T2 deleted at version 2"],
+            &format!(
+                "initial 0 x 1
+                 initial 0 y 1
+                 transaction 1 session 0 from 0 to ?
+                 read 0 x 1 columns {columns}
+                 write 0 y 2 columns 1
+                 transaction 2 session 0 from 0 to ?
+                 read 0 y 1 columns 1
+                 delete 0 x 2"
+            ),
+        );
+    }
+    // Canary: so is an update, although it does not say that it read, and names no column.
+    for columns in ["1", "none"] {
+        refused(
+            Anomaly::LostUpdate,
+            &["T2 updated account/x at version 3, but the row was deleted at version 2"],
+            &format!(
+                "{GROUPS}initial 0 x 1
+                 transaction 1 session 0 from 0 to ?
+                 delete 0 x 2
+                 transaction 2 session 0 from 0 to ?
+                 write 0 x 3 columns {columns}"
+            ),
+        );
+        let history = format!(
+            "{GROUPS}initial 0 x 1
+             initial 0 y 1
+             transaction 1 session 0 from 0 to ?
+             delete 0 x 3
+             write 0 y 2 columns 1
+             transaction 2 session 0 from 0 to ?
+             read 0 y 2 columns 1
+             write 0 x 2 columns {columns}"
+        );
+        judge(&Promises::SERIALIZABLE, &history).expect_err("T2 came after the deletion and found the row");
+    }
+    let nothing = format!("{GROUPS}transaction 1 session 0 from 0 to ?\nwrite 0 x 3 columns 1");
+    refused(Anomaly::AbortedRead, &["T1 updated account/x at version 3, but no committed"], &nothing);
+    accepted(&format!("initial unknown\n{nothing}"));
+    // An insertion after a deletion is of every column.
+    let reborn = "initial 0 x 1
+                  transaction 1 session 0 from 0 to ?
+                  write 0 x 2 columns 1
+                  transaction 2 session 0 from 0 to ?
+                  delete 0 x 3
+                  transaction 3 session 0 from 0 to ?
+                  read 0 x absent@3
+                  write 0 x 4
+                  transaction 4 session 0 from 0 to ?
+                  read 0 x 2 columns 1
+                  read 0 x 1 columns 2
+                  transaction 5 session 0 from 0 to ?
+                  read 0 x 4 columns 1
+                  ";
+    accepted(&format!("{GROUPS}{reborn}"));
+    for seen in ["read 0 x 1 columns 2", "read 0 x 2 columns 1", "read 0 x 3 columns 1", "read 0 x absent@3"] {
+        let history = format!("{GROUPS}{reborn}{seen}");
+        judge(&Promises::SERIALIZABLE, &history).expect_err("the row before, or none, beside the row after");
+    }
+    // Rows come and go by insertions and deletions only.
+    refused_by_groups(
+        Anomaly::MissingRow,
+        &["T2 did not find account/x"],
+        "initial 0 x 1
+         transaction 1 session 0 from 0 to ?
+         write 0 x 2 columns 1
+         transaction 2 session 0 from 0 to ?
+         scan 0 * * columns 2",
+    );
+    // What a transaction scans after its own update says nothing about that key.
+    accepted(&format!(
+        "{GROUPS}initial 0 x 1
+         transaction 1 session 0 from 0 to ?
+         write 0 x 2 columns 1
+         scan 0 * *"
+    ));
+}
+
+#[test]
+fn groups_that_overlap_are_called_malformed() {
+    let fact = "transaction 1 session 0 from 0 to ?\nwrite 0 x 1";
+    refused(Anomaly::Malformed, &["column groups of account overlap"], &format!("{GROUPS}group 0 columns 2,3\n{fact}"));
+    refused(Anomaly::Malformed, &["or one is empty"], &format!("group 0 columns none\n{fact}"));
+    refused(Anomaly::Malformed, &["two initial rows"], &format!("{GROUPS}initial 0 x 1\ninitial 0 x 1\n{fact}"));
+    refused(Anomaly::Malformed, &["one above"], &format!("{GROUPS}initial 0 x 1\n{fact}"));
+}

@@ -3,7 +3,7 @@
 
 use seriatim_base::clock::Instant;
 use seriatim_base::{Rng, TableId};
-use seriatim_history::{Anomaly, History, Initial, Key, Promises, Read, Saw, Scan, Transaction, Write, check};
+use seriatim_history::{Anomaly, Columns, History, Initial, Key, Promises, Read, Saw, Scan, Transaction, Write, check};
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
@@ -25,31 +25,47 @@ fn history(seed: u64, transactions: u64, keys: u64) -> History {
         for _ in 0..8 {
             let at = rng.below(keys);
             if own.len() < 4 && rng.percent(50) && !own.contains(&at) {
-                t.reads.push(Read { table: rows, key: Key::from(at), saw: Saw::Row(tids[at as usize]) });
+                t.reads.push(Read {
+                    table: rows,
+                    key: Key::from(at),
+                    columns: Columns::ALL,
+                    saw: Saw::Row(tids[at as usize]),
+                });
                 own.push(at);
             } else if !own.contains(&at) {
-                t.reads.push(Read { table: rows, key: Key::from(at), saw: Saw::Row(tids[at as usize]) });
+                t.reads.push(Read {
+                    table: rows,
+                    key: Key::from(at),
+                    columns: Columns::ALL,
+                    saw: Saw::Row(tids[at as usize]),
+                });
             }
         }
         for at in own {
             tids[at as usize] = version;
-            t.writes.push(Write { table: rows, key: Key::from(at), version, deleted: false });
+            t.writes.push(Write { table: rows, key: Key::from(at), version, deleted: false, columns: None });
         }
         match waiting.first().copied() {
             Some(first) if rng.percent(50) => {
                 let high = Bound::Included(Key::from(first));
                 // The row was enqueued by the transaction of its number.
                 let saw = vec![(Key::from(first), Saw::Row(first + 2))];
-                t.scans.push(Scan { table: queue, low: Bound::Unbounded, high, saw });
-                t.writes.push(Write { table: queue, key: Key::from(first), version, deleted: true });
+                t.scans.push(Scan { table: queue, low: Bound::Unbounded, high, columns: Columns::ALL, saw });
+                t.writes.push(Write { table: queue, key: Key::from(first), version, deleted: true, columns: None });
                 waiting.remove(&first);
             }
             first => {
                 if first.is_none() {
-                    t.scans.push(Scan { table: queue, low: Bound::Unbounded, high: Bound::Unbounded, saw: vec![] });
+                    t.scans.push(Scan {
+                        table: queue,
+                        low: Bound::Unbounded,
+                        high: Bound::Unbounded,
+                        columns: Columns::ALL,
+                        saw: vec![],
+                    });
                 }
-                t.reads.push(Read { table: queue, key: Key::from(i), saw: Saw::Absent });
-                t.writes.push(Write { table: queue, key: Key::from(i), version, deleted: false });
+                t.reads.push(Read { table: queue, key: Key::from(i), columns: Columns::ALL, saw: Saw::Absent });
+                t.writes.push(Write { table: queue, key: Key::from(i), version, deleted: false, columns: None });
                 waiting.insert(i);
                 enqueued += 1;
             }
@@ -59,7 +75,12 @@ fn history(seed: u64, transactions: u64, keys: u64) -> History {
     assert!(enqueued > 0);
     // As the logs of eight workers, one after another.
     all.sort_by_key(|t| t.session);
-    History { tables: vec!["rows".into(), "queue".into()], initial: Initial::Unknown, transactions: all }
+    History {
+        tables: vec!["rows".into(), "queue".into()],
+        initial: Initial::Unknown,
+        transactions: all,
+        ..History::default()
+    }
 }
 
 /// Both promises accept, and a stale read planted in the middle is found.

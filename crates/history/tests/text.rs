@@ -2,7 +2,7 @@
 //! loader or the checker panic.
 
 use seriatim_base::{Epoch, Rng, TableId, Tid, rng};
-use seriatim_history::{History, Initial, InitialRow, Key, Promises, Saw, Scan, Transaction, check, text};
+use seriatim_history::{Columns, History, Initial, InitialRow, Key, Promises, Saw, Scan, Transaction, check, text};
 use std::ops::Bound;
 
 /// Every form there is.
@@ -11,14 +11,24 @@ fn everything() -> History {
     let mut scans = Transaction::new(4).scan(0, "a", "b", &[("a", 3), ("b", tid)]).during(5, 9);
     let long = Key::new(&[0xab; 40]);
     let saw = vec![(Key::from("a"), Saw::Absent), (long.clone(), Saw::AbsentAt(tid))];
-    scans.scans.push(Scan { table: TableId(7), low: Bound::Excluded(Key::new(b"")), high: Bound::Unbounded, saw });
+    scans.scans.push(Scan {
+        table: TableId(7),
+        low: Bound::Excluded(Key::new(b"")),
+        high: Bound::Unbounded,
+        columns: Columns::of(&[1, 70]),
+        saw,
+    });
     let (low, high) = (Bound::Unbounded, Bound::Excluded(Key::from("z")));
-    scans.scans.push(Scan { table: TableId(0), low, high, saw: Vec::new() });
+    scans.scans.push(Scan { table: TableId(0), low, high, columns: Columns::ALL, saw: Vec::new() });
     let reads = Transaction::new(5).in_session(2).on_snapshot(0).read(0, "a", Saw::Row(3)).read(1, 8u64, Saw::Absent);
+    let reads =
+        reads.read_columns(0, "a", Columns::of(&[0, 2]), Saw::Row(3)).read_columns(0, "a", Columns::NONE, Saw::Row(3));
     let writes = Transaction::new(6).write(0, long, u64::MAX).delete(1, "0xplain", tid).during(1, 1);
+    let writes = writes.update(0, "a", Columns::of(&[63]), 9).update(1, "a", Columns::NONE, 9);
     let row = InitialRow { table: TableId(0), key: Key::from("a"), version: 3 };
     let tables = vec!["account".into(), "order line".into()];
-    History { tables, initial: Initial::Rows(vec![row]), transactions: vec![scans, reads, writes] }
+    let groups = vec![vec![Columns::of(&[1]), Columns::of(&[0, 2])], vec![], vec![Columns::ALL]];
+    History { tables, groups, initial: Initial::Rows(vec![row]), transactions: vec![scans, reads, writes] }
 }
 
 #[test]
@@ -30,6 +40,7 @@ fn everything_comes_back() {
         assert_eq!(text::load(&dumped).expect("a dump can be loaded"), history, "{dumped}");
     }
     assert!(text::dump(&history).contains("=absent@3.7"), "TIDs are shown as such");
+    assert!(text::dump(&history).contains("group 0 columns 0,2\n"), "columns are shown by position");
 }
 
 #[test]
@@ -48,6 +59,10 @@ fn mistakes_are_named_with_their_line() {
         ("transaction 1 session 0 from 0 to 1\nscan 0 a b", "a range starts with"),
         ("transaction 1 session 0 from 0 to 1\nscan 0 [a b", "a range ends with"),
         ("transaction 1 session 0 from 0 to 1\nscan 0 [a b] c", "KEY=VERSION"),
+        ("transaction 1 session 0 from 0 to 1\nread 0 x 1 columns", "only `columns COLUMNS` can follow"),
+        ("transaction 1 session 0 from 0 to 1\nwrite 0 x 1 columns 1;2", "`1;2` is not a number"),
+        ("group 0 columns", "group TABLE columns COLUMNS"),
+        ("group 65536 columns 1", "below 65536"),
         ("frob", "`frob`"),
     ] {
         let error = text::load(&format!("# a comment\nhistory 1\n\n{line}")).expect_err(line);

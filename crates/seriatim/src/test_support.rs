@@ -20,6 +20,9 @@ pub const REPAIRING: &str = repairing::NAME;
 /// The name of the protocol that is the default one but notes what it is asked for: [`asked`].
 pub const PLAIN: &str = repairing::PLAIN;
 
+/// The name of the protocol that claims to keep all columns apart, over the default one, which lets pass less.
+pub const GROUPED: &str = repairing::GROUPED;
+
 /// A call and what came of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Call {

@@ -45,6 +45,50 @@ struct List {
     elements: String,
 }
 
+/// Two lists in one row, as in [`List`]. To the checker they are two keys, as if in two rows.
+#[derive(Table, Clone, Debug)]
+#[table(name = "two_lists", key(id), hash)]
+struct TwoLists {
+    id: u32,
+    left: String,
+    right: String,
+}
+
+impl TwoLists {
+    /// The row of a key, and whether the list is the right one.
+    fn place(key: u32) -> (u32, bool) {
+        (key / 2, key % 2 == 1)
+    }
+
+    /// The column of a list.
+    fn column(is_right: bool) -> seriatim::catalog::TableColumns<TwoLists> {
+        if is_right { TwoListsRow::RIGHT.into() } else { TwoListsRow::LEFT.into() }
+    }
+
+    /// A row with one list.
+    fn of(key: u32, list: String) -> TwoLists {
+        let (id, is_right) = TwoLists::place(key);
+        let (left, right) = if is_right { (String::new(), list) } else { (list, String::new()) };
+        TwoLists { id, left, right }
+    }
+
+    /// Changes one list of a row, if there is one; what it was.
+    fn change(
+        tx: &Tx,
+        lists: &Handle<TwoLists>,
+        key: u32,
+        to: impl FnOnce(&str) -> String,
+    ) -> Result<Option<String>, Abort> {
+        let (id, is_right) = TwoLists::place(key);
+        let changed = tx.update_columns(lists, &id, TwoLists::column(is_right), |row| {
+            let old = if is_right { row.right() } else { row.left() }.to_owned();
+            let new = to(&old);
+            (old, if is_right { row.set_right(&new) } else { row.set_left(&new) })
+        })?;
+        Ok(changed.map(|(old, _)| old))
+    }
+}
+
 /// An element of a list in rows: reading the list is a scan, appending to it an insert.
 #[derive(Table, Clone, Debug)]
 #[table(name = "element", key(list, position))]
@@ -63,11 +107,15 @@ pub enum DataModel {
     Lists,
     /// A list; writing appends. A list is a range of rows of an ordered table, so what it lacks is a gap.
     ListsInRows,
+    /// A list; writing appends. A list is a column of a row of a hash table, with another in the next column: an anomaly of columns is
+    /// one of keys here.
+    ListsInColumns,
 }
 
 impl DataModel {
     /// All of them.
-    pub const ALL: [DataModel; 3] = [DataModel::Registers, DataModel::Lists, DataModel::ListsInRows];
+    pub const ALL: [DataModel; 4] =
+        [DataModel::Registers, DataModel::Lists, DataModel::ListsInRows, DataModel::ListsInColumns];
 }
 
 /// One step of a transaction.
@@ -233,6 +281,7 @@ enum Cells {
     Registers(Handle<Register>),
     Lists(Handle<List>),
     ListsInRows(Handle<Element>),
+    ListsInColumns(Handle<TwoLists>),
 }
 
 impl Cells {
@@ -241,6 +290,7 @@ impl Cells {
             DataModel::Registers => Cells::Registers(db.create()?),
             DataModel::Lists => Cells::Lists(db.create()?),
             DataModel::ListsInRows => Cells::ListsInRows(db.create()?),
+            DataModel::ListsInColumns => Cells::ListsInColumns(db.create()?),
         })
     }
 
@@ -250,6 +300,11 @@ impl Cells {
             Cells::Lists(lists) => {
                 let Some(list) = tx.get(lists, &key)? else { return Ok(Vec::new()) };
                 elements_of(list.elements()).map_err(|error| tx.abort(error))
+            }
+            Cells::ListsInColumns(lists) => {
+                let (id, is_right) = TwoLists::place(key);
+                let Some(row) = tx.get_columns(lists, &id, TwoLists::column(is_right))? else { return Ok(Vec::new()) };
+                elements_of(if is_right { row.right() } else { row.left() }).map_err(|error| tx.abort(error))
             }
             Cells::ListsInRows(elements) => {
                 tx.prefix(elements, &(key,)).map(|element| element.map(|element| element.value())).collect()
@@ -285,6 +340,13 @@ impl Cells {
                     }
                 }
             }
+            Cells::ListsInColumns(lists) => match TwoLists::change(tx, lists, key, |_| format!("{JUNK} "))? {
+                Some(saw) => elements_of(&saw).map_err(|error| tx.abort(error))?,
+                None => {
+                    tx.insert(lists, &TwoLists::of(key, format!("{JUNK} ")))?;
+                    Vec::new()
+                }
+            },
             Cells::ListsInRows(_) => {
                 let saw = self.read(tx, key)?;
                 self.write(tx, key, JUNK)?;
@@ -309,6 +371,10 @@ impl Cells {
                     None => tx.try_insert(lists, &List { id: key, elements: format!("{value} ") }),
                 }
             }
+            Cells::ListsInColumns(lists) => match TwoLists::change(tx, lists, key, |list| format!("{list}{value} "))? {
+                Some(_) => Ok(true),
+                None => tx.try_insert(lists, &TwoLists::of(key, format!("{value} "))),
+            },
             Cells::ListsInRows(elements) => {
                 let last = tx.prefix_rev(elements, &(key,)).next().transpose()?;
                 let position = last.map_or(0, |last| last.position() + 1);
@@ -393,7 +459,7 @@ impl Client<'_> {
     fn draw(&mut self, at: u32) -> Vec<Step> {
         let first = match self.cells {
             Cells::Registers(_) => 0,
-            Cells::Lists(_) | Cells::ListsInRows(_) => at / TRANSACTIONS_PER_LIST,
+            Cells::Lists(_) | Cells::ListsInRows(_) | Cells::ListsInColumns(_) => at / TRANSACTIONS_PER_LIST,
         };
         let only_reads = self.rng.percent(25);
         (0..self.rng.range(2, self.load.steps))

@@ -32,6 +32,15 @@ fn lists_in_rows_are_serializable_to_their_clients() {
     every_setting("lists in rows", DataModel::ListsInRows, &Load { clients: 3, transactions: 1500, keys: 5, steps: 5 });
 }
 
+#[test]
+fn lists_in_columns_are_serializable_to_their_clients() {
+    every_setting(
+        "lists in columns",
+        DataModel::ListsInColumns,
+        &Load { clients: 3, transactions: 800, keys: 5, steps: 5 },
+    );
+}
+
 /// Transactions that are registered procedures, and the recorded history of them.
 fn declared_in_every_setting(test: &str, data_model: DataModel) {
     let (seed, load) = (seed(test), Load { clients: 3, transactions: 400, keys: 5, steps: 5 });
@@ -58,4 +67,9 @@ fn procedures_on_lists_are_serializable_to_their_clients() {
 #[test]
 fn procedures_on_lists_in_rows_are_serializable_to_their_clients() {
     declared_in_every_setting("procedures on lists in rows", DataModel::ListsInRows);
+}
+
+#[test]
+fn procedures_on_lists_in_columns_are_serializable_to_their_clients() {
+    declared_in_every_setting("procedures on lists in columns", DataModel::ListsInColumns);
 }

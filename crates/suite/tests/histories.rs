@@ -1,9 +1,21 @@
 //! Recorded histories of random transactions, in every setting, pass the independent checker.
 
-use seriatim::history::{Promises, Saw, check};
+use seriatim::Table;
+use seriatim::history::{Columns, Promises, Saw, check};
+use seriatim::htm::{Emulation, HtmMode};
+use seriatim::test_support::GROUPED;
 use seriatim_suite::explore::Cell;
 use seriatim_suite::stress::{Load, stress};
-use seriatim_suite::{matrix, seed};
+use seriatim_suite::{Setting, matrix, seed};
+
+/// A row with columns that are not of its key.
+#[derive(Table)]
+#[table(name = "pair", key(id))]
+struct Pair {
+    id: u32,
+    left: u32,
+    right: u32,
+}
 
 #[test]
 fn few_keys_many_conflicts() {
@@ -23,6 +35,59 @@ fn many_keys_splits_and_unlinks() {
         let stressed = stress(&setting, &load, seed).unwrap_or_else(|fault| panic!("{fault}"));
         eprintln!("{setting}: {stressed:?}");
         assert!(stressed.taken.iter().all(|&taken| taken > 0), "{setting}: a path was never taken: {stressed:?}");
+    }
+}
+
+/// A protocol that claims to keep all columns apart, over one that keeps rows apart.
+fn grouped(htm: HtmMode) -> Setting {
+    Setting { protocol: GROUPED, htm, strict: true, queued: false }
+}
+
+/// What holds by rows holds by columns: and so it does of what is recorded of them.
+#[test]
+fn histories_judged_by_columns_pass_where_rows_are_kept_apart() {
+    let seed = seed("by columns");
+    for htm in [HtmMode::Absent, HtmMode::Emulated(Emulation { seed, abort_one_in: 8, yields: true })] {
+        let load = Load { threads: 3, transactions: 400, keys: 8, operations: 6 };
+        let stressed = stress(&grouped(htm), &load, seed).unwrap_or_else(|fault| panic!("{fault}"));
+        eprintln!("{}: {stressed:?}", grouped(htm));
+    }
+}
+
+/// Reads and writes are recorded with their columns, and what is refuted of a column is refuted of no other.
+#[test]
+fn recorded_reads_and_writes_name_their_columns() {
+    let db = grouped(HtmMode::Absent).builder().record_history(true).open().expect("a database");
+    let cells = db.create::<Pair>().expect("a table");
+    let mut session = db.session();
+    let mut run = |body: &dyn Fn(&seriatim::Tx) -> Result<(), seriatim::Abort>| {
+        session.transact(|tx| body(tx)).expect("nobody is about");
+    };
+    run(&|tx| tx.insert(&cells, &Pair { id: 1, left: 0, right: 0 }));
+    run(&|tx| tx.update_columns(&cells, &1, PairRow::LEFT, |pair| pair.set_left(5)).map(drop));
+    run(&|tx| tx.get_columns(&cells, &1, PairRow::LEFT).map(drop));
+    run(&|tx| tx.get_columns(&cells, &1, PairRow::RIGHT).map(drop));
+    run(&|tx| tx.scan(&cells, ..).columns(PairRow::RIGHT).next().transpose().map(drop));
+    // Nothing changed, of all that may have.
+    run(&|tx| tx.update(&cells, &1, |pair| pair.set_left(5)).map(drop));
+    run(&|tx| tx.delete(&cells, &1).map(drop));
+    let history = db.take_history().expect("it records");
+    let column = |number| Columns::of(&[number]);
+    assert_eq!(history.groups, [[column(0), column(1), column(2)]]);
+    let [insert, update, left, right, scan, nothing, delete] = &history.transactions[..] else { panic!("seven") };
+    assert_eq!((insert.writes[0].columns, update.writes[0].columns), (None, Some(column(1))));
+    assert_eq!((nothing.writes[0].columns, delete.writes[0].columns), (Some(Columns::NONE), None));
+    assert_eq!([update, left, right].map(|t| t.reads[0].columns), [1, 1, 2].map(column));
+    assert_eq!((scan.scans[0].columns, delete.reads[0].columns), (column(2), Columns::NONE));
+    check(&history, &Promises::STRICT).unwrap_or_else(|violation| panic!("{violation}"));
+    // Of what was before the update, only the column that it changed is stale.
+    let before = Saw::Row(insert.writes[0].version);
+    for (at, is_stale) in [(2, true), (3, false)] {
+        let mut history = history.clone();
+        history.transactions[at].reads[0].saw = before;
+        assert_eq!(check(&history, &Promises::STRICT).is_err(), is_stale, "read {at}");
+        history.groups.clear();
+        check(&history, &Promises::STRICT).expect_err("the row is stale");
     }
 }
 

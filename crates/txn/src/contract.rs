@@ -70,6 +70,9 @@ pub struct Capabilities {
     /// The order of epochs agrees with the serial order: of two transactions of which one overwrites what the other read, the former is
     /// of no earlier epoch. (That a transaction is of no earlier epoch than what it read or overwrote holds under every protocol.)
     pub epoch_order: bool,
+    /// Transactions at columns of one row that are not of one group ([`Protocol::column_groups`]) do not conflict, unless one of them
+    /// inserts or deletes the row. Its histories are judged by groups, those of others by whole rows.
+    pub column_groups: bool,
     /// Publishes piece by piece ([`Pieces`]).
     pub pieces: bool,
     /// Holds executed transactions until they are decided ([`Detach`]).
@@ -111,6 +114,12 @@ pub trait Protocol: Sized + Send + Sync + 'static {
 
     /// A worker. Registered until dropped.
     fn worker(&self, core: Core) -> Self::Worker;
+
+    /// Where [`Capabilities::column_groups`] says so: sets of columns of a table that are kept apart, none of them in two sets. Columns
+    /// of no set are one group more.
+    fn column_groups(&self, _: &Table) -> Vec<ColumnSet> {
+        Vec::new()
+    }
 
     /// The newest committed version of a record, for readers without a transaction, such as a checkpoint. It does not wait. TIDs
     /// that one thread is shown of one record never go back; versions of several records need not belong together.

@@ -7,18 +7,18 @@ use std::str::FromStr;
 
 use seriatim::Database;
 
-use crate::{Workload, articles, five_five, multi_key, smallbank, tatp, tpcc, twelve_key, ycsb};
+use crate::Workload;
 
 /// Every workload, by name.
 pub const WORKLOADS: &[Entry] = &[
-    tpcc::ENTRY,
-    ycsb::ENTRY,
-    smallbank::ENTRY,
-    tatp::ENTRY,
-    articles::ENTRY,
-    twelve_key::ENTRY,
-    five_five::ENTRY,
-    multi_key::ENTRY,
+    crate::tpcc::ENTRY,
+    crate::ycsb::ENTRY,
+    crate::smallbank::ENTRY,
+    crate::tatp::ENTRY,
+    crate::articles::ENTRY,
+    crate::twelve_key::ENTRY,
+    crate::five_five::ENTRY,
+    crate::multi_key::ENTRY,
 ];
 
 /// A workload that can be run by name.

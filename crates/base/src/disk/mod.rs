@@ -1,5 +1,5 @@
-//! The platform interface to files: a real side ([`real`]) and a simulated one ([`FaultyDisk`]); [`sticky_errors`] remembers failures of either. [`Around`] makes a
-//! disk of another one.
+//! The platform interface to files: a real side ([`real`]) and, in builds for tests (`test-support`), a simulated one (`FaultyDisk`);
+//! [`sticky_errors`] remembers failures of either. [`Around`] makes a disk of another one.
 //!
 //! Invariant: nothing is promised to survive a power cut but what a sync answered for. [`DiskFile::sync_data`] makes a file's
 //! contents and length durable, [`Disk::sync_dir`] the names in a directory; neither does the other's work, and a new directory
@@ -11,6 +11,7 @@
 //! Every error keeps its [`io::ErrorKind`] and says what was tried on which path.
 
 mod around;
+#[cfg(any(test, feature = "test-support"))]
 mod faulty;
 mod real;
 mod sticky;
@@ -23,6 +24,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 pub use around::Around;
+#[cfg(any(test, feature = "test-support"))]
 pub use faulty::{FaultyDisk, Operation, Times, is_power_off};
 pub use real::real;
 pub use sticky::sticky_errors;

@@ -26,7 +26,7 @@ use seriatim_base::ColumnId;
 
 use self::field::{Added, Field, Taken, take};
 use self::varint::varint_bytes;
-use crate::{Key, KeyClass, KeyCodec, KeyFormat, Layout, Part, RowRef, RowWriter, TableDef};
+use crate::{ColumnSet, Key, KeyClass, KeyCodec, KeyFormat, Layout, Part, RowRef, RowWriter, TableDef};
 
 /// Encodes and decodes the rows, changes and keys of one table.
 #[derive(Clone, Debug)]
@@ -180,6 +180,22 @@ impl RowWire {
         // SAFETY: rules 1 to 3 of `RowRef`.
         unsafe { put_values(self.changed(bits), after, out) };
         Updated::Patch
+    }
+
+    /// The columns in which two rows of the table differ.
+    ///
+    /// # Safety
+    /// Rules 1 to 3 of `RowRef`.
+    pub unsafe fn differing(&self, before: RowRef<'_>, after: RowRef<'_>) -> ColumnSet {
+        let mut columns = ColumnSet::EMPTY;
+        for (at, field) in self.fields.iter().enumerate() {
+            let part = field.place.part;
+            // SAFETY: the caller's promise; the places are of the part.
+            if unsafe { field.differs(before.block(part), after.block(part)) } {
+                columns.insert(ColumnId(at as u16));
+            }
+        }
+        columns
     }
 
     /// Sets the bits of the updatable columns in which the rows differ, and says how many there are.

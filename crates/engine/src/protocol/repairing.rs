@@ -1,5 +1,5 @@
 //! Protocols for tests: the default one, with workers that ask for repairs as a script says, that note which columns they are asked
-//! for, that copy rows ([`copying`]), or with needs that it does not have.
+//! for, that copy rows ([`copying`]), or with needs or capabilities that it does not have.
 //!
 //! The one that repairs can drop the newest operations only: an operation is dropped by going back to the savepoint taken when it was named. What
 //! they read stays read. So where others are to change what was read, it drops everything: then all operations that change
@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use seriatim_base::Tid;
-use seriatim_catalog::{ColumnSet, Key};
+use seriatim_catalog::{ColumnId, ColumnSet, Key};
 use seriatim_memory::{Memory, OutOfMemory, Pinned};
 use seriatim_procedure::ir::OperationId;
 use seriatim_procedure::plan::{Kind, Plan};
@@ -30,6 +30,8 @@ pub const NAME: &str = "repairing";
 pub(crate) const PLANNED: &str = "planned";
 /// The one that is the default in all but its name.
 pub const PLAIN: &str = "plain";
+/// The one that claims to keep all columns apart, which the default does: it lets pass less.
+pub const GROUPED: &str = "grouped";
 /// The one that needs regions.
 pub(crate) const REGIONAL: &str = "regional";
 
@@ -47,6 +49,10 @@ pub(crate) fn info(name: &str, default: &ProtocolInfo) -> Option<ProtocolInfo> {
         }
         PLAIN => PLAIN,
         copying::NAME => copying::NAME,
+        GROUPED => {
+            capabilities.column_groups = true;
+            GROUPED
+        }
         REGIONAL => {
             requirements.regions = true;
             REGIONAL
@@ -134,6 +140,11 @@ impl OpenProtocol for Altered {
 
     fn version_header_bytes(&self) -> usize {
         self.inner.version_header_bytes()
+    }
+
+    fn column_groups(&self, table: &Table) -> Vec<ColumnSet> {
+        let apart = self.info.capabilities.column_groups.then_some(table.layout.places.len().min(64));
+        (0..apart.unwrap_or(0)).map(|column| ColumnSet::of(ColumnId(column as u16))).collect()
     }
 
     unsafe fn peek_committed(

@@ -2,7 +2,7 @@
 //! spread around the points where they ran, so that they seem to have interleaved.
 
 use seriatim_base::Rng;
-use seriatim_history::{History, Initial, InitialRow, Key, Read, Saw, Scan, TableId, Transaction, Write};
+use seriatim_history::{Columns, History, Initial, InitialRow, Key, Read, Saw, Scan, TableId, Transaction, Write};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
@@ -29,16 +29,52 @@ pub(crate) struct Parameters {
     pub(crate) initial: u64,
     /// Of the times, how far they lie from the point where the transaction ran; points are 10 apart.
     pub(crate) spread: u64,
+    /// Column groups of each table; rows have three columns.
+    pub(crate) groups: &'static [Columns],
+    /// Whether each group has versions of its own, rather than one for the row.
+    pub(crate) by_group: bool,
 }
 
 type Place = (TableId, Key);
-/// (version, whether it is a row)
-type Store = BTreeMap<Place, (u64, bool)>;
+type Store = BTreeMap<Place, Row>;
+
+/// The state of a key.
+#[derive(Clone, Debug)]
+struct Row {
+    /// The highest.
+    version: u64,
+    /// Of its newest insertion or deletion.
+    since: u64,
+    row: bool,
+    /// Of each group, of its newest write.
+    groups: Vec<u64>,
+}
+
+/// A set of the three columns: all more often than others, sometimes none.
+pub(crate) fn columns(rng: &mut Rng) -> Columns {
+    if rng.percent(30) { Columns::ALL } else { Columns(rng.below(8)) }
+}
+
+/// Every group, with that of the columns in none.
+pub(crate) fn groups(listed: &[Columns]) -> Vec<Columns> {
+    let rest = !listed.iter().fold(0, |all, group| all | group.0);
+    listed.iter().copied().chain((rest != 0 && !listed.is_empty()).then_some(Columns(rest))).collect()
+}
 
 /// The key with this number.
 pub(crate) fn key(number: u64) -> Key {
     Key::from(format!("k{number:04}").as_str())
 }
+
+/// What a transaction does to a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    Deletion,
+    Whole,
+    Update(Columns),
+}
+
+type Own = BTreeMap<Place, Change>;
 
 /// A serializable history that keeps [`seriatim_history::Promises::STRICT`], with its transactions shuffled.
 pub(crate) fn serial(rng: &mut Rng, parameters: Parameters) -> History {
@@ -48,7 +84,8 @@ pub(crate) fn serial(rng: &mut Rng, parameters: Parameters) -> History {
         for number in 0..parameters.keys {
             if rng.percent(parameters.initial) {
                 let version = rng.range(1, 3);
-                store.insert((TableId(table as u32), key(number)), (version, true));
+                let groups = vec![version; groups(parameters.groups).len()];
+                store.insert((TableId(table as u32), key(number)), Row { version, since: version, row: true, groups });
                 rows.push(InitialRow { table: TableId(table as u32), key: key(number), version });
             }
         }
@@ -66,31 +103,58 @@ pub(crate) fn serial(rng: &mut Rng, parameters: Parameters) -> History {
             let (from, state) = &past[rng.below(past.len() as u64) as usize];
             t.snapshot = Some((*from + 1).min(began));
             for _ in 0..rng.below(parameters.operations + 1) {
-                observe(rng, parameters, state, &BTreeMap::new(), &mut t);
+                observe(rng, parameters, state, &Own::new(), &mut t);
             }
             transactions.push(t);
             continue;
         }
-        let mut own: BTreeMap<Place, bool> = BTreeMap::new();
+        // What it writes: no row, all of a row, or these columns.
+        let mut own: Own = BTreeMap::new();
         for _ in 0..rng.below(parameters.operations + 1) {
             if rng.percent(50) {
                 observe(rng, parameters, &store, &own, &mut t);
                 continue;
             }
             let place = place(rng, parameters);
-            let there = store.get(&place).is_some_and(|&(_, row)| row);
+            let there = store.get(&place).is_some_and(|row| row.row);
+            let change = match (there, rng.percent(parameters.deletes)) {
+                (true, true) => Change::Deletion,
+                (true, false) if !parameters.groups.is_empty() => Change::Update(columns(rng)),
+                _ => Change::Whole,
+            };
             if rng.percent(60) && !own.contains_key(&place) {
-                let saw = saw(rng, parameters, &store, &place);
-                t.reads.push(Read { table: place.0, key: place.1.clone(), saw });
+                read(rng, parameters, &store, &place, &mut t);
             }
-            own.insert(place, !(there && rng.percent(parameters.deletes)));
+            own.insert(place, change);
         }
         // Above every version read or overwritten, as a TID is.
-        let floor = own.keys().filter_map(|place| store.get(place)).map(|&(version, _)| version).max().unwrap_or(3);
-        let version = floor + rng.range(1, 2);
-        for ((table, key), row) in own {
-            t.writes.push(Write { table, key: key.clone(), version, deleted: !row });
-            store.insert((table, key), (version, row));
+        let all = groups(parameters.groups);
+        let touched = |change: Change, group: usize| match change {
+            Change::Update(columns) => columns.intersects(all[group]),
+            Change::Deletion | Change::Whole => true,
+        };
+        let floor = own.iter().filter_map(|(place, &change)| {
+            let row = store.get(place)?;
+            match change {
+                Change::Update(_) if parameters.by_group => {
+                    let touched = (0..all.len()).filter(|&group| touched(change, group));
+                    touched.map(|group| row.groups[group]).chain([row.since]).max()
+                }
+                _ => Some(row.version),
+            }
+        });
+        let version = floor.max().unwrap_or(0).max(3) + rng.range(1, 2);
+        for (place, change) in own {
+            let (columns, deleted) = match change {
+                Change::Update(columns) => (Some(columns), false),
+                Change::Deletion | Change::Whole => (None, change == Change::Deletion),
+            };
+            t.writes.push(Write { table: place.0, key: place.1.clone(), version, deleted, columns });
+            let new = Row { version, since: version, row: !deleted, groups: vec![0; all.len()] };
+            let row = store.entry(place).or_insert(new);
+            (row.version, row.row) = (row.version.max(version), !deleted);
+            row.since = if columns.is_none() { version } else { row.since };
+            (0..all.len()).filter(|&group| touched(change, group)).for_each(|group| row.groups[group] = version);
         }
         transactions.push(t);
         past.push((point, store.clone()));
@@ -100,7 +164,12 @@ pub(crate) fn serial(rng: &mut Rng, parameters: Parameters) -> History {
     }
     sessions(rng, &mut transactions);
     rng.shuffle(&mut transactions);
-    History { tables: Vec::new(), initial, transactions }
+    let groups = if parameters.groups.is_empty() {
+        Vec::new()
+    } else {
+        vec![parameters.groups.to_vec(); parameters.tables as usize]
+    };
+    History { tables: Vec::new(), groups, initial, transactions }
 }
 
 fn place(rng: &mut Rng, parameters: Parameters) -> Place {
@@ -109,19 +178,41 @@ fn place(rng: &mut Rng, parameters: Parameters) -> Place {
 
 fn saw(rng: &mut Rng, parameters: Parameters, store: &Store, place: &Place) -> Saw {
     match store.get(place) {
-        Some(&(version, true)) => Saw::Row(version),
-        Some(&(version, false)) if rng.percent(parameters.precise) => Saw::AbsentAt(version),
+        // Where groups have versions of their own, this is said apart.
+        Some(row) if row.row => Saw::Row(if parameters.by_group { row.since } else { row.version }),
+        Some(row) if rng.percent(parameters.precise) => {
+            Saw::AbsentAt(if parameters.by_group { row.since } else { row.version })
+        }
         None if rng.percent(parameters.precise) => Saw::AbsentAt(0),
         _ => Saw::Absent,
     }
 }
 
+/// Reads some columns.
+fn read(rng: &mut Rng, parameters: Parameters, store: &Store, place: &Place, t: &mut Transaction) {
+    let saw = saw(rng, parameters, store, place);
+    let all = groups(parameters.groups);
+    let used = if all.is_empty() { Columns::ALL } else { columns(rng) };
+    let Some(row) = store.get(place).filter(|row| row.row && parameters.by_group) else {
+        t.reads.push(Read { table: place.0, key: place.1.clone(), columns: used, saw });
+        return;
+    };
+    for (group, &version) in all.iter().zip(&row.groups) {
+        let columns = Columns(group.0 & used.0);
+        if columns != Columns::NONE {
+            t.reads.push(Read { table: place.0, key: place.1.clone(), columns, saw: Saw::Row(version) });
+        }
+    }
+    if used == Columns::NONE {
+        t.reads.push(Read { table: place.0, key: place.1.clone(), columns: used, saw });
+    }
+}
+
 /// A point read or a scan, under the transaction's own writes.
-fn observe(rng: &mut Rng, parameters: Parameters, store: &Store, own: &BTreeMap<Place, bool>, t: &mut Transaction) {
+fn observe(rng: &mut Rng, parameters: Parameters, store: &Store, own: &Own, t: &mut Transaction) {
     if !rng.percent(parameters.scans) {
         let place = place(rng, parameters);
-        let saw = saw(rng, parameters, store, &place);
-        t.reads.push(Read { table: place.0, key: place.1, saw });
+        read(rng, parameters, store, &place, t);
         return;
     }
     let table = TableId(rng.below(parameters.tables) as u32);
@@ -135,7 +226,12 @@ fn observe(rng: &mut Rng, parameters: Parameters, store: &Store, own: &BTreeMap<
         _ => Bound::Included(key(number)),
     };
     let (low, high) = (bound(rng, low), bound(rng, high));
-    let mut scan = Scan { table, low, high, saw: Vec::new() };
+    let used = match (parameters.groups.is_empty(), parameters.by_group) {
+        (true, _) => Columns::ALL,
+        (false, true) => Columns::NONE,
+        (false, false) => columns(rng),
+    };
+    let mut scan = Scan { table, low, high, columns: used, saw: Vec::new() };
     for number in 0..parameters.keys {
         let place = (table, key(number));
         if !inside(&scan, &place.1) {
@@ -144,7 +240,10 @@ fn observe(rng: &mut Rng, parameters: Parameters, store: &Store, own: &BTreeMap<
         match store.get(&place) {
             // A scan may list what was under the transaction's own writes, or leave it out.
             Some(_) if own.contains_key(&place) && rng.percent(50) => {}
-            Some(&(version, true)) => scan.saw.push((place.1, Saw::Row(version))),
+            Some(row) if row.row => {
+                let seen = saw(rng, parameters, store, &place);
+                scan.saw.push((place.1, seen));
+            }
             Some(_) if rng.percent(parameters.precise / 2) => {
                 let seen = saw(rng, parameters, store, &place);
                 scan.saw.push((place.1, seen));

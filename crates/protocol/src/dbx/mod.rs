@@ -80,6 +80,7 @@ impl Protocol for Dbx {
             snapshots: Freshness::Latest,
             strict: true,
             epoch_order: true,
+            column_groups: false,
             pieces: false,
             detach: true,
             repair: false,

@@ -47,6 +47,7 @@ impl Protocol for Silo {
             snapshots: Freshness::None,
             strict: true,
             epoch_order: true,
+            column_groups: false,
             pieces: false,
             detach: true,
             repair: false,

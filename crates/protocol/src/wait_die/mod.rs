@@ -48,6 +48,7 @@ impl Protocol for WaitDie {
             snapshots: Freshness::None,
             strict: true,
             epoch_order: true,
+            column_groups: false,
             pieces: false,
             detach: false,
             repair: false,

@@ -65,6 +65,7 @@ impl Protocol for Validating {
             snapshots: Freshness::None,
             strict: true,
             epoch_order: true,
+            column_groups: false,
             pieces: false,
             detach: true,
             repair: false,

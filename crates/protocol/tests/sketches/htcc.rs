@@ -35,6 +35,7 @@ impl Protocol for Htcc {
             snapshots: Freshness::None,
             strict: true,
             epoch_order: true,
+            column_groups: false,
             pieces: false,
             detach: false,
             repair: true,

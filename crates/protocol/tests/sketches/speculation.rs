@@ -76,6 +76,7 @@ impl Protocol for Speculation {
             snapshots: Freshness::None,
             strict: true,
             epoch_order: true,
+            column_groups: false,
             pieces: false,
             detach: true,
             repair: false,

@@ -6,7 +6,7 @@ use std::fmt;
 use seriatim::procedure::{Declared, Procedures};
 use seriatim::{Abort, Data, Session, TransactError, Tx, procedure, procedures, pure};
 
-use super::{DataModel, Element, List, Register, Step};
+use super::{DataModel, Element, List, Register, Step, TwoLists};
 
 /// How procedures are run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +28,9 @@ impl Route {
 #[derive(Clone, Debug, Data)]
 struct StepInput {
     key: u32,
+    /// Of lists in columns: the row, and which of its lists.
+    row: u32,
+    is_right: bool,
     writes: bool,
     value: u64,
 }
@@ -186,12 +189,81 @@ fn read_lists_in_rows(tx: &Tx, input: &StepsInput) -> Result<Vec<Vec<u64>>, Abor
     Ok(all)
 }
 
+#[pure]
+fn first_if(wanted: bool, value: u64) -> String {
+    if wanted { format!("{value} ") } else { String::new() }
+}
+
+/// Takes steps on lists in columns; what each read saw.
+#[procedure]
+fn step_lists_in_columns(tx: &Tx, input: &StepsInput) -> Result<Vec<Vec<u64>>, Abort> {
+    let mut all = Vec::new();
+    for step in &input.steps {
+        if step.writes {
+            if step.is_right {
+                let found = tx.update_if::<TwoLists>(step.row, |lists| {
+                    let text = longer(lists.right, step.value);
+                    lists.right = text;
+                    true
+                })?;
+                if found.is_none() {
+                    let (left, right) = (first_if(false, step.value), first_if(true, step.value));
+                    tx.insert(TwoLists { id: step.row, left, right })?;
+                }
+            } else {
+                let found = tx.update_if::<TwoLists>(step.row, |lists| {
+                    let text = longer(lists.left, step.value);
+                    lists.left = text;
+                    true
+                })?;
+                if found.is_none() {
+                    let (left, right) = (first_if(true, step.value), first_if(false, step.value));
+                    tx.insert(TwoLists { id: step.row, left, right })?;
+                }
+            }
+        } else {
+            let mut saw = Vec::new();
+            if let Some(lists) = tx.get::<TwoLists>(step.row)? {
+                if step.is_right {
+                    saw = elements_of(lists.right);
+                } else {
+                    saw = elements_of(lists.left);
+                }
+            }
+            all.push(saw);
+        }
+    }
+    if input.rolls_back {
+        return Err(tx.abort(RolledBack));
+    }
+    Ok(all)
+}
+
+/// As [`step_lists_in_columns`], of reads.
+#[procedure]
+fn read_lists_in_columns(tx: &Tx, input: &StepsInput) -> Result<Vec<Vec<u64>>, Abort> {
+    let mut all = Vec::new();
+    for step in &input.steps {
+        let mut saw = Vec::new();
+        if let Some(lists) = tx.get::<TwoLists>(step.row)? {
+            if step.is_right {
+                saw = elements_of(lists.right);
+            } else {
+                saw = elements_of(lists.left);
+            }
+        }
+        all.push(saw);
+    }
+    Ok(all)
+}
+
 /// The procedures of a data model, to be registered.
 pub(super) fn procedures(data_model: DataModel) -> Procedures {
     match data_model {
         DataModel::Registers => procedures![step_registers, read_registers],
         DataModel::Lists => procedures![step_lists, read_lists],
         DataModel::ListsInRows => procedures![step_lists_in_rows, read_lists_in_rows],
+        DataModel::ListsInColumns => procedures![step_lists_in_columns, read_lists_in_columns],
     }
 }
 
@@ -206,9 +278,13 @@ pub(super) fn run(
     is_read_only: bool,
     rolls_back: bool,
 ) -> Result<bool, String> {
-    let of = |step: &Step| match *step {
-        Step::Read { key, .. } => StepInput { key, writes: false, value: 0 },
-        Step::Write { key, value } => StepInput { key, writes: true, value },
+    let of = |step: &Step| {
+        let (key, writes, value) = match *step {
+            Step::Read { key, .. } => (key, false, 0),
+            Step::Write { key, value } => (key, true, value),
+        };
+        let (row, is_right) = TwoLists::place(key);
+        StepInput { key, row, is_right, writes, value }
     };
     let input = StepsInput { steps: steps.iter().map(of).collect(), rolls_back };
     let ended = match (data_model, is_read_only) {
@@ -218,6 +294,8 @@ pub(super) fn run(
         (DataModel::Lists, true) => once(session, read_lists, &input, route),
         (DataModel::ListsInRows, false) => once(session, step_lists_in_rows, &input, route),
         (DataModel::ListsInRows, true) => once(session, read_lists_in_rows, &input, route),
+        (DataModel::ListsInColumns, false) => once(session, step_lists_in_columns, &input, route),
+        (DataModel::ListsInColumns, true) => once(session, read_lists_in_columns, &input, route),
     };
     match ended {
         Ok(all) => {
