@@ -310,9 +310,7 @@ impl<O: Origin> WriteSet<O> {
         self.replaced.clear();
         self.savepoints.clear();
         self.undone.clear();
-        if !self.deferred.is_empty() {
-            self.deferred.clear();
-        }
+        self.deferred.clear();
         self.parts.clear();
         self.kept.clear();
     }
