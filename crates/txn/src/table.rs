@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use seriatim_base::{LayoutId, TableId, Tid};
 use seriatim_catalog::wire::RowWire;
 use seriatim_catalog::{KeyClass, KeyCodec, Layout, Organization};
+use seriatim_memory::allocated_bytes;
 use seriatim_store::{Index, RecordPtr, key_bytes};
 
 /// Offsets and sizes of a record's parts, in bytes. All multiples of 8.
@@ -31,6 +32,10 @@ pub struct RecordLayout {
     pub fixed_bytes: usize,
     /// Bytes of the whole record.
     pub record: usize,
+    /// What memory counts for a record.
+    pub record_allocated: usize,
+    /// What memory counts for a row version that lies outside its record.
+    pub row_version_allocated: usize,
 }
 
 impl RecordLayout {
@@ -44,7 +49,19 @@ impl RecordLayout {
         let header = key_bytes(class);
         let row_version = header + header_bytes;
         let fixed = row_version + version_header + row;
-        RecordLayout { header, row_version, version_header, row, fixed, fixed_bytes, record: fixed + fixed_bytes }
+        let record = fixed + fixed_bytes;
+        let (record_allocated, row_version_allocated) = (allocated_bytes(record), allocated_bytes(version_header + row));
+        RecordLayout {
+            header,
+            row_version,
+            version_header,
+            row,
+            fixed,
+            fixed_bytes,
+            record,
+            record_allocated,
+            row_version_allocated,
+        }
     }
 
     /// Bytes of a row version with its header.

@@ -196,7 +196,7 @@ pub(crate) fn record_bytes(table: &Table, record: RecordPtr) -> i64 {
         (0, _) => 0,
         (_, bytes) => allocated_bytes(bytes),
     };
-    (allocated_bytes(table.record_layout.record) + out_of_line) as i64
+    (table.record_layout.record_allocated + out_of_line) as i64
 }
 
 /// Bytes that the version `row_version` (a row) takes beside the record, as memory counts them.
@@ -205,9 +205,22 @@ fn version_bytes(table: &Table, record: RecordPtr, row_version: usize) -> i64 {
     let own = if is_inline(table, record, row_version) {
         0
     } else {
-        allocated_bytes(table.record_layout.row_version_bytes()) as i64
+        table.record_layout.row_version_allocated as i64
     };
-    if table.has_out_of_line() || table.has_fixed() { own + parts_bytes(table, record, row_version) } else { own }
+    let has_parts = table.has_out_of_line() || has_own_fixed(table, record, row_version);
+    if has_parts { own + parts_bytes(table, record, row_version) } else { own }
+}
+
+/// Whether the row has a fixed part that is not the record's.
+#[inline]
+fn has_own_fixed(table: &Table, record: RecordPtr, row_version: usize) -> bool {
+    table.has_fixed() && fixed_of(table, row_version) != record.addr() + table.record_layout.fixed
+}
+
+/// Whether two row versions own the same memory beside their rows: the fixed part, as after every update, and no out-of-line value.
+#[inline]
+fn share_parts(table: &Table, one: usize, other: usize) -> bool {
+    !table.has_out_of_line() && fixed_of(table, one) == fixed_of(table, other)
 }
 
 /// As [`version_bytes`], of what lies outside the row version.
@@ -220,7 +233,7 @@ fn parts_bytes(table: &Table, record: RecordPtr, row_version: usize) -> i64 {
     } else {
         0
     };
-    let has_own_fixed = table.has_fixed() && fixed_of(table, row_version) != record.addr() + table.record_layout.fixed;
+    let has_own_fixed = has_own_fixed(table, record, row_version);
     (texts + if has_own_fixed { allocated_bytes(table.record_layout.fixed_bytes) } else { 0 }) as i64
 }
 
@@ -228,6 +241,13 @@ fn parts_bytes(table: &Table, record: RecordPtr, row_version: usize) -> i64 {
 #[inline]
 pub(crate) fn count<O: Origin>(core: &mut Core, write: &Write<O>, before: usize) {
     let (table, record, after) = (write.table(), write.record, write.row_version);
+    if before != 0
+        && after != 0
+        && share_parts(table, before, after)
+        && is_inline(table, record, before) == is_inline(table, record, after)
+    {
+        return;
+    }
     let mut bytes = 0;
     if after != 0 {
         bytes += version_bytes(table, record, after);
@@ -279,7 +299,8 @@ fn out_of_line_in(base: usize, offsets: &[u32]) -> impl Iterator<Item = usize> {
 /// Retires what the version `old` (a row) owned and its successor `new` (zero: none), of `epoch`, does not.
 #[inline]
 pub(crate) fn retire_version(core: &mut Core, table: &Table, record: RecordPtr, old: usize, new: usize, epoch: Epoch) {
-    if table.has_out_of_line() || table.has_fixed() {
+    let has_parts = table.has_out_of_line() || table.has_fixed();
+    if has_parts && (new == 0 || !share_parts(table, old, new)) {
         retire_parts(core, table, record, old, new, epoch);
     }
     if !is_inline(table, record, old) {
@@ -297,7 +318,7 @@ fn retire_parts(core: &mut Core, table: &Table, record: RecordPtr, old: usize, n
             retire(core, out_of_line, out_of_line_bytes_at(out_of_line), epoch);
         }
     }
-    if table.has_fixed() && old_fixed != record.addr() + table.record_layout.fixed {
+    if has_own_fixed(table, record, old) {
         let new_fixed = if new == 0 { 0 } else { fixed_of(table, new) };
         if old_fixed != new_fixed {
             retire(core, old_fixed, table.record_layout.fixed_bytes, epoch);
@@ -312,7 +333,7 @@ pub(crate) fn release_version(core: &mut Core, table: &Table, record: RecordPtr,
             release(core, out_of_line, out_of_line_bytes_at(out_of_line));
         }
     }
-    if table.has_fixed() && fixed_of(table, row_version) != record.addr() + table.record_layout.fixed {
+    if has_own_fixed(table, record, row_version) {
         release(core, fixed_of(table, row_version), table.record_layout.fixed_bytes);
     }
     if !is_inline(table, record, row_version) {
