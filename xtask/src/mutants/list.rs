@@ -79,7 +79,8 @@ impl Test {
 
     /// Whether the sources have such a test.
     fn is_in(&self, tree: &Tree) -> bool {
-        let name = self.path.rsplit("::").next().unwrap_or_default();
+        let mut segments: Vec<&str> = self.path.split("::").collect();
+        let name = segments.pop().unwrap_or_default();
         let declaration = match name.strip_suffix('*') {
             Some(beginning) => format!("fn {beginning}"),
             None => format!("fn {name}("),
@@ -94,7 +95,14 @@ impl Test {
             }
             None => format!("crates/{}/src/", self.krate),
         };
-        tree.ending(".rs").any(|(path, text)| path.starts_with(&folder) && text.contains(&declaration))
+        // A module is a file, a folder, or in the file.
+        let is_module = |path: &str, text: &str, module: &&str| {
+            path.split(['/', '.']).any(|part| part == *module) || text.contains(&format!("mod {module} {{"))
+        };
+        tree.ending(".rs").any(|(path, text)| {
+            let in_modules = || segments.iter().all(|module| is_module(path, text, module));
+            path.starts_with(&folder) && text.contains(&declaration) && in_modules()
+        })
     }
 }
 
@@ -383,6 +391,7 @@ mod tests {
         assert_one(&check(&tree(&ENTRY.replace("/a.rs", "/b.rs"), SOURCE)), &["no file", "b.rs"]);
         assert_one(&check(&tree(&ENTRY.replace("it_holds", "it_held"), SOURCE)), &["no test", "it_held"]);
         assert_one(&check(&tree(&ENTRY.replace("store tests", "store/tests tests"), SOURCE)), &["no test"]);
+        assert_one(&check(&tree(&ENTRY.replace("store tests", "store other"), SOURCE)), &["no test", "other::it_holds"]);
         let two = format!("{ENTRY}\n{}", ENTRY.replace("mutant one", "mutant two"));
         assert_one(&check(&tree(&two, SOURCE)), &["`two`", "overlaps"]);
         assert_one(&check(&tree(&format!("{ENTRY}\n{ENTRY}"), SOURCE)), &["this name"]);

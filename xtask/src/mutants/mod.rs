@@ -92,8 +92,9 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
     }
     let scratch = Scratch::new(root, &tree, &mutants);
     let mut found = Found::open(&scratch.home.join("results"), options.fresh)?;
-    hunt(&scratch, &chosen, &mut found)?;
-    summarize(&mutants, &chosen, &found, &scratch)
+    let hunted = hunt(&scratch, &chosen, &mut found);
+    let summary = summarize(&mutants, &chosen, &found, &scratch);
+    hunted.and(summary)
 }
 
 fn parse(arguments: &[String]) -> Result<Options, String> {
@@ -410,10 +411,12 @@ fn hunt(scratch: &Scratch<'_>, chosen: &[usize], found: &mut Found) -> Result<()
     // Those that want a model last: loom's builds take as long as all the others.
     let (modelled, plain): (Vec<usize>, Vec<usize>) =
         switched.iter().partition(|&&i| mutants[i].tests.iter().any(|test| test.loom));
+    // A test that cannot be judged by does not keep the others from being run.
+    let mut failures = Vec::new();
     for group in [plain, modelled] {
         let binaries = scratch.build(&group.iter().flat_map(|&i| &mutants[i].tests).collect::<Vec<_>>())?;
         for &i in &group {
-            judge(scratch, &binaries, &mut limits, i, i + 1, found)?;
+            failures.extend(judge(scratch, &binaries, &mut limits, i, i + 1, found).err());
         }
     }
     let unchanged: Vec<&Test> = builds.iter().flat_map(|&i| &mutants[i].tests).collect();
@@ -425,9 +428,10 @@ fn hunt(scratch: &Scratch<'_>, chosen: &[usize], found: &mut Found) -> Result<()
         }
         scratch.write(Some(&mutants[i].name))?;
         let binaries = scratch.build(&mutants[i].tests.iter().collect::<Vec<_>>())?;
-        judge(scratch, &binaries, &mut limits, i, usize::MAX - 1, found)?;
+        failures.extend(judge(scratch, &binaries, &mut limits, i, usize::MAX - 1, found).err());
     }
-    Ok(())
+    failures.dedup();
+    if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }
 }
 
 /// How long a test may take, from what it takes without a mutant.

@@ -66,8 +66,10 @@ fn shown_rows_are_those_of_the_iterator() {
             tx.update(&table, &7, |row| row.set_second(&Text::truncated("own")))?;
             tx.delete(&table, &8)?;
             macro_rules! agree {
-                ($($scan:expr),*) => {$({
+                ($($scan:expr => $ids:expr),* $(,)?) => {$({
                     let yielded = $scan.map(|row| Ok(row?.to_owned())).collect::<Result<Vec<Wide>, Abort>>()?;
+                    let ids: Vec<u32> = yielded.iter().map(|row| row.id).collect();
+                    assert_eq!(ids, $ids.filter(|id| *id != 8).collect::<Vec<u32>>());
                     let mut shown = Vec::new();
                     $scan.for_each_row(|row| {
                         shown.push(row.to_owned());
@@ -87,12 +89,12 @@ fn shown_rows_are_those_of_the_iterator() {
                 })*};
             }
             agree!(
-                tx.scan(&table, ..),
-                tx.scan_rev(&table, 5..=20),
-                tx.scan(&table, 90..),
-                tx.find_by(&by_group, &1),
-                tx.find_by_rev(&by_group, &1),
-                tx.find_by(&by_label, &2)
+                tx.scan(&table, ..) => 0..40,
+                tx.scan_rev(&table, 5..=20) => (5..=20).rev(),
+                tx.scan(&table, 90..) => 90..40,
+                tx.find_by(&by_group, &1) => (0..40).filter(|id| id % 3 == 1),
+                tx.find_by_rev(&by_group, &1) => (0..40).rev().filter(|id| id % 3 == 1),
+                tx.find_by(&by_label, &2) => (0..40).filter(|id| id % 5 == 2),
             );
             Ok(())
         };
