@@ -75,6 +75,13 @@ impl Mistakes {
         self.add(Error::new(span, message));
     }
 
+    /// Refuses the attributes of this name, which belong elsewhere.
+    fn refuse(&mut self, attributes: &[Attribute], name: &str, message: &str) {
+        for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident(name)) {
+            self.add(Error::new_spanned(attribute, message));
+        }
+    }
+
     fn note<T>(&mut self, result: Result<T>) -> Option<T> {
         result.map_err(|error| self.add(error)).ok()
     }
@@ -97,6 +104,7 @@ pub(crate) fn declaration(input: &DeriveInput) -> Result<Declaration> {
         mistakes.note(attributes.read(attribute));
     }
     let all_read = mistakes.0.is_none();
+    mistakes.refuse(&input.attrs, "column", "`column` stands on a field; on the struct write #[table(...)]");
     let columns: Vec<Column> = fields.named.iter().map(|field| column(field, &mut mistakes)).collect();
 
     let key = match &attributes.key {
@@ -233,15 +241,15 @@ impl Attributes {
 
 fn index(input: ParseStream<'_>, span: Span) -> Result<NamedIndex> {
     let (mut name, mut parts, mut is_unique, mut is_hash, mut is_ordered) = (None, None, false, false, false);
-    let mut nulls = None;
+    let (mut nulls, mut given_twice) = (None, false);
     while !input.is_empty() {
         let word = input.call(Ident::parse_any)?;
         match word.to_string().as_str() {
             "name" => {
                 input.parse::<Token![=]>()?;
-                name = Some(input.parse::<LitStr>()?);
+                given_twice = name.replace(input.parse::<LitStr>()?).is_some();
             }
-            "columns" => parts = Some(named_parts(input)?),
+            "columns" => given_twice = parts.replace(named_parts(input)?).is_some(),
             "unique" => is_unique = true,
             "nulls_not_distinct" => nulls = Some(word.span()),
             "hash" => is_hash = true,
@@ -250,6 +258,12 @@ fn index(input: ParseStream<'_>, span: Span) -> Result<NamedIndex> {
                 let known = "name = \"...\", columns(...), unique, nulls_not_distinct, hash or ordered";
                 return Err(Error::new(word.span(), format!("unknown index attribute; write {known}")));
             }
+        }
+        if given_twice {
+            return Err(Error::new(
+                word.span(),
+                format!("`{word}` is given twice; repeat index(...) for another index"),
+            ));
         }
         if is_hash && is_ordered {
             return Err(Error::new(word.span(), "an index is either hash or ordered; write one of them"));
@@ -271,6 +285,7 @@ fn index(input: ParseStream<'_>, span: Span) -> Result<NamedIndex> {
 
 fn column(field: &Field, mistakes: &mut Mistakes) -> Column {
     let mut is_immutable = false;
+    mistakes.refuse(&field.attrs, "table", "`table` stands on the struct; on a field write #[column(immutable)]");
     for attribute in field.attrs.iter().filter(|attribute| attribute.path().is_ident("column")) {
         mistakes.note(attribute.parse_nested_meta(|meta| {
             if meta.path.is_ident("immutable") {
@@ -372,11 +387,16 @@ mod tests {
 
     #[test]
     fn all_mistakes_are_told_at_once() {
-        let told = mistakes("#[table(key(a, b, a))] #[table(size = 3)] struct T { a: u8, #[column(fixed)] c: u8 }");
+        let told = mistakes(
+            "#[column(immutable)] #[table(key(a, b, a))] #[table(size = 3)]
+            struct T { #[table(immutable)] a: u8, #[column(fixed)] c: u8 }",
+        );
         assert_eq!(
             told,
             [
                 "unknown table attribute; write key(...), name = \"...\", hash, ordered, capacity = N or index(...)",
+                "`column` stands on a field; on the struct write #[table(...)]",
+                "`table` stands on the struct; on a field write #[column(immutable)]",
                 "unknown column attribute; write immutable",
                 "no column `b`; the columns are `a`, `c`",
                 "a primary key names `a` twice",

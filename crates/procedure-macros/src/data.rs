@@ -5,9 +5,10 @@
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
 use syn::spanned::Spanned;
+use syn::visit::Visit;
 use syn::{Data, DeriveInput, Fields, LitStr, Path, Result};
 
-use crate::lower::refuse;
+use crate::lower::{Attributes, refuse};
 
 /// The implementation.
 pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
@@ -89,12 +90,20 @@ fn library(input: &DeriveInput) -> Result<TokenStream> {
                 return Err(meta.error("unknown data attribute; write crate = path"));
             }
             let value = meta.value()?;
-            path = Some(match value.peek(LitStr) {
+            let found = match value.peek(LitStr) {
                 true => value.parse::<LitStr>()?.parse_with(Path::parse_mod_style)?,
                 false => value.call(Path::parse_mod_style)?,
-            });
-            Ok(())
+            };
+            match path.replace(found) {
+                None => Ok(()),
+                Some(_) => Err(meta.error("the crate is given twice")),
+            }
         })?;
+    }
+    let mut inside = Attributes::default();
+    inside.visit_data(&input.data);
+    if let Some(attribute) = inside.0.iter().find(|attribute| attribute.path().is_ident("data")) {
+        return refuse(attribute, "`data` stands on the struct or enum, not on its fields and variants");
     }
     Ok(path.map_or_else(crate::emit::library, |path| quote!(#path)))
 }

@@ -13,18 +13,20 @@ pub(crate) struct Options {
 
 /// Reads the options.
 pub(crate) fn read(tokens: proc_macro2::TokenStream) -> Result<Options> {
-    let mut options = Options { prefetch: true, latest: false };
+    let (mut prefetch, mut latest) = (None, false);
     let parser = syn::meta::parser(|meta| {
         if meta.path.is_ident("prefetch") {
-            options.prefetch = meta.value()?.parse::<LitBool>()?.value;
-            return Ok(());
+            return match prefetch.replace(meta.value()?.parse::<LitBool>()?.value) {
+                None => Ok(()),
+                Some(_) => Err(meta.error("`prefetch` is given twice")),
+            };
         }
         if meta.path.is_ident("latest") {
-            options.latest = true;
+            latest = true;
             return Ok(());
         }
         Err(meta.error("unknown option; write prefetch = false or latest"))
     });
     parser.parse2(tokens)?;
-    Ok(options)
+    Ok(Options { prefetch: prefetch.unwrap_or(true), latest })
 }

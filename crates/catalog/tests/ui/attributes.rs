@@ -1,4 +1,4 @@
-//! Attributes nobody knows, at the struct, an index and a field, are all told at once.
+//! Unknown, repeated and misplaced attributes, of the struct, an index and a field, are all told at once.
 use seriatim_macros::Table;
 
 #[derive(Table)]
@@ -7,6 +7,26 @@ use seriatim_macros::Table;
 #[table(key(name))]
 struct Customer {
     #[column(unchangeable)]
+    id: u64,
+    name: u8,
+}
+
+#[derive(Table)]
+#[table(key(id), crate = "seriatim_catalog")]
+#[column(immutable)]
+struct Misplaced {
+    id: u64,
+    #[table(immutable)]
+    name: u8,
+    #[column(immutable)]
+    #[table]
+    code: u8,
+}
+
+#[derive(Table)]
+#[table(key(id), crate = "seriatim_catalog", index(name = "by_name", columns(name), columns(id)))]
+#[table(index(name = "by_id", name = "by_name", columns(id)))]
+struct Repeated {
     id: u64,
     name: u8,
 }

@@ -11,6 +11,7 @@ mod statements;
 
 use proc_macro2::{Ident, Span};
 use quote::ToTokens;
+use syn::visit::Visit;
 use syn::{Attribute, Error, ItemFn, Path, Result};
 
 use crate::tree::{self, Index, Procedure, ValueType, Variable, VariableId};
@@ -55,17 +56,22 @@ fn attributes(function: &ItemFn) -> Result<()> {
             return refuse(attribute, format!("a procedure's attributes are {}", KNOWN.join(", ")));
         }
     }
-    struct First<'f>(Option<&'f Attribute>);
-    impl<'f> syn::visit::Visit<'f> for First<'f> {
-        fn visit_attribute(&mut self, attribute: &'f Attribute) {
-            self.0.get_or_insert(attribute);
-        }
-    }
-    let mut first = First(None);
-    syn::visit::Visit::visit_block(&mut first, &function.block);
-    match first.0 {
+    let mut inside = Attributes::default();
+    inside.visit_signature(&function.sig);
+    inside.visit_block(&function.block);
+    match inside.0.first() {
         Some(attribute) => refuse(attribute, "attributes stand on the procedure, not in it"),
         None => Ok(()),
+    }
+}
+
+/// The attributes in what is visited.
+#[derive(Default)]
+pub(crate) struct Attributes<'a>(pub(crate) Vec<&'a Attribute>);
+
+impl<'a> Visit<'a> for Attributes<'a> {
+    fn visit_attribute(&mut self, attribute: &'a Attribute) {
+        self.0.push(attribute);
     }
 }
 

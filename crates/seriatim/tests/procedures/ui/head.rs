@@ -58,4 +58,14 @@ fn with_attribute_inside(tx: &Tx) -> Result<(), Abort> {
     Ok(())
 }
 
+#[procedure]
+fn with_attribute_of_an_argument(tx: &Tx, #[cfg(test)] x: u32) -> Result<(), Abort> {
+    Ok(())
+}
+
+#[procedure(prefetch = true, prefetch = false)]
+fn with_an_option_twice(tx: &Tx) -> Result<(), Abort> {
+    Ok(())
+}
+
 fn main() {}

@@ -50,4 +50,22 @@ struct Renamed {
     a: u32,
 }
 
+#[derive(Data)]
+struct OnAField {
+    #[data(rename = "x")]
+    a: u32,
+}
+
+#[derive(Data)]
+enum OnAVariant {
+    #[data(rename = "x")]
+    A,
+}
+
+#[derive(Data)]
+#[data(crate = seriatim::procedure, crate = seriatim)]
+struct Twice {
+    a: u32,
+}
+
 fn main() {}
