@@ -560,130 +560,71 @@ fn refused_by_groups(anomaly: Anomaly, words: &[&str], history: &str) {
     judge(&Promises::SERIALIZABLE, history).expect_err("what groups refuse, rows refuse");
 }
 
+/// Rows x and y at version 1, and transactions of these facts, which `; ` separates.
+fn transactions(facts: &[&str]) -> String {
+    let mut history = "initial 0 x 1\ninitial 0 y 1\n".to_owned();
+    for (at, facts) in facts.iter().enumerate() {
+        history += &format!("transaction {} session 0 from 0 to ?\n{}\n", at + 1, facts.replace("; ", "\n"));
+    }
+    history
+}
+
 #[test]
 fn disjoint_columns_of_a_row_do_not_conflict() {
-    let writers = "initial 0 x 1
-                   transaction 1 session 0 from 0 to ?
-                   read 0 x 1 columns 1
-                   write 0 x 2 columns 1
-                   transaction 2 session 0 from 0 to ?
-                   read 0 x 1 columns 2
-                   write 0 x 3 columns 2";
-    accepted_by_groups_only(writers);
+    let writers =
+        transactions(&["read 0 x 1 columns 1; write 0 x 2 columns 1", "read 0 x 1 columns 2; write 0 x 3 columns 2"]);
+    accepted_by_groups_only(&writers);
     // Each with a reader that saw it and not the other: no order of rows has both.
-    accepted_by_groups_only(
-        "initial 0 x 1
-         transaction 1 session 0 from 0 to ?
-         write 0 x 2 columns 1
-         transaction 2 session 0 from 0 to ?
-         write 0 x 3 columns 2
-         transaction 3 session 0 from 0 to ?
-         read 0 x 3 columns 2
-         read 0 x 1 columns 1
-         transaction 4 session 0 from 0 to ?
-         read 0 x 2 columns 1",
-    );
+    let [first, second] = ["write 0 x 2 columns 1", "write 0 x 3 columns 2"];
+    let saw_second = "read 0 x 3 columns 2; read 0 x 1 columns 1";
+    accepted_by_groups_only(&transactions(&[first, second, saw_second, "read 0 x 2 columns 1"]));
     // One reader that saw the first and not the second, and another the other way round.
-    let fork = "initial 0 x 1
-                transaction 1 session 0 from 0 to ?
-                write 0 x 2 columns 1
-                transaction 2 session 0 from 0 to ?
-                write 0 x 3 columns 2
-                transaction 3 session 0 from 0 to ?
-                read 0 x 1 columns 1
-                read 0 x 3 columns 2
-                transaction 4 session 0 from 0 to ?
-                read 0 x 2 columns 1
-                read 0 x 1 columns 2";
-    refused_by_groups(Anomaly::ReadOnlyAnomaly, &["account[1]/x", "account[2]/x"], fork);
+    let fork = transactions(&[first, second, saw_second, "read 0 x 2 columns 1; read 0 x 1 columns 2"]);
+    refused_by_groups(Anomaly::ReadOnlyAnomaly, &["account[1]/x", "account[2]/x"], &fork);
     // A column of no group is of one with the other such columns.
-    refused_by_groups(
-        Anomaly::LostUpdate,
-        &["account[others]/x"],
-        &writers.replace("columns 1", "columns 0").replace("columns 2", "columns 7"),
-    );
+    let others = writers.replace("columns 1", "columns 0").replace("columns 2", "columns 7");
+    refused_by_groups(Anomaly::LostUpdate, &["account[others]/x"], &others);
     // One TID for the row: what was seen of a column is its newest version at or below.
-    accepted(&format!(
-        "{GROUPS}initial 0 x 1
-         transaction 1 session 0 from 0 to ?
-         write 0 x 2 columns 1
-         transaction 2 session 0 from 0 to ?
-         write 0 x 3 columns 2
-         transaction 3 session 0 from 0 to ?
-         read 0 x 3 columns 1,2"
-    ));
+    accepted(&format!("{GROUPS}{}", transactions(&[first, second, "read 0 x 3 columns 1,2"])));
 }
 
 #[test]
 fn anomalies_within_a_group_are_refused_by_groups() {
-    refused_by_groups(
-        Anomaly::LostUpdate,
-        &["T2 read account[1]/x at version 1, which T1 overwrote at version 2"],
-        "initial 0 x 1
-         transaction 1 session 0 from 0 to ?
-         read 0 x 1 columns 1
-         write 0 x 2 columns 1
-         transaction 2 session 0 from 0 to ?
-         read 0 x 1 columns 1
-         write 0 x 3 columns 1",
-    );
-    // Canary: anti-dependencies between groups of one row.
-    refused_by_groups(
-        Anomaly::WriteSkew,
-        &["T1 read account[1]/x at version 1, which T2 overwrote", "T2 read account[2]/x at version 1, which T1"],
-        "initial 0 x 1
-         transaction 1 session 0 from 0 to ?
-         read 0 x 1 columns 1
-         write 0 x 2 columns 2
-         transaction 2 session 0 from 0 to ?
-         read 0 x 1 columns 2
-         write 0 x 3 columns 1",
-    );
-    // Canary: version order in a group.
-    refused_by_groups(
-        Anomaly::DirtyWrite,
-        &["account[1]/x", "account[2]/y"],
-        "initial 0 x 1
-         initial 0 y 1
-         transaction 1 session 0 from 0 to ?
-         write 0 x 2 columns 1
-         write 0 y 3 columns 2
-         transaction 2 session 0 from 0 to ?
-         write 0 x 3 columns 1
-         write 0 y 2 columns 2",
-    );
-    // Canary: reads-from in a group.
-    refused_by_groups(
-        Anomaly::CircularInformationFlow,
-        &["T1 wrote account[1]/x at version 2, which T2 read", "T2 wrote account[2]/y at version 2, which T1 read"],
-        "initial 0 x 1
-         initial 0 y 1
-         transaction 1 session 0 from 0 to ?
-         write 0 x 2 columns 1
-         read 0 y 2 columns 2
-         transaction 2 session 0 from 0 to ?
-         write 0 y 2 columns 2
-         read 0 x 2 columns 1",
-    );
-    refused_by_groups(
-        Anomaly::AbortedRead,
-        &["T1 read account/x at version 4, which no committed"],
-        "initial 0 x 1
-         transaction 1 session 0 from 0 to ?
-         read 0 x 4 columns 1",
-    );
-    // A scan uses columns of each row: a reader that sees one update and not the one before it.
-    refused_by_groups(
-        Anomaly::ReadSkew,
-        &["account[2]/x", "account[2]/y"],
-        "initial 0 x 1
-         initial 0 y 1
-         transaction 1 session 0 from 0 to ?
-         write 0 x 2 columns 2
-         write 0 y 2 columns 2
-         transaction 2 session 0 from 0 to ?
-         scan 0 * * columns 2 x=1 y=2",
-    );
+    let cases: [(Anomaly, &[&str], &[&str]); 6] = [
+        (
+            Anomaly::LostUpdate,
+            &["T2 read account[1]/x at version 1, which T1 overwrote at version 2"],
+            &["read 0 x 1 columns 1; write 0 x 2 columns 1", "read 0 x 1 columns 1; write 0 x 3 columns 1"],
+        ),
+        // Canary: anti-dependencies between groups of one row.
+        (
+            Anomaly::WriteSkew,
+            &["T1 read account[1]/x at version 1, which T2 overwrote", "T2 read account[2]/x at version 1, which T1"],
+            &["read 0 x 1 columns 1; write 0 x 2 columns 2", "read 0 x 1 columns 2; write 0 x 3 columns 1"],
+        ),
+        // Canary: version order in a group.
+        (
+            Anomaly::DirtyWrite,
+            &["account[1]/x", "account[2]/y"],
+            &["write 0 x 2 columns 1; write 0 y 3 columns 2", "write 0 x 3 columns 1; write 0 y 2 columns 2"],
+        ),
+        // Canary: reads-from in a group.
+        (
+            Anomaly::CircularInformationFlow,
+            &["T1 wrote account[1]/x at version 2, which T2 read", "T2 wrote account[2]/y at version 2, which T1 read"],
+            &["write 0 x 2 columns 1; read 0 y 2 columns 2", "write 0 y 2 columns 2; read 0 x 2 columns 1"],
+        ),
+        (Anomaly::AbortedRead, &["T1 read account/x at version 4, which no committed"], &["read 0 x 4 columns 1"]),
+        // A scan uses columns of each row: a reader that sees one update and not the one before it.
+        (
+            Anomaly::ReadSkew,
+            &["account[2]/x", "account[2]/y"],
+            &["write 0 x 2 columns 2; write 0 y 2 columns 2", "scan 0 * * columns 2 x=1 y=2"],
+        ),
+    ];
+    for (anomaly, words, facts) in cases {
+        refused_by_groups(anomaly, words, &transactions(facts));
+    }
 }
 
 #[test]
