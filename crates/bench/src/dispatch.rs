@@ -8,13 +8,12 @@ use std::hint::black_box;
 
 use seriatim::{Database, Handle, Session};
 use seriatim_base::{Rng, TableId, say, talk};
-use seriatim_catalog::{ColumnSet, Key, KeyCodec, Layout, OutOfLineStore, OutOfMemory, RowRef, RowWriter, TableKey};
+use seriatim_catalog::{ColumnSet, Key, OutOfLineStore, OutOfMemory, RowRef, RowWriter, TableKey};
 use seriatim_htm::{Budget, Htm, HtmMode};
 use seriatim_memory::{Memory, Options};
 use seriatim_protocol::for_each_protocol;
-use seriatim_store::Index;
 use seriatim_txn::{
-    Environment, Inserted, Mode, NoRedo, OnExists, OpError, Outcome, Priority, Protocol, RecordLayout, Table, Worker,
+    Environment, Inserted, Mode, NoRedo, OnExists, OpError, Outcome, Priority, Protocol, Table, Worker,
 };
 
 use crate::measure::{Length, Quartiles, alternate, rate};
@@ -56,26 +55,10 @@ impl<P: Protocol> Direct<P> {
         let protocol = P::open(&seriatim_txn::Options::default(), &environment);
         let mut core = environment.core().ok_or("no worker is left")?;
         let definition = <Hashed as seriatim::catalog::Table>::definition();
-        let (layout, codec) = (Layout::new(&definition.columns), KeyCodec::for_table(&definition));
-        let (class, organization) = (codec.class(), definition.organization);
         core.local.enter();
-        let index = Index::new(organization, class, definition.capacity, &environment.htm, &mut core.store());
+        let table = Table::new(TableId(0), &definition, None, P::HEADER_BYTES, P::VERSION_HEADER_BYTES, &mut core);
         core.local.leave();
-        let record_layout = RecordLayout::new(class, &layout, P::HEADER_BYTES, P::VERSION_HEADER_BYTES);
-        let (id, name, index) = (TableId(0), definition.name.to_string(), index?);
-        let unlinked = seriatim_txn::Unlinked::default();
-        let table = Box::new(Table {
-            id,
-            name,
-            organization,
-            class,
-            codec,
-            layout,
-            record_layout,
-            index,
-            unlinked,
-            wire: None,
-        });
+        let table = Box::new(table?);
         let mut direct =
             Direct { worker: protocol.worker(core), table, _protocol: protocol, _environment: environment };
         (0..keys).try_for_each(|key| direct.insert(key))?;

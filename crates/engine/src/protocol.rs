@@ -174,11 +174,11 @@ mod tests {
     use super::*;
     use crate::{Settings, TransactError};
     use seriatim_base::{Epoch, TableId};
-    use seriatim_catalog::{ColumnDef, ColumnType, KeyCodec, Layout, RowWriter, TableDef};
+    use seriatim_catalog::{ColumnDef, ColumnType, RowWriter, TableDef};
     use seriatim_htm::{Budget, Emulation, Htm, HtmMode};
     use seriatim_memory::Memory;
-    use seriatim_store::{Index, LeafHint};
-    use seriatim_txn::{Mode, RecordLayout, Unlinked};
+    use seriatim_store::LeafHint;
+    use seriatim_txn::Mode;
 
     #[test]
     fn protocols_give_the_capabilities_that_they_state() {
@@ -237,17 +237,11 @@ mod tests {
             let engine = open(name, &[], &environment).expect("a protocol of this name");
             let table = TableDef::builder("cell").column(ColumnDef::new("id", ColumnType::U64));
             let table = table.column(ColumnDef::new("value", ColumnType::I64)).key(["id"]).finish().expect("a table");
-            let (codec, layout) = (KeyCodec::for_table(&table), Layout::new(&table.columns));
-            let record_layout =
-                RecordLayout::new(codec.class(), &layout, engine.header_bytes(), engine.version_header_bytes());
             let mut core = environment.core().expect("a free slot");
             core.local.enter();
-            let (organization, class) = (table.organization, codec.class());
-            let index = Index::new(organization, class, 16, &environment.htm, &mut core.store()).expect("memory");
+            let (header, version_header) = (engine.header_bytes(), engine.version_header_bytes());
+            let table = Table::new(TableId(0), &table, None, header, version_header, &mut core).expect("memory");
             core.local.leave();
-            let (id, name, unlinked) = (TableId(0), "cell".to_owned(), Unlinked::default());
-            let table =
-                Table { id, name, organization, class, codec, layout, record_layout, index, unlinked, wire: None };
             let tids = [1, 2, 3].map(|epoch| Tid::first_of(Epoch(epoch)));
             let (key, places) = (Key::Word8(7), &table.layout.places);
             let fill = &mut |row: &mut RowWriter<'_>| {

@@ -2,9 +2,8 @@
 
 use seriatim_base::{LayoutId, TableId};
 use seriatim_catalog::wire::RowWire;
-use seriatim_catalog::{ColumnSet, ColumnType, KeyCodec, Layout, Organization, TableDef};
-use seriatim_store::Index;
-use seriatim_txn::{Core, RecordLayout, Wire};
+use seriatim_catalog::{ColumnSet, ColumnType, IndexDef, Layout, Organization, TableDef};
+use seriatim_txn::{Core, Wire};
 
 use crate::engine::Foundation;
 use crate::error::SchemaError;
@@ -71,48 +70,25 @@ impl TableSet {
         core: &mut Core,
     ) -> Result<TableSet, SchemaError> {
         let Foundation { protocol, environment, number } = foundation;
-        let capacity = definition.capacity;
+        let (header, version_header) = (protocol.header_bytes(), protocol.version_header_bytes());
         // Bytes of the empty indexes, counted when all of them are there.
         let mut made = Vec::new();
-        let mut make =
-            |id: u32, name: String, organization: Organization, codec: KeyCodec, layout: Layout, core: &mut Core| {
-                let class = codec.class();
-                let (header, version_header) = (protocol.header_bytes(), protocol.version_header_bytes());
-                let record_layout = RecordLayout::new(class, &layout, header, version_header);
-                core.local.enter();
-                let before = core.local.live_bytes();
-                let index = Index::new(organization, class, capacity, &environment.htm, &mut core.store());
-                made.push((TableId(id), core.local.live_bytes() - before));
-                core.local.leave();
-                let index = index.map_err(|_| SchemaError::OutOfMemory)?;
-                let unlinked = seriatim_txn::Unlinked::default();
-                Ok(seriatim_txn::Table {
-                    id: TableId(id),
-                    name,
-                    organization,
-                    class,
-                    codec,
-                    layout,
-                    record_layout,
-                    index,
-                    unlinked,
-                    wire: None,
-                })
-            };
-        let layout = Layout::new(&definition.columns);
-        let codec = KeyCodec::for_table(&definition);
-        let class = codec.class();
+        let mut make = |id: TableId, index: Option<(&IndexDef, Layout)>, core: &mut Core| {
+            core.local.enter();
+            let before = core.local.live_bytes();
+            let table = seriatim_txn::Table::new(id, &definition, index, header, version_header, core);
+            made.push((id, core.local.live_bytes() - before));
+            core.local.leave();
+            table.map_err(|_| SchemaError::OutOfMemory)
+        };
+        let mut primary = make(first, None, core)?;
         // One version of its columns so far, so the table's id will do.
-        let wire = Wire { layout: LayoutId(first.0), rows: RowWire::new(&definition, &layout) };
-        let mut primary = make(first.0, definition.name.to_string(), definition.organization, codec, layout, core)?;
+        let wire = Wire { layout: LayoutId(first.0), rows: RowWire::new(&definition, &primary.layout) };
         primary.wire = Some(Box::new(wire));
         let mut indexes: Vec<Secondary> = Vec::new();
         for (at, index) in definition.indexes.iter().enumerate() {
-            let name = format!("{}.{}", definition.name, index.name);
-            let codec = KeyCodec::for_index(index, &definition);
-            let layout = index::entry_layout(class);
-            let id = first.0 + 1 + at as u32;
-            let table = match make(id, name, definition.storage(index), codec, layout, core) {
+            let id = TableId(first.0 + 1 + at as u32);
+            let table = match make(id, Some((index, index::entry_layout(primary.class))), core) {
                 Ok(table) => table,
                 Err(error) => {
                     let made = indexes.into_iter().map(|index| index.table);

@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 
 use seriatim_base::{Epoch, Rng, TableId, Tid, rng, thread};
 use seriatim_catalog::{
-    ColumnDef, ColumnSet, ColumnType, Key, KeyCodec, Layout, Organization, OutOfLineStore, RowRef, RowWriter, TableDef,
+    ColumnDef, ColumnSet, ColumnType, Key, Organization, OutOfLineStore, RowRef, RowWriter, TableDef,
 };
 use seriatim_htm::{Budget, Htm, HtmMode};
 use seriatim_memory::{Memory, Options, OutOfMemory};
 use seriatim_protocol::for_each_protocol;
-use seriatim_store::{Index, LeafHint};
+use seriatim_store::LeafHint;
 use seriatim_txn::{
     Change, Core, Environment, Inserted, Mode, Near, NoRedo, OnExists, OpError, Outcome, Peeked, Priority, Protocol,
-    RecordLayout, Recover, Restored, RowBuffer, RowPtr, Staged, Table, Unlinked, Worker,
+    Recover, Restored, RowBuffer, RowPtr, Staged, Table, Worker,
 };
 
 /// What a row holds: mutable number and text, immutable number and text.
@@ -67,26 +67,13 @@ impl<P: Recover> Bench<P> {
             .column(ColumnDef::new("note", ColumnType::LongText))
             .column(ColumnDef::new("born", ColumnType::I64).immutable())
             .column(ColumnDef::new("story", ColumnType::LongText).immutable());
-        let table = table.key(names.iter().copied()).finish().expect("a valid table");
-        let (codec, layout) = (KeyCodec::for_table(&table), Layout::new(&table.columns));
-        let record_layout = RecordLayout::new(codec.class(), &layout, P::HEADER_BYTES, P::VERSION_HEADER_BYTES);
+        let table = if organization == Organization::Hash { table.hash() } else { table };
+        let table = table.key(names.iter().copied()).capacity(16).finish().expect("a valid table");
         let mut core = environment.core().expect("a free slot");
         core.local.enter();
-        let index = Index::new(organization, codec.class(), 16, &environment.htm, &mut core.store()).expect("memory");
+        let table = Table::new(TableId(0), &table, None, P::HEADER_BYTES, P::VERSION_HEADER_BYTES, &mut core);
         core.local.leave();
-        let (id, name, class, unlinked) = (TableId(0), "things".to_owned(), codec.class(), Unlinked::default());
-        let table = Box::new(Table {
-            id,
-            name,
-            organization,
-            class,
-            codec,
-            layout,
-            record_layout,
-            index,
-            unlinked,
-            wire: None,
-        });
+        let table = Box::new(table.expect("memory"));
         Bench { protocol: P::open(&seriatim_txn::Options::default(), &environment), environment, table, words }
     }
 

@@ -11,9 +11,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use seriatim_base::{LayoutId, TableId, Tid};
 use seriatim_catalog::wire::RowWire;
-use seriatim_catalog::{KeyClass, KeyCodec, Layout, Organization};
-use seriatim_memory::allocated_bytes;
-use seriatim_store::{Index, RecordPtr, key_bytes};
+use seriatim_catalog::{IndexDef, KeyClass, KeyCodec, Layout, Organization, TableDef};
+use seriatim_memory::{OutOfMemory, allocated_bytes};
+use seriatim_store::{Index, RecordPtr, StoreCx, key_bytes};
+
+use crate::Core;
 
 /// Offsets and sizes of a record's parts, in bytes. All multiples of 8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +42,7 @@ pub struct RecordLayout {
 
 impl RecordLayout {
     /// The layout of a table's records under a protocol with that header and version header.
-    pub fn new(class: KeyClass, layout: &Layout, header_bytes: usize, version_header: usize) -> RecordLayout {
+    fn new(class: KeyClass, layout: &Layout, header_bytes: usize, version_header: usize) -> RecordLayout {
         let (row, fixed_bytes) = (layout.row_bytes as usize, layout.fixed_bytes as usize);
         assert!(
             [header_bytes, version_header, row, fixed_bytes].iter().all(|bytes| bytes % 8 == 0),
@@ -141,6 +143,35 @@ impl Unlinked {
 }
 
 impl Table {
+    /// An empty table without [`Table::wire`]: of rows as `definition` declares, or a secondary index of these, given with the
+    /// layout of its entries. A protocol says how many bytes its headers have; the worker of `core` is online.
+    ///
+    /// # Errors
+    /// When memory is refused.
+    pub fn new(
+        id: TableId,
+        definition: &TableDef,
+        index: Option<(&IndexDef, Layout)>,
+        header_bytes: usize,
+        version_header_bytes: usize,
+        core: &mut Core,
+    ) -> Result<Table, OutOfMemory> {
+        let (mut name, mut organization) = (definition.name.to_string(), definition.organization);
+        let (codec, layout) = match index {
+            None => (KeyCodec::for_table(definition), Layout::new(&definition.columns)),
+            Some((index, layout)) => {
+                name = format!("{name}.{}", index.name);
+                organization = definition.storage(index);
+                (KeyCodec::for_index(index, definition), layout)
+            }
+        };
+        let (class, unlinked) = (codec.class(), Unlinked::default());
+        let record_layout = RecordLayout::new(class, &layout, header_bytes, version_header_bytes);
+        let Core { local, agent, outside, htm, .. } = core;
+        let index = Index::new(organization, class, definition.capacity, htm, &mut StoreCx { local, agent, outside })?;
+        Ok(Table { id, name, organization, class, codec, layout, record_layout, index, unlinked, wire: None })
+    }
+
     /// Whether rows carry a pointer to a fixed part (their first word).
     #[inline]
     pub const fn has_fixed(&self) -> bool {

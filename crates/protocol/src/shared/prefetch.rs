@@ -229,13 +229,10 @@ mod tests {
     use std::cell::Cell;
 
     use seriatim_base::TableId;
-    use seriatim_catalog::{ColumnDef, ColumnType, KeyCodec, Layout, Organization, TableDef};
+    use seriatim_catalog::{ColumnDef, ColumnType, Organization, TableDef};
     use seriatim_htm::{Budget, Htm, HtmMode};
     use seriatim_memory::{Memory, Options};
-    use seriatim_store::Index;
-    use seriatim_txn::{
-        Environment, Inserted, Mode, NoRedo, OnExists, Outcome, Priority, Protocol, RecordLayout, Worker,
-    };
+    use seriatim_txn::{Environment, Inserted, Mode, NoRedo, OnExists, Outcome, Priority, Protocol, Worker};
 
     use super::*;
     use crate::silo::Silo;
@@ -258,26 +255,12 @@ mod tests {
         let mut core = environment.core().expect("a free slot");
         let definition = TableDef::builder("cell").column(ColumnDef::new("id", ColumnType::U64)).key(["id"]);
         let definition = if organization == Organization::Hash { definition.hash() } else { definition };
-        let definition = definition.finish().expect("a valid table");
-        let (codec, layout) = (KeyCodec::for_table(&definition), Layout::new(&definition.columns));
-        let class = codec.class();
+        let definition = definition.capacity(64).finish().expect("a valid table");
         core.local.enter();
-        let index = Index::new(organization, class, 64, &environment.htm, &mut core.store()).expect("memory");
+        let table =
+            Table::new(TableId(0), &definition, None, Silo::HEADER_BYTES, Silo::VERSION_HEADER_BYTES, &mut core);
         core.local.leave();
-        let record_layout = RecordLayout::new(class, &layout, Silo::HEADER_BYTES, Silo::VERSION_HEADER_BYTES);
-        let (id, name, unlinked) = (TableId(0), "cell".to_owned(), seriatim_txn::Unlinked::default());
-        let table = Box::new(Table {
-            id,
-            name,
-            organization,
-            class,
-            codec,
-            layout,
-            record_layout,
-            index,
-            unlinked,
-            wire: None,
-        });
+        let table = Box::new(table.expect("memory"));
         let mut worker = Silo::open(&Default::default(), &environment).worker(core);
         worker.begin(Mode::ReadWrite, Priority::NONE);
         for key in 0..ROWS {

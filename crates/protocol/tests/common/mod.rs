@@ -1,13 +1,11 @@
 //! What the tests of the contract share: a database of one table under any protocol.
 
 use seriatim_base::TableId;
-use seriatim_catalog::{ColumnDef, ColumnSet, ColumnType, Key, KeyCodec, Layout, Place, RowRef, TableDef};
+use seriatim_catalog::{ColumnDef, ColumnSet, ColumnType, Key, Place, RowRef, TableDef};
 use seriatim_htm::{Budget, Emulation, Htm, HtmMode};
 use seriatim_memory::{Memory, Options};
-use seriatim_store::Index;
 use seriatim_txn::{
-    Environment, Inserted, Mode, NoRedo, OnExists, OpError, Outcome, Priority, Protocol, RecordLayout, RowPtr, Table,
-    Worker,
+    Environment, Inserted, Mode, NoRedo, OnExists, OpError, Outcome, Priority, Protocol, RowPtr, Table, Worker,
 };
 
 /// A database of one table `cell(id, value)` under a protocol, built or sketched.
@@ -30,26 +28,11 @@ impl<P: Protocol> Bench<P> {
         let cells =
             TableDef::builder("cell").column(column("id", ColumnType::U64)).column(column("value", ColumnType::I64));
         let cells = cells.key(["id"]).finish().expect("a valid table");
-        let (codec, layout) = (KeyCodec::for_table(&cells), Layout::new(&cells.columns));
-        let (class, organization, value) = (codec.class(), cells.organization, layout.places[1]);
-        let record_layout = RecordLayout::new(class, &layout, P::HEADER_BYTES, P::VERSION_HEADER_BYTES);
         core.local.enter();
-        let index = Index::new(organization, class, 64, &environment.htm, &mut core.store()).expect("memory");
+        let cells = Table::new(TableId(0), &cells, None, P::HEADER_BYTES, P::VERSION_HEADER_BYTES, &mut core);
         core.local.leave();
-        let name = "cell".to_owned();
-        let unlinked = seriatim_txn::Unlinked::default();
-        let cells = Box::new(Table {
-            id: TableId(0),
-            name,
-            organization,
-            class,
-            codec,
-            layout,
-            record_layout,
-            index,
-            unlinked,
-            wire: None,
-        });
+        let cells = Box::new(cells.expect("memory"));
+        let value = cells.layout.places[1];
         let protocol = P::open(&seriatim_txn::Options::default(), &environment);
         drop(core);
         let bench = Bench { protocol, environment, cells, value };
