@@ -6,6 +6,8 @@
 #[cfg(any(test, feature = "test-support"))]
 pub mod copying;
 #[cfg(any(test, feature = "test-support"))]
+mod delegate;
+#[cfg(any(test, feature = "test-support"))]
 pub mod repairing;
 
 use seriatim_base::Tid;

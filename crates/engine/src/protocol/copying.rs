@@ -9,15 +9,15 @@
 //!
 //! What a transaction writes (`Staged`, `Updating::after`), the fixed part of a row and its out-of-line values stay where they are.
 
-use std::time::Duration;
-
 use seriatim_base::Tid;
 use seriatim_catalog::{ColumnSet, Key};
 use seriatim_memory::{Charge, Memory, OutOfMemory};
 use seriatim_txn::{
-    Added, Addition, Before, Cause, ConflictInfo, Core, Detach, Inserted, Mode, OnExists, OpError, Outcome, Peeked,
-    Phase, Priority, Reason, Redo, RowBuffer, RowPtr, Savepoint, Scan, Seen, Staged, Table, Updating, Worker,
+    Added, Addition, Before, Cause, Inserted, Mode, OnExists, OpError, Outcome, Peeked, Phase, Priority, Reason, Redo,
+    RowBuffer, RowPtr, Scan, Staged, Table, Updating, Worker,
 };
+
+use super::delegate::delegate;
 
 /// Its name.
 pub const NAME: &str = "copying";
@@ -108,33 +108,14 @@ impl Redo for CopyingRedo<'_> {
 }
 
 impl Worker for Copier {
-    fn begin(&mut self, mode: Mode, priority: Priority) {
-        self.inner.begin(mode, priority);
-    }
-
-    fn prefetch(&mut self, table: &Table, key: Key<'_>) {
-        self.inner.prefetch(table, key);
-    }
-
-    fn advance_prefetch(&mut self) {
-        self.inner.advance_prefetch();
+    delegate! {
+        fn begin(&mut self, mode: Mode, priority: Priority);
+        fn add(&mut self, table: &Table, key: Key<'_>, addition: Addition) -> Result<Added, OpError>;
     }
 
     fn read(&mut self, table: &Table, key: Key<'_>, columns: ColumnSet) -> Result<Option<RowPtr>, OpError> {
         let row = self.inner.read(table, key, columns)?;
         self.keep_any(table, row)
-    }
-
-    fn stage(&mut self, table: &Table) -> Result<Staged, OpError> {
-        self.inner.stage(table)
-    }
-
-    fn discard(&mut self, table: &Table, staged: Staged) {
-        self.inner.discard(table, staged);
-    }
-
-    fn out_of_line(&mut self, bytes: &[u8]) -> Result<u64, OutOfMemory> {
-        self.inner.out_of_line(bytes)
     }
 
     fn insert(&mut self, table: &Table, key: Key<'_>, staged: Staged, exists: OnExists) -> Result<Inserted, OpError> {
@@ -148,10 +129,6 @@ impl Worker for Copier {
     fn update(&mut self, table: &Table, key: Key<'_>, columns: ColumnSet) -> Result<Option<Updating>, OpError> {
         let Some(Updating { before, after }) = self.inner.update(table, key, columns)? else { return Ok(None) };
         Ok(Some(Updating { before: self.keep(table, before)?, after }))
-    }
-
-    fn add(&mut self, table: &Table, key: Key<'_>, addition: Addition) -> Result<Added, OpError> {
-        self.inner.add(table, key, addition)
     }
 
     fn delete(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, OpError> {
@@ -170,26 +147,6 @@ impl Worker for Copier {
         Ok(Some(copy(table, row, &mut scan.buffer)))
     }
 
-    fn seen(&self) -> Seen {
-        self.inner.seen()
-    }
-
-    fn newest(&self) -> Tid {
-        self.inner.newest()
-    }
-
-    fn savepoint(&mut self) -> Savepoint {
-        self.inner.savepoint()
-    }
-
-    fn rollback_to(&mut self, savepoint: Savepoint) {
-        self.inner.rollback_to(savepoint);
-    }
-
-    fn validate(&mut self) -> Result<(), OpError> {
-        self.inner.validate()
-    }
-
     fn commit(&mut self, redo: &mut dyn Redo) -> Result<Outcome, OpError> {
         let mut redo = CopyingRedo { inner: redo, before: RowBuffer::default(), after: RowBuffer::default() };
         let outcome = self.inner.commit(&mut redo)?;
@@ -202,34 +159,6 @@ impl Worker for Copier {
     fn abort(&mut self) {
         self.inner.abort();
         self.leave();
-    }
-
-    fn writes(&self) -> bool {
-        self.inner.writes()
-    }
-
-    fn conflict_info(&self) -> Option<&ConflictInfo> {
-        self.inner.conflict_info()
-    }
-
-    fn collect_garbage(&mut self, most: usize) {
-        self.inner.collect_garbage(most);
-    }
-
-    fn rest(&mut self) {
-        self.inner.rest();
-    }
-
-    fn core(&mut self) -> &mut Core {
-        self.inner.core()
-    }
-
-    fn wait_max(&self) -> Duration {
-        self.inner.wait_max()
-    }
-
-    fn detach(&mut self) -> Option<&mut dyn Detach> {
-        self.inner.detach()
     }
 }
 

@@ -7,7 +7,6 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use seriatim_base::Tid;
 use seriatim_catalog::{ColumnId, ColumnSet, Key};
@@ -16,11 +15,11 @@ use seriatim_procedure::ir::OperationId;
 use seriatim_procedure::plan::{Kind, Plan};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Added, Addition, Change, ConflictInfo, Core, Detach, Inserted, Mode, Near, OnExists, OpError, Outcome, Peeked,
-    Priority, ProtocolInfo, Redo, Repair, Restored, RowBuffer, RowPtr, Savepoint, Scan, Seen, Staged, Table, Updating,
-    Worker,
+    Added, Addition, Change, Core, Inserted, Mode, Near, OnExists, OpError, Outcome, Peeked, Priority, ProtocolInfo,
+    Redo, Repair, Restored, RowBuffer, RowPtr, Savepoint, Scan, Staged, Table, Updating, Worker,
 };
 
+use super::delegate::delegate;
 use super::{OpenProtocol, copying};
 use crate::procedure::execution::Repairs;
 
@@ -230,15 +229,17 @@ impl Repair for Repairer {
 }
 
 impl Worker for Repairer {
+    delegate! {
+        fn insert(&mut self, table: &Table, key: Key<'_>, staged: Staged, exists: OnExists) -> Result<Inserted, OpError>;
+        fn delete(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, OpError>;
+        fn abort(&mut self);
+    }
+
     fn begin(&mut self, mode: Mode, priority: Priority) {
         self.savepoints.clear();
         BEGUN.with_borrow_mut(|begun| begun.push(priority));
         self.begun = Some((mode, priority));
         self.inner.begin(mode, priority);
-    }
-
-    fn writes(&self) -> bool {
-        self.inner.writes()
     }
 
     fn repair(&mut self) -> Option<&mut dyn Repair> {
@@ -260,41 +261,9 @@ impl Worker for Repairer {
         }
     }
 
-    fn detach(&mut self) -> Option<&mut dyn Detach> {
-        self.inner.detach()
-    }
-
-    fn wait_max(&self) -> Duration {
-        self.inner.wait_max()
-    }
-
-    fn prefetch(&mut self, table: &Table, key: Key<'_>) {
-        self.inner.prefetch(table, key);
-    }
-
-    fn advance_prefetch(&mut self) {
-        self.inner.advance_prefetch();
-    }
-
     fn read(&mut self, table: &Table, key: Key<'_>, columns: ColumnSet) -> Result<Option<RowPtr>, OpError> {
         note(Kind::Get, table, columns);
         self.inner.read(table, key, columns)
-    }
-
-    fn stage(&mut self, table: &Table) -> Result<Staged, OpError> {
-        self.inner.stage(table)
-    }
-
-    fn discard(&mut self, table: &Table, staged: Staged) {
-        self.inner.discard(table, staged);
-    }
-
-    fn out_of_line(&mut self, bytes: &[u8]) -> Result<u64, OutOfMemory> {
-        self.inner.out_of_line(bytes)
-    }
-
-    fn insert(&mut self, table: &Table, key: Key<'_>, staged: Staged, exists: OnExists) -> Result<Inserted, OpError> {
-        self.inner.insert(table, key, staged, exists)
     }
 
     fn update(&mut self, table: &Table, key: Key<'_>, columns: ColumnSet) -> Result<Option<Updating>, OpError> {
@@ -307,48 +276,8 @@ impl Worker for Repairer {
         self.inner.add(table, key, addition)
     }
 
-    fn delete(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, OpError> {
-        self.inner.delete(table, key)
-    }
-
     fn scan_next(&mut self, table: &Table, scan: &mut Scan, columns: ColumnSet) -> Result<Option<RowPtr>, OpError> {
         note(Kind::Scan, table, columns);
         self.inner.scan_next(table, scan, columns)
-    }
-
-    fn seen(&self) -> Seen {
-        self.inner.seen()
-    }
-
-    fn newest(&self) -> Tid {
-        self.inner.newest()
-    }
-
-    fn savepoint(&mut self) -> Savepoint {
-        self.inner.savepoint()
-    }
-
-    fn rollback_to(&mut self, savepoint: Savepoint) {
-        self.inner.rollback_to(savepoint);
-    }
-
-    fn validate(&mut self) -> Result<(), OpError> {
-        self.inner.validate()
-    }
-
-    fn abort(&mut self) {
-        self.inner.abort();
-    }
-
-    fn conflict_info(&self) -> Option<&ConflictInfo> {
-        self.inner.conflict_info()
-    }
-
-    fn collect_garbage(&mut self, most: usize) {
-        self.inner.collect_garbage(most);
-    }
-
-    fn core(&mut self) -> &mut Core {
-        self.inner.core()
     }
 }
