@@ -114,7 +114,7 @@ impl Schedule {
         drop(self.changed.wait_while(state, |state| state.now != me).unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Gives the turn to whomever the seed says, and waits until it comes back.
+    /// Gives the turn to the thread that the seed chooses, and waits until it comes back.
     fn pass(&self, me: usize) {
         let mut state = self.lock();
         state.choose();
@@ -137,7 +137,7 @@ impl Schedule {
 /// Runs the bodies on threads of which one runs at a time. After one step in about `steps`, and whenever it waits, a thread lets
 /// another run that the seed chooses. What each gave, in their order; `Err`: it panicked.
 ///
-/// The bodies must wait for each other by yielding alone: who blocks in the system keeps the turn for ever.
+/// The bodies must wait for each other by yielding alone: a body that blocks in the system keeps the turn for ever.
 pub fn take_turns<'a, T: Send + 'a>(
     seed: u64,
     steps: u64,

@@ -2,8 +2,8 @@
 //! registry of protocols.
 //!
 //! Standard output is data, standard error is talk. Exit codes: 0 done, 1 a fault was found or a run failed, 2 the arguments
-//! cannot be: one line says what is wrong and what would be right. Whoever reads the output may go away; output that cannot be written
-//! is a failed run.
+//! cannot be: one line says what is wrong and what would be right. The reader of the output may go away; output that cannot be
+//! written is a failed run.
 
 mod args;
 mod bench;
@@ -59,7 +59,7 @@ pub(crate) enum Failure {
     Usage(String),
     /// A run went wrong, or what it left is inconsistent.
     Run(String),
-    /// Who read the output has gone: nothing is left to say.
+    /// The reader of the output has gone: nothing is left to say.
     Closed,
 }
 

@@ -120,7 +120,7 @@ fn damage_is_a_fault_that_names_the_file() {
     // In the first batch, with others behind it.
     flip(&segment, 4096 + 100);
     let name = segment.file_name().expect("a name").to_string_lossy();
-    // Who only looks sees it, and who is to bring the database back; neither changes that.
+    // Commands that only look at the directory report it, and so does recovery; none of them changes that.
     for command in ["check", "recover", "check"] {
         let line = refused(&[command, &data], 1);
         assert!(line.contains("damaged at byte") && line.contains(&*name), "{command}: {line}");

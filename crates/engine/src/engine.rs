@@ -28,7 +28,7 @@ use crate::{Receipt, Runner, Statistics, TableStatistics, TransactError};
 /// An open database, on encoded keys. Clones share it; it ends with the last clone, runner and pending result.
 #[derive(Clone)]
 pub struct Engine {
-    /// Dropped first: who is last waits for what still uses the database.
+    /// Dropped first: the last one dropped waits for what still uses the database.
     open: Arc<OpenHandle>,
     inner: Arc<Inner>,
 }
@@ -51,7 +51,7 @@ pub(crate) struct Inner {
     memory_limit: Option<usize>,
     pub(crate) pool: Arc<Pool>,
     tables: RwLock<Tables>,
-    /// Held by who checks indexes: one set of helpers has workers set aside for it.
+    /// Held while indexes are checked: one set of helpers has workers set aside for it.
     pub(crate) checking: Mutex<()>,
     /// There if decisions are queued.
     pub(crate) queue: Option<Queue>,

@@ -49,7 +49,7 @@ struct Slot {
     /// Published now and then, for readers that find the worker busy.
     regions: Mutex<RegionStatistics>,
     leases: AtomicU32,
-    /// The priority drawn last; written by who has the slot.
+    /// The priority drawn last; written by the holder of the slot.
     drawn: AtomicU64,
 }
 

@@ -127,7 +127,7 @@ impl<P: Recover> OpenProtocol for P {
 /// What `auto` stands for: the newest snapshots, and as fast without regions as any.
 const DEFAULT: &str = "dbx";
 
-/// Whether the protocol has what it needs of the database. (Who needs a plan refuses transactions, not the database.)
+/// Whether the protocol has what it needs of the database. (A protocol that needs a plan refuses transactions, not the database.)
 fn meet(info: &ProtocolInfo, environment: &Environment) -> Result<(), OpenError> {
     match info.requirements.regions && environment.htm.backend() == Backend::Absent {
         true => Err(OpenError::NeedsRegions { protocol: info.name }),

@@ -1,11 +1,11 @@
 //! The queue of decisions: transactions that have been executed wait in it and are decided in batches, one by one, in an order that is
 //! chosen for the batch.
 //!
-//! No thread of its own: who comes first leads, decides the batch while the others sleep, and hands the lead to who waits by then
-//! (flat combining: Hendler, Incze, Shavit, Tzafrir, SPAA 2010). A lone caller finds nobody, and pays a lock.
+//! No thread of its own: the first caller leads, decides the batch while the others sleep, and hands the lead to one that waits by
+//! then (flat combining: Hendler, Incze, Shavit, Tzafrir, SPAA 2010). A lone caller finds nobody, and pays a lock.
 //!
 //! Access rule, which makes the pointers of this module sound: a [`Frame`] lies on the stack of a caller that does not return before
-//! its frame is done. Until then it is touched by who leads only, but for its state and thread; the leader's last access sets the state.
+//! its frame is done. Until then only the leader touches it, but for its state and thread; the leader's last access sets the state.
 
 use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
@@ -55,7 +55,7 @@ pub(crate) struct Queue {
 #[derive(Debug, Default)]
 struct State {
     waiting: Vec<Entry>,
-    /// Somebody leads: who comes now is woken.
+    /// Somebody leads: a caller that comes now is woken.
     led: bool,
     counted: QueueStatistics,
 }

@@ -38,7 +38,7 @@ impl DynHandle {
 }
 
 impl<R> Pending<R> {
-    /// What it will answer if it becomes durable. Not for anybody who could be asked later what he saw.
+    /// What it will answer if it becomes durable. Not for a caller that could be asked later what it saw.
     pub fn decided(&self) -> Option<&Result<Committed<R>, TransactError>> {
         self.result()
     }

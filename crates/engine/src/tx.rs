@@ -6,8 +6,8 @@
 //!            open                       commit, decide
 //! CLOSED ───────────▶ OPEN ────────────────────────────────▶ ENDING ───────▶ CLOSED: committed
 //! lease: None         lease: Some ◀── something to repair ── ending: true    (and withheld until durable)
-//!    ▲                 │  ▲    │ ◀──────── Stop::Wait ───────── │
-//!    │        update   │  │    │ an operation's Stop::Abort      │ Stop::Abort: a cause
+//!    ▲                 │  ▲    │ ◀─────── OpError::Wait ─────── │
+//!    │        update   │  │    │ an operation's OpError::Abort   │ OpError::Abort: a cause
 //!    │  begins, ends   ▼  │    ▼                                 │
 //!    │          UPDATING ─┘   STOPPED: every operation answers   │
 //!    │   updating: Some       with the cause; stopped: Some      │
@@ -64,8 +64,8 @@ const SAVEPOINTS_KEPT: usize = 64;
 /// Operations between two looks at how many there were.
 const STRIDE: u32 = 256;
 
-/// The longest pause between two looks at what is waited for. Looks need no list of waiters and no call by who lets go of a lock,
-/// and are as fair: a lock that is waited for is reserved.
+/// The longest pause between two looks at what is waited for. Looks need no list of waiters and no call by the holder that lets
+/// go of a lock, and are as fair: a lock that is waited for is reserved.
 const WAIT_PAUSE_MAX: Duration = Duration::from_micros(200);
 
 /// A wait for another transaction: some steps that spin and yield the processor, then pauses.
@@ -358,7 +358,8 @@ impl<W: Worker + ?Sized> TxCore<W> {
         self.clock.now() > self.deadline.get()
     }
 
-    /// An abort that is an item of an iterator: who counts or filters items does not look at it, so the transaction ends with it.
+    /// An abort that is an item of an iterator: a caller that counts or filters items does not look at it, so the transaction
+    /// ends with it.
     #[cold]
     pub(crate) fn end_with(&self, abort: Abort) -> Abort {
         match (self.stopped.get(), abort.cause()) {
@@ -437,7 +438,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         if self.explicit.get() { self.keep(set, row) } else { Ok(row) }
     }
 
-    /// A row for the caller, who has it until `shown`, where a copy may lie, is used again.
+    /// A row for the caller, which has it until `shown`, where a copy may lie, is used again.
     #[inline]
     pub(crate) fn show(&self, set: &TableSet, row: RowPtr, shown: &mut Option<KeptRow>) -> Result<RowPtr, Abort> {
         if !self.explicit.get() {
@@ -1168,7 +1169,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
     fn lease(&self, origin: Origin) -> Result<Lease, TransactError> {
         let inner = &self.inner;
         loop {
-            // The gate first: who waits for chains to end must not hold a worker that they need.
+            // The gate first: a transaction that waits for chains to end must not hold a worker that they need.
             if self.must_enter(origin)
                 && let Some(gate) = &inner.gate
             {

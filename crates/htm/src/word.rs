@@ -69,7 +69,7 @@ pub fn store<W: Word>(word: &W, value: u64) {
 #[must_use]
 pub fn lock<W: Word>(word: &W, unlocked: u64, locked: u64) -> bool {
     step();
-    // ORDERING: acquire pairs with the release that unlocked the word; release, so that who reads a word that was turned into its
+    // ORDERING: acquire pairs with the release that unlocked the word; release, so that a reader of a word that was turned into its
     // own value (a gap word, by a split) sees the lock turned before it.
     word.exchange(unlocked, locked, Ordering::AcqRel)
 }

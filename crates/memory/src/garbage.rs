@@ -34,8 +34,8 @@ const PRESSING: usize = 64 << 10;
 /// Bytes of a version fetched before it is released.
 const FETCHED_MAX: usize = 192;
 /// Bags of versions released at the end of a transaction: an eighth of those that wait, between [`EMPTIED_MAX`] and this, or twice
-/// those it filled if that is more. Of an epoch that has just become durable there are hundreds, and who comes next should not pay
-/// for all.
+/// those it filled if that is more. Of an epoch that has just become durable there are hundreds, and the next transaction should
+/// not pay for all.
 const DUE_MAX: usize = 64;
 /// Bags emptied at the end of a transaction, or twice those it filled if that is more.
 const EMPTIED_MAX: usize = 4;

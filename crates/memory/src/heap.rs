@@ -100,7 +100,7 @@ pub(crate) struct Heap {
     pub(crate) mapped: AtomicUsize,
     pub(crate) state: Mutex<State>,
     pub(crate) pools: [Mutex<Vec<Batch>>; CLASSES],
-    /// Held by who takes the free blocks out to give memory back.
+    /// Held while free blocks are taken out to give memory back.
     pub(crate) reclaiming: Mutex<()>,
     /// Whether workers at rest hand over what they keep at hand.
     pub(crate) wants_blocks: AtomicBool,

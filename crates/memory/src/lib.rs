@@ -5,7 +5,7 @@
 //!
 //! A [`Memory`] is shared by the workers of a database; each has a [`Local`]. A worker is *online* between [`Local::enter`]
 //! and [`Local::leave`], that is, inside a transaction, and may follow shared references only then. What it unlinks it retires;
-//! what it retires is freed once nobody who was online then can still hold it (`quiescence`, after DBX §5.5). An idle worker is
+//! what it retires is freed once no worker that was online then can still hold it (`quiescence`, after DBX §5.5). An idle worker is
 //! offline and stalls nothing.
 //!
 //! Allocation and release of small blocks are a few instructions on lists the worker owns (`arena`); lists are refilled from

@@ -2,8 +2,8 @@
 //!
 //! Rules for what a worker reads through shared references:
 //! 1. Only while online. A reference loaded while online stays good until the worker goes offline.
-//! 2. Memory is unlinked before it is retired: who comes online afterwards cannot reach it. A kept version can be reached by who comes
-//!    online when the log has stopped before its successor was durable; then it is never freed.
+//! 2. Memory is unlinked before it is retired: a worker that comes online afterwards cannot reach it. A kept version can be
+//!    reached by a worker that comes online when the log has stopped before its successor was durable; then it is never freed.
 //! 3. Memory is retired once, or released once, with the bytes it was allocated with.
 
 use crate::arena::Arena;
@@ -211,7 +211,7 @@ impl Local {
     ///
     /// # Safety
     /// `start` came from an allocation of `bytes` of the same [`Memory`](crate::Memory), by any worker, and was not given back
-    /// before (rule 3). It is unlinked: who comes online from now on cannot reach it (rule 2).
+    /// before (rule 3). It is unlinked: a worker that comes online from now on cannot reach it (rule 2).
     #[inline]
     pub unsafe fn retire(&mut self, start: NonNull<u8>, bytes: usize) {
         assert_outside();

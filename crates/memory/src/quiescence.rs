@@ -50,7 +50,7 @@ impl Presence {
         Presence(CacheAligned(AtomicU64::new(0)))
     }
 
-    /// The count of a worker that takes the slot. The taking synchronized with the one who left it.
+    /// The count of a worker that takes the slot. The taking synchronized with the worker that left it.
     pub(crate) fn resume(&self) -> Count {
         Count(self.0.load(Ordering::Acquire))
     }
@@ -134,7 +134,7 @@ impl Counts {
         self.high.fetch_max(worker + 1, Ordering::Relaxed);
     }
 
-    /// Notes in `awaited` who must go offline before what `worker` has unlinked until now may be freed.
+    /// Notes in `awaited` the workers that must go offline before what `worker` has unlinked until now may be freed.
     pub(crate) fn seal(&self, worker: usize, awaited: &mut Vec<Awaited>) {
         awaited.clear();
         #[cfg(test)]

@@ -446,7 +446,7 @@ fn early_exits_control_what_comes_after_them() {
         });
         b.return_("1");
     });
-    assert!(found.operations[0].control_from.contains(&1), "how far a scan reads is decided by who leaves its loop");
+    assert!(found.operations[0].control_from.contains(&1), "the exits of its loop decide how far a scan reads");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The protocols: one line each. [`for_each_protocol`] goes through all of them.
+//! The protocols: one line each. [`for_each_protocol`](crate::for_each_protocol) goes through all of them.
 
 /// Calls a macro with `name => module::Type` of every protocol.
 #[macro_export]

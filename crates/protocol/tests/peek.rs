@@ -147,7 +147,8 @@ fn write<P: Protocol>(
     versions.filter_map(|(id, written)| written.map(|value| (id, (tid, value)))).collect()
 }
 
-/// Writers beside one who peeks, until that one has seen enough; then what it was shown is held against what writers committed.
+/// Writers beside one thread that peeks, until that one has seen enough; then what it was shown is held against what writers
+/// committed.
 ///
 /// # Errors
 /// What was wrong with what it was shown.
@@ -178,7 +179,7 @@ fn hammer<P: Protocol>(mode: HtmMode, seed: u64, deletes: bool, look: Look<P>) -
                         written.extend(write(bench, &mut worker, &mut rng, value, deletes));
                         worker.collect_garbage(usize::MAX);
                         if round % 8 == 0 {
-                            // On few cores the one who peeks gets its turn.
+                            // On few cores the thread that peeks gets its turn.
                             thread::yield_now();
                         }
                         if number == 0 && round % 16 == 0 {

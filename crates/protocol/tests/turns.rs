@@ -309,7 +309,7 @@ fn rebirth_skew<P: Protocol>() {
     }
 }
 
-/// A row that is deleted, inserted anew and deleted again stays until all have left who may see it.
+/// A row that is deleted, inserted anew and deleted again stays until all that may see it have left.
 fn deleted_anew<P: Protocol>() {
     let bench = Bench::<P>::open(HtmMode::Absent, &[1, 2, 3]);
     let (mut writer, mut reader) = (bench.worker(), bench.worker());
@@ -328,7 +328,7 @@ fn deleted_anew<P: Protocol>() {
         worker.core().local.leave();
         linked
     };
-    assert!(linked(), "it was unlinked although one who is online may come to it");
+    assert!(linked(), "it was unlinked although a worker that is online may reach it");
     if P::INFO.capabilities.snapshots == seriatim_txn::Freshness::Latest {
         assert_eq!(bench.read(&mut reader, 1), Ok(Some(20)), "the snapshot was taken before the delete");
     }
@@ -398,7 +398,8 @@ fn turns_by_seeds<P: Protocol>(seeds: u64) {
                             None
                         }
                         1 => attempt(&mut worker, |worker| {
-                            let value = bench.read(worker, from)?.expect("whoever deletes inserts");
+                            let value =
+                                bench.read(worker, from)?.expect("a transaction that deletes it inserts it again");
                             delete(bench, worker, from)?;
                             put(bench, worker, from, value)
                         })

@@ -119,7 +119,7 @@ impl Durable {
             return;
         }
         let mut waiters = self.waiters();
-        // Under the mutex, so that who found it too low is asleep by now.
+        // Under the mutex, so that a waiter that found it too low is asleep by now.
         if !self.point.advance(epoch) {
             return;
         }

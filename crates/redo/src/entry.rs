@@ -5,7 +5,7 @@
 //! entry    varint(layout << 2 | kind) | key | row (0), nothing (1, delete), patch (2), delta (3)
 //! ```
 //! Key, row, patch and delta are those of [`seriatim_catalog::wire`]. A commit that is larger than [`CUT_BYTES`] is several groups
-//! of one TID; its epoch makes it atomic. Entries have no length of their own: who reads them knows the layouts.
+//! of one TID; its epoch makes it atomic. Entries have no length of their own: a reader knows the layouts.
 //!
 //! Invariant: a group is never empty, and reading checks every byte before an entry is handed out.
 

@@ -361,7 +361,7 @@ pub(crate) struct Shared {
     refusing: CacheAligned<AtomicU64>,
     pub(crate) durable: Arc<Durable>,
     wakers: OnceLock<Vec<Waker>>,
-    /// Held by who deletes segments.
+    /// Held while segments are deleted.
     deleting: Mutex<()>,
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) options: LogOptions,
@@ -457,7 +457,7 @@ impl Shared {
     /// Logger `index` has flushed up to `closed`, and says so on disk up to `recorded`: moves the durable point.
     pub(crate) fn advance(&self, index: usize, recorded: Epoch, closed: Epoch) {
         let own = &self.loggers[index];
-        // ORDERING: pairs with the acquires here and in `recorded`: who sees an epoch closed sees what was logged in it.
+        // ORDERING: pairs with the acquires here and in `recorded`: a thread that sees an epoch closed sees what was logged in it.
         own.recorded.store(recorded.0, Ordering::Release);
         own.closed.store(closed.0, Ordering::Release);
         if self.injects_own_log_only() {

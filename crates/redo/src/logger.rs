@@ -223,7 +223,7 @@ impl Logger {
         if let Some(left) = self.left.take() {
             progress.filled.lock().unwrap_or_else(PoisonError::into_inner).push_back(left);
         }
-        // Before who waits for this batch is told, and commits again.
+        // Before the waiters of this batch are told, and commit again.
         self.shared.set_full(self.index, false);
         self.pending = None;
         self.batch.clear();

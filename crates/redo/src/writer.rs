@@ -114,8 +114,8 @@ impl Writer {
     }
 
     /// Announces a commit, before it reads its epoch; `current` is the epoch now, or an earlier one. Until [`Writer::end`] no
-    /// epoch from `current` on becomes durable. Never waits, since who commits may hold locks: [`Writer::wait_for_disk`] does,
-    /// before.
+    /// epoch from `current` on becomes durable. Never waits, since the committing transaction may hold locks:
+    /// [`Writer::wait_for_disk`] waits, before.
     ///
     /// # Errors
     /// [`LogError::Stopped`] when the log has failed or was closed; [`LogError::Full`] while the disk is full;

@@ -3,9 +3,9 @@
 //! Word, 64 bits: `count of changes 62 | dead 1 | latched 1`. Transitions are in [`State`]:
 //!
 //! ```text
-//!   live, unlatched --latch--> latched --unlatch_changed--> live, unlatched, count + 1
-//!                                 |----unlatch_unchanged--> live, unlatched, same count (nothing was stored)
-//!                                 `----unlatch_dead-------> dead, count + 1, for ever
+//!   live, unlatched --latched--> latched --changed--> live, unlatched, count + 1
+//!                                   |---------------> live, unlatched, same count (nothing was stored)
+//!                                   `--dead---------> dead, count + 1, for ever
 //! ```
 //! Invariant: no value is repeated in the life of a node, and a latched value is never handed out; so an equal word means
 //! that nothing was linked or unlinked since. A node's memory is reused only after every thread that may hold a node version of

@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn an_epoch_read_at_begin_is_noticed() {
-        // The reader of the first version takes a TID of a later epoch than the one who overwrites it.
+        // The reader of the first version takes a TID of a later epoch than the transaction that overwrites it.
         let first = Transaction::new(0).during(0, 1).write(0, "x", tid(1, 1));
         let reader = Transaction::new(1).during(2, 5).read(0, "x", Saw::Row(tid(1, 1))).write(0, "y", tid(3, 0));
         let late = Transaction::new(2).during(2, 6).read(0, "x", Saw::Row(tid(1, 1))).write(0, "x", tid(2, 0));

@@ -3,10 +3,10 @@
 //! procedures.
 //!
 //! Every attempt is an operation of its own, for an aborted attempt must leave nothing that another sees; the loop that tries
-//! again is here and not the session's. Values are unique in a history, so that a read tells who wrote what it saw. Invocations
-//! and answers draw tickets from one counter, the former before the transaction begins, the latter after it ended: an answer
-//! with a lower ticket than an invocation came before it in real time. Keys are few and skewed; lists are abandoned for fresh
-//! keys as they grow, so that absent keys are as common as long lists.
+//! again is here and not the session's. Values are unique in a history, so that a read tells which transaction wrote what it saw.
+//! Invocations and answers draw tickets from one counter, the former before the transaction begins, the latter after it ended: an
+//! answer with a lower ticket than an invocation came before it in real time. Keys are few and skewed; lists are abandoned for
+//! fresh keys as they grow, so that absent keys are as common as long lists.
 //!
 //! Some reads are made by a write that is taken back at once, in a savepoint: what it saw it has read.
 //!
@@ -495,7 +495,7 @@ impl Client<'_> {
     }
 
     fn attempt(&mut self, mut steps: Vec<Step>, is_read_only: bool, rolls_back: bool) -> Result<Attempt, String> {
-        // ORDERING: pairs with itself: who was answered before another invoked happens before it.
+        // ORDERING: pairs with itself: a client that was answered before another invoked happens before it.
         let invoked = self.tickets.fetch_add(1, Ordering::AcqRel);
         let is_committed = match (self.declared, is_read_only) {
             (Some(declared), _) => declared::run(&mut self.session, declared, &mut steps, is_read_only, rolls_back),

@@ -6,7 +6,7 @@ use seriatim::{Abort, Builder, Database, Handle, Receipt, Tx};
 use crate::explore::{BucketCell, Cell};
 use crate::{Setting, audit};
 
-/// What a transaction of [`belongs_to_its_commit`] writes.
+/// What a transaction of [`belong_to_their_commits`] writes.
 type Write = fn(&Tx, &Handle<Cell>, &Handle<BucketCell>) -> Result<(), Abort>;
 
 /// Each kind of write, in a tree, in a hash table, and with a read before it.

@@ -1,9 +1,9 @@
 //! Real kills: a child process under load on real files, ended by SIGKILL, and an oracle outside of it.
 //!
-//! The child tells each transaction that was acknowledged to it through a pipe, which outlives it. Whoever killed it opens the
-//! directory: every transaction that was told is there, each thread's transactions are there without a gap, the sum of all balances is
-//! what it was, and indexes agree with tables. Then the next child goes on in the same directory. A kill loses what the process held
-//! and nothing that it wrote: what power cuts lose is for [`crate::power`].
+//! The child tells each transaction that was acknowledged to it through a pipe, which outlives it. The parent, which killed it,
+//! opens the directory: every transaction that was told is there, each thread's transactions are there without a gap, the sum of
+//! all balances is what it was, and indexes agree with tables. Then the next child goes on in the same directory. A kill loses
+//! what the process held and nothing that it wrote: what power cuts lose is for [`crate::power`].
 //!
 //! A child ends by SIGKILL and in no other way, and in each directory one at least lives until it was told something: a child that
 //! fails, or gets nowhere, is a fault found.
@@ -170,7 +170,7 @@ fn cycle(
     if begun != Err(RecvTimeoutError::Disconnected) {
         child.kill().map_err(|error| format!("the child lives: {error}"))?;
     }
-    // Who has closed the pipe is about to end.
+    // A child that has closed the pipe is about to end.
     let status = child.wait().map_err(|error| format!("the child is lost: {error}"))?;
     if status.signal() != Some(SIGKILL) {
         return Err(format!("the child ended by itself: {status}"));
@@ -274,7 +274,7 @@ pub fn child(directory: PathBuf, protocol: &str, mode: &str, seed: u64) -> Resul
     let (output, stop) = (Mutex::new(std::io::stdout()), AtomicBool::new(false));
     let tell = |thread: u32, number: u64| {
         let mut output = output.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        // Whoever listened may be gone: then it is over.
+        // The parent may have closed its end of the pipe: then it is over.
         let told = output.write_all(format!("{thread} {number}\n").as_bytes()).and_then(|()| output.flush());
         told.unwrap_or_else(|_| stop.store(true, Ordering::Relaxed));
     };

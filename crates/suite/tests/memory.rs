@@ -1,4 +1,4 @@
-//! At the memory limit: who writes more is told so, everything that reads or deletes goes on, and space comes back.
+//! At the memory limit: a transaction that writes more is refused, everything that reads or deletes goes on, and space comes back.
 //!
 //! Tables of either organization, with an index of every kind and long texts, are filled until the limit refuses, looked at,
 //! emptied in every way, and filled again. What must be there is kept in a map beside the database.
@@ -424,8 +424,8 @@ fn what_a_large_transaction_notes_counts_and_is_given_back() {
     }
 }
 
-/// Who reads without end is refused above the limit of rows, where a list of reads grows without end; rows that were read are locked
-/// once, so locking never gets there.
+/// A transaction that reads without end is refused above the limit of rows, where a list of reads grows without end; rows that
+/// were read are locked once, so locking never gets there.
 #[test]
 fn a_transaction_that_only_reads_is_bounded_too() {
     const READS: u32 = 1_000_000;

@@ -420,11 +420,11 @@ pub struct Prepared {
     pub inserts: Vec<usize>,
 }
 
-/// Holds executed transactions until they are decided, by whoever orders them. Between [`Detach::prepare`] and the decision, which is
-/// [`Worker::commit`] or [`Worker::abort`], the worker does nothing; another thread may make the decision.
+/// Holds executed transactions until the caller, which orders them, decides them. Between [`Detach::prepare`] and the decision,
+/// which is [`Worker::commit`] or [`Worker::abort`], the worker does nothing; another thread may make the decision.
 pub trait Detach {
     /// The transaction that has just begun will be held: until the decision no change of it moves the version of a leaf or bucket, so
-    /// that who read there can still commit before it.
+    /// that a transaction that read there can still commit before it.
     fn hold(&mut self);
 
     /// Ends execution; the transaction waits for its decision.

@@ -29,7 +29,7 @@ impl Epochs {
     }
 
     /// Begins the next epoch, which it answers. A thread that reads that epoch or a later one sees what was written before the call. Called by
-    /// the ticker, and by who will not wait for it.
+    /// the ticker, and by callers that do not wait for it.
     pub fn advance(&self) -> Epoch {
         Epoch(self.current.fetch_add(1, Ordering::AcqRel) + 1)
     }

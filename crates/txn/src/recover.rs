@@ -50,7 +50,7 @@ pub trait Recover: Protocol {
     /// tombstone with its TID. `core` is online.
     ///
     /// # Safety
-    /// No two threads restore the same key at a time. There is no transaction on the table, nor anybody else who reads its rows,
+    /// No two threads restore the same key at a time. There is no transaction on the table, nor any other reader of its rows,
     /// between the first call and [`Recover::finish_restore`]. A guess is a record that the table's index named in between. The
     /// change sets columns by places and types of this table.
     ///

@@ -28,7 +28,7 @@ impl RowBuffer {
         8 * self.words.len()
     }
 
-    /// Overwrites every byte, so that tests notice who still reads what lay in it.
+    /// Overwrites every byte, so that tests notice code that still reads what lay in it.
     pub fn fill(&mut self, byte: u8) {
         self.words.fill(u64::from_ne_bytes([byte; 8]));
     }

@@ -117,11 +117,11 @@ pub struct Wire {
 }
 
 /// The newest TID of the records ever unlinked from a table. A key that is nowhere to be found may have been deleted with any
-/// TID up to this one, so who finds a key absent, or gives it its first record, takes part in an order above it: TIDs of a
-/// key never go back although nothing is left of it.
+/// TID up to this one, so a transaction that finds a key absent, or gives it its first record, takes part in an order above it:
+/// TIDs of a key never go back although nothing is left of it.
 ///
-/// Written by who unlinks a deleted record, before it does, if it is the newest so far; read after the absence was seen. A worker
-/// unlinks its deleted records oldest first, so a commit that deleted moves it at most once, however many rows.
+/// A worker writes it before it unlinks a deleted record, if that is the newest so far; it is read after the absence was seen. A
+/// worker unlinks its deleted records oldest first, so a commit that deleted moves it at most once, however many rows.
 #[derive(Debug, Default)]
 pub struct Unlinked(AtomicU64);
 

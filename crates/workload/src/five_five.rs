@@ -327,7 +327,8 @@ const PART: u64 = 1 << 16;
 
 /// Checks the table; if there are ledgers, against what the terminals of this workload committed: the objects count the transactions,
 /// and each holds what some terminal last wrote there. The latter needs that a session's own transactions are serialized in the order
-/// in which it ran them, and finds a blind write that got lost: what shows then is older than the last of whoever wrote it, or nobody's.
+/// in which it ran them, and finds a blind write that got lost: the object then shows a value that is not the last write of any
+/// terminal.
 ///
 /// # Errors
 /// When the table is missing or a reading transaction fails.

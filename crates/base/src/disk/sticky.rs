@@ -143,7 +143,7 @@ mod tests {
 
         fn sync_dir(&self, dir: &Path) -> io::Result<()> {
             if dir == Path::new("/slow") {
-                // Only who has failed waits so long.
+                // Only a test that fails waits so long.
                 let waited = self.fast.lock().unwrap().recv_timeout(Duration::from_secs(20));
                 waited.map_err(|_| io::Error::other("nobody synced /fast meanwhile"))?;
             }

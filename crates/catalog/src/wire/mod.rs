@@ -154,7 +154,7 @@ impl RowWire {
     /// same is not looked at.
     ///
     /// A delta where one column changed, amounts can be added to it, and the patch would be longer. Where it would not, nothing
-    /// is gained, and who reads a patch sees what the column became.
+    /// is gained, and a reader of the patch sees what the column became.
     pub fn encode_update(&self, before: RowRef<'_>, after: RowRef<'_>, out: &mut Vec<u8>) -> Updated {
         let mut room = [0; TableDef::COLUMNS_MAX / 8];
         let bits = &mut room[..self.updatable.len().div_ceil(8)];

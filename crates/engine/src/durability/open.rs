@@ -165,7 +165,8 @@ pub(crate) fn open(options: &Settings, place: &Place, foundation: &Foundation) -
             let recovered = recover(options, place, foundation, &manifest)?;
             // Space, not safety: what is left the next checkpoint deletes. Before anything is written, since it may lack that space.
             let _ = checkpoint::delete_unfinished(disk.as_ref(), directory, &manifest);
-            // Again, as it is: who wrote it may have ended before its name was durable, or the sync of that may have failed.
+            // Again, as it is: the process that wrote it may have ended before its name was durable, or the sync of that may have
+            // failed.
             reserve.supply(|| manifest.write(disk.as_ref(), directory))?;
             // Only now is it certain that none of them counts.
             let _ = checkpoint::delete_unnamed(disk.as_ref(), directory, &manifest);

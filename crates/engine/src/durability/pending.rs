@@ -46,7 +46,7 @@ pub struct Pending<R> {
 
 /// The database, as the results of one session hold it: counting these touches nothing that other sessions touch.
 pub(crate) struct Shared {
-    /// Dropped first: who is last waits for what still uses the database.
+    /// Dropped first: the last one dropped waits for what still uses the database.
     _open: Arc<OpenHandle>,
     inner: Arc<Inner>,
 }

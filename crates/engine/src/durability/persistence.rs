@@ -421,7 +421,7 @@ impl Persistence {
         };
         let keeps_versions = protocol.info().capabilities.snapshots != Freshness::None;
         if keeps_versions {
-            // For who reads the durable epoch should the log stop.
+            // For readers of the durable epoch, should the log stop.
             environment.memory.keep_versions(Arc::clone(log.durable().point()));
         }
         // Many short lives leave many files, however little is in them.

@@ -50,7 +50,7 @@ fn a_panic_in_the_middle_of_a_commit_stops_the_log() {
     MEANWHILE.with_borrow_mut(|meanwhile| meanwhile.push_back(Box::new(|| panic!("in a commit"))));
     let panicked = catch_unwind(AssertUnwindSafe(|| drop(session.submit(|tx| tx.insert(&notes, &note(3, 1))))));
     assert!(panicked.is_err());
-    // At once, although the session has not been used since: who waits must not wait for it.
+    // At once, although the session has not been used since: waiting for the result must not depend on it.
     let error = pending.wait().expect_err("nothing more becomes durable");
     assert!(matches!(&error, TransactError::NotDurable { reason } if reason.contains("panicked")), "{error}");
     let error = other.transact(|tx| tx.insert(&notes, &note(4, 1))).expect_err("it has stopped");
@@ -141,7 +141,7 @@ fn a_logger_ends_the_epoch_of_who_waits_and_of_nobody_else() {
         }
         assert!(pending.is_ready() && epoch() == begun + 1);
         step();
-        assert_eq!(epoch(), begun + 1, "who waited was answered");
+        assert_eq!(epoch(), begun + 1, "the waiting caller was answered");
     }
 }
 

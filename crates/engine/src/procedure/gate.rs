@@ -7,9 +7,9 @@
 //! The gate is *unarmed*, and costs a load, until a procedure is registered that runs in more than one pass. It is armed while no
 //! transaction is open, and stays so: transactions opened before have ended, those opened later see it.
 //!
-//! Fair by phases. An arrival that finds the other side open, or waiting, waits. When the last of a side leaves, all who then wait on
-//! the other are let in at once. So each waits for at most two phases, the rest of the present one and one of the other side;
-//! a phase ends with its longest member, and nobody waits longer than a second.
+//! Fair by phases. An arrival that finds the other side open, or waiting, waits. When the last of a side leaves, all that then
+//! wait on the other are let in at once. So each waits for at most two phases, the rest of the present one and one of the other
+//! side; a phase ends with its longest member, and nobody waits longer than a second.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

@@ -98,7 +98,7 @@ fn exhaust(local: &mut Local, outside: &mut Outside, bytes: usize) -> Vec<NonNul
     std::iter::from_fn(|| local.allocate(outside, bytes).ok()).collect()
 }
 
-/// With a helper, and without one: who is about to be refused looks for what is free.
+/// With a helper, and without one: a worker that is about to be refused looks for what is free.
 #[test]
 fn at_the_limit_what_was_freed_serves_other_sizes() {
     for helped in [true, false] {

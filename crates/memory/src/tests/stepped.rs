@@ -148,7 +148,7 @@ fn a_deferred_item_comes_back_once_after_its_grace_period_in_order() {
     for _ in 0..100 {
         local.enter();
         local.leave();
-        assert_eq!(local.ready(), None, "while one who was online is online");
+        assert_eq!(local.ready(), None, "while a worker that was online is online");
     }
     other.leave();
     other.enter();

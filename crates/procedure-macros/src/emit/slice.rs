@@ -4,8 +4,8 @@
 //! the steps themselves, so it takes no value away from them.
 //!
 //! It may get to code that the procedure would have ended before. Arithmetic and indexes only end it; a `#[pure]` function may
-//! panic, so what prefetches ends, too, before it calls one that is not declared total. A footprint calls them all: who asks for
-//! it is told every key, or of the panic.
+//! panic, so what prefetches ends, too, before it calls one that is not declared total. A footprint calls them all: its caller
+//! gets every key, or the panic.
 
 use std::cell::Cell;
 

@@ -1,8 +1,8 @@
 //! Where values come from: which operations' results reach which expression. No other analysis follows data or control. It needs
 //! no schema, and takes a tree of any notation. Who asks what:
 //!
-//! - *Plans*: what reaches each operation's key, values and control, what loops run over, where it can fail and who decides. The schema
-//!   adds which of an insert's values are its key.
+//! - *Plans*: what reaches each operation's key, values and control, what loops run over, where it can fail and what decides. The
+//!   schema adds which of an insert's values are its key.
 //! - *Passes and repairs* ([`steps`](super::steps)): of each step, also those between operations, what it uses and assigns, and the
 //!   operations whose results reach that.
 //! - *What runs ahead* (the macro's slices, of which prefetching and footprints are made): which variables are [settled](Flow::settled)
@@ -12,7 +12,7 @@
 //!
 //! The unit is the variable. A definition (let, assignment, result of an operation, element of a loop) gives a variable what the
 //! expressions at its place use; a use gets what the definitions give that can reach it. No definition hides an earlier one, so
-//! who reads an accumulator depends on all that was added to it. A definition reaches a use if
+//! a step that reads an accumulator depends on all that was added to it. A definition reaches a use if
 //!
 //! - it stands before it, or
 //! - both are in a loop that the variable was declared outside of: it may be of an earlier iteration.
@@ -21,7 +21,7 @@
 //! exits anywhere in a loop that it is in, unless they only go on with the next iteration: an exit later in the text ends the
 //! loop before the step runs once more. An exit is a step and needs what it needs, other exits of the same loops too. An
 //! assignment hands its control on to the variable: of the loops around it, the exits of those that the variable outlives.
-//! A failing operation is no exit: whoever runs on after it never becomes visible.
+//! A failing operation is no exit: what runs after it never becomes visible.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -376,7 +376,7 @@ impl<N: Notation> Walk<N> {
             }
             StepKind::Assign { place, operator, value } => {
                 if self.inside.is_none() {
-                    // The step uses what it had; whoever reads it has that from its other definitions.
+                    // The step uses what it had; a step that reads it has that from its other definitions.
                     self.add_use(at, BTreeSet::from([place.variable]), Set::new());
                 }
                 let mut from = Vec::new();
@@ -441,7 +441,7 @@ impl<N: Notation> Walk<N> {
                     walk.give(at, *row, vec![over]);
                     walk.block(body);
                 });
-                // How far the scan reads is decided by who leaves the loop.
+                // The exits of the loop decide how far the scan reads.
                 let exits = self.loops[id].exits;
                 self.operations[scan].control.push(exits);
             }
@@ -556,8 +556,8 @@ impl<N: Notation> Walk<N> {
         self.control_within(&[])
     }
 
-    /// What decides whether the current step runs, for a variable that it assigns: whoever reads one that was declared in a
-    /// loop is in the same iteration, which no exit has ended.
+    /// What decides whether the current step runs, for a variable that it assigns: a step that reads a variable declared in
+    /// a loop is in the same iteration, which no exit has ended.
     fn control_of(&self, variable: VariableId) -> Vec<UseId> {
         self.control_within(self.declared[variable.index()].as_deref().unwrap_or_default())
     }

@@ -72,7 +72,7 @@ pub fn analyse(procedure: &Procedure, schema: &Schema) -> Result<(Plan, Steps), 
             .collect(),
         failures,
     };
-    // Additions count here: who adds to a row that was changed anew must add again.
+    // Additions count here: when a row was changed anew, what was added to it must be added again.
     for (earlier, later) in chop::own_order(&plan, false) {
         plan.operations[later].table_from.insert(earlier);
     }

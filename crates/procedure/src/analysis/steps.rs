@@ -7,8 +7,8 @@
 //! - **Passes.** A step runs in the first pass after which all results it uses are there. Passes must not show: steps that assign
 //!   a variable keep their order with those that read or assign it, and in a loop around which the variable lives they share
 //!   a pass; the body of a loop over a scan shares the scan's. A procedure for which that fails runs in one pass.
-//! - **Repair.** What uses a stale result runs again. A variable that is assigned more than once holds its last value, so whoever
-//!   runs again and reads or assigns it makes all its assignments run again, in order. An operation that changes a table makes
+//! - **Repair.** What uses a stale result runs again. A variable that is assigned more than once holds its last value, so a step
+//!   that runs again and reads or assigns it makes all its assignments run again, in order. An operation that changes a table makes
 //!   later ones on the table run again: they may have seen its rows.
 
 use std::collections::BTreeSet;
@@ -158,8 +158,8 @@ fn leaves_loop(exit: &Place, places: &[Place]) -> bool {
     !inside.into_iter().any(|step| places.iter().any(|place| place.step == *step && place.kind == PlaceKind::LetElse))
 }
 
-/// Control is a use: of the steps around a step, since who is passed over is so with its blocks, and of those around the exits
-/// before it or in a loop with it; of those that leave a loop only, in that loop.
+/// Control is a use: of the steps around a step, since a step that is passed over is so with its blocks, and of those around the
+/// exits before it or in a loop with it; of those that leave a loop only, in that loop.
 fn control(places: &mut [Place]) {
     let around = |place: &Place| {
         let around = || places.iter().filter(|other| place.around.contains(&other.step));

@@ -83,7 +83,7 @@ impl Plan {
 
     /// What to run again when the result of `operation` has changed, in source order: the operation and all that directly or
     /// indirectly need it (HTCC §4.3, Figure 9), or follow one of those in its table and may share a row with it. A variable is a
-    /// unit: who reads one that is assigned repeatedly needs all operations whose results are assigned to it.
+    /// unit: an operation that reads one that is assigned repeatedly needs all operations whose results are assigned to it.
     pub fn descendants(&self, operation: usize) -> BTreeSet<usize> {
         let mut found = BTreeSet::from([operation]);
         loop {

@@ -225,7 +225,7 @@ fn a_variable_that_shadows_another_and_one_that_does_not_outlive_its_iteration()
         });
         b.return_("(a,)");
     });
-    assert!(plan.operations[1].key_from.is_empty(), "whoever reads it is in its iteration");
+    assert!(plan.operations[1].key_from.is_empty(), "an operation that reads it is in its iteration");
     assert_eq!(plan.operations[1].control_from, [0].into());
     assert!(plan.operations[2].key_from.is_empty());
     assert_eq!(plan.operations[2].control_from, [0, 1].into());

@@ -53,7 +53,7 @@ impl Install {
         if self.marker != 0 { self.marker } else { self.was }
     }
 
-    /// Where readers go on who may not see what is installed in E under S. A reader whose number is S - 1 or less needs what is
+    /// Where readers that may not see what is installed in E under S go on. A reader whose number is S - 1 or less needs what is
     /// replaced unless that is itself of snapshot S (lines 18–23). One of a durable epoch before E, where there is a log, needs it
     /// unless it is of E.
     fn older(&self, now: Guess, keeps_epochs: bool) -> usize {

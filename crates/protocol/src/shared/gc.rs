@@ -97,7 +97,7 @@ fn look_at(
     if word.tid() != Tid::ZERO {
         core.counts.add(table.id, 0, -record::record_bytes(table, target));
     }
-    // Whatever the version word still names was retired by who deleted the row.
+    // The transaction that deleted the row has retired what the version word still names.
     claim.give(core, table, target, word.removed());
     record::retire_record(core, table, target, word.tid().epoch());
     true

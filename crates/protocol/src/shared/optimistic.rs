@@ -547,7 +547,7 @@ impl<O: Origin> Optimistic<O> {
         }
     }
 
-    /// What it has read and is going to write, for who orders the decisions of several.
+    /// What it has read and is going to write, for the caller that orders the decisions of several transactions.
     pub(crate) fn prepared(&self) -> Prepared {
         let Optimistic { base: Attempt { core, writes, .. }, reads, node_set } = self;
         let there = || writes.entries().iter().filter(|write| write.link == Link::There);

@@ -1,5 +1,5 @@
 //! Held transactions: until they are decided nothing of them moves the version of a leaf or bucket, they see their own rows all the
-//! same, and whoever read there can be decided first.
+//! same, and a transaction that read there can be decided first.
 
 use std::ops::Bound;
 
@@ -45,8 +45,8 @@ fn scan<P: Protocol>(
     Ok(rows)
 }
 
-/// One holds an insertion, the other has looked where the row will be: who looked can be decided first, and then both commit;
-/// decided second it cannot.
+/// One transaction holds an insertion, the other has looked where the row will be: the reader can be decided first, and then both
+/// commit; decided second it cannot.
 fn reader_and_inserter<P: Protocol>(look: impl Fn(&Bench<P>, &mut P::Worker) -> Result<(), OpError>) {
     if !holds::<P>() {
         return;

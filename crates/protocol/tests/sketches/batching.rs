@@ -211,8 +211,8 @@ impl Worker {
     }
 }
 
-/// An order of the batch in which readers precede writers, and who was dropped for it: while there is a cycle, the transaction with
-/// most edges (the sort-based greedy of §4.1 with one at a time; a reader's edge runs to the writer).
+/// An order of the batch in which readers precede writers, and the transactions dropped for it: while there is a cycle, the
+/// transaction with most edges (the sort-based greedy of §4.1 with one at a time; a reader's edge runs to the writer).
 fn order(batch: &[Prepared]) -> (Vec<usize>, Vec<usize>) {
     let precedes = |reader: usize, writer: usize| {
         reader != writer && batch[reader].reads.iter().any(|(object, _)| batch[writer].writes.contains(object))

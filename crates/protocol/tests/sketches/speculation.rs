@@ -46,7 +46,7 @@ impl Queue {
         self.uncommitted.iter_mut().find(|entry| entry.position == position)
     }
 
-    /// Removes entries from the tail and undoes them, down to `position`: whoever ran behind it read its state.
+    /// Removes entries from the tail and undoes them, down to `position`: the transactions behind it read its state.
     fn undo_from(&mut self, position: u64) {
         while self.uncommitted.back().is_some_and(|entry| entry.position >= position) {
             let entry = self.uncommitted.pop_back().expect("it is there");

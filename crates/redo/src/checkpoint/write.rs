@@ -39,7 +39,7 @@ pub struct CheckpointWriter {
 
 impl CheckpointWriter {
     /// Begins a checkpoint in `directory/checkpoint-<epoch>.new`; what an earlier attempt left there is deleted. All parts together
-    /// write at most `bytes_per_second` if who writes them waits for as long as [`PartWriter::flush`] answers.
+    /// write at most `bytes_per_second` if their writers wait for as long as [`PartWriter::flush`] answers.
     ///
     /// # Errors
     /// [`LogError::Io`].

@@ -372,7 +372,7 @@ fn a_failed_flush_is_final() {
         let syncs = run.disk.count(Operation::Sync);
         let stopped = run.writers[1].begin(run.epoch).expect_err("no commits any more");
         assert!(matches!(stopped, LogError::Stopped(_)) && stopped.to_string().contains("/log0/log-"), "{stopped}");
-        assert!(matches!(run.log.durable().wait(FIRST), Err(LogError::Stopped(_))), "who waits is told");
+        assert!(matches!(run.log.durable().wait(FIRST), Err(LogError::Stopped(_))), "waiters are told");
         assert!(matches!(run.log.durable().poll(FIRST), Some(Err(LogError::Stopped(_)))));
         run.log.durable().wait(START.durable).expect("what was durable is");
         run.disk.heal();
@@ -401,7 +401,7 @@ fn a_full_disk_refuses_commits_and_loses_nothing() {
         run.step_all();
     }
     assert_eq!((run.durable(), run.log.durable().poll(Epoch(11))).0, durable);
-    assert!(run.log.durable().poll(Epoch(11)).is_none(), "who waits goes on waiting");
+    assert!(run.log.durable().poll(Epoch(11)).is_none(), "waiters go on waiting");
     run.disk.set_capacity(u64::MAX);
     run.step_all();
     assert!(run.log.refusal().is_none());
@@ -665,7 +665,7 @@ fn threads_make_commits_durable_and_close_in_order() {
                     writer.end();
                     if i % 5 == 0 {
                         epoch.fetch_add(1, Ordering::SeqCst);
-                        // Whoever is behind in its own step is woken again.
+                        // A logger that is behind in its own step is woken again.
                         while !log.durable().wait_timeout(read, Duration::from_millis(1)).expect("no faults") {
                             log.wake();
                         }

@@ -17,8 +17,8 @@ pub trait Apply: Sync {
     /// Whatever ends the recovery.
     fn apply(&self, thread: usize, version: &Version<'_>) -> Result<Outcome, LogError>;
 
-    /// As [`Apply::apply`] for each of some versions, in this order: `outcomes`, which is empty, becomes what became of each. Who keeps
-    /// the rows in memory can wait for all of them at once.
+    /// As [`Apply::apply`] for each of some versions, in this order: `outcomes`, which is empty, becomes what became of each. An
+    /// implementation that keeps the rows in memory can wait for all of them at once.
     ///
     /// # Errors
     /// As there.
@@ -45,7 +45,8 @@ pub struct Version<'a> {
     pub tid: Tid,
     /// What the commit did to the row, in its order, all under the one TID: one [`Change::Delete`]; or a
     /// [`Change::Row`], any number of patches and deltas behind it; or patches and deltas alone, which need a row that
-    /// is there. All of them are one version: who applied them one by one would take the second for a repetition of the first.
+    /// is there. All of them are one version: if they were applied one by one, the second would be taken for a repetition of the
+    /// first.
     pub changes: &'a [Change<'a>],
 }
 

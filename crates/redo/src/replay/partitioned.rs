@@ -1,8 +1,8 @@
 //! Versions from many blocks, spread over threads: all versions of a key to one thread, in the order of their TIDs.
 //!
-//! Threads work in rounds of three steps with a barrier behind each: one plans the round; all decode its blocks, whoever is free the
-//! next, and copy each entry into the part of the thread that its key's hash names; each sorts its part by TID and
-//! applies what the round completed, some dozens of versions at a time. What it did not complete stays for the next
+//! Threads work in rounds of three steps with a barrier behind each: one plans the round; all decode its blocks, each thread
+//! the next one when it is free, and copy each entry into the part of the thread that its key's hash names; each sorts its part
+//! by TID and applies what the round completed, some dozens of versions at a time. What it did not complete stays for the next
 //! round. There is no allocation per entry, and memory is bounded by a round and what is not complete. One thread runs
 //! the same steps without a barrier to wait at, and nothing is spawned.
 //!

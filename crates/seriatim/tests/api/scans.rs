@@ -311,7 +311,7 @@ fn a_hash_table_cannot_be_scanned() {
     });
 }
 
-/// Whoever counts the items of a scan counts its error too: that must not commit.
+/// A caller that counts the items of a scan counts its error too: that must not commit.
 #[test]
 fn an_error_that_is_an_item_of_a_scan_ends_the_transaction() {
     each(|setting| {

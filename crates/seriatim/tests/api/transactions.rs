@@ -54,7 +54,7 @@ fn a_conflict_found_inside_an_update_stops_the_transaction() {
         tx.get(&counters, &7).expect("nobody is in the way yet");
         let add = |tx: &Tx| tx.update(&counters, &7, |row| row.set_n(1)).map(drop);
         if other.transact(add).is_err() {
-            // It waits for whoever has read the row.
+            // It waits for the transaction that has read the row.
             return;
         }
         let mut found = None;

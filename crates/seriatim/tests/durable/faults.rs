@@ -82,7 +82,7 @@ fn a_failed_flush_or_write_ends_acknowledgement_for_good() {
             }
             for id in [5, 7] {
                 for found in read(&mut session, &accounts, id) {
-                    // A snapshot is from before; whoever sees it is refused.
+                    // A snapshot is from before; a transaction that sees the row is refused.
                     match found {
                         Ok(found) => assert!(!found, "{case}: row {id}"),
                         Err(error) => {

@@ -236,6 +236,6 @@ fn a_look_while_somebody_writes_needs_no_lock_and_a_writer_waits_for_none_of_it(
     assert!(error.contains("is open: close it"), "{error}");
     drop((accounts, db));
     let seen_closed = look();
-    drop(small("auto", &disk).open().expect("who has looked holds nothing"));
+    drop(small("auto", &disk).open().expect("an inspection that has ended holds nothing"));
     drop((seen, seen_closed));
 }

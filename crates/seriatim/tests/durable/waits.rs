@@ -48,7 +48,7 @@ fn a_call_on_a_full_disk_ends_within_its_bound_and_says_whether_it_may_be_commit
         let TransactError::NotDurableYet { waited: SHORT, wrote: true, .. } = &error else { panic!("{error:?}") };
         assert!(error.is_maybe_committed() && !error.is_retryable());
         assert!(error.to_string().contains("committed, but a power cut may still take it back"), "{error}");
-        // The same of a result that was submitted, of an explicit transaction, and of who reads it.
+        // The same of a result that was submitted, of an explicit transaction, and of a transaction that reads it.
         let error = session.submit(|tx| tx.get(&accounts, &5).map(|row| row.is_some())).wait();
         let error = error.expect_err("what it read is not durable");
         let TransactError::NotDurableYet { wrote: false, reason: Some(reason), .. } = &error else {

@@ -309,7 +309,7 @@ fn waiting_ends_epochs_no_faster_than_the_disk_flushes_them() {
     });
     let after = db.statistics().log.expect("it is on disk");
     let (epochs, flushes) = (after.epoch - before.epoch, after.flushes - before.flushes);
-    // One may have ended in which nothing was committed: who asked for it was answered meanwhile.
+    // An epoch in which nothing was committed may have ended: the caller that asked for it was answered meanwhile.
     assert!(epochs <= 2 * flushes + 2, "{epochs} epochs, {flushes} flushes");
     assert!(flushes <= 400, "no more than there were commits: {flushes}");
 }

@@ -12,8 +12,8 @@
 //!     the extent first, then the directory.
 //! (c) Sections never move and live as long as the table, and so do directories that were replaced (no more than one's size
 //!     in all): finding a bucket needs no grace period.
-//! (d) Bucket `b` is split only while its word is latched, and the extent moves on meanwhile: who reads an unlatched word and
-//!     *then* the extent sees every split of that bucket up to that value of the word.
+//! (d) Bucket `b` is split only while its word is latched, and the extent moves on meanwhile: a thread that reads an unlatched
+//!     word and *then* the extent sees every split of that bucket up to that value of the word.
 
 use super::bucket::{Bucket, LINE_BYTES};
 use super::hasher::HashValue;

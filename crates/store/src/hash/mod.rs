@@ -8,7 +8,7 @@
 //! | `change` | the one way a chain changes: latch at the value planned for, store, unlatch |
 //! | `grow` | splits, one bucket at a time |
 //! | `walk` | all records, beside everything else |
-//! | `check` | walks of who has the table alone: statistics and structural invariants |
+//! | `check` | walks by a caller that has the table to itself: statistics and structural invariants |
 //!
 //! A reader never writes and takes no latch. A hit is final as it stands. A miss is final if the bucket's word did not change
 //! and the key's home is that bucket, by an extent read after the word; word and value are then the node version that
@@ -51,7 +51,7 @@ use std::sync::{Mutex, PoisonError};
 
 /// A hash table from keys of one kind to records.
 ///
-/// Its memory comes from the heap of the workers that use it and is given back by [`Hash::release`], or with the heap.
+/// Its memory comes from the heap of the workers that use it and is given back by [`Hash::dispose`], or with the heap.
 #[derive(Debug)]
 pub(crate) struct Hash<K> {
     /// Read by all, written by growth.

@@ -163,7 +163,7 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
     /// The count of leaves unlinked, to be read before a hinted leaf is reached.
     #[inline(always)]
     fn unlinked(&self) -> u64 {
-        // ORDERING: pairs with the release in `retire_leaf`: a thread that comes online after that leaf's grace period sees it counted.
+        // ORDERING: pairs with the release in `retire`: a thread that comes online after that leaf's grace period sees it counted.
         self.unlinked.load(Ordering::Acquire)
     }
 

@@ -310,7 +310,7 @@ impl CrashRun<'_> {
     }
 
     fn poll(&mut self, work: &mut Work<'_>) -> Result<(), String> {
-        // Who awaits a result has the next step of a logger end its epoch.
+        // A result that is awaited makes the next step of a logger end its epoch.
         let awaits = self.rng.percent(25);
         for Outstanding { mut pending, depends } in std::mem::take(&mut work.outstanding) {
             let polled = match awaits {

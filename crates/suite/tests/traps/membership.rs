@@ -102,7 +102,7 @@ fn a_delete_from_a_scanned_range_refutes_the_scan_and_is_unlinked_when_that_has_
                 assert_eq!(ids(&reader, &cells, ScanDirection::Up).map(|ids| ids.len() as u32), Ok(n));
                 let gone = try_once(&db, |tx| tx.delete(&cells, &(2 * (n / 2 + 1).min(n))).map(drop));
                 let (_, [unlinked]) = counting([RarePath::RecordUnlinked], || (0..steps).for_each(|_| db.step()));
-                assert_eq!(unlinked, 0, "{setting}, {n} rows: a record is unlinked under who may hold it");
+                assert_eq!(unlinked, 0, "{setting}, {n} rows: a record is unlinked that a transaction may hold");
                 let wrote = unless_conflict(reader.insert(&cells, &cell(RESULTS)));
                 let reader = wrote.and_then(|()| committed(reader.commit()));
                 assert!(gone.is_none() != reader.is_none(), "{setting}, {n} rows, {steps} steps: exactly one commits");

@@ -1,5 +1,5 @@
-//! A key is deleted, its record unlinked, and the key inserted again; its versions rise for ever, and nobody
-//! who saw it before commits as if nothing had happened.
+//! A key is deleted, its record unlinked, and the key inserted again; its versions rise for ever, and no
+//! transaction that saw it before commits as if nothing had happened.
 
 use std::time::Duration;
 

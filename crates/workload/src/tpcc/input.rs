@@ -154,7 +154,7 @@ impl Inputs {
         self.history = next;
     }
 
-    /// The source of randomness, for whoever chooses which transaction comes next.
+    /// The source of randomness, for the caller that chooses which transaction comes next.
     pub fn rng(&mut self) -> &mut Rng {
         &mut self.rng
     }

@@ -7,7 +7,7 @@
 //! Let *token* be a table from which a procedure deletes key k, the row being required, and *record* a table with the same keys:
 //!
 //! 1. no procedure deletes from the record;
-//! 2. whoever inserts k into the token has inserted k into the record, or does so in the same execution;
+//! 2. a procedure that inserts k into the token has inserted k into the record, or does so in the same execution;
 //! 3. every key of the token is in the record when the set is registered: the engine sees to that, and to it that nobody outside
 //!    of the set inserts into the token or deletes from the record.
 //!

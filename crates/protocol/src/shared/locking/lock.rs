@@ -12,7 +12,7 @@
 //! again. A lock that is let go while it is waited for is reserved: no younger request gets it, nor joins its readers.
 //!
 //! Why no cycle of waits forms. A waiter is older than the holder of the lock when it began to wait, and every later holder of the lock
-//! is older than the waiter, who dies. So in a cycle of waits all would be as old as each other, rounded. The last of them that
+//! is older than the waiter, which dies. So in a cycle of waits all would be as old as each other, rounded. The last of them that
 //! began to wait found a lock held by another of them, and was not older: it died. (A reader that waits to become the only one
 //! looks for its own `age`; that is why a request as old as `age` does not join readers.)
 
@@ -122,7 +122,7 @@ impl Asker {
     }
 }
 
-/// What a lock becomes when one that held it lets it go, who was not the last if others `hold` it.
+/// What a lock becomes when a holder lets go of it; `held` is what other holders still have.
 fn released(now: u64, held: u64) -> u64 {
     if held != 0 || now & WAITED != 0 { held | now & (WAITED | AGE) } else { 0 }
 }

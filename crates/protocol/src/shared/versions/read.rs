@@ -2,7 +2,8 @@
 //!
 //! What such a transaction saw has a bound ([`seriatim_txn::Worker::newest`]) that is no newer than its view: the TIDs of the
 //! versions seen, and for a key it does not find the newest TID unlinked from the table. A deleted record is unlinked when all
-//! who were online at the delete have left, so who meets its absence began after the delete and is shown it.
+//! workers that were online at the delete have left, so a transaction that meets its absence began after the delete and is shown
+//! it.
 
 use std::sync::atomic::Ordering;
 

@@ -25,7 +25,7 @@ mod run;
 #[path = "../../../tests/generated/transfer.rs"]
 mod transfer;
 
-/// Who changes rows of a table: both databases in the same way, for the same seed.
+/// Changes rows of a table: in both databases in the same way, for the same seed.
 type Disturb = fn(&Database, &str, Rng);
 
 /// How the procedures are run.
