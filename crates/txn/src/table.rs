@@ -52,7 +52,8 @@ impl RecordLayout {
         let row_version = header + header_bytes;
         let fixed = row_version + version_header + row;
         let record = fixed + fixed_bytes;
-        let (record_allocated, row_version_allocated) = (allocated_bytes(record), allocated_bytes(version_header + row));
+        let (record_allocated, row_version_allocated) =
+            (allocated_bytes(record), allocated_bytes(version_header + row));
         RecordLayout {
             header,
             row_version,

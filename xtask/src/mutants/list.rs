@@ -391,7 +391,10 @@ mod tests {
         assert_one(&check(&tree(&ENTRY.replace("/a.rs", "/b.rs"), SOURCE)), &["no file", "b.rs"]);
         assert_one(&check(&tree(&ENTRY.replace("it_holds", "it_held"), SOURCE)), &["no test", "it_held"]);
         assert_one(&check(&tree(&ENTRY.replace("store tests", "store/tests tests"), SOURCE)), &["no test"]);
-        assert_one(&check(&tree(&ENTRY.replace("store tests", "store other"), SOURCE)), &["no test", "other::it_holds"]);
+        assert_one(
+            &check(&tree(&ENTRY.replace("store tests", "store other"), SOURCE)),
+            &["no test", "other::it_holds"],
+        );
         let two = format!("{ENTRY}\n{}", ENTRY.replace("mutant one", "mutant two"));
         assert_one(&check(&tree(&two, SOURCE)), &["`two`", "overlaps"]);
         assert_one(&check(&tree(&format!("{ENTRY}\n{ENTRY}"), SOURCE)), &["this name"]);

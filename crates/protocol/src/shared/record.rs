@@ -202,11 +202,7 @@ pub(crate) fn record_bytes(table: &Table, record: RecordPtr) -> i64 {
 /// Bytes that the version `row_version` (a row) takes beside the record, as memory counts them.
 #[inline]
 fn version_bytes(table: &Table, record: RecordPtr, row_version: usize) -> i64 {
-    let own = if is_inline(table, record, row_version) {
-        0
-    } else {
-        table.record_layout.row_version_allocated as i64
-    };
+    let own = if is_inline(table, record, row_version) { 0 } else { table.record_layout.row_version_allocated as i64 };
     let has_parts = table.has_out_of_line() || has_own_fixed(table, record, row_version);
     if has_parts { own + parts_bytes(table, record, row_version) } else { own }
 }
