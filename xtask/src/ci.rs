@@ -22,6 +22,7 @@ const STEPS: &[Step] = &[
     Step { name: "clippy", what: "cargo clippy, every target, warnings denied", run: clippy },
     Step { name: "docs", what: "cargo doc, warnings denied", run: docs },
     Step { name: "loom", what: "model-checked state words", run: loom },
+    Step { name: "mutants", what: "tests notice missing mechanisms: those that take a moment", run: mutants },
     Step { name: "test", what: "cargo test --workspace", run: test },
 ];
 
@@ -98,6 +99,10 @@ fn test(root: &Path) -> Result<(), String> {
     let mut command = cargo(root);
     command.args(["test", "--workspace"]);
     finish(command)
+}
+
+fn mutants(root: &Path) -> Result<(), String> {
+    crate::mutants::run(root, &["--quick".to_owned()])
 }
 
 /// Runs the models of each crate, and makes sure that there are some: a filter that matches nothing also passes.
