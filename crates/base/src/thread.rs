@@ -8,7 +8,7 @@ use std::panic::resume_unwind;
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-pub use std::thread::{JoinHandle, Result, ScopedJoinHandle, Thread, current, park, scope};
+pub use std::thread::{JoinHandle, Result, ScopedJoinHandle, Thread, current, park, park_timeout, scope};
 
 /// Starts a named thread.
 ///

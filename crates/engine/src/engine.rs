@@ -23,7 +23,7 @@ use crate::queue::Queue;
 use crate::runtime::DynHandle;
 use crate::settings::Settings;
 use crate::table::TableSet;
-use crate::{Receipt, Runner, Statistics, TableStatistics, TransactError};
+use crate::{Advance, Receipt, Runner, Statistics, TableStatistics, TransactError};
 
 /// An open database, on encoded keys. Clones share it; it ends with the last clone, runner and pending result.
 #[derive(Clone)]
@@ -285,7 +285,8 @@ impl Engine {
         if tables.ids as usize + 1 + definition.indexes.len() > TABLES_MAX {
             return Err(SchemaError::TooMany { most: TABLES_MAX });
         }
-        let lease = inner.pool.lease(0, inner.protocol.as_ref(), &inner.environment).ok_or(SchemaError::WorkersBusy)?;
+        let lease = inner.pool.lease(0, inner.protocol.as_ref(), &inner.environment, true);
+        let lease = lease.ok_or(SchemaError::WorkersBusy)?;
         let mut worker = lease.worker;
         // SAFETY: the lease is ours until it is given back below.
         let core = unsafe { worker.as_mut() }.core();
@@ -305,6 +306,20 @@ impl Engine {
     pub fn runner(&self) -> Runner {
         let number = self.inner.sessions.fetch_add(1, Ordering::Relaxed);
         Runner::new(Arc::clone(&self.inner), Arc::clone(&self.open), number)
+    }
+
+    /// For a thread that has submitted decisions ([`Runner::queue`]) and nothing else to do: see [`Advance`].
+    pub fn advance_queue(&self, gather: bool) -> Advance {
+        self.inner.queue.as_ref().map_or(Advance::Decided, |queue| queue.advance(gather))
+    }
+
+    /// Transactions that each of so many threads may have executed and undecided at a time: as many as a batch takes, within its share of
+    /// the workers. One where decisions are not queued; and where chains of pieces wait for other transactions to end, which must not
+    /// wait for each other then.
+    pub fn held_max(&self, threads: usize) -> usize {
+        let Settings { workers, queue, .. } = &self.inner.options;
+        let batch_max = queue.filter(|_| self.inner.gate.is_none()).map_or(1, |queue| queue.batch_max);
+        batch_max.min(workers / threads).max(1)
     }
 
     /// Makes the secondary indexes of recovered tables again: the rows entered.

@@ -9,6 +9,7 @@
 //! Invariant of this crate: it knows no row type, and no protocol but by its name in the registry.
 
 pub mod backup;
+mod detached;
 mod durability;
 mod engine;
 mod error;
@@ -33,6 +34,7 @@ pub mod test_support;
 mod testing;
 mod tx;
 
+pub use detached::{Decided, Detached, Step};
 pub use durability::{
     Checkpoint, Durability, Listener, Pending, Recovery, RecoveryPhase, RecoveryProgress, TableChecked,
 };
@@ -40,7 +42,7 @@ pub use engine::Engine;
 pub use error::{Abort, CloseError, Conflict, OpenError, SchemaError, StorageError, TransactError};
 pub use options::TransactionOptions;
 pub use protocol::protocols;
-pub use queue::{QueueSettings, arrival};
+pub use queue::{Advance, Order, QueueSettings};
 pub use retry::{RetryPolicy, pause};
 pub use runner::{Committed, Failure, Receipt, Runner, with_value};
 pub use runtime::{DynHandle, DynRow, DynScan};

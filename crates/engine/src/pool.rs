@@ -165,25 +165,29 @@ impl Pool {
         !busy.load(Ordering::Relaxed) && !busy.swap(true, Ordering::Acquire)
     }
 
-    /// Takes a worker, the one at `preferred` if it is free. `None`: all were busy for [`WAIT_MAX`].
+    /// Takes a worker, the one at `preferred` if it is free. `None`: all were busy, for [`WAIT_MAX`] if it is to `wait`.
     #[inline]
     pub(crate) fn lease(
         &self,
         preferred: usize,
         protocol: &dyn OpenProtocol,
         environment: &Environment,
+        wait: bool,
     ) -> Option<Lease> {
         if self.seize(preferred) {
             return self.leased(preferred, protocol, environment);
         }
-        self.lease_any(protocol, environment)
+        self.lease_any(protocol, environment, wait)
     }
 
     #[cold]
-    fn lease_any(&self, protocol: &dyn OpenProtocol, environment: &Environment) -> Option<Lease> {
+    fn lease_any(&self, protocol: &dyn OpenProtocol, environment: &Environment, wait: bool) -> Option<Lease> {
         let free = || (0..self.slots.len()).find(|&slot| self.seize(slot));
         if let Some(slot) = free() {
             return self.leased(slot, protocol, environment);
+        }
+        if !wait {
+            return None;
         }
         let gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
         self.waiting.fetch_add(1, Ordering::SeqCst);

@@ -2,7 +2,13 @@
 //! chosen for the batch.
 //!
 //! No thread of its own: the first caller leads, decides the batch while the others sleep, and hands the lead to one that waits by
-//! then (flat combining: Hendler, Incze, Shavit, Tzafrir, SPAA 2010). A lone caller finds nobody, and pays a lock.
+//! then (flat combining: Hendler, Incze, Shavit, Tzafrir, SPAA 2010). A lone caller finds nobody: it pays an allocation and three locks.
+//! Where an order is chosen, each transaction also pays for what the order is told: a validation, and lists of what it accessed
+//! ([`Prepared`]).
+//!
+//! A thread that has many transactions submits their decisions ([`Queue::submit`]) and goes on; it leads when a batch is full or when it
+//! has nothing else to do ([`Queue::advance`]). The lead is handed to callers that sleep before threads that submit, which may be busy: a
+//! caller never sleeps while nobody leads.
 //!
 //! Access rule, which makes the pointers of this module sound: a [`Frame`] lies on the stack of a caller that does not return before
 //! its frame is done. Until then only the leader touches it, but for its state and thread; the leader's last access sets the state.
@@ -29,18 +35,17 @@ pub struct QueueSettings {
     pub batch_max: usize,
     /// How long a batch waits for more while it is smaller. Zero: not at all, so that batches come from load only.
     pub wait: Duration,
-    /// In which order a batch is decided: the positions of its transactions. Those that it does not name are decided last, as they came.
-    pub order: fn(&[Prepared]) -> Vec<usize>,
+    /// In which order a batch is decided; `None`: as they came.
+    pub order: Option<Order>,
 }
 
-/// As they came.
-pub fn arrival(batch: &[Prepared]) -> Vec<usize> {
-    (0..batch.len()).collect()
-}
+/// Tells the positions of a batch's transactions in the order in which they are to be decided. Those that it does not name, and all if it
+/// panics, are decided as they came; a position that the batch does not have, or that was named before, is passed over.
+pub type Order = fn(&[Prepared]) -> Vec<usize>;
 
 impl Default for QueueSettings {
     fn default() -> QueueSettings {
-        QueueSettings { batch_max: 64, wait: Duration::ZERO, order: arrival }
+        QueueSettings { batch_max: 64, wait: Duration::ZERO, order: None }
     }
 }
 
@@ -55,6 +60,8 @@ pub(crate) struct Queue {
 #[derive(Debug, Default)]
 struct State {
     waiting: Vec<Entry>,
+    /// Since when the first of them waits for company, if batches wait.
+    since: Option<Instant>,
     /// Somebody leads: a caller that comes now is woken.
     led: bool,
     counted: QueueStatistics,
@@ -64,12 +71,38 @@ struct State {
 #[derive(Debug)]
 struct Entry {
     prepared: Prepared,
-    frame: NonNull<Head>,
-    decide: unsafe fn(NonNull<Head>),
+    decision: Decision,
+}
+
+enum Decision {
+    /// Of a caller that sleeps.
+    Awaited(NonNull<Head>, unsafe fn(NonNull<Head>)),
+    /// Of a thread that goes on, and is woken when nobody leads any more.
+    Submitted(Box<dyn FnOnce() + Send>, Thread),
 }
 
 // SAFETY: the access rule: what a frame holds is `Send`, and one thread at a time touches it.
-unsafe impl Send for Entry {}
+unsafe impl Send for Decision {}
+
+impl std::fmt::Debug for Decision {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Decision::Awaited(..) => "Awaited",
+            Decision::Submitted(..) => "Submitted",
+        })
+    }
+}
+
+/// What [`Queue::advance`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Advance {
+    /// A batch was decided by this thread, or nothing is queued.
+    Decided,
+    /// The batch waits for more, at most for this long.
+    Gathers(Duration),
+    /// Another thread leads. The submitter is unparked when its decisions are made, and if it does not lead any more before.
+    Led,
+}
 
 /// What a caller sleeps on.
 struct Head {
@@ -145,6 +178,11 @@ impl Queue {
         self.state().counted
     }
 
+    /// Whether an order is chosen, which must be told what there is to order.
+    pub(crate) fn is_ordered(&self) -> bool {
+        self.settings.order.is_some()
+    }
+
     /// Has the decision made, by this thread or by another, when its place in the order has come: what it answers.
     pub(crate) fn decide<F: FnOnce() -> R + Send, R: Send>(&self, prepared: Prepared, decision: F) -> R {
         let head = Head { state: AtomicU8::new(WAITING), caller: thread::current() };
@@ -152,50 +190,134 @@ impl Queue {
         let frame = Frame { head, decision, result: UnsafeCell::new(None) };
         // Nothing here unwinds: the frame would be gone while others use it.
         abort_on_unwind("a queue of decisions", || {
-            let entry = Entry { prepared, frame: NonNull::from(&frame).cast(), decide: decide::<F, R> };
-            let mut state = self.state();
-            state.waiting.push(entry);
-            let leads = !std::mem::replace(&mut state.led, true);
+            let decision = Decision::Awaited(NonNull::from(&frame).cast(), decide::<F, R>);
+            let mut state = self.enter(prepared, decision);
+            let mut leads = !std::mem::replace(&mut state.led, true);
             drop(state);
             if !leads {
                 self.arrived.notify_one();
             }
-            if leads || frame.head.wait() == LEADS {
-                self.lead();
+            while leads || frame.head.wait() == LEADS {
+                // Its own decision is in the batch, or behind as many of threads that submit.
+                frame.head.state.store(WAITING, Ordering::Relaxed);
+                self.lead(true);
+                leads = false;
             }
         });
-        // It is done: by others, or in the batch that it led, which begins with it.
         match frame.result.into_inner().expect("a decision that is done has a result") {
             Ok(result) => result,
             Err(panic) => resume_unwind(panic),
         }
     }
 
-    /// Decides one batch, which this caller's transaction begins, and hands the lead on.
-    fn lead(&self) {
+    /// Queues a decision that this thread or another makes later, when its place in the order has come. It tells the result itself, and
+    /// does not panic. A full batch that nobody decides is decided now; else somebody decides it by [`Queue::advance`].
+    pub(crate) fn submit(&self, prepared: Prepared, decision: impl FnOnce() + Send + 'static) {
+        let mut state = self.enter(prepared, Decision::Submitted(Box::new(decision), thread::current()));
+        let is_led = state.led;
+        let leads = !is_led && state.waiting.len() >= self.settings.batch_max;
+        state.led |= leads;
+        drop(state);
+        if is_led {
+            self.arrived.notify_one();
+        }
+        if leads {
+            abort_on_unwind("a queue of decisions", || self.lead(false));
+        }
+    }
+
+    /// For a thread that has submitted decisions and nothing else to do: decides a batch, if nobody does and it has waited long enough
+    /// for more, or if it is not to `gather` any more.
+    pub(crate) fn advance(&self, gather: bool) -> Advance {
+        let QueueSettings { batch_max, wait, .. } = self.settings;
+        let mut state = self.state();
+        if state.led {
+            return Advance::Led;
+        }
+        if state.waiting.is_empty() {
+            return Advance::Decided;
+        }
+        let left = state.since.and_then(|since| wait.checked_sub(since.elapsed())).filter(|left| !left.is_zero());
+        if let Some(left) = left.filter(|_| gather && state.waiting.len() < batch_max) {
+            return Advance::Gathers(left);
+        }
+        state.led = true;
+        drop(state);
+        abort_on_unwind("a queue of decisions", || self.lead(false));
+        Advance::Decided
+    }
+
+    fn enter(&self, prepared: Prepared, decision: Decision) -> MutexGuard<'_, State> {
+        let mut state = self.state();
+        if state.waiting.is_empty() {
+            state.since = self.now();
+        }
+        state.waiting.push(Entry { prepared, decision });
+        state
+    }
+
+    /// The time, if batches wait.
+    fn now(&self) -> Option<Instant> {
+        (!self.settings.wait.is_zero()).then(Instant::now)
+    }
+
+    /// Decides one batch and hands the lead on, which is this thread's.
+    fn lead(&self, gather: bool) {
         let QueueSettings { batch_max, wait, order } = self.settings;
         let mut state = self.state();
-        if state.waiting.len() < batch_max && !wait.is_zero() {
+        if gather && state.waiting.len() < batch_max && !wait.is_zero() {
             state = self.gather(state);
         }
         let size = state.waiting.len().min(batch_max);
         let batch: Vec<Entry> = state.waiting.drain(..size).collect();
-        state.counted.decisions += size as u64;
-        state.counted.batches += 1;
+        if size > 0 {
+            state.counted.decisions += size as u64;
+            state.counted.batches += 1;
+        }
+        state.since = self.now();
         drop(state);
-        let (prepared, mut frames): (Vec<_>, Vec<_>) =
-            batch.into_iter().map(|entry| (entry.prepared, Some((entry.frame, entry.decide)))).unzip();
-        for at in order(&prepared).into_iter().chain(0..size) {
-            if let Some((frame, decide)) = frames[at].take() {
-                // SAFETY: the caller of the frame waits, or is this one; it is decided once.
-                unsafe { decide(frame) };
+        match order {
+            None => batch.into_iter().for_each(|entry| entry.decision.make()),
+            Some(order) => self.decide_in_order(batch, order),
+        }
+        self.hand_on(self.state());
+    }
+
+    /// Decides a batch in the order that is chosen.
+    fn decide_in_order(&self, batch: Vec<Entry>, order: Order) {
+        let (prepared, mut decisions): (Vec<_>, Vec<_>) =
+            batch.into_iter().map(|entry| (entry.prepared, Some(entry.decision))).unzip();
+        let order = catch_unwind(|| order(&prepared)).unwrap_or_else(|panic| {
+            // What it carries may panic again when it is dropped, and nothing may unwind here.
+            std::mem::forget(panic);
+            self.state().counted.orders_failed += 1;
+            Vec::new()
+        });
+        for at in order.into_iter().chain(0..prepared.len()) {
+            if let Some(decision) = decisions.get_mut(at).and_then(Option::take) {
+                decision.make();
             }
         }
-        let mut state = self.state();
-        match state.waiting.first() {
-            None => state.led = false,
+    }
+
+    /// Ends the lead of this thread. A caller that sleeps gets it, as a thread that submitted may be busy; if nobody sleeps, those that
+    /// submitted are woken.
+    fn hand_on(&self, mut state: MutexGuard<'_, State>) {
+        let sleeper = state.waiting.iter().find_map(|entry| match entry.decision {
+            Decision::Awaited(head, _) => Some(head),
+            Decision::Submitted(..) => None,
+        });
+        match sleeper {
             // SAFETY: its caller waits, and is not done.
-            Some(next) => unsafe { Head::tell(next.frame, LEADS) },
+            Some(head) => unsafe { Head::tell(head, LEADS) },
+            None => {
+                state.led = false;
+                for entry in &state.waiting {
+                    if let Decision::Submitted(_, submitter) = &entry.decision {
+                        submitter.unpark();
+                    }
+                }
+            }
         }
     }
 
@@ -213,10 +335,22 @@ impl Queue {
     }
 }
 
+impl Decision {
+    /// Makes the decision, on the thread that leads.
+    fn make(self) {
+        match self {
+            // SAFETY: the caller of the frame waits, or is this thread; it is decided once.
+            Decision::Awaited(head, decide) => unsafe { decide(head) },
+            Decision::Submitted(decide, _) => decide(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::ops::Bound;
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    use std::sync::mpsc;
 
     use seriatim_catalog::{ColumnDef, ColumnSet, ColumnType, Key, RowWriter, TableDef};
     use seriatim_store::Direction;
@@ -237,18 +371,18 @@ mod tests {
         let own = thread::current().id();
         for n in 1..=3 {
             assert_eq!(queue.decide(Prepared::default(), || (n, thread::current().id() == own)), (n, true));
-            assert_eq!(queue.statistics(), QueueStatistics { decisions: n, batches: n });
+            assert_eq!(queue.statistics(), QueueStatistics { decisions: n, batches: n, orders_failed: 0 });
         }
     }
 
     #[test]
     fn a_full_batch_is_decided_in_the_order_that_was_chosen() {
         let order = |batch: &[Prepared]| {
-            let mut order = arrival(batch);
+            let mut order: Vec<usize> = (0..batch.len()).collect();
             order.sort_by_key(|&at| std::cmp::Reverse(batch[at].writes[0]));
             order
         };
-        let queue = Queue::new(QueueSettings { order, ..settings(4, LONG) });
+        let queue = Queue::new(QueueSettings { order: Some(order), ..settings(4, LONG) });
         let decided = Mutex::new(Vec::new());
         thread::scope(|scope| {
             for n in 0..4 {
@@ -264,19 +398,119 @@ mod tests {
             }
         });
         assert_eq!(decided.into_inner().expect("nobody panics"), [3, 2, 1, 0]);
-        assert_eq!(queue.statistics(), QueueStatistics { decisions: 4, batches: 1 });
+        assert_eq!(queue.statistics(), QueueStatistics { decisions: 4, batches: 1, orders_failed: 0 });
     }
 
-    #[test]
-    fn an_order_that_leaves_some_out_or_names_them_twice_decides_each_once() {
-        let queue = Queue::new(QueueSettings { order: |_| vec![1, 1], ..settings(3, LONG) });
+    /// Three decisions of a batch in that order: how often they were made, and what was counted.
+    fn decide_three(order: Order) -> (usize, QueueStatistics) {
+        let queue = Queue::new(QueueSettings { order: Some(order), ..settings(3, LONG) });
         let decided = AtomicUsize::new(0);
         thread::scope(|scope| {
             for _ in 0..3 {
                 scope.spawn(|| queue.decide(Prepared::default(), || decided.fetch_add(1, Relaxed)));
             }
         });
-        assert_eq!(decided.into_inner(), 3);
+        (decided.into_inner(), queue.statistics())
+    }
+
+    #[test]
+    fn an_order_that_leaves_some_out_names_them_twice_or_names_none_of_the_batch_decides_each_once() {
+        let once = (3, QueueStatistics { decisions: 3, batches: 1, orders_failed: 0 });
+        assert_eq!(decide_three(|_| vec![1, 1]), once);
+        assert_eq!(decide_three(|_| vec![3, 2, usize::MAX]), once);
+    }
+
+    #[test]
+    fn an_order_that_panics_is_that_of_arrival_and_counted() {
+        struct PanicsAgain;
+        impl Drop for PanicsAgain {
+            fn drop(&mut self) {
+                panic!("deliberately");
+            }
+        }
+        let once = (3, QueueStatistics { decisions: 3, batches: 1, orders_failed: 1 });
+        assert_eq!(decide_three(|_| panic!("deliberately")), once);
+        assert_eq!(decide_three(|_| std::panic::panic_any(PanicsAgain)), once);
+    }
+
+    /// Submits decisions that tell these numbers.
+    fn submit(queue: &Queue, numbers: std::ops::Range<u64>, tell: &mpsc::Sender<u64>) {
+        for n in numbers {
+            let tell = tell.clone();
+            let prepared = Prepared { writes: vec![n as usize], ..Prepared::default() };
+            queue.submit(prepared, move || tell.send(n).expect("it is listened to"));
+        }
+    }
+
+    #[test]
+    fn one_thread_submits_a_batch_and_decides_it_when_it_is_full_or_has_nothing_else_to_do() {
+        let reversed: Order = |batch| (0..batch.len()).rev().collect();
+        for order in [None, Some(reversed)] {
+            let queue = Queue::new(QueueSettings { order, ..settings(4, LONG) });
+            let (tell, told) = mpsc::channel();
+            assert_eq!(queue.advance(true), Advance::Decided, "nothing is queued");
+            submit(&queue, 0..3, &tell);
+            assert_eq!(told.try_iter().count(), 0);
+            assert!(matches!(queue.advance(true), Advance::Gathers(left) if left <= LONG));
+            submit(&queue, 3..7, &tell);
+            let in_order = |mut numbers: Vec<u64>| {
+                if order.is_some() {
+                    numbers.reverse();
+                }
+                numbers
+            };
+            assert_eq!(told.try_iter().collect::<Vec<_>>(), in_order((0..4).collect()));
+            assert_eq!(queue.advance(false), Advance::Decided);
+            assert_eq!(told.try_iter().collect::<Vec<_>>(), in_order((4..7).collect()));
+            assert_eq!(queue.statistics(), QueueStatistics { decisions: 7, batches: 2, orders_failed: 0 });
+            assert!(!queue.state().led && queue.state().waiting.is_empty());
+        }
+    }
+
+    /// More than a batch was submitted by threads that do other things: who waits leads until its own decision is made.
+    #[test]
+    fn a_caller_behind_more_than_a_batch_of_submitted_decisions_is_decided() {
+        let queue = Queue::new(settings(4, Duration::ZERO));
+        let (tell, told) = mpsc::channel();
+        queue.state().led = true;
+        submit(&queue, 0..10, &tell);
+        assert_eq!(queue.advance(false), Advance::Led);
+        queue.hand_on(queue.state());
+        assert_eq!(queue.decide(Prepared::default(), || 7), 7);
+        assert_eq!(told.try_iter().collect::<Vec<_>>(), (0..10).collect::<Vec<_>>());
+        assert_eq!(queue.statistics(), QueueStatistics { decisions: 11, batches: 3, orders_failed: 0 });
+    }
+
+    #[test]
+    fn callers_and_submitters_decide_each_others_transactions() {
+        const THREADS: u64 = 3;
+        const ROUNDS: u64 = 500;
+        let queue = Queue::new(settings(4, Duration::ZERO));
+        let (tell, told) = mpsc::channel();
+        thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| (0..ROUNDS).for_each(|n| assert_eq!(queue.decide(Prepared::default(), || n), n)));
+                let (queue, tell) = (&queue, tell.clone());
+                scope.spawn(move || {
+                    let (own, done) = mpsc::channel();
+                    for n in 0..ROUNDS {
+                        submit(queue, n..n + 1, &own);
+                        submit(queue, n..n + 1, &tell);
+                        if n % 5 == 0 {
+                            while queue.advance(false) == Advance::Led {
+                                thread::yield_now();
+                            }
+                        }
+                    }
+                    while queue.advance(false) == Advance::Led {
+                        thread::yield_now();
+                    }
+                    assert_eq!(done.iter().take(ROUNDS as usize).sum::<u64>(), (0..ROUNDS).sum());
+                });
+            }
+        });
+        assert_eq!(told.try_iter().count() as u64, THREADS * ROUNDS);
+        assert_eq!(queue.statistics().decisions, 3 * THREADS * ROUNDS);
     }
 
     #[test]
@@ -341,10 +575,11 @@ mod tests {
         }
         let held = protocols().iter().filter(|protocol| protocol.capabilities.detach);
         for protocol in held {
-            let queue = QueueSettings { batch_max: 2, wait: LONG, order: who_looked_first };
+            let queue = QueueSettings { batch_max: 2, wait: LONG, order: Some(who_looked_first) };
             let retry = RetryPolicy { attempts_max: 1, ..RetryPolicy::default() };
             let protocol = protocol.name.to_owned();
-            let settings = Settings { protocol, queue: Some(queue), retry, ..Settings::default() };
+            let transaction_age_max = 2 * LONG;
+            let settings = Settings { protocol, queue: Some(queue), retry, transaction_age_max, ..Settings::default() };
             let db = settings.open().expect("it holds transactions");
             let column = |name: &'static str| ColumnDef::new(name, ColumnType::U64);
             let table = TableDef::builder("cell").column(column("id")).column(column("value")).key(["id"]);

@@ -93,7 +93,7 @@ impl Runner {
 
     /// Whether the protocol takes a transaction without a plan.
     #[inline]
-    fn admit(&self, mode: Mode) -> Result<(), TransactError> {
+    pub(crate) fn admit(&self, mode: Mode) -> Result<(), TransactError> {
         match self.tx.takes_unplanned(mode) {
             true => Ok(()),
             false => Err(TransactError::NeedsPlan { protocol: self.tx.inner().protocol.info().name }),

@@ -52,6 +52,8 @@ pub struct QueueStatistics {
     pub decisions: u64,
     /// Batches that they were decided in.
     pub batches: u64,
+    /// Batches whose order panicked, so that they were decided as they came.
+    pub orders_failed: u64,
 }
 
 /// What a table holds: of each row its newest version; those that are kept for readers or for the log are in
@@ -127,7 +129,11 @@ impl LogStatistics {
 impl QueueStatistics {
     /// What was counted since `earlier`.
     fn since(self, earlier: QueueStatistics) -> QueueStatistics {
-        QueueStatistics { decisions: self.decisions - earlier.decisions, batches: self.batches - earlier.batches }
+        QueueStatistics {
+            decisions: self.decisions - earlier.decisions,
+            batches: self.batches - earlier.batches,
+            orders_failed: self.orders_failed - earlier.orders_failed,
+        }
     }
 }
 

@@ -39,7 +39,7 @@ use seriatim_procedure::plan::Kind;
 use seriatim_redo::Writer;
 use seriatim_txn::{
     Added, Addition, Cause, ConflictInfo, Fault, Freshness, Inserted, Mode, NoRedo, OnExists, OpError, Outcome, Phase,
-    Priority, ProtocolInfo, Reason, RowPtr, Savepoint as WorkerSavepoint, Staged, Updating, Worker,
+    Prepared, Priority, ProtocolInfo, Reason, RowPtr, Savepoint as WorkerSavepoint, Staged, Updating, Worker,
 };
 
 use crate::TransactionOptions;
@@ -69,7 +69,7 @@ const STRIDE: u32 = 256;
 const WAIT_PAUSE_MAX: Duration = Duration::from_micros(200);
 
 /// A wait for another transaction: some steps that spin and yield the processor, then pauses.
-struct Waiting {
+pub(crate) struct Waiting {
     spin: Backoff,
     began: Option<Instant>,
     pause: Duration,
@@ -99,6 +99,8 @@ pub struct TxCore<W: Worker + ?Sized = dyn Worker> {
     gated: Cell<bool>,
     /// Whether the protocol takes read-write transactions, and read-only ones, without a plan.
     unplanned: [bool; 2],
+    /// Whether decisions are queued.
+    queued: Cell<bool>,
     attempt: Cell<u32>,
     /// Of the transaction, in all its attempts; none before the first.
     priority: Cell<Priority>,
@@ -250,7 +252,7 @@ impl<W: Worker + ?Sized> OutOfLineStore for OutOfLineValues<'_, W> {
 
 /// Lifecycle and plumbing.
 impl<W: Worker + ?Sized> TxCore<W> {
-    pub(crate) fn inner(&self) -> &Inner {
+    pub(crate) fn inner(&self) -> &Arc<Inner> {
         &self.inner
     }
 
@@ -321,7 +323,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
 
     /// Waits a little for another transaction; the cause if it is not to be waited for any longer (promise d).
     #[cold]
-    fn wait(&self, waiting: &mut Waiting, phase: Phase) -> Result<(), Cause> {
+    pub(crate) fn wait(&self, waiting: &mut Waiting, phase: Phase) -> Result<(), Cause> {
         if waiting.spin.wait() {
             return Ok(());
         }
@@ -641,6 +643,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
             kept: RefCell::new(Kept::new(inner.environment.memory.charge())),
             gated: Cell::new(false),
             unplanned: [!requirements.plan, !requirements.plan || capabilities.snapshots != Freshness::None],
+            queued: Cell::new(inner.queue.is_some()),
             attempt: Cell::new(0),
             priority: Cell::default(),
             stopped: Cell::new(None),
@@ -1150,13 +1153,25 @@ impl TxCore {
     /// # Errors
     /// When every worker is busy.
     pub fn open(&mut self, mode: Mode, attempt: u32, origin: Origin) -> Result<(), TransactError> {
+        self.open_or_wait(mode, attempt, origin, true)
+    }
+
+    /// As [`TxCore::open`]; if it does not `wait` for a worker, an error says at once that none is free.
+    #[inline(always)]
+    pub(crate) fn open_or_wait(
+        &mut self,
+        mode: Mode,
+        attempt: u32,
+        origin: Origin,
+        wait: bool,
+    ) -> Result<(), TransactError> {
         // A transaction that was leaked instead of dropped is still open: a session runs one at a time.
         if self.is_open() {
             cold_path();
             self.roll_back(None);
         }
         self.explicit.set(false);
-        let lease = self.lease(origin)?;
+        let lease = self.lease(origin, wait)?;
         self.begin(lease, mode, attempt, origin);
         Ok(())
     }
@@ -1166,7 +1181,7 @@ impl TxCore {
 impl<W: Worker + ?Sized> TxCore<W> {
     /// A worker of the pool, through the gate. One that is compiled for its protocol takes it from behind `dyn`.
     #[inline(always)]
-    fn lease(&self, origin: Origin) -> Result<Lease, TransactError> {
+    fn lease(&self, origin: Origin, wait: bool) -> Result<Lease, TransactError> {
         let inner = &self.inner;
         loop {
             // The gate first: a transaction that waits for chains to end must not hold a worker that they need.
@@ -1177,7 +1192,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
                 gate.enter_other()?;
                 self.gated.set(true);
             }
-            let lease = inner.pool.lease(self.preferred.get(), inner.protocol.as_ref(), &inner.environment);
+            let lease = inner.pool.lease(self.preferred.get(), inner.protocol.as_ref(), &inner.environment, wait);
             let Some(lease) = lease else {
                 cold_path();
                 self.leave_gate();
@@ -1235,7 +1250,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
             self.hold.set(hold);
         }
         self.worker().begin(mode, self.priority.get());
-        if inner.queue.is_some()
+        if self.queued.get()
             && let Some(held) = self.worker().detach()
         {
             cold_path();
@@ -1354,8 +1369,9 @@ impl<W: Worker + ?Sized> TxCore<W> {
         self.end()
     }
 
+    /// Whether the attempt can be decided.
     #[inline]
-    fn end(&self) -> Result<Outcome, Cause> {
+    fn executed(&self) -> Result<(), Cause> {
         if let Some(cause) = self.stopped.get() {
             return Err(cause);
         }
@@ -1363,46 +1379,75 @@ impl<W: Worker + ?Sized> TxCore<W> {
             cold_path();
             return Err(TOO_OLD);
         }
+        Ok(())
+    }
+
+    #[inline]
+    fn end(&self) -> Result<Outcome, Cause> {
+        self.executed()?;
         let mut waiting = Waiting::default();
         loop {
             self.ending.set(true);
-            let outcome = match &self.inner.queue {
-                None => self.decide(),
-                Some(queue) => self.decide_queued(queue),
-            };
-            self.ending.set(false);
-            match outcome {
-                Ok(Outcome::Committed(tid)) => {
-                    if let Some(log) = &self.log {
-                        cold_path();
-                        log.borrow_mut().commit();
-                    }
-                    self.dependency.set(self.dependency.get().with(tid));
-                    if let Some(lease) = self.lease.get() {
-                        self.inner.pool.counters(lease.slot).committed();
-                    }
-                    self.close();
-                    return Ok(Outcome::Committed(tid));
-                }
-                Ok(repair) => return Ok(repair),
+            let outcome = if self.queued.get() { self.decide_queued() } else { self.decide() };
+            match self.decided(outcome) {
+                Ok(outcome) => return Ok(outcome),
                 Err(OpError::Wait(_)) => self.wait(&mut waiting, Phase::Lock)?,
                 Err(OpError::Abort(cause)) => return Err(cause),
             }
         }
     }
 
+    /// The decision was made: if it is to commit, the transaction is closed.
+    #[inline]
+    pub(crate) fn decided(&self, outcome: Result<Outcome, OpError>) -> Result<Outcome, OpError> {
+        self.ending.set(false);
+        if let Ok(Outcome::Committed(tid)) = outcome {
+            if let Some(log) = &self.log {
+                cold_path();
+                log.borrow_mut().commit();
+            }
+            self.dependency.set(self.dependency.get().with(tid));
+            if let Some(lease) = self.lease.get() {
+                self.inner.pool.counters(lease.slot).committed();
+            }
+            self.close();
+        }
+        outcome
+    }
+
+    /// Transactions that begin from now on are not held, and their decisions are not queued.
+    pub(crate) fn ignore_queue(&self) {
+        self.queued.set(false);
+    }
+
+    /// What the queue is to be told of the executed transaction; `None` if its decision is not queued.
+    ///
+    /// # Errors
+    /// A conflict that is already certain.
+    pub(crate) fn prepare(&self) -> Result<Option<(&Queue, Prepared)>, OpError> {
+        self.executed().map_err(OpError::Abort)?;
+        let Some(queue) = self.inner.queue.as_ref().filter(|_| self.queued.get()) else { return Ok(None) };
+        let Some(held) = self.worker().detach().filter(|_| self.mode.get() == Mode::ReadWrite) else { return Ok(None) };
+        // Its validation, and the lists, are for who chooses an order.
+        let prepared = if queue.is_ordered() { held.prepare()? } else { Prepared::default() };
+        Ok(Some((queue, prepared)))
+    }
+
     /// As [`TxCore::decide`], when its place in the queue has come: this thread does it, or another while this one waits.
     #[cold]
-    fn decide_queued(&self, queue: &Queue) -> Result<Outcome, OpError> {
-        let Some(held) = self.worker().detach().filter(|_| self.mode.get() == Mode::ReadWrite) else {
-            return self.decide();
-        };
-        let prepared = held.prepare()?;
+    fn decide_queued(&self) -> Result<Outcome, OpError> {
+        let Some((queue, prepared)) = self.prepare()? else { return self.decide() };
         let waiting = Waits(self);
         queue.decide(prepared, move || {
             let waiting = waiting;
-            waiting.0.decide()
+            waiting.0.decide_in_turn()
         })
+    }
+
+    /// As [`TxCore::decide`], after a wait in the queue.
+    pub(crate) fn decide_in_turn(&self) -> Result<Outcome, OpError> {
+        self.ending.set(true);
+        if self.is_too_old() { Err(OpError::Abort(TOO_OLD)) } else { self.decide() }
     }
 
     /// Has the protocol decide, with the log open for what it writes.
@@ -1671,7 +1716,7 @@ mod tests {
         let set = engine.create(table.finish().expect("a table")).expect("memory");
         let mut tx = TxCore::<P::Worker>::new(Arc::clone(engine.inner()), 0);
         let open = |tx: &TxCore<P::Worker>| {
-            let Lease { slot, worker, writer } = tx.lease(Origin::Closure).expect("a worker is free");
+            let Lease { slot, worker, writer } = tx.lease(Origin::Closure, true).expect("a worker is free");
             // The workers of this database are of this protocol.
             tx.begin(Lease { slot, worker: worker.cast::<P::Worker>(), writer }, Mode::ReadWrite, 1, Origin::Closure);
         };

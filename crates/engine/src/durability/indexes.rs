@@ -97,6 +97,7 @@ fn work(
     let mut runner = Runner::new(Arc::clone(inner), Arc::clone(open), number);
     // What the user allows transactions is not for these: nobody else uses the table, or it is a check that he asked for.
     runner.set_options(crate::TransactionOptions::new().age_max(Duration::MAX));
+    runner.tx.ignore_queue();
     let mut count = 0;
     let mut more = true;
     while more {

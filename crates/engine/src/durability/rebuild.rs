@@ -62,6 +62,7 @@ fn work(
     let mut runner = Runner::new(Arc::clone(inner), Arc::clone(open), number);
     // What the user allows transactions is not for these: nobody else uses the table, or it is a check that he asked for.
     runner.set_options(crate::TransactionOptions::new().age_max(Duration::MAX));
+    runner.tx.ignore_queue();
     loop {
         let more = walker.chunk(rows, |found| {
             let enter = |tx: &TxCore| {
