@@ -154,8 +154,8 @@ impl Database {
         Session::new(self.engine.runner(), Arc::clone(&self.procedures))
     }
 
-    /// Threads that run transactions, for callers that do not wait for each. Each has a session, and needs one of the
-    /// [`workers`](crate::Builder::workers) while it runs a transaction.
+    /// Threads that run transactions, for callers that do not wait for each. A transaction needs one of the
+    /// [`workers`](crate::Builder::workers) from when it is executed until it has been decided.
     ///
     /// # Errors
     /// No threads are asked for, or the operating system refuses one.

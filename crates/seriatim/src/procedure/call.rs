@@ -8,7 +8,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use seriatim_engine::procedure::execution::Steps;
 use seriatim_engine::procedure::in_procedure;
-use seriatim_engine::{Committed, Origin, Pending, Runner, with_value};
+use seriatim_engine::{Committed, Decided, Detached, Origin, Pending, Runner, Step, with_value};
+use seriatim_txn::Mode;
 
 use super::check::{self, PlanChecker};
 use super::registry::{CallStrategy, Entry, Registry};
@@ -107,6 +108,37 @@ impl Session {
         #[cfg(feature = "test-support")]
         self.tell::<P>(arguments, &result);
         result
+    }
+
+    /// A step of a call whose thread does not wait for the decision. What does not run from top to bottom runs whole in one step, in
+    /// which its thread may have to `wait`.
+    pub(crate) fn step_declared<P: Declared>(
+        &mut self,
+        procedure: P,
+        arguments: &P::Arguments,
+        detached: &mut Detached<P::Output>,
+        decided: Option<Decided>,
+        wait: bool,
+    ) -> Step<P::Output> {
+        let at = match self.find_declared::<P>() {
+            Ok(at) => at,
+            Err(error) => return Step::Done(Err(error)),
+        };
+        let Session { runner, called, .. } = self;
+        let entry = called.entry(at);
+        if entry.strategy != CallStrategy::Straight || entry.mode() != Mode::ReadWrite {
+            return if wait { Step::Done(self.call(procedure, arguments)) } else { Step::Stalled };
+        }
+        let handles = entry.handles::<P>();
+        let mut step = detached.step(runner, decided, wait, |core| P::straight(Tx::of(core), handles, arguments));
+        if let Step::Done(result) = &mut step {
+            if let Err(error) = result {
+                in_procedure(error, P::NAME);
+            }
+            #[cfg(feature = "test-support")]
+            self.tell::<P>(arguments, result);
+        }
+        step
     }
 
     /// Runs the registered procedure of this name on arguments whose types are checked now: one datum if it has one parameter,
