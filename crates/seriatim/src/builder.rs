@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use seriatim_base::disk::{self, Disk};
-use seriatim_engine::{Listener, Place, QueueSettings, Settings};
+use seriatim_engine::{Listener, Order, Place, QueueSettings, Settings};
 use seriatim_htm::{Budget, HtmMode};
 
 use crate::procedure::ExecutionMode;
@@ -173,6 +173,9 @@ impl Builder {
     /// transactions are decided one by one. A batch that is smaller waits for more for as long as `wait`; with a `wait` of zero batches
     /// come from load only, and a lone caller does not wait. Default: each transaction is decided as soon as it has been executed.
     ///
+    /// A session waits for each decision; one thread has many transactions to be decided by an [`Executor`](crate::Executor).
+    /// What waits in the queue gets older: a `wait` that is not below [`Builder::transaction_age_max`] is refused.
+    ///
     /// Until its decision an executed transaction is in nobody's way: of one that has looked for a row and one that inserts it, both
     /// commit if the former is decided first. Opening fails under a protocol that does not hold transactions
     /// ([`Capabilities::detach`](crate::Capabilities::detach)).
@@ -189,7 +192,15 @@ impl Builder {
     /// # }
     /// ```
     pub fn queue_decisions(mut self, batch_max: usize, wait: Duration) -> Builder {
-        self.settings.queue = Some(QueueSettings { batch_max, wait, ..QueueSettings::default() });
+        let order = self.settings.queue.and_then(|queue| queue.order);
+        self.settings.queue = Some(QueueSettings { batch_max, wait, order });
+        self
+    }
+
+    /// Where decisions are queued, those of a batch are made in this order. Not stable: what an order is told of may change.
+    #[doc(hidden)]
+    pub fn order_decisions(mut self, order: Order) -> Builder {
+        self.settings.queue = Some(QueueSettings { order: Some(order), ..self.settings.queue.unwrap_or_default() });
         self
     }
 

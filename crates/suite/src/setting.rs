@@ -1,9 +1,10 @@
 //! The settings a test runs in: protocol × back end, and whether decisions are queued.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use seriatim::htm::{Detection, Emulation, HtmMode, detect};
-use seriatim::{Builder, Database, ProtocolInfo, protocols, rng};
+use seriatim::{Builder, Database, ProtocolInfo, Rng, protocols, rng};
 
 /// One protocol on one back end.
 #[derive(Clone, Debug)]
@@ -16,7 +17,12 @@ pub struct Setting {
     pub strict: bool,
     /// Whether decisions are queued.
     pub queued: bool,
+    /// Whether those of a batch are made in a random order.
+    pub shuffled: bool,
 }
+
+/// Seeds the next order of a batch that is shuffled. [`matrix`] sets it.
+static SHUFFLES: AtomicU64 = AtomicU64::new(0);
 
 /// Decisions of a batch, where they are queued.
 const BATCH_MAX: usize = 4;
@@ -27,13 +33,18 @@ const WAIT_MAX: &str = "wait_max_us";
 impl Setting {
     /// A protocol on a back end, as it is by default.
     pub fn new(protocol: &ProtocolInfo, htm: HtmMode) -> Setting {
-        Setting { protocol: protocol.name, htm, strict: protocol.capabilities.strict, queued: false }
+        Setting { protocol: protocol.name, htm, strict: protocol.capabilities.strict, queued: false, shuffled: false }
     }
 
     /// The same with queued decisions, if the protocol holds transactions.
     pub fn queued(&self) -> Option<Setting> {
         let holds = protocols().iter().any(|known| known.name == self.protocol && known.capabilities.detach);
         holds.then(|| Setting { queued: true, ..self.clone() })
+    }
+
+    /// The same with batches in a random order, if decisions are queued.
+    pub fn shuffled(&self) -> Option<Setting> {
+        self.queued.then(|| Setting { shuffled: true, ..self.clone() })
     }
 
     /// Options for a database in this setting.
@@ -43,7 +54,15 @@ impl Setting {
         let waits = protocols().iter().find(|known| known.name == self.protocol);
         let waits = waits.is_some_and(|known| known.options.iter().any(|knob| knob.name == WAIT_MAX));
         let builder = if waits { builder.protocol_option(WAIT_MAX, 1000) } else { builder };
-        if self.queued { builder.queue_decisions(BATCH_MAX, Duration::ZERO) } else { builder }
+        let builder = if self.queued { builder.queue_decisions(BATCH_MAX, Duration::ZERO) } else { builder };
+        if !self.shuffled {
+            return builder;
+        }
+        builder.order_decisions(|batch| {
+            let mut order: Vec<usize> = (0..batch.len()).collect();
+            Rng::from_seed(SHUFFLES.fetch_add(1, Ordering::Relaxed)).shuffle(&mut order);
+            order
+        })
     }
 }
 
@@ -56,17 +75,21 @@ impl Setting {
 
 impl std::fmt::Display for Setting {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} on {}{}", self.protocol, self.htm, if self.queued { ", queued" } else { "" })
+        let queued = if self.queued { ", queued" } else { "" };
+        write!(f, "{} on {}{queued}{}", self.protocol, self.htm, if self.shuffled { ", shuffled" } else { "" })
     }
 }
 
 /// Every protocol of the registry on every back end: emulated with random aborts, absent, and rtm where it works; or on the one that
-/// [`given`] names. On the first of them also with queued decisions, where the protocol holds transactions.
+/// [`given`] names. On the first of them also with queued decisions, where the protocol holds transactions: as they come, and in an order
+/// by the seed.
 pub fn matrix(seed: u64) -> Vec<Setting> {
     let backends = backends(seed, given(), &detect());
     let of = |htm: HtmMode| protocols().iter().map(move |protocol| Setting::new(protocol, htm));
-    let queued = of(backends[0]).filter_map(|setting| setting.queued());
-    backends.iter().copied().flat_map(of).chain(queued).collect()
+    SHUFFLES.store(seed, Ordering::Relaxed);
+    let queued = || of(backends[0]).filter_map(|setting| setting.queued());
+    let shuffled = queued().filter_map(|setting| setting.shuffled());
+    backends.iter().copied().flat_map(of).chain(queued()).chain(shuffled).collect()
 }
 
 /// The back end of `SERIATIM_HTM`, if that is set: tests that run on all then run on this one, and those that run on one, too.

@@ -19,7 +19,7 @@ use seriatim_workload::twelve_key::{self, Rounds, TwelveKey};
 use seriatim_workload::{Loading, Workload};
 
 fn setting(protocol: &'static str) -> Setting {
-    Setting { protocol, htm: given().unwrap_or(HtmMode::Absent), strict: true, queued: false }
+    Setting { protocol, htm: given().unwrap_or(HtmMode::Absent), strict: true, queued: false, shuffled: false }
 }
 
 /// What looks at a broken protocol under load.

@@ -10,14 +10,28 @@ pub(crate) use seriatim_engine::protocol::copying::NAME as COPYING;
 pub(crate) struct Setting {
     pub(crate) protocol: ProtocolInfo,
     htm: HtmMode,
-    queued: bool,
+    queued: Queued,
+}
+
+/// Whether decisions are queued, and in which order those of a batch are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Queued {
+    No,
+    Arrival,
+    Reversed,
 }
 
 impl Setting {
     /// Options for a database in this setting.
     pub(crate) fn builder(&self) -> Builder {
         let builder = Database::builder().protocol(self.protocol.name).htm(self.htm).workers(4);
-        if self.queued { builder.queue_decisions(4, Duration::ZERO) } else { builder }
+        match self.queued {
+            Queued::No => builder,
+            Queued::Arrival => builder.queue_decisions(4, Duration::ZERO),
+            Queued::Reversed => {
+                builder.queue_decisions(4, Duration::ZERO).order_decisions(|batch| (0..batch.len()).rev().collect())
+            }
+        }
     }
 
     /// A database in this setting.
@@ -42,13 +56,16 @@ pub(crate) fn protocols() -> Vec<ProtocolInfo> {
 }
 
 /// Runs a test under every protocol, on the default back end and on emulated regions that abort now and then; and with queued
-/// decisions where the protocol holds transactions.
+/// decisions, in either order, where the protocol holds transactions.
 pub(crate) fn each(test: impl Fn(&Setting)) {
     let emulation = Emulation { seed: 7, abort_one_in: 16, yields: false };
-    for (htm, queued) in [(HtmMode::Auto, false), (HtmMode::Emulated(emulation), false), (HtmMode::Auto, true)] {
-        for protocol in protocols().into_iter().filter(|protocol| protocol.capabilities.detach || !queued) {
+    let (auto, emulated) = (HtmMode::Auto, HtmMode::Emulated(emulation));
+    let queues = [Queued::Arrival, Queued::Reversed].map(|queued| (auto, queued));
+    for (htm, queued) in [(auto, Queued::No), (emulated, Queued::No)].into_iter().chain(queues) {
+        let direct = queued == Queued::No;
+        for protocol in protocols().into_iter().filter(|protocol| protocol.capabilities.detach || direct) {
             let setting = Setting { protocol, htm, queued };
-            eprintln!("under {} on {htm}{}", protocol.name, if queued { ", queued" } else { "" });
+            eprintln!("under {} on {htm}, queued: {queued:?}", protocol.name);
             test(&setting);
         }
     }

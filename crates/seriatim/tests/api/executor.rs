@@ -3,11 +3,18 @@
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
 
-use seriatim::{Abort, Database, Handle, OpenError, Table, Tx, thread};
+use seriatim::clock::Instant;
+use seriatim::history::{self, Promises};
+use seriatim::procedure::ExecutionMode;
+use seriatim::{
+    Abort, Database, Executor, Handle, OpenError, Running, Table, TransactError, TransactionOptions, Tx, procedure,
+    procedures, thread,
+};
 
 use crate::common::{Setting, each};
 
@@ -49,7 +56,7 @@ fn one_caller_has_many_transactions_under_way_and_each_runs_once() {
                 executor.run(move |session| session.transact(|tx| count(tx, &counters)).map(drop))
             })
             .collect();
-        running.into_iter().for_each(|running| running.wait().expect("it is retried"));
+        running.into_iter().for_each(|running| wait_for(running).expect("it is retried"));
         assert_eq!(counted(&db, &counters), TIMES);
         if let Some(queue) = db.statistics().queue {
             assert!(queue.decisions > TIMES && queue.batches <= queue.decisions, "{queue:?}");
@@ -127,4 +134,421 @@ fn as_a_future_it_wakes_who_polled_it() {
         }
         assert_eq!(running.poll(&mut context), Poll::Ready(true));
     });
+}
+
+/// A time that no test waits for, unless it fails.
+const LONG: Duration = Duration::from_secs(20);
+
+/// Waits for work that may never be done.
+fn wait_for<R>(running: Running<R>) -> R {
+    let began = Instant::now();
+    while !running.is_done() {
+        assert!(began.elapsed() < LONG, "it is never done");
+        thread::sleep(Duration::from_millis(1));
+    }
+    running.wait()
+}
+
+/// Runs a test in databases whose decisions are queued in batches of 8, which wait until they are full.
+fn each_in_batches(test: impl Fn(Database, Handle<Counter>)) {
+    for protocol in seriatim::protocols().into_iter().filter(|protocol| protocol.capabilities.detach) {
+        let db = Database::builder().protocol(protocol.name).queue_decisions(8, LONG).open().expect("it holds them");
+        let counters = db.create::<Counter>().expect("a valid table");
+        // As many as are needed: a transaction alone would wait for company.
+        let executor = db.executor(1).expect("a thread");
+        let inserted: Vec<_> = (0..64)
+            .map(|id| {
+                let counters = counters.clone();
+                executor.transact(move |tx| tx.insert(&counters, &Counter { id, n: 0 }))
+            })
+            .collect();
+        inserted.into_iter().for_each(|inserted| assert_eq!(inserted.wait().expect("a new key").attempts, 1));
+        test(db, counters);
+    }
+}
+
+#[procedure]
+fn add(tx: &Tx, id: u32, amount: u64) -> Result<u64, Abort> {
+    let n = tx.update::<Counter>(id, |counter| {
+        counter.n += amount;
+        counter.n
+    })?;
+    Ok(n)
+}
+
+#[procedure]
+fn look(tx: &Tx, id: u32) -> Result<u64, Abort> {
+    let counter = tx.require::<Counter>(id)?;
+    Ok(counter.n)
+}
+
+#[test]
+fn one_thread_executes_many_transactions_that_are_decided_in_one_batch() {
+    each_in_batches(|db, counters| {
+        db.register(procedures![add]).expect("a sound set");
+        for threads in 1..=2 {
+            let before = db.statistics();
+            let executor = db.executor(threads).expect("threads");
+            let began = Instant::now();
+            let closures = (0..32).map(|id| {
+                let counters = counters.clone();
+                executor.transact(move |tx| tx.update(&counters, &id, |counter| counter.set_n(1)).map(drop))
+            });
+            let closures: Vec<_> = closures.collect();
+            let calls: Vec<_> = (32..64).map(|id| executor.call(add, (id, 1))).collect();
+            closures.into_iter().for_each(|running| assert_eq!(running.wait().expect("its own row").attempts, 1));
+            calls.into_iter().for_each(|running| assert_eq!(running.wait().expect("its own row").attempts, 1));
+            let queue = db.statistics().since(&before).queue.expect("it is queued");
+            assert_eq!((queue.decisions, queue.batches), (64, 8));
+            assert!(began.elapsed() < LONG, "no batch waited");
+        }
+    });
+}
+
+#[test]
+fn transactions_of_one_thread_that_are_in_each_others_way_are_run_again() {
+    const TIMES: u64 = 200;
+    each(|setting| {
+        let (db, counters) = counter(setting);
+        db.register(procedures![add, look]).expect("a sound set");
+        for threads in [1, 3] {
+            let before = counted(&db, &counters);
+            let executor = db.executor(threads).expect("threads");
+            let mut running: Vec<_> = (0..TIMES)
+                .map(|n| {
+                    let counters = counters.clone();
+                    match n % 4 {
+                        0 => executor.run(move |session| session.transact(|tx| count(tx, &counters)).map(drop)),
+                        _ => executor.run(|_| Ok(())),
+                    }
+                })
+                .collect();
+            let transactions: Vec<_> = (0..TIMES)
+                .map(|_| {
+                    let counters = counters.clone();
+                    executor.transact(move |tx| count(tx, &counters))
+                })
+                .collect();
+            let calls: Vec<_> = (0..TIMES).map(|_| (executor.call(add, (1, 1)), executor.call(look, 1))).collect();
+            running.drain(..).for_each(|running| wait_for(running).expect("it is retried"));
+            let mut attempts = 0;
+            for running in transactions {
+                attempts += wait_for(running).expect("it is retried").attempts;
+            }
+            assert!(u64::from(attempts) >= TIMES);
+            let mut values: Vec<u64> = Vec::new();
+            for (added, looked) in calls {
+                values.push(wait_for(added).expect("it is retried").value);
+                assert!(wait_for(looked).expect("it is retried").value >= before);
+            }
+            values.sort_unstable();
+            values.dedup();
+            assert_eq!(values.len() as u64, TIMES, "each saw the one before");
+            assert_eq!(counted(&db, &counters), before + TIMES / 4 + 2 * TIMES);
+        }
+    });
+}
+
+/// Two threads of transactions that read two rows and change one of them.
+#[test]
+fn what_an_executor_ran_is_serializable() {
+    each(|setting| {
+        let db = setting.builder().record_history(true).open().expect("a valid setting");
+        let counters = db.create::<Counter>().expect("a valid table");
+        let executor = db.executor(2).expect("threads");
+        let load = {
+            let counters = counters.clone();
+            executor.transact(move |tx| (0..8).try_for_each(|id| tx.insert(&counters, &Counter { id, n: 0 })))
+        };
+        load.wait().expect("new keys");
+        let running: Vec<_> = (0..400u32)
+            .map(|n| {
+                let counters = counters.clone();
+                executor.transact(move |tx| {
+                    let (one, other) = (n % 8, n * 5 % 7);
+                    let seen = tx.get(&counters, &other)?.expect("it was inserted").n();
+                    if n % 50 == 0 {
+                        tx.insert(&counters, &Counter { id: 1000 + n, n: 0 })?;
+                    }
+                    let changed = tx.update(&counters, &one, |counter| counter.set_n(counter.n() + seen % 3 + 1))?;
+                    assert!(changed.is_some());
+                    let rows =
+                        if n % 10 == 0 { tx.scan(&counters, ..).collect::<Result<Vec<_>, _>>()?.len() } else { 8 };
+                    assert!(rows >= 8);
+                    Ok(())
+                })
+            })
+            .collect();
+        running.into_iter().for_each(|running| assert!(wait_for(running).is_ok()));
+        drop(executor);
+        let history = db.take_history().expect("it was recorded");
+        let strict = setting.protocol.capabilities.strict;
+        let promises = if strict { Promises::STRICT } else { Promises::SERIALIZABLE };
+        let summary = history::check(&history, &promises);
+        assert!(summary.is_ok(), "{:?}", summary.err());
+    });
+}
+
+/// Of two workers a transaction elsewhere has one: the executor's thread must not wait for a worker while it has the other.
+#[test]
+fn a_thread_that_finds_no_worker_decides_what_it_has_executed() {
+    each(|setting| {
+        let db = setting.builder().workers(2).open().expect("a valid setting");
+        let counters = db.create::<Counter>().expect("a valid table");
+        let mut session = db.session();
+        let open = session.begin().expect("a worker");
+        let executor = db.executor(1).expect("a thread");
+        let began = Instant::now();
+        let running: Vec<_> = (0..40)
+            .map(|id| {
+                let counters = counters.clone();
+                executor.transact(move |tx| tx.insert(&counters, &Counter { id, n: 0 }))
+            })
+            .collect();
+        running.into_iter().for_each(|running| assert!(wait_for(running).is_ok()));
+        // Each second transaction waited a second, if any waited for a worker.
+        assert!(began.elapsed() < LONG);
+        drop(open);
+    });
+}
+
+#[test]
+fn errors_and_panics_of_transactions_are_their_callers() {
+    each(|setting| {
+        let (db, counters) = counter(setting);
+        let executor = db.executor(1).expect("a thread");
+        let duplicate = {
+            let counters = counters.clone();
+            executor.transact(move |tx| tx.insert(&counters, &Counter { id: 1, n: 0 }))
+        };
+        let own = executor.transact(|tx| -> Result<(), Abort> { Err(tx.abort("deliberately")) });
+        let panicking = executor.transact(|_| -> Result<(), Abort> { panic!("deliberately") });
+        let counting = {
+            let counters = counters.clone();
+            executor.transact(move |tx| count(tx, &counters))
+        };
+        let unknown = executor.call(look, 1);
+        assert!(matches!(wait_for(duplicate), Err(TransactError::Duplicate { .. })));
+        assert!(matches!(wait_for(own), Err(TransactError::User(error)) if error.to_string() == "deliberately"));
+        let panic = catch_unwind(AssertUnwindSafe(|| wait_for(panicking))).expect_err("it panicked");
+        assert_eq!(*panic.downcast::<&str>().expect("what it said"), "deliberately");
+        assert!(wait_for(counting).is_ok());
+        assert!(matches!(wait_for(unknown), Err(TransactError::UnknownProcedure { .. })));
+        assert_eq!(counted(&db, &counters), 1);
+        assert_eq!(db.statistics().overdue, 0);
+    });
+}
+
+/// Whatever was given before: the thread has it decided and told first.
+#[test]
+fn what_runs_by_itself_may_wait_for_what_was_given_before() {
+    each(|setting| {
+        let (db, counters) = counter(setting);
+        let executor = db.executor(1).expect("a thread");
+        for _ in 0..20 {
+            let transactions: Vec<_> = (0..3)
+                .map(|_| {
+                    let counters = counters.clone();
+                    executor.transact(move |tx| count(tx, &counters))
+                })
+                .collect();
+            let waiting = executor.run(move |_| transactions.into_iter().all(|running| running.wait().is_ok()));
+            assert!(wait_for(waiting));
+        }
+        assert_eq!(counted(&db, &counters), 60);
+    });
+}
+
+#[test]
+fn where_procedures_run_in_pieces_or_are_checked_calls_are_whole() {
+    for protocol in seriatim::protocols().into_iter().filter(|protocol| protocol.capabilities.detach) {
+        for pieces in [false, true] {
+            let builder = Database::builder().protocol(protocol.name).queue_decisions(4, Duration::ZERO);
+            let execution_mode = if pieces { ExecutionMode::Pieces } else { ExecutionMode::Whole };
+            let db = builder.execution_mode(execution_mode).check_plans(!pieces).open().expect("a valid setting");
+            let counters = db.create::<Counter>().expect("a valid table");
+            db.session().transact(|tx| tx.insert(&counters, &Counter { id: 1, n: 0 })).expect("a new key");
+            db.register(procedures![add]).expect("a sound set");
+            let executor = db.executor(2).expect("threads");
+            let running: Vec<_> = (0..60)
+                .map(|_| {
+                    let counters = counters.clone();
+                    (executor.call(add, (1, 1)), executor.transact(move |tx| count(tx, &counters)))
+                })
+                .collect();
+            for (added, counted) in running {
+                wait_for(added).expect("it is retried");
+                wait_for(counted).expect("it is retried");
+            }
+            assert_eq!(counted(&db, &counters), 120);
+        }
+    }
+}
+
+/// Panics when it is dropped.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        if !thread::panicking() {
+            std::panic::panic_any(Shrapnel);
+        }
+    }
+}
+
+/// What a bomb panics with panics too.
+struct Shrapnel;
+
+impl Drop for Shrapnel {
+    fn drop(&mut self) {
+        if !thread::panicking() {
+            panic!("deliberately");
+        }
+    }
+}
+
+impl Wake for Bomb {
+    fn wake(self: Arc<Bomb>) {
+        panic!("deliberately");
+    }
+}
+
+/// An executor with one thread that does nothing before it is let go.
+fn held_up(db: &Database) -> (Executor, mpsc::Sender<()>) {
+    let executor = db.executor(1).expect("a thread");
+    let (go, gate) = mpsc::channel();
+    drop(executor.run(move |_| gate.recv().expect("it is let go")));
+    (executor, go)
+}
+
+#[test]
+fn an_executor_outlives_panics_of_answers_that_nobody_wants_and_of_wakers() {
+    each(|setting| {
+        let db = setting.open();
+        let (executor, go) = held_up(&db);
+        drop(executor.run(|_| Bomb));
+        drop(executor.transact(|_| Ok(Bomb)));
+        let bomb = Bomb;
+        let bombed = executor.transact(move |_| {
+            let _ = &bomb;
+            Ok(())
+        });
+        let mut polled = pin!(executor.run(|_| 7));
+        let waker = Waker::from(Arc::new(Bomb));
+        assert_eq!(polled.as_mut().poll(&mut Context::from_waker(&waker)), Poll::Pending);
+        go.send(()).expect("it waits for that");
+        assert_eq!(wait_for(executor.run(|_| 8)), 8);
+        let panic = catch_unwind(AssertUnwindSafe(|| wait_for(bombed))).expect_err("what it captured panicked");
+        std::mem::forget(panic);
+        assert_eq!(polled.poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(7));
+        std::mem::forget(waker);
+    });
+}
+
+#[test]
+fn a_session_is_as_at_first_for_each_work() {
+    each(|setting| {
+        let (db, counters) = counter(setting);
+        let executor = db.executor(1).expect("a thread");
+        let brief = TransactionOptions::new().age_max(Duration::ZERO).wait_max(Duration::ZERO);
+        executor.run(move |session| session.set_options(brief)).wait();
+        assert_eq!(executor.run(|session| session.options()).wait(), TransactionOptions::new());
+        executor.transact(move |tx| count(tx, &counters)).wait().expect("it is not too old");
+    });
+}
+
+#[test]
+fn an_answer_is_taken_once() {
+    let db = Database::in_memory().expect("memory");
+    let (executor, go) = held_up(&db);
+    let mut running = executor.run(|_| 7);
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(!running.is_done());
+    assert_eq!(pin!(&mut running).poll(&mut context), Poll::Pending);
+    assert!(!running.is_done());
+    go.send(()).expect("it waits for that");
+    let began = Instant::now();
+    while !running.is_done() && began.elapsed() < LONG {
+        thread::yield_now();
+    }
+    assert_eq!(pin!(&mut running).poll(&mut context), Poll::Ready(7));
+    assert!(running.is_done());
+    let said = |panicked: Result<_, Box<dyn std::any::Any + Send>>| {
+        let said = panicked.map(|_| ()).expect_err("it was taken");
+        assert_eq!(*said.downcast::<&str>().expect("a text"), "`Running` polled or waited for after completion");
+    };
+    said(catch_unwind(AssertUnwindSafe(|| pin!(&mut running).poll(&mut context))));
+    // In a thread of its own: should it wait, it waits for ever.
+    let (tell, told) = mpsc::channel();
+    let waiting = move || tell.send(catch_unwind(AssertUnwindSafe(|| running.wait()))).expect("it is listened to");
+    let waiting = thread::spawn("waiting", waiting).expect("a thread");
+    said(told.recv_timeout(LONG).expect("it does not wait").map(|_| Poll::Pending));
+    waiting.join().expect("no panic");
+}
+
+#[test]
+fn an_executor_that_its_own_work_drops_runs_what_it_was_given() {
+    each(|setting| {
+        let (db, counters) = counter(setting);
+        for threads in 1..=2 {
+            let before = counted(&db, &counters);
+            let executor = db.executor(threads).expect("threads");
+            let (give, given) = mpsc::channel::<Executor>();
+            let dropped = executor.run(move |_| drop(given.recv().expect("it is given")));
+            let behind: Vec<_> = (0..10)
+                .map(|_| {
+                    let counters = counters.clone();
+                    executor.transact(move |tx| count(tx, &counters))
+                })
+                .collect();
+            give.send(executor).expect("it waits for that");
+            wait_for(dropped);
+            behind.into_iter().for_each(|running| assert!(wait_for(running).is_ok()));
+            assert_eq!(counted(&db, &counters), before + 10);
+        }
+    });
+}
+
+/// Of a batch that waits, a transaction becomes too old, and is not committed.
+#[test]
+fn a_transaction_that_became_too_old_in_the_queue_is_not_committed() {
+    for protocol in seriatim::protocols().into_iter().filter(|protocol| protocol.capabilities.detach) {
+        let builder = Database::builder().protocol(protocol.name).queue_decisions(8, Duration::from_millis(400));
+        let db = builder.open().expect("it holds them");
+        let counters = db.create::<Counter>().expect("a valid table");
+        let brief = TransactionOptions::new().age_max(Duration::from_millis(50));
+        let waited = db.session().transact_with(&brief, |tx| tx.insert(&counters, &Counter { id: 1, n: 0 }));
+        assert!(matches!(waited, Err(TransactError::TooOld)), "{waited:?}");
+        db.session().transact(|tx| tx.insert(&counters, &Counter { id: 1, n: 0 })).expect("the key is free");
+        let builder = Database::builder().protocol(protocol.name).queue_decisions(8, Duration::from_millis(50));
+        let db = builder.transaction_age_max(Duration::from_millis(100)).open().expect("it holds them");
+        let counters = db.create::<Counter>().expect("a valid table");
+        // The thread executes the first, then is busy with the second for longer than that.
+        let (executor, go) = held_up(&db);
+        let running = [0, 400].map(|pause| {
+            let counters = counters.clone();
+            executor.transact(move |tx| {
+                thread::sleep(Duration::from_millis(pause));
+                tx.insert(&counters, &Counter { id: 1, n: 0 })
+            })
+        });
+        go.send(()).expect("it waits for that");
+        for running in running {
+            let waited = wait_for(running);
+            assert!(matches!(waited, Err(TransactError::TooOld)), "{waited:?}");
+        }
+    }
+}
+
+#[test]
+fn a_batch_that_waits_for_as_long_as_a_transaction_may_be_open_is_refused() {
+    let age = Duration::from_millis(250);
+    let open =
+        |wait| Database::builder().protocol("silo").transaction_age_max(age).queue_decisions(8, wait).open().map(drop);
+    open(age - Duration::from_millis(1)).expect("it is below");
+    for wait in [age, Duration::from_millis(750)] {
+        let refused = open(wait).expect_err("nothing would be committed");
+        let said = refused.to_string();
+        assert!(said.contains(&format!("{wait:?}")) && said.contains("250ms"), "{said}");
+    }
 }
