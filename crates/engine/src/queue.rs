@@ -505,7 +505,7 @@ mod tests {
                     while queue.advance(false) == Advance::Led {
                         thread::yield_now();
                     }
-                    assert_eq!(done.iter().take(ROUNDS as usize).sum::<u64>(), (0..ROUNDS).sum());
+                    assert_eq!(done.iter().take(ROUNDS as usize).sum::<u64>(), (0..ROUNDS).sum::<u64>());
                 });
             }
         });

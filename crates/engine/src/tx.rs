@@ -1428,7 +1428,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         self.executed().map_err(OpError::Abort)?;
         let Some(queue) = self.inner.queue.as_ref().filter(|_| self.queued.get()) else { return Ok(None) };
         let Some(held) = self.worker().detach().filter(|_| self.mode.get() == Mode::ReadWrite) else { return Ok(None) };
-        // Its validation, and the lists, are for who chooses an order.
+        // The validation and the lists are for the choice of an order.
         let prepared = if queue.is_ordered() { held.prepare()? } else { Prepared::default() };
         Ok(Some((queue, prepared)))
     }
