@@ -289,7 +289,9 @@ impl<O: Origin> Optimistic<O> {
             let Deferred { record, .. } = self.base.writes.deferred[at];
             let Some(entry) = self.base.writes.find(record) else { continue };
             let write = self.base.writes.entries()[entry];
+            // That the key is absent is all that is left of it.
             if write.is_nothing() {
+                self.note_undone(&write);
                 continue;
             }
             let (table, key) = (write.table(), self.base.writes.deferred[at].key());
