@@ -304,7 +304,7 @@ impl<O: Origin> Optimistic<O> {
                 }
             }
         }
-        self.base.writes.deferred.clear();
+        self.base.writes.clear_deferred();
         Ok(())
     }
 

@@ -282,6 +282,24 @@ mod tests {
         after.abort();
     }
 
+    /// A key whose insertion was taken back has no record that would be found by it.
+    #[test]
+    fn a_held_insertion_that_was_forgotten_is_made_again() {
+        let bench = Bench::<Repairing>::open(HtmMode::Absent, &[1]);
+        let mut worker = bench.worker();
+        worker.begin(Mode::ReadWrite, Priority::NONE);
+        worker.detach().expect("it holds").hold();
+        worker.repair().expect("it repairs").operation(0, 0);
+        assert_eq!(insert(&bench, &mut worker, LOG, 1), Ok(Inserted::New));
+        let repair = worker.repair().expect("it repairs");
+        repair.forget(0, true);
+        repair.operation(0, 0);
+        assert_eq!(insert(&bench, &mut worker, LOG, 2), Ok(Inserted::New));
+        assert_eq!(bench.read(&mut worker, LOG), Ok(Some(2)));
+        assert!(matches!(worker.commit(&mut NoRedo), Ok(Outcome::Committed(_))));
+        assert_eq!(bench.state(&[0, LOG]), [1, 2]);
+    }
+
     /// What unlinks leaves a record alone that a commit has locked: to give it back later would undo what that did meanwhile.
     #[test]
     fn a_locked_record_is_not_claimed() {

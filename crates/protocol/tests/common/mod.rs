@@ -10,7 +10,7 @@ use seriatim_txn::{
     Worker,
 };
 
-/// A database of one table `cell(id, value)` under a protocol, built or sketched.
+/// A database of one table `cell(id, value)` under a protocol, built or sketched; its key may be of several words.
 pub(crate) struct Bench<P: Protocol> {
     pub(crate) protocol: P,
     pub(crate) environment: Environment,
@@ -22,16 +22,33 @@ pub(crate) struct Bench<P: Protocol> {
 impl<P: Protocol> Bench<P> {
     /// Opens it with rows 0, 1, 2, ... of these values.
     pub(crate) fn open(mode: HtmMode, values: &[i64]) -> Bench<P> {
+        let bench = Bench::<P>::empty(mode, &["id"]);
+        let mut loader = bench.worker();
+        loader.begin(Mode::ReadWrite, Priority::NONE);
+        for (id, &value) in values.iter().enumerate() {
+            let staged = loader.stage(&bench.cells).expect("memory");
+            bench.set(staged.row, value);
+            let inserted = loader.insert(&bench.cells, Key::Word8(id as u64), staged, OnExists::Refuse);
+            assert_eq!(inserted, Ok(Inserted::New));
+        }
+        assert!(matches!(loader.commit(&mut NoRedo), Ok(Outcome::Committed(_))));
+        drop(loader);
+        bench
+    }
+
+    /// Opens it without rows; the key has these columns.
+    pub(crate) fn empty(mode: HtmMode, key: &[&'static str]) -> Bench<P> {
         let htm = Htm::new(mode).expect("the mode is always available");
         let memory = Memory::new(Options { workers_max: 16, ..Options::default() }).expect("memory");
         let environment = Environment::new(htm, memory, Budget::default());
         let mut core = environment.core().expect("a free slot");
-        let column = |name: &'static str, ty| ColumnDef::new(name, ty);
-        let cells =
-            TableDef::builder("cell").column(column("id", ColumnType::U64)).column(column("value", ColumnType::I64));
-        let cells = cells.key(["id"]).finish().expect("a valid table");
+        let cells = key
+            .iter()
+            .fold(TableDef::builder("cell"), |cells, &column| cells.column(ColumnDef::new(column, ColumnType::U64)));
+        let cells = cells.column(ColumnDef::new("value", ColumnType::I64)).key(key.iter().copied());
+        let cells = cells.finish().expect("a valid table");
         let (codec, layout) = (KeyCodec::for_table(&cells), Layout::new(&cells.columns));
-        let (class, organization, value) = (codec.class(), cells.organization, layout.places[1]);
+        let (class, organization, value) = (codec.class(), cells.organization, layout.places[key.len()]);
         let record_layout = RecordLayout::new(class, &layout, P::HEADER_BYTES, P::VERSION_HEADER_BYTES);
         core.local.enter();
         let index = Index::new(organization, class, 64, &environment.htm, &mut core.store()).expect("memory");
@@ -52,18 +69,7 @@ impl<P: Protocol> Bench<P> {
         });
         let protocol = P::open(&seriatim_txn::Options::default(), &environment);
         drop(core);
-        let bench = Bench { protocol, environment, cells, value };
-        let mut loader = bench.worker();
-        loader.begin(Mode::ReadWrite, Priority::NONE);
-        for (id, &value) in values.iter().enumerate() {
-            let staged = loader.stage(&bench.cells).expect("memory");
-            bench.set(staged.row, value);
-            let inserted = loader.insert(&bench.cells, Key::Word8(id as u64), staged, OnExists::Refuse);
-            assert_eq!(inserted, Ok(Inserted::New));
-        }
-        assert!(matches!(loader.commit(&mut NoRedo), Ok(Outcome::Committed(_))));
-        drop(loader);
-        bench
+        Bench { protocol, environment, cells, value }
     }
 
     pub(crate) fn worker(&self) -> P::Worker {
