@@ -368,6 +368,7 @@ mod tests {
 
     use seriatim_base::Rng;
     use seriatim_memory::{Memory, Options};
+    use seriatim_txn::Runs;
 
     use super::*;
     use crate::shared::origin::Run;
@@ -388,7 +389,7 @@ mod tests {
             let write = writes.entries()[at];
             let (by, row_version) = *row_versions.last().expect("a row version");
             assert_eq!(
-                (write.row_version, write.record, write.by.is_of(by)),
+                (write.row_version, write.record, write.by.is_of(Runs::all(by))),
                 (row_version, record(*number), true),
                 "seed {seed}"
             );
@@ -442,7 +443,7 @@ mod tests {
                     }
                     model.entry(number).or_default().push((by, made));
                 } else {
-                    writes.forget(|run| run.is_of(by));
+                    writes.forget(|run| run.is_of(Runs::all(by)));
                     model.values_mut().for_each(|row_versions| row_versions.retain(|(of, _)| *of != by));
                     model.retain(|_, row_versions| !row_versions.is_empty());
                 }
@@ -460,7 +461,7 @@ mod tests {
             let (expected, row_version, by) = (TidWord::PLACEHOLDER, 1 + iteration as usize, Run::of(4, iteration));
             writes.push(Write { record, table, expected, row_version, link: Link::There, by });
         }
-        writes.forget(|run| run.is_of(4) && run.iteration == 1);
+        writes.forget(|run| run.is_of(Runs::one(4, 1)));
         let left: Vec<usize> = writes.entries().iter().map(|write| write.row_version).collect();
         assert_eq!(left, [1, 3]);
         assert!(writes.find(record(1)).is_none() && writes.find(record(2)) == Some(1));
