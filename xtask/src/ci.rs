@@ -5,7 +5,7 @@ use std::process::Command;
 
 use seriatim_base::clock::Instant;
 
-use crate::tidy;
+use crate::{contributing, tidy};
 
 /// Crates with loom models: tests of the library whose path contains `loom`.
 const MODELLED: &[&str] = &["seriatim-memory", "seriatim-store", "seriatim-redo"];
@@ -21,6 +21,7 @@ const STEPS: &[Step] = &[
     Step { name: "tidy", what: "the repository's own rules", run: tidy::run },
     Step { name: "clippy", what: "cargo clippy, every target, warnings denied", run: clippy },
     Step { name: "docs", what: "cargo doc, warnings denied", run: docs },
+    Step { name: "examples", what: "those of CONTRIBUTING.md compile", run: contributing::compile },
     Step { name: "loom", what: "model-checked state words", run: loom },
     Step { name: "mutants", what: "tests notice missing mechanisms: those that take a moment", run: mutants },
     Step { name: "test", what: "cargo test --workspace", run: test },

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{fs, io};
 
+use crate::ci::{cargo, finish};
 use crate::files::Tree;
 use crate::tidy::Finding;
 
@@ -25,39 +26,76 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     }
 }
 
+fn target(root: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
+}
+
+/// The repository with the examples, below `target`.
+struct Copy {
+    tree: PathBuf,
+    /// Where it is built: not where the repository is, since cargo would take one for the other.
+    build: PathBuf,
+}
+
+impl Copy {
+    /// # Errors
+    /// An example that does not apply, or a disk that does not obey.
+    fn make(root: &Path) -> Result<Copy, String> {
+        let tree = Tree::read(root)?;
+        let text = tree.text(DOCUMENT).ok_or_else(|| format!("no {DOCUMENT}"))?;
+        let patched = patched(text, |path| tree.text(path).map(str::to_owned))
+            .map_err(|(line, message)| format!("{DOCUMENT}:{line}: {message}"))?;
+        let (copy, build) = (target(root).join("contributing/tree"), target(root).join("contributing/target"));
+        let failed = |error: io::Error| format!("cannot copy the repository to {}: {error}", copy.display());
+        match fs::remove_dir_all(&copy) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+            _ => {}
+        }
+        for path in tree.paths().filter(|path| !patched.contains_key(*path)) {
+            let place = copy.join(path);
+            place.parent().map_or(Ok(()), fs::create_dir_all).map_err(failed)?;
+            // It keeps its time, so that nothing is compiled again for having been copied.
+            fs::copy(root.join(path), &place).map_err(failed)?;
+            let time = fs::metadata(root.join(path)).and_then(|data| data.modified()).map_err(failed)?;
+            fs::File::options().append(true).open(&place).and_then(|file| file.set_modified(time)).map_err(failed)?;
+        }
+        for (path, text) in &patched {
+            let place = copy.join(path);
+            place.parent().map_or(Ok(()), fs::create_dir_all).map_err(failed)?;
+            fs::write(place, text).map_err(failed)?;
+        }
+        Ok(Copy { tree: copy, build })
+    }
+
+    fn cargo(&self) -> Command {
+        let mut command = cargo(&self.tree);
+        command.env("CARGO_TARGET_DIR", &self.build).env_remove("CARGO_MANIFEST_DIR");
+        command
+    }
+}
+
+/// Whether the examples compile, in a copy of the repository below `target`.
+///
+/// # Errors
+/// An example that does not apply or does not compile.
+pub(crate) fn compile(root: &Path) -> Result<(), String> {
+    let mut command = Copy::make(root)?.cargo();
+    // The crates that they change, without the program. A wrapper that does nothing sets crates of the workspace apart from the
+    // repository's own, as clippy's does, so that what they depend on is checked once for both.
+    command.args(["check", "--quiet", "--package", "seriatim-protocol", "--package", "seriatim-workload"]);
+    command.env("CARGO_TARGET_DIR", target(root)).env("RUSTC_WORKSPACE_WRAPPER", "env");
+    finish(command).map_err(|message| format!("with the examples of {DOCUMENT}: {message}"))
+}
+
 /// Applies the examples to a copy of the repository below `target`, and runs the workload under the protocol there.
 ///
 /// # Errors
 /// An example that does not apply, does not compile, or is not found by its name.
 pub(crate) fn run(root: &Path) -> Result<(), String> {
-    let tree = Tree::read(root)?;
-    let text = tree.text(DOCUMENT).ok_or_else(|| format!("no {DOCUMENT}"))?;
-    let patched = patched(text, |path| tree.text(path).map(str::to_owned))
-        .map_err(|(line, message)| format!("{DOCUMENT}:{line}: {message}"))?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    let (copy, build) = (target.join("contributing/tree"), target.join("contributing/target"));
-    let failed = |error: io::Error| format!("cannot copy the repository to {}: {error}", copy.display());
-    match fs::remove_dir_all(&copy) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
-        _ => {}
-    }
-    for path in tree.paths().filter(|path| !patched.contains_key(*path)) {
-        let place = copy.join(path);
-        place.parent().map_or(Ok(()), fs::create_dir_all).map_err(failed)?;
-        // It keeps its time, so that nothing is compiled again for having been copied.
-        fs::copy(root.join(path), &place).map_err(failed)?;
-        let time = fs::metadata(root.join(path)).and_then(|data| data.modified()).map_err(failed)?;
-        fs::File::options().append(true).open(&place).and_then(|file| file.set_modified(time)).map_err(failed)?;
-    }
-    for (path, text) in &patched {
-        let place = copy.join(path);
-        place.parent().map_or(Ok(()), fs::create_dir_all).map_err(failed)?;
-        fs::write(place, text).map_err(failed)?;
-    }
+    let copy = Copy::make(root)?;
     let seriatim = |arguments: &[&str]| {
-        let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        let mut command = copy.cargo();
         command.args(["run", "--quiet", "--package", "seriatim-cli", "--"]).args(arguments);
-        command.current_dir(&copy).env("CARGO_TARGET_DIR", &build).env_remove("CARGO_MANIFEST_DIR");
         let output = command.output().map_err(|error| format!("cannot run cargo: {error}"))?;
         match output.status.success() {
             true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),

@@ -39,7 +39,7 @@ use seriatim_procedure::plan::Kind;
 use seriatim_redo::Writer;
 use seriatim_txn::{
     Added, Addition, Cause, ConflictInfo, Fault, Freshness, Inserted, Mode, NoRedo, OnExists, OpError, Outcome, Phase,
-    Prepared, Priority, ProtocolInfo, Reason, RowPtr, Savepoint as WorkerSavepoint, Staged, Updating, Worker,
+    Prepared, Priority, ProtocolInfo, Reason, RowPtr, Runs, Savepoint as WorkerSavepoint, Staged, Updating, Worker,
 };
 
 use crate::TransactionOptions;
@@ -1333,7 +1333,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         if let Ok(_call) = self.call()
             && let Some(repair) = self.worker().repair()
         {
-            repair.forget(operation, again);
+            repair.forget(Runs::all(operation), again);
         }
     }
 

@@ -89,6 +89,21 @@ macro_rules! under_every_protocol {
                     }
 
                     #[test]
+                    fn what_is_prepared_is_all_that_was_read_and_written() {
+                        held::what_is_prepared_is_all_that_was_read_and_written::<$protocol>();
+                    }
+
+                    #[test]
+                    fn a_held_insertion_comes_after_the_deletion_of_its_key() {
+                        held::an_insertion_comes_after_the_deletion_of_its_key::<$protocol>();
+                    }
+
+                    #[test]
+                    fn many_held_rows_in_any_order_are_found() {
+                        held::many_rows_in_any_order_are_found::<$protocol>();
+                    }
+
+                    #[test]
                     fn the_last_record_of_a_held_leaf_is_unlinked_later() {
                         gc::the_last_of_a_held_leaf::<$protocol>();
                     }

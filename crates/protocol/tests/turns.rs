@@ -1,8 +1,13 @@
 //! What must hold of every protocol whatever another transaction does between any two steps of one: every access to the head of a
 //! record is such a step, so reads, locks, validation and installation are cut at each place (`seriatim_base::thread::interrupt`),
 //! or by a seed's schedule of several threads (`take_turns`). Direct mode, where nothing is atomic but words.
+//!
+//! Where a protocol can hold transactions, each case runs with none of them held, all, and every second one from the first or the
+//! second on.
 
 mod common;
+#[path = "turns/histories.rs"]
+mod histories;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -16,15 +21,61 @@ use seriatim_catalog::{ColumnSet, Key};
 use seriatim_htm::HtmMode;
 use seriatim_protocol::for_each_protocol;
 use seriatim_store::Direction;
-use seriatim_txn::{Mode, NoRedo, OnExists, OpError, Outcome, Peeked, Priority, Protocol, RowBuffer, Scan, Worker};
+use seriatim_txn::{
+    Inserted, Mode, NoRedo, OnExists, OpError, Outcome, Peeked, Priority, Protocol, RowBuffer, Scan, Worker,
+};
 
-fn begin<W: Worker>(worker: &mut W) {
-    worker.begin(Mode::ReadWrite, Priority::NONE);
+/// Which of the transactions that a thread begins are held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Held {
+    No,
+    All,
+    Odd,
+    Even,
+}
+
+const HELD: [Held; 4] = [Held::No, Held::All, Held::Odd, Held::Even];
+
+thread_local! {
+    /// Which are held on this thread, and how many it has begun.
+    static BEGUN: Cell<(Held, u32)> = const { Cell::new((Held::No, 0)) };
+}
+
+/// From now on this thread holds these.
+fn hold(held: Held) {
+    BEGUN.set((held, 0));
+}
+
+/// Runs a case with none held, and where the protocol holds, in the other ways.
+fn however_held<P: Protocol>(case: impl Fn()) {
+    let ways = if P::INFO.capabilities.detach { &HELD[..] } else { &HELD[..1] };
+    for &held in ways {
+        println!("held: {held:?}");
+        hold(held);
+        case();
+    }
+    hold(Held::No);
+}
+
+/// Holds the transaction that has just begun, if it is its turn.
+fn begin<W: Worker>(worker: &mut W, mode: Mode) {
+    worker.begin(mode, Priority::NONE);
+    let (held, begun) = BEGUN.get();
+    BEGUN.set((held, begun + 1));
+    let holds = match held {
+        Held::No => false,
+        Held::All => true,
+        Held::Odd => begun % 2 == 0,
+        Held::Even => begun % 2 == 1,
+    };
+    if let (true, Some(detach)) = (holds, worker.detach()) {
+        detach.hold();
+    }
 }
 
 /// Runs a transaction once: its TID and result, if it committed.
 fn attempt<W: Worker, R>(worker: &mut W, body: impl FnOnce(&mut W) -> Result<R, OpError>) -> Option<(Tid, R)> {
-    begin(worker);
+    begin(worker, Mode::ReadWrite);
     let result = body(worker).and_then(|result| match worker.commit(&mut NoRedo)? {
         Outcome::Committed(tid) => Ok((tid, result)),
         Outcome::Repair(_) => unreachable!("no protocol here repairs"),
@@ -107,7 +158,7 @@ fn reads_across_a_commit<P: Protocol>() {
                 }
             };
             let ((), interrupted) = interrupt(at, other, || {
-                reader.begin(mode, Priority::NONE);
+                begin(&mut reader, mode);
                 let seen =
                     look(&mut reader).and_then(|first| Ok((first, bench.read(&mut reader, 1)?.expect("it is there"))));
                 let ended = match seen {
@@ -265,6 +316,32 @@ fn insert_skew<P: Protocol>() {
     }
 }
 
+/// One writes since it could insert a row, which it deletes again; the other inserts that row since nothing was written.
+fn fleeting_insert_skew<P: Protocol>() {
+    for inserts_another in [false, true] {
+        let own = |bench: &Bench<P>, worker: &mut P::Worker| {
+            let staged = worker.stage(&bench.cells)?;
+            let free = worker.insert(&bench.cells, Key::Word8(20), staged, OnExists::Refuse)? == Inserted::New;
+            if free {
+                delete(bench, worker, 20)?;
+                if inserts_another {
+                    put(bench, worker, 30, 1)?;
+                }
+                bench.change(worker, 1, |_| 1)?;
+            }
+            Ok(free)
+        };
+        let others = |bench: &Bench<P>, worker: &mut P::Worker| {
+            let free = bench.read(worker, 1)? == Some(0);
+            if free {
+                put(bench, worker, 20, 7)?;
+            }
+            Ok(free)
+        };
+        skew::<P>(&[0, 0, 0], own, others, |_, _| (), |_| ());
+    }
+}
+
 /// One writes since a row is deleted; the other unlinks what is left of it and inserts the row anew, since nothing was written.
 fn rebirth_skew<P: Protocol>() {
     let own = |bench: &Bench<P>, worker: &mut P::Worker| {
@@ -317,7 +394,7 @@ fn deleted_anew<P: Protocol>() {
     // Its grace period is over; it was not looked at yet.
     writer.core().local.collect();
     commit(&mut writer, |worker| put(&bench, worker, 1, 20));
-    reader.begin(Mode::ReadOnly, Priority::NONE);
+    begin(&mut reader, Mode::ReadOnly);
     let gone = attempt(&mut writer, |worker| delete(&bench, worker, 1));
     assert_eq!(gone.map(|gone| gone.1), Some(true), "nobody has read it");
     writer.collect_garbage(10);
@@ -378,18 +455,20 @@ fn own_order<P: Protocol>() {
 fn turns_by_seeds<P: Protocol>(seeds: u64) {
     const CELLS: u64 = 4;
     for seed in 0..seeds {
+        let held = HELD[seed as usize % HELD.len()];
         let bench = Bench::<P>::open(HtmMode::Absent, &[10; CELLS as usize]);
         let committed = Mutex::new(0);
         let body = |me: u64| {
             let (bench, committed) = (&bench, &committed);
             let body: Box<dyn FnOnce() + Send + '_> = Box::new(move || {
+                hold(held);
                 let mut rng = Rng::from_seed(seed << 8 | me);
                 let mut worker = bench.worker();
                 for _ in 0..12 {
                     let (from, to, amount) = (rng.below(CELLS), rng.below(CELLS), rng.range(1, 5) as i64);
                     let done = match rng.below(4) {
                         0 => {
-                            worker.begin(Mode::ReadOnly, Priority::NONE);
+                            begin(&mut worker, Mode::ReadOnly);
                             let sums = sum(bench, &mut worker, 0, CELLS - 1);
                             match sums.and_then(|sum| worker.commit(&mut NoRedo).map(|_| sum)) {
                                 Ok(sum) => assert_eq!(sum, 10 * CELLS as i64, "seed {seed}: a state that never was"),
@@ -440,52 +519,62 @@ macro_rules! under_every_protocol {
 
                 #[test]
                 fn a_read_is_of_one_version_and_all_reads_of_one_state() {
-                    super::reads_across_a_commit::<Protocol>();
+                    super::however_held::<Protocol>(super::reads_across_a_commit::<Protocol>);
                 }
 
                 #[test]
                 fn who_looks_amid_a_commit_sees_what_was_or_what_comes() {
-                    super::looks_amid_a_commit::<Protocol>();
+                    super::however_held::<Protocol>(super::looks_amid_a_commit::<Protocol>);
                 }
 
                 #[test]
                 fn no_update_is_lost() {
-                    super::updates_of_one_row::<Protocol>();
+                    super::however_held::<Protocol>(super::updates_of_one_row::<Protocol>);
                 }
 
                 #[test]
                 fn of_two_who_write_unless_the_other_did_one_does() {
-                    super::write_skew::<Protocol>();
+                    super::however_held::<Protocol>(super::write_skew::<Protocol>);
                 }
 
                 #[test]
                 fn of_two_who_insert_unless_the_other_did_one_does() {
-                    super::insert_skew::<Protocol>();
+                    super::however_held::<Protocol>(super::insert_skew::<Protocol>);
+                }
+
+                #[test]
+                fn of_two_of_which_one_inserts_and_deletes_what_the_other_inserts_one_writes() {
+                    super::however_held::<Protocol>(super::fleeting_insert_skew::<Protocol>);
                 }
 
                 #[test]
                 fn a_deleted_row_that_comes_back_is_noticed() {
-                    super::rebirth_skew::<Protocol>();
+                    super::however_held::<Protocol>(super::rebirth_skew::<Protocol>);
                 }
 
                 #[test]
                 fn a_row_deleted_anew_waits_for_those_who_may_see_it() {
-                    super::deleted_anew::<Protocol>();
+                    super::however_held::<Protocol>(super::deleted_anew::<Protocol>);
                 }
 
                 #[test]
                 fn what_is_held_when_it_should_be_unlinked_is_unlinked_later() {
-                    super::looks_that_come_too_early::<Protocol>();
+                    super::however_held::<Protocol>(super::looks_that_come_too_early::<Protocol>);
                 }
 
                 #[test]
                 fn the_tids_of_a_worker_are_in_its_order() {
-                    super::own_order::<Protocol>();
+                    super::however_held::<Protocol>(super::own_order::<Protocol>);
                 }
 
                 #[test]
                 fn threads_that_take_turns_lose_nothing() {
                     super::turns_by_seeds::<Protocol>(60);
+                }
+
+                #[test]
+                fn random_programs_of_threads_that_take_turns_are_serializable() {
+                    super::histories::random_programs::<Protocol>(100);
                 }
             }
         )*

@@ -246,8 +246,29 @@ pub enum Outcome {
     /// read, only the epochs are ordered, and these where [`Capabilities::epoch_order`] says so). A transaction that
     /// wrote nothing gets what [`Worker::newest`] said.
     Committed(Tid),
-    /// These operations (by their index in the plan) read stale values; re-run them and commit again.
-    Repair(Vec<u16>),
+    /// These runs of operations read stale values; re-run at least them and commit again.
+    Repair(Vec<Runs>),
+}
+
+/// Runs of an operation of a procedure's plan, as [`Repair::operation`] named them: one of them, or all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Runs {
+    /// The operation, by its index in the plan.
+    pub operation: u16,
+    /// The iteration; none: all.
+    pub iteration: Option<u32>,
+}
+
+impl Runs {
+    /// All runs of an operation.
+    pub const fn all(operation: u16) -> Runs {
+        Runs { operation, iteration: None }
+    }
+
+    /// One run of an operation.
+    pub const fn one(operation: u16, iteration: u32) -> Runs {
+        Runs { operation, iteration: Some(iteration) }
+    }
 }
 
 /// One worker: the state an open transaction runs on. Methods are called in the order
@@ -396,14 +417,15 @@ pub trait Worker: Send {
 /// Repairs: after [`Outcome::Repair`] some operations run again, and what the others read and wrote stays (HTCC §4).
 pub trait Repair {
     /// The calls that follow belong to this operation of the procedure's plan. An operation in a loop is named once an iteration,
-    /// which is the number of times that it ran before since the transaction, or its last repair, began: as all iterations are
-    /// repaired together, those of a loop that is as it was have the numbers that they had. A scan whose rows are gone through one by
+    /// which is the number of times that it ran before since the transaction, or its last repair, began: where all iterations are
+    /// repaired together, those of a loop that is as it was have the numbers that they had. Who runs one of them again names it by
+    /// the number that it had. A scan whose rows are gone through one by
     /// one is named again, by the same numbers, before each further row.
     fn operation(&mut self, index: u16, iteration: u32);
 
-    /// Drops what an operation read and wrote, after [`Outcome::Repair`]: it runs `again` (what it locked may stay locked), or
-    /// runs no more, as a branch went the other way.
-    fn forget(&mut self, index: u16, again: bool);
+    /// Drops what these runs read and wrote, after [`Outcome::Repair`]: they run `again` (what they locked may stay locked), or
+    /// run no more, as a branch went the other way.
+    fn forget(&mut self, runs: Runs, again: bool);
 }
 
 /// What must be known of an executed transaction to order it among others of its batch. Of two transactions of which one reads what

@@ -24,7 +24,7 @@ pub use addition::{Added, Addition};
 pub use cause::{Cause, ConflictInfo, On, OpError, Phase, Reason};
 pub use contract::{
     Capabilities, Chain, Detach, Freshness, Inserted, Mode, OnExists, Outcome, Peeked, Pieces, Prepared, Protocol,
-    ProtocolInfo, Repair, Requirements, RowPtr, Savepoint, Scan, Seen, Staged, Updating, Worker,
+    ProtocolInfo, Repair, Requirements, RowPtr, Runs, Savepoint, Scan, Seen, Staged, Updating, Worker,
 };
 pub use counts::{Census, Counts, TableCount};
 pub use environment::{Core, Environment};

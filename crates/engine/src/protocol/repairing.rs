@@ -16,7 +16,7 @@ use seriatim_procedure::plan::{Kind, Plan};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
     Added, Addition, Change, Core, Inserted, Mode, Near, OnExists, OpError, Outcome, Peeked, Priority, ProtocolInfo,
-    Redo, Repair, Restored, RowBuffer, RowPtr, Savepoint, Scan, Staged, Table, Updating, Worker,
+    Redo, Repair, Restored, RowBuffer, RowPtr, Runs, Savepoint, Scan, Staged, Table, Updating, Worker,
 };
 
 use super::delegate::delegate;
@@ -219,9 +219,10 @@ impl Repair for Repairer {
         self.savepoints.push((index, savepoint));
     }
 
-    fn forget(&mut self, index: u16, again: bool) {
-        FORGOTTEN.with_borrow_mut(|forgotten| forgotten.push((index, again)));
-        if let Some(at) = self.savepoints.iter().position(|(operation, _)| *operation == index) {
+    fn forget(&mut self, runs: Runs, again: bool) {
+        assert_eq!(runs.iteration, None, "procedures run all iterations again");
+        FORGOTTEN.with_borrow_mut(|forgotten| forgotten.push((runs.operation, again)));
+        if let Some(at) = self.savepoints.iter().position(|(operation, _)| *operation == runs.operation) {
             self.inner.rollback_to(self.savepoints[at].1);
             self.savepoints.truncate(at);
         }
@@ -255,7 +256,9 @@ impl Worker for Repairer {
                     meanwhile();
                     self.begin(mode, priority);
                 }
-                Ok(Outcome::Repair(operations))
+                // One iteration, which stands for all of them where they run again together.
+                let first = |(at, operation)| if at == 0 { Runs::one(operation, 0) } else { Runs::all(operation) };
+                Ok(Outcome::Repair(operations.into_iter().enumerate().map(first).collect()))
             }
             None => self.inner.commit(redo),
         }

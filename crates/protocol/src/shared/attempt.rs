@@ -321,4 +321,16 @@ mod tests {
             attempt.core.local.leave();
         }
     }
+
+    #[test]
+    fn who_is_held_is_not_who_comes_next() {
+        let bench = Bench::<Silo>::open(HtmMode::Absent, &[]);
+        let mut attempt = Attempt::<()>::new(bench.environment.core().expect("a free slot"));
+        attempt.begin();
+        attempt.defers = true;
+        attempt.core.local.leave();
+        attempt.begin();
+        assert!(!attempt.defers);
+        attempt.core.local.leave();
+    }
 }

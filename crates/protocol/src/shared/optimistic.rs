@@ -13,8 +13,8 @@ use seriatim_htm::Access;
 use seriatim_memory::{CountedVec, OutOfMemory};
 use seriatim_store::{Inserted as Linked, NodeVersion, Observer, RecordPtr, read_key};
 use seriatim_txn::{
-    Cause, ConflictInfo, Core, Fault, Inserted, OnExists, OpError, Outcome, Phase, Prepared, Reason, RowPtr, Savepoint,
-    Scan, Seen, Staged, Table, Updating,
+    Cause, ConflictInfo, Core, Fault, Inserted, OnExists, OpError, Outcome, Phase, Prepared, Reason, RowPtr, Runs,
+    Savepoint, Scan, Seen, Staged, Table, Updating,
 };
 
 use super::attempt::Attempt;
@@ -289,7 +289,9 @@ impl<O: Origin> Optimistic<O> {
             let Deferred { record, .. } = self.base.writes.deferred[at];
             let Some(entry) = self.base.writes.find(record) else { continue };
             let write = self.base.writes.entries()[entry];
+            // That the key is absent is all that is left of it.
             if write.is_nothing() {
+                self.note_undone(&write);
                 continue;
             }
             let (table, key) = (write.table(), self.base.writes.deferred[at].key());
@@ -302,7 +304,7 @@ impl<O: Origin> Optimistic<O> {
                 }
             }
         }
-        self.base.writes.deferred.clear();
+        self.base.writes.clear_deferred();
         Ok(())
     }
 
@@ -480,11 +482,11 @@ impl<O: Origin> Optimistic<O> {
         }
     }
 
-    /// Drops what an operation read and wrote. What it found absent stays linked by its own insertions until the attempt ends.
-    pub(crate) fn forget(&mut self, operation: u16) {
-        self.reads.retain(|read| !read.by.is_of(operation));
-        self.node_set.retain(|entry| !entry.by.is_of(operation));
-        self.base.writes.forget(|by| by.is_of(operation));
+    /// Drops what these runs read and wrote. What they found absent stays linked by their own insertions until the attempt ends.
+    pub(crate) fn forget(&mut self, runs: Runs) {
+        self.reads.retain(|read| !read.by.is_of(runs));
+        self.node_set.retain(|entry| !entry.by.is_of(runs));
+        self.base.writes.forget(|by| by.is_of(runs));
     }
 
     /// What no longer holds of what was read. Inside a region, or under the locks of the write set, this is the decision

@@ -3,6 +3,8 @@
 
 use std::fmt::Debug;
 
+use seriatim_txn::Runs;
+
 /// What an entry remembers of where it comes from.
 pub(crate) trait Origin: Copy + Debug + Default + PartialEq + Send {
     /// Whether it remembers anything.
@@ -11,8 +13,8 @@ pub(crate) trait Origin: Copy + Debug + Default + PartialEq + Send {
     /// This run of this operation: as [`seriatim_txn::Repair::operation`] names it.
     fn of(operation: u16, iteration: u32) -> Self;
 
-    /// Whether it is a run of this operation.
-    fn is_of(self, operation: u16) -> bool;
+    /// Whether it is one of these runs.
+    fn is_of(self, runs: Runs) -> bool;
 }
 
 impl Origin for () {
@@ -20,7 +22,7 @@ impl Origin for () {
 
     fn of(_: u16, _: u32) {}
 
-    fn is_of(self, _: u16) -> bool {
+    fn is_of(self, _: Runs) -> bool {
         false
     }
 }
@@ -40,7 +42,7 @@ impl Origin for Run {
         Run { operation: Some(operation), iteration }
     }
 
-    fn is_of(self, operation: u16) -> bool {
-        self.operation == Some(operation)
+    fn is_of(self, runs: Runs) -> bool {
+        self.operation == Some(runs.operation) && runs.iteration.is_none_or(|iteration| self.iteration == iteration)
     }
 }

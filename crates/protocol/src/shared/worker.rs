@@ -8,7 +8,7 @@ use seriatim_catalog::{ColumnSet, Key};
 use seriatim_memory::OutOfMemory;
 use seriatim_txn::{
     ConflictInfo, Core, Detach, Inserted, Mode, OnExists, OpError, Outcome, Prepared, Priority, Redo, Repair, RowPtr,
-    Savepoint, Scan, Seen, Staged, Table, Updating,
+    Runs, Savepoint, Scan, Seen, Staged, Table, Updating,
 };
 
 use super::optimistic::{LockBit, Optimistic};
@@ -207,7 +207,7 @@ impl<V: Variant> Repair for Worker<V> {
         self.attempt.base.by = V::By::of(index, iteration);
     }
 
-    fn forget(&mut self, index: u16, _: bool) {
-        self.attempt.forget(index);
+    fn forget(&mut self, runs: Runs, _: bool) {
+        self.attempt.forget(runs);
     }
 }

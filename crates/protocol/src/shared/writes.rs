@@ -115,8 +115,10 @@ pub(crate) struct WriteSet<O = ()> {
     /// Entries taken back by a rollback to a savepoint or a repair: their row versions are freed and their records
     /// unlinked at the end.
     pub(crate) undone: CountedVec<Write<O>>,
-    /// Rows inserted whose records are to be linked at the decision, by table and key.
+    /// Rows inserted whose records are to be linked at the decision: `merged` by table and key, and behind them the latest, by table and
+    /// key too. Those are at most the root of all, so that an insertion in any order moves few, and merging moves all only then.
     pub(crate) deferred: CountedVec<Deferred>,
+    merged: usize,
     /// Tails and fixed parts made by this attempt.
     pub(crate) parts: CountedVec<Part>,
     /// Of use while `record::free_private` runs: the parts that committed row versions refer to.
@@ -132,6 +134,7 @@ impl<O: Origin> WriteSet<O> {
             savepoints: local.counted(0),
             undone: local.counted(0),
             deferred: local.counted(0),
+            merged: 0,
             parts: local.counted(0),
             kept: local.counted(0),
         }
@@ -167,8 +170,11 @@ impl<O: Origin> WriteSet<O> {
 
     /// The record of a row that this attempt has inserted at `key` and not linked.
     pub(crate) fn find_deferred(&self, table: &Table, key: Key<'_>) -> Option<RecordPtr> {
-        let found = self.deferred.binary_search_by(|deferred| deferred.compare(table, key));
-        found.ok().map(|at| self.deferred[at].record)
+        let (merged, latest) = self.deferred.split_at(self.merged);
+        let find = |run: &[Deferred]| {
+            run.binary_search_by(|deferred| deferred.compare(table, key)).ok().map(|at| run[at].record)
+        };
+        find(merged).or_else(|| find(latest))
     }
 
     /// Makes room for one deferred record more: then [`WriteSet::defer`] cannot fail.
@@ -179,21 +185,49 @@ impl<O: Origin> WriteSet<O> {
     /// Notes a record that is to be linked at the decision. Its key is set; no deferred record has the same.
     pub(crate) fn defer(&mut self, table: &Table, record: RecordPtr) {
         let deferred = Deferred { table: table.into(), record };
-        let at = self.deferred.partition_point(|other| other.compare(table, deferred.key()).is_lt());
+        let latest = &self.deferred[self.merged..];
+        let at = self.merged + latest.partition_point(|other| other.compare(table, deferred.key()).is_lt());
         self.deferred.push(deferred);
         self.deferred[at..].rotate_right(1);
+        if (self.deferred.len() - self.merged).pow(2) >= self.deferred.len() {
+            self.merge_deferred();
+        }
+    }
+
+    /// Moves the latest to their places, the last first.
+    fn merge_deferred(&mut self) {
+        let mut end = self.merged;
+        for left in (1..=self.deferred.len() - end).rev() {
+            // What is left of the latest follows `end`.
+            let last = self.deferred[end + left - 1];
+            let at = self.deferred[..end].partition_point(|other| other.compare(last.table(), last.key()).is_lt());
+            self.deferred[at..end + left].rotate_right(left);
+            end = at;
+        }
+        self.merged = self.deferred.len();
     }
 
     /// Of the records that are not linked, those of a table, by key.
     pub(crate) fn deferred_of(&self, table: &Table) -> Vec<RecordPtr> {
-        let of_table = |deferred: &&Deferred| deferred.table().id == table.id;
-        self.deferred.iter().filter(of_table).map(|deferred| deferred.record).collect()
+        let mut of_table: Vec<Deferred> = self.deferred.to_vec();
+        of_table.retain(|deferred| deferred.table().id == table.id);
+        // Two runs.
+        of_table.sort_by(|one, other| one.compare(table, other.key()));
+        of_table.into_iter().map(|deferred| deferred.record).collect()
     }
 
     /// Entries were taken back: what they inserted will not be linked.
     fn forget_deferred(&mut self) {
+        self.merge_deferred();
         let WriteSet { deferred, own, entries, .. } = self;
         deferred.retain(|deferred| own.find(deferred.record.addr(), |e| entries[e].record.addr()).is_some());
+        self.merged = deferred.len();
+    }
+
+    /// All of them are linked, or come to nothing.
+    pub(crate) fn clear_deferred(&mut self) {
+        self.deferred.clear();
+        self.merged = 0;
     }
 
     /// The record of this entry has been linked.
@@ -310,7 +344,7 @@ impl<O: Origin> WriteSet<O> {
         self.replaced.clear();
         self.savepoints.clear();
         self.undone.clear();
-        self.deferred.clear();
+        self.clear_deferred();
         self.parts.clear();
         self.kept.clear();
     }
@@ -334,6 +368,7 @@ mod tests {
 
     use seriatim_base::Rng;
     use seriatim_memory::{Memory, Options};
+    use seriatim_txn::Runs;
 
     use super::*;
     use crate::shared::origin::Run;
@@ -354,7 +389,7 @@ mod tests {
             let write = writes.entries()[at];
             let (by, row_version) = *row_versions.last().expect("a row version");
             assert_eq!(
-                (write.row_version, write.record, write.by.is_of(by)),
+                (write.row_version, write.record, write.by.is_of(Runs::all(by))),
                 (row_version, record(*number), true),
                 "seed {seed}"
             );
@@ -408,7 +443,7 @@ mod tests {
                     }
                     model.entry(number).or_default().push((by, made));
                 } else {
-                    writes.forget(|run| run.is_of(by));
+                    writes.forget(|run| run.is_of(Runs::all(by)));
                     model.values_mut().for_each(|row_versions| row_versions.retain(|(of, _)| *of != by));
                     model.retain(|_, row_versions| !row_versions.is_empty());
                 }
@@ -426,7 +461,7 @@ mod tests {
             let (expected, row_version, by) = (TidWord::PLACEHOLDER, 1 + iteration as usize, Run::of(4, iteration));
             writes.push(Write { record, table, expected, row_version, link: Link::There, by });
         }
-        writes.forget(|run| run.is_of(4) && run.iteration == 1);
+        writes.forget(|run| run.is_of(Runs::one(4, 1)));
         let left: Vec<usize> = writes.entries().iter().map(|write| write.row_version).collect();
         assert_eq!(left, [1, 3]);
         assert!(writes.find(record(1)).is_none() && writes.find(record(2)) == Some(1));

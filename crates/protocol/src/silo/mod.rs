@@ -139,7 +139,7 @@ mod tests {
     use seriatim_catalog::ColumnSet;
     use seriatim_htm::HtmMode;
     use seriatim_store::Direction;
-    use seriatim_txn::{Inserted, NoRedo, OnExists, Priority, Scan, Worker as _};
+    use seriatim_txn::{Inserted, NoRedo, OnExists, Priority, Runs, Scan, Worker as _};
 
     use std::sync::atomic::Ordering;
 
@@ -184,9 +184,11 @@ mod tests {
         }
 
         fn commit(&mut self, attempt: &mut Optimistic<Run>, redo: &mut dyn Redo) -> Result<Outcome, OpError> {
-            match attempt.validation_failure_now().and_then(|failure| attempt.origin(failure).operation) {
-                Some(operation) => Ok(Outcome::Repair(vec![operation])),
-                None => commit::commit(attempt, &mut self.0, redo),
+            match attempt.validation_failure_now().map(|failure| attempt.origin(failure)) {
+                Some(Run { operation: Some(operation), iteration }) => {
+                    Ok(Outcome::Repair(vec![Runs::one(operation, iteration)]))
+                }
+                _ => commit::commit(attempt, &mut self.0, redo),
             }
         }
 
@@ -250,7 +252,7 @@ mod tests {
 
         fn repair(&mut self, bench: &Bench<Repairing>, worker: &mut Repairer, operations: &[u16]) {
             let repair = worker.repair().expect("it repairs");
-            operations.iter().for_each(|operation| repair.forget(*operation, true));
+            operations.iter().for_each(|operation| repair.forget(Runs::all(*operation), true));
             self.run(bench, worker, operations);
         }
     }
@@ -262,15 +264,15 @@ mod tests {
         worker.begin(Mode::ReadWrite, Priority::NONE);
         frame.run(&bench, &mut worker, &[0, 1, 2, 3, 4]);
         others(&bench, |other| assert_eq!(bench.change(other, 0, |_| 2).expect("no conflict"), 2));
-        assert_eq!(worker.commit(&mut NoRedo), Ok(Outcome::Repair(vec![0])));
+        assert_eq!(worker.commit(&mut NoRedo), Ok(Outcome::Repair(vec![Runs::one(0, 0)])));
         frame.repair(&bench, &mut worker, &[0, 1]);
         // A phantom: it has the place of the row that operation 4 wants to insert.
         others(&bench, |other| assert_eq!(insert(&bench, other, LOG + 5, 7), Ok(Inserted::New)));
-        assert_eq!(worker.commit(&mut NoRedo), Ok(Outcome::Repair(vec![3])));
+        assert_eq!(worker.commit(&mut NoRedo), Ok(Outcome::Repair(vec![Runs::one(3, 0)])));
         frame.repair(&bench, &mut worker, &[3, 4]);
         // What a write builds on changed: that of operation 2.
         others(&bench, |other| assert_eq!(bench.change(other, COUNTER, |value| value + 50).expect("no conflict"), 50));
-        assert_eq!(worker.commit(&mut NoRedo), Ok(Outcome::Repair(vec![2])));
+        assert_eq!(worker.commit(&mut NoRedo), Ok(Outcome::Repair(vec![Runs::one(2, 0)])));
         frame.repair(&bench, &mut worker, &[2]);
         assert!(matches!(worker.commit(&mut NoRedo), Ok(Outcome::Committed(_))));
         assert_eq!(frame.runs, [2, 2, 2, 2, 2]);
@@ -280,6 +282,44 @@ mod tests {
         after.begin(Mode::ReadWrite, Priority::NONE);
         assert_eq!(bench.read(&mut after, LOG), Ok(None), "what was inserted first was taken back");
         after.abort();
+    }
+
+    /// Operation 0 adds to a cell in each iteration of a loop: one that is stale is run again, and what the others did stays.
+    #[test]
+    fn one_iteration_is_run_again() {
+        let bench = Bench::<Repairing>::open(HtmMode::Absent, &[1, 10, 100]);
+        let mut worker = bench.worker();
+        worker.begin(Mode::ReadWrite, Priority::NONE);
+        let add = |worker: &mut Repairer, iteration: u32| {
+            worker.repair().expect("it repairs").operation(0, iteration);
+            bench.change(worker, u64::from(iteration), |value| value + 1).expect("no conflict")
+        };
+        assert_eq!([0, 1, 2].map(|iteration| add(&mut worker, iteration)), [2, 11, 101]);
+        others(&bench, |other| assert_eq!(bench.change(other, 1, |value| value + 50).expect("no conflict"), 60));
+        let stale = Runs::one(0, 1);
+        assert_eq!(worker.commit(&mut NoRedo), Ok(Outcome::Repair(vec![stale])));
+        worker.repair().expect("it repairs").forget(stale, true);
+        assert_eq!(add(&mut worker, 1), 61);
+        assert!(matches!(worker.commit(&mut NoRedo), Ok(Outcome::Committed(_))));
+        assert_eq!(bench.state(&[0, 1, 2]), [2, 61, 101]);
+    }
+
+    /// A key whose insertion was taken back has no record that would be found by it.
+    #[test]
+    fn a_held_insertion_that_was_forgotten_is_made_again() {
+        let bench = Bench::<Repairing>::open(HtmMode::Absent, &[1]);
+        let mut worker = bench.worker();
+        worker.begin(Mode::ReadWrite, Priority::NONE);
+        worker.detach().expect("it holds").hold();
+        worker.repair().expect("it repairs").operation(0, 0);
+        assert_eq!(insert(&bench, &mut worker, LOG, 1), Ok(Inserted::New));
+        let repair = worker.repair().expect("it repairs");
+        repair.forget(Runs::all(0), true);
+        repair.operation(0, 0);
+        assert_eq!(insert(&bench, &mut worker, LOG, 2), Ok(Inserted::New));
+        assert_eq!(bench.read(&mut worker, LOG), Ok(Some(2)));
+        assert!(matches!(worker.commit(&mut NoRedo), Ok(Outcome::Committed(_))));
+        assert_eq!(bench.state(&[0, LOG]), [1, 2]);
     }
 
     /// What unlinks leaves a record alone that a commit has locked: to give it back later would undo what that did meanwhile.

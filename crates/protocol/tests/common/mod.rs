@@ -8,7 +8,7 @@ use seriatim_txn::{
     Environment, Inserted, Mode, NoRedo, OnExists, OpError, Outcome, Priority, Protocol, RowPtr, Table, Worker,
 };
 
-/// A database of one table `cell(id, value)` under a protocol, built or sketched.
+/// A database of one table `cell(id, value)` under a protocol, built or sketched; its key may be of several words.
 pub(crate) struct Bench<P: Protocol> {
     pub(crate) protocol: P,
     pub(crate) environment: Environment,
@@ -20,22 +20,7 @@ pub(crate) struct Bench<P: Protocol> {
 impl<P: Protocol> Bench<P> {
     /// Opens it with rows 0, 1, 2, ... of these values.
     pub(crate) fn open(mode: HtmMode, values: &[i64]) -> Bench<P> {
-        let htm = Htm::new(mode).expect("the mode is always available");
-        let memory = Memory::new(Options { workers_max: 16, ..Options::default() }).expect("memory");
-        let environment = Environment::new(htm, memory, Budget::default());
-        let mut core = environment.core().expect("a free slot");
-        let column = |name: &'static str, ty| ColumnDef::new(name, ty);
-        let cells =
-            TableDef::builder("cell").column(column("id", ColumnType::U64)).column(column("value", ColumnType::I64));
-        let cells = cells.key(["id"]).finish().expect("a valid table");
-        core.local.enter();
-        let cells = Table::new(TableId(0), &cells, None, P::HEADER_BYTES, P::VERSION_HEADER_BYTES, &mut core);
-        core.local.leave();
-        let cells = Box::new(cells.expect("memory"));
-        let value = cells.layout.places[1];
-        let protocol = P::open(&seriatim_txn::Options::default(), &environment);
-        drop(core);
-        let bench = Bench { protocol, environment, cells, value };
+        let bench = Bench::<P>::empty(mode, &["id"]);
         let mut loader = bench.worker();
         loader.begin(Mode::ReadWrite, Priority::NONE);
         for (id, &value) in values.iter().enumerate() {
@@ -47,6 +32,27 @@ impl<P: Protocol> Bench<P> {
         assert!(matches!(loader.commit(&mut NoRedo), Ok(Outcome::Committed(_))));
         drop(loader);
         bench
+    }
+
+    /// Opens it without rows; the key has these columns.
+    pub(crate) fn empty(mode: HtmMode, key: &[&'static str]) -> Bench<P> {
+        let htm = Htm::new(mode).expect("the mode is always available");
+        let memory = Memory::new(Options { workers_max: 16, ..Options::default() }).expect("memory");
+        let environment = Environment::new(htm, memory, Budget::default());
+        let mut core = environment.core().expect("a free slot");
+        let cells = key
+            .iter()
+            .fold(TableDef::builder("cell"), |cells, &column| cells.column(ColumnDef::new(column, ColumnType::U64)));
+        let cells = cells.column(ColumnDef::new("value", ColumnType::I64)).key(key.iter().copied());
+        let cells = cells.finish().expect("a valid table");
+        core.local.enter();
+        let cells = Table::new(TableId(0), &cells, None, P::HEADER_BYTES, P::VERSION_HEADER_BYTES, &mut core);
+        core.local.leave();
+        let cells = Box::new(cells.expect("memory"));
+        let value = cells.layout.places[key.len()];
+        let protocol = P::open(&seriatim_txn::Options::default(), &environment);
+        drop(core);
+        Bench { protocol, environment, cells, value }
     }
 
     pub(crate) fn worker(&self) -> P::Worker {

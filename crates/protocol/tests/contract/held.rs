@@ -9,7 +9,8 @@ use seriatim_store::Direction;
 use seriatim_txn::{Inserted, Mode, OnExists, OpError, Priority, Protocol, Savepoint, Scan, Worker};
 
 use crate::common::{Bench, modes};
-use crate::{commits, insert};
+use crate::tids::delete;
+use crate::{commit, commits, insert};
 
 const VALUES: [i64; 3] = [1, 10, 100];
 const ABSENT: u64 = 9;
@@ -273,19 +274,28 @@ pub(crate) fn memory_of_what_was_given_up_comes_back<P: Protocol>() {
     if !holds::<P>() {
         return;
     }
-    for mode in modes() {
-        let bench = Bench::<P>::open(mode, &VALUES);
+    // The keys of the second table lie beside their records.
+    for (mode, columns) in modes().into_iter().flat_map(|mode| [(mode, &["id"][..]), (mode, &["a", "b", "c"])]) {
+        let bench = Bench::<P>::empty(mode, columns);
         let mut worker = bench.worker();
+        let key = |id: u64, work: &mut dyn FnMut(Key<'_>)| match columns.len() {
+            1 => work(Key::Word8(id)),
+            _ => work(Key::Bytes(format!("cell number {id:012}").as_bytes())),
+        };
+        let insert = |worker: &mut P::Worker, key: Key<'_>| {
+            let staged = worker.stage(&bench.cells).expect("memory");
+            assert_eq!(worker.insert(&bench.cells, key, staged, OnExists::Refuse), Ok(Inserted::New));
+        };
         let mut round = || {
             worker.begin(Mode::ReadWrite, Priority::NONE);
             worker.detach().expect("it holds").hold();
-            for id in ABSENT..ABSENT + 20 {
-                assert_eq!(insert(&bench, &mut worker, id, 5), Ok(Inserted::New));
-            }
+            (0..20).for_each(|id| key(id, &mut |key| insert(&mut worker, key)));
             let savepoint = worker.savepoint();
             for id in 100..120 {
-                assert_eq!(insert(&bench, &mut worker, id, 5), Ok(Inserted::New));
-                bench.change(&mut worker, id, |value| value + 1).expect("its own row");
+                key(id, &mut |key| {
+                    insert(&mut worker, key);
+                    assert!(worker.update(&bench.cells, key, ColumnSet::ALL).is_ok_and(|row| row.is_some()));
+                });
             }
             worker.rollback_to(savepoint);
             worker.abort();
@@ -293,6 +303,91 @@ pub(crate) fn memory_of_what_was_given_up_comes_back<P: Protocol>() {
             worker.core().local.live_bytes()
         };
         let after_one = round();
-        (0..10).for_each(|_| assert_eq!(round(), after_one, "{} on {mode}", P::INFO.name));
+        (0..10).for_each(|_| assert_eq!(round(), after_one, "{} on {mode}, {columns:?}", P::INFO.name));
+    }
+}
+
+/// By what a batcher is told, it orders: each record that was read, also by writing it, and each that is written.
+pub(crate) fn what_is_prepared_is_all_that_was_read_and_written<P: Protocol>() {
+    if !holds::<P>() {
+        return;
+    }
+    for mode in modes() {
+        let bench = Bench::<P>::open(mode, &VALUES);
+        let mut worker = begin(&bench);
+        let mut reads = Vec::new();
+        let mut saw = |worker: &P::Worker| {
+            let seen = worker.seen();
+            reads.push((seen.record.expect("it is there").addr(), seen.tid));
+        };
+        bench.read(&mut worker, 0).expect("alone");
+        saw(&worker);
+        bench.change(&mut worker, 1, |value| value + 1).expect("alone");
+        saw(&worker);
+        assert!(worker.delete(&bench.cells, Key::Word8(2)).is_ok_and(|row| row.is_some()));
+        saw(&worker);
+        assert_eq!(insert(&bench, &mut worker, ABSENT, 5), Ok(Inserted::New));
+        let pin = worker.core().local.pinned();
+        let node = bench.cells.index.get(Key::Word8(ABSENT), pin).expect_err("it is not linked").address();
+        let mut prepared = worker.detach().expect("it holds").prepare().expect("alone");
+        for list in [&mut prepared.writes, &mut prepared.nodes, &mut prepared.inserts] {
+            list.sort_unstable();
+        }
+        prepared.reads.sort_unstable();
+        let mut writes: Vec<usize> = reads[1..].iter().map(|(record, _)| *record).collect();
+        writes.sort_unstable();
+        reads.sort_unstable();
+        let name = P::INFO.name;
+        assert_eq!((prepared.reads, prepared.writes), (reads, writes), "{name} on {mode}");
+        assert_eq!((prepared.nodes, prepared.inserts), (vec![], vec![node as usize]), "{name} on {mode}");
+        worker.abort();
+    }
+}
+
+/// Whoever inserts comes after the deletion that made the key absent, although it looks at the index again only at the decision.
+pub(crate) fn an_insertion_comes_after_the_deletion_of_its_key<P: Protocol>() {
+    if !holds::<P>() {
+        return;
+    }
+    for mode in modes() {
+        let bench = Bench::<P>::open(mode, &VALUES);
+        let (mut deleting, mut inserting) = (bench.worker(), bench.worker());
+        let deleted = delete(&bench, &mut deleting);
+        deleting.collect_garbage(usize::MAX);
+        inserting.begin(Mode::ReadWrite, Priority::NONE);
+        inserting.detach().expect("it holds").hold();
+        let pin = inserting.core().local.pinned();
+        assert!(bench.cells.index.get(Key::Word8(1), pin).is_err(), "nothing is left of it");
+        assert_eq!(insert(&bench, &mut inserting, 1, 5), Ok(Inserted::New));
+        assert!(inserting.newest() >= deleted, "{} on {mode}", P::INFO.name);
+        let inserted = commit(&mut inserting).expect("alone");
+        assert!(inserted > deleted, "{} on {mode}: {inserted}, and the delete {deleted}", P::INFO.name);
+    }
+}
+
+/// In whatever order rows are inserted, their own transaction finds each, and scans them by key.
+pub(crate) fn many_rows_in_any_order_are_found<P: Protocol>() {
+    const ROWS: u64 = 300;
+    if !holds::<P>() {
+        return;
+    }
+    let mut shuffled: Vec<u64> = (0..ROWS).collect();
+    Rng::from_seed(1).shuffle(&mut shuffled);
+    for ids in [(0..ROWS).collect(), (0..ROWS).rev().collect(), shuffled] {
+        let bench = Bench::<P>::open(modes()[0], &[]);
+        let mut worker = begin(&bench);
+        for (at, &id) in ids.iter().enumerate() {
+            assert_eq!(insert(&bench, &mut worker, id, id as i64), Ok(Inserted::New));
+            for earlier in &ids[at.saturating_sub(20)..=at] {
+                assert_eq!(bench.read(&mut worker, *earlier), Ok(Some(*earlier as i64)));
+            }
+            assert!(matches!(insert(&bench, &mut worker, ids[at / 2], 0), Ok(Inserted::Exists(_))));
+        }
+        let all: Vec<_> = (0..ROWS).map(|id| (id, id as i64)).collect();
+        assert_eq!(scan(&bench, &mut worker, (0, ROWS), Direction::Forward).as_ref(), Ok(&all));
+        assert!(commits(&mut worker, Ok(())));
+        let mut after = begin(&bench);
+        assert_eq!(scan(&bench, &mut after, (0, ROWS), Direction::Forward), Ok(all));
+        after.abort();
     }
 }

@@ -12,7 +12,7 @@ use crate::common::{Bench, modes};
 use crate::{commit, insert};
 
 /// Deletes cell 1 after a few changes of it, whose TIDs nobody else has: the TID of the delete. Its record can be unlinked.
-fn delete<P: Protocol>(bench: &Bench<P>, worker: &mut P::Worker) -> Tid {
+pub(crate) fn delete<P: Protocol>(bench: &Bench<P>, worker: &mut P::Worker) -> Tid {
     for _ in 0..10 {
         worker.begin(Mode::ReadWrite, Priority::NONE);
         bench.change(worker, 1, |value| value + 1).expect("alone");

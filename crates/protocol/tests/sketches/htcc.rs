@@ -11,7 +11,7 @@ use seriatim_store::RecordPtr;
 use seriatim_txn::{
     Capabilities, ConflictInfo, Core, Environment, Freshness, Inserted, Mode, NoRedo, OnExists, OpError, Options,
     Outcome, Peeked, Phase, Priority, Protocol, ProtocolInfo, Reason, Redo, Repair, Requirements, RowBuffer, RowPtr,
-    Savepoint, Scan, Seen, Staged, Table, Updating, Worker as _,
+    Runs, Savepoint, Scan, Seen, Staged, Table, Updating, Worker as _,
 };
 
 use crate::common::{Bench, modes};
@@ -168,11 +168,11 @@ impl Repair for Worker {
         self.ground.part = index;
     }
 
-    fn forget(&mut self, index: u16, again: bool) {
-        self.erase(index);
+    fn forget(&mut self, runs: Runs, again: bool) {
+        self.erase(runs.operation);
         if !again {
             // Hot locks of operations that did not run again are given back (Figure 6, `del_set`).
-            self.unlock(|held| held.part != index);
+            self.unlock(|held| held.part != runs.operation);
         }
     }
 }
@@ -235,7 +235,7 @@ impl seriatim_txn::Worker for Worker {
                     return Err(self.ground.fail(Phase::Validate, Reason::RecordChanged));
                 }
                 // The region stored nothing; hot locks stay. The attempt is still open.
-                return Ok(Outcome::Repair(operations));
+                return Ok(Outcome::Repair(operations.into_iter().map(Runs::all).collect()));
             }
         };
         for write in &hot {
@@ -281,7 +281,7 @@ impl Frame {
     fn run(&mut self, bench: &Bench<Htcc>, worker: &mut Worker, operations: &[u16]) -> Result<(), OpError> {
         for &operation in operations {
             let repair = worker.repair().expect("it repairs");
-            repair.forget(operation, true);
+            repair.forget(Runs::all(operation), true);
             repair.operation(operation, 0);
             self.runs[usize::from(operation)] += 1;
             match operation {
@@ -326,7 +326,7 @@ fn a_repair_re_runs_the_stale_operation_and_its_descendants_and_keeps_hot_locks(
         // Another transaction sends operation 1 to another cell.
         commit_other(&bench, &mut other, 0, 2);
         let repair = worker.commit(&mut NoRedo).expect("a repair, no abort");
-        assert_eq!(repair, Outcome::Repair(vec![0]));
+        assert_eq!(repair, Outcome::Repair(vec![Runs::all(0)]));
         // The hot lock is held across the repair.
         other.begin(Mode::ReadWrite, Priority::NONE);
         assert_eq!(bench.read(&mut other, COUNTER), Err(OpError::execute(Reason::RecordLocked)));
@@ -347,7 +347,7 @@ fn a_flip_under_an_optimistic_read_is_a_conflict_that_repairs_without_a_lookup()
         let mut frame = Frame::default();
         assert_eq!(frame.run(&bench, &mut worker, &[0, 1, 2]), Ok(()));
         other.flip(&bench.cells, Key::Word8(1));
-        assert_eq!(worker.commit(&mut NoRedo), Ok(Outcome::Repair(vec![1])));
+        assert_eq!(worker.commit(&mut NoRedo), Ok(Outcome::Repair(vec![Runs::all(1)])));
         let lookups = worker.lookups;
         assert_eq!(frame.run(&bench, &mut worker, &[1]), Ok(()));
         assert_eq!(worker.lookups, lookups, "fast restoration");
@@ -363,11 +363,11 @@ fn an_operation_that_no_longer_runs_leaves_nothing_behind() {
         let mut frame = Frame::default();
         assert_eq!(frame.run(&bench, &mut worker, &[0, 1, 2]), Ok(()));
         commit_other(&bench, &mut other, 0, 2);
-        assert_eq!(worker.commit(&mut NoRedo), Ok(Outcome::Repair(vec![0])));
+        assert_eq!(worker.commit(&mut NoRedo), Ok(Outcome::Repair(vec![Runs::all(0)])));
         assert_eq!(frame.run(&bench, &mut worker, &[0]), Ok(()));
         // The branch that adds and counts is not taken any more: the count's hot lock is free for others at once.
-        worker.forget(1, false);
-        worker.forget(2, false);
+        worker.forget(Runs::all(1), false);
+        worker.forget(Runs::all(2), false);
         commit_other(&bench, &mut other, COUNTER, 5);
         let before = tid_of(0);
         assert!(matches!(worker.commit(&mut NoRedo), Ok(Outcome::Committed(tid)) if tid > before));

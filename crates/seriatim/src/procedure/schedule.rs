@@ -187,6 +187,8 @@ impl<'p> Schedule<'p> {
                     return Err(tx.stop(Cause { phase: Phase::Validate, reason: Reason::RecordChanged }));
                 };
                 *done += 1;
+                // All iterations of what went stale.
+                let stale: Vec<u16> = stale.into_iter().map(|runs| runs.operation).collect();
                 let (again, which) = repairs.after(&stale);
                 for operation in &which {
                     tx.forget_operation(operation.0, true);
