@@ -5,7 +5,8 @@ use std::time::Duration;
 use seriatim::catalog::Reverse;
 use seriatim::clock::Instant;
 use seriatim::{
-    Committed, Database, Handle, ReadTx, Session, TransactError, Transaction, TransactionOptions, Tx, clock, thread,
+    Committed, Database, Handle, ReadTx, Reason, Session, TransactError, Transaction, TransactionOptions, Tx, clock,
+    thread,
 };
 
 use crate::common::{each, person};
@@ -207,4 +208,32 @@ fn the_database_lives_as_long_as_its_last_session() {
         let count = session.transact(|tx| Ok(tx.scan(&people, ..).count()));
         assert_eq!(*count.expect("no conflict"), 1);
     });
+}
+
+/// Of two transactions the older waits for the younger one, which does nothing: why it gives up. It has this age, the other may be
+/// older than that.
+fn reasons_of_a_wait_that_ends(wait: Duration, age: Duration) -> Vec<Reason> {
+    let reason = |asks: usize| {
+        let builder = Database::builder().protocol("wait-die").protocol_option("wait_max_us", wait.as_micros() as u64);
+        let db = builder.open().expect("valid");
+        let people = db.create::<crate::common::Person>().expect("valid");
+        let insert = |tx: &Tx| (1..=2).try_for_each(|part| tx.insert(&people, &person(part, 1)));
+        db.session().transact(insert).expect("nobody is about");
+        let mut sessions = [db.session(), db.session()];
+        let mut ages = [TransactionOptions::new(); 2];
+        ages[asks] = ages[asks].age_max(age);
+        let [first, second] = &mut sessions;
+        let open = [first.begin_with(&ages[0]).expect("a worker"), second.begin_with(&ages[1]).expect("a worker")];
+        assert!(open[1 - asks].delete(&people, &(1, Reverse(1))).expect("nobody has it"));
+        open[asks].get(&people, &(1, Reverse(1))).expect_err("it is locked").cause().expect("no mistake").reason
+    };
+    // Which of them is older, their workers decide; the younger one does not wait.
+    [0, 1].map(reason).into_iter().filter(|reason| *reason != Reason::RecordLocked).collect()
+}
+
+#[test]
+fn a_wait_ends_by_its_bound_or_by_the_age_and_says_which() {
+    let (short, long) = (Duration::from_millis(500), Duration::from_secs(20));
+    assert_eq!(reasons_of_a_wait_that_ends(short, long), [Reason::WaitTimeout]);
+    assert_eq!(reasons_of_a_wait_that_ends(long, short), [Reason::TooOld]);
 }
