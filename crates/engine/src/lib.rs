@@ -13,6 +13,7 @@ mod detached;
 mod durability;
 mod engine;
 mod error;
+mod executor;
 mod index;
 mod options;
 mod parking;
@@ -40,6 +41,7 @@ pub use durability::{
 };
 pub use engine::Engine;
 pub use error::{Abort, CloseError, Conflict, OpenError, SchemaError, StorageError, TransactError};
+pub use executor::{Executor, ExecutorSession, Running};
 pub use options::TransactionOptions;
 pub use protocol::protocols;
 pub use queue::{Advance, Order, QueueSettings};

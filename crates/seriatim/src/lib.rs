@@ -60,16 +60,16 @@ pub use seriatim_htm as htm;
 pub use builder::Builder;
 pub use catalog::{Bytes, Decimal, Text, Timestamp};
 pub use database::Database;
-pub use executor::{Executor, Running};
+pub use executor::Executor;
 pub use handle::{Handle, IndexHandle};
 pub use procedure::Data;
 pub use scan::Scan;
 pub use seriatim_base::{Epoch, Rng, Tid, clock, rng, thread};
 pub use seriatim_engine::{
     Abort, Checkpoint, CloseError, Committed, Conflict, Durability, DynHandle, DynRow, DynScan, LogStatistics,
-    OpenError, Pending, QueueStatistics, Receipt, Recovery, RecoveryPhase, RecoveryProgress, RetryPolicy, Savepoint,
-    SchemaError, Statistics, StorageError, TableChecked, TableStatistics, TransactError, TransactionOptions, backup,
-    protocols,
+    OpenError, Pending, QueueStatistics, Receipt, Recovery, RecoveryPhase, RecoveryProgress, RetryPolicy, Running,
+    Savepoint, SchemaError, Statistics, StorageError, TableChecked, TableStatistics, TransactError, TransactionOptions,
+    backup, protocols,
 };
 pub use seriatim_macros::Table;
 pub use seriatim_procedure_macros::{Data, procedure, pure};

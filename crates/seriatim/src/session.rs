@@ -146,12 +146,6 @@ impl Session {
         self.with(options).0.snapshot(body)
     }
 
-    /// As it was at first.
-    pub(crate) fn reset(&mut self) {
-        self.set_options(TransactionOptions::default());
-        self.set_prefetch(self.runner.tx.settings().prefetch);
-    }
-
     /// This session with other bounds, until that is dropped.
     fn with(&mut self, options: &TransactionOptions) -> WithOptions<'_> {
         self.runner.bound(options);

@@ -151,7 +151,7 @@ fn wait_for<R>(running: Running<R>) -> R {
 
 /// Runs a test in databases whose decisions are queued in batches of 8, which wait until they are full.
 fn each_in_batches(test: impl Fn(Database, Handle<Counter>)) {
-    for protocol in seriatim::protocols().into_iter().filter(|protocol| protocol.capabilities.detach) {
+    for protocol in seriatim::protocols().iter().filter(|protocol| protocol.capabilities.detach) {
         let db = Database::builder().protocol(protocol.name).queue_decisions(8, LONG).open().expect("it holds them");
         let counters = db.create::<Counter>().expect("a valid table");
         // As many as are needed: a transaction alone would wait for company.
@@ -361,7 +361,7 @@ fn what_runs_by_itself_may_wait_for_what_was_given_before() {
 
 #[test]
 fn where_procedures_run_in_pieces_or_are_checked_calls_are_whole() {
-    for protocol in seriatim::protocols().into_iter().filter(|protocol| protocol.capabilities.detach) {
+    for protocol in seriatim::protocols().iter().filter(|protocol| protocol.capabilities.detach) {
         for pieces in [false, true] {
             let builder = Database::builder().protocol(protocol.name).queue_decisions(4, Duration::ZERO);
             let execution_mode = if pieces { ExecutionMode::Pieces } else { ExecutionMode::Whole };
@@ -512,7 +512,7 @@ fn an_executor_that_its_own_work_drops_runs_what_it_was_given() {
 /// Of a batch that waits, a transaction becomes too old, and is not committed.
 #[test]
 fn a_transaction_that_became_too_old_in_the_queue_is_not_committed() {
-    for protocol in seriatim::protocols().into_iter().filter(|protocol| protocol.capabilities.detach) {
+    for protocol in seriatim::protocols().iter().filter(|protocol| protocol.capabilities.detach) {
         let builder = Database::builder().protocol(protocol.name).queue_decisions(8, Duration::from_millis(400));
         let db = builder.open().expect("it holds them");
         let counters = db.create::<Counter>().expect("a valid table");

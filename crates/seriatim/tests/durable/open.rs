@@ -69,7 +69,7 @@ fn tables_are_created_or_opened_and_other_definitions_refused() {
 fn neither_indexes_that_are_made_again_nor_their_check_go_through_the_queue_of_decisions() {
     let home = Home::new("unqueued");
     insert(&Database::open(home.at("db")).expect("the database opens"), 0..300);
-    for protocol in seriatim::protocols().into_iter().filter(|protocol| protocol.capabilities.detach) {
+    for protocol in seriatim::protocols().iter().filter(|protocol| protocol.capabilities.detach) {
         let builder = Database::builder().protocol(protocol.name).path(home.at("db"));
         let builder = builder.transaction_age_max(Duration::from_secs(3600));
         let db = builder.queue_decisions(64, Duration::from_secs(60)).open().expect("it recovers");
