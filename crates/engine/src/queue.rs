@@ -7,7 +7,7 @@
 //! ([`Prepared`]).
 //!
 //! A thread that has many transactions submits their decisions ([`Queue::submit`]) and goes on; it leads when a batch is full or when it
-//! has nothing else to do ([`Queue::advance`]). The lead is handed to callers that sleep before threads that submit, which may be busy: a
+//! has nothing else to do (`Queue::advance`). The lead is handed to callers that sleep before threads that submit, which may be busy: a
 //! caller never sleeps while nobody leads.
 //!
 //! Access rule, which makes the pointers of this module sound: a [`Frame`] lies on the stack of a caller that does not return before
@@ -93,7 +93,7 @@ impl std::fmt::Debug for Decision {
     }
 }
 
-/// What [`Queue::advance`] did.
+/// What `Queue::advance` did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advance {
     /// A batch was decided by this thread, or nothing is queued.
@@ -211,7 +211,7 @@ impl Queue {
     }
 
     /// Queues a decision that this thread or another makes later, when its place in the order has come. It tells the result itself, and
-    /// does not panic. A full batch that nobody decides is decided now; else somebody decides it by [`Queue::advance`].
+    /// does not panic. A full batch that nobody decides is decided now; else somebody decides it by `Queue::advance`.
     pub(crate) fn submit(&self, prepared: Prepared, decision: impl FnOnce() + Send + 'static) {
         let mut state = self.enter(prepared, Decision::Submitted(Box::new(decision), thread::current()));
         let is_led = state.led;
