@@ -21,7 +21,7 @@ pub struct Setting {
     pub shuffled: bool,
 }
 
-/// Seeds the next order of a batch that is shuffled. [`matrix`] sets it.
+/// Seeds the next order of a batch that is shuffled. [`matrix_of_threads`] sets it.
 static SHUFFLES: AtomicU64 = AtomicU64::new(0);
 
 /// Decisions of a batch, where they are queued.
@@ -81,15 +81,21 @@ impl std::fmt::Display for Setting {
 }
 
 /// Every protocol of the registry on every back end: emulated with random aborts, absent, and rtm where it works; or on the one that
-/// [`given`] names. On the first of them also with queued decisions, where the protocol holds transactions: as they come, and in an order
-/// by the seed.
+/// [`given`] names. On the first of them also with queued decisions, where the protocol holds transactions.
 pub fn matrix(seed: u64) -> Vec<Setting> {
     let backends = backends(seed, given(), &detect());
     let of = |htm: HtmMode| protocols().iter().map(move |protocol| Setting::new(protocol, htm));
+    let queued = of(backends[0]).filter_map(|setting| setting.queued());
+    backends.iter().copied().flat_map(of).chain(queued).collect()
+}
+
+/// As [`matrix`], and with queued decisions in an order by the seed: for tests whose threads run at the same time. Where one thread takes
+/// all steps in turn, a batch has one decision.
+pub fn matrix_of_threads(seed: u64) -> Vec<Setting> {
     SHUFFLES.store(seed, Ordering::Relaxed);
-    let queued = || of(backends[0]).filter_map(|setting| setting.queued());
-    let shuffled = queued().filter_map(|setting| setting.shuffled());
-    backends.iter().copied().flat_map(of).chain(queued()).chain(shuffled).collect()
+    let settings = matrix(seed);
+    let shuffled: Vec<Setting> = settings.iter().filter_map(Setting::shuffled).collect();
+    settings.into_iter().chain(shuffled).collect()
 }
 
 /// The back end of `SERIATIM_HTM`, if that is set: tests that run on all then run on this one, and those that run on one, too.

@@ -1,14 +1,14 @@
 //! What clients see of random transactions, in every setting, passes a checker that is not ours.
 
 use seriatim_suite::clients::{DataModel, Load, Route, interrogate, interrogate_declared};
-use seriatim_suite::{matrix, seed};
+use seriatim_suite::{matrix, matrix_of_threads, seed};
 
 /// Histories of each data model in each setting.
 const ROUNDS: u64 = 3;
 
 fn every_setting(test: &str, data_model: DataModel, load: &Load) {
     let seed = seed(test);
-    for setting in matrix(seed) {
+    for setting in matrix_of_threads(seed) {
         for round in 0..ROUNDS {
             let seen = interrogate(&setting, data_model, load, seed ^ round).unwrap_or_else(|fault| panic!("{fault}"));
             eprintln!("{setting}, {data_model:?}: {seen:?}");

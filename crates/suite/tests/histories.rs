@@ -6,7 +6,7 @@ use seriatim::htm::{Emulation, HtmMode};
 use seriatim::test_support::GROUPED;
 use seriatim_suite::explore::Cell;
 use seriatim_suite::stress::{Load, stress};
-use seriatim_suite::{Setting, matrix, seed};
+use seriatim_suite::{Setting, matrix, matrix_of_threads, seed};
 
 /// A row with columns that are not of its key.
 #[derive(Table)]
@@ -20,7 +20,7 @@ struct Pair {
 #[test]
 fn few_keys_many_conflicts() {
     let seed = seed("few keys");
-    for setting in matrix(seed) {
+    for setting in matrix_of_threads(seed) {
         let load = Load { threads: 3, transactions: 400, keys: 8, operations: 6 };
         let stressed = stress(&setting, &load, seed).unwrap_or_else(|fault| panic!("{fault}"));
         eprintln!("{setting}: {stressed:?}");
@@ -30,7 +30,7 @@ fn few_keys_many_conflicts() {
 #[test]
 fn many_keys_splits_and_unlinks() {
     let seed = seed("many keys");
-    for setting in matrix(seed) {
+    for setting in matrix_of_threads(seed) {
         let load = Load { threads: 2, transactions: 600, keys: 400, operations: 20 };
         let stressed = stress(&setting, &load, seed).unwrap_or_else(|fault| panic!("{fault}"));
         eprintln!("{setting}: {stressed:?}");
