@@ -194,16 +194,9 @@ impl<O: Origin> WriteSet<O> {
         }
     }
 
-    /// Moves the latest to their places, the last first.
+    /// Moves the latest to their places. The sort merges the two runs that it finds.
     fn merge_deferred(&mut self) {
-        let mut end = self.merged;
-        for left in (1..=self.deferred.len() - end).rev() {
-            // What is left of the latest follows `end`.
-            let last = self.deferred[end + left - 1];
-            let at = self.deferred[..end].partition_point(|other| other.compare(last.table(), last.key()).is_lt());
-            self.deferred[at..end + left].rotate_right(left);
-            end = at;
-        }
+        self.deferred.sort_by(|one, other| one.compare(other.table(), other.key()));
         self.merged = self.deferred.len();
     }
 

@@ -344,7 +344,7 @@ pub(crate) fn what_is_prepared_is_all_that_was_read_and_written<P: Protocol>() {
     }
 }
 
-/// Whoever inserts comes after the deletion that made the key absent, although it looks at the index again only at the decision.
+/// A transaction that inserts comes after the deletion that made the key absent, although it looks at the index again only at the decision.
 pub(crate) fn an_insertion_comes_after_the_deletion_of_its_key<P: Protocol>() {
     if !holds::<P>() {
         return;
