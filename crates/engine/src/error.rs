@@ -440,6 +440,8 @@ pub enum TransactError {
     OutOfMemory,
     /// The transaction stayed open for longer than the configured age.
     TooOld,
+    /// Another thread cancelled it: [`Canceller::cancel`](crate::Canceller::cancel).
+    Cancelled,
     /// The request itself cannot work: a scan of a hash table, use of a transaction inside its own update closure.
     Unsupported(Cause),
     /// The protocol runs registered procedures only, and snapshots; this was a closure or an explicit transaction.
@@ -551,6 +553,7 @@ impl TransactError {
                 Reason::ForeignHandle => TransactError::ForeignHandle,
                 Reason::OutOfMemory => TransactError::OutOfMemory,
                 Reason::TooOld => TransactError::TooOld,
+                Reason::Cancelled => TransactError::Cancelled,
                 Reason::LogStopped => TransactError::LogStopped { reason: "the log takes no commits".to_owned() },
                 reason if reason.is_conflict() => {
                     TransactError::Conflict { last: Conflict { cause, table: None, key: None }, attempts: 1 }
@@ -584,6 +587,7 @@ impl TransactError {
             }
             TransactError::OutOfMemory => TransactError::OutOfMemory,
             TransactError::TooOld => TransactError::TooOld,
+            TransactError::Cancelled => TransactError::Cancelled,
             TransactError::ForeignHandle => TransactError::ForeignHandle,
             TransactError::Unsupported(cause) => TransactError::Unsupported(*cause),
             other => TransactError::LogStopped { reason: other.to_string() },
@@ -661,6 +665,7 @@ impl fmt::Display for TransactError {
             }
             TransactError::OutOfMemory => f.write_str("the memory limit is reached; delete rows or raise the limit"),
             TransactError::TooOld => f.write_str("the transaction was open for longer than the configured age"),
+            TransactError::Cancelled => f.write_str("the transaction was cancelled"),
             TransactError::Unsupported(cause) => cause.fmt(f),
             TransactError::NeedsPlan { protocol } => {
                 write!(

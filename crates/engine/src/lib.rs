@@ -9,6 +9,7 @@
 //! Invariant of this crate: it knows no row type, and no protocol but by its name in the registry.
 
 pub mod backup;
+mod cancel;
 mod detached;
 mod durability;
 mod engine;
@@ -35,6 +36,7 @@ pub mod test_support;
 mod testing;
 mod tx;
 
+pub use cancel::Canceller;
 pub use detached::{Decided, Detached, Step};
 pub use durability::{
     Checkpoint, Durability, Listener, Pending, Recovery, RecoveryPhase, RecoveryProgress, TableChecked,

@@ -301,6 +301,7 @@ impl Runner {
         match cause.reason {
             Reason::OutOfMemory => return Err(self.tx.no_room()),
             Reason::TooOld => return Err(TransactError::TooOld),
+            Reason::Cancelled => return Err(TransactError::Cancelled),
             Reason::ForeignHandle => return Err(TransactError::ForeignHandle),
             Reason::LogStopped => return Err(self.tx.log_refused()),
             reason if !reason.is_conflict() => return Err(TransactError::Unsupported(cause)),

@@ -43,6 +43,7 @@ use seriatim_txn::{
 };
 
 use crate::TransactionOptions;
+use crate::cancel::{Canceller, Deadline};
 use crate::durability::{self, CommitDependency, CommitLog, Persistence};
 use crate::engine::Inner;
 use crate::error::{Abort, AbortKind, Conflict, KeyAt, Shared, StorageError, TransactError};
@@ -115,7 +116,7 @@ pub struct TxCore<W: Worker + ?Sized = dyn Worker> {
     /// As the ticker tells it.
     clock: Arc<CoarseClock>,
     /// When the attempt is too old.
-    deadline: Cell<u64>,
+    deadline: Deadline,
     bounds: Cell<Bounds>,
     /// The key that an abort for a duplicate or missing row is about.
     failed_key: RefCell<Option<KeyAt>>,
@@ -289,7 +290,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
     #[inline]
     pub(crate) fn operate<R>(&self, mut operation: impl FnMut(&mut W) -> Result<R, OpError>) -> Result<R, Abort> {
         let left = self.left.get();
-        if left == 0 || self.is_too_old() {
+        if left == 0 || self.is_over() {
             self.check()?;
         } else {
             self.left.set(left - 1);
@@ -331,8 +332,8 @@ impl<W: Worker + ?Sized> TxCore<W> {
         if began.elapsed() >= self.worker().wait_max() {
             return Err(Cause { phase, reason: Reason::WaitTimeout });
         }
-        if self.is_too_old() {
-            return Err(Cause { phase, reason: Reason::TooOld });
+        if self.is_over() {
+            return Err(Cause { phase, reason: self.deadline.reason() });
         }
         thread::sleep(waiting.pause);
         waiting.pause = (waiting.pause * 2).min(WAIT_PAUSE_MAX);
@@ -354,10 +355,10 @@ impl<W: Worker + ?Sized> TxCore<W> {
         if self.explicit.get() { abort.explained(self.error_of(&abort)) } else { abort }
     }
 
-    /// Whether the attempt is older than it may be, as far as the ticker has told.
+    /// Whether the attempt is older than it may be, as far as the ticker has told, or was cancelled.
     #[inline(always)]
-    fn is_too_old(&self) -> bool {
-        self.clock.now() > self.deadline.get()
+    fn is_over(&self) -> bool {
+        self.deadline.is_over(self.clock.now())
     }
 
     /// An abort that is an item of an iterator: a caller that counts or filters items does not look at it, so the transaction
@@ -380,8 +381,8 @@ impl<W: Worker + ?Sized> TxCore<W> {
             return Err(Abort::stopped(Reason::Reentered));
         }
         let inner = &self.inner;
-        if self.is_too_old() {
-            return Err(self.stop(TOO_OLD));
+        if self.is_over() {
+            return Err(self.stop(self.deadline.cause()));
         }
         let stride = self.stride();
         let operations = self.operations.get() + stride + 1;
@@ -652,7 +653,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
             left: Cell::new(0),
             operations: Cell::new(0),
             clock: Arc::clone(&inner.clock),
-            deadline: Cell::new(0),
+            deadline: Deadline::default(),
             bounds: Cell::new(TransactionOptions::default().bounds(&inner.options)),
             failed_key: RefCell::new(None),
             watching: Cell::new(false),
@@ -1235,8 +1236,8 @@ impl<W: Worker + ?Sized> TxCore<W> {
         drop(savepoints);
         self.operations.set(0);
         self.wait_max.set(self.bounds.get().wait);
-        self.deadline
-            .set(self.clock.now().saturating_add(self.bounds.get().age).saturating_add(inner.clock_resolution));
+        let last = self.clock.now().saturating_add(self.bounds.get().age).saturating_add(inner.clock_resolution);
+        self.deadline.set(last, attempt == 1);
         self.left.set(self.stride());
         if let Some(log) = &self.log {
             cold_path();
@@ -1266,7 +1267,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
     fn park(&self, slot: usize) {
         self.drop_kept();
         let reaped_in_calls = self.worker().core().injects(Fault::ReapInCall);
-        let parking = Parking::new(self.deadline.get(), self.gated.get(), self.hold.take(), reaped_in_calls);
+        let parking = Parking::new(self.deadline.last(), self.gated.get(), self.hold.take(), reaped_in_calls);
         self.explicit.set(true);
         self.inner.pool.park(slot, Arc::clone(&parking));
         parking.leave();
@@ -1375,9 +1376,9 @@ impl<W: Worker + ?Sized> TxCore<W> {
         if let Some(cause) = self.stopped.get() {
             return Err(cause);
         }
-        if self.is_too_old() {
+        if self.is_over() {
             cold_path();
-            return Err(TOO_OLD);
+            return Err(self.deadline.cause());
         }
         Ok(())
     }
@@ -1447,7 +1448,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
     /// As [`TxCore::decide`], after a wait in the queue.
     pub(crate) fn decide_in_turn(&self) -> Result<Outcome, OpError> {
         self.ending.set(true);
-        if self.is_too_old() { Err(OpError::Abort(TOO_OLD)) } else { self.decide() }
+        if self.is_over() { Err(OpError::Abort(self.deadline.cause())) } else { self.decide() }
     }
 
     /// Has the protocol decide, with the log open for what it writes.
@@ -1492,6 +1493,11 @@ impl<W: Worker + ?Sized> TxCore<W> {
     pub fn renew(&self) {
         self.priority.set(Priority::NONE);
         self.dependency.set(CommitDependency::default());
+    }
+
+    /// Cancels transactions of this session, from any thread.
+    pub fn canceller(&self) -> Canceller {
+        self.deadline.canceller()
     }
 
     /// What must be durable before the result leaves.

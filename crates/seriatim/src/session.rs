@@ -9,7 +9,7 @@ use seriatim_txn::Mode;
 use crate::procedure::call::Called;
 use crate::procedure::registry::Registry;
 use crate::transaction::{SnapshotTransaction, Transaction};
-use crate::{Abort, ReadTx, TransactError, TransactionOptions, Tx};
+use crate::{Abort, Canceller, ReadTx, TransactError, TransactionOptions, Tx};
 
 /// Runs transactions, one at a time. Sessions are many, cheap, and may move between threads.
 pub struct Session {
@@ -150,6 +150,30 @@ impl Session {
     fn with(&mut self, options: &TransactionOptions) -> WithOptions<'_> {
         self.runner.bound(options);
         WithOptions(self)
+    }
+
+    /// What cancels this session's transactions, from any thread.
+    ///
+    /// ```
+    /// # use seriatim::{Database, Table, TransactError};
+    /// # #[derive(Table)] #[table(name = "counter", key(id), hash)] struct Counter { id: u32, n: u64 }
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let db = Database::in_memory()?;
+    /// # let counters = db.create::<Counter>()?;
+    /// let mut session = db.session();
+    /// let canceller = session.canceller();
+    /// let result = session.transact(|tx| {
+    ///     tx.insert(&counters, &Counter { id: 7, n: 41 })?;
+    ///     std::thread::scope(|scope| scope.spawn(|| canceller.cancel()).join()).expect("no panic");
+    ///     tx.get(&counters, &7).map(|row| row.is_some())
+    /// });
+    /// assert!(matches!(result, Err(TransactError::Cancelled)));
+    /// assert_eq!(*session.transact(|tx| Ok(tx.get(&counters, &7)?.is_some()))?, false);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn canceller(&self) -> Canceller {
+        self.runner.tx.canceller()
     }
 
     /// Whether procedures called through this session fetch what their arguments name before they need it. At first as

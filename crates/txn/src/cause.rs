@@ -35,6 +35,8 @@ pub enum Reason {
     OutOfMemory,
     /// The transaction is older than the configured age.
     TooOld,
+    /// Another thread cancelled the transaction.
+    Cancelled,
     /// A write in a read-only transaction.
     ReadOnly,
     /// A scan of a table or index that is not ordered.
@@ -51,7 +53,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason, in order of declaration: for counters and reports.
-    pub const ALL: [Reason; 14] = [
+    pub const ALL: [Reason; 15] = [
         Reason::RecordChanged,
         Reason::RecordLocked,
         Reason::WaitTimeout,
@@ -60,6 +62,7 @@ impl Reason {
         Reason::GapLocked,
         Reason::OutOfMemory,
         Reason::TooOld,
+        Reason::Cancelled,
         Reason::ReadOnly,
         Reason::Unordered,
         Reason::Stopped,
@@ -92,6 +95,7 @@ impl Reason {
             Reason::GapLocked => "gap_locked",
             Reason::OutOfMemory => "out_of_memory",
             Reason::TooOld => "too_old",
+            Reason::Cancelled => "cancelled",
             Reason::ReadOnly => "read_only",
             Reason::Unordered => "unordered",
             Reason::Stopped => "stopped",
@@ -127,6 +131,7 @@ impl std::fmt::Display for Cause {
             Reason::GapLocked => "a range is locked by another transaction",
             Reason::OutOfMemory => "the memory limit is reached",
             Reason::TooOld => "the transaction is older than the configured age",
+            Reason::Cancelled => "the transaction was cancelled",
             Reason::ReadOnly => "the transaction is read-only",
             Reason::Unordered => "the table or index is not ordered and cannot be scanned",
             Reason::Stopped => "the transaction already stopped and must be rolled back",
@@ -139,7 +144,7 @@ impl std::fmt::Display for Cause {
 }
 
 /// What a transaction may wait for. It has changed nothing; the caller makes the same call again, from time to time,
-/// until the holder has ended, [`super::Worker::wait_max`] is over, or the transaction is too old; or aborts.
+/// until the holder has ended, [`super::Worker::wait_max`] is over, or the transaction is too old or cancelled; or aborts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum On {
     /// A lock another transaction holds: call again.

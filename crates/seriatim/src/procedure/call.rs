@@ -131,11 +131,11 @@ impl Session {
         }
         let handles = entry.handles::<P>();
         let mut step = detached.step(runner, decided, wait, |core| P::straight(Tx::of(core), handles, arguments));
-        if let Step::Done(result) = &mut step {
-            if let Err(error) = result {
-                in_procedure(error, P::NAME);
-            }
-            #[cfg(feature = "test-support")]
+        if let Step::Done(Err(error)) = &mut step {
+            in_procedure(error, P::NAME);
+        }
+        #[cfg(feature = "test-support")]
+        if let Step::Done(result) = &step {
             self.tell::<P>(arguments, result);
         }
         step

@@ -240,6 +240,12 @@ impl<'p> Schedule<'p> {
             // Nothing is visible yet: the chain is run again as any transaction is.
             return Err(tx.stop(cause));
         }
+        if cause.reason == Reason::Cancelled {
+            // What is visible is to be finished: as its first attempt, the piece takes no notice.
+            tx.roll_back(Some(cause));
+            open(tx, 1)?;
+            return Ok(Next::Repeat);
+        }
         if !cause.reason.is_conflict() || self.repeated == REPEATS_MAX {
             return Err(tx.stop(cause));
         }

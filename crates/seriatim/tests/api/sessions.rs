@@ -118,6 +118,64 @@ fn a_transaction_that_stays_open_too_long_is_stopped() {
     });
 }
 
+/// Neither a call nor the commit, nor another attempt, of whatever kind of transaction; the next one is not affected.
+#[test]
+fn a_transaction_is_cancelled_and_the_next_is_not() {
+    each(|setting| {
+        let db = setting.open();
+        let people = db.create().expect("valid");
+        let mut session = db.session();
+        let canceller = session.canceller();
+        let cancelled = |result: Result<(), TransactError>| {
+            let error = result.expect_err("it was cancelled");
+            assert!(matches!(error, TransactError::Cancelled) && !error.is_retryable(), "{error}");
+        };
+        cancelled(
+            session
+                .transact(|tx| {
+                    tx.insert(&people, &person(1, 1))?;
+                    canceller.cancel();
+                    Ok(())
+                })
+                .map(drop),
+        );
+        cancelled(
+            session
+                .transact(|tx| {
+                    canceller.cancel();
+                    assert!(tx.insert(&people, &person(1, 1)).is_err());
+                    Ok(())
+                })
+                .map(drop),
+        );
+        cancelled(
+            session
+                .snapshot(|_| {
+                    canceller.cancel();
+                    Ok(())
+                })
+                .map(drop),
+        );
+        let open = session.begin().expect("a worker");
+        canceller.cancel();
+        let abort = open.insert(&people, &person(1, 1)).expect_err("it was cancelled");
+        assert!(matches!(open.explain(&abort), TransactError::Cancelled));
+        cancelled(open.commit().map(drop));
+        // Between two transactions there is nothing to cancel.
+        canceller.cancel();
+        session.transact(|tx| tx.insert(&people, &person(1, 1))).expect("it was not cancelled");
+        assert_eq!(*session.transact(|tx| tx.count(&people, ..)).expect("it was not cancelled"), 1);
+        let counted = db
+            .statistics()
+            .aborts
+            .iter()
+            .filter(|(cause, _)| cause.reason == Reason::Cancelled)
+            .map(|(_, count)| count)
+            .sum::<u64>();
+        assert_eq!(counted, 4);
+    });
+}
+
 /// Neither a call nor the commit, of whatever kind of transaction.
 #[test]
 fn an_attempt_that_is_too_old_does_not_commit() {
@@ -212,7 +270,7 @@ fn the_database_lives_as_long_as_its_last_session() {
 
 /// Of two transactions the older waits for the younger one, which does nothing: why it gives up. It has this age, the other may be
 /// older than that.
-fn reasons_of_a_wait_that_ends(wait: Duration, age: Duration) -> Vec<Reason> {
+fn reasons_of_a_wait_that_ends(wait: Duration, age: Duration, is_cancelled: bool) -> Vec<Reason> {
     let reason = |asks: usize| {
         let builder = Database::builder().protocol("wait-die").protocol_option("wait_max_us", wait.as_micros() as u64);
         let db = builder.open().expect("valid");
@@ -222,18 +280,28 @@ fn reasons_of_a_wait_that_ends(wait: Duration, age: Duration) -> Vec<Reason> {
         let mut sessions = [db.session(), db.session()];
         let mut ages = [TransactionOptions::new(); 2];
         ages[asks] = ages[asks].age_max(age);
+        let canceller = sessions[asks].canceller();
         let [first, second] = &mut sessions;
         let open = [first.begin_with(&ages[0]).expect("a worker"), second.begin_with(&ages[1]).expect("a worker")];
         assert!(open[1 - asks].delete(&people, &(1, Reverse(1))).expect("nobody has it"));
-        open[asks].get(&people, &(1, Reverse(1))).expect_err("it is locked").cause().expect("no mistake").reason
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                thread::sleep(Duration::from_millis(50));
+                if is_cancelled {
+                    canceller.cancel();
+                }
+            });
+            open[asks].get(&people, &(1, Reverse(1))).expect_err("it is locked").cause().expect("no mistake").reason
+        })
     };
     // Which of them is older, their workers decide; the younger one does not wait.
     [0, 1].map(reason).into_iter().filter(|reason| *reason != Reason::RecordLocked).collect()
 }
 
 #[test]
-fn a_wait_ends_by_its_bound_or_by_the_age_and_says_which() {
+fn a_wait_ends_by_its_bound_by_the_age_or_cancelled_and_says_which() {
     let (short, long) = (Duration::from_millis(500), Duration::from_secs(20));
-    assert_eq!(reasons_of_a_wait_that_ends(short, long), [Reason::WaitTimeout]);
-    assert_eq!(reasons_of_a_wait_that_ends(long, short), [Reason::TooOld]);
+    assert_eq!(reasons_of_a_wait_that_ends(short, long, false), [Reason::WaitTimeout]);
+    assert_eq!(reasons_of_a_wait_that_ends(long, short, false), [Reason::TooOld]);
+    assert_eq!(reasons_of_a_wait_that_ends(long, long, true), [Reason::Cancelled]);
 }

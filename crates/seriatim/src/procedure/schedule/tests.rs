@@ -196,6 +196,28 @@ fn a_later_piece_that_is_too_old_ends_the_chain() {
 }
 
 #[test]
+fn a_chain_of_which_a_piece_is_visible_is_not_cancelled() {
+    let (_db, counters, mut session) = open("dbx");
+    let (runs, passes) = (Default::default(), Passes::new([0, 1, 1].into()));
+    let (canceller, cancelled) = (session.canceller(), Cell::new(0));
+    let mut run = |piece: u32| {
+        run_scheduled(&mut session.runner, Steps::Pieces(&passes), |tx, schedule| {
+            count_all(tx, &counters, schedule, &runs, |_, id| {
+                if id == piece && cancelled.replace(cancelled.get() + 1) == 0 {
+                    canceller.cancel();
+                }
+                Ok(())
+            })
+        })
+    };
+    run(1).expect("its first piece is visible");
+    cancelled.set(0);
+    let error = run(0).expect_err("nothing is visible yet");
+    assert!(matches!(error, TransactError::Cancelled), "{error}");
+    assert_eq!(counts(&mut session, &counters), [1, 1, 1]);
+}
+
+#[test]
 fn a_later_piece_that_always_meets_conflicts_ends_the_chain() {
     let (_db, counters, mut session) = open("dbx");
     let (runs, passes) = (Default::default(), Passes::new([0, 1, 1].into()));
