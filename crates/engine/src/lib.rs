@@ -16,6 +16,7 @@ mod engine;
 mod error;
 mod executor;
 mod index;
+mod lean;
 mod options;
 mod parking;
 mod pool;
@@ -44,6 +45,7 @@ pub use durability::{
 pub use engine::Engine;
 pub use error::{Abort, CloseError, Conflict, OpenError, SchemaError, StorageError, TransactError};
 pub use executor::{Executor, ExecutorSession, Running};
+pub use lean::{Body, Operations};
 pub use options::TransactionOptions;
 pub use protocol::protocols;
 pub use queue::{Advance, Order, QueueSettings};

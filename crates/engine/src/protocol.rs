@@ -10,6 +10,8 @@ mod delegate;
 #[cfg(any(test, feature = "test-support"))]
 pub mod repairing;
 
+use std::any::TypeId;
+
 use seriatim_base::Tid;
 use seriatim_catalog::{ColumnSet, Key};
 use seriatim_htm::Backend;
@@ -32,6 +34,7 @@ pub fn protocols() -> &'static [ProtocolInfo] {
 #[allow(dead_code, reason = "peeking and restoring are for checkpoints and recovery")]
 pub(crate) trait OpenProtocol: Send + Sync {
     fn worker(&self, core: Core) -> Box<dyn Worker>;
+    fn worker_type(&self) -> TypeId;
     fn info(&self) -> &'static ProtocolInfo;
     fn header_bytes(&self) -> usize;
     fn version_header_bytes(&self) -> usize;
@@ -76,6 +79,10 @@ pub(crate) trait OpenProtocol: Send + Sync {
 impl<P: Recover> OpenProtocol for P {
     fn worker(&self, core: Core) -> Box<dyn Worker> {
         Box::new(Protocol::worker(self, core))
+    }
+
+    fn worker_type(&self) -> TypeId {
+        TypeId::of::<P::Worker>()
     }
 
     fn info(&self) -> &'static ProtocolInfo {

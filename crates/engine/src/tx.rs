@@ -47,6 +47,7 @@ use crate::cancel::{Canceller, Deadline};
 use crate::durability::{self, CommitDependency, CommitLog, Persistence};
 use crate::engine::Inner;
 use crate::error::{Abort, AbortKind, Conflict, KeyAt, Shared, StorageError, TransactError};
+use crate::lean::LeanWorker;
 use crate::options::Bounds;
 use crate::parking::{Parking, TOO_OLD};
 use crate::pool::Lease;
@@ -85,6 +86,8 @@ impl Default for Waiting {
 /// A transaction. Its operations are generic over the worker, and used behind `dyn`.
 pub struct TxCore<W: Worker + ?Sized = dyn Worker> {
     inner: Arc<Inner>,
+    /// The type of its worker, if procedures run by operations of their own on it.
+    pub(crate) lean: Option<LeanWorker>,
     lease: Cell<Option<Lease<W>>>,
     /// The worker last used: asked for first.
     preferred: Cell<usize>,
@@ -222,7 +225,7 @@ pub(crate) struct OutOfLineValues<'t, W: Worker + ?Sized> {
 }
 
 impl<'t, W: Worker + ?Sized> OutOfLineValues<'t, W> {
-    fn of(tx: &'t TxCore<W>, set: &'t TableSet) -> OutOfLineValues<'t, W> {
+    pub(crate) fn of(tx: &'t TxCore<W>, set: &'t TableSet) -> OutOfLineValues<'t, W> {
         OutOfLineValues { tx, bound: Some((set, set.text_bytes_max)) }
     }
 
@@ -289,20 +292,26 @@ impl<W: Worker + ?Sized> TxCore<W> {
     /// stopped.
     #[inline]
     pub(crate) fn operate<R>(&self, mut operation: impl FnMut(&mut W) -> Result<R, OpError>) -> Result<R, Abort> {
-        let left = self.left.get();
-        if left == 0 || self.is_over() {
-            self.check()?;
-        } else {
-            self.left.set(left - 1);
-        }
+        self.count_operation()?;
         match operation(self.worker()) {
             Ok(result) => Ok(result),
             Err(stop) => self.retry_or_stop(stop, operation),
         }
     }
 
+    /// An operation begins: refuses it if the transaction has stopped, or is over.
+    #[inline(always)]
+    pub(crate) fn count_operation(&self) -> Result<(), Abort> {
+        let left = self.left.get();
+        if left == 0 || self.is_over() {
+            return self.check();
+        }
+        self.left.set(left - 1);
+        Ok(())
+    }
+
     #[cold]
-    fn retry_or_stop<R>(
+    pub(crate) fn retry_or_stop<R>(
         &self,
         mut stop: OpError,
         mut operation: impl FnMut(&mut W) -> Result<R, OpError>,
@@ -599,9 +608,16 @@ impl<W: Worker + ?Sized> TxCore<W> {
     /// The first wave of fetching the rows with these keys into the processor's cache. Only a hint.
     #[inline]
     pub fn begin_prefetch<K: TableKey>(&self, set: &TableSet, keys: impl IntoIterator<Item = K>) {
-        let (Ok(_call), Ok(set)) = (self.call(), self.own(set)) else { return };
         for key in keys {
-            key.encode(|key| self.worker().prefetch(&set.primary, key));
+            key.encode(|key| self.prefetch_at(set, key));
+        }
+    }
+
+    /// As [`TxCore::begin_prefetch`], of one encoded key.
+    #[inline]
+    pub fn prefetch_at(&self, set: &TableSet, key: Key<'_>) {
+        if let (Ok(_call), Ok(set)) = (self.call(), self.own(set)) {
+            self.worker().prefetch(&set.primary, key);
         }
     }
 
@@ -635,6 +651,8 @@ impl<W: Worker + ?Sized> TxCore<W> {
         let (workers, wait_max) = (inner.options.workers, inner.options.wait_max);
         let ProtocolInfo { requirements, capabilities, .. } = *inner.protocol.info();
         TxCore {
+            // A history tells of every operation.
+            lean: LeanWorker::of(inner.protocol.worker_type()).filter(|_| log.is_none()),
             lease: Cell::new(None),
             preferred: Cell::new(number % workers),
             mode: Cell::new(Mode::ReadWrite),
@@ -805,11 +823,13 @@ impl<W: Worker + ?Sized> TxCore<W> {
     /// Gives the place of a row back that was not written.
     #[cold]
     fn not_encoded(&self, set: &TableSet, staged: Staged, error: NotEncoded) -> Abort {
-        self.worker().discard(&set.primary, staged);
         match error {
-            NotEncoded::OutOfMemory(_) => self.out_of_memory(),
+            NotEncoded::OutOfMemory(_) => self.discard_row(&set.primary, staged),
             // The caller notes the error.
-            NotEncoded::Unfit => Abort::new(AbortKind::User),
+            NotEncoded::Unfit => {
+                self.worker().discard(&set.primary, staged);
+                Abort::new(AbortKind::User)
+            }
         }
     }
 
@@ -827,6 +847,26 @@ impl<W: Worker + ?Sized> TxCore<W> {
                 Err(abort)
             }
         }
+    }
+
+    /// Inserts a staged row of a table without indexes, in a transaction that is not recorded; `false` if the key exists and was to be
+    /// left.
+    #[inline(never)]
+    pub(crate) fn insert_row(
+        &self,
+        table: &seriatim_txn::Table,
+        key: Key<'_>,
+        staged: Staged,
+        exists: OnExists,
+    ) -> Result<bool, Abort> {
+        Ok(!matches!(self.insert_staged(table, key, staged, exists)?, Inserted::Exists(_)))
+    }
+
+    /// Gives the place of a row back for whose long text there is no memory.
+    #[cold]
+    pub(crate) fn discard_row(&self, table: &seriatim_txn::Table, staged: Staged) -> Abort {
+        self.worker().discard(table, staged);
+        self.out_of_memory()
     }
 
     /// Hands a staged row to the worker. If the transaction stops before, or while it waits, it is given back.

@@ -13,7 +13,7 @@ use seriatim_catalog::{
     Addend, ColumnSet, Key, KeyBuf, KeyPrefix, OrderedTable, Organization, RowRef, Table, TableColumn, TableColumns,
     TableKey, kind,
 };
-use seriatim_engine::{Direction, Savepoint, Target, TxCore, unless_failed};
+use seriatim_engine::{Direction, Savepoint, Target, TxCore};
 use seriatim_txn::{Addition, OnExists};
 
 use crate::Abort;
@@ -513,27 +513,6 @@ impl Tx {
             })
         })?;
         Ok(value)
-    }
-
-    /// As [`Tx::update`], where `change` may abort, and leaves its result itself. What it wrote before stays in the transaction, which
-    /// therefore must not be committed: for callers that pass every abort on.
-    #[inline]
-    pub(crate) fn try_change<T: Table>(
-        &self,
-        table: &Handle<T>,
-        key: &T::Key,
-        columns: ColumnSet,
-        change: impl FnOnce(&mut T::Update<'_>) -> Result<(), Abort>,
-    ) -> Result<(), Abort> {
-        let mut result = Ok(());
-        key.encode(|key| {
-            self.core.change_at(&table.set, key, columns, |writer| {
-                let mut update = T::update(writer);
-                result = change(&mut update);
-                unless_failed(&result, T::finish(update))
-            })
-        })?;
-        result
     }
 
     /// Adds `delta` to a column of the row at `key` without reading the row; whether there is one. A protocol may let additions to one

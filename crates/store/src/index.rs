@@ -200,7 +200,7 @@ impl Index {
 
     /// Starts to fetch the first line that a lookup of `key` will miss, the bucket, and gives what will tell the record.
     /// `None` for a tree: it has no bucket.
-    #[inline]
+    #[inline(always)]
     pub fn prefetch_bucket(&self, key: Key<'_>) -> Option<HashHint> {
         on!(&self.0, _index, K => tree None, hash Some(HashHint(_index.prefetch_bucket(K::probe(key)))))
     }

@@ -5,6 +5,7 @@
 //! they read stays read. So where others are to change what was read, it drops everything: then all operations that change
 //! something must run again, and of those that do not nothing may have been changed.
 
+use std::any::TypeId;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 
@@ -127,6 +128,10 @@ impl OpenProtocol for Altered {
             return Box::new(copying::Copier::new(inner, &self.memory));
         }
         Box::new(Repairer { inner, repairs: self.info.capabilities.repair, savepoints: Vec::new(), begun: None })
+    }
+
+    fn worker_type(&self) -> TypeId {
+        if self.copies() { TypeId::of::<copying::Copier>() } else { TypeId::of::<Repairer>() }
     }
 
     fn info(&self) -> &'static ProtocolInfo {

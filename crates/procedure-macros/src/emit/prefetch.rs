@@ -19,7 +19,7 @@ use seriatim_procedure::analysis::Flow;
 
 use super::expressions::Code;
 use super::slice::{BATCH, Reach, SliceEmitter, iteration};
-use super::{own, table_field};
+use super::{library, own, table_field};
 use crate::known::{self, Node};
 use crate::tree::{Operation, OperationKind, Procedure, Source, Step, StepKind};
 
@@ -114,9 +114,9 @@ fn fetch(code: &Code<'_>, operation: &Operation) -> TokenStream {
     else {
         return TokenStream::new();
     };
-    let (tx, handles, table, key) =
-        (&code.procedure.tx, own("handles"), table_field(operation.table), code.expression(&key.value));
-    quote!(#tx.begin_prefetch(&#handles.#table, [#key]);)
+    let (library, operations, handles, table, key) =
+        (library(), own("operations"), own("handles"), table_field(operation.table), code.expression(&key.value));
+    quote!(#library::support::prefetch(#operations, &#handles.#table, &#key);)
 }
 
 /// Where the waves of the entry stand in a body, if they fetch these operations: the first at its begin, the others after two and

@@ -30,6 +30,7 @@ pub(super) fn function(procedure: &Procedure) -> TokenStream {
     }
     let (library, tx, handles, arguments) = (library(), &procedure.tx, own("handles"), own("arguments"));
     let (schedule, next, output) = (own("schedule"), own("next"), own("output"));
+    let operations = own("operations");
     let lets = bind_arguments(procedure);
     let mut slots = Known::new();
     slots_of(&procedure.body, &mut slots);
@@ -59,6 +60,7 @@ pub(super) fn function(procedure: &Procedure) -> TokenStream {
                 #(#names.begin(#schedule.runs(#steps));)*
                 let mut #output = ::core::option::Option::None::<Self::Output>;
                 let #next = #schedule.pass(#tx, |#tx: &::seriatim::Tx, #schedule: &#library::Schedule<'_>| {
+                    let #operations = #library::support::operations(#tx);
                     #lets
                     #body
                     ::core::result::Result::Ok(())

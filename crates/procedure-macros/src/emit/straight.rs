@@ -17,18 +17,20 @@ use crate::tree::{
 
 /// `Declared::straight`.
 pub(super) fn function(procedure: &Procedure, flow: &Flow<Source>, options: &Options) -> TokenStream {
-    let (tx, handles, arguments) = (&procedure.tx, own("handles"), own("arguments"));
+    let (library, tx, handles, arguments) = (library(), &procedure.tx, own("handles"), own("arguments"));
+    let (operations, kind) = (own("operations"), own("Operations"));
     let (tx_type, result) = (&procedure.tx_type, &procedure.result);
     let lets = bind_arguments(procedure);
     let emitter =
         Emitter { procedure, code: Code::new(procedure), plan: Plan::new(procedure, options.prefetch.then_some(flow)) };
     let body = emitter.body();
     quote! {
-        fn straight(
-            #tx: #tx_type,
+        fn straight<#kind: #library::support::Operations>(
+            #operations: &#kind,
             #handles: &Self::Handles,
             #arguments: &Self::Arguments,
         ) -> #result {
+            let #tx: #tx_type = #library::support::tx(#operations);
             let _ = (#tx, #handles, #arguments);
             #lets
             #body
@@ -243,6 +245,7 @@ impl<'p> Emitter<'p> {
     /// The call, with `?`; of a scan whose rows are gone through one by one: the scan, each of whose rows lives for a pass.
     pub(super) fn operation(&self, operation: &'p Operation) -> TokenStream {
         let (library, tx, handles, at) = (library(), &self.procedure.tx, own("handles"), operation.span.at);
+        let operations = own("operations");
         let (table, row) = (table_field(operation.table), &self.procedure.tables[operation.table]);
         let table = quote!(&#handles.#table);
         let (columns, index) = (self.columns(operation), self.index(operation));
@@ -256,7 +259,8 @@ impl<'p> Emitter<'p> {
                     (true, Some(_)) => "require_by",
                 };
                 let (name, from) = (format_ident!("{}", name, span = at), index.as_ref().unwrap_or(&table));
-                quote_spanned!(at=> #library::support::#name(#tx, #from, &#key, #columns)?)
+                let on = if index.is_some() { tx } else { &operations };
+                quote_spanned!(at=> #library::support::#name(#on, #from, &#key, #columns)?)
             }
             OperationKind::Update { key, required, row, body } => {
                 let (key_name, value) = (own("key"), own("result"));
@@ -281,7 +285,7 @@ impl<'p> Emitter<'p> {
                     {
                         let #key_name = &#key;
                         let mut #value = ::core::option::Option::None;
-                        #library::support::update(#tx, #table, #key_name, #columns, |#row| -> ::core::result::Result<(), ::seriatim::Abort> {
+                        #library::support::update(#operations, #table, #key_name, #columns, |#row| -> ::core::result::Result<(), ::seriatim::Abort> {
                             #change
                         })?;
                         #given
@@ -293,7 +297,7 @@ impl<'p> Emitter<'p> {
                     let value = self.code.expression(value);
                     quote!(#column: #value)
                 });
-                quote_spanned!(at=> #tx.insert(#table, &#row { #(#columns),* })?)
+                quote_spanned!(at=> #library::support::insert(#operations, #table, &#row { #(#columns),* })?)
             }
             OperationKind::Delete { key, required } => {
                 let key = self.code.expression(&key.value);

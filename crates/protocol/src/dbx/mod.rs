@@ -167,7 +167,7 @@ impl Variant for State {
         self.reading.is_none()
     }
 
-    #[inline]
+    #[inline(always)]
     fn read(&mut self, attempt: &mut Optimistic, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, OpError> {
         match self.reading {
             None => attempt.read(table, key),

@@ -126,7 +126,7 @@ impl<O: Origin> Attempt<O> {
     }
 
     /// Begins to fetch the row at `key`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn prefetch(&mut self, table: &Table, key: Key<'_>) {
         let Attempt { core, leaf_hints, prefetched, .. } = self;
         prefetched.begin(table, key, leaf_hints, core.local.pinned());

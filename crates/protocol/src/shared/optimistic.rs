@@ -192,7 +192,7 @@ impl<O: Origin> Optimistic<O> {
         Ok((word, row_version))
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn read(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, OpError> {
         match self.find(table, key)? {
             Some(record) => self.read_record(table, record),
@@ -200,7 +200,7 @@ impl<O: Origin> Optimistic<O> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn read_record(&mut self, table: &Table, record: RecordPtr) -> Result<Option<RowPtr>, OpError> {
         if let Some(own) = self.base.writes.find(record) {
             let write = self.base.writes.entries()[own];
@@ -359,7 +359,7 @@ impl<O: Origin> Optimistic<O> {
         Ok(row.map_or(Inserted::New, Inserted::Replaced))
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn update(&mut self, table: &Table, key: Key<'_>) -> Result<Option<Updating>, OpError> {
         let Some(record) = self.find(table, key)? else { return Ok(None) };
         if let Some(own) = self.base.writes.find(record) {

@@ -91,7 +91,7 @@ impl Prefetched {
     }
 
     /// The first wave for one row.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn begin(&mut self, table: &Table, key: Key<'_>, leaf_hints: &mut LeafHints, pin: Pinned<'_>) {
         if self.entries.len() >= ROWS_MAX && !self.make_room() {
             return;
@@ -168,7 +168,7 @@ impl Prefetched {
 
     /// The record with this key, if it is one of the two expected next of its table. If neither is, the first is given up: one
     /// that is never asked for holds up the others once.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn find(&mut self, table: &Table, key: Key<'_>, pin: Pinned<'_>) -> Option<RecordPtr> {
         let queue = self.queues.get_mut(table.id.index())?;
         let entry = self.entries.get(queue.next as usize)?;

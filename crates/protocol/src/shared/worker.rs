@@ -30,7 +30,7 @@ pub(crate) trait Variant: Send {
     }
 
     /// As [`seriatim_txn::Worker::read`].
-    #[inline]
+    #[inline(always)]
     fn read(
         &mut self,
         attempt: &mut Optimistic<Self::By>,
@@ -78,7 +78,8 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
         self.variant.begin(&self.attempt.base.core, mode);
     }
 
-    #[inline]
+    // Procedures are compiled for workers: reading, updating and prefetching are one function there.
+    #[inline(always)]
     fn prefetch(&mut self, table: &Table, key: Key<'_>) {
         self.attempt.base.prefetch(table, key);
     }
@@ -88,7 +89,7 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
         self.attempt.base.advance_prefetch();
     }
 
-    #[inline]
+    #[inline(always)]
     fn read(&mut self, table: &Table, key: Key<'_>, _: ColumnSet) -> Result<Option<RowPtr>, OpError> {
         self.variant.read(&mut self.attempt, table, key)
     }
@@ -110,7 +111,7 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
         self.attempt.insert(table, key, staged, exists)
     }
 
-    #[inline]
+    #[inline(always)]
     fn update(&mut self, table: &Table, key: Key<'_>, _: ColumnSet) -> Result<Option<Updating>, OpError> {
         debug_assert!(self.variant.may_write());
         self.attempt.update(table, key)

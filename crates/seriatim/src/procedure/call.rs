@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use seriatim_engine::procedure::execution::Steps;
 use seriatim_engine::procedure::in_procedure;
-use seriatim_engine::{Committed, Decided, Detached, Origin, Pending, Runner, Step, with_value};
+use seriatim_engine::{Body, Committed, Decided, Detached, Operations, Origin, Pending, Runner, Step, with_value};
 use seriatim_txn::Mode;
 
 use super::check::{self, PlanChecker};
@@ -97,7 +97,8 @@ impl Session {
         let handles = entry.handles::<P>();
         let mut result = match entry.strategy {
             CallStrategy::Straight => {
-                runner.run(entry.mode(), Origin::Procedure, |core| P::straight(Tx::of(core), handles, arguments))
+                let body = Straight::<P> { handles, arguments };
+                runner.run(entry.mode(), Origin::Procedure, |core| core.run_body(&body))
             }
             CallStrategy::Checked => check::run_checked::<P>(runner, entry, arguments),
             CallStrategy::Repaired | CallStrategy::Pieces => run_scheduled::<P>(runner, procedures, entry, arguments),
@@ -130,7 +131,8 @@ impl Session {
             return if wait { Step::Done(self.call(procedure, arguments)) } else { Step::Stalled };
         }
         let handles = entry.handles::<P>();
-        let mut step = detached.step(runner, decided, wait, |core| P::straight(Tx::of(core), handles, arguments));
+        let body = Straight::<P> { handles, arguments };
+        let mut step = detached.step(runner, decided, wait, |core| core.run_body(&body));
         if let Step::Done(Err(error)) = &mut step {
             in_procedure(error, P::NAME);
         }
@@ -218,6 +220,21 @@ impl Session {
         drop(registry);
         self.called.entries.push(entry);
         Ok(self.called.entries.len() - 1)
+    }
+}
+
+/// A procedure's body with what it is called with.
+struct Straight<'c, P: Declared> {
+    handles: &'c P::Handles,
+    arguments: &'c P::Arguments,
+}
+
+impl<P: Declared> Body for Straight<'_, P> {
+    type Output = P::Output;
+
+    #[inline(always)]
+    fn run<O: Operations>(&self, operations: &O) -> Result<P::Output, Abort> {
+        P::straight(operations, self.handles, self.arguments)
     }
 }
 

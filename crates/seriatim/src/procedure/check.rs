@@ -35,7 +35,7 @@ pub(crate) fn run_checked<P: Declared>(
     let checker = PlanChecker::of::<P>(entry, arguments);
     let mut value = None;
     let committed = checker.run(runner, entry, &mut |tx| {
-        value = Some(P::straight(tx, handles, arguments)?);
+        value = Some(P::straight(&tx.core, handles, arguments)?);
         Ok(())
     })?;
     Ok(with_value(committed, value))

@@ -1,6 +1,7 @@
 //! What a declared procedure is to the engine, and sets of them.
 
 use seriatim_catalog::ColumnSet;
+use seriatim_engine::Operations;
 use seriatim_procedure::ir;
 
 use super::support::Erased;
@@ -35,11 +36,15 @@ pub trait Declared: Copy + Send + Sync + 'static {
         let _ = (handles, columns);
     }
 
-    /// Runs the body from top to bottom.
+    /// Runs the body from top to bottom, by these operations: those of a [`Tx`], or such as are compiled for a protocol.
     ///
     /// # Errors
     /// Its own abort, a conflict, a duplicate or missing row, overflow.
-    fn straight(tx: &Tx, handles: &Self::Handles, arguments: &Self::Arguments) -> Result<Self::Output, Abort>;
+    fn straight<O: Operations>(
+        operations: &O,
+        handles: &Self::Handles,
+        arguments: &Self::Arguments,
+    ) -> Result<Self::Output, Abort>;
 
     /// Runs the steps that `schedule` says, in passes, up to its end (see [`Schedule`]).
     ///
@@ -51,7 +56,7 @@ pub trait Declared: Copy + Send + Sync + 'static {
         arguments: &Self::Arguments,
         schedule: &mut Schedule<'_>,
     ) -> Result<Self::Output, Abort> {
-        schedule.run_whole(tx, |tx| Self::straight(tx, handles, arguments))
+        schedule.run_whole(tx, |tx| Self::straight(&tx.core, handles, arguments))
     }
 
     /// Calls `visit` for each access whose keys depend on the arguments alone, also those in loops and branches over arguments.

@@ -3,8 +3,11 @@
 use std::any::{Any, TypeId};
 
 pub use seriatim_catalog::ColumnSet;
-use seriatim_catalog::{OutOfMemory, Table, TableKey, kind};
+use seriatim_catalog::{OutOfMemory, RowRef, Table, TableKey, kind};
+pub use seriatim_engine::Operations;
+use seriatim_engine::{TxCore, unless_failed};
 use seriatim_procedure::ir;
+use seriatim_txn::OnExists;
 
 pub use super::kept::*;
 pub use super::slots::*;
@@ -48,48 +51,92 @@ impl Erased {
     }
 }
 
+/// The transaction, for all that is not an operation of [`Operations`].
+#[inline(always)]
+pub fn tx<O: Operations>(operations: &O) -> &Tx {
+    Tx::of(operations.core())
+}
+
+/// The operations of a transaction of any kind.
+#[inline(always)]
+pub fn operations(tx: &Tx) -> &TxCore {
+    &tx.core
+}
+
 /// Updates a row, if there is one. The closure leaves its value in a variable of the caller's: passed up through results of options
 /// of results, a large value would be copied at every step. The closure's abort is the transaction's: the caller passes it on.
 ///
 /// # Errors
 /// As [`Tx::update`]; the closure's own.
-#[inline]
-pub fn update<T: Table>(
-    tx: &Tx,
+#[inline(always)]
+pub fn update<O: Operations, T: Table>(
+    operations: &O,
     table: &Handle<T>,
     key: &T::Key,
     columns: ColumnSet,
     change: impl FnOnce(&mut T::Update<'_>) -> Result<(), Abort>,
 ) -> Result<(), Abort> {
-    tx.try_change(table, key, columns, change)
+    let mut result = Ok(());
+    key.encode(|key| {
+        operations.change_at(&table.set, key, columns, |writer| {
+            let mut update = T::update(writer);
+            result = change(&mut update);
+            unless_failed(&result, T::finish(update))
+        })
+    })?;
+    result
+}
+
+/// Inserts a row.
+///
+/// # Errors
+/// As [`Tx::insert`].
+#[inline]
+pub fn insert<O: Operations, T: Table>(operations: &O, table: &Handle<T>, row: &T) -> Result<(), Abort> {
+    let set = &table.set;
+    row.key().encode(|key| match operations.insert_at(set, key, |writer| row.encode(writer), OnExists::Refuse)? {
+        true => Ok(()),
+        false => Err(operations.core().duplicate(&set.primary, key)),
+    })
+}
+
+/// The first wave of fetching a row.
+#[inline(always)]
+pub fn prefetch<O: Operations, T: Table>(operations: &O, table: &Handle<T>, key: &T::Key) {
+    key.encode(|key| operations.prefetch_at(&table.set, key));
 }
 
 /// As [`ReadTx::get`], of these columns.
 ///
 /// # Errors
 /// As there.
-#[inline]
-pub fn get<'t, T: Table>(
-    tx: &'t ReadTx,
+#[inline(always)]
+pub fn get<'t, O: Operations, T: Table>(
+    operations: &'t O,
     table: &Handle<T>,
     key: &T::Key,
     columns: ColumnSet,
 ) -> Result<Option<T::Row<'t>>, Abort> {
-    tx.get_named(table, key, columns)
+    let row = key.encode(|key| operations.get_at(&table.set, key, columns))?;
+    // SAFETY: the access rule of `tx`: what `operations` is of cannot end while it is borrowed.
+    Ok(row.map(|row| T::row(unsafe { RowRef::from_raw(row.as_ptr()) }.only(columns))))
 }
 
 /// As [`ReadTx::require`], of these columns.
 ///
 /// # Errors
 /// As there.
-#[inline]
-pub fn require<'t, T: Table>(
-    tx: &'t ReadTx,
+#[inline(always)]
+pub fn require<'t, O: Operations, T: Table>(
+    operations: &'t O,
     table: &Handle<T>,
     key: &T::Key,
     columns: ColumnSet,
 ) -> Result<T::Row<'t>, Abort> {
-    tx.require_named(table, key, columns)
+    match get(operations, table, key, columns)? {
+        Some(row) => Ok(row),
+        None => Err(tx(operations).missing(table, key)),
+    }
 }
 
 /// As [`ReadTx::get_by`], of these columns.

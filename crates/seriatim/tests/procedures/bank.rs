@@ -6,6 +6,7 @@ use seriatim::procedure::ir::{
     BinaryOperator, Block, Expression, ExpressionKind, Operation, OperationId, OperationKind, Pattern, Place,
     Procedure, Selector, Span, Step, StepId, StepKind, TableUse, Variable, VariableId,
 };
+use seriatim::procedure::support::Operations;
 use seriatim::procedure::{Access, Declared, Next, Schedule, Touch, checked, support};
 use seriatim::{Abort, Builder, Database, Handle, SchemaError, Session, Table, Tx, procedures};
 
@@ -130,7 +131,7 @@ pub(crate) fn update<T: Table, R>(
     change: impl FnOnce(&mut T::Update<'_>) -> Result<R, Abort>,
 ) -> Result<R, Abort> {
     let mut result = None;
-    support::update(tx, table, key, support::ColumnSet::ALL, |row| {
+    support::update(support::operations(tx), table, key, support::ColumnSet::ALL, |row| {
         result = Some(change(row)?);
         Ok(())
     })?;
@@ -200,7 +201,12 @@ impl Declared for transfer {
         handles(database)
     }
 
-    fn straight(tx: &Tx, handles: &Handles, &(from, to, amount): &(u64, u64, i64)) -> Result<i64, Abort> {
+    fn straight<O: Operations>(
+        operations: &O,
+        handles: &Handles,
+        &(from, to, amount): &(u64, u64, i64),
+    ) -> Result<i64, Abort> {
+        let tx = support::tx(operations);
         let left = withdraw(tx, handles, from, amount)?;
         deposit(tx, handles, to, amount)?;
         count(tx, handles)?;
@@ -296,8 +302,8 @@ impl Declared for balance {
         handles(database)
     }
 
-    fn straight(tx: &Tx, handles: &Handles, id: &u64) -> Result<Option<i64>, Abort> {
-        Ok(tx.get(&handles.accounts, id)?.map(|account| account.balance()))
+    fn straight<O: Operations>(operations: &O, handles: &Handles, id: &u64) -> Result<Option<i64>, Abort> {
+        Ok(support::tx(operations).get(&handles.accounts, id)?.map(|account| account.balance()))
     }
 
     fn footprint(handles: &Handles, id: &u64, visit: &mut dyn FnMut(Touch<'_>)) {

@@ -5,7 +5,7 @@ use super::*;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::{Missing, test_support};
-use seriatim::procedure::Declared;
+use seriatim::procedure::{Declared, support};
 use seriatim::{Abort, Freshness, ReadTx, Session, TransactError, Tx, protocols, thread};
 
 const SEED: u64 = 20_241_121;
@@ -215,14 +215,14 @@ fn a_payment_without_memory_is_no_rollback_of_the_users() {
         let (mut fits, handles) = (0, payment::handles(&db).expect("its tables"));
         let error = session.transact(|tx| {
             // What a payment writes beside the text is written once before, so that the text is what lacks.
-            payment::straight(tx, &handles, &pay)?;
+            payment::straight(support::operations(tx), &handles, &pay)?;
             let full = tx.update(&tables.customer, &(1, 1, 1), |row| {
                 while row.set_c_data(&text).is_ok() {
                     fits += 1;
                 }
             })?;
             full.expect("every customer");
-            payment::straight(tx, &handles, &PaymentInput { h_id: h_id + 1, ..pay })
+            payment::straight(support::operations(tx), &handles, &PaymentInput { h_id: h_id + 1, ..pay })
         });
         let error = error.expect_err("the limit");
         assert!(matches!(error, TransactError::OutOfMemory), "{}: {error:?}", protocol.name);

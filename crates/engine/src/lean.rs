@@ -1,0 +1,337 @@
+//! Operations of procedures, compiled for the worker.
+//!
+//! A procedure's body is compiled for each way that its operations may run: for any transaction, and once for each protocol of
+//! [`for_each_lean_protocol`], where an operation is a direct call that knows the worker's type and the key's class. Those leave out
+//! what a registered procedure cannot need: its tables are of its database, it is no explicit transaction, it does not use the
+//! transaction inside an update, and a panic there is not caught by itself. Histories and watched executions are of the other kind.
+//! Which kind it is, is decided once an attempt.
+
+use std::any::TypeId;
+use std::ptr::NonNull;
+
+use seriatim_catalog::{ColumnSet, Key, OutOfMemory, RowWriter};
+use seriatim_txn::{OnExists, OpError, Protocol, RowPtr, Staged, Table, Worker};
+
+use crate::error::Abort;
+use crate::table::TableSet;
+use crate::tx::{OutOfLineValues, TxCore};
+
+/// The operations for which code differs. All others are those of [`Operations::core`].
+pub trait Operations {
+    /// The transaction.
+    fn core(&self) -> &TxCore;
+
+    /// As [`TxCore::get_at`].
+    ///
+    /// # Errors
+    /// As there.
+    fn get_at(&self, set: &TableSet, key: Key<'_>, columns: ColumnSet) -> Result<Option<RowPtr>, Abort>;
+
+    /// As [`TxCore::change_at`].
+    ///
+    /// # Errors
+    /// As there.
+    fn change_at(
+        &self,
+        set: &TableSet,
+        key: Key<'_>,
+        columns: ColumnSet,
+        change: impl FnOnce(RowWriter<'_>) -> ColumnSet,
+    ) -> Result<(), Abort>;
+
+    /// As [`TxCore::insert_at`].
+    ///
+    /// # Errors
+    /// As there.
+    fn insert_at(
+        &self,
+        set: &TableSet,
+        key: Key<'_>,
+        encode: impl FnOnce(&mut RowWriter<'_>) -> Result<(), OutOfMemory>,
+        exists: OnExists,
+    ) -> Result<bool, Abort>;
+
+    /// The first wave of fetching the row with this key: [`TxCore::begin_prefetch`].
+    fn prefetch_at(&self, set: &TableSet, key: Key<'_>);
+}
+
+impl Operations for TxCore {
+    #[inline(always)]
+    fn core(&self) -> &TxCore {
+        self
+    }
+
+    #[inline]
+    fn get_at(&self, set: &TableSet, key: Key<'_>, columns: ColumnSet) -> Result<Option<RowPtr>, Abort> {
+        self.get_at(set, key, columns)
+    }
+
+    #[inline]
+    fn change_at(
+        &self,
+        set: &TableSet,
+        key: Key<'_>,
+        columns: ColumnSet,
+        change: impl FnOnce(RowWriter<'_>) -> ColumnSet,
+    ) -> Result<(), Abort> {
+        self.change_at(set, key, columns, change)
+    }
+
+    #[inline]
+    fn insert_at(
+        &self,
+        set: &TableSet,
+        key: Key<'_>,
+        encode: impl FnOnce(&mut RowWriter<'_>) -> Result<(), OutOfMemory>,
+        exists: OnExists,
+    ) -> Result<bool, Abort> {
+        self.insert_at(set, key, encode, exists)
+    }
+
+    #[inline]
+    fn prefetch_at(&self, set: &TableSet, key: Key<'_>) {
+        self.prefetch_at(set, key);
+    }
+}
+
+/// What runs in an attempt of a procedure, by either kind of operations.
+pub trait Body {
+    /// What it returns.
+    type Output;
+
+    /// Runs it.
+    ///
+    /// # Errors
+    /// Its own abort, a conflict.
+    fn run<O: Operations>(&self, operations: &O) -> Result<Self::Output, Abort>;
+}
+
+/// Calls a macro with `Variant => protocol` of the protocols for which procedures are compiled: each costs a user's program the code
+/// of all its procedures once more.
+macro_rules! for_each_lean_protocol {
+    ($callback:path) => {
+        $callback! {
+            Dbx => seriatim_protocol::dbx::Dbx,
+            Silo => seriatim_protocol::silo::Silo,
+        }
+    };
+}
+
+macro_rules! lean {
+    ($($variant:ident => $protocol:path,)*) => {
+        /// The type of a database's workers, if procedures are compiled for it.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum LeanWorker {
+            $(#[doc = concat!("Of [`", stringify!($protocol), "`].")] $variant,)*
+        }
+
+        impl LeanWorker {
+            /// This type, if procedures are compiled for it.
+            pub(crate) fn of(worker: TypeId) -> Option<LeanWorker> {
+                $(if worker == TypeId::of::<<$protocol as Protocol>::Worker>() {
+                    return Some(LeanWorker::$variant);
+                })*
+                None
+            }
+        }
+
+        impl TxCore {
+            /// Runs a body in the open attempt, by the operations that are compiled for its worker if there are some.
+            ///
+            /// # Errors
+            /// As [`Body::run`].
+            #[inline]
+            pub fn run_body<B: Body>(&self, body: &B) -> Result<B::Output, Abort> {
+                match self.lean {
+                    $(Some(LeanWorker::$variant) => {
+                        let worker = NonNull::from(self.worker()).cast();
+                        body.run(&Lean::<<$protocol as Protocol>::Worker> { core: self, worker })
+                    })*
+                    None => body.run(self),
+                }
+            }
+        }
+    };
+}
+for_each_lean_protocol!(lean);
+
+/// An attempt of a procedure whose worker is a `W`.
+pub(crate) struct Lean<'t, W> {
+    core: &'t TxCore,
+    /// That of the lease, which lasts as long as the attempt.
+    worker: NonNull<W>,
+}
+
+impl<W: Worker> Lean<'_, W> {
+    #[allow(clippy::mut_from_ref)]
+    #[inline(always)]
+    fn worker(&self) -> &mut W {
+        // SAFETY: access rule 1 of `tx`; the transaction noted the type of its database's workers.
+        unsafe { &mut *self.worker.as_ptr() }
+    }
+
+    /// As [`TxCore::operate`], with the first try compiled for the worker.
+    #[inline(always)]
+    fn operate<R>(
+        &self,
+        first: impl FnOnce(&mut W) -> Result<R, OpError>,
+        again: impl FnMut(&mut (dyn Worker + 'static)) -> Result<R, OpError>,
+    ) -> Result<R, Abort> {
+        self.core.count_operation()?;
+        match first(self.worker()) {
+            Ok(result) => Ok(result),
+            Err(stop) => self.core.retry_or_stop(stop, again),
+        }
+    }
+
+    #[inline(always)]
+    fn read(&self, table: &Table, key: Key<'_>, columns: ColumnSet) -> Result<Option<RowPtr>, Abort> {
+        self.operate(|worker| worker.read(table, key, columns), |worker| worker.read(table, key, columns))
+    }
+
+    /// Keys of one word go by register. One copy of each of these for all tables stays in the instruction cache.
+    #[inline(never)]
+    fn read_word(&self, table: &Table, key: u64, columns: ColumnSet) -> Result<Option<RowPtr>, Abort> {
+        self.read(table, Key::Word8(key), columns)
+    }
+
+    #[inline(never)]
+    fn read_any(&self, table: &Table, key: &Key<'_>, columns: ColumnSet) -> Result<Option<RowPtr>, Abort> {
+        self.read(table, *key, columns)
+    }
+
+    /// The private row version of the row to be changed.
+    #[inline(always)]
+    fn update(&self, table: &Table, key: Key<'_>, columns: ColumnSet) -> Result<Option<RowPtr>, Abort> {
+        let rows =
+            self.operate(|worker| worker.update(table, key, columns), |worker| worker.update(table, key, columns))?;
+        Ok(rows.map(|rows| rows.after))
+    }
+
+    #[inline(never)]
+    fn update_word(&self, table: &Table, key: u64, columns: ColumnSet) -> Result<Option<RowPtr>, Abort> {
+        self.update(table, Key::Word8(key), columns)
+    }
+
+    #[inline(never)]
+    fn update_any(&self, table: &Table, key: &Key<'_>, columns: ColumnSet) -> Result<Option<RowPtr>, Abort> {
+        self.update(table, *key, columns)
+    }
+
+    #[inline(never)]
+    fn stage(&self, table: &Table) -> Result<Staged, Abort> {
+        self.operate(|worker| worker.stage(table), |worker| worker.stage(table))
+    }
+
+    #[inline(never)]
+    fn prefetch_word(&self, table: &Table, key: u64) {
+        self.worker().prefetch(table, Key::Word8(key));
+    }
+}
+
+impl<W: Worker> Operations for Lean<'_, W> {
+    #[inline(always)]
+    fn core(&self) -> &TxCore {
+        self.core
+    }
+
+    #[inline(always)]
+    fn get_at(&self, set: &TableSet, key: Key<'_>, columns: ColumnSet) -> Result<Option<RowPtr>, Abort> {
+        match key {
+            Key::Word8(key) => self.read_word(&set.primary, key, columns),
+            key => self.read_any(&set.primary, &key, columns),
+        }
+    }
+
+    #[inline(always)]
+    fn change_at(
+        &self,
+        set: &TableSet,
+        key: Key<'_>,
+        columns: ColumnSet,
+        change: impl FnOnce(RowWriter<'_>) -> ColumnSet,
+    ) -> Result<(), Abort> {
+        // Index entries follow by the general way.
+        if !set.indexes.is_empty() {
+            return self.core.change_at(set, key, columns, change);
+        }
+        let row = match key {
+            Key::Word8(key) => self.update_word(&set.primary, key, columns)?,
+            key => self.update_any(&set.primary, &key, columns)?,
+        };
+        if let Some(row) = row {
+            let mut out_of_line_values = OutOfLineValues::of(self.core, set);
+            // SAFETY: a private row version of the table's layout, which nobody reads before the body's next operation.
+            change(unsafe { RowWriter::for_update(row.as_ptr(), &mut out_of_line_values) }.only(columns));
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn insert_at(
+        &self,
+        set: &TableSet,
+        key: Key<'_>,
+        encode: impl FnOnce(&mut RowWriter<'_>) -> Result<(), OutOfMemory>,
+        exists: OnExists,
+    ) -> Result<bool, Abort> {
+        if !set.indexes.is_empty() {
+            return self.core.insert_at(set, key, encode, exists);
+        }
+        let staged = self.stage(&set.primary)?;
+        let mut out_of_line_values = OutOfLineValues::of(self.core, set);
+        // SAFETY: a staged row is ours, zeroed, and of the table's layout.
+        let mut writer =
+            unsafe { RowWriter::for_insert(staged.row.as_ptr(), staged.fixed.as_ptr(), &mut out_of_line_values) };
+        match encode(&mut writer) {
+            Ok(()) => self.core.insert_row(&set.primary, key, staged, exists),
+            Err(OutOfMemory) => Err(self.core.discard_row(&set.primary, staged)),
+        }
+    }
+
+    #[inline(always)]
+    fn prefetch_at(&self, set: &TableSet, key: Key<'_>) {
+        match key {
+            Key::Word8(key) => self.prefetch_word(&set.primary, key),
+            key => self.worker().prefetch(&set.primary, key),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use seriatim_protocol::PROTOCOLS;
+    use seriatim_txn::Mode;
+
+    use super::*;
+    use crate::tx::Origin;
+    use crate::{Runner, Settings};
+
+    /// Tells by which operations it runs.
+    struct Kind;
+
+    impl Body for Kind {
+        type Output = &'static str;
+
+        fn run<O: Operations>(&self, _: &O) -> Result<&'static str, Abort> {
+            Ok(std::any::type_name::<O>())
+        }
+    }
+
+    fn kind(settings: Settings) -> &'static str {
+        let engine = settings.open().expect("a protocol of this name");
+        let mut runner: Runner = engine.runner();
+        runner.run(Mode::ReadWrite, Origin::Procedure, |core| core.run_body(&Kind)).expect("nobody is about").value
+    }
+
+    #[test]
+    fn a_body_runs_by_the_operations_of_its_worker_unless_it_is_recorded() {
+        for info in PROTOCOLS {
+            let settings = Settings { protocol: info.name.to_owned(), ..Settings::default() };
+            let is_lean = kind(settings.clone()).contains("Lean");
+            assert_eq!(is_lean, ["dbx", "silo"].contains(&info.name), "{}", info.name);
+            let recorded = kind(Settings { record_history: true, ..settings });
+            assert!(!recorded.contains("Lean"), "{}", info.name);
+        }
+    }
+}
