@@ -25,6 +25,7 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
 const ONLY: &[(&str, &[&str], &str)] = &[
     ("xtask", &["base"], "it must build when the rest does not"),
     ("history", &["base"], "the checker must not share the engine's mistakes"),
+    ("batch", &["base"], "it orders transactions that it knows nothing of but what they read and wrote"),
     ("workload", &["seriatim"], "workloads use the public API only"),
 ];
 

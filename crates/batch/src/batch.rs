@@ -1,0 +1,165 @@
+//! A batch: what its transactions read and wrote, and what becomes of them.
+//!
+//! Resources become dense ids when they are named, by one hash probe each; all that follows is arrays.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+use crate::algorithms::Search;
+use crate::fault::{self, Fault};
+use crate::graph::Graph;
+use crate::residual::Residual;
+use crate::{Settings, order};
+
+/// Transactions that have been executed and are to be decided together. `R` names resources, `V` their versions; a caller whose
+/// transactions all saw the same state can take `()`.
+#[derive(Clone, Debug)]
+pub struct Batch<R, V = ()> {
+    ids: HashMap<R, u32>,
+    /// Of each resource, the newest version that a transaction saw.
+    newest: Vec<Option<V>>,
+    /// Transaction, resource, version seen; in the order of transactions.
+    reads: Vec<(u32, u32, V)>,
+    /// Transaction, resource.
+    writes: Vec<(u32, u32)>,
+    members: Vec<Member>,
+}
+
+/// What policies know of a transaction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Member {
+    /// How often it was aborted and executed again.
+    pub restarts: u32,
+    /// What its commit is worth to the user.
+    pub value: u64,
+}
+
+/// What becomes of a batch. Transactions are named by their places in it; each is in one of the three.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Decided {
+    /// Those that commit, in this order.
+    pub order: Vec<usize>,
+    /// Those that abort, because they are in conflict with others of the batch; ascending.
+    pub aborted: Vec<usize>,
+    /// Those that abort in any order, because they saw older versions than others of the batch; ascending.
+    pub stale: Vec<usize>,
+}
+
+impl<R: Hash + Eq, V: Copy + Ord> Batch<R, V> {
+    /// An empty batch.
+    pub fn new() -> Batch<R, V> {
+        Batch { ids: HashMap::new(), newest: Vec::new(), reads: Vec::new(), writes: Vec::new(), members: Vec::new() }
+    }
+
+    /// Adds a transaction, which is told what it read and wrote.
+    pub fn add(&mut self, member: Member) -> Accesses<'_, R, V> {
+        self.members.push(member);
+        Accesses { batch: self }
+    }
+
+    /// Transactions in it.
+    pub fn len(&self) -> usize {
+        self.members.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    /// Its transactions.
+    pub fn members(&self) -> &[Member] {
+        &self.members
+    }
+
+    /// Empties it, and keeps its memory for the next one.
+    pub fn clear(&mut self) {
+        self.ids.clear();
+        self.newest.clear();
+        self.reads.clear();
+        self.writes.clear();
+        self.members.clear();
+    }
+
+    /// Decides which transactions commit, and in which order.
+    pub fn reorder(&self, settings: &Settings) -> Decided {
+        let mut fates = vec![Fate::Commits; self.len()];
+        for &(reader, resource, version) in &self.reads {
+            if self.newest[resource as usize].is_some_and(|newest| version < newest) {
+                fates[reader as usize] = Fate::Stale;
+            }
+        }
+        let viable = |transaction: u32| fates[transaction as usize] == Fate::Commits;
+        let reads = self.reads.iter().map(|&(reader, resource, _)| (reader, resource));
+        let graph = Graph::new(self.len(), self.newest.len(), reads, &self.writes, viable);
+        let mut residual = Residual::new(&graph);
+        residual.trim();
+        for vertex in (settings.algorithm.solve)(&mut residual, &mut Search::new(settings, &self.members)) {
+            fates[vertex as usize] = Fate::Aborts;
+        }
+        let mut order = order::readers_first(&graph, |transaction| fates[transaction as usize] == Fate::Commits);
+        let those = |fate| (0..self.len()).filter(|&at| fates[at] == fate).collect::<Vec<_>>();
+        let (aborted, stale) = (those(Fate::Aborts), those(Fate::Stale));
+        assert_eq!(order.len() + aborted.len() + stale.len(), self.len(), "without those that abort there is no cycle");
+        if fault::is_injected(Fault::AbortedKept) {
+            order.extend(&aborted);
+        }
+        Decided { order, aborted, stale }
+    }
+
+    fn id(&mut self, resource: R) -> u32 {
+        let next = u32::try_from(self.newest.len()).expect("a batch names less than 2^32 resources");
+        let id = *self.ids.entry(resource).or_insert(next);
+        if id == next {
+            self.newest.push(None);
+        }
+        id
+    }
+}
+
+impl<R: Hash + Eq, V: Copy + Ord> Default for Batch<R, V> {
+    fn default() -> Batch<R, V> {
+        Batch::new()
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Commits,
+    Aborts,
+    Stale,
+}
+
+/// Takes what a transaction of a batch read and wrote.
+#[derive(Debug)]
+pub struct Accesses<'b, R, V> {
+    batch: &'b mut Batch<R, V>,
+}
+
+impl<R: Hash + Eq, V: Copy + Ord> Accesses<'_, R, V> {
+    /// The transaction saw these versions of resources: it commits before others that write them. What a write builds on was read.
+    pub fn reads(&mut self, reads: impl IntoIterator<Item = (R, V)>) -> &mut Self {
+        let transaction = self.transaction();
+        for (resource, version) in reads {
+            let id = self.batch.id(resource);
+            let newest = &mut self.batch.newest[id as usize];
+            *newest = (*newest).max(Some(version));
+            self.batch.reads.push((transaction, id, version));
+        }
+        self
+    }
+
+    /// The transaction is going to write these resources.
+    pub fn writes(&mut self, resources: impl IntoIterator<Item = R>) -> &mut Self {
+        let transaction = self.transaction();
+        for resource in resources {
+            let id = self.batch.id(resource);
+            self.batch.writes.push((transaction, id));
+        }
+        self
+    }
+
+    fn transaction(&self) -> u32 {
+        u32::try_from(self.batch.members.len() - 1).expect("a batch has less than 2^32 transactions")
+    }
+}

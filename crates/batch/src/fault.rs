@@ -1,0 +1,27 @@
+//! Mistakes that tests make on purpose, to see that they are noticed. Elsewhere the answer is a constant.
+
+/// A mistake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// Some edges of the graph are missing.
+    EdgesMissed,
+    /// Edges run from writers to readers.
+    EdgesReversed,
+    /// Those that abort stay in the order.
+    AbortedKept,
+}
+
+#[cfg(not(test))]
+pub(crate) const fn is_injected(_: Fault) -> bool {
+    false
+}
+
+#[cfg(test)]
+thread_local! {
+    pub(crate) static INJECTED: std::cell::Cell<Option<Fault>> = const { std::cell::Cell::new(None) };
+}
+
+#[cfg(test)]
+pub(crate) fn is_injected(fault: Fault) -> bool {
+    INJECTED.get() == Some(fault)
+}

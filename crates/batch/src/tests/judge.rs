@@ -1,0 +1,99 @@
+//! A judge of orders, written on the definition: transactions see a state and change it, and an order is serial if each of them, run
+//! again in its place, sees what it saw. It knows no graph and no resource.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use crate::Decided;
+
+/// Who wrote each key that is there: the number of a transaction, or one above all of them for what was there before.
+pub(super) type State = BTreeMap<u64, usize>;
+
+/// What a transaction does. It looks before it changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Op {
+    /// Looks a key up; it may be absent.
+    Read(u64),
+    /// Looks through the keys of a range.
+    Scan(Range<u64>),
+    /// Writes a key, whether it is there or not.
+    Put(u64),
+    /// Deletes a key if it is there.
+    Delete(u64),
+}
+
+/// What a transaction saw.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Saw {
+    Key(u64, Option<usize>),
+    Keys(Range<u64>, Vec<(u64, usize)>),
+}
+
+/// An executed transaction.
+#[derive(Clone, Debug)]
+pub(super) struct Executed {
+    pub(super) ops: Vec<Op>,
+    pub(super) saw: Vec<Saw>,
+}
+
+/// What a transaction sees in a state.
+fn look(ops: &[Op], state: &State) -> Vec<Saw> {
+    let seen = |op: &Op| match op {
+        Op::Read(key) | Op::Delete(key) => Some(Saw::Key(*key, state.get(key).copied())),
+        Op::Scan(range) => {
+            Some(Saw::Keys(range.clone(), state.range(range.clone()).map(|(&key, &by)| (key, by)).collect()))
+        }
+        Op::Put(_) => None,
+    };
+    ops.iter().filter_map(seen).collect()
+}
+
+pub(super) fn execute(ops: &[Op], state: &State) -> Executed {
+    Executed { ops: ops.to_vec(), saw: look(ops, state) }
+}
+
+/// Runs transactions of a batch one after another. The error says who sees something else.
+pub(super) fn replay(state: &State, batch: &[Executed], order: &[usize]) -> Result<(), String> {
+    let mut state = state.clone();
+    for &at in order {
+        let Executed { ops, saw } = &batch[at];
+        let sees = look(ops, &state);
+        if sees != *saw {
+            return Err(format!("{at} of {order:?} saw {saw:?}, and sees {sees:?} in its place"));
+        }
+        for op in ops {
+            match op {
+                Op::Put(key) => drop(state.insert(*key, at)),
+                Op::Delete(key) => drop(state.remove(key)),
+                Op::Read(_) | Op::Scan(_) => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether a decision is one: each transaction once, and those that commit in a serial order.
+pub(super) fn judge(state: &State, batch: &[Executed], decided: &Decided) -> Result<(), String> {
+    let mut all = [&decided.order[..], &decided.aborted, &decided.stale].concat();
+    replay(state, batch, &decided.order)?;
+    all.sort_unstable();
+    match all.into_iter().eq(0..batch.len()) {
+        true => Ok(()),
+        false => Err(format!("not each of {} once: {decided:?}", batch.len())),
+    }
+}
+
+/// The most transactions of a small batch that can commit, found by trying all orders of all subsets.
+pub(super) fn most(state: &State, batch: &[Executed]) -> usize {
+    let mut most = 0;
+    let mut orders = vec![Vec::new()];
+    while let Some(order) = orders.pop() {
+        // What does not commit does not with more behind it.
+        if replay(state, batch, &order).is_ok() {
+            most = most.max(order.len());
+            let others = (0..batch.len()).filter(|at| !order.contains(at));
+            orders.extend(others.map(|at| [&order[..], &[at]].concat()));
+        }
+    }
+    most
+}
