@@ -234,8 +234,8 @@ enum Answer {
     Absent(u64, NodeVersion),
     /// Records by their keys in the order shown, those of each leaf with its node version; within these bounds.
     Shown(Vec<(NodeVersion, Vec<(u64, RecordPtr)>)>, Direction, std::ops::RangeInclusive<u64>),
-    /// Records visited by a walk.
-    Visited(Vec<(u64, RecordPtr)>),
+    /// Records visited by a walk, and whether buckets were split meanwhile.
+    Visited(Vec<(u64, RecordPtr)>, bool),
     /// A removal's answer that this record is not linked.
     NotLinked(u64, RecordPtr),
     /// A writer's changes.
@@ -285,10 +285,16 @@ impl Answer {
                     false => Ok(()),
                 }
             }
-            Answer::Visited(visited) => match visited.iter().find(|(key, record)| !was_linked(key, record)) {
-                Some(strange) => Err(format!("{strange:?} was never linked")),
-                None => all_that_stay(visited, before, after, &(0..=u64::MAX)),
-            },
+            Answer::Visited(visited, split) => {
+                if let Some(strange) = visited.iter().find(|(key, record)| !was_linked(key, record)) {
+                    return Err(format!("{strange:?} was never linked"));
+                }
+                let again = |at: &usize| visited[..*at].contains(&visited[*at]);
+                if let (false, Some(at)) = (*split, (0..visited.len()).find(again)) {
+                    return Err(format!("{:?} stayed in its bucket and was visited twice", visited[at]));
+                }
+                all_that_stay(visited, before, after, &(0..=u64::MAX))
+            }
         }
     }
 }
@@ -384,10 +390,11 @@ fn a_walk_of_a_hash_table() {
             few,
             |_, _, _| (),
             |table, worker, _, ()| {
-                let (mut next, mut records) = (0, Vec::new());
+                let (mut next, mut records, buckets) = (0, Vec::new(), table.buckets());
                 while table.walk(&mut next, 8, worker.local.pinned(), &mut records) {}
                 // SAFETY: found while online.
-                Answer::Visited(records.into_iter().map(|record| (unsafe { Word8::of(record) }, record)).collect())
+                let visited = records.into_iter().map(|record| (unsafe { Word8::of(record) }, record)).collect();
+                Answer::Visited(visited, table.buckets() != buckets)
             },
         );
     }
