@@ -8,11 +8,12 @@ use std::time::Duration;
 use seriatim_base::clock::{CoarseClock, Instant};
 use seriatim_base::thread::Periodic;
 use seriatim_base::{Epoch, TableId};
-use seriatim_catalog::TableDef;
+use seriatim_catalog::{Key, TableDef};
 use seriatim_history::{Columns, History, Recording};
 use seriatim_procedure::analysis::Schema;
 use seriatim_txn::{Environment, Knob, Options, ProtocolInfo};
 
+use crate::contention::{Contention, Tracker};
 use crate::durability::{self, Checkpoint, OpenHandle, Opened, Persistence, Recovery, RecoveryPhase, TableChecked};
 use crate::error::{CloseError, OpenError, SchemaError, StorageError};
 use crate::pool::Pool;
@@ -59,6 +60,8 @@ pub(crate) struct Inner {
     pub(crate) gate: Option<Arc<Gate>>,
     sessions: AtomicUsize,
     recording: Option<Recording>,
+    /// There if conflicts are tracked.
+    pub(crate) contention: Option<Tracker>,
     /// Dropped last: everything above lives in its memory.
     foundation: Foundation,
 }
@@ -189,6 +192,7 @@ impl Engine {
             gate,
             sessions: AtomicUsize::new(0),
             recording: options.record_history.then(Recording::new),
+            contention: options.track_contention.then(Tracker::new),
             foundation,
             options,
         };
@@ -431,6 +435,15 @@ impl Engine {
         }
         self.inner.pool.collect_garbage();
         environment.memory.give_back();
+    }
+
+    /// What was in whose way since the database was opened, if that is tracked.
+    pub fn contention(&self) -> Option<Contention> {
+        let describe = |id, key: Option<Key<'_>>| {
+            let tell = |table: &seriatim_txn::Table| (table.name.clone(), key.map(|key| table.codec.describe(key)));
+            self.inner.with_table(id, tell).map_or((None, None), |(table, key)| (Some(table), key))
+        };
+        Some(self.inner.contention.as_ref()?.contention(describe))
     }
 
     /// What was recorded since the last call, if the database records.

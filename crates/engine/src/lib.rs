@@ -10,6 +10,7 @@
 
 pub mod backup;
 mod cancel;
+mod contention;
 mod detached;
 mod durability;
 mod engine;
@@ -38,6 +39,7 @@ mod testing;
 mod tx;
 
 pub use cancel::Canceller;
+pub use contention::{Contended, Contender, Contention};
 pub use detached::{Decided, Detached, Step};
 pub use durability::{
     Checkpoint, Durability, Listener, Pending, Recovery, RecoveryPhase, RecoveryProgress, TableChecked,

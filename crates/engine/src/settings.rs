@@ -36,6 +36,8 @@ pub struct Settings {
     pub memory_limit: Option<usize>,
     /// Whether histories are recorded.
     pub record_history: bool,
+    /// Whether conflicts are counted by row and by the procedures that were in each other's way.
+    pub track_contention: bool,
     /// How conflicts are retried.
     pub retry: RetryPolicy,
     /// How long an attempt may be open.
@@ -144,6 +146,7 @@ impl Default for Settings {
             huge_pages: true,
             memory_limit: None,
             record_history: false,
+            track_contention: false,
             retry: RetryPolicy::default(),
             transaction_age_max: Duration::from_secs(60),
             epoch_interval: Duration::from_millis(10),

@@ -39,11 +39,13 @@ use seriatim_procedure::plan::Kind;
 use seriatim_redo::Writer;
 use seriatim_txn::{
     Added, Addition, Cause, ConflictInfo, Fault, Freshness, Inserted, Mode, NoRedo, OnExists, OpError, Outcome, Phase,
-    Prepared, Priority, ProtocolInfo, Reason, RowPtr, Runs, Savepoint as WorkerSavepoint, Staged, Updating, Worker,
+    Prepared, Priority, ProtocolInfo, Reason, Redo, RowPtr, Runs, Savepoint as WorkerSavepoint, Staged, Updating,
+    Worker,
 };
 
 use crate::TransactionOptions;
 use crate::cancel::{Canceller, Deadline};
+use crate::contention::AD_HOC;
 use crate::durability::{self, CommitDependency, CommitLog, Persistence};
 use crate::engine::Inner;
 use crate::error::{Abort, AbortKind, Conflict, KeyAt, Shared, StorageError, TransactError};
@@ -108,6 +110,8 @@ pub struct TxCore<W: Worker + ?Sized = dyn Worker> {
     attempt: Cell<u32>,
     /// Of the transaction, in all its attempts; none before the first.
     priority: Cell<Priority>,
+    /// What it is of, in the numbers of the contention tracker.
+    procedure: Cell<u32>,
     stopped: Cell<Option<Cause>>,
     /// While the closure of an update runs.
     updating: Cell<Option<Update>>,
@@ -665,6 +669,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
             queued: Cell::new(inner.queue.is_some()),
             attempt: Cell::new(0),
             priority: Cell::default(),
+            procedure: Cell::new(AD_HOC),
             stopped: Cell::new(None),
             updating: Cell::new(None),
             ending: Cell::new(false),
@@ -1268,6 +1273,10 @@ impl<W: Worker + ?Sized> TxCore<W> {
         if explicit || self.priority.get() == Priority::NONE {
             self.priority.set(inner.pool.draw_priority(lease.slot, inner.environment.epochs.current()));
         }
+        if inner.contention.is_some() && origin != Origin::Procedure {
+            cold_path();
+            self.procedure.set(AD_HOC);
+        }
         self.stopped.set(None);
         self.too_large.take();
         let mut savepoints = self.savepoints.borrow_mut();
@@ -1497,14 +1506,25 @@ impl<W: Worker + ?Sized> TxCore<W> {
         // What wrote nothing costs the log nothing, and goes on when the log takes no commits.
         let writer = self.lease.get().and_then(|lease| lease.writer).filter(|_| self.worker().writes());
         match (writer.zip(self.inner.persistence.as_ref()), &self.log) {
-            (None, None) => self.worker().commit(&mut NoRedo),
+            (None, None) => self.commit_to(&mut NoRedo),
             (None, Some(log)) => {
                 cold_path();
-                self.worker().commit(&mut *log.borrow_mut())
+                self.commit_to(&mut *log.borrow_mut())
             }
             (Some((mut writer, persistence)), _) => {
                 // SAFETY: the pool's access rule: the writer is of the leased slot; it is used in this call only.
                 self.decide_logged(unsafe { writer.as_mut() }, persistence)
+            }
+        }
+    }
+
+    #[inline]
+    fn commit_to(&self, redo: &mut dyn Redo) -> Result<Outcome, OpError> {
+        match &self.inner.contention {
+            None => self.worker().commit(redo),
+            Some(tracker) => {
+                cold_path();
+                self.worker().commit(&mut tracker.note_writes(redo, self.procedure.get()))
             }
         }
     }
@@ -1517,7 +1537,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         }
         let guard = StopsLog(&self.inner);
         let mut redo = CommitLog::new(writer.groups(), &persistence.whole_before, self.log.as_ref());
-        let outcome = self.worker().commit(&mut redo);
+        let outcome = self.commit_to(&mut redo);
         redo.finish();
         writer.append();
         writer.end();
@@ -1533,6 +1553,15 @@ impl<W: Worker + ?Sized> TxCore<W> {
     pub fn renew(&self) {
         self.priority.set(Priority::NONE);
         self.dependency.set(CommitDependency::default());
+    }
+
+    /// Attempts of procedures that follow are of this one.
+    #[inline]
+    pub fn name_procedure(&self, name: &'static str) {
+        if let Some(tracker) = &self.inner.contention {
+            cold_path();
+            self.procedure.set(tracker.number_of(name));
+        }
     }
 
     /// Cancels transactions of this session, from any thread.
@@ -1603,7 +1632,14 @@ impl<W: Worker + ?Sized> TxCore<W> {
         }
         let counters = self.inner.pool.counters(lease.slot);
         match cause {
-            Some(cause) => counters.conflict_aborted(cause),
+            Some(cause) => {
+                counters.conflict_aborted(cause);
+                if let Some(tracker) = &self.inner.contention
+                    && cause.reason.is_conflict()
+                {
+                    tracker.count(cause, self.conflict_info(cause), self.procedure.get());
+                }
+            }
             None => {
                 counters.user_aborted();
                 // The body may tell what it read.
@@ -1641,13 +1677,17 @@ impl<W: Worker + ?Sized> TxCore<W> {
         self.refusal.take().map_or_else(|| self.inner.log_stopped(), durability::refused)
     }
 
+    /// Where an attempt stopped for this cause, if that is known. Within a call.
+    fn conflict_info(&self, cause: Cause) -> Option<&ConflictInfo> {
+        // A wait that was given up was for what the worker noted.
+        let is_of = |info: &&ConflictInfo| info.cause == cause || cause.reason == Reason::WaitTimeout;
+        self.worker().conflict_info().filter(is_of)
+    }
+
     /// A conflict with what is known of its place.
     pub(crate) fn conflict(&self, cause: Cause) -> Conflict {
         let call = self.lease.get().and_then(|_| self.call().ok());
-        let conflict_info = call.and_then(|_call| self.worker().conflict_info().cloned());
-        // A wait that was given up was for what the worker noted.
-        let is_of = |conflict_info: &ConflictInfo| conflict_info.cause == cause || cause.reason == Reason::WaitTimeout;
-        let Some(conflict_info) = conflict_info.filter(is_of) else {
+        let Some(conflict_info) = call.and_then(|_call| self.conflict_info(cause).cloned()) else {
             return Conflict { cause, table: None, key: None };
         };
         let place = |table: &seriatim_txn::Table| {

@@ -118,6 +118,13 @@ impl Builder {
         self
     }
 
+    /// Whether to count conflicts by row, cause and the procedures that were in each other's way, for
+    /// [`Database::contention`](crate::Database::contention). Default no; then it costs nothing.
+    pub fn track_contention(mut self, wanted: bool) -> Builder {
+        self.settings.track_contention = wanted;
+        self
+    }
+
     /// How conflicts are retried.
     pub fn retry(mut self, policy: RetryPolicy) -> Builder {
         self.settings.retry = policy;

@@ -5,7 +5,7 @@ use std::sync::{Arc, RwLock};
 
 use seriatim_base::Epoch;
 use seriatim_catalog::{Table, TableDef};
-use seriatim_engine::Engine;
+use seriatim_engine::{Contention, Engine};
 use seriatim_history::History;
 use seriatim_txn::{Knob, ProtocolInfo};
 
@@ -270,6 +270,40 @@ impl Database {
     /// idle workers unlink what was deleted, and gives free memory back to the system if there is much.
     pub fn step(&self) {
         self.engine.step()
+    }
+
+    /// What was in whose way since the database was opened, if that is tracked ([`Builder::track_contention`]).
+    ///
+    /// ```
+    /// # use seriatim::{Abort, Contender, Database, Table, Tx, procedure, procedures};
+    /// # #[derive(Table)] #[table(name = "counter", key(id), hash)] struct Counter { id: u32, n: u64 }
+    /// # #[procedure]
+    /// # fn count(tx: &Tx, id: u32) -> Result<u64, Abort> {
+    /// #     let n = tx.update::<Counter>(id, |counter| { counter.n += 1; counter.n })?;
+    /// #     Ok(n)
+    /// # }
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let db = Database::builder().track_contention(true).open()?;
+    /// # let counters = db.create::<Counter>()?;
+    /// # db.register(procedures![count])?;
+    /// # let (mut session, mut other) = (db.session(), db.session());
+    /// # session.transact(|tx| tx.insert(&counters, &Counter { id: 7, n: 41 }))?;
+    /// session.transact(|tx| {
+    ///     let n = tx.require(&counters, &7)?.n();
+    ///     if tx.attempt() == 1 {
+    ///         other.call(count, &7).expect("nobody else is about");
+    ///     }
+    ///     tx.insert(&counters, &Counter { id: 8, n })
+    /// })?;
+    /// let contention = db.contention().expect("it is tracked");
+    /// let place = &contention.places[0];
+    /// assert_eq!((place.table.as_deref(), place.key.as_deref(), place.count), (Some("counter"), Some("id 7"), 1));
+    /// assert_eq!((place.aborted, place.by), (Contender::AdHoc, Contender::Procedure("count")));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn contention(&self) -> Option<Contention> {
+        self.engine.contention()
     }
 
     /// What was recorded since the last call, if the database records ([`Builder::record_history`]). Let transactions come to

@@ -93,6 +93,7 @@ impl Session {
         self.runner.tx.renew();
         let at = self.find_declared::<P>()?;
         let Session { runner, called, procedures, .. } = self;
+        runner.tx.name_procedure(P::NAME);
         let entry = called.entry(at);
         let handles = entry.handles::<P>();
         let mut result = match entry.strategy {
@@ -130,6 +131,7 @@ impl Session {
         if entry.strategy != CallStrategy::Straight || entry.mode() != Mode::ReadWrite {
             return if wait { Step::Done(self.call(procedure, arguments)) } else { Step::Stalled };
         }
+        runner.tx.name_procedure(P::NAME);
         let handles = entry.handles::<P>();
         let body = Straight::<P> { handles, arguments };
         let mut step = detached.step(runner, decided, wait, |core| core.run_body(&body));

@@ -40,6 +40,7 @@ impl Session {
     fn interpret_declared<P: Declared>(&mut self, arguments: &Datum) -> Result<Committed<P::Output>, TransactError> {
         self.runner.tx.renew();
         let at = self.find_declared::<P>()?;
+        self.runner.tx.name_procedure(P::NAME);
         let entry = self.called.entry(at);
         let mut output = None;
         let committed =

@@ -4,6 +4,7 @@
 //! failures and sessions; the last module compares random programs with a map of the standard library.
 
 mod common;
+mod contention;
 mod copies;
 mod doom;
 mod dynamic;

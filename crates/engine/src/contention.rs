@@ -1,0 +1,244 @@
+//! Who is in whose way: conflicts by row, cause, and the two transactions.
+//!
+//! Conflicts are the slow path, and are counted under a lock. That the other transaction can be named, commits note for each row they
+//! write which procedure wrote it: in a table of fixed size, by the hash of the key, so that a name can be that of the last writer of
+//! another row with the same hash. Nothing of this is there unless it is asked for.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError, RwLock};
+
+use seriatim_base::{TableId, Tid};
+use seriatim_catalog::{Key, KeyBuf};
+use seriatim_txn::{Before, Cause, ConflictInfo, Redo, RowPtr, Table};
+
+/// Rows whose last writers are known at one time.
+const WRITERS: usize = 1 << 16;
+
+/// Combinations of row, cause and transactions that are counted apart.
+const PLACES_MAX: usize = 1 << 16;
+
+/// A kind of transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Contender {
+    /// Not known: it has not committed a write of the row since the database was opened.
+    Unknown,
+    /// A closure or an explicit transaction.
+    AdHoc,
+    /// A registered procedure.
+    Procedure(&'static str),
+}
+
+impl fmt::Display for Contender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Contender::Unknown => "unknown",
+            Contender::AdHoc => "ad hoc",
+            Contender::Procedure(name) => name,
+        })
+    }
+}
+
+/// Attempts that ended by one cause at one place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Contended {
+    /// The table or index, if the conflict was at one.
+    pub table: Option<String>,
+    /// The key, if the conflict was at one row.
+    pub key: Option<String>,
+    /// What the attempts were doing, and what stood in the way.
+    pub cause: Cause,
+    /// Whose attempts they were.
+    pub aborted: Contender,
+    /// Who last committed a write of the row. (Where a lock was in the way, its holder may have been another.)
+    pub by: Contender,
+    /// How many attempts.
+    pub count: u64,
+}
+
+/// The conflicts of a database since it was opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Contention {
+    /// By place, cause and transactions, the most frequent first.
+    pub places: Vec<Contended>,
+    /// Attempts at places beyond the first 65,536.
+    pub elsewhere: u64,
+}
+
+impl Contention {
+    /// All attempts that conflicts ended.
+    pub fn count(&self) -> u64 {
+        self.elsewhere + self.places.iter().map(|place| place.count).sum::<u64>()
+    }
+
+    /// The attempts by what `of` tells of them, the most frequent first: by table, by cause, by pair of procedures.
+    ///
+    /// ```
+    /// # use seriatim_engine::Contention;
+    /// # let contention = Contention::default();
+    /// let by_table = contention.by(|place| place.table.clone());
+    /// let by_pair = contention.by(|place| (place.aborted, place.by));
+    /// # assert!(by_table.is_empty() && by_pair.is_empty());
+    /// ```
+    pub fn by<K: Ord>(&self, of: impl Fn(&Contended) -> K) -> Vec<(K, u64)> {
+        let mut sums = std::collections::BTreeMap::new();
+        self.places.iter().for_each(|place| *sums.entry(of(place)).or_default() += place.count);
+        let mut sums: Vec<(K, u64)> = sums.into_iter().collect();
+        sums.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        sums
+    }
+}
+
+/// Where a conflict was, and whose.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Place {
+    at: Option<(TableId, Option<Box<[u8]>>)>,
+    cause: Cause,
+    aborted: u32,
+    by: u32,
+}
+
+#[derive(Debug, Default)]
+struct Counted {
+    places: HashMap<Place, (Option<KeyBuf>, u64)>,
+    elsewhere: u64,
+}
+
+/// Counts conflicts.
+#[derive(Debug)]
+pub(crate) struct Tracker {
+    /// Of procedures, by number: the first has [`FIRST`].
+    names: RwLock<Vec<&'static str>>,
+    /// Numbers of the last writers, by hash of the key.
+    writers: Box<[AtomicU32]>,
+    counted: Mutex<Counted>,
+}
+
+const UNKNOWN: u32 = 0;
+/// The number of transactions that are of no procedure.
+pub(crate) const AD_HOC: u32 = 1;
+const FIRST: u32 = 2;
+
+impl Tracker {
+    pub(crate) fn new() -> Tracker {
+        let writers = (0..WRITERS).map(|_| AtomicU32::new(UNKNOWN)).collect();
+        Tracker { names: RwLock::default(), writers, counted: Mutex::default() }
+    }
+
+    /// The number of a procedure.
+    pub(crate) fn number_of(&self, name: &'static str) -> u32 {
+        let find = |names: &[&str]| names.iter().position(|other| *other == name);
+        let at = find(&self.names.read().unwrap_or_else(PoisonError::into_inner));
+        let at = at.unwrap_or_else(|| {
+            let mut names = self.names.write().unwrap_or_else(PoisonError::into_inner);
+            find(&names).unwrap_or_else(|| {
+                names.push(name);
+                names.len() - 1
+            })
+        });
+        FIRST + at as u32
+    }
+
+    fn writer(&self, table: TableId, key: Key<'_>) -> &AtomicU32 {
+        let mut hasher = DefaultHasher::new();
+        (table.0, &*key.to_bytes()).hash(&mut hasher);
+        &self.writers[hasher.finish() as usize % WRITERS]
+    }
+
+    /// What a commit of the transaction with this number writes to, before it goes to `redo`.
+    pub(crate) fn note_writes<'c>(&'c self, redo: &'c mut dyn Redo, by: u32) -> NotesWrites<'c> {
+        NotesWrites { tracker: self, redo, by }
+    }
+
+    /// A conflict ended an attempt of the transaction with this number.
+    #[cold]
+    pub(crate) fn count(&self, cause: Cause, info: Option<&ConflictInfo>, aborted: u32) {
+        let key = info.and_then(|info| info.key.as_ref());
+        let at = info.and_then(|info| info.table).map(|id| (id, key.map(|key| Box::from(&*key.as_key().to_bytes()))));
+        // ORDERING: a name for a report.
+        let by = match (&at, key) {
+            (Some((table, _)), Some(key)) => self.writer(*table, key.as_key()).load(Ordering::Relaxed),
+            _ => UNKNOWN,
+        };
+        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = Place { at, cause, aborted, by };
+        let is_full = counted.places.len() == PLACES_MAX;
+        match counted.places.get_mut(&place) {
+            Some((_, count)) => *count += 1,
+            None if is_full => counted.elsewhere += 1,
+            None => drop(counted.places.insert(place, (key.cloned(), 1))),
+        }
+    }
+
+    /// What was counted; `describe` names tables and keys.
+    pub(crate) fn contention(
+        &self,
+        describe: impl Fn(TableId, Option<Key<'_>>) -> (Option<String>, Option<String>),
+    ) -> Contention {
+        let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
+        let contender = |number: u32| match number {
+            UNKNOWN => Contender::Unknown,
+            AD_HOC => Contender::AdHoc,
+            number => Contender::Procedure(names[(number - FIRST) as usize]),
+        };
+        let counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let places = counted.places.iter().map(|(place, (key, count))| {
+            let described = place.at.as_ref().map(|(table, _)| describe(*table, key.as_ref().map(KeyBuf::as_key)));
+            let (table, key) = described.unwrap_or_default();
+            let (aborted, by) = (contender(place.aborted), contender(place.by));
+            Contended { table, key, cause: place.cause, aborted, by, count: *count }
+        });
+        let mut places: Vec<Contended> = places.collect();
+        places.sort_by(|one, other| {
+            let names =
+                |place: &Contended| (place.table.clone(), place.key.clone(), place.cause, place.aborted, place.by);
+            other.count.cmp(&one.count).then_with(|| names(one).cmp(&names(other)))
+        });
+        Contention { places, elsewhere: counted.elsewhere }
+    }
+}
+
+/// Notes who writes a row, then hands the write on.
+pub(crate) struct NotesWrites<'c> {
+    tracker: &'c Tracker,
+    redo: &'c mut dyn Redo,
+    by: u32,
+}
+
+impl Redo for NotesWrites<'_> {
+    fn write(&mut self, table: &Table, key: Key<'_>, tid: Tid, before: Option<Before>, after: Option<RowPtr>) {
+        // ORDERING: as where it is read.
+        self.tracker.writer(table.id, key).store(self.by, Ordering::Relaxed);
+        if self.redo.listens() {
+            self.redo.write(table, key, tid, before, after);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use seriatim_txn::{Phase, Reason};
+
+    use super::*;
+
+    #[test]
+    fn places_beyond_the_bound_are_counted_together() {
+        let tracker = Tracker::new();
+        let cause = Cause { phase: Phase::Validate, reason: Reason::RecordChanged };
+        let info = |key| ConflictInfo { cause, table: Some(TableId(0)), key: Some(KeyBuf::from(Key::Word8(key))) };
+        (0..PLACES_MAX as u64 + 5).for_each(|key| tracker.count(cause, Some(&info(key)), AD_HOC));
+        tracker.count(cause, Some(&info(7)), AD_HOC);
+        let contention = tracker.contention(|_, key| (None, key.map(|key| format!("{:?}", key.to_bytes()))));
+        assert_eq!((contention.places.len(), contention.elsewhere), (PLACES_MAX, 5));
+        assert_eq!((contention.places[0].count, contention.count()), (2, PLACES_MAX as u64 + 6));
+        assert_eq!(contention.by(|place| place.cause), [(cause, PLACES_MAX as u64 + 1)]);
+    }
+
+    #[test]
+    fn a_procedure_has_one_number() {
+        let tracker = Tracker::new();
+        assert_eq!(["pay", "order", "pay"].map(|name| tracker.number_of(name)), [FIRST, FIRST + 1, FIRST]);
+    }
+}

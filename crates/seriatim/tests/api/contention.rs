@@ -1,0 +1,63 @@
+//! Who was in whose way.
+
+use seriatim::catalog::Reverse;
+use seriatim::{Abort, Contender, RetryPolicy, Table, Tx, procedure, procedures};
+
+use crate::common::{each, person};
+
+#[derive(Table, Clone, Debug, PartialEq)]
+#[table(name = "counter", key(id), hash)]
+struct Counter {
+    id: u32,
+    n: u64,
+}
+
+#[procedure]
+fn count(tx: &Tx, id: u32) -> Result<u64, Abort> {
+    let n = tx.update::<Counter>(id, |counter| {
+        counter.n += 1;
+        counter.n
+    })?;
+    Ok(n)
+}
+
+/// Whichever of the two a protocol ends, its attempt is counted once, at the row, beside the other.
+#[test]
+fn a_conflict_is_counted_at_its_row_with_both_transactions() {
+    each(|setting| {
+        let retry = RetryPolicy { attempts_max: 1, ..RetryPolicy::default() };
+        let db = setting.builder().track_contention(true).retry(retry).open().expect("valid");
+        let counters = db.create::<Counter>().expect("valid");
+        db.register(procedures![count]).expect("it is declared soundly");
+        let (mut session, mut other) = (db.session(), db.session());
+        session.call(count, &7).expect_err("there is no row yet");
+        session.transact(|tx| tx.insert(&counters, &Counter { id: 7, n: 0 })).expect("nobody is about");
+        session.call(count, &7).expect("nobody is about");
+        assert_eq!(db.contention().expect("it is tracked").count(), 0, "a missing row is no conflict");
+
+        let result = session.transact(|tx| {
+            let n = tx.require(&counters, &7)?.n();
+            let _ = other.call(count, &7);
+            tx.insert(&counters, &Counter { id: 8, n })
+        });
+        let contention = db.contention().expect("it is tracked");
+        assert_eq!(contention.count(), db.statistics().conflict_aborted);
+        let [place] = &contention.places[..] else { panic!("one conflict: {contention:?}") };
+        assert_eq!((place.table.as_deref(), place.key.as_deref(), place.count), (Some("counter"), Some("id 7"), 1));
+        // The last to commit a write was the procedure, in either case.
+        assert!(place.cause.reason.is_conflict() && place.by == Contender::Procedure("count"), "{place:?}");
+        let pairs = contention.by(|place| (place.aborted, place.by));
+        assert_eq!(pairs, [((place.aborted, place.by), 1)]);
+        assert_eq!(place.aborted, if result.is_err() { Contender::AdHoc } else { Contender::Procedure("count") });
+    });
+}
+
+#[test]
+fn nothing_is_tracked_unless_it_is_asked_for() {
+    each(|setting| {
+        let (db, people, mut session) = setting.people();
+        session.transact(|tx| tx.insert(&people, &person(1, 1))).expect("a new key");
+        let _ = session.transact(|tx| Ok(tx.get(&people, &(1, Reverse(1)))?.is_some()));
+        assert!(db.contention().is_none());
+    });
+}
