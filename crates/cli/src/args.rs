@@ -187,6 +187,13 @@ fn bench() -> Command {
                     .help("Memory that rows may take, in MiB, where the run ends; by default 80 % of what there is"),
             )
             .arg(
+                Arg::new("contention")
+                    .long("contention")
+                    .value_name("N")
+                    .value_parser(value_parser!(u32).range(1..=1_000_000))
+                    .help("Report the N rows at which most attempts were ended by conflicts, and who was in whose way"),
+            )
+            .arg(
                 Arg::new("no-check")
                     .long("no-check")
                     .action(ArgAction::SetTrue)

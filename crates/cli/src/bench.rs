@@ -100,7 +100,7 @@ fn workload(entry: &Entry, matches: &ArgMatches, seed: u64) -> Result<(), Failur
     let report = report::Report { entry, values: &values, db: &db, plan: &plan, measured: &measured, consistency };
     let printed = match args::is_json(matches) {
         true => say!("{}\n", report.json(matches)),
-        false => say!("{}", report.text()),
+        false => say!("{}", report.text(matches)),
     };
     // Inconsistent data are said even if nobody reads the rest.
     report.verdict()?;
@@ -166,6 +166,7 @@ fn open(matches: &ArgMatches, plan: &Plan, home: Option<&Home>) -> Result<Databa
         mode => mode,
     };
     let builder = Database::builder().protocol(&text("protocol")).htm(htm).workers(plan.threads + 1).seed(plan.seed);
+    let builder = builder.track_contention(matches.contains_id("contention"));
     let mut builder = builder.prefetch(text("prefetch") == "on");
     for (name, value) in matches.get_many::<(String, u64)>("option").into_iter().flatten() {
         builder = builder.protocol_option(name, *value);

@@ -7,10 +7,11 @@ use comfy_table::{Table, presets};
 use hdrhistogram::Histogram;
 use indicatif::HumanBytes;
 use serde_json::{Map, Value, json};
-use seriatim::{Database, LogStatistics, Statistics};
+use seriatim::{Contention, Database, LogStatistics, Statistics};
 use seriatim_workload::{Entry, Values};
 
 use crate::Failure;
+use crate::contention;
 use crate::machine::{self, Machine};
 use crate::runner::{Measured, Plan};
 
@@ -57,7 +58,12 @@ impl Report<'_> {
         self.measured.committed() as f64 / self.measured.seconds.max(f64::MIN_POSITIVE)
     }
 
-    pub(crate) fn text(&self) -> String {
+    /// What was in whose way, with the number of rows to show, if it was asked for.
+    fn contention(&self, matches: &ArgMatches) -> Option<(Contention, usize)> {
+        self.db.contention().zip(matches.get_one::<u32>("contention").map(|rows| *rows as usize))
+    }
+
+    pub(crate) fn text(&self, matches: &ArgMatches) -> String {
         let Measured { seconds, kinds, failed, .. } = self.measured;
         let statistics = &self.measured.statistics;
         let mut table = Table::new();
@@ -124,6 +130,9 @@ impl Report<'_> {
         if let Consistency::Checked(report) = &self.consistency {
             let _ = write!(text, "{report}");
         }
+        if let Some((contention, rows)) = self.contention(matches) {
+            text += &contention::text(&contention, rows);
+        }
         text
     }
 
@@ -176,6 +185,7 @@ impl Report<'_> {
             "user_aborted": self.measured.user_aborted(),
             "conflict_aborted": statistics.conflict_aborted,
             "aborts": causes,
+            "contention": self.contention(matches).map(|(contention, rows)| contention::json(&contention, rows)),
             "failed": self.measured.failed,
             "latency_us": quantiles(&all),
             "durable_latency_us": self.measured.durable.as_ref().map(quantiles),

@@ -38,6 +38,25 @@ fn printed(entry: &Entry, more: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("reports are UTF-8")
 }
 
+#[test]
+fn contention_is_told_of_if_it_is_asked_for() {
+    let entry = WORKLOADS.iter().find(|entry| entry.name == "multi-key").expect("it is listed");
+    let report: Value = serde_json::from_str(&printed(entry, &["--format", "json"])).expect("JSON");
+    assert!(report["contention"].is_null(), "{report}");
+    let skewed = ["--records", "100", "--theta", "0.99", "--contention", "3"];
+    let report = bench(entry, &[&skewed[..], &["--format", "json"]].concat());
+    let report: Value = serde_json::from_slice(&report.stdout).expect("JSON");
+    let contention = &report["contention"];
+    // All of its transactions are of one procedure; whether two met is a matter of luck.
+    assert_eq!(contention["attempts"], report["conflict_aborted"], "{report}");
+    let rows = contention["rows"].as_array().expect("a list");
+    assert!(rows.len() <= 3 && rows.iter().all(|row| row["attempts"].as_u64() > Some(0)), "{report}");
+    let text = bench(entry, &skewed);
+    assert!(String::from_utf8_lossy(&text.stdout).contains("conflict"), "{text:?}");
+    let refused = bench(entry, &["--contention", "0"]);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("1..=1000000"), "{refused:?}");
+}
+
 /// The kinds of transaction of a small run.
 fn kinds(entry: &Entry) -> &'static [&'static str] {
     let mut values = entry.values(7);

@@ -1,0 +1,99 @@
+//! Who was in whose way during a run, as text and as JSON.
+
+use comfy_table::{Table, presets};
+use serde_json::{Value, json};
+use seriatim::{Contended, Contention};
+
+/// Sums that are shown of each kind, at most.
+const SUMS: usize = 8;
+
+fn cause(place: &Contended) -> String {
+    format!("{:?}.{}", place.cause.phase, place.cause.reason.name()).to_lowercase()
+}
+
+fn table(place: &Contended) -> String {
+    place.table.clone().unwrap_or_else(|| "?".to_owned())
+}
+
+fn pair(place: &Contended) -> (String, String) {
+    (place.aborted.to_string(), place.by.to_string())
+}
+
+/// The most contended rows, at most so many, and the sums by table and by pair of procedures.
+pub(crate) fn text(contention: &Contention, rows: usize) -> String {
+    if contention.count() == 0 {
+        return "\ncontention     no attempt was ended by a conflict\n".to_owned();
+    }
+    let mut list = Table::new();
+    list.load_style(presets::NOTHING);
+    list.set_header(["attempts ended", "of", "by", "table", "row", "cause"]);
+    for place in contention.places.iter().take(rows) {
+        let (aborted, by) = pair(place);
+        let key = place.key.clone().unwrap_or_default();
+        list.add_row([place.count.to_string(), aborted, by, table(place), key, place.cause.to_string()]);
+    }
+    let mut sums = Table::new();
+    sums.load_style(presets::NOTHING);
+    let by_table = contention.by(table).into_iter().map(|(table, count)| (format!("at {table}"), count));
+    let by_pair = contention.by(pair).into_iter().map(|((aborted, by), count)| (format!("{aborted} by {by}"), count));
+    for (what, count) in by_table.take(SUMS).chain(by_pair.take(SUMS)) {
+        sums.add_row([count.to_string(), what]);
+    }
+    format!("\n{} attempts were ended by conflicts, warm-up included\n{sums}\n\n{list}\n", contention.count())
+}
+
+pub(crate) fn json(contention: &Contention, rows: usize) -> Value {
+    let places = contention.places.iter().take(rows).map(|place| {
+        let (aborted, by) = pair(place);
+        json!({
+            "attempts": place.count, "aborted": aborted, "by": by, "table": place.table, "key": place.key,
+            "cause": cause(place),
+        })
+    });
+    let by_table = contention.by(table).into_iter().map(|(table, count)| json!({ "table": table, "attempts": count }));
+    let by_pair = contention
+        .by(pair)
+        .into_iter()
+        .map(|((aborted, by), count)| json!({ "aborted": aborted, "by": by, "attempts": count }));
+    let by_cause = contention.by(cause).into_iter().map(|(cause, count)| json!({ "cause": cause, "attempts": count }));
+    json!({
+        "attempts": contention.count(), "elsewhere": contention.elsewhere, "tables": by_table.collect::<Vec<_>>(),
+        "pairs": by_pair.collect::<Vec<_>>(), "causes": by_cause.collect::<Vec<_>>(), "rows": places.collect::<Vec<_>>(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use seriatim::{Cause, Contender, Phase, Reason};
+
+    use super::*;
+
+    #[test]
+    fn rows_are_limited_and_sums_are_of_all() {
+        let place = |key: u32, count, aborted| Contended {
+            table: Some("stock".to_owned()),
+            key: Some(format!("id {key}")),
+            cause: Cause { phase: Phase::Validate, reason: Reason::RecordChanged },
+            aborted,
+            by: Contender::Procedure("pay"),
+            count,
+        };
+        let places = vec![
+            place(1, 5, Contender::AdHoc),
+            place(2, 3, Contender::Procedure("pay")),
+            place(3, 1, Contender::AdHoc),
+        ];
+        let contention = Contention { places, elsewhere: 2 };
+        let value = json(&contention, 2);
+        assert_eq!((value["attempts"].as_u64(), value["elsewhere"].as_u64()), (Some(11), Some(2)));
+        assert_eq!(value["rows"].as_array().map(Vec::len), Some(2));
+        assert_eq!(value["rows"][0]["key"], "id 1");
+        assert_eq!(value["tables"], json!([{ "table": "stock", "attempts": 9 }]));
+        assert_eq!(value["causes"], json!([{ "cause": "validate.record_changed", "attempts": 9 }]));
+        let pairs = json!([{ "aborted": "ad hoc", "by": "pay", "attempts": 6 }, { "aborted": "pay", "by": "pay", "attempts": 3 }]);
+        assert_eq!(value["pairs"], pairs);
+        let text = text(&contention, 2);
+        assert!(text.contains("11 attempts") && text.contains("id 2") && !text.contains("id 3"), "{text}");
+        assert!(super::text(&Contention::default(), 2).contains("no attempt"));
+    }
+}
