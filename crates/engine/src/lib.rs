@@ -9,6 +9,7 @@
 //! Invariant of this crate: it knows no row type, and no protocol but by its name in the registry.
 
 pub mod backup;
+mod cluster;
 mod detached;
 mod durability;
 mod engine;

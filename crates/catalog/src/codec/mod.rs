@@ -54,7 +54,7 @@ impl KeyCodec {
     }
 
     fn of_parts(table: &TableDef, parts: &[KeyPart], always: usize) -> KeyCodec {
-        let layout = Layout::new(&table.columns);
+        let layout = Layout::of(table);
         let column = |part: &KeyPart| &table.columns[part.column.index()];
         let step = |part: &KeyPart| Step::new(column(part).ty, part.descending, layout.places[part.column.index()]);
         let (mut bytes, mut varies) = (0, false);
