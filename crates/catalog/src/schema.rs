@@ -415,7 +415,7 @@ impl TableDef {
     }
 
     /// What differs from `other`, in words, or `None` if rows and keys of both are interchangeable. The capacity, a hint, may
-    /// differ.
+    /// differ; and so may the clustering, unless immutable columns lie elsewhere by it.
     pub fn difference(&self, other: &TableDef) -> Option<String> {
         if self.name != other.name {
             return Some(format!("it is called `{}`, not `{}`", self.name, other.name));
@@ -433,7 +433,8 @@ impl TableDef {
             let mine = self.describe_parts(&self.key, self.organization);
             return Some(format!("its key is {mine}, not {}", other.describe_parts(&other.key, other.organization)));
         }
-        if self.cluster != other.cluster {
+        let is_placed_by_it = self.columns.iter().any(|column| column.immutable);
+        if self.is_clustered() != other.is_clustered() && is_placed_by_it {
             return Some(format!("it is {}, not {}", self.describe_cluster(), other.describe_cluster()));
         }
         for at in 0..self.indexes.len().max(other.indexes.len()) {

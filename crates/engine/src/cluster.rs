@@ -41,6 +41,8 @@ pub(crate) struct Cluster {
     rows_max: u16,
     /// Bits of a key behind the columns that rows share.
     suffix_bits: u8,
+    /// How many columns those are.
+    columns: u8,
     class: KeyClass,
 }
 
@@ -58,13 +60,13 @@ impl Cluster {
     /// As the table is declared, whose rows have so many bytes.
     pub(crate) fn new(definition: &TableDef, class: KeyClass, row_bytes: u32) -> Cluster {
         if !definition.is_clustered() {
-            return Cluster { row_bytes: 0, rows_max: 0, suffix_bits: 0, class };
+            return Cluster { row_bytes: 0, rows_max: 0, suffix_bits: 0, columns: 0, class };
         }
         let suffix = &definition.key[definition.cluster..];
         let bytes = |column: usize| definition.columns[column].ty.key_bytes().unwrap_or(0);
         let suffix_bytes: u32 = suffix.iter().map(|part| bytes(part.column.index())).sum();
         let rows_max = (BYTES_MAX.get() / row_bytes as usize).max(ROWS_MIN) as u16;
-        Cluster { row_bytes, rows_max, suffix_bits: 8 * suffix_bytes as u8, class }
+        Cluster { row_bytes, rows_max, suffix_bits: 8 * suffix_bytes as u8, columns: definition.cluster as u8, class }
     }
 
     /// Whether rows lie in runs.
@@ -121,11 +123,20 @@ impl TableSet {
         self.primary.codec.encode_row(row, bits)
     }
 
-    /// Where the run has a row with this key, or would have it.
+    /// What that key does not share with the others of its prefix.
+    #[inline(always)]
+    fn suffix_at(&self, run: Run, at: usize) -> u128 {
+        // SAFETY: as in `key_at`.
+        let row = unsafe { RowRef::from_raw(self.cluster.row(run, at)) };
+        self.primary.codec.encode_rest(row, self.cluster.columns.into())
+    }
+
+    /// Where the run has a row with this key, which is of its prefix, or would have it.
     #[inline]
     fn search(&self, run: Run, key: u128) -> Result<usize, usize> {
         let Some(last) = run.len().checked_sub(1) else { return Err(0) };
-        let greatest = self.key_at(run, last);
+        let key = key & self.cluster.suffix();
+        let greatest = self.suffix_at(run, last);
         if key >= greatest {
             return if key == greatest { Ok(last) } else { Err(last + 1) };
         }
@@ -134,7 +145,7 @@ impl TableSet {
         let mut high = last;
         let mut probe = last.saturating_sub(usize::try_from(greatest - key).unwrap_or(usize::MAX));
         while low < high {
-            let there = self.key_at(run, probe);
+            let there = self.suffix_at(run, probe);
             if there == key {
                 return Ok(probe);
             }
@@ -160,8 +171,9 @@ impl TableSet {
         }
         // SAFETY: the callers' rows are of the table, and readable during the call.
         let run = unsafe { Run::of(row.as_ptr()) };
+        let first = self.cluster.first(bits(key));
         (0..run.len()).try_for_each(|at| {
-            let key = self.cluster.key(self.key_at(run, at));
+            let key = self.cluster.key(first | self.suffix_at(run, at));
             RowPtr::new(self.cluster.row(run, at)).map_or(Ok(()), |row| see(key, row))
         })
     }
@@ -190,6 +202,10 @@ pub(crate) struct OpenRun {
     is_alone: Cell<bool>,
     /// Whether a row of it was given out.
     is_lent: Cell<bool>,
+    /// How many rows more there is room for behind the last one, where the last change was an insertion there; zero otherwise.
+    left: Cell<usize>,
+    /// The key of the last row, where `left` is not zero.
+    last: Cell<u128>,
 }
 
 impl Default for OpenRun {
@@ -201,6 +217,8 @@ impl Default for OpenRun {
             row: Cell::new(None),
             is_alone: Cell::new(false),
             is_lent: Cell::new(false),
+            left: Cell::new(0),
+            last: Cell::new(0),
         }
     }
 }
@@ -243,6 +261,23 @@ impl OpenRun {
         self.row.set(row);
         self.is_alone.set(is_alone);
         self.is_lent.set(false);
+        self.left.set(0);
+    }
+
+    /// The run that the last row was added to, if a row with this key is to be added behind that, and there is room.
+    #[inline(always)]
+    fn appending(&self, set: &TableSet, key: u128) -> Option<Run> {
+        let is_next = self.left.get() > 0 && key > self.last.get();
+        if is_next && let Some(Located { run, .. }) = self.covering(set, key) { Some(run) } else { None }
+    }
+
+    /// A row with this key was added behind all others of the run, if it is the open one.
+    #[inline(always)]
+    fn appended(&self, cluster: &Cluster, run: Run, key: u128) {
+        if self.is(run) {
+            self.last.set(key);
+            self.left.set(run.room(cluster.row_bytes()) - run.len());
+        }
     }
 }
 
@@ -335,7 +370,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         let Some(row) = self.read_at(&set.primary, set.cluster.key(first), ColumnSet::ALL)? else { return Ok(None) };
         // SAFETY: a row of the table, readable until the transaction ends; so is its run.
         let run = unsafe { Run::of(row.as_ptr()) };
-        let is_here = || run.len() > 0 && key <= set.key_at(run, run.len() - 1);
+        let is_here = || run.len() > 0 && key - first <= set.suffix_at(run, run.len() - 1);
         if !run.is_followed() || is_here() {
             return Ok(Some(Located { key: first, run }));
         }
@@ -385,6 +420,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
     fn own_run(&self, set: &TableSet, located: Located, rows: usize, change: Change) -> Result<Run, Abort> {
         let Located { key, run } = located;
         let (open, cluster) = (&self.open_run, &set.cluster);
+        open.left.set(0);
         if open.is(run) {
             let is_free = change == Change::Append || !open.is_lent.get();
             if is_free && run.room(cluster.row_bytes()) >= rows {
@@ -475,6 +511,30 @@ impl<W: Worker + ?Sized> TxCore<W> {
         Ok(())
     }
 
+    /// The place for a row of a table without indexes that is to be inserted behind the one inserted last, zeroed, if it is known to
+    /// belong there. [`TxCore::end_append`] follows once it is written.
+    #[inline(always)]
+    pub(crate) fn append_place(&self, set: &TableSet, key: Key<'_>) -> Option<*mut u8> {
+        let run = self.open_run.appending(set, bits(key)).filter(|_| set.indexes.is_empty())?;
+        let place = set.cluster.row(run, run.len());
+        // SAFETY: the run is ours and has room for a row more.
+        unsafe { place.write_bytes(0, set.cluster.row_bytes()) };
+        Some(place)
+    }
+
+    /// The row at [`TxCore::append_place`] is written.
+    #[inline(always)]
+    pub(crate) fn end_append(&self, key: Key<'_>) {
+        let open = &self.open_run;
+        // SAFETY: as in `append_place`, where the run was open.
+        unsafe {
+            let run = Run::at(open.address.get());
+            run.set(run.len() + 1, run.is_followed());
+        }
+        open.last.set(bits(key));
+        open.left.set(open.left.get() - 1);
+    }
+
     /// Inserts a row into a clustered table; its index entries follow.
     pub(crate) fn insert_clustered(
         &self,
@@ -492,6 +552,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
             let first = cluster.first(key);
             self.insert_run(set, first, run)?;
             self.keep_open(set, first, run, None, true);
+            self.open_run.appended(cluster, run, key);
             return self.inserted(set, encoded, None, after);
         };
         match set.search(located.run, key) {
@@ -516,6 +577,9 @@ impl<W: Worker + ?Sized> TxCore<W> {
                 let run = self.own_run(set, located, room, change)?;
                 // SAFETY: as above; rows that were given out stay where they are.
                 let after = unsafe { Self::write_row_at(cluster, run, at, row) };
+                if change == Change::Append {
+                    self.open_run.appended(cluster, run, key);
+                }
                 self.inserted(set, encoded, None, after)
             }
         }
@@ -567,7 +631,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
                 after = Self::write_row_at(cluster, lower, at, row);
             }
         }
-        let first = set.key_at(upper, 0);
+        let first = cluster.first(key) | set.suffix_at(upper, 0);
         self.insert_run(set, first, upper)?;
         match goes_up {
             true => self.keep_open(set, first, upper, None, false),
@@ -664,11 +728,13 @@ pub(crate) struct RunScan {
     /// The least and the greatest key.
     low: u128,
     high: u128,
+    /// Whether a prefix has either all keys between them or none.
+    is_whole: bool,
 }
 
 impl RunScan {
-    /// Of the keys between two bounds, with a bound on the records to look at.
-    pub(crate) fn new(low: &Bound<u128>, high: &Bound<u128>) -> Option<RunScan> {
+    /// Of the keys between two bounds; none if there can be none.
+    pub(crate) fn new(set: &TableSet, low: &Bound<u128>, high: &Bound<u128>) -> Option<RunScan> {
         let low = match low {
             Bound::Included(low) => *low,
             Bound::Excluded(low) => low.checked_add(1)?,
@@ -679,7 +745,9 @@ impl RunScan {
             Bound::Excluded(high) => high.checked_sub(1)?,
             Bound::Unbounded => u128::MAX,
         };
-        (low <= high).then_some(RunScan { run: None, next: 0, end: 0, low, high })
+        let suffix = set.cluster.suffix();
+        let is_whole = low & suffix == 0 && high & suffix == suffix;
+        (low <= high).then_some(RunScan { run: None, next: 0, end: 0, low, high, is_whole })
     }
 
     /// The least key.
@@ -694,13 +762,12 @@ impl RunScan {
         let run = unsafe { Run::of(row.as_ptr()) };
         let rows = run.len();
         let (mut next, mut end) = (0, rows);
-        if rows > 0 {
-            // Most runs are in the range with all that their prefix could have.
+        if !self.is_whole && rows > 0 {
             let first = set.cluster.first(set.key_at(run, 0));
-            if first < self.low {
+            if first == set.cluster.first(self.low) {
                 next = set.search(run, self.low).unwrap_or_else(|at| at);
             }
-            if first | set.cluster.suffix() > self.high {
+            if first == set.cluster.first(self.high) {
                 end = set.search(run, self.high).map_or_else(|at| at, |at| at + 1);
             }
         }

@@ -218,7 +218,7 @@ impl<'t, W: Worker + ?Sized> RawScan<'t, W> {
             return Ok(());
         }
         let number = |bound: &Bound<KeyBuf>| bound.as_ref().map(|key| bits(key.as_key()));
-        self.run = RunScan::new(&number(&low), &number(&high));
+        self.run = RunScan::new(set, &number(&low), &number(&high));
         let Some(run) = &self.run else { return Ok(()) };
         let low = match low {
             Bound::Unbounded => low,

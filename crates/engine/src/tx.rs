@@ -816,11 +816,17 @@ impl<W: Worker + ?Sized> TxCore<W> {
         encode: impl FnOnce(&mut RowWriter<'_>) -> Result<(), NotEncoded>,
         exists: OnExists,
     ) -> Result<bool, Abort> {
-        let row = self.begin_insert_into_run(set, key)?;
+        self.begin_insert_into_run(set, key)?;
+        let place = self.append_place(set, key);
+        let row = place.unwrap_or_else(|| self.scratch_row(set));
         let mut out_of_line_values = OutOfLineValues::of(self, set);
         // SAFETY: a zeroed row of the table's layout, which is ours until the next operation.
         let mut writer = unsafe { RowWriter::for_insert(row, std::ptr::null_mut(), &mut out_of_line_values) };
         match encode(&mut writer) {
+            Ok(()) if place.is_some() => {
+                self.end_append(key);
+                Ok(true)
+            }
             Ok(()) => self.end_insert_into_run(set, key, row, exists),
             Err(NotEncoded::OutOfMemory(_)) => Err(self.out_of_memory()),
             // The caller notes the error.
@@ -829,12 +835,11 @@ impl<W: Worker + ?Sized> TxCore<W> {
     }
 
     #[inline(never)]
-    fn begin_insert_into_run(&self, set: &TableSet, key: Key<'_>) -> Result<*mut u8, Abort> {
+    fn begin_insert_into_run(&self, set: &TableSet, key: Key<'_>) -> Result<(), Abort> {
         self.own(set)?;
         self.writable()?;
         self.watch(Kind::Insert, set, Target::Rows, || watch::one(key));
-        self.operate(|_| Ok(()))?;
-        Ok(self.scratch_row(set))
+        self.operate(|_| Ok(()))
     }
 
     #[inline(never)]

@@ -34,11 +34,12 @@ enum Alarm {
 }
 
 impl Alarm {
-    const ALL: [Alarm; 8] = [
+    const ALL: [Alarm; 9] = [
         Alarm::Histories,
         Alarm::Clients(DataModel::Registers),
         Alarm::Clients(DataModel::Lists),
         Alarm::Clients(DataModel::ListsInRows),
+        Alarm::Clients(DataModel::ListsInRuns),
         Alarm::Clients(DataModel::ListsInColumns),
         Alarm::Procedures(Route::Called),
         Alarm::Procedures(Route::InPieces),

@@ -129,6 +129,16 @@ impl KeyCodec {
         })
     }
 
+    /// The bits that a row's key has behind those of its first columns, so many; of keys of fixed width.
+    #[inline(always)]
+    pub fn encode_rest(&self, row: RowRef<'_>, columns: usize) -> u128 {
+        let append = |bits: u128, step: &Step| bits.unbounded_shl(step.bits()) | step.load(row);
+        match &self.steps[columns..] {
+            [only] => only.load(row),
+            steps => steps.iter().fold(0, append),
+        }
+    }
+
     /// The key of these values, one a column; those that are not in every key can be left out.
     ///
     /// # Errors

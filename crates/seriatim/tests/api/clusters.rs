@@ -416,14 +416,44 @@ fn what_cannot_be_clustered_is_refused() {
 }
 
 #[test]
-fn a_table_that_is_kept_otherwise_is_not_taken_for_it() {
+fn a_table_that_is_kept_otherwise_is_taken_for_it_where_rows_are_laid_out_alike() {
     let db = Database::in_memory().expect("memory");
-    let mut other = Item::definition();
-    other.cluster = 0;
-    db.declare(other).expect("a table");
-    let refused = db.table::<Item>().expect_err("it is not clustered");
+    let otherwise = |mut definition: TableDef| {
+        definition.cluster = if definition.cluster == 0 { 1 } else { 0 };
+        db.declare(definition).expect("a table");
+    };
+    otherwise(Item::definition());
+    let refused = db.table::<Item>().expect_err("immutable columns lie elsewhere");
     assert!(matches!(refused, SchemaError::Mismatch { .. }));
     assert!(refused.to_string().contains("it is not clustered, not clustered by (order)"), "{refused}");
+
+    /// What another version of a program kept the other way.
+    macro_rules! kept {
+        ($row:ident, $name:literal $(, $cluster:ident($($of:tt)*))?) => {
+            #[derive(Table, Clone, Debug, PartialEq)]
+            #[table(name = $name, key(order, number) $(, $cluster($($of)*))?)]
+            struct $row {
+                order: u32,
+                number: u32,
+                amount: u64,
+            }
+        };
+    }
+    kept!(Clustered, "clustered", cluster(order));
+    kept!(Single, "single");
+    otherwise(Clustered::definition());
+    otherwise(Single::definition());
+    let (clustered, single) = (db.table::<Clustered>().expect("alike"), db.table::<Single>().expect("alike"));
+    assert_eq!((clustered.definition().cluster, single.definition().cluster), (0, 1), "each stays as it is");
+    let amounts = db.session().transact(|tx| {
+        for number in 0..20 {
+            tx.insert(&clustered, &Clustered { order: 1, number, amount: 2 })?;
+            tx.insert(&single, &Single { order: 1, number, amount: 3 })?;
+        }
+        let clustered: u64 = tx.scan(&clustered, ..).map(|row| Ok(row?.amount())).sum::<Result<u64, Abort>>()?;
+        Ok((clustered, tx.scan(&single, ..).map(|row| Ok(row?.amount())).sum::<Result<u64, Abort>>()?))
+    });
+    assert_eq!(*amounts.expect("alone"), (40, 60));
 }
 
 #[test]
