@@ -435,6 +435,13 @@ impl<W: Worker + ?Sized> TxCore<W> {
                 return Ok(copy);
             }
         }
+        #[cfg(feature = "canary")]
+        if change == Change::Append
+            && run.room(cluster.row_bytes()) >= rows
+            && self.worker().core().injects(seriatim_txn::Fault::GrowSharedRuns)
+        {
+            return Ok(run);
+        }
         let (table, encoded) = (&set.primary, cluster.key(key));
         let updating = self.operate(|worker| worker.update(table, encoded, ColumnSet::ALL))?;
         self.note(table, encoded, ColumnSet::ALL);

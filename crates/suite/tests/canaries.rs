@@ -249,6 +249,19 @@ fn ignored_duplicate() -> Spec {
     Spec { initial: vec![(2, 2), (3, 3)], programs: vec![Program::new(ignores), other], tables: Tables::Unique }
 }
 
+/// A run that is read again after another transaction inserted into it.
+fn grown_run() -> Spec {
+    let (reader, other) = (Program::new([Scan(0, 7), Scan(0, 7)]), Program::new([Insert(5, 1)]));
+    Spec { initial: vec![(1, 1)], programs: vec![reader, other], tables: Tables::Ordered }
+}
+
+#[test]
+fn runs_that_grow_under_their_readers_are_caught_by_schedules() {
+    for protocol in seriatim::protocols() {
+        caught_by_schedules(protocol.name, Fault::GrowSharedRuns, &grown_run());
+    }
+}
+
 #[test]
 fn rollbacks_that_forget_are_caught_by_schedules_and_histories() {
     for protocol in ["dbx", "silo"] {
