@@ -8,9 +8,10 @@
 //! Columns follow one another in order of declaration, unaligned, in the machine's byte order; see [`ColumnType`] for the bytes of
 //! each. Bytes beyond a text's length, the value of a NULL and the padding are zero: a row is a function of its values. The NULL bits of a part are one
 //! bit for each of its nullable columns, the first in the lowest bit of the first byte; a set bit means NULL.
+//! The rows of a clustered table are flat: their immutable columns lie in the row version too.
 //! A row version is replaced as a whole by an update; its fixed part stays and is shared by all row versions of the row.
 
-use crate::{Column, ColumnDef, ColumnType};
+use crate::{Column, ColumnDef, ColumnType, TableDef};
 
 /// What the placement of a column depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -202,10 +203,26 @@ pub struct Layout {
 }
 
 impl Layout {
+    /// Of the rows of a table as readers see them.
+    pub fn of(table: &TableDef) -> Layout {
+        let is_flat = table.is_clustered();
+        let spec =
+            |column: &ColumnDef| ColumnSpec { immutable: column.immutable && !is_flat, ..ColumnSpec::from(column) };
+        Layout::place(&table.columns.iter().map(spec).collect::<Vec<_>>())
+    }
+
+    /// Of the records of a table: those of a clustered one hold runs.
+    pub fn stored(table: &TableDef) -> Layout {
+        if table.is_clustered() { Layout::of_runs() } else { Layout::of(table) }
+    }
+
     /// Places `columns`, as [`place`] does.
     pub fn new(columns: &[ColumnDef]) -> Layout {
-        let specs: Vec<ColumnSpec> = columns.iter().map(ColumnSpec::from).collect();
-        let mut cursor = Cursor::new(&specs);
+        Layout::place(&columns.iter().map(ColumnSpec::from).collect::<Vec<_>>())
+    }
+
+    fn place(specs: &[ColumnSpec]) -> Layout {
+        let mut cursor = Cursor::new(specs);
         let places: Vec<Place> = specs.iter().enumerate().map(|(at, &spec)| cursor.place(spec, at)).collect();
         let out_of_line_values = |part: Part| {
             let long =

@@ -188,6 +188,8 @@ pub struct TableDef {
     pub indexes: Vec<IndexDef>,
     /// Rows expected: a hint for sizing, no limit. Zero if unknown.
     pub capacity: usize,
+    /// How many of the key's first columns rows share that are kept together, as runs; zero if each row is a record of its own.
+    pub cluster: usize,
 }
 
 impl TableDef {
@@ -225,8 +227,10 @@ impl TableDef {
                 organization: Organization::Ordered,
                 indexes: Vec::new(),
                 capacity: 0,
+                cluster: 0,
             },
             key: Vec::new(),
+            cluster: Vec::new(),
             indexes: Vec::new(),
             is_misplaced: false,
         }
@@ -240,6 +244,12 @@ impl TableDef {
     /// The index of this name.
     pub fn index(&self, name: &str) -> Option<IndexId> {
         self.indexes.iter().position(|index| index.name == name).map(|at| IndexId(at as u16))
+    }
+
+    /// Whether rows that share the first columns of their keys are kept together.
+    #[inline]
+    pub fn is_clustered(&self) -> bool {
+        self.cluster > 0
     }
 
     /// Whether rows with a NULL in a column of this unique index of the table never agree: it has columns that may be NULL, and does
@@ -321,6 +331,9 @@ impl TableDef {
                 self.columns[part.column.index()].name
             ));
         }
+        if let Some(problem) = self.cluster_problem() {
+            return invalid(problem);
+        }
         let mut names = HashSet::new();
         for index in &self.indexes {
             if let Some(problem) = name_problem("index", &index.name) {
@@ -341,6 +354,37 @@ impl TableDef {
             return invalid(format!("has {} indexes; at most {} are possible", self.indexes.len(), u16::MAX));
         }
         Ok(())
+    }
+
+    /// Why rows cannot be clustered as declared, if so.
+    fn cluster_problem(&self) -> Option<String> {
+        if !self.is_clustered() {
+            return None;
+        }
+        if self.cluster >= self.key.len() {
+            return Some(format!(
+                "is clustered by {} of the {} columns of its key; leave out at least the last one",
+                self.cluster,
+                self.key.len()
+            ));
+        }
+        if self.organization == Organization::Hash {
+            return Some("is clustered and hashed; a clustered table is ordered, so leave out one of them".to_owned());
+        }
+        if let Some(long) = self.columns.iter().find(|column| column.ty == ColumnType::LongText) {
+            return Some(format!(
+                "is clustered, and column `{}` has text of any length; give it a maximum, or leave out the clustering",
+                long.name
+            ));
+        }
+        let width = |part: &KeyPart| self.columns[part.column.index()].ty.key_bytes();
+        match self.key.iter().map(width).sum::<Option<u32>>() {
+            Some(bytes) if bytes <= 16 => None,
+            _ => Some(
+                "is clustered, and its key is not made of numbers of at most 16 bytes together; leave out the clustering"
+                    .to_owned(),
+            ),
+        }
     }
 
     fn validate_parts(&self, what: &str, parts: &[KeyPart]) -> Result<(), SchemaError> {
@@ -371,7 +415,7 @@ impl TableDef {
     }
 
     /// What differs from `other`, in words, or `None` if rows and keys of both are interchangeable. The capacity, a hint, may
-    /// differ.
+    /// differ; and so may the clustering, unless immutable columns lie elsewhere by it.
     pub fn difference(&self, other: &TableDef) -> Option<String> {
         if self.name != other.name {
             return Some(format!("it is called `{}`, not `{}`", self.name, other.name));
@@ -388,6 +432,10 @@ impl TableDef {
         if (&self.key, self.organization) != (&other.key, other.organization) {
             let mine = self.describe_parts(&self.key, self.organization);
             return Some(format!("its key is {mine}, not {}", other.describe_parts(&other.key, other.organization)));
+        }
+        let is_placed_by_it = self.columns.iter().any(|column| column.immutable);
+        if self.is_clustered() != other.is_clustered() && is_placed_by_it {
+            return Some(format!("it is {}, not {}", self.describe_cluster(), other.describe_cluster()));
         }
         for at in 0..self.indexes.len().max(other.indexes.len()) {
             match (self.indexes.get(at), other.indexes.get(at)) {
@@ -406,6 +454,14 @@ impl TableDef {
         let nulls_not_distinct = theirs.nulls_not_distinct;
         IndexDef { nulls_not_distinct, ..mine.clone() } == *theirs
             && self.has_distinct_nulls(mine) == other.has_distinct_nulls(theirs)
+    }
+
+    fn describe_cluster(&self) -> String {
+        let name = |part: &KeyPart| self.columns.get(part.column.index()).map_or("?", |column| &column.name);
+        match &self.key[..self.cluster.min(self.key.len())] {
+            [] => "not clustered".to_owned(),
+            parts => format!("clustered by ({})", parts.iter().map(name).collect::<Vec<_>>().join(", ")),
+        }
     }
 
     fn describe_parts(&self, parts: &[KeyPart], organization: Organization) -> String {
@@ -490,6 +546,8 @@ impl From<String> for PartName {
 pub struct TableBuilder {
     table: TableDef,
     key: Vec<PartName>,
+    /// The columns by which rows are clustered.
+    cluster: Vec<Cow<'static, str>>,
     indexes: Vec<(IndexDef, Vec<PartName>)>,
     /// Something was said of an index before there was one.
     is_misplaced: bool,
@@ -507,6 +565,22 @@ impl TableBuilder {
     #[must_use]
     pub fn key(mut self, parts: impl IntoIterator<Item = impl Into<PartName>>) -> TableBuilder {
         self.key = parts.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Keeps rows together that agree in these columns, the first ones of the primary key but not all: as runs, each one record.
+    ///
+    /// ```
+    /// use seriatim_catalog::{ColumnDef, ColumnType, TableDef};
+    /// let column = |name: &'static str| ColumnDef::new(name, ColumnType::U32);
+    /// let table = TableDef::builder("order_line").column(column("order")).column(column("number")).column(column("item"));
+    /// let table = table.key(["order", "number"]).cluster(["order"]).finish()?;
+    /// assert_eq!(table.cluster, 1);
+    /// # Ok::<(), seriatim_catalog::SchemaError>(())
+    /// ```
+    #[must_use]
+    pub fn cluster(mut self, columns: impl IntoIterator<Item = impl Into<Cow<'static, str>>>) -> TableBuilder {
+        self.cluster = columns.into_iter().map(Into::into).collect();
         self
     }
 
@@ -604,6 +678,13 @@ impl TableBuilder {
             return Err(SchemaError::invalid(&self.table.name, problem));
         }
         self.table.key = resolve(&self.table, "the primary key", &self.key)?;
+        self.table.cluster = self.cluster.len();
+        let is_prefix = self.cluster.iter().zip(&self.key).all(|(column, part)| *column == part.column);
+        if !is_prefix || self.cluster.len() > self.key.len() {
+            let problem =
+                format!("is clustered by ({}), which are not the first columns of its key", self.cluster.join(", "));
+            return Err(SchemaError::invalid(&self.table.name, problem));
+        }
         for (mut index, parts) in self.indexes {
             index.parts = resolve(&self.table, &format!("index `{}`", index.name), &parts)?;
             self.table.indexes.push(index);

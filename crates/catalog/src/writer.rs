@@ -121,6 +121,15 @@ impl<'a> RowWriter<'a> {
         }
     }
 
+    /// Has the row refer to an out-of-line value of these bytes.
+    pub(crate) fn set_out_of_line(&mut self, place: &Place, bytes: &[u8]) -> Result<(), OutOfMemory> {
+        let address = self.out_of_line_values.store(bytes)?;
+        let block = self.touch(place);
+        // SAFETY: rules 1 and 2; the place has room for an address.
+        unsafe { block.add(place.offset as usize).cast::<u64>().write_unaligned(address) };
+        Ok(())
+    }
+
     /// What the column at `place` (rule 2) holds now.
     #[inline(always)]
     pub fn get<C: Column>(&self, place: &Place) -> C::Ref<'_> {

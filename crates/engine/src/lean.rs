@@ -238,6 +238,7 @@ impl<W: Worker> Operations for Lean<'_, W> {
     #[inline(always)]
     fn get_at(&self, set: &TableSet, key: Key<'_>, columns: ColumnSet) -> Result<Option<RowPtr>, Abort> {
         match key {
+            _ if set.cluster.is_on() => self.core.get_at(set, key, columns),
             Key::Word8(key) => self.read_word(&set.primary, key, columns),
             key => self.read_any(&set.primary, &key, columns),
         }
@@ -251,8 +252,8 @@ impl<W: Worker> Operations for Lean<'_, W> {
         columns: ColumnSet,
         change: impl FnOnce(RowWriter<'_>) -> ColumnSet,
     ) -> Result<(), Abort> {
-        // Index entries follow by the general way.
-        if !set.indexes.is_empty() {
+        // Rows of runs are changed, and index entries follow, by the general way.
+        if !set.is_plain() {
             return self.core.change_at(set, key, columns, change);
         }
         let row = match key {
@@ -275,7 +276,7 @@ impl<W: Worker> Operations for Lean<'_, W> {
         encode: impl FnOnce(&mut RowWriter<'_>) -> Result<(), OutOfMemory>,
         exists: OnExists,
     ) -> Result<bool, Abort> {
-        if !set.indexes.is_empty() {
+        if !set.is_plain() {
             return self.core.insert_at(set, key, encode, exists);
         }
         let staged = self.stage(&set.primary)?;
@@ -292,6 +293,7 @@ impl<W: Worker> Operations for Lean<'_, W> {
     #[inline(always)]
     fn prefetch_at(&self, set: &TableSet, key: Key<'_>) {
         match key {
+            _ if set.cluster.is_on() => self.core.prefetch_at(set, key),
             Key::Word8(key) => self.prefetch_word(&set.primary, key),
             key => self.worker().prefetch(&set.primary, key),
         }

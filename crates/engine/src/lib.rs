@@ -10,6 +10,7 @@
 
 pub mod backup;
 mod cancel;
+mod cluster;
 mod contention;
 mod detached;
 mod durability;

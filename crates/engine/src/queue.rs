@@ -584,7 +584,7 @@ mod tests {
             let column = |name: &'static str| ColumnDef::new(name, ColumnType::U64);
             let table = TableDef::builder("cell").column(column("id")).column(column("value")).key(["id"]);
             let cells = db.create(table.finish().expect("a table")).expect("memory");
-            let places = &cells.primary.layout.places;
+            let places = &cells.layout.places;
             let insert = |tx: &TxCore, id: u64| {
                 let encode = |writer: &mut RowWriter<'_>| {
                     writer.set::<u64>(&places[0], id)?;

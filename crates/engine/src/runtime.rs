@@ -53,7 +53,7 @@ impl<'t> DynRow<'t> {
     /// # Panics
     /// If there is no such column.
     pub fn value(&self, column: usize) -> Value {
-        Value::read(&self.set.definition.columns[column], &self.set.primary.layout.places[column], self.row)
+        Value::read(&self.set.definition.columns[column], &self.set.layout.places[column], self.row)
     }
 
     /// The value of the column of this name, if there is one.
@@ -126,7 +126,7 @@ impl TxCore {
         let set = self.own(&table.set)?;
         let key = self.key_of(set, key)?;
         let _call = self.call()?;
-        let row = self.read_at(&set.primary, key.as_key(), ColumnSet::ALL)?;
+        let row = self.read_row(set, key.as_key(), ColumnSet::ALL)?;
         row.map(|row| Ok(DynRow::new(set, self.lend(set, row)?))).transpose()
     }
 
@@ -159,7 +159,7 @@ impl TxCore {
 impl TxCore {
     /// Inserts the row of these values, one a column; `false` if its key exists and was to be left.
     fn write_values(&self, set: &TableSet, values: &[Value], exists: OnExists) -> Result<bool, Abort> {
-        let (columns, places) = (&set.definition.columns, &set.primary.layout.places);
+        let (columns, places) = (&set.definition.columns, &set.layout.places);
         if values.len() != columns.len() {
             return Err(self.abort(ValueError::count(values.len(), columns.len())));
         }
@@ -236,7 +236,7 @@ impl TxCore {
         // A body may ignore that a value does not fit: then no other value of this update stays either.
         self.whole(|| {
             let updated = self.update_at(set, key.as_key(), named, |mut writer| {
-                let (defs, places) = (&set.definition.columns, &set.primary.layout.places);
+                let (defs, places) = (&set.definition.columns, &set.layout.places);
                 let write = |&(at, value): &(usize, &Value)| value.write(&defs[at], &places[at], &mut writer);
                 let result = columns.iter().try_for_each(write);
                 (result, writer.dirty())

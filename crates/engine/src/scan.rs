@@ -8,6 +8,7 @@ use seriatim_procedure::plan::Kind;
 use seriatim_store::{Direction, read_key};
 use seriatim_txn::{Reason, RowPtr, Worker};
 
+use crate::cluster::{RunScan, bits};
 use crate::error::Abort;
 use crate::index::read_primary;
 use crate::procedure::watch::{self, KeysSeen};
@@ -36,6 +37,8 @@ pub struct RawScan<'t, W: Worker + ?Sized = dyn Worker> {
     /// What its steps ask for: those of rows, or all of an index's entries.
     stepped: ColumnSet,
     state: Option<Box<seriatim_txn::Scan>>,
+    /// Of the rows of a clustered table.
+    run: Option<RunScan>,
     failed: Option<Abort>,
     /// The entry still to be followed, of one key of a hash index.
     found: Option<RowPtr>,
@@ -67,6 +70,10 @@ impl<'t, W: Worker + ?Sized> RawScan<'t, W> {
         direction: Direction,
     ) -> RawScan<'t, W> {
         let mut scan = RawScan::idle(tx, set, target, direction);
+        if set.cluster.is_on() && matches!(target, Target::Rows) {
+            scan.failed = scan.start_in_runs(low, high).err();
+            return scan;
+        }
         scan.failed = match scan.organization() {
             Organization::Ordered => scan.start(&low, &high).err(),
             Organization::Hash => tx.own(set).err().or(Some(Abort::stopped(Reason::Unordered))),
@@ -78,9 +85,9 @@ impl<'t, W: Worker + ?Sized> RawScan<'t, W> {
     /// A scan that has not begun.
     #[inline(always)]
     fn idle(tx: &'t TxCore<W>, set: &'t TableSet, target: Target, direction: Direction) -> RawScan<'t, W> {
-        let (state, failed, found, record, watched) = (None, None, None, None, None);
+        let (state, run, failed, found, record, watched) = (None, None, None, None, None, None);
         let columns = ColumnSet::ALL;
-        RawScan { tx, set, target, direction, columns, stepped: columns, state, failed, found, record, watched }
+        RawScan { tx, set, target, direction, columns, stepped: columns, state, run, failed, found, record, watched }
     }
 
     /// Notes the range for those who watch or record.
@@ -88,6 +95,13 @@ impl<'t, W: Worker + ?Sized> RawScan<'t, W> {
     fn watch(&mut self, low: Bound<KeyBuf>, high: Bound<KeyBuf>) {
         let RawScan { tx, set, target, .. } = *self;
         self.watched = tx.watch(Kind::Scan, set, target, || KeysSeen::Range(low.clone(), high.clone()));
+        self.record(low, high);
+    }
+
+    /// Notes the range of records for those who record.
+    #[inline(always)]
+    fn record(&mut self, low: Bound<KeyBuf>, high: Bound<KeyBuf>) {
+        let RawScan { tx, .. } = *self;
         if let Some(log) = &tx.log {
             let began = log.borrow().scan_begins();
             let owned = |bound: &Bound<KeyBuf>| bound.as_ref().map(|key| key.as_key().to_bytes().into_owned());
@@ -193,11 +207,38 @@ impl<'t, W: Worker + ?Sized> RawScan<'t, W> {
         Ok(())
     }
 
+    /// Begins to walk over the rows of a clustered table: over those of its runs that can have any.
+    #[inline(never)]
+    fn start_in_runs(&mut self, low: Bound<KeyBuf>, high: Bound<KeyBuf>) -> Result<(), Abort> {
+        let RawScan { tx, set, .. } = *self;
+        let _call = tx.call()?;
+        tx.own(set)?;
+        self.watched = tx.watch(Kind::Scan, set, Target::Rows, || KeysSeen::Range(low.clone(), high.clone()));
+        if is_empty(&low, &high) {
+            return Ok(());
+        }
+        let number = |bound: &Bound<KeyBuf>| bound.as_ref().map(|key| bits(key.as_key()));
+        self.run = RunScan::new(set, &number(&low), &number(&high));
+        let Some(run) = &self.run else { return Ok(()) };
+        let low = match low {
+            Bound::Unbounded => low,
+            // Rows may lie in a run whose key is less.
+            _ => Bound::Included(set.cluster.key(tx.first_run(set, run.low())?).to_buf()),
+        };
+        self.start(&low, &high)?;
+        if let Some(state) = &mut self.state {
+            // Runs are readable until the transaction ends, whatever becomes of the row that names one.
+            state.transient = true;
+        }
+        self.record(low, high);
+        Ok(())
+    }
+
     /// The scan, of whose rows these columns are read only.
     #[inline]
     pub fn with_columns(mut self, columns: ColumnSet) -> RawScan<'t, W> {
         self.columns = columns;
-        if matches!(self.target, Target::Rows) {
+        if matches!(self.target, Target::Rows) && self.run.is_none() {
             self.stepped = columns;
         }
         self
@@ -265,8 +306,11 @@ impl<'t, W: Worker + ?Sized> RawScan<'t, W> {
         let _call = scan.tx.call()?;
         let mut count = usize::from(scan.found.take().is_some());
         while let Some(row) = scan.step() {
-            row?;
-            count += 1;
+            let row = row?;
+            count += match &mut scan.run {
+                Some(run) => run.enter(scan.set, row),
+                None => 1,
+            };
         }
         Ok(count)
     }
@@ -318,11 +362,21 @@ impl<'t, W: Worker + ?Sized> RawScan<'t, W> {
             return self.follow(entry).transpose();
         }
         loop {
+            if let Some(run) = &mut self.run
+                && let Some(row) = run.next(self.set, &self.tx.open_run, self.direction)
+            {
+                return Some(Ok(row));
+            }
             let row = match self.step()? {
                 Ok(row) => row,
                 Err(abort) => return Some(Err(abort)),
             };
             match self.target {
+                Target::Rows if self.run.is_some() => {
+                    if let Some(run) = &mut self.run {
+                        run.enter(self.set, row);
+                    }
+                }
                 Target::Rows => return Some(Ok(row)),
                 Target::Index(_) => match self.follow(row).transpose() {
                     Some(row) => return Some(row),
@@ -353,7 +407,7 @@ impl<'t, W: Worker + ?Sized> RawScan<'t, W> {
         let primary = &self.set.primary;
         // SAFETY: an entry of an index of this table, readable until the next step.
         let key = unsafe { read_primary(entry, primary.class) };
-        self.tx.read_at(primary, key, self.columns)
+        self.tx.read_row(self.set, key, self.columns)
     }
 
     #[cold]

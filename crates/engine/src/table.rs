@@ -5,18 +5,24 @@ use seriatim_catalog::wire::RowWire;
 use seriatim_catalog::{ColumnSet, ColumnType, IndexDef, Layout, Organization, TableDef};
 use seriatim_txn::{Core, Wire};
 
+use crate::cluster::Cluster;
 use crate::engine::Foundation;
 use crate::error::SchemaError;
 use crate::index;
 
-/// A table with its secondary indexes.
+/// A table with its secondary indexes. What each operation looks at comes first, in one cache line.
+#[repr(C, align(32))]
 pub struct TableSet {
     /// The database it belongs to: handles of another are refused.
     pub(crate) database: u64,
+    /// How its rows lie in the records of `primary`.
+    pub(crate) cluster: Cluster,
     /// How it is declared.
     pub definition: TableDef,
-    /// Its rows.
+    /// Its rows; of a clustered table its runs.
     pub primary: seriatim_txn::Table,
+    /// Where the columns of its rows are.
+    pub layout: Layout,
     /// Its indexes, in order of their declaration.
     pub indexes: Vec<Secondary>,
     /// Bytes that a long text may have, so that a row with its key fits a log entry.
@@ -107,7 +113,15 @@ impl TableSet {
         made.into_iter().for_each(|(id, bytes)| core.counts.add(id, 0, bytes));
         let _memory = environment.memory.clone();
         let text_bytes_max = text_bytes_max(&definition);
-        Ok(TableSet { database: *number, definition, primary, indexes, text_bytes_max, _memory })
+        let layout = Layout::of(&definition);
+        let cluster = Cluster::new(&definition, primary.class, layout.row_bytes);
+        Ok(TableSet { database: *number, cluster, definition, primary, layout, indexes, text_bytes_max, _memory })
+    }
+
+    /// Whether each row is a record, and a write is of that alone.
+    #[inline(always)]
+    pub(crate) fn is_plain(&self) -> bool {
+        !self.cluster.is_on() && self.indexes.is_empty()
     }
 
     /// Whether a write can fail after the row itself was written.

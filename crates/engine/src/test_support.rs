@@ -81,11 +81,15 @@ impl Engine {
             };
             let keys = self.inner().pool.quietly(keys).ok_or(TransactError::WorkersBusy)?;
             let read = runner.transact(|tx| {
-                let row = |key: &KeyBuf| -> Result<Option<String>, Abort> {
-                    let row = tx.read_at(table, key.as_key(), ColumnSet::ALL)?;
-                    Ok(row.map(|row| format!("{name} {:?}", DynRow::new(&set, row))))
-                };
-                keys.iter().filter_map(|key| row(key).transpose()).collect::<Result<Vec<_>, _>>()
+                let mut rows = Vec::new();
+                for key in &keys {
+                    let Some(row) = tx.read_at(table, key.as_key(), ColumnSet::ALL)? else { continue };
+                    set.each_row(key.as_key(), row, |_, row| {
+                        rows.push(format!("{name} {:?}", DynRow::new(&set, row)));
+                        Ok::<(), Abort>(())
+                    })?;
+                }
+                Ok(rows)
             })?;
             rows.extend(read.into_value());
         }

@@ -45,6 +45,7 @@ use seriatim_txn::{
 
 use crate::TransactionOptions;
 use crate::cancel::{Canceller, Deadline};
+use crate::cluster::{OpenRun, Scratch};
 use crate::contention::AD_HOC;
 use crate::durability::{self, CommitDependency, CommitLog, Persistence};
 use crate::engine::Inner;
@@ -144,6 +145,11 @@ pub struct TxCore<W: Worker + ?Sized = dyn Worker> {
     /// Why the log did not take the commit.
     refusal: Cell<Option<StorageError>>,
     pub(crate) log: Option<RefCell<Log>>,
+    /// The run of a clustered table that was changed last.
+    pub(crate) open_run: OpenRun,
+    /// Whether the protocol lets it be changed in place.
+    pub(crate) changes_in_place: bool,
+    pub(crate) scratch: Scratch,
     /// Savepoints that can be rolled back to.
     savepoints: RefCell<Vec<(u64, Position)>>,
     /// Scans to reuse.
@@ -473,7 +479,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
 
     fn copy(set: &TableSet, row: RowPtr) -> KeptRow {
         // SAFETY: a row of this table, readable while we are in the call that read it.
-        unsafe { KeptRow::new(RowRef::from_raw(row.as_ptr()), &set.primary.layout) }
+        unsafe { KeptRow::new(RowRef::from_raw(row.as_ptr()), &set.layout) }
     }
 
     #[cold]
@@ -497,7 +503,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
     }
 
     #[inline(always)]
-    fn note(&self, table: &seriatim_txn::Table, key: Key<'_>, columns: ColumnSet) {
+    pub(crate) fn note(&self, table: &seriatim_txn::Table, key: Key<'_>, columns: ColumnSet) {
         if let Some(log) = &self.log {
             self.record(log, table, &key, columns);
         }
@@ -515,7 +521,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
     #[inline(never)]
     pub fn get_at(&self, set: &TableSet, key: Key<'_>, columns: ColumnSet) -> Result<Option<RowPtr>, Abort> {
         let _call = self.call()?;
-        let row = self.read_at(&self.own(set)?.primary, key, columns)?;
+        let row = self.read_row(self.own(set)?, key, columns)?;
         let access = self.watch(Kind::Get, set, Target::Rows, || watch::one(key));
         self.watch_row(access, row.map(|row| row.as_ptr().cast_const()), ColumnSet::EMPTY);
         row.map(|row| self.lend(set, row)).transpose()
@@ -551,7 +557,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         let Some(entry) = self.read_at(&secondary.table, key, ColumnSet::ALL)? else { return Ok(None) };
         // SAFETY: an entry of an index of this table, readable until the transaction ends.
         let primary = unsafe { crate::index::read_primary(entry, set.primary.class) };
-        self.read_at(&set.primary, primary, columns)
+        self.read_row(set, primary, columns)
     }
 
     /// Whether what was read holds together; what is undecided does not count as held (promise g).
@@ -621,6 +627,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
     #[inline]
     pub fn prefetch_at(&self, set: &TableSet, key: Key<'_>) {
         if let (Ok(_call), Ok(set)) = (self.call(), self.own(set)) {
+            let key = if set.cluster.is_on() { set.cluster.first_key(key) } else { key };
             self.worker().prefetch(&set.primary, key);
         }
     }
@@ -689,6 +696,9 @@ impl<W: Worker + ?Sized> TxCore<W> {
             too_large: RefCell::default(),
             refusal: Cell::default(),
             log,
+            open_run: OpenRun::default(),
+            changes_in_place: !capabilities.repair,
+            scratch: Scratch::new(),
             savepoints: RefCell::new(Vec::new()),
             scans: RefCell::new(Vec::new()),
             inner,
@@ -731,12 +741,14 @@ impl<W: Worker + ?Sized> TxCore<W> {
 /// Writing, on encoded keys: shared by derived and declared tables.
 impl<W: Worker + ?Sized> TxCore<W> {
     fn position(&self) -> Result<Position, Abort> {
+        self.open_run.forget();
         let savepoint = self.operate(|worker| Ok(worker.savepoint()))?;
         Ok(Position { savepoint, logged: self.log.as_ref().map_or(0, |log| log.borrow().savepoint()) })
     }
 
     /// Undoes every write since.
     fn rollback_writes(&self, position: Position) -> Result<(), Abort> {
+        self.open_run.forget();
         self.operate(|worker| {
             worker.rollback_to(position.savepoint);
             Ok(())
@@ -749,7 +761,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
 
     /// Notes that a key was written.
     #[inline]
-    fn wrote(&self, table: &seriatim_txn::Table, key: Key<'_>) {
+    pub(crate) fn wrote(&self, table: &seriatim_txn::Table, key: Key<'_>) {
         if let Some(log) = &self.log {
             cold_path();
             log.borrow_mut().wrote(table.id, key);
@@ -803,6 +815,9 @@ impl<W: Worker + ?Sized> TxCore<W> {
         exists: OnExists,
     ) -> Result<bool, Abort> {
         let _call = self.call()?;
+        if set.cluster.is_on() {
+            return self.insert_into_run(set, key, encode, exists);
+        }
         let staged = self.begin_insert(set, key)?;
         let mut out_of_line_values = OutOfLineValues::of(self, set);
         // SAFETY: a staged row is ours, zeroed, and of the table's layout.
@@ -812,6 +827,56 @@ impl<W: Worker + ?Sized> TxCore<W> {
             Ok(()) => self.end_insert(set, key, staged, exists),
             Err(error) => Err(self.not_encoded(set, staged, error)),
         }
+    }
+
+    /// As [`TxCore::insert_encoded`], into a clustered table.
+    #[inline]
+    fn insert_into_run(
+        &self,
+        set: &TableSet,
+        key: Key<'_>,
+        encode: impl FnOnce(&mut RowWriter<'_>) -> Result<(), NotEncoded>,
+        exists: OnExists,
+    ) -> Result<bool, Abort> {
+        self.begin_insert_into_run(set, key)?;
+        let place = self.append_place(set, key);
+        let row = place.unwrap_or_else(|| self.scratch_row(set));
+        let mut out_of_line_values = OutOfLineValues::of(self, set);
+        // SAFETY: a zeroed row of the table's layout, which is ours until the next operation.
+        let mut writer = unsafe { RowWriter::for_insert(row, std::ptr::null_mut(), &mut out_of_line_values) };
+        match encode(&mut writer) {
+            Ok(()) if place.is_some() => {
+                self.end_append(key);
+                Ok(true)
+            }
+            Ok(()) => self.end_insert_into_run(set, key, row, exists),
+            Err(NotEncoded::OutOfMemory(_)) => Err(self.out_of_memory()),
+            // The caller notes the error.
+            Err(NotEncoded::Unfit) => Err(Abort::new(AbortKind::User)),
+        }
+    }
+
+    #[inline(never)]
+    fn begin_insert_into_run(&self, set: &TableSet, key: Key<'_>) -> Result<(), Abort> {
+        self.own(set)?;
+        self.writable()?;
+        self.watch(Kind::Insert, set, Target::Rows, || watch::one(key));
+        self.operate(|_| Ok(()))
+    }
+
+    #[inline(never)]
+    fn end_insert_into_run(
+        &self,
+        set: &TableSet,
+        key: Key<'_>,
+        row: *const u8,
+        exists: OnExists,
+    ) -> Result<bool, Abort> {
+        if !set.has_unique_index() {
+            return self.insert_clustered(set, key, row, exists);
+        }
+        let position = self.position()?;
+        self.keep_or_roll_back(position, self.insert_clustered(set, key, row, exists))
     }
 
     // What does not depend on the row's type stands apart, here and below: one copy of it stays in the instruction cache.
@@ -876,7 +941,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
 
     /// Hands a staged row to the worker. If the transaction stops before, or while it waits, it is given back.
     #[inline]
-    fn insert_staged(
+    pub(crate) fn insert_staged(
         &self,
         table: &seriatim_txn::Table,
         key: Key<'_>,
@@ -947,12 +1012,19 @@ impl<W: Worker + ?Sized> TxCore<W> {
         self.own(set)?;
         self.writable()?;
         let position = if set.has_unique_index() { Some(self.position()?) } else { None };
-        let table = &set.primary;
-        let columns = set.with_indexed(columns);
-        let updating = self.operate(|worker| worker.update(table, key, columns))?;
-        self.note(table, key, columns);
+        let updating = if set.cluster.is_on() {
+            self.update_clustered(set, key)?
+        } else {
+            let table = &set.primary;
+            let columns = set.with_indexed(columns);
+            let updating = self.operate(|worker| worker.update(table, key, columns))?;
+            self.note(table, key, columns);
+            if updating.is_some() {
+                self.wrote(table, key);
+            }
+            updating
+        };
         let Some(rows) = updating else { return Ok(None) };
-        self.wrote(table, key);
         self.updating.set(Some(Update { rows, position, left: self.left.replace(0) }));
         Ok(Some(rows.after))
     }
@@ -1048,10 +1120,10 @@ impl<W: Worker + ?Sized> TxCore<W> {
 
     fn add_unless_overflow(&self, set: &TableSet, key: Key<'_>, addition: Addition) -> Result<Added, Abort> {
         let columns = ColumnSet::of(addition.column());
-        if set.indexes.iter().any(|index| index.columns.intersects(columns)) {
+        if set.cluster.is_on() || set.indexes.iter().any(|index| index.columns.intersects(columns)) {
             let mut added = Added::Missing;
             self.change_at(set, key, columns, |mut writer| {
-                added = addition.write(&set.primary, &mut writer);
+                added = addition.write(&set.layout, &mut writer);
                 writer.dirty()
             })?;
             return Ok(added);
@@ -1075,12 +1147,19 @@ impl<W: Worker + ?Sized> TxCore<W> {
         self.own(set)?;
         let _call = self.call()?;
         self.writable()?;
-        let table = &set.primary;
-        let before = self.operate(|worker| worker.delete(table, key))?;
-        self.note(table, key, ColumnSet::EMPTY);
+        let before = if set.cluster.is_on() {
+            self.delete_clustered(set, key)?
+        } else {
+            let table = &set.primary;
+            let before = self.operate(|worker| worker.delete(table, key))?;
+            self.note(table, key, ColumnSet::EMPTY);
+            if before.is_some() {
+                self.wrote(table, key);
+            }
+            before
+        };
         self.watch(Kind::Delete, set, Target::Rows, || watch::one(key));
         if before.is_some() {
-            self.wrote(table, key);
             self.maintain(set, key, before, None, ColumnSet::ALL)?;
         }
         Ok(before.is_some())
@@ -1187,7 +1266,7 @@ impl<W: Worker + ?Sized> Drop for UndoUpdate<'_, W> {
     fn drop(&mut self) {
         if let Some(Update { rows: Updating { before, after }, .. }) = self.tx.admit() {
             // SAFETY: both are rows of that many bytes; `after` is private, and the writer is gone with the closure.
-            unsafe { after.copy_from_nonoverlapping(before, self.set.primary.record_layout.row) };
+            unsafe { after.copy_from_nonoverlapping(before, self.set.layout.row_bytes as usize) };
         }
     }
 }
@@ -1283,6 +1362,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         savepoints.clear();
         savepoints.shrink_to(SAVEPOINTS_KEPT);
         drop(savepoints);
+        self.open_run.forget();
         self.operations.set(0);
         self.wait_max.set(self.bounds.get().wait);
         let last = self.clock.now().saturating_add(self.bounds.get().age).saturating_add(inner.clock_resolution);
@@ -1806,7 +1886,7 @@ mod tests {
             // The workers of this database are of this protocol.
             tx.begin(Lease { slot, worker: worker.cast::<P::Worker>(), writer }, Mode::ReadWrite, 1, Origin::Closure);
         };
-        let places = &set.primary.layout.places;
+        let places = &set.layout.places;
         open(&tx);
         for id in 0..9u64 {
             let encode = |writer: &mut RowWriter<'_>| {

@@ -20,7 +20,8 @@ fn implementation(table: &Declaration) -> TokenStream {
     let (row_view, row_update) = (format_ident!("{}Row", row.unraw()), format_ident!("{}Update", row.unraw()));
     let (key_type, key_value, definition) = (key_type(&table.key, table), key_value(table), definition(table));
     let specs = columns.iter().map(|column| {
-        let (ty, immutable) = (&column.ty, column.is_immutable);
+        // Rows of a clustered table are flat.
+        let (ty, immutable) = (&column.ty, column.is_immutable && table.cluster == 0);
         quote!(#catalog::ColumnSpec::of::<#ty>(#immutable))
     });
     let places = (0..columns.len()).map(|at| place(table, at));
@@ -346,6 +347,7 @@ fn definition(table: &Declaration) -> TokenStream {
         }
     });
     let (key, organization) = (parts(&table.key), organization(table.is_hash));
+    let cluster = table.cluster;
     let capacity = table.capacity.as_ref().map_or(quote!(0), |capacity| quote!(#capacity));
     quote! {
         #catalog::TableDef {
@@ -355,6 +357,7 @@ fn definition(table: &Declaration) -> TokenStream {
             organization: #organization,
             indexes: ::std::vec![#(#indexes),*],
             capacity: #capacity,
+            cluster: #cluster,
         }
     }
 }

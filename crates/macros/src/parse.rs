@@ -28,6 +28,8 @@ pub(crate) struct Declaration {
     pub(crate) key: Vec<Part>,
     pub(crate) is_hash: bool,
     pub(crate) capacity: Option<Expr>,
+    /// How many of the key's first columns rows share that are kept together.
+    pub(crate) cluster: usize,
     pub(crate) indexes: Vec<Index>,
     /// Where the catalog is found.
     pub(crate) catalog: Path,
@@ -117,6 +119,10 @@ pub(crate) fn declaration(input: &DeriveInput) -> Result<Declaration> {
             Vec::new()
         }
     };
+    let cluster = match &attributes.cluster {
+        Some((span, parts)) => cluster(*span, parts, &attributes, &mut mistakes),
+        None => 0,
+    };
     if let Some(name) = &attributes.name {
         check_name("a table's name", name, &mut mistakes);
     }
@@ -143,6 +149,7 @@ pub(crate) fn declaration(input: &DeriveInput) -> Result<Declaration> {
         key,
         is_hash: attributes.hash == Some(true),
         capacity: attributes.capacity,
+        cluster,
         indexes,
         catalog: attributes.catalog.unwrap_or_else(|| syn::parse_quote!(::seriatim::catalog)),
     })
@@ -183,6 +190,7 @@ fn named_parts(input: ParseStream<'_>) -> Result<Vec<NamedPart>> {
 struct Attributes {
     name: Option<LitStr>,
     key: Option<(Span, Vec<NamedPart>)>,
+    cluster: Option<(Span, Vec<NamedPart>)>,
     hash: Option<bool>,
     capacity: Option<Expr>,
     indexes: Vec<NamedIndex>,
@@ -214,6 +222,9 @@ impl Attributes {
             } else if is("key") {
                 let key = (meta.path.span(), named_parts(meta.input)?);
                 once(&mut self.key, key, &meta, "the primary key is given twice; list all its columns in one key(...)")
+            } else if is("cluster") {
+                let cluster = (meta.path.span(), named_parts(meta.input)?);
+                once(&mut self.cluster, cluster, &meta, "the clustering is given twice; list all its columns in one cluster(...)")
             } else if is("hash") || is("ordered") {
                 once(&mut self.hash, is("hash"), &meta, "a table is either hash or ordered; write one of them")
             } else if is("capacity") {
@@ -232,7 +243,7 @@ impl Attributes {
                 Ok(())
             } else {
                 Err(meta.error(
-                    "unknown table attribute; write key(...), name = \"...\", hash, ordered, capacity = N or index(...)",
+                    "unknown table attribute; write key(...), cluster(...), name = \"...\", hash, ordered, capacity = N or index(...)",
                 ))
             }
         })
@@ -324,6 +335,35 @@ fn resolve(what: &str, span: Span, parts: &[NamedPart], columns: &[Column], mist
     found
 }
 
+/// How many columns rows share that are kept together: the first ones of the key, but not all.
+fn cluster(span: Span, parts: &[NamedPart], attributes: &Attributes, mistakes: &mut Mistakes) -> usize {
+    let Some((_, key)) = &attributes.key else { return 0 };
+    if parts.is_empty() || parts.len() >= key.len() {
+        mistakes.say(span, "a table is clustered by the first columns of its key, at least one and not all; write cluster(a) of key(a, b)");
+    }
+    for (at, part) in parts.iter().enumerate() {
+        if part.is_descending {
+            mistakes.say(
+                part.name.span(),
+                "cluster(...) names columns of the key, whose order the key says; leave out desc",
+            );
+        } else if key.get(at).is_none_or(|key| key.name != part.name) {
+            mistakes.say(
+                part.name.span(),
+                format!(
+                    "`{}` is not column number {} of the key; cluster(...) names its first columns",
+                    part.name,
+                    at + 1
+                ),
+            );
+        }
+    }
+    if attributes.hash == Some(true) {
+        mistakes.say(span, "a clustered table is ordered; leave out hash or cluster(...)");
+    }
+    parts.len()
+}
+
 fn check_name(what: &str, name: &LitStr, mistakes: &mut Mistakes) {
     match name.value().len() {
         0 => mistakes.say(name.span(), format!("{what} is not empty")),
@@ -394,7 +434,7 @@ mod tests {
         assert_eq!(
             told,
             [
-                "unknown table attribute; write key(...), name = \"...\", hash, ordered, capacity = N or index(...)",
+                "unknown table attribute; write key(...), cluster(...), name = \"...\", hash, ordered, capacity = N or index(...)",
                 "`column` stands on a field; on the struct write #[table(...)]",
                 "`table` stands on the struct; on a field write #[column(immutable)]",
                 "unknown column attribute; write immutable",

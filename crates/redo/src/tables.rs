@@ -19,7 +19,7 @@ impl Tables {
     pub fn new(manifest: &Manifest) -> Tables {
         let layouts = manifest.layouts.iter().filter_map(|layout| {
             let table = manifest.tables.iter().find(|table| table.id == layout.table)?;
-            let columns = Layout::new(&table.definition.columns);
+            let columns = Layout::stored(&table.definition);
             Some((layout.id, table.id, RowWire::new(&table.definition, &columns)))
         });
         let mut layouts: Box<[_]> = layouts.collect();

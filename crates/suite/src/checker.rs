@@ -44,7 +44,9 @@ pub fn check_history(data_model: DataModel, attempts: &[Attempt], promised: Prom
 fn ask(data_model: DataModel, attempts: &[&Attempt], is_strict: bool) -> Result<(), String> {
     let workload = match data_model {
         DataModel::Registers => Workload::RwRegister,
-        DataModel::Lists | DataModel::ListsInRows | DataModel::ListsInColumns => Workload::ListAppend,
+        DataModel::Lists | DataModel::ListsInRows | DataModel::ListsInRuns | DataModel::ListsInColumns => {
+            Workload::ListAppend
+        }
     };
     let options = Opts {
         models: vec![if is_strict { "strict-serializable" } else { "serializable" }.to_owned()],

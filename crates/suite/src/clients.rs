@@ -98,6 +98,15 @@ struct Element {
     value: u64,
 }
 
+/// An element of a list in a run: reading the list is a scan of one record or a few, appending to it changes one.
+#[derive(Table, Clone, Debug)]
+#[table(name = "run_element", key(list, position), cluster(list))]
+struct RunElement {
+    list: u32,
+    position: u32,
+    value: u64,
+}
+
 /// What a key names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DataModel {
@@ -107,6 +116,8 @@ pub enum DataModel {
     Lists,
     /// A list; writing appends. A list is a range of rows of an ordered table, so what it lacks is a gap.
     ListsInRows,
+    /// A list; writing appends. As [`DataModel::ListsInRows`], of a clustered table: elements of a list share records.
+    ListsInRuns,
     /// A list; writing appends. A list is a column of a row of a hash table, with another in the next column: an anomaly of columns is
     /// one of keys here.
     ListsInColumns,
@@ -114,8 +125,13 @@ pub enum DataModel {
 
 impl DataModel {
     /// All of them.
-    pub const ALL: [DataModel; 4] =
-        [DataModel::Registers, DataModel::Lists, DataModel::ListsInRows, DataModel::ListsInColumns];
+    pub const ALL: [DataModel; 5] = [
+        DataModel::Registers,
+        DataModel::Lists,
+        DataModel::ListsInRows,
+        DataModel::ListsInRuns,
+        DataModel::ListsInColumns,
+    ];
 }
 
 /// One step of a transaction.
@@ -281,6 +297,7 @@ enum Cells {
     Registers(Handle<Register>),
     Lists(Handle<List>),
     ListsInRows(Handle<Element>),
+    ListsInRuns(Handle<RunElement>),
     ListsInColumns(Handle<TwoLists>),
 }
 
@@ -290,6 +307,7 @@ impl Cells {
             DataModel::Registers => Cells::Registers(db.create()?),
             DataModel::Lists => Cells::Lists(db.create()?),
             DataModel::ListsInRows => Cells::ListsInRows(db.create()?),
+            DataModel::ListsInRuns => Cells::ListsInRuns(db.create()?),
             DataModel::ListsInColumns => Cells::ListsInColumns(db.create()?),
         })
     }
@@ -307,6 +325,9 @@ impl Cells {
                 elements_of(if is_right { row.right() } else { row.left() }).map_err(|error| tx.abort(error))
             }
             Cells::ListsInRows(elements) => {
+                tx.prefix(elements, &(key,)).map(|element| element.map(|element| element.value())).collect()
+            }
+            Cells::ListsInRuns(elements) => {
                 tx.prefix(elements, &(key,)).map(|element| element.map(|element| element.value())).collect()
             }
         }
@@ -347,7 +368,7 @@ impl Cells {
                     Vec::new()
                 }
             },
-            Cells::ListsInRows(_) => {
+            Cells::ListsInRows(_) | Cells::ListsInRuns(_) => {
                 let saw = self.read(tx, key)?;
                 self.write(tx, key, JUNK)?;
                 saw
@@ -379,6 +400,11 @@ impl Cells {
                 let last = tx.prefix_rev(elements, &(key,)).next().transpose()?;
                 let position = last.map_or(0, |last| last.position() + 1);
                 tx.try_insert(elements, &Element { list: key, position, value })
+            }
+            Cells::ListsInRuns(elements) => {
+                let last = tx.prefix_rev(elements, &(key,)).next().transpose()?;
+                let position = last.map_or(0, |last| last.position() + 1);
+                tx.try_insert(elements, &RunElement { list: key, position, value })
             }
         }
     }
@@ -459,7 +485,7 @@ impl Client<'_> {
     fn draw(&mut self, at: u32) -> Vec<Step> {
         let first = match self.cells {
             Cells::Registers(_) => 0,
-            Cells::Lists(_) | Cells::ListsInRows(_) | Cells::ListsInColumns(_) => at / TRANSACTIONS_PER_LIST,
+            _ => at / TRANSACTIONS_PER_LIST,
         };
         let only_reads = self.rng.percent(25);
         (0..self.rng.range(2, self.load.steps))

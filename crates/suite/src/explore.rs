@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 
 use seriatim::history::{self, Promises};
 use seriatim::{
-    Abort, Builder, Handle, ReadTx, Savepoint, Scan, SnapshotTransaction, Table, TransactError, Transaction,
+    Abort, Builder, Handle, ReadTx, Savepoint, Scan, SnapshotTransaction, Table, Text, TransactError, Transaction,
 };
 
 use crate::Setting;
@@ -45,8 +45,24 @@ pub struct UniqueCell {
     pub value: i64,
 }
 
+/// A cell of a clustered table, some of which share a run; one has room for few.
+#[derive(Table, Clone, Debug)]
+#[table(name = "run_cell", key(group, id), cluster(group))]
+pub struct RunCell {
+    /// Cells with neighbouring keys have the same.
+    pub group: u32,
+    /// The key.
+    pub id: u32,
+    /// The value.
+    pub value: i64,
+    /// Takes room.
+    pub room: Text<50>,
+}
+
 /// What the explorer needs of a table of cells.
-pub trait Cells: for<'t> Table<Key = u32> + Sized + 'static {
+pub trait Cells: Table + Sized + 'static {
+    /// The key of a cell.
+    fn key_of(id: u32) -> Self::Key;
     /// A cell.
     fn new(id: u32, value: i64) -> Self;
     /// The value in a row.
@@ -86,6 +102,10 @@ macro_rules! cells {
     ($table:ident { $($scan:tt)* }) => {
         impl $crate::explore::Cells for $table {
             $($scan)*
+
+            fn key_of(id: u32) -> u32 {
+                id
+            }
             fn new(id: u32, value: i64) -> Self {
                 $table { id, value }
             }
@@ -106,6 +126,36 @@ macro_rules! cells {
 cells!(Cell ordered);
 cells!(BucketCell);
 cells!(UniqueCell);
+
+impl Cells for RunCell {
+    fn key_of(id: u32) -> (u32, u32) {
+        (id / 8, id)
+    }
+
+    fn scan<'t>(tx: &'t ReadTx, table: &'t Handle<Self>, range: RangeInclusive<u32>, down: bool) -> Scan<'t, Self> {
+        let range = Self::key_of(*range.start())..=Self::key_of(*range.end());
+        if down { tx.scan_rev(table, range) } else { tx.scan(table, range) }
+    }
+
+    fn new(id: u32, value: i64) -> Self {
+        let (group, id) = Self::key_of(id);
+        RunCell { group, id, value, room: Text::default() }
+    }
+
+    fn value(row: &Self::Row<'_>) -> i64 {
+        row.value()
+    }
+
+    fn id(row: &Self::Row<'_>) -> u32 {
+        row.id()
+    }
+
+    fn change(update: &mut Self::Update<'_>, change: impl FnOnce(i64) -> i64) -> i64 {
+        let before = update.value();
+        update.set_value(change(before));
+        before
+    }
+}
 
 /// Whether a program writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,9 +208,9 @@ pub struct Spec {
 /// Tables of cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tables {
-    /// Ordered and hash tables.
+    /// Ordered, hash and clustered tables.
     Any,
-    /// Ordered ones, for specifications that scan.
+    /// Ordered and clustered ones, for specifications that scan.
     Ordered,
     /// Those whose values are unique: a write that would break that meets a duplicate, and its program goes on.
     Unique,
@@ -192,8 +242,8 @@ pub fn explore_with(setting: &Setting, spec: &Spec, options: impl Fn(Builder) ->
     let mut explored = Explored::default();
     for schedule in interleavings(&lengths) {
         let kinds: &[Run] = match spec.tables {
-            Tables::Any => &[run::<Cell>, run::<BucketCell>],
-            Tables::Ordered => &[run::<Cell>],
+            Tables::Any => &[run::<Cell>, run::<BucketCell>, run::<RunCell>],
+            Tables::Ordered => &[run::<Cell>, run::<RunCell>],
             Tables::Unique => &[run::<UniqueCell>],
         };
         let mut committed = true;
@@ -334,7 +384,7 @@ fn apply<C: Cells>(
     };
     let reading = open.reading();
     let result = match op {
-        Op::Get(key) => Observed::Cell(reading.get(table, &key)?.map(|row| C::value(&row))),
+        Op::Get(key) => Observed::Cell(reading.get(table, &C::key_of(key))?.map(|row| C::value(&row))),
         Op::Scan(low, high) => Observed::Cells(collect(C::scan(reading, table, low..=high, false))?),
         Op::ScanDown(low, high) => Observed::Cells(collect(C::scan(reading, table, low..=high, true))?),
         Op::If(condition, &then) => {
@@ -362,14 +412,14 @@ fn write<C: Cells>(
         Op::Put(key, value) => tx.put(table, &C::new(key, value(observed))).map(|()| Observed::Done(true)),
         Op::Add(key, amount) => {
             let add = |cell: &mut C::Update<'_>| saw = Some(C::add(cell, amount));
-            tx.update(table, &key, add).map(|_| Observed::Cell(saw))
+            tx.update(table, &C::key_of(key), add).map(|_| Observed::Cell(saw))
         }
         Op::Change(key, value) => {
             let change = |cell: &mut C::Update<'_>| saw = Some(C::change(cell, |before| value(observed, before)));
-            tx.update(table, &key, change).map(|_| Observed::Cell(saw))
+            tx.update(table, &C::key_of(key), change).map(|_| Observed::Cell(saw))
         }
         Op::Insert(key, value) => tx.insert(table, &C::new(key, value)).map(|()| Observed::Done(true)),
-        Op::Delete(key) => tx.delete(table, &key).map(Observed::Done),
+        Op::Delete(key) => tx.delete(table, &C::key_of(key)).map(Observed::Done),
         Op::Savepoint => tx.savepoint().map(|savepoint| {
             savepoints.push(savepoint);
             Observed::Done(true)
@@ -404,12 +454,12 @@ fn check_outcome<C: Cells>(
     let read = db.session().transact(|tx| {
         state.clear();
         for &(id, _) in &spec.initial {
-            if let Some(row) = tx.get(table, &id)? {
+            if let Some(row) = tx.get(table, &C::key_of(id))? {
                 state.insert(id, C::value(&row));
             }
         }
         for id in 0..16 {
-            if let Some(row) = tx.get(table, &id)? {
+            if let Some(row) = tx.get(table, &C::key_of(id))? {
                 state.insert(id, C::value(&row));
             }
         }

@@ -34,11 +34,12 @@ enum Alarm {
 }
 
 impl Alarm {
-    const ALL: [Alarm; 8] = [
+    const ALL: [Alarm; 9] = [
         Alarm::Histories,
         Alarm::Clients(DataModel::Registers),
         Alarm::Clients(DataModel::Lists),
         Alarm::Clients(DataModel::ListsInRows),
+        Alarm::Clients(DataModel::ListsInRuns),
         Alarm::Clients(DataModel::ListsInColumns),
         Alarm::Procedures(Route::Called),
         Alarm::Procedures(Route::InPieces),
@@ -246,6 +247,19 @@ fn ignored_duplicate() -> Spec {
     let ignores = [Insert(1, 3), Put(2, |seen| if matches!(seen[0], Observed::Duplicate(_)) { 20 } else { 30 })];
     let other = Program::new([Get(2), Insert(1, 10)]);
     Spec { initial: vec![(2, 2), (3, 3)], programs: vec![Program::new(ignores), other], tables: Tables::Unique }
+}
+
+/// A run that is read again after another transaction inserted into it.
+fn grown_run() -> Spec {
+    let (reader, other) = (Program::new([Scan(0, 7), Scan(0, 7)]), Program::new([Insert(5, 1)]));
+    Spec { initial: vec![(1, 1)], programs: vec![reader, other], tables: Tables::Ordered }
+}
+
+#[test]
+fn runs_that_grow_under_their_readers_are_caught_by_schedules() {
+    for protocol in seriatim::protocols() {
+        caught_by_schedules(protocol.name, Fault::GrowSharedRuns, &grown_run());
+    }
 }
 
 #[test]

@@ -33,6 +33,11 @@ fn lists_in_rows_are_serializable_to_their_clients() {
 }
 
 #[test]
+fn lists_in_runs_are_serializable_to_their_clients() {
+    every_setting("lists in runs", DataModel::ListsInRuns, &Load { clients: 3, transactions: 1500, keys: 5, steps: 5 });
+}
+
+#[test]
 fn lists_in_columns_are_serializable_to_their_clients() {
     every_setting(
         "lists in columns",
@@ -67,6 +72,11 @@ fn procedures_on_lists_are_serializable_to_their_clients() {
 #[test]
 fn procedures_on_lists_in_rows_are_serializable_to_their_clients() {
     declared_in_every_setting("procedures on lists in rows", DataModel::ListsInRows);
+}
+
+#[test]
+fn procedures_on_lists_in_runs_are_serializable_to_their_clients() {
+    declared_in_every_setting("procedures on lists in runs", DataModel::ListsInRuns);
 }
 
 #[test]

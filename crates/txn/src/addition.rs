@@ -1,6 +1,6 @@
 //! Additions to a column that do not read it.
 
-use seriatim_catalog::{ColumnId, ColumnSet, ColumnType, OutOfLineStore, OutOfMemory, RowWriter};
+use seriatim_catalog::{ColumnId, ColumnSet, ColumnType, Layout, OutOfLineStore, OutOfMemory, RowWriter};
 
 use crate::{RowPtr, Table};
 
@@ -46,12 +46,12 @@ impl Addition {
         let mut out_of_line_values = NoOutOfLine;
         // SAFETY: the caller's promise.
         let writer = unsafe { RowWriter::for_update(row.as_ptr(), &mut out_of_line_values) };
-        self.write(table, &mut writer.only(ColumnSet::of(self.column)))
+        self.write(&table.layout, &mut writer.only(ColumnSet::of(self.column)))
     }
 
-    /// Adds it to a row of the table that is being updated.
-    pub fn write(self, table: &Table, row: &mut RowWriter<'_>) -> Added {
-        let place = &table.layout.places[self.column.index()];
+    /// Adds it to a row of this layout that is being updated.
+    pub fn write(self, layout: &Layout, row: &mut RowWriter<'_>) -> Added {
+        let place = &layout.places[self.column.index()];
         if row.add(self.ty, place, self.units) { Added::Done } else { Added::Overflow }
     }
 }

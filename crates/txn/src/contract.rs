@@ -309,6 +309,13 @@ pub trait Worker: Send {
     /// The memory limit.
     fn out_of_line(&mut self, bytes: &[u8]) -> Result<u64, OutOfMemory>;
 
+    /// As [`Worker::out_of_line`], of so many bytes, at least one, which the caller writes. They are the caller's alone until the
+    /// row that refers to them commits.
+    ///
+    /// # Errors
+    /// The memory limit.
+    fn out_of_line_room(&mut self, bytes: usize) -> Result<u64, OutOfMemory>;
+
     /// Inserts a staged row.
     ///
     /// # Errors

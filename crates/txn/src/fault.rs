@@ -33,11 +33,13 @@ pub enum Fault {
     YoungerWaits,
     /// Ends explicit transactions that are too old in the middle of a call, too.
     ReapInCall,
+    /// Adds rows to runs of clustered tables where others read them, and writes no version.
+    GrowSharedRuns,
 }
 
 impl Fault {
     /// Every fault but none.
-    pub const ALL: [Fault; 13] = [
+    pub const ALL: [Fault; 14] = [
         Fault::SkipValidation,
         Fault::NoSubscription,
         Fault::LateSubscription,
@@ -51,5 +53,6 @@ impl Fault {
         Fault::PanicInCommit,
         Fault::YoungerWaits,
         Fault::ReapInCall,
+        Fault::GrowSharedRuns,
     ];
 }

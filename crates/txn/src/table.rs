@@ -11,11 +11,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use seriatim_base::{LayoutId, TableId, Tid};
 use seriatim_catalog::wire::RowWire;
-use seriatim_catalog::{IndexDef, KeyClass, KeyCodec, Layout, Organization, TableDef};
+use seriatim_catalog::{IndexDef, KeyClass, KeyCodec, Layout, Organization, Run, TableDef};
 use seriatim_memory::{OutOfMemory, allocated_bytes};
 use seriatim_store::{Index, RecordPtr, StoreCx, key_bytes};
 
-use crate::Core;
+use crate::{Core, RowPtr};
 
 /// Offsets and sizes of a record's parts, in bytes. All multiples of 8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +98,8 @@ pub struct Table {
     pub codec: KeyCodec,
     /// Where its columns are.
     pub layout: Layout,
+    /// Whether its records hold runs of rows.
+    pub has_runs: bool,
     /// Where a record's parts are.
     pub record_layout: RecordLayout,
     /// Keys to records.
@@ -157,26 +159,39 @@ impl Table {
         version_header_bytes: usize,
         core: &mut Core,
     ) -> Result<Table, OutOfMemory> {
+        let index_is_none = index.is_none();
         let (mut name, mut organization) = (definition.name.to_string(), definition.organization);
         let (codec, layout) = match index {
-            None => (KeyCodec::for_table(definition), Layout::new(&definition.columns)),
+            None => (KeyCodec::for_table(definition), Layout::stored(definition)),
             Some((index, layout)) => {
                 name = format!("{name}.{}", index.name);
                 organization = definition.storage(index);
                 (KeyCodec::for_index(index, definition), layout)
             }
         };
+        let has_runs = index_is_none && definition.is_clustered();
         let (class, unlinked) = (codec.class(), Unlinked::default());
         let record_layout = RecordLayout::new(class, &layout, header_bytes, version_header_bytes);
         let Core { local, agent, outside, htm, .. } = core;
         let index = Index::new(organization, class, definition.capacity, htm, &mut StoreCx { local, agent, outside })?;
-        Ok(Table { id, name, organization, class, codec, layout, record_layout, index, unlinked, wire: None })
+        let wire = None;
+        Ok(Table { id, name, organization, class, codec, layout, has_runs, record_layout, index, unlinked, wire })
     }
 
     /// Whether rows carry a pointer to a fixed part (their first word).
     #[inline]
     pub const fn has_fixed(&self) -> bool {
         self.record_layout.fixed_bytes > 0
+    }
+
+    /// How many rows a record's row stands for.
+    ///
+    /// # Safety
+    /// It is a row of this table, readable and not being written.
+    #[inline]
+    pub unsafe fn rows_in(&self, row: RowPtr) -> usize {
+        // SAFETY: the caller's promise.
+        if self.has_runs { unsafe { Run::of(row.as_ptr()) }.len() } else { 1 }
     }
 
     /// Whether rows or fixed parts carry pointers to out-of-line values.

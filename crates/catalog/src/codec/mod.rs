@@ -54,7 +54,7 @@ impl KeyCodec {
     }
 
     fn of_parts(table: &TableDef, parts: &[KeyPart], always: usize) -> KeyCodec {
-        let layout = Layout::new(&table.columns);
+        let layout = Layout::of(table);
         let column = |part: &KeyPart| &table.columns[part.column.index()];
         let step = |part: &KeyPart| Step::new(column(part).ty, part.descending, layout.places[part.column.index()]);
         let (mut bytes, mut varies) = (0, false);
@@ -127,6 +127,16 @@ impl KeyCodec {
                 Key::Bytes(bytes.as_slice())
             }
         })
+    }
+
+    /// The bits that a row's key has behind those of its first columns, so many; of keys of fixed width.
+    #[inline(always)]
+    pub fn encode_rest(&self, row: RowRef<'_>, columns: usize) -> u128 {
+        let append = |bits: u128, step: &Step| bits.unbounded_shl(step.bits()) | step.load(row);
+        match &self.steps[columns..] {
+            [only] => only.load(row),
+            steps => steps.iter().fold(0, append),
+        }
     }
 
     /// The key of these values, one a column; those that are not in every key can be left out.

@@ -1,9 +1,9 @@
 //! One column on the wire: its value appended, taken off, stored.
 
 use super::varint::{read_varint, unzigzag, varint_bytes, write_varint, zigzag};
-use super::{DecodeError, Malformed};
+use super::{DecodeError, Malformed, RowWire};
 use crate::column::load_bytes;
-use crate::{Column, ColumnDef, ColumnType, OutOfMemory, Place, RowWriter, out_of_line};
+use crate::{Column, ColumnDef, ColumnType, OutOfMemory, Place, RowWriter, Run, out_of_line};
 
 #[derive(Clone, Debug)]
 pub(super) struct Field {
@@ -13,6 +13,8 @@ pub(super) struct Field {
     pub(super) updatable: Option<u16>,
     /// Whether amounts may be added to it: an integer or decimal that updates may change and that is never NULL.
     pub(super) is_sum: bool,
+    /// The rows of a run.
+    rows: Option<Box<RowWire>>,
 }
 
 /// What an update added to a column.
@@ -40,6 +42,7 @@ enum Kind {
     Text(u16),
     Bytes(u16),
     LongText,
+    Run,
 }
 
 /// A value that fits its column. Signed numbers are sign-extended.
@@ -49,6 +52,7 @@ pub(super) enum Taken<'a> {
     Number(u64),
     Bytes(&'a [u8]),
     Text(&'a str),
+    Run(&'a [u8]),
 }
 
 /// Whether so many bytes are the same at both addresses. The sizes of numbers, which most are, without a call.
@@ -100,7 +104,17 @@ impl Field {
         };
         let is_number = !matches!(kind, Kind::Bool | Kind::F64 | Kind::Text(_) | Kind::Bytes(_) | Kind::LongText);
         let is_sum = is_number && column.ty != ColumnType::Timestamp && updatable.is_some() && place.null.is_none();
-        Field { place, kind, updatable, is_sum }
+        Field { place, kind, updatable, is_sum, rows: None }
+    }
+
+    /// The one column of records that hold runs of such rows.
+    pub(super) fn of_run(place: Place, rows: RowWire) -> Field {
+        Field { place, kind: Kind::Run, updatable: Some(0), is_sum: false, rows: Some(Box::new(rows)) }
+    }
+
+    /// How the rows of a run are encoded.
+    fn rows(&self) -> &RowWire {
+        self.rows.as_ref().expect("the column of a run")
     }
 
     pub(super) fn nullable(&self) -> bool {
@@ -126,6 +140,7 @@ impl Field {
                 Kind::F64 => out.extend_from_slice(&u64::load(block, place).to_le_bytes()),
                 Kind::Text(max) | Kind::Bytes(max) => put_bytes(load_bytes(block, place, max.into()), out),
                 Kind::LongText => put_bytes(out_of_line(u64::load(block, place)), out),
+                Kind::Run => self.rows().put_run(Run::at(u64::load(block, place)), out),
             }
         }
     }
@@ -142,6 +157,10 @@ impl Field {
             if are_equal(value(before), value(after), place.bytes as usize) {
                 place.is_null(before) != place.is_null(after)
             } else {
+                if self.kind == Kind::Run {
+                    let run = |block: *const u8| Run::at(u64::load(block, place));
+                    return self.rows().runs_differ(run(before), run(after));
+                }
                 // A NULL's bytes are zero, so one of the two has a value here.
                 self.kind != Kind::LongText
                     || place.is_null(before) != place.is_null(after)
@@ -188,7 +207,7 @@ impl Field {
                 Kind::I32 => i32::load(block, place).into(),
                 Kind::U64 => u64::load(block, place).into(),
                 Kind::I64 => i64::load(block, place).into(),
-                Kind::Bool | Kind::F64 | Kind::Text(_) | Kind::Bytes(_) | Kind::LongText => return None,
+                Kind::Bool | Kind::F64 | Kind::Text(_) | Kind::Bytes(_) | Kind::LongText | Kind::Run => return None,
             }
         })
     }
@@ -215,6 +234,7 @@ impl Field {
             Kind::Text(max) => return self.text(take_bytes(bytes, column, Some(max))?),
             Kind::Bytes(max) => return take_bytes(bytes, column, Some(max)).map(Taken::Bytes),
             Kind::LongText => return self.text(take_bytes(bytes, column, None)?),
+            Kind::Run => return self.rows().take_run(bytes).map(Taken::Run),
         };
         Ok(Taken::Number(number))
     }
@@ -225,13 +245,14 @@ impl Field {
     }
 
     /// Stores what [`Field::take`] took of this field.
-    pub(super) fn set(&self, value: Taken<'_>, row: &mut RowWriter<'_>) -> Result<(), OutOfMemory> {
+    pub(super) fn set(&self, value: Taken<'_>, row: &mut RowWriter<'_>) -> Result<(), DecodeError> {
         match value {
             Taken::Null => row.set_null(&self.place),
-            Taken::Number(number) => return self.set_number(number, row),
+            Taken::Number(number) => self.set_number(number, row)?,
             Taken::Bytes(bytes) => row.set_bytes(&self.place, self.room(), bytes),
-            Taken::Text(text) if self.kind == Kind::LongText => return self.set_as::<String>(text, row),
+            Taken::Text(text) if self.kind == Kind::LongText => self.set_as::<String>(text, row)?,
             Taken::Text(text) => row.set_bytes(&self.place, self.room(), text.as_bytes()),
+            Taken::Run(run) => self.rows().set_run(&self.place, run, row)?,
         }
         Ok(())
     }
@@ -247,7 +268,9 @@ impl Field {
             Kind::U64 => self.set_as::<u64>(number, row),
             Kind::I64 => self.set_as::<i64>(number as i64, row),
             Kind::F64 => self.set_as::<f64>(f64::from_bits(number), row),
-            Kind::Text(_) | Kind::Bytes(_) | Kind::LongText => unreachable!("`take` gives no number for text"),
+            Kind::Text(_) | Kind::Bytes(_) | Kind::LongText | Kind::Run => {
+                unreachable!("`take` gives no number for text")
+            }
         }
     }
 
@@ -282,7 +305,7 @@ impl Field {
             Kind::I32 => add!(i32),
             Kind::U64 => add!(u64),
             Kind::I64 => add!(i64),
-            Kind::Bool | Kind::F64 | Kind::Text(_) | Kind::Bytes(_) | Kind::LongText => {
+            Kind::Bool | Kind::F64 | Kind::Text(_) | Kind::Bytes(_) | Kind::LongText | Kind::Run => {
                 return Err(Malformed::NotASum { column: place.column.into() }.into());
             }
         }

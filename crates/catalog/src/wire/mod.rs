@@ -4,6 +4,7 @@
 //! row      NULL bits of the nullable columns | values of the columns that are not NULL, in order of declaration
 //! patch    bits of the updatable columns: set if changed | NULL bits of those changed that are nullable | values, as above
 //! delta    varint column | varint zigzag amount: what came on top of the value before, which only the row before tells
+//! run      varint 2 x rows, and 1 more if runs may follow | rows: the one column of a record of a clustered table
 //! key      Word8, Word16: the bytes in use (`KeyFormat::bytes`), big-endian     Bytes: varint length | bytes
 //!
 //! value    1- and 2-byte numbers, f64: their bytes, little-endian     wider integers, decimals, timestamps: varint, zigzag if
@@ -26,7 +27,7 @@ use seriatim_base::ColumnId;
 
 use self::field::{Added, Field, Taken, take};
 use self::varint::varint_bytes;
-use crate::{ColumnSet, Key, KeyClass, KeyCodec, KeyFormat, Layout, Part, RowRef, RowWriter, TableDef};
+use crate::{ColumnSet, Key, KeyClass, KeyCodec, KeyFormat, Layout, Part, Place, RowRef, RowWriter, Run, TableDef};
 
 /// Encodes and decodes the rows, changes and keys of one table.
 #[derive(Clone, Debug)]
@@ -64,7 +65,22 @@ impl RowWire {
     /// # Panics
     /// If the layout is not the table's.
     pub fn new(table: &TableDef, layout: &Layout) -> RowWire {
-        assert!(*layout == Layout::new(&table.columns), "the layout of the table's own columns");
+        assert!(*layout == Layout::stored(table), "the layout of the table's own records");
+        let rows = RowWire::of_rows(table, &Layout::of(table));
+        if !table.is_clustered() {
+            return rows;
+        }
+        RowWire {
+            row_fields: [0].into(),
+            updatable: [0].into(),
+            row_bytes: layout.row_bytes as usize,
+            nulls: 0..0,
+            format: rows.format,
+            fields: [Field::of_run(layout.places[0], rows)].into(),
+        }
+    }
+
+    fn of_rows(table: &TableDef, layout: &Layout) -> RowWire {
         assert!(table.columns.len() <= TableDef::COLUMNS_MAX, "declarations are validated");
         let mut updatable = Vec::new();
         let mut fields = Vec::new();
@@ -305,7 +321,7 @@ impl RowWire {
     /// thrown away.
     pub fn decode_row(&self, bytes: &[u8], row: &mut RowWriter<'_>) -> Result<(), DecodeError> {
         let mut rest = bytes;
-        take_values(self.fields.iter(), &mut rest, |field, value| field.set(value, row).map_err(DecodeError::from))?;
+        take_values(self.fields.iter(), &mut rest, |field, value| field.set(value, row))?;
         end_of(rest)
     }
 
@@ -316,7 +332,7 @@ impl RowWire {
     pub fn decode_patch(&self, bytes: &[u8], row: &mut RowWriter<'_>) -> Result<(), DecodeError> {
         let mut rest = bytes;
         let changed = self.take_changed(&mut rest)?;
-        take_values(changed, &mut rest, |field, value| field.set(value, row).map_err(DecodeError::from))?;
+        take_values(changed, &mut rest, |field, value| field.set(value, row))?;
         end_of(rest)
     }
 
@@ -349,6 +365,80 @@ impl RowWire {
         let known = u16::try_from(column).ok().filter(|&column| self.sums(ColumnId(column)));
         let known = known.ok_or(Malformed::NotASum { column })?;
         Ok((&self.fields[usize::from(known)], unzigzag(read_varint(bytes)?)))
+    }
+}
+
+/// Runs of rows.
+impl RowWire {
+    /// Appends a run.
+    ///
+    /// # Safety
+    /// It is a run of such rows, readable and not being written.
+    unsafe fn put_run(&self, run: Run, out: &mut Vec<u8>) {
+        let rows = run.len();
+        write_varint(out, 2 * rows as u64 + u64::from(run.is_followed()));
+        for at in 0..rows {
+            // SAFETY: the caller's promise.
+            self.encode_row(unsafe { RowRef::from_raw(run.row(at, self.row_bytes)) }, out);
+        }
+    }
+
+    /// Whether two runs are not the same: rows are functions of their values, and these have no out-of-line values.
+    ///
+    /// # Safety
+    /// As [`RowWire::put_run`], of both.
+    unsafe fn runs_differ(&self, one: Run, other: Run) -> bool {
+        // SAFETY: the caller's promise.
+        let rows = |run: Run| unsafe { run.rows(self.row_bytes) };
+        one.is_followed() != other.is_followed() || rows(one) != rows(other)
+    }
+
+    /// Takes a run off the front: its bytes, checked.
+    fn take_run<'a>(&self, bytes: &mut &'a [u8]) -> Result<&'a [u8], Malformed> {
+        taken(bytes, |rest| {
+            let rows = read_varint(rest)? / 2;
+            // A row has a key, and so at least one byte.
+            (0..rows).try_for_each(|_| self.skip_row(rest).map(drop))
+        })
+    }
+
+    /// Stores a run that was taken, with room for its rows alone.
+    fn set_run(&self, place: &Place, bytes: &[u8], row: &mut RowWriter<'_>) -> Result<(), DecodeError> {
+        let mut rest = bytes;
+        let header = read_varint(&mut rest)?;
+        // Taken from bytes, so there are fewer of them.
+        let rows = (header / 2) as usize;
+        let mut words = vec![0u64; Run::bytes(rows, self.row_bytes) / 8];
+        words[0] = u64::from_ne_bytes(run_header(header));
+        for words in words[1..].chunks_exact_mut(self.row_bytes / 8) {
+            let mut none = NoOutOfLineValues;
+            // SAFETY: a zeroed place for a row of this layout, which has no fixed part, and is ours.
+            let mut writer =
+                unsafe { RowWriter::for_insert(words.as_mut_ptr().cast(), std::ptr::null_mut(), &mut none) };
+            take_values(self.fields.iter(), &mut rest, |field, value| field.set(value, &mut writer))?;
+        }
+        end_of(rest)?;
+        let image: &[u8] =
+            // SAFETY: the bytes of whole words, all initialized.
+            unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), 8 * words.len()) };
+        Ok(row.set_out_of_line(place, image)?)
+    }
+}
+
+/// The first word of a run's out-of-line value: rows, and whether runs follow.
+fn run_header(header: u64) -> [u8; 8] {
+    let mut word = [0; 8];
+    word[..4].copy_from_slice(&((header / 2) as u32).to_ne_bytes());
+    word[4..].copy_from_slice(&((header % 2) as u32).to_ne_bytes());
+    word
+}
+
+/// Rows of runs have none.
+struct NoOutOfLineValues;
+
+impl crate::OutOfLineStore for NoOutOfLineValues {
+    fn store(&mut self, _: &[u8]) -> Result<u64, crate::OutOfMemory> {
+        unreachable!("declarations are validated")
     }
 }
 

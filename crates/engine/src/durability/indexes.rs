@@ -7,8 +7,8 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use seriatim_base::thread;
-use seriatim_catalog::{ColumnSet, RowRef};
-use seriatim_txn::Mode;
+use seriatim_catalog::{ColumnSet, Key, RowRef};
+use seriatim_txn::{Mode, RowPtr};
 
 use super::NO_WORKER;
 use super::checkpointer::OpenHandle;
@@ -54,7 +54,7 @@ impl From<Stuck> for Failed {
 pub(crate) fn check(inner: &Arc<Inner>, open: &Arc<OpenHandle>) -> Result<Vec<TableChecked>, String> {
     let _one_at_a_time = inner.checking.lock().unwrap_or_else(PoisonError::into_inner);
     let check_table = |set: &Arc<TableSet>| {
-        let rows = walk(inner, open, set, &Rows::new(&set.primary), &|tx, found| row_has_entries(tx, set, found))?;
+        let rows = walk(inner, open, set, &Rows::new(&set.primary), &|tx, found| rows_have_entries(tx, set, found))?;
         for index in &set.indexes {
             walk(inner, open, set, &Rows::new(&index.table), &|tx, found| entry_has_row(tx, set, index, found))?;
         }
@@ -102,7 +102,7 @@ fn work(
     let mut more = true;
     while more {
         more = walker.chunk(rows, |found| {
-            count += found.len() as u64;
+            count += found.iter().map(|found| rows.rows_in(found) as u64).sum::<u64>();
             let asked = runner.run(Mode::ReadWrite, Origin::Closure, |tx| {
                 for found in found {
                     if let Some(fault) = ask(tx, found)? {
@@ -120,16 +120,28 @@ fn work(
     Ok(count)
 }
 
+/// The entries in each index of a record's rows lead back to them.
+fn rows_have_entries(tx: &TxCore, set: &TableSet, found: &Found<'_>) -> Result<Option<String>, Abort> {
+    let mut fault = None;
+    set.each_row(found.key, found.row, |key, row| {
+        if fault.is_none() {
+            fault = row_has_entries(tx, set, key, row)?;
+        }
+        Ok::<(), Abort>(())
+    })?;
+    Ok(fault)
+}
+
 /// A row's entry in each index leads back to it.
-fn row_has_entries(tx: &TxCore, set: &TableSet, found: &Found<'_>) -> Result<Option<String>, Abort> {
+fn row_has_entries(tx: &TxCore, set: &TableSet, key: Key<'_>, row: RowPtr) -> Result<Option<String>, Abort> {
     // SAFETY: a row of this table, readable until the chunk ends.
-    let row = unsafe { RowRef::from_raw(found.row.as_ptr()) };
+    let row = unsafe { RowRef::from_raw(row.as_ptr()) };
     for index in &set.indexes {
         let entry = index.table.codec.encode_row(row, |key| tx.read_at(&index.table, key, ColumnSet::ALL))?;
         // SAFETY: an entry of an index of this table, readable until the transaction ends.
-        let leads_back = entry.is_some_and(|entry| unsafe { read_primary(entry, set.primary.class) } == found.key);
+        let leads_back = entry.is_some_and(|entry| unsafe { read_primary(entry, set.primary.class) } == key);
         if !leads_back {
-            let key = set.primary.codec.describe(found.key);
+            let key = set.primary.codec.describe(key);
             return Ok(Some(format!("index {} has no entry of the row {key}", index.table.name)));
         }
     }
@@ -140,7 +152,7 @@ fn row_has_entries(tx: &TxCore, set: &TableSet, found: &Found<'_>) -> Result<Opt
 fn entry_has_row(tx: &TxCore, set: &TableSet, index: &Secondary, found: &Found<'_>) -> Result<Option<String>, Abort> {
     // SAFETY: an entry of an index of this table, readable until the chunk ends.
     let primary = unsafe { read_primary(found.row, set.primary.class) };
-    let fault = match tx.read_at(&set.primary, primary, ColumnSet::ALL)? {
+    let fault = match tx.read_row(set, primary, ColumnSet::ALL)? {
         None => "is not there",
         Some(row) => {
             // SAFETY: a row of this table, readable until the transaction ends.

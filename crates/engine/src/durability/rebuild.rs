@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use seriatim_base::thread;
-use seriatim_catalog::ColumnSet;
+use seriatim_catalog::{ColumnSet, Key};
 
 use super::rows::{Rows, Stuck, Walker};
 use super::{NO_WORKER, OpenHandle};
@@ -66,7 +66,8 @@ fn work(
     loop {
         let more = walker.chunk(rows, |found| {
             let enter = |tx: &TxCore| {
-                found.iter().try_for_each(|found| tx.maintain(set, found.key, None, Some(found.row), ColumnSet::ALL))
+                let enter = |key: Key<'_>, row| tx.maintain(set, key, None, Some(row), ColumnSet::ALL);
+                found.iter().try_for_each(|found| set.each_row(found.key, found.row, enter))
             };
             // Nothing of it is logged, so there is nothing to wait for. Other helpers are in the way for a moment at most, whatever the
             // user thinks of retries.
@@ -81,7 +82,7 @@ fn work(
                     Err(error) => return Err(Failed::Transact(error)),
                 }
             }
-            done(found.len() as u64);
+            done(found.iter().map(|found| rows.rows_in(found) as u64).sum());
             Ok(())
         });
         match more {

@@ -187,4 +187,10 @@ impl<'t> Rows<'t> {
     pub(crate) fn new(table: &'t Table) -> Rows<'t> {
         Rows { table, walk: Mutex::default() }
     }
+
+    /// How many rows a record's row stands for.
+    pub(crate) fn rows_in(&self, found: &Found<'_>) -> usize {
+        // SAFETY: a row of the table, readable while it is shown.
+        unsafe { self.table.rows_in(found.row) }
+    }
 }

@@ -84,7 +84,7 @@ impl Interpreted {
 
     /// These columns of a row.
     fn row(&self, row: RowRef<'_>, wanted: ColumnSet) -> Result<Datum, EvaluationError> {
-        let (columns, places) = (&self.set.definition.columns, &self.set.primary.layout.places);
+        let (columns, places) = (&self.set.definition.columns, &self.set.layout.places);
         let field = |((column, place), name): ((_, _), &Arc<str>)| {
             let datum = Datum::from_value(&Value::read(column, place, row), column)?;
             Ok::<_, EvaluationError>((Arc::clone(name), datum))
@@ -167,7 +167,7 @@ impl Operate for Reference<'_> {
         let key = codec.encode_values(&values).map_err(|error| EvaluationError::Type(error.to_string()))?;
         let wanted = self.columns(operation);
         let row = match target {
-            Target::Rows => self.tx.read_at(&table.set.primary, key.as_key(), wanted)?,
+            Target::Rows => self.tx.read_row(&table.set, key.as_key(), wanted)?,
             Target::Index(at) => self.tx.read_by(&table.set, at, key.as_key(), wanted)?,
         };
         Ok(row.map(|row| table.read(row, wanted)).transpose()?)
@@ -182,7 +182,7 @@ impl Operate for Reference<'_> {
     ) -> Result<bool, Stopped> {
         let table = self.table(table)?;
         let key = table.key(&key)?;
-        let (columns, places) = (&table.set.definition.columns, &table.set.primary.layout.places);
+        let (columns, places) = (&table.set.definition.columns, &table.set.layout.places);
         let wanted = self.columns(operation);
         let updated = self.tx.try_update_at(&table.set, key.as_key(), wanted, |writer| {
             let changes = body(table.row(writer.as_row(), wanted)?)?;

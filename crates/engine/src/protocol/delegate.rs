@@ -10,6 +10,7 @@ macro_rules! delegate {
             fn stage(&mut self, table: &seriatim_txn::Table) -> Result<seriatim_txn::Staged, seriatim_txn::OpError>;
             fn discard(&mut self, table: &seriatim_txn::Table, staged: seriatim_txn::Staged);
             fn out_of_line(&mut self, bytes: &[u8]) -> Result<u64, seriatim_memory::OutOfMemory>;
+            fn out_of_line_room(&mut self, bytes: usize) -> Result<u64, seriatim_memory::OutOfMemory>;
             fn seen(&self) -> seriatim_txn::Seen;
             fn newest(&self) -> seriatim_base::Tid;
             fn savepoint(&mut self) -> seriatim_txn::Savepoint;

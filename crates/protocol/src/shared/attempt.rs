@@ -117,12 +117,20 @@ impl<O: Origin> Attempt<O> {
     pub(crate) fn out_of_line(&mut self, bytes: &[u8]) -> Result<u64, OutOfMemory> {
         let out_of_line = record::out_of_line(&mut self.core, bytes)?;
         if out_of_line != 0 {
-            self.writes.parts.push(Part {
-                address: out_of_line as usize,
-                bytes: record::out_of_line_bytes_at(out_of_line as usize),
-            });
+            self.own_out_of_line(out_of_line);
         }
         Ok(out_of_line)
+    }
+
+    pub(crate) fn out_of_line_room(&mut self, bytes: usize) -> Result<u64, OutOfMemory> {
+        let out_of_line = record::out_of_line_room(&mut self.core, bytes)?;
+        self.own_out_of_line(out_of_line);
+        Ok(out_of_line)
+    }
+
+    fn own_out_of_line(&mut self, out_of_line: u64) {
+        let address = out_of_line as usize;
+        self.writes.parts.push(Part { address, bytes: record::out_of_line_bytes_at(address) });
     }
 
     /// Begins to fetch the row at `key`.

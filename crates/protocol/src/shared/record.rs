@@ -132,13 +132,18 @@ pub(crate) fn out_of_line(core: &mut Core, bytes: &[u8]) -> Result<u64, OutOfMem
     if bytes.is_empty() {
         return Ok(0);
     }
-    let memory = core.local.allocate(&mut core.outside, OUT_OF_LINE_HEADER + bytes.len())?;
-    // SAFETY: the allocation holds the length and the bytes.
-    unsafe {
-        memory.cast::<u64>().write(bytes.len() as u64);
-        memory.add(OUT_OF_LINE_HEADER).copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len());
-    }
-    Ok(memory.as_ptr() as u64)
+    let out_of_line = out_of_line_room(core, bytes.len())?;
+    // SAFETY: the block has room for the bytes after its length.
+    unsafe { ((out_of_line as *mut u8).add(OUT_OF_LINE_HEADER)).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+    Ok(out_of_line)
+}
+
+/// An out-of-line block for so many bytes, which are not written yet.
+pub(crate) fn out_of_line_room(core: &mut Core, bytes: usize) -> Result<u64, OutOfMemory> {
+    let memory = core.local.allocate(&mut core.outside, OUT_OF_LINE_HEADER + bytes)?;
+    // SAFETY: the allocation holds the length.
+    unsafe { memory.cast::<u64>().write(bytes as u64) };
+    Ok(memory.expose_provenance().get() as u64)
 }
 
 /// Bytes of an out-of-line block; zero for none.
@@ -254,10 +259,17 @@ pub(crate) fn count<O: Origin>(core: &mut Core, write: &Write<O>, before: usize)
     if write.expected.tid() == Tid::ZERO {
         bytes += record_bytes(table, record);
     }
-    let rows = i64::from(after != 0) - i64::from(before != 0);
+    let rows = rows_in(table, after) - rows_in(table, before);
     if (rows, bytes) != (0, 0) {
         core.counts.add(table.id, rows, bytes);
     }
+}
+
+/// Rows that a row version stands for; zero stands for none.
+#[inline]
+pub(crate) fn rows_in(table: &Table, row_version: usize) -> i64 {
+    // SAFETY: row versions of the caller's hold rows of their table, which do not change.
+    if row_version == 0 { 0 } else { unsafe { table.rows_in(row_of(table, row_version)) as i64 } }
 }
 
 /// Runs a change of the structure of a table's index, and counts the bytes that it takes or gives back.

@@ -95,7 +95,7 @@ fn create(
     tid: Tid,
     fill: Option<&mut SetColumns<'_>>,
 ) -> Result<Restored, OutOfMemory> {
-    let (refused, is_row) = (|_| OutOfMemory, fill.is_some());
+    let refused = |_| OutOfMemory;
     let staged = record::stage(core, table).map_err(refused)?;
     let record = staged.record;
     if record::set_key(core, table, record, key).is_err() {
@@ -111,6 +111,7 @@ fn create(
         }),
         None => Ok(0),
     };
+    let rows = filled.map_or(0, |row_version| record::rows_in(table, row_version));
     let linked = filled.and_then(|row_version| {
         set(table, record, TidWord::committed(tid, row_version == 0, false), row_version);
         let linked = table.index.insert_near(&mut core.store(), key, leaf_hint, record, &mut Unobserved);
@@ -122,8 +123,8 @@ fn create(
     match linked {
         Ok(linked) => {
             assert_eq!(linked, Linked::Linked, "two threads restored the same key");
-            if is_row {
-                core.counts.add(table.id, 1, 0);
+            if rows != 0 {
+                core.counts.add(table.id, rows, 0);
             }
             Ok(Restored::Applied)
         }
@@ -151,12 +152,14 @@ fn overwrite(
         return Ok(Restored::Older);
     }
     let after = |absent| TidWord::committed(tid, absent, word.is_queued());
+    let rows = if word.is_absent() { 0 } else { record::rows_in(table, row_version) };
     match change {
         Change::Patch(_) if word.is_absent() => return Ok(Restored::NoBase),
         Change::Patch(apply) => {
             patch(core, table, row_version, apply)?;
             versions.describe(row_version, tid);
             set(table, record, after(false), row_version);
+            core.counts.add(table.id, record::rows_in(table, row_version) - rows, 0);
         }
         Change::Row(fill) => {
             clear(core, table, record, word, row_version);
@@ -166,12 +169,12 @@ fn overwrite(
             let row_version = record::row_version_of(table, staged.row);
             versions.describe(row_version, tid);
             set(table, record, after(false), row_version);
-            core.counts.add(table.id, i64::from(word.is_absent()), 0);
+            core.counts.add(table.id, record::rows_in(table, row_version) - rows, 0);
         }
         Change::Delete => {
             clear(core, table, record, word, row_version);
             set(table, record, after(true), 0);
-            core.counts.add(table.id, -i64::from(!word.is_absent()), 0);
+            core.counts.add(table.id, -rows, 0);
         }
     }
     Ok(Restored::Applied)

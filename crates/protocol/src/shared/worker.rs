@@ -106,6 +106,10 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
         self.attempt.base.out_of_line(bytes)
     }
 
+    fn out_of_line_room(&mut self, bytes: usize) -> Result<u64, OutOfMemory> {
+        self.attempt.base.out_of_line_room(bytes)
+    }
+
     fn insert(&mut self, table: &Table, key: Key<'_>, staged: Staged, exists: OnExists) -> Result<Inserted, OpError> {
         debug_assert!(self.variant.may_write());
         self.attempt.insert(table, key, staged, exists)

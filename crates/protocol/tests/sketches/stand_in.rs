@@ -450,6 +450,9 @@ macro_rules! common_methods {
             // No long columns: only the empty out-of-line value can be had.
             if bytes.is_empty() { Ok(0) } else { Err(OutOfMemory) }
         }
+        fn out_of_line_room(&mut self, _: usize) -> Result<u64, OutOfMemory> {
+            Err(OutOfMemory)
+        }
         fn seen(&self) -> Seen {
             self.ground.seen
         }

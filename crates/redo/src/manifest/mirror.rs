@@ -78,6 +78,14 @@ struct Table {
     organization: Organization,
     indexes: Vec<Index>,
     capacity: u64,
+    /// How many of the key's first columns rows share that are kept together. Written down only where there are any, as
+    /// `nulls_distinct`.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    cluster: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 #[derive(Serialize, Deserialize)]
@@ -229,6 +237,7 @@ impl From<&super::TableEntry> for Table {
             organization: definition.organization,
             indexes: definition.indexes.iter().zip(&from.indexes).map(index).collect(),
             capacity: definition.capacity as u64,
+            cluster: definition.cluster as u64,
         }
     }
 }
@@ -253,6 +262,8 @@ impl From<Table> for super::TableEntry {
             indexes: from.indexes.into_iter().map(index).collect(),
             // A hint; what does not fit this machine is more than it has room for.
             capacity: usize::try_from(from.capacity).unwrap_or(usize::MAX),
+            // What is no prefix of the key is refused by the check of the declaration.
+            cluster: usize::try_from(from.cluster).unwrap_or(usize::MAX),
         };
         super::TableEntry { id: TableId(from.id), definition, indexes: ids }
     }

@@ -6,7 +6,7 @@ use std::fmt;
 use seriatim::procedure::{Declared, Procedures};
 use seriatim::{Abort, Data, Session, TransactError, Tx, procedure, procedures, pure};
 
-use super::{DataModel, Element, List, Register, Step, TwoLists};
+use super::{DataModel, Element, List, Register, RunElement, Step, TwoLists};
 
 /// How procedures are run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -189,6 +189,46 @@ fn read_lists_in_rows(tx: &Tx, input: &StepsInput) -> Result<Vec<Vec<u64>>, Abor
     Ok(all)
 }
 
+/// Takes steps on lists of runs; what each read saw.
+#[procedure]
+fn step_lists_in_runs(tx: &Tx, input: &StepsInput) -> Result<Vec<Vec<u64>>, Abort> {
+    let mut all = Vec::new();
+    for step in &input.steps {
+        if step.writes {
+            let mut position = 0u32;
+            let last = tx.prefix::<RunElement>(step.key).rev().first()?;
+            if let Some(last) = last {
+                position = last.position + 1;
+            }
+            tx.insert(RunElement { list: step.key, position, value: step.value })?;
+        } else {
+            let mut saw = Vec::new();
+            for element in tx.prefix::<RunElement>(step.key)? {
+                saw.push(element.value);
+            }
+            all.push(saw);
+        }
+    }
+    if input.rolls_back {
+        return Err(tx.abort(RolledBack));
+    }
+    Ok(all)
+}
+
+/// As [`step_lists_in_runs`], of reads.
+#[procedure]
+fn read_lists_in_runs(tx: &Tx, input: &StepsInput) -> Result<Vec<Vec<u64>>, Abort> {
+    let mut all = Vec::new();
+    for step in &input.steps {
+        let mut saw = Vec::new();
+        for element in tx.prefix::<RunElement>(step.key)? {
+            saw.push(element.value);
+        }
+        all.push(saw);
+    }
+    Ok(all)
+}
+
 #[pure]
 fn first_if(wanted: bool, value: u64) -> String {
     if wanted { format!("{value} ") } else { String::new() }
@@ -263,6 +303,7 @@ pub(super) fn procedures(data_model: DataModel) -> Procedures {
         DataModel::Registers => procedures![step_registers, read_registers],
         DataModel::Lists => procedures![step_lists, read_lists],
         DataModel::ListsInRows => procedures![step_lists_in_rows, read_lists_in_rows],
+        DataModel::ListsInRuns => procedures![step_lists_in_runs, read_lists_in_runs],
         DataModel::ListsInColumns => procedures![step_lists_in_columns, read_lists_in_columns],
     }
 }
@@ -294,6 +335,8 @@ pub(super) fn run(
         (DataModel::Lists, true) => once(session, read_lists, &input, route),
         (DataModel::ListsInRows, false) => once(session, step_lists_in_rows, &input, route),
         (DataModel::ListsInRows, true) => once(session, read_lists_in_rows, &input, route),
+        (DataModel::ListsInRuns, false) => once(session, step_lists_in_runs, &input, route),
+        (DataModel::ListsInRuns, true) => once(session, read_lists_in_runs, &input, route),
         (DataModel::ListsInColumns, false) => once(session, step_lists_in_columns, &input, route),
         (DataModel::ListsInColumns, true) => once(session, read_lists_in_columns, &input, route),
     };

@@ -27,6 +27,8 @@ pub(crate) struct Kind {
     pub(crate) name: &'static str,
     key: Key,
     pub(crate) is_ordered: bool,
+    /// Whether rows with the first column of the key lie together; their notes have a maximum.
+    pub(crate) is_clustered: bool,
     pub(crate) indexes: &'static [IndexKind],
 }
 
@@ -35,14 +37,18 @@ const GROUP_LISTS: IndexKind = IndexKind { name: "group_lists", is_unique: false
 const TAGS: IndexKind = IndexKind { name: "tags", is_unique: true, is_ordered: true };
 const TAG_HASH: IndexKind = IndexKind { name: "tag_hash", is_unique: true, is_ordered: false };
 
+/// Bytes of a note in a clustered table.
+pub(crate) const NOTE_MAX: u16 = 40;
+
 /// Every table there can be, in the order in which they are created.
-pub(crate) const KINDS: [Kind; 6] = [
-    Kind { name: "ledger", key: Key::Word, is_ordered: true, indexes: &[GROUPS, TAG_HASH] },
-    Kind { name: "till", key: Key::Word, is_ordered: false, indexes: &[GROUP_LISTS] },
-    Kind { name: "pair", key: Key::Pair, is_ordered: true, indexes: &[TAGS] },
-    Kind { name: "named", key: Key::Text, is_ordered: false, indexes: &[GROUPS, TAGS] },
-    Kind { name: "plain", key: Key::Text, is_ordered: true, indexes: &[] },
-    Kind { name: "bare", key: Key::Pair, is_ordered: false, indexes: &[] },
+pub(crate) const KINDS: [Kind; 7] = [
+    Kind { name: "ledger", key: Key::Word, is_ordered: true, is_clustered: false, indexes: &[GROUPS, TAG_HASH] },
+    Kind { name: "till", key: Key::Word, is_ordered: false, is_clustered: false, indexes: &[GROUP_LISTS] },
+    Kind { name: "pair", key: Key::Pair, is_ordered: true, is_clustered: false, indexes: &[TAGS] },
+    Kind { name: "named", key: Key::Text, is_ordered: false, is_clustered: false, indexes: &[GROUPS, TAGS] },
+    Kind { name: "plain", key: Key::Text, is_ordered: true, is_clustered: false, indexes: &[] },
+    Kind { name: "bare", key: Key::Pair, is_ordered: false, is_clustered: false, indexes: &[] },
+    Kind { name: "lines", key: Key::Pair, is_ordered: true, is_clustered: true, indexes: &[GROUPS, TAG_HASH] },
 ];
 
 static DEFINITIONS: LazyLock<Vec<TableDef>> = LazyLock::new(|| KINDS.iter().map(define).collect());
@@ -101,15 +107,19 @@ fn define(kind: &Kind) -> TableDef {
         };
         table = table.column(ColumnDef::new(*name, ty));
     }
+    let note = if kind.is_clustered { ColumnType::Text { max: NOTE_MAX } } else { ColumnType::LongText };
     let mut table = table
         .column(ColumnDef::new("group", ColumnType::U16))
         .column(ColumnDef::new("tag", ColumnType::U32))
         .column(ColumnDef::new("born", ColumnType::U32).immutable())
         .column(ColumnDef::new("amount", ColumnType::I64))
-        .column(ColumnDef::new("note", ColumnType::LongText).nullable())
+        .column(ColumnDef::new("note", note).nullable())
         .key(keys.iter().copied());
     if !kind.is_ordered {
         table = table.hash();
+    }
+    if kind.is_clustered {
+        table = table.cluster(keys[..1].iter().copied());
     }
     for index in kind.indexes {
         table = match (index.is_unique, index.is_ordered) {

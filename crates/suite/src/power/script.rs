@@ -3,7 +3,7 @@
 use seriatim::catalog::Value;
 use seriatim::{Abort, DynHandle, ReadTx, Rng, Savepoint, Tx};
 
-use super::schema::{KINDS, Row, note_value};
+use super::schema::{KINDS, NOTE_MAX, Row, note_value};
 
 /// One operation. Tables are numbered as in [`KINDS`].
 #[derive(Clone, Debug)]
@@ -93,23 +93,24 @@ impl Author<'_> {
         self.rng.below(self.domain.tags.into()) as u32
     }
 
-    fn note(&mut self) -> Option<String> {
+    fn note(&mut self, table: usize) -> Option<String> {
         let length = match self.rng.below(20) {
             0..10 => return None,
             10..18 => self.rng.below(30),
             18 => self.rng.below(300),
             _ => self.rng.below(5000),
         };
+        let length = if KINDS[table].is_clustered { length.min(NOTE_MAX.into()) } else { length };
         let letter = b'a' + self.rng.below(26) as u8;
         Some(char::from(letter).to_string().repeat(length as usize))
     }
 
-    fn row(&mut self) -> Row {
-        let (key, group, tag, note) = (self.key(), self.group(), self.tag(), self.note());
+    fn row(&mut self, table: usize) -> Row {
+        let (key, group, tag, note) = (self.key(), self.group(), self.tag(), self.note(table));
         Row { key, group, tag, born: self.born, amount: self.rng.range(0, 1000) as i64, note }
     }
 
-    fn change(&mut self) -> Change {
+    fn change(&mut self, table: usize) -> Change {
         let mut change = Change { add: self.rng.range(0, 20) as i64 - 10, ..Change::default() };
         if self.rng.percent(25) {
             change.group = Some(self.group());
@@ -118,7 +119,7 @@ impl Author<'_> {
             change.tag = Some(self.tag());
         }
         if self.rng.percent(25) {
-            change.note = Some(self.note());
+            change.note = Some(self.note(table));
         }
         change
     }
@@ -126,9 +127,9 @@ impl Author<'_> {
     fn op(&mut self) -> Op {
         let table = self.table();
         match self.rng.below(100) {
-            0..28 => Op::Insert(table, self.row()),
-            28..38 => Op::Put(table, self.row()),
-            38..62 => Op::Update(table, self.key(), self.change()),
+            0..28 => Op::Insert(table, self.row(table)),
+            28..38 => Op::Put(table, self.row(table)),
+            38..62 => Op::Update(table, self.key(), self.change(table)),
             62..78 => Op::Delete(table, self.key()),
             78..100 => self.read(),
             _ => unreachable!("below 100"),

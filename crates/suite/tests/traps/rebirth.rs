@@ -16,7 +16,7 @@ fn saw(history: &History) -> Saw {
     last.reads[0].saw
 }
 
-fn versions_rise<C: Cells>(setting: &Setting, rng: &mut Rng) {
+fn versions_rise<C: Cells<Key = u32>>(setting: &Setting, rng: &mut Rng) {
     let db = stepped(setting);
     let cells = db.create::<C>().expect("a table");
     let mut sessions = [db.session(), db.session(), db.session()];
@@ -117,7 +117,7 @@ struct Met {
 
 /// A reader finds a tombstone; the record is unlinked and the key comes back with a new one, together with a cell that the
 /// reader sees. So there is no order in which the key was absent.
-fn tombstone<C: Cells>(setting: &Setting, [before, after]: [u32; 2], delayed: bool, met: &mut Met) {
+fn tombstone<C: Cells<Key = u32>>(setting: &Setting, [before, after]: [u32; 2], delayed: bool, met: &mut Met) {
     let db = stepped(setting);
     let cells = db.create::<C>().expect("a table");
     let put = |tx: &Tx, id, value| tx.put(&cells, &C::new(id, value));
@@ -178,7 +178,7 @@ fn a_tombstone_reader_does_not_survive_the_rebirth_of_its_key() {
 }
 
 /// A reader of a row across its delete, unlink and rebirth with the same value.
-fn same_again<C: Cells>(setting: &Setting, steps: u32, scanned: bool) {
+fn same_again<C: Cells<Key = u32>>(setting: &Setting, steps: u32, scanned: bool) {
     let db = stepped(setting);
     let cells = db.create::<C>().expect("a table");
     let mut session = db.session();

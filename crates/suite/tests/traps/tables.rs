@@ -23,12 +23,12 @@ twins! {
     BucketTwin: "bucket_twin" hash;
 }
 
-fn value<C: Cells>(tx: &Tx, cells: &Handle<C>, id: u32) -> Result<Option<i64>, Abort> {
+fn value<C: Cells<Key = u32>>(tx: &Tx, cells: &Handle<C>, id: u32) -> Result<Option<i64>, Abort> {
     Ok(tx.get(cells, &id)?.map(|row| C::value(&row)))
 }
 
 /// Everything that must hold of one pair of tables with the same keys.
-fn pair<A: Cells, B: Cells>(setting: &seriatim_suite::Setting) {
+fn pair<A: Cells<Key = u32>, B: Cells<Key = u32>>(setting: &seriatim_suite::Setting) {
     // A transaction's own writes in one table hide nothing of the other, present or absent.
     let db = stepped(setting);
     let (a, b) = (db.create::<A>().expect("a table"), db.create::<B>().expect("a table"));

@@ -15,7 +15,7 @@ enum Same {
     PutTwice,
 }
 
-fn again<C: Cells>(tx: &Tx, cells: &Handle<C>, how: Same) -> Result<(), Abort> {
+fn again<C: Cells<Key = u32>>(tx: &Tx, cells: &Handle<C>, how: Same) -> Result<(), Abort> {
     match how {
         Same::Put => tx.put(cells, &C::new(1, 7)),
         Same::Update => tx.update(cells, &1, |cell| C::add(cell, 0)).map(drop),
@@ -25,7 +25,7 @@ fn again<C: Cells>(tx: &Tx, cells: &Handle<C>, how: Same) -> Result<(), Abort> {
 }
 
 /// A reader between two writes of one value, the second of which comes with a cell that the reader sees too.
-fn between<C: Cells>(setting: &Setting, how: Same, steps: u32) {
+fn between<C: Cells<Key = u32>>(setting: &Setting, how: Same, steps: u32) {
     let db = stepped(setting);
     let cells = db.create::<C>().expect("a table");
     let mut session = db.session();

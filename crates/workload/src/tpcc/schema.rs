@@ -171,7 +171,7 @@ pub struct Order {
 
 /// Clause 1.3, ORDER-LINE.
 #[derive(Table, Clone, Debug, PartialEq)]
-#[table(name = "order_line", key(ol_w_id, ol_d_id, ol_o_id, ol_number), ordered)]
+#[table(name = "order_line", key(ol_w_id, ol_d_id, ol_o_id, ol_number), cluster(ol_w_id, ol_d_id, ol_o_id))]
 #[allow(missing_docs, reason = "the columns are those of the specification")]
 pub struct OrderLine {
     pub ol_w_id: u16,

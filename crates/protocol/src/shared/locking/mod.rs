@@ -265,6 +265,10 @@ impl<const WAITS: bool> seriatim_txn::Worker for Worker<WAITS> {
         self.base.out_of_line(bytes)
     }
 
+    fn out_of_line_room(&mut self, bytes: usize) -> Result<u64, OutOfMemory> {
+        self.base.out_of_line_room(bytes)
+    }
+
     fn insert(&mut self, table: &Table, key: Key<'_>, staged: Staged, exists: OnExists) -> Result<Inserted, OpError> {
         for _ in 0..LOOKUPS_MAX {
             let Some(other) = self.link(table, key, &staged)? else {

@@ -1,0 +1,938 @@
+//! Clustered tables: rows that share the first columns of their keys lie together in runs, each of which is one record of an ordinary
+//! table, so that protocols, log and recovery see no more than that. Decision record 13 says why, and what conflicts.
+//!
+//! Invariants, at the end of each operation and so in each committed state:
+//! - The rows of a run share a prefix, have keys no less than the run's own, less than that of the next run of the prefix, and are
+//!   in key order. A run that is not the first of its prefix has at least one row.
+//! - If a prefix has rows, it has a run whose key is the smallest that begins with it: the first one. Where there are more, that run
+//!   says so. So a key is found by one lookup, or, in a prefix of several runs, by the greatest run whose key is no greater.
+//!
+//! Whoever inserts or deletes rows, or splits a run, writes the run in which others have found, or missed, a row; so no other phantoms
+//! need be kept out than those of the prefixes that have no run, which are those of the records.
+//!
+//! A transaction copies a run when it first changes it, and changes the copy in place as long as nobody can tell: see [`OpenRun`].
+
+use std::cell::Cell;
+use std::hint::cold_path;
+use std::ops::Bound;
+
+use seriatim_base::size::Size;
+use seriatim_catalog::{ColumnSet, Key, KeyClass, RowRef, Run, TableDef};
+use seriatim_store::{Direction, read_key};
+use seriatim_txn::{Cause, Inserted, OnExists, Phase, Reason, RowPtr, Worker};
+
+use crate::error::Abort;
+use crate::table::TableSet;
+use crate::tx::TxCore;
+
+/// Bytes of rows that a run has at most, if those are [`ROWS_MIN`] rows or more.
+const BYTES_MAX: Size = Size::new(2048, if cfg!(any(test, feature = "test-support")) { 256 } else { 2048 });
+/// Rows that a run can have in any case.
+const ROWS_MIN: usize = 3;
+/// Rows that there is room for in a new run; one that grows has room for a multiple.
+const ROWS_STEP: usize = 4;
+
+/// How the rows of a table are clustered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cluster {
+    /// Bytes of a row; zero where each row is a record.
+    row_bytes: u32,
+    /// Rows of a run at most.
+    rows_max: u16,
+    /// Bits of a key behind the columns that rows share.
+    suffix_bits: u8,
+    /// How many columns those are.
+    columns: u8,
+    class: KeyClass,
+}
+
+/// The bits of a key. Clustered tables have keys of fixed width.
+#[inline(always)]
+pub(crate) fn bits(key: Key<'_>) -> u128 {
+    match key {
+        Key::Word8(word) => word.into(),
+        Key::Word16(words) => words,
+        Key::Bytes(_) => unreachable!("declarations are validated"),
+    }
+}
+
+impl Cluster {
+    /// As the table is declared, whose rows have so many bytes.
+    pub(crate) fn new(definition: &TableDef, class: KeyClass, row_bytes: u32) -> Cluster {
+        if !definition.is_clustered() {
+            return Cluster { row_bytes: 0, rows_max: 0, suffix_bits: 0, columns: 0, class };
+        }
+        let suffix = &definition.key[definition.cluster..];
+        let bytes = |column: usize| definition.columns[column].ty.key_bytes().unwrap_or(0);
+        let suffix_bytes: u32 = suffix.iter().map(|part| bytes(part.column.index())).sum();
+        let rows_max = (BYTES_MAX.get() / row_bytes as usize).max(ROWS_MIN) as u16;
+        Cluster { row_bytes, rows_max, suffix_bits: 8 * suffix_bytes as u8, columns: definition.cluster as u8, class }
+    }
+
+    /// Whether rows lie in runs.
+    #[inline(always)]
+    pub(crate) fn is_on(&self) -> bool {
+        self.row_bytes != 0
+    }
+
+    #[inline(always)]
+    fn row_bytes(&self) -> usize {
+        self.row_bytes as usize
+    }
+
+    /// The bits that a key does not share with others of its prefix.
+    #[inline(always)]
+    fn suffix(&self) -> u128 {
+        (1 << self.suffix_bits) - 1
+    }
+
+    /// The key of the first run of a key's prefix.
+    #[inline(always)]
+    fn first(&self, bits: u128) -> u128 {
+        bits & !self.suffix()
+    }
+
+    /// A key of these bits.
+    #[inline(always)]
+    pub(crate) fn key(&self, bits: u128) -> Key<'static> {
+        match self.class {
+            KeyClass::Word8 => Key::Word8(bits as u64),
+            _ => Key::Word16(bits),
+        }
+    }
+
+    /// The row at a position of a run.
+    #[inline(always)]
+    fn row(&self, run: Run, at: usize) -> *mut u8 {
+        run.row(at, self.row_bytes())
+    }
+
+    /// The key of the first run of a key's prefix, encoded.
+    #[inline]
+    pub(crate) fn first_key(&self, key: Key<'_>) -> Key<'static> {
+        self.key(self.first(bits(key)))
+    }
+}
+
+impl TableSet {
+    /// The key of the row at a position of a run of this table.
+    #[inline(always)]
+    fn key_at(&self, run: Run, at: usize) -> u128 {
+        // SAFETY: a row of this table; the callers' runs are readable and have so many rows.
+        let row = unsafe { RowRef::from_raw(self.cluster.row(run, at)) };
+        self.primary.codec.encode_row(row, bits)
+    }
+
+    /// What that key does not share with the others of its prefix.
+    #[inline(always)]
+    fn suffix_at(&self, run: Run, at: usize) -> u128 {
+        // SAFETY: as in `key_at`.
+        let row = unsafe { RowRef::from_raw(self.cluster.row(run, at)) };
+        self.primary.codec.encode_rest(row, self.cluster.columns.into())
+    }
+
+    /// Where the run has a row with this key, which is of its prefix, or would have it.
+    #[inline]
+    fn search(&self, run: Run, key: u128) -> Result<usize, usize> {
+        let Some(last) = run.len().checked_sub(1) else { return Err(0) };
+        let key = key & self.cluster.suffix();
+        let greatest = self.suffix_at(run, last);
+        if key >= greatest {
+            return if key == greatest { Ok(last) } else { Err(last + 1) };
+        }
+        // Where it is if the keys from here to the last follow one another, and above no other.
+        let mut low = 0;
+        let mut high = last;
+        let mut probe = last.saturating_sub(usize::try_from(greatest - key).unwrap_or(usize::MAX));
+        while low < high {
+            let there = self.suffix_at(run, probe);
+            if there == key {
+                return Ok(probe);
+            }
+            if there < key {
+                low = probe + 1;
+            } else {
+                high = probe;
+            }
+            probe = low + (high - low) / 2;
+        }
+        Err(low)
+    }
+
+    /// Each row that a record of its table stands for, with its key.
+    pub(crate) fn each_row<E>(
+        &self,
+        key: Key<'_>,
+        row: RowPtr,
+        mut see: impl FnMut(Key<'_>, RowPtr) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if !self.cluster.is_on() {
+            return see(key, row);
+        }
+        // SAFETY: the callers' rows are of the table, and readable during the call.
+        let run = unsafe { Run::of(row.as_ptr()) };
+        let first = self.cluster.first(bits(key));
+        (0..run.len()).try_for_each(|at| {
+            let key = self.cluster.key(first | self.suffix_at(run, at));
+            RowPtr::new(self.cluster.row(run, at)).map_or(Ok(()), |row| see(key, row))
+        })
+    }
+}
+
+/// The run that a transaction changed last: a copy of its own, to be changed in place as long as it can.
+///
+/// A row that was given out must stay as it was read, and what a savepoint keeps must not change. So the copy is
+/// - forgotten when a position is taken to which the writes can be rolled back, when they are, and when the attempt begins;
+/// - changed in place while none of its rows was given out since it was made; rows can be added behind the others even then;
+/// - otherwise replaced by a copy, to which the transaction's row version of the record refers from then on. The one before stays
+///   readable until the transaction ends.
+///
+/// A protocol that repairs asks for every write by the operation that makes it: there a run is copied for each.
+#[derive(Debug)]
+pub(crate) struct OpenRun {
+    /// The table; null if there is none.
+    set: Cell<*const TableSet>,
+    /// The key of the run.
+    key: Cell<u128>,
+    /// The address of the copy.
+    address: Cell<u64>,
+    /// The transaction's row version of the record, where it is known.
+    row: Cell<Option<RowPtr>>,
+    /// Whether the prefix has no other run.
+    is_alone: Cell<bool>,
+    /// Whether a row of it was given out.
+    is_lent: Cell<bool>,
+    /// How many rows more there is room for behind the last one, where the last change was an insertion there; zero otherwise.
+    left: Cell<usize>,
+    /// The key of the last row, where `left` is not zero.
+    last: Cell<u128>,
+}
+
+impl Default for OpenRun {
+    fn default() -> OpenRun {
+        OpenRun {
+            set: Cell::new(std::ptr::null()),
+            key: Cell::new(0),
+            address: Cell::new(0),
+            row: Cell::new(None),
+            is_alone: Cell::new(false),
+            is_lent: Cell::new(false),
+            left: Cell::new(0),
+            last: Cell::new(0),
+        }
+    }
+}
+
+impl OpenRun {
+    /// What is written from here on is written to a new copy.
+    #[inline(always)]
+    pub(crate) fn forget(&self) {
+        self.set.set(std::ptr::null());
+    }
+
+    /// Whether it is this run.
+    #[inline(always)]
+    fn is(&self, run: Run) -> bool {
+        !self.set.get().is_null() && self.address.get() == run.address()
+    }
+
+    /// The run, if it must have the row with this key.
+    #[inline(always)]
+    fn covering(&self, set: &TableSet, key: u128) -> Option<Located> {
+        if std::ptr::eq(self.set.get(), set) && self.key.get() == set.cluster.first(key) && self.is_alone.get() {
+            // SAFETY: a run of the open transaction's, which changes it in operations only.
+            return Some(Located { key: self.key.get(), run: unsafe { Run::at(self.address.get()) } });
+        }
+        None
+    }
+
+    /// A row of the run is given out.
+    #[inline(always)]
+    pub(crate) fn lend(&self, run: Run) {
+        if self.address.get() == run.address() {
+            self.is_lent.set(true);
+        }
+    }
+
+    fn open(&self, set: &TableSet, key: u128, run: Run, row: Option<RowPtr>, is_alone: bool) {
+        self.set.set(set);
+        self.key.set(key);
+        self.address.set(run.address());
+        self.row.set(row);
+        self.is_alone.set(is_alone);
+        self.is_lent.set(false);
+        self.left.set(0);
+    }
+
+    /// The run that the last row was added to, if a row with this key is to be added behind that, and there is room.
+    #[inline(always)]
+    fn appending(&self, set: &TableSet, key: u128) -> Option<Run> {
+        let is_next = self.left.get() > 0 && key > self.last.get();
+        if is_next && let Some(Located { run, .. }) = self.covering(set, key) { Some(run) } else { None }
+    }
+
+    /// A row with this key was added behind all others of the run, if it is the open one.
+    #[inline(always)]
+    fn appended(&self, cluster: &Cluster, run: Run, key: u128) {
+        if self.is(run) {
+            self.last.set(key);
+            self.left.set(run.room(cluster.row_bytes()) - run.len());
+        }
+    }
+}
+
+/// A run, and the key of its record.
+#[derive(Clone, Copy)]
+struct Located {
+    key: u128,
+    run: Run,
+}
+
+/// What is to be done to the rows of a run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Change {
+    /// They stay; others may come behind them.
+    Append,
+    /// They are changed or moved.
+    Any,
+}
+
+/// The row to be written, and a copy of the one before: see [`TxCore::scratch`].
+pub(crate) struct Scratch {
+    words: Cell<Vec<u64>>,
+}
+
+impl Scratch {
+    pub(crate) fn new() -> Scratch {
+        Scratch { words: Cell::default() }
+    }
+
+    /// Two places for rows of so many bytes. They stay where they are as long as no longer rows are asked for.
+    fn rows(&self, row_bytes: usize) -> (*mut u8, *mut u8) {
+        let words = row_bytes / 8;
+        let mut room = self.words.take();
+        if room.len() < 2 * words {
+            cold_path();
+            room.resize(2 * words, 0);
+        }
+        let row = room.as_mut_ptr();
+        self.words.set(room);
+        (row.cast(), row.wrapping_add(words).cast())
+    }
+}
+
+impl std::fmt::Debug for Scratch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Scratch")
+    }
+}
+
+impl<W: Worker + ?Sized> TxCore<W> {
+    /// A zeroed place for a row that is to be inserted into a clustered table.
+    pub(crate) fn scratch_row(&self, set: &TableSet) -> *mut u8 {
+        let row = self.scratch.rows(set.cluster.row_bytes()).0;
+        // SAFETY: the place is ours, and has room for a row.
+        unsafe { row.write_bytes(0, set.cluster.row_bytes()) };
+        row
+    }
+
+    /// The row at an encoded key of the table, of which these columns are read.
+    ///
+    /// # Errors
+    /// A conflict.
+    #[inline(always)]
+    pub(crate) fn read_row(&self, set: &TableSet, key: Key<'_>, columns: ColumnSet) -> Result<Option<RowPtr>, Abort> {
+        if set.cluster.is_on() {
+            return self.read_clustered(set, key);
+        }
+        self.read_at(&set.primary, key, columns)
+    }
+
+    #[inline(never)]
+    fn read_clustered(&self, set: &TableSet, key: Key<'_>) -> Result<Option<RowPtr>, Abort> {
+        let key = bits(key);
+        let Some(Located { run, .. }) = self.locate(set, key)? else { return Ok(None) };
+        let Ok(at) = set.search(run, key) else { return Ok(None) };
+        self.open_run.lend(run);
+        Ok(RowPtr::new(set.cluster.row(run, at)))
+    }
+
+    /// The run that has the row with this key, or would have it.
+    fn locate(&self, set: &TableSet, key: u128) -> Result<Option<Located>, Abort> {
+        // What is recorded has a read for each operation.
+        if self.log.is_none()
+            && let Some(open) = self.open_run.covering(set, key)
+        {
+            self.operate(|_| Ok(()))?;
+            return Ok(Some(open));
+        }
+        let first = set.cluster.first(key);
+        let Some(row) = self.read_at(&set.primary, set.cluster.key(first), ColumnSet::ALL)? else { return Ok(None) };
+        // SAFETY: a row of the table, readable until the transaction ends; so is its run.
+        let run = unsafe { Run::of(row.as_ptr()) };
+        let is_here = || run.len() > 0 && key - first <= set.suffix_at(run, run.len() - 1);
+        if !run.is_followed() || is_here() {
+            return Ok(Some(Located { key: first, run }));
+        }
+        self.find_run(set, first, key, Direction::Backward)
+    }
+
+    /// The first run of a scan of the records with keys from `low` to `high`.
+    #[cold]
+    fn find_run(&self, set: &TableSet, low: u128, high: u128, direction: Direction) -> Result<Option<Located>, Abort> {
+        let table = &set.primary;
+        let mut state = self.scans.borrow_mut().pop().unwrap_or_default();
+        (state.next, state.done, state.transient) = (0, false, true);
+        let bounds = (Bound::Included(set.cluster.key(low)), Bound::Included(set.cluster.key(high)));
+        if table.index.scan(bounds.0, bounds.1, direction, &mut state.cursor).is_err() {
+            return Err(Abort::stopped(Reason::Unordered));
+        }
+        let row = self.operate(|worker| worker.scan_next(table, &mut state, ColumnSet::ALL));
+        // SAFETY: a row of the table, whose run is readable until the transaction ends.
+        let run = row.map(|row| row.map(|row| unsafe { Run::of(row.as_ptr()) }));
+        self.scans.borrow_mut().push(state);
+        let (Some(run), Some(record)) = (run?, self.worker().seen().record) else { return Ok(None) };
+        // SAFETY: key words of a linked record never change; the transaction is open.
+        let key = unsafe { read_key(record, table.class) };
+        self.note(table, key, ColumnSet::ALL);
+        Ok(Some(Located { key: bits(key), run }))
+    }
+
+    /// The key of the first run that a scan from `low` on has to look at.
+    pub(crate) fn first_run(&self, set: &TableSet, low: u128) -> Result<u128, Abort> {
+        let first = set.cluster.first(low);
+        if low == first {
+            return Ok(first);
+        }
+        Ok(self.locate(set, low)?.map_or(first, |located| located.key))
+    }
+
+    /// Records that were read one after the other do not belong to one state, so the transaction cannot commit.
+    #[cold]
+    fn torn(&self) -> Abort {
+        match self.validate() {
+            Err(cause) => self.stop(cause),
+            Ok(()) => self.stop(Cause { phase: Phase::Execute, reason: Reason::RecordRemoved }),
+        }
+    }
+
+    /// The transaction's own copy of a run that it has located, with room for so many rows, to be changed as said.
+    fn own_run(&self, set: &TableSet, located: Located, rows: usize, change: Change) -> Result<Run, Abort> {
+        let Located { key, run } = located;
+        let (open, cluster) = (&self.open_run, &set.cluster);
+        open.left.set(0);
+        if open.is(run) {
+            let is_free = change == Change::Append || !open.is_lent.get();
+            if is_free && run.room(cluster.row_bytes()) >= rows {
+                return Ok(run);
+            }
+            if let Some(row) = open.row.get() {
+                let copy = self.copy_run(cluster, run, rows)?;
+                // SAFETY: the private row version of the record, which holds the address of its run.
+                unsafe { row.cast::<u64>().write_unaligned(copy.address()) };
+                open.address.set(copy.address());
+                open.is_lent.set(false);
+                return Ok(copy);
+            }
+        }
+        #[cfg(feature = "canary")]
+        if change == Change::Append
+            && run.room(cluster.row_bytes()) >= rows
+            && self.worker().core().injects(seriatim_txn::Fault::GrowSharedRuns)
+        {
+            return Ok(run);
+        }
+        let (table, encoded) = (&set.primary, cluster.key(key));
+        let updating = self.operate(|worker| worker.update(table, encoded, ColumnSet::ALL))?;
+        self.note(table, encoded, ColumnSet::ALL);
+        let Some(updating) = updating else { return Err(self.torn()) };
+        self.wrote(table, encoded);
+        let copy = self.copy_run(cluster, run, rows)?;
+        // SAFETY: as above.
+        unsafe { updating.after.cast::<u64>().write_unaligned(copy.address()) };
+        let is_alone = key == cluster.first(key) && !run.is_followed();
+        self.keep_open(set, key, copy, Some(updating.after), is_alone);
+        Ok(copy)
+    }
+
+    fn keep_open(&self, set: &TableSet, key: u128, run: Run, row: Option<RowPtr>, is_alone: bool) {
+        if self.changes_in_place {
+            self.open_run.open(set, key, run, row, is_alone);
+        }
+    }
+
+    /// A copy of a run with room for so many rows, no fewer than it has.
+    fn copy_run(&self, cluster: &Cluster, run: Run, rows: usize) -> Result<Run, Abort> {
+        let row_bytes = cluster.row_bytes();
+        let copy = self.new_run(cluster, rows.max(run.len()))?;
+        // SAFETY: the copy has room for all rows, and is ours; the run is readable.
+        unsafe {
+            copy.row(0, row_bytes).copy_from_nonoverlapping(run.row(0, row_bytes), run.len() * row_bytes);
+            copy.set(run.len(), run.is_followed());
+        }
+        Ok(copy)
+    }
+
+    /// A run without rows, with room for so many.
+    fn new_run(&self, cluster: &Cluster, rows: usize) -> Result<Run, Abort> {
+        let bytes = Run::bytes(rows, cluster.row_bytes());
+        let address = self.worker().out_of_line_room(bytes).map_err(|_| self.out_of_memory())?;
+        // SAFETY: the block is ours, and has room for the run.
+        unsafe {
+            let run = Run::at(address);
+            run.set(0, false);
+            Ok(run)
+        }
+    }
+
+    /// Makes room at a position of a run of ours, and writes a row there.
+    ///
+    /// # Safety
+    /// The run is ours, has room for a row more, and none of its rows from there on was given out.
+    unsafe fn write_row_at(cluster: &Cluster, run: Run, at: usize, row: *const u8) -> *mut u8 {
+        let (row_bytes, rows) = (cluster.row_bytes(), run.len());
+        let place = cluster.row(run, at);
+        // SAFETY: the caller's promise.
+        unsafe {
+            if at < rows {
+                place.add(row_bytes).copy_from(place, (rows - at) * row_bytes);
+            }
+            place.copy_from_nonoverlapping(row, row_bytes);
+            run.set(rows + 1, run.is_followed());
+        }
+        place
+    }
+
+    /// Inserts a run as a record of its own, which must not be there.
+    fn insert_run(&self, set: &TableSet, key: u128, run: Run) -> Result<(), Abort> {
+        let (table, encoded) = (&set.primary, set.cluster.key(key));
+        let staged = self.operate(|worker| worker.stage(table))?;
+        // SAFETY: the staged row is ours, and holds the address of a run.
+        unsafe { staged.row.cast::<u64>().write_unaligned(run.address()) };
+        let inserted = self.insert_staged(table, encoded, staged, OnExists::Refuse)?;
+        self.note(table, encoded, ColumnSet::ALL);
+        if inserted != Inserted::New {
+            return Err(self.torn());
+        }
+        self.wrote(table, encoded);
+        Ok(())
+    }
+
+    /// The place for a row of a table without indexes that is to be inserted behind the one inserted last, zeroed, if it is known to
+    /// belong there. [`TxCore::end_append`] follows once it is written.
+    #[inline(always)]
+    pub(crate) fn append_place(&self, set: &TableSet, key: Key<'_>) -> Option<*mut u8> {
+        let run = self.open_run.appending(set, bits(key)).filter(|_| set.indexes.is_empty())?;
+        let place = set.cluster.row(run, run.len());
+        // SAFETY: the run is ours and has room for a row more.
+        unsafe { place.write_bytes(0, set.cluster.row_bytes()) };
+        Some(place)
+    }
+
+    /// The row at [`TxCore::append_place`] is written.
+    #[inline(always)]
+    pub(crate) fn end_append(&self, key: Key<'_>) {
+        let open = &self.open_run;
+        // SAFETY: as in `append_place`, where the run was open.
+        unsafe {
+            let run = Run::at(open.address.get());
+            run.set(run.len() + 1, run.is_followed());
+        }
+        open.last.set(bits(key));
+        open.left.set(open.left.get() - 1);
+    }
+
+    /// Inserts a row into a clustered table; its index entries follow.
+    pub(crate) fn insert_clustered(
+        &self,
+        set: &TableSet,
+        encoded: Key<'_>,
+        row: *const u8,
+        exists: OnExists,
+    ) -> Result<bool, Abort> {
+        let (cluster, key) = (&set.cluster, bits(encoded));
+        let row_bytes = cluster.row_bytes();
+        let Some(located) = self.locate(set, key)? else {
+            let run = self.new_run(cluster, ROWS_STEP.min(cluster.rows_max.into()))?;
+            // SAFETY: the run is new, and has room.
+            let after = unsafe { Self::write_row_at(cluster, run, 0, row) };
+            let first = cluster.first(key);
+            self.insert_run(set, first, run)?;
+            self.keep_open(set, first, run, None, true);
+            self.open_run.appended(cluster, run, key);
+            return self.inserted(set, encoded, None, after);
+        };
+        match set.search(located.run, key) {
+            Ok(_) if exists == OnExists::Refuse => Ok(false),
+            Ok(at) => {
+                let before = cluster.row(located.run, at);
+                let before = self.keep_before(set, before);
+                let run = self.own_run(set, located, located.run.len(), Change::Any)?;
+                let after = cluster.row(run, at);
+                // SAFETY: the run is ours, and none of its rows was given out.
+                unsafe { after.copy_from_nonoverlapping(row, row_bytes) };
+                self.inserted(set, encoded, RowPtr::new(before), after)
+            }
+            Err(at) => {
+                let rows = located.run.len();
+                if rows >= usize::from(cluster.rows_max) {
+                    let after = self.split(set, located, at, row)?;
+                    return self.inserted(set, encoded, None, after);
+                }
+                let change = if at == rows { Change::Append } else { Change::Any };
+                let room = (rows + 1).next_multiple_of(ROWS_STEP).min(cluster.rows_max.into());
+                let run = self.own_run(set, located, room, change)?;
+                // SAFETY: as above; rows that were given out stay where they are.
+                let after = unsafe { Self::write_row_at(cluster, run, at, row) };
+                if change == Change::Append {
+                    self.open_run.appended(cluster, run, key);
+                }
+                self.inserted(set, encoded, None, after)
+            }
+        }
+    }
+
+    /// A copy of a row that is going to be changed in place, where somebody wants to know what it was.
+    fn keep_before(&self, set: &TableSet, row: *mut u8) -> *mut u8 {
+        let row_bytes = set.cluster.row_bytes();
+        let (_, copy) = self.scratch.rows(row_bytes);
+        // SAFETY: both have room for a row; the one is ours, the other is readable.
+        unsafe { copy.copy_from_nonoverlapping(row, row_bytes) };
+        copy
+    }
+
+    fn inserted(&self, set: &TableSet, key: Key<'_>, before: Option<RowPtr>, after: *mut u8) -> Result<bool, Abort> {
+        if !set.indexes.is_empty() {
+            self.maintain(set, key, before, RowPtr::new(after), ColumnSet::ALL)?;
+        }
+        Ok(true)
+    }
+
+    /// Inserts a row at a position of a run that has as many as it can: a run of its own follows it, with the row alone where that is
+    /// the last one, so that ascending keys fill their runs, else with the greater half.
+    #[cold]
+    fn split(&self, set: &TableSet, located: Located, at: usize, row: *const u8) -> Result<*mut u8, Abort> {
+        let (cluster, Located { key, run }) = (&set.cluster, located);
+        let (row_bytes, rows) = (cluster.row_bytes(), run.len());
+        let kept = if at == rows { rows } else { rows / 2 };
+        let goes_up = at > kept || kept == rows;
+        let most = rows - kept + 1;
+        let room = most.next_multiple_of(ROWS_STEP).min(most.max(cluster.rows_max.into()));
+        let upper = self.new_run(cluster, room)?;
+        let mut after = std::ptr::null_mut();
+        // SAFETY: the new run is ours and has room for the rows, and one more; the other is readable.
+        unsafe {
+            cluster.row(upper, 0).copy_from_nonoverlapping(cluster.row(run, kept), (rows - kept) * row_bytes);
+            upper.set(rows - kept, false);
+            if goes_up {
+                after = Self::write_row_at(cluster, upper, at - kept, row);
+            }
+        }
+        let change = if kept == rows { Change::Append } else { Change::Any };
+        let lower = self.own_run(set, located, rows, change)?;
+        let is_followed = key == cluster.first(key) || lower.is_followed();
+        // SAFETY: the run is ours, and rows that were given out stay where they are.
+        unsafe {
+            lower.set(kept, is_followed);
+            if !goes_up {
+                after = Self::write_row_at(cluster, lower, at, row);
+            }
+        }
+        let first = cluster.first(key) | set.suffix_at(upper, 0);
+        self.insert_run(set, first, upper)?;
+        match goes_up {
+            true => self.keep_open(set, first, upper, None, false),
+            false => self.open_run.is_alone.set(false),
+        }
+        Ok(after)
+    }
+
+    /// The row of a clustered table that is going to be updated: as it was, and where it is changed.
+    pub(crate) fn update_clustered(
+        &self,
+        set: &TableSet,
+        key: Key<'_>,
+    ) -> Result<Option<seriatim_txn::Updating>, Abort> {
+        let key = bits(key);
+        let Some(located) = self.locate(set, key)? else { return Ok(None) };
+        let Ok(at) = set.search(located.run, key) else { return Ok(None) };
+        let before = self.keep_before(set, set.cluster.row(located.run, at));
+        let run = self.own_run(set, located, located.run.len(), Change::Any)?;
+        let rows = RowPtr::new(before).zip(RowPtr::new(set.cluster.row(run, at)));
+        Ok(rows.map(|(before, after)| seriatim_txn::Updating { before, after }))
+    }
+
+    /// Deletes the row at a key of a clustered table; the row it was, until the next operation.
+    pub(crate) fn delete_clustered(&self, set: &TableSet, key: Key<'_>) -> Result<Option<RowPtr>, Abort> {
+        let (cluster, key) = (&set.cluster, bits(key));
+        let Some(located) = self.locate(set, key)? else { return Ok(None) };
+        let Ok(at) = set.search(located.run, key) else { return Ok(None) };
+        let (row_bytes, rows) = (cluster.row_bytes(), located.run.len());
+        let before = self.keep_before(set, cluster.row(located.run, at));
+        let first = cluster.first(key);
+        if rows == 1 && self.may_go(set, located)? {
+            self.delete_run(set, located.key)?;
+            if located.key != first {
+                self.delete_first_if_last(set, first)?;
+            }
+        } else {
+            let run = self.own_run(set, located, rows, Change::Any)?;
+            let place = cluster.row(run, at);
+            // SAFETY: the run is ours, and none of its rows was given out.
+            unsafe {
+                place.copy_from(place.add(row_bytes), (rows - at - 1) * row_bytes);
+                run.set(rows - 1, run.is_followed());
+            }
+        }
+        Ok(RowPtr::new(before))
+    }
+
+    /// Whether the run, which is going to have no rows, can be deleted: the first one stays while others follow.
+    fn may_go(&self, set: &TableSet, located: Located) -> Result<bool, Abort> {
+        let first = set.cluster.first(located.key);
+        Ok(located.key != first || !located.run.is_followed() || !self.has_later_run(set, first)?)
+    }
+
+    /// Whether a run follows the first one of a prefix.
+    #[cold]
+    fn has_later_run(&self, set: &TableSet, first: u128) -> Result<bool, Abort> {
+        let later = self.find_run(set, first + 1, first | set.cluster.suffix(), Direction::Forward)?;
+        Ok(later.is_some())
+    }
+
+    /// A later run of the prefix was deleted: if the first one has no rows and was kept for its sake, it goes too.
+    #[cold]
+    fn delete_first_if_last(&self, set: &TableSet, first: u128) -> Result<(), Abort> {
+        let row = self.read_at(&set.primary, set.cluster.key(first), ColumnSet::ALL)?;
+        // SAFETY: a row of the table, readable until the transaction ends; so is its run.
+        let is_empty = row.is_some_and(|row| unsafe { Run::of(row.as_ptr()) }.len() == 0);
+        if is_empty && !self.has_later_run(set, first)? {
+            self.delete_run(set, first)?;
+        }
+        Ok(())
+    }
+
+    fn delete_run(&self, set: &TableSet, key: u128) -> Result<(), Abort> {
+        let (table, encoded) = (&set.primary, set.cluster.key(key));
+        self.open_run.forget();
+        let deleted = self.operate(|worker| worker.delete(table, encoded))?;
+        self.note(table, encoded, ColumnSet::EMPTY);
+        if deleted.is_none() {
+            return Err(self.torn());
+        }
+        self.wrote(table, encoded);
+        Ok(())
+    }
+}
+
+/// The rows of one run that a scan has still to yield, and the keys that it is to yield at all.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RunScan {
+    run: Option<Run>,
+    /// The rows of the run that are left: from, and up to.
+    next: usize,
+    end: usize,
+    /// The least and the greatest key.
+    low: u128,
+    high: u128,
+    /// Whether a prefix has either all keys between them or none.
+    is_whole: bool,
+}
+
+impl RunScan {
+    /// Of the keys between two bounds; none if there can be none.
+    pub(crate) fn new(set: &TableSet, low: &Bound<u128>, high: &Bound<u128>) -> Option<RunScan> {
+        let low = match low {
+            Bound::Included(low) => *low,
+            Bound::Excluded(low) => low.checked_add(1)?,
+            Bound::Unbounded => 0,
+        };
+        let high = match high {
+            Bound::Included(high) => *high,
+            Bound::Excluded(high) => high.checked_sub(1)?,
+            Bound::Unbounded => u128::MAX,
+        };
+        let suffix = set.cluster.suffix();
+        let is_whole = low & suffix == 0 && high & suffix == suffix;
+        (low <= high).then_some(RunScan { run: None, next: 0, end: 0, low, high, is_whole })
+    }
+
+    /// The least key.
+    pub(crate) fn low(&self) -> u128 {
+        self.low
+    }
+
+    /// Goes on with the run of this record's row; how many of its rows are in the range.
+    #[inline]
+    pub(crate) fn enter(&mut self, set: &TableSet, row: RowPtr) -> usize {
+        // SAFETY: a row of the table; its run is readable until the transaction ends.
+        let run = unsafe { Run::of(row.as_ptr()) };
+        let rows = run.len();
+        let (mut next, mut end) = (0, rows);
+        if !self.is_whole && rows > 0 {
+            let first = set.cluster.first(set.key_at(run, 0));
+            if first == set.cluster.first(self.low) {
+                next = set.search(run, self.low).unwrap_or_else(|at| at);
+            }
+            if first == set.cluster.first(self.high) {
+                end = set.search(run, self.high).map_or_else(|at| at, |at| at + 1);
+            }
+        }
+        (self.run, self.next, self.end) = (Some(run), next, end.max(next));
+        self.end - self.next
+    }
+
+    /// The next row of the run.
+    #[inline(always)]
+    pub(crate) fn next(&mut self, set: &TableSet, open: &OpenRun, direction: Direction) -> Option<RowPtr> {
+        if self.next == self.end {
+            return None;
+        }
+        let run = self.run?;
+        open.lend(run);
+        let at = match direction {
+            Direction::Forward => {
+                self.next += 1;
+                self.next - 1
+            }
+            Direction::Backward => {
+                self.end -= 1;
+                self.end
+            }
+        };
+        RowPtr::new(set.cluster.row(run, at))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use seriatim_catalog::{ColumnDef, ColumnType, Value};
+    use seriatim_txn::Mode;
+
+    use super::*;
+    use crate::tx::Origin;
+    use crate::{DynHandle, Engine, Settings};
+
+    /// Lines of four columns: a record has room for so many.
+    fn lines() -> (Engine, DynHandle) {
+        let engine = Settings { step_helpers: true, ..Settings::default() }.open().expect("memory");
+        let column = |name: &'static str, ty| ColumnDef::new(name, ty);
+        let table = TableDef::builder("line").column(column("order", ColumnType::U32));
+        let table = table.column(column("number", ColumnType::U16)).column(column("amount", ColumnType::U64));
+        let table = table.key(["order", "number"]).cluster(["order"]).finish().expect("a table");
+        let lines = DynHandle::new(engine.create(table).expect("memory"));
+        (engine, lines)
+    }
+
+    fn values(order: u64, number: u64, amount: u64) -> Vec<Value> {
+        [order, number, amount].map(Value::UInt).to_vec()
+    }
+
+    fn key(order: u64, number: u64) -> [Value; 2] {
+        [order, number].map(Value::UInt)
+    }
+
+    /// Adds one to an amount, as a typed table does: without a savepoint.
+    fn increment(tx: &TxCore, lines: &DynHandle, order: u64, number: u64) -> Result<(), Abort> {
+        let (set, place) = (&lines.set, lines.set.layout.places[2]);
+        let key = set.primary.codec.encode_values(&key(order, number)).expect("a key");
+        tx.change_at(set, key.as_key(), ColumnSet::ALL, |mut writer| {
+            let amount = writer.get::<u64>(&place);
+            writer.set::<u64>(&place, amount + 1).expect("a number");
+            writer.dirty()
+        })
+    }
+
+    #[test]
+    fn a_run_is_copied_once_a_transaction_and_again_for_rows_that_were_given_out_and_savepoints() {
+        let (engine, lines) = lines();
+        let insert = |tx: &TxCore| (0..4).try_for_each(|number| tx.insert_dyn(&lines, &values(1, number, 0)));
+        engine.runner().transact(insert).expect("nobody is about");
+        let work = |tx: &TxCore| {
+            let copies = || tx.open_run.address.get();
+            increment(tx, &lines, 1, 0)?;
+            let first = copies();
+            for number in 1..4 {
+                increment(tx, &lines, 1, number)?;
+                assert_eq!(copies(), first, "changed in place");
+            }
+            let row = tx.get_dyn(&lines, &key(1, 2))?.expect("it is there");
+            increment(tx, &lines, 1, 2)?;
+            let second = copies();
+            assert_ne!(second, first, "a row of the first copy was given out");
+            assert_eq!(row.get("amount"), Some(Value::UInt(1)));
+            increment(tx, &lines, 1, 2)?;
+            assert_eq!(copies(), second, "none of this copy was");
+            let savepoint = tx.savepoint()?;
+            increment(tx, &lines, 1, 2)?;
+            assert_ne!(copies(), second, "the savepoint keeps the second copy");
+            tx.rollback_to(savepoint)?;
+            assert_eq!(tx.get_dyn(&lines, &key(1, 2))?.expect("it is there").get("amount"), Some(Value::UInt(3)));
+            Ok(())
+        };
+        engine.runner().transact(work).expect("nobody is about");
+    }
+
+    #[test]
+    fn rows_are_added_behind_those_that_were_given_out() {
+        let (engine, lines) = lines();
+        let work = |tx: &TxCore| {
+            tx.insert_dyn(&lines, &values(1, 1, 0))?;
+            let address = tx.open_run.address.get();
+            let row = tx.get_dyn(&lines, &key(1, 1))?.expect("it is there");
+            tx.insert_dyn(&lines, &values(1, 2, 0))?;
+            assert_eq!(tx.open_run.address.get(), address, "nothing moved");
+            tx.insert_dyn(&lines, &values(1, 0, 0))?;
+            assert_ne!(tx.open_run.address.get(), address, "rows moved");
+            assert_eq!(row.get("number"), Some(Value::UInt(1)));
+            Ok(())
+        };
+        engine.runner().transact(work).expect("nobody is about");
+    }
+
+    #[test]
+    fn ascending_rows_fill_their_runs_and_others_halve_them() {
+        let (engine, lines) = lines();
+        let most = u64::from(lines.set.cluster.rows_max);
+        let records = |engine: &Engine| {
+            let mut records = 0;
+            let index = &lines.set.primary.index;
+            // SAFETY: no transaction is open.
+            engine.inner().pool.quietly(|| unsafe { index.for_each(|_| records += 1) }).expect("nobody is about");
+            records
+        };
+        let insert = |order: u64, numbers: &mut dyn Iterator<Item = u64>| {
+            let mut runner = engine.runner();
+            for number in numbers {
+                runner.transact(|tx| tx.insert_dyn(&lines, &values(order, number, 0))).expect("nobody is about");
+            }
+        };
+        insert(1, &mut (0..4 * most));
+        assert_eq!(records(&engine), 4);
+        insert(2, &mut (0..4 * most).rev());
+        let halved = records(&engine) - 4;
+        assert!((5..=8).contains(&halved), "{halved}");
+    }
+
+    #[test]
+    fn a_search_finds_every_key_in_runs_with_gaps() {
+        let (engine, lines) = lines();
+        let set = Arc::clone(&lines.set);
+        let work = |tx: &TxCore| {
+            for (order, numbers) in [(1, [0u64, 1, 2, 3, 4]), (2, [1, 5, 6, 7, 60_000]), (3, [9, 10, 30, 31, 32])] {
+                for number in numbers {
+                    tx.insert_dyn(&lines, &values(order, number, 0))?;
+                }
+                for number in 0..70u64 {
+                    let found = tx.get_dyn(&lines, &key(order, number))?.is_some();
+                    assert_eq!(found, numbers.contains(&number), "{order}, {number}");
+                }
+            }
+            assert!(set.cluster.is_on());
+            Ok(())
+        };
+        engine.runner().run(Mode::ReadWrite, Origin::Closure, work).expect("nobody is about");
+    }
+}
