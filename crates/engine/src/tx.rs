@@ -605,10 +605,16 @@ impl<W: Worker + ?Sized> TxCore<W> {
     #[inline]
     pub fn begin_prefetch<K: TableKey>(&self, set: &TableSet, keys: impl IntoIterator<Item = K>) {
         let (Ok(_call), Ok(set)) = (self.call(), self.own(set)) else { return };
+        // Rows of a prefix are one record mostly.
+        let mut fetched = None;
         for key in keys {
-            key.encode(|key| match set.cluster.is_on() {
-                true => self.worker().prefetch(&set.primary, set.cluster.first_key(key)),
-                false => self.worker().prefetch(&set.primary, key),
+            key.encode(|key| {
+                if !set.cluster.is_on() {
+                    self.worker().prefetch(&set.primary, key);
+                } else if fetched != Some(set.cluster.first_key(key)) {
+                    fetched = Some(set.cluster.first_key(key));
+                    self.worker().prefetch(&set.primary, set.cluster.first_key(key));
+                }
             });
         }
     }
