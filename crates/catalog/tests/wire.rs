@@ -551,3 +551,62 @@ fn a_long_text_without_memory_is_refused() {
     let outcome = row.wire.decode_row(&encoded(&row), &mut decoded.inserting());
     assert_eq!(outcome, Err(DecodeError::OutOfMemory(OutOfMemory)));
 }
+
+/// Orders of up to four lines, one of them without an amount.
+fn lines(cluster: bool) -> TableDef {
+    let column = |name: &'static str, ty| ColumnDef::new(name, ty);
+    let table =
+        TableDef::builder("line").column(column("order", ColumnType::U32)).column(column("number", ColumnType::U8));
+    let table = table.column(column("amount", ColumnType::I32).nullable());
+    let table = table.column(column("label", ColumnType::Text { max: 9 }).immutable()).key(["order", "number"]);
+    if cluster { table.cluster(["order"]) } else { table }.finish().expect("a sound declaration")
+}
+
+/// A run of these lines, as the format says, with those of the table that is not clustered.
+fn run_of(numbers: &[u64], is_followed: bool) -> Vec<u8> {
+    let mut bytes = vec![2 * numbers.len() as u8 + u8::from(is_followed)];
+    for &number in numbers {
+        let amount = if number == 3 { Value::Null } else { Value::Int(-5) };
+        let values = [Value::UInt(7), Value::UInt(number), amount, Value::Text("label".to_owned())];
+        bytes.extend(encoded(&row(&lines(false), &values)));
+    }
+    bytes
+}
+
+#[test]
+fn runs_come_back_and_what_is_cut_off_is_refused() {
+    let table = lines(true);
+    let layout = Layout::stored(&table);
+    let wire = RowWire::new(&table, &layout);
+    let decoded = |bytes: &[u8]| {
+        let mut block = Block::new(&layout);
+        wire.decode_row(bytes, &mut block.inserting()).expect("a run");
+        block
+    };
+    let encoded = |block: &Block| {
+        let mut bytes = vec![];
+        wire.encode_row(block.row(), &mut bytes);
+        bytes
+    };
+    for (numbers, is_followed) in [(&[][..], true), (&[1], false), (&[1, 2, 3, 4], true)] {
+        let bytes = run_of(numbers, is_followed);
+        assert_eq!(encoded(&decoded(&bytes)), bytes);
+        let more = [&bytes[..], b"more"].concat();
+        assert_eq!(wire.skip_row(&mut &more[..]), Ok(&bytes[..]));
+        for cut in 0..bytes.len() {
+            assert_eq!(wire.skip_row(&mut &bytes[..cut]), Err(Malformed::CutShort), "{cut} of {numbers:?}");
+        }
+        assert_eq!(wire.decode_row(&more, &mut Block::new(&layout).inserting()), Err(Malformed::Trailing.into()));
+    }
+    // What an update leaves is a patch, and the whole run.
+    let (before, after) = (decoded(&run_of(&[1, 2], false)), decoded(&run_of(&[1, 2, 3], false)));
+    let mut patch = vec![];
+    assert_eq!(wire.encode_update(before.row(), after.row(), &mut patch), Updated::Patch);
+    let mut patched = before.copied();
+    wire.decode_patch(&patch, &mut patched.updating()).expect("a patch");
+    assert_eq!(encoded(&patched), run_of(&[1, 2, 3], false));
+    let same = decoded(&run_of(&[1, 2], false));
+    assert_eq!(wire.encode_update(before.row(), same.row(), &mut vec![]), Updated::Nothing);
+    let followed = decoded(&run_of(&[1, 2], true));
+    assert_eq!(wire.encode_update(before.row(), followed.row(), &mut vec![]), Updated::Patch);
+}

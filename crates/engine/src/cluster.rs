@@ -106,12 +106,6 @@ impl Cluster {
     fn row(&self, run: Run, at: usize) -> *mut u8 {
         run.row(at, self.row_bytes())
     }
-
-    /// The key of the first run of a key's prefix, encoded.
-    #[inline]
-    pub(crate) fn first_key(&self, key: Key<'_>) -> Key<'static> {
-        self.key(self.first(bits(key)))
-    }
 }
 
 impl TableSet {
@@ -206,6 +200,8 @@ pub(crate) struct OpenRun {
     left: Cell<usize>,
     /// The key of the last row, where `left` is not zero.
     last: Cell<u128>,
+    /// The first run that was prefetched last: of rows of one prefix, which come together, it is asked for once.
+    fetched: Cell<(*const TableSet, u128)>,
 }
 
 impl Default for OpenRun {
@@ -219,6 +215,7 @@ impl Default for OpenRun {
             is_lent: Cell::new(false),
             left: Cell::new(0),
             last: Cell::new(0),
+            fetched: Cell::new((std::ptr::null(), 0)),
         }
     }
 }
@@ -228,6 +225,7 @@ impl OpenRun {
     #[inline(always)]
     pub(crate) fn forget(&self) {
         self.set.set(std::ptr::null());
+        self.fetched.set((std::ptr::null(), 0));
     }
 
     /// Whether it is this run.
@@ -328,6 +326,14 @@ impl std::fmt::Debug for Scratch {
 }
 
 impl<W: Worker + ?Sized> TxCore<W> {
+    /// The first wave of fetching the record of the row with this key, which has the first run of its prefix.
+    pub(crate) fn prefetch_run(&self, set: &TableSet, key: Key<'_>) {
+        let first = set.cluster.first(bits(key));
+        if self.open_run.fetched.replace((set, first)) != (std::ptr::from_ref(set), first) {
+            self.worker().prefetch(&set.primary, set.cluster.key(first));
+        }
+    }
+
     /// A zeroed place for a row that is to be inserted into a clustered table.
     pub(crate) fn scratch_row(&self, set: &TableSet) -> *mut u8 {
         let row = self.scratch.rows(set.cluster.row_bytes()).0;

@@ -627,8 +627,10 @@ impl<W: Worker + ?Sized> TxCore<W> {
     #[inline]
     pub fn prefetch_at(&self, set: &TableSet, key: Key<'_>) {
         if let (Ok(_call), Ok(set)) = (self.call(), self.own(set)) {
-            let key = if set.cluster.is_on() { set.cluster.first_key(key) } else { key };
-            self.worker().prefetch(&set.primary, key);
+            match set.cluster.is_on() {
+                true => self.prefetch_run(set, key),
+                false => self.worker().prefetch(&set.primary, key),
+            }
         }
     }
 
