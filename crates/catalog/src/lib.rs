@@ -66,7 +66,7 @@ mod writer;
 
 pub use addend::Addend;
 pub use bytes::{Bytes, TooLong};
-pub use codec::KeyCodec;
+pub use codec::{KeyCodec, RowWord};
 pub use column::Column;
 pub use column_set::ColumnSet;
 pub use decimal::{Decimal, DecimalError};

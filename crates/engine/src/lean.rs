@@ -252,13 +252,17 @@ impl<W: Worker> Operations for Lean<'_, W> {
         columns: ColumnSet,
         change: impl FnOnce(RowWriter<'_>) -> ColumnSet,
     ) -> Result<(), Abort> {
-        // Rows of runs are changed, and index entries follow, by the general way.
-        if !set.is_plain() {
+        let row = if set.is_plain() {
+            match key {
+                Key::Word8(key) => self.update_word(&set.primary, key, columns)?,
+                key => self.update_any(&set.primary, &key, columns)?,
+            }
+        } else if let Some(row) = self.core.own_row(set, key) {
+            self.core.count_operation()?;
+            Some(row)
+        } else {
+            // A run is copied, or index entries follow: by the general way.
             return self.core.change_at(set, key, columns, change);
-        }
-        let row = match key {
-            Key::Word8(key) => self.update_word(&set.primary, key, columns)?,
-            key => self.update_any(&set.primary, &key, columns)?,
         };
         if let Some(row) = row {
             let mut out_of_line_values = OutOfLineValues::of(self.core, set);
@@ -276,11 +280,23 @@ impl<W: Worker> Operations for Lean<'_, W> {
         encode: impl FnOnce(&mut RowWriter<'_>) -> Result<(), OutOfMemory>,
         exists: OnExists,
     ) -> Result<bool, Abort> {
+        let mut out_of_line_values = OutOfLineValues::of(self.core, set);
         if !set.is_plain() {
-            return self.core.insert_at(set, key, encode, exists);
+            let Some(row) = self.core.append_place(set, key) else {
+                return self.core.insert_at(set, key, encode, exists);
+            };
+            self.core.count_operation()?;
+            // SAFETY: a zeroed row of the table's layout, which has no fixed part; ours until the next operation.
+            let mut writer = unsafe { RowWriter::for_insert(row, std::ptr::null_mut(), &mut out_of_line_values) };
+            return match encode(&mut writer) {
+                Ok(()) => {
+                    self.core.end_append(key);
+                    Ok(true)
+                }
+                Err(OutOfMemory) => Err(self.core.out_of_memory()),
+            };
         }
         let staged = self.stage(&set.primary)?;
-        let mut out_of_line_values = OutOfLineValues::of(self.core, set);
         // SAFETY: a staged row is ours, zeroed, and of the table's layout.
         let mut writer =
             unsafe { RowWriter::for_insert(staged.row.as_ptr(), staged.fixed.as_ptr(), &mut out_of_line_values) };

@@ -114,7 +114,7 @@ impl TableSet {
         let _memory = environment.memory.clone();
         let text_bytes_max = text_bytes_max(&definition);
         let layout = Layout::of(&definition);
-        let cluster = Cluster::new(&definition, primary.class, layout.row_bytes);
+        let cluster = Cluster::new(&definition, &primary.codec, primary.class, layout.row_bytes);
         Ok(TableSet { database: *number, cluster, definition, primary, layout, indexes, text_bytes_max, _memory })
     }
 

@@ -10,6 +10,7 @@ mod tests;
 
 use std::ops::Bound;
 
+pub use self::step::RowWord;
 use self::step::Step;
 use crate::{
     ColumnDef, ColumnSet, IndexDef, Key, KeyBuf, KeyClass, KeyFormat, KeyPart, KeyParts, KeyRange, KeyWriter, Layout,
@@ -136,6 +137,14 @@ impl KeyCodec {
         match &self.steps[columns..] {
             [only] => only.load(row),
             steps => steps.iter().fold(0, append),
+        }
+    }
+
+    /// Where a row has the bits of [`KeyCodec::encode_rest`], if they are those of one number in the row version that is never NULL.
+    pub fn rest_word(&self, columns: usize) -> Option<RowWord> {
+        match &self.steps[columns..] {
+            [only] => only.word(),
+            _ => None,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::column::load_bytes;
 use crate::order::float_bits;
-use crate::{Column, ColumnType, KeyWriter, Place, RowRef};
+use crate::{Column, ColumnType, KeyWriter, Part, Place, RowRef};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
@@ -22,6 +22,38 @@ enum Kind {
     /// Text or bytes in place, with room for so many.
     InPlace(u16),
     LongText,
+}
+
+/// Where a row has the key bits of a number that is never NULL.
+#[derive(Clone, Copy, Debug)]
+pub struct RowWord {
+    /// Bytes from the begin of the row version.
+    offset: u32,
+    /// Bytes of the number.
+    width: u32,
+    /// What turns the stored number into its key bits.
+    flip: u64,
+}
+
+impl RowWord {
+    /// The key bits, right-aligned.
+    ///
+    /// # Safety
+    /// `row` is a row version of the table, readable and not being written.
+    #[inline(always)]
+    pub unsafe fn load(&self, row: *const u8) -> u64 {
+        // SAFETY: the caller's promise; a number of `width` bytes lies there.
+        let stored = unsafe {
+            let place = row.add(self.offset as usize);
+            match self.width {
+                1 => place.read().into(),
+                2 => place.cast::<u16>().read_unaligned().into(),
+                4 => place.cast::<u32>().read_unaligned().into(),
+                _ => place.cast::<u64>().read_unaligned(),
+            }
+        };
+        stored ^ self.flip
+    }
 }
 
 impl Step {
@@ -45,6 +77,14 @@ impl Step {
     #[inline(always)]
     pub(super) fn bits(&self) -> u32 {
         8 * (self.width + u32::from(self.place.null.is_some()))
+    }
+
+    /// Where a row has its key bits, if they are a number's that is never NULL and can change.
+    pub(super) fn word(&self) -> Option<RowWord> {
+        let Place { part, offset, null, .. } = self.place;
+        let is_word = matches!(self.kind, Kind::Number) && null.is_none() && part == Part::Row;
+        let inverted = if self.descending { u64::MAX >> (64 - self.bits()) } else { 0 };
+        is_word.then_some(RowWord { offset, width: self.width, flip: self.flip ^ inverted })
     }
 
     /// The key bits of a row's value, right-aligned. Columns of fixed width only.

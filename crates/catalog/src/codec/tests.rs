@@ -65,3 +65,38 @@ fn an_index_on_the_primary_key_does_not_repeat_it() {
     assert_eq!(by_w.format(), KeyFormat::new(2, false));
     assert!(by_w.columns().contains(crate::ColumnId(0)) && !by_w.columns().contains(crate::ColumnId(1)));
 }
+
+#[test]
+fn the_rest_of_a_key_is_a_word_of_the_row_where_it_is_one_number() {
+    use ColumnType::{Bool, I8, I16, I32, I64, U8, U16, U32, U64};
+    let codec = |ty: ColumnType, is_descending: bool| {
+        let column = ColumnDef::new("b", ty);
+        let definition = TableDef::builder("t").column(ColumnDef::new("a", U16)).column(column);
+        let key = if is_descending { desc("b") } else { asc("b") };
+        let definition = definition.key([asc("a"), key]).finish().expect("a sound declaration");
+        (KeyCodec::for_table(&definition), Layout::of(&definition).places[1])
+    };
+    for ty in [Bool, I8, U8, I16, U16, I32, U32, I64, U64, ColumnType::Timestamp, ColumnType::Decimal { scale: 2 }] {
+        for is_descending in [false, true] {
+            let (codec, place) = codec(ty, is_descending);
+            let word = codec.rest_word(1).expect("one number");
+            assert!(codec.rest_word(0).is_none(), "two");
+            for stored in [0, 1, 0x7F, 0x80, 0x7FFF, 0xFFFF_FFFE, u64::MAX / 2, u64::MAX / 2 + 1, u64::MAX] {
+                let mut row = [0u64; 4];
+                let bytes = &stored.to_le_bytes()[..place.bytes as usize];
+                for (at, byte) in bytes.iter().enumerate() {
+                    // SAFETY: the row is longer than the place's end.
+                    unsafe { row.as_mut_ptr().cast::<u8>().add(place.offset as usize + at).write(*byte) };
+                }
+                let start = row.as_ptr().cast::<u8>();
+                // SAFETY: a row of the table's layout.
+                let (bits, rest) = unsafe { (word.load(start), codec.encode_rest(RowRef::from_raw(start), 1)) };
+                assert_eq!(u128::from(bits), rest, "{ty:?}, descending: {is_descending}, {stored:#x}");
+            }
+        }
+    }
+    let (floats, _) = codec(ColumnType::F64, false);
+    assert!(floats.rest_word(1).is_none());
+    let (texts, _) = codec(ColumnType::Text { max: 8 }, false);
+    assert!(texts.rest_word(1).is_none());
+}

@@ -378,7 +378,10 @@ pub(crate) fn free_private<O: Origin>(core: &mut Core, writes: &mut WriteSet<O>,
         let WriteSet { entries, parts, kept, .. } = writes;
         if installed {
             for write in entries.iter().filter(|write| write.row_version != 0) {
-                kept.push(fixed_of(write.table(), write.row_version));
+                // One inside the record is no part.
+                if has_own_fixed(write.table(), write.record, write.row_version) {
+                    kept.push(fixed_of(write.table(), write.row_version));
+                }
                 if write.table().has_out_of_line() {
                     out_of_line_values(write.table(), write.row_version).for_each(|out_of_line| kept.push(out_of_line));
                 }

@@ -8,6 +8,7 @@ mod common;
 mod execution_modes;
 mod loops;
 mod pieces;
+mod runs;
 mod shop;
 mod soundness;
 mod total;

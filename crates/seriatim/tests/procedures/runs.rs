@@ -1,0 +1,117 @@
+//! Rows of runs in procedures, which may change the transaction's own run without asking anybody, against rows that are records.
+
+use seriatim::{Rng, TransactError, procedures};
+
+use crate::common::{each, seed};
+
+/// The same table and procedures, clustered or not.
+macro_rules! twin {
+    ($twin:ident $(, $cluster:ident)?) => {
+        mod $twin {
+            use seriatim::{Abort, Table, Tx, procedure};
+
+            #[derive(Table, Clone, Debug, PartialEq)]
+            #[table(name = "line", key(order, number) $(, $cluster(order))?)]
+            pub(crate) struct Line {
+                pub(crate) order: u32,
+                pub(crate) number: u16,
+                pub(crate) amount: i64,
+            }
+
+            /// Inserts lines, reads one of them, changes them twice, and tells the sum and what was read.
+            #[procedure]
+            pub(crate) fn enter(tx: &Tx, order: u32, numbers: &[u16], looked_at: u16) -> Result<(i64, i64), Abort> {
+                for number in numbers {
+                    tx.insert(Line { order, number: *number, amount: 1 })?;
+                }
+                let looked_at = tx.get::<Line>((order, looked_at))?;
+                for number in numbers {
+                    tx.update::<Line>((order, *number), |line| line.amount += 10)?;
+                }
+                for number in numbers {
+                    tx.update::<Line>((order, *number), |line| line.amount += 100)?;
+                }
+                let mut sum = 0;
+                for line in tx.prefix::<Line>(order)? {
+                    sum += line.amount;
+                }
+                let Some(looked_at) = looked_at else { return Ok((sum, 0)) };
+                Ok((sum, looked_at.amount))
+            }
+
+            /// Changes those of these lines that there are, deletes one, and inserts one again; what each was before.
+            #[procedure]
+            pub(crate) fn change(tx: &Tx, order: u32, numbers: &[u16], gone: u16) -> Result<i64, Abort> {
+                let mut before = 0;
+                for number in numbers {
+                    let line = tx.get::<Line>((order, *number))?;
+                    tx.update_if::<Line>((order, *number), |line| line.amount += 1000)?;
+                    if let Some(line) = line {
+                        before += line.amount;
+                    }
+                }
+                tx.delete_if::<Line>((order, gone))?;
+                for number in numbers {
+                    tx.update_if::<Line>((order, *number), |line| line.amount += 1000)?;
+                }
+                tx.insert(Line { order, number: gone, amount: 7 })?;
+                Ok(before)
+            }
+
+            pub(crate) fn rows(tx: &Tx, lines: &seriatim::Handle<Line>) -> Result<Vec<(u32, u16, i64)>, Abort> {
+                tx.scan(lines, ..).map(|line| line.map(|line| (line.order(), line.number(), line.amount()))).collect()
+            }
+        }
+    };
+}
+
+twin!(records);
+twin!(runs, cluster);
+
+/// A call of one of the procedures, under the same names in both.
+macro_rules! call {
+    ($twin:ident, $session:expr, $rng:expr) => {{
+        let mut rng: Rng = $rng;
+        let mut numbers: Vec<u16> = (0..rng.below(12)).map(|_| rng.below(20) as u16).collect();
+        // Most orders are entered by ascending numbers, each once.
+        if rng.below(3) > 0 {
+            numbers.sort_unstable();
+            numbers.dedup();
+        }
+        let (order, other) = (rng.below(4) as u32, rng.below(20) as u16);
+        match rng.below(2) {
+            0 => $session.call($twin::enter, &(order, numbers, other)).map(|done| done.value),
+            _ => $session.call($twin::change, &(order, numbers, other)).map(|done| (done.value, 0)),
+        }
+    }};
+}
+
+/// What a call came to: its value, or which key stood in the way.
+fn told(result: Result<(i64, i64), TransactError>) -> Result<(i64, i64), String> {
+    result.map_err(|error| error.to_string())
+}
+
+#[test]
+fn procedures_on_runs_do_what_they_do_on_records() {
+    each(|setting| {
+        let seed = seed("procedures_on_runs_do_what_they_do_on_records");
+        let db = setting.builder().open().expect("a valid setting");
+        let lines = db.create::<records::Line>().expect("valid");
+        db.register(procedures![records::enter, records::change]).expect("they are declared soundly");
+        let twin = setting.builder().open().expect("a valid setting");
+        let twin_lines = twin.create::<runs::Line>().expect("valid");
+        twin.register(procedures![runs::enter, runs::change]).expect("they are declared soundly");
+        let (mut session, mut twin_session) = (db.session(), twin.session());
+        let mut rng = Rng::from_seed(seed);
+        for _ in 0..150 {
+            let one = Rng::from_seed(rng.next_u64());
+            let wanted = told(call!(records, session, one.clone()));
+            assert_eq!(told(call!(runs, twin_session, one)), wanted, "seed {seed}");
+            if rng.below(8) == 0 {
+                let wanted = session.transact(|tx| records::rows(tx, &lines)).expect("nobody is about").value;
+                let found = twin_session.transact(|tx| runs::rows(tx, &twin_lines)).expect("nobody is about").value;
+                assert_eq!(found, wanted, "seed {seed}");
+            }
+        }
+    });
+}
