@@ -9,6 +9,7 @@ mod args;
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
+use std::process::ExitCode;
 
 /// What `args` knows of the crate that it is of.
 pub(crate) enum Failure {
@@ -19,6 +20,17 @@ impl Failure {
     fn usage(error: impl std::fmt::Display) -> Failure {
         Failure::Usage(error.to_string())
     }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Failure {
+        Failure::usage(error)
+    }
+}
+
+/// Nothing is run, so nothing ends.
+pub(crate) fn exit(done: Result<(), Failure>) -> ExitCode {
+    if done.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 impl std::fmt::Display for Failure {
