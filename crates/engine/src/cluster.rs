@@ -112,6 +112,12 @@ impl Cluster {
 }
 
 impl TableSet {
+    /// Whether rows lie in runs, and a write of one is of its run alone.
+    #[inline(always)]
+    fn has_runs_alone(&self) -> bool {
+        self.cluster.is_on() && self.indexes.is_empty()
+    }
+
     /// The key of the row at a position of a run of this table.
     #[inline(always)]
     fn key_at(&self, run: Run, at: usize) -> u128 {
@@ -545,7 +551,10 @@ impl<W: Worker + ?Sized> TxCore<W> {
     /// belong there. [`TxCore::end_append`] follows once it is written.
     #[inline(always)]
     pub(crate) fn append_place(&self, set: &TableSet, key: Key<'_>) -> Option<*mut u8> {
-        let run = self.open_run.appending(set, bits(key)).filter(|_| set.indexes.is_empty())?;
+        if !set.has_runs_alone() {
+            return None;
+        }
+        let run = self.open_run.appending(set, bits(key))?;
         let place = set.cluster.row(run, run.len());
         // SAFETY: the run is ours and has room for a row more.
         unsafe { place.write_bytes(0, set.cluster.row_bytes()) };
@@ -689,7 +698,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
     /// run is the transaction's own copy, and the only one of its prefix.
     #[inline]
     pub(crate) fn own_row(&self, set: &TableSet, key: Key<'_>) -> Option<RowPtr> {
-        if !set.cluster.is_on() || !set.indexes.is_empty() || self.open_run.is_lent.get() {
+        if !set.has_runs_alone() || self.open_run.is_lent.get() {
             return None;
         }
         let key = bits(key);

@@ -1,6 +1,6 @@
 //! Rows of runs in procedures, which may change the transaction's own run without asking anybody, against rows that are records.
 
-use seriatim::{Rng, TransactError, procedures};
+use seriatim::{Abort, Rng, Table, Text, TransactError, Tx, procedure, procedures};
 
 use crate::common::{each, seed};
 
@@ -113,5 +113,37 @@ fn procedures_on_runs_do_what_they_do_on_records() {
                 assert_eq!(found, wanted, "seed {seed}");
             }
         }
+    });
+}
+
+/// Keys that are no numbers, in a table whose rows are no runs but have index entries.
+#[derive(Table, Clone, Debug, PartialEq)]
+#[table(name = "name", key(name), index(name = "by_length", columns(length)))]
+struct Name {
+    name: Text<12>,
+    length: u32,
+}
+
+#[procedure]
+fn rename(tx: &Tx, old: &Text<12>, new: &Text<12>) -> Result<bool, Abort> {
+    let known = tx.update_if::<Name>(*old, |name| name.length = 0)?;
+    tx.insert(Name { name: *new, length: 1 })?;
+    Ok(known.is_some())
+}
+
+#[test]
+fn rows_with_index_entries_have_keys_of_any_kind() {
+    each(|setting| {
+        let db = setting.builder().open().expect("a valid setting");
+        let names = db.create::<Name>().expect("valid");
+        db.register(procedures![rename]).expect("it is declared soundly");
+        let mut session = db.session();
+        let [old, new] = [Text::literal("old"), Text::literal("new")];
+        assert!(!session.call(rename, &(new, old)).expect("nobody is about").value);
+        assert!(session.call(rename, &(old, new)).expect("nobody is about").value);
+        let lengths = |tx: &Tx| {
+            tx.scan(&names, ..).map(|name| name.map(|name| name.length())).collect::<Result<Vec<u32>, Abort>>()
+        };
+        assert_eq!(session.transact(lengths).expect("nobody is about").value, [1, 0]);
     });
 }
