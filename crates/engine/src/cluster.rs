@@ -772,10 +772,12 @@ impl<W: Worker + ?Sized> TxCore<W> {
 /// The rows of one run that a scan has still to yield, and the keys that it is to yield at all.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RunScan {
-    run: Option<Run>,
-    /// The rows of the run that are left: from, and up to.
-    next: usize,
-    end: usize,
+    /// The next row.
+    row: *mut u8,
+    /// Rows that are left.
+    left: usize,
+    /// From one row to the next, in bytes.
+    step: isize,
     /// The least and the greatest key.
     low: u128,
     high: u128,
@@ -785,7 +787,7 @@ pub(crate) struct RunScan {
 
 impl RunScan {
     /// Of the keys between two bounds; none if there can be none.
-    pub(crate) fn new(set: &TableSet, low: &Bound<u128>, high: &Bound<u128>) -> Option<RunScan> {
+    pub(crate) fn new(set: &TableSet, low: &Bound<u128>, high: &Bound<u128>, direction: Direction) -> Option<RunScan> {
         let low = match low {
             Bound::Included(low) => *low,
             Bound::Excluded(low) => low.checked_add(1)?,
@@ -798,7 +800,9 @@ impl RunScan {
         };
         let suffix = set.cluster.suffix();
         let is_whole = low & suffix == 0 && high & suffix == suffix;
-        (low <= high).then_some(RunScan { run: None, next: 0, end: 0, low, high, is_whole })
+        let row_bytes = set.cluster.row_bytes() as isize;
+        let step = if direction == Direction::Forward { row_bytes } else { -row_bytes };
+        (low <= high).then_some(RunScan { row: std::ptr::null_mut(), left: 0, step, low, high, is_whole })
     }
 
     /// The least key.
@@ -806,9 +810,9 @@ impl RunScan {
         self.low
     }
 
-    /// Goes on with the run of this record's row; how many of its rows are in the range.
+    /// Goes on with the run of this record's row, whose rows are going to be given out; how many of them are in the range.
     #[inline]
-    pub(crate) fn enter(&mut self, set: &TableSet, row: RowPtr) -> usize {
+    pub(crate) fn enter(&mut self, set: &TableSet, open: &OpenRun, row: RowPtr) -> usize {
         // SAFETY: a row of the table; its run is readable until the transaction ends.
         let run = unsafe { Run::of(row.as_ptr()) };
         let rows = run.len();
@@ -822,29 +826,19 @@ impl RunScan {
                 end = set.search(run, self.high).map_or_else(|at| at, |at| at + 1);
             }
         }
-        (self.run, self.next, self.end) = (Some(run), next, end.max(next));
-        self.end - self.next
+        open.lend(run);
+        self.left = end.saturating_sub(next);
+        self.row = set.cluster.row(run, if self.step > 0 { next } else { end.saturating_sub(1) });
+        self.left
     }
 
     /// The next row of the run.
     #[inline(always)]
-    pub(crate) fn next(&mut self, set: &TableSet, open: &OpenRun, direction: Direction) -> Option<RowPtr> {
-        if self.next == self.end {
-            return None;
-        }
-        let run = self.run?;
-        open.lend(run);
-        let at = match direction {
-            Direction::Forward => {
-                self.next += 1;
-                self.next - 1
-            }
-            Direction::Backward => {
-                self.end -= 1;
-                self.end
-            }
-        };
-        RowPtr::new(set.cluster.row(run, at))
+    pub(crate) fn next(&mut self) -> Option<RowPtr> {
+        self.left = self.left.checked_sub(1)?;
+        let row = self.row;
+        self.row = row.wrapping_offset(self.step);
+        RowPtr::new(row)
     }
 }
 
