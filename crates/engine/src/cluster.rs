@@ -392,7 +392,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         if self.log.is_none()
             && let Some(open) = self.open_run.covering(set, key)
         {
-            self.operate(|_| Ok(()))?;
+            self.count_operation()?;
             return Ok(Some(open));
         }
         let first = set.cluster.first(key);

@@ -439,11 +439,7 @@ impl Engine {
 
     /// What was in whose way since the database was opened, if that is tracked.
     pub fn contention(&self) -> Option<Contention> {
-        let describe = |id, key: Option<Key<'_>>| {
-            let tell = |table: &seriatim_txn::Table| (table.name.clone(), key.map(|key| table.codec.describe(key)));
-            self.inner.with_table(id, tell).map_or((None, None), |(table, key)| (Some(table), key))
-        };
-        Some(self.inner.contention.as_ref()?.contention(describe))
+        Some(self.inner.contention.as_ref()?.contention(|id, key| self.inner.describe(id, key)))
     }
 
     /// What was recorded since the last call, if the database records.
@@ -525,10 +521,11 @@ impl Inner {
         self.recording.as_ref()
     }
 
-    /// Runs `tell` with the table or index of that id.
-    pub(crate) fn with_table<R>(&self, id: TableId, tell: impl FnOnce(&seriatim_txn::Table) -> R) -> Option<R> {
+    /// The name of the table or index of that id, and a key of it, in words.
+    pub(crate) fn describe(&self, id: TableId, key: Option<Key<'_>>) -> (Option<String>, Option<String>) {
         let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
-        tables.sets.iter().flat_map(|set| set.physical()).find(|table| table.id == id).map(tell)
+        let table = tables.sets.iter().flat_map(|set| set.physical()).find(|table| table.id == id);
+        (table.map(|table| table.name.clone()), table.zip(key).map(|(table, key)| table.codec.describe(key)))
     }
 }
 
