@@ -69,7 +69,7 @@ fn small() -> Manifest {
             rows: 1000,
             bytes: 4096,
         }),
-        tables: vec![TableEntry { id: TableId(0), definition: item, indexes: vec![TableId(1)] }],
+        tables: vec![TableEntry { id: TableId(0), definition: item, indexes: vec![TableId(1)], is_void: false }],
         layouts: vec![LayoutEntry { id: LayoutId(0), table: TableId(0) }],
         next_table: TableId(2),
         next_layout: LayoutId(1),
@@ -218,7 +218,7 @@ fn the_format_is_this_text() {
 fn every_declaration_comes_back() {
     let mut manifest = small();
     let indexes = vec![TableId(3), TableId(7)];
-    manifest.tables.push(TableEntry { id: TableId(2), definition: every_type(), indexes });
+    manifest.tables.push(TableEntry { id: TableId(2), definition: every_type(), indexes, is_void: false });
     manifest.layouts.push(LayoutEntry { id: LayoutId(5), table: TableId(2) });
     (manifest.next_table, manifest.next_layout, manifest.checkpoint) = (TableId(9), LayoutId(6), None);
     assert_eq!(decode(&encoded(&manifest)).expect("as written"), manifest);
