@@ -470,3 +470,20 @@ fn a_manifest_from_before_distinct_nulls_means_what_it_meant() {
     let read = |manifest: &Manifest| mirror::from_json(serde_json::from_str(&mirror::to_json(manifest)).expect("JSON"));
     assert_eq!((read(&old), read(&manifest)), (Ok(old), Ok(manifest)));
 }
+
+#[test]
+fn a_void_table_leaves_its_name_to_another() {
+    let mut manifest = small();
+    assert!(!mirror::to_json(&manifest).contains("void"), "as before there were any");
+    let (old, new) = (manifest.tables[0].id, TableId(5));
+    manifest.next_table = TableId(7);
+    let to_be = TableEntry { id: new, indexes: vec![TableId(6)], is_void: true, ..manifest.tables[0].clone() };
+    manifest.tables.push(to_be);
+    assert_eq!(manifest.check(), Ok(()));
+    manifest.replace_table(old, new);
+    let count = |manifest: &Manifest| manifest.tables.iter().map(|table| (table.id, !table.is_void)).collect::<Vec<_>>();
+    assert_eq!(count(&manifest), [(new, true), (old, false)], "in the place of the other");
+    assert_eq!(manifest.check(), Ok(()));
+    let read = mirror::from_json(serde_json::from_str(&mirror::to_json(&manifest)).expect("JSON"));
+    assert_eq!(read, Ok(manifest));
+}
