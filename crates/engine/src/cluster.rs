@@ -936,17 +936,40 @@ mod tests {
         engine.runner().transact(work).expect("nobody is about");
     }
 
+    /// How many records the table has.
+    fn records(engine: &Engine, lines: &DynHandle) -> usize {
+        let mut records = 0;
+        let index = &lines.set.primary.index;
+        // SAFETY: no transaction is open.
+        engine.inner().pool.quietly(|| unsafe { index.for_each(|_| records += 1) }).expect("nobody is about");
+        records
+    }
+
+    #[test]
+    fn a_prefix_without_rows_has_no_record() {
+        let (engine, lines) = lines();
+        let most = u64::from(lines.set.cluster.rows_max);
+        let mut runner = engine.runner();
+        // The rows of the first run go first, which stays for the others' sake; or last.
+        let orders: [&mut dyn Iterator<Item = u64>; 2] = [&mut (0..3 * most), &mut (0..3 * most).rev()];
+        for numbers in orders {
+            let insert = |tx: &TxCore| (0..3 * most).try_for_each(|at| tx.insert_dyn(&lines, &values(1, at, 0)));
+            runner.transact(insert).expect("nobody is about");
+            assert_eq!(records(&engine, &lines), 3);
+            for number in numbers {
+                let deleted = runner.transact(|tx| tx.delete_dyn(&lines, &key(1, number)));
+                assert!(*deleted.expect("nobody is about"));
+            }
+            // What was deleted is unlinked a grace period later.
+            (0..9).for_each(|_| engine.step());
+            assert_eq!(records(&engine, &lines), 0);
+        }
+    }
+
     #[test]
     fn ascending_rows_fill_their_runs_and_others_halve_them() {
         let (engine, lines) = lines();
         let most = u64::from(lines.set.cluster.rows_max);
-        let records = |engine: &Engine| {
-            let mut records = 0;
-            let index = &lines.set.primary.index;
-            // SAFETY: no transaction is open.
-            engine.inner().pool.quietly(|| unsafe { index.for_each(|_| records += 1) }).expect("nobody is about");
-            records
-        };
         let insert = |order: u64, numbers: &mut dyn Iterator<Item = u64>| {
             let mut runner = engine.runner();
             for number in numbers {
@@ -954,9 +977,9 @@ mod tests {
             }
         };
         insert(1, &mut (0..4 * most));
-        assert_eq!(records(&engine), 4);
+        assert_eq!(records(&engine, &lines), 4);
         insert(2, &mut (0..4 * most).rev());
-        let halved = records(&engine) - 4;
+        let halved = records(&engine, &lines) - 4;
         assert!((5..=8).contains(&halved), "{halved}");
     }
 
