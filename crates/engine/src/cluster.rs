@@ -992,7 +992,8 @@ mod tests {
                 for number in numbers {
                     tx.insert_dyn(&lines, &values(order, number, 0))?;
                 }
-                for number in 0..70u64 {
+                // And some whose lower bytes are those of others.
+                for number in (0..70u64).chain([256, 261, 60_000, 60_001]) {
                     let found = tx.get_dyn(&lines, &key(order, number))?.is_some();
                     assert_eq!(found, numbers.contains(&number), "{order}, {number}");
                 }
