@@ -481,7 +481,8 @@ fn a_void_table_leaves_its_name_to_another() {
     manifest.tables.push(to_be);
     assert_eq!(manifest.check(), Ok(()));
     manifest.replace_table(old, new);
-    let count = |manifest: &Manifest| manifest.tables.iter().map(|table| (table.id, !table.is_void)).collect::<Vec<_>>();
+    let count =
+        |manifest: &Manifest| manifest.tables.iter().map(|table| (table.id, !table.is_void)).collect::<Vec<_>>();
     assert_eq!(count(&manifest), [(new, true), (old, false)], "in the place of the other");
     assert_eq!(manifest.check(), Ok(()));
     let read = mirror::from_json(serde_json::from_str(&mirror::to_json(&manifest)).expect("JSON"));
