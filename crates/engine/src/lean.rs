@@ -90,6 +90,7 @@ impl Operations for TxCore {
 
     #[inline]
     fn prefetch_at(&self, set: &TableSet, key: Key<'_>) {
+        // The tables of procedures are of their database, and their calls need not be told.
         self.prefetch_at(set, key);
     }
 }
