@@ -162,16 +162,15 @@ impl Prefetched {
         if self.tables & bit(table) == 0 {
             return None;
         }
-        match self.slots.get(self.next) {
+        if let Some(&Slot { table: of, stage: Stage::Record(found, _) }) = self.slots.get(self.next)
+            && of == table.into()
             // SAFETY: found in the table's index since the worker came online.
-            Some(&Slot { table: of, stage: Stage::Record(found, _) })
-                if of == table.into() && unsafe { has_key(found, key) } =>
-            {
-                self.next += 1;
-                Some(found)
-            }
-            _ => self.find_ahead(table, key.anew(), pin),
+            && unsafe { has_key(found, key) }
+        {
+            self.next += 1;
+            return Some(found);
         }
+        self.find_ahead(table, key.anew(), pin)
     }
 
     /// As [`Prefetched::find`], if it is not in the next slot. Those of its table before the one that is found are given up.
