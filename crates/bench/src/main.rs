@@ -1,4 +1,4 @@
-//! Measurements below the workloads: what a transaction costs over its index, what dispatch costs, what a
+//! Measurements below the workloads: what a transaction costs over its index, and over a map in the same program, what dispatch costs, what a
 //! declared procedure costs over the same by hand, what prefetching by plans brings, whether memory grows, what durability costs, what
 //! hardware regions bring.
 //!
@@ -6,10 +6,12 @@
 //! standard error is talk. Arms that are compared run in alternating pairs, and medians come with their quartiles, because the
 //! machine's speed drifts more than most differences.
 
+mod busy;
 mod churn;
 mod disk;
 mod dispatch;
 mod durability;
+mod embedded;
 mod footprint;
 mod instructions;
 mod measure;
@@ -59,6 +61,21 @@ enum Measurement {
         #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..))]
         keys: u64,
     },
+    /// Reads of one row and transfers between two, by closures and by registered procedures, against the same on a `HashMap` behind
+    /// a mutex
+    Embedded {
+        #[command(flatten)]
+        pairs: Pairs,
+        /// Rows that are read
+        #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u64).range(1..))]
+        entries: u64,
+        /// Accounts between which is transferred
+        #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(2..))]
+        accounts: u64,
+        /// Concurrency-control protocol
+        #[arg(long, default_value = "auto")]
+        protocol: String,
+    },
     /// New-Order and Payment of TPC-C, and YCSB with 16 operations, 80 % reads and 20 % read-modify-writes, as registered
     /// procedures against closures written by hand
     Procedures {
@@ -77,6 +94,11 @@ enum Measurement {
         #[arg(long, value_delimiter = ',', default_value = "1,10", value_parser = clap::value_parser!(u16).range(1..))]
         warehouses: Vec<u16>,
     },
+    /// TPC-C's full mix beside busy loops of other scheduling groups against the same alone
+    Busy(busy::Options),
+    /// One of these loops
+    #[command(hide = true)]
+    BusyLoop,
     /// Memory in use while rows are updated, deleted and inserted again
     Churn(churn::Options),
     /// What stays of memory when all rows are deleted, and what opening a full directory takes
@@ -182,12 +204,18 @@ fn measure(arguments: Arguments) -> Result<(), Box<dyn Error>> {
         Measurement::Dispatch { pairs, keys } => {
             dispatch::run(keys, pairs.pairs, Length::Seconds(pairs.seconds), pairs.seed)
         }
+        Measurement::Embedded { pairs, entries, accounts, protocol } => {
+            let length = Length::Seconds(pairs.seconds);
+            embedded::run(&protocol, (entries, accounts), pairs.pairs, length, pairs.seed)
+        }
         Measurement::Procedures { options, warehouses } => {
             compare(options, |setting| procedures::run(warehouses, setting))
         }
         Measurement::Prefetch { options, warehouses } => {
             compare(options, |setting| prefetch::run(&warehouses, setting))
         }
+        Measurement::Busy(options) => busy::run(options),
+        Measurement::BusyLoop => busy::spin(),
         Measurement::Churn(options) => churn::run(&options),
         Measurement::Footprint(options) => footprint::run(&options),
         Measurement::Disk(options) => disk::run(&options),
