@@ -139,7 +139,8 @@ impl Engine {
         } else {
             let (time, mut last) = (Arc::clone(&clock), Instant::now());
             let most = options.epoch_interval.saturating_mul(TICK_INTERVALS_MAX);
-            let (epochs, htm) = (Arc::clone(&environment.epochs), environment.htm.clone());
+            let (epochs, htm, memory) =
+                (Arc::clone(&environment.epochs), environment.htm.clone(), environment.memory.clone());
             let (idle, mut leases, mut ticks) = (Arc::clone(&pool), Vec::new(), 0u32);
             let interval = options.epoch_interval;
             let mut log = persistence.as_ref().map(|log| (log.log(), Arc::clone(&log.behind).watch(interval)));
@@ -150,7 +151,7 @@ impl Engine {
                 time.advance(now.since(last).min(most));
                 last = now;
                 reap(&idle, time.now(), age, gate.as_deref());
-                htm.outside(|| epochs.advance());
+                memory.advance_horizon(htm.outside(|| epochs.advance()));
                 if let Some((log, look_behind)) = &mut log {
                     look_behind(epochs.current(), log.durable().epoch());
                     if durability::is_at_limit(epochs.current()) {
@@ -471,7 +472,7 @@ impl Engine {
     pub fn step(&self) {
         let environment = &self.inner.environment;
         self.inner.clock.advance(self.inner.options.epoch_interval);
-        environment.htm.outside(|| environment.epochs.advance());
+        environment.advance_epoch();
         let age = nanoseconds(self.inner.options.transaction_age_max);
         reap(&self.inner.pool, self.inner.clock.now(), age, self.inner.gate.as_deref());
         if let Some(persistence) = &self.inner.persistence {

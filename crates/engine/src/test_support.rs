@@ -47,8 +47,7 @@ impl<R> Pending<R> {
 impl Engine {
     /// Advances the epoch.
     pub fn advance_epoch(&self) {
-        let environment = &self.inner().environment;
-        environment.htm.outside(|| environment.epochs.advance());
+        self.inner().environment.advance_epoch();
     }
 
     /// Steps one logger, if there are so many.

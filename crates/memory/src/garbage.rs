@@ -185,7 +185,7 @@ impl Garbage {
     fn seal(&mut self, counts: &Counts) {
         let next = self.empty.pop().unwrap_or_else(Bag::new);
         let mut bag = std::mem::replace(&mut self.open, next);
-        counts.seal(self.worker, &mut bag.awaited);
+        counts.seal(Some(self.worker), &mut bag.awaited);
         self.sealed.push_back(bag);
         self.sealed_now += 1;
         self.age = 0;

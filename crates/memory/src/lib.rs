@@ -18,6 +18,7 @@
 //! | `memory` | what workers share, and the slots they take |
 //! | `quiescence` | counts, seals, grace periods; the correctness argument; the loom model |
 //! | `garbage` | bags that wait for a grace period |
+//! | `horizon` | before which epoch replaced versions may be overwritten where they are |
 //! | `arena` | free lists of a worker |
 //! | `heap` | spans, batches between workers, large maps, the limit |
 //! | `reclaim` | memory given back to the system |
@@ -32,6 +33,7 @@ mod counted;
 mod error;
 mod garbage;
 mod heap;
+mod horizon;
 mod local;
 mod memory;
 mod poison;

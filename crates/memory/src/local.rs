@@ -236,6 +236,14 @@ impl Local {
         }
     }
 
+    /// An epoch such that versions which commits of earlier epochs replaced can be reached by nobody, now or later, with the exception
+    /// of [`Local::retire_version`]: where they are kept they wait for the durable point here too.
+    #[inline]
+    pub fn horizon(&self) -> Epoch {
+        let released = self.shared.kept_until();
+        self.shared.horizon.epoch().min(Epoch(released.0.saturating_add(1)))
+    }
+
     /// The point until which versions are kept.
     #[inline]
     pub fn kept_until(&self) -> Option<&DurablePoint> {

@@ -2,6 +2,7 @@
 
 use crate::garbage::Orphans;
 use crate::heap::{Heap, lock};
+use crate::horizon::Horizon;
 use crate::quiescence::Counts;
 use crate::{Charge, Error, Local, OutOfMemory};
 use seriatim_base::{CacheAligned, DurablePoint, Epoch};
@@ -50,6 +51,7 @@ pub struct Memory(Arc<Shared>);
 pub(crate) struct Shared {
     pub(crate) heap: Heap,
     pub(crate) counts: Counts,
+    pub(crate) horizon: Horizon,
     pub(crate) slots: Box<[Slot]>,
     orphans: Mutex<Orphans>,
     /// Whether there are orphans: read often, written when a worker leaves.
@@ -83,6 +85,7 @@ impl Memory {
         let memory = Memory(Arc::new(Shared {
             heap: Heap::new(&options),
             counts: Counts::new(workers_max),
+            horizon: Horizon::new(),
             slots: (0..workers_max).map(|_| Slot::default()).collect(),
             orphans: Mutex::default(),
             orphaned: AtomicBool::new(false),
@@ -155,6 +158,12 @@ impl Memory {
     /// If called again.
     pub fn keep_versions(&self, until: Arc<DurablePoint>) {
         assert!(self.0.kept_until.set(until).is_ok(), "one log to a database");
+    }
+
+    /// Moves [`Local::horizon`] on if everyone has gone offline who was online when it was called last and did so. To be called by a
+    /// helper each time that the epoch has been advanced. `now`: the epoch.
+    pub fn advance_horizon(&self, now: Epoch) {
+        self.0.horizon.advance(&self.0.counts, now);
     }
 
     /// Maps and touches at least `bytes` more, which are handed out before other memory. Takes seconds for gigabytes: call it

@@ -134,8 +134,8 @@ impl Counts {
         self.high.fetch_max(worker + 1, Ordering::Relaxed);
     }
 
-    /// Notes in `awaited` the workers that must go offline before what `worker` has unlinked until now may be freed.
-    pub(crate) fn seal(&self, worker: usize, awaited: &mut Vec<Awaited>) {
+    /// Notes in `awaited` the workers that must go offline before what `worker` (none: anybody) has unlinked until now may be freed.
+    pub(crate) fn seal(&self, worker: Option<usize>, awaited: &mut Vec<Awaited>) {
         awaited.clear();
         #[cfg(test)]
         if self.blind {
@@ -147,7 +147,7 @@ impl Counts {
         for (other, presence) in self.presences[..high].iter().enumerate() {
             // ORDERING: acquire, as an even count means that the other's accesses are over.
             let count = Count(presence.0.load(Ordering::Acquire));
-            if count.is_online() && other != worker {
+            if count.is_online() && Some(other) != worker {
                 awaited.push(Awaited { worker: other, count });
             }
         }

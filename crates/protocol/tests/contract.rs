@@ -6,6 +6,8 @@ mod common;
 mod gc;
 #[path = "contract/held.rs"]
 mod held;
+#[path = "contract/places.rs"]
+mod places;
 #[path = "contract/prefetch.rs"]
 mod prefetch;
 #[path = "contract/redo.rs"]
@@ -51,7 +53,7 @@ macro_rules! under_every_protocol {
         mod under {
             $(
                 mod $name {
-                    use crate::{held, prefetch, redo, savepoints, tids, gc, waiting};
+                    use crate::{gc, held, places, prefetch, redo, savepoints, tids, waiting};
 
                     #[test]
                     fn a_scan_and_an_insertion_into_its_range_both_commit() {
@@ -196,6 +198,26 @@ macro_rules! under_every_protocol {
                     #[test]
                     fn memory_of_refused_insertions_over_a_deleted_row_comes_back() {
                         gc::refused_insertions_over_a_deleted_row::<$protocol>();
+                    }
+
+                    #[test]
+                    fn updates_go_to_places_in_the_record() {
+                        places::alternate::<$protocol>();
+                    }
+
+                    #[test]
+                    fn updates_in_places_take_no_memory() {
+                        places::take_no_memory::<$protocol>();
+                    }
+
+                    #[test]
+                    fn who_is_online_keeps_its_row() {
+                        places::who_is_online_keeps_its_row::<$protocol>();
+                    }
+
+                    #[test]
+                    fn versions_in_places_wait_for_the_durable_point() {
+                        places::wait_for_the_durable_point::<$protocol>();
                     }
 
                     #[test]

@@ -183,7 +183,7 @@ fn hammer<P: Protocol>(mode: HtmMode, seed: u64, deletes: bool, look: Look<P>) -
                             thread::yield_now();
                         }
                         if number == 0 && round % 16 == 0 {
-                            bench.environment.htm.outside(|| bench.environment.epochs.advance());
+                            bench.environment.advance_epoch();
                         }
                     }
                     written

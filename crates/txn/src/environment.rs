@@ -72,6 +72,11 @@ impl Environment {
         }
     }
 
+    /// Begins the next epoch, as a ticker does, and moves the horizon on if that is possible.
+    pub fn advance_epoch(&self) {
+        self.memory.advance_horizon(self.htm.outside(|| self.epochs.advance()));
+    }
+
     /// A worker's own part; `None` when all workers the memory was opened for are registered.
     pub fn core(&self) -> Option<Core> {
         let local = self.memory.register()?;
@@ -128,6 +133,12 @@ impl Core {
     #[inline(always)]
     pub fn leaks(&self) -> bool {
         !self.injects(Fault::None) && cfg!(feature = "canary")
+    }
+
+    /// Before which epoch replaced versions may be overwritten ([`Local::horizon`]): none where memory leaks.
+    #[inline(always)]
+    pub fn horizon(&self) -> Epoch {
+        if self.leaks() { Epoch(0) } else { self.local.horizon() }
     }
 
     /// The durable epoch that a snapshot is to show, where versions are kept for its readers: the one at which the log stopped, or

@@ -35,5 +35,5 @@ pub use priority::Priority;
 pub use recover::{Change, Near, Recover, Restored, SetColumns};
 pub use redo::{Before, NoRedo, Redo};
 pub use row_buffer::RowBuffer;
-pub use table::{RecordLayout, Table, Unlinked, Wire};
+pub use table::{ROW_IN_PLACE_MAX, RecordLayout, Table, Unlinked, Wire};
 pub use undurable_deletions::UndurableDeletions;

@@ -1,11 +1,11 @@
 //! A table as protocols see it: an index from keys to records, and the layout of a record.
 //!
 //! ```text
-//! record:  key words 8|16 | header | version header | row version | fixed part
-//!          `- the store -'`----------- the protocol ---------------------'
+//! record:  key words 8|16 | header | version header | row | [version header | row] | fixed part
+//!          `- the store -'`------------------------- the protocol -------------------------'
 //! ```
-//! The first row version and the fixed part lie inside the record's own allocation; later row versions lie elsewhere
-//! and are reached through the header. A secondary index is a table too, whose rows are the primary keys (decision record 6).
+//! A record has a place for a row version, and two where a row is small and has a fixed part: its columns that are not immutable are
+//! few, and updated often. Other row versions lie elsewhere and are reached through the header (decision record 14). A secondary index is a table too, whose rows are the primary keys (decision record 6).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,6 +17,9 @@ use seriatim_store::{Index, RecordPtr, StoreCx, key_bytes};
 
 use crate::{Core, RowPtr};
 
+/// Bytes of a row that a commit may copy to a place in its record.
+pub const ROW_IN_PLACE_MAX: usize = 64;
+
 /// Offsets and sizes of a record's parts, in bytes. All multiples of 8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordLayout {
@@ -24,6 +27,8 @@ pub struct RecordLayout {
     pub header: usize,
     /// From the record to the header of the inline row version.
     pub row_version: usize,
+    /// From the record to the second place for a row version; zero where it has none.
+    pub second: usize,
     /// From the header of a row version to its row.
     pub version_header: usize,
     /// Bytes of the row, without header.
@@ -50,13 +55,16 @@ impl RecordLayout {
         );
         let header = key_bytes(class);
         let row_version = header + header_bytes;
-        let fixed = row_version + version_header + row;
+        let has_second = fixed_bytes > 0 && row <= ROW_IN_PLACE_MAX;
+        let second = if has_second { row_version + version_header + row } else { 0 };
+        let fixed = second.max(row_version) + version_header + row;
         let record = fixed + fixed_bytes;
         let (record_allocated, row_version_allocated) =
             (allocated_bytes(record), allocated_bytes(version_header + row));
         RecordLayout {
             header,
             row_version,
+            second,
             version_header,
             row,
             fixed,

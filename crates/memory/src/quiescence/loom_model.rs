@@ -79,12 +79,12 @@ fn read(shared: &Shared, worker: usize, transactions: usize, enter: Enter, broke
 fn replace(shared: &Shared, broken: Broken) -> bool {
     let mut awaited = Vec::new();
     if broken == Broken::SealsBeforeUnlinking {
-        shared.counts.seal(WRITER, &mut awaited);
+        shared.counts.seal(Some(WRITER), &mut awaited);
     }
     // Relaxed: the worst an unlinking store can be. Object 1 was initialised before the threads began.
     shared.link.store(1, Ordering::Relaxed);
     if broken != Broken::SealsBeforeUnlinking {
-        shared.counts.seal(WRITER, &mut awaited);
+        shared.counts.seal(Some(WRITER), &mut awaited);
     }
     for _ in 0..2 {
         if shared.counts.passed(&mut awaited) {
@@ -116,7 +116,7 @@ fn model(readers: usize, transactions: usize, preemptions: Option<usize>, enter:
         if !freed {
             // Everybody is offline: the grace period of a seal made now is over at once.
             let mut awaited = Vec::new();
-            shared.counts.seal(WRITER, &mut awaited);
+            shared.counts.seal(Some(WRITER), &mut awaited);
             freed = shared.counts.passed(&mut awaited);
         }
         assert!(freed, "offline workers stall a grace period");

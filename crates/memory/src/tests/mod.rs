@@ -14,11 +14,11 @@ use crate::{Local, Memory, Options};
 use seriatim_base::{Rng, rng};
 
 /// Memory for so many workers.
-fn memory(workers_max: usize) -> Memory {
+pub(crate) fn memory(workers_max: usize) -> Memory {
     Memory::new(Options { workers_max, huge_pages: false, ..Options::default() }).expect("sane options")
 }
 
-fn register(memory: &Memory) -> Local {
+pub(crate) fn register(memory: &Memory) -> Local {
     memory.register().expect("a free slot")
 }
 

@@ -35,8 +35,10 @@ const READ_CHANGED: u8 = 2;
 /// What is installed for one write: found out before the region.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Install {
-    /// The row version to publish; zero for none: a deletion.
+    /// The row version to publish, private before; zero for none: a deletion.
     row_version: usize,
+    /// The place in the record to which it is copied; zero where it stays where it is.
+    place: usize,
     /// What the version word holds; zero for nothing.
     was: usize,
     /// Where a row is inserted over a tombstone: the deletion as a version of its own, for readers of older snapshots; else zero.
@@ -56,9 +58,12 @@ impl Install {
     /// Where readers that may not see what is installed in E under S go on. A reader whose number is S - 1 or less needs what is
     /// replaced unless that is itself of snapshot S (lines 18–23). One of a durable epoch before E, where there is a log, needs it
     /// unless it is of E.
+    ///
+    /// Of a row that goes to a place there are no readers who need what came before; the version before the one replaced may have lain in
+    /// that very place.
     fn older(&self, now: Guess, keeps_epochs: bool) -> usize {
         let needless = self.made.snapshot == now.snapshot && (self.made.epoch == now.epoch || !keeps_epochs);
-        if needless { self.previous } else { self.replaced() }
+        if needless && self.place == 0 { self.previous } else { self.replaced() }
     }
 }
 
@@ -75,6 +80,9 @@ pub(super) fn commit(
     }
     match prepare(attempt, installs).and_then(|()| decide(attempt, installs, snapshot)) {
         Ok(tid) => {
+            for (entry, install) in installs.iter().enumerate().filter(|(_, install)| install.place != 0) {
+                attempt.base.moved(entry, install.place);
+            }
             attempt.base.report(tid, redo, |entry| installs[entry].was);
             // Snapshot readers that began before us may read what was replaced for a grace period more.
             attempt.base.settle(tid, &LockBit, |entry| installs[entry].replaced());
@@ -125,6 +133,7 @@ fn why(attempt: &mut Optimistic, refused: Refused, failure: Option<ValidationFai
 /// allocates and touches memory. A transaction that only deletes allocates nothing.
 fn prepare(attempt: &mut Optimistic, installs: &mut CountedVec<Install>) -> Result<(), OpError> {
     let Attempt { core, writes, .. } = &mut attempt.base;
+    let horizon = core.horizon();
     for write in writes.entries() {
         let record_layout = &write.table().record_layout;
         // Stable as long as the TID word is `expected`, which step 1 checks.
@@ -134,7 +143,7 @@ fn prepare(attempt: &mut Optimistic, installs: &mut CountedVec<Install>) -> Resu
             record_header::row_version(record_layout, write.record).load(Ordering::Acquire) as usize
         };
         let mut install =
-            Install { row_version: write.row_version, was, marker: 0, previous: 0, made: Guess::default() };
+            Install { row_version: write.row_version, place: 0, was, marker: 0, previous: 0, made: Guess::default() };
         if write.is_nothing() || write.expected == TidWord::PLACEHOLDER {
             // There is no version before, or it stays.
         } else if write.expected.is_absent() {
@@ -153,6 +162,9 @@ fn prepare(attempt: &mut Optimistic, installs: &mut CountedVec<Install>) -> Resu
             let version = unsafe { VersionHeader::of(was) };
             install.made = Guess { epoch: version.tid.epoch().0, snapshot: version.kept.snapshot() };
             install.previous = version.previous;
+            if write.row_version != 0 {
+                install.place = record::free_place(write.table(), write.record, was, version.tid.epoch(), horizon);
+            }
         }
         installs.push(install);
     }
@@ -259,7 +271,11 @@ impl Commit<'_> {
         for (write, install) in self.writes.entries().iter().zip(self.installs) {
             let record_layout = &write.table().record_layout;
             if write.row_version != 0 {
-                access.store(record_header::row_version(record_layout, write.record), install.row_version as u64);
+                if install.place != 0 {
+                    record::copy_to_place(access, write.table(), install.row_version, install.place);
+                }
+                let published = if install.place != 0 { install.place } else { install.row_version };
+                access.store(record_header::row_version(record_layout, write.record), published as u64);
             } else if !write.is_nothing() {
                 // The version word stays: it is where readers of older snapshots go on.
                 access.store(deletion(record_layout, write.record), self.guess.snapshot);

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use seriatim_base::Tid;
+use seriatim_base::{Epoch, Tid};
 use seriatim_catalog::{Key, KeyBuf};
 use seriatim_memory::OutOfMemory;
 use seriatim_store::{LeafHint, NodeVersion, RecordPtr, read_key};
@@ -12,7 +12,7 @@ use super::gc::{self, Claim};
 use super::origin::Origin;
 use super::prefetch::Prefetched;
 use super::record;
-use super::record_header::{self, TidWord};
+use super::record_header::{self, Plain, TidWord};
 use super::writes::{Deferred, Link, Part, Write, WriteSet};
 
 /// The leaf last used of each ordered table: the node buffer of DBX §6.2.
@@ -182,6 +182,32 @@ impl<O: Origin> Attempt<O> {
             Some(write) => self.conflict_at(cause, write.table(), write.record),
             None => OpError::Abort(cause),
         }
+    }
+
+    /// After a commit that copied the row version of this write to a place in its record: frees the private one.
+    #[inline]
+    pub(crate) fn moved(&mut self, entry: usize, place: usize) {
+        let write = self.writes.entries()[entry];
+        record::release(&mut self.core, write.row_version, write.table().record_layout.row_version_bytes());
+        self.writes.moved(entry, place);
+    }
+
+    /// Copies the row version of a write whose record is locked to a place in the record, if there is a free one: the write as it is
+    /// to be published. `horizon`: of this worker, as it was at any time since it came online.
+    #[inline(always)]
+    pub(crate) fn put_in_place(&mut self, entry: usize, horizon: Epoch) -> Write<O> {
+        let write = self.writes.entries()[entry];
+        if write.row_version == 0 || write.expected.is_absent() {
+            return write;
+        }
+        let (table, record) = (write.table(), write.record);
+        let current = record_header::row_version(&table.record_layout, record).load(Ordering::Relaxed) as usize;
+        let place = record::free_place(table, record, current, write.expected.tid().epoch(), horizon);
+        if place != 0 {
+            record::copy_to_place(&mut Plain, table, write.row_version, place);
+            self.moved(entry, place);
+        }
+        self.writes.entries()[entry]
     }
 
     /// Promise (a): redo entries are in the buffer before the answer. `before` as in [`Attempt::settle`], before it or after it:

@@ -21,7 +21,7 @@ use super::attempt::Attempt;
 use super::gc::Claim;
 use super::origin::Origin;
 use super::record;
-use super::record_header::{self, TidWord};
+use super::record_header::{self, Plain, TidWord};
 use super::writes::{Deferred, Link, Write, WriteSet};
 
 /// A record read: its address with the table's id and key class above, and the TID word seen.
@@ -598,27 +598,6 @@ impl<O: Origin> Optimistic<O> {
                 OpError::Abort(changed)
             }
         }
-    }
-}
-
-/// Words as they are, outside any region and with no region about.
-pub(crate) struct Plain;
-
-impl Access for Plain {
-    const REGION: bool = false;
-
-    #[inline]
-    fn load(&mut self, word: &AtomicU64) -> u64 {
-        crate::step();
-        word.load(Ordering::Acquire)
-    }
-
-    fn store(&mut self, word: &AtomicU64, value: u64) {
-        word.store(value, Ordering::Release);
-    }
-
-    fn lock(&mut self, word: &AtomicU64, unlocked: u64, locked: u64) -> bool {
-        word.compare_exchange(unlocked, locked, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 }
 

@@ -1,16 +1,17 @@
 //! Making, copying and freeing records and their parts.
 //!
-//! Ownership: a record owns its inline row version and fixed part. Any other row version, fixed part or out-of-line
+//! Ownership: a record owns the row versions and the fixed part inside it. Any other row version, fixed part or out-of-line
 //! value is owned by the version that points to it, and passes to the next version where an update left it as it was.
 
 use std::ptr::NonNull;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use seriatim_base::{Epoch, Tid};
 use seriatim_catalog::{Key, KeyClass};
+use seriatim_htm::Access;
 use seriatim_memory::{CountedVec, OutOfMemory, allocated_bytes};
 use seriatim_store::{RecordPtr, out_of_line_bytes, write_key};
-use seriatim_txn::{Core, OpError, Reason, RowPtr, Staged, Table};
+use seriatim_txn::{Core, OpError, ROW_IN_PLACE_MAX, Reason, RowPtr, Staged, Table};
 
 use super::origin::Origin;
 use super::record_header::{self, TidWord};
@@ -36,11 +37,6 @@ pub(crate) fn row_of(table: &Table, row_version: usize) -> RowPtr {
 #[inline]
 pub(crate) fn row_version_of(table: &Table, row: RowPtr) -> usize {
     row.as_ptr() as usize - table.record_layout.version_header
-}
-
-#[inline]
-fn inline_version(table: &Table, record: RecordPtr) -> usize {
-    record.addr() + table.record_layout.row_version
 }
 
 /// The address of a row's fixed part; zero where the table has none.
@@ -73,7 +69,10 @@ pub(crate) unsafe fn restage(table: &Table, record: RecordPtr) -> Staged {
         let memory = NonNull::new_unchecked(record.as_ptr());
         let row = memory.add(record_layout.row_version + record_layout.version_header);
         let fixed = memory.add(record_layout.fixed);
-        row.write_bytes(0, record_layout.row + record_layout.fixed_bytes);
+        row.write_bytes(
+            0,
+            record_layout.fixed - record_layout.row_version - record_layout.version_header + record_layout.fixed_bytes,
+        );
         if table.has_fixed() {
             row.cast::<u64>().write(fixed.as_ptr() as u64);
         }
@@ -245,16 +244,17 @@ fn parts_bytes(table: &Table, record: RecordPtr, row_version: usize) -> i64 {
 #[inline(always)]
 pub(crate) fn count<O: Origin>(core: &mut Core, write: &Write<O>, before: usize) {
     let (table, record, after) = (write.table(), write.record, write.row_version);
-    let is_as_large = before != 0
-        && after != 0
-        && is_inline(table, record, before) == is_inline(table, record, after)
-        && share_parts(table, before, after);
-    if !is_as_large {
-        count_change(core, table, record, (before, after), write.expected);
+    if before == 0 || after == 0 || !share_parts(table, before, after) {
+        return count_change(core, table, record, (before, after), write.expected);
+    }
+    let (was_inside, is_inside) = (is_inline(table, record, before), is_inline(table, record, after));
+    if was_inside != is_inside {
+        let bytes = table.record_layout.row_version_allocated as i64;
+        core.counts.add(table.id, 0, if is_inside { -bytes } else { bytes });
     }
 }
 
-/// As [`count`], of a record whose size changes.
+/// As [`count`], where more than the place of the row changes.
 #[inline(never)]
 fn count_change(core: &mut Core, table: &Table, record: RecordPtr, (before, after): (usize, usize), expected: TidWord) {
     let mut bytes = 0;
@@ -292,10 +292,40 @@ pub(crate) fn counting<R>(core: &mut Core, table: &Table, change: impl FnOnce(&m
     result
 }
 
-/// Whether `row_version` is the one inside the record.
+/// Whether `row_version` is inside the record.
 #[inline]
 pub(crate) fn is_inline(table: &Table, record: RecordPtr, row_version: usize) -> bool {
-    row_version == inline_version(table, record)
+    row_version.wrapping_sub(record.addr()) < table.record_layout.record
+}
+
+/// The place inside the record where a commit may put the version that replaces `current`, a row; zero if there is none.
+///
+/// What lies there was replaced by the commit that made `current` or by an earlier one. So it may be overwritten if `made`, the epoch
+/// of that commit, is before the horizon ([`Local::horizon`](seriatim_memory::Local::horizon)); and it stays so until the record
+/// has another TID.
+#[inline]
+pub(crate) fn free_place(table: &Table, record: RecordPtr, current: usize, made: Epoch, horizon: Epoch) -> usize {
+    let record_layout = &table.record_layout;
+    if made >= horizon || record_layout.row > ROW_IN_PLACE_MAX {
+        return 0;
+    }
+    match record.addr() + record_layout.row_version {
+        first if first != current => first,
+        _ if record_layout.second != 0 => record.addr() + record_layout.second,
+        _ => 0,
+    }
+}
+
+/// Copies a private row version, with its header, to a place that [`free_place`] found. The record is locked, or the caller is in its
+/// region.
+#[inline]
+pub(crate) fn copy_to_place(access: &mut impl Access, table: &Table, row_version: usize, place: usize) {
+    for at in (0..table.record_layout.row_version_bytes()).step_by(8) {
+        // SAFETY: both are so many bytes of whole words. The one is private; the other is nobody's but ours until it is published.
+        let (word, to) = unsafe { (((row_version + at) as *const u64).read(), &*((place + at) as *const AtomicU64)) };
+        crate::step();
+        access.store(to, word);
+    }
 }
 
 /// Out-of-line addresses that the row and its fixed part hold.

@@ -35,6 +35,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use seriatim_base::{Backoff, Tid};
+use seriatim_htm::Access;
 use seriatim_store::RecordPtr;
 use seriatim_txn::{Peeked, RecordLayout, Table};
 
@@ -100,6 +101,27 @@ impl TidWord {
     pub(crate) const fn removed(self) -> TidWord {
         debug_assert!(self.is_absent());
         TidWord((self.0 | REMOVED) & !LOCKED)
+    }
+}
+
+/// Words as they are, outside any region and with no region about.
+pub(crate) struct Plain;
+
+impl Access for Plain {
+    const REGION: bool = false;
+
+    #[inline]
+    fn load(&mut self, word: &AtomicU64) -> u64 {
+        crate::step();
+        word.load(Ordering::Acquire)
+    }
+
+    fn store(&mut self, word: &AtomicU64, value: u64) {
+        word.store(value, Ordering::Release);
+    }
+
+    fn lock(&mut self, word: &AtomicU64, unlocked: u64, locked: u64) -> bool {
+        word.compare_exchange(unlocked, locked, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 }
 

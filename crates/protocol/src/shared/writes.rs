@@ -228,6 +228,12 @@ impl<O: Origin> WriteSet<O> {
         self.entries[entry].link = Link::Own;
     }
 
+    /// The row version of an entry was copied to this place, which is published.
+    #[inline]
+    pub(crate) fn moved(&mut self, entry: usize, place: usize) {
+        self.entries[entry].row_version = place;
+    }
+
     /// Gives an entry a new row version; the old one stays readable until the end.
     #[inline]
     pub(crate) fn replace(&mut self, entry: usize, row_version: usize, by: O) {

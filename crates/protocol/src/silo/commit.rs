@@ -16,9 +16,9 @@ use seriatim_txn::{Fault, OpError, Outcome, Phase, Redo};
 
 use super::State;
 use crate::shared::attempt::Attempt;
-use crate::shared::optimistic::{LockBit, Optimistic, Plain, ValidationFailure};
+use crate::shared::optimistic::{LockBit, Optimistic, ValidationFailure};
 use crate::shared::origin::Origin;
-use crate::shared::record_header::{self, TidWord};
+use crate::shared::record_header::{self, Plain, TidWord};
 use crate::shared::writes::Write;
 
 pub(super) fn commit<O: Origin>(
@@ -90,14 +90,16 @@ fn unlock<O: Origin>(entries: &[Write<O>], order: &[u32]) {
 
 /// Step 5. Remembers what each entry replaced.
 fn install<O: Origin>(attempt: &mut Optimistic<O>, tid: Tid, replaced: &mut CountedVec<usize>) {
-    for write in attempt.base.writes.entries() {
+    let horizon = attempt.base.core.horizon();
+    for entry in 0..attempt.base.writes.entries().len() {
+        let write = attempt.base.put_in_place(entry, horizon);
         let record_layout = &write.table().record_layout;
         let row_version = record_header::row_version(record_layout, write.record);
         replaced.push(row_version.load(Ordering::Relaxed) as usize);
         if !write.is_nothing() {
             Plain.store(row_version, write.row_version as u64);
         }
-        let after = Attempt::after(write, tid);
+        let after = Attempt::after(&write, tid);
         Plain.store(record_header::tid_word(record_layout, write.record), after.0);
     }
 }

@@ -20,7 +20,18 @@ pub(crate) struct Bench<P: Protocol> {
 impl<P: Protocol> Bench<P> {
     /// Opens it with rows 0, 1, 2, ... of these values.
     pub(crate) fn open(mode: HtmMode, values: &[i64]) -> Bench<P> {
-        let bench = Bench::<P>::empty(mode, &["id"]);
+        Bench::<P>::empty(mode, &["id"]).with_rows(values)
+    }
+
+    /// As [`Bench::open`], of rows with a fixed part.
+    #[allow(dead_code, reason = "the tests of places need it")]
+    pub(crate) fn open_with_fixed(mode: HtmMode, values: &[i64]) -> Bench<P> {
+        let fixed = ColumnDef::new("fixed", ColumnType::U64).immutable();
+        Bench::<P>::of(mode, &["id"], Some(fixed)).with_rows(values)
+    }
+
+    fn with_rows(self, values: &[i64]) -> Bench<P> {
+        let bench = self;
         let mut loader = bench.worker();
         loader.begin(Mode::ReadWrite, Priority::NONE);
         for (id, &value) in values.iter().enumerate() {
@@ -36,6 +47,10 @@ impl<P: Protocol> Bench<P> {
 
     /// Opens it without rows; the key has these columns.
     pub(crate) fn empty(mode: HtmMode, key: &[&'static str]) -> Bench<P> {
+        Bench::<P>::of(mode, key, None)
+    }
+
+    fn of(mode: HtmMode, key: &[&'static str], further: Option<ColumnDef>) -> Bench<P> {
         let htm = Htm::new(mode).expect("the mode is always available");
         let memory = Memory::new(Options { workers_max: 16, ..Options::default() }).expect("memory");
         let environment = Environment::new(htm, memory, Budget::default());
@@ -44,6 +59,7 @@ impl<P: Protocol> Bench<P> {
             .iter()
             .fold(TableDef::builder("cell"), |cells, &column| cells.column(ColumnDef::new(column, ColumnType::U64)));
         let cells = cells.column(ColumnDef::new("value", ColumnType::I64)).key(key.iter().copied());
+        let cells = further.into_iter().fold(cells, |cells, column| cells.column(column));
         let cells = cells.finish().expect("a valid table");
         core.local.enter();
         let cells = Table::new(TableId(0), &cells, None, P::HEADER_BYTES, P::VERSION_HEADER_BYTES, &mut core);

@@ -75,7 +75,7 @@ fn run<P: Protocol>(bench: &Bench<P>, rng: &mut Rng, number: i64, log: &mut Log<
         }
         worker.collect_garbage(usize::MAX);
         if round % 64 == 0 {
-            bench.environment.htm.outside(|| bench.environment.epochs.advance());
+            bench.environment.advance_epoch();
             thread::yield_now();
         }
     }

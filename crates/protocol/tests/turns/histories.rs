@@ -9,6 +9,7 @@ use seriatim_base::thread::take_turns;
 use seriatim_base::{Rng, TableId, Tid};
 use seriatim_catalog::{ColumnSet, Key};
 use seriatim_history::{Columns, History, Initial, Promises, Read, Saw, Transaction, Write, check, text};
+use seriatim_htm::HtmMode;
 use seriatim_store::{Direction, read_key};
 use seriatim_txn::{
     Before, Inserted, Mode, OnExists, OpError, Outcome, Protocol, Redo, RowPtr, Savepoint, Scan, Seen, Table, Worker,
@@ -59,6 +60,10 @@ struct Program<'b, P: Protocol> {
     /// Keys that it has written at some time.
     touched: BTreeSet<u64>,
     savepoint: Option<Savepoint>,
+    /// Rows that it was given, with what they held then, and hold as long as it runs.
+    given: Vec<(RowPtr, i64)>,
+    /// Of what it writes.
+    values: Rng,
 }
 
 impl<P: Protocol> Program<'_, P> {
@@ -70,16 +75,24 @@ impl<P: Protocol> Program<'_, P> {
         let key = own.unwrap_or_else(|| rng.below(KEYS));
         let writes = match rng.below(10) {
             0 | 1 => {
-                self.bench.read(worker, key)?;
+                let row = worker.read(cells, Key::Word8(key), ColumnSet::ALL)?;
+                self.given.extend(row.map(|row| (row, self.bench.get(row))));
                 false
             }
             choice @ (2 | 3) => {
                 let staged = worker.stage(cells)?;
-                self.bench.set(staged.row, 1);
+                self.bench.set(staged.row, self.values.next_u64() as i64);
                 let exists = if choice == 2 { OnExists::Refuse } else { OnExists::Replace };
                 !matches!(worker.insert(cells, Key::Word8(key), staged, exists)?, Inserted::Exists(_))
             }
-            4 => worker.update(cells, Key::Word8(key), ColumnSet::ALL)?.is_some(),
+            4 => {
+                let updating = worker.update(cells, Key::Word8(key), ColumnSet::ALL)?;
+                if let Some(updating) = updating {
+                    self.given.push((updating.before, self.bench.get(updating.before)));
+                    self.bench.set(updating.after, self.values.next_u64() as i64);
+                }
+                updating.is_some()
+            }
             5 | 6 => worker.delete(cells, Key::Word8(key))?.is_some(),
             7 => {
                 self.savepoint = Some(worker.savepoint());
@@ -97,6 +110,11 @@ impl<P: Protocol> Program<'_, P> {
         }
         self.touched.extend(writes.then_some(key));
         Ok(())
+    }
+
+    /// The rows that it was given are as they were.
+    fn rows_stay(&self) {
+        self.given.iter().for_each(|&(row, value)| assert_eq!(self.bench.get(row), value));
     }
 
     fn scan(&mut self, worker: &mut P::Worker, (low, high): (u64, u64), forward: bool) -> Result<(), OpError> {
@@ -133,7 +151,13 @@ pub(crate) fn random_programs<P: Protocol>(seeds: u64) {
     println!("{seeds} seeds from {first} on");
     let mut committed = 0;
     for seed in KNOWN.into_iter().chain(first..first + seeds) {
-        let (bench, clock) = (Bench::<P>::open(seriatim_htm::HtmMode::Absent, &[10; 3]), AtomicU64::new(1));
+        // Versions go to places in their records in every second run, two of a record or one.
+        let in_places = seed % 2 == 1 && !KNOWN.contains(&seed);
+        let bench = match in_places && seed % 4 == 1 {
+            false => Bench::<P>::open(HtmMode::Absent, &[10; 3]),
+            true => Bench::<P>::open_with_fixed(HtmMode::Absent, &[10; 3]),
+        };
+        let clock = AtomicU64::new(1);
         let done = Mutex::new(Vec::new());
         let body = |me: u64| {
             let (bench, clock, done) = (&bench, &clock, &done);
@@ -141,12 +165,16 @@ pub(crate) fn random_programs<P: Protocol>(seeds: u64) {
                 hold(HELD[seed as usize % HELD.len()]);
                 let mut rng = Rng::from_seed(seed << 8 | me);
                 let mut worker = bench.worker();
+                let mut values = Rng::from_seed(!(seed << 8 | me));
                 for n in 0..TRANSACTIONS {
                     let seen = Transaction::new(me * 1000 + n + 1).in_session(me as u32);
-                    let mut program = Program { bench, seen, touched: BTreeSet::new(), savepoint: None };
+                    let (advances, values) = (values.below(3), values.fork());
+                    let (touched, given) = (BTreeSet::new(), Vec::new());
+                    let mut program = Program { bench, seen, touched, savepoint: None, given, values };
                     program.seen.began = clock.fetch_add(1, Ordering::SeqCst);
                     begin(&mut worker, Mode::ReadWrite);
                     let ran = (0..=rng.below(6)).try_for_each(|_| program.operation(&mut worker, &mut rng));
+                    program.rows_stay();
                     let mut redo = Capture(Vec::new());
                     match ran.and_then(|()| worker.commit(&mut redo)) {
                         Ok(Outcome::Committed(_)) => {
@@ -157,6 +185,7 @@ pub(crate) fn random_programs<P: Protocol>(seeds: u64) {
                         Ok(Outcome::Repair(_)) => unreachable!("no protocol here repairs"),
                         Err(_) => worker.abort(),
                     }
+                    (0..if in_places { advances } else { 0 }).for_each(|_| bench.environment.advance_epoch());
                     if rng.below(3) == 0 {
                         worker.core().local.collect();
                     }

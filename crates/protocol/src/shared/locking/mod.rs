@@ -466,7 +466,9 @@ impl<const WAITS: bool> Worker<WAITS> {
     #[inline(always)]
     fn install(&mut self, redo: &mut dyn Redo) -> Tid {
         let tid = self.base.newest.next(self.base.core.epochs.current());
-        for write in self.base.writes.entries() {
+        let horizon = self.base.core.horizon();
+        for entry in 0..self.base.writes.entries().len() {
+            let write = self.base.put_in_place(entry, horizon);
             let table = write.table();
             let row_version = record_header::row_version(&table.record_layout, write.record);
             self.replaced.push(row_version.load(Ordering::Relaxed) as usize);
@@ -482,7 +484,7 @@ impl<const WAITS: bool> Worker<WAITS> {
             crate::step();
             row_version.store(write.row_version as u64, Ordering::Release);
             crate::step();
-            let after = Attempt::after(write, tid);
+            let after = Attempt::after(&write, tid);
             header.store(after.0, Ordering::Release);
         }
         let Worker { base, locks, replaced, .. } = self;

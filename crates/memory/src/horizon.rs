@@ -1,0 +1,213 @@
+//! The horizon: an epoch such that nobody reads what commits of earlier epochs replaced.
+//!
+//! [`garbage`](crate::garbage) finds out when one piece of memory may be used again. A commit that would overwrite the version
+//! before the last, inside its record, asks the other way round: it knows in which epoch that version was replaced, and wants to
+//! know whether that was long enough ago. One number for the database answers that without a list.
+//!
+//! A helper moves it, in rounds. A round begins when the workers that were online at the beginning of the round before have gone
+//! offline: it notes the epoch, and seals the counts (`quiescence`). Why it is safe. Take a commit of an epoch before that which
+//! round n notes.
+//! - It read its epoch while its worker was online, and before the epoch was advanced to what the round noted. So the worker is
+//!   online at the seal of round n, or is past its installs. When round n has passed, the version is replaced.
+//! - A worker that holds the version took it up before that, so it is online at the seal of round n + 1, or holds it no more. When
+//!   that round has passed nobody holds the version. So then the horizon is what round n noted.
+
+use crate::heap::lock;
+use crate::quiescence::{Awaited, Counts};
+use crate::sync::{AtomicU64, Ordering};
+use seriatim_base::{CacheAligned, Epoch};
+use std::sync::Mutex;
+
+#[derive(Debug)]
+pub(crate) struct Horizon {
+    epoch: CacheAligned<AtomicU64>,
+    rounds: Mutex<Rounds>,
+    /// A canary: leaves the second round out.
+    #[cfg(test)]
+    hasty: bool,
+}
+
+#[derive(Debug, Default)]
+struct Rounds {
+    /// Who was online when the round that has not passed yet began.
+    awaited: Vec<Awaited>,
+    /// What that round noted.
+    noted: Epoch,
+    /// What the round before noted.
+    passed: Epoch,
+}
+
+impl Horizon {
+    pub(crate) fn new() -> Horizon {
+        Horizon {
+            epoch: CacheAligned(AtomicU64::new(0)),
+            rounds: Mutex::default(),
+            #[cfg(test)]
+            hasty: false,
+        }
+    }
+
+    /// Where it is: what commits of earlier epochs replaced may be overwritten.
+    #[inline]
+    pub(crate) fn epoch(&self) -> Epoch {
+        // ORDERING: pairs with the release in `advance`: the accesses of those who held the version are over.
+        Epoch(self.epoch.load(Ordering::Acquire))
+    }
+
+    /// Ends the round and begins the next, if those whom it awaits have gone offline. `now`: the epoch, read before the call.
+    pub(crate) fn advance(&self, counts: &Counts, now: Epoch) {
+        let mut rounds = lock(&self.rounds);
+        let Rounds { awaited, noted, passed } = &mut *rounds;
+        if !counts.passed(awaited) {
+            return;
+        }
+        #[cfg(test)]
+        if self.hasty {
+            *passed = *noted;
+        }
+        self.epoch.store(passed.0, Ordering::Release);
+        (*passed, *noted) = (*noted, now);
+        counts.seal(None, awaited);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use crate::tests::{memory, register};
+    use seriatim_base::{DurablePoint, Epoch};
+    use std::sync::Arc;
+
+    #[test]
+    fn it_follows_the_epoch_by_two_rounds() {
+        let memory = memory(1);
+        let local = register(&memory);
+        let followed: Vec<u64> = (1..8)
+            .map(|now| {
+                memory.advance_horizon(Epoch(now));
+                local.horizon().0
+            })
+            .collect();
+        assert_eq!(followed, [0, 0, 1, 2, 3, 4, 5]);
+    }
+
+    /// Who came online during a round holds up the end of the next.
+    #[test]
+    fn it_waits_for_who_is_online() {
+        let memory = memory(3);
+        let (mut early, mut late, local) = (register(&memory), register(&memory), register(&memory));
+        let advance = |epochs: std::ops::RangeInclusive<u64>| {
+            epochs.for_each(|now| memory.advance_horizon(Epoch(now)));
+            local.horizon().0
+        };
+        assert_eq!(advance(1..=3), 1);
+        early.enter();
+        // Two rounds began before.
+        assert_eq!(advance(4..=10), 2);
+        late.enter();
+        early.leave();
+        assert_eq!(advance(11..=20), 3);
+        late.leave();
+        assert_eq!(advance(21..=23), 21);
+    }
+
+    #[test]
+    fn it_does_not_pass_what_is_not_durable() {
+        let (memory, point) = (memory(1), Arc::new(DurablePoint::new(Epoch(2))));
+        memory.keep_versions(Arc::clone(&point));
+        let local = register(&memory);
+        (1..10).for_each(|now| memory.advance_horizon(Epoch(now)));
+        assert_eq!(local.horizon(), Epoch(3), "what epoch 2 replaced is not needed any more");
+        assert!(point.advance(Epoch(5)));
+        assert_eq!(local.horizon(), Epoch(6));
+        assert!(point.advance(Epoch(9)));
+        assert_eq!(local.horizon(), Epoch(7));
+    }
+}
+
+/// Every interleaving of a commit, a reader, and a helper after whose rounds a second commit overwrites what the first replaced.
+#[cfg(all(test, loom))]
+mod loom_model {
+    use super::*;
+    use crate::sync::AtomicUsize;
+    use loom::cell::UnsafeCell;
+    use loom::sync::Arc;
+    use loom::thread;
+
+    const COMMITTER: usize = 1;
+    const READER: usize = 2;
+    const ROUNDS: u64 = 3;
+
+    struct Shared {
+        counts: Counts,
+        horizon: Horizon,
+        epoch: AtomicU64,
+        /// Which place is the current one.
+        current: AtomicUsize,
+        /// The epoch of the commit that made it.
+        made: AtomicU64,
+        places: [UnsafeCell<u32>; 2],
+    }
+
+    fn online(shared: &Shared, worker: usize, work: impl FnOnce()) {
+        let presence = shared.counts.presence(worker);
+        let count = presence.enter(presence.resume());
+        work();
+        let _ = presence.leave(count);
+    }
+
+    fn commit(shared: &Shared) {
+        online(shared, COMMITTER, || {
+            let epoch = shared.epoch.load(Ordering::Acquire);
+            // SAFETY: what the model checks.
+            shared.places[1].with_mut(|place| unsafe { *place += 1 });
+            shared.current.store(1, Ordering::Release);
+            shared.made.store(epoch, Ordering::Release);
+        });
+    }
+
+    fn read(shared: &Shared) {
+        online(shared, READER, || {
+            let at = shared.current.load(Ordering::Acquire);
+            // SAFETY: what the model checks.
+            shared.places[at].with(|place| unsafe { *place });
+        });
+    }
+
+    fn model(hasty: bool) {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(3);
+        builder.check(move || {
+            let counts = Counts::new(3);
+            (0..3).for_each(|worker| counts.admit(worker));
+            let (epoch, current, made) = (AtomicU64::new(1), AtomicUsize::new(0), AtomicU64::new(0));
+            let places = [UnsafeCell::new(0), UnsafeCell::new(0)];
+            let horizon = Horizon { hasty, ..Horizon::new() };
+            let shared = Arc::new(Shared { counts, horizon, epoch, current, made, places });
+            let threads = [commit, read].map(|work| {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || work(&shared))
+            });
+            for now in 2..2 + ROUNDS {
+                shared.epoch.swap(now, Ordering::AcqRel);
+                shared.horizon.advance(&shared.counts, Epoch(now));
+            }
+            let made = shared.made.load(Ordering::Acquire);
+            if made > 0 && Epoch(made) < shared.horizon.epoch() {
+                // SAFETY: what the model checks.
+                shared.places[0].with_mut(|place| unsafe { *place += 1 });
+            }
+            threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+        });
+    }
+
+    #[test]
+    fn loom_nobody_reads_what_is_overwritten() {
+        model(false);
+    }
+
+    #[test]
+    #[should_panic]
+    fn loom_canary_a_horizon_that_leaves_the_second_round_out_is_caught() {
+        model(true);
+    }
+}
