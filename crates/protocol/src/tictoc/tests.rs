@@ -326,3 +326,21 @@ fn an_insertion_into_the_placeholder_of_another_comes_after_those_who_found_the_
     gives_up.worker.abort();
     assert!(stage.is_serializable());
 }
+
+/// Who fills the placeholder of an insertion that is taken back does not find its own row any more: what it tells then is no result
+/// (promise g), although no timestamp but that of the beginning was seen.
+#[test]
+fn a_write_whose_record_was_unlinked_was_not_as_read() {
+    let stage = Stage::new();
+    let mut gives_up = stage.begin();
+    stage.insert(&mut gives_up, ABSENT);
+    let mut fills = stage.begin();
+    stage.insert(&mut fills, ABSENT);
+    assert_eq!(fills.worker.validate(), Ok(()), "the placeholder is there");
+    gives_up.worker.abort();
+    assert_eq!(stage.read(&mut fills, ABSENT), None, "its own row is out of sight");
+    stage.insert(&mut fills, ABSENT);
+    assert_eq!(fills.worker.newest(), Tid::ZERO);
+    assert!(fills.worker.validate().is_err(), "it has two rows at one key");
+    fills.worker.abort();
+}
