@@ -1,4 +1,4 @@
-//! TPC-C in portions that callgrind can tell apart: `cargo xtask instructions` runs this under it.
+//! TPC-C, and updates of single rows, in portions that callgrind can tell apart: `cargo xtask instructions` runs this under it.
 //!
 //! A portion runs inside [`portion`], once for each line that is printed, in that order; what a tool counts only there leaves out
 //! loading and drawing terminals. One thread, one warehouse, `dbx` without regions, everything from one seed.
@@ -7,10 +7,10 @@ use std::error::Error;
 use std::hint::black_box;
 
 use clap::Args;
-use seriatim::{Database, Session};
+use seriatim::{Database, Rng, Table};
 use seriatim_htm::HtmMode;
 use seriatim_workload::tpcc::{self, Mix, Scale, Tpcc};
-use seriatim_workload::{Ending, Loading, Terminal, Workload};
+use seriatim_workload::{Ending, Loading, Workload};
 
 /// What to run.
 #[derive(Args, Clone, Debug)]
@@ -39,20 +39,69 @@ const PORTIONS: [(&str, Mix); 6] = [
     ("stock_level", Mix([0, 0, 0, 0, 1])),
 ];
 
-/// Runs so many transactions. A function of its own, which a tool finds by its name.
+/// Runs so many transactions; how many failed. A function of its own, which a tool finds by its name.
 #[inline(never)]
-fn portion(terminal: &mut dyn Terminal, session: &mut Session, transactions: u32) -> u32 {
+fn portion(transactions: u32, one: &mut dyn FnMut() -> bool) -> u32 {
     let mut failed = 0;
     for _ in 0..transactions {
-        failed += u32::from(matches!(terminal.run_one(session).ending, Ending::Failed(_)));
+        failed += u32::from(!one());
     }
     black_box(failed)
+}
+
+macro_rules! row {
+    ($row:ident, $name:literal $(, $cluster:ident($($of:tt)*))?) => {
+        /// 32 bytes.
+        #[derive(Table)]
+        #[table(name = $name, key(group, number) $(, $cluster($($of)*))?)]
+        struct $row {
+            group: u32,
+            number: u32,
+            amount: u64,
+            second: u64,
+            third: u64,
+        }
+
+        impl $row {
+            /// Groups of as many rows as a run has room for, and updates of one row each: the name and the number, a line.
+            fn portion(groups: u32, transactions: u32, seed: u64) -> Result<String, Box<dyn Error>> {
+                let db = open(seed)?;
+                let (rows, mut session, mut rng) = (db.create::<$row>()?, db.session(), Rng::from_seed(seed));
+                for group in 0..groups {
+                    let row = |number| $row { group, number, amount: 0, second: 0, third: 0 };
+                    session.transact(|tx| (0..GROUP).try_for_each(|number| tx.insert(&rows, &row(number))))?;
+                }
+                let mut update = || {
+                    let key = (rng.below(groups.into()) as u32, rng.below(GROUP.into()) as u32);
+                    let add = session.transact(|tx| {
+                        tx.update(&rows, &key, |row| row.set_amount(row.amount() + 1))
+                    });
+                    add.is_ok_and(|updated| updated.is_some())
+                };
+                (0..transactions).for_each(|_| _ = update());
+                match portion(transactions, &mut update) {
+                    0 => Ok(format!("{} {transactions}\n", $name)),
+                    failed => Err(format!("{}: {failed} transactions failed with nobody in their way", $name).into()),
+                }
+            }
+        }
+    };
+}
+
+/// Rows of 32 bytes that a run has room for.
+const GROUP: u32 = 64;
+
+row!(UpdateRecord, "update");
+row!(UpdateRun, "update_in_run", cluster(group));
+
+fn open(seed: u64) -> Result<Database, Box<dyn Error>> {
+    Ok(Database::builder().protocol("dbx").htm(HtmMode::Absent).seed(seed).workers(2).open()?)
 }
 
 /// Runs all portions: the name and the number of transactions of each, a line each.
 pub(crate) fn run(options: &Options) -> Result<String, Box<dyn Error>> {
     let &Options { transactions, small, seed } = options;
-    let db = Database::builder().protocol("dbx").htm(HtmMode::Absent).seed(seed).workers(2).open()?;
+    let db = open(seed)?;
     let scale = if small { Scale::small(1) } else { Scale::spec(1) };
     let tpcc = |mix| Tpcc::new(tpcc::Options { mix, ..tpcc::Options::new(scale, seed) });
     let full = tpcc(Mix::FULL);
@@ -72,12 +121,15 @@ pub(crate) fn run(options: &Options) -> Result<String, Box<dyn Error>> {
         };
         let workload = tpcc(mix);
         let mut terminal = workload.terminal(&db, 0, seed + 1)?;
-        let failed = portion(terminal.as_mut(), &mut session, count);
+        let failed = portion(count, &mut || !matches!(terminal.run_one(&mut session).ending, Ending::Failed(_)));
         if failed > 0 {
             return Err(format!("{name}: {failed} transactions failed with nobody in their way").into());
         }
         text += &format!("{name} {count}\n");
     }
+    let groups = if small { 10 } else { 1000 };
+    text += &UpdateRecord::portion(groups, transactions / 5, seed)?;
+    text += &UpdateRun::portion(groups, transactions / 5, seed)?;
     Ok(text)
 }
 
@@ -89,7 +141,8 @@ mod tests {
     fn portions_are_said_in_the_order_in_which_they_run() {
         let text = run(&Options { transactions: 100, small: true, seed: 3 }).expect("memory");
         let names: Vec<&str> = text.lines().filter_map(|line| line.split_once(' ')).map(|(name, _)| name).collect();
-        assert_eq!(names, PORTIONS.map(|(name, _)| name));
+        assert_eq!(names[..6], PORTIONS.map(|(name, _)| name));
+        assert_eq!(names[6..], ["update", "update_in_run"]);
         assert_eq!(text.lines().next(), Some("full_mix 100"));
     }
 }

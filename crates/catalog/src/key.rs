@@ -66,6 +66,18 @@ impl Key<'_> {
         }
     }
 
+    /// The same key, made anew. For calls that are seldom made and take the key by its address: elsewhere the compiler can then keep
+    /// the key in a register, which it does of nothing whose address is handed on.
+    #[inline(always)]
+    #[must_use]
+    pub const fn anew(self) -> Self {
+        match self {
+            Key::Word8(word) => Key::Word8(word),
+            Key::Word16(words) => Key::Word16(words),
+            Key::Bytes(bytes) => Key::Bytes(bytes),
+        }
+    }
+
     /// A byte string that is ordered as the keys of this class are: integers big-endian, 8 or 16 bytes.
     pub fn to_bytes(&self) -> Cow<'_, [u8]> {
         match self {

@@ -2,13 +2,14 @@
 
 use comfy_table::{Table, presets};
 use serde_json::{Value, json};
-use seriatim::{Contended, Contention};
+use seriatim::{Cause, Contended, Contention};
 
 /// Sums that are shown of each kind, at most.
 const SUMS: usize = 8;
 
-fn cause(place: &Contended) -> String {
-    format!("{:?}.{}", place.cause.phase, place.cause.reason.name()).to_lowercase()
+/// A cause as a key of JSON: its phase and its reason.
+pub(crate) fn name_of(cause: Cause) -> String {
+    format!("{:?}.{}", cause.phase, cause.reason.name()).to_lowercase()
 }
 
 fn table(place: &Contended) -> String {
@@ -47,7 +48,7 @@ pub(crate) fn json(contention: &Contention, rows: usize) -> Value {
         let (aborted, by) = pair(place);
         json!({
             "attempts": place.count, "aborted": aborted, "by": by, "table": place.table, "key": place.key,
-            "cause": cause(place),
+            "cause": name_of(place.cause),
         })
     });
     let by_table = contention.by(table).into_iter().map(|(table, count)| json!({ "table": table, "attempts": count }));
@@ -55,7 +56,10 @@ pub(crate) fn json(contention: &Contention, rows: usize) -> Value {
         .by(pair)
         .into_iter()
         .map(|((aborted, by), count)| json!({ "aborted": aborted, "by": by, "attempts": count }));
-    let by_cause = contention.by(cause).into_iter().map(|(cause, count)| json!({ "cause": cause, "attempts": count }));
+    let by_cause = contention
+        .by(|place| name_of(place.cause))
+        .into_iter()
+        .map(|(cause, count)| json!({ "cause": cause, "attempts": count }));
     json!({
         "attempts": contention.count(), "elsewhere": contention.elsewhere, "tables": by_table.collect::<Vec<_>>(),
         "pairs": by_pair.collect::<Vec<_>>(), "causes": by_cause.collect::<Vec<_>>(), "rows": places.collect::<Vec<_>>(),
@@ -64,7 +68,7 @@ pub(crate) fn json(contention: &Contention, rows: usize) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use seriatim::{Cause, Contender, Phase, Reason};
+    use seriatim::{Contender, Phase, Reason};
 
     use super::*;
 

@@ -156,11 +156,8 @@ impl Report<'_> {
                 (kind.name.to_owned(), kind_report)
             })
             .collect();
-        let causes: Map<String, Value> = statistics
-            .aborts
-            .iter()
-            .map(|(cause, count)| (format!("{:?}.{}", cause.phase, cause.reason.name()).to_lowercase(), json!(count)))
-            .collect();
+        let causes: Map<String, Value> =
+            statistics.aborts.iter().map(|(cause, count)| (contention::name_of(*cause), json!(count))).collect();
         let mut options: Map<String, Value> = self
             .entry
             .knobs

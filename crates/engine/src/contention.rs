@@ -94,7 +94,7 @@ impl Contention {
 /// Where a conflict was, and whose.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Place {
-    at: Option<(TableId, Option<Box<[u8]>>)>,
+    at: Option<(TableId, Option<KeyBuf>)>,
     cause: Cause,
     aborted: u32,
     by: u32,
@@ -102,7 +102,7 @@ struct Place {
 
 #[derive(Debug, Default)]
 struct Counted {
-    places: HashMap<Place, (Option<KeyBuf>, u64)>,
+    places: HashMap<Place, u64>,
     elsewhere: u64,
 }
 
@@ -155,20 +155,19 @@ impl Tracker {
     /// A conflict ended an attempt of the transaction with this number.
     #[cold]
     pub(crate) fn count(&self, cause: Cause, info: Option<&ConflictInfo>, aborted: u32) {
-        let key = info.and_then(|info| info.key.as_ref());
-        let at = info.and_then(|info| info.table).map(|id| (id, key.map(|key| Box::from(&*key.as_key().to_bytes()))));
+        let at = info.and_then(|info| Some((info.table?, info.key.clone())));
         // ORDERING: a name for a report.
-        let by = match (&at, key) {
-            (Some((table, _)), Some(key)) => self.writer(*table, key.as_key()).load(Ordering::Relaxed),
+        let by = match &at {
+            Some((table, Some(key))) => self.writer(*table, key.as_key()).load(Ordering::Relaxed),
             _ => UNKNOWN,
         };
         let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
         let place = Place { at, cause, aborted, by };
         let is_full = counted.places.len() == PLACES_MAX;
         match counted.places.get_mut(&place) {
-            Some((_, count)) => *count += 1,
+            Some(count) => *count += 1,
             None if is_full => counted.elsewhere += 1,
-            None => drop(counted.places.insert(place, (key.cloned(), 1))),
+            None => drop(counted.places.insert(place, 1)),
         }
     }
 
@@ -184,11 +183,11 @@ impl Tracker {
             number => Contender::Procedure(names[(number - FIRST) as usize]),
         };
         let counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
-        let places = counted.places.iter().map(|(place, (key, count))| {
-            let described = place.at.as_ref().map(|(table, _)| describe(*table, key.as_ref().map(KeyBuf::as_key)));
+        let places = counted.places.iter().map(|(place, &count)| {
+            let described = place.at.as_ref().map(|(table, key)| describe(*table, key.as_ref().map(KeyBuf::as_key)));
             let (table, key) = described.unwrap_or_default();
             let (aborted, by) = (contender(place.aborted), contender(place.by));
-            Contended { table, key, cause: place.cause, aborted, by, count: *count }
+            Contended { table, key, cause: place.cause, aborted, by, count }
         });
         let mut places: Vec<Contended> = places.collect();
         places.sort_by(|one, other| {

@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use seriatim_base::clock::{CoarseClock, Instant};
@@ -52,8 +52,10 @@ pub(crate) struct Inner {
     memory_limit: Option<usize>,
     pub(crate) pool: Arc<Pool>,
     tables: RwLock<Tables>,
+    /// Held while somebody gets a handle of a table, and while one is converted.
+    opening: Mutex<()>,
     /// Held while indexes are checked: one set of helpers has workers set aside for it.
-    pub(crate) checking: Mutex<()>,
+    checking: Mutex<()>,
     /// There if decisions are queued.
     pub(crate) queue: Option<Queue>,
     /// There if procedures run in pieces.
@@ -98,6 +100,8 @@ const TABLES_MAX: usize = 1 << 14;
 #[derive(Default)]
 pub(crate) struct Tables {
     pub(crate) sets: Vec<Arc<TableSet>>,
+    /// Those that others took the place of, and those that were to take it: workers may still refer to them.
+    pub(crate) replaced: Vec<Arc<TableSet>>,
     /// Ids given out; an index is a table and has one too.
     pub(crate) ids: u32,
 }
@@ -187,6 +191,7 @@ impl Engine {
             persistence,
             recovery: OnceLock::new(),
             tables: RwLock::new(tables),
+            opening: Mutex::default(),
             checking: Mutex::default(),
             queue: options.queue.map(Queue::new),
             gate,
@@ -286,24 +291,64 @@ impl Engine {
         if tables.sets.iter().any(|set| set.definition.name == definition.name) {
             return Err(SchemaError::Exists(definition.name.to_string()));
         }
-        if tables.ids as usize + 1 + definition.indexes.len() > TABLES_MAX {
-            return Err(SchemaError::TooMany { most: TABLES_MAX });
-        }
-        let lease = inner.pool.lease(0, inner.protocol.as_ref(), &inner.environment, true);
-        let lease = lease.ok_or(SchemaError::WorkersBusy)?;
-        let mut worker = lease.worker;
-        // SAFETY: the lease is ours until it is given back below.
-        let core = unsafe { worker.as_mut() }.core();
-        let first = TableId(tables.ids);
-        let made = TableSet::new(&inner.foundation, definition, first, core);
-        inner.pool.give_back(lease);
-        let set = Arc::new(made?);
+        let set = inner.make_table(definition, tables.ids)?;
         if let Some(persistence) = &inner.persistence {
             persistence.add_table(&set).map_err(|error| SchemaError::Storage(Box::new(error)))?;
         }
         tables.ids += 1 + set.indexes.len() as u32;
         tables.sets.push(Arc::clone(&set));
         Ok(set)
+    }
+
+    /// The table of a declaration's name. In a database on disk it is converted first if it is clustered otherwise than the declaration
+    /// says, and could be opened by that but for this; unless somebody has a handle of it, or a transaction is open.
+    ///
+    /// # Errors
+    /// No such table; a table that cannot be clustered so; no memory, what the file system says.
+    pub fn find_clustered(&self, wanted: &TableDef) -> Result<Arc<TableSet>, SchemaError> {
+        let find = || self.find(&wanted.name).ok_or_else(|| SchemaError::Unknown(wanted.name.to_string()));
+        let set = find()?;
+        let definition = TableDef { cluster: wanted.cluster, ..set.definition.clone() };
+        let is_other = set.definition.cluster != wanted.cluster && definition.difference(wanted).is_none();
+        match &self.inner.persistence {
+            Some(persistence) if is_other => {
+                drop(set);
+                self.convert(persistence, definition)?;
+                find()
+            }
+            _ => Ok(set),
+        }
+    }
+
+    /// Converts the table of this name to this declaration, if nobody uses it.
+    fn convert(&self, persistence: &Persistence, definition: TableDef) -> Result<(), SchemaError> {
+        definition.validate().map_err(SchemaError::Invalid)?;
+        let inner = &self.inner;
+        let _no_checkpoint = persistence.checkpointing.lock().unwrap_or_else(PoisonError::into_inner);
+        // Nobody gets a handle meanwhile; who has none, and no transaction, cannot reach the table.
+        let _no_handles = inner.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        let (old, new) = {
+            let mut tables = inner.tables.write().unwrap_or_else(PoisonError::into_inner);
+            let is_it = |set: &&Arc<TableSet>| {
+                set.definition.name == definition.name && set.definition.cluster != definition.cluster
+            };
+            let Some(old) = tables.sets.iter().find(is_it) else { return Ok(()) };
+            if Arc::strong_count(old) > 1 || inner.pool.quietly(|| ()).is_none() {
+                return Ok(());
+            }
+            let (old, new) = (Arc::clone(old), inner.make_table(definition, tables.ids)?);
+            tables.ids += 1 + new.indexes.len() as u32;
+            // Whatever becomes of it.
+            tables.replaced.push(Arc::clone(&new));
+            (old, new)
+        };
+        durability::convert(inner, &self.open, persistence, &old, &new)?;
+        let mut tables = inner.tables.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = tables.sets.iter().position(|set| Arc::ptr_eq(set, &old)) {
+            tables.sets[at] = new;
+            tables.replaced.push(old);
+        }
+        Ok(())
     }
 
     /// Runs transactions. Runners are cheap; a thread has its own.
@@ -439,26 +484,24 @@ impl Engine {
 
     /// What was in whose way since the database was opened, if that is tracked.
     pub fn contention(&self) -> Option<Contention> {
-        let describe = |id, key: Option<Key<'_>>| {
-            let tell = |table: &seriatim_txn::Table| (table.name.clone(), key.map(|key| table.codec.describe(key)));
-            self.inner.with_table(id, tell).map_or((None, None), |(table, key)| (Some(table), key))
-        };
-        Some(self.inner.contention.as_ref()?.contention(describe))
+        Some(self.inner.contention.as_ref()?.contention(|id, key| self.inner.describe(id, key)))
     }
 
     /// What was recorded since the last call, if the database records.
     pub fn take_history(&self) -> Option<History> {
         let transactions = self.inner.recording.as_ref()?.take();
         let tables = self.inner.tables.read().unwrap_or_else(PoisonError::into_inner);
-        let tables = || tables.sets.iter().flat_map(|set| set.physical());
-        let names = tables().map(|table| table.name.clone()).collect();
-        let groups =
-            |table| self.inner.protocol.column_groups(table).into_iter().map(|set| Columns(set.bits())).collect();
-        let groups = match self.inner.protocol.info().capabilities.column_groups {
+        let has_groups = self.inner.protocol.info().capabilities.column_groups;
+        let mut names = vec![String::new(); tables.ids as usize];
+        let mut groups = vec![Vec::new(); if has_groups { names.len() } else { 0 }];
+        for table in tables.sets.iter().chain(&tables.replaced).flat_map(|set| set.physical()) {
+            names[table.id.index()].clone_from(&table.name);
             // Entries of indexes are inserted and deleted, and have no columns of their own.
-            true => tables().map(|table| if table.wire.is_some() { groups(table) } else { Vec::new() }).collect(),
-            false => Vec::new(),
-        };
+            if has_groups && table.wire.is_some() {
+                let sets = self.inner.protocol.column_groups(table);
+                groups[table.id.index()] = sets.into_iter().map(|set| Columns(set.bits())).collect();
+            }
+        }
         Some(History { tables: names, groups, transactions, ..History::default() })
     }
 
@@ -497,6 +540,26 @@ fn nanoseconds(duration: Duration) -> u64 {
 }
 
 impl Inner {
+    /// Makes a table, which nobody knows yet; `ids` have been given out.
+    fn make_table(&self, definition: TableDef, ids: u32) -> Result<Arc<TableSet>, SchemaError> {
+        if ids as usize + 1 + definition.indexes.len() > TABLES_MAX {
+            return Err(SchemaError::TooMany { most: TABLES_MAX });
+        }
+        let lease = self.pool.lease(0, self.protocol.as_ref(), &self.environment, true);
+        let lease = lease.ok_or(SchemaError::WorkersBusy)?;
+        let mut worker = lease.worker;
+        // SAFETY: the lease is ours until it is given back below.
+        let core = unsafe { worker.as_mut() }.core();
+        let made = TableSet::new(&self.foundation, definition, TableId(ids), core);
+        self.pool.give_back(lease);
+        made.map(Arc::new)
+    }
+
+    /// Held while helpers walk over tables: one set of workers is set aside for them.
+    pub(crate) fn helping(&self) -> MutexGuard<'_, ()> {
+        self.checking.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The tables.
     pub(crate) fn sets(&self) -> Vec<Arc<TableSet>> {
         self.tables.read().unwrap_or_else(PoisonError::into_inner).sets.clone()
@@ -516,7 +579,9 @@ impl Inner {
         }
     }
 
+    /// The table of this name, if there is one. Waits while one is converted.
     pub(crate) fn find(&self, name: &str) -> Option<Arc<TableSet>> {
+        let _handles = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
         let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
         tables.sets.iter().find(|set| set.definition.name == name).cloned()
     }
@@ -525,10 +590,11 @@ impl Inner {
         self.recording.as_ref()
     }
 
-    /// Runs `tell` with the table or index of that id.
-    pub(crate) fn with_table<R>(&self, id: TableId, tell: impl FnOnce(&seriatim_txn::Table) -> R) -> Option<R> {
+    /// The name of the table or index of that id, and a key of it, in words.
+    pub(crate) fn describe(&self, id: TableId, key: Option<Key<'_>>) -> (Option<String>, Option<String>) {
         let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
-        tables.sets.iter().flat_map(|set| set.physical()).find(|table| table.id == id).map(tell)
+        let table = tables.sets.iter().flat_map(|set| set.physical()).find(|table| table.id == id);
+        (table.map(|table| table.name.clone()), table.zip(key).map(|(table, key)| table.codec.describe(key)))
     }
 }
 

@@ -90,6 +90,7 @@ impl Operations for TxCore {
 
     #[inline]
     fn prefetch_at(&self, set: &TableSet, key: Key<'_>) {
+        // The tables of procedures are of their database, and their calls need not be told.
         self.prefetch_at(set, key);
     }
 }
@@ -170,23 +171,27 @@ impl<W: Worker> Lean<'_, W> {
         unsafe { &mut *self.worker.as_ptr() }
     }
 
-    /// As [`TxCore::operate`], with the first try compiled for the worker.
+    /// As [`TxCore::operate`], with the first try compiled for the worker. `again` makes what tries again.
     #[inline(always)]
-    fn operate<R>(
+    fn operate<R, A: FnMut(&mut (dyn Worker + 'static)) -> Result<R, OpError>>(
         &self,
         first: impl FnOnce(&mut W) -> Result<R, OpError>,
-        again: impl FnMut(&mut (dyn Worker + 'static)) -> Result<R, OpError>,
+        again: impl FnOnce() -> A,
     ) -> Result<R, Abort> {
         self.core.count_operation()?;
         match first(self.worker()) {
             Ok(result) => Ok(result),
-            Err(stop) => self.core.retry_or_stop(stop, again),
+            Err(stop) => self.core.retry_or_stop(stop, again()),
         }
     }
 
     #[inline(always)]
     fn read(&self, table: &Table, key: Key<'_>, columns: ColumnSet) -> Result<Option<RowPtr>, Abort> {
-        self.operate(|worker| worker.read(table, key, columns), |worker| worker.read(table, key, columns))
+        let again = || {
+            let key = key.anew();
+            move |worker: &mut (dyn Worker + 'static)| worker.read(table, key, columns)
+        };
+        self.operate(|worker| worker.read(table, key, columns), again)
     }
 
     /// Keys of one word go by register. One copy of each of these for all tables stays in the instruction cache.
@@ -203,8 +208,11 @@ impl<W: Worker> Lean<'_, W> {
     /// The private row version of the row to be changed.
     #[inline(always)]
     fn update(&self, table: &Table, key: Key<'_>, columns: ColumnSet) -> Result<Option<RowPtr>, Abort> {
-        let rows =
-            self.operate(|worker| worker.update(table, key, columns), |worker| worker.update(table, key, columns))?;
+        let again = || {
+            let key = key.anew();
+            move |worker: &mut (dyn Worker + 'static)| worker.update(table, key, columns)
+        };
+        let rows = self.operate(|worker| worker.update(table, key, columns), again)?;
         Ok(rows.map(|rows| rows.after))
     }
 
@@ -220,7 +228,7 @@ impl<W: Worker> Lean<'_, W> {
 
     #[inline(never)]
     fn stage(&self, table: &Table) -> Result<Staged, Abort> {
-        self.operate(|worker| worker.stage(table), |worker| worker.stage(table))
+        self.operate(|worker| worker.stage(table), || |worker: &mut (dyn Worker + 'static)| worker.stage(table))
     }
 
     #[inline(never)]

@@ -45,6 +45,8 @@ pub struct RawScan<'t, W: Worker + ?Sized = dyn Worker> {
     record: Option<Box<Noted>>,
     /// The access it is, if the transaction is watched.
     watched: Option<usize>,
+    /// The rows of a run are given out as they lie there, and nobody watches.
+    is_plain: bool,
 }
 
 /// What a recorded scan saw so far.
@@ -86,8 +88,8 @@ impl<'t, W: Worker + ?Sized> RawScan<'t, W> {
     #[inline(always)]
     fn idle(tx: &'t TxCore<W>, set: &'t TableSet, target: Target, direction: Direction) -> RawScan<'t, W> {
         let (state, run, failed, found, record, watched) = (None, None, None, None, None, None);
-        let columns = ColumnSet::ALL;
-        RawScan { tx, set, target, direction, columns, stepped: columns, state, run, failed, found, record, watched }
+        let (columns, stepped, is_plain) = (ColumnSet::ALL, ColumnSet::ALL, false);
+        RawScan { tx, set, target, direction, columns, stepped, state, run, failed, found, record, watched, is_plain }
     }
 
     /// Notes the range for those who watch or record.
@@ -214,11 +216,12 @@ impl<'t, W: Worker + ?Sized> RawScan<'t, W> {
         let _call = tx.call()?;
         tx.own(set)?;
         self.watched = tx.watch(Kind::Scan, set, Target::Rows, || KeysSeen::Range(low.clone(), high.clone()));
+        self.is_plain = self.watched.is_none() && !tx.keeps_rows();
         if is_empty(&low, &high) {
             return Ok(());
         }
         let number = |bound: &Bound<KeyBuf>| bound.as_ref().map(|key| bits(key.as_key()));
-        self.run = RunScan::new(set, &number(&low), &number(&high));
+        self.run = RunScan::new(set, &number(&low), &number(&high), self.direction);
         let Some(run) = &self.run else { return Ok(()) };
         let low = match low {
             Bound::Unbounded => low,
@@ -308,7 +311,7 @@ impl<'t, W: Worker + ?Sized> RawScan<'t, W> {
         while let Some(row) = scan.step() {
             let row = row?;
             count += match &mut scan.run {
-                Some(run) => run.enter(scan.set, row),
+                Some(run) => run.enter(scan.set, &scan.tx.open_run, row),
                 None => 1,
             };
         }
@@ -316,9 +319,21 @@ impl<'t, W: Worker + ?Sized> RawScan<'t, W> {
     }
 
     /// The next row of the table. An abort ends the transaction.
-    #[inline]
+    #[inline(always)]
     #[allow(clippy::should_implement_trait, reason = "iterators over rows, with their types, are made of it")]
     pub fn next(&mut self) -> Option<Result<RowPtr, Abort>> {
+        if self.is_plain
+            && let Some(run) = &mut self.run
+            && let Some(row) = run.next()
+        {
+            return Some(Ok(row));
+        }
+        self.next_kept()
+    }
+
+    /// As [`RawScan::next`], if the row is to be read yet, or kept.
+    #[inline(never)]
+    fn next_kept(&mut self) -> Option<Result<RowPtr, Abort>> {
         self.next_as(|tx, set, row| tx.lend(set, row))
     }
 
@@ -363,7 +378,7 @@ impl<'t, W: Worker + ?Sized> RawScan<'t, W> {
         }
         loop {
             if let Some(run) = &mut self.run
-                && let Some(row) = run.next(self.set, &self.tx.open_run, self.direction)
+                && let Some(row) = run.next()
             {
                 return Some(Ok(row));
             }
@@ -374,7 +389,7 @@ impl<'t, W: Worker + ?Sized> RawScan<'t, W> {
             match self.target {
                 Target::Rows if self.run.is_some() => {
                     if let Some(run) = &mut self.run {
-                        run.enter(self.set, row);
+                        run.enter(self.set, &self.tx.open_run, row);
                     }
                 }
                 Target::Rows => return Some(Ok(row)),

@@ -33,7 +33,7 @@ use std::time::Duration;
 
 use seriatim_base::clock::{CoarseClock, Instant};
 use seriatim_base::{Backoff, Hold, Tid, thread};
-use seriatim_catalog::{ColumnSet, KeptRow, Key, OutOfLineStore, RowRef, RowWriter, TableKey};
+use seriatim_catalog::{ColumnSet, KeptRow, Key, KeyBuf, OutOfLineStore, RowRef, RowWriter, TableKey};
 use seriatim_memory::{Charge, OutOfMemory};
 use seriatim_procedure::plan::Kind;
 use seriatim_redo::Writer;
@@ -618,19 +618,17 @@ impl<W: Worker + ?Sized> TxCore<W> {
     /// The first wave of fetching the rows with these keys into the processor's cache. Only a hint.
     #[inline]
     pub fn begin_prefetch<K: TableKey>(&self, set: &TableSet, keys: impl IntoIterator<Item = K>) {
-        for key in keys {
-            key.encode(|key| self.prefetch_at(set, key));
+        if let (Ok(_call), Ok(set)) = (self.call(), self.own(set)) {
+            keys.into_iter().for_each(|key| key.encode(|key| self.prefetch_at(set, key)));
         }
     }
 
-    /// As [`TxCore::begin_prefetch`], of one encoded key.
+    /// As [`TxCore::begin_prefetch`], of one encoded key of a table of this database. Within a call.
     #[inline]
-    pub fn prefetch_at(&self, set: &TableSet, key: Key<'_>) {
-        if let (Ok(_call), Ok(set)) = (self.call(), self.own(set)) {
-            match set.cluster.is_on() {
-                true => self.prefetch_run(set, key),
-                false => self.worker().prefetch(&set.primary, key),
-            }
+    pub(crate) fn prefetch_at(&self, set: &TableSet, key: Key<'_>) {
+        match set.cluster.is_on() {
+            true => self.prefetch_run(set, key),
+            false => self.worker().prefetch(&set.primary, key),
         }
     }
 
@@ -863,7 +861,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         self.own(set)?;
         self.writable()?;
         self.watch(Kind::Insert, set, Target::Rows, || watch::one(key));
-        self.operate(|_| Ok(()))
+        self.count_operation()
     }
 
     #[inline(never)]
@@ -1772,24 +1770,17 @@ impl<W: Worker + ?Sized> TxCore<W> {
         let Some(conflict_info) = call.and_then(|_call| self.conflict_info(cause).cloned()) else {
             return Conflict { cause, table: None, key: None };
         };
-        let place = |table: &seriatim_txn::Table| {
-            let key = conflict_info.key.as_ref().map(|key| table.codec.describe(key.as_key()));
-            (table.name.clone(), key)
-        };
-        match conflict_info.table.and_then(|id| self.inner.with_table(id, place)) {
-            Some((table, key)) => Conflict { cause, table: Some(table), key },
-            None => Conflict { cause, table: None, key: None },
-        }
+        let key = conflict_info.key.as_ref().map(KeyBuf::as_key);
+        let (table, key) = conflict_info.table.map_or((None, None), |id| self.inner.describe(id, key));
+        Conflict { cause, table, key }
     }
 
     /// Table and key of an abort that is about one.
     fn failed_key(&self) -> (String, String) {
-        let failed_key = self.failed_key.borrow().clone();
-        let described = failed_key.and_then(|at| {
-            let tell = |table: &seriatim_txn::Table| (table.name.clone(), table.codec.describe(at.key.as_key()));
-            self.inner.with_table(at.table, tell)
-        });
-        described.unwrap_or_default()
+        let failed_key = self.failed_key.borrow();
+        let described = failed_key.as_ref().map(|at| self.inner.describe(at.table, Some(at.key.as_key())));
+        let (table, key) = described.unwrap_or_default();
+        (table.unwrap_or_default(), key.unwrap_or_default())
     }
 
     /// The body's own error, which is gone then.

@@ -23,6 +23,7 @@ pub(crate) fn manifest(checkpoint: Option<Checkpoint>) -> Manifest {
             id: table_id(at),
             definition: test_table.definition.clone(),
             indexes: Vec::new(),
+            is_void: false,
         })
         .collect();
     let layouts = (0..tables.len()).map(|at| LayoutEntry { id: LayoutId(at as u32), table: table_id(at) });

@@ -1,6 +1,7 @@
-//! What must hold of the decoders for bytes from anywhere, one function a decoder: the bodies of the fuzz targets.
+//! What must hold of the decoders for bytes from anywhere, one function a decoder, and of programs that use clustered tables: the
+//! bodies of the fuzz targets.
 //!
-//! Invariant: bytes are refused with an error, or stand for something that encodes to the same bytes; never a panic, and no
+//! Invariant of decoders: bytes are refused with an error, or stand for something that encodes to the same bytes; never a panic, and no
 //! allocation beyond a multiple of the input ([`allocation`]). `fuzz/`, outside the workspace, gives the functions to libFuzzer;
 //! `tests/replay.rs` runs them on seeds, mutations of seeds and what libFuzzer has found, with the stable toolchain.
 //!
@@ -15,10 +16,11 @@ mod keys;
 mod manifest;
 mod reader;
 mod rows;
+mod runs;
 mod segments;
 mod table;
 
-/// A decoder, what it is tried with, and where one begins.
+/// What is tried, and inputs to begin with.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
     /// The name of the target's file in `fuzz/fuzz_targets`.
@@ -28,11 +30,11 @@ pub struct Target {
     /// # Panics
     /// When what must hold does not.
     pub run: fn(&[u8]),
-    /// Inputs made of valid images.
+    /// Inputs, those of decoders made of valid images.
     pub seeds: fn() -> Vec<Vec<u8>>,
 }
 
-/// Every decoder.
+/// Every one.
 pub const TARGETS: &[Target] = &[
     Target { name: "rows", run: rows::run, seeds: rows::seeds },
     Target { name: "keys", run: keys::run, seeds: keys::seeds },
@@ -40,6 +42,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "segments", run: segments::run, seeds: segments::seeds },
     Target { name: "manifest", run: manifest::run, seeds: manifest::seeds },
     Target { name: "checkpoint", run: checkpoint::run, seeds: checkpoint::seeds },
+    Target { name: "runs", run: runs::run, seeds: runs::seeds },
 ];
 
 /// Tries one input of the target of this name.

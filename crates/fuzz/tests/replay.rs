@@ -14,6 +14,10 @@ fn target(name: &str) -> &'static Target {
 }
 
 fn replay(name: &str) {
+    replay_some(name, MUTATIONS);
+}
+
+fn replay_some(name: &str, mutations: u64) {
     let target = target(name);
     let seeds = (target.seeds)();
     assert!(!seeds.is_empty());
@@ -25,7 +29,7 @@ fn replay(name: &str) {
         (target.run)(&std::fs::read(path).expect("a readable file"));
     }
     for (at, seed) in seeds.iter().enumerate() {
-        for number in 0..MUTATIONS {
+        for number in 0..mutations {
             let input = mutated(seed, &seeds, &mut Rng::from_seed(number << 8 | at as u64));
             let run = || (target.run)(&input);
             if let Err(panic) = std::panic::catch_unwind(run) {
@@ -89,6 +93,12 @@ fn manifests_from_anywhere_are_refused_or_can_be_written_again() {
 #[test]
 fn checkpoints_from_anywhere_are_refused_or_loaded() {
     replay("checkpoint");
+}
+
+#[test]
+fn programs_on_runs_agree_with_a_map() {
+    // A database each.
+    replay_some("runs", MUTATIONS / 4);
 }
 
 /// The folder that libFuzzer's targets are in, and the list that everything else goes by, agree. The arguments of the command line

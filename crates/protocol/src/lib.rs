@@ -17,8 +17,8 @@ pub use registry::PROTOCOLS;
 #[path = "../tests/common/mod.rs"]
 mod common;
 
-/// Before each access to the header of a record, reading, locking, validating and installing: where tests let another
-/// thread take its turn.
+/// Before each access to the header of a record, reading, locking, validating and installing, and before a gap is locked: where
+/// tests let another thread take its turn.
 #[inline(always)]
 fn step() {
     #[cfg(feature = "steps")]

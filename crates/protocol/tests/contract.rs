@@ -194,6 +194,11 @@ macro_rules! under_every_protocol {
                     }
 
                     #[test]
+                    fn memory_of_refused_insertions_over_a_deleted_row_comes_back() {
+                        gc::refused_insertions_over_a_deleted_row::<$protocol>();
+                    }
+
+                    #[test]
                     fn a_prefetched_record_that_is_unlinked_since_is_looked_up_again() {
                         prefetch::unlinked_since::<$protocol>();
                     }

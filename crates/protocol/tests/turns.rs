@@ -1,6 +1,7 @@
 //! What must hold of every protocol whatever another transaction does between any two steps of one: every access to the head of a
-//! record is such a step, so reads, locks, validation and installation are cut at each place (`seriatim_base::thread::interrupt`),
-//! or by a seed's schedule of several threads (`take_turns`). Direct mode, where nothing is atomic but words.
+//! record is such a step, and every lock of a gap, so reads, locks, validation and installation are cut at each place
+//! (`seriatim_base::thread::interrupt`), or by a seed's schedule of several threads (`take_turns`). Direct mode, where nothing is
+//! atomic but words.
 //!
 //! Where a protocol can hold transactions, each case runs with none of them held, all, and every second one from the first or the
 //! second on.

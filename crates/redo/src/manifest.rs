@@ -175,6 +175,9 @@ pub struct TableEntry {
     pub definition: TableDef,
     /// The ids of its indexes, in order of declaration.
     pub indexes: Vec<TableId>,
+    /// Its rows do not count: it was replaced, or it is to replace another and is not complete. Its declaration says how to skip what
+    /// the log and the checkpoint have of it.
+    pub is_void: bool,
 }
 
 /// What a layout id means.
@@ -187,6 +190,17 @@ pub struct LayoutEntry {
 }
 
 impl Manifest {
+    /// Has a table count in the place of another, which counts no more.
+    ///
+    /// # Panics
+    /// If one of them is not there.
+    pub fn replace_table(&mut self, old: TableId, new: TableId) {
+        let at = |id| self.tables.iter().position(|table| table.id == id).expect("a table of the manifest");
+        let (old, new) = (at(old), at(new));
+        (self.tables[old].is_void, self.tables[new].is_void) = (true, false);
+        self.tables.swap(old, new);
+    }
+
     /// The manifest of a database directory; `None` where no database was ever created: a directory that does not exist, or that
     /// has nothing a database would have. Another one's manifest is written before its first segment and checkpoint.
     ///
@@ -326,7 +340,7 @@ impl Manifest {
             let definition = &table.definition;
             definition.validate().map_err(|error| error.to_string())?;
             let name = &definition.name;
-            if !names.insert(name) {
+            if !table.is_void && !names.insert(name) {
                 return Err(format!("there are two tables `{name}`"));
             }
             if table.indexes.len() != definition.indexes.len() {

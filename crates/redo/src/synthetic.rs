@@ -163,7 +163,7 @@ impl Database {
             database: DATABASE,
             incarnations: Vec::new(),
             checkpoint: None,
-            tables: vec![TableEntry { id: TABLE, definition, indexes: Vec::new() }],
+            tables: vec![TableEntry { id: TABLE, definition, indexes: Vec::new(), is_void: false }],
             layouts: vec![LayoutEntry { id: LAYOUT, table: TABLE }],
             next_table: TableId(8),
             next_layout: LayoutId(41),

@@ -18,6 +18,7 @@ use seriatim_txn::{Addition, OnExists};
 
 use crate::Abort;
 use crate::handle::{Handle, IndexHandle};
+use crate::procedure::support;
 use crate::scan::Scan;
 
 /// The reading half of a transaction: all that a read-only one can do.
@@ -71,7 +72,7 @@ impl ReadTx {
     /// A conflict.
     #[inline]
     pub fn get<'t, T: Table>(&'t self, table: &Handle<T>, key: &T::Key) -> Result<Option<T::Row<'t>>, Abort> {
-        self.get_named(table, key, ColumnSet::ALL)
+        support::get(&self.core, table, key, ColumnSet::ALL)
     }
 
     /// As [`ReadTx::get`], for a body that reads these columns of the row only. A protocol may then leave changes of the others out
@@ -103,19 +104,7 @@ impl ReadTx {
         key: &T::Key,
         columns: impl Into<TableColumns<T>>,
     ) -> Result<Option<T::Row<'t>>, Abort> {
-        self.get_named(table, key, columns.into().set())
-    }
-
-    #[inline]
-    pub(crate) fn get_named<'t, T: Table>(
-        &'t self,
-        table: &Handle<T>,
-        key: &T::Key,
-        columns: ColumnSet,
-    ) -> Result<Option<T::Row<'t>>, Abort> {
-        let row = key.encode(|key| self.core.get_at(&table.set, key, columns))?;
-        // SAFETY: the access rule.
-        Ok(row.map(|row| T::row(unsafe { RowRef::from_raw(row.as_ptr()) }.only(columns))))
+        support::get(&self.core, table, key, columns.into().set())
     }
 
     /// The row at `key`, which must exist.
@@ -138,20 +127,7 @@ impl ReadTx {
     /// [`TransactError::MissingRow`](crate::TransactError::MissingRow).
     #[inline]
     pub fn require<'t, T: Table>(&'t self, table: &Handle<T>, key: &T::Key) -> Result<T::Row<'t>, Abort> {
-        self.require_named(table, key, ColumnSet::ALL)
-    }
-
-    #[inline]
-    pub(crate) fn require_named<'t, T: Table>(
-        &'t self,
-        table: &Handle<T>,
-        key: &T::Key,
-        columns: ColumnSet,
-    ) -> Result<T::Row<'t>, Abort> {
-        match self.get_named(table, key, columns)? {
-            Some(row) => Ok(row),
-            None => Err(self.missing(table, key)),
-        }
+        support::require(&self.core, table, key, ColumnSet::ALL)
     }
 
     /// The row that a unique index finds, which must exist.
@@ -422,11 +398,7 @@ impl Tx {
     /// A conflict; or, if the key or a unique index's key exists, an abort that the session reports as
     /// [`TransactError::Duplicate`](crate::TransactError::Duplicate).
     pub fn insert<T: Table>(&self, table: &Handle<T>, row: &T) -> Result<(), Abort> {
-        let set = &table.set;
-        row.key().encode(|key| match self.core.insert_at(set, key, |writer| row.encode(writer), OnExists::Refuse)? {
-            true => Ok(()),
-            false => Err(self.core.duplicate(&set.primary, key)),
-        })
+        support::insert(&self.core, table, row)
     }
 
     /// Inserts a row unless its key exists; whether it did.
@@ -505,12 +477,9 @@ impl Tx {
         change: impl FnOnce(&mut T::Update<'_>) -> R,
     ) -> Result<Option<R>, Abort> {
         let mut value = None;
-        key.encode(|key| {
-            self.core.change_at(&table.set, key, columns, |writer| {
-                let mut update = T::update(writer);
-                value = Some(change(&mut update));
-                T::finish(update)
-            })
+        support::update(&self.core, table, key, columns, |update| {
+            value = Some(change(update));
+            Ok(())
         })?;
         Ok(value)
     }

@@ -75,6 +75,16 @@ impl HashHint {
         // SAFETY: the caller's promise.
         unsafe { self.0.guess() }
     }
+
+    /// As [`HashHint::guess`], from the lines behind the bucket, the first of which a guess that came to nothing asked for.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(never)]
+    pub unsafe fn guess_behind(self, _pin: Pinned<'_>) -> Option<RecordPtr> {
+        // SAFETY: the caller's promise; the thread is pinned.
+        unsafe { self.0.guess_behind() }
+    }
 }
 
 /// Maps the keys of one table or secondary index to records.
@@ -291,7 +301,7 @@ impl Index {
             if let Bound::Included(key) | Bound::Excluded(key) = bound
                 && key.class() != class
             {
-                wrong_class(key, class);
+                wrong_class(key.class(), class);
             }
         }
         cursor.begin(low, high, direction);

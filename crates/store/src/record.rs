@@ -230,8 +230,8 @@ pub(crate) trait Kind: Send + Sync + 'static {
 
 #[cold]
 #[inline(never)]
-pub(crate) fn wrong_class(key: Key<'_>, wanted: KeyClass) -> ! {
-    panic!("an index of key class {wanted:?} was asked for {key:?}")
+pub(crate) fn wrong_class(given: KeyClass, wanted: KeyClass) -> ! {
+    panic!("an index of key class {wanted:?} was asked for a key of class {given:?}")
 }
 
 /// Keys of up to 8 bytes.
@@ -246,7 +246,7 @@ impl Kind for Word8 {
     fn probe(key: Key<'_>) -> u64 {
         match key {
             Key::Word8(word) => word,
-            _ => wrong_class(key, Self::CLASS),
+            _ => wrong_class(key.class(), Self::CLASS),
         }
     }
 
@@ -274,7 +274,7 @@ impl Kind for Word16 {
     fn probe(key: Key<'_>) -> u128 {
         match key {
             Key::Word16(word) => word,
-            _ => wrong_class(key, Self::CLASS),
+            _ => wrong_class(key.class(), Self::CLASS),
         }
     }
 
@@ -319,7 +319,7 @@ impl Kind for Bytes {
     fn probe(key: Key<'_>) -> BytesProbe<'_> {
         match key {
             Key::Bytes(bytes) => BytesProbe::new(bytes),
-            _ => wrong_class(key, Self::CLASS),
+            _ => wrong_class(key.class(), Self::CLASS),
         }
     }
 

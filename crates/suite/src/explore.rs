@@ -81,33 +81,22 @@ pub trait Cells: Table + Sized + 'static {
     }
 }
 
-/// Makes a table with columns `id: u32` and `value: i64` a table of cells: `ordered` if it is.
+/// Makes a table with columns `id: u32` and `value: i64` a table of cells: `ordered` if it is. Those with another key tell how to make
+/// that, and a cell, from these.
 #[macro_export]
 macro_rules! cells {
-    ($table:ident) => {
-        $crate::cells!($table {});
+    ($table:ident $($ordered:ident)?) => {
+        $crate::cells!($table $($ordered)?, |id| id, |id, value| $table { id, value });
     };
-    ($table:ident ordered) => {
-        $crate::cells!($table {
-            fn scan<'t>(
-                tx: &'t seriatim::ReadTx,
-                table: &'t seriatim::Handle<Self>,
-                range: std::ops::RangeInclusive<u32>,
-                down: bool,
-            ) -> seriatim::Scan<'t, Self> {
-                if down { tx.scan_rev(table, range) } else { tx.scan(table, range) }
-            }
-        });
-    };
-    ($table:ident { $($scan:tt)* }) => {
+    ($table:ident $($ordered:ident)?, |$id:ident| $key:expr, |$new_id:ident, $new_value:ident| $new:expr) => {
         impl $crate::explore::Cells for $table {
-            $($scan)*
+            $($crate::cells!(@$ordered);)?
 
-            fn key_of(id: u32) -> u32 {
-                id
+            fn key_of($id: u32) -> Self::Key {
+                $key
             }
-            fn new(id: u32, value: i64) -> Self {
-                $table { id, value }
+            fn new($new_id: u32, $new_value: i64) -> Self {
+                $new
             }
             fn value(row: &Self::Row<'_>) -> i64 {
                 row.value()
@@ -122,40 +111,24 @@ macro_rules! cells {
             }
         }
     };
+    (@ordered) => {
+        fn scan<'t>(
+            tx: &'t seriatim::ReadTx,
+            table: &'t seriatim::Handle<Self>,
+            range: std::ops::RangeInclusive<u32>,
+            down: bool,
+        ) -> seriatim::Scan<'t, Self> {
+            let range = Self::key_of(*range.start())..=Self::key_of(*range.end());
+            if down { tx.scan_rev(table, range) } else { tx.scan(table, range) }
+        }
+    };
 }
 cells!(Cell ordered);
 cells!(BucketCell);
 cells!(UniqueCell);
-
-impl Cells for RunCell {
-    fn key_of(id: u32) -> (u32, u32) {
-        (id / 8, id)
-    }
-
-    fn scan<'t>(tx: &'t ReadTx, table: &'t Handle<Self>, range: RangeInclusive<u32>, down: bool) -> Scan<'t, Self> {
-        let range = Self::key_of(*range.start())..=Self::key_of(*range.end());
-        if down { tx.scan_rev(table, range) } else { tx.scan(table, range) }
-    }
-
-    fn new(id: u32, value: i64) -> Self {
-        let (group, id) = Self::key_of(id);
-        RunCell { group, id, value, room: Text::default() }
-    }
-
-    fn value(row: &Self::Row<'_>) -> i64 {
-        row.value()
-    }
-
-    fn id(row: &Self::Row<'_>) -> u32 {
-        row.id()
-    }
-
-    fn change(update: &mut Self::Update<'_>, change: impl FnOnce(i64) -> i64) -> i64 {
-        let before = update.value();
-        update.set_value(change(before));
-        before
-    }
-}
+cells!(RunCell ordered, |id| (id / 8, id), |id, value| {
+    RunCell { group: id / 8, id, value, room: Text::default() }
+});
 
 /// Whether a program writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 //!
 //! The child tells each transaction that was acknowledged to it through a pipe, which outlives it. The parent, which killed it,
 //! opens the directory: every transaction that was told is there, each thread's transactions are there without a gap, the sum of
-//! all balances is what it was, and indexes agree with tables. Then the next child goes on in the same directory. A kill loses
+//! all balances is what it was, a clustered table has the last transactions of each thread, and indexes agree with tables. Then the next child goes on in the same directory. A kill loses
 //! what the process held and nothing that it wrote: what power cuts lose is for [`crate::power`].
 //!
 //! A child ends by SIGKILL and in no other way, and in each directory one at least lives until it was told something: a child that
@@ -37,6 +37,20 @@ struct Entry {
     number: u64,
     account: u32,
 }
+
+/// As [`Entry`], of the last [`LINES`] transactions of each thread only, in a clustered table: runs come, split and go.
+#[derive(Table, Clone, Debug)]
+#[table(name = "line", key(thread, number), cluster(thread), index(name = "by_account", columns(account)))]
+struct Line {
+    thread: u32,
+    number: u64,
+    account: u32,
+    /// No other of the thread follows.
+    is_last: bool,
+}
+
+/// More than a run has room for in these builds.
+const LINES: u64 = 40;
 
 const ACCOUNTS: u32 = 64;
 const BALANCE: i64 = 1000;
@@ -198,7 +212,8 @@ fn verify(directory: &Path, protocol: &str, oracle: &mut Oracle) -> Result<u64, 
         Err(OpenError::NoDatabase { .. }) if oracle.acknowledged.is_empty() => return Ok(0),
         Err(error) => return Err(format!("it does not open: {error}")),
     };
-    let (Ok(accounts), Ok(entries)) = (db.table::<Account>(), db.table::<Entry>()) else {
+    let (Ok(accounts), Ok(entries), Ok(lines)) = (db.table::<Account>(), db.table::<Entry>(), db.table::<Line>())
+    else {
         return match oracle.acknowledged.is_empty() {
             true => Ok(0),
             false => Err("the tables are lost".to_owned()),
@@ -218,16 +233,22 @@ fn verify(directory: &Path, protocol: &str, oracle: &mut Oracle) -> Result<u64, 
             let entry = entry?;
             numbers.entry(entry.thread()).or_default().push(entry.number());
         }
-        let mut indexed = 0;
+        let (mut indexed, mut lines_indexed) = (0, 0);
         for account in 0..ACCOUNTS {
             for entry in tx.find_by(&by_account, &account) {
                 entry?;
                 indexed += 1;
             }
+            lines_indexed += tx.find_by(&lines.index(Line::BY_ACCOUNT), &account).try_count()?;
         }
-        Ok((sum, count, numbers, indexed))
+        let mut kept = Vec::new();
+        for line in tx.scan(&lines, ..) {
+            let line = line?;
+            kept.push((line.thread(), line.number(), line.is_last()));
+        }
+        Ok((sum, count, numbers, indexed, kept, lines_indexed))
     });
-    let (sum, count, numbers, indexed) = read.map_err(|error| error.to_string())?.into_value();
+    let (sum, count, numbers, indexed, kept, lines_indexed) = read.map_err(|error| error.to_string())?.into_value();
     if !(count == ACCOUNTS && sum == i64::from(ACCOUNTS) * BALANCE || count == 0 && oracle.acknowledged.is_empty()) {
         return Err(format!("{count} accounts hold {sum}"));
     }
@@ -247,6 +268,13 @@ fn verify(directory: &Path, protocol: &str, oracle: &mut Oracle) -> Result<u64, 
     if indexed != all {
         return Err(format!("{all} entries, and {indexed} in their index"));
     }
+    let last = numbers.iter().flat_map(|(&thread, numbers)| {
+        let last = numbers.len() as u64;
+        (last.saturating_sub(LINES) + 1..=last).map(move |number| (thread, number, number == last))
+    });
+    if !kept.iter().copied().eq(last) || lines_indexed != kept.len() {
+        return Err(format!("of {all} transactions there are the lines {kept:?}, and {lines_indexed} in their index"));
+    }
     db.check_structure()?;
     // What was seen stays.
     oracle.acknowledged = numbers.into_iter().map(|(thread, numbers)| (thread, numbers.len() as u64)).collect();
@@ -264,6 +292,7 @@ pub fn child(directory: PathBuf, protocol: &str, mode: &str, seed: u64) -> Resul
     let db = builder.segment_bytes(256 << 10).checkpoint_bytes(None).open().map_err(|error| said(&error))?;
     let accounts = db.table::<Account>().or_else(|_| db.create()).map_err(|error| said(&error))?;
     let entries = db.table::<Entry>().or_else(|_| db.create()).map_err(|error| said(&error))?;
+    let lines = db.table::<Line>().or_else(|_| db.create()).map_err(|error| said(&error))?;
     let load = |tx: &Tx| {
         if tx.get(&accounts, &0)?.is_none() {
             (0..ACCOUNTS).try_for_each(|id| tx.insert(&accounts, &Account { id, balance: BALANCE }))?;
@@ -300,7 +329,10 @@ pub fn child(directory: PathBuf, protocol: &str, mode: &str, seed: u64) -> Resul
             let transfer = |tx: &Tx| {
                 tx.update(&accounts, &from, |account| account.set_balance(account.balance() - amount))?;
                 tx.update(&accounts, &to, |account| account.set_balance(account.balance() + amount))?;
-                tx.insert(&entries, &Entry { thread, number, account: from })
+                tx.insert(&entries, &Entry { thread, number, account: from })?;
+                tx.update(&lines, &(thread, number - 1), |line| line.set_is_last(false))?;
+                tx.insert(&lines, &Line { thread, number, account: from, is_last: true })?;
+                tx.delete(&lines, &(thread, number.saturating_sub(LINES))).map(drop)
             };
             outstanding.push_back((number, session.submit(transfer)));
             if mode == Durability::Sync || outstanding.len() > OUTSTANDING {

@@ -2,7 +2,7 @@
 
 use crate::column::load_bytes;
 use crate::order::float_bits;
-use crate::{Column, ColumnType, KeyWriter, Part, Place, RowRef};
+use crate::{ColumnType, KeyWriter, Part, Place, RowRef};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
@@ -43,16 +43,24 @@ impl RowWord {
     #[inline(always)]
     pub unsafe fn load(&self, row: *const u8) -> u64 {
         // SAFETY: the caller's promise; a number of `width` bytes lies there.
-        let stored = unsafe {
-            let place = row.add(self.offset as usize);
-            match self.width {
-                1 => place.read().into(),
-                2 => place.cast::<u16>().read_unaligned().into(),
-                4 => place.cast::<u32>().read_unaligned().into(),
-                _ => place.cast::<u64>().read_unaligned(),
-            }
-        };
-        stored ^ self.flip
+        self.flip ^ unsafe { load_number(row.add(self.offset as usize), self.width) }
+    }
+}
+
+/// A stored number, as it lies.
+///
+/// # Safety
+/// So many bytes of a row begin at `place`, readable and not being written: 1, 2, 4 or 8.
+#[inline(always)]
+unsafe fn load_number(place: *const u8, width: u32) -> u64 {
+    // SAFETY: the caller's promise; unaligned by the layout.
+    unsafe {
+        match width {
+            1 => place.read().into(),
+            2 => place.cast::<u16>().read_unaligned().into(),
+            4 => place.cast::<u32>().read_unaligned().into(),
+            _ => place.cast::<u64>().read_unaligned(),
+        }
     }
 }
 
@@ -102,14 +110,7 @@ impl Step {
     fn number(&self, row: RowRef<'_>) -> u64 {
         let block = row.block(self.place.part);
         // SAFETY: rules 1 to 3 of `RowRef`; a number of `width` bytes lies at the place.
-        let stored = unsafe {
-            match self.width {
-                1 => u64::from(u8::load(block, &self.place)),
-                2 => u64::from(u16::load(block, &self.place)),
-                4 => u64::from(u32::load(block, &self.place)),
-                _ => u64::load(block, &self.place),
-            }
-        };
+        let stored = unsafe { load_number(block.add(self.place.offset as usize), self.width) };
         if matches!(self.kind, Kind::Float) { float_bits(stored) } else { stored ^ self.flip }
     }
 

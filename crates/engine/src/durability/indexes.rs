@@ -3,7 +3,7 @@
 //! Rows and entries come from a walk over all records, what they should lead to from an ordinary read: so a record that a search
 //! does not find shows as well as an entry that is too many.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use seriatim_base::thread;
@@ -52,7 +52,7 @@ impl From<Stuck> for Failed {
 /// # Errors
 /// The first fault found, in words.
 pub(crate) fn check(inner: &Arc<Inner>, open: &Arc<OpenHandle>) -> Result<Vec<TableChecked>, String> {
-    let _one_at_a_time = inner.checking.lock().unwrap_or_else(PoisonError::into_inner);
+    let _one_at_a_time = inner.helping();
     let check_table = |set: &Arc<TableSet>| {
         let rows = walk(inner, open, set, &Rows::new(&set.primary), &|tx, found| rows_have_entries(tx, set, found))?;
         for index in &set.indexes {

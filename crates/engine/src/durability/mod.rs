@@ -11,6 +11,7 @@
 mod checkpoint;
 mod checkpointer;
 mod clean;
+mod convert;
 mod indexes;
 mod log;
 mod open;
@@ -29,6 +30,7 @@ mod throttle;
 pub use checkpoint::Checkpoint;
 pub(crate) use checkpoint::take as take_checkpoint;
 pub(crate) use checkpointer::{OpenHandle, look as look_for_checkpoint};
+pub(crate) use convert::convert;
 pub use indexes::TableChecked;
 pub(crate) use indexes::check as check_indexes;
 pub(crate) use log::CommitLog;

@@ -374,14 +374,15 @@ impl Home {
     }
 }
 
-/// Adds a table that was just made.
-pub(super) fn add_table(manifest: &mut Manifest, set: &TableSet) {
+/// Adds a table that was just made, whose rows count unless `is_void`.
+pub(super) fn add_table(manifest: &mut Manifest, set: &TableSet, is_void: bool) {
     let id = set.primary.id;
     let indexes: Vec<TableId> = set.indexes.iter().map(|index| index.table.id).collect();
-    manifest.next_table = TableId(id.0 + 1 + indexes.len() as u32);
+    // Another table may have been made since this one's id was given out.
+    manifest.next_table = manifest.next_table.max(TableId(id.0 + 1 + indexes.len() as u32));
     if let Some(wire) = &set.primary.wire {
         manifest.layouts.push(LayoutEntry { id: wire.layout, table: id });
-        manifest.next_layout = LayoutId(wire.layout.0 + 1);
+        manifest.next_layout = manifest.next_layout.max(LayoutId(wire.layout.0 + 1));
     }
-    manifest.tables.push(TableEntry { id, definition: set.definition.clone(), indexes });
+    manifest.tables.push(TableEntry { id, definition: set.definition.clone(), indexes, is_void });
 }

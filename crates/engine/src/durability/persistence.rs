@@ -94,7 +94,7 @@ pub(crate) struct Persistence {
     /// What a checkpoint wants of commits.
     pub(crate) whole_before: WholeBefore,
     /// Held while a checkpoint is taken.
-    pub(super) checkpointing: Mutex<()>,
+    pub(crate) checkpointing: Mutex<()>,
     pub(super) checkpoints: Mutex<Checkpoints>,
     /// Nobody has the database open any more: a checkpoint under way is given up.
     closing: AtomicBool,
@@ -399,7 +399,7 @@ impl Persistence {
     /// # Errors
     /// As [`Persistence::change`].
     pub(crate) fn add_table(&self, set: &TableSet) -> Result<(), LogError> {
-        self.change(|manifest| super::open::add_table(manifest, set))
+        self.change(|manifest| super::open::add_table(manifest, set, false))
     }
 
     /// Begins to log.

@@ -36,8 +36,8 @@ pub(crate) fn rebuild(
 /// Conflicts of one chunk after which a rebuild is given up. Far more than helpers can cause each other.
 const REFUSALS_MAX: u32 = 100_000;
 
-/// What stops a rebuild.
-enum Failed {
+/// What stops a walk whose rows go into transactions.
+pub(super) enum Failed {
     Stuck,
     Transact(TransactError),
 }

@@ -3,6 +3,7 @@
 //! Rows go to where they will stay, by the protocol's own hand, in the order of their TIDs; no transaction runs. What the log
 //! says after the durable epoch is left out, so the tables come to the state that was there when that epoch ended.
 
+use std::hint::cold_path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -177,7 +178,7 @@ fn make_tables(
 ) -> Result<Tables, OpenError> {
     let capacity_max = usize::try_from(rows_max.max(CAPACITY_UNSEEN)).unwrap_or(usize::MAX);
     let mut tables = Tables { ids: manifest.next_table.0, ..Tables::default() };
-    for entry in &manifest.tables {
+    for entry in manifest.tables.iter().filter(|entry| !entry.is_void) {
         let name = &entry.definition.name;
         let consecutive = entry.indexes.iter().zip(entry.id.0 + 1..).all(|(index, id)| index.0 == id);
         let layout = manifest.layouts.iter().find(|layout| layout.table == entry.id);
@@ -233,8 +234,13 @@ impl<'f> Applier<'f> {
         }
     }
 
+    /// The table of a version, unless its rows do not count.
+    fn counting_table(&self, version: &Version<'_>) -> Option<&'f Table> {
+        self.tables.get(version.table.index()).copied().flatten()
+    }
+
     fn table(&self, version: &Version<'_>) -> &'f Table {
-        self.tables.get(version.table.index()).copied().flatten().expect("the manifest's tables were made")
+        self.counting_table(version).expect("others are skipped")
     }
 
     /// Unlinks the tombstones that were left, and gives the threads' workers back.
@@ -322,6 +328,16 @@ impl Apply for Applier<'_> {
         versions: &[Version<'_>],
         outcomes: &mut Vec<Outcome>,
     ) -> Result<(), StorageError> {
+        if versions.iter().any(|version| self.counting_table(version).is_none()) {
+            cold_path();
+            return versions.iter().try_for_each(|version| match self.counting_table(version) {
+                Some(_) => self.apply_all(thread, std::slice::from_ref(version), outcomes),
+                None => {
+                    outcomes.push(Outcome::Older);
+                    Ok(())
+                }
+            });
+        }
         let mut hand = self.hands[thread].lock().unwrap_or_else(PoisonError::into_inner);
         let hand = &mut *hand;
         hand.core.local.enter();

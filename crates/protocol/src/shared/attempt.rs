@@ -157,7 +157,7 @@ impl<O: Origin> Attempt<O> {
         });
         match expected {
             Some(record) => Ok(record),
-            None => table.index.get_near(key, leaf_hints.of(table), pin),
+            None => table.index.get_near(key.anew(), leaf_hints.of(table), pin),
         }
     }
 
@@ -306,6 +306,20 @@ fn queue_deleted<O: Origin>(core: &mut Core, write: &Write<O>, tid: Tid) -> usiz
 }
 
 #[cfg(test)]
+impl Attempt {
+    /// Whether a lookup finds what was prefetched.
+    pub(crate) fn finds_prefetched(&mut self, table: &Table, key: Key<'_>) -> bool {
+        let Attempt { prefetched, core, .. } = self;
+        prefetched.find(table, key, core.local.pinned()).is_some()
+    }
+
+    /// How many of the rows that were prefetched are taken, of how many.
+    pub(crate) fn prefetched_slots(&self) -> (usize, usize) {
+        self.prefetched.slots()
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use seriatim_htm::HtmMode;
 
@@ -321,13 +335,11 @@ mod tests {
         // The first transaction does not ask for what it prefetched.
         for asks in [false, true] {
             attempt.begin();
-            let Attempt { prefetched, core, .. } = &mut attempt;
-            assert_eq!(prefetched.find(&bench.cells, Key::Word8(0), core.local.pinned()), None);
+            assert!(!attempt.finds_prefetched(&bench.cells, Key::Word8(0)));
             attempt.prefetch(&bench.cells, Key::Word8(0));
             (0..2).for_each(|_| attempt.advance_prefetch());
-            let Attempt { prefetched, core, .. } = &mut attempt;
             if asks {
-                assert!(prefetched.find(&bench.cells, Key::Word8(0), core.local.pinned()).is_some());
+                assert!(attempt.finds_prefetched(&bench.cells, Key::Word8(0)));
             }
             attempt.core.local.leave();
         }

@@ -161,7 +161,7 @@ impl<O: Origin> Optimistic<O> {
     fn find(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RecordPtr>, OpError> {
         match self.base.find(table, key) {
             Ok(record) => Ok(Some(record)),
-            Err(node_version) => self.miss(table, key, node_version),
+            Err(node_version) => self.miss(table, key.anew(), node_version),
         }
     }
 

@@ -6,9 +6,12 @@
 //! | 1st advance | the record, by the tag in the bucket | the newest row version, if it lies outside the record |
 //! | 2nd advance | the newest row version | |
 //!
-//! Records found this way wait in the order they were asked for, and the next lookup of their table tries the next of them, and
-//! the one after it, first: keys are compared, so a wrong guess costs a comparison and a right one saves hashing and probing. A
-//! hit is as good as the index's own: the record was linked while the worker was online.
+//! A hash table's record whose tag is not in the bucket's own line is sought in the lines behind it, a wave late.
+//!
+//! Each row has a slot, in the order they were asked for, which is the order in which a procedure's operations take them: a lookup
+//! looks at the next slot first. Keys are compared, so a wrong guess costs a comparison and a right one saves hashing and probing.
+//! Where the order is another, as of rows prefetched table by table, the table's next slot is sought among those ahead. A hit is as
+//! good as the index's own: the record was linked while the worker was online.
 
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
@@ -26,192 +29,213 @@ use super::{record, record_header};
 const BYTES_MAX: usize = 384;
 /// Most rows that wait for a wave; more are not fetched. Their lines must not drive each other out of the cache.
 const ROWS_MAX: usize = 512;
+/// Slots among which a table's next one is sought.
+const AHEAD_MAX: usize = 32;
+/// Rows of its table with other keys that a lookup meets there.
+const OTHERS_MAX: u32 = 4;
+/// How often the next slot may be passed over.
+const PASSED_MAX: u32 = 8;
 
 /// A row on its way.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct Slot {
     table: NonNull<Table>,
     stage: Stage,
-    /// The next one of this table; [`NONE`] if there is none.
-    next: u32,
 }
 
-const NONE: u32 = u32::MAX;
-
 // Every row prefetched writes one.
-const _ENTRIES_ARE_SMALL: () = assert!(size_of::<Entry>() <= 40);
+const _SLOTS_ARE_SMALL: () = assert!(size_of::<Slot>() <= 24);
 
 #[derive(Clone, Copy, Debug)]
 enum Stage {
-    /// Its bucket was asked for.
+    /// Its bucket was asked for, or the line behind it.
     Bucket(HashHint),
-    /// Its record was.
-    Record(RecordPtr),
-    /// The newest row version was, a wave early: the index itself was asked, not a bucket.
-    RowVersion(RecordPtr),
+    /// Its record was; and its newest row version, if `true`.
+    Record(RecordPtr, bool),
     /// Nothing to be had.
     Nothing,
+    /// An operation has taken it, or gone past it.
+    Taken,
 }
-
-/// The rows of one table.
-#[derive(Clone, Copy, Debug)]
-struct Queue {
-    /// The entry to be tried next; [`NONE`] if there is none.
-    next: u32,
-    /// The entry asked for last; only of use while `next` is some.
-    last: u32,
-}
-
-const EMPTY: Queue = Queue { next: NONE, last: NONE };
 
 /// The rows that one attempt asked for.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Prefetched {
-    entries: Vec<Entry>,
-    /// Entries before this had every wave.
+    slots: Vec<Slot>,
+    /// Slots before this are taken.
+    next: usize,
+    /// Slots before this had every wave.
     complete: usize,
-    /// Entries before this had the first advance.
+    /// Slots before this had the first advance.
     advanced: usize,
-    /// By table id.
-    queues: Vec<Queue>,
+    /// Of which tables there are slots, by id modulo 64.
+    tables: u64,
+    /// A slot that was the next one, and how often it was passed over.
+    passed: (usize, u32),
 }
 
 // SAFETY: tables are shared by all workers and live as long as the database; records are followed while online only.
 unsafe impl Send for Prefetched {}
 
+impl Default for Prefetched {
+    fn default() -> Prefetched {
+        Prefetched { slots: Vec::with_capacity(ROWS_MAX), next: 0, complete: 0, advanced: 0, tables: 0, passed: (0, 0) }
+    }
+}
+
+fn bit(table: &Table) -> u64 {
+    1 << (table.id.index() % 64)
+}
+
 impl Prefetched {
     /// Forgets everything.
     #[inline]
     pub(crate) fn clear(&mut self) {
-        if !self.entries.is_empty() {
-            self.entries.clear();
-            self.queues.fill(EMPTY);
-            (self.complete, self.advanced) = (0, 0);
-        }
+        self.slots.clear();
+        (self.next, self.complete, self.advanced, self.tables, self.passed) = (0, 0, 0, 0, (0, 0));
     }
 
     /// The first wave for one row.
     #[inline(always)]
     pub(crate) fn begin(&mut self, table: &Table, key: Key<'_>, leaf_hints: &mut LeafHints, pin: Pinned<'_>) {
-        if self.entries.len() >= ROWS_MAX && !self.make_room() {
+        if self.slots.len() == self.slots.capacity() && !self.make_room() {
             return;
         }
         let stage = match table.index.prefetch_bucket(key) {
             Some(hint) => Stage::Bucket(hint),
-            None => match table.index.get_near(key, leaf_hints.of(table), pin) {
-                Ok(found) => {
-                    fetch_record(table, found);
-                    Stage::Record(found)
-                }
-                Err(_) => Stage::Nothing,
-            },
+            None => look_up(table, key.anew(), leaf_hints, pin),
         };
-        let (id, at) = (table.id.index(), self.entries.len() as u32);
-        self.entries.push(Entry { table: table.into(), stage, next: NONE });
-        if id >= self.queues.len() {
-            self.add_queues(id);
-        }
-        let queue = &mut self.queues[id];
-        match queue.next {
-            NONE => queue.next = at,
-            _ => self.entries[queue.last as usize].next = at,
-        }
-        queue.last = at;
+        self.tables |= bit(table);
+        self.slots.push(Slot { table: table.into(), stage });
     }
 
     /// Whether there is room, if need be by forgetting rows that are all on their way.
     #[cold]
     fn make_room(&mut self) -> bool {
-        let complete = self.advanced >= ROWS_MAX;
+        let complete = self.advanced == self.slots.len();
         if complete {
             self.clear();
         }
         complete
     }
 
-    #[cold]
-    fn add_queues(&mut self, id: usize) {
-        self.queues.resize(id + 1, EMPTY);
-    }
-
     /// The next wave for all rows.
     #[inline]
     pub(crate) fn advance(&mut self, pin: Pinned<'_>) {
-        for entry in &self.entries[self.complete..self.advanced] {
-            if let Stage::Record(found) = entry.stage {
-                // SAFETY: tables live as long as the database.
-                fetch_version(unsafe { entry.table.as_ref() }, found);
+        for slot in &mut self.slots[self.complete..self.advanced] {
+            // SAFETY: tables live as long as the database.
+            let table = unsafe { slot.table.as_ref() };
+            match slot.stage {
+                Stage::Record(found, false) => fetch_version(table, found),
+                Stage::Bucket(hint) => {
+                    // SAFETY: as above: the table's index gave the hint.
+                    let found = unsafe { hint.guess_behind(pin) };
+                    slot.stage = found.map_or(Stage::Nothing, |found| fetch_record(table, found));
+                }
+                Stage::Record(_, true) | Stage::Nothing | Stage::Taken => {}
             }
         }
         self.complete = self.advanced;
-        for entry in &mut self.entries[self.advanced..] {
+        for slot in &mut self.slots[self.advanced..] {
             // SAFETY: as above.
-            let table = unsafe { entry.table.as_ref() };
-            match entry.stage {
+            let table = unsafe { slot.table.as_ref() };
+            match slot.stage {
                 Stage::Bucket(hint) => {
-                    entry.stage = Stage::Nothing;
-                    // SAFETY: as above: the table's index gave the hint.
+                    // SAFETY: as above.
                     if let Some(found) = unsafe { hint.guess(pin) } {
-                        fetch_record(table, found);
-                        entry.stage = Stage::Record(found);
+                        slot.stage = fetch_record(table, found);
                     }
                 }
-                Stage::Record(found) => {
+                Stage::Record(found, _) => {
                     fetch_version(table, found);
-                    entry.stage = Stage::RowVersion(found);
+                    slot.stage = Stage::Record(found, true);
                 }
-                Stage::RowVersion(_) | Stage::Nothing => {}
+                Stage::Nothing | Stage::Taken => {}
             }
         }
-        self.advanced = self.entries.len();
+        self.advanced = self.slots.len();
     }
 
-    /// The record with this key, if it is one of the two expected next of its table. If neither is, the first is given up: one
-    /// that is never asked for holds up the others once.
+    /// The record with this key, if it is that of the next slot, or of one of the table's next few.
     #[inline(always)]
     pub(crate) fn find(&mut self, table: &Table, key: Key<'_>, pin: Pinned<'_>) -> Option<RecordPtr> {
-        let queue = self.queues.get_mut(table.id.index())?;
-        let entry = self.entries.get(queue.next as usize)?;
-        match entry.stage {
-            // SAFETY: found in the index since the worker came online.
-            Stage::Record(found) if unsafe { has_key(found, key) } => {
-                queue.next = entry.next;
-                Some(found)
-            }
-            _ => self.find_behind(table, key, pin),
+        if self.tables & bit(table) == 0 {
+            return None;
         }
+        if let Some(&Slot { table: of, stage: Stage::Record(found, _) }) = self.slots.get(self.next)
+            && of == table.into()
+            // SAFETY: found in the table's index since the worker came online.
+            && unsafe { has_key(found, key) }
+        {
+            self.next += 1;
+            return Some(found);
+        }
+        self.find_ahead(table, key.anew(), pin)
     }
 
-    /// As [`Prefetched::find`], if it is not the first.
+    /// As [`Prefetched::find`], if it is not in the next slot. Those of its table before the one that is found are given up.
     #[inline(never)]
-    fn find_behind(&mut self, table: &Table, key: Key<'_>, _: Pinned<'_>) -> Option<RecordPtr> {
-        let queue = self.queues.get_mut(table.id.index())?;
-        let (mut at, mut others) = (queue.next, 0);
-        while let Some(entry) = self.entries.get(at as usize) {
-            match entry.stage {
-                Stage::Bucket(_) => return None,
-                Stage::Nothing if others == 0 => queue.next = entry.next,
-                Stage::Nothing => {}
-                // SAFETY: found in the index since the worker came online.
-                Stage::Record(found) | Stage::RowVersion(found) if unsafe { has_key(found, key) } => {
-                    queue.next = entry.next;
-                    return Some(found);
-                }
-                Stage::Record(_) | Stage::RowVersion(_) if others == 1 => {
-                    queue.next = self.entries[queue.next as usize].next;
-                    return None;
-                }
-                Stage::Record(_) | Stage::RowVersion(_) => others += 1,
-            }
-            at = entry.next;
+    fn find_ahead(&mut self, table: &Table, key: Key<'_>, _: Pinned<'_>) -> Option<RecordPtr> {
+        if self.next == self.slots.len() {
+            return None;
         }
-        None
+        let of_table = |slot: &&mut Slot| slot.table == table.into();
+        let ahead = self.slots.len().min(self.next + AHEAD_MAX);
+        let ahead = &mut self.slots[self.next..ahead];
+        let (mut found, mut vague, mut others) = (None, None, 0);
+        for (at, slot) in ahead.iter().enumerate().filter(|(_, slot)| slot.table == table.into()) {
+            match slot.stage {
+                // SAFETY: found in the table's index since the worker came online.
+                Stage::Record(record, _) if unsafe { has_key(record, key) } => {
+                    found = Some((at, record));
+                    break;
+                }
+                Stage::Record(..) => others += 1,
+                Stage::Bucket(_) | Stage::Nothing => vague = vague.or(Some(at)),
+                Stage::Taken => {}
+            }
+            if others == OTHERS_MAX {
+                break;
+            }
+        }
+        match (found, vague) {
+            (Some((at, _)), _) => {
+                ahead[..=at].iter_mut().filter(of_table).for_each(|slot| slot.stage = Stage::Taken);
+            }
+            // It is likely that of this key, which comes before its wave, or has no record.
+            (None, Some(at)) => ahead[at].stage = Stage::Taken,
+            (None, None) => {}
+        }
+        let passed = if self.passed.0 == self.next { self.passed.1 + 1 } else { 1 };
+        if passed > PASSED_MAX {
+            self.next += 1;
+        }
+        self.passed = (self.next, passed % (PASSED_MAX + 1));
+        let taken = self.slots[self.next..].iter().take_while(|slot| matches!(slot.stage, Stage::Taken));
+        self.next += taken.count();
+        found.map(|(_, record)| record)
     }
 }
 
+#[cfg(test)]
+impl Prefetched {
+    /// How many slots are taken, of how many.
+    pub(super) fn slots(&self) -> (usize, usize) {
+        (self.next, self.slots.len())
+    }
+}
+
+/// The record, whose index has no buckets.
+#[inline(never)]
+fn look_up(table: &Table, key: Key<'_>, leaf_hints: &mut LeafHints, pin: Pinned<'_>) -> Stage {
+    let found = table.index.get_near(key, leaf_hints.of(table), pin);
+    found.map_or(Stage::Nothing, |found| fetch_record(table, found))
+}
+
 #[inline]
-fn fetch_record(table: &Table, found: RecordPtr) {
+fn fetch_record(table: &Table, found: RecordPtr) -> Stage {
     prefetch::lines(found.as_ptr(), table.record_layout.record.min(BYTES_MAX));
+    Stage::Record(found, false)
 }
 
 #[inline]
@@ -235,6 +259,7 @@ mod tests {
     use seriatim_txn::{Environment, Inserted, Mode, NoRedo, OnExists, Outcome, Priority, Protocol, Worker};
 
     use super::*;
+    use crate::shared::attempt::Attempt;
     use crate::silo::Silo;
 
     thread_local! {
@@ -245,43 +270,126 @@ mod tests {
         ROW_VERSIONS.set(ROW_VERSIONS.get() + 1);
     }
 
-    const ROWS: u64 = 5;
+    const ROWS: u64 = 40;
 
-    /// How many row versions each of three advances asks for, with [`ROWS`] rows of a table on their way.
-    fn versions_of_advances(organization: Organization) -> [u32; 3] {
+    /// Two tables with rows 0 to [`ROWS`], and what they live in.
+    fn tables(organization: Organization) -> (Environment, [Box<Table>; 2]) {
         let memory = Memory::new(Options { workers_max: 2, ..Options::default() }).expect("memory");
         let htm = Htm::new(HtmMode::Absent).expect("it is always available");
         let environment = Environment::new(htm, memory, Budget::default());
         let mut core = environment.core().expect("a free slot");
         let definition = TableDef::builder("cell").column(ColumnDef::new("id", ColumnType::U64)).key(["id"]);
         let definition = if organization == Organization::Hash { definition.hash() } else { definition };
-        let definition = definition.capacity(64).finish().expect("a valid table");
+        let definition = definition.capacity(ROWS as usize).finish().expect("a valid table");
         core.local.enter();
-        let table =
-            Table::new(TableId(0), &definition, None, Silo::HEADER_BYTES, Silo::VERSION_HEADER_BYTES, &mut core);
+        let tables = [0, 1].map(|id| {
+            let (header, version_header) = (Silo::HEADER_BYTES, Silo::VERSION_HEADER_BYTES);
+            let table = Table::new(TableId(id), &definition, None, header, version_header, &mut core);
+            Box::new(table.expect("memory"))
+        });
         core.local.leave();
-        let table = Box::new(table.expect("memory"));
         let mut worker = Silo::open(&Default::default(), &environment).worker(core);
         worker.begin(Mode::ReadWrite, Priority::NONE);
-        for key in 0..ROWS {
-            let staged = worker.stage(&table).expect("memory");
-            assert_eq!(worker.insert(&table, Key::Word8(key), staged, OnExists::Refuse), Ok(Inserted::New));
+        for (table, key) in tables.iter().flat_map(|table| (0..ROWS).map(move |key| (table, key))) {
+            let staged = worker.stage(table).expect("memory");
+            assert_eq!(worker.insert(table, Key::Word8(key), staged, OnExists::Refuse), Ok(Inserted::New));
         }
         assert!(matches!(worker.commit(&mut NoRedo), Ok(Outcome::Committed(_))));
-        worker.begin(Mode::ReadWrite, Priority::NONE);
-        (0..ROWS).for_each(|key| worker.prefetch(&table, Key::Word8(key)));
-        let row_versions = [(); 3].map(|()| {
-            ROW_VERSIONS.set(0);
-            worker.advance_prefetch();
-            ROW_VERSIONS.get()
-        });
-        assert!(matches!(worker.commit(&mut NoRedo), Ok(Outcome::Committed(_))));
-        row_versions
+        drop(worker);
+        (environment, tables)
     }
+
+    /// Whether each of the lookups finds what was prefetched before it, in this order and with two waves after it.
+    fn found(organization: Organization, prefetch: &[(usize, u64)], lookups: &[(usize, u64)]) -> Vec<bool> {
+        let (environment, tables) = tables(organization);
+        let mut attempt = Attempt::<()>::new(environment.core().expect("a free slot"));
+        attempt.begin();
+        for &(table, key) in prefetch {
+            attempt.prefetch(&tables[table], Key::Word8(key));
+        }
+        (0..2).for_each(|_| attempt.advance_prefetch());
+        let found = lookups.iter().map(|&(table, key)| attempt.finds_prefetched(&tables[table], Key::Word8(key)));
+        let found = found.collect();
+        attempt.core.local.leave();
+        found
+    }
+
+    const BOTH: [Organization; 2] = [Organization::Hash, Organization::Ordered];
 
     #[test]
     fn each_version_is_asked_for_once() {
-        assert_eq!(versions_of_advances(Organization::Hash), [0, ROWS as u32, 0]);
-        assert_eq!(versions_of_advances(Organization::Ordered), [ROWS as u32, 0, 0]);
+        let versions = |organization| {
+            let (environment, tables) = tables(organization);
+            let mut attempt = Attempt::<()>::new(environment.core().expect("a free slot"));
+            attempt.begin();
+            // In a bucket's own line.
+            (0..5).for_each(|key| attempt.prefetch(&tables[0], Key::Word8(key)));
+            let versions = [(); 3].map(|()| {
+                ROW_VERSIONS.set(0);
+                attempt.advance_prefetch();
+                ROW_VERSIONS.get()
+            });
+            attempt.core.local.leave();
+            versions
+        };
+        assert_eq!(versions(Organization::Hash), [0, 5, 0]);
+        assert_eq!(versions(Organization::Ordered), [5, 0, 0]);
+    }
+
+    #[test]
+    fn rows_are_found_in_their_order_and_table_by_table() {
+        let interleaved: Vec<_> = (0..ROWS / 2).flat_map(|key| [(0, key), (1, key)]).collect();
+        let by_table: Vec<_> =
+            [0, 1].into_iter().flat_map(|table| (0..ROWS / 2).map(move |key| (table, key))).collect();
+        for organization in BOTH {
+            for (prefetched, lookups) in
+                [(&interleaved, &interleaved), (&by_table, &by_table), (&by_table, &interleaved)]
+            {
+                let found = found(organization, prefetched, lookups);
+                assert!(found.iter().all(|&found| found), "{prefetched:?} {lookups:?} {found:?}");
+            }
+        }
+    }
+
+    /// Also those in the lines behind a bucket.
+    #[test]
+    fn every_record_of_a_full_table_is_found() {
+        let all: Vec<_> = (0..ROWS).map(|key| (0, key)).collect();
+        for organization in BOTH {
+            assert!(found(organization, &all, &all).iter().all(|&found| found));
+        }
+    }
+
+    #[test]
+    fn what_is_never_asked_for_does_not_hold_up_the_others_for_long() {
+        let mut prefetched: Vec<_> = (0..ROWS).map(|key| (0, key)).collect();
+        // Of another table, of this one, and without a row.
+        prefetched.splice(5..5, [(1, 0), (1, 1)]);
+        prefetched.splice(9..9, [(0, 0), (0, ROWS)]);
+        let lookups: Vec<_> = (0..ROWS).map(|key| (0, key)).collect();
+        for organization in BOTH {
+            let found = found(organization, &prefetched, &lookups);
+            let missed = found.iter().filter(|&&found| !found).count();
+            assert!(missed <= 2, "{found:?}");
+            // And what was not prefetched is not found, however often it is asked for.
+            assert_eq!(self::found(organization, &[(0, 0), (1, 1)], &[(0, 9); 40]), [false; 40]);
+        }
+    }
+
+    #[test]
+    fn a_row_asked_for_before_its_wave_does_not_hold_up_the_others() {
+        let (environment, tables) = tables(Organization::Hash);
+        let mut attempt = Attempt::<()>::new(environment.core().expect("a free slot"));
+        attempt.begin();
+        (0..9).for_each(|key| attempt.prefetch(&tables[0], Key::Word8(key)));
+        assert!(!attempt.finds_prefetched(&tables[0], Key::Word8(0)));
+        (0..2).for_each(|_| attempt.advance_prefetch());
+        let (taken, _) = attempt.prefetched_slots();
+        assert_eq!(taken, 1);
+        for key in 1..9 {
+            assert!(attempt.finds_prefetched(&tables[0], Key::Word8(key)), "{key}");
+        }
+        assert_eq!(attempt.prefetched_slots(), (9, 9), "each from the next slot");
+        attempt.core.local.leave();
     }
 }

@@ -218,10 +218,13 @@ fn has_own_fixed(table: &Table, record: RecordPtr, row_version: usize) -> bool {
     table.has_fixed() && fixed_of(table, row_version) != record.addr() + table.record_layout.fixed
 }
 
-/// Whether two row versions own the same memory beside their rows: the fixed part, as after every update, and no out-of-line value.
+/// Whether two row versions own the same memory beside their rows: the fixed part, as after every update, and the same out-of-line
+/// values.
 #[inline]
 fn share_parts(table: &Table, one: usize, other: usize) -> bool {
-    !table.has_out_of_line() && fixed_of(table, one) == fixed_of(table, other)
+    let out_of_line = |row_version, &at: &u32| out_of_line_at(row_of(table, row_version).as_ptr() as usize, at);
+    fixed_of(table, one) == fixed_of(table, other)
+        && table.layout.row_out_of_line.iter().all(|at| out_of_line(one, at) == out_of_line(other, at))
 }
 
 /// As [`version_bytes`], of what lies outside the row version.
@@ -239,16 +242,21 @@ fn parts_bytes(table: &Table, record: RecordPtr, row_version: usize) -> i64 {
 }
 
 /// Counts what a commit of `write` changes in its table, before anything is retired. `before`: the row it replaced; zero for none.
-#[inline]
+#[inline(always)]
 pub(crate) fn count<O: Origin>(core: &mut Core, write: &Write<O>, before: usize) {
     let (table, record, after) = (write.table(), write.record, write.row_version);
-    if before != 0
+    let is_as_large = before != 0
         && after != 0
-        && share_parts(table, before, after)
         && is_inline(table, record, before) == is_inline(table, record, after)
-    {
-        return;
+        && share_parts(table, before, after);
+    if !is_as_large {
+        count_change(core, table, record, (before, after), write.expected);
     }
+}
+
+/// As [`count`], of a record whose size changes.
+#[inline(never)]
+fn count_change(core: &mut Core, table: &Table, record: RecordPtr, (before, after): (usize, usize), expected: TidWord) {
     let mut bytes = 0;
     if after != 0 {
         bytes += version_bytes(table, record, after);
@@ -256,7 +264,7 @@ pub(crate) fn count<O: Origin>(core: &mut Core, write: &Write<O>, before: usize)
     if before != 0 {
         bytes -= version_bytes(table, record, before);
     }
-    if write.expected.tid() == Tid::ZERO {
+    if expected.tid() == Tid::ZERO {
         bytes += record_bytes(table, record);
     }
     let rows = rows_in(table, after) - rows_in(table, before);
@@ -299,9 +307,14 @@ fn out_of_line_values(table: &Table, row_version: usize) -> impl Iterator<Item =
 
 /// Out-of-line addresses at these offsets of the row or fixed part at `base`.
 fn out_of_line_in(base: usize, offsets: &[u32]) -> impl Iterator<Item = usize> {
+    offsets.iter().map(move |&at| out_of_line_at(base, at)).filter(|&out_of_line| out_of_line != 0)
+}
+
+/// The out-of-line address at this offset of the row or fixed part at `base`; zero for none.
+#[inline]
+fn out_of_line_at(base: usize, at: u32) -> usize {
     // SAFETY: layout offsets name words of the part that hold out-of-line addresses.
-    let out_of_line = move |&at: &u32| unsafe { ((base + at as usize) as *const u64).read_unaligned() as usize };
-    offsets.iter().map(out_of_line).filter(|&out_of_line| out_of_line != 0)
+    unsafe { ((base + at as usize) as *const u64).read_unaligned() as usize }
 }
 
 /// Retires what the version `old` (a row) owned and its successor `new` (zero: none), of `epoch`, does not.

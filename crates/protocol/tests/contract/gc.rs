@@ -1,11 +1,12 @@
-//! Work after a transaction is bounded by what its caller allows and by what it deleted itself, and it gets everything done.
+//! Work after a transaction is bounded by what its caller allows and by what it deleted itself, and it gets everything done. What a
+//! commit that is refused had made comes back at once.
 
 use seriatim_catalog::Key;
 use seriatim_htm::HtmMode;
 use seriatim_txn::{Inserted, Mode, Priority, Protocol, Worker};
 
-use crate::common::Bench;
-use crate::{commit, insert};
+use crate::common::{Bench, modes};
+use crate::{commit, commits, insert};
 
 const ROWS: u64 = 1000;
 /// Records to look at after a transaction that deleted none.
@@ -83,4 +84,30 @@ pub(crate) fn the_last_of_a_held_leaf<P: Protocol>() {
         worker.collect_garbage(usize::MAX);
     }
     assert_eq!(linked(&bench, &mut looking), 0, "{}: {held} stayed before", P::INFO.name);
+}
+
+/// The memory of transactions that insert over a deleted row comes back when their commits are refused.
+pub(crate) fn refused_insertions_over_a_deleted_row<P: Protocol>() {
+    for mode in modes() {
+        let bench = Bench::<P>::open(mode, &[1, 2]);
+        let (mut worker, mut other) = (bench.worker(), bench.worker());
+        delete(&bench, &mut other, 1..2);
+        let mut round = || {
+            worker.begin(Mode::ReadWrite, Priority::NONE);
+            assert_eq!(bench.read(&mut worker, 1), Ok(None));
+            assert!(worker.seen().record.is_some(), "what is left of the row is linked");
+            assert_eq!(insert(&bench, &mut worker, 1, 5), Ok(Inserted::New));
+            bench.read(&mut worker, 0).expect("nobody is in the way");
+            other.begin(Mode::ReadWrite, Priority::NONE);
+            let changed = bench.change(&mut other, 0, |value| value + 1);
+            match commits(&mut other, changed) {
+                true => assert!(!commits(&mut worker, Ok(())), "{} on {mode}: it read what was changed", P::INFO.name),
+                // Whoever locks what it reads is not refused at its commit.
+                false => worker.abort(),
+            }
+            worker.core().local.live_bytes()
+        };
+        let after_one = round();
+        (0..10).for_each(|_| assert_eq!(round(), after_one, "{} on {mode}", P::INFO.name));
+    }
 }

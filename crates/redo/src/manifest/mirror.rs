@@ -82,6 +82,9 @@ struct Table {
     /// `nulls_distinct`.
     #[serde(default, skip_serializing_if = "is_zero")]
     cluster: u64,
+    /// Written down only where it is so, as `nulls_distinct`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    void: bool,
 }
 
 fn is_zero(number: &u64) -> bool {
@@ -238,6 +241,7 @@ impl From<&super::TableEntry> for Table {
             indexes: definition.indexes.iter().zip(&from.indexes).map(index).collect(),
             capacity: definition.capacity as u64,
             cluster: definition.cluster as u64,
+            void: from.is_void,
         }
     }
 }
@@ -265,7 +269,7 @@ impl From<Table> for super::TableEntry {
             // What is no prefix of the key is refused by the check of the declaration.
             cluster: usize::try_from(from.cluster).unwrap_or(usize::MAX),
         };
-        super::TableEntry { id: TableId(from.id), definition, indexes: ids }
+        super::TableEntry { id: TableId(from.id), definition, indexes: ids, is_void: from.void }
     }
 }
 

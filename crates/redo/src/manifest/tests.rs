@@ -69,7 +69,7 @@ fn small() -> Manifest {
             rows: 1000,
             bytes: 4096,
         }),
-        tables: vec![TableEntry { id: TableId(0), definition: item, indexes: vec![TableId(1)] }],
+        tables: vec![TableEntry { id: TableId(0), definition: item, indexes: vec![TableId(1)], is_void: false }],
         layouts: vec![LayoutEntry { id: LayoutId(0), table: TableId(0) }],
         next_table: TableId(2),
         next_layout: LayoutId(1),
@@ -218,7 +218,7 @@ fn the_format_is_this_text() {
 fn every_declaration_comes_back() {
     let mut manifest = small();
     let indexes = vec![TableId(3), TableId(7)];
-    manifest.tables.push(TableEntry { id: TableId(2), definition: every_type(), indexes });
+    manifest.tables.push(TableEntry { id: TableId(2), definition: every_type(), indexes, is_void: false });
     manifest.layouts.push(LayoutEntry { id: LayoutId(5), table: TableId(2) });
     (manifest.next_table, manifest.next_layout, manifest.checkpoint) = (TableId(9), LayoutId(6), None);
     assert_eq!(decode(&encoded(&manifest)).expect("as written"), manifest);
@@ -469,4 +469,22 @@ fn a_manifest_from_before_distinct_nulls_means_what_it_meant() {
     assert!(!mirror::to_json(&old).contains("nulls_distinct"));
     let read = |manifest: &Manifest| mirror::from_json(serde_json::from_str(&mirror::to_json(manifest)).expect("JSON"));
     assert_eq!((read(&old), read(&manifest)), (Ok(old), Ok(manifest)));
+}
+
+#[test]
+fn a_void_table_leaves_its_name_to_another() {
+    let mut manifest = small();
+    assert!(!mirror::to_json(&manifest).contains("void"), "as before there were any");
+    let (old, new) = (manifest.tables[0].id, TableId(5));
+    manifest.next_table = TableId(7);
+    let to_be = TableEntry { id: new, indexes: vec![TableId(6)], is_void: true, ..manifest.tables[0].clone() };
+    manifest.tables.push(to_be);
+    assert_eq!(manifest.check(), Ok(()));
+    manifest.replace_table(old, new);
+    let count =
+        |manifest: &Manifest| manifest.tables.iter().map(|table| (table.id, !table.is_void)).collect::<Vec<_>>();
+    assert_eq!(count(&manifest), [(new, true), (old, false)], "in the place of the other");
+    assert_eq!(manifest.check(), Ok(()));
+    let read = mirror::from_json(serde_json::from_str(&mirror::to_json(&manifest)).expect("JSON"));
+    assert_eq!(read, Ok(manifest));
 }

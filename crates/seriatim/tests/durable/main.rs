@@ -2,6 +2,7 @@
 
 mod accounts;
 mod checkpoints;
+mod converted;
 mod deltas;
 mod faults;
 mod format;

@@ -16,7 +16,7 @@
 use super::hasher::HashValue;
 use crate::node_version::{self, State};
 use crate::record::RecordPtr;
-use seriatim_base::{Backoff, CACHE_LINE};
+use seriatim_base::{Backoff, CACHE_LINE, prefetch};
 use seriatim_htm::word;
 use std::hint::select_unpredictable;
 use std::ptr::NonNull;
@@ -116,33 +116,60 @@ impl Line<'_> {
     }
 }
 
-/// What is left of a key that is going to be looked up: its bucket when it was hashed, and the head of its slot.
+/// What is left of a key that is going to be looked up: its bucket when it was hashed, and the head of its slot above, as in a slot.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Hint {
-    bucket: NonNull<Bucket>,
-    head: u16,
-}
-
-// SAFETY: an address and a number; following the address is `unsafe`.
-unsafe impl Send for Hint {}
-// SAFETY: as above.
-unsafe impl Sync for Hint {}
+pub(crate) struct Hint(u64);
 
 impl Hint {
     #[inline(always)]
     pub(super) fn new(bucket: &Bucket, hash: HashValue) -> Hint {
-        // A head has the bits above an address.
-        Hint { bucket: NonNull::from(bucket), head: Slot::head(hash) as u16 }
+        let address = std::ptr::from_ref(bucket).expose_provenance() as u64;
+        debug_assert!(address >> Slot::ADDRESS_BITS == 0, "user addresses have 48 bits");
+        Hint(Slot::head(hash) << Slot::ADDRESS_BITS | address)
     }
 
-    /// The record that probably has the key: told by its tag, worthwhile once the bucket is cached.
-    ///
     /// # Safety
     /// The table that gave the hint still exists: buckets live as long.
     #[inline(always)]
+    unsafe fn bucket<'t>(self) -> &'t Bucket {
+        let address = self.0 & ((1 << Slot::ADDRESS_BITS) - 1);
+        // SAFETY: `new` took the address of a bucket, which still exists.
+        unsafe { &*std::ptr::with_exposed_provenance::<Bucket>(address as usize) }
+    }
+
+    /// The record that probably has the key: told by its tag, worthwhile once the bucket is cached. If there is none, the line behind
+    /// is asked for.
+    ///
+    /// # Safety
+    /// The table that gave the hint still exists.
+    #[inline(always)]
     pub(crate) unsafe fn guess(self) -> Option<RecordPtr> {
         // SAFETY: the caller's promise.
-        unsafe { self.bucket.as_ref() }.guess(u64::from(self.head))
+        let bucket = unsafe { self.bucket() };
+        let found = guess(&bucket.slots, self.0 >> Slot::ADDRESS_BITS);
+        if found.is_none() {
+            // Nothing is asked for where there is no line behind.
+            prefetch::line(std::ptr::without_provenance(bucket.next.load(Ordering::Relaxed) as usize));
+        }
+        found
+    }
+
+    /// As [`Hint::guess`], from the lines behind the bucket.
+    ///
+    /// # Safety
+    /// The table that gave the hint still exists, and the thread is online (rule 2).
+    pub(crate) unsafe fn guess_behind(self) -> Option<RecordPtr> {
+        // SAFETY: the caller's promises.
+        unsafe {
+            let mut next = overflow(&self.bucket().next);
+            while let Some(line) = next {
+                if let found @ Some(_) = guess(&line.slots, self.0 >> Slot::ADDRESS_BITS) {
+                    return found;
+                }
+                next = overflow(&line.next);
+            }
+        }
+        None
     }
 }
 
@@ -185,6 +212,19 @@ fn find<const N: usize>(
         candidates &= candidates - 1;
     }
     None
+}
+
+/// The record of a slot with this head: a guess, to prefetch.
+#[inline(always)]
+fn guess<const N: usize>(slots: &[AtomicU64; N], head: u64) -> Option<RecordPtr> {
+    // No branch depends on where it lies; slots are loaded once each, from the last, so that the first of them is told.
+    let mut guess = Slot::EMPTY;
+    for slot in slots.iter().rev() {
+        let slot = load(slot);
+        guess = select_unpredictable(slot.has(head), slot, guess);
+    }
+    // SAFETY: loaded from a line, or empty.
+    unsafe { guess.record() }
 }
 
 /// A latch is held for a few stores, unless its holder lost the processor; then yield to it. Bounded by the holder's progress.
@@ -258,19 +298,6 @@ impl Bucket {
             next = unsafe { overflow(&line.next) };
         }
         None
-    }
-
-    /// The record of a slot with this head in the first line: a guess, to prefetch.
-    #[inline(always)]
-    fn guess(&self, head: u64) -> Option<RecordPtr> {
-        // No branch depends on where it lies; slots are loaded once each, from the last, so that the first of them is told.
-        let mut guess = Slot::EMPTY;
-        for slot in self.slots.iter().rev() {
-            let slot = load(slot);
-            guess = select_unpredictable(slot.has(head), slot, guess);
-        }
-        // SAFETY: loaded from a line, or empty.
-        unsafe { guess.record() }
     }
 
     /// The lines of the chain.

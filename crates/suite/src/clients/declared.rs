@@ -149,85 +149,51 @@ fn read_lists(tx: &Tx, input: &StepsInput) -> Result<Vec<Vec<u64>>, Abort> {
     Ok(all)
 }
 
-/// Takes steps on lists of rows; what each read saw.
-#[procedure]
-fn step_lists_in_rows(tx: &Tx, input: &StepsInput) -> Result<Vec<Vec<u64>>, Abort> {
-    let mut all = Vec::new();
-    for step in &input.steps {
-        if step.writes {
-            let mut position = 0u32;
-            let last = tx.prefix::<Element>(step.key).rev().first()?;
-            if let Some(last) = last {
-                position = last.position + 1;
+macro_rules! lists_of {
+    ($element:ident: $step:ident, $read:ident) => {
+        /// Takes steps on lists of rows, or of rows in runs; what each read saw.
+        #[procedure]
+        fn $step(tx: &Tx, input: &StepsInput) -> Result<Vec<Vec<u64>>, Abort> {
+            let mut all = Vec::new();
+            for step in &input.steps {
+                if step.writes {
+                    let mut position = 0u32;
+                    let last = tx.prefix::<$element>(step.key).rev().first()?;
+                    if let Some(last) = last {
+                        position = last.position + 1;
+                    }
+                    tx.insert($element { list: step.key, position, value: step.value })?;
+                } else {
+                    let mut saw = Vec::new();
+                    for element in tx.prefix::<$element>(step.key)? {
+                        saw.push(element.value);
+                    }
+                    all.push(saw);
+                }
             }
-            tx.insert(Element { list: step.key, position, value: step.value })?;
-        } else {
-            let mut saw = Vec::new();
-            for element in tx.prefix::<Element>(step.key)? {
-                saw.push(element.value);
+            if input.rolls_back {
+                return Err(tx.abort(RolledBack));
             }
-            all.push(saw);
+            Ok(all)
         }
-    }
-    if input.rolls_back {
-        return Err(tx.abort(RolledBack));
-    }
-    Ok(all)
-}
 
-/// As [`step_lists_in_rows`], of reads.
-#[procedure]
-fn read_lists_in_rows(tx: &Tx, input: &StepsInput) -> Result<Vec<Vec<u64>>, Abort> {
-    let mut all = Vec::new();
-    for step in &input.steps {
-        let mut saw = Vec::new();
-        for element in tx.prefix::<Element>(step.key)? {
-            saw.push(element.value);
-        }
-        all.push(saw);
-    }
-    Ok(all)
-}
-
-/// Takes steps on lists of runs; what each read saw.
-#[procedure]
-fn step_lists_in_runs(tx: &Tx, input: &StepsInput) -> Result<Vec<Vec<u64>>, Abort> {
-    let mut all = Vec::new();
-    for step in &input.steps {
-        if step.writes {
-            let mut position = 0u32;
-            let last = tx.prefix::<RunElement>(step.key).rev().first()?;
-            if let Some(last) = last {
-                position = last.position + 1;
+        /// As the other, of reads.
+        #[procedure]
+        fn $read(tx: &Tx, input: &StepsInput) -> Result<Vec<Vec<u64>>, Abort> {
+            let mut all = Vec::new();
+            for step in &input.steps {
+                let mut saw = Vec::new();
+                for element in tx.prefix::<$element>(step.key)? {
+                    saw.push(element.value);
+                }
+                all.push(saw);
             }
-            tx.insert(RunElement { list: step.key, position, value: step.value })?;
-        } else {
-            let mut saw = Vec::new();
-            for element in tx.prefix::<RunElement>(step.key)? {
-                saw.push(element.value);
-            }
-            all.push(saw);
+            Ok(all)
         }
-    }
-    if input.rolls_back {
-        return Err(tx.abort(RolledBack));
-    }
-    Ok(all)
+    };
 }
-
-/// As [`step_lists_in_runs`], of reads.
-#[procedure]
-fn read_lists_in_runs(tx: &Tx, input: &StepsInput) -> Result<Vec<Vec<u64>>, Abort> {
-    let mut all = Vec::new();
-    for step in &input.steps {
-        let mut saw = Vec::new();
-        for element in tx.prefix::<RunElement>(step.key)? {
-            saw.push(element.value);
-        }
-        all.push(saw);
-    }
-    Ok(all)
-}
+lists_of!(Element: step_lists_in_rows, read_lists_in_rows);
+lists_of!(RunElement: step_lists_in_runs, read_lists_in_runs);
 
 #[pure]
 fn first_if(wanted: bool, value: u64) -> String {

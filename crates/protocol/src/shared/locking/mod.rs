@@ -121,6 +121,7 @@ impl<const WAITS: bool> Worker<WAITS> {
         let found = table.index.get_or_gap(key, self.base.core.local.pinned());
         let Err((node_version, gap)) = found else { return Ok(false) };
         self.locks.reserve().map_err(record::full)?;
+        crate::step();
         let taken = self.base.core.injects(Fault::DropNodeVersion) || self.locks.shared(gap) == Request::Taken;
         self.note_gap(table, node_version, taken).map(|()| true)
     }
@@ -130,6 +131,7 @@ impl<const WAITS: bool> Worker<WAITS> {
         self.locks.reserve().map_err(record::full)?;
         // SAFETY: online since the cursor moved.
         let gap = unsafe { cursor.gap(self.base.core.local.pinned()) };
+        crate::step();
         let taken = self.base.core.injects(Fault::DropNodeVersion) || self.locks.shared(gap) == Request::Taken;
         self.note_gap(table, cursor.node_version(), taken)
     }

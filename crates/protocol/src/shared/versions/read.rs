@@ -104,7 +104,7 @@ fn next_leaf<V: View>(attempt: &mut Optimistic, table: &Table, scan: &mut Scan, 
 }
 
 /// The version of a record that a view shows.
-#[inline]
+#[inline(always)]
 fn shown<V: View>(attempt: &mut Optimistic, table: &Table, record: RecordPtr, view: V) -> Shown {
     // A locked record may be about to get a version of our snapshot: wait for it. The holder is between
     // its last lock and its installs and waits for nobody, so this ends when it does; only a descheduled holder makes it long.

@@ -1,0 +1,246 @@
+//! Tables that are declared to be clustered otherwise than they were.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use seriatim::{Database, Handle, SchemaError, Table, Text};
+use seriatim_base::disk::FaultyDisk;
+
+use crate::accounts::{Account, names, small};
+
+macro_rules! line {
+    ($line:ident $(, $cluster:ident($($of:tt)*))?) => {
+        #[derive(Table, Clone, Debug, PartialEq)]
+        #[table(name = "line", key(group, number) $(, $cluster($($of)*))?)]
+        #[table(index(name = "by_tag", columns(tag), unique, hash), index(name = "by_color", columns(color)))]
+        struct $line {
+            group: u8,
+            number: u16,
+            tag: u32,
+            color: u8,
+            #[column(immutable)]
+            label: Text<5>,
+            amount: Option<i32>,
+        }
+
+        impl Lines for $line {
+            fn new(group: u8, number: u16, amount: Option<i32>) -> $line {
+                let label = Text::new("label").expect("it has room");
+                $line { group, number, tag: tag(group, number), color: (number % 3) as u8, label, amount }
+            }
+
+            fn set_amount(row: &mut Self::Update<'_>, amount: Option<i32>) {
+                row.set_amount(amount);
+            }
+
+            /// By scan, and by both indexes.
+            fn read(db: &Database, lines: &Handle<$line>) -> Rows {
+                let rows = db.session().snapshot(|tx| {
+                    let mut rows = Rows::new();
+                    for row in tx.scan(lines, ..) {
+                        let row = row?;
+                        assert_eq!(row.label(), "label");
+                        rows.insert((row.group(), row.number()), row.amount());
+                    }
+                    for &(group, number) in rows.keys() {
+                        let found = tx.get_by(&lines.index($line::BY_TAG), &tag(group, number))?;
+                        assert!(found.is_some_and(|row| (row.group(), row.number()) == (group, number)));
+                    }
+                    let mut colored = 0;
+                    for color in 0..3 {
+                        colored += tx.find_by(&lines.index($line::BY_COLOR), &color).try_count()?;
+                    }
+                    assert_eq!(colored, rows.len());
+                    Ok(rows)
+                });
+                rows.expect("nobody is in the way").into_value()
+            }
+        }
+    };
+}
+
+type Rows = BTreeMap<(u8, u16), Option<i32>>;
+
+fn tag(group: u8, number: u16) -> u32 {
+    u32::from(group) << 16 | u32::from(number)
+}
+
+/// Lines, kept one way or the other.
+trait Lines: Table<Key = (u8, u16)> + Sized + 'static {
+    fn new(group: u8, number: u16, amount: Option<i32>) -> Self;
+    fn set_amount(row: &mut Self::Update<'_>, amount: Option<i32>);
+    fn read(db: &Database, lines: &Handle<Self>) -> Rows;
+}
+
+line!(Loose);
+line!(Clustered, cluster(group));
+
+/// How many of the key's columns the lines are clustered by.
+fn cluster(db: &Database) -> usize {
+    db.open_dyn("line").expect("it is there").definition().cluster
+}
+
+/// Inserts some lines, changes and deletes some of all.
+fn write<L: Lines>(db: &Database, lines: &Handle<L>, numbers: std::ops::Range<u16>, rows: &mut Rows) {
+    let mut session = db.session();
+    for number in numbers {
+        let (group, amount) = ((number % 3) as u8, Some(i32::from(number)).filter(|amount| amount % 4 > 0));
+        rows.insert((group, number), amount);
+        let changed = *rows.keys().nth(usize::from(number) % rows.len()).expect("there are some");
+        rows.insert(changed, Some(-1));
+        let deleted = rows.keys().next_back().copied().filter(|key| number % 5 == 4 && *key != changed);
+        if let Some(key) = deleted {
+            rows.remove(&key);
+        }
+        let done = session.transact(|tx| {
+            tx.insert(lines, &L::new(group, number, amount))?;
+            assert!(tx.update(lines, &changed, |row| L::set_amount(row, Some(-1)))?.is_some());
+            if let Some(key) = deleted {
+                assert!(tx.delete(lines, &key)?);
+            }
+            Ok(())
+        });
+        done.expect("nobody is in the way");
+    }
+}
+
+/// Opens the lines as `L` has them, which converts them, and uses them.
+fn reopen<L: Lines>(protocol: &str, disk: &FaultyDisk, numbers: std::ops::Range<u16>, rows: &mut Rows) {
+    let wanted = L::definition().cluster;
+    let db = small(protocol, disk).open().expect("it recovers");
+    assert_ne!(cluster(&db), wanted);
+    let lines = db.table::<L>().expect("it is converted");
+    assert_eq!(cluster(&db), wanted);
+    assert_eq!(L::read(&db, &lines), *rows, "{protocol}");
+    assert_eq!(db.table_names(), ["line", "account"]);
+    let kept = db.statistics().tables.iter().map(|table| table.rows).collect::<Vec<_>>();
+    assert_eq!(kept, [rows.len() as u64, 0], "{protocol}");
+    // It is durable as it is.
+    disk.crash();
+    drop((lines, db));
+    let db = small(protocol, disk).open().expect("it recovers");
+    assert_eq!(cluster(&db), wanted, "nobody declared it");
+    let lines = db.table::<L>().expect("it is there");
+    assert_eq!(L::read(&db, &lines), *rows, "{protocol}");
+    write(&db, &lines, numbers, rows);
+    assert_eq!(L::read(&db, &lines), *rows, "{protocol}");
+    assert_eq!(db.check_indexes().expect("they agree")[0].rows, rows.len() as u64);
+    assert_eq!(db.check_structure(), Ok(()));
+}
+
+#[test]
+fn a_table_that_is_declared_otherwise_is_converted_either_way() {
+    for (protocol, checkpointed) in names().flat_map(|protocol| [(protocol, false), (protocol, true)]) {
+        let (disk, mut rows) = (FaultyDisk::new(41), Rows::new());
+        let checkpoint = || {
+            let db = small(protocol, &disk).open().expect("it recovers");
+            if checkpointed {
+                db.checkpoint().expect("the disk works");
+            }
+        };
+        let db = small(protocol, &disk).open().expect("a new database opens");
+        let lines = db.create::<Loose>().expect("the table is created");
+        db.create::<Account>().expect("the table is created");
+        write(&db, &lines, 0..90, &mut rows);
+        drop((lines, db));
+        checkpoint();
+        reopen::<Clustered>(protocol, &disk, 90..150, &mut rows);
+        checkpoint();
+        reopen::<Loose>(protocol, &disk, 150..170, &mut rows);
+        checkpoint();
+        reopen::<Clustered>(protocol, &disk, 170..180, &mut rows);
+    }
+}
+
+#[test]
+fn a_table_is_converted_beside_helper_threads() {
+    let (disk, mut rows) = (FaultyDisk::new(44), Rows::new());
+    let open = || small("auto", &disk).step_helpers(false).epoch_interval(Duration::from_millis(1)).open();
+    let db = open().expect("a new database opens");
+    let lines = db.create::<Loose>().expect("the table is created");
+    write(&db, &lines, 0..60, &mut rows);
+    drop((lines, db));
+    let db = open().expect("it recovers");
+    let lines = db.table::<Clustered>().expect("it is converted");
+    assert_eq!((Clustered::read(&db, &lines), cluster(&db)), (rows.clone(), 1));
+    write(&db, &lines, 60..70, &mut rows);
+    db.close().expect("the disk works");
+    drop(lines);
+    let db = open().expect("it recovers");
+    let lines = db.table::<Clustered>().expect("it is there");
+    assert_eq!((Clustered::read(&db, &lines), cluster(&db)), (rows, 1));
+}
+
+#[test]
+fn a_table_in_use_stays_as_it_is() {
+    let (disk, mut rows) = (FaultyDisk::new(42), Rows::new());
+    let db = small("auto", &disk).open().expect("a new database opens");
+    let lines = db.create::<Loose>().expect("the table is created");
+    write(&db, &lines, 0..20, &mut rows);
+    // Its immutable column lies elsewhere, so it cannot be used as it is.
+    let refused = |db: &Database| {
+        let refused = db.table::<Clustered>().expect_err("somebody has it");
+        assert!(matches!(refused, SchemaError::Mismatch { .. }), "{refused}");
+        assert_eq!(cluster(db), 0);
+    };
+    refused(&db);
+    let mut session = db.session();
+    let open = session.begin().expect("a worker is free");
+    open.delete(&lines, &(0, 0)).expect("nobody is in the way");
+    drop(lines);
+    refused(&db);
+    open.commit().expect("nobody is in the way");
+    rows.remove(&(0, 0));
+    let lines = db.table::<Clustered>().expect("it is converted");
+    assert_eq!(Clustered::read(&db, &lines), rows);
+    drop((lines, session, db));
+    // In memory there is nobody who declared it before.
+    let db = Database::in_memory().expect("memory");
+    drop(db.create::<Loose>().expect("the table is created"));
+    refused(&db);
+}
+
+/// A power cut at every other operation of an opening and a conversion, from this one on: all rows are there, kept the one way or the
+/// other, and what was converted stays so.
+fn cut<A: Lines, B: Lines>(first: u64) {
+    let (disk, mut rows) = (FaultyDisk::new(43), Rows::new());
+    let db = small("auto", &disk).open().expect("a new database opens");
+    let lines = db.create::<A>().expect("the table is created");
+    write(&db, &lines, 0..30, &mut rows);
+    db.close().expect("the disk works");
+    drop(lines);
+    let (mut as_before, mut converted) = (0, 0);
+    for n in (first..).step_by(2) {
+        let disk = disk.fork(n);
+        disk.crash_at(n);
+        let is_done = match small("auto", &disk).open() {
+            Ok(db) => db.table::<B>().is_ok(),
+            Err(_) => false,
+        };
+        let is_cut = !disk.is_powered();
+        disk.crash();
+        let db = small("auto", &disk).open().unwrap_or_else(|error| panic!("cut {n}: {error}"));
+        let is_converted = cluster(&db) == B::definition().cluster;
+        assert!(is_converted || !is_done, "cut {n}");
+        let found = match is_converted {
+            true => B::read(&db, &db.table().expect("it is there")),
+            false => A::read(&db, &db.table().expect("it is there")),
+        };
+        assert_eq!(found, rows, "cut {n}");
+        let lines = db.table::<B>().expect("it is converted now");
+        assert_eq!((B::read(&db, &lines), cluster(&db)), (rows.clone(), B::definition().cluster), "cut {n}");
+        assert_eq!(db.check_indexes().expect("they agree").len(), 1, "cut {n}");
+        *if is_converted { &mut converted } else { &mut as_before } += 1;
+        if !is_cut {
+            break;
+        }
+    }
+    // Also after rows of the new table were logged, before it counted.
+    assert!(as_before > 10 && converted > 1, "{as_before}, {converted}");
+}
+
+#[test]
+fn a_power_cut_during_a_conversion_leaves_either_with_all_rows() {
+    cut::<Loose, Clustered>(1);
+    cut::<Clustered, Loose>(2);
+}
