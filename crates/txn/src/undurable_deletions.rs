@@ -145,9 +145,27 @@ impl UndurableDeletions {
 
 #[cfg(test)]
 mod tests {
+    use std::ptr::NonNull;
+
     use seriatim_memory::Options;
 
     use super::*;
+
+    #[test]
+    fn only_what_is_durable_is_forgotten() {
+        let memory = Memory::new(Options { workers_max: 1, ..Options::default() }).expect("memory");
+        let (undurable_deletions, worker) = (UndurableDeletions::new(&memory), WorkerId(0));
+        for epoch in 1..=4 {
+            // SAFETY: nobody follows it.
+            let record = unsafe { RecordPtr::from_raw(NonNull::dangling()) };
+            let noted = UndurableDeletion { table: TableId(0), record, tid: Tid::ZERO.next(Epoch(epoch)) };
+            undurable_deletions.list(worker).entries.push_back(noted);
+        }
+        undurable_deletions.forget(worker, Epoch(2));
+        let epochs =
+            undurable_deletions.list(worker).entries.iter().map(|entry| entry.tid.epoch().0).collect::<Vec<_>>();
+        assert_eq!(epochs, [3, 4]);
+    }
 
     #[test]
     fn maps_of_readers_go_with_the_notes() {

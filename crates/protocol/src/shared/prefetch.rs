@@ -59,7 +59,7 @@ enum Stage {
 }
 
 /// The rows that one attempt asked for.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Prefetched {
     slots: Vec<Slot>,
     /// Slots before this are taken.
@@ -76,12 +76,6 @@ pub(crate) struct Prefetched {
 
 // SAFETY: tables are shared by all workers and live as long as the database; records are followed while online only.
 unsafe impl Send for Prefetched {}
-
-impl Default for Prefetched {
-    fn default() -> Prefetched {
-        Prefetched { slots: Vec::with_capacity(ROWS_MAX), next: 0, complete: 0, advanced: 0, tables: 0, passed: (0, 0) }
-    }
-}
 
 fn bit(table: &Table) -> u64 {
     1 << (table.id.index() % 64)
@@ -109,9 +103,13 @@ impl Prefetched {
         self.slots.push(Slot { table: table.into(), stage });
     }
 
-    /// Whether there is room, if need be by forgetting rows that are all on their way.
+    /// Whether there is room: at first for all, later if need be by forgetting rows that are all on their way.
     #[cold]
     fn make_room(&mut self) -> bool {
+        if self.slots.capacity() == 0 {
+            self.slots.reserve_exact(ROWS_MAX);
+            return true;
+        }
         let complete = self.advanced == self.slots.len();
         if complete {
             self.clear();
