@@ -437,6 +437,31 @@ fn looks_that_come_too_early<P: Protocol>() {
     });
 }
 
+/// One fills rows whose keys another has linked, and which the other takes back. It may miss its own rows then, but does not tell so
+/// (promise g). Who is held links nothing that could be met.
+fn own_rows_that_are_unlinked<P: Protocol>() {
+    const ABSENT: [u64; 2] = [8, 9];
+    every_step(|at| {
+        let bench = Bench::<P>::open(HtmMode::Absent, &[1]);
+        let (mut gives_up, mut fills) = (bench.worker(), bench.worker());
+        let put = |worker: &mut P::Worker| {
+            begin(worker, Mode::ReadWrite);
+            ABSENT.iter().try_for_each(|&id| put(&bench, worker, id, 1))
+        };
+        put(&mut gives_up).expect("nobody is about");
+        let filled = put(&mut fills);
+        let turn = || {
+            if filled.is_ok() && ABSENT.iter().any(|&id| bench.read(&mut fills, id) == Ok(None)) {
+                assert!(fills.validate().is_err(), "before step {at}: it has inserted the row, and it is not there");
+            }
+        };
+        let ((), interrupted) = interrupt(at, turn, || gives_up.abort());
+        fills.abort();
+        cleared(&bench, &mut [&mut gives_up, &mut fills]);
+        interrupted
+    });
+}
+
 /// The commits of one worker have rising TIDs, whatever rows they write.
 fn own_order<P: Protocol>() {
     let bench = Bench::<P>::open(HtmMode::Absent, &[1, 2, 3]);
@@ -561,6 +586,11 @@ macro_rules! under_every_protocol {
                 #[test]
                 fn what_is_held_when_it_should_be_unlinked_is_unlinked_later() {
                     super::however_held::<Protocol>(super::looks_that_come_too_early::<Protocol>);
+                }
+
+                #[test]
+                fn who_misses_its_own_row_does_not_tell() {
+                    super::own_rows_that_are_unlinked::<Protocol>();
                 }
 
                 #[test]

@@ -104,11 +104,13 @@ pub(super) fn is_valid(core: &Core, read: &Read<ValidUpTo>, at: Tid, is_own: imp
     read.seen.tid().max(read.by.0) >= at || extend(core, (read.word(), read.own::<0>()), read.seen, at, is_own)
 }
 
-/// The same, of a version that a write builds on, which is not locked. It has to be there still: where its record was unlinked, the
-/// transaction does not find its own write any more, and may have given the key a second one.
+/// The same, of a version that a write builds on. It has to be there still, and not locked: where its record was unlinked, or is being
+/// unlinked, the transaction does not find its own write any more, and may have given the key a second one.
 pub(super) fn is_current(core: &Core, table: &Table, record: RecordPtr, seen: TidWord, at: Tid) -> bool {
-    let words = (record_header::tid_word(&table.record_layout, record), word(&table.record_layout, record));
-    extend(core, words, seen, at, || false)
+    let tid_word = record_header::tid_word(&table.record_layout, record);
+    // ORDERING: the record is looked up before; the lock is taken before it is unlinked.
+    let found = TidWord(tid_word.load(Ordering::Acquire)) == seen;
+    found && extend(core, (tid_word, word(&table.record_layout, record)), seen, at, || false)
 }
 
 /// Whether a version is there still, and valid at `at`.
