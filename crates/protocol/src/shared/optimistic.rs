@@ -518,7 +518,7 @@ impl<O: Origin> Optimistic<O> {
     }
 
     /// As [`Optimistic::validation_failure`], of absences and ranges.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn node_set_failure<A: Access>(
         access: &mut A,
         node_set: &[NodeSetEntry<O>],

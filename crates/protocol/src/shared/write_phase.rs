@@ -17,6 +17,7 @@ use super::record_header::{self, TidWord};
 use super::writes::Write;
 
 /// Locks the write set, and puts the entries' order into `order`. On failure nothing stays locked.
+#[inline]
 pub(crate) fn lock<O: Origin>(
     attempt: &mut Optimistic<O>,
     order: &mut CountedVec<u32>,
