@@ -343,6 +343,46 @@ fn fleeting_insert_skew<P: Protocol>() {
     }
 }
 
+/// One writes since a row is not there, as it finds in what a third has linked for it and then takes back; the other inserts that row,
+/// since nothing was written. What was not written had been read by one who comes late in the order, if the protocol has such.
+fn taken_back_insert_skew<P: Protocol>() {
+    every_step(|at| {
+        let bench = Bench::<P>::open(HtmMode::Absent, &[0, 0, 0]);
+        let (mut one, mut two, mut third) = (bench.worker(), bench.worker(), bench.worker());
+        for _ in 0..5 {
+            commit(&mut two, |worker| bench.change(worker, 2, |value| value + 1));
+        }
+        commit(&mut two, |worker| bench.read(worker, 1).and_then(|_| bench.change(worker, 2, |value| value + 1)));
+        let other = Cell::new(false);
+        let turn = || {
+            // It is not held: it links.
+            third.begin(Mode::ReadWrite, Priority::NONE);
+            let _ = put(&bench, &mut third, 20, 1);
+            let writes = |worker: &mut P::Worker| {
+                let free = bench.read(worker, 20)?.is_none();
+                if free {
+                    bench.change(worker, 1, |_| 1)?;
+                }
+                Ok(free)
+            };
+            other.set(attempt(&mut two, writes).is_some_and(|done| done.1));
+            third.abort();
+        };
+        let inserts = |worker: &mut P::Worker| {
+            let free = bench.read(worker, 1)? == Some(0);
+            if free {
+                put(&bench, worker, 20, 7)?;
+            }
+            Ok(free)
+        };
+        let (done, interrupted) = interrupt(at, turn, || attempt(&mut one, inserts));
+        let did = done.is_some_and(|done| done.1);
+        assert!(!(did && other.get()), "before step {at}: neither saw the other");
+        cleared(&bench, &mut [&mut one, &mut two, &mut third]);
+        interrupted
+    });
+}
+
 /// One writes since a row is deleted; the other unlinks what is left of it and inserts the row anew, since nothing was written.
 fn rebirth_skew<P: Protocol>() {
     let own = |bench: &Bench<P>, worker: &mut P::Worker| {
@@ -571,6 +611,11 @@ macro_rules! under_every_protocol {
                 #[test]
                 fn of_two_of_which_one_inserts_and_deletes_what_the_other_inserts_one_writes() {
                     super::however_held::<Protocol>(super::fleeting_insert_skew::<Protocol>);
+                }
+
+                #[test]
+                fn of_two_of_which_one_inserts_what_a_third_takes_back_one_writes() {
+                    super::however_held::<Protocol>(super::taken_back_insert_skew::<Protocol>);
                 }
 
                 #[test]

@@ -162,7 +162,7 @@ fn a_transaction_commits_below_one_that_ended_and_the_judge_of_real_time_notices
 
 #[test]
 fn a_version_is_not_extended_past_the_one_that_overwrote_it() {
-    for promised in [false, true] {
+    for (promised, further) in [(false, false), (true, false), (false, true), (true, true)] {
         let mut stage = Stage::new();
         let mut reader = stage.begin();
         if promised {
@@ -175,6 +175,13 @@ fn a_version_is_not_extended_past_the_one_that_overwrote_it() {
         stage.read(&mut writer, Y);
         stage.change(&mut writer, X);
         assert!(stage.commit(writer).0.is_some());
+        if further {
+            // The new version is valid up to the reader's timestamp.
+            let mut another = stage.begin();
+            stage.read(&mut another, X);
+            stage.insert(&mut another, ABSENT);
+            assert!(stage.commit(another).0.is_some());
+        }
         stage.change(&mut reader, Y);
         assert_eq!(stage.commit(reader).0, None, "write skew");
         let mut again = stage.begin();
