@@ -23,6 +23,7 @@ use crate::setting::{self, Setting};
 
 /// The options.
 #[derive(Args, Clone, Debug)]
+#[group(id = "busy")]
 pub(crate) struct Options {
     #[command(flatten)]
     setting: setting::Options,
@@ -142,9 +143,8 @@ fn report<L>(
     };
     let mut report = Report::new("busy", ["beside", "alone"], setting);
     let run = |length, seed| transactions(&db, &workload, threads, length, seed).expect("the tables are there");
-    let works: [(&str, &dyn Fn(Length, u64) -> f64); 2] =
-        [("tpcc", &run), ("counting", &|length, _| counts(threads, length))];
-    for (name, work) in works {
+    let counting = |length, _| counts(threads, length);
+    for (name, work) in [("tpcc", &run as &dyn Fn(Length, u64) -> f64), ("counting", &counting)] {
         talk!("{name}");
         let mut with = |length, seed| beside(&|| work(length, seed));
         let mut without = |length, seed| work(length, seed);

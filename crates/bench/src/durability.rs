@@ -32,6 +32,7 @@ use crate::setting::{self, Setting};
 
 /// The options.
 #[derive(Args, Clone, Debug)]
+#[group(id = "durability")]
 pub(crate) struct Options {
     #[command(flatten)]
     setting: setting::Options,

@@ -224,3 +224,13 @@ fn measure(arguments: Arguments) -> Result<(), Box<dyn Error>> {
         Measurement::Rtm(options) => rtm::run(&options).and_then(|text| Ok(say!("{text}")?)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_arguments_of_every_measurement_are_declared_soundly() {
+        Arguments::command().debug_assert();
+    }
+}

@@ -32,7 +32,7 @@ use syn::{DeriveInput, parse_macro_input};
 /// # On a field
 ///
 /// - `#[column(immutable)]`: set when its row is inserted and never again; such columns are stored apart and not copied by
-///   updates. Where the others take at most 64 bytes, a row has room for two versions of them. Key columns cannot be updated either, with or without it.
+///   updates. Where the others take at most 56 bytes, a row has room for two versions of them. Key columns cannot be updated either, with or without it.
 ///
 /// Fields have column types: `bool`, integers of 8 to 64 bits, `f64`, `Decimal<S>`, `Timestamp`, `Text<N>`, `Bytes<N>`,
 /// `String`, and `Option`s of these, except in the primary key.

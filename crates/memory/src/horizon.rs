@@ -65,7 +65,8 @@ impl Horizon {
         if self.hasty {
             *passed = *noted;
         }
-        self.epoch.store(passed.0, Ordering::Release);
+        // Callers may come with epochs in another order than they read them.
+        self.epoch.store(passed.0.max(self.epoch.load(Ordering::Relaxed)), Ordering::Release);
         (*passed, *noted) = (*noted, now);
         counts.seal(None, awaited);
     }
@@ -119,7 +120,10 @@ mod tests {
         assert_eq!(local.horizon(), Epoch(3), "what epoch 2 replaced is not needed any more");
         assert!(point.advance(Epoch(5)));
         assert_eq!(local.horizon(), Epoch(6));
+        let hold = point.hold();
         assert!(point.advance(Epoch(9)));
+        assert_eq!(local.horizon(), Epoch(6), "somebody may read what epoch 6 replaced");
+        drop(hold);
         assert_eq!(local.horizon(), Epoch(7));
     }
 }

@@ -161,7 +161,7 @@ impl Memory {
     }
 
     /// Moves [`Local::horizon`] on if everyone has gone offline who was online when it was called last and did so. To be called by a
-    /// helper each time that the epoch has been advanced. `now`: the epoch.
+    /// helper now and then, as when it advances the epoch. `now`: the epoch.
     pub fn advance_horizon(&self, now: Epoch) {
         self.0.horizon.advance(&self.0.counts, now);
     }

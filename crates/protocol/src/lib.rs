@@ -8,6 +8,7 @@ pub mod nowait;
 mod registry;
 mod shared;
 pub mod silo;
+pub mod tictoc;
 pub mod wait_die;
 
 pub use registry::PROTOCOLS;

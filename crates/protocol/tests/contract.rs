@@ -216,6 +216,16 @@ macro_rules! under_every_protocol {
                     }
 
                     #[test]
+                    fn who_inserted_keeps_its_row() {
+                        places::who_inserted_keeps_its_row::<$protocol>();
+                    }
+
+                    #[test]
+                    fn snapshots_see_what_was_in_places() {
+                        places::snapshots_see_what_was::<$protocol>();
+                    }
+
+                    #[test]
                     fn versions_in_places_wait_for_the_durable_point() {
                         places::wait_for_the_durable_point::<$protocol>();
                     }

@@ -343,6 +343,46 @@ fn fleeting_insert_skew<P: Protocol>() {
     }
 }
 
+/// One writes since a row is not there, as it finds in what a third has linked for it and then takes back; the other inserts that row,
+/// since nothing was written. What was not written had been read by one who comes late in the order, if the protocol has such.
+fn taken_back_insert_skew<P: Protocol>() {
+    every_step(|at| {
+        let bench = Bench::<P>::open(HtmMode::Absent, &[0, 0, 0]);
+        let (mut one, mut two, mut third) = (bench.worker(), bench.worker(), bench.worker());
+        for _ in 0..5 {
+            commit(&mut two, |worker| bench.change(worker, 2, |value| value + 1));
+        }
+        commit(&mut two, |worker| bench.read(worker, 1).and_then(|_| bench.change(worker, 2, |value| value + 1)));
+        let other = Cell::new(false);
+        let turn = || {
+            // It is not held: it links.
+            third.begin(Mode::ReadWrite, Priority::NONE);
+            let _ = put(&bench, &mut third, 20, 1);
+            let writes = |worker: &mut P::Worker| {
+                let free = bench.read(worker, 20)?.is_none();
+                if free {
+                    bench.change(worker, 1, |_| 1)?;
+                }
+                Ok(free)
+            };
+            other.set(attempt(&mut two, writes).is_some_and(|done| done.1));
+            third.abort();
+        };
+        let inserts = |worker: &mut P::Worker| {
+            let free = bench.read(worker, 1)? == Some(0);
+            if free {
+                put(&bench, worker, 20, 7)?;
+            }
+            Ok(free)
+        };
+        let (done, interrupted) = interrupt(at, turn, || attempt(&mut one, inserts));
+        let did = done.is_some_and(|done| done.1);
+        assert!(!(did && other.get()), "before step {at}: neither saw the other");
+        cleared(&bench, &mut [&mut one, &mut two, &mut third]);
+        interrupted
+    });
+}
+
 /// One writes since a row is deleted; the other unlinks what is left of it and inserts the row anew, since nothing was written.
 fn rebirth_skew<P: Protocol>() {
     let own = |bench: &Bench<P>, worker: &mut P::Worker| {
@@ -433,6 +473,31 @@ fn looks_that_come_too_early<P: Protocol>() {
         cleared(&bench, &mut [&mut one, &mut two]);
         commit(&mut one, |worker| delete(&bench, worker, 1));
         cleared(&bench, &mut [&mut one, &mut two]);
+        interrupted
+    });
+}
+
+/// One fills rows whose keys another has linked, and which the other takes back. It may miss its own rows then, but does not tell so
+/// (promise g). Who is held links nothing that could be met.
+fn own_rows_that_are_unlinked<P: Protocol>() {
+    const ABSENT: [u64; 2] = [8, 9];
+    every_step(|at| {
+        let bench = Bench::<P>::open(HtmMode::Absent, &[1]);
+        let (mut gives_up, mut fills) = (bench.worker(), bench.worker());
+        let put = |worker: &mut P::Worker| {
+            begin(worker, Mode::ReadWrite);
+            ABSENT.iter().try_for_each(|&id| put(&bench, worker, id, 1))
+        };
+        put(&mut gives_up).expect("nobody is about");
+        let filled = put(&mut fills);
+        let turn = || {
+            if filled.is_ok() && ABSENT.iter().any(|&id| bench.read(&mut fills, id) == Ok(None)) {
+                assert!(fills.validate().is_err(), "before step {at}: it has inserted the row, and it is not there");
+            }
+        };
+        let ((), interrupted) = interrupt(at, turn, || gives_up.abort());
+        fills.abort();
+        cleared(&bench, &mut [&mut gives_up, &mut fills]);
         interrupted
     });
 }
@@ -549,6 +614,11 @@ macro_rules! under_every_protocol {
                 }
 
                 #[test]
+                fn of_two_of_which_one_inserts_what_a_third_takes_back_one_writes() {
+                    super::however_held::<Protocol>(super::taken_back_insert_skew::<Protocol>);
+                }
+
+                #[test]
                 fn a_deleted_row_that_comes_back_is_noticed() {
                     super::however_held::<Protocol>(super::rebirth_skew::<Protocol>);
                 }
@@ -561,6 +631,11 @@ macro_rules! under_every_protocol {
                 #[test]
                 fn what_is_held_when_it_should_be_unlinked_is_unlinked_later() {
                     super::however_held::<Protocol>(super::looks_that_come_too_early::<Protocol>);
+                }
+
+                #[test]
+                fn who_misses_its_own_row_does_not_tell() {
+                    super::own_rows_that_are_unlinked::<Protocol>();
                 }
 
                 #[test]

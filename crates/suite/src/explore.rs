@@ -198,7 +198,8 @@ pub struct Explored {
     pub all_committed: usize,
 }
 
-/// Runs every interleaving of the specification in the setting.
+/// Runs every interleaving of the specification in the setting. Helpers do their work between steps; where the order of an epoch need
+/// not agree with real time, each interleaving also runs within one epoch, without them.
 ///
 /// # Errors
 /// The first schedule whose result is not serial, in words.
@@ -212,17 +213,12 @@ pub fn explore(setting: &Setting, spec: &Spec) -> Result<Explored, String> {
 /// As [`explore`].
 pub fn explore_with(setting: &Setting, spec: &Spec, options: impl Fn(Builder) -> Builder) -> Result<Explored, String> {
     let lengths: Vec<usize> = spec.programs.iter().map(|program| program.ops.len() + 1).collect();
+    let ways: &[Helpers] = if setting.strict { &[Helpers::Between] } else { &[Helpers::Between, Helpers::Idle] };
     let mut explored = Explored::default();
     for schedule in interleavings(&lengths) {
-        let kinds: &[Run] = match spec.tables {
-            Tables::Any => &[run::<Cell>, run::<BucketCell>, run::<RunCell>],
-            Tables::Ordered => &[run::<Cell>, run::<RunCell>],
-            Tables::Unique => &[run::<UniqueCell>],
-        };
         let mut committed = true;
-        for run in kinds {
-            let run = run(options(setting.builder()), spec, &schedule, setting.strict);
-            committed &= run.map_err(|fault| format!("{setting}, schedule {schedule:?}: {fault}"))?;
+        for &helpers in ways {
+            committed &= run_all(setting, spec, &schedule, helpers, &options)?;
         }
         explored.schedules += 1;
         explored.all_committed += usize::from(committed);
@@ -230,8 +226,46 @@ pub fn explore_with(setting: &Setting, spec: &Spec, options: impl Fn(Builder) ->
     Ok(explored)
 }
 
+/// Runs one interleaving within one epoch; whether all programs committed that wanted to.
+///
+/// # Errors
+/// As [`explore`].
+pub fn follow(setting: &Setting, spec: &Spec, schedule: &[usize]) -> Result<bool, String> {
+    run_all(setting, spec, schedule, Helpers::Idle, |builder| builder)
+}
+
+/// What helpers do while a schedule runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Helpers {
+    /// Their work between any two steps: deleted records leave, memory is reused, and each step is in an epoch of its own.
+    Between,
+    /// Nothing.
+    Idle,
+}
+
+/// Runs one schedule in every kind of table.
+fn run_all(
+    setting: &Setting,
+    spec: &Spec,
+    schedule: &[usize],
+    helpers: Helpers,
+    options: impl Fn(Builder) -> Builder,
+) -> Result<bool, String> {
+    let kinds: &[Run] = match spec.tables {
+        Tables::Any => &[run::<Cell>, run::<BucketCell>, run::<RunCell>],
+        Tables::Ordered => &[run::<Cell>, run::<RunCell>],
+        Tables::Unique => &[run::<UniqueCell>],
+    };
+    let mut committed = true;
+    for run in kinds {
+        let run = run(options(setting.builder()), spec, schedule, helpers, setting.strict);
+        committed &= run.map_err(|fault| format!("{setting}, schedule {schedule:?}, helpers {helpers:?}: {fault}"))?;
+    }
+    Ok(committed)
+}
+
 /// Runs one schedule in one kind of table; whether all programs committed that wanted to.
-type Run = fn(Builder, &Spec, &[usize], bool) -> Result<bool, String>;
+type Run = fn(Builder, &Spec, &[usize], Helpers, bool) -> Result<bool, String>;
 
 /// Every way to merge sequences of these lengths: which sequence moves at each step.
 fn interleavings(lengths: &[usize]) -> Vec<Vec<usize>> {
@@ -275,7 +309,13 @@ enum Fate {
     Aborted,
 }
 
-fn run<C: Cells>(builder: Builder, spec: &Spec, schedule: &[usize], strict: bool) -> Result<bool, String> {
+fn run<C: Cells>(
+    builder: Builder,
+    spec: &Spec,
+    schedule: &[usize],
+    helpers: Helpers,
+    strict: bool,
+) -> Result<bool, String> {
     let fail = |error: &dyn std::fmt::Display| error.to_string();
     let db = builder.step_helpers(true).record_history(true).workers(spec.programs.len() + 1).open();
     let db = db.map_err(|error| fail(&error))?;
@@ -321,8 +361,9 @@ fn run<C: Cells>(builder: Builder, spec: &Spec, schedule: &[usize], strict: bool
         } else if let Some(transaction) = open[who].take() {
             fates[who] = end(transaction, program.rolls_back, began[who], moment)?;
         }
-        // Between steps helpers do their work: deleted records leave, memory is reused.
-        db.step();
+        if helpers == Helpers::Between {
+            db.step();
+        }
     }
     drop(open);
     check_outcome::<C>(&db, &table, spec, &fates, &observed, strict)?;

@@ -6,6 +6,7 @@
 //! together is noticed.
 
 use std::sync::Mutex;
+use std::time::Duration;
 
 use seriatim::catalog::kind;
 use seriatim::history::{self, Promises};
@@ -98,6 +99,9 @@ struct Tables {
     keys: u64,
 }
 
+/// Some transactions long.
+const SHORT_EPOCH: Duration = Duration::from_micros(200);
+
 /// Runs the load in a setting.
 ///
 /// # Errors
@@ -116,8 +120,10 @@ pub fn stress_with(
     seed: u64,
     options: impl Fn(Builder) -> Builder,
 ) -> Result<Stressed, String> {
-    let builder = options(setting.builder().record_history(true).workers(load.threads + 1).seed(seed));
-    let db = builder.open().map_err(|error| error.to_string())?;
+    let builder = setting.builder().record_history(true).workers(load.threads + 1).seed(seed);
+    // With epochs that are short, row versions go back to places in their records soon.
+    let builder = if seed % 2 == 1 { builder.epoch_interval(SHORT_EPOCH) } else { builder };
+    let db = options(builder).open().map_err(|error| error.to_string())?;
     let result = run(&db, load, seed).and_then(|taken| audit(&db, setting.strict, load, taken));
     result.map_err(|fault| format!("{setting}, {load:?}, seed {seed}: {fault}"))
 }

@@ -22,12 +22,12 @@ mod rolled_back_reads;
 mod write_skew;
 
 use seriatim_suite::explore::{Explored, Spec, explore};
-use seriatim_suite::{matrix, seed};
+use seriatim_suite::{matrix_of_steps, seed};
 
 /// Explores a specification in every setting. Some schedule must let all programs commit: a protocol that aborts everything
 /// would forbid every anomaly.
 fn forbid(anomaly: &str, spec: &Spec) {
-    for setting in matrix(seed(anomaly)) {
+    for setting in matrix_of_steps(seed(anomaly)) {
         match explore(&setting, spec) {
             Ok(Explored { schedules, all_committed }) => {
                 assert!(schedules > 1 && all_committed > 0, "{setting}: {all_committed} of {schedules} committed");

@@ -31,6 +31,8 @@ pub enum Fault {
     PanicInCommit,
     /// Lets a younger transaction wait for an older one.
     YoungerWaits,
+    /// Extends the validity of versions that have been overwritten.
+    ExtendOverwritten,
     /// Ends explicit transactions that are too old in the middle of a call, too.
     ReapInCall,
     /// Adds rows to runs of clustered tables where others read them, and writes no version.
@@ -39,7 +41,7 @@ pub enum Fault {
 
 impl Fault {
     /// Every fault but none.
-    pub const ALL: [Fault; 14] = [
+    pub const ALL: [Fault; 15] = [
         Fault::SkipValidation,
         Fault::NoSubscription,
         Fault::LateSubscription,
@@ -52,6 +54,7 @@ impl Fault {
         Fault::ForgetUndurableDeletions,
         Fault::PanicInCommit,
         Fault::YoungerWaits,
+        Fault::ExtendOverwritten,
         Fault::ReapInCall,
         Fault::GrowSharedRuns,
     ];

@@ -9,7 +9,8 @@
 //!
 //! The serialization point is the end of step 2: all records written are locked (or the region is one instant), and whatever
 //! was read is found unchanged afterwards. Image headers are filled with guesses of E and S before the region begins, so that
-//! the region usually touches record headers only; after a wrong guess it fills them again, which is private memory.
+//! the region usually touches record headers and places of small rows only; after a wrong guess it fills them again, which is private
+//! memory.
 
 use std::hint::cold_path;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -59,8 +60,8 @@ impl Install {
     /// replaced unless that is itself of snapshot S (lines 18–23). One of a durable epoch before E, where there is a log, needs it
     /// unless it is of E.
     ///
-    /// Of a row that goes to a place there are no readers who need what came before; the version before the one replaced may have lain in
-    /// that very place.
+    /// Of a row that goes to a place nobody needs what came before, either way; but the version before the one replaced may have lain in
+    /// that very place, and a chain should not name itself.
     fn older(&self, now: Guess, keeps_epochs: bool) -> usize {
         let needless = self.made.snapshot == now.snapshot && (self.made.epoch == now.epoch || !keeps_epochs);
         if needless && self.place == 0 { self.previous } else { self.replaced() }

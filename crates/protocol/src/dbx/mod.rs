@@ -156,6 +156,7 @@ pub struct State {
 
 impl Variant for State {
     type By = ();
+    type Claim = LockBit;
 
     #[inline]
     fn begin(&mut self, core: &Core, mode: Mode) {

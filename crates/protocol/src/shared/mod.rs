@@ -12,4 +12,5 @@ pub(crate) mod record_header;
 pub(crate) mod restore;
 pub(crate) mod versions;
 pub(crate) mod worker;
+pub(crate) mod write_phase;
 pub(crate) mod writes;

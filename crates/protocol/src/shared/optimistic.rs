@@ -29,8 +29,8 @@ use super::writes::{Deferred, Link, Write, WriteSet};
 pub(crate) struct Read<O = ()> {
     record: u64,
     header: u64,
-    seen: TidWord,
-    by: O,
+    pub(crate) seen: TidWord,
+    pub(crate) by: O,
 }
 
 // What does not repair pays nothing.
@@ -53,7 +53,7 @@ impl<O: Origin> Read<O> {
     }
 
     #[inline]
-    fn record(self) -> RecordPtr {
+    pub(crate) fn record(self) -> RecordPtr {
         let address = self.record & ((1 << ADDRESS_BITS) - 1);
         // SAFETY: it was a record when noted, and the worker has been online since.
         unsafe { RecordPtr::from_raw(NonNull::new_unchecked(address as *mut u8)) }
@@ -71,11 +71,20 @@ impl<O: Origin> Read<O> {
         KeyBuf::from(unsafe { read_key(self.record(), class.unwrap_or(KeyClass::Word8)) })
     }
 
+    /// The TID word of the record.
     #[inline]
-    fn word<'t>(self) -> &'t AtomicU64 {
+    pub(crate) fn word<'t>(self) -> &'t AtomicU64 {
         crate::step();
         // SAFETY: as in `record`.
         unsafe { &*(self.header as *const AtomicU64) }
+    }
+
+    /// The `AT`-th word of the protocol's own in the header of the record.
+    #[inline]
+    pub(crate) fn own<'t, const AT: usize>(self) -> &'t AtomicU64 {
+        crate::step();
+        // SAFETY: as in `record`; the protocol's headers have this word.
+        unsafe { &*((self.header + record_header::bytes(AT) as u64) as *const AtomicU64) }
     }
 }
 
@@ -143,8 +152,8 @@ impl<O: Origin> Optimistic<O> {
 
     /// Notes a record with the TID word seen.
     #[inline(always)]
-    fn note_read(&mut self, table: &Table, record: RecordPtr, word: TidWord) -> Result<(), OpError> {
-        self.reads.try_push(Read::new(table, record, word, self.base.by)).map_err(record::full)
+    fn note_read(&mut self, table: &Table, record: RecordPtr, word: TidWord, by: O) -> Result<(), OpError> {
+        self.reads.try_push(Read::new(table, record, word, by)).map_err(record::full)
     }
 
     /// The record at `key`; `None` after noting its absence.
@@ -178,9 +187,10 @@ impl<O: Origin> Optimistic<O> {
         self.base.conflict_at(Cause { phase: Phase::Execute, reason: Reason::RecordRemoved }, table, record)
     }
 
-    /// The settled TID word of a record with its row version, noted as the version seen.
+    /// The settled TID word of a record with its row version, noted as the version seen, and what an entry remembers of it.
     #[inline(always)]
-    fn look(&mut self, table: &Table, record: RecordPtr) -> Result<(TidWord, usize), OpError> {
+    fn look(&mut self, table: &Table, record: RecordPtr) -> Result<(TidWord, usize, O), OpError> {
+        let by = self.base.by.at(table, record);
         let Some((word, row_version)) = record_header::settled_version(table, record) else {
             return Err(self.locked(table, record));
         };
@@ -189,7 +199,7 @@ impl<O: Origin> Optimistic<O> {
         }
         self.base.note_tid(table, word.tid());
         self.base.seen = Seen { record: Some(record), tid: word.tid(), absent: word.is_absent(), own: false };
-        Ok((word, row_version))
+        Ok((word, row_version, by))
     }
 
     #[inline(always)]
@@ -207,8 +217,8 @@ impl<O: Origin> Optimistic<O> {
             self.base.note_own(&write);
             return Ok((write.row_version != 0).then(|| record::row_of(table, write.row_version)));
         }
-        let (word, row_version) = self.look(table, record)?;
-        self.note_read(table, record, word)?;
+        let (word, row_version, by) = self.look(table, record)?;
+        self.note_read(table, record, word, by)?;
         Ok((!word.is_absent()).then(|| record::row_of(table, row_version)))
     }
 
@@ -224,6 +234,7 @@ impl<O: Origin> Optimistic<O> {
             record::discard(&mut self.base.core, table, staged);
             return Err(error);
         }
+        O::prepare(table, staged.record);
         let (link, linked) = match self.base.defers {
             false => (Link::Own, self.link(table, key, staged.record)),
             true => (Link::Deferred, self.defer(table, key, staged.record)),
@@ -317,32 +328,32 @@ impl<O: Origin> Optimistic<O> {
         exists: OnExists,
     ) -> Result<Inserted, OpError> {
         let own = self.base.writes.find(record);
-        let (word, row) = match own {
+        let (word, row, by) = match own {
             Some(own) => {
                 let write = self.base.writes.entries()[own];
                 self.base.note_own(&write);
-                (write.expected, (write.row_version != 0).then(|| record::row_of(table, write.row_version)))
+                let row = (write.row_version != 0).then(|| record::row_of(table, write.row_version));
+                (write.expected, row, self.base.by)
             }
             None => {
-                let (word, row_version) = match self.look(table, record) {
+                let (word, row_version, by) = match self.look(table, record) {
                     Ok(seen) => seen,
                     Err(error) => {
                         record::discard(&mut self.base.core, table, staged);
                         return Err(error);
                     }
                 };
-                (word, (!word.is_absent()).then(|| record::row_of(table, row_version)))
+                (word, (!word.is_absent()).then(|| record::row_of(table, row_version)), by)
             }
         };
         if let (Some(row), OnExists::Refuse) = (row, exists) {
             record::discard(&mut self.base.core, table, staged);
             if own.is_none() {
-                self.note_read(table, record, word)?;
+                self.note_read(table, record, word, by)?;
             }
             return Ok(Inserted::Exists(row));
         }
         let row_version = record::detach(&mut self.base.core, table, staged, &mut self.base.writes.parts)?;
-        let by = self.base.by;
         match own {
             Some(own) => self.base.writes.replace(own, row_version, by),
             None => {
@@ -373,14 +384,13 @@ impl<O: Origin> Optimistic<O> {
             self.base.writes.replace(own, row_version, self.base.by);
             return Ok(Some(Updating { before, after: record::row_of(table, row_version) }));
         }
-        let (word, seen) = self.look(table, record)?;
+        let (word, seen, by) = self.look(table, record)?;
         if word.is_absent() {
-            return self.note_read(table, record, word).map(|()| None);
+            return self.note_read(table, record, word, by).map(|()| None);
         }
         self.base.writes.reserve().map_err(record::full)?;
         let before = record::row_of(table, seen);
         let row_version = record::copy_row(&mut self.base.core, table, before)?;
-        let by = self.base.by;
         self.base.writes.push(Write {
             record,
             table: table.into(),
@@ -403,12 +413,11 @@ impl<O: Origin> Optimistic<O> {
             self.base.writes.replace(own, 0, self.base.by);
             return Ok(Some(record::row_of(table, write.row_version)));
         }
-        let (word, seen) = self.look(table, record)?;
+        let (word, seen, by) = self.look(table, record)?;
         if word.is_absent() {
-            return self.note_read(table, record, word).map(|()| None);
+            return self.note_read(table, record, word, by).map(|()| None);
         }
         self.base.writes.reserve().map_err(record::full)?;
-        let by = self.base.by;
         self.base.writes.push(Write {
             record,
             table: table.into(),
@@ -505,14 +514,21 @@ impl<O: Origin> Optimistic<O> {
                 return Some(ValidationFailure::Read(i));
             }
         }
-        for (i, entry) in node_set.iter().enumerate() {
+        Self::node_set_failure(access, node_set)
+    }
+
+    /// As [`Optimistic::validation_failure`], of absences and ranges.
+    #[inline(always)]
+    pub(crate) fn node_set_failure<A: Access>(
+        access: &mut A,
+        node_set: &[NodeSetEntry<O>],
+    ) -> Option<ValidationFailure> {
+        let changed = |entry: &NodeSetEntry<O>| {
             // SAFETY: the worker has been online since it took the node version.
             let word = unsafe { &*entry.node_version.address() };
-            if access.load(word) != entry.node_version.value() {
-                return Some(ValidationFailure::Node(i));
-            }
-        }
-        None
+            access.load(word) != entry.node_version.value()
+        };
+        node_set.iter().position(changed).map(ValidationFailure::Node)
     }
 
     /// Promise (g): validates without committing.
@@ -641,6 +657,7 @@ impl<O: Origin> Observer for OwnChanges<'_, O> {
 }
 
 /// Unlinking under the lock bit of the TID word.
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LockBit;
 
 impl Claim for LockBit {

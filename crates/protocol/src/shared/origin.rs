@@ -1,9 +1,11 @@
-//! Which operation of a procedure an entry of a read, node or write set belongs to: for protocols that repair. For others it is
-//! `()`, which takes no room and no instruction.
+//! What an entry of a read, node or write set remembers besides: which operation of a procedure it belongs to, for protocols that
+//! repair, or until when what it saw was valid, for those that order by timestamps. For others it is `()`, which takes no room and no
+//! instruction.
 
 use std::fmt::Debug;
 
-use seriatim_txn::Runs;
+use seriatim_store::RecordPtr;
+use seriatim_txn::{Runs, Table};
 
 /// What an entry remembers of where it comes from.
 pub(crate) trait Origin: Copy + Debug + Default + PartialEq + Send {
@@ -15,6 +17,16 @@ pub(crate) trait Origin: Copy + Debug + Default + PartialEq + Send {
 
     /// Whether it is one of these runs.
     fn is_of(self, runs: Runs) -> bool;
+
+    /// The same, of an entry for this record, whose header is read next.
+    #[inline(always)]
+    fn at(self, _: &Table, _: RecordPtr) -> Self {
+        self
+    }
+
+    /// Sets the protocol's own words of a record that is about to be linked.
+    #[inline(always)]
+    fn prepare(_: &Table, _: RecordPtr) {}
 }
 
 impl Origin for () {

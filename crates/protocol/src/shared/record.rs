@@ -300,9 +300,10 @@ pub(crate) fn is_inline(table: &Table, record: RecordPtr, row_version: usize) ->
 
 /// The place inside the record where a commit may put the version that replaces `current`, a row; zero if there is none.
 ///
-/// What lies there was replaced by the commit that made `current` or by an earlier one. So it may be overwritten if `made`, the epoch
-/// of that commit, is before the horizon ([`Local::horizon`](seriatim_memory::Local::horizon)); and it stays so until the record
-/// has another TID.
+/// What lies there was replaced by the commit that made `current` or by an earlier one; or it is the row of an insertion that came too
+/// late for that commit, whose attempt has been online since before it. So it may be overwritten if `made`, the epoch of that commit, is
+/// before the horizon ([`Local::horizon`](seriatim_memory::Local::horizon)); and it stays so until the record has another TID. Not to
+/// be asked of a record without a row: there an insertion of this attempt's may lie in its place, and TID zero is before any horizon.
 #[inline]
 pub(crate) fn free_place(table: &Table, record: RecordPtr, current: usize, made: Epoch, horizon: Epoch) -> usize {
     let record_layout = &table.record_layout;
@@ -316,8 +317,8 @@ pub(crate) fn free_place(table: &Table, record: RecordPtr, current: usize, made:
     }
 }
 
-/// Copies a private row version, with its header, to a place that [`free_place`] found. The record is locked, or the caller is in its
-/// region.
+/// Copies a private row version, with its header, to a place that [`free_place`] found. The caller has the record's lock, whatever
+/// that is under its protocol, or is in its region.
 #[inline]
 pub(crate) fn copy_to_place(access: &mut impl Access, table: &Table, row_version: usize, place: usize) {
     for at in (0..table.record_layout.row_version_bytes()).step_by(8) {

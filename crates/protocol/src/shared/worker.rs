@@ -11,14 +11,17 @@ use seriatim_txn::{
     Runs, Savepoint, Scan, Seen, Staged, Table, Updating,
 };
 
-use super::optimistic::{LockBit, Optimistic};
+use super::gc::{self, Claim};
+use super::optimistic::Optimistic;
 use super::origin::Origin;
-use super::{gc, record};
+use super::record;
 
 /// What an optimistic protocol does in its own way.
 pub(crate) trait Variant: Send {
-    /// What entries remember of the operations they belong to: nothing, unless it repairs.
+    /// What entries remember: nothing, unless it repairs or orders by timestamps.
     type By: Origin;
+    /// How records are claimed that are to be unlinked.
+    type Claim: Claim + Default;
 
     /// A transaction has begun; the worker is online.
     #[inline]
@@ -49,6 +52,11 @@ pub(crate) trait Variant: Send {
         scan: &mut Scan,
     ) -> Result<Option<RowPtr>, OpError> {
         attempt.scan_next(table, scan)
+    }
+
+    /// As [`seriatim_txn::Worker::validate`].
+    fn validate(&mut self, attempt: &mut Optimistic<Self::By>) -> Result<(), OpError> {
+        attempt.validate()
     }
 
     /// As [`seriatim_txn::Worker::commit`].
@@ -154,7 +162,7 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
 
     fn validate(&mut self) -> Result<(), OpError> {
         // A snapshot always holds: nothing was noted.
-        self.attempt.validate()
+        self.variant.validate(&mut self.attempt)
     }
 
     #[inline]
@@ -166,7 +174,7 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
     }
 
     fn abort(&mut self) {
-        self.attempt.base.abandon(&LockBit);
+        self.attempt.base.abandon(&V::Claim::default());
     }
 
     fn conflict_info(&self) -> Option<&ConflictInfo> {
@@ -175,7 +183,7 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
 
     fn collect_garbage(&mut self, most: usize) {
         let due = self.attempt.base.due(most);
-        gc::collect(&mut self.attempt.base.core, &LockBit, due);
+        gc::collect(&mut self.attempt.base.core, &V::Claim::default(), due);
     }
 
     fn rest(&mut self) {

@@ -9,17 +9,14 @@
 
 use std::sync::atomic::{Ordering, fence};
 
-use seriatim_base::{Backoff, Epoch, Tid, abort_on_unwind};
-use seriatim_htm::Access;
-use seriatim_memory::CountedVec;
+use seriatim_base::{Epoch, Tid, abort_on_unwind};
 use seriatim_txn::{Fault, OpError, Outcome, Phase, Redo};
 
 use super::State;
-use crate::shared::attempt::Attempt;
-use crate::shared::optimistic::{LockBit, Optimistic, ValidationFailure};
+use crate::shared::optimistic::{LockBit, Optimistic};
 use crate::shared::origin::Origin;
-use crate::shared::record_header::{self, Plain, TidWord};
-use crate::shared::writes::Write;
+use crate::shared::record_header::Plain;
+use crate::shared::write_phase::{install, lock, unlock};
 
 pub(super) fn commit<O: Origin>(
     attempt: &mut Optimistic<O>,
@@ -53,53 +50,6 @@ fn decide<O: Origin>(attempt: &mut Optimistic<O>, state: &mut State) -> Result<T
     assert!(!attempt.base.core.injects(Fault::PanicInCommit), "a deliberate panic with locks held");
     let tid = state.last.max(attempt.base.newest).next(Epoch(epoch.0));
     state.last = tid;
-    install(attempt, tid, &mut state.replaced);
+    install(attempt, tid, &mut state.replaced, |_| {});
     Ok(tid)
-}
-
-/// Step 1. On failure nothing stays locked.
-fn lock<O: Origin>(attempt: &mut Optimistic<O>, order: &mut CountedVec<u32>, steps: u32) -> Result<(), OpError> {
-    let entries = attempt.base.writes.entries();
-    (0..entries.len() as u32).for_each(|entry| order.push(entry));
-    order.sort_unstable_by_key(|&entry| entries[entry as usize].record.addr());
-    for (locked, &entry) in order.iter().enumerate() {
-        let write = &entries[entry as usize];
-        let word = record_header::tid_word(&write.table().record_layout, write.record);
-        let mut backoff = Backoff::bounded(steps);
-        while !Plain.lock(word, write.expected.0, write.expected.locked().0) {
-            let now = TidWord(word.load(Ordering::Acquire));
-            let changed = now.unlocked() != write.expected;
-            if changed || !backoff.wait() {
-                unlock(entries, &order[..locked]);
-                return Err(match changed {
-                    true => attempt.record_conflict(Phase::Lock, ValidationFailure::Write(entry as usize)),
-                    false => attempt.base.record_lock_conflict(),
-                });
-            }
-        }
-    }
-    Ok(())
-}
-
-fn unlock<O: Origin>(entries: &[Write<O>], order: &[u32]) {
-    for &entry in order {
-        let write = &entries[entry as usize];
-        Plain.store(record_header::tid_word(&write.table().record_layout, write.record), write.expected.0);
-    }
-}
-
-/// Step 5. Remembers what each entry replaced.
-fn install<O: Origin>(attempt: &mut Optimistic<O>, tid: Tid, replaced: &mut CountedVec<usize>) {
-    let horizon = attempt.base.core.horizon();
-    for entry in 0..attempt.base.writes.entries().len() {
-        let write = attempt.base.put_in_place(entry, horizon);
-        let record_layout = &write.table().record_layout;
-        let row_version = record_header::row_version(record_layout, write.record);
-        replaced.push(row_version.load(Ordering::Relaxed) as usize);
-        if !write.is_nothing() {
-            Plain.store(row_version, write.row_version as u64);
-        }
-        let after = Attempt::after(&write, tid);
-        Plain.store(record_header::tid_word(record_layout, write.record), after.0);
-    }
 }

@@ -116,6 +116,7 @@ impl State {
 
 impl Variant for State {
     type By = ();
+    type Claim = LockBit;
 
     #[inline]
     fn begin(&mut self, _: &Core, _: Mode) {
@@ -178,6 +179,7 @@ mod tests {
 
     impl Variant for Repairs {
         type By = Run;
+        type Claim = LockBit;
 
         fn begin(&mut self, core: &Core, mode: Mode) {
             self.0.begin(core, mode);

@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use seriatim_base::{DurablePoint, Epoch};
-use seriatim_catalog::Key;
+use seriatim_catalog::{ColumnSet, Key};
 use seriatim_htm::HtmMode;
 use seriatim_memory::Pinned;
 use seriatim_store::RecordPtr;
-use seriatim_txn::{Mode, Peeked, Priority, Protocol, RowBuffer, RowPtr, Worker};
+use seriatim_txn::{
+    Freshness, Inserted, Mode, OnExists, OpError, Peeked, Priority, Protocol, RowBuffer, RowPtr, Worker,
+};
 
-use crate::commit;
 use crate::common::{Bench, modes};
+use crate::{commit, commits, insert};
 
 /// Rounds of the horizon until a commit of now is before it, if nobody is online for longer.
 const ROUNDS: u32 = 4;
@@ -153,5 +155,69 @@ pub(crate) fn wait_for_the_durable_point<P: Protocol>() {
         pass(&bench);
         add(&bench, &mut worker);
         assert_ne!(bench.get(row), value, "{} on {mode}: all that replaced it is durable", P::INFO.name);
+    }
+}
+
+/// A row that was inserted lies in the first place. Another that has the key committed before does not take that from it.
+pub(crate) fn who_inserted_keeps_its_row<P: Protocol>() {
+    for (mode, two) in modes().into_iter().flat_map(|mode| [(mode, false), (mode, true)]) {
+        let bench = bench::<P>(mode, two);
+        let (mut late, mut other) = (bench.worker(), bench.worker());
+        late.begin(Mode::ReadWrite, Priority::NONE);
+        assert_eq!(insert(&bench, &mut late, 5, 77), Ok(Inserted::New));
+        let row = late.read(&bench.cells, Key::Word8(5), ColumnSet::ALL).expect("its own").expect("its own");
+        other.begin(Mode::ReadWrite, Priority::NONE);
+        let put = |other: &mut P::Worker| -> Result<(), OpError> {
+            let staged = other.stage(&bench.cells)?;
+            bench.set(staged.row, 1);
+            other.insert(&bench.cells, Key::Word8(5), staged, OnExists::Replace).map(drop)
+        };
+        let put = put(&mut other);
+        // Where insertions lock, the other waits.
+        if commits(&mut other, put) {
+            for _ in 0..3 {
+                pass(&bench);
+                other.begin(Mode::ReadWrite, Priority::NONE);
+                bench.change(&mut other, 5, |value| value + 1).expect("alone");
+                commit(&mut other).expect("alone");
+                assert_eq!(bench.get(row), 77, "{} on {mode}", P::INFO.name);
+            }
+            assert!(!commits(&mut late, Ok(())), "{} on {mode}: the key was taken", P::INFO.name);
+        } else {
+            late.abort();
+        }
+    }
+}
+
+/// A snapshot finds what it is to see behind versions that came and went in places.
+pub(crate) fn snapshots_see_what_was<P: Protocol>() {
+    if P::INFO.capabilities.snapshots == Freshness::None {
+        return;
+    }
+    for (mode, two) in modes().into_iter().flat_map(|mode| [(mode, false), (mode, true)]) {
+        let bench = bench::<P>(mode, two);
+        let (mut worker, mut readers) = (bench.worker(), (0..4).map(|_| bench.worker()).collect::<Vec<_>>());
+        for round in 0..3 {
+            let before = bench.state(&[0])[0];
+            for (reader, wanted) in readers.iter_mut().zip(before..) {
+                reader.begin(Mode::ReadOnly, Priority::NONE);
+                pass(&bench);
+                add(&bench, &mut worker);
+                // The next one sees this.
+                assert_eq!(bench.state(&[0]), [wanted + 1]);
+            }
+            pass(&bench);
+            for (reader, wanted) in readers.iter_mut().zip(before..) {
+                let seen = bench.read(reader, 0).expect("a snapshot does not fail");
+                assert_eq!(seen, Some(wanted), "{} on {mode}: round {round}", P::INFO.name);
+            }
+            readers.iter_mut().for_each(|reader| reader.abort());
+            // With nobody about, places are used.
+            for _ in 0..3 {
+                pass(&bench);
+                add(&bench, &mut worker);
+                assert!(place(&bench, &mut worker).is_some() || !two, "{} on {mode}", P::INFO.name);
+            }
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! The memory limit: writes are refused, reads and deletes go on, and what is deleted can be used again.
 
-use seriatim::{Abort, Database, Handle, Session, Table, TransactError};
+use seriatim::{Abort, Database, Handle, Session, Table, TableStatistics, TransactError};
 
 use crate::common::each;
 
@@ -280,4 +280,73 @@ fn rows_that_an_explicit_transaction_gave_out_count_against_the_limit() {
     }
     assert!(noted() < before + (64 << 10), "{} bytes after {before}", noted());
     session.transact(|tx| tx.get(&table, &1).map(drop)).expect("the session goes on");
+}
+
+/// A row of which most does not change, and that stays in its record when it does.
+#[derive(Table, Clone, Debug, PartialEq)]
+#[table(name = "noted", key(id), hash)]
+struct Noted {
+    #[column(immutable)]
+    id: u64,
+    #[column(immutable)]
+    origin: String,
+    number: u64,
+    text: String,
+}
+
+fn noted(number: u64) -> Noted {
+    // As long as another, so that it takes the same memory.
+    Noted { id: 1, origin: "somewhere".to_owned(), number, text: format!("{number:0>40}") }
+}
+
+/// Rows, long texts included, whose versions go back and forth between places of their record take what they took when they were
+/// inserted. So do those that are replaced, fixed part and all.
+#[test]
+fn a_row_that_stays_in_its_record_takes_no_more_memory() {
+    each(|setting| {
+        let db = setting.builder().step_helpers(true).open().expect("valid");
+        let rows = db.create::<Noted>().expect("valid");
+        let mut session = db.session();
+        session.transact(|tx| tx.insert(&rows, &noted(0))).expect("alone");
+        let bytes = |db: &Database| -> u64 {
+            // Until what was replaced may be overwritten, and what was retired has gone.
+            (0..8).for_each(|_| db.step());
+            let tables: Vec<TableStatistics> = db.statistics().tables;
+            assert_eq!(tables[0].rows, 1);
+            tables[0].bytes
+        };
+        let inserted = bytes(&db);
+        for number in 1..20 {
+            let change = |row: &mut NotedUpdate<'_>| {
+                row.set_number(number);
+                row.set_text(&noted(number).text).expect("no limit");
+            };
+            let changed = session.transact(|tx| tx.update(&rows, &1, change));
+            assert!(changed.is_ok_and(|changed| changed.is_some()));
+            assert_eq!(bytes(&db), inserted, "after {number} updates");
+            let found = session.transact(|tx| Ok(tx.get(&rows, &1)?.map(|row| row.to_owned())));
+            assert_eq!(found.expect("alone").value, Some(noted(number)));
+        }
+        session.transact(|tx| tx.put(&rows, &noted(20))).expect("alone");
+        let replaced = bytes(&db);
+        for number in 21..40 {
+            let number = number / 2 * 2;
+            let put = session.transact(|tx| match number % 4 {
+                0 => tx.put(&rows, &noted(number)).map(drop),
+                _ => tx.update(&rows, &1, |row| row.set_number(number)).map(drop),
+            });
+            put.expect("alone");
+            assert!(bytes(&db) <= replaced, "{number}: {} bytes instead of {replaced}", bytes(&db));
+        }
+        let mut after = |round: u64| {
+            session.transact(|tx| tx.put(&rows, &noted(round))).expect("alone");
+            session.transact(|tx| tx.update(&rows, &1, |row| row.set_number(round + 1))).expect("alone");
+            bytes(&db);
+            db.statistics().memory_bytes
+        };
+        let before = after(0);
+        let after = (1..50).map(after).max().expect("some rounds");
+        assert!(after <= before, "{before} bytes grew to {after}");
+        assert_eq!(db.check_structure(), Ok(()));
+    });
 }

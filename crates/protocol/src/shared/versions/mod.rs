@@ -3,9 +3,9 @@
 //!
 //! Access rules:
 //! 1. A header is written while its row version is private. Once that is published the TID and the previous row version
-//!    never change; what the
-//!    protocol keeps does not either, or is made of atomic words.
-//! 2. A version is followed as long as its protocol says that it is reachable for online workers; it is retired, not freed.
+//!    do not change while anybody can reach it; what the protocol keeps does not either, or is made of atomic words.
+//! 2. A version is followed as long as its protocol says that it is reachable for online workers; it is retired, not freed, or its place
+//!    is overwritten once the horizon has passed.
 //!
 //! A protocol chooses what it keeps ([`Version`]'s parameter) and what a reader is shown ([`View`]). `read.rs` reads what a view shows.
 

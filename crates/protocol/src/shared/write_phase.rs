@@ -1,0 +1,78 @@
+//! The write set at commit, without regions: locked by the lock bit of each TID word in address order, then installed or unlocked.
+//!
+//! Ordered locking cannot deadlock. Each wait is bounded all the same (promise d), and a record that changed since it was read ends the
+//! attempt at once: none of these protocols can write it any more.
+
+use std::sync::atomic::Ordering;
+
+use seriatim_base::{Backoff, Tid};
+use seriatim_htm::Access;
+use seriatim_memory::CountedVec;
+use seriatim_txn::{OpError, Phase};
+
+use super::attempt::Attempt;
+use super::optimistic::{Optimistic, ValidationFailure};
+use super::origin::Origin;
+use super::record_header::{self, Plain, TidWord};
+use super::writes::Write;
+
+/// Locks the write set, and puts the entries' order into `order`. On failure nothing stays locked.
+#[inline]
+pub(crate) fn lock<O: Origin>(
+    attempt: &mut Optimistic<O>,
+    order: &mut CountedVec<u32>,
+    steps: u32,
+) -> Result<(), OpError> {
+    let entries = attempt.base.writes.entries();
+    (0..entries.len() as u32).for_each(|entry| order.push(entry));
+    order.sort_unstable_by_key(|&entry| entries[entry as usize].record.addr());
+    for (locked, &entry) in order.iter().enumerate() {
+        let write = &entries[entry as usize];
+        let word = record_header::tid_word(&write.table().record_layout, write.record);
+        let mut backoff = Backoff::bounded(steps);
+        while !Plain.lock(word, write.expected.0, write.expected.locked().0) {
+            let now = TidWord(word.load(Ordering::Acquire));
+            let changed = now.unlocked() != write.expected;
+            if changed || !backoff.wait() {
+                unlock(entries, &order[..locked]);
+                return Err(match changed {
+                    true => attempt.record_conflict(Phase::Lock, ValidationFailure::Write(entry as usize)),
+                    false => attempt.base.record_lock_conflict(),
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Unlocks entries: their records are as they were.
+pub(crate) fn unlock<O: Origin>(entries: &[Write<O>], order: &[u32]) {
+    for &entry in order {
+        let write = &entries[entry as usize];
+        Plain.store(record_header::tid_word(&write.table().record_layout, write.record), write.expected.0);
+    }
+}
+
+/// Installs the write set and unlocks it, record by record: `last` is called just before each is unlocked. Remembers what each entry
+/// replaced.
+#[inline(always)]
+pub(crate) fn install<O: Origin>(
+    attempt: &mut Optimistic<O>,
+    tid: Tid,
+    replaced: &mut CountedVec<usize>,
+    last: impl Fn(&Write<O>),
+) {
+    let horizon = attempt.base.core.horizon();
+    for entry in 0..attempt.base.writes.entries().len() {
+        let write = attempt.base.put_in_place(entry, horizon);
+        let record_layout = &write.table().record_layout;
+        let row_version = record_header::row_version(record_layout, write.record);
+        replaced.push(row_version.load(Ordering::Relaxed) as usize);
+        if !write.is_nothing() {
+            Plain.store(row_version, write.row_version as u64);
+        }
+        last(&write);
+        let after = Attempt::after(&write, tid);
+        Plain.store(record_header::tid_word(record_layout, write.record), after.0);
+    }
+}

@@ -1,0 +1,209 @@
+//! How long versions are valid: the read timestamp of each record, and that of absences and ranges.
+//!
+//! Timestamps are TIDs. A version is valid from its TID (the paper's wts) up to the read timestamp (rts): whoever overwrites it commits
+//! above. The word is the protocol's own one of the record header:
+//!
+//! ```text
+//! 63                                          4  3      1      0
+//! |  rts of the newest committed version, a TID  |  zeros  | CLOSED |
+//! ```
+//! Access rules:
+//! 1. Who holds the lock bit of the TID word may close the word, which says what has been promised to readers up to then, and opens it
+//!    before the TID word is unlocked, with the same rts or that of a new version, which is above. That of an unlinked record stays
+//!    closed.
+//! 2. Anybody may extend an open word by compare-and-swap, upwards.
+//!
+//! So the word only grows, and never has the same open value for two versions: one that was loaded before a version was looked at is
+//! no more than what that version has, and an extension that succeeds is one of the version that was there when it was loaded.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use seriatim_base::{CacheAligned, Tid, WorkerId};
+use seriatim_memory::Memory;
+use seriatim_store::RecordPtr;
+use seriatim_txn::{Core, Fault, RecordLayout, Runs, Table};
+
+use crate::shared::gc;
+use crate::shared::optimistic::{LockBit, Read};
+use crate::shared::origin::Origin;
+use crate::shared::record_header::{self, TidWord};
+
+const CLOSED: u64 = 1;
+const FLAG_BITS: u32 = u64::BITS - Tid::BITS;
+
+/// How often a word is looked at again that others change meanwhile: each time one of them has moved on.
+const LOOKS_MAX: u32 = 64;
+
+fn word<'t>(record_layout: &RecordLayout, record: RecordPtr) -> &'t AtomicU64 {
+    record_header::own::<0>(record_layout, record)
+}
+
+const fn tid(word: u64) -> Tid {
+    Tid::from_bits(word >> FLAG_BITS)
+}
+
+/// A record that nobody has read yet.
+pub(super) fn rest(table: &Table, record: RecordPtr) {
+    // ORDERING: linking publishes the record with release.
+    word(&table.record_layout, record).store(0, Ordering::Relaxed);
+}
+
+/// Closes the word of a record that the caller has locked: its rts, which does not move until it is opened.
+pub(super) fn close(table: &Table, record: RecordPtr) -> Tid {
+    // ORDERING: acquires what was done before an extension; releases the lock to those who find the word closed.
+    let before = word(&table.record_layout, record).fetch_or(CLOSED, Ordering::AcqRel);
+    assert!(before & CLOSED == 0, "who closes the word holds the record's lock");
+    tid(before)
+}
+
+/// Opens it again, with `rts` if there is a new version. The TID word is unlocked next.
+pub(super) fn open(table: &Table, record: RecordPtr, rts: Option<Tid>) {
+    let word = word(&table.record_layout, record);
+    let open = rts.map_or_else(|| word.load(Ordering::Relaxed) & !CLOSED, |rts| rts.bits() << FLAG_BITS);
+    word.store(open, Ordering::Release);
+}
+
+/// The rts of a record, and whether it is closed.
+#[cfg(test)]
+pub(super) fn of(table: &Table, record: RecordPtr) -> (Tid, bool) {
+    let word = word(&table.record_layout, record).load(Ordering::Relaxed);
+    (tid(word), word & CLOSED != 0)
+}
+
+/// Of an entry of the read set: the version seen is valid at least up to this.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct ValidUpTo(Tid);
+
+impl Origin for ValidUpTo {
+    const CARRIED: bool = false;
+
+    fn of(_: u16, _: u32) -> ValidUpTo {
+        ValidUpTo::default()
+    }
+
+    fn is_of(self, _: Runs) -> bool {
+        false
+    }
+
+    #[inline(always)]
+    fn at(self, table: &Table, record: RecordPtr) -> ValidUpTo {
+        // ORDERING: the TID word is loaded after it.
+        ValidUpTo(tid(word(&table.record_layout, record).load(Ordering::Acquire)))
+    }
+
+    #[inline(always)]
+    fn prepare(table: &Table, record: RecordPtr) {
+        rest(table, record);
+    }
+}
+
+/// Whether a version that was read is valid at `at`, extending it if need be. `is_own`: the caller holds the record's lock, and is the
+/// one who overwrites it at `at`.
+pub(super) fn is_valid(core: &Core, read: &Read<ValidUpTo>, at: Tid, is_own: impl Fn() -> bool) -> bool {
+    // Whatever has become of the record.
+    read.seen.tid().max(read.by.0) >= at || extend(core, (read.word(), read.own::<0>()), read.seen, at, is_own)
+}
+
+/// The same, of a version that a write builds on. It has to be there still, and not locked: where its record was unlinked, or is being
+/// unlinked, the transaction does not find its own write any more, and may have given the key a second one.
+pub(super) fn is_current(core: &Core, table: &Table, record: RecordPtr, seen: TidWord, at: Tid) -> bool {
+    let tid_word = record_header::tid_word(&table.record_layout, record);
+    // ORDERING: the record is looked up before; the lock is taken before it is unlinked.
+    let found = TidWord(tid_word.load(Ordering::Acquire)) == seen;
+    found && extend(core, (tid_word, word(&table.record_layout, record)), seen, at, || false)
+}
+
+/// Whether a version is there still, and valid at `at`.
+fn extend(
+    core: &Core,
+    (tid_word, word): (&AtomicU64, &AtomicU64),
+    seen: TidWord,
+    at: Tid,
+    is_own: impl Fn() -> bool,
+) -> bool {
+    for _ in 0..LOOKS_MAX {
+        crate::step();
+        // ORDERING: the TID word is loaded after it: if that is the one seen, so was it when this was loaded.
+        let rts = word.load(Ordering::Acquire);
+        crate::step();
+        let now = TidWord(tid_word.load(Ordering::Acquire));
+        if now.unlocked() != seen && !core.injects(Fault::ExtendOverwritten) {
+            return false;
+        }
+        let (is_locked, is_closed) = (now.is_locked(), rts & CLOSED != 0);
+        // Locked and open is ambiguous: on the way to a lock, or a new version whose TID word is not there yet.
+        if tid(rts) >= at && is_locked == is_closed {
+            return true;
+        }
+        if is_locked {
+            return is_own();
+        }
+        crate::step();
+        // ORDERING: releases that the version was found; see rule 2.
+        let extended = at.bits() << FLAG_BITS;
+        if !is_closed && word.compare_exchange(rts, extended, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            return true;
+        }
+    }
+    false
+}
+
+/// Unlinking under the lock bit, with the word closed: what was promised to readers of the record, the table remembers.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Claim;
+
+impl gc::Claim for Claim {
+    fn take(&self, core: &Core, table: &Table, record: RecordPtr) -> Option<TidWord> {
+        let word = LockBit.take(core, table, record)?;
+        table.unlinked.announce(close(table, record));
+        Some(word)
+    }
+
+    fn give(&self, core: &Core, table: &Table, record: RecordPtr, word: TidWord) {
+        // Opened again it could be extended by one who saw the record linked.
+        if !word.is_removed() {
+            open(table, record, None);
+        }
+        LockBit.give(core, table, record, word);
+    }
+}
+
+/// Until when absences and ranges are valid that are known by node versions: for each worker, the newest timestamp of a
+/// transaction that relied on one. Whoever gives a key its first row commits above all of them.
+///
+/// Who relies on a node version says so first, and validates it then; who links a record changes the node version first, and looks here
+/// then, both with a fence between. So one of the two finds the other.
+#[derive(Debug)]
+pub(super) struct Absences {
+    by_worker: Box<[CacheAligned<AtomicU64>]>,
+    /// Workers there have been.
+    workers: AtomicUsize,
+}
+
+impl Absences {
+    pub(super) fn new(memory: &Memory) -> Absences {
+        let by_worker = (0..memory.workers_max()).map(|_| CacheAligned::default()).collect();
+        Absences { by_worker, workers: AtomicUsize::new(0) }
+    }
+
+    /// A worker that may rely on absences.
+    pub(super) fn add(&self, worker: WorkerId) {
+        self.workers.fetch_max(usize::from(worker.0) + 1, Ordering::SeqCst);
+    }
+
+    /// The worker relies on absences at `at`. A fence follows.
+    pub(super) fn rely(&self, worker: WorkerId, at: Tid) {
+        let own = &self.by_worker[usize::from(worker.0)];
+        if own.load(Ordering::Relaxed) < at.bits() {
+            // ORDERING: releases the epoch of `at`.
+            own.store(at.bits(), Ordering::Release);
+        }
+    }
+
+    /// The newest timestamp at which any worker has relied on absences. A fence came before.
+    pub(super) fn newest(&self) -> Tid {
+        let workers = &self.by_worker[..self.workers.load(Ordering::SeqCst)];
+        let newest = workers.iter().map(|own| own.load(Ordering::Acquire)).max();
+        Tid::from_bits(newest.unwrap_or_default())
+    }
+}
