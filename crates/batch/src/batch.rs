@@ -3,7 +3,7 @@
 //! Resources become dense ids when they are named, by one hash probe each; all that follows is arrays.
 
 use std::collections::HashMap;
-use std::hash::Hash;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
 
 use crate::algorithms::Search;
 use crate::fault::{self, Fault};
@@ -12,16 +12,16 @@ use crate::residual::Residual;
 use crate::{Settings, order};
 
 /// Transactions that have been executed and are to be decided together. `R` names resources, `V` their versions; a caller whose
-/// transactions all saw the same state can take `()`.
+/// transactions all saw the same state can take `()`. `S` hashes resources: those that are hashes already need no other.
 #[derive(Clone, Debug)]
-pub struct Batch<R, V = ()> {
-    ids: HashMap<R, u32>,
+pub struct Batch<R, V = (), S = BuildHasherDefault<DefaultHasher>> {
+    ids: HashMap<R, u32, S>,
     /// Of each resource, the newest version that a transaction saw.
-    newest: Vec<Option<V>>,
+    pub(crate) newest: Vec<Option<V>>,
     /// Transaction, resource, version seen; in the order of transactions.
-    reads: Vec<(u32, u32, V)>,
+    pub(crate) reads: Vec<(u32, u32, V)>,
     /// Transaction, resource.
-    writes: Vec<(u32, u32)>,
+    pub(crate) writes: Vec<(u32, u32)>,
     members: Vec<Member>,
 }
 
@@ -48,11 +48,13 @@ pub struct Decided {
 impl<R: Hash + Eq, V: Copy + Ord> Batch<R, V> {
     /// An empty batch.
     pub fn new() -> Batch<R, V> {
-        Batch { ids: HashMap::new(), newest: Vec::new(), reads: Vec::new(), writes: Vec::new(), members: Vec::new() }
+        Batch::default()
     }
+}
 
+impl<R: Hash + Eq, V: Copy + Ord, S: BuildHasher> Batch<R, V, S> {
     /// Adds a transaction, which is told what it read and wrote.
-    pub fn add(&mut self, member: Member) -> Accesses<'_, R, V> {
+    pub fn add(&mut self, member: Member) -> Accesses<'_, R, V, S> {
         self.members.push(member);
         Accesses { batch: self }
     }
@@ -117,9 +119,10 @@ impl<R: Hash + Eq, V: Copy + Ord> Batch<R, V> {
     }
 }
 
-impl<R: Hash + Eq, V: Copy + Ord> Default for Batch<R, V> {
-    fn default() -> Batch<R, V> {
-        Batch::new()
+impl<R, V, S: Default> Default for Batch<R, V, S> {
+    fn default() -> Batch<R, V, S> {
+        let (ids, newest, reads, writes, members) = Default::default();
+        Batch { ids, newest, reads, writes, members }
     }
 }
 
@@ -132,11 +135,11 @@ enum Fate {
 
 /// Takes what a transaction of a batch read and wrote.
 #[derive(Debug)]
-pub struct Accesses<'b, R, V> {
-    batch: &'b mut Batch<R, V>,
+pub struct Accesses<'b, R, V, S = BuildHasherDefault<DefaultHasher>> {
+    batch: &'b mut Batch<R, V, S>,
 }
 
-impl<R: Hash + Eq, V: Copy + Ord> Accesses<'_, R, V> {
+impl<R: Hash + Eq, V: Copy + Ord, S: BuildHasher> Accesses<'_, R, V, S> {
     /// The transaction saw these versions of resources: it commits before others that write them. What a write builds on was read.
     pub fn reads(&mut self, reads: impl IntoIterator<Item = (R, V)>) -> &mut Self {
         let transaction = self.transaction();

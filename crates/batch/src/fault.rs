@@ -9,6 +9,8 @@ pub(crate) enum Fault {
     EdgesReversed,
     /// Those that abort stay in the order.
     AbortedKept,
+    /// Some conflicts do not join components.
+    ConflictsMissed,
 }
 
 #[cfg(not(test))]

@@ -1,4 +1,5 @@
-//! Reordering of batches: an order in which executed, undecided transactions commit, and the few that must abort.
+//! Reordering of batches: an order in which executed, undecided transactions commit, and the few that must abort; or threads for
+//! those that have not run.
 //!
 //! Invariant: this crate permutes or drops transactions and executes none. It imports `seriatim-base` alone, for randomness.
 //! **An order that it accepts is a serial order of the batch**: after all before it in the order, each transaction would still see
@@ -15,6 +16,9 @@
 //! 3. `algorithms`: a feedback vertex set of the graph. These abort; without them the graph has no cycle. To find a smallest set
 //!    is NP-hard; [`ALGORITHMS`] lists those that there are. [`POLICIES`] lists what they prefer to abort.
 //! 4. `order`: readers first, otherwise as they came.
+//!
+//! Transactions that have not run yet, but whose footprints are known, are placed on threads ([`Batch::place`], `placement`): those
+//! that conflict on one, in that order. Nothing is dropped then.
 //!
 //! ```
 //! use seriatim_batch::{Batch, Member, Settings};
@@ -38,6 +42,7 @@
 //!   that is on no cycle any more when its turn comes is not aborted; the graph that is left is the same.
 //! - The exact search is a branch and bound instead of an enumeration. Its work is bounded ([`Settings::search_steps_max`]), and it is
 //!   never worse than the greedy algorithm that it starts from.
+//! - The thread-aware policy (§4.2) places whole components of what conflicts, and not the same number on each thread.
 //!
 //! # What they cost, and how good they are
 //!
@@ -69,6 +74,7 @@ mod batch;
 mod fault;
 mod graph;
 mod order;
+mod placement;
 mod policy;
 mod residual;
 #[cfg(test)]
@@ -76,6 +82,7 @@ mod tests;
 
 pub use algorithms::{ALGORITHMS, Algorithm};
 pub use batch::{Accesses, Batch, Decided, Member};
+pub use placement::Placed;
 pub use policy::{POLICIES, Policy};
 
 use std::num::NonZeroUsize;

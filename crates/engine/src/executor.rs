@@ -2,6 +2,8 @@
 //!
 //! A thread holds up to [`Engine::held_max`] executed transactions, each with a session of its own, whose decisions are queued. It never
 //! waits for what itself has: with transactions held it waits neither for a worker nor in work that runs by itself, but decides first.
+//! What it begins next, the [work queue](crate::work_queue) says; where calls are batched, that can be one which conflicts with the one
+//! before, so it begins none with transactions held.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -15,7 +17,11 @@ use std::time::Duration;
 use seriatim_base::thread::{self, JoinHandle, Thread};
 use seriatim_txn::Prepared;
 
-use crate::{Advance, Committed, Decided, Detached, Engine, OpenError, Origin, Pending, Runner, Step, TransactError};
+use crate::work_queue::{Footprint, Forming, Next, WorkQueue};
+use crate::{
+    Advance, BatchStatistics, Committed, Decided, Detached, Engine, OpenError, Origin, Pending, Runner, Step,
+    TransactError,
+};
 
 /// What an executor runs its work in.
 pub trait ExecutorSession: Send + 'static {
@@ -26,7 +32,7 @@ pub trait ExecutorSession: Send + 'static {
     fn reset(&mut self);
 }
 
-/// Threads that run what they are given, first come, first served.
+/// Threads that run what they are given, first come, first served; but calls in [batches](crate::Batch), if so set.
 ///
 /// Dropping it waits until all that it was given has been run; but not if its own work drops it.
 pub struct Executor<S> {
@@ -42,14 +48,25 @@ enum Work<S> {
 }
 
 struct Shared<S> {
+    /// Whether calls are batched whose footprints are known.
+    batches: bool,
     queue: Mutex<Queue<S>>,
 }
 
 struct Queue<S> {
-    work: VecDeque<Work<S>>,
+    work: WorkQueue<Work<S>>,
     /// Threads that sleep and would take work.
-    idle: Vec<Thread>,
+    idle: Vec<Idle>,
     closed: bool,
+}
+
+/// A thread that sleeps.
+struct Idle {
+    /// Its number.
+    at: usize,
+    /// Whether it has undecided transactions.
+    holds: bool,
+    thread: Thread,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -66,46 +83,77 @@ fn contain(body: impl FnOnce()) {
 }
 
 impl<S> Shared<S> {
-    fn push(&self, work: Work<S>) {
+    fn push(&self, work: Work<S>, footprint: Option<Footprint>) {
+        let runs_alone = matches!(work, Work::Whole(_));
         let mut queue = lock(&self.queue);
-        queue.work.push_back(work);
+        match footprint {
+            Some(footprint) => queue.work.push_call(work, footprint),
+            None => queue.work.push(work, runs_alone),
+        }
         queue.wake_one();
     }
 
-    fn pop(&self) -> Option<Work<S>> {
-        lock(&self.queue).work.pop_front()
+    fn next(&self, at: usize, holds: bool) -> Next<Work<S>> {
+        lock(&self.queue).work.next(at, holds)
+    }
+
+    /// Places a batch that this thread has taken, and wakes those that got something.
+    fn place(&self, at: usize, mut forming: Forming<Work<S>>) {
+        forming.decide();
+        let mut queue = lock(&self.queue);
+        for owner in queue.work.place(at, forming) {
+            if owner != at {
+                queue.wake(owner);
+            }
+        }
+        // Others may have waited until it was placed.
+        queue.wake_one();
+    }
+
+    /// Whether the thread could begin something if it did not hold undecided transactions.
+    fn waits_for_decisions(&self, at: usize) -> bool {
+        let queue = lock(&self.queue);
+        queue.work.has_next(at, false) && !queue.work.has_next(at, true)
     }
 
     /// Sleeps until woken, or for `most`; wakes for new work if it `takes` any. `false`: there is none, and there will be none.
-    fn sleep(&self, takes: bool, held: bool, most: Option<Duration>) -> bool {
-        let current = thread::current();
+    fn sleep(&self, at: usize, takes: bool, holds: bool, most: Option<Duration>) -> bool {
         let mut queue = lock(&self.queue);
-        if takes && !queue.work.is_empty() {
+        if takes && queue.work.has_next(at, holds) {
             return true;
         }
-        if queue.closed && !held {
+        if queue.closed && !holds {
             return false;
         }
+        // It may be this thread that was woken for what another can begin.
+        queue.wake_one();
         if takes {
-            queue.idle.push(current.clone());
-        } else if !queue.work.is_empty() {
-            // It may be this thread that was woken for it.
-            queue.wake_one();
+            queue.idle.push(Idle { at, holds, thread: thread::current() });
         }
         drop(queue);
         match most {
             Some(most) => thread::park_timeout(most),
             None => thread::park(),
         }
-        lock(&self.queue).idle.retain(|thread| thread.id() != current.id());
+        lock(&self.queue).idle.retain(|idle| idle.at != at);
         true
     }
 }
 
 impl<S> Queue<S> {
+    /// Wakes a thread that has something to begin.
     fn wake_one(&mut self) {
-        if let Some(thread) = self.idle.pop() {
-            thread.unpark();
+        let work = &self.work;
+        if let Some(found) = self.idle.iter().rposition(|idle| work.has_next(idle.at, idle.holds)) {
+            self.idle.remove(found).thread.unpark();
+        }
+    }
+
+    /// Wakes this thread if it sleeps; else another may take over what it got.
+    fn wake(&mut self, at: usize) {
+        match self.idle.iter().position(|idle| idle.at == at) {
+            Some(found) => self.idle.remove(found).thread.unpark(),
+            None => self.wake_one(),
         }
     }
 }
@@ -204,6 +252,8 @@ const WITHHELD_MAX: usize = 1024;
 
 /// What a thread of an executor has.
 struct Desk<S> {
+    /// The thread's number.
+    at: usize,
     shared: Arc<Shared<S>>,
     engine: Engine,
     open: Arc<dyn Fn() -> S + Send + Sync>,
@@ -240,9 +290,14 @@ impl<S: ExecutorSession> Desk<S> {
                 self.begin(work);
             }
             let takes = self.stalled.is_empty() && self.held < self.held_max && self.withheld.len() < WITHHELD_MAX;
-            if takes && let Some(work) = self.shared.pop() {
-                worked = true;
-                self.begin(work);
+            if takes {
+                let next = self.shared.next(self.at, self.held > 0);
+                worked |= !matches!(next, Next::Nothing);
+                match next {
+                    Next::Work(work) => self.begin(work),
+                    Next::Batch(forming) => self.shared.place(self.at, forming),
+                    Next::Nothing => {}
+                }
             }
             if !worked && !self.rest(takes) {
                 return;
@@ -291,10 +346,11 @@ impl<S: ExecutorSession> Desk<S> {
         if self.held > 0 {
             let is_full = self.alone && self.held == self.held_max;
             let gather = self.stalled.is_empty() && !is_full && !lock(&self.shared.queue).closed;
+            let gather = gather && !self.shared.waits_for_decisions(self.at);
             return match self.engine.advance_queue(gather) {
                 Advance::Decided => true,
-                Advance::Gathers(left) => self.shared.sleep(takes, true, Some(left)),
-                Advance::Led => self.shared.sleep(takes, true, None),
+                Advance::Gathers(left) => self.shared.sleep(self.at, takes, true, Some(left)),
+                Advance::Led => self.shared.sleep(self.at, takes, true, None),
             };
         }
         match self.withheld.pop_front() {
@@ -302,7 +358,7 @@ impl<S: ExecutorSession> Desk<S> {
                 course.tell();
                 true
             }
-            None => self.shared.sleep(takes, false, None),
+            None => self.shared.sleep(self.at, takes, false, None),
         }
     }
 
@@ -333,15 +389,18 @@ impl<S: ExecutorSession> Executor<S> {
         if threads == 0 {
             return Err(OpenError::Invalid("an executor has at least 1 thread".to_owned()));
         }
-        let queue = Queue { work: VecDeque::new(), idle: Vec::new(), closed: false };
-        let shared = Arc::new(Shared { queue: Mutex::new(queue) });
+        let work = WorkQueue::new(threads, engine.settings().batch.size());
+        let batches = work.batches();
+        let queue = Mutex::new(Queue { work, idle: Vec::new(), closed: false });
+        let shared = Arc::new(Shared { batches, queue });
         let mut executor = Executor { shared, threads: Vec::with_capacity(threads) };
         let (open, held_max) = (Arc::new(open), engine.held_max(threads));
-        for _ in 0..threads {
+        for at in 0..threads {
             let (shared, engine, open) = (Arc::clone(&executor.shared), engine.clone(), Arc::clone(&open));
             let run = move || {
                 let inbox = Inbox { decided: Mutex::default(), owner: thread::current() };
                 let mut desk = Desk {
+                    at,
                     shared,
                     engine,
                     open,
@@ -369,19 +428,32 @@ impl<S: ExecutorSession> Executor<S> {
             place.put(result);
             is_whole
         };
-        self.shared.push(Work::Whole(Box::new(work)));
+        self.shared.push(Work::Whole(Box::new(work)), None);
         running
     }
 
-    /// Has one of the threads run a transaction in steps, each of which is one of [`Detached::step`], or the whole.
+    /// Whether calls are batched whose footprints are known.
+    pub fn batches(&self) -> bool {
+        self.shared.batches
+    }
+
+    /// What batching has done since the executor was made.
+    pub fn batch_statistics(&self) -> BatchStatistics {
+        lock(&self.shared.queue).work.statistics()
+    }
+
+    /// Has one of the threads run a transaction in steps, each of which is one of [`Detached::step`], or the whole. Where calls are
+    /// batched, one with a usable footprint is.
     pub fn start<R: Send + 'static>(
         &self,
         origin: Origin,
+        footprint: Option<Footprint>,
         step: impl FnMut(&mut Detached<R>, &mut S, Option<Decided>, bool) -> Step<R> + Send + 'static,
     ) -> Running<Result<Committed<R>, TransactError>> {
         let (running, place) = Running::new();
         let transaction = Transaction { detached: Detached::new(origin), step: Box::new(step), ended: None, place };
-        self.shared.push(Work::Transaction(Box::new(transaction)));
+        let footprint = footprint.filter(|footprint| self.shared.batches && footprint.is_usable());
+        self.shared.push(Work::Transaction(Box::new(transaction)), footprint);
         running
     }
 }
@@ -390,7 +462,7 @@ impl<S> Drop for Executor<S> {
     fn drop(&mut self) {
         let mut queue = lock(&self.shared.queue);
         queue.closed = true;
-        queue.idle.drain(..).for_each(|thread| thread.unpark());
+        queue.idle.drain(..).for_each(|idle| idle.thread.unpark());
         drop(queue);
         let current = thread::current().id();
         // Dropped by its own work, the thread that does it cannot be waited for.

@@ -38,6 +38,7 @@ pub mod test_support;
 #[cfg(test)]
 mod testing;
 mod tx;
+mod work_queue;
 
 pub use cancel::Canceller;
 pub use contention::{Contended, Contender, Contention};
@@ -57,10 +58,11 @@ pub use runner::{Committed, Failure, Receipt, Runner, with_value};
 pub use runtime::{DynHandle, DynRow, DynScan};
 pub use scan::{RawScan, Target};
 pub use seriatim_store::Direction;
-pub use settings::{LogSettings, Place, Settings};
+pub use settings::{Batch, LogSettings, Place, Settings};
 pub use statistics::{LogStatistics, QueueStatistics, Statistics, TableStatistics};
 pub use table::{Secondary, TableSet};
 pub use tx::{Origin, Savepoint, TxCore, unless_failed};
+pub use work_queue::{BatchStatistics, Footprint, OVERTAKING_BATCHES_MAX};
 
 #[cfg(feature = "canary")]
 pub use seriatim_redo::LogFault;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use seriatim_base::disk::{self, Disk};
-use seriatim_engine::{Listener, Order, Place, QueueSettings, Settings};
+use seriatim_engine::{Batch, Listener, Order, Place, QueueSettings, Settings};
 use seriatim_htm::{Budget, HtmMode};
 
 use crate::procedure::ExecutionMode;
@@ -201,6 +201,17 @@ impl Builder {
     pub fn queue_decisions(mut self, batch_max: usize, wait: Duration) -> Builder {
         let order = self.settings.queue.and_then(|queue| queue.order);
         self.settings.queue = Some(QueueSettings { batch_max, wait, order });
+        self
+    }
+
+    /// Whether an [`Executor`](crate::Executor) of several threads batches the calls of procedures that it is given: of those queued,
+    /// it runs one after another on one thread those of which one writes what another reads or writes. What a call will touch is what
+    /// its arguments tell; procedures that only read, or whose arguments tell no key, and closures are not batched and not delayed. It
+    /// changes which call begins where and when, and nothing else. A batch is what is queued when a thread comes for work: nobody waits for
+    /// more. Pure functions that compute keys run once more, beforehand; should one panic, the hook is told, and the call is not batched.
+    /// Default [`Batch::Off`].
+    pub fn batch(mut self, batch: Batch) -> Builder {
+        self.settings.batch = batch;
         self
     }
 

@@ -95,6 +95,10 @@ impl Database {
         &self.procedures
     }
 
+    pub(crate) fn shared_procedures(&self) -> Arc<RwLock<Registry>> {
+        Arc::clone(&self.procedures)
+    }
+
     /// Creates the table that `T` declares: durable when this returns.
     ///
     /// # Errors

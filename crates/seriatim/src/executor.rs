@@ -1,9 +1,15 @@
 //! Threads that run transactions for callers with better things to do than to wait.
 
-use seriatim_engine::{ExecutorSession, Origin, Runner};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, PoisonError, RwLock};
 
-use crate::procedure::Declared;
-use crate::{Abort, Committed, Database, OpenError, Running, Session, TransactError, TransactionOptions, Tx};
+use seriatim_engine::{ExecutorSession, Footprint, Origin, Runner};
+
+use crate::procedure::registry::Registry;
+use crate::procedure::{Access, Declared, Keys, Touch};
+use crate::{
+    Abort, BatchStatistics, Committed, Database, OpenError, Running, Session, TransactError, TransactionOptions, Tx,
+};
 
 /// Threads that run what they are given, first come, first served: one caller can have many transactions under way.
 ///
@@ -15,6 +21,10 @@ use crate::{Abort, Committed, Database, OpenError, Running, Session, TransactErr
 ///
 /// What is given to [`Executor::run`] may wait for work that was given before it. Any other work that waits for work of the same executor
 /// can wait for ever: for what is behind it while all threads wait; and within a transaction, for one that its own thread is to decide.
+///
+/// Where calls are batched ([`Builder::batch`](crate::Builder::batch)), those of which one writes what another reads or writes are run
+/// one after another on one thread, and not in the order in which they came; a call is overtaken by those of its own batch and of at
+/// most 4 later ones. A thread that runs batched calls waits for each decision before the next of them.
 ///
 /// Dropping it waits until all that it was given has been run; but not if its own work drops it.
 ///
@@ -37,9 +47,15 @@ use crate::{Abort, Committed, Database, OpenError, Running, Session, TransactErr
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
 pub struct Executor {
     inner: seriatim_engine::Executor<Session>,
+    procedures: Arc<RwLock<Registry>>,
+}
+
+impl std::fmt::Debug for Executor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Executor").field(&self.inner).finish()
+    }
 }
 
 impl ExecutorSession for Session {
@@ -57,7 +73,7 @@ impl Executor {
     pub(crate) fn new(database: &Database, threads: usize) -> Result<Executor, OpenError> {
         let sessions = database.clone();
         let inner = seriatim_engine::Executor::new(database.engine(), threads, move || sessions.session())?;
-        Ok(Executor { inner })
+        Ok(Executor { inner, procedures: database.shared_procedures() })
     }
 
     /// Has one of the threads run `work` by itself, with a session as [`Database::session`] gives it.
@@ -70,7 +86,7 @@ impl Executor {
         &self,
         mut body: impl FnMut(&Tx) -> Result<R, Abort> + Send + 'static,
     ) -> Running<Result<Committed<R>, TransactError>> {
-        self.inner.start(Origin::Closure, move |detached, session, decided, wait| {
+        self.inner.start(Origin::Closure, None, move |detached, session, decided, wait| {
             detached.step(&mut session.runner, decided, wait, |core| body(Tx::of(core)))
         })
     }
@@ -83,8 +99,31 @@ impl Executor {
         procedure: P,
         arguments: P::Arguments,
     ) -> Running<Result<Committed<P::Output>, TransactError>> {
-        self.inner.start(Origin::Procedure, move |detached, session, decided, wait| {
+        let footprint = if self.inner.batches() { self.footprint::<P>(&arguments) } else { None };
+        self.inner.start(Origin::Procedure, footprint, move |detached, session, decided, wait| {
             session.step_declared(procedure, &arguments, detached, decided, wait)
         })
+    }
+
+    /// What batching has done since the executor was made. All zero where calls are not batched.
+    pub fn batch_statistics(&self) -> BatchStatistics {
+        self.inner.batch_statistics()
+    }
+
+    /// The rows that a call will touch, as far as its arguments tell, if it can be batched by them.
+    fn footprint<P: Declared>(&self, arguments: &P::Arguments) -> Option<Footprint> {
+        let registry = self.procedures.read().unwrap_or_else(PoisonError::into_inner);
+        let entry = registry.find::<P>().filter(|entry| entry.tells_footprint).cloned()?;
+        drop(registry);
+        let mut footprint = Footprint::default();
+        let mut add = |touch: Touch<'_>| {
+            // What a range holds is not known.
+            if let Keys::One(key) = touch.keys {
+                footprint.add(touch.table, key, touch.access == Access::Write);
+            }
+        };
+        // A pure function that panics does so where the procedure runs, if it gets there.
+        let told = catch_unwind(AssertUnwindSafe(|| P::footprint(entry.handles::<P>(), arguments, &mut add)));
+        told.is_ok().then_some(footprint)
     }
 }

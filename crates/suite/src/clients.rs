@@ -22,8 +22,8 @@ use std::time::Duration;
 
 use seriatim::history::{Promises, check};
 use seriatim::{
-    Abort, Builder, Database, Freshness, Handle, ReadTx, Receipt, RetryPolicy, Rng, Session, Table, TransactError, Tx,
-    thread,
+    Abort, Batch, BatchStatistics, Builder, Database, Executor, Freshness, Handle, ReadTx, Receipt, RetryPolicy, Rng,
+    Session, Table, TransactError, Tx, thread,
 };
 
 use crate::Setting;
@@ -191,6 +191,10 @@ const ATTEMPTS_MAX: u32 = 50;
 /// Transactions of a client after which the oldest list is abandoned for a fresh key. Lists reach a few dozen elements.
 const TRANSACTIONS_PER_LIST: u32 = 8;
 
+/// Threads that run what is batched, and calls of a batch.
+const EXECUTOR_THREADS: usize = 2;
+const BATCH_SIZE: usize = 8;
+
 /// What is written to be taken back, and so nobody's value.
 const JUNK: u64 = u64::MAX;
 
@@ -230,6 +234,7 @@ pub fn interrogate_declared(
 ) -> Result<Seen, String> {
     let pieces = |builder: Builder| match route {
         Route::InPieces => builder.execution_mode(seriatim::procedure::ExecutionMode::Pieces),
+        Route::Batched => builder.batch(Batch::Size(BATCH_SIZE)),
         Route::Called | Route::Interpreted => builder,
     };
     let options = |builder: Builder| options(pieces(builder).record_history(true));
@@ -246,14 +251,14 @@ fn interrogate_by(
     let builder = setting.builder().workers(load.clients + 1).retry(RetryPolicy::never()).seed(seed);
     let examine = || {
         let db = options(builder).open().map_err(|error| error.to_string())?;
-        let attempts = run(&db, (data_model, route), load, seed)?;
+        let (attempts, batched) = run(&db, (data_model, route), load, seed)?;
         let is_fresh = db.protocol().capabilities.snapshots != Freshness::Bounded;
         check_history(data_model, &attempts, Promised { is_strict: setting.strict, is_fresh })?;
         if let Some(history) = db.take_history() {
             let promises = if setting.strict { Promises::STRICT } else { Promises::SERIALIZABLE };
             check(&history, &promises).map_err(|violation| violation.to_string())?;
         }
-        let seen = Seen::count(&attempts);
+        let seen = Seen { batched: batched.calls - batched.batches, ..Seen::count(&attempts) };
         let wanted = load.clients as u64 * u64::from(load.transactions);
         if seen.committed < wanted / 2 {
             return Err(format!("only {} of {wanted} transactions committed", seen.committed));
@@ -274,6 +279,8 @@ pub struct Seen {
     pub failed: u64,
     /// Reads of committed attempts that found something.
     pub informed_reads: u64,
+    /// Calls that came in a batch with others, but for one of each batch.
+    pub batched: u64,
 }
 
 impl Seen {
@@ -419,20 +426,21 @@ fn run(
     (data_model, route): (DataModel, Option<Route>),
     load: &Load,
     seed: u64,
-) -> Result<Vec<Attempt>, String> {
+) -> Result<(Vec<Attempt>, BatchStatistics), String> {
     let cells = Cells::create(db, data_model).map_err(|error| error.to_string())?;
     if route.is_some() {
         db.register(declared::procedures(data_model)).map_err(|error| error.to_string())?;
     }
     let declared = route.map(|route| (data_model, route));
+    let executor = db.executor(EXECUTOR_THREADS).map_err(|error| error.to_string())?;
     let tickets = AtomicU64::new(0);
     let answers = thread::scope(|scope| {
         let start = |process| {
             let mut rng = Rng::from_seed(seed ^ (process as u64 + 1) << 20);
             let pauses = rng.fork();
             let session = db.session();
-            let (cells, tickets) = (&cells, &tickets);
-            let client = Client { process, load, cells, declared, tickets, session, rng, pauses, values: 0 };
+            let (cells, tickets, executor) = (&cells, &tickets, &executor);
+            let client = Client { process, load, cells, declared, executor, tickets, session, rng, pauses, values: 0 };
             scope.spawn(move || client.run())
         };
         let clients: Vec<_> = (0..load.clients).map(start).collect();
@@ -442,7 +450,7 @@ fn run(
     for answer in answers {
         attempts.extend(answer.map_err(|_| "a client panicked")??);
     }
-    Ok(attempts)
+    Ok((attempts, executor.batch_statistics()))
 }
 
 struct Client<'r> {
@@ -451,6 +459,8 @@ struct Client<'r> {
     cells: &'r Cells,
     /// Its transactions are procedures, and run so.
     declared: Option<(DataModel, Route)>,
+    /// Where calls are batched, if they are.
+    executor: &'r Executor,
     tickets: &'r AtomicU64,
     session: Session,
     /// Says what to ask, and is drawn from for nothing else: the seed determines it.
@@ -524,7 +534,10 @@ impl Client<'_> {
         // ORDERING: pairs with itself: a client that was answered before another invoked happens before it.
         let invoked = self.tickets.fetch_add(1, Ordering::AcqRel);
         let is_committed = match (self.declared, is_read_only) {
-            (Some(declared), _) => declared::run(&mut self.session, declared, &mut steps, is_read_only, rolls_back),
+            (Some(declared), _) => {
+                let Client { session, executor, .. } = self;
+                declared::run(session, executor, declared, &mut steps, is_read_only, rolls_back)
+            }
             (None, true) => self.read_only(&mut steps),
             (None, false) => self.read_write(&mut steps, rolls_back),
         }?;

@@ -36,7 +36,7 @@ enum Alarm {
 }
 
 impl Alarm {
-    const ALL: [Alarm; 9] = [
+    const ALL: [Alarm; 10] = [
         Alarm::Histories,
         Alarm::Clients(DataModel::Registers),
         Alarm::Clients(DataModel::Lists),
@@ -46,6 +46,7 @@ impl Alarm {
         Alarm::Procedures(Route::Called),
         Alarm::Procedures(Route::InPieces),
         Alarm::Procedures(Route::Interpreted),
+        Alarm::Procedures(Route::Batched),
     ];
 
     /// Loads the broken protocol once.

@@ -51,10 +51,16 @@ fn declared_in_every_setting(test: &str, data_model: DataModel) {
     let (seed, load) = (seed(test), Load { clients: 3, transactions: 400, keys: 5, steps: 5 });
     for setting in matrix(seed) {
         for route in Route::ALL {
+            // Those that wait in line make batches.
+            let load = Load { clients: if route == Route::Batched { 8 } else { load.clients }, ..load };
             let seen = interrogate_declared(&setting, (data_model, route), &load, seed, |builder| builder);
             let seen = seen.unwrap_or_else(|fault| panic!("{fault}"));
             eprintln!("{setting}, {data_model:?}, {route:?}: {seen:?}");
             assert!(seen.read_only > 0 && seen.informed_reads > 0, "{setting}, {data_model:?}, {route:?}: {seen:?}");
+            // The places of elements of lists in rows are not known before.
+            let tells = !matches!(data_model, DataModel::ListsInRows | DataModel::ListsInRuns);
+            let is_batched = seen.batched > 100;
+            assert_eq!(is_batched, tells && route == Route::Batched, "{setting}, {data_model:?}, {route:?}: {seen:?}");
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What is decided of batches, before a judge that knows the definition alone.
 
 mod judge;
+mod placement;
 
 use std::num::NonZeroUsize;
 

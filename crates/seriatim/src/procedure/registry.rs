@@ -12,7 +12,7 @@ use seriatim_engine::procedure::execution::{Passes, Repairs};
 use seriatim_engine::procedure::gate::Gate;
 use seriatim_procedure::analysis::{self, ChopError, Refusals, Schema, Steps};
 use seriatim_procedure::ir::{self, Span};
-use seriatim_procedure::plan::{Chopping, Fragments, Operation, Options, Plan};
+use seriatim_procedure::plan::{self, Chopping, Fragments, Kind, Operation, Options, Plan};
 use seriatim_txn::{Freshness, Mode};
 
 use super::support::{CallByName, Erased};
@@ -30,6 +30,8 @@ pub(crate) struct Entry {
     pub(crate) strategy: CallStrategy,
     /// Every access is compared with the plan.
     pub(crate) checked: bool,
+    /// Its arguments tell rows of what it changes or builds on, so that calls can be batched.
+    pub(crate) tells_footprint: bool,
     /// What depends on what, for protocols that repair.
     pub(crate) repairs: Repairs,
     pub(crate) declaration: ir::Procedure,
@@ -121,6 +123,13 @@ fn takes_snapshots(execution_mode: ExecutionMode, freshness: Freshness) -> bool 
     }
 }
 
+/// Whether the arguments tell rows that it touches.
+fn tells_footprint(plan: &Plan) -> bool {
+    let touches = plan.footprint().touches;
+    let is_row = |touch: &plan::Touch| touch.known && plan.operations[touch.operation].kind != Kind::Scan;
+    touches.iter().any(is_row)
+}
+
 /// The columns that an operation reads, replaces or adds to.
 fn columns(operation: &Operation) -> ColumnSet {
     let own = operation.accesses.first();
@@ -130,6 +139,11 @@ fn columns(operation: &Operation) -> ColumnSet {
 impl Registry {
     pub(crate) fn names(&self) -> Vec<String> {
         self.entries.iter().map(|entry| entry.name.to_owned()).collect()
+    }
+
+    /// The procedure of this type, if it is registered.
+    pub(crate) fn find<P: Declared>(&self) -> Option<&Arc<Entry>> {
+        self.entries.iter().find(|entry| entry.id == TypeId::of::<P>())
     }
 
     /// In which pass the steps of a registered procedure run, piece by piece.
@@ -418,6 +432,7 @@ impl Database {
             _ if checked => CallStrategy::Checked,
             _ => CallStrategy::Straight,
         };
+        let tells_footprint = !snapshot && tells_footprint(&plan);
         let repairs = Repairs::new((0..declaration.operations).map(|operation| steps.repair(&plan, operation)));
         let Erased { name, id, call_by_name, interpret_by_name, .. } = *procedure;
         let plan = Arc::new(plan);
@@ -428,6 +443,7 @@ impl Database {
             snapshot,
             strategy,
             checked,
+            tells_footprint,
             repairs,
             declaration,
             steps,

@@ -3,6 +3,7 @@
 //! One table type with everything in it ([`common::Person`]) goes through reading and writing, indexes, scans, savepoints,
 //! failures and sessions; the last module compares random programs with a map of the standard library.
 
+mod batching;
 mod clusters;
 mod common;
 mod contention;

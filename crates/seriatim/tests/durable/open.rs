@@ -4,7 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use seriatim::{Database, RecoveryPhase, SchemaError, StorageError, Table, backup};
+use seriatim::{
+    Abort, Batch, Database, RecoveryPhase, SchemaError, StorageError, Table, TransactError, Tx, backup, procedure,
+    procedures,
+};
 
 use super::accounts::{Account, account};
 
@@ -102,6 +105,59 @@ fn what_an_executor_was_given_is_durable_when_it_is_told() {
         }
         drop((executor, accounts, db));
         assert_eq!(count(&home.at("db")), 100 * (round as u64 + 1));
+    }
+}
+
+#[procedure]
+fn deposit(tx: &Tx, id: u64) -> Result<i64, Abort> {
+    let balance = tx.update::<Account>(id, |account| {
+        account.balance += 1;
+        account.balance
+    })?;
+    Ok(balance)
+}
+
+/// Calls of a batch of which some have run: each caller is told what became of its own, and what was acknowledged is there again.
+#[test]
+fn a_database_that_is_closed_during_a_batch_keeps_what_it_told() {
+    let home = Home::new("closed-batch");
+    for round in 0..4 {
+        let path = home.at(&format!("db{round}"));
+        let db = Database::builder().path(&path).batch(Batch::Size(8)).open().expect("the database opens");
+        let accounts = db.create::<Account>().expect("a valid table");
+        db.session().transact(|tx| (0..4).try_for_each(|id| tx.insert(&accounts, &account(id)))).expect("new keys");
+        db.register(procedures![deposit]).expect("a sound set");
+        let balances = |db: &Database| {
+            let accounts = db.table::<Account>().expect("it is there");
+            let sum = db.session().snapshot(|tx| {
+                (0..4).try_fold(0, |sum, id| Ok(sum + tx.get(&accounts, &id)?.expect("it was inserted").balance()))
+            });
+            sum.expect("no conflict").value
+        };
+        let before = balances(&db);
+        let executor = db.executor(2).expect("threads");
+        let mut running: Vec<_> = (0..400).map(|at| executor.call(deposit, at % 4)).collect();
+        // Some have run, some have not.
+        running.swap_remove(0).wait().expect("it is retried");
+        db.close().expect("all of it is durable");
+        let mut told = (1, 0);
+        for running in running {
+            match running.wait() {
+                Ok(_) => told.0 += 1,
+                // Nothing of it was committed.
+                Err(error) => {
+                    assert!(
+                        matches!(error, TransactError::LogStopped { .. }) && !error.is_maybe_committed(),
+                        "{error:?}"
+                    );
+                    told.1 += 1;
+                }
+            }
+        }
+        assert!(executor.batch_statistics().calls == 400);
+        drop((executor, accounts));
+        let after = Database::open(&path).expect("it recovers");
+        assert_eq!(balances(&after) - before, told.0, "{told:?}");
     }
 }
 

@@ -4,7 +4,7 @@
 use std::fmt;
 
 use seriatim::procedure::{Declared, Procedures};
-use seriatim::{Abort, Data, Session, TransactError, Tx, procedure, procedures, pure};
+use seriatim::{Abort, Data, Executor, Session, TransactError, Tx, procedure, procedures, pure};
 
 use super::{DataModel, Element, List, Register, RunElement, Step, TwoLists};
 
@@ -17,11 +17,13 @@ pub enum Route {
     InPieces,
     /// Interpreted from their declaration.
     Interpreted,
+    /// Called through an executor that batches calls.
+    Batched,
 }
 
 impl Route {
     /// All of them.
-    pub const ALL: [Route; 3] = [Route::Called, Route::InPieces, Route::Interpreted];
+    pub const ALL: [Route; 4] = [Route::Called, Route::InPieces, Route::Interpreted, Route::Batched];
 }
 
 /// One step.
@@ -280,6 +282,7 @@ pub(super) fn procedures(data_model: DataModel) -> Procedures {
 /// An error that is neither a conflict, nor a place that another took, nor the rollback asked for.
 pub(super) fn run(
     session: &mut Session,
+    executor: &Executor,
     (data_model, route): (DataModel, Route),
     steps: &mut [Step],
     is_read_only: bool,
@@ -295,16 +298,16 @@ pub(super) fn run(
     };
     let input = StepsInput { steps: steps.iter().map(of).collect(), rolls_back };
     let ended = match (data_model, is_read_only) {
-        (DataModel::Registers, false) => once(session, step_registers, &input, route),
-        (DataModel::Registers, true) => once(session, read_registers, &input, route),
-        (DataModel::Lists, false) => once(session, step_lists, &input, route),
-        (DataModel::Lists, true) => once(session, read_lists, &input, route),
-        (DataModel::ListsInRows, false) => once(session, step_lists_in_rows, &input, route),
-        (DataModel::ListsInRows, true) => once(session, read_lists_in_rows, &input, route),
-        (DataModel::ListsInRuns, false) => once(session, step_lists_in_runs, &input, route),
-        (DataModel::ListsInRuns, true) => once(session, read_lists_in_runs, &input, route),
-        (DataModel::ListsInColumns, false) => once(session, step_lists_in_columns, &input, route),
-        (DataModel::ListsInColumns, true) => once(session, read_lists_in_columns, &input, route),
+        (DataModel::Registers, false) => once(session, executor, step_registers, &input, route),
+        (DataModel::Registers, true) => once(session, executor, read_registers, &input, route),
+        (DataModel::Lists, false) => once(session, executor, step_lists, &input, route),
+        (DataModel::Lists, true) => once(session, executor, read_lists, &input, route),
+        (DataModel::ListsInRows, false) => once(session, executor, step_lists_in_rows, &input, route),
+        (DataModel::ListsInRows, true) => once(session, executor, read_lists_in_rows, &input, route),
+        (DataModel::ListsInRuns, false) => once(session, executor, step_lists_in_runs, &input, route),
+        (DataModel::ListsInRuns, true) => once(session, executor, read_lists_in_runs, &input, route),
+        (DataModel::ListsInColumns, false) => once(session, executor, step_lists_in_columns, &input, route),
+        (DataModel::ListsInColumns, true) => once(session, executor, read_lists_in_columns, &input, route),
     };
     match ended {
         Ok(all) => {
@@ -323,6 +326,7 @@ pub(super) fn run(
 
 fn once<P>(
     session: &mut Session,
+    executor: &Executor,
     procedure: P,
     input: &StepsInput,
     route: Route,
@@ -333,6 +337,7 @@ where
     let committed = match route {
         Route::Called | Route::InPieces => session.call(procedure, input),
         Route::Interpreted => session.interpret(procedure, input),
+        Route::Batched => executor.call(procedure, input.clone()).wait(),
     };
     committed.map(seriatim::Committed::into_value)
 }

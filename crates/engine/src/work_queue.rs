@@ -1,0 +1,373 @@
+//! The queue of an executor: which work a thread begins next.
+//!
+//! Without batching it is first come, first served. With it, calls whose footprints are known are taken from the queue in batches and
+//! placed on threads, those that conflict one after another on one thread ([`Batch::place`]). Nothing is waited for: a batch is what is
+//! queued when a thread comes for work, up to its size. It executes nothing and knows no thread but by its number.
+//!
+//! 1. *What is not batched is not delayed.* It begins in the order in which it came, and nothing begins before it that came after it.
+//! 2. *Work that runs by itself may wait for what came before it.* A batch has calls from one side of it only, and it begins when
+//!    every call before it has begun, or is behind one that has, on a thread that does not run such work.
+//! 3. *A component stays on one thread.* A thread without work takes over a component that has not begun, whole.
+//! 4. *Calls are overtaken by a bounded number of batches.* No batch is formed while a call waits that [`OVERTAKING_BATCHES_MAX`] later
+//!    ones may have overtaken: it begins first, on whatever thread there is. There rule 3 ends; the protocol decides, as always.
+//!
+//! A batch is placed outside of the queue's lock: between [`Next::Batch`] and [`WorkQueue::place`] the thread has it.
+
+use std::collections::VecDeque;
+use std::hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher};
+
+use seriatim_batch::{Batch, Member, Placed, Settings};
+use seriatim_catalog::Key;
+
+/// Batches formed after its own that a call is overtaken by, at most. Threads that take equal shares are one or two batches apart;
+/// more means that a thread is held up.
+pub const OVERTAKING_BATCHES_MAX: u64 = 4;
+
+/// Rows of a footprint beyond which a call is not batched. To order a call takes some 50 ns for each of its rows; of so many, it
+/// would be likely to conflict with all others of its batch.
+const FOOTPRINT_ROWS_MAX: usize = 256;
+
+/// The rows that a call will touch, as far as is known before it runs: a hint, which may be wrong.
+#[derive(Clone, Debug, Default)]
+pub struct Footprint {
+    /// Hashes of table and key. Two rows with one hash are taken for one.
+    reads: Vec<u64>,
+    writes: Vec<u64>,
+}
+
+impl Footprint {
+    /// The call will read this row, or write it.
+    pub fn add(&mut self, table: &str, key: Key<'_>, writes: bool) {
+        if self.reads.len() > FOOTPRINT_ROWS_MAX {
+            return;
+        }
+        let mut hasher = DefaultHasher::new();
+        table.hash(&mut hasher);
+        match key {
+            Key::Word8(word) => word.hash(&mut hasher),
+            Key::Word16(word) => word.hash(&mut hasher),
+            Key::Bytes(bytes) => bytes.hash(&mut hasher),
+        }
+        let row = hasher.finish();
+        // What a write builds on, or finds absent, is read.
+        self.reads.push(row);
+        if writes {
+            self.writes.push(row);
+        }
+    }
+
+    /// Whether calls are batched by it: it has rows, and not too many.
+    pub fn is_usable(&self) -> bool {
+        (1..=FOOTPRINT_ROWS_MAX).contains(&self.reads.len())
+    }
+}
+
+/// What batching has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BatchStatistics {
+    /// Batches formed, those of one call included.
+    pub batches: u64,
+    /// Calls in them.
+    pub calls: u64,
+    /// Components of calls that conflict with each other, those of one call included.
+    pub components: u64,
+    /// Components that another thread took over before they began.
+    pub taken_over: u64,
+    /// Calls that began on another thread than the rest of their component, because too many batches had overtaken them.
+    pub overdue: u64,
+}
+
+/// Work, and when it came.
+struct Queued<W> {
+    arrival: u64,
+    work: W,
+}
+
+/// Calls that run one after another.
+struct Component<W> {
+    batch: u64,
+    /// Its thread has one of it.
+    has_begun: bool,
+    calls: VecDeque<Queued<W>>,
+}
+
+impl<W> Component<W> {
+    fn next(&self) -> u64 {
+        self.calls.front().map_or(u64::MAX, |call| call.arrival)
+    }
+}
+
+/// What a thread does next.
+pub(crate) enum Next<W> {
+    /// It begins this.
+    Work(W),
+    /// It places this.
+    Batch(Forming<W>),
+    /// There is nothing that it can begin.
+    Nothing,
+}
+
+/// A batch that a thread has taken and is to place.
+pub(crate) struct Forming<W> {
+    batch: u64,
+    calls: Vec<(Queued<W>, Footprint)>,
+    loads: Vec<usize>,
+    placed: Vec<Placed>,
+}
+
+pub(crate) struct WorkQueue<W> {
+    /// Calls of a batch at most; 0: nothing is batched.
+    size: usize,
+    arrivals: u64,
+    /// What is not batched; and whether it runs by itself.
+    works: VecDeque<(Queued<W>, bool)>,
+    /// When work came that runs by itself, and has not begun.
+    alone: VecDeque<u64>,
+    /// What is to be batched.
+    calls: VecDeque<(Queued<W>, Footprint)>,
+    /// Batches that threads have and have not placed yet.
+    forming: Vec<u64>,
+    /// Of each thread, what was placed on it and has not begun.
+    threads: Vec<VecDeque<Component<W>>>,
+    /// Threads that run work by itself, for which nobody knows how long it takes.
+    away: Vec<bool>,
+    counted: BatchStatistics,
+}
+
+impl<W> WorkQueue<W> {
+    /// The queue of so many threads, with batches of `size` calls at most. Of one thread, or for batches of one, nothing is to be placed.
+    pub(crate) fn new(threads: usize, size: usize) -> WorkQueue<W> {
+        WorkQueue {
+            size: if threads < 2 || size < 2 { 0 } else { size },
+            arrivals: 0,
+            works: VecDeque::new(),
+            alone: VecDeque::new(),
+            calls: VecDeque::new(),
+            forming: Vec::new(),
+            threads: (0..threads).map(|_| VecDeque::new()).collect(),
+            away: vec![false; threads],
+            counted: BatchStatistics::default(),
+        }
+    }
+
+    /// Whether calls are batched.
+    pub(crate) fn batches(&self) -> bool {
+        self.size > 0
+    }
+
+    pub(crate) fn statistics(&self) -> BatchStatistics {
+        self.counted
+    }
+
+    /// Adds work that is not batched.
+    pub(crate) fn push(&mut self, work: W, runs_alone: bool) {
+        let arrival = self.arrive();
+        if runs_alone && self.batches() {
+            self.alone.push_back(arrival);
+        }
+        self.works.push_back((Queued { arrival, work }, runs_alone));
+    }
+
+    /// Adds a call to be batched.
+    pub(crate) fn push_call(&mut self, work: W, footprint: Footprint) {
+        let arrival = self.arrive();
+        self.calls.push_back((Queued { arrival, work }, footprint));
+    }
+
+    fn arrive(&mut self) -> u64 {
+        self.arrivals += 1;
+        self.arrivals
+    }
+
+    /// What the thread does next. One that holds undecided transactions begins no call of a batch, which could conflict with them, and
+    /// no work that runs by itself.
+    pub(crate) fn next(&mut self, thread: usize, holds: bool) -> Next<W> {
+        self.away[thread] = false;
+        let first = self.works.front().map_or(u64::MAX, |(work, _)| work.arrival);
+        if self.batches() && holds {
+            return if self.can_begin_while_holding(thread) { self.begin_work(thread) } else { Next::Nothing };
+        }
+        match self.threads[thread].front().map(Component::next) {
+            Some(own) if own < first => return self.begin_call(thread),
+            Some(_) => return self.begin_work(thread),
+            None => {}
+        }
+        if let Some(work) = self.begin_overdue(thread, first) {
+            return work;
+        }
+        if self.can_form(first) {
+            return self.form(thread);
+        }
+        if self.take_over(thread, |component| component.next() < first) {
+            self.counted.taken_over += 1;
+            return self.begin_call(thread);
+        }
+        self.begin_work(thread)
+    }
+
+    /// Whether [`WorkQueue::next`] has something for the thread.
+    pub(crate) fn has_next(&self, thread: usize, holds: bool) -> bool {
+        if self.batches() && holds {
+            return self.can_begin_while_holding(thread);
+        }
+        !self.works.is_empty()
+            || !self.threads[thread].is_empty()
+            || self.overdue().is_some()
+            || self.can_form(u64::MAX)
+            || self.threads.iter().flatten().any(|component| !component.has_begun)
+    }
+
+    /// Calls that came before are not overtaken by what can be begun now: the thread has its transactions decided, and comes for them.
+    fn can_begin_while_holding(&self, thread: usize) -> bool {
+        let own = self.threads[thread].front().map(Component::next);
+        let calls = own.into_iter().chain(self.calls.front().map(|(call, _)| call.arrival));
+        let first = calls.min().unwrap_or(u64::MAX);
+        self.works.front().is_some_and(|(work, runs_alone)| !runs_alone && work.arrival < first)
+    }
+
+    /// Rule 1: the first of what is not batched.
+    fn begin_work(&mut self, thread: usize) -> Next<W> {
+        let Some((queued, runs_alone)) = self.works.pop_front() else { return Next::Nothing };
+        self.away[thread] = runs_alone;
+        if self.alone.front() == Some(&queued.arrival) {
+            self.alone.pop_front();
+        }
+        Next::Work(queued.work)
+    }
+
+    /// The next call of what is placed on the thread.
+    fn begin_call(&mut self, thread: usize) -> Next<W> {
+        let components = &mut self.threads[thread];
+        let Some(component) = components.front_mut() else { return Next::Nothing };
+        component.has_begun = true;
+        let Some(Queued { work, .. }) = component.calls.pop_front() else {
+            unreachable!("a component without calls is taken away")
+        };
+        if component.calls.is_empty() {
+            components.pop_front();
+        }
+        Next::Work(work)
+    }
+
+    /// Rule 3: a component that has not begun is moved to this thread, which has none: the one that came first.
+    fn take_over(&mut self, thread: usize, is_wanted: impl Fn(&Component<W>) -> bool) -> bool {
+        let waiting = self.threads.iter().enumerate().flat_map(|(owner, components)| {
+            components.iter().enumerate().map(move |(at, component)| (owner, at, component))
+        });
+        let wanted = waiting.filter(|(_, _, component)| !component.has_begun && is_wanted(component));
+        let Some((owner, at, _)) = wanted.min_by_key(|(.., component)| (component.batch, component.next())) else {
+            return false;
+        };
+        let taken = self.threads[owner].remove(at);
+        self.threads[thread].extend(taken);
+        true
+    }
+
+    fn is_overdue(&self, batch: u64) -> bool {
+        batch + OVERTAKING_BATCHES_MAX <= self.counted.batches
+    }
+
+    /// The thread that has a component that is overdue.
+    fn overdue(&self) -> Option<usize> {
+        let is_overdue = |component: &Component<W>| self.is_overdue(component.batch);
+        self.threads.iter().position(|components| components.iter().any(is_overdue))
+    }
+
+    /// Rule 4: a call that is overdue, if it came before `first`.
+    fn begin_overdue(&mut self, thread: usize, first: u64) -> Option<Next<W>> {
+        let batches = self.counted.batches;
+        let is_overdue =
+            |component: &Component<W>| component.batch + OVERTAKING_BATCHES_MAX <= batches && component.next() < first;
+        if self.take_over(thread, is_overdue) {
+            self.counted.taken_over += 1;
+            return Some(self.begin_call(thread));
+        }
+        // All of it are behind a call that runs.
+        let owner = self.threads.iter().position(|components| components.front().is_some_and(is_overdue))?;
+        self.counted.overdue += 1;
+        Some(self.begin_call(owner))
+    }
+
+    /// Whether a batch may be formed of what came before `first`.
+    fn can_form(&self, first: u64) -> bool {
+        let is_first =
+            self.calls.front().is_some_and(|(call, _)| call.arrival < first && !self.is_behind(call.arrival));
+        is_first && self.overdue().is_none() && !self.forming.iter().any(|batch| self.is_overdue(*batch))
+    }
+
+    /// Rule 2: whether it came after work that runs by itself and has not begun.
+    fn is_behind(&self, arrival: u64) -> bool {
+        self.alone.front().is_some_and(|alone| *alone < arrival)
+    }
+
+    fn form(&mut self, thread: usize) -> Next<W> {
+        let ready = self.calls.iter().take(self.size).take_while(|(call, _)| !self.is_behind(call.arrival)).count();
+        self.counted.batches += 1;
+        self.counted.calls += ready as u64;
+        if ready == 1
+            && let Some((call, _)) = self.calls.pop_front()
+        {
+            self.counted.components += 1;
+            return Next::Work(call.work);
+        }
+        let batch = self.counted.batches;
+        self.forming.push(batch);
+        let waiting = |at: usize| self.threads[at].iter().map(|component| component.calls.len()).sum::<usize>();
+        let load = |at: usize| if self.away[at] { waiting(at) + self.size } else { waiting(at) };
+        // The thread that forms it comes first of those that have as little.
+        let mut loads: Vec<usize> = (0..self.threads.len()).map(load).collect();
+        loads.rotate_left(thread);
+        Next::Batch(Forming { batch, calls: self.calls.drain(..ready).collect(), loads, placed: Vec::new() })
+    }
+
+    /// Places a batch that the thread has taken; where each component went.
+    pub(crate) fn place(&mut self, thread: usize, forming: Forming<W>) -> Vec<usize> {
+        let Forming { batch, calls, placed, .. } = forming;
+        self.forming.retain(|forming| *forming != batch);
+        self.counted.components += placed.len() as u64;
+        let mut calls: Vec<_> = calls.into_iter().map(|(call, _)| Some(call)).collect();
+        let mut owners = Vec::with_capacity(placed.len());
+        for Placed { thread: after, members } in placed {
+            let owner = (thread + after) % self.threads.len();
+            let calls = members.into_iter().filter_map(|member| calls[member].take()).collect();
+            self.threads[owner].push_back(Component { batch, has_begun: false, calls });
+            owners.push(owner);
+        }
+        assert!(calls.iter().all(Option::is_none), "every call of a batch is placed");
+        owners
+    }
+}
+
+/// Resources of a batch are hashes already.
+#[derive(Default)]
+pub(crate) struct HashedAlready(u64);
+
+impl Hasher for HashedAlready {
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("resources are words")
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+impl<W> Forming<W> {
+    /// Decides where its calls go, and in which order.
+    pub(crate) fn decide(&mut self) {
+        let mut batch: Batch<u64, (), BuildHasherDefault<HashedAlready>> = Batch::default();
+        for (_, Footprint { reads, writes }) in &self.calls {
+            let reads = reads.iter().map(|&row| (row, ()));
+            batch.add(Member::default()).reads(reads).writes(writes.iter().copied());
+        }
+        self.placed = batch.place(&Settings::default(), &self.loads);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,315 @@
+//! The queue before a model of an executor: threads that come for work, take their time and hold transactions, as a seed says.
+
+use std::collections::HashMap;
+
+use seriatim_base::Rng;
+
+use super::*;
+
+/// What the model knows of a work.
+#[derive(Clone, Debug)]
+struct Known {
+    /// Whether it is a call of a batch.
+    rows: Option<Vec<(u64, bool)>>,
+    runs_alone: bool,
+    /// The batch that it came in.
+    batch: Option<u64>,
+    /// When it began, and on which thread.
+    began: Option<(u64, usize)>,
+    ended: Option<u64>,
+}
+
+impl Known {
+    fn conflicts(&self, other: &Known) -> bool {
+        let rows = |known: &Known| known.rows.clone().unwrap_or_default();
+        rows(self).iter().any(|(row, writes)| {
+            rows(other).iter().any(|(other, also_writes)| row == other && (*writes || *also_writes))
+        })
+    }
+}
+
+struct Model {
+    queue: WorkQueue<usize>,
+    works: Vec<Known>,
+    /// Of each thread, the work that it runs.
+    runs: Vec<Option<usize>>,
+    holds: Vec<bool>,
+    forming: Vec<Option<Forming<usize>>>,
+    time: u64,
+    /// The order in which works began.
+    begun: Vec<usize>,
+    /// The newest batch of which a call has begun.
+    newest: u64,
+    /// The queue is told of the first row of each call alone: a mistake that must be noticed.
+    misses_rows: bool,
+}
+
+impl Model {
+    fn new(threads: usize, size: usize) -> Model {
+        Model {
+            queue: WorkQueue::new(threads, size),
+            works: Vec::new(),
+            runs: vec![None; threads],
+            holds: vec![false; threads],
+            forming: (0..threads).map(|_| None).collect(),
+            time: 0,
+            begun: Vec::new(),
+            newest: 0,
+            misses_rows: false,
+        }
+    }
+
+    fn push(&mut self, rows: Option<Vec<(u64, bool)>>, runs_alone: bool) {
+        let work = self.works.len();
+        self.works.push(Known { rows: rows.clone(), runs_alone, batch: None, began: None, ended: None });
+        match rows {
+            Some(rows) => {
+                let mut footprint = Footprint::default();
+                let told = if self.misses_rows { &rows[..1] } else { &rows };
+                told.iter().for_each(|(row, writes)| footprint.add("t", Key::Word8(*row), *writes));
+                self.queue.push_call(work, footprint);
+            }
+            None => self.queue.push(work, runs_alone),
+        }
+    }
+
+    /// The thread takes a turn.
+    fn turn(&mut self, thread: usize, rng: &mut Rng) {
+        self.time += 1;
+        if let Some(mut forming) = self.forming[thread].take() {
+            forming.decide();
+            drop(self.queue.place(thread, forming));
+            return;
+        }
+        if let Some(work) = self.runs[thread] {
+            if rng.percent(40) {
+                self.works[work].ended = Some(self.time);
+                self.runs[thread] = None;
+                self.holds[thread] |=
+                    self.works[work].rows.is_none() && !self.works[work].runs_alone && rng.percent(20);
+            }
+            return;
+        }
+        if rng.percent(50) {
+            self.holds[thread] = false;
+        }
+        let (holds, batches) = (self.holds[thread], self.queue.counted.batches);
+        let promised = self.queue.has_next(thread, holds);
+        let next = self.queue.next(thread, holds);
+        assert_eq!(promised, !matches!(next, Next::Nothing), "it is said whether there is something");
+        match next {
+            Next::Work(work) => {
+                if self.queue.counted.batches > batches {
+                    self.works[work].batch = Some(self.queue.counted.batches);
+                }
+                self.begin(work, thread);
+            }
+            Next::Batch(forming) => {
+                forming.calls.iter().for_each(|(call, _)| self.works[call.work].batch = Some(forming.batch));
+                self.forming[thread] = Some(forming);
+            }
+            Next::Nothing => {}
+        }
+    }
+
+    fn begin(&mut self, work: usize, thread: usize) {
+        assert_eq!(self.works[work].began, None, "each begins once");
+        self.works[work].began = Some((self.time, thread));
+        self.begun.push(work);
+        self.runs[thread] = Some(work);
+        let Known { rows, runs_alone, batch, .. } = self.works[work].clone();
+        if rows.is_none() {
+            // Rule 1.
+            let before = self.begun.iter().filter(|other| **other > work).count();
+            assert_eq!(before, 0, "{work} was overtaken: {:?}", self.begun);
+        } else {
+            let batch = batch.expect("it came in a batch");
+            self.newest = self.newest.max(batch);
+            assert!(self.newest <= batch + OVERTAKING_BATCHES_MAX, "rule 4: batch {batch}, now {}", self.newest);
+            assert!(!self.holds[thread], "a call begins with nothing held");
+        }
+        if runs_alone {
+            let waits = |other: &usize| self.works[*other].began.is_none() && self.is_stuck(*other);
+            assert_eq!((0..work).find(waits), None, "rule 2: {work} could wait for it");
+            assert!(!self.holds[thread], "it could wait for what is held");
+        }
+    }
+
+    /// Whether nobody will begin it if those that run by themselves wait: it is neither behind a call that began on a thread that comes
+    /// back for it, nor with a thread that places a batch.
+    fn is_stuck(&self, work: usize) -> bool {
+        let is_forming = |forming: &Option<Forming<usize>>| {
+            forming.as_ref().is_some_and(|forming| forming.calls.iter().any(|(call, _)| call.work == work))
+        };
+        let has = |component: &Component<usize>| component.calls.iter().any(|call| call.work == work);
+        let behind = self.queue.threads.iter().zip(&self.runs).any(|(components, runs)| {
+            let comes_back = runs.is_none_or(|runs| !self.works[runs].runs_alone);
+            comes_back && components.front().is_some_and(|component| component.has_begun && has(component))
+        });
+        // While a batch is being placed that others wait for, there is a thread that goes on.
+        let goes_on = self.forming.iter().any(Option::is_some);
+        !behind && !goes_on && !self.forming.iter().any(is_forming)
+    }
+
+    fn is_done(&self) -> bool {
+        self.works.iter().all(|work| work.ended.is_some())
+    }
+
+    /// Of calls of one batch that conflict, those that did not run one after another on one thread.
+    fn apart(&self) -> usize {
+        let mut batches: HashMap<u64, Vec<&Known>> = HashMap::new();
+        for work in self.works.iter().filter(|work| work.batch.is_some()) {
+            batches.entry(work.batch.expect("it has one")).or_default().push(work);
+        }
+        let apart = |one: &Known, other: &Known| {
+            let ((began, thread), (other_began, other_thread)) = (one.began.expect("done"), other.began.expect("done"));
+            let (ended, other_ended) = (one.ended.expect("done"), other.ended.expect("done"));
+            thread != other_thread || began < other_ended && other_began < ended
+        };
+        let pairs = batches.values().flat_map(|calls| {
+            calls.iter().enumerate().flat_map(move |(at, one)| calls[at + 1..].iter().map(move |other| (one, other)))
+        });
+        pairs.filter(|(one, other)| one.conflicts(other) && apart(one, other)).count()
+    }
+}
+
+/// A random run: how many calls ran apart from those they conflict with, and what was counted.
+fn run(seed: u64, misses_rows: bool) -> (usize, BatchStatistics) {
+    println!("seed {seed}");
+    let mut rng = Rng::from_seed(seed);
+    let threads = rng.range(2, 5) as usize;
+    let mut model = Model::new(threads, rng.range(2, 20) as usize);
+    model.misses_rows = misses_rows;
+    let (rows, works) = (rng.range(2, 200), rng.range(1, 120));
+    let (batched, pushes, slow) = (rng.below(101), rng.range(5, 95), rng.below(threads as u64 * 2) as usize);
+    let mut turns = 0;
+    while model.works.len() < works as usize || !model.is_done() {
+        turns += 1;
+        assert!(turns < 1_000_000, "all is begun");
+        if model.works.len() < works as usize && rng.percent(pushes) {
+            let some = (0..rng.range(1, 4)).map(|_| (rng.below(rows), rng.percent(60))).collect();
+            let is_call = rng.percent(batched);
+            model.push(is_call.then_some(some), !is_call && rng.percent(30));
+        }
+        let thread = rng.below(threads as u64) as usize;
+        // One thread may be held up, so that it falls behind.
+        if thread != slow || rng.percent(2) {
+            model.turn(thread, &mut rng);
+        }
+    }
+    assert_eq!(model.begun.len(), model.works.len());
+    (model.apart(), model.queue.statistics())
+}
+
+#[test]
+fn every_work_begins_once_and_calls_that_conflict_run_one_after_another_on_one_thread() {
+    let mut all = BatchStatistics::default();
+    for seed in 0..1500 {
+        let (apart, counted) = run(seed, false);
+        assert!(apart == 0 || counted.overdue > 0, "seed {seed}: {apart} apart, {counted:?}");
+        all.batches += counted.batches;
+        all.calls += counted.calls;
+        all.components += counted.components;
+        all.taken_over += counted.taken_over;
+        all.overdue += counted.overdue;
+    }
+    println!("{all:?}");
+    assert!(all.calls > 2 * all.batches && all.components > all.batches && all.components < all.calls, "{all:?}");
+    assert!(all.taken_over > 100 && all.overdue > 50, "{all:?}");
+}
+
+#[test]
+fn canary_conflicts_that_the_queue_is_not_told_of_are_noticed() {
+    let is_noticed = |seed| {
+        let (apart, counted) = run(seed, true);
+        apart > 0 && counted.overdue == 0
+    };
+    assert!((0..100).any(is_noticed));
+}
+
+fn call(queue: &mut WorkQueue<&'static str>, name: &'static str, rows: &[(u64, bool)]) {
+    let mut footprint = Footprint::default();
+    rows.iter().for_each(|(row, writes)| footprint.add("t", Key::Word8(*row), *writes));
+    queue.push_call(name, footprint);
+}
+
+/// What the thread begins next; it places batches.
+fn begins(queue: &mut WorkQueue<&'static str>, thread: usize) -> Option<&'static str> {
+    loop {
+        match queue.next(thread, false) {
+            Next::Work(work) => return Some(work),
+            Next::Batch(mut forming) => {
+                forming.decide();
+                drop(queue.place(thread, forming));
+            }
+            Next::Nothing => return None,
+        }
+    }
+}
+
+#[test]
+fn a_lone_call_begins_at_once_and_a_batch_is_what_is_queued() {
+    let mut queue = WorkQueue::new(2, 8);
+    call(&mut queue, "a", &[(1, true)]);
+    assert_eq!(begins(&mut queue, 0), Some("a"));
+    call(&mut queue, "b", &[(1, true)]);
+    call(&mut queue, "c", &[(2, true)]);
+    call(&mut queue, "d", &[(1, false)]);
+    assert_eq!(begins(&mut queue, 1), Some("d"), "the reader before the writer");
+    assert_eq!(begins(&mut queue, 0), Some("c"));
+    assert_eq!(begins(&mut queue, 0), None, "b is behind d, on the other thread");
+    assert_eq!(begins(&mut queue, 1), Some("b"));
+    let counted = BatchStatistics { batches: 2, calls: 4, components: 3, taken_over: 0, overdue: 0 };
+    assert_eq!(queue.statistics(), counted);
+}
+
+#[test]
+fn of_one_thread_or_in_batches_of_one_nothing_is_batched() {
+    for (threads, size) in [(1, 8), (4, 0), (4, 1)] {
+        assert!(!WorkQueue::<u8>::new(threads, size).batches());
+    }
+    assert!(WorkQueue::<u8>::new(2, 2).batches());
+}
+
+#[test]
+fn a_thread_that_runs_work_by_itself_gets_nothing_while_others_have_less_than_a_batch() {
+    let mut queue = WorkQueue::new(2, 4);
+    queue.push("alone", true);
+    assert_eq!(begins(&mut queue, 0), Some("alone"));
+    for (name, row) in [("a", 1), ("b", 2), ("c", 3), ("d", 4)] {
+        call(&mut queue, name, &[(row, true)]);
+    }
+    let begun: Vec<_> = std::iter::from_fn(|| begins(&mut queue, 1)).collect();
+    assert_eq!(begun, ["a", "b", "c", "d"]);
+    assert_eq!(queue.statistics().taken_over, 0);
+}
+
+#[test]
+fn a_footprint_without_rows_or_with_too_many_is_not_used() {
+    let mut footprint = Footprint::default();
+    assert!(!footprint.is_usable());
+    for row in 0..FOOTPRINT_ROWS_MAX as u64 {
+        footprint.add("t", Key::Word8(row), false);
+        assert!(footprint.is_usable());
+    }
+    for row in 0..1000 {
+        footprint.add("t", Key::Word8(row), true);
+        assert!(!footprint.is_usable() && footprint.reads.len() <= FOOTPRINT_ROWS_MAX + 1, "it takes no more memory");
+    }
+}
+
+#[test]
+fn rows_are_told_apart_by_table_and_key() {
+    let row = |table: &str, key: Key<'_>| {
+        let mut footprint = Footprint::default();
+        footprint.add(table, key, true);
+        assert_eq!(footprint.reads, footprint.writes, "what a write builds on is read");
+        footprint.reads[0]
+    };
+    let keys = [Key::Word8(1), Key::Word8(2), Key::Word16(3), Key::Bytes(b"1"), Key::Bytes(b"")];
+    let rows: Vec<u64> = ["t", "u"].iter().flat_map(|table| keys.map(|key| row(table, key))).collect();
+    for (at, one) in rows.iter().enumerate() {
+        assert!(!rows[at + 1..].contains(one), "{at}");
+    }
+    assert_eq!(row("t", Key::Word8(1)), rows[0]);
+}

@@ -1,0 +1,319 @@
+//! Batches of calls: those that conflict run one after another on one thread, and nothing else is different.
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
+
+use seriatim::{
+    Abort, Batch, BatchStatistics, Data, Database, Executor, Handle, OpenError, Running, Table, TransactError, Tx,
+    procedure, procedures, pure, thread,
+};
+
+use crate::common::{Setting, each};
+
+#[derive(Table)]
+#[table(name = "item", key(id), hash)]
+struct Item {
+    id: u32,
+    n: u64,
+    /// Another item.
+    next: u32,
+}
+
+/// What [`adds`] noted: the item, what it counted to, the thread.
+static NOTED: Mutex<Vec<(u32, u64, String)>> = Mutex::new(Vec::new());
+/// One test at a time looks there.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn noted() -> MutexGuard<'static, Vec<(u32, u64, String)>> {
+    NOTED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[pure(total)]
+fn note(id: u32, n: u64) -> u64 {
+    noted().push((id, n, format!("{:?}", thread::current().id())));
+    n
+}
+
+/// Adds one to each item; the sum.
+#[procedure]
+fn adds(tx: &Tx, ids: &[u32]) -> Result<u64, Abort> {
+    let mut sum = 0u64;
+    for id in ids {
+        let n = tx.update::<Item>(*id, |item| {
+            item.n += 1;
+            item.n
+        })?;
+        sum += note(*id, n);
+    }
+    Ok(sum)
+}
+
+#[procedure]
+fn reads(tx: &Tx, id: u32) -> Result<u64, Abort> {
+    let item = tx.require::<Item>(id)?;
+    Ok(item.n)
+}
+
+/// Adds one to the item that this one refers to, which the arguments do not tell.
+#[procedure]
+fn adds_to_next(tx: &Tx, id: u32) -> Result<u64, Abort> {
+    let item = tx.require::<Item>(id)?;
+    let n = tx.update::<Item>(item.next, |item| {
+        item.n += 1;
+        item.n
+    })?;
+    Ok(n)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Data)]
+struct Odd(u64);
+
+impl std::fmt::Display for Odd {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} is odd", self.0)
+    }
+}
+
+impl std::error::Error for Odd {}
+
+/// What is declared total, and is not.
+#[pure(total)]
+fn explodes(wanted: bool) -> u32 {
+    assert!(!wanted, "deliberately");
+    1
+}
+
+/// Adds one, and ends as the arguments say.
+#[procedure]
+fn adds_or_fails(tx: &Tx, id: u32, fails: bool, panics: bool) -> Result<u64, Abort> {
+    let n = tx.update::<Item>(id, |item| {
+        item.n += 1;
+        item.n
+    })?;
+    if fails {
+        return Err(tx.abort(Odd(n)));
+    }
+    let other = tx.get::<Item>(explodes(panics))?;
+    if other.is_none() {
+        return Ok(0);
+    }
+    Ok(n)
+}
+
+/// A key that is computed by what may panic.
+#[pure]
+fn half(of: u32) -> u32 {
+    100 / of
+}
+
+#[procedure]
+fn adds_to_half(tx: &Tx, of: u32) -> Result<u64, Abort> {
+    let n = tx.update::<Item>(half(of), |item| {
+        item.n += 1;
+        item.n
+    })?;
+    Ok(n)
+}
+
+const ITEMS: u32 = 500;
+
+fn open(setting: &Setting, batch: Batch) -> (Database, Handle<Item>) {
+    let db = setting.builder().batch(batch).open().expect("a valid setting");
+    let items = db.create::<Item>().expect("a valid table");
+    let insert = |tx: &Tx| (0..ITEMS).try_for_each(|id| tx.insert(&items, &Item { id, n: 0, next: (id + 1) % 2 }));
+    db.session().transact(insert).expect("new keys");
+    db.register(procedures![adds, reads, adds_to_next, adds_or_fails, adds_to_half]).expect("a sound set");
+    (db, items)
+}
+
+fn n_of(db: &Database, items: &Handle<Item>, id: u32) -> u64 {
+    let n = db.session().snapshot(|tx| Ok(tx.get(items, &id)?.expect("it was inserted").n()));
+    n.expect("no conflict").value
+}
+
+/// Threads that are all busy until the senders are dropped.
+fn held_up(db: &Database, threads: usize) -> (Executor, Vec<mpsc::Sender<()>>) {
+    let executor = db.executor(threads).expect("threads");
+    let (began, begun) = mpsc::channel();
+    let gates = (0..threads).map(|_| {
+        let (go, gate) = mpsc::channel();
+        let began = began.clone();
+        drop(executor.run(move |_| {
+            began.send(()).expect("it is listened to");
+            let _ = gate.recv();
+        }));
+        go
+    });
+    let gates = gates.collect();
+    (0..threads).for_each(|_| begun.recv().expect("each thread begins"));
+    (executor, gates)
+}
+
+#[test]
+fn calls_of_a_batch_that_conflict_run_on_one_thread_without_a_retry() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    each(|setting| {
+        let (db, _) = open(setting, Batch::Size(16));
+        let (executor, gates) = held_up(&db, 2);
+        noted().clear();
+        // 16 calls: four items, each of four calls.
+        let running: Vec<_> = (0..16).map(|at| executor.call(adds, vec![at % 4])).collect();
+        drop(gates);
+        let mut sums = HashMap::<u32, Vec<u64>>::new();
+        for (at, running) in running.into_iter().enumerate() {
+            let committed = running.wait().expect("nothing is in its way");
+            assert_eq!(committed.attempts, 1);
+            sums.entry(at as u32 % 4).or_default().push(committed.value);
+        }
+        for (id, mut sums) in sums {
+            sums.sort_unstable();
+            assert_eq!(sums, [1, 2, 3, 4], "item {id}");
+        }
+        let threads: HashMap<u32, String> = noted().iter().map(|(id, _, thread)| (*id, thread.clone())).collect();
+        assert!(noted().iter().all(|(id, _, thread)| threads[id] == *thread), "{:?}", noted());
+        let BatchStatistics { batches, calls, components, overdue, .. } = executor.batch_statistics();
+        assert_eq!((batches, calls, components, overdue), (1, 16, 4, 0));
+    });
+}
+
+#[test]
+fn each_caller_gets_its_own_outcome_and_a_panic_is_its_callers() {
+    each(|setting| {
+        let (db, items) = open(setting, Batch::Size(8));
+        let (executor, gates) = held_up(&db, 2);
+        let arguments = |at: u32| (at % 3, at % 5 == 1, at % 5 == 2);
+        let running: Vec<Running<_>> = (0..40).map(|at| executor.call(adds_or_fails, arguments(at))).collect();
+        drop(gates);
+        let mut added = [0; 3];
+        for (at, running) in (0..40).zip(running) {
+            let (id, fails, panics) = arguments(at);
+            match catch_unwind(AssertUnwindSafe(|| running.wait())) {
+                Ok(Ok(_)) => {
+                    assert!(!fails && !panics, "{at}");
+                    added[id as usize] += 1;
+                }
+                Ok(Err(error)) => assert!(fails && error.user::<Odd>().is_some(), "{at}: {error}"),
+                Err(panic) => {
+                    assert!(panics, "{at}");
+                    assert_eq!(panic.downcast_ref::<&str>(), Some(&"deliberately"));
+                }
+            }
+        }
+        assert_eq!([0, 1, 2].map(|id| n_of(&db, &items, id)), added);
+        // What panics when it is looked at ahead is not batched.
+        let counted = executor.batch_statistics();
+        assert_eq!((counted.calls, counted.batches), (32, 4), "{counted:?}");
+    });
+}
+
+#[test]
+fn what_does_not_change_or_tells_no_key_or_too_many_is_not_batched() {
+    each(|setting| {
+        let (db, items) = open(setting, Batch::Size(8));
+        let (executor, gates) = held_up(&db, 2);
+        let many: Vec<u32> = (200..500).collect();
+        let large = executor.call(adds, many);
+        let none = executor.call(adds, Vec::new());
+        let panics: Vec<_> = (0..4).map(|_| executor.call(adds_to_half, 0)).collect();
+        let closure = executor.transact(move |tx| tx.update(&items, &7, |item| item.set_n(item.n() + 10)));
+        drop(gates);
+        assert_eq!(large.wait().expect("it is retried").value, 300);
+        assert_eq!(none.wait().expect("it does nothing").value, 0);
+        for panics in panics {
+            catch_unwind(AssertUnwindSafe(|| panics.wait())).expect_err("it divides by zero").downcast::<&str>().ok();
+        }
+        closure.wait().expect("it is retried");
+        assert_eq!(executor.call(reads, 7).wait().expect("it reads").value, 10);
+        assert_eq!(executor.batch_statistics(), BatchStatistics::default());
+        assert_eq!(executor.call(adds_to_half, 1).wait().expect("it divides by one").value, 1);
+        assert_eq!(executor.batch_statistics().calls, 1);
+    });
+}
+
+#[test]
+fn calls_that_conflict_where_their_arguments_do_not_tell_are_right() {
+    each(|setting| {
+        let (db, items) = open(setting, Batch::Size(8));
+        let (executor, gates) = held_up(&db, 3);
+        let running: Vec<_> = (0..120).map(|id| executor.call(adds_to_next, id)).collect();
+        drop(gates);
+        running.into_iter().for_each(|running| assert!(running.wait().expect("it is retried").value > 0));
+        assert_eq!([0, 1].map(|id| n_of(&db, &items, id)), [60, 60]);
+        assert_eq!(executor.batch_statistics().calls, 120);
+    });
+}
+
+#[test]
+fn dropping_the_executor_runs_the_batches_that_it_was_given() {
+    each(|setting| {
+        let (db, items) = open(setting, Batch::Size(4));
+        let (executor, gates) = held_up(&db, 2);
+        for at in 0..100 {
+            drop(executor.call(adds_or_fails, (at % 5, false, false)));
+        }
+        drop(gates);
+        drop(executor);
+        let sum: u64 = (0..5).map(|id| n_of(&db, &items, id)).sum();
+        assert_eq!(sum, 100);
+    });
+}
+
+#[test]
+fn work_that_runs_by_itself_may_wait_for_calls_before_it() {
+    each(|setting| {
+        let (db, _) = open(setting, Batch::Size(8));
+        let executor = db.executor(2).expect("threads");
+        for _ in 0..20 {
+            let calls: Vec<_> = (0..12).map(|at| executor.call(adds_or_fails, (at % 2, false, false))).collect();
+            let waits = |running: Vec<Running<_>>| {
+                move |_: &mut seriatim::Session| {
+                    running.into_iter().for_each(
+                        |running: Running<Result<seriatim::Committed<u64>, TransactError>>| {
+                            running.wait().expect("it is retried");
+                        },
+                    );
+                }
+            };
+            let mut calls = calls.into_iter();
+            let first: Vec<_> = calls.by_ref().take(6).collect();
+            // Both threads wait for calls that were given before.
+            let waiting = [executor.run(waits(calls.collect())), executor.run(waits(first))];
+            let behind: Vec<_> = (0..3).map(|_| executor.call(adds_or_fails, (0, false, false))).collect();
+            waiting.into_iter().for_each(Running::wait);
+            behind.into_iter().for_each(|running| assert!(running.wait().is_ok()));
+        }
+        assert_eq!(executor.batch_statistics().calls, 20 * 15);
+    });
+}
+
+#[test]
+fn a_lone_caller_is_answered_without_company() {
+    each(|setting| {
+        let (db, _) = open(setting, Batch::Size(64));
+        let executor = db.executor(2).expect("threads");
+        for n in 1..=10 {
+            assert_eq!(executor.call(adds_or_fails, (1, false, false)).wait().expect("it is alone").value, n);
+        }
+        let counted = executor.batch_statistics();
+        assert_eq!((counted.batches, counted.calls, counted.components), (10, 10, 10));
+    });
+}
+
+#[test]
+fn the_size_of_a_batch_has_bounds_and_one_thread_batches_nothing() {
+    for (size, is_valid) in [(0, false), (1, true), (4096, true), (4097, false)] {
+        let opened = Database::builder().batch(Batch::Size(size)).open();
+        let refused = matches!(&opened, Err(OpenError::Invalid(what)) if what.contains("1 to 4096"));
+        assert_eq!((opened.is_ok(), refused), (is_valid, !is_valid), "{size}");
+    }
+    each(|setting| {
+        for (batch, threads) in [(Batch::Off, 2), (Batch::Size(1), 2), (Batch::Size(8), 1)] {
+            let (db, items) = open(setting, batch);
+            let executor = db.executor(threads).expect("threads");
+            let running: Vec<_> = (0..20).map(|_| executor.call(adds_or_fails, (1, false, false))).collect();
+            running.into_iter().for_each(|running| assert!(running.wait().is_ok()));
+            assert_eq!((n_of(&db, &items, 1), executor.batch_statistics()), (20, BatchStatistics::default()));
+        }
+    });
+}
