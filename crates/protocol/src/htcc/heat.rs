@@ -12,7 +12,7 @@
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, TryLockError};
+use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use seriatim_catalog::KeyBuf;
 use seriatim_htm::Htm;
@@ -186,13 +186,27 @@ impl Heat {
         let count = |word| Some(more(word).in_word(word));
         let word = locks::word(&table.record_layout, record);
         let counted = word.try_update(Ordering::Relaxed, Ordering::Relaxed, count);
-        if counted.is_ok_and(|before| more(before).failures == self.failures) {
+        if counted.is_ok_and(|before| more(before).failures.is_multiple_of(self.failures)) {
+            self.suspect(table, record);
+        }
+    }
+
+    /// Puts a record's key on the list; if the helper is at work, the next of as many failures does.
+    #[cold]
+    fn suspect(&self, table: &Table, record: RecordPtr) {
+        let Some(mut lists) = self.try_lists() else { return };
+        if lists.suspects.len() < self.records_max {
             // SAFETY: key words of a linked record never change; the caller is online.
             let key = KeyBuf::from(unsafe { read_key(record, table.class) });
-            let mut lists = self.lists.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            if lists.suspects.len() < self.records_max {
-                lists.suspects.push(Entry { table: table.into(), key });
-            }
+            lists.suspects.push(Entry { table: table.into(), key });
+        }
+    }
+
+    fn try_lists(&self) -> Option<MutexGuard<'_, Lists>> {
+        match self.lists.try_lock() {
+            Ok(lists) => Some(lists),
+            Err(TryLockError::Poisoned(lists)) => Some(lists.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
         }
     }
 
@@ -206,11 +220,7 @@ impl Heat {
 
     #[cold]
     fn flip(&self, core: &mut Core) {
-        let mut lists = match self.lists.try_lock() {
-            Ok(lists) => lists,
-            Err(TryLockError::Poisoned(lists)) => lists.into_inner(),
-            Err(TryLockError::WouldBlock) => return,
-        };
+        let Some(mut lists) = self.try_lists() else { return };
         let period = self.period(core);
         if lists.period == period {
             return;

@@ -67,7 +67,7 @@ fn try_shared(word: &AtomicU64) -> bool {
 }
 
 pub(super) fn try_exclusive(word: &AtomicU64) -> bool {
-    turn(word, |now| (now & (WRITER | READERS) == 0).then(|| now | WRITER))
+    turn(word, |now| (now & (WRITER | READERS) == 0).then_some(now | WRITER))
 }
 
 /// Of one of the readers.
