@@ -94,7 +94,7 @@ impl Count {
     }
 
     /// One more in this period.
-    const fn more(self, period: u16) -> Count {
+    fn more(self, period: u16) -> Count {
         let failures = if self.period == period { self.failures.saturating_add(1) } else { 1 };
         Count { period, failures }
     }
